@@ -1,0 +1,215 @@
+"""The record tables as Arrow schemas with versions (design: one row is ...). Times int64 epoch ns, sizes bytes.
+
+A schema only ever grows: new columns are nullable and raise the version; readers fill what older files lack.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+_WORD = pa.dictionary(pa.int32(), pa.string())
+_I64 = pa.int64()
+_F64 = pa.float64()
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """A table: its name, version, Arrow schema, the column that dates a row, and the sort order on the raw side."""
+
+    name: str
+    version: int
+    schema: pa.Schema
+    time_column: str | None
+    sort_by: tuple[str, ...] = field(default=())
+
+
+def _spec(name: str, version: int, time: str | None, sort_by: tuple[str, ...], columns: list[pa.Field]) -> TableSpec:
+    meta = {b"fairlead.table": name.encode(), b"fairlead.schema_version": str(version).encode()}
+    return TableSpec(name, version, pa.schema(columns, metadata=meta), time, sort_by)
+
+
+def _required(name: str, kind: pa.DataType) -> pa.Field:
+    return pa.field(name, kind, nullable=False)
+
+
+def _optional(name: str, kind: pa.DataType) -> pa.Field:
+    return pa.field(name, kind, nullable=True)
+
+
+_HISTOGRAM = pa.list_(_I64)
+SIZE_BINS = ("0_100", "100_1K", "1K_10K", "10K_100K", "100K_1M", "1M_4M", "4M_10M", "10M_100M", "100M_1G", "1G_PLUS")
+"""Names of the ten request-size bins of Darshan; edges in `SIZE_BIN_EDGES` (bytes, upper edge inclusive)."""
+SIZE_BIN_EDGES = (100, 1 << 10, 10 << 10, 100 << 10, 1 << 20, 4 << 20, 10 << 20, 100 << 20, 1 << 30)
+
+OPS = _spec("ops", 1, "start_ns", ("node", "start_ns"), [
+    _required("start_ns", _I64), _required("end_ns", _I64), _required("busy_ns", _I64),
+    _optional("node", _WORD), _optional("job_id", _WORD), _optional("rank", pa.int32()),
+    _required("interface", _WORD), _optional("fs", _WORD), _required("op", _WORD),
+    _optional("file_id", _I64), _optional("handle", _I64),
+    _optional("offset", _I64), _optional("size", _I64), _optional("stride", _I64), _required("count", _I64),
+])  # fmt: skip
+"""A run of client operations: same op, file, handle, size, constant stride. Operation k (0 ≤ k < count) has offset
+`offset + k * stride`; `start_ns` is the first start, `end_ns` the last end, `busy_ns` the sum of durations."""
+
+FILES = _spec("files", 1, "first_seen_ns", ("file_id",), [
+    _required("file_id", _I64), _required("fs", pa.string()), _required("path", pa.string()),
+    _optional("first_seen_ns", _I64),
+])  # fmt: skip
+
+_COUNTS = (
+    "opens", "reads", "writes", "seeks", "stats", "mmaps", "fsyncs", "fdatasyncs", "flushes", "renames",
+    "bytes_read", "bytes_written", "max_byte_read", "max_byte_written",
+    "consec_reads", "consec_writes", "seq_reads", "seq_writes", "rw_switches",
+    "mem_not_aligned", "mem_alignment", "file_not_aligned", "file_alignment",
+    "indep_opens", "coll_opens", "indep_reads", "indep_writes", "coll_reads", "coll_writes",
+    "split_reads", "split_writes", "nb_reads", "nb_writes", "syncs", "hints", "views",
+    "use_mpiio", "use_mpiio_collective",
+    "fastest_rank", "fastest_rank_bytes", "slowest_rank", "slowest_rank_bytes",
+)  # fmt: skip
+_TIMES = (
+    "open_start_ns", "open_end_ns", "read_start_ns", "read_end_ns",
+    "write_start_ns", "write_end_ns", "close_start_ns", "close_end_ns",
+)  # fmt: skip
+_SECONDS = (
+    "read_time_s", "write_time_s", "meta_time_s", "max_read_time_s", "max_write_time_s",
+    "fastest_rank_time_s", "slowest_rank_time_s", "variance_rank_time", "variance_rank_bytes",
+)  # fmt: skip
+_LISTS = ("read_sizes", "write_sizes", "access_sizes", "access_counts", "strides", "stride_counts")
+
+FILE_COUNTERS = _spec("file_counters", 1, "open_start_ns", ("job_id", "interface", "file_id", "rank"), [
+    _optional("job_id", _WORD), _required("rank", pa.int32()), _required("interface", _WORD),
+    _required("file_id", _I64),
+    *(_optional(name, _I64) for name in _COUNTS),
+    *(_optional(name, _I64) for name in _TIMES),
+    *(_optional(name, _F64) for name in _SECONDS),
+    *(_optional(name, pa.list_(_I64)) for name in _LISTS),
+    _optional("extra", pa.map_(pa.string(), _F64)),
+])  # fmt: skip
+"""What a counter-only trace knows of one file × rank × interface. rank -1: one record for all ranks of the job.
+`read_sizes`/`write_sizes` hold ten counts, one per `SIZE_BINS`; a null counter is unknown, never zero."""
+
+HEATMAP = _spec("heatmap", 1, "bin_start_ns", ("job_id", "interface", "rank", "bin_start_ns"), [
+    _optional("job_id", _WORD), _required("rank", pa.int32()), _required("interface", _WORD),
+    _required("bin_start_ns", _I64), _required("bin_ns", _I64),
+    _required("read_bytes", _I64), _required("write_bytes", _I64),
+])  # fmt: skip
+
+LAYOUTS = _spec("layouts", 1, None, ("file_id",), [
+    _optional("job_id", _WORD), _required("file_id", _I64), _required("component", pa.int32()),
+    _optional("stripe_size", _I64), _optional("stripe_count", _I64), _optional("pool", pa.string()),
+    _optional("extent_start", _I64), _optional("extent_end", _I64), _optional("targets", pa.list_(_I64)),
+])  # fmt: skip
+"""How a file is striped: one row per layout component (one for a plain layout)."""
+
+FORWARDER = _spec("forwarder", 1, "ts_ns", ("node", "ts_ns"), [
+    _required("ts_ns", _I64), _optional("interval_ns", _I64), _required("node", _WORD), _optional("job_id", _WORD),
+    _required("op_class", _WORD), _optional("requests", _I64), _optional("bytes", _I64),
+    _optional("wait_ns_histogram", _HISTOGRAM), _optional("service_ns_histogram", _HISTOGRAM),
+    _optional("queue_len_mean", _F64), _optional("queue_len_max", _I64),
+])  # fmt: skip
+
+PFS_CLIENT = _spec("pfs_client", 1, "ts_ns", ("node", "ts_ns"), [
+    _required("ts_ns", _I64), _optional("interval_ns", _I64), _required("node", _WORD), _optional("job_id", _WORD),
+    _optional("target", _WORD), _optional("read_rpcs", _I64), _optional("write_rpcs", _I64),
+    _optional("read_bytes", _I64), _optional("write_bytes", _I64),
+    _optional("pages_per_rpc_read", _HISTOGRAM), _optional("pages_per_rpc_write", _HISTOGRAM),
+    _optional("cache_hit", _I64), _optional("cache_miss", _I64), _optional("cache_discard", _I64),
+])  # fmt: skip
+
+TARGET = _spec("target", 1, "ts_ns", ("server", "ts_ns"), [
+    _required("ts_ns", _I64), _optional("interval_ns", _I64), _optional("server", _WORD), _required("target", _WORD),
+    _optional("job_id", _WORD), _optional("read_rpcs", _I64), _optional("write_rpcs", _I64),
+    _optional("read_bytes", _I64), _optional("write_bytes", _I64), _optional("service_ns_histogram", _HISTOGRAM),
+    _optional("capacity_bytes", _I64), _optional("used_bytes", _I64),
+    _optional("inodes", _I64), _optional("inodes_used", _I64),
+])  # fmt: skip
+
+METADATA = _spec("metadata", 1, "ts_ns", ("server", "ts_ns"), [
+    _required("ts_ns", _I64), _optional("interval_ns", _I64), _optional("server", _WORD), _optional("client", _WORD),
+    _optional("job_id", _WORD), _required("op", _WORD), _required("count", _I64),
+])  # fmt: skip
+
+PORT = _spec("port", 1, "ts_ns", ("switch", "ts_ns"), [
+    _required("ts_ns", _I64), _optional("interval_ns", _I64), _required("switch", _WORD), _required("port", _WORD),
+    _optional("tx_bytes", _I64), _optional("rx_bytes", _I64), _optional("errors", _I64),
+])  # fmt: skip
+
+DEVICE = _spec("device", 1, "ts_ns", ("node", "ts_ns"), [
+    _required("ts_ns", _I64), _optional("interval_ns", _I64), _required("node", _WORD), _required("device", _WORD),
+    _optional("read_bytes", _I64), _optional("write_bytes", _I64),
+    _optional("used_bytes", _I64), _optional("capacity_bytes", _I64),
+])  # fmt: skip
+
+EVENTS = _spec("events", 1, "ts_ns", ("component", "ts_ns"), [
+    _required("ts_ns", _I64), _optional("end_ns", _I64), _required("component", _WORD), _required("kind", _WORD),
+    _required("text", pa.string()),
+])  # fmt: skip
+
+JOBS = _spec("jobs", 1, "start_ns", ("cluster", "start_ns"), [
+    _optional("cluster", _WORD), _required("job_id", pa.string()), _optional("name", pa.string()),
+    _optional("user", pa.string()), _optional("project", pa.string()), _optional("program", pa.string()),
+    _optional("partition", pa.string()), _optional("submit_ns", _I64), _optional("start_ns", _I64),
+    _optional("end_ns", _I64), _optional("nodes", pa.list_(pa.string())), _optional("nodes_count", _I64),
+    _optional("cores", _I64), _optional("processes", _I64), _optional("state", pa.string()),
+])  # fmt: skip
+
+MAPPING = _spec("mapping", 1, "from_ns", ("kind", "from_ns"), [
+    _required("from_ns", _I64), _optional("to_ns", _I64), _required("kind", _WORD),
+    _required("a", pa.string()), _required("b", pa.string()),
+])  # fmt: skip
+
+TABLES: dict[str, TableSpec] = {
+    spec.name: spec
+    for spec in (
+        OPS, FILES, FILE_COUNTERS, HEATMAP, LAYOUTS, FORWARDER, PFS_CLIENT, TARGET,
+        METADATA, PORT, DEVICE, EVENTS, JOBS, MAPPING,
+    )
+}  # fmt: skip
+
+
+def table_of(schema: pa.Schema) -> TableSpec:
+    """The spec a batch says it belongs to (schema metadata `fairlead.table`). KeyError when it says none."""
+    meta = schema.metadata or {}
+    return TABLES[meta[b"fairlead.table"].decode()]
+
+
+def batch_of(spec: TableSpec, columns: dict[str, object], rows: int | None = None) -> pa.RecordBatch:
+    """A batch of `spec` from some of its columns (arrays, NumPy, lists); the rest is null. Casts are checked.
+
+    `rows` is needed only when `columns` is empty. Raises KeyError for a column the table does not have.
+    """
+    unknown = set(columns) - set(spec.schema.names)
+    if unknown:
+        raise KeyError(f"{spec.name} has no column {sorted(unknown)}")
+    length = len(next(iter(columns.values()))) if columns else (rows or 0)  # type: ignore[arg-type]
+    arrays = []
+    for column in spec.schema:
+        value = columns.get(column.name)
+        if value is None:
+            arrays.append(pa.nulls(length, column.type))
+        elif isinstance(value, pa.Array | pa.ChunkedArray):
+            flat = value.combine_chunks() if isinstance(value, pa.ChunkedArray) else value
+            arrays.append(flat if flat.type == column.type else flat.cast(column.type))
+        elif pa.types.is_dictionary(column.type):
+            arrays.append(pa.array(value, column.type.value_type).dictionary_encode().cast(column.type))
+        else:
+            arrays.append(pa.array(value, column.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=spec.schema)
+
+
+def word_column(value: str, length: int) -> pa.DictionaryArray:
+    """A dictionary column holding one word `length` times, at the cost of its indices only."""
+    return pa.DictionaryArray.from_arrays(pa.array(_zeros(length), pa.int32()), pa.array([value], pa.string()))
+
+
+def _zeros(length: int) -> object:
+    import numpy as np
+
+    return np.zeros(length, np.int32)
+
+
+def empty(spec: TableSpec) -> pa.Table:
+    """A table of no rows."""
+    return spec.schema.empty_table()
