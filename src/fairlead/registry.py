@@ -1,9 +1,13 @@
-"""Built-ins by name in explicit tables, imported lazily; site plug-ins through entry points. Nothing registers itself."""
+"""Built-ins by name in explicit tables, imported lazily; site plug-ins through entry points.
+
+Nothing registers itself by being imported.
+"""
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -23,9 +27,24 @@ def _load(target: str) -> object:
     return getattr(import_module(module), name)
 
 
+def source_names() -> list[str]:
+    """Names of all sources in the order they are tried: built-ins, then entry points of `fairlead.sources`."""
+    return [*SOURCES, *sorted(_plugins("fairlead.sources").keys() - SOURCES.keys())]
+
+
+@cache
+def source(name: str) -> Source:
+    """The source of that name; its module is imported now. Raises KeyError for an unknown name."""
+    if name in SOURCES:
+        return _load(SOURCES[name])()  # type: ignore[operator, no-any-return]
+    return _plugins("fairlead.sources")[name].load()()  # type: ignore[no-any-return]
+
+
 def sources() -> dict[str, Source]:
-    """All sources by name, built-ins first, then entry points of `fairlead.sources`."""
-    found: dict[str, Source] = {name: _load(target)() for name, target in SOURCES.items()}  # type: ignore[operator]
-    for entry in entry_points(group="fairlead.sources"):
-        found.setdefault(entry.name, entry.load()())
-    return found
+    """All sources by name, all imported."""
+    return {name: source(name) for name in source_names()}
+
+
+@cache
+def _plugins(group: str) -> dict[str, EntryPoint]:
+    return {entry.name: entry for entry in entry_points(group=group)}

@@ -6,7 +6,10 @@ import msgspec
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """One run of one program. Unknown fields are None, never a guess. Times are epoch nanoseconds, UTC."""
+    """One run of one program. Unknown fields are None, never a guess. Times are epoch ns, UTC.
+
+    `hints` are MPI-IO hints the trace recorded for the whole job (ROMIO names).
+    """
 
     job_id: str
     cluster: str | None = None
@@ -23,6 +26,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     cores: int | None = None
     processes: int | None = None
     state: str | None = None
+    hints: dict[str, str] | None = None
 
     @property
     def run_time_s(self) -> float | None:

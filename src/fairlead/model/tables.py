@@ -49,9 +49,11 @@ OPS = _spec("ops", 1, "start_ns", ("node", "start_ns"), [
     _required("interface", _WORD), _optional("fs", _WORD), _required("op", _WORD),
     _optional("file_id", _I64), _optional("handle", _I64),
     _optional("offset", _I64), _optional("size", _I64), _optional("stride", _I64), _required("count", _I64),
+    _optional("gaps_ns", pa.list_(_I64)), _optional("durations_ns", pa.list_(_I64)),
 ])  # fmt: skip
 """A run of client operations: same op, file, handle, size, constant stride. Operation k (0 ≤ k < count) has offset
-`offset + k * stride`; `start_ns` is the first start, `end_ns` the last end, `busy_ns` the sum of durations."""
+`offset + k * stride`; `start_ns` is the first start, `end_ns` the last end, `busy_ns` the sum of durations.
+Exact times are optional: `durations_ns` of the `count` operations and the `count - 1` idle `gaps_ns` between them."""
 
 FILES = _spec("files", 1, "first_seen_ns", ("file_id",), [
     _required("file_id", _I64), _required("fs", pa.string()), _required("path", pa.string()),

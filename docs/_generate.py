@@ -1,0 +1,194 @@
+"""Writes the reference pages that are made from the code: `python docs/_generate.py` (make docs-generate).
+
+A test regenerates them and fails when a page in the tree differs.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+
+from fairlead import errors
+from fairlead.cli.main import BROKEN_PIPE, COMMANDS, INTERRUPTED, cli
+from fairlead.model.tables import TABLES
+
+DOCS = Path(__file__).resolve().parent
+MADE = "<!-- Made by docs/_generate.py from the code: change it there. -->\n"
+PIPE = "\\|"
+"""A bar inside a cell of a table."""
+
+_CLI_INTRO = """\
+Nouns, then verbs. Data goes to stdout, talk to stderr; `--json` is stable and versioned by its `schema`.
+How a command ended is told by its [exit code](exit-codes.md)."""
+_EXIT_INTRO = """\
+A wrong input never ends in a traceback: the last lines on stderr say what was wrong, where, and after an arrow what to
+do next. A traceback is a defect of fairlead; please report it."""
+_RECORDS_INTRO = """\
+Everything fairlead reads becomes rows of these tables, as Arrow columns. Times are signed 64-bit nanoseconds since
+1970 UTC, sizes are bytes, units come last in a name. A null means *not known*; it is never a zero. A schema only ever
+grows: new columns are nullable and raise the version."""
+
+ROW_IS = {
+    "ops": "a run of client operations: same operation, file, handle and size, constant stride. Operation *k* of "
+    "`count` has offset `offset + k * stride`; `start_ns` is the first start, `end_ns` the last end, `busy_ns` the sum "
+    "of durations",
+    "files": "a path seen; `file_id` is the id every other table uses",
+    "file_counters": "what a trace of counters knows of one file, rank and interface. Rank -1 stands for all ranks of "
+    "the job together. `read_sizes` and `write_sizes` hold ten counts, by request size",
+    "heatmap": "the bytes of one rank in one time bin",
+    "layouts": "one component of how a file is striped",
+    "forwarder": "one interval on a forwarding server, per class of operation and job",
+    "pfs_client": "one interval of one file system client and one storage target",
+    "target": "one interval of one storage target (OST, brick, disk)",
+    "metadata": "one interval of one metadata server, client and operation",
+    "port": "one interval of one network port",
+    "device": "one interval of one burst-buffer or node-local device",
+    "events": "something that happened to a component: an eviction, a rebuild, a maintenance window, a gap in probing",
+    "jobs": "a job; its key is (`cluster`, `job_id`, `start_ns`), as schedulers reuse numbers",
+    "mapping": "who served whom, while it was true: node to forwarder, file to targets, job to pool",
+}
+
+
+def cli_page() -> str:
+    """Every command with its arguments and options."""
+    parts = [
+        "# Command line",
+        MADE.rstrip(),
+        _CLI_INTRO,
+        "## fairlead",
+        *_described(cli),
+        *_options(cli),
+    ]
+    context = click.Context(cli, info_name="fairlead")
+    for name in COMMANDS:
+        command = cli.get_command(context, name)
+        if command is None:
+            raise LookupError(f"no command {name}")
+        parts += _command(command, f"fairlead {name}", 2)
+    return "\n\n".join(parts) + "\n"
+
+
+def _command(command: click.Command, path: str, level: int) -> Iterator[str]:
+    yield f"{'#' * level} {path}"
+    arguments = [p.make_metavar(click.Context(command)) for p in command.params if isinstance(p, click.Argument)]
+    inner = ["COMMAND ..."] if isinstance(command, click.Group) else []
+    yield "```text\n" + " ".join([path, "[OPTIONS]", *arguments, *inner]) + "\n```"
+    yield from _described(command)
+    yield from _options(command)
+    if isinstance(command, click.Group):
+        for name, verb in sorted(command.commands.items()):
+            yield from _command(verb, f"{path} {name}", level + 1)
+
+
+def _described(command: click.Command) -> Iterator[str]:
+    """The help text, in paragraphs. A paragraph after click's \\b mark keeps its lines."""
+    for paragraph in re.split(r"\n\s*\n", (command.help or "").strip()):
+        if paragraph.startswith("\b"):
+            yield "```text\n" + paragraph.removeprefix("\b").strip("\n") + "\n```"
+        elif paragraph:
+            yield " ".join(paragraph.split())
+
+
+def _options(command: click.Command) -> Iterator[str]:
+    rows = []
+    for option in command.params:
+        if not isinstance(option, click.Option) or option.hidden:
+            continue
+        names = ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
+        value = "" if option.is_flag or option.count else f" `{option.make_metavar(click.Context(command))}`"
+        text = [option.help or "", "May be given several times." if option.multiple else "", _defaults(option)]
+        rows.append(f"| {names}{value.replace('|', PIPE)} | {_cell(' '.join(part for part in text if part))} |")
+    if rows:
+        yield "\n".join(["| option | |", "|---|---|", *rows])
+
+
+def _defaults(option: click.Option) -> str:
+    """Where a value comes from when the option is not given."""
+    variable = f"Environment: {option.envvar}." if isinstance(option.envvar, str) else ""
+    shown = option.show_default and isinstance(option.default, str | int | float) and not option.is_flag
+    return " ".join(part for part in (variable, f"Default: {option.default}." if shown else "") if part)
+
+
+def exit_codes_page() -> str:
+    """The table of exit codes, from the error classes."""
+    classes = sorted(_subclasses(errors.FairleadError), key=lambda kind: (kind.exit_code, len(kind.__mro__)))
+    lines = [
+        "# Exit codes",
+        "",
+        MADE,
+        _EXIT_INTRO,
+        "",
+        "| code | error | meaning | worth trying again |",
+        "|---:|---|---|---|",
+        "| 0 | | The command did what was asked. | |",
+        "| 1 | | A defect of fairlead, with a traceback. | |",
+    ]
+    for kind in classes:
+        meaning = " ".join((kind.__doc__ or "").split("\n\n")[0].split())
+        lines.append(f"| {kind.exit_code} | `{kind.__name__}` | {_cell(meaning)} | {'yes' if kind.retryable else ''} |")
+    lines += [
+        f"| {INTERRUPTED} | | Interrupted (Ctrl-C). | |",
+        f"| {BROKEN_PIPE} | | The reader of stdout went away, as in `fairlead ... \\| head`. | |",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _subclasses(kind: type[errors.FairleadError]) -> list[type[errors.FairleadError]]:
+    """The error classes of fairlead itself, without the base; a plug-in's own are its own to document."""
+    own = [child for child in kind.__subclasses__() if child.__module__ == errors.__name__]
+    return [one for child in own for one in (child, *_subclasses(child))]
+
+
+def records_page() -> str:
+    """The record tables: columns, types, what dates a row."""
+    parts = [
+        "# Records",
+        MADE.rstrip(),
+        _RECORDS_INTRO,
+    ]
+    for spec in TABLES.values():
+        facts = [f"Version {spec.version}."]
+        if spec.time_column:
+            facts.append(f"A row is dated by `{spec.time_column}`.")
+        if spec.sort_by:
+            facts.append("Sorted by " + ", ".join(f"`{name}`" for name in spec.sort_by) + ".")
+        rows = [f"| `{f.name}` | {_type(str(f.type))} | {'' if f.nullable else 'yes'} |" for f in spec.schema]
+        table = "\n".join(["| column | type | always known |", "|---|---|---|", *rows])
+        parts += [f"## {spec.name}", f"One row is {ROW_IS[spec.name]}.", " ".join(facts), table]
+    return "\n\n".join(parts) + "\n"
+
+
+def _type(text: str) -> str:
+    """Arrow's own name of a type, without what only concerns the encoding."""
+    word = re.sub(r"dictionary<values=(\w+),[^>]*>", r"\1 (dictionary)", text)
+    return re.sub(r"list<\w+: (\w+)>", r"list of \1", word).replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", PIPE).replace("<", "&lt;")
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "reference/cli.md": cli_page,
+    "reference/exit-codes.md": exit_codes_page,
+    "reference/records.md": records_page,
+}
+
+
+def main() -> int:
+    """Writes what differs and names it."""
+    for name, page in PAGES.items():
+        path, text = DOCS / name, page()
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            sys.stdout.write(f"wrote {path}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,158 @@
+"""Which bins of a bandwidth series belong to bursts: Haar approximations against the background of the series.
+
+Not here: which bursts make a phase (`phases`).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+WAVELET = "haar"
+"""Its approximation at level j is the mean over 2^j bins: never negative, exactly 0 over silence, no ringing."""
+FLOOR_SHARE = 0.1
+"""A steady background runs at most at this share of the rate at which the average byte moves."""
+STRONG = 1 / 64
+"""A strong window moves at least this share of the average byte's rate; scattered background never fills one."""
+FLOOR_MARGIN = 1.5
+"""A burst exceeds the largest value of the background by this factor, or lies beyond a clear jump above it ..."""
+FLOOR_JUMP = 2.0
+"""... that is a ratio of at least this between neighbours among the sorted values."""
+FLOOR_BYTES = 0.5
+"""A floor holds at most half of all bytes where such a jump sets it apart from the bursts, else ..."""
+FLOOR_BYTES_VAGUE = 0.1
+"""... this share."""
+SCATTERED = 2
+"""Small pieces are background where they are more than this many times as numerous as the strong stretches."""
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+
+def approximations(series: FloatArray, level: int) -> list[FloatArray]:
+    """Haar approximations at levels 0 to `level`, undecimated: item j has at i the mean over bins [i, i + 2^j).
+
+    Item j has shape (bins - 2^j + 1,); `level` is at most log2(bins). The undecimated transform has a coefficient at
+    every bin, so shifting the series shifts the result.
+    """
+    if level == 0:
+        return [series]
+    import pywt
+
+    width = 1 << level
+    padded = np.zeros(-(-(len(series) + width) // width) * width)
+    padded[: len(series)] = series
+    coefficients = pywt.swt(padded, WAVELET, level=level)
+    out = [series]
+    for j, (approximation, _) in enumerate(reversed(coefficients), start=1):
+        out.append(approximation[: len(series) - (1 << j) + 1] * 2.0 ** (-j / 2))
+    return out
+
+
+def typical(mean: FloatArray) -> float:
+    """The rate at which the average byte moves: the mean of the windows' rates weighted by their bytes."""
+    weight = float(mean.sum())
+    return float(np.dot(mean, mean)) / weight if weight else 0.0
+
+
+def background(means: list[FloatArray]) -> list[float]:
+    """What a window must exceed at each level to be no background; empty where silence lies between the bursts.
+
+    Item 0 is the threshold of single bins, and the only one where the background is scattered (log lines).
+    """
+    return _steady(means) or _scattered(means)
+
+
+def _steady(means: list[FloatArray]) -> list[float]:
+    """Thresholds of a floor that runs on between the bursts, set apart from them by a jump in the values.
+
+    One that no jump sets apart is taken for a floor only where it is slight: rates often vary without being two things.
+    """
+    rates = means[0]
+    quiet = rates <= FLOOR_SHARE * typical(rates)
+    if not quiet.any() or quiet.all():
+        return []
+    nearest = float(rates[~quiet].min())
+    top, _, clear = _jump(np.append(rates[quiet], nearest))
+    quiet &= rates <= top
+    if not _everywhere(rates, quiet):
+        return []
+    if float(rates[quiet].sum()) > (FLOOR_BYTES if clear else FLOOR_BYTES_VAGUE) * float(rates.sum()):
+        return []
+    return [_jump(mean[all_of(quiet, 1 << level)])[1] for level, mean in enumerate(means)]
+
+
+def _everywhere(rates: FloatArray, quiet: BoolArray) -> bool:
+    """Whether the quiet part carries data in most bins, and so in most of its stretches between bursts."""
+    starts, ends = runs(quiet)
+    if not len(starts):
+        return False
+    busy = np.concatenate([[0], np.cumsum((rates > 0.0) & quiet)])
+    shares = (busy[ends] - busy[starts]) / (ends - starts)
+    return bool(2 * busy[-1] >= np.count_nonzero(quiet) and 2 * np.count_nonzero(shares >= 0.5) > len(shares))
+
+
+def _scattered(means: list[FloatArray]) -> list[float]:
+    """Threshold of single bins where pieces far from strong windows are too many to be phases."""
+    rates, top = means[0], means[-1]
+    strong = cover(top >= STRONG * typical(top), 1 << (len(means) - 1), len(rates))
+    starts, ends = runs((rates > 0.0) & ~strong)
+    if len(starts) <= SCATTERED * len(runs(strong)[0]):
+        return []
+    peaks = np.maximum.reduceat(np.append(rates, 0.0), np.stack([starts, ends], axis=1).ravel())[::2]
+    return [min(_jump(peaks)[1], FLOOR_SHARE * typical(rates))]
+
+
+def _jump(values: FloatArray) -> tuple[float, float, bool]:
+    """Largest value of the lower class, the threshold above it, and whether a jump parts it from the upper class.
+
+    The classes part at the widest ratio between neighbours above the median, where it is wide enough; else all is one.
+    """
+    ranked = np.sort(values)
+    upper = ranked[len(ranked) // 2 :]
+    if not len(upper) or upper[0] <= 0.0:
+        return 0.0, 0.0, False
+    ratios = upper[1:] / upper[:-1]
+    place = int(np.argmax(ratios)) if len(ratios) else 0
+    if len(ratios) and ratios[place] >= FLOOR_JUMP:
+        low, high = float(upper[place]), float(upper[place + 1])
+        return low, min(FLOOR_MARGIN * low, math.sqrt(low * high)), True
+    return float(upper[-1]), FLOOR_MARGIN * float(upper[-1]), False
+
+
+def above(means: list[FloatArray], thresholds: list[float]) -> BoolArray:
+    """Bins that stand out of the background, fine before coarse: a wider window counts where no finer one in it did."""
+    rates = means[0]
+    bursts: BoolArray = rates > (thresholds[0] if thresholds else 0.0)
+    for level in range(1, len(thresholds)):
+        width = 1 << level
+        found = (means[level] > thresholds[level]) & all_of(~bursts, width)
+        bursts |= cover(found, width, len(rates)) & (rates > 0.0)
+    return bursts
+
+
+def runs(mask: BoolArray) -> tuple[IntArray, IntArray]:
+    """Begin and end (exclusive) of each run of true."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]]).astype(np.int8)))
+    return edges[::2].astype(np.int64), edges[1::2].astype(np.int64)
+
+
+def cover(windows: BoolArray, width: int, bins: int) -> BoolArray:
+    """Bins that lie in a marked window [i, i + width)."""
+    if width == 1:
+        return windows
+    steps = np.zeros(bins + 1, np.int64)
+    steps[: len(windows)] += windows
+    steps[width : width + len(windows)] -= windows
+    return np.asarray(np.cumsum(steps)[:bins] > 0)
+
+
+def all_of(mask: BoolArray, width: int) -> BoolArray:
+    """Windows [i, i + width) that are true throughout."""
+    if width == 1:
+        return mask
+    sums = np.concatenate([[0], np.cumsum(mask)])
+    return np.asarray(sums[width:] - sums[:-width] == width)

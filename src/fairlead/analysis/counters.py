@@ -1,0 +1,110 @@
+"""Columns of the `file_counters` table as NumPy arrays, and which rows belong to which layer.
+
+Not here: what the numbers mean. A null counter reads as 0 in sums and as unknown in `known()`.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from fairlead.model.tables import FILE_COUNTERS
+
+LOWEST = ("POSIX", "STDIO")
+"""Interfaces whose bytes reach the file system; those of MPI-IO and HDF5 pass through POSIX and are never added."""
+
+STANDARD_STREAMS = ("<STDIN>", "<STDOUT>", "<STDERR>")
+
+BoolArray = NDArray[np.bool_]
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+
+
+class Counters:
+    """Rows of `file_counters` (n of them) with cached NumPy views of the columns.
+
+    `paths` maps file_id to path; rows of standard streams are kept apart by `streams`.
+    """
+
+    def __init__(self, table: pa.Table, paths: dict[int, str]) -> None:
+        self.table = table.combine_chunks()
+        self.rows: int = table.num_rows
+        self._columns: dict[str, NDArray[np.generic]] = {}
+        self._known: dict[str, BoolArray] = {}
+        self.rank = self.ints("rank").astype(np.int64)
+        self.file_id = self.ints("file_id")
+        self._interface = self._words("interface")
+        stream_ids = np.array([i for i, p in paths.items() if p in STANDARD_STREAMS], dtype=np.int64)
+        self.streams: BoolArray = np.isin(self.file_id, stream_ids)
+        self.shared: BoolArray = self.rank < 0
+
+    def _column(self, name: str) -> pa.Array:
+        column = self.table.column(name)
+        return column.chunk(0) if column.num_chunks else pa.array([], column.type)
+
+    def _words(self, name: str) -> NDArray[np.object_]:
+        column = self._column(name)
+        values = column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
+        return np.asarray(values.to_numpy(zero_copy_only=False), dtype=object)
+
+    def known(self, name: str) -> BoolArray:
+        """Shape (n,): where the counter was recorded."""
+        if name not in self._known:
+            self._known[name] = np.asarray(self._column(name).is_valid().to_numpy(zero_copy_only=False), dtype=bool)
+        return self._known[name]
+
+    def ints(self, name: str) -> IntArray:
+        """Shape (n,) int64, nulls as 0."""
+        return np.asarray(self._filled(name, 0), dtype=np.int64)
+
+    def floats(self, name: str) -> FloatArray:
+        """Shape (n,) float64, nulls as 0."""
+        return np.asarray(self._filled(name, 0.0), dtype=np.float64)
+
+    def _filled(self, name: str, zero: float) -> NDArray[np.generic]:
+        if name not in self._columns:
+            column = self._column(name)
+            full = column.fill_null(zero) if column.null_count else column
+            self._columns[name] = np.asarray(full.to_numpy(zero_copy_only=False))
+        return self._columns[name]
+
+    def lists(self, name: str, width: int) -> IntArray:
+        """Shape (n, width) int64 of a list column of fixed width; missing lists are rows of 0."""
+        column = self._column(name)
+        out = np.zeros((self.rows, width), np.int64)
+        if self.rows == 0 or column.null_count == self.rows:
+            return out
+        offsets = np.asarray(column.offsets.to_numpy(zero_copy_only=False), dtype=np.int64)
+        values = np.asarray(column.values.fill_null(0).to_numpy(zero_copy_only=False), dtype=np.int64)
+        lengths = np.diff(offsets)
+        rows = np.repeat(np.arange(self.rows), lengths)
+        places = np.arange(offsets[0], offsets[-1]) - np.repeat(offsets[:-1], lengths)
+        keep = places < width
+        out[rows[keep], places[keep]] = values[offsets[0] : offsets[-1]][keep]
+        return out
+
+    def of(self, *interfaces: str) -> BoolArray:
+        """Shape (n,): rows of these interfaces, standard streams excluded."""
+        return self.named(*interfaces) & ~self.streams
+
+    def named(self, *interfaces: str) -> BoolArray:
+        """Shape (n,): rows of these interfaces, standard streams included."""
+        return np.isin(self._interface.astype(str), interfaces) if self.rows else np.zeros(0, bool)
+
+    @property
+    def lowest(self) -> BoolArray:
+        """Rows of the lowest interface (POSIX and STDIO), standard streams excluded."""
+        return self.of(*LOWEST)
+
+    def interfaces(self) -> list[str]:
+        """Interfaces present, sorted."""
+        return sorted(set(self._interface.tolist()))
+
+
+@cache
+def no_counters() -> Counters:
+    """Counters of no rows."""
+    return Counters(FILE_COUNTERS.schema.empty_table(), {})

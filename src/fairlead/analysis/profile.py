@@ -1,0 +1,213 @@
+"""The profile of a job: everything analysis derives from its view, in one value that rules, pages and programs read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead.analysis import timeline as timelines
+from fairlead.analysis.balance import DOCS as BALANCE_DOCS
+from fairlead.analysis.balance import balance_metrics
+from fairlead.analysis.costs import Cost, costs
+from fairlead.analysis.files import FileTable, file_table
+from fairlead.analysis.libraries import DOCS as LIBRARY_DOCS
+from fairlead.analysis.libraries import library_metrics
+from fairlead.analysis.modes import DirectionMode, mode_of
+from fairlead.analysis.namespace import DOCS as NAMESPACE_DOCS
+from fairlead.analysis.namespace import namespace_metrics
+from fairlead.analysis.overlap import DOCS as OVERLAP_DOCS
+from fairlead.analysis.overlap import overlap_metrics
+from fairlead.analysis.period import Period, find_period
+from fairlead.analysis.phases import find_phases
+from fairlead.analysis.requests import DOCS as REQUEST_DOCS
+from fairlead.analysis.requests import request_metrics
+from fairlead.analysis.timeline import Timeline, coarser
+from fairlead.analysis.times import IoTimes, io_times
+from fairlead.analysis.values import Metrics, Value, documented, expand, share
+from fairlead.analysis.view import JobView
+from fairlead.model.missing import Missing
+from fairlead.model.phase import Phase
+from fairlead.model.platform import Platform, Reference
+
+PHASE_BIN_NS = 10_000_000
+"""Phases are looked for in bins of at least 10 ms: what pauses for less is one burst (as in run-length merging)."""
+
+NON_TRIVIAL_BYTES = 200_000_000
+"""Beacon calls I/O above 200 MB non-trivial (TOS 2023, section 5)."""
+
+_JOB_DOCS: Metrics = {
+    "processes": ("count", "processes of the job"),
+    "run_time_s": ("s", "wall-clock time of the job; unknown when the clock ran backwards"),
+    "io_time_s": ("s", "I/O time of the process that spent most, at most the run time"),
+    "io_time_mean_s": ("s", "mean I/O time of the processes that did any"),
+    "io_time_share": ("share", "of the run time that the slowest process spent in I/O"),
+    "{d}_time_s": ("s", "mean time an active process spent in this direction"),
+    "meta_time_s": ("s", "mean time an active process spent in metadata operations"),
+    "total_bytes": ("bytes", "bytes read and written"),
+    "data_ops": ("count", "reads and writes"),
+    "non_trivial": ("bool", "whether the job moved more than 200 MB (Beacon's limit)"),
+    "{d}_mode": ("word", "I/O mode: N-N, N-M, N-1, 1-1 or none"),
+    "{d}_mode_mpiio": ("word", "I/O mode at the MPI-IO layer"),
+    "{d}_processes": ("count", "processes that moved bytes in this direction"),
+    "{d}_bandwidth_bytes_per_s": ("bytes/s", "bytes over the seconds in which the job moved any in this direction"),
+    "{d}_peak_bytes_per_s": ("bytes/s", "highest rate over one second (one bin where bins are longer)"),
+    "average_iops": ("1/s", "data operations over the seconds of I/O"),
+    "{d}_phases": ("count", "I/O phases found"),
+    "{d}_period_s": ("s", "dominant period of the phases"),
+    "{d}_period_confidence": ("share", "how sure the period is"),
+    "timeline_known": ("bool", "whether the trace tells when the bytes moved"),
+    "operations_known": ("bool", "whether the trace holds single operations"),
+}
+
+METRICS: Metrics = expand(
+    _JOB_DOCS | REQUEST_DOCS | BALANCE_DOCS | NAMESPACE_DOCS | LIBRARY_DOCS | OVERLAP_DOCS
+)
+"""Every metric a rule may use: name → (unit, meaning). Costs are named `cost_<cause>_s` beside them."""
+
+
+@dataclass(frozen=True)
+class JobProfile:
+    """What is known of a job. `metrics` holds all of `METRICS`, None where the trace cannot tell."""
+
+    view: JobView
+    times: IoTimes
+    timeline: Timeline | None
+    modes: dict[str, DirectionMode]
+    modes_mpiio: dict[str, DirectionMode]
+    phases: list[Phase]
+    periods: dict[str, Period | None]
+    metrics: dict[str, Value]
+    costs: dict[str, Cost]
+    files: FileTable
+    missing: list[Missing]
+
+
+def profile(view: JobView, platform: Platform | None = None, reference: Reference | None = None) -> JobProfile:
+    """Derive the profile of a job. `platform` (a site's description) makes the costs surer."""
+    reference = reference or _reference(view, platform)
+    timeline, missing = timelines.build(view)
+    times = io_times(view)
+    modes = {d: mode_of(view, d) for d in ("read", "write")}  # type: ignore[arg-type]
+    above = {d: mode_of(view, d, ("MPI-IO",)) for d in ("read", "write")}  # type: ignore[arg-type]
+    phases: list[Phase] = []
+    periods: dict[str, Period | None] = {"read": None, "write": None}
+    if timeline is not None:
+        factor = max(1, -(-PHASE_BIN_NS // timeline.fine_bin_ns))
+        for d, series in zip(("read", "write"), timeline.total, strict=True):
+            binned = coarser(series, factor)
+            width = timeline.fine_bin_ns * factor
+            phases += find_phases(binned, timeline.fine_origin_ns, width, kind=d)  # type: ignore[arg-type]
+            periods[d] = find_period(binned, width)
+    requests = request_metrics(view)
+    data_ops = int(requests["read_ops"] or 0) + int(requests["write_ops"] or 0)
+    metrics = requests | balance_metrics(view, times) | namespace_metrics(view, times, timeline, data_ops)
+    metrics |= library_metrics(view, times.active) | overlap_metrics(view)
+    metrics |= _job_metrics(view, times, timeline, modes, above, phases, periods, metrics)
+    return JobProfile(
+        view=view, times=times, timeline=timeline, modes=modes, modes_mpiio=above,
+        phases=sorted(phases, key=lambda p: (p.start_ns, p.kind)), periods=periods,
+        metrics=metrics, costs=costs(view, times, metrics, reference),
+        files=file_table(view), missing=view.missing + missing + _unknown(view),
+    )  # fmt: skip
+
+
+def _reference(view: JobView, platform: Platform | None) -> Reference:
+    """The described rate of one process on the file system that holds most of the job's bytes, if any."""
+    if platform is None or not platform.file_systems:
+        return Reference()
+    counters = view.counters
+    moved = counters.ints("bytes_read") + counters.ints("bytes_written")
+    by_mount: dict[str, int] = {}
+    for file, nbytes in zip(counters.file_id[counters.lowest].tolist(), moved[counters.lowest].tolist(), strict=True):
+        mount = view.file_systems.get(file, "")
+        by_mount[mount] = by_mount.get(mount, 0) + nbytes
+    for mount in sorted(by_mount, key=lambda m: -by_mount[m]):
+        for fs in platform.file_systems:
+            if fs.mount == mount and fs.process_bandwidth_bytes_per_s:
+                return Reference(process_bandwidth_bytes_per_s=fs.process_bandwidth_bytes_per_s)
+    return Reference()
+
+
+def _job_metrics(
+    view: JobView, times: IoTimes, timeline: Timeline | None, modes: dict[str, DirectionMode],
+    above: dict[str, DirectionMode], phases: list[Phase], periods: dict[str, Period | None], known: dict[str, Value],
+) -> dict[str, Value]:  # fmt: skip
+    run_time = view.job.run_time_s
+    total = int(known["read_bytes"] or 0) + int(known["write_bytes"] or 0)
+    data_ops = int(known["read_ops"] or 0) + int(known["write_ops"] or 0)
+    seconds = _active_seconds(view, timeline)
+    out: dict[str, Value] = {
+        "processes": view.processes, "run_time_s": run_time,
+        "io_time_s": times.slowest_s, "io_time_mean_s": times.mean_s, "io_time_share": share(times.slowest_s, run_time),
+        "read_time_s": times.read_s, "write_time_s": times.write_s, "meta_time_s": times.meta_s,
+        "total_bytes": total, "data_ops": data_ops, "non_trivial": total > NON_TRIVIAL_BYTES,
+        "average_iops": share(data_ops, seconds["both"]),
+        "timeline_known": timeline is not None, "operations_known": "POSIX" in view.operations,
+    }  # fmt: skip
+    for d in ("read", "write"):
+        period = periods[d]
+        out |= {
+            f"{d}_mode": modes[d].mode, f"{d}_mode_mpiio": above[d].mode, f"{d}_processes": modes[d].processes,
+            f"{d}_bandwidth_bytes_per_s": share(known[f"{d}_bytes"], seconds[d]),
+            f"{d}_peak_bytes_per_s": _peak(timeline, d),
+            f"{d}_phases": sum(p.kind == d for p in phases) if timeline is not None else None,
+            f"{d}_period_s": period.period_s if period else None,
+            f"{d}_period_confidence": period.confidence if period else None,
+        }  # fmt: skip
+    return documented(out, _JOB_DOCS, "job_metrics")
+
+
+def _active_seconds(view: JobView, timeline: Timeline | None) -> dict[str, float | None]:
+    """Seconds in which bytes moved, by direction and in either: from the timeline, else first to last counter time."""
+    if timeline is not None:
+        width = timeline.fine_bin_ns / 1e9
+        read, write = timeline.total
+        busy = {"read": read > 0, "write": write > 0, "both": (read + write) > 0}
+        spans = {d: _span(view, d) for d in busy}
+        out: dict[str, float | None] = {}
+        for d, bins in busy.items():
+            seconds = int(bins.sum()) * width
+            whole = spans[d]
+            out[d] = (min(seconds, whole) if whole else seconds) or None
+        return out
+    return {d: _span(view, d) for d in ("read", "write", "both")}
+
+
+def _span(view: JobView, direction: str) -> float | None:
+    counters = view.counters
+    names = ("read", "write") if direction == "both" else (direction,)
+    first, last = [], []
+    for name in names:
+        rows = counters.lowest & counters.known(f"{name}_start_ns") & counters.known(f"{name}_end_ns")
+        if rows.any():
+            first.append(int(counters.ints(f"{name}_start_ns")[rows].min()))
+            last.append(int(counters.ints(f"{name}_end_ns")[rows].max()))
+    return (max(last) - min(first)) / 1e9 if first and max(last) > min(first) else None
+
+
+def _peak(timeline: Timeline | None, direction: str) -> float | None:
+    if timeline is None:
+        return None
+    series = timeline.total[0 if direction == "read" else 1]
+    width = timeline.fine_bin_ns
+    window = max(1, min(round(1e9 / width), len(series)))
+    sums = np.convolve(series, np.ones(window), mode="valid") if window > 1 else series
+    peak = float(sums.max(initial=0.0))
+    return peak / (window * width / 1e9) if peak > 0 else None
+
+
+def _unknown(view: JobView) -> list[Missing]:
+    """What this kind of input can never tell."""
+    out = []
+    if view.job.start_ns is not None and view.job.end_ns is not None and view.job.end_ns < view.job.start_ns:
+        out.append(Missing(
+            kind="clock", what="run time", why="the job ends before it starts: the clock ran backwards",
+            remedy="compare with the scheduler's times", 
+        ))  # fmt: skip
+    if "POSIX" not in view.operations and view.counters.of("POSIX").any():
+        out.append(Missing(
+            kind="no_operations", what="repeated reads, read-modify-write, time per request size",
+            why="the log holds counters, not single operations", remedy="run with DXT_ENABLE_IO_TRACE=1",
+        ))  # fmt: skip
+    return out

@@ -1,0 +1,166 @@
+"""All that is known of one job, ready for analysis: counters, reduced operations, heat map, layouts, what is missing.
+
+Built by `assemble` from the items of any source, streaming: operations are reduced as they arrive and never held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import msgspec
+import pyarrow as pa
+
+from fairlead.analysis.counters import Counters
+from fairlead.analysis.operations import OperationReducer, OperationTotals
+from fairlead.model.job import Job
+from fairlead.model.missing import Missing
+from fairlead.model.tables import FILE_COUNTERS, FILES, HEATMAP, LAYOUTS, OPS
+
+
+@dataclass(frozen=True)
+class JobView:
+    """One job as analysis sees it.
+
+    `counters` holds one row per file × rank × interface, recorded or reduced from operations;
+    `operations` maps an interface to what its operations add up to (absent when only counters were recorded);
+    `heatmap` is the recorded bytes per rank and bin; `layouts` the striping, both possibly empty tables.
+    """
+
+    job: Job
+    counters: Counters
+    paths: dict[int, str]
+    file_systems: dict[int, str]
+    operations: dict[str, OperationTotals]
+    heatmap: pa.Table
+    layouts: pa.Table
+    missing: list[Missing] = field(default_factory=list)
+    counters_recorded: bool = True
+
+    @property
+    def processes(self) -> int:
+        """Processes of the job; at least the ranks seen."""
+        seen = int(self.counters.rank.max(initial=-1)) + 1
+        return max(self.job.processes or 0, seen, 1)
+
+
+def assemble(items: Iterable[pa.RecordBatch | Job | Missing]) -> JobView:
+    """Reduce the items of all inputs of one job to a view. 
+
+    Records without a job get one of unknown number, which is said. Raises LookupError when there is neither a job nor
+    any I/O record.
+    """
+    jobs: list[Job] = []
+    missing: list[Missing] = []
+    kept: dict[str, list[pa.RecordBatch]] = {FILE_COUNTERS.name: [], FILES.name: [], HEATMAP.name: [], LAYOUTS.name: []}
+    reducer = OperationReducer()
+    for item in items:
+        if isinstance(item, Job):
+            jobs.append(item)
+        elif isinstance(item, Missing):
+            missing.append(item)
+        else:
+            name = (item.schema.metadata or {}).get(b"fairlead.table", b"").decode()
+            if name == OPS.name:
+                reducer.push(item)
+            elif name in kept:
+                kept[name].append(item)
+    paths, systems = _names(kept[FILES.name])
+    recorded = _table(kept[FILE_COUNTERS.name], FILE_COUNTERS.schema)
+    operations = reducer.finish()
+    if not jobs:
+        jobs, unknown = _unnamed(operations, recorded)
+        missing.append(unknown)
+    job = _merge_jobs(jobs)
+    if job.processes is None and operations:
+        job = msgspec.structs.replace(job, processes=reducer.processes)
+    counters = Counters(_counters_of(recorded, operations), paths)
+    return JobView(
+        job=job,
+        counters=counters,
+        paths=paths,
+        file_systems=systems,
+        operations=operations,
+        heatmap=_table(kept[HEATMAP.name], HEATMAP.schema),
+        layouts=_table(kept[LAYOUTS.name], LAYOUTS.schema),
+        missing=_once(missing + reducer.missing),
+        counters_recorded=recorded.num_rows > 0 or not operations,
+    )
+
+
+def _unnamed(operations: dict[str, OperationTotals], recorded: pa.Table) -> tuple[list[Job], Missing]:
+    if not operations and not recorded.num_rows:
+        raise LookupError("neither a job nor any I/O record")
+    start = min((t.start_ns for t in operations.values()), default=None)
+    end = max((t.end_ns for t in operations.values()), default=None)
+    unknown = Missing(
+        kind="job_unknown", what="the job", why="the input does not say which job it records",
+        remedy="give the scheduler's accounting beside it",
+    )  # fmt: skip
+    return [Job(job_id="unknown", start_ns=start, end_ns=end)], unknown
+
+
+def _table(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
+    if not batches:
+        return schema.empty_table()
+    tables = [pa.Table.from_batches([batch]) for batch in batches]
+    return pa.concat_tables(tables).unify_dictionaries().combine_chunks()
+
+
+def _names(batches: list[pa.RecordBatch]) -> tuple[dict[int, str], dict[int, str]]:
+    paths: dict[int, str] = {}
+    systems: dict[int, str] = {}
+    for batch in batches:
+        ids = batch.column("file_id").to_pylist()
+        paths.update(zip(ids, batch.column("path").to_pylist(), strict=True))
+        systems.update(zip(ids, batch.column("fs").to_pylist(), strict=True))
+    return paths, systems
+
+
+def _counters_of(recorded: pa.Table, operations: dict[str, OperationTotals]) -> pa.Table:
+    """Recorded counters are exact and win; interfaces seen only as operations are reduced to the same columns."""
+    present = set(recorded.column("interface").to_pylist()) if recorded.num_rows else set()
+    reduced = [totals.counters for name, totals in operations.items() if name not in present]
+    tables = [recorded, *reduced] if recorded.num_rows or not reduced else reduced
+    return pa.concat_tables(tables).unify_dictionaries().combine_chunks()
+
+
+def _merge_jobs(jobs: list[Job]) -> Job:
+    """One job from what several files of it say: the widest time span, the largest process count, the first names."""
+    first = jobs[0]
+    if len(jobs) == 1:
+        return first
+    starts = [j.start_ns for j in jobs if j.start_ns is not None]
+    ends = [j.end_ns for j in jobs if j.end_ns is not None]
+    processes = [j.processes for j in jobs if j.processes is not None]
+    nodes = sorted({n for j in jobs for n in j.nodes or []})
+    return msgspec.structs.replace(
+        first,
+        start_ns=min(starts, default=None),
+        end_ns=max(ends, default=None),
+        processes=max(processes, default=None),
+        nodes=nodes or None,
+        program=next((j.program for j in jobs if j.program), None),
+        user=next((j.user for j in jobs if j.user), None),
+        name=next((j.name for j in jobs if j.name), None),
+    )
+
+
+def _once(missing: list[Missing]) -> list[Missing]:
+    """Without repeats (many files of one job say the same), in order of appearance."""
+    seen: dict[tuple[str, str, str], Missing] = {}
+    for item in missing:
+        seen.setdefault((item.kind, item.what, item.why), item)
+    return list(seen.values())
+
+
+def first_and_last_ns(view: JobView) -> tuple[int | None, int | None]:
+    """First and last recorded I/O activity of the lowest interface, None when no times were recorded."""
+    counters = view.counters
+    rows = counters.lowest
+    bounds: list[int] = []
+    for name in ("open_start_ns", "read_start_ns", "write_start_ns", "read_end_ns", "write_end_ns", "close_end_ns"):
+        chosen = counters.ints(name)[rows & counters.known(name)]
+        if chosen.size:
+            bounds += [int(np.min(chosen)), int(np.max(chosen))]
+    return (min(bounds), max(bounds)) if bounds else (None, None)

@@ -1,0 +1,68 @@
+"""`fairlead doctor`: shows what this machine can do. Not here: the looking (`fairlead.doctor`)."""
+
+from __future__ import annotations
+
+import click
+
+from fairlead.doctor import Check, Machine, examine, usable
+from fairlead.doctor.check import STATUSES
+from fairlead.errors import MissingDependencyError
+
+SCHEMA = "fairlead.doctor/1"
+_MARKS = {"ok": "[green]●[/] ok", "partly": "[yellow]◐[/] partly", "missing": "[dim]○[/] missing"}
+_AREAS = {"core": "Core", "storage": "Storage", "site": "Site", "tools": "Tools"}
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print the checks as JSON.")
+def doctor(as_json: bool) -> None:
+    """What this machine can do, and the command for what it lacks.
+
+    Looks at Python and its packages, processors, memory, FUSE, parallel file systems, cgroups, Slurm, InfiniBand,
+    trace recorders and optional extras. Changes nothing. Exits with 0 unless the core itself cannot work here.
+    """
+    checks = examine(Machine())
+    if as_json:
+        _print_json(checks)
+    else:
+        _print_table(checks)
+    if not usable(checks):
+        broken = next(check for check in checks if check.area == "core" and check.status == "missing")
+        raise MissingDependencyError(
+            f"fairlead cannot work here: {broken.name}", where=broken.found, remedy=broken.command or broken.hint
+        )
+
+
+def _print_json(checks: list[Check]) -> None:
+    import msgspec
+
+    document = {"schema": SCHEMA, "usable": usable(checks), "checks": checks}
+    click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
+
+
+def _print_table(checks: list[Check]) -> None:
+    from rich.console import Console, Group
+    from rich.markup import escape
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column(overflow="fold")
+    area = ""
+    for check in checks:
+        if check.area != area:
+            area = check.area
+            table.add_row(f"[bold cyan]{_AREAS[area]}[/]")
+        lines = [Text(check.found), Text(f"for {check.enables}", style="dim")]
+        if check.command is not None:
+            lines.append(Text.from_markup(f"[cyan]→[/] [bold]{escape(check.command)}[/]"))
+        if check.hint is not None:
+            aside = check.command is not None
+            lines.append(Text(f"({check.hint})" if aside else f"→ {check.hint}", style="dim" if aside else "cyan"))
+        table.add_row(f"  {_MARKS[check.status]}", check.name, Group(*lines))
+    console = Console(highlight=False)
+    console.print(table)
+    counts = ", ".join(f"{sum(check.status == status for check in checks)} {status}" for status in STATUSES)
+    console.print(f"\n{counts}. Only [bold]Core[/] must be there; the rest adds what it says.")

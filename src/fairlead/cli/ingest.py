@@ -1,0 +1,173 @@
+"""`fairlead ingest`: feeds files into a lake. Not here: reading, merging, storing (`fairlead.lake.ingest`)."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fairlead.cli.talk import quiet, say
+from fairlead.errors import FairleadError, InputError, PartialInputError
+from fairlead.lake.place import default_lake
+
+if TYPE_CHECKING:
+    from fairlead.lake.ingest import Outcome
+    from fairlead.lake.store import Lake
+    from fairlead.lake.writer import Writer
+
+SCHEMA = "fairlead.ingest/1"
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH...")
+@click.option(
+    "--lake",
+    "root",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="The lake; made if there is none. Default: $FAIRLEAD_LAKE, else fairlead/lake in your data folder.",
+)
+@click.option(
+    "--shard",
+    default="main",
+    show_default=True,
+    metavar="NAME",
+    help="The shard to write. A shard has one writer at a time.",
+)
+@click.option(
+    "--wait",
+    "wait_s",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    metavar="SECONDS",
+    help="How long to wait for another writer of the shard to finish.",
+)
+@click.option(
+    "--exact-times",
+    is_flag=True,
+    help="Keep the times of every operation, not only first, last and busy of a run. Takes more room.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print what became of every file as JSON.")
+def ingest(
+    paths: tuple[Path, ...], root: Path | None, shard: str, wait_s: float, exact_times: bool, as_json: bool
+) -> None:  # fmt: skip
+    """Feed traces, counters and accounting into a lake.
+
+    PATH is a file, or a folder that is searched for traces. Each file is taken in whole or not at all, and only once:
+    what the lake holds already is recognised by content. A file that cannot be used does not stop the others.
+    """
+    from fairlead.lake.compaction import compact
+    from fairlead.lake.ingest import found
+    from fairlead.lake.store import Lake
+
+    jobs, failed = found(paths)
+    if not jobs:
+        _finish(failed)
+    lake = Lake.open(root or default_lake(), create=True)
+    with lake.writer(shard, wait_s=wait_s) as writer:
+        outcomes = _take(writer, jobs, exact_times) + failed
+        compact(lake, writer, thorough=False, keep_hours=None)
+    _print(lake, outcomes, as_json=as_json)
+    _finish(outcomes)
+
+
+def _take(writer: Writer, jobs: list, exact_times: bool) -> list[Outcome]:  # type: ignore[type-arg]
+    from fairlead.lake.ingest import ingest as take
+
+    for path in writer.damaged:
+        say(f"a damaged segment of the write-ahead log was set aside: {path}")
+    progress = _Progress(sum(len(job.files) for job in jobs))
+    outcomes = []
+    try:
+        for outcome in take(writer, jobs, exact_times=exact_times, progress=progress.rows):
+            outcomes.append(outcome)
+            progress.file_done()
+    finally:
+        progress.close()
+    return outcomes
+
+
+class _Progress:
+    """A bar on a terminal; silent otherwise."""
+
+    def __init__(self, files: int) -> None:
+        self._bar = None
+        self._rows = 0
+        if sys.stderr.isatty() and not quiet():
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+                       TextColumn("{task.fields[rows]}"), TimeElapsedColumn())  # fmt: skip
+            self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._task = self._bar.add_task("ingesting", total=files, rows="")
+            self._bar.start()
+
+    def rows(self, count: int) -> None:
+        """`count` more records were read."""
+        self._rows += count
+        if self._bar is not None:
+            self._bar.update(self._task, rows=f"{self._rows:,} records")
+
+    def file_done(self) -> None:
+        """One more file is taken in."""
+        if self._bar is not None:
+            self._bar.advance(self._task)
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+        if self._bar is not None:
+            self._bar.stop()
+
+
+def _print(lake: Lake, outcomes: list[Outcome], *, as_json: bool) -> None:
+    from fairlead.lake.ingest import totals
+
+    counts = {state: sum(o.state == state for o in outcomes) for state in ("added", "known", "failed")}
+    if as_json:
+        import msgspec
+
+        document = {
+            "schema": SCHEMA,
+            "lake": str(lake.place.root),
+            "files": counts,
+            "rows": totals(outcomes),
+            "inputs": [_as_json(outcome) for outcome in outcomes],
+        }
+        click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
+        return
+    click.echo(f"{counts['added']:,} added, {counts['known']:,} known before, {counts['failed']:,} failed")
+    operations = sum(o.operations for o in outcomes)
+    for table, rows in totals(outcomes).items():
+        note = f"  (runs of {operations:,} operations)" if table == "ops" else ""
+        click.echo(f"  {table:<14} {rows:>12,} rows{note}")
+    say(f"lake: {lake.place.root}")
+
+
+def _as_json(outcome: Outcome) -> dict[str, object]:
+    error = outcome.error
+    return {
+        "path": str(outcome.path),
+        "source": outcome.source,
+        "state": outcome.state,
+        "rows": outcome.rows,
+        "operations": outcome.operations,
+        "missing": outcome.missing,
+        "error": None if error is None else {"what": error.what, "where": error.where, "remedy": error.remedy},
+    }
+
+
+def _finish(outcomes: list[Outcome]) -> None:
+    """Failures last, so that they are seen; the exit code says whether all, some or none could be taken in."""
+    errors = [outcome.error for outcome in outcomes if outcome.error is not None]
+    if not errors:
+        return
+    if len(errors) == len(outcomes) == 1:
+        raise errors[0]
+    for error in errors:
+        click.echo(click.style("error: ", fg="red", bold=True) + str(error), err=True)
+    kind: type[FairleadError] = InputError if len(errors) == len(outcomes) else PartialInputError
+    rest = "; the others are in the lake" if kind is PartialInputError else ""
+    raise kind(f"{len(errors)} of the inputs could not be taken in", remedy=f"see the errors above{rest}")

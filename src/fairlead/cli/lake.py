@@ -1,0 +1,235 @@
+"""`fairlead lake`: looks after a lake. Not here: the looking after (`fairlead.lake`)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fairlead.cli.talk import say
+from fairlead.errors import UsageError
+from fairlead.lake.place import default_lake
+from fairlead.model.units import format_bytes, format_count
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from fairlead.lake.store import Lake
+
+_AGE = re.compile(r"(\d+)([dhw])")
+_NUMBER = re.compile(r"-?[\d,.]+( [kMGTP]?i?B)?|—")
+_HOURS = {"h": 1, "d": 24, "w": 168}
+_HOUR_NS = 3_600_000_000_000
+
+_lake_option = click.option(
+    "--lake", "root", type=click.Path(path_type=Path), metavar="DIR",
+    help="The lake. Default: $FAIRLEAD_LAKE, else fairlead/lake in your data folder.",
+)  # fmt: skip
+_shard_option = click.option(
+    "--shard", "shards", multiple=True, metavar="NAME", help="Only this shard (repeatable). Default: all of them."
+)
+_wait_option = click.option(
+    "--wait", "wait_s", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS",
+    help="How long to wait for another writer of a shard to finish.",
+)  # fmt: skip
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+
+
+@click.group()
+def lake() -> None:
+    """Look after a lake: info, compact, expire, query."""
+
+
+@lake.command()
+@_lake_option
+@click.option("--columns", is_flag=True, help="Show the columns of every table instead.")
+@_json_option
+def info(root: Path | None, columns: bool, as_json: bool) -> None:
+    """What the lake holds: tables, rows, days, bytes, files.
+
+    Writes nothing, and may run beside a writer.
+    """
+    from fairlead.lake.inventory import inventory
+
+    if columns:
+        _print_columns(as_json=as_json)
+        return
+    found = inventory(_open(root).place)
+    if as_json:
+        _print_json({"schema": "fairlead.lake.info/1", **asdict(found)})
+        return
+    rows = [
+        [t.table if t.known else f"{t.table} (newer)", t.shard, f"{t.rows + t.waiting_rows:,}", f"{t.waiting_rows:,}",
+         str(t.files), format_bytes(t.bytes), _span(t.first_day, t.last_day)]
+        for t in found.tables
+    ]  # fmt: skip
+    _print_rows(["table", "shard", "rows", "waiting", "files", "size", "days"], rows)
+    size = format_bytes(found.bytes_on_disk)
+    click.echo(f"{format_count(found.batches)} inputs taken in, {size} on disk, {found.root}")
+    for path in found.damaged_segments:
+        say(f"a damaged segment of the write-ahead log was set aside: {path}")
+
+
+@lake.command()
+@_lake_option
+@_shard_option
+@_wait_option
+@click.option(
+    "--keep",
+    default="7d",
+    show_default=True,
+    metavar="AGE",
+    help="Keep merged and expired files this long for readers that still use them (12h, 7d).",
+)
+@_json_option
+def compact(root: Path | None, shards: tuple[str, ...], wait_s: float, keep: str, as_json: bool) -> None:
+    """Merge small files into few sorted ones, and remove files no reader needs any more.
+
+    Answers do not change. May be stopped at any time and run again.
+    """
+    from fairlead.lake.compaction import compact as merge_all
+
+    keep_hours = _hours(keep)
+    opened = _open(root)
+    merged = []
+    for shard in _shards(opened, shards):
+        with opened.writer(shard, wait_s=wait_s) as writer:
+            merged += [{"shard": shard, **asdict(one)} for one in merge_all(opened, writer, keep_hours=keep_hours)]
+    if as_json:
+        _print_json({"schema": "fairlead.lake.compact/1", "tables": merged})
+        return
+    rows = [[str(one["table"]), str(one["shard"]), f"{one['files_before']} → {one['files_after']}", str(one["removed"])]
+            for one in merged]  # fmt: skip
+    _print_rows(["table", "shard", "files", "removed"], rows)
+
+
+@lake.command()
+@_lake_option
+@click.option(
+    "--older-than", "age", required=True, metavar="AGE", help="Forget days that ended this long ago (180d, 26w)."
+)
+@click.option("--table", "tables", multiple=True, metavar="NAME", help="Only this table (repeatable). Default: all.")
+@_shard_option
+@_wait_option
+@click.option("--dry-run", is_flag=True, help="Say what would be forgotten; forget nothing.")
+@_json_option
+def expire(
+    root: Path | None, age: str, tables: tuple[str, ...], shards: tuple[str, ...], wait_s: float, dry_run: bool,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Forget whole days that are older than an age.
+
+    Rows are gone for every query at once. Their files stay for readers that still use them; `fairlead lake compact`
+    removes them later. Rows without a time never expire. A forgotten trace that is ingested again stays forgotten.
+    """
+    from fairlead.clock import now_ns
+    from fairlead.lake.retention import expire as forget
+
+    before_ns = now_ns() - _hours(age) * _HOUR_NS
+    opened = _open(root)
+    expired = []
+    for shard in _shards(opened, shards):
+        with opened.writer(shard, wait_s=wait_s) as writer:
+            done = forget(writer, before_ns=before_ns, tables=tables or None, dry_run=dry_run)
+            expired += [{"shard": shard, **asdict(one)} for one in done]
+    if as_json:
+        _print_json({"schema": "fairlead.lake.expire/1", "dry_run": dry_run, "tables": expired})
+        return
+    rows = [[str(one["table"]), str(one["shard"]), str(one["days"]), f"{one['rows']:,}", format_bytes(one["bytes"])]
+            for one in expired]  # fmt: skip
+    _print_rows(["table", "shard", "days", "rows", "size"], rows)
+    if dry_run:
+        say("nothing was forgotten (--dry-run)")
+
+
+@lake.command()
+@click.argument("sql")
+@_lake_option
+@click.option("--csv", "as_csv", is_flag=True, help="Print the result as CSV.")
+@_json_option
+def query(sql: str, root: Path | None, as_csv: bool, as_json: bool) -> None:
+    """Ask the lake with one SELECT.
+
+    Tables and columns are those of the record reference, with a date column `day` besides; filter on it, and other
+    days are not read. Times are nanoseconds: make_timestamp_ns(start_ns) shows them. Reads only.
+    """
+    result = _open(root).query(sql)
+    if as_csv:
+        _print_csv(result)
+    elif as_json:
+        _print_json({"schema": "fairlead.lake.query/1", "columns": result.column_names, "rows": result.to_pylist()})
+    else:
+        columns = [[_cell(value) for value in column.to_pylist()] for column in result.columns]
+        _print_rows(result.column_names, [list(row) for row in zip(*columns, strict=True)])
+
+
+def _open(root: Path | None) -> Lake:
+    from fairlead.lake.store import Lake
+
+    return Lake.open(root or default_lake())
+
+
+def _shards(opened: Lake, chosen: tuple[str, ...]) -> list[str]:
+    have = opened.place.shards()
+    for name in chosen:
+        if name not in have:
+            where = str(opened.place.root)
+            raise UsageError(f"there is no shard {name!r}", where=where, remedy=f"one of {', '.join(have)}")
+    return list(chosen) or have
+
+
+def _hours(age: str) -> int:
+    match = _AGE.fullmatch(age.strip().lower())
+    if match is None:
+        raise UsageError(f"not an age: {age!r}", remedy="write it as 12h, 180d or 26w")
+    return int(match[1]) * _HOURS[match[2]]
+
+
+def _span(first: str | None, last: str | None) -> str:
+    if first is None:
+        return "—"
+    return first if first == last else f"{first} … {last}"
+
+
+def _cell(value: object) -> str:
+    return "—" if value is None else str(value)
+
+
+def _print_columns(*, as_json: bool) -> None:
+    from fairlead.lake.query import sql_type
+    from fairlead.model.tables import TABLES
+
+    columns = {spec.name: {f.name: sql_type(f.type) for f in spec.schema} | {"day": "DATE"} for spec in TABLES.values()}
+    if as_json:
+        _print_json({"schema": "fairlead.lake.columns/1", "tables": columns})
+        return
+    rows = [[table, name, kind] for table, of in columns.items() for name, kind in of.items()]
+    _print_rows(["table", "column", "type"], rows)
+
+
+def _print_json(document: object) -> None:
+    import msgspec
+
+    click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
+
+
+def _print_csv(result: pa.Table) -> None:
+    import csv
+    import sys
+
+    out = csv.writer(sys.stdout, lineterminator="\n")
+    out.writerow(result.column_names)
+    for batch in result.to_batches(max_chunksize=10_000):
+        out.writerows(zip(*(column.to_pylist() for column in batch.columns), strict=True))
+
+
+def _print_rows(heads: list[str], rows: list[list[str]]) -> None:
+    """Aligned columns, numbers to the right; the same in a pipe as on a terminal."""
+    widths = [max(len(head), *(len(row[i]) for row in rows)) if rows else len(head) for i, head in enumerate(heads)]
+    right = [bool(rows) and all(_NUMBER.fullmatch(row[i]) for row in rows) for i in range(len(heads))]
+    for row in [heads, *rows]:
+        cells = [cell.rjust(w) if r else cell.ljust(w) for cell, w, r in zip(row, widths, right, strict=True)]
+        click.echo("  ".join(cells).rstrip())

@@ -1,0 +1,148 @@
+"""Fewer, sorted files: merges the files of a day, removes files nobody can still be reading. Never changes an answer.
+
+Every step is one commit made after its files are durable, so it may be killed anywhere. Needs the shard's writer.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from fairlead.lake import delta, query
+from fairlead.lake.parts import ROW_GROUP, Part, plain_schema, version_of, write_part
+from fairlead.lake.store import Lake
+from fairlead.lake.tables import SPECS, sort_key
+from fairlead.lake.writer import Writer
+from fairlead.model.tables import TableSpec
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+TARGET_BYTES = 256 << 20
+"""A merged file is about this large; files of half of it or more are left alone."""
+FAN_IN = 8
+"""Files of one day and like size that are merged once there are so many: a row is rewritten once a size class."""
+MANY_FILES = 150
+"""With more active files than this in a table, every day with several small files is merged."""
+KEEP_HOURS = 7 * 24
+"""How long files that were merged or expired away stay for readers that still look at an older version."""
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What was done to one table: its active files before and after, files removed for good."""
+
+    table: str
+    files_before: int
+    files_after: int
+    removed: int
+
+
+def compact(
+    lake: Lake,
+    writer: Writer,
+    *,
+    thorough: bool = True,
+    keep_hours: int | None = KEEP_HOURS,
+    tables: Iterable[str] | None = None,
+) -> list[Merged]:
+    """Merges small files of each table of the writer's shard, then removes what is older than `keep_hours` (None:
+    nothing). Without `thorough` only what has become due by number and size. Raises LakeError."""
+    writer.flush()
+    done = []
+    for name in writer.place.tables(writer.shard):
+        spec = SPECS.get(name)
+        if spec is None or (tables is not None and name not in tables):
+            continue
+        folder = writer.place.table(writer.shard, name)
+        table = delta.create_or_grow(folder, spec)
+        before = delta.active(table, spec)
+        for group in due(before, thorough=thorough):
+            merge(writer, lake.engine, spec, table, group)
+        removed = delta.vacuum(table, keep_hours) if keep_hours is not None else 0
+        done.append(Merged(name, len(before), len(delta.active(table)), removed))
+    return done
+
+
+def due(parts: Sequence[Part], *, thorough: bool) -> list[list[Part]]:
+    """Which files of a table to merge with which, the newest days first. Every group is of one day."""
+    thorough = thorough or len(parts) > MANY_FILES
+    groups: dict[tuple[str, int], list[Part]] = defaultdict(list)
+    for part in parts:
+        if part.size < TARGET_BYTES // 2:
+            groups[(part.day or "", 0 if thorough else _size_class(part))].append(part)
+    enough = 2 if thorough else FAN_IN
+    return [group for _, group in sorted(groups.items(), reverse=True) if len(group) >= enough]
+
+
+def _size_class(part: Part) -> int:
+    """0 below 64 KiB, then one more with every factor of FAN_IN."""
+    size, step = part.size >> 16, 0
+    while size:
+        size //= FAN_IN
+        step += 1
+    return step
+
+
+def merge(writer: Writer, engine: query.Engine, spec: TableSpec, table: DeltaTable, group: Sequence[Part]) -> None:
+    """Replaces the files of `group` by sorted ones in one commit. Of rows about the same thing, the one that counts
+    remains."""
+    folder = writer.place.table(writer.shard, spec.name)
+    by_version: dict[str, list[Part]] = defaultdict(list)
+    for part in group:
+        by_version[version_of(part.path)].append(part)
+    # Schemas only grow, so the newest names every column, also those this fairlead does not know.
+    newest = max(by_version, key=lambda version: int(version[1:] or 0))
+    cursor = engine.cursor()
+    try:
+        reader = cursor.sql(_sorted_rows(folder, spec, by_version, newest)).to_arrow_reader(ROW_GROUP)
+        limit = max(ROW_GROUP, TARGET_BYTES * sum(p.rows for p in group) // max(1, sum(p.size for p in group)))
+        added = list(_write(folder, spec, newest or f"v{spec.version}", group[0].day, reader, limit))
+    finally:
+        cursor.close()
+    delta.swap(folder, table, spec, group, added, changes_data=False, now_ns=writer.now_ns())
+
+
+def _sorted_rows(folder: Path, spec: TableSpec, by_version: dict[str, list[Part]], newest: str) -> str:
+    from pyarrow import parquet
+
+    schema = parquet.read_schema(folder / by_version[newest][0].path)
+    selects = []
+    for parts in by_version.values():
+        have = set(parquet.read_schema(folder / parts[0].path).names)
+        columns = ", ".join(
+            query.quoted(f.name) if f.name in have else f"NULL AS {query.quoted(f.name)}" for f in schema
+        )
+        paths = [str(folder / part.path) for part in parts]
+        named = "filename AS _file, file_row_number AS _row"
+        selects.append(f"SELECT {columns}, {named} FROM {query.scan(paths, rows=True)}")  # noqa: S608 (our own names)
+    # File names grow with time, so rows with equal keys keep the order they arrived in.
+    order = ", ".join([*(f"{query.quoted(name)} NULLS LAST" for name in sort_key(spec)), "_file", "_row"])
+    rows = query.once(spec, " UNION ALL BY NAME ".join(selects))
+    return f"SELECT * EXCLUDE (_file, _row) FROM ({rows}) ORDER BY {order}"  # noqa: S608 (our own names)
+
+
+def _write(
+    folder: Path, spec: TableSpec, version: str, day: str | None, reader: pa.RecordBatchReader, limit: int
+) -> Iterator[Part]:
+    """Files of about `limit` rows each."""
+    schema = plain_schema(reader.schema)
+    batches = iter(reader)
+    for first in batches:
+        yield write_part(folder, spec, version, day, schema, _upto(first, batches, limit))
+
+
+def _upto(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
+    yield first
+    count = first.num_rows
+    while count < limit:
+        batch = next(rest, None)
+        if batch is None:
+            return
+        yield batch
+        count += batch.num_rows

@@ -1,0 +1,118 @@
+"""What a lake holds: tables, rows, days, bytes, files, what waits in the log, what was set aside. Reads only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from fairlead.lake import delta, hot, wal
+from fairlead.lake.parts import Part
+from fairlead.lake.place import FORMAT, Place
+from fairlead.lake.tables import BATCHES, SPECS
+
+
+@dataclass(frozen=True)
+class Holding:
+    """One table of one shard. `waiting_rows` are acknowledged but not yet in the table; days are `2026-11-21`."""
+
+    shard: str
+    table: str
+    rows: int
+    waiting_rows: int
+    files: int
+    bytes: int
+    days: int
+    first_day: str | None
+    last_day: str | None
+    undated_rows: int
+    known: bool
+    """False for a table of a newer fairlead: this one keeps it but cannot show it."""
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """One lake. `bytes_on_disk` also counts files kept for readers of older versions."""
+
+    root: str
+    format: int
+    shards: list[str]
+    tables: list[Holding]
+    batches: int
+    log_bytes: int
+    bytes_on_disk: int
+    damaged_segments: list[str]
+
+
+def inventory(place: Place) -> Inventory:
+    """Looks at every shard. Raises LakeError."""
+    holdings: list[Holding] = []
+    batches = log_bytes = 0
+    damaged: list[str] = []
+    for shard in place.shards():
+        frames, size = _waiting(place.wal(shard))
+        log_bytes += size
+        damaged += [str(path) for path in wal.damaged_segments(place.wal(shard))]
+        for name in sorted({*place.tables(shard), *hot.tables_of([f for held in frames.values() for f in held])}):
+            holding = _holding(place, shard, name, frames)
+            if name == BATCHES.name:
+                batches += holding.rows + holding.waiting_rows
+            else:
+                holdings.append(holding)
+    return Inventory(
+        root=str(place.root),
+        format=FORMAT,
+        shards=place.shards(),
+        tables=holdings,
+        batches=batches,
+        log_bytes=log_bytes,
+        bytes_on_disk=_size(place.root),
+        damaged_segments=damaged,
+    )
+
+
+def _waiting(folder: Path) -> tuple[dict[int, list[wal.Frame]], int]:
+    frames: dict[int, list[wal.Frame]] = {}
+    size = 0
+    for number, path in wal.segments(folder):
+        try:
+            frames[number] = wal.read_segment(path).frames
+            size += path.stat().st_size
+        except FileNotFoundError:
+            continue
+    return frames, size
+
+
+def _holding(place: Place, shard: str, name: str, frames: dict[int, list[wal.Frame]]) -> Holding:
+    table = delta.open_delta(place.table(shard, name))
+    parts: list[Part] = delta.active(table) if table is not None else []
+    carried = delta.carried(table)
+    waiting = 0
+    for number, held in frames.items():
+        for frame in held if number > carried else []:
+            batch = hot.batch_of_frame(frame)
+            waiting += 1 if name == BATCHES.name else sum(h.rows for h in batch.held if h.table == name)
+            waiting += sum(part.rows for part in batch.parts.get(name, []))
+    days = sorted({part.day for part in parts if part.day is not None})
+    return Holding(
+        shard=shard,
+        table=name,
+        rows=sum(part.rows for part in parts),
+        waiting_rows=waiting,
+        files=len(parts),
+        bytes=sum(part.size for part in parts),
+        days=len(days),
+        first_day=days[0] if days else None,
+        last_day=days[-1] if days else None,
+        undated_rows=sum(part.rows for part in parts if part.day is None),
+        known=name in SPECS,
+    )
+
+
+def _size(root: Path) -> int:
+    total = 0
+    for path in root.rglob("*"):
+        try:
+            total += path.stat().st_size if path.is_file() else 0
+        except FileNotFoundError:  # a segment that was carried over meanwhile
+            continue
+    return total

@@ -1,0 +1,143 @@
+"""Parquet files of a table: sorted rows of one day each, written and made durable before any commit names them.
+
+Not here: which rows (`writer`, `compaction`) and the commit (`delta`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from fairlead import clock
+from fairlead.errors import LakeError
+from fairlead.lake.place import sync_folder
+from fairlead.lake.tables import DAY, by_day, day_name, in_order, plain
+from fairlead.model.tables import TableSpec
+
+ROW_GROUP = 122_880
+"""Rows a row group: what DuckDB hands one thread, and small enough that a job's page reads little."""
+ZSTD_LEVEL = 3
+_NO_DAY_FOLDER = "__HIVE_DEFAULT_PARTITION__"
+_DELTA_ENCODED = ("_ns", "offset", "stride", "key", "seq", "bytes")
+
+
+class Part(msgspec.Struct, frozen=True):
+    """One Parquet file. `path` is relative to the table's folder; `first_ns`/`last_ns` bound its time column."""
+
+    path: str
+    day: str | None
+    rows: int
+    size: int
+    first_ns: int | None = None
+    last_ns: int | None = None
+
+
+def version_of(path: str) -> str:
+    """The schema version a file says in its name (`v1-...`), "" when it says none (written by another engine)."""
+    head, dash, _ = Path(path).name.partition("-")
+    return head if dash and head[:1] == "v" and head[1:].isdigit() else ""
+
+
+def write_parts(folder: Path, spec: TableSpec, rows: pa.Table, days: NDArray[np.int32]) -> list[Part]:
+    """Sorts `rows`, whose days are given, and writes one durable file a day into `folder`. Raises LakeError."""
+    if rows.num_rows == 0:
+        return []
+    rows, days = in_order(rows, spec, days)
+    parts = []
+    for day, first, count in by_day(days):
+        piece = rows.slice(first, count)
+        parts.append(write_part(folder, spec, f"v{spec.version}", day_name(day), piece.schema, piece.to_batches()))
+    return parts
+
+
+def write_part(
+    folder: Path,
+    spec: TableSpec,
+    version: str,
+    day: str | None,
+    schema: pa.Schema,
+    batches: Iterable[pa.RecordBatch],
+) -> Part:
+    """One durable file of one day from sorted batches (without the column `day`). Raises LakeError."""
+    below = folder / f"{DAY}={day or _NO_DAY_FOLDER}"
+    # Names grow with time: rows with equal sort keys keep the order of their arrival when files are merged.
+    path = below / f"{version}-{clock.now_ns():016x}-{uuid4().hex[:12]}.parquet"
+    try:
+        below.mkdir(parents=True, exist_ok=True)
+        bounds = _write(path, schema, batches, spec.time_column)
+        size = path.stat().st_size
+        sync_folder(below)
+        sync_folder(folder)
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        raise LakeError(
+            f"the Parquet file cannot be written: {error.strerror or error}",
+            where=str(path),
+            remedy="make room or repair the file system, then run the same command again",
+        ) from error
+    return Part(str(path.relative_to(folder)), day, bounds[0], size, bounds[1], bounds[2])
+
+
+def _write(
+    path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch], time_column: str | None
+) -> tuple[int, int | None, int | None]:
+    from pyarrow import parquet
+
+    rows, first, last = 0, None, None
+    with path.open("xb") as out, parquet.ParquetWriter(out, schema, **_layout(schema)) as writer:
+        for group in _row_groups(batches, schema):
+            writer.write_table(group, row_group_size=ROW_GROUP)
+            rows += group.num_rows
+            if time_column is not None:
+                bounds = pc.min_max(group.column(time_column)).as_py()
+                if bounds["min"] is not None:
+                    first = bounds["min"] if first is None else min(first, bounds["min"])
+                    last = bounds["max"] if last is None else max(last, bounds["max"])
+    with path.open("rb") as written:
+        os.fsync(written.fileno())
+    return rows, first, last
+
+
+def _row_groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
+    """Tables of ROW_GROUP rows, the last one shorter."""
+    held: list[pa.RecordBatch] = []
+    count = 0
+    for batch in batches:
+        held.append(batch)
+        count += batch.num_rows
+        if count >= ROW_GROUP:
+            table = pa.Table.from_batches(held, schema)
+            whole = count - count % ROW_GROUP
+            for first in range(0, whole, ROW_GROUP):
+                yield table.slice(first, ROW_GROUP)
+            held = table.slice(whole).to_batches()
+            count -= whole
+    if count:
+        yield pa.Table.from_batches(held, schema)
+
+
+def _layout(schema: pa.Schema) -> dict[str, Any]:
+    """Times and offsets as packed differences, everything else as a dictionary; all of it zstd."""
+    packed = [f.name for f in schema if f.type == pa.int64() and f.name.endswith(_DELTA_ENCODED)]
+    return {
+        "compression": "zstd",
+        "compression_level": ZSTD_LEVEL,
+        "use_dictionary": [f.name for f in schema if f.name not in packed and not pa.types.is_nested(f.type)],
+        "column_encoding": dict.fromkeys(packed, "DELTA_BINARY_PACKED"),
+        "store_schema": False,
+        "write_page_index": False,
+    }
+
+
+def plain_schema(schema: pa.Schema) -> pa.Schema:
+    """`schema` with strings for dictionaries."""
+    return pa.schema([f.with_type(plain(f.type)) for f in schema])

@@ -1,0 +1,175 @@
+"""SQL over a snapshot: DuckDB reads the files a snapshot lists and the waiting rows, as views named like the tables.
+
+Read-only and shut in: one instance a lake and process, with a memory limit and a spill folder, that may read the
+lake's files and nothing else. Not here: what a snapshot is (`snapshot`).
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from fairlead.errors import LakeError, UsageError
+from fairlead.lake.snapshot import View
+from fairlead.lake.tables import DAY, IDENTITY, SPECS, plain
+from fairlead.model.tables import TableSpec
+
+DEFAULT_MEMORY = "2GB"
+Parameters = Sequence[object] | Mapping[str, object] | None
+
+_WORD = re.compile(r"\w+")
+_engines: dict[tuple[int, Path], Engine] = {}
+_engines_turn = threading.Lock()
+
+
+class Engine:
+    """One DuckDB instance that can read below `root` only, and write only its own spill folder."""
+
+    def __init__(self, root: Path, memory: str) -> None:
+        """`memory` as DuckDB writes it (`2GB`). Raises UsageError when it cannot be read."""
+        import duckdb
+
+        self._spill = Path(tempfile.mkdtemp(prefix="fairlead-spill-"))
+        atexit.register(shutil.rmtree, self._spill, ignore_errors=True)
+        try:
+            self._instance = duckdb.connect(":memory:", config={"memory_limit": memory})
+        except duckdb.Error as error:
+            raise UsageError(f"not a memory limit: {memory!r}", remedy="write it as 2GB or 512MB") from error
+        settings = {
+            "temp_directory": _text(str(self._spill)),
+            "allowed_directories": f"[{_text(f'{root}/')}, {_text(f'{self._spill}/')}]",
+            "autoinstall_known_extensions": "false",
+            "autoload_known_extensions": "false",
+            "python_enable_replacements": "false",
+            "preserve_insertion_order": "false",
+            "parquet_metadata_cache": "true",
+            "enable_progress_bar": "false",
+            "enable_external_access": "false",
+            "lock_configuration": "true",
+        }
+        for name, value in settings.items():
+            self._instance.execute(f"SET {name} = {value}")
+
+    def cursor(self) -> Any:
+        """A connection of its own: its temporary views are seen by nobody else."""
+        return self._instance.cursor()
+
+
+def engine(root: Path, memory: str = DEFAULT_MEMORY) -> Engine:
+    """The engine of this process for the lake in `root`; `memory` counts when it is the first call."""
+    with _engines_turn:
+        key = (os.getpid(), root)
+        if key not in _engines:
+            _engines[key] = Engine(root, memory)
+        return _engines[key]
+
+
+def mentioned(sql: str) -> list[str]:
+    """Tables a query may read: those whose name occurs in it as a word."""
+    words = {word.lower() for word in _WORD.findall(sql)}
+    return [name for name in SPECS if name in words]
+
+
+def run(engine: Engine, views: Iterable[View], sql: str, parameters: Parameters = None) -> pa.Table:
+    """The result of one reading statement over `views`. Raises UsageError for SQL that is wrong or would write,
+    LakeError when memory or a file is wanting."""
+    import duckdb
+
+    cursor = engine.cursor()
+    try:
+        _refuse_writing(cursor, sql)
+        for view in views:
+            define(cursor, view)
+        relation = cursor.sql(sql, params=parameters) if parameters else cursor.sql(sql)
+        return relation.to_arrow_table()
+    except duckdb.OutOfMemoryException as error:
+        raise LakeError(
+            f"the query needs more memory than it may use: {_first_line(error)}",
+            remedy="ask for fewer days or columns, or raise the limit (FAIRLEAD_LAKE_MEMORY=4GB)",
+        ) from error
+    except duckdb.IOException as error:
+        raise LakeError(f"a file of the lake cannot be read: {_first_line(error)}") from error
+    except duckdb.Error as error:
+        what = f"the query cannot be run: {_first_line(error)}"
+        raise UsageError(what, remedy="fairlead lake info --columns names tables and columns") from error
+    finally:
+        cursor.close()
+
+
+def _refuse_writing(cursor: Any, sql: str) -> None:
+    import duckdb
+
+    reading = {duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN}
+    statements = cursor.extract_statements(sql)
+    if len(statements) != 1 or statements[0].type not in reading:
+        raise UsageError("a query is one SELECT: the lake is only read", remedy="write one SELECT")
+
+
+def define(cursor: Any, view: View) -> None:
+    """Makes the table of `view` known to `cursor` under its name."""
+    sources = [_files(view.spec, group.paths, group.columns) for group in view.groups]
+    for number, table in enumerate(view.waiting):
+        name = f"waiting_{view.spec.name}_{number}"
+        cursor.register(name, table)
+        columns = ", ".join(f"{quoted(f.name)}::{sql_type(f.type)} AS {quoted(f.name)}" for f in view.spec.schema)
+        sources.append(f"SELECT {columns}, {DAY} FROM {name}")  # noqa: S608 (our own names)
+    if not sources:
+        nothing = ", ".join(f"NULL::{sql_type(f.type)} AS {quoted(f.name)}" for f in view.spec.schema)
+        sources.append(f"SELECT {nothing}, NULL::DATE AS {DAY} WHERE false")
+    cursor.execute(f"CREATE TEMP VIEW {quoted(view.spec.name)} AS {once(view.spec, ' UNION ALL '.join(sources))}")
+
+
+def once(spec: TableSpec, select: str) -> str:
+    """`select`, and of rows about the same thing only the one that counts."""
+    if spec.name not in IDENTITY:
+        return select
+    same, best = IDENTITY[spec.name]
+    keys = ", ".join(quoted(name) for name in same)
+    return f"SELECT * FROM ({select}) QUALIFY row_number() OVER (PARTITION BY {keys} ORDER BY {best}) = 1"  # noqa: S608 (our own names)
+
+
+def _files(spec: TableSpec, paths: Sequence[str], columns: frozenset[str]) -> str:
+    chosen = ", ".join(
+        quoted(f.name) if f.name in columns else f"NULL::{sql_type(f.type)} AS {quoted(f.name)}" for f in spec.schema
+    )
+    return f"SELECT {chosen}, {DAY} FROM {scan(paths)}"  # noqa: S608 (our own names)
+
+
+def scan(paths: Sequence[str], *, rows: bool = False) -> str:
+    """The table function over files of equal columns, `day` from their folders; with `rows`, `filename` and
+    `file_row_number` too."""
+    listed = ", ".join(_text(path) for path in paths)
+    more = ", filename = true, file_row_number = true" if rows else ""
+    return f"read_parquet([{listed}], hive_partitioning = true, hive_types = {{'{DAY}': DATE}}{more})"
+
+
+def quoted(name: str) -> str:
+    """An identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+def sql_type(kind: pa.DataType) -> str:
+    """DuckDB's name of an Arrow type a record table uses."""
+    kind = plain(kind)
+    if pa.types.is_list(kind):
+        return f"{sql_type(kind.value_type)}[]"
+    if pa.types.is_map(kind):
+        return f"MAP({sql_type(kind.key_type)}, {sql_type(kind.item_type)})"
+    return {pa.int64(): "BIGINT", pa.int32(): "INTEGER", pa.float64(): "DOUBLE", pa.string(): "VARCHAR"}[kind]
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0]

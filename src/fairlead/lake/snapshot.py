@@ -1,0 +1,140 @@
+"""One consistent sight of a lake: which files and which waiting rows make up each table, without a lock.
+
+A reader looks at the write-ahead segments first and at the Delta tables after: rows that were carried over in between
+are in both, and the table says so (`delta.carried`), so none is lost and none is seen twice.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from fairlead.lake import delta, hot, wal
+from fairlead.lake.parts import Part, version_of
+from fairlead.lake.place import Place
+from fairlead.lake.tables import SPECS, with_days
+from fairlead.model.tables import TableSpec
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+_ATTEMPTS = 20
+
+
+@dataclass(frozen=True)
+class Group:
+    """Files of one table with the same columns."""
+
+    paths: list[str]
+    columns: frozenset[str]
+
+
+@dataclass
+class View:
+    """What one table is made of: files, and rows not yet in any (schema of the table and `day`)."""
+
+    spec: TableSpec
+    groups: list[Group] = field(default_factory=list)
+    waiting: list[pa.Table] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Log:
+    """The write-ahead log of a shard as it was: whole frames by segment, and the number of the growing segment."""
+
+    frames: dict[int, list[wal.Frame]]
+    growing: int
+
+
+class Snapshots:
+    """Takes snapshots of one lake; remembers open tables between them. Safe to share among threads."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._turn = threading.Lock()
+        self._tables: dict[Path, DeltaTable] = {}
+        self._parts: dict[Path, tuple[int, list[Part]]] = {}
+        self._columns: dict[tuple[Path, str], frozenset[str]] = {}
+
+    def take(self, names: Iterable[str]) -> dict[str, View]:
+        """The tables `names` as of now. A batch is in all of them or in none. Raises LakeError."""
+        specs = [SPECS[name] for name in names]
+        with self._turn:
+            for attempt in range(_ATTEMPTS):
+                views = self._look(specs, settle=attempt == _ATTEMPTS - 1)
+                if views is not None:
+                    return views
+        raise AssertionError("the last look settles")
+
+    def _look(self, specs: list[TableSpec], *, settle: bool) -> dict[str, View] | None:
+        """None when a segment was carried over while looking, so that tables may disagree about its batches; with
+        `settle` each table is then right by itself."""
+        views = {spec.name: View(spec) for spec in specs}
+        logs = {shard: _read_log(self._place.wal(shard)) for shard in self._place.shards()}
+        for shard, log in logs.items():
+            for view in views.values():
+                folder = self._place.table(shard, view.spec.name)
+                table = self._open(folder)
+                carried = delta.carried(table)
+                if carried >= log.growing and not settle:
+                    return None
+                parts = self._active(folder, table) if table is not None else []
+                frames = [f for number, held in log.frames.items() if number > carried for f in held]
+                self._fill(view, folder, parts + hot.parts_of(frames, view.spec.name), frames)
+        return views
+
+    def _fill(self, view: View, folder: Path, parts: list[Part], frames: list[wal.Frame]) -> None:
+        by_version: dict[str, list[str]] = {}
+        for part in parts:
+            version = version_of(part.path)
+            # Files of unknown making may differ among themselves: each is its own group.
+            by_version.setdefault(version or part.path, []).append(str(folder / part.path))
+        for version, paths in sorted(by_version.items()):
+            view.groups.append(Group(paths, self._columns_of(folder, version, paths[0])))
+        rows = hot.rows_of(frames, view.spec, strict=False)
+        if rows is not None:
+            view.waiting.append(with_days(*rows))
+
+    def _open(self, folder: Path) -> DeltaTable | None:
+        table = self._tables.get(folder)
+        if table is not None:
+            delta.refresh(table)
+            return table
+        if not (folder / "_delta_log").is_dir():
+            return None
+        table = delta.open_delta(folder)
+        if table is not None:
+            self._tables[folder] = table
+        return table
+
+    def _active(self, folder: Path, table: DeltaTable) -> list[Part]:
+        version = table.version()
+        held = self._parts.get(folder)
+        if held is None or held[0] != version:
+            held = (version, delta.active(table))
+            self._parts[folder] = held
+        return held[1]
+
+    def _columns_of(self, folder: Path, version: str, path: str) -> frozenset[str]:
+        key = (folder, version)
+        if key not in self._columns:
+            from pyarrow import parquet
+
+            self._columns[key] = frozenset(parquet.read_schema(path).names)
+        return self._columns[key]
+
+
+def _read_log(folder: Path) -> _Log:
+    listed = wal.segments(folder)
+    frames: dict[int, list[wal.Frame]] = {}
+    for number, path in listed:
+        try:
+            frames[number] = wal.read_segment(path).frames
+        except FileNotFoundError:  # carried over since it was listed: its rows are in the tables
+            continue
+    return _Log(frames, listed[-1][0] if listed else 1)

@@ -1,0 +1,170 @@
+"""Composes a report: source → view → profile → findings → verdict → page. The seam between rooms, with no thinking.
+
+The command line, and later the server, call this; it holds what a report needs and nothing about terminals.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+import pyarrow as pa
+
+import fairlead
+from fairlead.analysis.compare import Comparison, compare
+from fairlead.analysis.profile import JobProfile, profile
+from fairlead.analysis.verdict import UndecidedRule, Verdict, verdict
+from fairlead.analysis.view import assemble
+from fairlead.errors import ConfigError, CorruptInputError
+from fairlead.model.job import Job
+from fairlead.model.platform import Platform
+from fairlead.rules.engine import evaluate
+from fairlead.rules.rule import Rule, load
+from fairlead.sources import inputs
+from fairlead.sources.base import Item
+from fairlead.sources.inputs import Failure, JobInput
+
+ACCOUNTING = "slurm"
+
+
+class Watch(Protocol):
+    """Told how far a long reading has come."""
+
+    def rows(self, count: int) -> None:
+        """`count` more records."""
+
+    def job_done(self) -> None:
+        """One more job."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What all reports of a call share."""
+
+    rules: dict[str, Rule]
+    platform: Platform | None
+
+
+@dataclass(frozen=True)
+class Report:
+    """One job's report: the profile it came from and the verdict on it."""
+
+    profile: JobProfile
+    verdict: Verdict
+
+    @property
+    def slug(self) -> str:
+        """A file name part that tells this job from others."""
+        job = self.verdict.job
+        return re.sub(r"[^A-Za-z0-9._-]+", "_", f"{job.id}-{job.start_ns or 0}")
+
+
+def prepare(rules: Path | None = None, platform: Path | None = None) -> Setup:
+    """Load the rules and the site's description. Raises ConfigError."""
+    return Setup(load(rules), read_platform(platform) if platform else None)
+
+
+def read_platform(path: Path) -> Platform:
+    """A platform from TOML. Raises ConfigError naming the key."""
+    try:
+        return msgspec.toml.decode(path.read_bytes(), type=Platform)
+    except OSError as fault:
+        raise ConfigError(f"cannot be read: {fault.strerror}", where=str(path), remedy="check the path") from fault
+    except (msgspec.ValidationError, msgspec.DecodeError) as fault:
+        raise ConfigError(str(fault), where=str(path), remedy="see the reference page of the platform file") from fault
+
+
+def split_accounting(jobs: list[JobInput]) -> tuple[list[JobInput], list[JobInput]]:
+    """Scheduler accounting, which only fills in who ran a job, apart from traces."""
+    accounts = [j for j in jobs if j.source.name == ACCOUNTING]
+    return accounts, [j for j in jobs if j.source.name != ACCOUNTING]
+
+
+def accounting(accounts: list[JobInput], failures: list[Failure]) -> dict[str, Job]:
+    """Jobs by number from accounting files, the latest start of a number last."""
+    found: dict[str, Job] = {}
+    for one in accounts:
+        for item in inputs.read(one, failures):
+            if isinstance(item, pa.RecordBatch) and (item.schema.metadata or {}).get(b"fairlead.table") == b"jobs":
+                for row in item.to_pylist():
+                    job = Job(**{k: v for k, v in row.items() if v is not None})
+                    found[job.job_id] = job
+    return found
+
+
+def build(
+    job: JobInput, setup: Setup, accounts: dict[str, Job], failures: list[Failure], watch: Watch | None = None
+) -> Report | None:
+    """The report of one job, or None when none of its files could be read (they are among the failures then)."""
+    failed = len(failures)
+    try:
+        view = assemble(_joined(inputs.read(job, failures), accounts, watch))
+    except LookupError:
+        if len(failures) == failed:
+            failures.append(Failure(job.files[0], CorruptInputError(
+                "it holds no job and no I/O record", where=str(job.files[0]),
+                remedy="check that its writer finished; a trace of a job that did nothing has nothing to report",
+            )))  # fmt: skip
+        return None
+    derived = profile(view, setup.platform)
+    findings, open_rules = evaluate(setup.rules, derived)
+    result = verdict(
+        derived, findings, [UndecidedRule(u.rule, u.title, u.unknown) for u in open_rules],
+        {rule.id: rule.cost for rule in setup.rules.values() if rule.cost},
+        inputs=[str(p) for p in job.files], source=job.source.name, version=fairlead.__version__,
+    )  # fmt: skip
+    if watch is not None:
+        watch.job_done()
+    return Report(derived, result)
+
+
+def _joined(items: Iterator[Item], accounts: dict[str, Job], watch: Watch | None) -> Iterator[Item]:
+    """Fill what the trace does not know of its job from accounting, and count records."""
+    for item in items:
+        if isinstance(item, Job) and item.job_id in accounts:
+            known = accounts[item.job_id]
+            empty = {n: getattr(known, n) for n in item.__struct_fields__ if getattr(item, n) is None}
+            # A trace knows users by number; accounting knows the name.
+            yield msgspec.structs.replace(item, **(empty | ({"user": known.user} if known.user else {})))
+        else:
+            if watch is not None and isinstance(item, pa.RecordBatch):
+                watch.rows(item.num_rows)
+            yield item
+
+
+def page(report: Report, after: Report | None = None) -> str:
+    """The single-file page of a report, beside a second one when given."""
+    from fairlead.analysis.charts import charts
+    from fairlead.web.report.page import render
+
+    data: dict[str, object] = {
+        "verdict": report.verdict, "charts": charts(report.profile, report.verdict), "compare": None,
+    }  # fmt: skip
+    if after is not None:
+        other = {"verdict": after.verdict, "charts": charts(after.profile, after.verdict)}
+        data["compare"] = msgspec.to_builtins(comparison(report, after)) | {"other": other}
+    return render(data)
+
+
+def comparison(before: Report, after: Report) -> Comparison:
+    """Two runs side by side."""
+    return compare(before.verdict, after.verdict)
+
+
+def to_json(reports: list[Report], after: Report | None = None) -> bytes:
+    """One verdict as it is; several, or a comparison, in an envelope of its own schema."""
+    value: object
+    if after is not None:
+        value = {
+            "schema": "fairlead.comparison/1", "before": reports[0].verdict, "after": after.verdict,
+            "comparison": comparison(reports[0], after),
+        }  # fmt: skip
+    elif len(reports) == 1:
+        value = reports[0].verdict
+    else:
+        value = {"schema": "fairlead.reports/1", "reports": [r.verdict for r in reports]}
+    return msgspec.json.format(msgspec.json.encode(value), indent=1)

@@ -1,0 +1,197 @@
+"""From paths to jobs: detect each file by its content, gather the files of one job, read them as one stream.
+
+A file that cannot be read is reported with its error; the others are still read.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from fairlead.errors import CorruptInputError, FairleadError, InputError, UnknownFormatError
+from fairlead.model.job import Job
+from fairlead.model.missing import Missing
+from fairlead.registry import source, source_names
+from fairlead.sources.base import HEAD_BYTES, Item, Source
+
+_GZIP_MAGIC = b"\x1f\x8b"
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """One recognised file. `named` is True when it was given itself and not found in a folder."""
+
+    path: Path
+    source: Source
+    named: bool
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A file that could not be used, and why."""
+
+    path: Path
+    error: FairleadError
+
+
+@dataclass
+class JobInput:
+    """The files of one job (or of one folder, for formats that do not number jobs)."""
+
+    source: Source
+    files: list[Path] = field(default_factory=list)
+
+
+def head_of(path: Path) -> bytes:
+    """The first bytes of a file, gunzipped when it is gzip. Raises InputError when it cannot be opened."""
+    try:
+        with path.open("rb") as stream:
+            raw = stream.read(HEAD_BYTES * 4)
+    except OSError as fault:
+        raise _unreadable(path, fault) from fault
+    if raw[:2] != _GZIP_MAGIC:
+        return raw[:HEAD_BYTES]
+    try:
+        return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(raw, HEAD_BYTES)
+    except zlib.error as fault:
+        raise CorruptInputError(
+            f"its gzip data is broken ({fault})", where=str(path), remedy="copy it again from where it was written"
+        ) from fault
+
+
+def _unreadable(path: Path, fault: OSError) -> InputError:
+    what = fault.strerror or str(fault)
+    remedy = {
+        "No such file or directory": "check the spelling",
+        "Permission denied": "ask its owner for read permission, or run as a user who may read it",
+    }.get(what, "check the file")
+    return InputError(what[0].lower() + what[1:], where=str(path), remedy=remedy)
+
+
+def detect(path: Path) -> Source:
+    """The source that accepts a file's content. Raises UnknownFormatError, InputError."""
+    head = head_of(path)
+    if not head:
+        raise CorruptInputError("the file is empty", where=str(path), remedy="check whether its writer finished")
+    for name in source_names():
+        candidate = source(name)
+        if candidate.accepts(head, path):
+            return candidate
+    raise UnknownFormatError(
+        "not a trace that fairlead knows", where=str(path),
+        remedy=f"formats read: {', '.join(source_names())}; see the reference page of each source",
+    )  # fmt: skip
+
+
+def discover(paths: Sequence[Path]) -> tuple[list[InputFile], list[Failure]]:
+    """Recognised files under `paths` in a stable order, and those that could not be used.
+
+    In a folder, files of no known format are passed over in silence; a folder that holds no trace at all is a failure.
+    """
+    found: list[InputFile] = []
+    failures: list[Failure] = []
+    for path in paths:
+        if not path.is_dir():
+            _try(path, found, failures, named=True)
+            continue
+        before, failed = len(found), len(failures)
+        for file in _walk(path):
+            _try(file, found, failures, named=False)
+        if len(found) == before and len(failures) == failed:
+            failures.append(Failure(path, InputError(
+                "the folder holds no trace that fairlead knows", where=str(path),
+                remedy=f"formats read: {', '.join(source_names())}",
+            )))  # fmt: skip
+    return _distinct(found), failures
+
+
+def _try(path: Path, found: list[InputFile], failures: list[Failure], *, named: bool) -> None:
+    try:
+        found.append(InputFile(path, detect(path), named))
+    except UnknownFormatError as error:
+        if named:
+            failures.append(Failure(path, error))
+    except FairleadError as error:
+        failures.append(Failure(path, error))
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    """Regular files below a folder, hidden ones left out, sorted; links to folders are not followed."""
+    for root, folders, names in os.walk(folder):
+        folders[:] = sorted(f for f in folders if not f.startswith("."))
+        for name in sorted(names):
+            path = Path(root) / name
+            if not name.startswith(".") and path.is_file():
+                yield path
+
+
+def _distinct(files: list[InputFile]) -> list[InputFile]:
+    seen: dict[Path, InputFile] = {}
+    for file in files:
+        seen.setdefault(file.path.resolve(), file)
+    return list(seen.values())
+
+
+def group(files: Iterable[InputFile]) -> list[JobInput]:
+    """Gather files into jobs: by the job number and program a log states (`job_key`), else by source and folder."""
+    groups: dict[tuple[str, ...], JobInput] = {}
+    for file in files:
+        key = (file.source.name, *_job_key(file))
+        groups.setdefault(key, JobInput(file.source)).files.append(file.path)
+    return list(groups.values())
+
+
+def _job_key(file: InputFile) -> tuple[str, ...]:
+    keyed = getattr(file.source, "job_key", None)
+    if keyed is None:
+        return (str(file.path.parent),)
+    try:
+        return ("job", keyed(file.path))
+    except FairleadError:
+        return ("file", str(file.path))
+
+
+def read(job: JobInput, failures: list[Failure]) -> Iterator[Item]:
+    """The items of all files of a job as one stream; files that fail are added to `failures`.
+
+    Logs of one job written by separate process groups each number their ranks from 0: they are set side by side.
+    """
+    base = 0
+    several = len(job.files) > 1
+    shifted = several and getattr(job.source, "ranks_per_log", False)
+    for path in job.files:
+        ranks = 0
+        try:
+            for item in job.source.read(path):
+                if shifted and isinstance(item, Job):
+                    ranks = max(item.processes or 1, 1)
+                    yield msgspec.structs.replace(item, processes=base + ranks)
+                elif shifted and isinstance(item, pa.RecordBatch):
+                    yield _shift(item, base)
+                else:
+                    yield _placed(item, path) if isinstance(item, Missing) else item
+        except FairleadError as error:
+            failures.append(Failure(path, error))
+        except OSError as fault:
+            failures.append(Failure(path, _unreadable(path, fault)))
+        base += ranks
+
+
+def _placed(item: Missing, path: Path) -> Missing:
+    return item if item.where else msgspec.structs.replace(item, where=str(path))
+
+
+def _shift(batch: pa.RecordBatch, base: int) -> pa.RecordBatch:
+    if base == 0 or "rank" not in batch.schema.names:
+        return batch
+    at = batch.schema.get_field_index("rank")
+    ranks = batch.column(at).to_numpy(zero_copy_only=False)
+    moved = np.where(ranks >= 0, ranks + base, ranks).astype(np.int32)
+    return batch.set_column(at, batch.schema.field(at), pa.array(moved, pa.int32()))

@@ -1,0 +1,1 @@
+"""The single-file HTML report of one job or of two jobs side by side."""

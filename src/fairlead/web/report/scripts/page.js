@@ -1,0 +1,210 @@
+// The page, from top to bottom: verdict, what to change, figures, charts, files, findings, and what cannot be known.
+
+const ABSENCES = {
+  time: [["time", "io_time", "timing"], "The trace holds no times spent in I/O.", null],
+  bandwidth: [["bandwidth", "timeline", "dxt", "heatmap", "series"], "The trace says how much was moved, but not when.", "timeline"],
+  timeline: [["timeline", "dxt", "segments", "trace"], "The trace holds no times of single operations.", "timeline"],
+  heatmap: [["heatmap", "heat"], "The trace holds no bytes per rank and time.", "timeline"],
+  sizes: [["sizes", "size"], "The trace holds no request sizes.", null],
+  patterns: [["patterns", "pattern"], "The trace does not hold where in the file each request began.", null],
+  ranks: [["ranks", "rank"], "The trace holds sums over all ranks, not what each of them did.", "ranks"],
+  files: [["files", "file"], "The trace names no files.", null],
+};
+const REMEDIES = {
+  timeline: "With Darshan, run again with DXT on: export DXT_ENABLE_IO_TRACE=1",
+  ranks: "With Darshan, keep one record per rank: export DARSHAN_DISABLE_SHARED_REDUCTION=1",
+};
+const MODES = {
+  "N-N": "each process its own file", "N-M": "processes share a few files", "N-1": "all processes, one file", "1-1": "one process does the I/O", none: "none",
+};
+
+function absence(name, verdict) {
+  const [words, why, remedy] = ABSENCES[name];
+  const totals = verdict.totals || {};
+  if (totals.read_bytes === 0 && totals.write_bytes === 0 && name !== "time") return h("p", { class: "calm" }, "This job read and wrote no file bytes, so there is nothing to draw here.");
+  const missing = verdict.missing || [];
+  const said = words.map((word) => missing.find((one) => one.kind === word) || missing.find((one) => String(one.kind).includes(word))).find(Boolean);
+  const step = said ? said.remedy : REMEDIES[remedy];
+  return h("p", { class: "unknown" }, h("b", null, "Not known. "), said ? `${said.what}: ${said.why}` : why, step ? [" ", h("span", { class: "remedy" }, step)] : null);
+}
+
+function header(verdict) {
+  const job = verdict.job || {};
+  const facts = [
+    known(job.processes) ? `${plural(job.processes, "process", "processes")}${known(job.nodes) ? ` on ${plural(job.nodes, "node")}` : Array.isArray(job.nodes) && job.nodes.length ? ` on ${plural(job.nodes.length, "node")}` : ""}` : null,
+    known(job.run_time_s) ? `ran ${formatDuration(job.run_time_s)}` : null,
+    known(job.start_ns) ? formatTime(job.start_ns) : null, job.id ? `job ${job.id}` : null, job.user ? `user ${job.user}` : null, verdict.source,
+  ];
+  const grade = verdict.grade;
+  return h("header", null,
+    h("div", { class: grade ? `badge grade-${grade}` : "badge grade-none", role: "img", "aria-label": grade ? `Grade ${grade}` : "No grade" }, grade || "?"),
+    h("div", null, h("p", { class: "brand" }, "fairlead report"), h("h1", null, verdict.headline || "I/O report"), verdict.grade_reason ? h("p", { class: "reason" }, verdict.grade_reason) : null,
+      job.program ? h("p", { class: "program", title: visibleLine(job.program) }, visibleLine(job.program)) : null,
+      h("p", { class: "facts" }, facts.filter(Boolean).map((fact) => h("span", null, fact)))));
+}
+
+function contents(present) {
+  const names = [["compare", "Compared"], ["change", "Change"], ["figures", "Figures"], ["time", "Time"], ["requests", "Requests"], ["ranks", "Ranks"], ["files", "Files"], ["findings", "Findings"], ["unknown", "Not known"], ["method", "Method"]];
+  return h("nav", { "aria-label": "On this page" }, names.filter(([id]) => present.has(id)).map(([id, text]) => h("a", { href: `#${id}` }, text)));
+}
+
+function tile(name, value, ...notes) {
+  return h("div", { class: "tile" }, h("dt", null, name), h("dd", null, value === ABSENT ? h("span", { class: "faint" }, "not known") : value,
+    notes.flat().filter(Boolean).map((note) => h("small", null, note))));
+}
+
+function pair(value) {
+  return value && typeof value === "object" ? value : { read: null, write: null, both: value };
+}
+
+function dataTile(name, kind, verdict) {
+  const totals = verdict.totals || {};
+  const summary = verdict.summary || {};
+  const [average, peak] = [pair(summary.average_bandwidth_bytes_per_s)[kind], pair(summary.peak_bandwidth_bytes_per_s)[kind]];
+  const bytes = totals[`${kind}_bytes`];
+  const speed = known(average) && bytes > 0 ? `${formatBandwidth(average)} on average` : null;
+  return tile([h("i", { class: `key ${kind}` }), name], formatBytes(bytes), known(totals[`${kind}_ops`]) ? plural(totals[`${kind}_ops`], "operation") : null, speed,
+    known(peak) && bytes > 0 ? `${formatBandwidth(peak)} at peak` : null);
+}
+
+function modeTile(verdict) {
+  const mode = verdict.io_mode;
+  if (!mode) return tile("I/O mode", ABSENT);
+  const upper = verdict.io_mode_mpiio;
+  const doing = verdict.io_processes || {};
+  const all = (verdict.job || {}).processes;
+  const line = (kind) => h("span", { class: "mode" }, h("i", { class: `key ${kind}` }), mode[kind] || ABSENT);
+  const words = [...new Set(["read", "write"].map((kind) => MODES[mode[kind]]).filter((word) => word && word !== "none"))];
+  const counts = ["read", "write"].map((kind) => (known(doing[kind]) && mode[kind] !== "none" ? `${formatCount(doing[kind])}${known(all) ? ` of ${formatCount(all)}` : ""} ${kind}` : null)).filter(Boolean);
+  const differs = upper && (upper.read !== mode.read || upper.write !== mode.write);
+  return tile("I/O mode", h("span", null, line("read"), line("write")), words, counts.length ? `processes: ${counts.join(", ")}` : null, differs ? `MPI-IO: ${upper.read} read, ${upper.write} write` : null);
+}
+
+function figures(verdict, charts) {
+  const summary = verdict.summary || {};
+  const totals = verdict.totals || {};
+  const period = summary.period;
+  const judged = known(summary.io_share) ? `${formatPercent(summary.io_share)} of the run time` : null;
+  const costs = (charts.costs || []).filter((cost) => known(cost.cost_s));
+  return section("figures", "Key figures", null,
+    h("dl", { class: "tiles" }, tile("Run time", formatDuration((verdict.job || {}).run_time_s)), tile("Time in I/O", formatDuration(summary.io_time_s), judged),
+      dataTile("Read", "read", verdict), dataTile("Written", "write", verdict),
+      tile([h("i", { class: "key meta" }), "Metadata operations"], formatCount(totals.metadata_ops), known(summary.metadata_ops_per_s) ? `${formatCount(summary.metadata_ops_per_s)} per second` : null),
+      tile("Requests per second", formatCount(summary.average_iops), known(summary.average_iops) ? "average while in I/O" : null), modeTile(verdict),
+      period && known(period.period_s) ? tile("Repeats every", formatDuration(period.period_s), known(period.confidence) ? `confidence ${formatPercent(period.confidence)}` : null) : null),
+    h("h3", null, "Where the time went"), charts.time ? timeShare(charts.time, "average per process") : absence("time", verdict), costs.length ? costBars(costs, (verdict.job || {}).run_time_s) : null);
+}
+
+// The stretch of time all time charts share: the job, and whatever was recorded outside it (clocks are coarse).
+function wholeTime(verdict, charts, origin) {
+  const edges = [0];
+  const runTime = (verdict.job || {}).run_time_s;
+  if (known(runTime)) edges.push(runTime);
+  const { bandwidth, timeline, heatmap } = charts;
+  if (bandwidth && known(bandwidth.start_ns)) {
+    const series = seriesOf(bandwidth, origin);
+    let last = series.bins;
+    while (last > 0 && series.sums.read[last] === series.sums.read[last - 1] && series.sums.write[last] === series.sums.write[last - 1]) last -= 1;
+    edges.push(series.start, series.start + last * series.bin);
+  }
+  if (heatmap) edges.push(heatmap.start_s, known(runTime) ? Math.min(heatmap.start_s + heatmap.bins * heatmap.bin_s, Math.max(runTime, 1e-9) * 1.1) : heatmap.start_s + heatmap.bins * heatmap.bin_s);
+  if (timeline) timeline.segments.start_s.forEach((start, index) => { if (known(start)) edges.push(start, start + (timeline.segments.dur_s[index] || 0)); });
+  const [from, to] = edges.reduce(([low, high], edge) => (known(edge) ? [Math.min(low, edge), Math.max(high, edge)] : [low, high]), [0, 0]);
+  return to > from ? timeView(from, to) : null;
+}
+
+const SOURCES = { dxt: "from the operations DXT recorded", ops: "from the operations recorded", heatmap: "from Darshan's heat map, whose bins are coarse" };
+
+function timeSection(verdict, charts, view, origin) {
+  const { bandwidth, timeline, heatmap } = charts;
+  const phases = phasesOf(verdict, origin);
+  const drawn = view && (bandwidth || timeline || heatmap);
+  const parts = [h("h3", null, "Bandwidth", bandwidth && phases.length ? h("small", null, ` and ${plural(phases.length, "I/O phase")}`) : null)];
+  if (bandwidth && view) {
+    const series = seriesOf(bandwidth, origin);
+    parts.push(legend(["read", "read"], ["write", "write"], ...(phases.length ? [["band", "an I/O phase (shaded)"]] : [])),
+      bandwidthPanel(view, series, phases, "Bandwidth over time, reads and writes.").node,
+      h("p", { class: "note" }, `Bins of ${formatDuration(series.bin)}, ${SOURCES[bandwidth.source || charts.source] || "from the trace"}.`));
+  } else parts.push(absence("bandwidth", verdict));
+  if (phases.length) parts.push(phaseTable(drawn ? view : null, phases));
+  parts.push(h("h3", { id: "timeline" }, "What each rank did"));
+  if (timeline && view && timeline.segments.rank.length) {
+    const panel = timelinePanel(view, timeline);
+    const merged = known(timeline.merged_gap_s) && timeline.merged_gap_s > 0 ? ` Operations of one kind less than ${formatDuration(timeline.merged_gap_s)} apart are drawn as one.` : "";
+    parts.push(rankBar(panel), panel.node, h("p", { class: "note" }, `${plural(timeline.segments.rank.length, "stretch", "stretches")} of I/O by ${plural(panel.count, "rank")}.${merged}`));
+  } else parts.push(absence("timeline", verdict));
+  parts.push(h("h3", null, "Heat map of ranks and time"));
+  if (heatmap && view && heatmap.rows.length && heatmap.bins > 0) parts.push(heatPanel(view, heatmap).node);
+  else parts.push(absence("heatmap", verdict));
+  const lead = drawn ? "All charts here share one time axis, in seconds since the job began. Turn the wheel over a chart to zoom, drag to pick a stretch (or to move once zoomed), double click to see everything; on the keyboard + − ← → and 0." : null;
+  return section("time", "When it happened", lead, drawn ? timeBar(view) : null, parts);
+}
+
+function requestSection(verdict, charts) {
+  return section("requests", "How it was asked for", null, h("div", { class: "columns" },
+    charts.sizes ? sizeBars(charts.sizes) : h("div", null, h("h3", null, "Request sizes"), absence("sizes", verdict)),
+    charts.patterns ? patternBars(charts.patterns) : h("div", null, h("h3", null, "Access pattern"), absence("patterns", verdict))));
+}
+
+function unknownSection(verdict) {
+  const missing = verdict.missing || [];
+  return section("unknown", "What cannot be known", missing.length ? "No data is not zero: these are left out of the verdict, not counted as nothing." : null, missing.length
+    ? h("ul", { class: "missing" }, missing.map((one) => h("li", null, h("b", null, one.what), h("p", null, one.why), one.remedy ? h("p", { class: "remedy" }, one.remedy) : null, one.where ? h("p", { class: "note" }, visibleLine(one.where)) : null)))
+    : h("p", { class: "calm" }, "Nothing the verdict needs was missing from the trace."));
+}
+
+function methodSection(verdict) {
+  const versions = [...new Set((verdict.findings || []).map((finding) => finding.analysis_version).filter(Boolean))];
+  const inputs = verdict.inputs || [];
+  const rows = [
+    ["Read from", [visibleLine(inputs.slice(0, 5).join(", ")), inputs.length > 5 ? ` and ${formatCount(inputs.length - 5)} more` : "", verdict.source ? ` (${verdict.source})` : ""]],
+    ["Bytes and operations", "counted once, at the lowest interface that saw them (POSIX and STDIO); MPI-IO and HDF5 bytes are never added on top, and the standard streams are kept apart."],
+    ["I/O mode", "from who touches which file, N being all processes of the job: one process doing the I/O is 1-1; if one file carries 95 % of the bytes N-1, if fewer files than processes do N-M, else N-N."],
+    ["Phases", "stretches of sustained I/O, found in the bandwidth with a discrete wavelet transform."],
+    ["Costs", "wall-clock seconds of the job lost to a cause, estimated as each finding says. Causes may overlap, so costs are not a sum."],
+    ["Units", "binary (1 KiB is 1,024 bytes); times in UTC, and within the charts in seconds since the job began."],
+    ["Made by", `fairlead ${verdict.fairlead_version || ""}${versions.length ? `, analysis ${versions.join(", ")}` : ""}; data as ${verdict.schema || "fairlead.report/1"}. This page is complete: it fetches nothing and sends nothing.`],
+  ];
+  return section("method", "How it was computed", null, h("dl", { class: "method" }, rows.map(([name, text]) => [h("dt", null, name), h("dd", null, text)])));
+}
+
+function build(data) {
+  const verdict = data.verdict || {};
+  const charts = data.charts || {};
+  const job = verdict.job || {};
+  const origin = known(job.start_ns) ? job.start_ns : (charts.bandwidth || {}).start_ns || 0;
+  const view = wholeTime(verdict, charts, origin);
+  const ranks = charts.ranks && (charts.ranks.rank || []).length ? charts.ranks : null;
+  const files = charts.files && (charts.files.rows || []).length ? charts.files : null;
+  const parts = [
+    data.compare ? compareSection(data.compare, verdict, charts) : null, changeSection(verdict), figures(verdict, charts), timeSection(verdict, charts, view, origin),
+    requestSection(verdict, charts),
+    section("ranks", "Ranks, from slow to fast", ranks ? rankWords(ranks) : null, !ranks ? absence("ranks", verdict) : ranks.rank.length > 1 ? rankChart(ranks) : null),
+    section("files", "Files", null, files ? fileTable(files) : absence("files", verdict)),
+    findingsSection(verdict, view, origin), unknownSection(verdict), methodSection(verdict),
+  ].filter(Boolean);
+  replace(document.getElementById("report"), header(verdict), contents(new Set(parts.map((part) => part.id))), parts);
+}
+
+function watchTheme() {
+  const repaint = () => {
+    colourCache = null;
+    for (const view of allViews) view.repaint();
+  };
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
+  let closed = [];
+  addEventListener("beforeprint", () => {
+    closed = [...document.querySelectorAll("details:not([open])")];
+    for (const one of closed) one.open = true;
+    document.documentElement.classList.add("printing");
+    repaint();
+  });
+  addEventListener("afterprint", () => {
+    for (const one of closed) one.open = false;
+    document.documentElement.classList.remove("printing");
+    repaint();
+  });
+}
+
+build(JSON.parse(document.getElementById("data").textContent));
+watchTheme();

@@ -1,0 +1,49 @@
+"""Rows for tests of the lake: one small input with rows of several tables, whose number says which input it is."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from fairlead.lake.writer import BatchWriter, Writer
+from fairlead.model.tables import EVENTS, FILE_COUNTERS, FILES, LAYOUTS, OPS, batch_of
+
+DAY_NS = 86_400_000_000_000
+DAY_ONE = 20_000 * DAY_NS
+"""2024-10-04."""
+OPS_ROWS = 50
+COUNTER_ROWS = 3
+
+
+def ops_of(job: int, rows: int = OPS_ROWS, *, day: int = 0, node: str = "n1") -> pa.RecordBatch:
+    """Runs of one job on one day, the latest first."""
+    start = DAY_ONE + day * DAY_NS + np.arange(rows)[::-1] * 1_000_000
+    return batch_of(OPS, {
+        "start_ns": start, "end_ns": start + 10, "busy_ns": np.full(rows, 10), "node": [node] * rows,
+        "job_id": [f"job-{job}"] * rows, "rank": np.arange(rows, dtype=np.int32) % 4, "interface": ["POSIX"] * rows,
+        "op": ["write"] * rows, "file_id": np.full(rows, job), "offset": np.arange(rows) * 4096,
+        "size": np.full(rows, 4096), "count": np.ones(rows, np.int64),
+    })  # fmt: skip
+
+
+def fill(batch: BatchWriter, job: int, *, day: int = 0, rows: int = OPS_ROWS) -> BatchWriter:
+    """An input's rows in five tables. Counters and layouts have no time of their own."""
+    batch.add(ops_of(job, rows, day=day))
+    batch.add(batch_of(FILES, {
+        "file_id": [job], "fs": ["/scratch"], "path": [f"/scratch/{job}"], "first_seen_ns": [DAY_ONE + day * DAY_NS],
+    }))  # fmt: skip
+    batch.add(batch_of(FILE_COUNTERS, {
+        "job_id": [f"job-{job}"] * COUNTER_ROWS, "rank": np.arange(COUNTER_ROWS, dtype=np.int32),
+        "interface": ["POSIX"] * COUNTER_ROWS, "file_id": np.full(COUNTER_ROWS, job),
+        "read_sizes": [[job, None, 3]] * COUNTER_ROWS, "extra": [[("x", 0.5), ("y", None)]] * COUNTER_ROWS,
+    }))  # fmt: skip
+    batch.add(batch_of(LAYOUTS, {"file_id": [job], "component": [0], "targets": [[1, 2]]}))
+    batch.add(batch_of(EVENTS, {
+        "ts_ns": [DAY_ONE + day * DAY_NS], "component": [f"job:{job}"], "kind": ["missing:x"], "text": ["é"],
+    }))  # fmt: skip
+    return batch
+
+
+def put(writer: Writer, job: int, *, day: int = 0, rows: int = OPS_ROWS) -> bool:
+    """Takes one input in; False when it was known."""
+    return fill(writer.batch(f"test:{job}", source="test", path=f"/t/{job}"), job, day=day, rows=rows).commit()

@@ -1,0 +1,118 @@
+"""How rows lie in the lake: their day, their order, their columns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlead.errors import LakeError
+from fairlead.lake import tables
+from fairlead.model.tables import FILE_COUNTERS, FILES, LAYOUTS, OPS, TABLES, batch_of
+from lake_rows import DAY_NS, ops_of
+
+
+def _table(batch: pa.RecordBatch) -> pa.Table:
+    return pa.Table.from_batches([batch])
+
+
+@pytest.mark.parametrize("spec", TABLES.values(), ids=lambda spec: spec.name)
+def test_every_record_table_can_be_stored(spec: object) -> None:
+    from deltalake import Schema
+
+    stored = tables.stored_schema(spec)  # type: ignore[arg-type]
+    assert not any(pa.types.is_dictionary(field.type) or pa.types.is_unsigned_integer(field.type) for field in stored)
+    assert stored.names[-1] == "day"
+    Schema.from_arrow(stored)
+    assert set(tables.sort_key(spec)) <= set(stored.names)  # type: ignore[arg-type]
+
+
+def test_days_are_utc_and_floor_towards_the_past() -> None:
+    rows = _table(batch_of(FILES, {
+        "file_id": [1, 2, 3, 4], "fs": [""] * 4, "path": [""] * 4,
+        "first_seen_ns": [0, DAY_NS - 1, -1, None],
+    }))  # fmt: skip
+    assert tables.days_of(rows, FILES, 5 * DAY_NS + 3).tolist() == [0, 0, -1, 5]
+    unknown = tables.days_of(rows, FILES, None)
+    assert unknown[3] == tables.NO_DAY
+    assert tables.day_name(int(unknown[3])) is None
+    assert tables.day_name(-1) == "1969-12-31"
+    assert tables.with_days(rows, unknown).column("day").to_pylist()[3] is None
+
+
+def test_rows_without_any_time_take_the_fallback() -> None:
+    rows = _table(batch_of(LAYOUTS, {"file_id": [1], "component": [0]}))
+    assert tables.days_of(rows, LAYOUTS, DAY_NS).tolist() == [1]
+    assert tables.days_of(rows, LAYOUTS, None).tolist() == [tables.NO_DAY]
+
+
+words = st.one_of(st.none(), st.sampled_from(["a", "b", "é", "", "zz"]))
+small = st.integers(-3, 3)
+big = st.one_of(st.sampled_from([-(2**63), 2**63 - 1, 2**62]), small)
+
+
+@given(st.lists(st.tuples(words, words, big, st.integers(0, 2)), max_size=40))
+def test_order_is_that_of_the_sort_key_with_nulls_last(rows: list[tuple[str | None, str | None, int, int]]) -> None:
+    table = _table(batch_of(OPS, {
+        "start_ns": [r[2] for r in rows], "end_ns": [0] * len(rows), "busy_ns": [0] * len(rows),
+        "job_id": [r[0] for r in rows], "node": [r[1] for r in rows], "interface": ["POSIX"] * len(rows),
+        "op": ["read"] * len(rows), "count": list(range(len(rows))),
+    }))  # fmt: skip
+    days = np.array([r[3] for r in rows], np.int32)
+    ordered, sorted_days = tables.in_order(table, OPS, days)
+    wanted = sorted(range(len(rows)), key=lambda i: (rows[i][3], _last(rows[i][0]), _last(rows[i][1]), rows[i][2], i))
+    assert ordered.column("count").to_pylist() == wanted
+    assert sorted_days.tolist() == [rows[i][3] for i in wanted]
+
+
+def _last(word: str | None) -> tuple[bool, bytes]:
+    return word is None, (word or "").encode()
+
+
+def test_nulls_of_an_integer_key_come_last() -> None:
+    rows = _table(batch_of(FILE_COUNTERS, {
+        "job_id": ["j"] * 3, "rank": [2, -1, 0], "interface": ["POSIX"] * 3, "file_id": [9, 9, 8],
+    }))  # fmt: skip
+    ordered, _ = tables.in_order(rows, FILE_COUNTERS, np.zeros(3, np.int32))
+    assert list(zip(ordered["file_id"].to_pylist(), ordered["rank"].to_pylist(), strict=True)) == [(8, 0), (9, -1), (9, 2)]
+
+
+def test_dictionaries_of_different_batches_sort_together() -> None:
+    rows = pa.concat_tables([_table(ops_of(2, 2)), _table(ops_of(10, 2)), _table(ops_of(1, 2))])
+    ordered, _ = tables.in_order(rows, OPS, np.zeros(6, np.int32))
+    assert ordered["job_id"].to_pylist() == ["job-1"] * 2 + ["job-10"] * 2 + ["job-2"] * 2
+    assert pc.all(pc.equal(ordered["start_ns"], rows.sort_by([("job_id", "ascending"), ("start_ns", "ascending")])["start_ns"]))
+
+
+def test_older_rows_gain_columns_and_newer_ones_are_refused_or_cut() -> None:
+    rows = _table(ops_of(1, 3))
+    older = rows.drop_columns(["stride", "rank"])
+    grown = tables.conform(older, OPS, strict=True)
+    assert grown.schema.equals(OPS.schema)
+    assert grown["rank"].null_count == 3
+    newer = rows.append_column("colour", pa.array([1, 2, 3]))
+    with pytest.raises(LakeError, match="colour"):
+        tables.conform(newer, OPS, strict=True)
+    assert tables.conform(newer, OPS, strict=False).schema.equals(OPS.schema)
+
+
+def test_plain_strings_become_words_again() -> None:
+    rows = _table(ops_of(1, 3))
+    plain = rows.cast(pa.schema([f.with_type(tables.plain(f.type)) for f in rows.schema]))
+    assert tables.conform(plain, OPS, strict=True).equals(rows.cast(OPS.schema))
+
+
+def test_values_that_do_not_fit_say_which() -> None:
+    rows = _table(ops_of(1, 1))
+    wrong = rows.set_column(0, "start_ns", pa.array(["yesterday"]))
+    with pytest.raises(LakeError, match=r"ops\.start_ns"):
+        tables.conform(wrong, OPS, strict=True)
+
+
+def test_a_batch_says_its_table() -> None:
+    assert tables.spec_of(ops_of(1, 1)) is OPS
+    with pytest.raises(LakeError, match="unknown table"):
+        tables.spec_of(pa.table({"a": [1]}))

@@ -1,0 +1,156 @@
+"""The shape of the house: rooms point down to model, files can be read in one sitting, importing is cheap."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import fairlead
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "src" / "fairlead"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+MAX_LINES = 500
+MAX_OPENING_LINES = 3
+EMPTY_ENDINGS = ("manager", "handler", "helper", "processor", "util", "utils")
+EMPTY_NAMES = {"util", "utils", "helper", "helpers", "manager", "handler", "processor", "common", "misc"}
+HEAVY = {"numba", "scipy", "sklearn", "pandas", "duckdb", "deltalake", "matplotlib", "dask", "darshan"}
+"""Imported inside the functions that need them, never when a module is."""
+KERNELS = {"kernel", "kernels"}
+"""Modules of compiled loops: they may import numba at their top, and are themselves imported by functions only."""
+SIBLINGS = {"docs", "tests", "benchmarks", "examples", "tools"}
+
+
+def _name(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix()
+
+
+def test_the_rooms_of_the_plan_are_there() -> None:
+    rooms = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert {"model", "sources", "compression", "lake", "analysis", "rules", "web", "cli", "testing"} <= rooms
+    assert Path(fairlead.__file__).parent == PACKAGE
+
+
+def test_import_contracts_hold() -> None:
+    program = Path(sys.executable).parent / "lint-imports"
+    done = subprocess.run([program, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "0 broken" in done.stdout
+
+
+def _tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def test_every_module_can_be_read_in_one_sitting() -> None:
+    lengths = {_name(path): path.read_text(encoding="utf-8").count("\n") for path in MODULES}
+    assert not {name: lines for name, lines in lengths.items() if lines >= MAX_LINES}, "they are two things each"
+
+
+def test_every_module_opens_with_what_it_is_for() -> None:
+    silent = []
+    for path in MODULES:
+        tree = _tree(path)
+        first = (ast.get_docstring(tree) or "").partition("\n\n")[0].splitlines()
+        if not tree.body or tree.body[0].lineno != 1 or not 1 <= len(first) <= MAX_OPENING_LINES:
+            silent.append(_name(path))
+    assert not silent, f"their first paragraph is absent or longer than {MAX_OPENING_LINES} lines"
+
+
+def test_public_functions_and_classes_have_docstrings() -> None:
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    silent = [
+        f"{_name(path)}: {node.name}"
+        for path in MODULES
+        for node in _tree(path).body
+        if isinstance(node, kinds) and not node.name.startswith("_") and not ast.get_docstring(node)
+    ]
+    assert not silent
+
+
+def test_no_name_without_meaning() -> None:
+    files = [_name(path) for path in MODULES if EMPTY_NAMES & set(path.stem.split("_"))]
+    classes = [
+        f"{_name(path)}: {node.name}"
+        for path in MODULES
+        for node in ast.walk(_tree(path))
+        if isinstance(node, ast.ClassDef) and node.name.lower().endswith(EMPTY_ENDINGS)
+    ]
+    assert not files + classes, "name it after what it does"
+
+
+def test_nothing_heavy_is_imported_on_import() -> None:
+    heavy = []
+    for path in MODULES:
+        for node in _executed_on_import(_tree(path).body):
+            if isinstance(node, ast.Import):
+                names = {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                names = {node.module or ""}
+            else:
+                continue
+            kernels = {name for name in names if name.rpartition(".")[2] in KERNELS}
+            packages = set() if path.stem in KERNELS else {name for name in names if name.partition(".")[0] in HEAVY}
+            heavy += [f"{_name(path)}:{node.lineno}: {name}" for name in kernels | packages]
+    assert not heavy, "import it inside the function that needs it"
+
+
+def _executed_on_import(body: list[ast.stmt]) -> list[ast.stmt]:
+    """Statements at module level, also those under `if` and `try`, but not under `if TYPE_CHECKING`."""
+    found: list[ast.stmt] = []
+    for node in body:
+        found.append(node)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" not in ast.unparse(node.test):
+            found += _executed_on_import(node.body + node.orelse)
+        elif isinstance(node, ast.Try):
+            found += _executed_on_import(node.body + node.orelse + node.finalbody)
+    return found
+
+
+def test_the_package_imports_nothing_that_is_not_installed_with_it() -> None:
+    outside = []
+    for path in MODULES:
+        for node in ast.walk(_tree(path)):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom):
+                names = [node.module or "" if node.level == 0 else "."]
+            outside += [f"{_name(path)}: {name}" for name in names if name.partition(".")[0] in {"", *SIBLINGS}]
+    assert not outside, "absolute imports of installed packages only"
+
+
+def test_test_files_have_names_of_their_own() -> None:
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))
+
+
+def test_locks_name_no_index_and_hash_everything() -> None:
+    locks = sorted(ROOT.glob("requirements*.lock"))
+    assert [lock.name for lock in locks] == ["requirements-bench.lock", "requirements-dev.lock", "requirements.lock"]
+    for lock in locks:
+        text = lock.read_text(encoding="utf-8")
+        assert "://" not in text
+        assert "-index-url" not in text
+        for block in text.replace("\\\n", " ").splitlines():
+            if block and block[0].isalnum():
+                assert "==" in block, block
+                assert "--hash=sha256:" in block, block
+
+
+def test_locks_agree() -> None:
+    """`make test` may install over what `make run` installed without changing it."""
+    runtime, whole = (_pins(ROOT / name) for name in ("requirements.lock", "requirements-dev.lock"))
+    assert runtime
+    assert runtime.keys() <= whole.keys()
+    # A marker may be narrower in the smaller lock; the versions must be the same.
+    assert {name: runtime[name] for name in runtime} == {name: whole[name] for name in runtime}
+
+
+def _pins(lock: Path) -> dict[str, set[str]]:
+    pins: dict[str, set[str]] = {}
+    for line in lock.read_text(encoding="utf-8").splitlines():
+        if line and line[0].isalnum():
+            name, _, rest = line.partition("==")
+            pins.setdefault(name, set()).add(rest.split()[0])
+    return pins
