@@ -43,7 +43,9 @@ def logs(shared_data: Path) -> list[Path]:
 
 @contextmanager
 def peer(path: Path) -> Iterator[tuple[object, dict]]:
-    backend = pytest.importorskip("darshan.backend.cffi_backend", reason="PyDarshan is the reference: pip install darshan")
+    backend = pytest.importorskip(
+        "darshan.backend.cffi_backend", reason="PyDarshan is the reference: pip install darshan"
+    )
     log = backend.log_open(str(path))
     try:
         yield backend, log
@@ -79,7 +81,9 @@ def values_of(table: pa.Table, name: str) -> tuple[np.ndarray, np.ndarray]:
 
 def check_counters(path: Path, ours: DarshanLog, backend: object, log: dict, module: str) -> int:
     ids, ranks, counters, fcounters = peer_records(backend, log, module)
-    table = ours.tables["file_counters"].filter(pc.equal(ours.tables["file_counters"]["interface"].cast(pa.string()), module))
+    table = ours.tables["file_counters"].filter(
+        pc.equal(ours.tables["file_counters"]["interface"].cast(pa.string()), module)
+    )
     table = table.combine_chunks()
     where = f"{path.name} {module}"
     assert table.num_rows == len(ids), where
@@ -134,7 +138,9 @@ def check_column(where: str, table: pa.Table, full: str, name: str, theirs: np.n
 
 def check_time(where: str, table: pa.Table, column: str, theirs: np.ndarray, start_ns: int) -> None:
     happened = (theirs != 0) & (theirs != -1)
-    expected = [start_ns + round(t * 1e9) if there else None for t, there in zip(theirs.tolist(), happened, strict=True)]
+    expected = [
+        start_ns + round(t * 1e9) if there else None for t, there in zip(theirs.tolist(), happened, strict=True)
+    ]
     assert table[column].to_pylist() == expected, (where, column)
 
 

@@ -164,8 +164,6 @@ def test_a_run_of_unknown_stride_is_left_alone() -> None:
 
 
 def test_batches_with_dictionaries_of_their_own_are_one_table() -> None:
-    table = pa.concat_tables([ops([0, 10], node=["a", "b"]), ops([10, 20], node=["b", "a"])])
-    assert {row["node"]: row["count"] for row in merge(table).to_pylist()} == {"a": 1, "b": 1} or len(merge(table)) == 4
     later = T0 + 100_000 + np.arange(2) * 1000
     table = pa.concat_tables([ops([0, 0], node=["a", "b"]), ops([10, 10], node=["b", "a"], start_ns=later)])
     assert [(row["node"], row["count"]) for row in merge(table).to_pylist()] == [("a", 2), ("b", 2)]
@@ -212,7 +210,7 @@ def test_merging_needs_no_compiler() -> None:
     code = (
         "import sys, fairlead.compression.merger as m, fairlead.model.tables as t;"
         "m.Merger().push(t.OPS.schema.empty_table());"
-        "print([n for n in ('numba', 'scipy', 'pandas', 'duckdb') if n in sys.modules])"
+        "print([n for n in ('numba', 'scipy', 'duckdb') if n in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -86,9 +86,11 @@ def _steady(means: list[FloatArray]) -> list[float]:
 
 
 def _everywhere(rates: FloatArray, quiet: BoolArray) -> bool:
-    """Whether the quiet part carries data in most bins, and so in most of its stretches between bursts."""
+    """Whether the quiet part carries data in most bins and in most of its stretches, and is no chance: where it is the
+    lesser part, low values lie together, in at most half as many stretches as scattered ones would make."""
     starts, ends = runs(quiet)
-    if not len(starts):
+    share = np.count_nonzero(quiet) / len(quiet)
+    if not len(starts) or (share < 0.5 and len(starts) > 0.5 * share * (1.0 - share) * len(quiet)):
         return False
     busy = np.concatenate([[0], np.cumsum((rates > 0.0) & quiet)])
     shares = (busy[ends] - busy[starts]) / (ends - starts)

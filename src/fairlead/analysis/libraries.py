@@ -19,6 +19,7 @@ DOCS: Metrics = {
     "mpiio_nonblocking_{d}_share": ("share", "of the MPI-IO operations that do not block"),
     "mpiio_{d}_small_share": ("share", "of the MPI-IO operations of at most 1 MiB"),
     "collective_buffering_{d}": ("ratio", "MPI-IO operations per POSIX operation: above 1, requests were combined"),
+    "sieved_read_bytes": ("bytes", "bytes read below MPI-IO that the program never asked to read (data sieving)"),
     "cb_nodes": ("count", "collective buffering aggregators, when the hint was recorded"),
     "aggregators_per_node": ("ratio", "aggregators per compute node, when both are known"),
     "hdf5_used": ("bool", "whether HDF5 was used (its module, or files with its suffix)"),
@@ -65,6 +66,9 @@ def _mpiio(view: JobView) -> dict[str, Value]:
         out[f"collective_buffering_{d}"] = (
             share(total, int(counters.ints(s)[through].sum())) if kinds["coll"] + kinds["split"] else None
         )
+    below = int(counters.ints("bytes_read")[through].sum())
+    asked = int(counters.ints("bytes_read")[rows].sum())
+    out["sieved_read_bytes"] = max(below - asked, 0) if posix.any() else None
     hints = view.job.hints or {}
     nodes = len(view.job.nodes) if view.job.nodes else view.job.nodes_count
     out["cb_nodes"] = int(hints["cb_nodes"]) if hints.get("cb_nodes", "").isdigit() else None

@@ -19,7 +19,7 @@ from fairlead.model.tables import FILE_COUNTERS, batch_of, word_column
 MAX_INTERVALS = 4_000_000
 MAX_SEGMENTS = 30_000
 _CHUNK_ROWS = 1 << 20
-_MAX_CELLS = 1 << 21
+_MAX_CELLS, _RANK_BINS = 1 << 19, 1024
 
 _WORD_COLUMNS = {
     "read": "reads", "write": "writes", "open": "opens", "opendir": "opens", "seek": "seeks", "stat": "stats",
@@ -141,7 +141,7 @@ class _InterfaceReducer:
     def __init__(self, interface: str) -> None:
         self.interface = interface
         self.per_file = _PerFile()
-        self.series = AdaptiveSeries(max_cells=_MAX_CELLS)
+        self.series = AdaptiveSeries(max_bins=_RANK_BINS, max_cells=_MAX_CELLS)
         self.total = AdaptiveSeries()
         self.time_by_size = np.zeros((2, 10))
         self.bytes_by_size = np.zeros((2, 10), np.int64)

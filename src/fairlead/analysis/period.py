@@ -46,9 +46,9 @@ class Period(msgspec.Struct, frozen=True, kw_only=True):
 
     `confidence` in [0, 1] is the geometric mean of the evidence, each in [0, 1]: `correlation` of the series with
     itself a period later; `spectrum`, the share of its power at the period's frequency and multiples, beyond what
-    chance puts there; `regularity` of the phase starts, or, where it is None (no phases, or several in a period), the
-    square root of the share of the variation that is left at the scale of the period. It is lowered where few
-    `periods` were seen. At 0.6 and above a period can be relied on, below that it is a hint.
+    chance puts there; `regularity` of the phase starts. Where that is None (fewer than three phases), the share of the
+    variation that is left at the scale of the period stands in for it. It is lowered where few `periods` were seen. At
+    0.6 and above a period can be relied on, below that it is a hint.
     """
 
     period_s: float
@@ -188,19 +188,21 @@ def _comb(power: FloatArray, bins: int, period: float) -> tuple[float, float]:
 
 
 def _regularity(starts: FloatArray, period: float) -> tuple[float | None, float]:
-    """How evenly the phases start, 1 on the dot, 0 as at random, and the period that fits the starts best.
+    """How evenly the phases start, 1 on the dot, 0 as at random, and the mean time from a start to its next one.
 
-    A skipped phase is allowed and lowers the result. None for fewer than three phases, or several in a period.
+    For every start there should be another a period later, and one in every period; None for fewer than three phases.
+    Several phases in a period are measured against how close chance would bring one of them.
     """
-    if len(starts) < 3:
+    span = float(starts[-1] - starts[0]) if len(starts) > 2 else 0.0
+    if span < period:
         return None, period
-    spacing = np.diff(starts)
-    steps = np.round(spacing / period)
-    if np.count_nonzero(steps == 0) > 0.2 * len(steps):
-        return None, period
-    whole = steps > 0
-    off = float(np.mean(np.abs(spacing[whole] / period - steps[whole])))
-    even = max(0.0, 1.0 - off / 0.25) * float(np.count_nonzero(steps == 1)) / len(steps)
-    place = np.concatenate([[0.0], np.cumsum(steps)])
-    place -= place.mean()
-    return even, float(np.dot(place, starts) / np.dot(place, place))
+    expected = starts[starts + period <= starts[-1] + period / 2] + period
+    after = np.clip(np.searchsorted(starts, expected), 1, len(starts) - 1)
+    nearer = np.where(expected - starts[after - 1] < starts[after] - expected, after - 1, after)
+    off = starts[nearer] - expected
+    by_chance = 0.25 / max(1.0, (len(starts) - 1) * period / span) * period
+    even = 1.0 - float(np.mean(np.minimum(np.abs(off), by_chance))) / by_chance
+    held = len(np.unique(np.round((starts - starts[0]) / period)))
+    close = np.abs(off) < by_chance
+    refined = period + float(off[close].mean()) if close.any() else period
+    return even * min(1.0, held / (round(span / period) + 1)), refined

@@ -104,7 +104,10 @@ def split_phases(
     if not rates.any():
         return PhaseSplit([], 0, 0, level, max(bin_ns << level, min_pause_ns), 0.0)
     sums = np.zeros(len(values) + 1, np.int64)
-    np.rint(np.cumsum(values), out=sums[1:], casting="unsafe")
+    if values.dtype.kind in "iu":
+        np.cumsum(values, out=sums[1:])
+    else:
+        sums[1:] = np.rint(np.cumsum(rates))
     means = approximations(rates, level)
     thresholds = background(means)
     shortest = max(1 << level, -(-min_pause_ns // bin_ns))

@@ -72,12 +72,13 @@ def io_times(view: JobView) -> IoTimes:
 
 
 def _active(view: JobView, own: np.ndarray, shared: np.ndarray, total: FloatArray) -> int:
-    """Processes over which to average: those with bytes or time where that is known, else all."""
+    """Processes over which to average: those that moved bytes where that is known, else those that spent time, else
+    all."""
     moved = bytes_by_rank(view)
-    busy = np.bincount(view.counters.rank[own], total[own], view.processes)[: view.processes] > 0
     if moved is not None and moved.sum() > 0:
-        return max(int(((moved.sum(axis=0) > 0) | busy).sum()), 1)
+        return max(int((moved.sum(axis=0) > 0).sum()), 1)
     if not (shared & (total > 0)).any():
+        busy = np.bincount(view.counters.rank[own], total[own], view.processes) > 0
         return max(int(busy.sum()), 1)
     return view.processes
 

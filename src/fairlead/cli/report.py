@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fairlead.cli.startup import leave_pandas_alone
 from fairlead.cli.talk import quiet, say
 from fairlead.errors import FairleadError, InputError, PartialInputError, UsageError
 
@@ -38,6 +39,7 @@ def report(
     TRACE is a Darshan log, a DFTracer trace, or a folder of them; files of one job are taken together. Slurm
     accounting beside them fills in who ran the job.
     """
+    leave_pandas_alone()
     from fairlead import reporting
     from fairlead.cli import terminal
 

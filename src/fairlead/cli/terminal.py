@@ -28,7 +28,7 @@ READ, WRITE, META = "dodger_blue1", "dark_orange", "medium_purple1"
 _BARS = " ▁▂▃▄▅▆▇█"
 TOP = 3
 MANY = 3
-_LEGEND = 42
+_LEGEND = 38
 """Columns beside a chart: its name and its legend."""
 
 
@@ -93,30 +93,39 @@ def _head(verdict: Verdict) -> RenderableType:
 
 
 def _figures(verdict: Verdict) -> RenderableType:
-    table = Table(box=None, padding=(0, 1), show_header=True, header_style="dim")
-    for name in ("", "bytes", "requests", "mean", "bandwidth", "mode", "offsets", "phases"):
-        table.add_column(name, justify="left" if name in ("", "mode", "offsets") else "right", no_wrap=True)
-    metrics = verdict.metrics
-    above = verdict.io_mode_mpiio
+    table = Table(box=None, padding=(0, 1), show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column()
     for d, style in (("read", READ), ("write", WRITE)):
-        mode = getattr(verdict.io_mode, d)
-        if above is not None and getattr(above, d) != mode:
-            mode += f" (MPI-IO {getattr(above, d)})"
-        ops = metrics[f"{d}_ops"]
-        table.add_row(
-            Text(d, style=style), shown(f"{d}_bytes", metrics[f"{d}_bytes"]), shown(f"{d}_ops", ops),
-            *(shown(n, metrics[n]) if ops else units.ABSENT for n in (
-                f"{d}_mean_request_bytes", f"{d}_bandwidth_bytes_per_s")),
-            mode, str(metrics[f"{d}_pattern"] or units.ABSENT) if ops else units.ABSENT,
-            "unknown" if metrics[f"{d}_phases"] is None else str(metrics[f"{d}_phases"]),
-        )  # fmt: skip
-    meta = Text.assemble(
-        ("  metadata ", META), f"{shown('metadata_ops', metrics['metadata_ops'])} operations on "
-        f"{shown('files', metrics['files'])} file{'s' if metrics['files'] != 1 else ''}",
-        f", {shown('metadata_ops_per_s', metrics['metadata_ops_per_s'])} during I/O"
-        if metrics["metadata_ops_per_s"] is not None else "",
-    )  # fmt: skip
-    return Group(table, meta)
+        table.add_row(Text(d, style=style), _direction(verdict, d))
+    metrics = verdict.metrics
+    rate = metrics["metadata_ops_per_s"]
+    table.add_row(
+        Text("metadata", style=META),
+        f"{shown('metadata_ops', metrics['metadata_ops'])} operations on {_plural(int(metrics['files'] or 0), 'file')}"
+        + (f", {shown('metadata_ops_per_s', rate)} during I/O" if rate is not None else ""),
+    )
+    return table
+
+
+def _direction(verdict: Verdict, d: str) -> str:
+    metrics = verdict.metrics
+    if not metrics[f"{d}_ops"]:
+        return "nothing"
+    names = (f"{d}_bytes", f"{d}_ops", f"{d}_mean_request_bytes")
+    nbytes, ops, mean = (shown(n, metrics[n]) for n in names)
+    parts = [f"{nbytes} in {ops} requests of {mean}"]
+    rate = metrics[f"{d}_bandwidth_bytes_per_s"]
+    if rate is not None:
+        parts[0] += f", {shown(f'{d}_bandwidth_bytes_per_s', rate)}"
+    above = verdict.io_mode_mpiio
+    mode = getattr(verdict.io_mode, d)
+    parts.append(f"{mode} (MPI-IO: {getattr(above, d)})" if above and getattr(above, d) != mode else mode)
+    if metrics[f"{d}_pattern"]:
+        parts.append(str(metrics[f"{d}_pattern"]))
+    phases = metrics[f"{d}_phases"]
+    parts.append("phases unknown" if phases is None else _plural(int(phases), "phase"))
+    return " · ".join(parts)
 
 
 def spark(values: np.ndarray, width: int) -> str:
@@ -151,8 +160,7 @@ def _charts(report: Report, width: int) -> list[RenderableType]:
             most = int(np.argmax(sizes))
             table.add_row(
                 Text(f" {d} sizes", style=style), Text("".join(c * 3 for c in spark(sizes, 10)), style=style),
-                Text(f"100 B … 1 GiB; {units.format_percent(sizes[most] / sizes.sum())} {SIZE_LABELS[most]}",
-                     style="dim"),
+                Text(f"{units.format_percent(sizes[most] / sizes.sum())} {SIZE_LABELS[most]}", style="dim"),
             )  # fmt: skip
     spent = report.profile.times.per_rank_s
     if spent is not None and report.profile.view.processes > 1 and spent.any():

@@ -16,6 +16,8 @@ from fairlead.model.tables import OPS
 Flags = NDArray[np.bool_]
 MAX_OPEN = 16_384
 _SPARE_WORDS = 256
+_ROWS_A_PIECE = 16
+"""Below this many rows a piece of one stream, sorting all rows costs less than looking for the streams in them."""
 
 
 class Merger:
@@ -50,14 +52,31 @@ class Merger:
 
     def push(self, ops: pa.RecordBatch | pa.Table) -> pa.Table:
         """Runs that are closed now, in the order of their first operations."""
-        batch = one_batch(pa.concat_tables([self._open, pa.Table.from_batches([one_batch(ops)])]))
+        new = one_batch(ops)
+        going_on, resting = self._met_again(new)
+        batch = one_batch(pa.concat_tables([going_on, pa.Table.from_batches([new])]))
         plan = plan_of(
             batch, exact_times=self._exact, by_time=self._by_time, gap_ns=self._gap_ns, boundary_ns=self._boundary_ns
         )
         tail, apart = _tails(batch, plan)
-        closed = self._rows(batch, plan, ~tail, plan.links.join)
-        self._open = _compact(self._rows(batch, plan, tail, plan.links.join & ~apart))
-        return pa.concat_tables([closed, self._overflow()])
+        runs, heads = rows_of(batch, plan, plan.links.join & ~apart, exact_times=self._exact, by_time=self._by_time)
+        held = tail[heads]
+        self._open = _compact(pa.concat_tables([resting, runs.filter(pa.array(held))]))
+        return pa.concat_tables([runs.filter(pa.array(~held)), self._overflow()])
+
+    def _met_again(self, new: pa.RecordBatch) -> tuple[pa.Table, pa.Table]:
+        """What is open of streams that have rows in `new`, and the rest: a stream alone in its batch then needs no
+        sorting."""
+        if self._open.num_rows == 0:
+            return self._open, self._open
+        heads = np.flatnonzero(streams.stream_starts(new))
+        if len(heads) > new.num_rows // _ROWS_A_PIECE:
+            return self._open, self._open.slice(0, 0)
+        pieces = pa.Table.from_batches([new]).select(streams.STREAM_KEY).take(pa.array(heads))
+        both = pa.concat_tables([self._open.select(streams.STREAM_KEY), pieces]).unify_dictionaries().combine_chunks()
+        ids = streams.stream_ids(pa.RecordBatch.from_arrays([c.chunk(0) for c in both.columns], schema=both.schema))
+        met = np.isin(ids[: self._open.num_rows], ids[self._open.num_rows :])
+        return self._open.filter(pa.array(met)), self._open.filter(pa.array(~met))
 
     def flush(self, before_ns: int | None = None) -> pa.Table:
         """Close what is open: everything, or only streams whose last operation ended before `before_ns`."""
@@ -68,12 +87,6 @@ class Merger:
         if before_ns is None:
             return self._close(np.ones(batch.num_rows, np.bool_))
         return self._close((_last_ends(batch, ids) < before_ns)[ids])
-
-    def _rows(self, batch: pa.RecordBatch, plan: Plan, which: Flags, join: Flags) -> pa.Table:
-        """The runs made of the places `which` of the plan's order."""
-        places = np.flatnonzero(which)
-        order = places if plan.order is None else plan.order[places]
-        return rows_of(batch, order, join[places], plan.links.step[places], exact_times=self._exact)
 
     def _overflow(self) -> pa.Table:
         """Close the streams that ended first until at most `max_open` are open."""

@@ -45,7 +45,7 @@ def merge(
     """
     batch = one_batch(ops)
     plan = plan_of(batch, exact_times=exact_times, by_time=by_time, gap_ns=gap_ns, boundary_ns=boundary_ns)
-    return rows_of(batch, plan.order, plan.links.join, plan.links.step, exact_times=exact_times, by_time=by_time)
+    return rows_of(batch, plan, plan.links.join, exact_times=exact_times, by_time=by_time)[0]
 
 
 def expand(runs: pa.RecordBatch | pa.Table, *, by_time: bool = False) -> pa.Table:
@@ -183,13 +183,14 @@ def _also_equal(same: Flags, values: NDArray[np.generic]) -> None:
 
 
 def rows_of(
-    batch: pa.RecordBatch, order: Order | None, join: Flags, step: I64, *, exact_times: bool, by_time: bool = False
-) -> pa.Table:
-    """The runs of the rows `order` of `batch` (None: all), where `join` marks rows that belong to the run before
-    them; in the order of their first rows in `batch`, or of their starts."""
+    batch: pa.RecordBatch, plan: Plan, join: Flags, *, exact_times: bool, by_time: bool = False
+) -> tuple[pa.Table, Order]:
+    """The runs of a plan, where `join` marks rows that belong to the run before them, in the order of their first rows
+    in `batch` or of their starts; and for each run the place of its first row in the plan's order."""
     n = len(join)
     if n == 0:
-        return OPS.schema.empty_table()
+        return OPS.schema.empty_table(), np.zeros(0, np.intp)
+    order, step = plan.order, plan.links.step
     heads = np.flatnonzero(~join)
     lasts = np.append(heads[1:], n) - 1
     first_rows = heads if order is None else order[heads]
@@ -217,7 +218,8 @@ def rows_of(
     columns["count"] = placed(count)
     columns["stride"] = placed(stride, (count <= 1) | ~known | unknown)
     columns |= exact.lists_of(batch, order, heads, ranked) if exact_times else exact.no_lists(len(heads))
-    return pa.Table.from_arrays(list(columns.values()), schema=OPS.schema)
+    runs = pa.Table.from_arrays(list(columns.values()), schema=OPS.schema)
+    return runs, heads if ranked is None else heads[ranked]
 
 
 def _ranks(values: NDArray[np.int64] | Order) -> Order | None:

@@ -38,6 +38,7 @@ class Engine:
         """`memory` as DuckDB writes it (`2GB`). Raises UsageError when it cannot be read."""
         import duckdb
 
+        self._root = root
         self._spill = Path(tempfile.mkdtemp(prefix="fairlead-spill-"))
         atexit.register(shutil.rmtree, self._spill, ignore_errors=True)
         try:
@@ -58,6 +59,10 @@ class Engine:
         }
         for name, value in settings.items():
             self._instance.execute(f"SET {name} = {value}")
+
+    def names_a_file(self, message: str) -> bool:
+        """Whether an error is about a file of the lake, not about the query."""
+        return f"File '{self._root}/" in message
 
     def cursor(self) -> Any:
         """A connection of its own: its temporary views are seen by nobody else."""
@@ -96,9 +101,9 @@ def run(engine: Engine, views: Iterable[View], sql: str, parameters: Parameters 
             f"the query needs more memory than it may use: {_first_line(error)}",
             remedy="ask for fewer days or columns, or raise the limit (FAIRLEAD_LAKE_MEMORY=4GB)",
         ) from error
-    except duckdb.IOException as error:
-        raise LakeError(f"a file of the lake cannot be read: {_first_line(error)}") from error
     except duckdb.Error as error:
+        if isinstance(error, duckdb.IOException) or engine.names_a_file(str(error)):
+            raise LakeError(f"a file of the lake cannot be read: {_first_line(error)}") from error
         what = f"the query cannot be run: {_first_line(error)}"
         raise UsageError(what, remedy="fairlead lake info --columns names tables and columns") from error
     finally:

@@ -15,7 +15,7 @@ from fairlead.errors import LakeError, UsageError
 from fairlead.lake import query
 from fairlead.lake.place import Place, create_place, open_place
 from fairlead.lake.snapshot import Snapshots
-from fairlead.lake.tables import SPECS, conform
+from fairlead.lake.tables import DAY_NS, SPECS, conform, day_name
 from fairlead.lake.writer import Writer
 
 DEFAULT_SHARD = "main"
@@ -117,7 +117,7 @@ def _conditions(
             raise UsageError(f"{table} knows no times")
         # The second condition says the same of the folder's day, so that other days' files are not even opened.
         conditions.append(f"{spec.time_column} {sign} ${name}")
-        conditions.append(f"day {sign.rstrip('=')}= make_timestamp_ns(${name})::DATE")
+        conditions.append(f"day {sign[0]}= DATE '{day_name(value // DAY_NS)}'")
         parameters[name] = value
     return (" WHERE " + " AND ".join(conditions) if conditions else ""), parameters
 

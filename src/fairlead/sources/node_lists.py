@@ -60,7 +60,7 @@ class NodeLists:
         return names
 
     def _keep(self, text: str, names: list[str] | None) -> None:
-        if self._held > BATCH_NODES or len(self._recent) > 1 << 16:
+        if self._held > BATCH_NODES // 8 or len(self._recent) > 1 << 16:
             self._recent.clear()
             self._held = 0
         self._recent[text] = names

@@ -12,6 +12,7 @@ from fairlead.sources.beacon.series import Series
 
 _SEEN_PATHS = 1 << 20
 _FEWEST_SLOTS = 1 << 10
+_MOST_OPEN = 1 << 24
 
 
 class OpenHandles:
@@ -30,11 +31,14 @@ class OpenHandles:
         self.used = np.zeros(1, np.int64)
 
     def reserve(self, opens: int) -> None:
-        """Make room for that many more opens, forgetting closed handles when the table has to grow."""
+        """Make room for that many more opens; when the table has to grow, closed handles are forgotten, and all of
+        them past _MOST_OPEN (closes were lost: the files behind them would be guesses)."""
         if 2 * (int(self.used[0]) + opens) <= len(self.values):
             return
         live = np.flatnonzero(self.values[:, 0] == 1)
-        slots = 1 << int(4 * (len(live) + opens)).bit_length()
+        if len(live) > _MOST_OPEN:
+            live = live[:0]
+        slots = 1 << int(2 * (len(live) + opens)).bit_length()
         old_keys, old_files = self.keys[live], self.values[live, 1]
         self._clear(max(slots, _FEWEST_SLOTS))
         self._insert(old_keys, old_files)
@@ -71,7 +75,7 @@ class Carried:
     hosts: Words = field(default_factory=Words)
     targets: Words = field(default_factory=Words)
     clients: Words = field(default_factory=Words)
-    names: Words = field(default_factory=Words)
+    names: Words = field(default_factory=lambda: Words(limit=1 << 12))
     handles: OpenHandles = field(default_factory=OpenHandles)
     latency: Series = field(default_factory=lambda: Series(8))
     client_rpcs: Series = field(default_factory=Series)

@@ -1,15 +1,18 @@
 """Compiled forms of the scanners. numba is imported only when one is asked for; its machine code is cached on disk.
 
-The cache follows the file a scanner stands in: after editing `scan.py` alone, touch the others too.
+numba's cache follows the one file a function stands in; the names cached under here follow all of them.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from functools import cache
+from hashlib import blake2b
+from types import FunctionType
 from typing import Any
 
-from fairlead.sources.beacon import scan, scan_counters, scan_trace
+from fairlead.sources.beacon import layout, scan, scan_counters, scan_trace
 
 
 def kernel(function: Callable[..., Any], *, fast: bool) -> Callable[..., Any]:
@@ -18,21 +21,25 @@ def kernel(function: Callable[..., Any], *, fast: bool) -> Callable[..., Any]:
 
 
 @cache
-def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+def _compiled(function: FunctionType) -> Callable[..., Any]:
     import numba
 
-    _register_parts()
+    named = FunctionType(function.__code__, function.__globals__, function.__name__)
+    named.__qualname__ = f"{function.__name__}_{_register_parts()}"
     compiled: Callable[..., Any]
     try:
-        compiled = numba.njit(nogil=True, cache=True)(function)
+        compiled = numba.njit(nogil=True, cache=True)(named)
     except RuntimeError:  # no folder for the cache can be written
-        compiled = numba.njit(nogil=True)(function)
+        compiled = numba.njit(nogil=True)(named)
     return compiled
 
 
 @cache
-def _register_parts() -> None:
+def _register_parts() -> str:
+    """Let numba compile what the scanners call; a word that changes with any of their sources."""
     from numba.extending import register_jitable
 
     for part in (*scan.PARTS, *scan_trace.PARTS, *scan_counters.PARTS):
         register_jitable(part)
+    sources = "".join(inspect.getsource(module) for module in (layout, scan, scan_trace, scan_counters))
+    return blake2b(sources.encode(), digest_size=6).hexdigest()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from fairlead.model.missing import Missing
@@ -26,7 +27,7 @@ _GAPS: dict[str, tuple[str, str, str | None]] = {
         "if the lines come from a compressor that keeps the first offset, say offset_is='first'",
     ),
     "offsets_past_2_gib": (
-        "exact extent of {n} merged runs",
+        "the exact extent of {n} runs",
         "the compressor compares offsets as 32-bit integers and may merge wrongly past 2 GiB", None,
     ),
     "latency_buckets": (
@@ -42,7 +43,6 @@ _GAPS: dict[str, tuple[str, str, str | None]] = {
         "keep the record's host, or name the file after the host's address",
     ),
     "overlong_lines": ("{n} lines", "they are longer than 16 MiB", None),
-    "too_many_series": ("{n} counters", "more clients or operation names than can be kept apart", None),
     "forwarder_mapping": (
         "which forwarding node served which job", "job records do not say it",
         "give the site's table as `forwarders`",
@@ -57,7 +57,8 @@ def gaps_of(tally: Tally, nodes: NodeLists, rows: int) -> Iterator[Missing]:
         yield unread
     for kind, count in tally.counts.items():
         what, why, remedy = _GAPS[kind]
-        yield Missing(kind=kind, what=what.format(n=count), why=why, remedy=remedy)
+        text = re.sub(r"\b1 (\w+)s\b", r"1 \1", what.format(n=count))
+        yield Missing(kind=kind, what=text, why=why, remedy=remedy)
     if nodes.too_large or nodes.malformed:
         yield Missing(
             kind="node_lists", what=f"nodes of {nodes.too_large + nodes.malformed} jobs",

@@ -119,7 +119,7 @@ def _batches(
     wanted: dict[str, pa.Array | None] = {
         "job_id": ids, "submit_ns": times["submit"], "start_ns": times["start"], "end_ns": times["end"],
         "nodes_count": _number(texts_of.get("nodes_count")), "cores": _number(texts_of.get("cores")),
-        "state": _state(texts_of),
+        "state": _state(texts_of, times["start"]),
         **{name: texts_of.get(name) for name in ("name", "user", "program", "partition")},
     }  # fmt: skip
     out: dict[str, object] = {name: value.filter(good_array) for name, value in wanted.items() if value is not None}
@@ -173,8 +173,9 @@ def _time(column: pa.Array | None, length: int, zone: str) -> pa.Array:
     return pa.array(utc_ns(seconds, zone), mask=~known)
 
 
-def _state(texts: dict[str, pa.Array]) -> pa.Array | None:
+def _state(texts: dict[str, pa.Array], start: pa.Array) -> pa.Array | None:
+    """The state column, or RUNNING for jobs that began and have an end of zeros."""
     if "state" in texts or "end" not in texts:
         return texts.get("state")
-    running = pc.equal(texts["end"], _RUNNING)
+    running = pc.and_(pc.equal(texts["end"], _RUNNING), pc.is_valid(start))
     return pc.if_else(running, "RUNNING", pa.scalar(None, pa.string()))

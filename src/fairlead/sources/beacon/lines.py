@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from fairlead.errors import CorruptInputError
 from fairlead.model.missing import Missing
-from fairlead.sources.beacon import layout as k
 from fairlead.sources.beacon.compiled import kernel
 from fairlead.sources.beacon.scan import gather, scan_lines
 from fairlead.sources.line_blocks import Block
@@ -20,8 +20,9 @@ Ints = NDArray[np.int64]
 
 @dataclass
 class Words:
-    """Distinct words in order of appearance, by code."""
+    """Distinct words in order of appearance, by code; at most `limit`, and more is a CorruptInputError."""
 
+    limit: int = 1 << 20
     texts: list[str] = field(default_factory=list)
     _codes: dict[bytes | str, int] = field(default_factory=dict)
     _array: pa.Array | None = None
@@ -30,6 +31,11 @@ class Words:
         """Code of a word, a new one when it is new. Bytes that are not UTF-8 are replaced in its text."""
         found = self._codes.get(word)
         if found is None:
+            if len(self.texts) >= self.limit:
+                raise CorruptInputError(
+                    f"it names more than {self.limit:,} different hosts, clients, targets or operations",
+                    remedy="check that these are Beacon's lines",
+                )
             found = self._codes[word] = len(self.texts)
             self.texts.append(word.decode("utf-8", "replace") if isinstance(word, bytes) else word)
         return found
@@ -133,8 +139,3 @@ def lines_of(block: Block, *, fast: bool) -> Lines:
     count = kernel(scan_lines, fast=fast)(view, len(data), out)
     kind, begin, end, stamp, host_begin, host_end = np.ascontiguousarray(out[:count].T)
     return Lines(data, view, fast, block.first_line, kind, begin, end, stamp, host_begin, host_end)
-
-
-def without_blanks(lines: Lines) -> int:
-    """How many lines say something."""
-    return int((lines.kind != k.BLANK).sum())

@@ -15,9 +15,6 @@ from fairlead.sources.beacon.lines import Lines, Tally
 from fairlead.sources.beacon.rpc_counts import Polling
 from fairlead.sources.beacon.scan_counters import read_metadata
 
-_MOST_NAMES = 1 << 12
-_MOST_CLIENTS = 1 << 24
-
 
 def metadata_batches(lines: Lines, carried: Carried, tally: Tally, polling: Polling) -> Iterator[pa.RecordBatch]:
     """Batches of the metadata lines of one block. Operations that did not happen have no row."""
@@ -38,10 +35,7 @@ def metadata_batches(lines: Lines, carried: Carried, tally: Tally, polling: Poll
     hosts = lines.hosts(carried.hosts, rows, polling.host)
     senders = lines.codes(carried.clients, begins, clients[:, 0])
     names = lines.codes(carried.names, name_a, name_b)
-    fits = (names < _MOST_NAMES) & (senders[line] < _MOST_CLIENTS)
-    tally.add("too_many_series", int((~fits).sum()))
-    line, value, names = line[fits], value[fits], names[fits]
-    keys = ((hosts[line] + 1) << 36) | (senders[line] << 12) | names
+    keys = ((hosts[line] + 1) << 36) | (senders[line] << 12) | names  # Words keep to 20, 20 and 12 bits
     deltas = carried.metadata.deltas(keys, stamps[line], value.reshape(-1, 1))
     tally.add("counter_resets", deltas.resets)
     tally.add("late_samples", deltas.late)

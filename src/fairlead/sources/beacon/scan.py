@@ -104,7 +104,7 @@ def wall_seconds(buf: bytes, i: int, end: int) -> int:
     year = two(buf, i) * 100 + two(buf, i + 2)
     month, day = two(buf, i + 5), two(buf, i + 8)
     hour, minute, second = two(buf, i + 11), two(buf, i + 14), two(buf, i + 17)
-    if year < 1970 or year > 9999 or month < 1 or month > 12 or day < 1 or hour > 23 or minute > 59 or second > 60:
+    if year < 1970 or year > 2200 or month < 1 or month > 12 or day < 1 or hour > 23 or minute > 59 or second > 60:
         return NONE
     leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
     longest = 28 + leap if month == 2 else 30 + ((month + month // 8) & 1)

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from fairlead.errors import UnknownFormatError, UsageError
+from fairlead.errors import CorruptInputError, FairleadError, InputError, UnknownFormatError, UsageError
 from fairlead.model.missing import Missing
 from fairlead.model.tables import MAPPING, batch_of, word_column
 from fairlead.sources.base import Item
@@ -73,7 +73,7 @@ class BeaconSource:
             lines = lines_of(Block(head[:end], 1), fast=False)
             for _ in self._tables(lines, _Reading(path), tally):
                 pass
-        except UsageError:
+        except FairleadError:
             return False
         return tally.read > 0 and tally.read >= tally.unreadable
 
@@ -107,10 +107,7 @@ class BeaconSource:
             kept += held.num_rows
             yield held
         if not tally.read:
-            raise UnknownFormatError(
-                "no line is of a form Beacon writes" if tally.unreadable else "the file holds no whole line",
-                where=str(reading.path), remedy="see the line forms in the reference page of this source",
-            )  # fmt: skip
+            raise _nothing(reading, tally)
         for gap in (*end_gaps(reading.ended, kept=False), *gaps_of(tally, reading.jobs.nodes, kept)):
             yield _placed(gap, reading.path)
 
@@ -161,6 +158,23 @@ class _Reading:
         self.mapped = False
         self.kinds: set[int] = set()
         self.ended = Block(b"", 1)
+
+
+def _nothing(reading: _Reading, tally: Tally) -> InputError:
+    where = str(reading.path)
+    if reading.ended.fault is not None:
+        return CorruptInputError(
+            f"its gzip data is broken ({reading.ended.fault})", where=where,
+            remedy="copy it again from where it was written",
+        )  # fmt: skip
+    if tally.unreadable:
+        return UnknownFormatError(
+            "no line is of a form Beacon writes", where=where,
+            remedy="see the line forms in the reference page of this source",
+        )  # fmt: skip
+    return CorruptInputError(
+        "the file holds no whole line", where=where, remedy="let the writer finish; every line ends with a newline"
+    )
 
 
 def _placed(gap: Missing, path: Path) -> Missing:

@@ -9,7 +9,7 @@ import re
 import struct
 from dataclasses import dataclass
 
-from fairlead.errors import CorruptInputError, UnknownFormatError, UnsupportedVersionError
+from fairlead.errors import CorruptInputError, InputError, UnknownFormatError, UnsupportedVersionError
 from fairlead.sources.darshan.regions import DamagedRegionError, LogFile, blocks
 
 MAGIC = 6567223
@@ -80,11 +80,7 @@ def read_header(log: LogFile) -> Header:
     """Parse the header. Raises UnknownFormatError, UnsupportedVersionError or CorruptInputError."""
     head = log.read(0, _HEADER_MIN)
     if not is_darshan(head):
-        if not head:
-            raise CorruptInputError("the file is empty", where=log.where, remedy=_REFETCH)
-        raise UnknownFormatError(
-            "not a Darshan log: its magic number is missing", where=log.where, remedy="check what wrote this file"
-        )
+        raise _unrecognised(head, log.where)
     order = "<" if struct.unpack_from("<q", head, 8)[0] == MAGIC else ">"
     version = _version(head[:8], log.where)
     wide = version >= (3, 41)
@@ -97,15 +93,26 @@ def read_header(log: LogFile) -> Header:
     if compression > 2:
         raise CorruptInputError(f"unknown compression {compression}", where=log.where, remedy=_REFETCH)
     modules = _modules(version, partial, rest[: 2 * slots], rest[2 * slots :])
-    starts = [offset for offset in (names_offset, *(m.offset for m in modules)) if fields.size < offset <= log.size]
+    # The job record lies before everything else; the names follow it, unless there are none.
+    starts = [names_offset] if fields.size < names_offset <= log.size else [module.offset for module in modules]
+    ends = [offset for offset in starts if fields.size < offset <= log.size]
     return Header(
         version=version,
         order=order,
         compression=compression,
         names=(names_offset, names_length),
         modules=modules,
-        job=(fields.size, min(starts, default=log.size) - fields.size),
+        job=(fields.size, min(ends, default=log.size) - fields.size),
     )
+
+
+def _unrecognised(head: bytes, where: str) -> InputError:
+    if not head:
+        return CorruptInputError("the file is empty", where=where, remedy=_REFETCH)
+    if head.startswith(b"\x1f\x8b"):
+        return UnknownFormatError("compressed with gzip as a whole", where=where, remedy="gunzip it first")
+    what = "not a Darshan log: its magic number is missing"
+    return UnknownFormatError(what, where=where, remedy="check what wrote this file")
 
 
 def _version(text: bytes, where: str) -> tuple[int, int]:

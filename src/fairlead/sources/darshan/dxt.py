@@ -21,7 +21,7 @@ from fairlead.sources.darshan.regions import DamagedRegionError
 HEADER_BYTES = 104
 _COUNTS_AT = 88
 _MOST_SEGMENTS = 1 << 40
-_OP_WORDS = pa.array(["write", "read"], pa.string())
+_OP_WORDS = ["write", "read"]
 
 INTERFACES = {"DXT_POSIX": "POSIX", "DXT_MPIIO": "MPI-IO"}
 _THREADS_SINCE = {"DXT_POSIX": 2, "DXT_MPIIO": 3}
@@ -161,7 +161,7 @@ def batch(block: Block, module: str, version: int, placing: Placing, tally: Tall
         "rank": np.repeat(headers["rank"].astype(np.int32), lengths),
         "interface": word_column(INTERFACES[module], rows),
         "fs": _words(np.repeat(fs, lengths), placing.files.fs_words),
-        "op": _words(ways, _OP_WORDS),
+        "op": _words(ways, pa.array(_OP_WORDS, pa.string())),
         "file_id": np.repeat(file_ids, lengths),
         "offset": np.ascontiguousarray(segments[:, 0]) if has_offsets(module, version) else None,
         "size": np.ascontiguousarray(segments[:, 1]),

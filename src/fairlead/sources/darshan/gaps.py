@@ -33,6 +33,10 @@ _NOT_READ = {
 }
 
 
+def _count(number: int, word: str) -> str:
+    return f"{number:,} {word if number == 1 else word + 's'}"
+
+
 class Gaps:
     """Makes the `Missing` of one log."""
 
@@ -71,12 +75,12 @@ class Gaps:
 
     def damaged_names(self, damage: DamagedRegionError, kept: int) -> Missing:
         """The name region ends early."""
-        why = f"the list of names {damage}; {kept:,} names before that were kept"
+        why = f"the list of names {damage}; {_count(kept, 'name')} before that kept"
         return self._missing("truncated", "file names", why, _REFETCH)
 
     def nameless(self, count: int) -> Missing:
         """Records whose name is not in the log."""
-        why = f"{count:,} record{'s have' if count > 1 else ' has'} no name in the log and appear as darshan:<id>"
+        why = f"{_count(count, 'record id')} without a name in the log, shown as darshan:<id>"
         return self._missing("name_missing", "file names", why)
 
     def of_module(
@@ -88,20 +92,20 @@ class Gaps:
             yield self._missing(
                 "partial_module",
                 name,
-                f"{name} ran out of memory: {tally.kept:,} {unit} kept, what came later was not recorded",
+                f"{name} ran out of memory: {_count(tally.kept, unit)} kept, what came later was not recorded",
                 _MORE_TRACE if trace else _MORE_RECORDS.format(module=name),
             )
         if damage is not None:
             yield self._missing(
-                "truncated", name, f"its data {damage}; {tally.kept:,} {unit} before that were kept", _REFETCH
+                "truncated", name, f"its data {damage}; {_count(tally.kept, unit)} before that kept", _REFETCH
             )
         if tally.impossible_ranks:
-            why = f"{tally.impossible_ranks:,} records are of an impossible rank and were left out"
+            why = f"{_count(tally.impossible_ranks, 'record')} of an impossible rank left out"
             yield self._missing("damaged", name, why, _REFETCH)
         if tally.unplaced_times:
-            yield self._missing("clock", f"{name} times", f"{tally.unplaced_times:,} times lie outside any job")
+            yield self._missing("clock", f"{name} times", f"{_count(tally.unplaced_times, 'time')} outside any job")
         if tally.backwards:
-            why = f"{tally.backwards:,} operations end before they start and are taken to last no time"
+            why = f"{_count(tally.backwards, 'operation')} ending before the start, taken to last no time"
             yield self._missing("clock", f"{name} durations", why)
         yield from self._limits(module, tally)
 
@@ -110,8 +114,8 @@ class Gaps:
         newer = "record with a current Darshan"
         if tally.stream_records:
             why = (
-                f"{tally.stream_records:,} records mix C streams into POSIX counters, as Darshan 3.0 did, and were "
-                "left out: their bytes cannot be told apart"
+                f"{_count(tally.stream_records, 'record')} with C streams mixed into POSIX counters, as Darshan 3.0 "
+                "did, left out: their bytes cannot be told apart"
             )
             yield self._missing("not_recorded", f"{module.name} of files also used as C streams", why, newer)
         if module.name in INTERFACES and not has_offsets(module.name, module.version):

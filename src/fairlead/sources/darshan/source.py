@@ -107,13 +107,12 @@ def _table(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
 @contextmanager
 def _open(path: Path) -> Iterator[LogFile]:
     try:
-        file = path.open("rb")
+        with path.open("rb") as file:
+            yield LogFile(file.fileno(), file.seek(0, 2), str(path))
     except OSError as error:
         raise InputError(
             f"cannot be read: {error.strerror or error}", where=str(path), remedy="check that it is a readable file"
         ) from error
-    with file:
-        yield LogFile(file.fileno(), file.seek(0, 2), str(path))
 
 
 class _Trace:
@@ -234,7 +233,7 @@ class _Reading:
                 yield from heatmap_batches(regions, self.names, placing, tally)
         except DamagedRegionError as error:
             damage = error
-        yield from self.gaps.of_module(module, tally, damage, "records")
+        yield from self.gaps.of_module(module, tally, damage, "record")
 
     def _segments(self, trace: _Trace, placing: Placing) -> Iterator[Item]:
         module, tally, damage = trace.module, Tally(), trace.damage
@@ -247,4 +246,4 @@ class _Reading:
                 yield dxt.batch(block, module.name, module.version, placing, tally)
         except DamagedRegionError as error:
             damage = error
-        yield from self.gaps.of_module(module, tally, damage, "segments")
+        yield from self.gaps.of_module(module, tally, damage, "segment")

@@ -7,9 +7,11 @@ from __future__ import annotations
 from typing import Any
 
 import numba
-from llvmlite import ir
+import numba.extending
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
-from numba.extending import intrinsic
+
+intrinsic: Any = numba.extending.intrinsic
 
 
 def compiled(function: Any) -> Any:

@@ -127,7 +127,7 @@ class Recorder:
         at = at[self._in_range(rows[c.TS][at], rows[c.DUR][at])]
         if not len(at):
             return []
-        events = rows[:, at] if len(at) < rows.shape[1] else rows
+        events = rows.take(at, axis=1) if len(at) < rows.shape[1] else rows
         start, end = self._times(events)
         kind = self._kinds.of(events[c.CAT], events[c.NAME])
         hosted = np.where(events[c.HHASH] != c.ABSENT, events[c.HHASH], np.maximum(events[c.HOST], -1))
@@ -173,19 +173,23 @@ class Recorder:
     def _sizes(self, events: c.IntArray, kind: c.IntArray) -> c.IntArray:
         """Bytes really moved (n,), -1 where there are none or they are not told. A failed call moved nothing."""
         rule = self._kinds.size[kind]
-        ret, item = events[c.RET], events[c.SIZE]
+        sizes = np.full(len(rule), -1, np.int64)
+        at = np.flatnonzero(rule != w.NO_SIZE)
+        rule, ret, item, text = rule[at], events[c.RET][at], events[c.SIZE][at], events[c.TEXT_LEN][at]
         told = ret != c.ABSENT
-        moved = np.full(len(rule), -1, np.int64)
-        by_return = rule == w.BY_RETURN
         # Replayed and converted traces give `size` where the call's result is not kept.
-        np.copyto(moved, np.where(told, np.maximum(ret, 0), np.maximum(item, -1)), where=by_return)
-        items = (rule == w.BY_ITEMS) & told & (item >= 0)
-        items &= (ret <= 0) | (item <= _LARGEST // np.maximum(ret, 1))
-        np.copyto(moved, np.maximum(ret, 0) * np.where(items, item, 0), where=items)
+        moved = np.where(told, np.maximum(ret, 0), np.maximum(item, -1))
+        moved[rule == w.NOT_TOLD] = -1
+        items = rule == w.BY_ITEMS
+        if items.any():
+            fits = told & (item >= 0) & ((ret <= 0) | (item <= _LARGEST // np.maximum(ret, 1)))
+            moved[items] = np.where(fits, np.maximum(ret, 0) * np.where(fits, item, 0), -1)[items]
         by_text = rule == w.BY_TEXT
-        np.copyto(moved, np.maximum(events[c.TEXT_LEN], -1), where=by_text)
-        np.copyto(moved, np.where(ret == -1, 0, 1), where=(rule == w.ONE_BYTE) & told)
-        return moved
+        moved[by_text] = np.maximum(text[by_text], -1)
+        one = rule == w.ONE_BYTE
+        moved[one] = np.where(told, np.where(ret == -1, 0, 1), -1)[one]
+        sizes[at] = moved
+        return sizes
 
     def _offsets(self, events: c.IntArray, effect: c.IntArray, process: c.IntArray, size: c.IntArray) -> c.IntArray:
         """Offset of each read and write (n,), -1 where unknown: told by the call, or the position followed."""

@@ -23,7 +23,7 @@ from fairlead.sources.dftracer.summary import TimeUnit, Trace, job_of, missing_o
 from fairlead.sources.dftracer.tokens import Tokens
 
 if TYPE_CHECKING:
-    from fairlead.sources.dftracer.kernel import Scanner
+    from fairlead.sources.dftracer.scanner import Scanner
 
 _KERNEL = "fairlead.sources.dftracer.kernel"
 _MARKS = (b'"name"', b'"ph"', b'"pid"')
@@ -108,7 +108,7 @@ class DFTracerSource:
 
     def _use_kernel(self, size: int, *, more: bool) -> bool:
         """Many small inputs add up: from some point on, loading the compiled scanner pays."""
-        if self._kernel_from is None:
+        if self._kernel_from is None or sys.byteorder != "little":
             return False
         if more or size > self._kernel_from or _KERNEL in sys.modules:
             return True
@@ -150,7 +150,8 @@ class _Lines:
             yield self._useful(rows)
 
     def _scanner(self) -> tuple[Scanner, bytes]:
-        from fairlead.sources.dftracer.kernel import PADDING, Scanner
+        from fairlead.sources.dftracer.kernel import PADDING
+        from fairlead.sources.dftracer.scanner import Scanner
 
         if self._loaded is None:
             self._loaded = Scanner(self._tokens)

@@ -1,0 +1,137 @@
+"""The lake among processes: writers killed anywhere lose nothing and double nothing, readers beside them see it whole."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from fairlead.lake.store import Lake
+from lake_rows import COUNTER_ROWS
+
+WORKER = Path(__file__).with_name("lake_worker.py")
+
+
+def _start(*arguments: object) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, str(WORKER), *map(str, arguments)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def _run(*arguments: object) -> str:
+    with _start(*arguments) as process:
+        out, err = process.communicate()
+    assert process.returncode == 0, err
+    return out
+
+
+def _die_everywhere(folder: Path, first: int, stride: int) -> int:
+    lines = _run("steps", folder, first, stride).splitlines()
+    assert not [line for line in lines if line.endswith("failed")]
+    assert lines[-1] != "steps broken"
+    return sum(line.endswith("survived") for line in lines)
+
+
+def test_a_writer_killed_at_any_step_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    """Every 29th of several hundred steps that change the disk; the slow test takes them all."""
+    assert _die_everywhere(tmp_path, 17, 29) >= 10
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_a_writer_killed_at_every_step_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    assert _die_everywhere(tmp_path, 1, 1) >= 300
+
+
+def _kill_again_and_again(lake_folder: Path, jobs: int, kills: int, seed: int) -> None:
+    chance = random.Random(seed)
+    promised: set[int] = set()
+    killed = 0
+    while True:
+        with _start("kills", lake_folder, jobs) as process:
+            assert process.stdout is not None
+            if killed < kills:
+                # Die soon after some promise, so that kills fall all over the work and not on the start of Python.
+                delay, after = chance.random() * 0.05, chance.randrange(1, 5)
+                timer = threading.Timer(delay, process.kill)
+                for count, line in enumerate(process.stdout, 1):
+                    _note(line, promised)
+                    if count == after:
+                        timer.start()
+                timer.cancel()
+            else:
+                for line in process.stdout:
+                    _note(line, promised)
+            process.wait()
+        if process.returncode == 0:
+            break
+        assert process.returncode == -9, process.returncode
+        killed += 1
+        if (lake_folder / "lake.toml").exists():
+            assert promised <= _jobs(Lake.open(lake_folder))
+    lake = Lake.open(lake_folder)
+    assert _jobs(lake) == set(range(jobs))
+    counts = lake.query("SELECT file_id, count(*) AS n FROM ops GROUP BY 1").to_pylist()
+    assert {row["n"] for row in counts} == {30}
+    counters = lake.query("SELECT count(*) AS n FROM file_counters").to_pylist()[0]["n"]
+    assert counters == COUNTER_ROWS * (jobs + jobs // 4)
+    assert killed >= min(kills, 2)
+
+
+def _note(line: str, promised: set[int]) -> None:
+    if line.startswith("taken ") and line.endswith("\n"):
+        promised.add(int(line.split()[1]))
+
+
+def _jobs(lake: Lake) -> set[int]:
+    return set(lake.query("SELECT DISTINCT file_id FROM ops")["file_id"].to_pylist())
+
+
+def test_a_writer_killed_at_random_times_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    _kill_again_and_again(tmp_path / "lake", 40, 6, seed=1)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seed", range(10))
+def test_a_writer_killed_often_loses_and_doubles_nothing(tmp_path: Path, seed: int) -> None:
+    _kill_again_and_again(tmp_path / "lake", 400, 30, seed=seed)
+
+
+def _watched(lake_folder: Path, rounds: int, readers: int) -> None:
+    Lake.open(lake_folder, create=True)
+    watchers = [_start("watch", lake_folder) for _ in range(readers)]
+    for watcher in watchers:
+        assert watcher.stdout is not None
+        assert watcher.stdout.readline() == "looking\n"
+    try:
+        assert _run("tidy", lake_folder, rounds) == "done\n"
+        for watcher in watchers:
+            out, err = watcher.communicate()
+            assert watcher.returncode == 0, err
+            word, sights, highest = out.split()
+            assert word == "sights"
+            assert int(sights) > 3
+            assert int(highest) > 0
+    finally:
+        for watcher in watchers:
+            watcher.kill()
+            watcher.wait()
+    rows = Lake.open(lake_folder).query("SELECT max(file_id) AS last, min(file_id) AS first FROM ops").to_pylist()[0]
+    assert rows["last"] == rows["last"] == rounds - 1
+    assert rows["first"] > 0
+
+
+def test_readers_see_whole_batches_while_a_writer_writes_merges_and_forgets(tmp_path: Path) -> None:
+    _watched(tmp_path / "lake", 60, readers=2)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_readers_see_whole_batches_for_a_long_time(tmp_path: Path) -> None:
+    _watched(tmp_path / "lake", 1500, readers=4)

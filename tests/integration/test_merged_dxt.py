@@ -1,0 +1,109 @@
+"""Every bundled DXT log through merging and back: nothing lost, times within their bounds, exact times exact."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from fairlead.compression.merger import Merger
+from fairlead.compression.runs import BOUNDARY_NS, GAP_NS, expand, merge
+from fairlead.model.tables import OPS
+from fairlead.sources.darshan import DarshanSource
+
+pytestmark = pytest.mark.shared_data
+WORDS = ("op", "interface", "node")
+NUMBERS = ("rank", "file_id", "offset", "size")
+
+
+def operations(log: Path) -> pa.Table | None:
+    batches = [
+        item
+        for item in DarshanSource().read(log)
+        if isinstance(item, pa.RecordBatch) and item.schema.metadata[b"fairlead.table"] == OPS.name.encode()
+    ]
+    return pa.Table.from_batches(batches) if batches else None
+
+
+def logs(shared_data: Path) -> list[tuple[Path, pa.Table]]:
+    found = [
+        (log, operations(log)) for log in sorted(shared_data.rglob("*.darshan")) if b"DXT" not in log.name.encode()
+    ]
+    return [(log, ops) for log, ops in found if ops is not None]
+
+
+def same(left: pa.Table, right: pa.Table, names: tuple[str, ...]) -> None:
+    for name in names:
+        a, b = left[name].combine_chunks(), right[name].combine_chunks()
+        if name in WORDS:
+            a, b = a.cast(pa.string()), b.cast(pa.string())
+        assert a.equals(b), name
+
+
+def per_second(ops: pa.Table) -> dict[int, int]:
+    second = ops["start_ns"].to_numpy() // BOUNDARY_NS
+    moved = ops["size"].fill_null(0).to_numpy() * ops["count"].to_numpy()
+    seconds, place = np.unique(second, return_inverse=True)
+    totals = np.zeros(len(seconds), np.int64)
+    np.add.at(totals, place, moved)
+    return dict(zip(seconds.tolist(), totals.tolist(), strict=True))
+
+
+def test_every_log_comes_back(shared_data: Path) -> None:
+    seen = 0
+    for _, ops in logs(shared_data):
+        seen += len(ops)
+        runs = merge(ops)
+        # DXT lies record by record, so runs in the order of their first operations expand to the log itself.
+        same(expand(runs), ops, WORDS + NUMBERS)
+        exact = expand(merge(ops, exact_times=True))
+        same(exact, ops, WORDS + NUMBERS + ("start_ns", "end_ns", "busy_ns"))
+        assert per_second(runs) == per_second(ops)
+        merged = runs.filter(pa.compute.greater(runs["count"], 1))
+        assert (merged["start_ns"].to_numpy() // BOUNDARY_NS == (merged["end_ns"].to_numpy() - 1) // BOUNDARY_NS).all()
+        assert (merged["busy_ns"].to_numpy() <= merged["end_ns"].to_numpy() - merged["start_ns"].to_numpy()).all()
+    assert seen > 500_000
+
+
+def test_no_gap_inside_a_run(shared_data: Path) -> None:
+    for _, ops in logs(shared_data):
+        exact = merge(ops, exact_times=True)
+        gaps = exact["gaps_ns"].combine_chunks().flatten().to_numpy()
+        assert ((gaps >= 0) & (gaps < GAP_NS)).all()
+
+
+def test_order_of_starts_comes_back(shared_data: Path) -> None:
+    """What the lake needs: runs sorted by start, each stream's reads and writes in the order they happened."""
+    for _, ops in logs(shared_data):
+        runs = merge(ops, by_time=True)
+        assert (np.diff(runs["start_ns"].to_numpy()) >= 0).all()
+        stream = ("interface", "rank", "file_id", "op", "offset", "size")
+        wanted = ops.take(pa.array(np.argsort(ops["start_ns"].to_numpy(), kind="stable")))
+        back = expand(runs)
+        for table in (wanted, back):
+            assert len(table) == len(ops)
+        for rank in {0, 1}:
+            mine = [t.filter(pa.compute.equal(t["rank"], rank)) for t in (wanted, back)]
+            for file in set(mine[0]["file_id"].to_pylist()[:3]):
+                for interface in ("POSIX", "MPI-IO"):
+                    one = [
+                        t.filter(
+                            pa.compute.and_(
+                                pa.compute.equal(t["file_id"], file),
+                                pa.compute.equal(t["interface"].cast(pa.string()), interface),
+                            )
+                        )
+                        for t in mine
+                    ]
+                    assert one[0].select(stream).to_pylist() == one[1].select(stream).to_pylist()
+
+
+def test_a_log_in_batches_merges_as_the_whole(shared_data: Path) -> None:
+    for _, ops in logs(shared_data):
+        merger = Merger()
+        parts = [merger.push(batch) for batch in ops.to_batches(max_chunksize=10_000)]
+        got = pa.concat_tables([*parts, merger.flush()])
+        assert len(got) == len(merge(ops))
+        assert per_second(got) == per_second(ops)

@@ -1,0 +1,201 @@
+"""Taking batches in: whole, once, checked before they are acknowledged; large ones without holding them in memory."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from fairlead.errors import InputError, LakeError
+from fairlead.lake import parts, wal, writer
+from fairlead.lake.inventory import inventory
+from fairlead.lake.store import Lake
+from fairlead.model.tables import OPS, batch_of
+from lake_rows import DAY_NS, OPS_ROWS, fill, ops_of, put
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake.open(tmp_path / "lake", create=True)
+
+
+def _counts(lake: Lake) -> dict[str, int]:
+    rows = lake.query("SELECT job_id, count(*) AS n FROM ops GROUP BY 1").to_pylist()
+    return {row["job_id"]: row["n"] for row in rows}
+
+
+def test_a_batch_is_taken_once_while_open_and_after(lake: Lake) -> None:
+    with lake.writer() as first:
+        assert put(first, 1)
+        assert not put(first, 1)
+        assert first.known("test:1")
+        assert not first.known("test:2")
+        first.flush()
+        assert not put(first, 1)
+    with lake.writer() as second:
+        assert second.known("test:1")
+        assert not put(second, 1)
+    assert _counts(lake) == {"job-1": OPS_ROWS}
+
+
+def test_of_a_stream_only_higher_numbers_are_taken(lake: Lake) -> None:
+    with lake.writer() as first:
+        assert fill(first.batch("node7/boot1", 4), 4).commit()
+        assert not fill(first.batch("node7/boot1", 3), 3).commit()
+        assert fill(first.batch("node7/boot1", 9), 9).commit()
+        assert fill(first.batch("node7/boot2", 1), 1).commit()
+    with lake.writer() as second:
+        assert second.known("node7/boot1", 9)
+        assert not second.known("node7/boot1", 10)
+        assert not second.known("node7/boot2", 2)
+    assert set(_counts(lake)) == {"job-4", "job-9", "job-1"}
+
+
+def test_what_is_not_committed_is_not_there(lake: Lake) -> None:
+    with lake.writer() as first:
+        batch = fill(first.batch("x"), 1)
+        batch.abandon()
+        put(first, 2)
+    assert set(_counts(lake)) == {"job-2"}
+
+
+def test_a_large_batch_is_written_ahead_and_seen_only_when_committed(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "SPILL_BYTES", 10_000)
+    folder = lake.place.table("main", "ops")
+    with lake.writer() as first:
+        batch = first.batch("large")
+        for _ in range(20):
+            batch.add(ops_of(1, 100))
+        assert len(list(folder.rglob("*.parquet"))) > 3
+        assert _counts(lake) == {}
+        assert batch.commit()
+        assert _counts(lake) == {"job-1": 2000}
+        first.flush()
+        assert _counts(lake) == {"job-1": 2000}
+        again = first.batch("other")
+        for _ in range(20):
+            again.add(ops_of(2, 100))
+        before = set(folder.rglob("*.parquet"))
+        again.abandon()
+        assert set(folder.rglob("*.parquet")) < before
+    assert _counts(lake) == {"job-1": 2000}
+
+
+def test_rows_that_cannot_be_stored_are_refused_before_they_are_acknowledged(lake: Lake) -> None:
+    nulls = batch_of(OPS, {"start_ns": [1, 2]})
+    broken = pa.DictionaryArray.from_arrays(
+        pa.array([0], pa.int32()),
+        pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(np.array([0, 2], np.int32)), pa.py_buffer(b"\xff\xfe")]),
+    )
+    no_text = ops_of(1, 1).set_column(3, OPS.schema.field("node"), broken)
+    wild = ops_of(1, 11_000)
+    wild = wild.set_column(0, OPS.schema.field(0), pa.array(np.arange(11_000) * DAY_NS))
+    with lake.writer() as first:
+        for rows, error, what in [(nulls, LakeError, "null"), (no_text, LakeError, "UTF-8"), (wild, InputError, "days")]:
+            batch = first.batch("bad")
+            with pytest.raises(error, match=what):
+                batch.add(rows)
+            batch.abandon()
+        assert put(first, 5)
+    assert set(_counts(lake)) == {"job-5"}
+
+
+def test_a_full_disk_loses_nothing(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = lake.writer()
+    put(first, 1)
+    with monkeypatch.context() as full:
+
+        def no_room(*_: object, **__: object) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        full.setattr(parts, "_write", no_room)
+        with pytest.raises(LakeError, match="No space left") as caught:
+            first.flush()
+        assert caught.value.remedy
+        put(first, 2)
+        with pytest.raises(LakeError):
+            first.flush()
+    assert set(_counts(lake)) == {"job-1", "job-2"}
+    put(first, 3)
+    first.close()
+    assert _counts(lake) == {f"job-{n}": OPS_ROWS for n in (1, 2, 3)}
+    assert sum(holding.waiting_rows for holding in inventory(lake.place).tables) == 0
+
+
+def test_a_damaged_segment_is_set_aside_and_the_rest_carried_over(lake: Lake) -> None:
+    first = lake.writer()
+    put(first, 1)
+    put(first, 2)
+    first.close(flush=False)
+    [(_, path)] = [s for s in wal.segments(lake.place.wal("main")) if s[1].stat().st_size > 100]
+    content = bytearray(path.read_bytes())
+    content[len(content) // 4] ^= 0xFF
+    path.write_bytes(content)
+    with lake.writer() as second:
+        assert [p.name for p in second.damaged] == [f"{path.name}.damaged"]
+    assert set(_counts(lake)) == {"job-2"}
+    assert inventory(lake.place).damaged_segments == [str(path) + ".damaged"]
+
+
+def test_a_log_deleted_by_hand_does_not_swallow_what_comes_after(lake: Lake) -> None:
+    for job in range(3):
+        with lake.writer() as one:
+            put(one, job)
+    for _, path in wal.segments(lake.place.wal("main")):
+        path.unlink()
+    with lake.writer() as one:
+        put(one, 9)
+    assert set(_counts(lake)) == {"job-0", "job-1", "job-2", "job-9"}
+
+
+def test_many_threads_commit_while_the_segment_rolls(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "ROLL_BYTES", 20_000)
+    with lake.writer() as one:
+        taken: list[bool] = []
+
+        def work(thread: int) -> None:
+            # Every job is offered by two threads.
+            taken.extend(put(one, job) for job in range(thread // 2 * 10, thread // 2 * 10 + 10))
+
+        threads = [threading.Thread(target=work, args=(n,)) for n in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+    assert (taken.count(True), taken.count(False)) == (30, 30)
+    assert _counts(lake) == {f"job-{n}": OPS_ROWS for n in range(30)}
+
+
+def test_shards_are_read_together(lake: Lake) -> None:
+    with lake.writer("a") as a, lake.writer("b") as b:
+        put(a, 1)
+        put(b, 2)
+        a.flush()
+        assert set(_counts(lake)) == {"job-1", "job-2"}
+    found = inventory(lake.place)
+    assert found.shards == ["a", "b"]
+    assert found.batches == 2
+    assert {(h.shard, h.table) for h in found.tables} == {
+        (s, t) for s in "ab" for t in ("ops", "files", "file_counters", "layouts", "events")
+    }
+
+
+def test_the_inventory_counts_what_waits(lake: Lake) -> None:
+    one = lake.writer()
+    put(one, 1)
+    one.flush()
+    put(one, 2, day=3)
+    [ops] = [h for h in inventory(lake.place).tables if h.table == "ops"]
+    assert (ops.rows, ops.waiting_rows, ops.files, ops.first_day, ops.last_day) == (
+        OPS_ROWS, OPS_ROWS, 1, "2024-10-04", "2024-10-04",
+    )  # fmt: skip
+    one.close()
+    [ops] = [h for h in inventory(lake.place).tables if h.table == "ops"]
+    assert (ops.rows, ops.waiting_rows, ops.days, ops.last_day) == (2 * OPS_ROWS, 0, 2, "2024-10-07")
