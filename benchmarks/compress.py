@@ -11,7 +11,7 @@ import resource
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -104,21 +104,24 @@ def lake_bytes(runs: pa.Table) -> int:
         return sum(part.size for part in write_parts(Path(folder), OPS, runs, days_of(runs, OPS, None)))
 
 
+def cases(real: pa.Table | None, operations: int) -> Iterator[tuple[str, pa.Table]]:
+    """What is merged, one at a time."""
+    for interleaved in (False, True):
+        for offsets in ("contiguous", "strided", "random"):
+            order = f"{STREAMS} streams by time" if interleaved else "stream by stream"
+            ops = synthetic(operations, offsets, interleaved=interleaved)
+            yield f"{offsets}, {order}", pa.Table.from_batches([ops])
+    if real is not None:
+        yield "bundled DXT logs", real
+
+
 def speed(real: pa.Table | None, *, quick: bool) -> tuple[Table, dict[str, object]]:
     """Million operations per second, from Arrow columns to Arrow runs, on one core."""
     table = Table(title="first pass, one core", title_justify="left")
     for name in ("operations", "rows", "runs", f"M ops/s at once (batches of {BATCH:,})", "as a stream"):
         table.add_column(name, justify="left" if name == "operations" else "right")
-    cases: list[tuple[str, pa.Table]] = []
-    for interleaved in (False, True):
-        for offsets in ("contiguous", "strided", "random"):
-            ops = synthetic(1 << 20 if quick else 1 << 22, offsets, interleaved=interleaved)
-            order = "64 streams by time" if interleaved else "stream by stream"
-            cases.append((f"{offsets}, {order}", pa.Table.from_batches([ops])))
-    if real is not None:
-        cases.append(("bundled DXT logs", real))
     figures: dict[str, object] = {}
-    for name, ops in cases:
+    for name, ops in cases(real, 1 << 20 if quick else 1 << 22):
         batches = ops.to_batches(max_chunksize=BATCH)
         repeats = 2 if quick else 5
         at_once = best(lambda batches=batches: [merge(batch) for batch in batches], repeats)
@@ -159,7 +162,8 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a quarter of the rows, two runs each instead of five")
     parser.add_argument("logs", nargs="*", type=Path)
     arguments = parser.parse_args()
-    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(cores)})
     pa.set_cpu_count(1)
     paths = arguments.logs or sorted(SHARED.rglob("*.darshan"))
     logs = [(path.name, *read(path)) for path in paths]
@@ -177,6 +181,7 @@ def main() -> int:
         print("no DXT logs: name some, or set FAIRLEAD_SHARED_DATA", file=sys.stderr)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     console.print(f"peak memory {peak:.0f} MiB, the generated operations included")
+    os.sched_setaffinity(0, cores)
     append("compress", figures | {"peak_mib": round(peak)})
     return 0
 

@@ -89,7 +89,9 @@ def test_block_size_does_not_matter(tmp_path: Path, block_bytes: int) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 1 << 30))
-def test_damaged_files_give_records_and_gaps_or_one_clear_error(seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_damaged_files_give_records_and_gaps_or_one_clear_error(
+    seed: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     path = tmp_path_factory.mktemp("damaged") / "x.log"
     raw = _mutated(seed)
     path.write_bytes(raw[: random.Random(seed).randrange(len(raw))])

@@ -139,12 +139,17 @@ def test_a_difference_belongs_to_the_last_poll(folder: Path) -> None:
     assert [row["interval_ns"] for row in read(folder / "targets.log")[0]["target"]] == [NS // 2, NS]
     rows = read(folder / "targets.log", poll_s=None)[0]["target"]
     assert [row["interval_ns"] for row in rows] == [NS // 2, 60 * NS + NS // 2]
-    assert [(row["read_rpcs"], row["write_rpcs"], row["server"]) for row in rows] == [(1, 2, "17.0.4.1"), (5, 0, "17.0.4.1")]
+    assert [(row["read_rpcs"], row["write_rpcs"], row["server"]) for row in rows] == [
+        (1, 2, "17.0.4.1"),
+        (5, 0, "17.0.4.1"),
+    ]
 
 
 def test_target_pages_take_their_name_from_the_file(folder: Path) -> None:
     rows = read(folder / "ost" / "OST0007.csv", file_system="online1")[0]["target"]
-    assert [(row["target"], row["read_bytes"], row["write_bytes"]) for row in rows] == [("online1-OST0007", 4096, 16384)]
+    assert [(row["target"], row["read_bytes"], row["write_bytes"]) for row in rows] == [
+        ("online1-OST0007", 4096, 16384)
+    ]
 
 
 def test_metadata_counts_what_happened_only(folder: Path) -> None:

@@ -193,6 +193,20 @@ def test_nodes_are_unknown_when_a_rank_left_no_trace(tmp_path: Path) -> None:
     assert read_module(tmp_path, "DXT_POSIX", Module(1, [record]), processes=1).job.nodes == ["n1"]
 
 
+def test_a_trace_too_large_to_hold_is_read_twice_with_the_same_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good = trace("<", 4, 1, 0, "n1", WRITES, READS) + trace("<", 4, 2, 1, "n2", WRITES * 50, READS)
+    path = Log(modules={"DXT_POSIX": Module(1, [good, good[:-8]])}).write(tmp_path)
+    held = read_log(path)
+    monkeypatch.setattr("fairlead.sources.darshan.source._HELD_BYTES", 0)
+    twice = read_log(path)
+    assert twice.tables["ops"].equals(held.tables["ops"])
+    assert twice.tables["ops"].num_rows == 207
+    assert (twice.job, twice.missing) == (held.job, held.missing)
+    assert [gap.kind for gap in held.missing] == ["truncated"]
+
+
 def test_a_clock_that_runs_backwards_gives_no_duration(tmp_path: Path) -> None:
     record = trace("<", 4, 1, 0, "n1", [(0, 10, 2.0, 1.0), (0, 10, 1.0, 2.0)], [])
     ours = read_module(tmp_path, "DXT_POSIX", Module(1, [record]))

@@ -69,7 +69,8 @@ def background(means: list[FloatArray]) -> list[float]:
 def _steady(means: list[FloatArray]) -> list[float]:
     """Thresholds of a floor that runs on between the bursts, set apart from them by a jump in the values.
 
-    One that no jump sets apart is taken for a floor only where it is slight: rates often vary without being two things.
+    One that no jump sets apart is taken for a floor only where it is slight and its low values lie together: rates
+    often vary widely, bin by bin, without being two things.
     """
     rates = means[0]
     quiet = rates <= FLOOR_SHARE * typical(rates)
@@ -82,19 +83,25 @@ def _steady(means: list[FloatArray]) -> list[float]:
         return []
     if float(rates[quiet].sum()) > (FLOOR_BYTES if clear else FLOOR_BYTES_VAGUE) * float(rates.sum()):
         return []
+    if not clear and not _together(quiet):
+        return []
     return [_jump(mean[all_of(quiet, 1 << level)])[1] for level, mean in enumerate(means)]
 
 
 def _everywhere(rates: FloatArray, quiet: BoolArray) -> bool:
-    """Whether the quiet part carries data in most bins and in most of its stretches, and is no chance: where it is the
-    lesser part, low values lie together, in at most half as many stretches as scattered ones would make."""
+    """Whether the quiet part carries data in most bins, and so in most of its stretches between bursts."""
     starts, ends = runs(quiet)
-    share = np.count_nonzero(quiet) / len(quiet)
-    if not len(starts) or (share < 0.5 and len(starts) > 0.5 * share * (1.0 - share) * len(quiet)):
+    if not len(starts):
         return False
     busy = np.concatenate([[0], np.cumsum((rates > 0.0) & quiet)])
     shares = (busy[ends] - busy[starts]) / (ends - starts)
     return bool(2 * busy[-1] >= np.count_nonzero(quiet) and 2 * np.count_nonzero(shares >= 0.5) > len(shares))
+
+
+def _together(quiet: BoolArray) -> bool:
+    """Whether the quiet bins form at most half as many stretches as if each bin were quiet by chance."""
+    share = np.count_nonzero(quiet) / len(quiet)
+    return len(runs(quiet)[0]) <= 0.5 * share * (1.0 - share) * len(quiet)
 
 
 def _scattered(means: list[FloatArray]) -> list[float]:

@@ -20,8 +20,6 @@ MIN_CONFIDENCE = 0.3
 """What is less sure is not reported."""
 SMOOTHING = 0.1
 """Standard deviation of the smoothing before a lag is judged, in periods: jitter below it is mostly forgiven."""
-PROMINENCE = 0.15
-"""A peak of the autocorrelation rises at least this far over its lowest value at shorter lags."""
 FUNDAMENTAL = 0.8
 """The shortest period whose confidence reaches this share of the best is taken: its multiples correlate as well."""
 FEW_PERIODS = 0.5
@@ -140,7 +138,7 @@ def _peaks(series: FloatArray) -> list[tuple[float, float]]:
 
 
 def _octave(smooth: FloatArray, size: int, low: int, high: int) -> list[tuple[float, float]]:
-    """Prominent peaks of the autocorrelation at lags low ≤ k < high, each lag normed by the part that overlaps."""
+    """Peaks of the autocorrelation at lags low ≤ k < high, each lag normed by the part that overlaps."""
     bins = len(smooth)
     smooth = smooth - smooth.mean()
     raw = np.fft.irfft(np.abs(np.fft.rfft(smooth, size)) ** 2, size)[: high + 1]
@@ -149,8 +147,7 @@ def _octave(smooth: FloatArray, size: int, low: int, high: int) -> list[tuple[fl
     norm = np.sqrt(energy[bins - lags] * (energy[bins] - energy[lags]))
     correlation = np.where(norm > 1e-9 * energy[bins], raw / np.maximum(norm, 1e-300), 0.0)
     before, here, after = correlation[low - 1 : high - 1], correlation[low:high], correlation[low + 1 : high + 1]
-    lowest = np.minimum.accumulate(correlation)[low:high]
-    peaks = np.flatnonzero((here > before) & (here >= after) & (here - lowest >= PROMINENCE) & (here > 0.0))
+    peaks = np.flatnonzero((here > before) & (here >= after) & (here > 0.0))
     bend = before[peaks] - 2.0 * here[peaks] + after[peaks]
     shift = 0.5 * (before[peaks] - after[peaks]) / np.where(bend < 0.0, bend, -1.0)
     return [(float(low + k + s), min(1.0, float(here[k]))) for k, s in zip(peaks.tolist(), shift.tolist(), strict=True)]
