@@ -42,7 +42,8 @@ def _file_hash(number: int) -> int:
 def _line(name: str, category: str, arguments: str, dur: int) -> str:
     return (
         f'{{"id":{"#" * _ID_DIGITS},"name":"{name}","cat":"{category}","pid":{PID},"tid":{PID},'
-        f'"ts":{"@" * _TS_DIGITS},"dur":{dur},"ph":"X","args":{{"hhash":{HOST_HASH},"p_idx":-1,"level":1,{arguments}}}}}\n'
+        f'"ts":{"@" * _TS_DIGITS},"dur":{dur},"ph":"X",'
+        f'"args":{{"hhash":{HOST_HASH},"p_idx":-1,"level":1,{arguments}}}}}\n'
     )
 
 

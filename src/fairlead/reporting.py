@@ -21,6 +21,7 @@ from fairlead.analysis.verdict import UndecidedRule, Verdict, verdict
 from fairlead.analysis.view import assemble
 from fairlead.errors import ConfigError, CorruptInputError
 from fairlead.model.job import Job
+from fairlead.model.missing import Missing
 from fairlead.model.platform import Platform
 from fairlead.rules.engine import evaluate
 from fairlead.rules.rule import Rule, load
@@ -110,6 +111,7 @@ def build(
                 remedy="check that its writer finished; a trace of a job that did nothing has nothing to report",
             )))  # fmt: skip
         return None
+    failures += _damage(view.missing)
     derived = profile(view, setup.platform)
     findings, open_rules = evaluate(setup.rules, derived)
     result = verdict(
@@ -120,6 +122,24 @@ def build(
     if watch is not None:
         watch.job_done()
     return Report(derived, result)
+
+
+DAMAGED = ("truncated", "damaged", "unreadable_lines")
+"""Kinds of missing that mean a broken input, not a trace that simply does not record something."""
+
+
+def _damage(missing: list[Missing]) -> list[Failure]:
+    """Inputs that were reported as far as they could be read."""
+    worst: dict[str, Missing] = {}
+    for item in missing:
+        if item.kind in DAMAGED and item.where:
+            worst.setdefault(item.where, item)
+    return [
+        Failure(Path(where), CorruptInputError(
+            f"damaged, reported as far as it can be read: {m.what}: {m.why}", where=where, remedy=m.remedy
+        ))
+        for where, m in worst.items()
+    ]  # fmt: skip
 
 
 def _joined(items: Iterator[Item], accounts: dict[str, Job], watch: Watch | None) -> Iterator[Item]:

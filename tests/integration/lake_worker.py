@@ -20,7 +20,7 @@ from fairlead.lake.retention import expire
 from fairlead.lake.store import Lake
 from lake_rows import DAY_NS, DAY_ONE, fill
 
-JOBS = 12
+JOBS = 6
 
 
 def say(*words: object) -> None:
@@ -41,8 +41,8 @@ def take_all(lake: Lake, jobs: int, told: Callable[..., None]) -> None:
             if job % 3 == 2:
                 one.flush()
                 told("flushed", job)
-            if job % 5 == 4:
-                compact(lake, one, keep_hours=0 if job % 2 else None)
+            if job == 4:
+                compact(lake, one, keep_hours=0)
                 told("compacted", job)
 
 

@@ -38,14 +38,15 @@ def _die_everywhere(folder: Path, first: int, stride: int) -> int:
 
 
 def test_a_writer_killed_at_any_step_loses_and_doubles_nothing(tmp_path: Path) -> None:
-    """Every 29th of several hundred steps that change the disk; the slow test takes them all."""
-    assert _die_everywhere(tmp_path, 17, 29) >= 10
+    """Some of several hundred steps that change the disk; the slow test takes many more."""
+    assert _die_everywhere(tmp_path, 17, 71) >= 6
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_a_writer_killed_at_every_step_loses_and_doubles_nothing(tmp_path: Path) -> None:
-    assert _die_everywhere(tmp_path, 1, 1) >= 300
+@pytest.mark.parametrize("first", [1, 2, 3])
+def test_a_writer_killed_at_every_step_loses_and_doubles_nothing(tmp_path: Path, first: int) -> None:
+    assert _die_everywhere(tmp_path, first, 3) >= 100
 
 
 def _kill_again_and_again(lake_folder: Path, jobs: int, kills: int, seed: int) -> None:
@@ -93,7 +94,7 @@ def _jobs(lake: Lake) -> set[int]:
 
 
 def test_a_writer_killed_at_random_times_loses_and_doubles_nothing(tmp_path: Path) -> None:
-    _kill_again_and_again(tmp_path / "lake", 40, 6, seed=1)
+    _kill_again_and_again(tmp_path / "lake", 30, 4, seed=1)
 
 
 @pytest.mark.slow
@@ -123,12 +124,12 @@ def _watched(lake_folder: Path, rounds: int, readers: int) -> None:
             watcher.kill()
             watcher.wait()
     rows = Lake.open(lake_folder).query("SELECT max(file_id) AS last, min(file_id) AS first FROM ops").to_pylist()[0]
-    assert rows["last"] == rows["last"] == rounds - 1
+    assert rows["last"] == rounds - 1
     assert rows["first"] > 0
 
 
 def test_readers_see_whole_batches_while_a_writer_writes_merges_and_forgets(tmp_path: Path) -> None:
-    _watched(tmp_path / "lake", 60, readers=2)
+    _watched(tmp_path / "lake", 45, readers=2)
 
 
 @pytest.mark.slow

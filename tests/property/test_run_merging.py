@@ -20,37 +20,39 @@ from fairlead.model.tables import OPS, batch_of
 EPOCH = 1_700_000_000_000_000_000
 COLUMNS = ["start_ns", "end_ns", "busy_ns", "op", "offset", "size", "stride", "count", "gaps_ns", "durations_ns"]
 
-# Time before an operation: none, short, at and around the gap, towards and across a second, backwards.
-IDLE = st.sampled_from([0, 0, 1, 1, 1000, GAP_NS - 1, GAP_NS, GAP_NS + 1, 400_000_000, 1_000_000_000, -1, -50_000_000])
-DURATION = st.sampled_from([0, 1, 7, 1000, 1000, 300_000, 9_000_000, 700_000_000, -3])
-STEP = st.sampled_from([0, 10, 10, 10, 10, -10, 20, 20, 1 << 40, 12345, None])
+# A burst: stream, how far each offset lies from the one before, how many operations, and what is odd about its first.
+BURST = st.tuples(
+    st.sampled_from([0, 0, 0, 1, 2]),
+    st.sampled_from([0, 10, 10, 10, -10, 20, 1 << 40, 12345, None]),
+    st.sampled_from([1, 1, 1, 2, 2, 3, 4]),
+    st.sampled_from([None] * 12 + ["idle", "idle", "took", "busy", "op", "size", "unsized"]),
+)
+IDLE = st.sampled_from([0, GAP_NS - 1, GAP_NS, GAP_NS + 1, 400_000_000, 1_000_000_000, -1, -50_000_000])
+TOOK = st.sampled_from([0, 1, 9_000_000, 700_000_000, -3])
 
 
 @st.composite
 def operations(draw: st.DrawFn, busy_throughout: bool = False) -> pa.Table:
-    """Operations of up to three streams, interleaved; offsets walk by a few strides so that runs do arise."""
+    """Operations of up to three streams, interleaved; offsets walk in bursts of one stride, so that runs do arise."""
     rows = []
-    state: dict[int, tuple[int, int]] = {}
-    clock = EPOCH + draw(st.sampled_from([0, 990_000_000, 999_999_998]))
-    streams = draw(st.integers(1, 3))
+    begin = EPOCH + draw(st.sampled_from([0, 0, 0, 990_000_000, 999_999_998]))
     far = draw(st.sampled_from([0, 0, 2**63 - 40, -(2**63) + 15]))
-    for _ in range(draw(st.integers(0, 24))):
-        stream = draw(st.integers(0, streams - 1))
-        at, offset = state.get(stream, (clock, far))
-        step = draw(STEP)
-        offset = (offset + (step or 0) + 2**63) % 2**64 - 2**63
-        start = at + draw(IDLE)
-        duration = draw(DURATION)
-        end = start + duration
-        state[stream] = (end, offset)
-        busy = duration if busy_throughout else duration + draw(st.sampled_from([0, 0, 0, 5]))
-        rows.append({
-            "start_ns": start, "end_ns": end, "busy_ns": busy, "node": None if stream == 2 else "n1",
-            "rank": None if stream == 1 else 7, "interface": "POSIX", "job_id": "1", "fs": "/",
-            "op": draw(st.sampled_from(["write", "write", "write", "read"])), "file_id": stream // 2,
-            "offset": None if step is None else offset, "size": draw(st.sampled_from([10, 10, 10, 10, 20, None])),
-            "count": 1,
-        })  # fmt: skip
+    state: dict[int, tuple[int, int]] = {}
+    for stream, step, times, odd in draw(st.lists(BURST, max_size=9)):
+        for first in [True] + [False] * (times - 1):
+            odds = odd if first else None
+            at, offset = state.get(stream, (begin, far))
+            offset = (offset + (step or 0) + 2**63) % 2**64 - 2**63
+            start = at + (draw(IDLE) if odds == "idle" else 1)
+            took = draw(TOOK) if odds == "took" else 7
+            state[stream] = (start + took, offset)
+            rows.append({
+                "start_ns": start, "end_ns": start + took, "interface": "POSIX", "job_id": "1", "fs": "/",
+                "busy_ns": took + 5 if odds == "busy" and not busy_throughout else took,
+                "node": None if stream == 2 else "n1", "rank": None if stream == 1 else 7, "file_id": stream // 2,
+                "op": "read" if odds == "op" else "write", "offset": None if step is None else offset,
+                "size": {"size": 20, "unsized": None}.get(odds or "", 10), "count": 1,
+            })  # fmt: skip
     return pa.Table.from_pylist(rows, OPS.schema)
 
 
@@ -147,7 +149,7 @@ def test_merging_twice_is_merging_once(ops: pa.Table, exact: bool) -> None:
 
 
 @settings(max_examples=150, deadline=None)
-@given(operations(), st.integers(0, 24), st.booleans())
+@given(operations(), st.integers(0, 30), st.booleans())
 def test_rows_that_are_runs_already_lose_nothing(ops: pa.Table, cut: int, exact: bool) -> None:
     mixed = pa.concat_tables([merge(ops[:cut], exact_times=exact), ops[cut:]])
     runs = merge(mixed, exact_times=exact)
@@ -171,7 +173,7 @@ def test_exact_times_cost_no_run(ops: pa.Table) -> None:
 
 
 @settings(max_examples=250, deadline=None)
-@given(operations(), st.lists(st.integers(0, 24), max_size=4), st.booleans())
+@given(operations(), st.lists(st.integers(0, 30), max_size=4), st.booleans())
 def test_a_merger_gives_what_merging_at_once_gives(ops: pa.Table, cuts: list[int], exact: bool) -> None:
     merger = Merger(exact_times=exact)
     edges = [0, *sorted(cuts), len(ops)]
@@ -183,7 +185,7 @@ def test_a_merger_gives_what_merging_at_once_gives(ops: pa.Table, cuts: list[int
 
 
 @settings(max_examples=100, deadline=None)
-@given(operations(), st.lists(st.integers(0, 24), max_size=4), st.integers(0, 2))
+@given(operations(), st.lists(st.integers(0, 30), max_size=4), st.integers(0, 2))
 def test_a_merger_short_of_room_loses_nothing(ops: pa.Table, cuts: list[int], room: int) -> None:
     merger = Merger(max_open=room)
     edges = [0, *sorted(cuts), len(ops)]

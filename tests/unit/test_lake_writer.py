@@ -13,6 +13,7 @@ import pytest
 
 from fairlead.errors import InputError, LakeError
 from fairlead.lake import parts, wal, writer
+from fairlead.lake.compaction import compact
 from fairlead.lake.inventory import inventory
 from fairlead.lake.store import Lake
 from fairlead.model.tables import OPS, batch_of
@@ -41,6 +42,16 @@ def test_a_batch_is_taken_once_while_open_and_after(lake: Lake) -> None:
         assert second.known("test:1")
         assert not put(second, 1)
     assert _counts(lake) == {"job-1": OPS_ROWS}
+
+
+def test_batches_are_remembered_in_merged_and_in_new_files(lake: Lake) -> None:
+    for job in range(4):
+        with lake.writer() as one:
+            assert put(one, job)
+            if job == 2:
+                compact(lake, one)
+    with lake.writer() as last:
+        assert [put(last, job) for job in range(5)] == [False] * 4 + [True]
 
 
 def test_of_a_stream_only_higher_numbers_are_taken(lake: Lake) -> None:

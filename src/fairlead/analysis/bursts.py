@@ -21,9 +21,7 @@ FLOOR_MARGIN = 1.5
 FLOOR_JUMP = 2.0
 """... that is a ratio of at least this between neighbours among the sorted values."""
 FLOOR_BYTES = 0.5
-"""A floor holds at most half of all bytes where such a jump sets it apart from the bursts, else ..."""
-FLOOR_BYTES_VAGUE = 0.1
-"""... this share."""
+"""A floor holds at most half of all bytes: else it is the run's I/O."""
 SCATTERED = 2
 """Small pieces are background where they are more than this many times as numerous as the strong stretches."""
 
@@ -69,23 +67,26 @@ def background(means: list[FloatArray]) -> list[float]:
 def _steady(means: list[FloatArray]) -> list[float]:
     """Thresholds of a floor that runs on between the bursts, set apart from them by a jump in the values.
 
-    One that no jump sets apart is taken for a floor only where it is slight and its low values lie together: rates
-    often vary widely, bin by bin, without being two things.
+    One that no jump sets apart is taken for a floor only where its low values lie together: rates often vary widely,
+    bin by bin, without being two things.
     """
     rates = means[0]
     quiet = rates <= FLOOR_SHARE * typical(rates)
     if not quiet.any() or quiet.all():
         return []
     nearest = float(rates[~quiet].min())
-    top, _, clear = _jump(np.append(rates[quiet], nearest))
+    top, threshold, clear = _jump(np.append(rates[quiet], nearest))
+    if not clear:
+        top, threshold, _ = _jump(rates[quiet])
     quiet &= rates <= top
     if not _everywhere(rates, quiet):
         return []
-    if float(rates[quiet].sum()) > (FLOOR_BYTES if clear else FLOOR_BYTES_VAGUE) * float(rates.sum()):
+    if float(rates[quiet].sum()) > FLOOR_BYTES * float(rates.sum()):
         return []
     if not clear and not _together(quiet):
         return []
-    return [_jump(mean[all_of(quiet, 1 << level)])[1] for level, mean in enumerate(means)]
+    wider = [mean[all_of(quiet, 2 << level)] for level, mean in enumerate(means[1:])]
+    return [threshold, *(FLOOR_MARGIN * float(part.max(initial=top)) for part in wider)]
 
 
 def _everywhere(rates: FloatArray, quiet: BoolArray) -> bool:
@@ -101,7 +102,7 @@ def _everywhere(rates: FloatArray, quiet: BoolArray) -> bool:
 def _together(quiet: BoolArray) -> bool:
     """Whether the quiet bins form at most half as many stretches as if each bin were quiet by chance."""
     share = np.count_nonzero(quiet) / len(quiet)
-    return len(runs(quiet)[0]) <= 0.5 * share * (1.0 - share) * len(quiet)
+    return bool(len(runs(quiet)[0]) <= 0.5 * share * (1.0 - share) * len(quiet))
 
 
 def _scattered(means: list[FloatArray]) -> list[float]:

@@ -358,8 +358,10 @@ class _InterfaceReducer:
         )
 
     def _repeats(self) -> Repeats | None:
-        if self.covered is None or not self.covered:
+        if self.covered is None:
             return None
+        if not self.covered:
+            return Repeats(np.zeros(2, np.int64), np.zeros(2, np.int64))
         who, file, start, end = (np.concatenate(c) for c in zip(*self.covered, strict=True))
         kind = who >> 32
         moved = self.rank_bytes.sum(axis=1)

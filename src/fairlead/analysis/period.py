@@ -187,7 +187,7 @@ def _comb(power: FloatArray, bins: int, period: float) -> tuple[float, float]:
 def _regularity(starts: FloatArray, period: float) -> tuple[float | None, float]:
     """How evenly the phases start, 1 on the dot, 0 as at random, and the mean time from a start to its next one.
 
-    For every start there should be another a period later, and one in every period; None for fewer than three phases.
+    For every start there should be another a period later; None for fewer than three phases.
     Several phases in a period are measured against how close chance would bring one of them.
     """
     span = float(starts[-1] - starts[0]) if len(starts) > 2 else 0.0
@@ -199,7 +199,6 @@ def _regularity(starts: FloatArray, period: float) -> tuple[float | None, float]
     off = starts[nearer] - expected
     by_chance = 0.25 / max(1.0, (len(starts) - 1) * period / span) * period
     even = 1.0 - float(np.mean(np.minimum(np.abs(off), by_chance))) / by_chance
-    held = len(np.unique(np.round((starts - starts[0]) / period)))
     close = np.abs(off) < by_chance
     refined = period + float(off[close].mean()) if close.any() else period
-    return even * min(1.0, held / (round(span / period) + 1)), refined
+    return even, refined

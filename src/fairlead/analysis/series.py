@@ -52,9 +52,9 @@ def spread(
 
     An operation's `nbytes` are spread evenly over [start_ns, end_ns); one without duration, or whose end lies before
     its start, counts in the bin of its start. One that reaches beyond the range is spread over the part inside, one
-    wholly outside counts in the first or last bin: the sum over all bins is the sum of `nbytes`. A bin no operation
-    touches is exactly 0, as sums run in fixed point. All columns have n rows; `group` (0 ≤ group < groups) is the
-    row of the result, e.g. the rank.
+    wholly outside counts in the first or last bin: the sum over all bins is the sum of `nbytes` (exactly up to 32 TiB,
+    then to float rounding). A bin no operation touches is exactly 0, as sums run in fixed point. All columns have n
+    rows; `group` (0 ≤ group < groups) is the row of the result, e.g. the rank.
 
     Time O(n + groups × bins), memory O(groups × bins). Raises ValueError for columns of unequal length, negative bytes
     or a group out of range.

@@ -5,7 +5,7 @@ A source that holds less than 99.9 % of the counted bytes is not used for conclu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -163,12 +163,24 @@ def _best(view: JobView, interface: str, counted: int, missing: list[Missing]) -
     # Bytes of standard streams stand in the heat map beside the files': what is too much is as wrong as too little.
     coverage = _coverage(held, counted_bytes(view, (interface,), streams=True))
     if coverage >= COMPLETE:
-        return part
+        return _without_streams(view, interface, part)
     missing.append(Missing(
         kind="heatmap_incomplete", what=f"{interface} heat map", why=f"it holds {coverage:.1%} of the bytes counted",
         remedy="raise the HEATMAP module's memory (MODMEM) and run again",
     ))  # fmt: skip
     return None
+
+
+def _without_streams(view: JobView, interface: str, part: _Cells) -> _Cells:
+    """A direction in which only standard streams moved bytes is no file I/O. (Where files did, too, the heat map cannot
+    tell them apart and the streams' bytes stay in.)"""
+    rows = view.counters.of(interface)
+    ranks, fine = list(part.ranks), list(part.fine)
+    for kind, name in enumerate(("bytes_read", "bytes_written")):
+        if not view.counters.ints(name)[rows].any():
+            nothing = np.zeros(0, np.int64)
+            ranks[kind], fine[kind] = (nothing, nothing, np.zeros(0)), (nothing, np.zeros(0))
+    return replace(part, ranks=ranks, fine=fine)
 
 
 def _of_operations(traced: OperationTotals) -> _Cells:
@@ -193,8 +205,10 @@ def _of_heatmap(heat: pa.Table) -> _Cells:
     return _Cells("heatmap", bin_ns, bin_ns, ranks, [(at, nbytes) for _, at, nbytes in ranks])
 
 
-def _combined(view: JobView, parts: list[_Cells], coverage: float) -> Timeline:
+def _combined(view: JobView, parts: list[_Cells], coverage: float) -> Timeline | None:
     """All parts on one grid: cells of other widths are spread over the bins they cover."""
+    if not any(len(c[1]) for p in parts for c in p.ranks):
+        return None
     first = min(int(c[1].min()) for p in parts for c in p.ranks if len(c[1]))
     last = max(int(c[1].max()) + p.bin_ns for p in parts for c in p.ranks if len(c[1]))
     ranks = max(view.processes, *(int(c[0].max(initial=0)) + 1 for p in parts for c in p.ranks))

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from fairlead.reporting import Report
     from fairlead.sources.inputs import Failure
 
+SHOWN_FAILURES = 20
+
 
 @click.command()
 @click.argument("traces", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="TRACE...")
@@ -154,8 +156,13 @@ def _finish(reports: list[Report], failures: list[Failure]) -> None:
         return
     if len(failures) == 1 and not reports:
         raise failures[0].error
-    for failure in failures:
+    for failure in failures[:SHOWN_FAILURES]:
         click.echo(click.style("error: ", fg="red", bold=True) + str(failure.error), err=True)
-    what = f"{len(failures)} of the inputs could not be used"
+    if len(failures) > SHOWN_FAILURES:
+        click.echo(f"... and {len(failures) - SHOWN_FAILURES} more", err=True)
     error: type[FairleadError] = PartialInputError if reports else InputError
-    raise error(what, remedy="the reports above hold all the others" if reports else "see the errors above")
+    inputs = "1 input is broken or" if len(failures) == 1 else f"{len(failures)} inputs are broken or"
+    raise error(
+        f"{inputs} could not be used",
+        remedy="everything else is reported above" if reports else "see the errors above",
+    )

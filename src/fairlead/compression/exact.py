@@ -47,7 +47,7 @@ def lists_of(
         rows = rows[_ranges(heads[ranked], lengths[ranked])]
         lengths = lengths[ranked]
         heads = np.cumsum(lengths) - lengths
-    batch = batch.take(pa.array(rows)) if order is not None else batch
+    batch = batch if order is None and ranked is None else batch.take(pa.array(rows))
     timed = _timed(batch)
     start, end = batch.column("start_ns").to_numpy(), batch.column("end_ns").to_numpy()
     count = np.where(timed, batch.column("count").to_numpy(), 1)

@@ -146,8 +146,7 @@ class Writer:
         read = [parquet.read_table(path, columns=["key", "seq"], partitioning=None) for path in paths]
         if not read:
             return np.empty(0, np.int64), np.empty(0, np.int64)
-        rows = pa.concat_tables(read)
-        keys, seqs = rows.column("key").to_numpy(), rows.column("seq").to_numpy()
+        keys, seqs = (np.concatenate([rows.column(name).to_numpy() for rows in read]) for name in ("key", "seq"))
         order = np.lexsort((seqs, keys))
         return keys[order], seqs[order]
 

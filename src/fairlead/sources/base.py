@@ -35,3 +35,14 @@ class Source(Protocol):
         """Records of one file, streamed. A damaged tail yields what is good and a `Missing`; raises `InputError`
         subclasses (with `where=str(path)` and a remedy) when nothing can be used."""
         ...
+
+
+class NumberedSource(Source, Protocol):
+    """A source whose files state which job they record, so that several files of one job are found and joined."""
+
+    ranks_per_log: bool
+    """Whether each file numbers its ranks from 0, so that files of one job that ran at the same time overlap."""
+
+    def job_key(self, path: Path) -> str:
+        """What tells jobs apart; cheap. Raises as `read`."""
+        ...

@@ -5,6 +5,7 @@ A file that cannot be read is reported with its error; the others are still read
 
 from __future__ import annotations
 
+import math
 import os
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -161,19 +162,18 @@ def _job_key(file: InputFile) -> tuple[str, ...]:
 def read(job: JobInput, failures: list[Failure]) -> Iterator[Item]:
     """The items of all files of a job as one stream; files that fail are added to `failures`.
 
-    Logs of one job written by separate process groups each number their ranks from 0: they are set side by side.
+    Logs that number their ranks from 0 each: those of one job that ran at the same time are set side by side, those
+    that ran one after the other (steps of a batch job) keep their numbers.
     """
-    base = 0
-    several = len(job.files) > 1
-    shifted = several and getattr(job.source, "ranks_per_log", False)
+    beside = _Beside() if len(job.files) > 1 and getattr(job.source, "ranks_per_log", False) else None
     for path in job.files:
-        ranks = 0
+        base = 0
         try:
             for item in job.source.read(path):
-                if shifted and isinstance(item, Job):
-                    ranks = max(item.processes or 1, 1)
-                    yield msgspec.structs.replace(item, processes=base + ranks)
-                elif shifted and isinstance(item, pa.RecordBatch):
+                if beside is not None and isinstance(item, Job):
+                    base = beside.place(item)
+                    yield msgspec.structs.replace(item, processes=base + max(item.processes or 1, 1))
+                elif isinstance(item, pa.RecordBatch):
                     yield _shift(item, base)
                 else:
                     yield _placed(item, path) if isinstance(item, Missing) else item
@@ -181,7 +181,20 @@ def read(job: JobInput, failures: list[Failure]) -> Iterator[Item]:
             failures.append(Failure(path, error))
         except OSError as fault:
             failures.append(Failure(path, _unreadable(path, fault)))
-        base += ranks
+
+
+class _Beside:
+    """Gives each log of a job its first rank: above those of all logs that ran while it did."""
+
+    def __init__(self) -> None:
+        self._logs: list[tuple[float, float, int]] = []
+
+    def place(self, job: Job) -> int:
+        start = -math.inf if job.start_ns is None else job.start_ns
+        end = math.inf if job.end_ns is None else max(job.end_ns, start)
+        base = max((above for first, last, above in self._logs if first < end and start < last), default=0)
+        self._logs.append((start, end, base + max(job.processes or 1, 1)))
+        return base
 
 
 def _placed(item: Missing, path: Path) -> Missing:

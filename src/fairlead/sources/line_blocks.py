@@ -34,20 +34,22 @@ class Block:
     fault: str | None = None
 
 
-def line_blocks(path: Path, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
-    """Blocks of about `block_bytes`; the last one has `last` set and may be empty.
-
-    Raises InputError when the file cannot be opened or read.
-    """
+def byte_chunks(path: Path) -> Iterator[bytes | str]:
+    """The bytes of a file, inflated when it is gzip, in pieces of at most 256 KiB; a fault of the gzip data comes last,
+    as text. Raises InputError when the file cannot be opened or read."""
     try:
         with path.open("rb") as raw:
             magic = raw.read(2)
             raw.seek(0)
-            chunks = _inflated(raw) if magic == _GZIP_MAGIC else _plain(raw)
-            yield from _blocks(chunks, block_bytes)
+            yield from _inflated(raw) if magic == _GZIP_MAGIC else _plain(raw)
     except OSError as fault:
         what = (fault.strerror or str(fault)).lower()
         raise InputError(what, where=str(path), remedy="check that the file exists and may be read") from fault
+
+
+def line_blocks(path: Path, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
+    """Blocks of about `block_bytes`; the last one has `last` set and may be empty. Raises InputError."""
+    return _blocks(byte_chunks(path), block_bytes)
 
 
 def end_gaps(block: Block, *, kept: bool) -> list[Missing]:

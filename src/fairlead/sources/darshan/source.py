@@ -58,10 +58,17 @@ class DarshanSource:
     """`Source` of Darshan logs."""
 
     name = "darshan"
+    ranks_per_log = True
 
     def accepts(self, head: bytes, path: Path) -> bool:  # noqa: ARG002
         """Whether `head` carries Darshan's magic number."""
         return is_darshan(head)
+
+    def job_key(self, path: Path) -> str:
+        """What tells jobs apart: user and job number. Reads the job record only; raises as `read`."""
+        with _open(path) as log:
+            record = read_job(log, read_header(log))
+        return f"{record.uid}/{record.job_id}"
 
     def read(self, path: Path) -> Iterator[Item]:
         """The job, then `files`, `file_counters`, `layouts`, `heatmap` and `ops` as they are decoded, with a
@@ -95,6 +102,11 @@ def read_log(path: Path) -> DarshanLog:
         tables={spec.name: _table(kept[spec.name], spec.schema) for spec in specs},
         missing=[item for item in items if isinstance(item, Missing)],
     )
+
+
+def _hints(text: str) -> dict[str, str]:
+    """MPI-IO hints as Darshan keeps them in the job's metadata: `name=value` pairs joined by semicolons."""
+    return {name: value for name, _, value in (pair.partition("=") for pair in text.split(";")) if name and value}
 
 
 def _table(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
@@ -192,6 +204,7 @@ class _Reading:
         everywhere = len(ranks) == record.processes and min(ranks) == 0 and max(ranks) == record.processes - 1
         nodes = sorted(hosts) if hosts and everywhere else None
         return Job(
+            hints=_hints(record.metadata.get("h", "")) or None,
             job_id=record.job_id,
             user=str(record.uid),
             program=record.executable or None,
