@@ -71,7 +71,7 @@ def custom(path: Path) -> tuple[np.ndarray, ...]:
     return start, end, lists["avg_thruput_mib"] * (1 << 20) * (end - start)
 
 
-@pytest.mark.parametrize("target", [4096, 1000, 200])
+@pytest.mark.parametrize("target", [4096, 2500, 1000, 400, 200])
 @pytest.mark.parametrize("name", ["phases_nn_4x3", "phases_write_only_n1_4x5"])
 def test_labelled_logs_with_phases(shared_data: Path, name: str, target: int) -> None:
     folder = shared_data / "own" / "darshan_labelled"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -66,7 +68,7 @@ def test_union_covers_what_the_intervals_cover(rows: list[tuple[int, int, int]])
         expected = {b for r in rows if r[0] == number for b in range(r[1], r[1] + r[2])}
         mine = [(a, b) for n, a, b in zip(g, s, e, strict=True) if n == number]
         assert {b for lo, hi in mine for b in range(lo, hi)} == expected
-        assert all(left[1] < right[0] for left, right in zip(mine, mine[1:], strict=False))
+        assert all(left[1] < right[0] for left, right in pairwise(mine))
 
 
 def test_union_of_far_apart_groups_does_not_overflow() -> None:
@@ -94,6 +96,8 @@ def test_merging_activity_keeps_the_bytes(rows: list[tuple[int, int, int, int]])
     assert (merged[2] >= merged[1]).all()
 
 
-@pytest.mark.parametrize(("size", "place"), [(0, 0), (100, 0), (101, 1), (1024, 1), (1 << 20, 4), ((1 << 20) + 1, 5), (1 << 31, 9)])
+@pytest.mark.parametrize(
+    ("size", "place"), [(0, 0), (100, 0), (101, 1), (1024, 1), (1 << 20, 4), ((1 << 20) + 1, 5), (1 << 31, 9)]
+)
 def test_size_bins_are_those_of_darshan(size: int, place: int) -> None:
     assert oc.size_bin(np.array([size], I64)).tolist() == [place]

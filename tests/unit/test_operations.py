@@ -35,7 +35,7 @@ def reduce(*batches: pa.RecordBatch) -> dict[str, OperationTotals]:
 
 
 def test_counters_of_operations() -> None:
-    rows = [op(0, word="open", size=None, offset=None), op(10, offset=0), op(20, offset=10), op(30, word="read", offset=0)]
+    rows = [op(0, word="open", size=None, offset=None), op(10), op(20, offset=10), op(30, word="read")]
     totals = reduce(batch(rows))["POSIX"]
     (row,) = totals.counters.to_pylist()
     assert (row["opens"], row["writes"], row["reads"]) == (1, 2, 1)

@@ -84,6 +84,28 @@ def test_a_rhythm_that_holds_only_now_and_then_is_not_sure() -> None:
     assert found is None or found.confidence < 0.6
 
 
+@pytest.mark.parametrize(("ratio", "period", "other"), [(2, 100, 200), (10, 200, 100)])
+def test_large_and_small_bursts_in_turn(ratio: int, period: int, other: int) -> None:
+    series = np.zeros(2000)
+    for turn, k in enumerate(range(50, 1950, 100)):
+        series[k : k + 10] = 1e6 * (ratio if turn % 2 else 1)
+    found = find_period(series, S)
+    assert found is not None
+    assert found.period_s == pytest.approx(period, rel=0.02)
+    assert any(candidate.period_s == pytest.approx(other, rel=0.02) for candidate in found.alternatives)
+
+
+@pytest.mark.parametrize("late", [-20, -5, 0, 5, 20])
+def test_three_bursts_of_one_bin(late: int) -> None:
+    """The third may come early or late by a fiftieth; the series then holds a little less or more than two periods."""
+    series = np.zeros(4096)
+    series[[100, 1100, 2100 + late]] = 1e6
+    found = find_period(series, S)
+    assert found is not None
+    assert found.period_s == pytest.approx(1000, rel=0.015)
+    assert found.confidence >= 0.5
+
+
 def test_a_skipped_burst_does_not_hide_the_period() -> None:
     series = train(2, 2000, 100.0)
     series[900:1000] = 0

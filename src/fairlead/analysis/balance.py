@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from fairlead.analysis.counters import FloatArray
-from fairlead.analysis.times import IoTimes
 from fairlead.analysis.timeline import bytes_by_rank
+from fairlead.analysis.times import IoTimes
 from fairlead.analysis.values import Metrics, Value, documented, share
 from fairlead.analysis.view import JobView
 

@@ -46,7 +46,7 @@ def file_table(view: JobView) -> FileTable:
     n = len(ids)
 
     def total(values: FloatArray | IntArray) -> FloatArray:
-        return np.bincount(inverse, np.maximum(values, 0)[rows], n)
+        return np.bincount(inverse, np.maximum(values, 0)[rows], n).astype(np.float64)
 
     def counter(name: str) -> FloatArray:
         return total(counters.ints(name))
@@ -90,7 +90,8 @@ def _above(view: JobView, ids: IntArray, name: str) -> FloatArray:
     rows = counters.of("MPI-IO") & np.isin(counters.file_id, ids)
     if not rows.any():
         return np.zeros(len(ids))
-    return np.bincount(np.searchsorted(ids, counters.file_id[rows]), counters.ints(name)[rows], len(ids))
+    at = np.searchsorted(ids, counters.file_id[rows])
+    return np.bincount(at, counters.ints(name)[rows], len(ids)).astype(np.float64)
 
 
 def _interfaces(view: JobView, ids: IntArray) -> list[str]:

@@ -50,7 +50,8 @@ def grade(profile: JobProfile, findings: Sequence[Finding], causes: dict[str, st
         return Grade(None, "the run time is unknown, so a share of it is, too", lost)
     part = lost / run_time
     letter = next((name for limit, name in LIMITS if part < limit), "F")
-    reason = f"about {format_duration(lost)} of {format_duration(run_time)} ({format_percent(part)}) lost to the causes below"
+    parts = f"{format_duration(lost)} of {format_duration(run_time)} ({format_percent(part)})"
+    reason = f"about {parts} lost to the causes below"
     if lost == 0:
         reason = "no cause found that costs this job measurable time"
     unpriced = [f for f in findings if f.severity in ("critical", "high") and f.cost_s is None]

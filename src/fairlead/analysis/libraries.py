@@ -87,7 +87,7 @@ def _hdf5(view: JobView) -> dict[str, Value]:
     collective = counters.known("use_mpiio_collective") & datasets
     return {
         "hdf5_used": used,
-        "hdf5_datasets": int(len(np.unique(counters.file_id[datasets]))) if datasets.any() else None,
+        "hdf5_datasets": len(np.unique(counters.file_id[datasets])) if datasets.any() else None,
         "hdf5_read_ops": int(counters.ints("reads")[datasets].sum()) if datasets.any() else None,
         "hdf5_write_ops": int(counters.ints("writes")[datasets].sum()) if datasets.any() else None,
         "hdf5_small_share": share(int(sizes[:SMALL_BINS].sum()), int(sizes.sum())),
@@ -133,5 +133,5 @@ def _striping(view: JobView) -> dict[str, Value]:
         "shared_file_stripes": biggest[0],
         "shared_file_stripe_bytes": biggest[1],
         "own_file_stripes": max((striped[int(i)][0] for i in np.unique(counters.file_id[own])), default=None),
-        "targets_used": int(len(np.unique(targets.flatten().to_numpy(zero_copy_only=False)))),
+        "targets_used": len(np.unique(targets.flatten().to_numpy(zero_copy_only=False))),
     }

@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from fairlead.analysis.counters import LOWEST, Counters, IntArray
+from fairlead.analysis.counters import LOWEST, BoolArray, Counters, IntArray
 from fairlead.analysis.timeline import bytes_by_rank
 from fairlead.analysis.view import JobView
 
@@ -55,13 +55,13 @@ def mode_of(view: JobView, direction: Literal["read", "write"], interfaces: tupl
         return DirectionMode("none", 0, 0, 0)
     _, inverse = np.unique(counters.file_id[rows], return_inverse=True)
     per_file = np.bincount(inverse.reshape(-1), weights=moved[rows]).astype(np.int64)
-    known, at_least = _processes(view, counters, rows, moved, direction, interfaces)
+    known, at_least = _processes(view, counters, rows, direction, interfaces)
     mode, files = classify(per_file, view.processes, known)
     return DirectionMode(mode, files, known, at_least)
 
 
 def _processes(
-    view: JobView, counters: Counters, rows: np.ndarray, moved: IntArray, direction: str, interfaces: tuple[str, ...]
+    view: JobView, counters: Counters, rows: BoolArray, direction: str, interfaces: tuple[str, ...]
 ) -> tuple[int | None, int]:
     """Processes that moved bytes: exactly, or None and a lower bound."""
     if view.processes == 1:
@@ -77,7 +77,7 @@ def _processes(
     return (1 if bound == 1 else None), bound
 
 
-def _shared_lower_bound(counters: Counters, rows: np.ndarray, processes: int) -> int:
+def _shared_lower_bound(counters: Counters, rows: BoolArray, processes: int) -> int:
     """How many ranks at least moved the bytes of reduced records, from the variance of bytes over ranks.
 
     By Cauchy-Schwarz a set of non-negative numbers with sum B and sum of squares Q has at least B^2/Q non-zero

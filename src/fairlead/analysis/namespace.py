@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from fairlead.analysis.counters import LOWEST, Counters
-from fairlead.analysis.times import IoTimes
 from fairlead.analysis.timeline import Timeline
+from fairlead.analysis.times import IoTimes
 from fairlead.analysis.values import Metrics, Value, documented, share
 from fairlead.analysis.view import JobView
 
 SMALL_FILE_BYTES = 1 << 20
 
 DOCS: Metrics = {
-    "metadata_ops": ("count", "opens, stats, renames and other calls that reach the metadata server; no closes, seeks, syncs"),
+    "metadata_ops": ("count", "opens, stats, renames and other calls for the metadata server; no closes, seeks, syncs"),
     "metadata_ops_per_s": ("1/s", "metadata operations per second while the job did I/O"),
     "metadata_ops_share": ("share", "of all operations that are metadata operations"),
     "meta_time_share": ("share", "of the I/O time that is spent in metadata operations"),

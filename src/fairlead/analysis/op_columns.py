@@ -5,7 +5,7 @@ Every function is vectorised over the rows of a chunk; nothing here keeps state 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -49,11 +49,8 @@ class OpColumns:
 
     def take(self, rows: IntArray | BoolArray) -> OpColumns:
         """These rows, in this order."""
-        return OpColumns(
-            *(getattr(self, name)[rows] for name in
-              ("start", "end", "busy", "rank", "file", "offset", "size", "stride", "count", "kind", "word")),
-            words=self.words,
-        )  # fmt: skip
+        names = ("start", "end", "busy", "rank", "file", "offset", "size", "stride", "count", "kind", "word")
+        return replace(self, **{name: getattr(self, name)[rows] for name in names})
 
 
 def _filled(batch: pa.RecordBatch, name: str, null: int) -> IntArray:
@@ -180,7 +177,7 @@ def patterns(ops: OpColumns, order: IntArray, new_stream: BoolArray) -> tuple[Pa
     row_consecutive = consecutive + in_consecutive
     row_sequential = sequential + in_sequential
 
-    def split(values: IntArray) -> IntArray:
+    def split(values: IntArray | BoolArray) -> IntArray:
         return np.bincount(kind, weights=values, minlength=2)[:2].astype(np.int64)
 
     totals = Pattern(

@@ -5,26 +5,22 @@ Memory is O(files x ranks + time bins + merged activity), whatever the length of
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
 from fairlead.analysis import op_columns as oc
 from fairlead.analysis.op_columns import FloatArray, IntArray, OpColumns, Pattern
+from fairlead.analysis.op_files import WORD_COLUMNS, PerFile
 from fairlead.analysis.series import AdaptiveSeries, ByteSeries
 from fairlead.model.missing import Missing
-from fairlead.model.tables import FILE_COUNTERS, batch_of, word_column
 
 MAX_INTERVALS = 4_000_000
 MAX_SEGMENTS = 30_000
 _CHUNK_ROWS = 1 << 20
 _MAX_CELLS, _RANK_BINS = 1 << 19, 1024
 
-_WORD_COLUMNS = {
-    "read": "reads", "write": "writes", "open": "opens", "opendir": "opens", "seek": "seeks", "stat": "stats",
-    "mmap": "mmaps", "fsync": "fsyncs", "fdatasync": "fdatasyncs", "flush": "flushes", "rename": "renames",
-}  # fmt: skip
 DATA_WORDS = ("read", "write", "seek", "flush", "mmap", "fsync", "fdatasync")
 """Words that are no metadata operations. Closes are left out of metadata counts too, as Darshan does not count them."""
 NOT_METADATA = (*DATA_WORDS, "close", "closedir", "fcntl")
@@ -87,60 +83,12 @@ class OperationTotals:
     activity: Activity
 
 
-@dataclass
-class _PerFile:
-    """Sums per (rank, file) of one interface; rows grow as pairs appear."""
-
-    index: dict[tuple[int, int], int] = field(default_factory=dict)
-    sums: dict[str, FloatArray] = field(default_factory=dict)
-    sizes: IntArray = field(default_factory=lambda: np.zeros((0, 2, 10), np.int64))
-    firsts: dict[str, IntArray] = field(default_factory=dict)
-    lasts: dict[str, IntArray] = field(default_factory=dict)
-
-    def rows_of(self, rank: IntArray, file: IntArray) -> IntArray:
-        """Row of each (rank, file) pair, new ones appended."""
-        for key in zip(rank.tolist(), file.tolist(), strict=True):
-            self.index.setdefault(key, len(self.index))
-        return np.fromiter((self.index[k] for k in zip(rank.tolist(), file.tolist(), strict=True)), np.int64, len(rank))
-
-    def grow(self) -> int:
-        """Room for all pairs; the new size."""
-        size = len(self.index)
-        short = size - len(self.sizes)
-        if short > 0:
-            self.sizes = np.concatenate([self.sizes, np.zeros((max(short, len(self.sizes)), 2, 10), np.int64)])
-        return size
-
-    def add(self, name: str, rows: IntArray, values: FloatArray | IntArray) -> None:
-        column = _room(self.sums.get(name), len(self.index), 0.0)
-        np.add.at(column, rows, values)
-        self.sums[name] = column
-
-    def first(self, name: str, rows: IntArray, values: IntArray) -> None:
-        column = _room(self.firsts.get(name), len(self.index), np.iinfo(np.int64).max)
-        np.minimum.at(column, rows, values)
-        self.firsts[name] = column
-
-    def last(self, name: str, rows: IntArray, values: IntArray) -> None:
-        column = _room(self.lasts.get(name), len(self.index), np.iinfo(np.int64).min)
-        np.maximum.at(column, rows, values)
-        self.lasts[name] = column
-
-
-def _room(column: np.ndarray | None, size: int, fill: float) -> np.ndarray:  # type: ignore[type-arg]
-    if column is None:
-        return np.full(max(size, 16), fill, np.float64 if isinstance(fill, float) else np.int64)
-    if len(column) >= size:
-        return column
-    return np.concatenate([column, np.full(max(size - len(column), len(column)), fill, column.dtype)])
-
-
 class _InterfaceReducer:
     """State for one interface. `push` takes chunks in time order per rank (small disorder is harmless)."""
 
     def __init__(self, interface: str) -> None:
         self.interface = interface
-        self.per_file = _PerFile()
+        self.per_file = PerFile()
         self.series = AdaptiveSeries(max_bins=_RANK_BINS, max_cells=_MAX_CELLS)
         self.total = AdaptiveSeries()
         self.time_by_size = np.zeros((2, 10))
@@ -206,7 +154,7 @@ class _InterfaceReducer:
         rows = per.rows_of(*pairs)[inverse]
         size = per.grow()
         for code, word in enumerate(ops.words):
-            column = _WORD_COLUMNS.get(word)
+            column = WORD_COLUMNS.get(word)
             mine = ops.word == code
             if mine.any():
                 per.add(column or f"extra:{word}s", rows[mine], ops.count[mine])
@@ -223,7 +171,8 @@ class _InterfaceReducer:
             reach = np.where(ops.offset >= 0, ops.offset + ops.stride * (ops.count - 1) + ops.size - 1, -1)[mine]
             per.last("max_byte_read" if kind == oc.READ else "max_byte_written", r, reach)
             bins = oc.size_bin(ops.size[mine])
-            np.add.at(per.sizes, (r, kind, bins), ops.count[mine])
+            flat = (r * 2 + kind) * 10 + bins
+            np.add.at(per.sizes.reshape(-1), flat, ops.count[mine])
         other = ops.kind == oc.OTHER
         if other.any():
             per.add("meta_time_s", rows[other], seconds[other])
@@ -298,7 +247,8 @@ class _InterfaceReducer:
         lane = ops.rank * 3 + ops.kind
         span = max(int(ops.end.max() - ops.start.min()), 1)
         self.gap_ns = max(self.gap_ns, span // 5000)
-        self.segments.append(oc.merge_activity(lane, ops.start, np.maximum(ops.end, ops.start), ops.nbytes, self.gap_ns))
+        end = np.maximum(ops.end, ops.start)
+        self.segments.append(oc.merge_activity(lane, ops.start, end, ops.nbytes, self.gap_ns))
         while sum(len(s[0]) for s in self.segments) > MAX_SEGMENTS:
             joined = [np.concatenate(c) for c in zip(*self.segments, strict=True)]
             self.segments = [oc.merge_activity(joined[0], joined[1], joined[2], joined[3], self.gap_ns)]
@@ -316,7 +266,7 @@ class _InterfaceReducer:
         total = self.total.result()
         consecutive, sequential, strided, random, placed = self.pattern
 
-        def by_rank(values: np.ndarray, axis: int = 0) -> np.ndarray:  # type: ignore[type-arg]
+        def by_rank(values: np.ndarray, axis: int = 0) -> np.ndarray:
             shape = list(values.shape)
             shape[axis] = ranks
             out = np.zeros(shape, values.dtype)
@@ -336,7 +286,7 @@ class _InterfaceReducer:
             operations=self.operations,
             start_ns=int(self.start_ns),
             end_ns=int(self.end_ns),
-            counters=self._counters(final),
+            counters=self.per_file.counters(self.interface, final),
             origin_ns=origin,
             bin_ns=bin_ns,
             series=by_rank(series, axis=1),
@@ -375,39 +325,6 @@ class _InterfaceReducer:
         alone = unique_bytes(kind, who, file)
         return Repeats(np.maximum(moved - everyone, 0), np.maximum(moved - alone, 0))
 
-    def _counters(self, final: IntArray) -> pa.Table:
-        per = self.per_file
-        size = len(per.index)
-        keys = np.array(list(per.index), np.int64).reshape(size, 2)
-        columns: dict[str, object] = {
-            "rank": final[keys[:, 0]].astype(np.int32),
-            "file_id": keys[:, 1],
-            "interface": word_column(self.interface, size),
-        }
-        floats = {"read_time_s", "write_time_s", "meta_time_s"}
-        extras: dict[str, FloatArray] = {}
-        for name, values in per.sums.items():
-            full = _room(values, size, 0.0)[:size]
-            if name.startswith("extra:"):
-                extras[name[6:]] = full
-            else:
-                columns[name] = full if name in floats else full.astype(np.int64)
-        none_first, none_last = np.iinfo(np.int64).max, np.iinfo(np.int64).min
-        for name, values in (*per.firsts.items(), *per.lasts.items()):
-            full = _room(values, size, none_first if name in per.firsts else none_last)[:size]
-            columns[name] = pa.array(full, mask=(full == none_first) | (full == none_last))
-        for kind, name in ((oc.READ, "read_sizes"), (oc.WRITE, "write_sizes")):
-            flat = pa.array(per.sizes[:size, kind].reshape(-1))
-            columns[name] = pa.ListArray.from_arrays(pa.array(np.arange(size + 1, dtype=np.int32) * 10), flat)
-        if extras:
-            names = sorted(extras)
-            values = np.stack([extras[n] for n in names], axis=1)
-            columns["extra"] = pa.MapArray.from_arrays(
-                pa.array(np.arange(size + 1, dtype=np.int32) * len(names)),
-                pa.array(np.tile(np.array(names, object), size)),
-                pa.array(values.reshape(-1)),
-            )
-        return pa.Table.from_batches([batch_of(FILE_COUNTERS, columns)])
 
 
 class OperationReducer:

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from fairlead.analysis.phases import find_phases
 from fairlead.model.phase import NS_PER_S
 
-MIN_PERIODS = 2.0
-"""A series holds at least this many periods from its first byte to its last: three bursts."""
+MIN_PERIODS = 1.8
+"""A series holds at least this many periods from its first byte to its last: three bursts, two spacings of which may be
+a little less than two periods."""
 MIN_CONFIDENCE = 0.3
 """What is less sure is not reported."""
 SMOOTHING = 0.1

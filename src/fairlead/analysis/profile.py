@@ -24,7 +24,7 @@ from fairlead.analysis.requests import DOCS as REQUEST_DOCS
 from fairlead.analysis.requests import request_metrics
 from fairlead.analysis.timeline import Timeline, coarser
 from fairlead.analysis.times import IoTimes, io_times
-from fairlead.analysis.values import Metrics, Value, documented, expand, share
+from fairlead.analysis.values import DIRECTIONS, Metrics, Value, documented, expand, share
 from fairlead.analysis.view import JobView
 from fairlead.model.missing import Missing
 from fairlead.model.phase import Phase
@@ -88,16 +88,16 @@ def profile(view: JobView, platform: Platform | None = None, reference: Referenc
     reference = reference or _reference(view, platform)
     timeline, missing = timelines.build(view)
     times = io_times(view)
-    modes = {d: mode_of(view, d) for d in ("read", "write")}  # type: ignore[arg-type]
-    above = {d: mode_of(view, d, ("MPI-IO",)) for d in ("read", "write")}  # type: ignore[arg-type]
+    modes: dict[str, DirectionMode] = {d: mode_of(view, d) for d in DIRECTIONS}
+    above: dict[str, DirectionMode] = {d: mode_of(view, d, ("MPI-IO",)) for d in DIRECTIONS}
     phases: list[Phase] = []
     periods: dict[str, Period | None] = {"read": None, "write": None}
     if timeline is not None:
         factor = max(1, -(-PHASE_BIN_NS // timeline.fine_bin_ns))
-        for d, series in zip(("read", "write"), timeline.total, strict=True):
+        for d, series in zip(DIRECTIONS, timeline.total, strict=True):
             binned = coarser(series, factor)
             width = timeline.fine_bin_ns * factor
-            phases += find_phases(binned, timeline.fine_origin_ns, width, kind=d)  # type: ignore[arg-type]
+            phases += find_phases(binned, timeline.fine_origin_ns, width, kind=d)
             periods[d] = find_period(binned, width)
     requests = request_metrics(view)
     data_ops = int(requests["read_ops"] or 0) + int(requests["write_ops"] or 0)
@@ -203,7 +203,7 @@ def _unknown(view: JobView) -> list[Missing]:
     if view.job.start_ns is not None and view.job.end_ns is not None and view.job.end_ns < view.job.start_ns:
         out.append(Missing(
             kind="clock", what="run time", why="the job ends before it starts: the clock ran backwards",
-            remedy="compare with the scheduler's times", 
+            remedy="compare with the scheduler's times",
         ))  # fmt: skip
     if "POSIX" not in view.operations and view.counters.of("POSIX").any():
         out.append(Missing(

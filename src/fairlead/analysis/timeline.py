@@ -232,4 +232,5 @@ def coarser(series: FloatArray, factor: int) -> FloatArray:
     """Sum groups of `factor` bins along the last axis (the last group may be short)."""
     pad = -series.shape[-1] % factor
     padded = np.pad(series, [(0, 0)] * (series.ndim - 1) + [(0, pad)])
-    return padded.reshape(*series.shape[:-1], -1, factor).sum(axis=-1)
+    summed: FloatArray = padded.reshape(*series.shape[:-1], -1, factor).sum(axis=-1)
+    return summed

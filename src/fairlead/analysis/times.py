@@ -48,7 +48,7 @@ def io_times(view: JobView) -> IoTimes:
     total = parts[0] + parts[1] + parts[2]
     shared = rows & counters.shared
     own = rows & ~counters.shared
-    per_rank = np.bincount(counters.rank[own], total[own], processes)[:processes]
+    per_rank: FloatArray = np.bincount(counters.rank[own], total[own], processes)[:processes].astype(np.float64)
     exact = not (shared & (total > 0)).any()
     active = _active(view, own, shared, total)
     even = float(total[shared].sum()) / processes

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 Value = float | int | str | bool | None
 Metrics = dict[str, tuple[str, str]]
 """Name → (unit, meaning). `{d}` in a name stands for `read` and `write`."""
 
-DIRECTIONS = ("read", "write")
+Direction = Literal["read", "write"]
+DIRECTIONS: tuple[Direction, Direction] = ("read", "write")
 
 
 def expand(docs: Metrics) -> Metrics:

@@ -45,7 +45,7 @@ class JobView:
 
 
 def assemble(items: Iterable[pa.RecordBatch | Job | Missing]) -> JobView:
-    """Reduce the items of all inputs of one job to a view. 
+    """Reduce the items of all inputs of one job to a view.
 
     Records without a job get one of unknown number, which is said. Raises LookupError when there is neither a job nor
     any I/O record.
@@ -152,15 +152,3 @@ def _once(missing: list[Missing]) -> list[Missing]:
     for item in missing:
         seen.setdefault((item.kind, item.what, item.why), item)
     return list(seen.values())
-
-
-def first_and_last_ns(view: JobView) -> tuple[int | None, int | None]:
-    """First and last recorded I/O activity of the lowest interface, None when no times were recorded."""
-    counters = view.counters
-    rows = counters.lowest
-    bounds: list[int] = []
-    for name in ("open_start_ns", "read_start_ns", "write_start_ns", "read_end_ns", "write_end_ns", "close_end_ns"):
-        chosen = counters.ints(name)[rows & counters.known(name)]
-        if chosen.size:
-            bounds += [int(np.min(chosen)), int(np.max(chosen))]
-    return (min(bounds), max(bounds)) if bounds else (None, None)

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
 from fairlead.model.job import Job
 from fairlead.model.missing import Missing
 
-Item = pa.RecordBatch | Job | Missing
+Item: TypeAlias = pa.RecordBatch | Job | Missing
 """What `read` yields: a batch (its schema's metadata names the table), the job it is about, or something missing."""
 
 HEAD_BYTES = 8192

@@ -64,7 +64,7 @@ def end_gaps(block: Block, *, kept: bool) -> list[Missing]:
     elif block.cut.strip():
         gaps.append(Missing(
             kind="unterminated_line", what="the last line",
-            why="it does not end with a newline and may be cut; " + ("it is read as it stands" if kept else "left out"),
+            why="it does not end with a newline and may be cut; " + ("it is read if it is complete" if kept else "it is left out"),
             remedy="let the writer finish, or add the newline if the line is whole",
         ))  # fmt: skip
     return gaps

@@ -27,10 +27,10 @@ FIELD_OF = {
 }  # fmt: skip
 """Our field by the column names of sacct and squeue (lower case, no underscores); earlier names win."""
 
-XDMOD_COLUMNS = (
+XDMOD_COLUMNS = tuple(
     "JobID JobIDRaw Cluster Partition QOS Account Group GID User UID Submit Eligible Start End Elapsed ExitCode State "
-    "NNodes NCPUS ReqCPUS ReqMem ReqTRES AllocTRES Timelimit NodeList JobName"
-).split()
+    "NNodes NCPUS ReqCPUS ReqMem ReqTRES AllocTRES Timelimit NodeList JobName".split()
+)
 """Columns of the header-less `sacct` log that Open XDMoD documents and many sites keep."""
 
 _SHORT_STATES = {
@@ -40,7 +40,7 @@ _SHORT_STATES = {
     "RS": "RESIZING", "RV": "REVOKED", "SI": "SIGNALING", "SE": "SPECIAL_EXIT", "SO": "STAGE_OUT", "ST": "STOPPED",
     "S": "SUSPENDED", "TO": "TIMEOUT",
 }  # fmt: skip
-STATES = frozenset(_SHORT_STATES.values()) | {"LAUNCH_FAILED", "RECONFIG_FAIL", "POWER_UP_NODE", "UPDATE_DB", "EXPEDITING"}
+STATES = frozenset(_SHORT_STATES.values()) | {"LAUNCH_FAILED", "RECONFIG_FAIL", "POWER_UP_NODE", "EXPEDITING"}
 _RUNS = ("RUNNING", "SUSPENDED", "CONFIGURING", "RESIZING", "SIGNALING", "STOPPED")
 _WAITS = ("PENDING", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT")
 _ISO = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:?\d\d)?")

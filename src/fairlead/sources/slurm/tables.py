@@ -10,24 +10,23 @@ import pyarrow as pa
 from fairlead.sources.node_lists import NodeLists, job_batches
 from fairlead.sources.slurm.fields import Reading, latest_of_each, settle, state_word, times_ns, whole_numbers, words
 
-TEXTS = ("job_id", "cluster", "name", "user", "project", "partition", "submit", "start", "end", "state", "nodes")
-NUMBERS = ("nodes_count", "cores", "processes")
+_NUMBERS = ("nodes_count", "cores", "processes")
 
 
 def batches_of_text(columns: dict[str, pa.Array], nodes: NodeLists, reading: Reading) -> Iterator[pa.RecordBatch]:
-    """Batches from text columns by our field names (`TEXTS`, `NUMBERS`; any but job_id may be absent), times as text.
-    """
+    """Batches from text columns by our field names; any but job_id may be absent."""
     out: dict[str, pa.Array] = {}
     for name in ("submit", "start", "end"):
         if name in columns:
             out[f"{name}_ns"] = times_ns(columns[name], reading)
-    for name in NUMBERS:
+    for name in _NUMBERS:
         if name in columns:
             out[name] = columns[name] if pa.types.is_integer(columns[name].type) else whole_numbers(columns[name])
     for name in ("cluster", "name", "user", "project", "partition"):
         if name in columns:
             out[name] = words(columns[name])
-    yield from job_rows({"job_id": columns["job_id"], **out}, columns.get("state"), columns.get("nodes"), nodes, reading)
+    out["job_id"] = columns["job_id"]
+    yield from job_rows(out, columns.get("state"), columns.get("nodes"), nodes, reading)
 
 
 def job_rows(
