@@ -21,7 +21,7 @@ from fairlead.analysis.verdict import UndecidedRule, Verdict, verdict
 from fairlead.analysis.view import assemble
 from fairlead.errors import ConfigError, CorruptInputError
 from fairlead.model.job import Job
-from fairlead.model.missing import Missing
+from fairlead.model.missing import DAMAGED, Missing
 from fairlead.model.platform import Platform
 from fairlead.rules.engine import evaluate
 from fairlead.rules.rule import Rule, load
@@ -122,10 +122,6 @@ def build(
     if watch is not None:
         watch.job_done()
     return Report(derived, result)
-
-
-DAMAGED = ("truncated", "damaged", "unreadable_lines")
-"""Kinds of missing that mean a broken input, not a trace that simply does not record something."""
 
 
 def _damage(missing: list[Missing]) -> list[Failure]:

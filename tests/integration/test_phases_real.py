@@ -12,7 +12,7 @@ import pytest
 
 from fairlead.analysis.period import find_period
 from fairlead.analysis.phases import split_phases
-from fairlead.analysis.series import choose_bins, spread
+from fairlead.analysis.series import AdaptiveSeries, choose_bins, spread
 from fairlead.sources.darshan import read_log
 
 pytestmark = pytest.mark.shared_data
@@ -162,3 +162,23 @@ def test_a_single_burst_has_no_period(shared_data: Path) -> None:
     series, origin, width = grid(*custom(shared_data / "ftio" / "4.txt"), 4096)
     assert len(split_phases(series, origin, width, kind="write").phases) == 1
     assert find_period(series, width) is None
+
+
+def test_a_stream_of_operations_gives_the_same_phases(shared_data: Path) -> None:
+    """As a report makes it: power-of-two bins on the epoch's grid, grown while the operations come."""
+    folder = shared_data / "own" / "darshan_labelled"
+    ops = read_log(folder / "phases_nn_4x3.darshan").tables["ops"]
+    ops = ops.filter(pc.equal(pc.cast(ops["interface"], "string"), "POSIX"))
+    stream = AdaptiveSeries(2)
+    writes = pc.equal(pc.cast(ops["op"], "string"), "write").to_numpy().astype(np.int64)
+    rank, start, end, size = (ops[name].to_numpy() for name in ("rank", "start_ns", "end_ns", "size"))
+    for part in np.array_split(np.arange(len(start)), 40):
+        stream.push(writes[part], rank[part], start[part], end[part], size[part])
+    origin, width, series = stream.result()
+    assert series.shape[:2] == (2, 4)
+    for kind, rows in (("read", series[0]), ("write", series[1])):
+        total = rows.sum(axis=0)
+        assert len(split_phases(total, origin, width, kind=kind).phases) == 3  # type: ignore[arg-type]
+        found = find_period(total, width)
+        assert found is not None
+        assert found.period_s == pytest.approx(8.2, rel=0.02)

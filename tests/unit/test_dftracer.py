@@ -291,7 +291,7 @@ def test_a_line_without_end_is_passed_over(tmp_path: Path, compiled: bool) -> No
     got = read(path, compiled=compiled)
     assert got.ops.num_rows == 2
     (missing,) = got.missing
-    assert (missing.what, "line 10" in missing.why) == ("2 lines", True)
+    assert (missing.what, "line 8" in missing.why) == ("2 lines", True)
 
 
 def test_a_cut_last_line(tmp_path: Path, compiled: bool) -> None:

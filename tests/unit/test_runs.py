@@ -124,6 +124,12 @@ def test_without_exact_times_operations_are_spread_evenly() -> None:
     assert back["busy_ns"].to_pylist() == [100, 100, 100]
 
 
+def test_exact_times_follow_their_runs_when_runs_change_places() -> None:
+    table = ops([0, 10, 5, 15], rank=[0, 0, 1, 1], start_ns=T0 + np.array([5000, 6000, 1000, 3000]))
+    runs = merge(table, by_time=True, exact_times=True)
+    assert [(row["rank"], row["gaps_ns"]) for row in runs.to_pylist()] == [(1, [1900]), (0, [900])]
+
+
 def test_exact_times_are_kept_and_extended() -> None:
     table = ops([0, 10, 20, 30], start_ns=[T0, T0 + 700, T0 + 1000, T0 + 5000], took=[50, 100, 150, 7])
     run = merge(table[:3], exact_times=True)
@@ -155,6 +161,11 @@ def test_runs_are_extended_by_the_same_law_but_never_split() -> None:
     assert shapes(first) == [(0, 10, 4)]
     assert shapes(merge(pa.concat_tables([first, table[4:]]))) == [(0, 10, 4), (130, 100, 2)]
     assert shapes(merge(pa.concat_tables([merge(table[:2]), merge(table[2:4])]))) == [(0, 10, 4)]
+
+
+def test_a_chance_pair_takes_nothing_from_a_run_that_is_there() -> None:
+    table = ops([900, 0, 10, 20])
+    assert shapes(merge(pa.concat_tables([table[:2], merge(table[2:])]))) == [(900, None, 1), (0, 10, 3)]
 
 
 def test_a_run_of_unknown_stride_is_left_alone() -> None:

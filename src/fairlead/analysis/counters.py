@@ -37,8 +37,8 @@ class Counters:
         self.rank = self.ints("rank").astype(np.int64)
         self.file_id = self.ints("file_id")
         self._interface = self._words("interface")
-        stream_ids = np.array([i for i, p in paths.items() if p in STANDARD_STREAMS], dtype=np.int64)
-        self.streams: BoolArray = np.isin(self.file_id, stream_ids)
+        streams = np.array([i for i, path in paths.items() if path in STANDARD_STREAMS], np.int64)
+        self.streams: BoolArray = np.isin(self.file_id, streams)
         self.shared: BoolArray = self.rank < 0
 
     def _column(self, name: str) -> pa.Array:

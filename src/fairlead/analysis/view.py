@@ -9,13 +9,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
-from fairlead.analysis.counters import Counters
+from fairlead.analysis.counters import Counters, IntArray
 from fairlead.analysis.operations import OperationReducer, OperationTotals
 from fairlead.model.job import Job
-from fairlead.model.missing import Missing
+from fairlead.model.missing import DAMAGED, Missing
 from fairlead.model.tables import FILE_COUNTERS, FILES, HEATMAP, LAYOUTS, OPS
+from fairlead.model.units import format_bytes, format_count
+
+SYSTEM_FOLDERS = ("/proc/", "/sys/", "/dev/")
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,7 @@ def assemble(items: Iterable[pa.RecordBatch | Job | Missing]) -> JobView:
     missing: list[Missing] = []
     kept: dict[str, list[pa.RecordBatch]] = {FILE_COUNTERS.name: [], FILES.name: [], HEATMAP.name: [], LAYOUTS.name: []}
     reducer = OperationReducer()
+    system = _SystemFiles()
     for item in items:
         if isinstance(item, Job):
             jobs.append(item)
@@ -62,9 +67,11 @@ def assemble(items: Iterable[pa.RecordBatch | Job | Missing]) -> JobView:
         else:
             name = (item.schema.metadata or {}).get(b"fairlead.table", b"").decode()
             if name == OPS.name:
-                reducer.push(item)
+                reducer.push(item if kept[FILE_COUNTERS.name] else system.without(item))
             elif name in kept:
                 kept[name].append(item)
+                if name == FILES.name:
+                    system.learn(item)
     paths, systems = _names(kept[FILES.name])
     recorded = _table(kept[FILE_COUNTERS.name], FILE_COUNTERS.schema)
     operations = reducer.finish()
@@ -75,6 +82,7 @@ def assemble(items: Iterable[pa.RecordBatch | Job | Missing]) -> JobView:
     if job.processes is None and operations:
         job = msgspec.structs.replace(job, processes=reducer.processes)
     counters = Counters(_counters_of(recorded, operations), paths)
+    missing += reducer.missing + system.missing()
     return JobView(
         job=job,
         counters=counters,
@@ -83,7 +91,7 @@ def assemble(items: Iterable[pa.RecordBatch | Job | Missing]) -> JobView:
         operations=operations,
         heatmap=_table(kept[HEATMAP.name], HEATMAP.schema),
         layouts=_table(kept[LAYOUTS.name], LAYOUTS.schema),
-        missing=_once(missing + reducer.missing),
+        missing=_once(missing),
         counters_recorded=recorded.num_rows > 0 or not operations,
     )
 
@@ -146,9 +154,56 @@ def _merge_jobs(jobs: list[Job]) -> Job:
     )
 
 
+class _SystemFiles:
+    """Takes operations on the kernel's pseudo files out of a stream: they are no storage.
+
+    Darshan leaves them out by itself, so logs with counters pass untouched.
+    """
+
+    def __init__(self) -> None:
+        self._ids: set[int] = set()
+        self._bytes = 0
+        self._operations = 0
+
+    def learn(self, files: pa.RecordBatch) -> None:
+        """Note which of these files are pseudo files."""
+        for file, path in zip(files.column("file_id").to_pylist(), files.column("path").to_pylist(), strict=True):
+            if path.startswith(SYSTEM_FOLDERS) and not path.startswith("/dev/shm/"):  # noqa: S108
+                self._ids.add(file)
+
+    def without(self, ops: pa.RecordBatch) -> pa.RecordBatch:
+        """The operations on other files."""
+        if not self._ids:
+            return ops
+        out = np.isin(_numbers(ops, "file_id"), np.fromiter(self._ids, np.int64))
+        count = _numbers(ops, "count")[out]
+        self._operations += int(count.sum())
+        self._bytes += int((np.maximum(_numbers(ops, "size")[out], 0) * count).sum())
+        return ops.filter(pa.array(~out)) if out.any() else ops
+
+    def missing(self) -> list[Missing]:
+        """What was taken out."""
+        if not self._operations:
+            return []
+        return [Missing(
+            kind="kept_apart", what="files below /proc, /sys and /dev",
+            why=f"they are no storage: {format_count(self._operations)} operations and {format_bytes(self._bytes)} on "
+            "them are left out of everything",
+        )]  # fmt: skip
+
+
+def _numbers(batch: pa.RecordBatch, name: str) -> IntArray:
+    return np.asarray(batch.column(name).fill_null(0).to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
 def _once(missing: list[Missing]) -> list[Missing]:
-    """Without repeats (many files of one job say the same), in order of appearance."""
-    seen: dict[tuple[str, str, str], Missing] = {}
+    """What many files of one job say alike, once, in order of appearance; damage is kept per file."""
+    seen: dict[tuple[str, str, str | None], list[Missing]] = {}
     for item in missing:
-        seen.setdefault((item.kind, item.what, item.why), item)
-    return list(seen.values())
+        place = item.where if item.kind in DAMAGED else None
+        seen.setdefault((item.kind, item.what, place), []).append(item)
+    return [
+        items[0] if len({i.why for i in items}) == 1
+        else msgspec.structs.replace(items[0], why=f"{items[0].why} (and likewise in {len(items) - 1} more)")
+        for items in seen.values()
+    ]  # fmt: skip

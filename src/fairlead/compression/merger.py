@@ -127,11 +127,10 @@ def _last_ends(batch: pa.RecordBatch, ids: NDArray[np.int64]) -> NDArray[np.int6
 
 
 def _tails(batch: pa.RecordBatch, plan: Plan) -> tuple[Flags, Flags]:
-    """bool[rows] in the plan's order: rows later operations may still change; and those of them that must stay rows
-    of their own: chance pairs, which a long run may yet split, and the last row of a long run, which the next long
-    run may yet claim."""
+    """bool[rows] in the plan's order: rows later operations may still change; and those that must stay rows of their
+    own, because a long run that begins with them may yet claim them from a chance pair or from the run before."""
     n = batch.num_rows
-    join, long = plan.links.join, plan.links.long
+    join = plan.links.join
     tail, apart = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
     if n == 0:
         return tail, apart
@@ -149,5 +148,4 @@ def _tails(batch: pa.RecordBatch, plan: Plan) -> tuple[Flags, Flags]:
     tail = np.cumsum(mark[:-1]) > 0
     apart[last] = True
     apart[last[alone] - 1] = True
-    apart |= tail & join & ~long
     return tail, apart

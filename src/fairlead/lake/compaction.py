@@ -59,8 +59,7 @@ def compact(
         spec = SPECS.get(name)
         if spec is None or (tables is not None and name not in tables):
             continue
-        folder = writer.place.table(writer.shard, name)
-        table = delta.create_or_grow(folder, spec)
+        table = writer.table(spec)
         before = delta.active(table, spec)
         for group in due(before, thorough=thorough):
             merge(writer, lake.engine, spec, table, group)
@@ -93,14 +92,10 @@ def merge(writer: Writer, engine: query.Engine, spec: TableSpec, table: DeltaTab
     """Replaces the files of `group` by sorted ones in one commit. Of rows about the same thing, the one that counts
     remains."""
     folder = writer.place.table(writer.shard, spec.name)
-    by_version: dict[str, list[Part]] = defaultdict(list)
-    for part in group:
-        by_version[version_of(part.path)].append(part)
-    # Schemas only grow, so the newest names every column, also those this fairlead does not know.
-    newest = max(by_version, key=lambda version: int(version[1:] or 0))
+    newest = max((version_of(part.path) for part in group), key=lambda version: int(version[1:] or 0))
     cursor = engine.cursor()
     try:
-        reader = cursor.sql(_sorted_rows(folder, spec, by_version, newest)).to_arrow_reader(ROW_GROUP)
+        reader = cursor.sql(_sorted_rows(folder, spec, group)).to_arrow_reader(ROW_GROUP)
         limit = max(ROW_GROUP, TARGET_BYTES * sum(p.rows for p in group) // max(1, sum(p.size for p in group)))
         added = list(_write(folder, spec, newest or f"v{spec.version}", group[0].day, reader, limit))
     finally:
@@ -108,23 +103,31 @@ def merge(writer: Writer, engine: query.Engine, spec: TableSpec, table: DeltaTab
     delta.swap(folder, table, spec, group, added, changes_data=False, now_ns=writer.now_ns())
 
 
-def _sorted_rows(folder: Path, spec: TableSpec, by_version: dict[str, list[Part]], newest: str) -> str:
-    from pyarrow import parquet
-
-    schema = parquet.read_schema(folder / by_version[newest][0].path)
+def _sorted_rows(folder: Path, spec: TableSpec, group: Sequence[Part]) -> str:
+    """All rows of all columns any of the files has, those this fairlead does not know included."""
+    by_version: dict[str, list[str]] = defaultdict(list)
+    for part in sorted(group, key=lambda part: part.path):
+        # Files another engine wrote may differ among themselves: each stands for itself.
+        by_version[version_of(part.path) or part.path].append(str(folder / part.path))
+    have = {version: _columns(paths[0]) for version, paths in by_version.items()}
+    every = list(dict.fromkeys(name for names in have.values() for name in names))
     selects = []
-    for parts in by_version.values():
-        have = set(parquet.read_schema(folder / parts[0].path).names)
-        columns = ", ".join(
-            query.quoted(f.name) if f.name in have else f"NULL AS {query.quoted(f.name)}" for f in schema
-        )
-        paths = [str(folder / part.path) for part in parts]
-        named = "filename AS _file, file_row_number AS _row"
-        selects.append(f"SELECT {columns}, {named} FROM {query.scan(paths, rows=True)}")  # noqa: S608 (our own names)
+    before = 0
+    for version, paths in by_version.items():
+        columns = [query.quoted(n) if n in have[version] else f"NULL AS {query.quoted(n)}" for n in every]
+        place = f"file_index + {before} AS _file, file_row_number AS _row"
+        selects.append(f"SELECT {', '.join(columns)}, {place} FROM {query.scan(paths)}")  # noqa: S608 (our own names)
+        before += len(paths)
     # File names grow with time, so rows with equal keys keep the order they arrived in.
     order = ", ".join([*(f"{query.quoted(name)} NULLS LAST" for name in sort_key(spec)), "_file", "_row"])
     rows = query.once(spec, " UNION ALL BY NAME ".join(selects))
     return f"SELECT * EXCLUDE (_file, _row) FROM ({rows}) ORDER BY {order}"  # noqa: S608 (our own names)
+
+
+def _columns(path: str) -> list[str]:
+    from pyarrow import parquet
+
+    return list(parquet.read_schema(path).names)
 
 
 def _write(

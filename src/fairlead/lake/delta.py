@@ -49,11 +49,14 @@ def refresh(table: DeltaTable) -> None:
         raise _broken(Path(table.table_uri), error) from error
 
 
-def create_or_grow(folder: Path, spec: TableSpec) -> DeltaTable:
-    """The table in `folder`, made if there is none, with every column of `spec`. Raises LakeError when a column of
-    the same name has another type."""
+def create_or_grow(folder: Path, spec: TableSpec, known: DeltaTable | None = None) -> DeltaTable:
+    """The table in `folder`, made if there is none, with every column of `spec`; opening is spared when it is `known`
+    from before. Raises LakeError when a column of the same name has another type."""
     from deltalake import DeltaTable, Field, Schema
 
+    if known is not None:
+        refresh(known)
+        return known
     wanted = stored_schema(spec)
     table = open_delta(folder)
     if table is None:

@@ -72,11 +72,13 @@ def write_part(
     # Names grow with time: rows with equal sort keys keep the order of their arrival when files are merged.
     path = below / f"{version}-{clock.now_ns():016x}-{uuid4().hex[:12]}.parquet"
     try:
+        new = not below.exists()
         below.mkdir(parents=True, exist_ok=True)
         bounds = _write(path, schema, batches, spec.time_column)
         size = path.stat().st_size
         sync_folder(below)
-        sync_folder(folder)
+        if new:
+            sync_folder(folder)
     except OSError as error:
         path.unlink(missing_ok=True)
         raise LakeError(

@@ -149,12 +149,10 @@ def _files(spec: TableSpec, paths: Sequence[str], columns: frozenset[str]) -> st
     return f"SELECT {chosen}, {DAY} FROM {scan(paths)}"  # noqa: S608 (our own names)
 
 
-def scan(paths: Sequence[str], *, rows: bool = False) -> str:
-    """The table function over files of equal columns, `day` from their folders; with `rows`, `filename` and
-    `file_row_number` too."""
+def scan(paths: Sequence[str]) -> str:
+    """The table function over files of equal columns, `day` from their folders."""
     listed = ", ".join(_text(path) for path in paths)
-    more = ", filename = true, file_row_number = true" if rows else ""
-    return f"read_parquet([{listed}], hive_partitioning = true, hive_types = {{'{DAY}': DATE}}{more})"
+    return f"read_parquet([{listed}], hive_partitioning = true, hive_types = {{'{DAY}': DATE}})"
 
 
 def quoted(name: str) -> str:

@@ -45,7 +45,7 @@ def expire(
 def _expire(writer: Writer, name: str, cutoff: str, *, dry_run: bool) -> Expired:
     spec = SPECS[name]
     folder = writer.place.table(writer.shard, name)
-    table = delta.create_or_grow(folder, spec)
+    table = writer.table(spec)
     parts = delta.active(table)
     old = [part for part in parts if part.day is not None and part.day < cutoff]
     if old and not dry_run:

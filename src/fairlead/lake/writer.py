@@ -10,6 +10,7 @@ from collections.abc import Callable
 from hashlib import blake2b
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +23,9 @@ from fairlead.lake.parts import Part, write_parts
 from fairlead.lake.place import Place, ShardLock
 from fairlead.lake.tables import BATCHES, MAX_DAYS, SPECS, conform, days_of, first_time, spec_of
 from fairlead.model.tables import TableSpec
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
 
 SPILL_BYTES = 64 << 20
 """A batch that holds more than this of one table writes it to Parquet at once: no input has to fit in memory."""
@@ -52,6 +56,7 @@ class Writer:
         self._closed = False
         try:
             self._folder = place.wal(shard)
+            self._tables: dict[str, DeltaTable] = {}
             self._seen: dict[int, int] = {}
             self._old: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
             self._segment = self._next_segment()
@@ -125,6 +130,12 @@ class Writer:
             self.flush()
         return not known
 
+    def table(self, spec: TableSpec) -> DeltaTable:
+        """The shard's Delta table of `spec` at its newest version, made if there is none. Raises LakeError."""
+        known = self._tables.get(spec.name)
+        self._tables[spec.name] = delta.create_or_grow(self.place.table(self.shard, spec.name), spec, known)
+        return self._tables[spec.name]
+
     def _is_known(self, key: int, seq: int) -> bool:
         if key in self._seen:
             return self._seen[key] >= seq
@@ -176,7 +187,7 @@ class Writer:
 
     def _commit(self, frames: list[wal.Frame], spec: TableSpec, number: int) -> None:
         folder = self.place.table(self.shard, spec.name)
-        table = delta.create_or_grow(folder, spec)
+        table = self.table(spec)
         if delta.carried(table) >= number:
             return
         parts = hot.parts_of(frames, spec.name)

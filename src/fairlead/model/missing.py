@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+DAMAGED = ("truncated", "damaged", "unreadable_lines")
+"""Kinds that mean a broken input, not a trace that simply does not record something."""
+
 
 class Missing(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that cannot be known from what was given.

@@ -62,9 +62,10 @@ def end_gaps(block: Block, *, kept: bool) -> list[Missing]:
             remedy="copy the file again from where it was written",
         ))  # fmt: skip
     elif block.cut.strip():
+        fate = "it is read if it is complete" if kept else "it is left out"
         gaps.append(Missing(
             kind="unterminated_line", what="the last line",
-            why="it does not end with a newline and may be cut; " + ("it is read if it is complete" if kept else "it is left out"),
+            why=f"it does not end with a newline and may be cut; {fate}",
             remedy="let the writer finish, or add the newline if the line is whole",
         ))  # fmt: skip
     return gaps

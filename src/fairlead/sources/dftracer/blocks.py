@@ -17,7 +17,7 @@ from fairlead.errors import InputError
 
 BLOCK_BYTES = 8 << 20
 MAX_LINE_BYTES = 4 << 20
-"""Longer lines are no events (DFTracer cuts its own at 16 KiB); they are passed over without being held."""
+"""Longer lines are no events (DFTracer cuts its own at 16 KiB); they are not held, _OVERLONG stands for them."""
 
 BARREN_BYTES = 1 << 30
 """Content without a single event after which reading stops: what follows is no trace (a gzip bomb, a hole)."""
@@ -28,18 +28,19 @@ _GZIP = b"\x1f\x8b"
 _READ_BYTES = 1 << 20
 _INFLATED_BYTES = 4 << 20
 _QUEUED = 4
+_SALVAGE_BYTES = 16
+_OVERLONG = b"\0"
 
 
 @dataclass
 class End:
-    """How the input ended: `damage` says what is broken, `overlong_lines` counts the lines passed over.
+    """How the input ended: `damage` says what is broken.
 
     `bytes_read` counts content bytes (gunzipped), `newline` whether the last line was complete. The reader sets
     `bytes_useful` to `bytes_read` whenever a block held events.
     """
 
     damage: str | None = None
-    overlong_lines: int = 0
     bytes_read: int = 0
     bytes_useful: int = 0
     newline: bool = True
@@ -89,7 +90,6 @@ def _whole_lines(chunks: Iterator[bytes], end: End) -> Iterator[bytes]:
             cut = chunk.find(b"\n")
             if cut < 0:
                 continue
-            # The line's number survives as an empty line.
             chunk, overlong = chunk[cut:], False
         held.append(chunk)
         size += len(chunk)
@@ -99,14 +99,13 @@ def _whole_lines(chunks: Iterator[bytes], end: End) -> Iterator[bytes]:
         cut = block.rfind(b"\n") + 1
         rest = block[cut:]
         if len(rest) > MAX_LINE_BYTES:
-            end.overlong_lines += 1
-            overlong, rest = True, b""
+            overlong, rest = True, _OVERLONG
         held, size = [rest], len(rest)
         limit = BLOCK_BYTES
         if cut:
             yield block[:cut]
     last = b"".join(held)
-    end.newline = last.endswith(b"\n") or (not last and not overlong)
+    end.newline = last.endswith(b"\n") or not last
     if last:
         yield last if end.newline else last + b"\n"
 
@@ -146,7 +145,7 @@ def _gunzipped(file: BinaryIO, end: End) -> Generator[bytes]:
         worker.join()
 
 
-def _members(file: BinaryIO, end: End) -> Iterator[bytes]:
+def _members(file: BinaryIO, end: End) -> Generator[bytes]:
     inflater = zlib.decompressobj(31)
     begun = False
     compressed = 0
@@ -158,11 +157,12 @@ def _members(file: BinaryIO, end: End) -> Iterator[bytes]:
                 if not data:
                     break
                 inflater, begun = zlib.decompressobj(31), False
+            before = inflater.copy()
             try:
                 out = inflater.decompress(data, _INFLATED_BYTES)
             except zlib.error as error:
-                tail = compressed - len(data)
-                end.damage = f"the gzip stream is damaged at or after byte {tail:,} ({error})"
+                good = yield from _salvaged(before, data)
+                end.damage = f"the gzip stream is damaged near byte {compressed - len(data) + good:,} ({error})"
                 return
             begun = True
             data = inflater.unused_data if inflater.eof else inflater.unconsumed_tail
@@ -172,3 +172,15 @@ def _members(file: BinaryIO, end: End) -> Iterator[bytes]:
         end.damage = "the gzip stream ends early: the file was cut, or its writer still runs"
         if out := inflater.flush():
             yield out
+
+
+def _salvaged(inflater: zlib._Decompress, data: bytes) -> Generator[bytes, None, int]:
+    """What can be inflated of data that end in an error, in small pieces; returns how many bytes were good."""
+    for at in range(0, len(data), _SALVAGE_BYTES):
+        try:
+            out = inflater.decompress(data[at : at + _SALVAGE_BYTES])
+        except zlib.error:
+            return at
+        if out:
+            yield out
+    return len(data)

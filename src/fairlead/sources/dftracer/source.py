@@ -94,7 +94,7 @@ class DFTracerSource:
         """Rows of all blocks, at most a few ten thousand at a time."""
         first = next(blocks, None)
         if first is None or not self.accepts(first[:HEAD_BYTES], path):
-            if first is None and end.damage:
+            if end.damage:
                 raise CorruptInputError(end.damage, where=str(path), remedy="copy the file again")
             what = "the file is empty" if not end.bytes_read else "this is no DFTracer trace"
             raise UnknownFormatError(what, where=str(path), remedy="expected JSON events, one a line (.pfw, .pfw.gz)")

@@ -103,7 +103,7 @@ def _n(count: int, noun: str) -> str:
 def _damage(trace: Trace) -> Iterator[Missing]:
     report, end, where = trace.report, trace.end, trace.where
     cut_line = not end.newline and report.unreadable > 0 and report.last_unreadable_line == trace.lines
-    unreadable = report.unreadable - cut_line + end.overlong_lines
+    unreadable, first = report.unreadable - cut_line, report.first_unreadable_line
     if end.damage:
         yield Missing(
             kind="truncated", what="the end of the trace", where=where,
@@ -117,11 +117,9 @@ def _damage(trace: Trace) -> Iterator[Missing]:
             remedy="copy the trace again, or let the program end normally so that the tracer can close it",
         )  # fmt: skip
     if unreadable:
-        first = report.first_unreadable_line
-        place = f", the first in line {first:,}" if report.unreadable > cut_line and first is not None else ""
         yield Missing(
             kind="unreadable_lines", what=_n(unreadable, "line"), where=where,
-            why=f"{_n(unreadable, 'line')} cannot be read as an event{place}",
+            why=f"{_n(unreadable, 'line')} cannot be read as an event, the first is line {first:,}",
             remedy="several processes may have written to one file: give each its own",
         )  # fmt: skip
     begun = Counter(mark.pid for mark in report.lifecycle if mark.name == "start")

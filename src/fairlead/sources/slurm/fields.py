@@ -27,10 +27,11 @@ FIELD_OF = {
 }  # fmt: skip
 """Our field by the column names of sacct and squeue (lower case, no underscores); earlier names win."""
 
-XDMOD_COLUMNS = tuple(
-    "JobID JobIDRaw Cluster Partition QOS Account Group GID User UID Submit Eligible Start End Elapsed ExitCode State "
-    "NNodes NCPUS ReqCPUS ReqMem ReqTRES AllocTRES Timelimit NodeList JobName".split()
-)
+XDMOD_COLUMNS = (
+    "JobID", "JobIDRaw", "Cluster", "Partition", "QOS", "Account", "Group", "GID", "User", "UID", "Submit", "Eligible",
+    "Start", "End", "Elapsed", "ExitCode", "State", "NNodes", "NCPUS", "ReqCPUS", "ReqMem", "ReqTRES", "AllocTRES",
+    "Timelimit", "NodeList", "JobName",
+)  # fmt: skip
 """Columns of the header-less `sacct` log that Open XDMoD documents and many sites keep."""
 
 _SHORT_STATES = {
