@@ -221,7 +221,7 @@ def test_by_time_restores_the_order_of_starts(ops: pa.Table) -> None:
 @pytest.mark.parametrize("chunk", [1, 3, 1000])
 def test_batches_of_any_size_give_the_same(chunk: int) -> None:
     rng = np.random.default_rng(chunk)
-    rows = 2000
+    rows = 700
     start = EPOCH + np.cumsum(rng.integers(1, 3_000_000, rows))
     columns = {
         "start_ns": start, "end_ns": start + 1, "busy_ns": np.ones(rows, np.int64), "interface": ["POSIX"] * rows,

@@ -171,7 +171,7 @@ def test_job_records(folder: Path) -> None:
     assert (second["end_ns"], second["state"]) == (None, "RUNNING")
     assert (third["start_ns"], third["state"], third["nodes"]) == (None, None, None)
     assert fourth["nodes"] is None
-    assert "0-999999999" in gaps["node_lists"].why
+    assert "0-999999999" in gaps["node_list_too_large"].why
     assert "forwarder_mapping" in gaps
 
 

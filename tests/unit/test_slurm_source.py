@@ -152,8 +152,9 @@ def test_free_text_may_hold_separators_and_line_ends(tmp_path: Path) -> None:
     header = "JobID|SubmitLine|JobName|State|Start|NodeList"
     tail = "COMPLETED|2024-01-01T00:00:10|n[1-2]"
     path = written(
-        tmp_path, f"1|sbatch a|x|{tail}", f"2|srun a | tail -1 | cat|y|{tail}", f"3|sbatch --wrap=one\ntwo\n three|z|{tail}",
-        f"4|plain|na|me|{tail}", "5|nonsense|a|b|c", f"6|sbatch b|w|{tail}", header=header,
+        tmp_path, f"1|sbatch a|x|{tail}", f"2|srun a | tail -1 | cat|y|{tail}",
+        f"3|sbatch --wrap=one\ntwo\n three|z|{tail}", f"4|plain|na|me|{tail}", "5|nonsense|a|b|c",
+        f"6|sbatch b|w|{tail}", header=header,
     )  # fmt: skip
     rows, gaps = read(path)
     assert [row["job_id"] for row in rows] == ["1", "2", "3", "4", "6"]
@@ -245,8 +246,10 @@ def test_a_cut_document_gives_its_whole_jobs(folder: Path, tmp_path: Path) -> No
 
 def test_odd_shapes_of_single_jobs_do_not_hide_the_others(tmp_path: Path) -> None:
     path = tmp_path / "odd.json"
-    path.write_text('{"jobs": [{"job_id": 1}, 7, {"job_id": 2, "steps": "none"}, {"job_id": null}, {"job_id": 3, "state": 5,'
-                    ' "time": {"start": 1e300}, "tres": {"allocated": "x"}}], "meta": {"Slurm": {}}}')  # fmt: skip
+    path.write_text(
+        '{"jobs": [{"job_id": 1}, 7, {"job_id": 2, "steps": "none"}, {"job_id": null}, {"job_id": 3, "state": 5,'
+        ' "time": {"start": 1e300}, "tres": {"allocated": "x"}}], "meta": {"Slurm": {}}}'
+    )
     rows, gaps = read(path)
     assert [row["job_id"] for row in rows] == ["1", "3"]
     assert "3 jobs" in gaps["unreadable_records"].what
@@ -282,8 +285,8 @@ def test_accepts_by_content(folder: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("head", [
-    b"", b"\0\1", b"a|b|c\n1|2|3\n", b'{"jobs": 5}', b'{"jobs": [{"name": "x"}]}', b"NodeName=n1 Arch=x86_64\n", b"1|2\n",
-    b'[{"id": 1, "name": "open"}\n', b"JobId\n", b"[2018-09-10 14:16:52] T OPEN() /x || 2018-09-10T06:16:53.012Z || h\n",
+    b"", b"\0\1", b"a|b|c\n1|2|3\n", b'{"jobs": 5}', b'{"jobs": [{"name": "x"}]}', b"NodeName=n1 Arch=x\n", b"1|2\n",
+    b'[{"id": 1, "name": "open"}\n', b"JobId\n", b"[2018-09-10 14:16:52] T OPEN() /x || 2018-09-10T06:16:53Z || h\n",
 ])  # fmt: skip
 def test_accepts_nothing_else(head: bytes) -> None:
     assert not SlurmSource().accepts(head, Path("sacct.txt"))

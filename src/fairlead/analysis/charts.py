@@ -174,8 +174,8 @@ def _files(profile: JobProfile) -> Chart:
             "processes": int(columns["processes"][i]),
             "read_bytes": int(columns["read_bytes"][i]), "write_bytes": int(columns["write_bytes"][i]),
             "reads": int(columns["read_ops"][i]), "writes": int(columns["write_ops"][i]),
-            "opens": int(columns["opens"][i]), "read_time_s": round(columns["read_time_s"][i], 6),
-            "write_time_s": round(columns["write_time_s"][i], 6), "meta_time_s": round(columns["meta_time_s"][i], 6),
-            "small_share": round(small / ops, 4) if ops else None, "layout": files.layout[i],
+            "opens": int(columns["opens"][i]),
+            **{n: round(float(columns[n][i]), 6) for n in ("read_time_s", "write_time_s", "meta_time_s")},
+            "small_share": round(float(small / ops), 4) if ops else None, "layout": files.layout[i],
         })  # fmt: skip
     return {"total": len(files.path), "rows": rows}

@@ -219,13 +219,18 @@ def _combined(view: JobView, parts: list[_Cells], coverage: float) -> Timeline |
     for part in parts:
         for kind in (0, 1):
             rank, at, nbytes = part.ranks[kind]
-            both[kind] += spread(at, at + part.bin_ns, nbytes, first, bin_ns, bins, rank, ranks)
+            both[kind] += spread(at, at + part.bin_ns, _whole(nbytes), first, bin_ns, bins, rank, ranks)
             at, nbytes = part.fine[kind]
-            fine[kind] += spread(at, at + part.fine_bin_ns, nbytes, first, fine_ns, fine_bins)[0]
+            fine[kind] += spread(at, at + part.fine_bin_ns, _whole(nbytes), first, fine_ns, fine_bins)[0]
     source: Literal["operations", "heatmap"] = (
         "operations" if any(p.source == "operations" for p in parts) else "heatmap"
     )
     return Timeline(source, first, bin_ns, both[0], both[1], first, fine_ns, fine[0], fine[1], coverage)
+
+
+def _whole(nbytes: FloatArray) -> FloatArray:
+    """Whole bytes per cell with the same sum: the fraction left over by one cell goes to the next."""
+    return np.diff(np.rint(np.cumsum(nbytes)), prepend=0.0)
 
 
 def coarser(series: FloatArray, factor: int) -> FloatArray:

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from fairlead.model.missing import Missing
 from fairlead.model.tables import JOBS, batch_of
 
 BATCH_NODES = 1 << 20
@@ -30,13 +31,14 @@ class NodeListError(ValueError):
 class NodeLists:
     """Expands lists with `expand(text) -> names` (which raises NodeListError), remembering recent ones.
 
-    `too_large` and `malformed` count the jobs whose nodes could not be told; `example` is one such list.
+    `too_large` and `malformed` count the jobs whose nodes could not be told; the examples are one such list each.
     """
 
     expand: Callable[[str], list[str]]
     too_large: int = 0
     malformed: int = 0
-    example: str = ""
+    too_large_example: str = ""
+    malformed_example: str = ""
     _recent: dict[str, list[str] | None] = field(default_factory=dict)
     _held: int = 0
 
@@ -50,14 +52,25 @@ class NodeLists:
         try:
             names = self.expand(text)
         except NodeListError as fault:
-            self.too_large += fault.too_large
-            self.malformed += not fault.too_large
-            self.example = self.example or text[:80]
             if fault.too_large:
+                self.too_large += 1
+                self.too_large_example = self.too_large_example or text[:80]
                 return None
+            self.malformed += 1
+            self.malformed_example = self.malformed_example or text[:80]
             names = None
         self._keep(text, names)
         return names
+
+    def gaps(self) -> Iterator[Missing]:
+        """The lists that gave no nodes."""
+        for kind, count, why, example in (
+            ("node_list_too_large", self.too_large, "their list names more nodes than allowed", self.too_large_example),
+            ("node_list_malformed", self.malformed, "their list is cut or not understood", self.malformed_example),
+        ):
+            if count:
+                jobs = "1 job" if count == 1 else f"{count} jobs"
+                yield Missing(kind=kind, what=f"nodes of {jobs}", why=f"{why}: {example!r}")
 
     def _keep(self, text: str, names: list[str] | None) -> None:
         if self._held > BATCH_NODES // 8 or len(self._recent) > 1 << 16:

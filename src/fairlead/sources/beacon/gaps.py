@@ -59,11 +59,7 @@ def gaps_of(tally: Tally, nodes: NodeLists, rows: int) -> Iterator[Missing]:
         what, why, remedy = _GAPS[kind]
         text = re.sub(r"\b1 (\w+)s\b", r"1 \1", what.format(n=count))
         yield Missing(kind=kind, what=text, why=why, remedy=remedy)
-    if nodes.too_large or nodes.malformed:
-        yield Missing(
-            kind="node_lists", what=f"nodes of {nodes.too_large + nodes.malformed} jobs",
-            why=f"their node list is too large or not understood: {nodes.example!r}",
-        )  # fmt: skip
+    yield from nodes.gaps()
     if not rows:
         yield Missing(
             kind="no_records", what="records", why="its counters are cumulative and each has one sample only",

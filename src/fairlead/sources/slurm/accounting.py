@@ -48,7 +48,7 @@ def layout_of(line: str, separator: str, columns: Sequence[str] | None) -> Layou
     """The layout that a first line states (header) or shows (columns given, or those of `XDMOD_COLUMNS`)."""
     fields = line.split(separator)
     found = _places(fields)
-    if ("job_id" in found or "job_label" in found) and len(found) > 1 and not _JOB_ID.fullmatch(fields[0]):
+    if ("job_id" in found or "job_label" in found) and len(fields) > 1 and not _JOB_ID.fullmatch(fields[0]):
         return Layout(tuple(fields), found, separator, line)
     for names in (columns, XDMOD_COLUMNS):
         if names is not None and len(fields) == len(names):

@@ -162,12 +162,7 @@ def _gaps(reading: Reading, nodes: NodeLists, form: Form | None) -> Iterator[Mis
             why="they are in a form of SLURM_TIME_FORMAT that is not ISO",
             remedy="write the file with SLURM_TIME_FORMAT=standard (or %s)",
         )  # fmt: skip
-    if nodes.too_large:
-        yield Missing(kind="node_list_too_large", what=f"nodes of {nodes.too_large} jobs",
-                      why=f"their list names more nodes than allowed: {nodes.example!r}")  # fmt: skip
-    if nodes.malformed:
-        yield Missing(kind="node_list_malformed", what=f"nodes of {nodes.malformed} jobs",
-                      why=f"their list is cut or not understood: {nodes.example!r}")  # fmt: skip
+    yield from nodes.gaps()
     if reading.array_labels:
         yield Missing(
             kind="raw_job_ids", what=f"the numbers of {reading.array_labels} array or heterogeneous jobs",
