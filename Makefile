@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -qq
 INSTALL := $(PIP) install --require-hashes --only-binary :all:
 INSTALL_SELF := $(PIP) install --no-deps --no-build-isolation --editable .
-LOG ?= examples/logs/small_512b_nn_4.darshan
+LOG ?= examples/logs/phases_write_only_n1_4x5.darshan
 WORKERS ?= 2
 
 .PHONY: help run test test-full unit lint format types imports docs docs-serve docs-generate bench lock wheel clean venv dev browser
@@ -18,8 +18,9 @@ WORKERS ?= 2
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: $(VENV)/runtime.stamp  ## a verdict on a bundled log, and an HTML report (LOG=path for another log)
+run: $(VENV)/runtime.stamp  ## verdicts on the bundled logs, and a page on one of them (LOG=path for another log)
 	@mkdir -p build
+	@$(BIN)/fairlead report examples/logs
 	@$(BIN)/fairlead report $(LOG) --html build/report.html
 
 test: dev browser  ## everything a change must pass: lint, types, imports, docs, tests (under 15 minutes on two cores)

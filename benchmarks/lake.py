@@ -1,4 +1,4 @@
-"""The lake: rows taken in a second, what an acknowledgement and a commit cost, one job's page, a full aggregate, memory.
+"""The lake: rows taken in a second, what an acknowledgement and a commit cost, one job's page, an aggregate, memory.
 
 Run: `python benchmarks/lake.py [--quick] [--rows N]`. Each measurement runs in a process of its own.
 """
@@ -120,7 +120,7 @@ def ask(lake: Lake, rows: int) -> dict[str, float]:
     jobs = [str(4_000_000 + n) for n in range(0, JOBS, 10)]
     hours = [START_NS, START_NS + 3_600_000_000_000]
     page = (
-        "SELECT start_ns, end_ns, rank, op, \"offset\", size, count FROM ops "
+        'SELECT start_ns, end_ns, rank, op, "offset", size, count FROM ops '
         "WHERE job_id = ? AND start_ns BETWEEN ? AND ? AND day = make_timestamp_ns(?::BIGINT)::DATE"
     )
     whole = "SELECT op, node, count(*) AS runs, sum(size * count) AS bytes, max(end_ns) AS last FROM ops GROUP BY ALL"

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from fairlead.inert import inert
+
 
 class FairleadError(Exception):
     """Base of every error a user may meet.
@@ -25,9 +27,9 @@ class FairleadError(Exception):
         self.remedy = remedy
 
     def __str__(self) -> str:
-        place = f"{self.where}: " if self.where else ""
+        place = f"{inert(self.where)}: " if self.where else ""
         step = f"\n  → {self.remedy}" if self.remedy else ""
-        return f"{place}{self.what}{step}"
+        return f"{place}{inert(self.what)}{step}"
 
 
 class UsageError(FairleadError):

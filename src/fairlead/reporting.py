@@ -24,7 +24,8 @@ from fairlead.model.job import Job
 from fairlead.model.missing import DAMAGED, Missing
 from fairlead.model.platform import Platform
 from fairlead.rules.engine import evaluate
-from fairlead.rules.rule import Rule, load
+from fairlead.rules.rule import Rule
+from fairlead.rules.rule_set import load
 from fairlead.sources import inputs
 from fairlead.sources.base import Item
 from fairlead.sources.inputs import Failure, JobInput

@@ -102,13 +102,18 @@ def test_a_table_of_a_newer_version_is_named_and_left_alone(lake: Lake, monkeypa
     _put(lake, "y", EVENTS)
     with lake.writer() as one:
         compact(lake, one)
-    assert {(h.table, h.known, h.rows) for h in inventory(lake.place).tables} == {("events", True, 1), ("tapes", False, 1)}
+    assert {(h.table, h.known, h.rows) for h in inventory(lake.place).tables} == {
+        ("events", True, 1),
+        ("tapes", False, 1),
+    }
 
 
 def test_a_column_of_another_type_is_refused(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     _put(lake, "old", EVENTS)
     changed = replace(
-        EVENTS, version=2, schema=EVENTS.schema.set(1, pa.field("end_ns", pa.string())).with_metadata(NEWER.schema.metadata)
+        EVENTS,
+        version=2,
+        schema=EVENTS.schema.set(1, pa.field("end_ns", pa.string())).with_metadata(NEWER.schema.metadata),
     )
     _as_version(monkeypatch, changed)
     with pytest.raises(LakeError, match="end_ns"):

@@ -63,8 +63,8 @@ def crash_steps(lake_folder: Path, first: int, stride: int) -> None:
         child = os.fork()
         if child == 0:
             _die_at(step)
-            acked = os.open(lake_folder / f"acked{step}", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-            take_all(Lake.open(folder, create=True), JOBS, lambda *words: os.write(acked, f"{words}\n".encode()))
+            with (lake_folder / f"acked{step}").open("w", encoding="utf-8", buffering=1) as acked:
+                take_all(Lake.open(folder, create=True), JOBS, lambda *words, to=acked: print(words, file=to))
             os._exit(0)
         _, status = os.waitpid(child, 0)
         check = os.fork()
@@ -83,7 +83,11 @@ def crash_steps(lake_folder: Path, first: int, stride: int) -> None:
 
 def _check(folder: Path, acked: Path) -> None:
     """What was acknowledged is there once for a reader now, and everything once after a second writer."""
-    taken = {int(line.split(",")[1].strip(" )")) for line in acked.read_text().splitlines() if "taken" in line} if acked.exists() else set()
+    taken = (
+        {int(line.split(",")[1].strip(" )")) for line in acked.read_text().splitlines() if "taken" in line}
+        if acked.exists()
+        else set()
+    )
     if (folder / "lake.toml").exists():
         seen = _whole_jobs(Lake.open(folder))
         assert taken <= seen <= taken | {max(taken, default=-1) + 1}, (taken, seen)
@@ -105,7 +109,13 @@ def _whole_jobs(lake: Lake) -> set[int]:
     jobs = set()
     for row in lake.query(sql).to_pylist():
         extra = 2 if row["job"] % 4 == 3 else 1
-        assert (row["ops"], row["times"], row["files"], row["counters"], row["layouts"]) == (30, 30, 1, 3 * extra, extra), row
+        assert (row["ops"], row["times"], row["files"], row["counters"], row["layouts"]) == (
+            30,
+            30,
+            1,
+            3 * extra,
+            extra,
+        ), row
         jobs.add(row["job"])
     return jobs
 

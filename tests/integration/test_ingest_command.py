@@ -263,5 +263,3 @@ def test_an_ingest_killed_and_run_again_yields_each_record_once(fixtures: Path, 
 @pytest.mark.timeout(3600)
 def test_an_ingest_killed_very_often_yields_each_record_once(shared_data: Path, tmp_path: Path) -> None:
     _kill_and_ingest_again(tmp_path / "lake", shared_data / "own" / "darshan_labelled", 60, seed=4)
-
-

@@ -1,4 +1,4 @@
-"""The lake among processes: writers killed anywhere lose nothing and double nothing, readers beside them see it whole."""
+"""The lake among processes: writers killed anywhere lose and double nothing, readers beside them see it whole."""
 
 from __future__ import annotations
 

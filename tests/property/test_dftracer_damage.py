@@ -21,11 +21,14 @@ OPERATIONS = 3
 
 def _rows(path: Path, *, compiled: bool) -> int | None:
     """Rows read, None when the trace was refused with an error that says where and what to do."""
+    refused: InputError | None = None
     try:
         got = read(path, compiled=compiled)
     except InputError as error:
-        assert error.where == str(path)
-        assert error.remedy
+        refused = error
+    if refused is not None:
+        assert refused.where == str(path)
+        assert refused.remedy
         return None
     assert all(m.where == str(path) for m in got.missing)
     if got.ops.num_rows < OPERATIONS:

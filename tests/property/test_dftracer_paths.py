@@ -53,14 +53,16 @@ _SMALL = st.integers(0, 5)
 def _events(draw: st.DrawFn) -> dict[str, Any]:
     """Mostly sound events of the shapes DFTracer writes, with some of anything."""
     likely = st.fixed_dictionaries(
-        {}, optional={"ret": st.integers(-1, 90), "size": _SMALL, "offset": _SMALL, "whence": st.integers(0, 2), "fd": _SMALL,
-                      "fhash": _SMALL, "hhash": _SMALL, "mode": st.sampled_from(["r", "a", 438])},
+        {}, optional={"ret": st.integers(-1, 90), "size": _SMALL, "offset": _SMALL, "fd": _SMALL,
+                      "whence": st.integers(0, 2), "fhash": _SMALL, "hhash": _SMALL,
+                      "mode": st.sampled_from(["r", "a", 438])},
     )  # fmt: skip
     args = draw(st.one_of(likely, likely, st.dictionaries(_KEYS, _VALUES, max_size=8)))
     event: dict[str, Any] = {
         "id": draw(_NUMBERS), "name": draw(_WORDS), "cat": draw(st.sampled_from(["POSIX", "STDIO", "dftracer", "APP"])),
         "pid": draw(st.sampled_from([1, 2, "3"])), "tid": 1, "ts": T0_US + draw(st.integers(0, 1000)),
-        "dur": draw(st.one_of(_SMALL, st.just("4"), _NUMBERS)), "ph": draw(st.sampled_from(["X", "X", "X", 1, "M", 4, "C", 2, "i"])),
+        "dur": draw(st.one_of(_SMALL, st.just("4"), _NUMBERS)),
+        "ph": draw(st.sampled_from(["X", "X", "X", 1, "M", 4, "C", 2, "i"])),
         "args": args,
     }  # fmt: skip
     if event["ph"] in ("M", 4):

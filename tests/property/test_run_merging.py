@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from itertools import pairwise
 
 import numpy as np
@@ -195,6 +195,18 @@ def test_a_merger_short_of_room_loses_nothing(ops: pa.Table, cuts: list[int], ro
         assert merger.open_rows <= 3 * room
     got = expand(pa.concat_tables([*parts, merger.flush()]))
     assert by_stream(got, ["op", "offset", "size"]) == by_stream(ops, ["op", "offset", "size"])
+
+
+@settings(max_examples=100, deadline=None)
+@given(operations(), st.lists(st.integers(0, 30), max_size=4), st.booleans())
+def test_a_merger_by_time_loses_nothing(ops: pa.Table, cuts: list[int], exact: bool) -> None:
+    merger = Merger(by_time=True, exact_times=exact)
+    parts = [merger.push(ops[a:b]) for a, b in pairwise([0, *sorted(cuts), len(ops)])]
+    runs = pa.concat_tables([*parts, merger.flush()])
+    columns = ["op", "offset", "size"] + (["start_ns", "end_ns", "busy_ns"] if exact else [])
+    got, wanted = by_stream(expand(runs), columns), by_stream(ops, columns)
+    assert {key: Counter(rows) for key, rows in got.items()} == {key: Counter(rows) for key, rows in wanted.items()}
+    assert bytes_by_second(runs) == bytes_by_second(ops)
 
 
 @settings(max_examples=100, deadline=None)

@@ -6,7 +6,7 @@ import re
 from itertools import product
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead.sources.node_lists import NodeListError
@@ -28,6 +28,7 @@ def folded(prefix: str, numbers: list[int], width: int) -> str:
     return f"{prefix}[{','.join(parts)}]"
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(prefixes, st.lists(st.integers(0, 300), min_size=1, max_size=20, unique=True),
                           st.sampled_from([1, 3, 5])), min_size=1, max_size=5))  # fmt: skip
 def test_round_trip(groups: list[tuple[str, list[int], int]]) -> None:
@@ -36,11 +37,13 @@ def test_round_trip(groups: list[tuple[str, list[int], int]]) -> None:
     assert expand_hostlist(text) == names
 
 
+@settings(deadline=None)
 @given(st.lists(prefixes, min_size=1, max_size=8))
 def test_plain_names(names: list[str]) -> None:
     assert expand_hostlist(",".join(names)) == names
 
 
+@settings(deadline=None)
 @given(prefixes, prefixes, st.integers(0, 20), st.integers(0, 20), st.integers(0, 9), st.integers(0, 9))
 def test_two_dimensions(a: str, b: str, low: int, more: int, low2: int, more2: int) -> None:
     text = f"{a}[{low}-{low + more}]{b}[{low2}-{low2 + more2}]x"
@@ -75,6 +78,7 @@ def test_too_large_is_known_before_a_name_is_made(text: str) -> None:
     assert caught.value.too_large
 
 
+@settings(deadline=None)
 @given(st.text(alphabet="ab01,-[]", max_size=30))
 def test_any_text_gives_names_or_an_error(text: str) -> None:
     try:

@@ -146,7 +146,9 @@ def test_one_request_does_not_see_the_views_of_another(lake: Lake) -> None:
 
 def test_the_engine_spills_within_its_memory(tmp_path: Path) -> None:
     small = query.Engine(tmp_path, "100MB")
-    wide = query.run(small, [], "SELECT count(*) AS n FROM (SELECT hash(i) h, repeat('x', 60) t FROM range(1500000) r(i) ORDER BY h)")
+    wide = query.run(
+        small, [], "SELECT count(*) AS n FROM (SELECT hash(i) h, repeat('x', 60) t FROM range(1500000) r(i) ORDER BY h)"
+    )
     assert wide.to_pylist() == [{"n": 1_500_000}]
     with pytest.raises(LakeError, match="memory"):
         query.run(small, [], "SELECT list(repeat('x', 1000)) AS l FROM range(10000000)")

@@ -76,7 +76,11 @@ def test_nulls_of_an_integer_key_come_last() -> None:
         "job_id": ["j"] * 3, "rank": [2, -1, 0], "interface": ["POSIX"] * 3, "file_id": [9, 9, 8],
     }))  # fmt: skip
     ordered, _ = tables.in_order(rows, FILE_COUNTERS, np.zeros(3, np.int32))
-    assert list(zip(ordered["file_id"].to_pylist(), ordered["rank"].to_pylist(), strict=True)) == [(8, 0), (9, -1), (9, 2)]
+    assert list(zip(ordered["file_id"].to_pylist(), ordered["rank"].to_pylist(), strict=True)) == [
+        (8, 0),
+        (9, -1),
+        (9, 2),
+    ]
 
 
 def test_dictionaries_of_different_batches_sort_together() -> None:

@@ -103,13 +103,19 @@ def test_rows_that_cannot_be_stored_are_refused_before_they_are_acknowledged(lak
     nulls = batch_of(OPS, {"start_ns": [1, 2]})
     broken = pa.DictionaryArray.from_arrays(
         pa.array([0], pa.int32()),
-        pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(np.array([0, 2], np.int32)), pa.py_buffer(b"\xff\xfe")]),
+        pa.Array.from_buffers(
+            pa.string(), 1, [None, pa.py_buffer(np.array([0, 2], np.int32)), pa.py_buffer(b"\xff\xfe")]
+        ),
     )
     no_text = ops_of(1, 1).set_column(3, OPS.schema.field("node"), broken)
     wild = ops_of(1, 11_000)
     wild = wild.set_column(0, OPS.schema.field(0), pa.array(np.arange(11_000) * DAY_NS))
     with lake.writer() as first:
-        for rows, error, what in [(nulls, LakeError, "null"), (no_text, LakeError, "UTF-8"), (wild, InputError, "days")]:
+        for rows, error, what in [
+            (nulls, LakeError, "null"),
+            (no_text, LakeError, "UTF-8"),
+            (wild, InputError, "days"),
+        ]:
             batch = first.batch("bad")
             with pytest.raises(error, match=what):
                 batch.add(rows)
@@ -151,7 +157,9 @@ def test_a_damaged_segment_is_set_aside_and_the_rest_carried_over(lake: Lake) ->
     path.write_bytes(content)
     with lake.writer() as second:
         assert [p.name for p in second.damaged] == [f"{path.name}.damaged"]
-    assert set(_counts(lake)) == {"job-2"}
+        assert set(_counts(lake)) == {"job-2"}
+        assert [put(second, 1), put(second, 2)] == [True, False]
+    assert _counts(lake) == {"job-1": OPS_ROWS, "job-2": OPS_ROWS}
     assert inventory(lake.place).damaged_segments == [str(path) + ".damaged"]
 
 

@@ -15,6 +15,8 @@ from fairlead.analysis.view import JobView
 
 STRAGGLER_SHARE = 0.15
 STRAGGLER_FACTOR = 1.5
+CRUMBS = 0.01
+"""A shared file with less than 1 % of the job's bytes (or time) is no reason to look at how evenly it is used."""
 
 DOCS: Metrics = {
     "io_processes": ("count", "processes that moved bytes"),
@@ -77,8 +79,10 @@ def straggler_rows(view: JobView) -> tuple[np.ndarray, np.ndarray]:
     counters = view.counters
     rows = counters.lowest & counters.shared & counters.known("slowest_rank_time_s")
     moved = (counters.ints("bytes_read") + counters.ints("bytes_written")).astype(float)
+    enough = moved > CRUMBS * moved[counters.lowest].sum()
     gap = np.abs(counters.ints("slowest_rank_bytes") - counters.ints("fastest_rank_bytes"))
-    data = rows & (moved > 0) & (gap > STRAGGLER_SHARE * moved)
+    data = rows & enough & (gap > STRAGGLER_SHARE * moved)
     spent = counters.floats("read_time_s") + counters.floats("write_time_s") + counters.floats("meta_time_s")
     late = np.abs(counters.floats("slowest_rank_time_s") - counters.floats("fastest_rank_time_s"))
-    return data, rows & (spent > 0) & (late > STRAGGLER_SHARE * spent)
+    lasting = spent > CRUMBS * np.maximum(spent, 0)[counters.lowest].sum()
+    return data, rows & lasting & (late > STRAGGLER_SHARE * spent)

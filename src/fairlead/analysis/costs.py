@@ -5,7 +5,8 @@ I/O are what the slowest process spent beyond that average. Costs overlap (a sma
 say what mending this cause alone could win, and do not add up.
 
 A request's needful time is its bytes at the rate the same run reached with requests above 1 MiB (at least 4 MiB of
-them, at least as fast as the small ones), else at the platform's rate for one process, else at `Reference`'s.
+them, at least as fast as the small ones), else at the platform's rate for one process, else at `Reference`'s; the
+latter two never so high that all processes together exceed the platform's rate or the run's own.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ from fairlead.model.platform import Reference
 _BIN_MIDDLES = np.array([50, 512, 5 << 10, 50 << 10, 512 << 10, 2 << 20, 7 << 20, 50 << 20, 512 << 20, 1 << 30], float)
 _ENOUGH_LARGE_BYTES = 4 << 20
 
+Rate = tuple[float, str]
+"""Bytes per second and where that is taken from."""
+
 
 @dataclass(frozen=True)
 class Cost:
@@ -38,7 +42,9 @@ COSTS: dict[str, str] = {
     "random_reads": "reads out of order, beyond what their bytes need in sequence",
     "random_writes": "writes out of order, beyond what their bytes need in sequence",
     "shared_file_writes": "writing to files shared by processes, beyond what the bytes need",
+    "small_requests": "reads and writes of at most 1 MiB, beyond what their bytes need in large requests",
     "metadata": "opening, closing, stating and other metadata calls",
+    "long_metadata": "the process that is longest in metadata calls, while others wait for it",
     "imbalance": "waiting for the slowest process",
     "serial": "one process doing I/O while all others could",
     "repeated_reads": "reading bytes again that had been read before",
@@ -57,10 +63,12 @@ def costs(view: JobView, times: IoTimes, metrics: dict[str, Value], reference: R
         "io": Cost(times.slowest_s, "measured: I/O time of the slowest process"),
         "metadata": Cost(times.meta_s, "measured: mean metadata time of an active process"),
         "imbalance": _imbalance(view, times),
+        "long_metadata": _longest_metadata(metrics),
         "serial": _serial(view, times, metrics),
     }
+    rates: dict[str, Rate] = {}
     for d in ("read", "write"):
-        rate, ground = needful_rate(view, d, reference)
+        rates[d] = rate, ground = needful_rate(view, d, reference, times.active, metrics)
         spent = times.read_s if d == "read" else times.write_s
         small_s, small_bytes = _small(view, d, times)
         out[f"small_{d}s"] = _beyond(small_s, small_bytes, times.active, rate, ground)
@@ -75,18 +83,21 @@ def costs(view: JobView, times: IoTimes, metrics: dict[str, Value], reference: R
             Cost(None, "which bytes were moved is unknown") if again is None
             else Cost(spent * min(float(again), 1.0), f"estimate: that share of the {d} time")
         )  # fmt: skip
-    out["shared_file_writes"] = _shared(view, times, reference)
+    small = [out[f"small_{d}s"].seconds for d in ("read", "write")]
+    seconds = None if None in small else sum(s for s in small if s is not None)
+    out["small_requests"] = Cost(seconds, out["small_writes"].basis)
+    out["shared_file_writes"] = _shared(view, times, rates["write"])
     out["modify_reads"] = _modify(view, times)
-    rate, ground = needful_rate(view, "write", reference)
-    out["stdio"] = _beyond(
-        float(metrics["stdio_time_s"] or 0), float(metrics["stdio_bytes"] or 0), times.active, rate, ground
-    )
+    stdio = float(metrics["stdio_time_s"] or 0), float(metrics["stdio_bytes"] or 0)
+    out["stdio"] = _beyond(*stdio, times.active, *rates["write"])
     assert set(out) == set(COSTS)  # noqa: S101  (each cost has its line of documentation)
     return out
 
 
-def needful_rate(view: JobView, direction: str, reference: Reference) -> tuple[float, str]:
-    """Bytes per second one process reaches with large requests, and where that is taken from."""
+def needful_rate(
+    view: JobView, direction: str, reference: Reference, active: int, metrics: dict[str, Value]
+) -> Rate:
+    """Bytes per second one of `active` processes reaches with large requests, and where that is taken from."""
     kind = 0 if direction == "read" else 1
     traced = view.operations.get("POSIX")
     if traced is not None:
@@ -96,6 +107,10 @@ def needful_rate(view: JobView, direction: str, reference: Reference) -> tuple[f
         small_rate = small_bytes / small_s if small_s > 0 else 0.0
         if large_bytes >= _ENOUGH_LARGE_BYTES and large_s > 0 and large_bytes / large_s >= small_rate:
             return large_bytes / large_s, f"the rate of this run's own {direction}s above 1 MiB"
+    own = float(metrics[f"{direction}_bandwidth_bytes_per_s"] or 0.0)
+    even = max(reference.total_bandwidth_bytes_per_s, own) / active
+    if even < reference.process_bandwidth_bytes_per_s:
+        return even, "an even part of what all processes together are assumed to reach"
     return reference.process_bandwidth_bytes_per_s, "an assumed rate of one process with large requests"
 
 
@@ -134,6 +149,13 @@ def _imbalance(view: JobView, times: IoTimes) -> Cost:
     return Cost(lost if view.processes > 1 else 0.0, f"{ground}: slowest process less the average one")
 
 
+def _longest_metadata(metrics: dict[str, Value]) -> Cost:
+    longest = metrics["meta_time_max_s"]
+    if longest is None:
+        return Cost(None, "times were not recorded")
+    return Cost(float(longest), "measured: metadata time of that process (a lower bound where files are shared)")
+
+
 def _serial(view: JobView, times: IoTimes, metrics: dict[str, Value]) -> Cost:
     active = metrics["io_processes"]
     if active is None:
@@ -143,7 +165,7 @@ def _serial(view: JobView, times: IoTimes, metrics: dict[str, Value]) -> Cost:
     return Cost(times.slowest_s * (1 - 1 / min(view.processes, 16)), "estimate: spread over at most 16 processes")
 
 
-def _shared(view: JobView, times: IoTimes, reference: Reference) -> Cost:
+def _shared(view: JobView, times: IoTimes, rate: Rate) -> Cost:
     counters = view.counters
     rows = counters.of("POSIX") & counters.shared & (counters.ints("bytes_written") > 0)
     if not rows.any() and not view.counters_recorded:
@@ -152,8 +174,7 @@ def _shared(view: JobView, times: IoTimes, reference: Reference) -> Cost:
         rows = counters.of("POSIX") & np.isin(counters.file_id, files[users > 1]) & (counters.ints("bytes_written") > 0)
     spent = float(np.maximum(counters.floats("write_time_s"), 0)[rows].sum()) / times.active
     nbytes = float(counters.ints("bytes_written")[rows].sum())
-    rate, ground = needful_rate(view, "write", reference)
-    return _beyond(spent, nbytes, times.active, rate, ground)
+    return _beyond(spent, nbytes, times.active, *rate)
 
 
 def _modify(view: JobView, times: IoTimes) -> Cost:

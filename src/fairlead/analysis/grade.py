@@ -13,9 +13,13 @@ from fairlead.model.units import format_duration, format_percent
 LIMITS = ((0.02, "A"), (0.05, "B"), (0.15, "C"), (0.30, "D"))
 """Upper bounds of the share of run time lost; beyond the last is F."""
 
+IO_BOUND_SHARE = 0.5
+"""A job that spends more of its run in I/O is not called good, however few faults were found."""
+
 _READ = ("small_reads", "random_reads", "repeated_reads", "modify_reads", "reads")
 _WRITE = ("small_writes", "random_writes", "repeated_writes", "shared_file_writes", "writes")
 _BALANCE = ("imbalance", "serial")
+_METADATA = ("metadata", "long_metadata")
 
 
 class Grade(msgspec.Struct, frozen=True):
@@ -34,7 +38,7 @@ def lost_seconds(profile: JobProfile, findings: Sequence[Finding], causes: dict[
         cause = causes.get(finding.rule)
         if cause and finding.cost_s and finding.severity not in ("ok", "info"):
             found[cause] = max(found.get(cause, 0.0), finding.cost_s)
-    kinds = (_READ, _WRITE, _BALANCE, ("metadata",), ("stdio",))
+    kinds = (_READ, _WRITE, _BALANCE, _METADATA, ("stdio",), ("small_requests",))
     total = sum(max((found.get(c, 0.0) for c in kind), default=0.0) for kind in kinds)
     return min(max(total, found.get("io", 0.0)), profile.times.slowest_s)
 
@@ -71,6 +75,8 @@ def headline(profile: JobProfile, findings: Sequence[Finding], result: Grade) ->
     words = {"A": "The I/O is good", "B": "The I/O is fine", "C": "The I/O costs noticeable time",
              "D": "The I/O is slow", "F": "The I/O holds this job back", None: "The I/O cannot be graded"}  # fmt: skip
     text = words[result.letter]
+    if result.letter == "A" and isinstance(share, float) and share > IO_BOUND_SHARE:
+        text = "No fault was found in the I/O, yet the job waits for it"
     if isinstance(share, float):
         text += f": {format_percent(share)} of the run time goes into it"
     if bad and result.letter != "A":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from fairlead.analysis.modes import DirectionMode
 from fairlead.analysis.requests import SMALL_BINS
 from fairlead.analysis.values import Metrics, Value, documented, share
 from fairlead.analysis.view import JobView
@@ -20,7 +21,7 @@ DOCS: Metrics = {
     "mpiio_{d}_small_share": ("share", "of the MPI-IO operations of at most 1 MiB"),
     "collective_buffering_{d}": ("ratio", "MPI-IO operations per POSIX operation: above 1, requests were combined"),
     "sieved_read_bytes": ("bytes", "bytes read below MPI-IO that the program never asked to read (data sieving)"),
-    "cb_nodes": ("count", "collective buffering aggregators, when the hint was recorded"),
+    "aggregators": ("count", "processes that did the I/O of collective calls: by the hint cb_nodes, else those seen"),
     "aggregators_per_node": ("ratio", "aggregators per compute node, when both are known"),
     "hdf5_used": ("bool", "whether HDF5 was used (its module, or files with its suffix)"),
     "hdf5_datasets": ("count", "HDF5 datasets used"),
@@ -40,9 +41,10 @@ DOCS: Metrics = {
 }
 
 
-def library_metrics(view: JobView, active: int) -> dict[str, Value]:
-    """All metrics of `DOCS`."""
+def library_metrics(view: JobView, active: int, modes: dict[str, DirectionMode]) -> dict[str, Value]:
+    """All metrics of `DOCS`. `active` processes did I/O; `modes` per direction at the lowest interface."""
     out = _mpiio(view) | _hdf5(view) | _stdio(view, active) | _striping(view)
+    out |= _aggregators(view, out, modes)
     out["pnetcdf_used"] = bool(view.counters.of("PNETCDF_FILE", "PNETCDF_VAR").any())
     return documented(out, DOCS, "library_metrics")
 
@@ -69,11 +71,20 @@ def _mpiio(view: JobView) -> dict[str, Value]:
     below = int(counters.ints("bytes_read")[through].sum())
     asked = int(counters.ints("bytes_read")[rows].sum())
     out["sieved_read_bytes"] = max(below - asked, 0) if posix.any() else None
-    hints = view.job.hints or {}
-    nodes = len(view.job.nodes) if view.job.nodes else view.job.nodes_count
-    out["cb_nodes"] = int(hints["cb_nodes"]) if hints.get("cb_nodes", "").isdigit() else None
-    out["aggregators_per_node"] = share(out["cb_nodes"], nodes)
     return out
+
+
+def _aggregators(view: JobView, out: dict[str, Value], modes: dict[str, DirectionMode]) -> dict[str, Value]:
+    """Aggregators of collective buffering. Seen are those that wrote (else read) below collective calls, where they
+    are fewer than all processes: with as many, nothing was gathered."""
+    hint = (view.job.hints or {}).get("cb_nodes", "")
+    count: int | None = int(hint) if hint.isdigit() else None
+    for d in ("write", "read"):
+        collective, seen = out[f"mpiio_collective_{d}_share"], modes[d].processes
+        if count is None and seen is not None and isinstance(collective, float) and collective > 0.5:
+            count = seen if 0 < seen < view.processes else None
+    nodes = len(view.job.nodes) if view.job.nodes else view.job.nodes_count
+    return {"aggregators": count, "aggregators_per_node": share(count, nodes)}
 
 
 def _hdf5(view: JobView) -> dict[str, Value]:

@@ -14,7 +14,7 @@ SMALL_FILE_BYTES = 1 << 20
 
 DOCS: Metrics = {
     "metadata_ops": ("count", "opens, stats, renames and other calls for the metadata server; no closes, seeks, syncs"),
-    "metadata_ops_per_s": ("1/s", "metadata operations per second while the job did I/O"),
+    "metadata_ops_per_s": ("1/s", "metadata operations per second while the job did I/O (over one second at least)"),
     "metadata_ops_share": ("share", "of all operations that are metadata operations"),
     "meta_time_share": ("share", "of the I/O time that is spent in metadata operations"),
     "meta_time_max_s": ("s", "the longest time one process spent in metadata operations"),
@@ -61,13 +61,13 @@ def namespace_metrics(view: JobView, times: IoTimes, timeline: Timeline | None, 
     opens, stats = (int(np.maximum(counters.ints(c), 0)[rows].sum()) for c in ("opens", "stats"))
     syncs = sum(int(np.maximum(counters.ints(c), 0)[rows].sum()) for c in ("fsyncs", "fdatasyncs"))
     seeks = int(np.maximum(counters.ints("seeks"), 0)[rows].sum())
-    total = metadata_ops(view)
+    total, seconds = metadata_ops(view), io_seconds(view, timeline)
     moved = read + written
     small = int(((moved > 0) & (moved <= SMALL_FILE_BYTES)).sum())
     writes = int(counters.ints("writes")[rows].sum())
     return documented({
         "metadata_ops": total,
-        "metadata_ops_per_s": share(total, io_seconds(view, timeline)),
+        "metadata_ops_per_s": None if seconds is None else total / max(seconds, 1.0),
         "metadata_ops_share": share(total, total + data_ops),
         "meta_time_share": share(times.meta_s, times.mean_s),
         "meta_time_max_s": _longest_meta(counters, view.processes),

@@ -22,6 +22,8 @@ from fairlead.analysis.period import Period, find_period
 from fairlead.analysis.phases import find_phases
 from fairlead.analysis.requests import DOCS as REQUEST_DOCS
 from fairlead.analysis.requests import request_metrics
+from fairlead.analysis.targets import DOCS as TARGET_DOCS
+from fairlead.analysis.targets import target_metrics
 from fairlead.analysis.timeline import Timeline, coarser
 from fairlead.analysis.times import IoTimes, io_times
 from fairlead.analysis.values import DIRECTIONS, Metrics, Value, documented, expand, share
@@ -61,7 +63,7 @@ _JOB_DOCS: Metrics = {
 }
 
 METRICS: Metrics = expand(
-    _JOB_DOCS | REQUEST_DOCS | BALANCE_DOCS | NAMESPACE_DOCS | LIBRARY_DOCS | OVERLAP_DOCS
+    _JOB_DOCS | REQUEST_DOCS | BALANCE_DOCS | NAMESPACE_DOCS | LIBRARY_DOCS | TARGET_DOCS | OVERLAP_DOCS
 )
 """Every metric a rule may use: name → (unit, meaning). Costs are named `cost_<cause>_s` beside them."""
 
@@ -102,7 +104,12 @@ def profile(view: JobView, platform: Platform | None = None, reference: Referenc
     requests = request_metrics(view)
     data_ops = int(requests["read_ops"] or 0) + int(requests["write_ops"] or 0)
     metrics = requests | balance_metrics(view, times) | namespace_metrics(view, times, timeline, data_ops)
-    metrics |= library_metrics(view, times.active) | overlap_metrics(view)
+    metrics |= overlap_metrics(view)
+    if metrics["io_processes"] is None:
+        active = _io_processes(modes, view.processes)
+        metrics |= {"io_processes": active, "io_processes_share": share(active, view.processes)}
+    metrics |= library_metrics(view, times.active, modes)
+    metrics |= target_metrics(view)
     metrics |= _job_metrics(view, times, timeline, modes, above, phases, periods, metrics)
     return JobProfile(
         view=view, times=times, timeline=timeline, modes=modes, modes_mpiio=above,
@@ -110,6 +117,14 @@ def profile(view: JobView, platform: Platform | None = None, reference: Referenc
         metrics=metrics, costs=costs(view, times, metrics, reference),
         files=file_table(view), missing=view.missing + missing + _unknown(view),
     )  # fmt: skip
+
+
+def _io_processes(modes: dict[str, DirectionMode], processes: int) -> int | None:
+    """Processes that moved bytes in either direction, where those of each direction settle it."""
+    known = [mode.processes for mode in modes.values()]
+    if processes in known:
+        return processes
+    return None if None in known or 0 not in known else max(p for p in known if p is not None)
 
 
 def _reference(view: JobView, platform: Platform | None) -> Reference:
@@ -125,7 +140,12 @@ def _reference(view: JobView, platform: Platform | None) -> Reference:
     for mount in sorted(by_mount, key=lambda m: -by_mount[m]):
         for fs in platform.file_systems:
             if fs.mount == mount and fs.process_bandwidth_bytes_per_s:
-                return Reference(process_bandwidth_bytes_per_s=fs.process_bandwidth_bytes_per_s)
+                whole = max(fs.read_bandwidth_bytes_per_s or 0.0, fs.write_bandwidth_bytes_per_s or 0.0)
+                default = Reference()
+                return Reference(
+                    process_bandwidth_bytes_per_s=fs.process_bandwidth_bytes_per_s,
+                    total_bandwidth_bytes_per_s=whole or default.total_bandwidth_bytes_per_s,
+                )
     return Reference()
 
 

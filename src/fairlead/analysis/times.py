@@ -14,6 +14,9 @@ from fairlead.analysis.counters import FloatArray
 from fairlead.analysis.timeline import bytes_by_rank
 from fairlead.analysis.view import JobView
 
+SPREAD_SHARE = 0.01
+"""Shared records that hold at most 1 % of the time are spread evenly over the ranks without calling it an estimate."""
+
 
 @dataclass(frozen=True)
 class IoTimes:
@@ -21,7 +24,7 @@ class IoTimes:
 
     `read_s`, `write_s`, `meta_s`: mean over the `active` processes (those that did I/O; all of them when unknown).
     `slowest_s`: the process that spent most, capped at the run time. `per_rank_s` (processes,) where known exactly,
-    else None. `exact` is False when shared records had to be spread evenly or taken at their slowest rank.
+    else None. `exact` is False when shared records that matter had to be spread evenly or taken at their slowest rank.
     """
 
     read_s: float
@@ -49,7 +52,7 @@ def io_times(view: JobView) -> IoTimes:
     shared = rows & counters.shared
     own = rows & ~counters.shared
     per_rank: FloatArray = np.bincount(counters.rank[own], total[own], processes)[:processes].astype(np.float64)
-    exact = not (shared & (total > 0)).any()
+    exact = float(total[shared].sum()) <= SPREAD_SHARE * float(total[rows].sum())
     active = _active(view, own, shared, total)
     even = float(total[shared].sum()) / processes
     extra = np.maximum(counters.floats("slowest_rank_time_s")[shared], total[shared] / processes)
@@ -64,10 +67,11 @@ def io_times(view: JobView) -> IoTimes:
     slowest = max(slowest, min(mean, run_time or mean))
     known_ranks = counters.ints("slowest_rank")[shared]
     slowest_rank = top if exact else (int(known_ranks[np.argmax(extra)]) if extra.size else None)
+    ranks = per_rank + even if exact else _traced_ranks(view, per_rank, even)
     return IoTimes(
         read_s=sums[0], write_s=sums[1], meta_s=sums[2], slowest_s=slowest,
         slowest_rank=slowest_rank if slowest > 0 else None,
-        active=active, per_rank_s=per_rank if exact else _traced_ranks(view, per_rank, even), exact=exact,
+        active=active, per_rank_s=ranks, exact=exact,
     )  # fmt: skip
 
 

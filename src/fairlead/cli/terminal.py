@@ -17,9 +17,9 @@ from fairlead.analysis.verdict import Verdict
 from fairlead.model import units
 from fairlead.model.finding import Finding
 from fairlead.reporting import Report, Setup, comparison
-from fairlead.rules.condition import Condition
+from fairlead.rules.condition import Condition, compiled
 from fairlead.rules.engine import namespace, shown
-from fairlead.rules.rule import Rule, compiled
+from fairlead.rules.rule import Rule
 
 GRADE_STYLE = {"A": "bold white on green4", "B": "bold white on dark_green", "C": "bold black on gold3",
                "D": "bold white on dark_orange3", "F": "bold white on red3", None: "bold white on grey37"}  # fmt: skip
@@ -263,9 +263,9 @@ def explained(rule: Rule, report: Report) -> RenderableType:
     """What a rule asks, what this job answered, and what follows."""
     metrics = namespace(report.profile)
     condition: Condition = compiled(rule.when)
-    holds = condition.evaluate(metrics)
+    holds = condition.holds(metrics)
     result = {True: "it fires", False: "it stays quiet", None: "it cannot be decided"}[
-        None if holds is None else bool(holds)
+        holds
     ]
     table = Table(box=None, padding=(0, 2), header_style="dim")
     for name in ("metric", "this job", "meaning"):

@@ -41,7 +41,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """See the module. `cost_s` is wall-clock seconds of the job lost to this cause; None when it cannot be known.
 
     Costs of different findings may overlap: the same second can be lost to small requests and to a straggler.
-    `confidence` is in [0, 1]; `missing` says what would make it surer.
+    `confidence` is in [0, 1]; `missing` says what would make it surer. `covers` names rules that fired, too, but say
+    the same of the same fault in more general words.
     """
 
     id: str
@@ -57,6 +58,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     evidence: list[Evidence] = []
     missing: list[str] = []
     advice: list[Advice] = []
+    covers: list[str] = []
     cost_s: float | None = None
     cost_basis: str | None = None
     analysis_version: str

@@ -46,8 +46,10 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
     """What one process reaches with large sequential requests when nothing better is known.
 
     80-100 MB/s a node through a forwarding layer (Beacon, TOS 2023, section 2) is the lower end, a few GB/s from a
-    client cache the upper; 1 GiB/s sits between and is only used when the trace itself holds no large requests.
+    client cache the upper; 1 GiB/s sits between and is only used when the trace itself holds no large requests. All
+    processes together are not assumed to reach more than 10 GiB/s, unless the run itself did.
     """
 
     process_bandwidth_bytes_per_s: float = float(1 << 30)
+    total_bandwidth_bytes_per_s: float = float(10 << 30)
     large_request_bytes: int = 1 << 20

@@ -7,11 +7,23 @@ unknown` is False). Nothing is ever evaluated as Python: the syntax tree is walk
 from __future__ import annotations
 
 import ast
+import difflib
+import math
 import operator
+import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Literal
 
 from fairlead.analysis.values import Value
+
+Kind = Literal["number", "word", "truth", "any"]
+"""What a part of a condition is. `any` is a name whose kind was not given."""
+
+MAX_LENGTH = 2000
+MAX_DEPTH = 40
+_LARGEST = 1e300
 
 _COMPARE: dict[type[ast.cmpop], Callable[[object, object], bool]] = {
     ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
@@ -21,7 +33,7 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
 }  # fmt: skip
 _FUNCTIONS: dict[str, Callable[..., float]] = {"min": min, "max": max, "abs": abs}
-_MAX_LENGTH = 2000
+_CALLED = {"truth": "a yes or no", "number": "a number", "word": "a word", "any": "anything"}
 
 
 class ConditionError(ValueError):
@@ -37,124 +49,200 @@ class Condition:
     names: frozenset[str]
 
     def evaluate(self, metrics: Mapping[str, Value]) -> Value:
-        """The value under these metrics; None is unknown. Division by zero is unknown, too."""
+        """The value under these metrics; None is unknown. Never raises: dividing by zero, a number that is not finite
+        and a value of another kind than the condition needs are unknown, too."""
         return _value(self.tree, metrics)
+
+    def holds(self, metrics: Mapping[str, Value]) -> bool | None:
+        """Whether it is true; None when that is unknown."""
+        return _truth(self.evaluate(metrics))
 
     def unknown(self, metrics: Mapping[str, Value]) -> list[str]:
         """Metrics it needs that are unknown."""
-        return sorted(name for name in self.names if metrics.get(name) is None)
+        return sorted(name for name in self.names if _finite(metrics.get(name)) is None)
 
 
-def parse(text: str, known: Mapping[str, object] | frozenset[str] | None = None) -> Condition:
-    """Parse; with `known` also check that every name is one of these. Raises ConditionError."""
-    if len(text) > _MAX_LENGTH:
-        raise ConditionError(f"longer than {_MAX_LENGTH} characters")
+@dataclass
+class _Scope:
+    kinds: Mapping[str, Kind] | None
+    names: set[str] = field(default_factory=set)
+
+    def kind_of(self, name: str) -> Kind:
+        self.names.add(name)
+        if self.kinds is None:
+            return "any"
+        if name not in self.kinds:
+            close = difflib.get_close_matches(name, self.kinds, 1)
+            raise ConditionError(f"no metric is called {name!r}" + (f", but there is {close[0]!r}" if close else ""))
+        return self.kinds[name]
+
+
+def parse(text: str, kinds: Mapping[str, Kind] | None = None) -> Condition:
+    """Parse; with `kinds` (name → kind of every metric) also check that names exist and kinds fit. Raises
+    ConditionError."""
+    if len(text) > MAX_LENGTH:
+        raise ConditionError(f"longer than {MAX_LENGTH} characters")
+    scope = _Scope(kinds)
     try:
-        tree = ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as fault:
-        raise ConditionError(f"not an expression: {text!r}") from fault
-    names: set[str] = set()
-    _check(tree, names)
-    for name in sorted(names):
-        if known is not None and name not in known:
-            raise ConditionError(f"no metric is called {name!r}")
-    return Condition(text, tree, frozenset(names))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Python's own remarks on odd literals; what is odd is refused below
+            tree = ast.parse(" ".join(text.split()), mode="eval").body
+        kind = _kind(tree, scope, 0)
+    except (SyntaxError, MemoryError) as fault:
+        raise ConditionError(f"not an expression: {_short(text)}") from fault
+    except RecursionError as fault:
+        raise ConditionError(f"nested deeper than {MAX_DEPTH} levels") from fault
+    except ValueError as fault:
+        raise fault if isinstance(fault, ConditionError) else ConditionError(f"not an expression: {fault}") from fault
+    if kind not in ("truth", "any"):
+        raise ConditionError(f"is {_CALLED[kind]}, where a comparison is needed: {_short(text)}")
+    return Condition(text, tree, frozenset(scope.names))
 
 
-def _check(node: ast.expr, names: set[str]) -> None:
+@lru_cache(maxsize=1024)
+def compiled(text: str) -> Condition:
+    """A condition that was checked when its rule was loaded."""
+    return parse(text)
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return repr(text if len(text) <= 60 else text[:57] + "...")
+
+
+# -- checking ----------------------------------------------------------------------------------------------------------
+
+
+def _kind(node: ast.expr, scope: _Scope, depth: int) -> Kind:
+    if depth > MAX_DEPTH:
+        raise ConditionError(f"nested deeper than {MAX_DEPTH} levels")
     match node:
         case ast.Name(id=name):
-            names.add(name)
-        case ast.Constant(value=bool() | int() | float() | str()):
-            pass
+            return scope.kind_of(name)
+        case ast.Constant(value=bool()):
+            return "truth"
+        case ast.Constant(value=str()):
+            return "word"
+        case ast.Constant(value=int() | float() as value):
+            if not abs(value) <= _LARGEST:
+                raise ConditionError(f"a number beyond {_LARGEST:g}")
+            return "number"
         case ast.BoolOp(values=parts):
-            for part in parts:
-                _check(part, names)
-        case ast.UnaryOp(op=ast.Not() | ast.USub(), operand=operand):
-            _check(operand, names)
+            return _all(parts, "truth", scope, depth)
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return _all([operand], "truth", scope, depth)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return _all([operand], "number", scope, depth)
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
-            _check(left, names)
-            _check(right, names)
-        case ast.Compare(left=left, ops=ops, comparators=rest):
-            _check(left, names)
-            for part in rest:
-                _check(part, names)
-            if not all(type(op) in _COMPARE or isinstance(op, ast.In | ast.NotIn) for op in ops):
-                raise ConditionError(f"comparison not allowed in {ast.unparse(node)!r}")
-        case ast.Tuple(elts=parts):
-            for part in parts:
-                _check(part, names)
+            return _all([left, right], "number", scope, depth)
+        case ast.Compare():
+            return _comparison(node, scope, depth)
         case ast.Call(func=ast.Name(id="known"), args=[ast.Name(id=name)], keywords=[]):
-            names.add(name)
-        case ast.Call(func=ast.Name(id=function), args=parts, keywords=[]) if function in _FUNCTIONS and parts:
-            for part in parts:
-                _check(part, names)
-        case _:
-            raise ConditionError(f"not allowed in a condition: {ast.unparse(node)!r}")
+            scope.kind_of(name)
+            return "truth"
+        case ast.Call(func=ast.Name(id="min" | "max"), args=[_, _, *_] as parts, keywords=[]):
+            return _all(parts, "number", scope, depth)
+        case ast.Call(func=ast.Name(id="abs"), args=[_] as parts, keywords=[]):
+            return _all(parts, "number", scope, depth)
+    raise ConditionError(f"not allowed in a condition: {_short(ast.unparse(node))}")
 
 
-def _value(node: ast.expr, metrics: Mapping[str, Value]) -> Value:  # noqa: PLR0911
+def _all(parts: list[ast.expr], wanted: Kind, scope: _Scope, depth: int) -> Kind:
+    for part in parts:
+        kind = _kind(part, scope, depth + 1)
+        if kind not in (wanted, "any"):
+            raise ConditionError(f"{_short(ast.unparse(part))} is {_CALLED[kind]}, not {_CALLED[wanted]}")
+    return wanted
+
+
+def _comparison(node: ast.Compare, scope: _Scope, depth: int) -> Kind:
+    left = _kind(node.left, scope, depth + 1)
+    for op, part in zip(node.ops, node.comparators, strict=True):
+        if isinstance(op, ast.In | ast.NotIn):
+            if len(node.ops) > 1 or not isinstance(part, ast.Tuple | ast.List) or not part.elts:
+                raise ConditionError(f"`in` needs a list, as in ('N-1', 'N-M'): {_short(ast.unparse(node))}")
+            if not all(isinstance(item, ast.Constant) for item in part.elts):
+                raise ConditionError(f"only fixed values may be listed: {_short(ast.unparse(part))}")
+            others = [_kind(item, scope, depth + 1) for item in part.elts]
+        elif type(op) in _COMPARE:
+            others = [_kind(part, scope, depth + 1)]
+        else:
+            raise ConditionError(f"comparison not allowed: {_short(ast.unparse(node))}")
+        for kind in others:
+            if "any" not in (kind, left) and kind != left:
+                raise ConditionError(
+                    f"{_short(ast.unparse(node))} compares {_CALLED[left]} with {_CALLED[kind]}"
+                )
+            if isinstance(op, ast.Lt | ast.LtE | ast.Gt | ast.GtE) and {kind, left} & {"word", "truth"}:
+                raise ConditionError(f"{_short(ast.unparse(node))}: only numbers are more or less")
+            left = kind
+    return "truth"
+
+
+# -- evaluating --------------------------------------------------------------------------------------------------------
+
+
+def _value(node: ast.expr, metrics: Mapping[str, Value]) -> Value:
     match node:
         case ast.Name(id=name):
-            return metrics.get(name)
+            return _finite(metrics.get(name))
         case ast.Constant(value=value):
             return value  # type: ignore[return-value]
         case ast.BoolOp(op=op, values=parts):
-            return _both([_value(p, metrics) for p in parts], deciding=isinstance(op, ast.Or))
-        case ast.UnaryOp(op=op, operand=operand):
-            inner = _value(operand, metrics)
-            if inner is None:
-                return None
-            return (not inner) if isinstance(op, ast.Not) else -_number(inner)
+            return _both([_truth(_value(p, metrics)) for p in parts], deciding=isinstance(op, ast.Or))
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            inner = _truth(_value(operand, metrics))
+            return None if inner is None else not inner
+        case ast.UnaryOp(operand=operand):
+            return _computed(operator.neg, [_value(operand, metrics)])
         case ast.BinOp(left=left, op=op, right=right):
-            return _arithmetic(_ARITHMETIC[type(op)], _value(left, metrics), _value(right, metrics))
+            return _computed(_ARITHMETIC[type(op)], [_value(left, metrics), _value(right, metrics)])
         case ast.Compare():
-            return _compare(node, metrics)
+            return _compared(node, metrics)
         case ast.Call(func=ast.Name(id="known"), args=[ast.Name(id=name)]):
-            return metrics.get(name) is not None
+            return _finite(metrics.get(name)) is not None
         case ast.Call(func=ast.Name(id=function), args=parts):
-            values = [_value(p, metrics) for p in parts]
-            return None if any(v is None for v in values) else _FUNCTIONS[function](*map(_number, values))
+            return _computed(_FUNCTIONS[function], [_value(p, metrics) for p in parts])
     raise AssertionError(f"unchecked node {ast.dump(node)}")
 
 
-def _both(values: list[Value], *, deciding: bool) -> bool | None:
+def _finite(value: Value) -> Value:
+    """NaN and infinities are no knowledge."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _truth(value: Value) -> bool | None:
+    return None if value is None or isinstance(value, str) else bool(value)
+
+
+def _both(values: list[bool | None], *, deciding: bool) -> bool | None:
     """Three-valued and/or: a part equal to `deciding` decides, else an unknown part makes it unknown."""
-    if any(v is not None and bool(v) is deciding for v in values):
+    if deciding in values:
         return deciding
-    return None if any(v is None for v in values) else not deciding
+    return None if None in values else not deciding
 
 
-def _number(value: Value) -> float:
-    if value is None or isinstance(value, str):
-        raise ConditionError(f"{value!r} is not a number")
-    return value
-
-
-def _arithmetic(function: Callable[[float, float], float], left: Value, right: Value) -> float | None:
-    if left is None or right is None:
+def _computed(function: Callable[..., float], parts: list[Value]) -> Value:
+    if any(p is None or isinstance(p, str) for p in parts):
         return None
     try:
-        return function(_number(left), _number(right))
-    except ZeroDivisionError:
+        return _finite(function(*parts))
+    except (ZeroDivisionError, OverflowError):
         return None
 
 
-def _compare(node: ast.Compare, metrics: Mapping[str, Value]) -> bool | None:
+def _compared(node: ast.Compare, metrics: Mapping[str, Value]) -> bool | None:
     left = _value(node.left, metrics)
-    results: list[Value] = []
+    results: list[bool | None] = []
     for op, part in zip(node.ops, node.comparators, strict=True):
-        if isinstance(op, ast.In | ast.NotIn):
-            members = part.elts if isinstance(part, ast.Tuple) else [part]
-            inside = left in [_value(m, metrics) for m in members]
-            results.append(None if left is None else inside is isinstance(op, ast.In))
+        if isinstance(part, ast.Tuple | ast.List):
+            known = left is not None
+            results.append((left in [_value(m, metrics) for m in part.elts]) is isinstance(op, ast.In) if known else None)
             continue
         right = _value(part, metrics)
-        if left is None or right is None:
+        if left is None or right is None or isinstance(left, str) != isinstance(right, str):
             results.append(None)
-        elif isinstance(left, str) != isinstance(right, str):
-            results.append(isinstance(op, ast.NotEq))
         else:
-            results.append(_COMPARE[type(op)](left, right))
+            results.append(bool(_COMPARE[type(op)](left, right)))
         left = right
     return _both(results, deciding=False)

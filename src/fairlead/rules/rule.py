@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable
-from importlib.resources import files
-from importlib.resources.abc import Traversable
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
 import msgspec
@@ -16,18 +13,35 @@ from fairlead.analysis.costs import COSTS
 from fairlead.analysis.profile import METRICS
 from fairlead.errors import ConfigError
 from fairlead.model.finding import Severity
-from fairlead.rules.condition import Condition, ConditionError, parse
+from fairlead.rules.condition import ConditionError, Kind, parse
 
-FILE_COLUMNS = frozenset({
-    "processes", "read_bytes", "write_bytes", "read_ops", "write_ops", "opens", "stats", "metadata_ops",
-    "read_time_s", "write_time_s", "meta_time_s", "io_time_s", "read_small_ops", "write_small_ops",
-    "read_random_ops", "write_random_ops", "misaligned_ops", "mem_misaligned_ops", "data_straggler",
-    "time_straggler", "shared_write_time_s", "independent_reads", "independent_writes", "stdio_bytes",
-})  # fmt: skip
-"""Columns of the file table that evidence may rank files by."""
+_KIND_OF_UNIT: dict[str, Kind] = {"word": "word", "bool": "truth"}
+NAMES: dict[str, Kind] = {name: _KIND_OF_UNIT.get(unit, "number") for name, (unit, _) in METRICS.items()} | {
+    f"cost_{cause}_s": "number" for cause in COSTS
+}
+"""Every name a rule may use, and what kind of value it has."""
 
-NAMES = frozenset(METRICS) | {f"cost_{cause}_s" for cause in COSTS}
-_PLACEHOLDER = re.compile(r"\{([a-z0-9_]+)\}")
+FILE_COLUMNS: dict[str, str] = {
+    "processes": "processes that used the file",
+    "read_bytes": "bytes read", "write_bytes": "bytes written", "read_ops": "reads", "write_ops": "writes",
+    "opens": "opens", "stats": "stat calls", "metadata_ops": "opens, stats and renames",
+    "read_time_s": "time in reads", "write_time_s": "time in writes", "meta_time_s": "time in metadata operations",
+    "io_time_s": "time in all of these",
+    "read_small_ops": "reads of at most 1 MiB", "write_small_ops": "writes of at most 1 MiB",
+    "read_random_ops": "reads out of order", "write_random_ops": "writes out of order",
+    "misaligned_ops": "requests off the file system's block", "mem_misaligned_ops": "requests from unaligned memory",
+    "data_straggler": "whether one rank moved far more of it than another",
+    "time_straggler": "whether one rank took far longer with it than another",
+    "shared_write_time_s": "time in writes, where several processes used it",
+    "independent_reads": "independent MPI-IO reads", "independent_writes": "independent MPI-IO writes",
+    "stdio_bytes": "bytes through STDIO",
+}  # fmt: skip
+"""Columns of the file table that evidence may rank files by (`files = "..."`), and what they hold."""
+
+_PLACEHOLDER = re.compile(r"\{([a-z0-9_]+)(?::([^{}|]*)\|([^{}|]*))?\}")
+_BRACES = re.compile(r"\{[^{}]*\}")
+_ID = re.compile(r"[a-z][a-z0-9_]*")
+METRICS_PAGE = "`fairlead rules metrics` lists the names a rule may use"
 
 
 class EvidenceTemplate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -46,7 +60,7 @@ class AdviceTemplate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     text: str
     audience: Literal["user", "developer", "site"] = "user"
     code: str | None = None
-    language: str | None = None
+    language: Literal["c", "bash", "python", "fortran", "ini", "text"] | None = None
     when: str | None = None
 
 
@@ -57,6 +71,13 @@ class SeverityStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     when: str
 
 
+class Covering(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A more general rule that says nothing of its own where this one fires (and `when` holds): one fault, one finding."""
+
+    rule: str
+    when: str | None = None
+
+
 class Examples(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Metrics under which the rule fires and under which it stays quiet. Both are tested."""
 
@@ -65,7 +86,11 @@ class Examples(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One rule; its file is named after its `id`."""
+    """One rule; its file is named after its `id`.
+
+    `severity` is the worst it can be: what costs the job little is lowered (`engine.capped`), unless the fault
+    `burdens_others`. `cost` is a cause of `analysis.costs`.
+    """
 
     id: str
     title: str
@@ -77,7 +102,9 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     examples: Examples
     advice: list[AdviceTemplate] = []
     steps: list[SeverityStep] = []
+    covers: list[Covering] = []
     cost: str | None = None
+    burdens_others: bool = False
     confidence: float = 0.9
     references: list[str] = []
     enabled: bool = True
@@ -85,14 +112,11 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     def conditions(self) -> Iterable[tuple[str, str]]:
         """Every condition with the key it stands under."""
         yield "when", self.when
-        for n, step in enumerate(self.steps):
-            yield f"steps[{n}].when", step.when
-        for n, item in enumerate(self.evidence):
-            if item.when:
-                yield f"evidence[{n}].when", item.when
-        for n, item in enumerate(self.advice):
-            if item.when:
-                yield f"advice[{n}].when", item.when
+        lists = (("steps", self.steps), ("covers", self.covers), ("evidence", self.evidence), ("advice", self.advice))
+        for key, items in lists:
+            for n, item in enumerate(items):
+                if item.when:  # type: ignore[attr-defined]
+                    yield f"{key}[{n}].when", item.when  # type: ignore[attr-defined]
 
     def texts(self) -> Iterable[tuple[str, str]]:
         """Every text that may hold placeholders with the key it stands under."""
@@ -104,74 +128,78 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 
 def placeholders(text: str) -> list[str]:
-    """Metric names in `{braces}`."""
-    return _PLACEHOLDER.findall(text)
+    """Metric names in `{braces}`; `{name:one|many}` adds the word that fits the number."""
+    return [found[1] for found in _PLACEHOLDER.finditer(text)]
+
+
+def substitute(text: str, show: Callable[[str], tuple[str, bool]]) -> str:
+    """`text` with placeholders replaced; `show` gives a metric as text and whether it is exactly one."""
+
+    def put(found: re.Match[str]) -> str:
+        shown, single = show(found[1])
+        return shown if found[2] is None else f"{shown} {found[2] if single else found[3]}"
+
+    return _PLACEHOLDER.sub(put, text)
 
 
 def decode(text: str, where: str) -> Rule:
     """One rule from TOML. Raises ConfigError naming the file, the key and what would be right."""
-    remedy = "see the reference page on writing rules"
+    for fault in faults(text, where):
+        raise fault
+    return msgspec.convert(tomllib.loads(text), Rule)
+
+
+def faults(text: str, where: str) -> Iterator[ConfigError]:
+    """Everything that is wrong with a rule's text, as errors that name the file, the key and the remedy."""
     try:
         rule = msgspec.convert(tomllib.loads(text), Rule)
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as fault:
-        raise ConfigError(str(fault), where=where, remedy=remedy) from fault
-    _check(rule, where)
-    return rule
+    except tomllib.TOMLDecodeError as fault:
+        yield ConfigError(f"not TOML: {fault}", where=where, remedy="mend the line; text goes in quotes")
+    except msgspec.ValidationError as fault:
+        what, _, path = str(fault).partition(" - at ")
+        key = path.strip("`").removeprefix("$").lstrip(".") or "the file"
+        if key.startswith("key"):
+            key = "the file"
+        yield ConfigError(f"{key}: {what}", where=where, remedy="see docs/howto/write-a-rule.md for the keys of a rule")
+    else:
+        for key, what, remedy in _wrong(rule):
+            yield ConfigError(f"{key}: {what}", where=where, remedy=remedy)
 
 
-def _check(rule: Rule, where: str) -> None:
-    def wrong(key: str, what: str, remedy: str) -> ConfigError:
-        return ConfigError(f"{key}: {what}", where=where, remedy=remedy)
-
-    metrics_page = "`fairlead rules metrics` lists the names a rule may use"
+def _wrong(rule: Rule) -> Iterator[tuple[str, str, str]]:
+    """(key, what is wrong, remedy) for what the types alone do not tell."""
+    if not _ID.fullmatch(rule.id):
+        yield "id", f"{rule.id!r} is no name", "use lower-case letters, digits and underscores"
+    if not rule.title.strip():
+        yield "title", "is empty", "say in one line what was seen"
+    if not rule.evidence:
+        yield "evidence", "is empty", "name at least one metric that shows it"
+    if not 0 <= rule.confidence <= 1:
+        yield "confidence", f"{rule.confidence} is not between 0 and 1", "give a number from 0 to 1"
+    if rule.cost is not None and rule.cost not in COSTS:
+        yield "cost", f"no cause is called {rule.cost!r}", "causes: " + ", ".join(sorted(COSTS))
     for key, text in rule.conditions():
         try:
             parse(text, NAMES)
         except ConditionError as fault:
-            raise wrong(key, str(fault), metrics_page) from fault
+            yield key, str(fault), METRICS_PAGE
     for key, text in rule.texts():
-        for name in placeholders(text):
-            if name not in NAMES:
-                raise wrong(key, f"no metric is called {name!r}", metrics_page)
+        for braces in _BRACES.findall(text):
+            if not _PLACEHOLDER.fullmatch(braces):
+                yield key, f"{braces} is no placeholder", "write {metric} or {metric:one|many}"
+        yield from _unnamed(key, placeholders(text))
     for n, item in enumerate(rule.evidence):
-        if item.metric is not None and item.metric not in NAMES:
-            raise wrong(f"evidence[{n}].metric", f"no metric is called {item.metric!r}", metrics_page)
+        yield from _unnamed(f"evidence[{n}].metric", [item.metric] if item.metric else [])
         if item.files is not None and item.files not in FILE_COLUMNS:
-            raise wrong(f"evidence[{n}].files", f"no file column {item.files!r}", ", ".join(sorted(FILE_COLUMNS)))
-    if rule.cost is not None and rule.cost not in COSTS:
-        raise wrong("cost", f"no cause is called {rule.cost!r}", "causes: " + ", ".join(sorted(COSTS)))
-    if not 0 <= rule.confidence <= 1:
-        raise wrong("confidence", f"{rule.confidence} is not between 0 and 1", "give a number from 0 to 1")
-    for name in (*rule.examples.fires, *rule.examples.quiet):
+            yield f"evidence[{n}].files", f"no file column {item.files!r}", "columns: " + ", ".join(FILE_COLUMNS)
+    for n, covering in enumerate(rule.covers):
+        if covering.rule == rule.id:
+            yield f"covers[{n}].rule", "a rule cannot cover itself", "name a more general rule"
+    for which in ("fires", "quiet"):
+        yield from _unnamed(f"examples.{which}", getattr(rule.examples, which))
+
+
+def _unnamed(key: str, names: Iterable[str]) -> Iterator[tuple[str, str, str]]:
+    for name in names:
         if name not in NAMES:
-            raise wrong("examples", f"no metric is called {name!r}", metrics_page)
-
-
-def compiled(text: str) -> Condition:
-    """A condition that `decode` has checked."""
-    return parse(text)
-
-
-def _toml_files(folder: Traversable | Path) -> list[Traversable | Path]:
-    return sorted((f for f in folder.iterdir() if f.name.endswith(".toml")), key=lambda f: f.name)
-
-
-def load(site: Path | None = None) -> dict[str, Rule]:
-    """Built-in rules, then those of the site's folder, which override by id (`enabled = false` turns one off)."""
-    rules: dict[str, Rule] = {}
-    folders: list[Traversable | Path] = [files("fairlead.rules") / "builtin"]
-    if site is not None:
-        if not site.is_dir():
-            raise ConfigError("no such folder of rules", where=str(site), remedy="give a folder of .toml rules")
-        folders.append(site)
-    for folder in folders:
-        for file in _toml_files(folder):
-            try:
-                text = file.read_text(encoding="utf-8")
-            except (OSError, UnicodeDecodeError) as fault:
-                raise ConfigError(f"cannot be read: {fault}", where=str(file), remedy="check the file") from fault
-            rule = decode(text, str(file))
-            if file.name != f"{rule.id}.toml":
-                raise ConfigError(f"its id is {rule.id!r}", where=str(file), remedy=f"name the file {rule.id}.toml")
-            rules[rule.id] = rule
-    return rules
+            yield key, f"no metric is called {name!r}", METRICS_PAGE

@@ -5,8 +5,10 @@ A file that cannot be read is reported with its error; the others are still read
 
 from __future__ import annotations
 
+import errno
 import math
 import os
+import stat
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +25,8 @@ from fairlead.registry import source, source_names
 from fairlead.sources.base import HEAD_BYTES, Item, Source
 
 _GZIP_MAGIC = b"\x1f\x8b"
+_TRACE_NAMES = (".darshan", ".pfw", ".pfw.gz")
+"""Endings of names by which a file in a folder is missed when it cannot be read. They never decide what is read."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +55,11 @@ class JobInput:
 
 
 def head_of(path: Path) -> bytes:
-    """The first bytes of a file, gunzipped when it is gzip. Raises InputError when it cannot be opened."""
+    """The first bytes of a file, gunzipped when it is gzip. Raises InputError when it cannot be opened or is no file."""
     try:
+        kind = stat.S_IFMT(path.stat().st_mode)
+        if kind != stat.S_IFREG:
+            raise _special(path, kind)
         with path.open("rb") as stream:
             raw = stream.read(HEAD_BYTES * 4)
     except OSError as fault:
@@ -67,13 +74,24 @@ def head_of(path: Path) -> bytes:
         ) from fault
 
 
+def _special(path: Path, kind: int) -> InputError:
+    """What can be named like a file but not read like one: reading a pipe may wait for ever, a device never end."""
+    what = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFDIR: "a folder"}.get(kind, "a device")
+    remedy = "write its content to a file and give that" if kind == stat.S_IFIFO else "give a file or a folder of files"
+    return InputError(f"this is {what}, not a file", where=str(path), remedy=remedy)
+
+
 def _unreadable(path: Path, fault: OSError) -> InputError:
     what = fault.strerror or str(fault)
     remedy = {
-        "No such file or directory": "check the spelling",
-        "Permission denied": "ask its owner for read permission, or run as a user who may read it",
-    }.get(what, "check the file")
-    return InputError(what[0].lower() + what[1:], where=str(path), remedy=remedy)
+        errno.ENOENT: "check the spelling",
+        errno.ENOTDIR: "check the spelling: a part of the path is no folder",
+        errno.ENAMETOOLONG: "check the spelling",
+        errno.ELOOP: "the links point at each other: give the file itself",
+        errno.EACCES: "ask its owner for read permission, or run as a user who may read it",
+        errno.EPERM: "ask its owner for read permission, or run as a user who may read it",
+    }.get(fault.errno or 0, "check the file system it is on, or copy it and give the copy")
+    return InputError(what[:1].lower() + what[1:], where=str(path), remedy=remedy)
 
 
 def detect(path: Path) -> Source:
@@ -94,16 +112,17 @@ def detect(path: Path) -> Source:
 def discover(paths: Sequence[Path]) -> tuple[list[InputFile], list[Failure]]:
     """Recognised files under `paths` in a stable order, and those that could not be used.
 
-    In a folder, files of no known format are passed over in silence; a folder that holds no trace at all is a failure.
+    In a folder, files of no known format, empty ones and such of broken gzip data are passed over in silence, unless
+    their name says that a trace was meant. A folder that cannot be listed or holds no trace at all is a failure.
     """
     found: list[InputFile] = []
     failures: list[Failure] = []
     for path in paths:
-        if not path.is_dir():
+        if not _is_folder(path):
             _try(path, found, failures, named=True)
             continue
         before, failed = len(found), len(failures)
-        for file in _walk(path):
+        for file in _walk(path, failures):
             _try(file, found, failures, named=False)
         if len(found) == before and len(failures) == failed:
             failures.append(Failure(path, InputError(
@@ -116,21 +135,42 @@ def discover(paths: Sequence[Path]) -> tuple[list[InputFile], list[Failure]]:
 def _try(path: Path, found: list[InputFile], failures: list[Failure], *, named: bool) -> None:
     try:
         found.append(InputFile(path, detect(path), named))
-    except UnknownFormatError as error:
-        if named:
+    except (UnknownFormatError, CorruptInputError) as error:
+        if named or path.name.endswith(_TRACE_NAMES):
             failures.append(Failure(path, error))
     except FairleadError as error:
         failures.append(Failure(path, error))
 
 
-def _walk(folder: Path) -> Iterator[Path]:
-    """Regular files below a folder, hidden ones left out, sorted; links to folders are not followed."""
-    for root, folders, names in os.walk(folder):
+def _is_folder(path: Path) -> bool:
+    try:
+        return stat.S_ISDIR(path.stat().st_mode)
+    except OSError:  # said when it is opened
+        return False
+
+
+def _walk(folder: Path, failures: list[Failure]) -> Iterator[Path]:
+    """Regular files below a folder, hidden ones left out, sorted; links to folders are not followed. Folders that
+    cannot be listed are failures."""
+
+    def unlisted(fault: OSError) -> None:
+        place = Path(fault.filename) if fault.filename else folder
+        failures.append(Failure(place, _unreadable(place, fault)))
+
+    for root, folders, names in os.walk(folder, onerror=unlisted):
         folders[:] = sorted(f for f in folders if not f.startswith("."))
         for name in sorted(names):
             path = Path(root) / name
-            if not name.startswith(".") and path.is_file():
+            if not name.startswith(".") and _may_be_read(path):
                 yield path
+
+
+def _may_be_read(path: Path) -> bool:
+    """Whether it is a regular file, or one that cannot even be looked at (which is said when it is opened)."""
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except OSError as fault:
+        return fault.errno not in (errno.ENOENT, errno.ELOOP)  # a link that leads nowhere
 
 
 def _distinct(files: list[InputFile]) -> list[InputFile]:

@@ -8,9 +8,9 @@ NONE = -(1 << 62)
 BUCKETS = 32
 """Pages-per-RPC buckets: 2**0 to 2**31 pages."""
 
-BLANK, OPERATION, LATENCY, CLIENT_RPCS, TARGET_RPCS, CACHE, METADATA, JOB_TABS, JOB_COMMAS, UNREAD = range(10)
+OPERATION, LATENCY, CLIENT_RPCS, TARGET_RPCS, CACHE, METADATA, JOB_TABS, JOB_COMMAS, UNREAD = range(1, 10)
 """Kinds of lines: client operation, server histogram, forwarding node's Lustre client, storage target, read-ahead
 cache, metadata server, job record (two separators), none of these."""
 
 READ, WRITE, OPEN, CLOSE, OPEN_REQUEST = range(5)
-OP_WORDS = ("read", "write", "open", "close", "open")
+OP_WORDS = ("read", "write", "open", "close")

@@ -68,10 +68,11 @@ class Tally:
         if not len(rows):
             return
         self.unreadable += len(rows)
-        line = lines.first_line + int(rows.min())
+        first = rows.min()
+        line = lines.first_line + int(lines.line[first])
         if self.first_line is None or line < self.first_line:
             self.first_line = line
-            a, b = lines.begin[rows.min()], lines.end[rows.min()]
+            a, b = lines.begin[first], lines.end[first]
             self.example = lines.data[a : min(b, a + 60)].decode("utf-8", "replace")
 
     def gap(self) -> Missing | None:
@@ -88,7 +89,8 @@ class Tally:
 
 @dataclass(frozen=True)
 class Lines:
-    """Columns of one block, a row per line. `view` is what the scanners read: bytes, or an array for compiled ones."""
+    """Columns of one block, a row per line that is not blank; `line` counts from 0. `view` is what the scanners read:
+    bytes, or an array for compiled ones."""
 
     data: bytes
     view: Any
@@ -100,6 +102,7 @@ class Lines:
     stamp_ns: Ints
     host_begin: Ints
     host_end: Ints
+    line: Ints
 
     def rows(self, *kinds: int) -> Ints:
         """Rows of some kinds, in line order."""
@@ -135,7 +138,6 @@ def lines_of(block: Block, *, fast: bool) -> Lines:
     """Scan a block of whole lines."""
     data = block.data
     view: Any = np.frombuffer(data, np.uint8) if fast else data
-    out = np.empty((data.count(b"\n") + 1, 6), np.int64)
+    out = np.empty((data.count(b"\n") + 1, 7), np.int64)
     count = kernel(scan_lines, fast=fast)(view, len(data), out)
-    kind, begin, end, stamp, host_begin, host_end = np.ascontiguousarray(out[:count].T)
-    return Lines(data, view, fast, block.first_line, kind, begin, end, stamp, host_begin, host_end)
+    return Lines(data, view, fast, block.first_line, *np.ascontiguousarray(out[:count].T))

@@ -23,7 +23,6 @@ from fairlead.sources.local_time import utc_ns
 
 INTERFACE = "lwfs"
 _SECOND_END_NS = NS_PER_S - 1
-_WORDS = pa.array(list(dict.fromkeys(k.OP_WORDS)), pa.string())
 _RELIABLE_OFFSET = 1 << 31
 OffsetIs = Literal["last", "first"]
 
@@ -121,7 +120,7 @@ def _batch(
         "start_ns": start, "end_ns": start + _SECOND_END_NS, "busy_ns": np.zeros(length, np.int64),
         "node": carried.hosts.column(hosts[rows]), "interface": word_column(INTERFACE, length),
         "fs": word_column(fs, length),
-        "op": pa.DictionaryArray.from_arrays(pa.array(op[rows].astype(np.int32)), _WORDS),
+        "op": pa.DictionaryArray.from_arrays(pa.array(op[rows].astype(np.int32)), pa.array(k.OP_WORDS)),
         "file_id": pa.array(files[rows, 0], mask=~known), "handle": pa.array(handle[rows], mask=has_handle[rows] == 0),
         "offset": pa.array(offset, mask=~placed), "size": pa.array(size, mask=~data),
         "stride": pa.array(size, mask=~placed), "count": count,

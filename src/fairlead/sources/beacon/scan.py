@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 from fairlead.sources.beacon.layout import (
-    BLANK,
     CACHE,
     CLIENT_RPCS,
     JOB_COMMAS,
@@ -77,12 +76,14 @@ def find_word(buf: bytes, i: int, end: int, word: tuple[int, ...]) -> int:
 
 
 def skip_spaces(buf: bytes, i: int, end: int) -> int:
+    """First position from `i` on that is no space or tab."""
     while i < end and (buf[i] == 32 or buf[i] == 9):
         i += 1
     return i
 
 
 def token_end(buf: bytes, i: int, end: int) -> int:
+    """First position from `i` on that is a space or tab."""
     while i < end and buf[i] != 32 and buf[i] != 9:
         i += 1
     return i
@@ -149,8 +150,6 @@ def trimmed(buf: bytes, a: int, b: int) -> tuple[int, int]:
 
 def kind_of(buf: bytes, a: int, b: int) -> int:
     """Which of the line kinds of `layout` the message buf[a:b] looks like."""
-    if a >= b:
-        return BLANK
     c = buf[a]
     if c == 91:  # [
         if a + 1 < b and 48 <= buf[a + 1] <= 57:
@@ -194,12 +193,15 @@ def kind_of(buf: bytes, a: int, b: int) -> int:
 
 
 def scan_lines(buf: bytes, size: int, out: Any) -> int:
-    """One row of `out` per line: kind, message begin and end, @timestamp ns, host begin and end. Returns the rows."""
+    """One row of `out` per line that is not blank: kind, message begin and end, @timestamp ns, host begin and end, line
+    (from 0). Returns the rows."""
     n = 0
     i = 0
+    line = -1
     while i < size:
         last, before = -1, -1
         j = i
+        line += 1
         while j < size and buf[j] != 10:
             if buf[j] == 124 and j + 1 < size and buf[j + 1] == 124:
                 before, last = last, j
@@ -213,10 +215,11 @@ def scan_lines(buf: bytes, size: int, out: Any) -> int:
             stamp = stamp_ns(buf, ts_a, ts_b)
             b = before
         a, b = trimmed(buf, a, b)
-        out[n, 0] = kind_of(buf, a, b)
-        out[n, 1], out[n, 2], out[n, 3], out[n, 4], out[n, 5] = a, b, stamp, host_a, host_b
-        n += 1
         i = j + 1
+        if a < b:
+            out[n, 0], out[n, 1], out[n, 2], out[n, 3] = kind_of(buf, a, b), a, b, stamp
+            out[n, 4], out[n, 5], out[n, 6] = host_a, host_b, line
+            n += 1
     return n
 
 

@@ -19,7 +19,7 @@ from fairlead.sources.beacon.lines import Ints, Lines, Tally
 from fairlead.sources.beacon.scan_counters import read_latency
 from fairlead.sources.local_time import utc_ns
 
-_CLASSES = pa.array(["read", "write", "metadata"], pa.string())
+_CLASSES = ("read", "write", "metadata")
 _QUEUE = 3
 _EIGHT = 8
 
@@ -112,7 +112,7 @@ def _joined(columns: Ints, values: Ints, carried: Carried) -> pa.RecordBatch | N
             totals[group[mine]], has_service = values[mine].sum(axis=1), present
     return batch_of(FORWARDER, {
         "ts_ns": heads[:, 1], "interval_ns": heads[:, 2], "node": carried.hosts.column(heads[:, 0]),
-        "op_class": pa.DictionaryArray.from_arrays(pa.array(heads[:, 3].astype(np.int32)), _CLASSES),
+        "op_class": pa.DictionaryArray.from_arrays(pa.array(heads[:, 3].astype(np.int32)), pa.array(_CLASSES)),
         "requests": pa.array(totals, mask=~has_service),
         "wait_ns_histogram": sides[0], "service_ns_histogram": sides[1],
     })  # fmt: skip

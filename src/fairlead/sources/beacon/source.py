@@ -115,7 +115,6 @@ class BeaconSource:
         """Batches of one block, layer by layer."""
         carried, host = reading.carried, reading.host
         tally.unread(lines, lines.rows(k.UNREAD))
-        reading.kinds |= set(np.unique(lines.kind).tolist())
         polling = Polling(
             zone=self.time_zone, poll_ns=None if self.poll_s is None else round(self.poll_s * 1e9), host=host,
             target=reading.path.name.split(".")[0], prefix=f"{self.file_system}-" if self.file_system else "",
@@ -156,7 +155,6 @@ class _Reading:
         self.jobs = JobForm()
         self.fast = False
         self.mapped = False
-        self.kinds: set[int] = set()
         self.ended = Block(b"", 1)
 
 

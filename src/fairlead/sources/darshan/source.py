@@ -104,11 +104,6 @@ def read_log(path: Path) -> DarshanLog:
     )
 
 
-def _hints(text: str) -> dict[str, str]:
-    """MPI-IO hints as Darshan keeps them in the job's metadata: `name=value` pairs joined by semicolons."""
-    return {name: value for name, _, value in (pair.partition("=") for pair in text.split(";")) if name and value}
-
-
 def _table(batches: list[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
     """One table; the words of dictionary columns may differ from batch to batch and are unified."""
     if not batches:
@@ -203,8 +198,8 @@ class _Reading:
         # Every rank has to be seen: a rank that moved no data leaves no host behind.
         everywhere = len(ranks) == record.processes and min(ranks) == 0 and max(ranks) == record.processes - 1
         nodes = sorted(hosts) if hosts and everywhere else None
+        # The metadata's `h` holds the hints Darshan writes its own log with (DARSHAN_LOGHINTS), not the job's.
         return Job(
-            hints=_hints(record.metadata.get("h", "")) or None,
             job_id=record.job_id,
             user=str(record.uid),
             program=record.executable or None,

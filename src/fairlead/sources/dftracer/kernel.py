@@ -251,6 +251,8 @@ def _field(key, a, b, quoted, row, stride, state):  # type: ignore[no-untyped-de
             return _BAIL
         column = c.TS if key == _K_TS else (c.DUR if key == _K_DUR else c.PID)
         put_number(row + stride * column, number_at(state + _NUMBER))
+    elif key == _K_ARGS:
+        return _BAIL
     return 0
 
 

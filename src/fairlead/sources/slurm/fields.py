@@ -59,6 +59,7 @@ class Reading:
     unreadable_rows: int = 0
     first_row: int | None = None
     example: str = ""
+    overlong: int = 0
     orphan_steps: int = 0
     array_labels: int = 0
     jobs: int = 0

@@ -78,15 +78,17 @@ class SlurmSource:
         elif form == "kept rows":
             yield from kept_rows_batches(path, nodes, reading)
         elif form == "key values":
-            yield from self._lines(path, KeyValues(nodes, reading), None)
+            yield from self._lines(path, KeyValues(nodes, reading), reading, None)
         elif layout is not None:
-            yield from self._lines(path, Accounts(layout, nodes, reading), layout)
+            yield from self._lines(path, Accounts(layout, nodes, reading), reading, layout)
         else:
             raise _refusal(form, path)
         for gap in _gaps(reading, nodes, form):
             yield msgspec.structs.replace(gap, where=str(path))
 
-    def _lines(self, path: Path, reader: Accounts | KeyValues, layout: Layout | None) -> Iterator[Item]:
+    def _lines(
+        self, path: Path, reader: Accounts | KeyValues, reading: Reading, layout: Layout | None
+    ) -> Iterator[Item]:
         """Items of a file of lines. An unterminated last line is read when it is whole by its fields."""
         first = True
         for given in line_blocks(path, self.block_bytes):
@@ -96,6 +98,7 @@ class SlurmSource:
             if first and layout is not None:
                 block = without_header(block, layout)
             first = False
+            reading.overlong += block.overlong
             yield from reader.batches(block)
             if given.last:
                 for gap in end_gaps(given, kept=True):
@@ -144,6 +147,11 @@ def _gaps(reading: Reading, nodes: NodeLists, form: Form | None) -> Iterator[Mis
             what=f"{reading.unreadable_rows} {unit if reading.unreadable_rows > 1 else unit[:-1]}",
             why=f"not understood; the first is {unit[:-1]} {reading.first_row}: {reading.example!r}",
             remedy="compare it with the reference page of this source",
+        )  # fmt: skip
+    if reading.overlong:
+        yield Missing(
+            kind="overlong_lines", what=f"{reading.overlong} {'line' if reading.overlong == 1 else 'lines'}",
+            why="longer than 16 MiB",
         )  # fmt: skip
     for fault in reading.faults:
         yield Missing(

@@ -1,0 +1,103 @@
+"""The rules of a run: those fairlead comes with, then those of a site's folder, which add and override."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from fairlead.errors import ConfigError
+from fairlead.rules.rule import Rule, decode, faults
+
+
+def load(site: Path | None = None) -> dict[str, Rule]:
+    """Built-in rules, then those of the site's folder, which override by id (`enabled = false` turns one off).
+
+    Raises ConfigError for the first fault, naming file, key and remedy.
+    """
+    rules = _read(files("fairlead.rules") / "builtin")
+    if site is not None:
+        rules |= _read(_folder(site))
+    for fault in _crossed(rules, site):
+        raise fault
+    return rules
+
+
+def check(site: Path) -> tuple[list[str], list[ConfigError]]:
+    """Ids of the sound rules of a site's folder, and every fault of the others. Raises ConfigError when there is no
+    such folder."""
+    sound: dict[str, Rule] = {}
+    found: list[ConfigError] = []
+    for file in _toml_files(_folder(site)):
+        try:
+            mine = [*faults(text := _text(file), str(file))]
+            if not mine:
+                rule = _named(decode(text, str(file)), file)
+                sound[rule.id] = rule
+        except ConfigError as fault:
+            mine = [fault]
+        found += mine
+    crossed = list(_crossed(load() | sound, site))
+    wrong = {Path(str(fault.where)).stem for fault in crossed}
+    return [rule for rule in sound if rule not in wrong], found + crossed
+
+
+def _folder(site: Path) -> Path:
+    if not site.is_dir():
+        raise ConfigError("no such folder of rules", where=str(site), remedy="give a folder of .toml rules")
+    return site
+
+
+def _toml_files(folder: Traversable | Path) -> list[Traversable | Path]:
+    try:
+        return sorted((f for f in folder.iterdir() if f.name.endswith(".toml")), key=lambda f: f.name)
+    except OSError as fault:
+        what = f"cannot be read: {fault.strerror or fault}"
+        raise ConfigError(what, where=str(folder), remedy="check the folder's permissions") from fault
+
+
+def _text(file: Traversable | Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError as fault:
+        what = f"cannot be read: {fault.strerror or fault}"
+        raise ConfigError(what, where=str(file), remedy="check the file and its permissions") from fault
+    except UnicodeDecodeError as fault:
+        raise ConfigError(f"not UTF-8: {fault.reason}", where=str(file), remedy="save it as UTF-8") from fault
+
+
+def _named(rule: Rule, file: Traversable | Path) -> Rule:
+    if file.name != f"{rule.id}.toml":
+        raise ConfigError(f"id: is {rule.id!r}", where=str(file), remedy=f"name the file {rule.id}.toml, or mend the id")
+    return rule
+
+
+def _read(folder: Traversable | Path) -> dict[str, Rule]:
+    rules = (_named(decode(_text(file), str(file)), file) for file in _toml_files(folder))
+    return {rule.id: rule for rule in rules}
+
+
+def _crossed(rules: Mapping[str, Rule], site: Path | None) -> Iterator[ConfigError]:
+    """Faults between rules: what covers a rule that is not there, and rings of rules that cover each other."""
+    for rule in rules.values():
+        where = str(site / f"{rule.id}.toml") if site is not None else rule.id
+        for n, covering in enumerate(rule.covers):
+            if covering.rule not in rules:
+                remedy = "`fairlead rules list` names them all"
+                yield ConfigError(f"covers[{n}].rule: no rule is called {covering.rule!r}", where=where, remedy=remedy)
+        if rule.id in covered_by(rules, rule.id):
+            remedy = "let only the more specific rule cover the other"
+            yield ConfigError("covers: this rule covers itself by way of others", where=where, remedy=remedy)
+
+
+def covered_by(rules: Mapping[str, Rule], start: str) -> list[str]:
+    """Rules that `start` covers, directly or by way of others, whatever their conditions."""
+    out: list[str] = []
+    waiting = [c.rule for c in rules[start].covers]
+    while waiting:
+        name = waiting.pop()
+        if name not in out and name in rules:
+            out.append(name)
+            waiting += [c.rule for c in rules[name].covers]
+    return out
