@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import groupby
 from pathlib import Path
 
 import click
@@ -15,6 +17,9 @@ import click
 from fairlead import errors
 from fairlead.cli.main import BROKEN_PIPE, COMMANDS, INTERRUPTED, cli
 from fairlead.model.tables import TABLES
+from fairlead.rules import described
+from fairlead.rules.rule import FILE_COLUMNS, Rule
+from fairlead.rules.rule_set import load
 
 DOCS = Path(__file__).resolve().parent
 MADE = "<!-- Made by docs/_generate.py from the code: change it there. -->\n"
@@ -31,6 +36,19 @@ _RECORDS_INTRO = """\
 Everything fairlead reads becomes rows of these tables, as Arrow columns. Times are signed 64-bit nanoseconds since
 1970 UTC, sizes are bytes, units come last in a name. A null means *not known*; it is never a zero. A schema only ever
 grows: new columns are nullable and raise the version."""
+_RULES_INTRO = """\
+A rule is a condition over [metrics](../metrics.md), what it means, its evidence and what to do about it. Findings are
+ordered by the seconds they cost the run, and of several rules that see one fault only the most specific speaks. A site
+can add rules of its own, change these or turn them off: see [write a rule](../../howto/write-a-rule.md).
+`fairlead report TRACE --explain RULE` shows what a rule saw in a job."""
+_METRICS_INTRO = """\
+What analysis derives from a job, and what a [rule](rules/index.md) may ask for. A metric that the trace cannot tell is
+*unknown*, never zero. `fairlead report TRACE --json -` has them all under `metrics`, `fairlead rules metrics` lists
+them."""
+_COSTS_INTRO = """\
+Seconds of the run lost to a cause, as far as they can be estimated. They overlap (a small request may also be random):
+each says what mending that cause alone could win."""
+_COLUMNS_INTRO = "What `files` in a rule's evidence may rank a job's files by; the first five are shown."
 
 ROW_IS = {
     "ops": "a run of client operations: same operation, file, handle and size, constant stride. Operation *k* of "
@@ -162,6 +180,70 @@ def records_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def rules_page() -> str:
+    """All rules by category, a line each."""
+    parts = ["# Rules", MADE.rstrip(), _RULES_INTRO]
+    by_category = sorted(load().values(), key=lambda rule: (rule.category.lower(), rule.id))
+    for category, rules in groupby(by_category, key=lambda rule: rule.category):
+        rows = [(f"[{rule.id}]({rule.id}.md)", rule.severity, described.pretty(rule.title)) for rule in rules]
+        parts += [f"## {category[0].upper()}{category[1:]}", _rows(("rule", "worst", "what it says"), rows)]
+    return "\n\n".join(parts) + "\n"
+
+
+def rule_page(rule: Rule) -> str:
+    """One rule: what it means, when it fires, its evidence, what to do, what it is after."""
+    metrics = [(f"`{name}`", unit, meaning) for name, unit, meaning in described.used_metrics(rule)]
+    parts = [
+        f"# {rule.id}",
+        MADE.rstrip(),
+        f"> {_cell(described.pretty(rule.title))}",
+        described.one_line(rule.about),
+        f"Category: {rule.category}. Severity: {described.severity_words(rule)}.",
+        f"Cost: {described.cost_words(rule)}.",
+        "## Fires when",
+        f"```text\n{described.one_line(rule.when)}\n```",
+        _rows(("metric", "unit", "meaning"), metrics),
+        "## Evidence",
+        "\n".join(f"- {_cell(described.pretty(one.text))}{_only(one.when)}" for one in rule.evidence),
+    ]
+    if rule.advice:
+        parts.append("## What to do")
+    for advice in rule.advice:
+        parts.append(f"**{advice.audience}**{_only(advice.when)}: {_cell(described.pretty(advice.text))}")
+        if advice.code:
+            parts.append(f"```{advice.language or 'text'}\n{advice.code.strip()}\n```")
+    if rule.covers:
+        names = [f"- [{name}]({name}.md){_only(when)}" for name, when in described.covered_words(rule)]
+        parts += ["## Says it instead of", "More general rules that stay silent when this one fires:", "\n".join(names)]
+    above = described.covering(load(), rule.id)
+    if above:
+        parts += ["## Silent where one of these fires", "\n".join(f"- [{name}]({name}.md)" for name in above)]
+    parts += ["## After", "\n".join(f"- {_cell(one)}" for one in rule.references)]
+    return "\n\n".join(parts) + "\n"
+
+
+def metrics_page() -> str:
+    """Every metric, cost and file column a rule may use."""
+    rows = [(f"`{name}`", unit, meaning) for name, unit, meaning in described.metric_rows()]
+    metrics = [row for row in rows if not row[0].startswith("`cost_")]
+    columns = [(f"`{name}`", meaning) for name, meaning in FILE_COLUMNS.items()]
+    parts = [
+        "# Metrics", MADE.rstrip(), _METRICS_INTRO, _rows(("metric", "unit", "meaning"), metrics),
+        "## Costs", _COSTS_INTRO, _rows(("metric", "unit", "meaning"), rows[len(metrics):]),
+        "## File columns", _COLUMNS_INTRO, _rows(("column", "meaning"), columns),
+    ]  # fmt: skip
+    return "\n\n".join(parts) + "\n"
+
+
+def _only(when: str | None) -> str:
+    return f" (when `{described.one_line(when)}`)" if when else ""
+
+
+def _rows(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = ["| " + " | ".join(_cell(cell) for cell in row) + " |" for row in (head, *rows)]
+    return "\n".join([lines[0], "|" + "---|" * len(head), *lines[1:]])
+
+
 def _type(text: str) -> str:
     """Arrow's own name of a type, without what only concerns the encoding."""
     word = re.sub(r"dictionary<values=(\w+),[^>]*>", r"\1 (dictionary)", text)
@@ -176,6 +258,9 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/cli.md": cli_page,
     "reference/exit-codes.md": exit_codes_page,
     "reference/records.md": records_page,
+    "reference/metrics.md": metrics_page,
+    "reference/rules/index.md": rules_page,
+    **{f"reference/rules/{rule.id}.md": partial(rule_page, rule) for rule in load().values()},
 }
 
 

@@ -21,5 +21,5 @@ def shared_data() -> Path:
     """Folder of public logs that is not part of the project; tests that need it skip where it is absent."""
     folder = Path(os.environ.get("FAIRLEAD_SHARED_DATA", ROOT.parent / "shared" / "data"))
     if not folder.is_dir():
-        pytest.skip(f"no shared data at {folder}: set FAIRLEAD_SHARED_DATA to a folder that holds darshan/, dftracer/, ...")
+        pytest.skip(f"no shared data at {folder}: set FAIRLEAD_SHARED_DATA to a folder with darshan/, dftracer/, ...")
     return folder

@@ -35,15 +35,15 @@ def _finding(rule: str, title: str, severity: str, cost_s: float | None, **more:
 def _findings(ranks: int, run_time_s: float) -> list[Data]:
     collective = "MPI_File_write_at_all(fh, offset, buf, count, MPI_DOUBLE, &status);\n// instead of one MPI_File_write_at per row"
     return [
-        _finding("small-writes", "98 % of the writes are smaller than 1 MiB, most of them 4 KiB", "critical", run_time_s * 0.31,
+        _finding("small-writes", "98 % of the writes are smaller than 1 MiB, most of them 4 KiB", "critical", run_time_s * 0.18,
                  evidence=[{"text": "2,412,544 of 2,461,696 writes are below 1 MiB", "metric": "small_write_share", "value": 0.98, "unit": "fraction",
                             "files": ["/scratch/proj42/run7/plt/plt00040.h5", "/scratch/proj42/run7/plt/plt00080.h5"], "ranks": []},
-                           {"text": "they take 31 % of the run time", "metric": "small_write_time_s", "value": run_time_s * 0.31, "unit": "s", "files": [], "ranks": []}],
+                           {"text": "they take 18 % of the run time", "metric": "small_write_time_s", "value": run_time_s * 0.18, "unit": "s", "files": [], "ranks": []}],
                  advice=[{"text": "Write collectively, so that MPI-IO gathers the rows into large requests.", "audience": "developer", "code": collective, "language": "c"},
                          {"text": "Without touching the code, turn on collective buffering.", "audience": "user", "code": "export ROMIO_HINTS=$PWD/hints\necho 'romio_cb_write enable' > hints", "language": "sh"}]),
-        _finding("straggler", "One rank in sixteen waits: rank 3 spends 3.1 times the mean in I/O", "high", run_time_s * 0.12, category="imbalance",
+        _finding("straggler", "One rank in sixteen waits: rank 3 spends 1.8 times the mean in I/O", "high", run_time_s * 0.12, category="imbalance",
                  from_ns=_ns(12), to_ns=_ns(19.5),
-                 evidence=[{"text": "the slowest ranks are on one node", "metric": "rank_ratio", "value": 3.1, "unit": "", "files": [], "ranks": list(range(3, ranks, 16))}],
+                 evidence=[{"text": "the slowest ranks are on one node", "metric": "rank_ratio", "value": 1.8, "unit": "", "files": [], "ranks": list(range(3, ranks, 16))}],
                  advice=[{"text": "Spread the aggregators over the nodes.", "audience": "user", "code": "export MPICH_MPIIO_HINTS='*:cb_nodes=24:cb_config_list=*:1'", "language": "sh"}],
                  missing=["server-side counters of the same time"], confidence=0.7),
         _finding("stripe-count", "The 96 GiB checkpoint lies on one storage target", "warning", None, category="layout",
@@ -60,17 +60,17 @@ def _segments(rng: random.Random, ranks: int, run_time_s: float, most: int) -> D
     columns: Data = {name: [] for name in ("rank", "start_s", "dur_s", "kind", "bytes")}
     each = max(1, most // ranks)
     for rank in range(ranks):
-        slow = 3.1 if rank % 16 == 3 else 1.0
-        time = 0.4 + rng.random() * 0.1
+        slow = 1.9 if rank % 16 == 3 else 1.0
+        time = 0.0
         for index in range(each):
             burst = index * 8 // each
             if index * 8 % each < 8:
-                time = max(time, 0.4 + burst * run_time_s / 8.2 + rng.random() * 0.05)
-                kind, size, length = 2, 0, 0.004 + rng.random() * 0.01
+                time = max(time, run_time_s * (0.01 + burst / 8.2 + rng.random() * 0.002))
+                kind, size, length = 2, 0, run_time_s * (0.0001 + rng.random() * 0.0002)
             else:
                 kind = 0 if burst == 0 else 1
                 size = rng.choice((4096, 65536, 1 << 20)) * rng.randint(1, 40)
-                length = slow * run_time_s / each * 0.28 * rng.random()
+                length = slow * run_time_s / each * 0.7 * rng.random()
             columns["rank"].append(rank)
             columns["start_s"].append(time)
             columns["dur_s"].append(length)
@@ -112,7 +112,8 @@ def job(ranks: int, *, run_time_s: float = 45.2, segments: int = 30_000, bins: i
     phases = []
     for burst in range(8):
         kind = "read" if burst == 0 else "write"
-        begin, end = 0.4 + burst * run_time_s / 8.2, 0.4 + burst * run_time_s / 8.2 + run_time_s / 8.2 * 0.55
+        begin = run_time_s * (0.01 + burst / 8.2)
+        end = begin + run_time_s / 8.2 * 0.55
         size = moved["read"] if kind == "read" else moved["write"] // 7
         phases.append({"kind": kind, "start_ns": _ns(begin), "end_ns": _ns(end), "bytes": size, "bandwidth_bytes_per_s": size / (end - begin)})
     io_time = [0.0] * ranks
@@ -129,8 +130,8 @@ def job(ranks: int, *, run_time_s: float = 45.2, segments: int = 30_000, bins: i
             "summary": {"io_time_s": mean, "io_share": mean / run_time_s, "average_bandwidth_bytes_per_s": {"read": moved["read"] / 3, "write": moved["write"] / 20},
                         "peak_bandwidth_bytes_per_s": {"read": max(sums["read"]) * bins / run_time_s, "write": max(sums["write"]) * bins / run_time_s},
                         "average_iops": 51_240.3, "metadata_ops_per_s": 1359.3, "period": {"period_s": run_time_s / 8.2, "confidence": 0.91}},
-            "phases": phases, "findings": _findings(ranks, run_time_s), "grade": "D", "grade_reason": "Small writes and a few slow ranks cost about 40 % of the run time.",
-            "headline": "Almost half of this job is spent writing 4 KiB pieces into shared files.",
+            "phases": phases, "findings": _findings(ranks, run_time_s), "grade": "D", "grade_reason": "Small writes and a few slow ranks cost about 30 % of the run time.",
+            "headline": "A third of this job is spent writing 4 KiB pieces into shared files.",
             "missing": [{"kind": "server_load", "what": "load of the storage servers", "why": "the trace sees the client only, so interference by other jobs cannot be told from a slow layout",
                          "remedy": "fairlead ingest --lake DIR with the site's Lustre counters of the same day", "where": "flash_id482913_7-15-36000-1.darshan"}],
         },
@@ -170,6 +171,9 @@ def one_rank() -> Data:
     verdict["io_mode"] = {"read": "1-1", "write": "1-1"}
     verdict["io_mode_mpiio"] = None
     data["charts"]["costs"] = []
+    data["charts"]["sizes"] = {"bins": BINS, "read": [0] * 5 + [48, 0, 0, 0, 0], "write": [0] * 5 + [310, 0, 0, 0, 0], "common": [{"size": 1 << 20, "count": 358}]}
+    verdict["totals"].update(read_ops=48, write_ops=310, metadata_ops=12)
+    verdict["summary"].update(average_iops=1490.0, metadata_ops_per_s=50.0, period=None)
     return data
 
 

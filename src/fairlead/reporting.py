@@ -6,7 +6,7 @@ The command line, and later the server, call this; it holds what a report needs 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -20,6 +20,7 @@ from fairlead.analysis.profile import JobProfile, profile
 from fairlead.analysis.verdict import UndecidedRule, Verdict, verdict
 from fairlead.analysis.view import assemble
 from fairlead.errors import ConfigError, CorruptInputError
+from fairlead.inert import encodable_within
 from fairlead.model.job import Job
 from fairlead.model.missing import DAMAGED, Missing
 from fairlead.model.platform import Platform
@@ -31,6 +32,30 @@ from fairlead.sources.base import Item
 from fairlead.sources.inputs import Failure, JobInput
 
 ACCOUNTING = "slurm"
+_SAME_RUN_NS = 86_400 * 10**9
+"""How far a trace may begin outside a run of the same job number and still be of it: clocks and time zones differ by
+less than a day, schedulers reuse numbers later than that."""
+_LONGEST_SLUG = 100
+
+
+REPORTS_SCHEMA = "fairlead.reports/1"
+COMPARISON_SCHEMA = "fairlead.comparison/1"
+
+
+class ReportList(msgspec.Struct, frozen=True, kw_only=True):
+    """What `--json` prints of several jobs."""
+
+    schema: str = REPORTS_SCHEMA
+    reports: Sequence[Verdict]
+
+
+class ComparedReports(msgspec.Struct, frozen=True, kw_only=True):
+    """What `--json` prints of two runs side by side: both reports, then what changed."""
+
+    schema: str = COMPARISON_SCHEMA
+    before: Verdict
+    after: Verdict
+    comparison: Comparison
 
 
 class Watch(Protocol):
@@ -62,7 +87,7 @@ class Report:
     def slug(self) -> str:
         """A file name part that tells this job from others."""
         job = self.verdict.job
-        return re.sub(r"[^A-Za-z0-9._-]+", "_", f"{job.id}-{job.start_ns or 0}")
+        return re.sub(r"[^A-Za-z0-9._-]+", "_", f"{job.id[:_LONGEST_SLUG]}-{job.start_ns or 0}")
 
 
 def prepare(rules: Path | None = None, platform: Path | None = None) -> Setup:
@@ -75,8 +100,9 @@ def read_platform(path: Path) -> Platform:
     try:
         return msgspec.toml.decode(path.read_bytes(), type=Platform)
     except OSError as fault:
-        raise ConfigError(f"cannot be read: {fault.strerror}", where=str(path), remedy="check the path") from fault
-    except (msgspec.ValidationError, msgspec.DecodeError) as fault:
+        what = (fault.strerror or str(fault)).lower()
+        raise ConfigError(f"cannot be read: {what}", where=str(path), remedy="check the path") from fault
+    except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError) as fault:
         raise ConfigError(str(fault), where=str(path), remedy="see the reference page of the platform file") from fault
 
 
@@ -86,32 +112,41 @@ def split_accounting(jobs: list[JobInput]) -> tuple[list[JobInput], list[JobInpu
     return accounts, [j for j in jobs if j.source.name != ACCOUNTING]
 
 
-def accounting(accounts: list[JobInput], failures: list[Failure]) -> dict[str, Job]:
-    """Jobs by number from accounting files, the latest start of a number last."""
-    found: dict[str, Job] = {}
+def accounting(accounts: list[JobInput], failures: list[Failure]) -> dict[str, list[Job]]:
+    """Runs by job number from accounting files; a number may have been used more than once."""
+    found: dict[str, list[Job]] = {}
     for one in accounts:
+        missing = []
         for item in inputs.read(one, failures):
-            if isinstance(item, pa.RecordBatch) and (item.schema.metadata or {}).get(b"fairlead.table") == b"jobs":
+            if isinstance(item, Missing):
+                missing.append(item)
+            elif isinstance(item, pa.RecordBatch) and (item.schema.metadata or {}).get(b"fairlead.table") == b"jobs":
                 for row in item.to_pylist():
                     job = Job(**{k: v for k, v in row.items() if v is not None})
-                    found[job.job_id] = job
+                    found.setdefault(job.job_id, []).append(job)
+        failures += _damage(missing)
     return found
 
 
 def build(
-    job: JobInput, setup: Setup, accounts: dict[str, Job], failures: list[Failure], watch: Watch | None = None
+    job: JobInput, setup: Setup, accounts: dict[str, list[Job]], failures: list[Failure], watch: Watch | None = None
 ) -> Report | None:
     """The report of one job, or None when none of its files could be read (they are among the failures then)."""
     failed = len(failures)
     try:
         view = assemble(_joined(inputs.read(job, failures), accounts, watch))
-    except LookupError:
+    except LookupError as fault:
+        if type(fault) is not LookupError:  # a missing key or index is a defect, not an empty input
+            raise
         if len(failures) == failed:
             failures.append(Failure(job.files[0], CorruptInputError(
                 "it holds no job and no I/O record", where=str(job.files[0]),
                 remedy="check that its writer finished; a trace of a job that did nothing has nothing to report",
             )))  # fmt: skip
         return None
+    finally:
+        if watch is not None:
+            watch.job_done()
     failures += _damage(view.missing)
     derived = profile(view, setup.platform)
     findings, open_rules = evaluate(setup.rules, derived)
@@ -120,9 +155,8 @@ def build(
         {rule.id: rule.cost for rule in setup.rules.values() if rule.cost},
         inputs=[str(p) for p in job.files], source=job.source.name, version=fairlead.__version__,
     )  # fmt: skip
-    if watch is not None:
-        watch.job_done()
-    return Report(derived, result)
+    # A file name need not be UTF-8, what is printed and sent has to be.
+    return Report(derived, encodable_within(result))
 
 
 def _damage(missing: list[Missing]) -> list[Failure]:
@@ -139,11 +173,11 @@ def _damage(missing: list[Missing]) -> list[Failure]:
     ]  # fmt: skip
 
 
-def _joined(items: Iterator[Item], accounts: dict[str, Job], watch: Watch | None) -> Iterator[Item]:
+def _joined(items: Iterator[Item], accounts: dict[str, list[Job]], watch: Watch | None) -> Iterator[Item]:
     """Fill what the trace does not know of its job from accounting, and count records."""
     for item in items:
-        if isinstance(item, Job) and item.job_id in accounts:
-            known = accounts[item.job_id]
+        known = _run_of(item, accounts) if isinstance(item, Job) else None
+        if isinstance(item, Job) and known is not None:
             empty = {n: getattr(known, n) for n in item.__struct_fields__ if getattr(item, n) is None}
             # A trace knows users by number; accounting knows the name.
             yield msgspec.structs.replace(item, **(empty | ({"user": known.user} if known.user else {})))
@@ -151,6 +185,21 @@ def _joined(items: Iterator[Item], accounts: dict[str, Job], watch: Watch | None
             if watch is not None and isinstance(item, pa.RecordBatch):
                 watch.rows(item.num_rows)
             yield item
+
+
+def _run_of(job: Job, accounts: dict[str, list[Job]]) -> Job | None:
+    """The accounted run that a trace is of: of its number, begun before it and nearest; None when all are far off."""
+    best: Job | None = None
+    nearest = _SAME_RUN_NS
+    for run in accounts.get(job.job_id, []):
+        if job.start_ns is None or run.start_ns is None:
+            away = 0
+        else:
+            after_its_end = job.start_ns - run.end_ns if run.end_ns is not None else 0
+            away = max(run.start_ns - job.start_ns, after_its_end, 0)
+        if away <= nearest:
+            best, nearest = run, away
+    return best
 
 
 def page(report: Report, after: Report | None = None) -> str:
@@ -172,16 +221,13 @@ def comparison(before: Report, after: Report) -> Comparison:
     return compare(before.verdict, after.verdict)
 
 
-def to_json(reports: list[Report], after: Report | None = None) -> bytes:
+def to_json(verdicts: Sequence[Verdict], after: Verdict | None = None) -> bytes:
     """One verdict as it is; several, or a comparison, in an envelope of its own schema."""
-    value: object
+    value: msgspec.Struct
     if after is not None:
-        value = {
-            "schema": "fairlead.comparison/1", "before": reports[0].verdict, "after": after.verdict,
-            "comparison": comparison(reports[0], after),
-        }  # fmt: skip
-    elif len(reports) == 1:
-        value = reports[0].verdict
+        value = ComparedReports(before=verdicts[0], after=after, comparison=compare(verdicts[0], after))
+    elif len(verdicts) == 1:
+        value = verdicts[0]
     else:
-        value = {"schema": "fairlead.reports/1", "reports": [r.verdict for r in reports]}
+        value = ReportList(reports=verdicts)
     return msgspec.json.format(msgspec.json.encode(value), indent=1)

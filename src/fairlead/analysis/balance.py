@@ -57,7 +57,7 @@ def stragglers(per_rank_s: FloatArray) -> np.ndarray:
     if busy.size < 3:
         return np.zeros(0, np.int64)
     late = np.flatnonzero(per_rank_s > STRAGGLER_FACTOR * np.median(busy))
-    return late[np.argsort(per_rank_s[late])[::-1]]
+    return late[np.argsort(-per_rank_s[late], kind="stable")]
 
 
 def _spread(per_rank: FloatArray) -> float | None:

@@ -50,6 +50,7 @@ COSTS: dict[str, str] = {
     "repeated_reads": "reading bytes again that had been read before",
     "repeated_writes": "writing bytes again that had been written before",
     "modify_reads": "reading what is only modified and written back",
+    "sieved_reads": "reading below MPI-IO what the program never asked for",
     "stdio": "STDIO reads and writes, beyond what the bytes need",
     "reads": "all reads", "writes": "all writes", "io": "all I/O",
 }  # fmt: skip
@@ -83,6 +84,7 @@ def costs(view: JobView, times: IoTimes, metrics: dict[str, Value], reference: R
             Cost(None, "which bytes were moved is unknown") if again is None
             else Cost(spent * min(float(again), 1.0), f"estimate: that share of the {d} time")
         )  # fmt: skip
+    out["sieved_reads"] = _sieved(times, metrics)
     small = [out[f"small_{d}s"].seconds for d in ("read", "write")]
     seconds = None if None in small else sum(s for s in small if s is not None)
     out["small_requests"] = Cost(seconds, out["small_writes"].basis)
@@ -94,9 +96,7 @@ def costs(view: JobView, times: IoTimes, metrics: dict[str, Value], reference: R
     return out
 
 
-def needful_rate(
-    view: JobView, direction: str, reference: Reference, active: int, metrics: dict[str, Value]
-) -> Rate:
+def needful_rate(view: JobView, direction: str, reference: Reference, active: int, metrics: dict[str, Value]) -> Rate:
     """Bytes per second one of `active` processes reaches with large requests, and where that is taken from."""
     kind = 0 if direction == "read" else 1
     traced = view.operations.get("POSIX")
@@ -175,6 +175,13 @@ def _shared(view: JobView, times: IoTimes, rate: Rate) -> Cost:
     spent = float(np.maximum(counters.floats("write_time_s"), 0)[rows].sum()) / times.active
     nbytes = float(counters.ints("bytes_written")[rows].sum())
     return _beyond(spent, nbytes, times.active, *rate)
+
+
+def _sieved(times: IoTimes, metrics: dict[str, Value]) -> Cost:
+    sieved, read = metrics["sieved_read_bytes"], metrics["read_bytes"]
+    if sieved is None:
+        return Cost(None, "what reaches the file system below MPI-IO is unknown")
+    return Cost(times.read_s * float(sieved) / float(read) if read else 0.0, "estimate: that share of the read time")
 
 
 def _modify(view: JobView, times: IoTimes) -> Cost:

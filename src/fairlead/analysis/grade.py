@@ -16,7 +16,7 @@ LIMITS = ((0.02, "A"), (0.05, "B"), (0.15, "C"), (0.30, "D"))
 IO_BOUND_SHARE = 0.5
 """A job that spends more of its run in I/O is not called good, however few faults were found."""
 
-_READ = ("small_reads", "random_reads", "repeated_reads", "modify_reads", "reads")
+_READ = ("small_reads", "random_reads", "repeated_reads", "modify_reads", "sieved_reads", "reads")
 _WRITE = ("small_writes", "random_writes", "repeated_writes", "shared_file_writes", "writes")
 _BALANCE = ("imbalance", "serial")
 _METADATA = ("metadata", "long_metadata")

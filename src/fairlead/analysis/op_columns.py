@@ -197,7 +197,7 @@ def union_intervals(group: IntArray, start: IntArray, end: IntArray) -> tuple[In
     low, high = int(start.min()), int(end.max())
     span = high - low + 2
     codes = np.cumsum(np.r_[0, np.diff(group) != 0])
-    if span * (int(codes[-1]) + 1) < 2**62:
+    if codes[-1] == 0 or span * (int(codes[-1]) + 1) < 2**62:
         lifted_end = np.maximum.accumulate((end - low) + codes * span)
         lifted_start = (start - low) + codes * span
         fresh = np.r_[True, lifted_start[1:] > lifted_end[:-1]]

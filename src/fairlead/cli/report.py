@@ -11,26 +11,48 @@ import click
 from fairlead.cli.startup import leave_pandas_alone
 from fairlead.cli.talk import quiet, say
 from fairlead.errors import FairleadError, InputError, PartialInputError, UsageError
+from fairlead.inert import inert
 
 if TYPE_CHECKING:
-    from fairlead.reporting import Report
-    from fairlead.sources.inputs import Failure
+    from fairlead.analysis.verdict import Verdict
+    from fairlead.model.job import Job
+    from fairlead.reporting import Report, Setup
+    from fairlead.sources.inputs import Failure, JobInput
 
 SHOWN_FAILURES = 20
 
 
 @click.command()
 @click.argument("traces", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="TRACE...")
-@click.option("--html", type=click.Path(path_type=Path), metavar="FILE",
-              help="Write a single-file page that works offline (several jobs: FILE-<job>.html each).")
+@click.option(
+    "--html",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write a single-file page that works offline (several jobs: FILE-<job>.html each).",
+)
 @click.option("--json", "json_out", metavar="FILE", help="Write the verdict as JSON; - for standard output.")
 @click.option("--explain", metavar="RULE", help="Explain one rule on this job: what it asks, what it saw, what to do.")
-@click.option("--compare", type=click.Path(path_type=Path), metavar="OTHER",
-              help="Set a second run beside it: TRACE is before, OTHER after.")
-@click.option("--rules", "rules_dir", type=click.Path(path_type=Path), envvar="FAIRLEAD_RULES", metavar="DIR",
-              help="A folder of the site's own rules; they override built-in ones of the same id.")
-@click.option("--platform", type=click.Path(path_type=Path), envvar="FAIRLEAD_PLATFORM", metavar="FILE",
-              help="A TOML description of the machine, so that costs are held against its own rates.")
+@click.option(
+    "--compare",
+    type=click.Path(path_type=Path),
+    metavar="OTHER",
+    help="Set a second run beside it: TRACE is before, OTHER after.",
+)
+@click.option(
+    "--rules",
+    "rules_dir",
+    type=click.Path(path_type=Path),
+    envvar="FAIRLEAD_RULES",
+    metavar="DIR",
+    help="A folder of the site's own rules; they override built-in ones of the same id.",
+)
+@click.option(
+    "--platform",
+    type=click.Path(path_type=Path),
+    envvar="FAIRLEAD_PLATFORM",
+    metavar="FILE",
+    help="A TOML description of the machine, so that costs are held against its own rates.",
+)
 @click.option("--all", "everything", is_flag=True, help="Show all findings, good news and undecided rules, too.")
 def report(
     traces: tuple[Path, ...], html: Path | None, json_out: str | None, explain: str | None, compare: Path | None,
@@ -48,61 +70,190 @@ def report(
     setup = reporting.prepare(rules_dir, platform)
     if explain is not None and explain not in setup.rules:
         raise UsageError(f"no rule is called {explain!r}", remedy="`fairlead rules list` names them all")
-    reports, failures = _reports(list(traces), setup)
-    after: Report | None = None
+    run = _Run(setup, None if json_out == "-" else terminal.Screen(setup, everything=everything, explain=explain))
+    before = run.find(list(traces))
+    after = [] if compare is None else run.find([compare])
     if compare is not None:
-        if len(reports) != 1:
-            raise UsageError(
-                f"--compare sets two runs side by side, but {len(reports)} jobs were given",
-                remedy="give the traces of one job before and of one job after",
-            )
-        others, failed = _reports([compare], setup)
-        failures += failed
-        if len(others) == 1:
-            after = others[0]
-        elif others:
-            raise UsageError(f"--compare holds {len(others)} jobs", where=str(compare), remedy="give the trace of one")
-    written = _write(reports, after, html, json_out)
-    if json_out != "-":
-        terminal.show(reports, after, setup, everything=everything, explain=explain)
-    for path in written:
-        say(f"page: {path}")
-    _finish(reports, failures)
+        _one_of_each(before, after, compare)
+    run.build(before, after, html)
+    run.write_json(json_out)
+    run.finish(traces)
 
 
-def _reports(paths: list[Path], setup: object) -> tuple[list[Report], list[Failure]]:
-    from fairlead import reporting
-    from fairlead.sources import inputs
+def _one_of_each(before: list[JobInput], after: list[JobInput], other: Path) -> None:
+    """None at all is not an error of the call: why none could be used is among the failures."""
+    if len(before) > 1:
+        raise UsageError(
+            f"--compare sets two runs side by side, but {len(before)} jobs were given",
+            remedy="give the traces of one job before and of one job after",
+        )
+    if len(after) > 1:
+        raise UsageError(f"--compare holds {len(after)} jobs", where=str(other), remedy="give the trace of one")
 
-    found, failures = inputs.discover(paths)
-    accounts, traces = reporting.split_accounting(inputs.group(found))
-    jobs = reporting.accounting(accounts, failures)
-    out: list[Report] = []
-    progress = _Progress(traces)
-    for job in traces:
-        result = reporting.build(job, setup, jobs, failures, progress)  # type: ignore[arg-type]
-        if result is not None:
-            out.append(result)
-    progress.close()
-    return out, failures
+
+class _Run:
+    """One call: what was found, reported, written, and what went wrong on the way.
+
+    Up to `terminal.MANY` jobs are kept whole; of more only the verdicts, so that memory does not grow with the logs
+    of a month. `screen` is None when standard output is for JSON.
+    """
+
+    def __init__(self, setup: Setup, screen: object) -> None:
+        from fairlead.cli import terminal
+
+        self._setup = setup
+        self._screen = screen if isinstance(screen, terminal.Screen) else None
+        self._many = terminal.MANY
+        self._accounts: dict[str, list[Job]] = {}
+        self._failures: list[Failure] = []
+        self._verdicts: list[Verdict] = []
+        self._compared = False
+        self._pages: list[Path] = []
+        self._unwritten: FairleadError | None = None
+
+    def find(self, paths: list[Path]) -> list[JobInput]:
+        """The jobs of these inputs; what cannot be read is kept for the end, accounting is read."""
+        from fairlead import reporting
+        from fairlead.sources import inputs
+
+        found, failures = inputs.discover(paths)
+        self._failures += failures
+        accounts, traces = reporting.split_accounting(inputs.group(found))
+        for number, runs in reporting.accounting(accounts, self._failures).items():
+            self._accounts.setdefault(number, []).extend(runs)
+        return traces
+
+    def build(self, before: list[JobInput], after: list[JobInput], html: Path | None) -> None:
+        """Analyse all jobs, show them, write their pages."""
+        from fairlead import reporting
+
+        progress = _Progress(before + after)
+        reports: dict[int, Report] = {}
+        keep = len(before) <= self._many
+        try:
+            for place, job in enumerate(before + after):
+                one = reporting.build(job, self._setup, self._accounts, self._failures, progress)
+                if one is None:
+                    continue
+                self._verdicts.append(one.verdict)
+                if keep:
+                    reports[place] = one
+                else:
+                    self._pass(one, html)
+        finally:
+            progress.close()
+        if not keep:
+            if self._screen is not None and self._verdicts:
+                self._screen.many(self._verdicts)
+            return
+        self._compared = bool(after) and len(reports) == 2
+        self._write_pages(list(reports.values()), html)
+        if self._screen is not None:
+            self._screen.show(list(reports.values()), compared=self._compared)
+
+    def _pass(self, one: Report, html: Path | None) -> None:
+        """What needs a whole report, before only its verdict is kept."""
+        from fairlead import reporting
+
+        if self._screen is not None:
+            self._screen.passing(one)
+        if html is not None and self._unwritten is None:
+            self._save(self._page_name(html, one), reporting.page(one).encode(), page=True)
+
+    def _write_pages(self, reports: list[Report], html: Path | None) -> None:
+        from fairlead import reporting
+
+        if html is None:
+            return
+        if self._compared:
+            self._save(html, reporting.page(*reports).encode(), page=True)
+            return
+        for one in reports:
+            name = html if len(reports) == 1 else self._page_name(html, one)
+            self._save(name, reporting.page(one).encode(), page=True)
+
+    def _page_name(self, html: Path, one: Report) -> Path:
+        """`html` with the job in it, and a number where two jobs would share a name."""
+        suffix = html.suffix or ".html"
+        name = html.with_name(f"{html.stem}-{one.slug}{suffix}")
+        count = 1
+        while name in self._pages:
+            count += 1
+            name = html.with_name(f"{html.stem}-{one.slug}-{count}{suffix}")
+        return name
+
+    def write_json(self, out: str | None) -> None:
+        """The verdicts as JSON, unless there are none."""
+        from fairlead import reporting
+
+        if out is None or not self._verdicts:
+            return
+        first, last = self._verdicts[0], self._verdicts[-1]
+        text = reporting.to_json([first], last) if self._compared else reporting.to_json(self._verdicts)
+        if out == "-":
+            click.echo(text)
+        else:
+            self._save(Path(out), text + b"\n", page=False)
+
+    def _save(self, path: Path, content: bytes, *, page: bool) -> None:
+        """Write a file; that it cannot be written is said at the end, after what could be shown."""
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        except OSError as fault:
+            what = (fault.strerror or str(fault)).lower()
+            self._unwritten = UsageError(f"cannot be written: {what}", where=str(path), remedy="name another file")
+            return
+        if page:
+            self._pages.append(path)
+
+    def finish(self, given: tuple[Path, ...]) -> None:
+        """Failures last, so that they are seen; the exit code says whether all, some or none could be read."""
+        for path in self._pages:
+            say(f"page: {inert(str(path))}")
+        failures, error = self._failures, self._unwritten or self._outcome(given)
+        if error is None:
+            return
+        if not failures or failures[0].error is error:
+            raise error
+        for failure in failures[:SHOWN_FAILURES]:
+            click.echo(click.style("error: ", fg="red", bold=True) + str(failure.error), err=True)
+        if len(failures) > SHOWN_FAILURES:
+            click.echo(f"... and {len(failures) - SHOWN_FAILURES:,} more", err=True)
+        raise error
+
+    def _outcome(self, given: tuple[Path, ...]) -> FairleadError | None:
+        failures = self._failures
+        if not failures:
+            return None if self._verdicts else InputError(
+                "no I/O trace among the inputs", where=str(given[0]) if len(given) == 1 else None,
+                remedy="give a Darshan or DFTracer trace; accounting only adds to one",
+            )  # fmt: skip
+        if len(failures) == 1 and not self._verdicts:
+            return failures[0].error
+        kind: type[FairleadError] = PartialInputError if self._verdicts else InputError
+        count = "1 input is broken or" if len(failures) == 1 else f"{len(failures):,} inputs are broken or"
+        remedy = "everything else is reported above" if self._verdicts else "see the errors above"
+        return kind(f"{count} could not be used", remedy=remedy)
 
 
 class _Progress:
     """A bar on a terminal for input worth waiting for (64 MiB and more); silent otherwise."""
 
-    def __init__(self, jobs: list) -> None:  # type: ignore[type-arg]
-        sizes = [sum(p.stat().st_size for p in job.files if p.exists()) for job in jobs]
+    def __init__(self, jobs: list[JobInput]) -> None:
         self._bar = None
-        if (sum(sizes) >= 64 << 20 or len(jobs) > 200) and sys.stderr.isatty() and not quiet():
-            from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-            columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[rows]}"),
-                       TimeElapsedColumn())  # fmt: skip
-            self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
-            self._task = self._bar.add_task("reading", total=len(jobs), rows="")
-            self._bar.start()
         self._rows = 0
+        if not sys.stderr.isatty() or quiet():
+            return
+        if len(jobs) > 200 or sum(_size(path) for job in jobs for path in job.files) >= 64 << 20:
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+                       TextColumn("{task.fields[rows]}"), TimeElapsedColumn())  # fmt: skip
+            self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._task = self._bar.add_task("jobs" if len(jobs) > 1 else "reading", total=len(jobs), rows="")
+            self._bar.start()
 
     def rows(self, count: int) -> None:
         """`count` more records were read."""
@@ -121,48 +272,8 @@ class _Progress:
             self._bar.stop()
 
 
-def _write(reports: list[Report], after: Report | None, html: Path | None, json_out: str | None) -> list[Path]:
-    from fairlead import reporting
-
-    written = []
-    if html is not None:
-        for one in reports:
-            path = html if len(reports) == 1 else html.with_name(f"{html.stem}-{one.slug}{html.suffix or '.html'}")
-            _save(path, reporting.page(one, after).encode())
-            written.append(path)
-    if json_out is not None and (reports or json_out != "-"):
-        text = reporting.to_json(reports, after)
-        if json_out == "-":
-            click.echo(text)
-        else:
-            _save(Path(json_out), text + b"\n")
-    return written
-
-
-def _save(path: Path, content: bytes) -> None:
+def _size(path: Path) -> int:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-    except OSError as fault:
-        what = (fault.strerror or str(fault)).lower()
-        raise UsageError(f"cannot be written: {what}", where=str(path), remedy="name another file") from fault
-
-
-def _finish(reports: list[Report], failures: list[Failure]) -> None:
-    """Failures last, so that they are seen; the exit code says whether all, some or none could be read."""
-    if not failures:
-        if not reports:
-            raise InputError("no I/O trace among the inputs", remedy="give a Darshan or DFTracer trace")
-        return
-    if len(failures) == 1 and not reports:
-        raise failures[0].error
-    for failure in failures[:SHOWN_FAILURES]:
-        click.echo(click.style("error: ", fg="red", bold=True) + str(failure.error), err=True)
-    if len(failures) > SHOWN_FAILURES:
-        click.echo(f"... and {len(failures) - SHOWN_FAILURES} more", err=True)
-    error: type[FairleadError] = PartialInputError if reports else InputError
-    inputs = "1 input is broken or" if len(failures) == 1 else f"{len(failures)} inputs are broken or"
-    raise error(
-        f"{inputs} could not be used",
-        remedy="everything else is reported above" if reports else "see the errors above",
-    )
+        return path.stat().st_size
+    except OSError:
+        return 0

@@ -1,19 +1,26 @@
-"""A report on the terminal: grade, what to change in order of cost, small charts. Plain text in a pipe."""
+"""A report on the terminal: grade, what to change in order of cost, small charts. Plain text in a pipe.
+
+Text from inputs (names of files, programs, users) is made inert here, once, before anything is laid out.
+"""
 
 from __future__ import annotations
 
+import codecs
+import sys
+from dataclasses import replace
+
+import msgspec
 import numpy as np
 from rich.console import Console, Group, RenderableType
-from rich.markup import escape
-from rich.padding import Padding
 from rich.panel import Panel
 from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from fairlead.analysis.charts import SIZE_LABELS
-from fairlead.analysis.timeline import coarser
+from fairlead.analysis.timeline import Timeline, coarser
 from fairlead.analysis.verdict import Verdict
+from fairlead.cli.terminal_tables import GRADE_STYLE, compared, overview, program_of
+from fairlead.inert import inert_within
 from fairlead.model import units
 from fairlead.model.finding import Finding
 from fairlead.reporting import Report, Setup, comparison
@@ -21,32 +28,81 @@ from fairlead.rules.condition import Condition, compiled
 from fairlead.rules.engine import namespace, shown
 from fairlead.rules.rule import Rule
 
-GRADE_STYLE = {"A": "bold white on green4", "B": "bold white on dark_green", "C": "bold black on gold3",
-               "D": "bold white on dark_orange3", "F": "bold white on red3", None: "bold white on grey37"}  # fmt: skip
 SEVERITY_STYLE = {"critical": "bold red", "high": "red", "warning": "yellow", "info": "cyan", "ok": "green"}
 READ, WRITE, META = "dodger_blue1", "dark_orange", "medium_purple1"
+MODE_WORDS = {"N-N": "a file per process", "N-M": "processes share files", "N-1": "one file for all processes",
+              "1-1": "one process does it"}  # fmt: skip
+SIZE_RANGES = ("up to 100 B", "100 B to 1 KiB", "1 to 10 KiB", "10 to 100 KiB", "100 KiB to 1 MiB", "1 to 4 MiB",
+               "4 to 10 MiB", "10 to 100 MiB", "100 MiB to 1 GiB", "over 1 GiB")  # fmt: skip
 _BARS = " ▁▂▃▄▅▆▇█"
 TOP = 3
 MANY = 3
-_LEGEND = 38
+"""More jobs than this are shown as a line each, and only their verdicts are kept."""
+_LEGEND = 46
 """Columns beside a chart: its name and its legend."""
+_PLAIN = dict(zip(map(ord, "▁▂▃▄▅▆▇█→·≈•—–…×µ≤≥"), "..::-=+#>-~*--~xu<>", strict=True))
+"""What stands for a sign in a terminal whose encoding lacks it, one column for one."""
 
 
-def show(reports: list[Report], after: Report | None, setup: Setup, *, everything: bool, explain: str | None) -> None:
-    """Print reports on stdout: whole ones for up to three jobs, else a line each."""
-    console = Console(highlight=False, soft_wrap=False)
-    if explain is not None:
-        for report in reports:
-            console.print(explained(setup.rules[explain], report))
-        return
-    if len(reports) > MANY:
-        console.print(overview(reports))
-        return
-    for report in reports:
-        console.print(full(report, everything=everything, width=console.width))
-    if after is not None:
-        console.print(full(after, everything=everything, width=console.width))
-        console.print(compared(reports[0], after))
+class _PipedConsole(Console):
+    """Leaves the end of a broken pipe to the command line, which has an exit code for it."""
+
+    def on_broken_pipe(self) -> None:
+        """Called by rich while the BrokenPipeError is handled."""
+        raise BrokenPipeError
+
+
+class Screen:
+    """Standard output for people. `explain` names a rule to show instead of reports."""
+
+    def __init__(self, setup: Setup, *, everything: bool, explain: str | None) -> None:
+        codecs.register_error("fairlead.plain", _plain_signs)
+        stream = sys.stdout
+        if hasattr(stream, "reconfigure") and not (stream.encoding or "").lower().startswith("utf"):
+            stream.reconfigure(errors="fairlead.plain")
+        self._console = _PipedConsole(highlight=False, soft_wrap=False)
+        self._everything = everything
+        self._rule = None if explain is None else setup.rules[explain]
+
+    def show(self, reports: list[Report], *, compared: bool) -> None:
+        """Whole reports; with `compared` of two runs, and what changed between them."""
+        reports = [replace(one, verdict=_inert(one.verdict)) for one in reports]
+        for one in reports:
+            if self._rule is not None:
+                self._console.print(explained(self._rule, one))
+            else:
+                self._console.print(full(one, everything=self._everything, width=self._console.width))
+        if compared and self._rule is None:
+            self._console.print(_side_by_side(*reports))
+
+    def passing(self, one: Report) -> None:
+        """One of many, of which only the verdict is kept: a rule is explained while all of it is there."""
+        if self._rule is not None:
+            self._console.print(explained(self._rule, replace(one, verdict=_inert(one.verdict))))
+
+    def many(self, verdicts: list[Verdict]) -> None:
+        """A line per job."""
+        if self._rule is None:
+            self._console.print(overview([_inert(v) for v in verdicts], self._console.width))
+
+
+def _inert(verdict: Verdict) -> Verdict:
+    """All text on one line and harmless; advice alone stays as the rules have it, with the lines of its code."""
+    safe = inert_within(verdict)
+    pairs = zip(safe.findings, verdict.findings, strict=True)
+    findings = [msgspec.structs.replace(new, advice=old.advice) for new, old in pairs]
+    return msgspec.structs.replace(safe, findings=findings)
+
+
+def _plain_signs(error: UnicodeError) -> tuple[str | bytes, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = error.object[error.start : error.end].translate(_PLAIN)
+    return text.encode("ascii", "backslashreplace"), error.end
+
+
+def _side_by_side(before: Report, after: Report) -> RenderableType:
+    return compared(comparison(before, after))
 
 
 # -- one job -----------------------------------------------------------------------------------------------------------
@@ -58,20 +114,19 @@ def full(report: Report, *, everything: bool, width: int) -> RenderableType:
     bad = [f for f in verdict.findings if f.severity not in ("ok", "info")]
     good = [f for f in verdict.findings if f.severity in ("ok", "info")]
     parts: list[RenderableType] = [_head(verdict), _figures(verdict)]
-    parts += _charts(report, min(64, max(16, width - _LEGEND)))
+    parts += _charts(report, min(64, max(12, width - _LEGEND)))
     limit = len(bad) if everything else TOP
     if bad:
-        parts.append(Text(f"\nWhat to change{', dearest first' if len(bad) > 1 else ''}", style="bold"))
+        parts.append(Text(f"\nWhat to change{', most expensive first' if len(bad) > 1 else ''}", style="bold"))
         parts += [_finding(n, f, verdict.job.run_time_s) for n, f in enumerate(bad[:limit], 1)]
     else:
         parts.append(Text("\nNothing to change was found.", style="bold green"))
     if len(bad) > limit:
-        rest = Text(f"\n  {len(bad) - limit} more: ", style="dim")
-        rest.append("; ".join(f.title for f in bad[limit:]) + "  (--all shows them)")
-        parts.append(rest)
+        parts.append(Text(f"\n{len(bad) - limit} more, shown with --all", style="dim"))
+        parts.append(_points([Text.assemble((f.title, "dim")) for f in bad[limit:]]))
     if everything and good:
         parts.append(Text("\nAlso seen", style="bold"))
-        parts += [Text(f"  • {f.title}", style=SEVERITY_STYLE[f.severity]) for f in good]
+        parts.append(_points([Text(f.title, style=SEVERITY_STYLE[f.severity]) for f in good]))
     parts += _unknown(verdict, everything=everything)
     return Group(*parts, Text(""))
 
@@ -80,16 +135,36 @@ def _plural(count: int, word: str, ending: str = "s") -> str:
     return f"{count:,} {word}{ending if count != 1 else ''}"
 
 
+def _points(lines: list[Text]) -> RenderableType:
+    """Lines with a bullet each, wrapped beside it."""
+    table = Table.grid(padding=(0, 1, 0, 0))
+    for line in lines:
+        table.add_row(Text("  •"), line)
+    return table
+
+
+def _indented(content: RenderableType, columns: int, first: str = "") -> RenderableType:
+    """`content` wrapped `columns` from the left; `first` stands before its first line."""
+    table = Table.grid()
+    table.add_column(width=columns)
+    table.add_column(overflow="fold")
+    table.add_row(Text(first, style="green"), content)
+    return table
+
+
 def _head(verdict: Verdict) -> RenderableType:
     job = verdict.job
-    line = Text.assemble((f" {verdict.grade or '?'} ", GRADE_STYLE[verdict.grade]), "  ", (verdict.headline, "bold"))
-    program = (job.program or "unknown program").split(" ")[0].rsplit("/", 1)[-1]
     nodes = len(job.nodes) if isinstance(job.nodes, list) else job.nodes
-    about = f"{program} · job {job.id} · {_plural(job.processes, 'process', 'es')}"
+    about = f"{program_of(verdict)} · job {job.id} · {_plural(job.processes, 'process', 'es')}"
     about += f" on {_plural(nodes, 'node')}" if nodes else ""
-    about += f" · {units.format_duration(job.run_time_s)} · started {units.format_time(job.start_ns)}"
-    reason = Text(verdict.grade_reason, style="dim")
-    return Panel(Group(line, Text(about), reason), border_style="dim", padding=(0, 1))
+    about += f" · ran {units.format_duration(job.run_time_s)}" if job.run_time_s is not None else " · run time unknown"
+    about += f" · started {units.format_time(job.start_ns)}" if job.start_ns is not None else ""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    lines = (Text(verdict.headline, style="bold"), Text(about), Text(verdict.grade_reason, style="dim"))
+    table.add_row(Text(f" {verdict.grade or '?'} ", style=GRADE_STYLE[verdict.grade]), Group(*lines))
+    return Panel(table, border_style="dim", padding=(0, 1))
 
 
 def _figures(verdict: Verdict) -> RenderableType:
@@ -97,35 +172,36 @@ def _figures(verdict: Verdict) -> RenderableType:
     table.add_column(no_wrap=True)
     table.add_column()
     for d, style in (("read", READ), ("write", WRITE)):
-        table.add_row(Text(d, style=style), _direction(verdict, d))
+        table.add_row(Text(d, style=style), Group(*_direction(verdict, d)))
     metrics = verdict.metrics
     rate = metrics["metadata_ops_per_s"]
-    table.add_row(
-        Text("metadata", style=META),
-        f"{shown('metadata_ops', metrics['metadata_ops'])} operations on {_plural(int(metrics['files'] or 0), 'file')}"
-        + (f", {shown('metadata_ops_per_s', rate)} during I/O" if rate is not None else ""),
-    )
+    text = f"{_plural(verdict.totals.metadata_ops, 'operation')} on {_plural(int(metrics['files'] or 0), 'file')}"
+    text += f", {shown('metadata_ops_per_s', rate)} during I/O" if rate else ""
+    table.add_row(Text("metadata", style=META), Text(text))
     return table
 
 
-def _direction(verdict: Verdict, d: str) -> str:
+def _direction(verdict: Verdict, d: str) -> list[Text]:
     metrics = verdict.metrics
     if not metrics[f"{d}_ops"]:
-        return "nothing"
-    names = (f"{d}_bytes", f"{d}_ops", f"{d}_mean_request_bytes")
-    nbytes, ops, mean = (shown(n, metrics[n]) for n in names)
-    parts = [f"{nbytes} in {ops} requests of {mean}"]
+        return [Text("nothing")]
+    nbytes = shown(f"{d}_bytes", metrics[f"{d}_bytes"])
+    amount = f"{nbytes} in {_plural(int(metrics[f'{d}_ops'] or 0), 'request')}"
+    amount += f" of {shown(f'{d}_mean_request_bytes', metrics[f'{d}_mean_request_bytes'])}"
+    amount += " on average" if metrics[f"{d}_ops"] != 1 else ""
     rate = metrics[f"{d}_bandwidth_bytes_per_s"]
-    if rate is not None:
-        parts[0] += f", {shown(f'{d}_bandwidth_bytes_per_s', rate)}"
-    above = verdict.io_mode_mpiio
+    amount += f", at {shown(f'{d}_bandwidth_bytes_per_s', rate)}" if rate else ""
     mode = getattr(verdict.io_mode, d)
-    parts.append(f"{mode} (MPI-IO: {getattr(above, d)})" if above and getattr(above, d) != mode else mode)
-    if metrics[f"{d}_pattern"]:
-        parts.append(str(metrics[f"{d}_pattern"]))
+    above = getattr(verdict.io_mode_mpiio, d) if verdict.io_mode_mpiio else mode
+    how = [f"{MODE_WORDS[mode]} ({mode})"] if mode in MODE_WORDS else []
+    how += [f"through MPI-IO: {MODE_WORDS.get(above, 'nothing')} ({above})"] if above != mode else []
+    how += [str(metrics[f"{d}_pattern"])] if metrics[f"{d}_pattern"] else []
     phases = metrics[f"{d}_phases"]
-    parts.append("phases unknown" if phases is None else _plural(int(phases), "phase"))
-    return " · ".join(parts)
+    how.append("phases unknown" if phases is None else _plural(int(phases), "phase"))
+    return [Text(amount), Text(" · ".join(how))]
+
+
+# -- charts ------------------------------------------------------------------------------------------------------------
 
 
 def spark(values: np.ndarray, width: int) -> str:
@@ -141,119 +217,100 @@ def spark(values: np.ndarray, width: int) -> str:
 
 
 def _charts(report: Report, width: int) -> list[RenderableType]:
-    parts: list[RenderableType] = []
-    timeline = report.profile.timeline
     table = Table(box=None, padding=(0, 1), show_header=False)
-    if timeline is not None:
-        for d, series, style in (("read", timeline.fine_read, READ), ("write", timeline.fine_write, WRITE)):
-            if series.any():
-                peak = report.profile.metrics[f"{d}_peak_bytes_per_s"]
-                table.add_row(
-                    Text(f" {d} over time", style=style), Text(spark(series, width), style=style),
-                    Text(f"peak {shown('read_peak_bytes_per_s', peak)}", style="dim"),
-                )  # fmt: skip
-    counters = report.profile.view.counters
-    rows = counters.lowest
-    for d, style in (("read", READ), ("write", WRITE)):
-        sizes = counters.lists(f"{d}_sizes", 10)[rows].sum(axis=0)
-        if sizes.sum():
-            most = int(np.argmax(sizes))
-            table.add_row(
-                Text(f" {d} sizes", style=style), Text("".join(c * 3 for c in spark(sizes, 10)), style=style),
-                Text(f"{units.format_percent(sizes[most] / sizes.sum())} {SIZE_LABELS[most]}", style="dim"),
-            )  # fmt: skip
+    for _ in range(3):
+        table.add_column(no_wrap=True)
+    if report.profile.timeline is not None:
+        _over_time(table, report, report.profile.timeline, width)
+    _sizes(table, report, width)
     spent = report.profile.times.per_rank_s
     if spent is not None and report.profile.view.processes > 1 and spent.any():
-        table.add_row(
-            Text(" time by rank", style=META), Text(spark(spent, width), style=META),
-            Text(f"slowest {units.format_duration(float(spent.max()))}", style="dim"),
-        )  # fmt: skip
-    if table.row_count:
-        parts += [Text(""), table]
-    return parts
+        row = spark(spent, width)
+        slowest = f"slowest {units.format_duration(float(spent.max()))}"
+        table.add_row(Text("I/O time by rank", style=META), Text(row, style=META), Text(slowest, style="dim"))
+        table.add_row("", _axis("0", f"{len(spent) - 1:,}", len(row)), Text("rank", style="dim"))
+    return [Text(""), table] if table.row_count else []
+
+
+def _over_time(table: Table, report: Report, timeline: Timeline, width: int) -> None:
+    columns = 0
+    for d, series, style in (("read", timeline.fine_read, READ), ("write", timeline.fine_write, WRITE)):
+        if series.any():
+            row = spark(series, width)
+            columns = len(row)
+            peak = f"peak {shown('read_peak_bytes_per_s', report.profile.metrics[f'{d}_peak_bytes_per_s'])}"
+            table.add_row(Text(f"{d} over time", style=style), Text(row, style=style), Text(peak, style="dim"))
+    if columns:
+        start = report.verdict.job.start_ns
+        first = timeline.fine_origin_ns - (timeline.fine_origin_ns if start is None else start)
+        last = first + timeline.fine_bin_ns * len(timeline.fine_read)
+        ends = (units.format_duration(max(first, 0) / 1e9), units.format_duration(last / 1e9))
+        table.add_row("", _axis(*ends, columns), Text("since the start" if start is not None else "", style="dim"))
+
+
+def _sizes(table: Table, report: Report, width: int) -> None:
+    counters = report.profile.view.counters
+    columns = 0
+    for d, style in (("read", READ), ("write", WRITE)):
+        sizes = counters.lists(f"{d}_sizes", 10)[counters.lowest].sum(axis=0)
+        if sizes.sum() > 0:
+            most = int(np.argmax(sizes))
+            row = "".join(c * max(1, min(3, width // 10)) for c in spark(sizes, 10))
+            columns = len(row)
+            share = f"{units.format_percent(sizes[most] / sizes.sum())} {SIZE_RANGES[most]}"
+            table.add_row(Text(f"{d} sizes", style=style), Text(row, style=style), Text(share, style="dim"))
+    if columns:
+        table.add_row("", _axis("1 B", "1 GiB", columns), Text("per request", style="dim"))
+
+
+def _axis(left: str, right: str, columns: int) -> Text:
+    """The ends of a chart's axis, under its ends; side by side where the chart is too narrow."""
+    space = columns - len(left) - len(right)
+    return Text(left + (" " * space if space > 0 else " to ") + right, style="dim")
+
+
+# -- findings ----------------------------------------------------------------------------------------------------------
 
 
 def _finding(number: int, finding: Finding, run_time_s: float | None) -> RenderableType:
-    style = SEVERITY_STYLE[finding.severity]
-    title = Text.assemble((f" {number}. ", "bold"), (finding.title, "bold"), ("  "), (finding.severity, style))
+    facts = Text.assemble((finding.severity, SEVERITY_STYLE[finding.severity]))
     if finding.cost_s is not None and finding.cost_s > 0:
-        title.append(f"  ≈ {units.format_duration(finding.cost_s)}", style="bold")
+        facts.append(f" · costs about {units.format_duration(finding.cost_s)}", style="bold")
         if run_time_s:
-            title.append(f" of {units.format_duration(run_time_s)}", style="dim")
-    parts: list[RenderableType] = [title]
-    parts += [Padding(Text(e.text), (0, 0, 0, 4)) for e in finding.evidence]
+            facts.append(f" of {units.format_duration(run_time_s)}", style="dim")
+    facts.append(f" · {finding.rule}", style="dim")
+    parts: list[RenderableType] = [Text(finding.title, style="bold"), facts]
+    parts += [Text(e.text) for e in finding.evidence]
     files = next((e.files for e in finding.evidence if e.files), [])
     if files:
         more = f" and {len(files) - 2} more" if len(files) > 2 else ""
-        parts.append(Padding(Text(f"in {', '.join(files[:2])}{more}", style="dim"), (0, 0, 0, 4)))
+        parts.append(Text(f"in {', '.join(files[:2])}{more}", style="dim", overflow="fold"))
     for advice in finding.advice:
-        parts.append(Padding(Text.assemble(("→ ", "green"), advice.text), (0, 0, 0, 4)))
+        parts.append(_indented(Text(advice.text), 2, "→"))
         if advice.code:
             code = Syntax(advice.code.strip(), advice.language or "text", theme="ansi_dark", background_color="default",
                           word_wrap=True)  # fmt: skip
-            parts.append(Padding(code, (0, 0, 0, 8)))
-    return Group(Text(""), *parts)
+            parts.append(_indented(code, 4))
+    table = Table.grid()
+    table.add_column(width=4, no_wrap=True)
+    table.add_column(overflow="fold")
+    table.add_row(Text(f"{number:>2}.", style="bold"), Group(*parts))
+    return Group(Text(""), table)
 
 
 def _unknown(verdict: Verdict, *, everything: bool) -> list[RenderableType]:
     if not verdict.missing and not (everything and verdict.undecided):
         return []
-    parts: list[RenderableType] = [Text("\nWhat cannot be known from this trace", style="bold")]
+    lines = []
     for item in verdict.missing:
-        parts.append(Text.assemble("  • ", (item.what, "bold"), f": {item.why}"))
+        line = Text.assemble((item.what, "bold"), f": {item.why}")
         if item.remedy:
-            parts.append(Text(f"    {item.remedy}", style="dim"))
+            line.append(f"\nto know it: {item.remedy}", style="dim")
+        lines.append(line)
     if everything and verdict.undecided:
         names = ", ".join(sorted(u.rule for u in verdict.undecided))
-        parts.append(Text(f"  • {len(verdict.undecided)} rules could not be decided: {names}", style="dim"))
-    return parts
-
-
-# -- several jobs ------------------------------------------------------------------------------------------------------
-
-
-def overview(reports: list[Report]) -> RenderableType:
-    """A line per job, worst first."""
-    table = Table(title=f"{len(reports)} jobs", title_justify="left", header_style="dim")
-    for name in ("", "job", "program", "processes", "run time", "I/O time", "read", "written", "modes r/w"):
-        table.add_column(name, no_wrap=name in ("", "job"))
-    table.add_column("first to mend", ratio=1)
-    for report in sorted(reports, key=lambda r: (-(r.verdict.lost_s or 0), r.verdict.job.id)):
-        verdict = report.verdict
-        bad = [f for f in verdict.findings if f.severity not in ("ok", "info")]
-        table.add_row(
-            Text(f" {verdict.grade or '?'} ", style=GRADE_STYLE[verdict.grade]), escape(verdict.job.id),
-            escape((verdict.job.program or units.ABSENT).split(" ")[0].rsplit("/", 1)[-1]),
-            str(verdict.job.processes), units.format_duration(verdict.job.run_time_s),
-            shown("io_time_s", verdict.metrics["io_time_s"]), units.format_bytes(verdict.totals.read_bytes),
-            units.format_bytes(verdict.totals.write_bytes), f"{verdict.io_mode.read} {verdict.io_mode.write}",
-            escape(bad[0].title) if bad else "",
-        )  # fmt: skip
-    return Group(table, Text("Give one of them alone for its full report, or --html FILE for a page each.", style="dim"))
-
-
-def compared(before: Report, after: Report) -> RenderableType:
-    """Two runs side by side."""
-    result = comparison(before, after)
-    table = Table(box=None, padding=(0, 2), header_style="dim")
-    for name in ("", "before", "after", "after / before"):
-        table.add_column(name, justify="left" if not name else "right")
-    table.add_row("grade", *(Text(f" {g or '?'} ", style=GRADE_STYLE[g]) for g in result.grades), "")
-    for d, pair in result.modes.items():
-        table.add_row(f"{d} mode", *pair, "")
-    metric_of = {"s": "run_time_s", "share": "io_time_share", "bytes": "total_bytes", "count": "files",
-                 "bytes/s": "read_bandwidth_bytes_per_s"}  # fmt: skip
-    for row in result.rows:
-        style = {True: "green", False: "red", None: ""}[row.better]
-        ratio = units.ABSENT if row.ratio is None else f"{row.ratio:.2f}"
-        name = metric_of[row.unit]
-        old, new = (units.ABSENT if v is None else shown(name, v) for v in (row.before, row.after))
-        table.add_row(row.name, old, new, Text(ratio, style=style))
-    parts: list[RenderableType] = [Panel(Text(result.verdict, style="bold"), border_style="dim"), table]
-    for word, titles, style in (("mended", result.findings.gone, "green"), ("new", result.findings.new, "red"),
-                                ("still there", result.findings.kept, "yellow")):  # fmt: skip
-        parts += [Text(f"  {word}: {title}", style=style) for title in titles]
-    return Group(*parts, Text(""))
+        lines.append(Text(f"{len(verdict.undecided)} rules could not be decided: {names}", style="dim"))
+    return [Text("\nWhat cannot be known from this trace", style="bold"), _points(lines)]
 
 
 # -- one rule ----------------------------------------------------------------------------------------------------------
@@ -263,28 +320,25 @@ def explained(rule: Rule, report: Report) -> RenderableType:
     """What a rule asks, what this job answered, and what follows."""
     metrics = namespace(report.profile)
     condition: Condition = compiled(rule.when)
-    holds = condition.holds(metrics)
-    result = {True: "it fires", False: "it stays quiet", None: "it cannot be decided"}[
-        holds
-    ]
-    table = Table(box=None, padding=(0, 2), header_style="dim")
+    result = {True: "it fires", False: "it stays quiet", None: "it cannot be decided"}[condition.holds(metrics)]
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for name in ("metric", "this job", "meaning"):
-        table.add_column(name)
+        table.add_column(name, no_wrap=name == "this job", overflow="fold")
     from fairlead.analysis.costs import COSTS
     from fairlead.analysis.profile import METRICS
 
     for name in sorted(condition.names):
         meaning = METRICS[name][1] if name in METRICS else f"cost: {COSTS[name[5:-2]]}"
-        table.add_row(name, shown(name, metrics.get(name)), meaning)
+        table.add_row(Text(name), Text(shown(name, metrics.get(name))), Text(meaning))
     parts: list[RenderableType] = [
-        Text(f"{rule.id}  ({rule.category}) on job {report.verdict.job.id}: {result}", style="bold"),
-        Text(" ".join(rule.about.split())), Text(f"\nasks: {' '.join(rule.when.split())}\n"), table,
+        Text(f"{rule.id} ({rule.category}) on job {report.verdict.job.id}: {result}", style="bold"),
+        Text(" ".join(rule.about.split())), Text(f"\nIt asks: {' '.join(rule.when.split())}\n"), table,
     ]  # fmt: skip
     for finding in report.verdict.findings:
         if finding.rule == rule.id:
             parts.append(_finding(1, finding, report.verdict.job.run_time_s))
             if finding.cost_basis:
-                parts.append(Text(f"    cost: {finding.cost_basis}", style="dim"))
+                parts.append(_indented(Text(f"its cost is of {finding.cost_basis}", style="dim"), 4))
     if rule.references:
-        parts.append(Text(f"\nafter: {'; '.join(rule.references)}", style="dim"))
-    return Group(*parts)
+        parts.append(Text(f"\nAfter {'; '.join(rule.references)}", style="dim"))
+    return Group(*parts, Text(""))

@@ -7,14 +7,13 @@ unknown` is False). Nothing is ever evaluated as Python: the syntax tree is walk
 from __future__ import annotations
 
 import ast
-import difflib
 import math
 import operator
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 from fairlead.analysis.values import Value
 
@@ -25,10 +24,10 @@ MAX_LENGTH = 2000
 MAX_DEPTH = 40
 _LARGEST = 1e300
 
-_COMPARE: dict[type[ast.cmpop], Callable[[object, object], bool]] = {
+_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
     ast.Eq: operator.eq, ast.NotEq: operator.ne,
-}  # type: ignore[assignment]  # fmt: skip
+}  # fmt: skip
 _ARITHMETIC: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
 }  # fmt: skip
@@ -72,7 +71,9 @@ class _Scope:
         if self.kinds is None:
             return "any"
         if name not in self.kinds:
-            close = difflib.get_close_matches(name, self.kinds, 1)
+            from difflib import get_close_matches
+
+            close = get_close_matches(name, self.kinds, 1)
             raise ConditionError(f"no metric is called {name!r}" + (f", but there is {close[0]!r}" if close else ""))
         return self.kinds[name]
 
@@ -82,6 +83,8 @@ def parse(text: str, kinds: Mapping[str, Kind] | None = None) -> Condition:
     ConditionError."""
     if len(text) > MAX_LENGTH:
         raise ConditionError(f"longer than {MAX_LENGTH} characters")
+    if "#" in text:
+        raise ConditionError("holds a #: remarks go above it, outside the quotes")
     scope = _Scope(kinds)
     try:
         with warnings.catch_warnings():
@@ -170,9 +173,7 @@ def _comparison(node: ast.Compare, scope: _Scope, depth: int) -> Kind:
             raise ConditionError(f"comparison not allowed: {_short(ast.unparse(node))}")
         for kind in others:
             if "any" not in (kind, left) and kind != left:
-                raise ConditionError(
-                    f"{_short(ast.unparse(node))} compares {_CALLED[left]} with {_CALLED[kind]}"
-                )
+                raise ConditionError(f"{_short(ast.unparse(node))} compares {_CALLED[left]} with {_CALLED[kind]}")
             if isinstance(op, ast.Lt | ast.LtE | ast.Gt | ast.GtE) and {kind, left} & {"word", "truth"}:
                 raise ConditionError(f"{_short(ast.unparse(node))}: only numbers are more or less")
             left = kind
@@ -236,8 +237,8 @@ def _compared(node: ast.Compare, metrics: Mapping[str, Value]) -> bool | None:
     results: list[bool | None] = []
     for op, part in zip(node.ops, node.comparators, strict=True):
         if isinstance(part, ast.Tuple | ast.List):
-            known = left is not None
-            results.append((left in [_value(m, metrics) for m in part.elts]) is isinstance(op, ast.In) if known else None)
+            inside = left in [_value(m, metrics) for m in part.elts]
+            results.append(None if left is None else inside is isinstance(op, ast.In))
             continue
         right = _value(part, metrics)
         if left is None or right is None or isinstance(left, str) != isinstance(right, str):

@@ -17,8 +17,8 @@ from fairlead.model.finding import SEVERITIES, Advice, Evidence, Finding, Severi
 from fairlead.rules.condition import compiled
 from fairlead.rules.rule import AdviceTemplate, EvidenceTemplate, Rule, substitute
 
-MINOR_S, MINOR_SHARE = 0.1, 0.01
-"""What costs less than a tenth of a second, or less than 1 % of the run time, is at most a warning."""
+MINOR_S, MINOR_SHARE = 0.1, 0.05
+"""What costs less than a tenth of a second, or less than 5 % of the run time, is at most a warning."""
 NEGLIGIBLE_SHARE = 0.001
 """What costs nothing, or less than 0.1 % of the run time, is for information only."""
 
@@ -60,13 +60,15 @@ def shown(name: str, value: Value) -> str:
         return "unknown"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if name.endswith("processes") and isinstance(value, int):
+        return f"{value:,}"
     formatted = None if isinstance(value, str) else _UNIT_FORMAT.get(unit_of(name))
     return str(value) if formatted is None else formatted(value)  # type: ignore[arg-type]
 
 
 def fill(text: str, metrics: Mapping[str, Value]) -> str:
     """`text` with its `{metric}` placeholders shown in their units."""
-    return substitute(text, lambda name: (shown(name, metrics.get(name)), metrics.get(name) == 1))
+    return substitute(text, lambda name: shown(name, metrics.get(name)))
 
 
 def evaluate(rules: Mapping[str, Rule], profile: JobProfile) -> tuple[list[Finding], list[Undecided]]:
@@ -95,16 +97,16 @@ def _order(finding: Finding) -> tuple[bool, float, int, str]:
 
 
 def _folded(rules: Mapping[str, Rule], fired: dict[str, Finding], metrics: Mapping[str, Value]) -> list[Finding]:
-    """Findings without those that a more specific one covers; the specific one names them."""
+    """Findings without those that a more specific one covers; the specific one (the first by cost) names them."""
     direct = {
         name: [c.rule for c in rules[name].covers if c.rule in fired and _applies(c.when, metrics)] for name in fired
     }
     covered = {other for others in direct.values() for other in others}
-    out = []
-    for name, finding in fired.items():
-        if name not in covered:
-            below = _reached(direct, name)
-            out.append(_covering(finding, [fired[other] for other in below]) if below else finding)
+    out, named = [], set[str]()
+    for finding in sorted((f for name, f in fired.items() if name not in covered), key=_order):
+        below = [name for name in _reached(direct, finding.rule) if name not in named]
+        named.update(below)
+        out.append(_covering(finding, [fired[name] for name in below]) if below else finding)
     return out
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Literal
 
 import msgspec
@@ -13,7 +13,7 @@ from fairlead.analysis.costs import COSTS
 from fairlead.analysis.profile import METRICS
 from fairlead.errors import ConfigError
 from fairlead.model.finding import Severity
-from fairlead.rules.condition import ConditionError, Kind, parse
+from fairlead.rules.condition import ConditionError, Kind, compiled, parse
 
 _KIND_OF_UNIT: dict[str, Kind] = {"word": "word", "bool": "truth"}
 NAMES: dict[str, Kind] = {name: _KIND_OF_UNIT.get(unit, "number") for name, (unit, _) in METRICS.items()} | {
@@ -41,7 +41,8 @@ FILE_COLUMNS: dict[str, str] = {
 _PLACEHOLDER = re.compile(r"\{([a-z0-9_]+)(?::([^{}|]*)\|([^{}|]*))?\}")
 _BRACES = re.compile(r"\{[^{}]*\}")
 _ID = re.compile(r"[a-z][a-z0-9_]*")
-METRICS_PAGE = "`fairlead rules metrics` lists the names a rule may use"
+_KEYS_PAGE = "the page on writing rules lists the keys of a rule; `fairlead rules show RULE` shows one as an example"
+_METRICS_PAGE = "`fairlead rules metrics` lists the names a rule may use"
 
 
 class EvidenceTemplate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -72,7 +73,7 @@ class SeverityStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Covering(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A more general rule that says nothing of its own where this one fires (and `when` holds): one fault, one finding."""
+    """A more general rule that stays silent where this one fires (and `when` holds): one fault, one finding."""
 
     rule: str
     when: str | None = None
@@ -132,38 +133,53 @@ def placeholders(text: str) -> list[str]:
     return [found[1] for found in _PLACEHOLDER.finditer(text)]
 
 
-def substitute(text: str, show: Callable[[str], tuple[str, bool]]) -> str:
-    """`text` with placeholders replaced; `show` gives a metric as text and whether it is exactly one."""
+def substitute(text: str, show: Callable[[str], str]) -> str:
+    """`text` with placeholders replaced by what `show` gives for a metric."""
 
     def put(found: re.Match[str]) -> str:
-        shown, single = show(found[1])
-        return shown if found[2] is None else f"{shown} {found[2] if single else found[3]}"
+        shown = show(found[1])
+        return shown if found[2] is None else f"{shown} {found[2] if shown == '1' else found[3]}"
 
     return _PLACEHOLDER.sub(put, text)
 
 
-def decode(text: str, where: str) -> Rule:
-    """One rule from TOML. Raises ConfigError naming the file, the key and what would be right."""
-    for fault in faults(text, where):
-        raise fault
-    return msgspec.convert(tomllib.loads(text), Rule)
+def decode(text: str, where: str, built_in: Mapping[str, Rule] = {}) -> Rule:
+    """One rule from TOML. Where a rule of its id is `built_in`, the keys given replace that rule's. Raises ConfigError
+    naming the file, the key and what would be right."""
+    rule, found = read(text, where, built_in)
+    if rule is None or found:
+        raise found[0]
+    return rule
 
 
-def faults(text: str, where: str) -> Iterator[ConfigError]:
-    """Everything that is wrong with a rule's text, as errors that name the file, the key and the remedy."""
+def read(text: str, where: str, built_in: Mapping[str, Rule] = {}) -> tuple[Rule | None, list[ConfigError]]:
+    """As `decode`, with everything that is wrong as errors that name the file, the key and the remedy. No rule where
+    the text is not even of the right shape."""
     try:
-        rule = msgspec.convert(tomllib.loads(text), Rule)
+        given = tomllib.loads(text)
+        base = built_in.get(str(given.get("id")))
+        rule = msgspec.convert(msgspec.to_builtins(base) | given if base else given, Rule)
     except tomllib.TOMLDecodeError as fault:
-        yield ConfigError(f"not TOML: {fault}", where=where, remedy="mend the line; text goes in quotes")
+        return None, [ConfigError(f"not TOML: {fault}", where=where, remedy="mend the line; text goes in quotes")]
     except msgspec.ValidationError as fault:
         what, _, path = str(fault).partition(" - at ")
-        key = path.strip("`").removeprefix("$").lstrip(".") or "the file"
-        if key.startswith("key"):
-            key = "the file"
-        yield ConfigError(f"{key}: {what}", where=where, remedy="see docs/howto/write-a-rule.md for the keys of a rule")
-    else:
-        for key, what, remedy in _wrong(rule):
-            yield ConfigError(f"{key}: {what}", where=where, remedy=remedy)
+        key = path.strip("`").removeprefix("$").lstrip(".")
+        return None, [ConfigError(f"{key}: {what}" if key else what, where=where, remedy=_KEYS_PAGE)]
+    return rule, [ConfigError(f"{key}: {what}", where=where, remedy=remedy) for key, what, remedy in _wrong(rule)]
+
+
+def contradicted(rule: Rule) -> Iterator[tuple[str, str, str]]:
+    """(key, what is wrong, remedy) where the rule's own examples are not as they say."""
+    condition = compiled(rule.when)
+    for which, wanted in (("fires", True), ("quiet", False)):
+        holds = condition.holds(getattr(rule.examples, which))
+        if holds is not wanted:
+            lacking = ", ".join(condition.unknown(getattr(rule.examples, which)))
+            what = (
+                "the rule cannot be decided" if holds is None else "the rule fires" if holds else "the rule stays quiet"
+            )
+            remedy = f"also give {lacking}" if holds is None else "mend the example or `when`"
+            yield f"examples.{which}", f"{what} under them", remedy
 
 
 def _wrong(rule: Rule) -> Iterator[tuple[str, str, str]]:
@@ -182,7 +198,7 @@ def _wrong(rule: Rule) -> Iterator[tuple[str, str, str]]:
         try:
             parse(text, NAMES)
         except ConditionError as fault:
-            yield key, str(fault), METRICS_PAGE
+            yield key, str(fault), _METRICS_PAGE
     for key, text in rule.texts():
         for braces in _BRACES.findall(text):
             if not _PLACEHOLDER.fullmatch(braces):
@@ -202,4 +218,4 @@ def _wrong(rule: Rule) -> Iterator[tuple[str, str, str]]:
 def _unnamed(key: str, names: Iterable[str]) -> Iterator[tuple[str, str, str]]:
     for name in names:
         if name not in NAMES:
-            yield key, f"no metric is called {name!r}", METRICS_PAGE
+            yield key, f"no metric is called {name!r}", _METRICS_PAGE

@@ -8,39 +8,49 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from fairlead.errors import ConfigError
-from fairlead.rules.rule import Rule, decode, faults
+from fairlead.rules.rule import Rule, contradicted, decode, read
 
 
 def load(site: Path | None = None) -> dict[str, Rule]:
-    """Built-in rules, then those of the site's folder, which override by id (`enabled = false` turns one off).
-
-    Raises ConfigError for the first fault, naming file, key and remedy.
-    """
-    rules = _read(files("fairlead.rules") / "builtin")
+    """Built-in rules, then those of the site's folder. A site's rule of the same id replaces the keys it gives (so
+    `id` and `enabled = false` turn one off). Raises ConfigError for the first fault, naming file, key and remedy."""
+    rules = _read(files("fairlead.rules") / "builtin", {})
     if site is not None:
-        rules |= _read(_folder(site))
+        rules |= _read(_folder(site), rules)
     for fault in _crossed(rules, site):
         raise fault
     return rules
 
 
 def check(site: Path) -> tuple[list[str], list[ConfigError]]:
-    """Ids of the sound rules of a site's folder, and every fault of the others. Raises ConfigError when there is no
-    such folder."""
+    """Ids of the sound rules of a site's folder, and every fault of the others, their examples included. Raises
+    ConfigError when there is no such folder."""
+    built_in = load()
     sound: dict[str, Rule] = {}
     found: list[ConfigError] = []
     for file in _toml_files(_folder(site)):
-        try:
-            mine = [*faults(text := _text(file), str(file))]
-            if not mine:
-                rule = _named(decode(text, str(file)), file)
-                sound[rule.id] = rule
-        except ConfigError as fault:
-            mine = [fault]
+        rule, mine = _checked(file, built_in)
         found += mine
-    crossed = list(_crossed(load() | sound, site))
+        if rule is not None and not mine:
+            sound[rule.id] = rule
+    crossed = list(_crossed(built_in | sound, site))
     wrong = {Path(str(fault.where)).stem for fault in crossed}
-    return [rule for rule in sound if rule not in wrong], found + crossed
+    return [name for name in sound if name not in wrong], found + crossed
+
+
+def _checked(file: Traversable | Path, built_in: Mapping[str, Rule]) -> tuple[Rule | None, list[ConfigError]]:
+    where = str(file)
+    try:
+        rule, mine = read(_text(file), where, built_in)
+        if rule is not None:
+            _named(rule, file)
+    except ConfigError as fault:
+        return None, [fault]
+    base = built_in.get(rule.id) if rule is not None else None
+    # An override that leaves the examples alone need not agree with them: they are the built-in rule's.
+    if rule is not None and not mine and (base is None or base.examples != rule.examples):
+        mine = [ConfigError(f"{key}: {what}", where=where, remedy=remedy) for key, what, remedy in contradicted(rule)]
+    return rule, mine
 
 
 def _folder(site: Path) -> Path:
@@ -69,12 +79,13 @@ def _text(file: Traversable | Path) -> str:
 
 def _named(rule: Rule, file: Traversable | Path) -> Rule:
     if file.name != f"{rule.id}.toml":
-        raise ConfigError(f"id: is {rule.id!r}", where=str(file), remedy=f"name the file {rule.id}.toml, or mend the id")
+        remedy = f"name the file {rule.id}.toml, or mend the id"
+        raise ConfigError(f"id: is {rule.id!r}", where=str(file), remedy=remedy)
     return rule
 
 
-def _read(folder: Traversable | Path) -> dict[str, Rule]:
-    rules = (_named(decode(_text(file), str(file)), file) for file in _toml_files(folder))
+def _read(folder: Traversable | Path, built_in: Mapping[str, Rule]) -> dict[str, Rule]:
+    rules = (_named(decode(_text(file), str(file), built_in), file) for file in _toml_files(folder))
     return {rule.id: rule for rule in rules}
 
 

@@ -6,11 +6,13 @@ A file that cannot be read is reported with its error; the others are still read
 from __future__ import annotations
 
 import errno
+import hashlib
 import math
 import os
 import stat
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -55,7 +57,7 @@ class JobInput:
 
 
 def head_of(path: Path) -> bytes:
-    """The first bytes of a file, gunzipped when it is gzip. Raises InputError when it cannot be opened or is no file."""
+    """The first bytes of a file, gunzipped if it is gzip. Raises InputError when it is no file or cannot be opened."""
     try:
         kind = stat.S_IFMT(path.stat().st_mode)
         if kind != stat.S_IFREG:
@@ -152,17 +154,17 @@ def _is_folder(path: Path) -> bool:
 def _walk(folder: Path, failures: list[Failure]) -> Iterator[Path]:
     """Regular files below a folder, hidden ones left out, sorted; links to folders are not followed. Folders that
     cannot be listed are failures."""
-
-    def unlisted(fault: OSError) -> None:
-        place = Path(fault.filename) if fault.filename else folder
-        failures.append(Failure(place, _unreadable(place, fault)))
-
-    for root, folders, names in os.walk(folder, onerror=unlisted):
-        folders[:] = sorted(f for f in folders if not f.startswith("."))
-        for name in sorted(names):
-            path = Path(root) / name
-            if not name.startswith(".") and _may_be_read(path):
-                yield path
+    waiting = [folder]
+    while waiting:
+        place = waiting.pop()
+        try:
+            with os.scandir(place) as entries:
+                listed = sorted((e.name, e.is_dir(follow_symlinks=False)) for e in entries if e.name[0] != ".")
+        except OSError as fault:
+            failures.append(Failure(place, _unreadable(place, fault)))
+            continue
+        yield from (place / name for name, inner in listed if not inner and _may_be_read(place / name))
+        waiting += [place / name for name, inner in reversed(listed) if inner]
 
 
 def _may_be_read(path: Path) -> bool:
@@ -203,10 +205,18 @@ def read(job: JobInput, failures: list[Failure]) -> Iterator[Item]:
     """The items of all files of a job as one stream; files that fail are added to `failures`.
 
     Logs that number their ranks from 0 each: those of one job that ran at the same time are set side by side, those
-    that ran one after the other (steps of a batch job) keep their numbers.
+    that ran one after the other (steps of a batch job) keep their numbers. Copies of a file count once.
     """
-    beside = _Beside() if len(job.files) > 1 and getattr(job.source, "ranks_per_log", False) else None
-    for path in job.files:
+    files, copies = _without_copies(job.files)
+    for first, copy in copies:
+        why = f"its content is that of {first} and counts once"
+        yield Missing(kind="copy", what="a copy among the inputs", why=why, where=str(copy))
+    series = getattr(job.source, "read_series", None)
+    if series is not None and len(files) > 1:
+        yield from _together(series, files, failures)
+        return
+    beside = _Beside() if len(files) > 1 and getattr(job.source, "ranks_per_log", False) else None
+    for path in files:
         base = 0
         try:
             for item in job.source.read(path):
@@ -223,6 +233,18 @@ def read(job: JobInput, failures: list[Failure]) -> Iterator[Item]:
             failures.append(Failure(path, _unreadable(path, fault)))
 
 
+def _together(
+    series: Callable[[list[Path]], Iterator[Item]], files: list[Path], failures: list[Failure]
+) -> Iterator[Item]:
+    """Files that carry on from one another (a node's days), read as one."""
+    try:
+        yield from series(files)
+    except FairleadError as error:
+        failures.append(Failure(files[0], error))
+    except OSError as fault:
+        failures.append(Failure(files[0], _unreadable(files[0], fault)))
+
+
 class _Beside:
     """Gives each log of a job its first rank: above those of all logs that ran while it did."""
 
@@ -235,6 +257,23 @@ class _Beside:
         base = max((above for first, last, above in self._logs if first < end and start < last), default=0)
         self._logs.append((start, end, base + max(job.processes or 1, 1)))
         return base
+
+
+def _without_copies(files: Sequence[Path]) -> tuple[list[Path], list[tuple[Path, Path]]]:
+    """Files of different content, and (first, copy) of the others. Only files of one size are looked into."""
+    sizes: dict[int, list[Path]] = {}
+    for path in files:
+        with suppress(OSError):  # said when it is read
+            sizes.setdefault(path.stat().st_size, []).append(path)
+    copies: dict[Path, Path] = {}
+    for alike in sizes.values():
+        first_of: dict[bytes, Path] = {}
+        for path in alike if len(alike) > 1 else ():
+            with suppress(OSError), path.open("rb") as stream:
+                first = first_of.setdefault(hashlib.file_digest(stream, "blake2b").digest(), path)
+                if first is not path:
+                    copies[path] = first
+    return [f for f in files if f not in copies], [(first, copy) for copy, first in copies.items()]
 
 
 def _placed(item: Missing, path: Path) -> Missing:

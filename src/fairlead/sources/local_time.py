@@ -19,6 +19,9 @@ _OFFSET = re.compile(r"(?:UTC|GMT)?([+-])(\d{1,2}):?(\d{2})?")
 _KNOWN_OFFSETS = {"UTC": 0, "GMT": 0, "Z": 0, "Asia/Shanghai": 8 * 3600}
 """Zones read without the system's time zone data (Shanghai has kept UTC+8 since 1992)."""
 
+_LAST_TABLED_S = 2_114_380_800
+"""2037: Arrow knows the tables of zones, which end there, not the rules behind them."""
+
 
 def fixed_offset_s(zone: str) -> int | None:
     """Seconds east of UTC when `zone` is `UTC`, `+08:00` or the like; None when it names a region."""
@@ -41,8 +44,20 @@ def utc_ns(local_s: NDArray[np.int64], zone: str) -> NDArray[np.int64]:
         aware = pc.assume_timezone(stamps, zone, ambiguous="earliest", nonexistent="latest")
     except (pa.ArrowInvalid, pa.ArrowKeyError) as fault:
         raise _unknown(zone) from fault
-    seconds: NDArray[np.int64] = aware.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    seconds = np.array(aware.cast(pa.int64()))
+    far = np.flatnonzero(local_s >= _LAST_TABLED_S)
+    if len(far):
+        seconds[far] = [_one_utc_s(int(s), zone) for s in local_s[far]]
     return seconds * NS_PER_S
+
+
+def _one_utc_s(local_s: int, zone: str) -> int:
+    """One time by the rule that continues a zone's table."""
+    from datetime import UTC, datetime, timedelta
+    from zoneinfo import ZoneInfo
+
+    wall = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=local_s)
+    return int(wall.replace(tzinfo=ZoneInfo(zone)).timestamp())
 
 
 def check_zone(zone: str) -> str:

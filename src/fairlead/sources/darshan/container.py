@@ -10,6 +10,7 @@ import struct
 from dataclasses import dataclass
 
 from fairlead.errors import CorruptInputError, InputError, UnknownFormatError, UnsupportedVersionError
+from fairlead.sources.darshan.records import MOST_PROCESSES
 from fairlead.sources.darshan.regions import DamagedRegionError, LogFile, blocks
 
 MAGIC = 6567223
@@ -173,7 +174,7 @@ def read_job(log: LogFile, header: Header) -> JobRecord:
     return JobRecord(
         job_id=str(job_id),
         uid=uid,
-        processes=processes if 0 < processes < 1 << 31 else None,
+        processes=processes if 0 < processes <= MOST_PROCESSES else None,
         start_ns=_epoch_ns(start_s, start_rest),
         end_ns=_epoch_ns(end_s, end_rest),
         executable=executable,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fairlead.model.tables import FILE_COUNTERS, batch_of, word_column
 from fairlead.sources.darshan.layouts import Layout
-from fairlead.sources.darshan.records import Placing, Tally, fixed_records, plausible_ranks, to_epoch_ns
+from fairlead.sources.darshan.records import MOST_BYTES, Placing, Tally, fixed_records, plausible_ranks, to_epoch_ns
 
 _COLUMN = {
     "fdsyncs": "fdatasyncs",
@@ -48,19 +48,25 @@ def counter_batches(
 ) -> Iterator[pa.RecordBatch]:
     """`file_counters` of one module, one row per record; `extra` holds `file_rec_id` rounded to 53 bits."""
     for raw in fixed_records(blocks, layout.dtype(placing.order)):
-        records = _usable(raw, layout, tally)
+        records = _usable(raw, layout, placing.processes, tally)
         if len(records):
             tally.kept += len(records)
             yield _batch(module, layout, records, placing, tally)
 
 
-def _usable(records: NDArray[np.void], layout: Layout, tally: Tally) -> NDArray[np.void]:
-    """Without impossible ranks, and without records of version 1 of POSIX that mix in C streams: their bytes
+def _usable(records: NDArray[np.void], layout: Layout, processes: int | None, tally: Tally) -> NDArray[np.void]:
+    """Without impossible ranks and values, and without records of version 1 of POSIX that mix in C streams: their bytes
     cannot be told apart (libdarshan leaves them out too)."""
-    keep = plausible_ranks(records["rank"])
+    keep = plausible_ranks(records["rank"], processes)
     tally.impossible_ranks += int(np.count_nonzero(~keep))
+    counters = records["counters"]
+    if counters.size and (counters.min() < -1 or counters.max() > MOST_BYTES):
+        bounded = [k for k, name in enumerate(layout.counters) if name not in _UNSIGNED and "stride" not in name]
+        impossible = ((counters[:, bounded] < -1) | (counters[:, bounded] > MOST_BYTES)).any(axis=1)
+        tally.impossible_values += int(np.count_nonzero(keep & impossible))
+        keep &= ~impossible
     if "fopens" in layout.counters:
-        mixed = records["counters"][:, layout.counters.index("fopens")] > 0
+        mixed = counters[:, layout.counters.index("fopens")] > 0
         tally.stream_records += int(np.count_nonzero(keep & mixed))
         keep &= ~mixed
     return records if keep.all() else records[keep]

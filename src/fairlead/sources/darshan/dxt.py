@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fairlead.model.tables import OPS, batch_of, word_column
-from fairlead.sources.darshan.records import Placing, Tally, plausible_ranks, to_epoch_ns
+from fairlead.sources.darshan.records import MOST_BYTES, Placing, Tally, plausible_ranks, to_epoch_ns
 from fairlead.sources.darshan.regions import DamagedRegionError
 
 HEADER_BYTES = 104
@@ -144,7 +144,7 @@ def _host(raw: bytes) -> str:
 
 def batch(block: Block, module: str, version: int, placing: Placing, tally: Tally) -> pa.RecordBatch:
     """`ops` of a block. A segment that ends before it starts is given no duration and tallied."""
-    block = _plausible(block, tally)
+    block = _plausible(block, placing.processes, tally)
     segments, headers = block.segments, block.headers
     rows, lengths = len(segments), block.writes + block.reads
     start, end, busy = _times(segments, placing.start_ns, tally)
@@ -192,12 +192,19 @@ def _words(codes: NDArray[np.int32], words: pa.Array) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(pa.array(codes), words)
 
 
-def _plausible(block: Block, tally: Tally) -> Block:
-    """The block without records of impossible ranks."""
-    good = plausible_ranks(block.headers["rank"])
+def _plausible(block: Block, processes: int | None, tally: Tally) -> Block:
+    """The block without records of impossible ranks, nor such that hold a segment of impossible size or place."""
+    good = plausible_ranks(block.headers["rank"], processes)
+    tally.impossible_ranks += int(np.count_nonzero(~good))
+    placed = block.segments[:, :2]
+    if placed.size and (placed.min() < -1 or placed.max() > MOST_BYTES or block.segments[:, 1].min() < 0):
+        bad = ((placed < -1) | (placed > MOST_BYTES)).any(axis=1) | (block.segments[:, 1] < 0)
+        owner = np.repeat(np.arange(len(good)), block.writes + block.reads)
+        sound = np.bincount(owner[bad], minlength=len(good)) == 0
+        tally.impossible_values += int(np.count_nonzero(good & ~sound))
+        good &= sound
     if good.all():
         return block
-    tally.impossible_ranks += int(np.count_nonzero(~good))
     return Block(
         segments=block.segments[np.repeat(good, block.writes + block.reads)],
         headers=block.headers[good],

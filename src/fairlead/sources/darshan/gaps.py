@@ -48,6 +48,9 @@ class Gaps:
 
     def of_job(self, version: tuple[int, int], record: JobRecord) -> Iterator[Missing]:
         """What is doubtful about the whole log."""
+        if record.processes is None:
+            why = "the log holds no usable one; the ranks seen stand in"
+            yield self._missing("damaged", "number of processes", why, _REFETCH)
         if record.start_ns is None:
             yield self._missing("clock", "start of the job", "the log holds no usable time; times count from 1970")
         if record.end_ns is None:
@@ -101,6 +104,9 @@ class Gaps:
             )
         if tally.impossible_ranks:
             why = f"{_count(tally.impossible_ranks, 'record')} of an impossible rank left out"
+            yield self._missing("damaged", name, why, _REFETCH)
+        if tally.impossible_values:
+            why = f"{_count(tally.impossible_values, 'record')} with impossible sizes or counts left out"
             yield self._missing("damaged", name, why, _REFETCH)
         if tally.unplaced_times:
             yield self._missing("clock", f"{name} times", f"{_count(tally.unplaced_times, 'time')} outside any job")

@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fairlead.model.tables import HEATMAP, batch_of, word_column
-from fairlead.sources.darshan.records import Placing, Tally, plausible_ranks
+from fairlead.sources.darshan.records import MOST_BYTES, Placing, Tally, plausible_ranks
 from fairlead.sources.darshan.regions import DamagedRegionError
 
 _HEADER_BYTES = 48
@@ -75,9 +75,12 @@ def _records(data: bytes, order: str) -> tuple[list[_Record], int, str | None]:
 
 def _batch(records: list[_Record], names: dict[int, str], placing: Placing, tally: Tally) -> pa.RecordBatch | None:
     ranks = np.array([record[1] for record in records], np.int64)
-    good = plausible_ranks(ranks)
+    good = plausible_ranks(ranks, placing.processes)
+    tally.impossible_ranks += int(np.count_nonzero(~good))
+    possible = np.array([_possible(record[4], placing.order) for record in records], dtype=bool)
+    tally.impossible_values += int(np.count_nonzero(good & ~possible))
+    good &= possible
     if not good.all():
-        tally.impossible_ranks += int(np.count_nonzero(~good))
         records = [record for record, fine in zip(records, good, strict=True) if fine]
         ranks = ranks[good]
     bins = np.array([record[3] for record in records], np.int64)
@@ -100,6 +103,11 @@ def _batch(records: list[_Record], names: dict[int, str], placing: Placing, tall
         "write_bytes": values[at].astype(np.int64),
         "read_bytes": values[at + np.repeat(bins, bins)].astype(np.int64),
     })  # fmt: skip
+
+
+def _possible(bins: memoryview, order: str) -> bool:
+    values = np.frombuffer(bins, f"{order}i8")
+    return not values.size or bool(values.min() >= 0 and values.max() <= MOST_BYTES)
 
 
 def _interfaces(records: list[_Record], names: dict[int, str]) -> tuple[list[str], NDArray[np.int32]]:

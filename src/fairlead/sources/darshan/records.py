@@ -15,6 +15,10 @@ from fairlead.sources.darshan.names import FileIds
 from fairlead.sources.darshan.regions import DamagedRegionError
 
 _MOST_SECONDS = 4e9
+MOST_PROCESSES = 1 << 23
+"""No machine has started more at once; a larger number is of a damaged log and would take memory for each."""
+MOST_BYTES = 1 << 53
+"""A counter, size or offset beyond this (8 PiB, 9 × 10¹⁵ calls) is of a damaged record."""
 
 
 @dataclass
@@ -23,6 +27,7 @@ class Tally:
 
     kept: int = 0
     impossible_ranks: int = 0
+    impossible_values: int = 0
     stream_records: int = 0
     unplaced_times: int = 0
     backwards: int = 0
@@ -30,12 +35,14 @@ class Tally:
 
 @dataclass(frozen=True)
 class Placing:
-    """What places the records of a log: byte order, start of the job (0 when unknown), job id and file ids."""
+    """What places the records of a log: byte order, start of the job (0 when unknown), job id, file ids and the number
+    of processes (None when unknown)."""
 
     order: str
     start_ns: int
     job_id: str
     files: FileIds
+    processes: int | None = None
 
 
 def fixed_records(blocks: Iterable[bytes], dtype: np.dtype[np.void]) -> Iterator[NDArray[np.void]]:
@@ -51,9 +58,9 @@ def fixed_records(blocks: Iterable[bytes], dtype: np.dtype[np.void]) -> Iterator
         raise DamagedRegionError("ends within a record")
 
 
-def plausible_ranks(rank: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Where a rank is -1 (all ranks) or a 31-bit number."""
-    return np.asarray((rank >= -1) & (rank < 1 << 31), dtype=bool)
+def plausible_ranks(rank: NDArray[np.int64], processes: int | None) -> NDArray[np.bool_]:
+    """Where a rank is -1 (all ranks) or one of the job's."""
+    return np.asarray((rank >= -1) & (rank < (processes or MOST_PROCESSES)), dtype=bool)
 
 
 def to_epoch_ns(seconds: NDArray[np.float64], start_ns: int) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:

@@ -162,7 +162,7 @@ class _Reading:
         files = FileIds(self.names, [path for path, _ in record.mounts])
         if files.paths:
             yield files.batch(record.start_ns)
-        placing = Placing(header.order, record.start_ns or 0, job.job_id, files)
+        placing = Placing(header.order, record.start_ns or 0, job.job_id, files, record.processes)
         for module in header.modules:
             if module.name not in dxt.INTERFACES:
                 yield from self._module(module, placing)

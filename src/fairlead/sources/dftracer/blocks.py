@@ -24,6 +24,9 @@ BARREN_BYTES = 1 << 30
 SMALL_BYTES = 2 << 20
 """The first block holds at most about this much, so that a short input is known to be short before anything is read."""
 
+PADDING = b"\n" * 8
+"""Follows each block in memory, for a scanner that reads eight bytes at a time. No part of the content."""
+
 _GZIP = b"\x1f\x8b"
 _READ_BYTES = 1 << 20
 _INFLATED_BYTES = 4 << 20
@@ -52,7 +55,7 @@ def is_gzip(head: bytes) -> bool:
 
 
 def read_blocks(path: Path, end: End) -> Generator[bytes]:
-    """Whole lines of `path`, about BLOCK_BYTES at a time, each block ending with a newline. Fills `end` as it goes.
+    """Whole lines of `path`, about BLOCK_BYTES at a time, and PADDING behind each block. Fills `end` as it goes.
 
     Raises InputError when the file cannot be read.
     """
@@ -78,8 +81,8 @@ def _plain(file: BinaryIO) -> Generator[bytes]:
 
 
 def _whole_lines(chunks: Iterator[bytes], end: End) -> Iterator[bytes]:
-    held: list[bytes] = []
-    size, limit, overlong = 0, SMALL_BYTES, False
+    held: list[bytes | memoryview] = []
+    size, unended, limit, overlong = 0, 0, SMALL_BYTES, False
     for read in chunks:
         chunk = read
         end.bytes_read += len(chunk)
@@ -91,23 +94,25 @@ def _whole_lines(chunks: Iterator[bytes], end: End) -> Iterator[bytes]:
             if cut < 0:
                 continue
             chunk, overlong = chunk[cut:], False
-        held.append(chunk)
+        cut = chunk.rfind(b"\n") + 1
+        unended = len(chunk) - cut if cut else unended + len(chunk)
         size += len(chunk)
-        if size < limit:
-            continue
-        block = b"".join(held)
-        cut = block.rfind(b"\n") + 1
-        rest = block[cut:]
-        if len(rest) > MAX_LINE_BYTES:
-            overlong, rest = True, _OVERLONG
-        held, size = [rest], len(rest)
-        limit = BLOCK_BYTES
-        if cut:
-            yield block[:cut]
+        if unended > MAX_LINE_BYTES:
+            block = b"".join([*held, chunk])
+            lines = block[: block.rfind(b"\n") + 1]
+            held, size, unended, overlong = [_OVERLONG], len(_OVERLONG), 0, True
+            if lines:
+                yield lines + PADDING
+        elif size < limit or not cut:
+            held.append(chunk)
+        else:
+            block = b"".join([*held, memoryview(chunk)[:cut], PADDING])
+            held, size, limit = [chunk[cut:]], unended, BLOCK_BYTES
+            yield block
     last = b"".join(held)
     end.newline = last.endswith(b"\n") or not last
     if last:
-        yield last if end.newline else last + b"\n"
+        yield last + (b"" if end.newline else b"\n") + PADDING
 
 
 def _gunzipped(file: BinaryIO, end: End) -> Generator[bytes]:

@@ -21,8 +21,6 @@ from fairlead.sources.dftracer.memory import (
 
 ROWS = 60_000
 """Rows filled per call at most. Not a power of two: the columns of a row would compete for the same cache lines."""
-PADDING = b"\n" * 8
-"""What must follow a block in memory, as it is read eight bytes at a time."""
 
 FULL = -2
 _BAIL = -3

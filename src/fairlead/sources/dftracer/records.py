@@ -120,6 +120,7 @@ class Recorder:
         self._unit_ns = unit_ns
         self._kinds = _Kinds(tokens)
         self._positions = Positions()
+        self._gathered = np.empty((c.COLUMNS, 0), np.int64)
 
     def convert(self, rows: c.IntArray) -> list[pa.RecordBatch]:
         """Batches of one block: new `files` first, then its `ops`. `names` has learnt the block's metadata."""
@@ -127,7 +128,7 @@ class Recorder:
         at = at[self._in_range(rows[c.TS][at], rows[c.DUR][at])]
         if not len(at):
             return []
-        events = rows.take(at, axis=1) if len(at) < rows.shape[1] else rows
+        events = self._gather(rows, at)
         start, end = self._times(events)
         kind = self._kinds.of(events[c.CAT], events[c.NAME])
         hosted = np.where(events[c.HHASH] != c.ABSENT, events[c.HHASH], np.maximum(events[c.HOST], -1))
@@ -153,6 +154,14 @@ class Recorder:
         }  # fmt: skip
         ops = batch_of(OPS, columns)
         return [files, ops] if files is not None else [ops]
+
+    def _gather(self, rows: c.IntArray, at: c.IntArray) -> c.IntArray:
+        """Rows `at`, in memory kept from block to block (fresh pages cost more than the copy)."""
+        if len(at) == rows.shape[1]:
+            return rows
+        if len(at) > self._gathered.shape[1]:
+            self._gathered = np.empty((c.COLUMNS, rows.shape[1]), np.int64)
+        return np.take(rows, at, axis=1, out=self._gathered[:, : len(at)], mode="clip")
 
     def _in_range(self, ts: c.IntArray, dur: c.IntArray) -> BoolArray:
         latest = _LATEST_NS // self._unit_ns

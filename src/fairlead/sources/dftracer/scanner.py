@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from fairlead.sources.dftracer import kernel as k
 from fairlead.sources.dftracer import layout as c
+from fairlead.sources.dftracer.blocks import PADDING
 from fairlead.sources.dftracer.tokens import Tokens
 
 BUFFERS = 3
@@ -51,7 +52,7 @@ class Scanner:
         self._set(k.NUMBERS_AT, numbers.ctypes.data)
         self._set(k.NEXT, block + start)
         while True:
-            k.scan(block, self._get(k.NEXT), block + len(data) - len(k.PADDING), state.ctypes.data)
+            k.scan(block, self._get(k.NEXT), block + len(data) - len(PADDING), state.ctypes.data)
             if not self._get(k.WANTS_ROOM):
                 break
             self._grow()
@@ -85,7 +86,7 @@ class Scanner:
             self._tokens.append(text[a - edges[0] : b - edges[0]])
 
     def _add(self, text: bytes) -> None:
-        data = np.frombuffer(text + k.PADDING, np.uint8)
+        data = np.frombuffer(text + PADDING, np.uint8)
         at = data.ctypes.data
         while k.intern(at, at + len(text), self._state.ctypes.data) == k.FULL:
             self._grow()

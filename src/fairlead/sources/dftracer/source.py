@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ import numpy as np
 from fairlead.errors import CorruptInputError, UnknownFormatError
 from fairlead.sources.base import HEAD_BYTES, Item
 from fairlead.sources.dftracer import layout as c
-from fairlead.sources.dftracer.blocks import SMALL_BYTES, End, read_blocks
+from fairlead.sources.dftracer.blocks import PADDING, SMALL_BYTES, End, read_blocks
 from fairlead.sources.dftracer.lines import LineReport, count_unreadable, read_line, read_lines
 from fairlead.sources.dftracer.names import Names
 from fairlead.sources.dftracer.records import Recorder
@@ -24,6 +25,9 @@ from fairlead.sources.dftracer.tokens import Tokens
 
 if TYPE_CHECKING:
     from fairlead.sources.dftracer.scanner import Scanner
+
+BARREN_LINES = 200_000
+"""Unreadable lines without an event among them after which reading stops: what follows is no trace."""
 
 _KERNEL = "fairlead.sources.dftracer.kernel"
 _MARKS = (b'"name"', b'"ph"', b'"pid"')
@@ -99,12 +103,13 @@ class DFTracerSource:
             what = "the file is empty" if not end.bytes_read else "this is no DFTracer trace"
             raise UnknownFormatError(what, where=str(path), remedy="expected JSON events, one a line (.pfw, .pfw.gz)")
         second = next(blocks, None)
-        compiled = self._use_kernel(len(first), more=second is not None)
-        for block in (first, second):
-            if block is not None:
-                yield from lines.rows(block, compiled=compiled)
-        for block in blocks:
-            yield from lines.rows(block, compiled=compiled)
+        compiled = self._use_kernel(len(first) - len(PADDING), more=second is not None)
+        for block in chain((first,) if second is None else (first, second), blocks):
+            for rows in lines.rows(block, compiled=compiled):
+                yield rows
+                if lines.barren > BARREN_LINES:
+                    end.damage = f"{lines.barren:,} lines in a row hold no event; reading stopped there"
+                    return
 
     def _use_kernel(self, size: int, *, more: bool) -> bool:
         """Many small inputs add up: from some point on, loading the compiled scanner pays."""
@@ -127,35 +132,36 @@ class _Lines:
 
     def __init__(self, tokens: Tokens, report: LineReport, end: End) -> None:
         self.passed = 0
+        self.barren = 0
         self._tokens = tokens
         self._report = report
         self._end = end
-        self._seen = (0, 0, 0)
+        self._seen, self._unreadable = (0, 0, 0), 0
         self._loaded: Scanner | None = None
 
     def rows(self, block: bytes, *, compiled: bool) -> Iterator[c.IntArray]:
         """Rows of one block of whole lines."""
         first_line = self.passed + 1
         if not compiled:
-            rows = read_lines(block, first_line, self._tokens, self._report)
-            self.passed += block.count(b"\n")
+            text = block[: -len(PADDING)]
+            rows = read_lines(text, first_line, self._tokens, self._report)
+            self.passed += text.count(b"\n")
             yield self._useful(rows)
             return
-        scanner, padding = self._scanner()
-        data, start = np.frombuffer(block + padding, np.uint8), 0
-        while start < len(block):
+        scanner = self._scanner()
+        data, start = np.frombuffer(block, np.uint8), 0
+        while start < len(block) - len(PADDING):
             rows, numbers, start, passed = scanner.scan(data, start)
             self._read_rest(block, rows, numbers + self.passed + 1)
             self.passed += passed
             yield self._useful(rows)
 
-    def _scanner(self) -> tuple[Scanner, bytes]:
-        from fairlead.sources.dftracer.kernel import PADDING
-        from fairlead.sources.dftracer.scanner import Scanner
-
+    def _scanner(self) -> Scanner:
         if self._loaded is None:
+            from fairlead.sources.dftracer.scanner import Scanner
+
             self._loaded = Scanner(self._tokens)
-        return self._loaded, PADDING
+        return self._loaded
 
     def _read_rest(self, block: bytes, rows: c.IntArray, numbers: c.IntArray) -> None:
         """Read the lines the scanner left, in place; `numbers` (n,) are the rows' line numbers."""
@@ -170,8 +176,10 @@ class _Lines:
 
     def _useful(self, rows: c.IntArray) -> c.IntArray:
         """Note that content so far was worth reading, unless it held nothing."""
-        seen = (len(self._report.lifecycle), self._report.aggregated, self._report.counters)
+        report = self._report
+        seen = (len(report.lifecycle), report.aggregated, report.counters + report.other_phases)
         if seen != self._seen or (rows[c.PH] != c.SKIPPED).any():
             self._end.bytes_useful = self._end.bytes_read
-            self._seen = seen
+            self._seen, self._unreadable = seen, report.unreadable
+        self.barren = report.unreadable - self._unreadable
         return rows

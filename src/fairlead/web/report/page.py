@@ -85,7 +85,17 @@ def _compact_charts(charts: Any) -> Any:
     if isinstance(heatmap, Mapping):
         rows = {kind: [_rounded(row) for row in _listed(heatmap.get(kind))] for kind in ("read", "write")}
         slim["heatmap"] = {**heatmap, **rows}
+    if isinstance(slim.get("files"), Mapping):
+        slim["files"] = _file_columns(slim["files"])
     return slim
+
+
+def _file_columns(table: Mapping[str, Any]) -> dict[str, Any]:
+    """The file table with its column names written once instead of in every row."""
+    rows = [row if isinstance(row, Mapping) else msgspec.to_builtins(row, enc_hook=_builtin) for row in table.get("rows") or []]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    values = [[round(cell, 6) if type(cell) is float and math.isfinite(cell) else cell for cell in map(row.get, names)] for row in rows]
+    return {"total": table.get("total"), "names": names, "rows": values}
 
 
 def _listed(values: Any) -> Any:

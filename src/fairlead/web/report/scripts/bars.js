@@ -32,11 +32,12 @@ function sizeBars(sizes) {
   const totals = { read: sum(sizes.read), write: sum(sizes.write) };
   const kinds = ["read", "write"].filter((kind) => totals[kind] > 0);
   const top = Math.max(1, ...kinds.flatMap((kind) => sizes[kind]));
-  const rows = sizes.bins.map((bin, index) => h("tr", null, h("th", { scope: "row" }, bin), h("td", null, kinds.map((kind) => {
+  const rows = sizes.bins.map((bin, index) => h("tr", null, h("th", { scope: "row" }, bin), h("td", null, kinds.some((kind) => sizes[kind][index] > 0) ? kinds.map((kind) => {
     const count = sizes[kind][index];
+    const share = count / totals[kind];
     return h("div", { class: "hbar" }, h("i", { class: count ? kind : "none", css: { width: `${count / top * 100}%` } }),
-      h("span", { class: count ? "" : "faint" }, count ? [formatCount(count), h("small", null, ` ${formatPercent(count / totals[kind])}`)] : "0"));
-  }))));
+      h("span", { class: count ? "" : "faint" }, count ? [formatCount(count), h("small", null, ` ${share < 0.001 ? "under 0.1 %" : formatPercent(share)}`)] : "0"));
+  }) : h("div", { class: "hbar faint" }, "0"))));
   return h("div", null, h("h3", null, "Request sizes"), legend(...kinds.map((kind) => [kind, `${plural(totals[kind], kind)}`])),
     h("table", { class: "histogram", "aria-label": "Requests by size" }, h("tbody", null, rows)),
     sizes.common && sizes.common.length ? h("p", { class: "note" }, "Most common: ", sizes.common.slice(0, 6).map((entry, index) =>
@@ -84,7 +85,7 @@ function rankBars(ranks, shown, order) {
   const count = places.length;
   const top = Math.max(...values, 1e-12);
   const mean = values.reduce((sum, value) => sum + value, 0) / count;
-  const slow = new Set([...places].sort((a, b) => values[b] - values[a]).slice(0, Math.max(1, Math.min(5, Math.round(count / 50)))).filter((place) => values[place] > mean * 1.2));
+  const slow = new Set(places.filter((place) => values[place] >= mean * 1.5));
   const group = (place) => (focus.ranks && focus.ranks.has(ranks.rank[place]) ? "lit" : slow.has(place) ? "slow" : "usual");
   const paths = { usual: "", slow: "", lit: "" };
   const width = count > 120 ? 1 : 0.8;
@@ -107,7 +108,8 @@ function rankBars(ranks, shown, order) {
   picture.addEventListener("click", (event) => focus.set({ ranks: new Set([ranks.rank[under(event)]]) }));
   const line = h("div", { class: "mean", css: { bottom: `${mean / top * 100}%` } }, h("span", null, `mean ${shown.format(mean)}`));
   return [h("div", { class: "frame" }, h("span", { class: "top" }, shown.format(top)), h("div", { class: "plot" }, picture, line)),
-    h("p", { class: "under" }, order === "sorted" ? `${plural(count, "rank")}, largest first` : `rank ${ranks.rank[0]} to ${ranks.rank[count - 1]}`)];
+    h("p", { class: "under" }, order === "sorted" ? `${plural(count, "rank")}, largest first` : `rank ${ranks.rank[0]} to ${ranks.rank[count - 1]}`,
+      slow.size ? [" · ", h("i", { class: "key slow" }), `${slow.size} at 1.5 times the mean or more (${slow.size === 1 ? "rank" : "ranks"} ${formatRanks([...slow].map((place) => ranks.rank[place]), 6)})`] : null)];
 }
 
 function rankWords(ranks) {

@@ -4,7 +4,7 @@ function compareSection(compare, verdict, charts) {
   const [before, after] = compare.labels;
   const other = compare.other || {};
   const found = compare.findings || {};
-  return section("compare", `${before} and ${after}`, compare.verdict,
+  return section("compare", `Compared: ${before} and ${after}`, compare.verdict,
     h("div", { class: "scroll" }, h("table", { class: "plain versus" }, h("thead", null, h("tr", null, ["", before, after, "change"].map((name) => h("th", { scope: "col" }, name)))),
       h("tbody", null, gradeRow(verdict, other.verdict), (compare.rows || []).map(versusRow)))),
     h("div", { class: "columns three" }, findingList("Gone", found.gone, "gone"), findingList("New", found.new, "new"), findingList("Still there", found.kept, "kept")),

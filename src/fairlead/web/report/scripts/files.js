@@ -4,12 +4,17 @@ const PAGE_ROWS = 25;
 const FILE_COLUMNS = [
   ["path", "File", null], ["io_time_s", "I/O time", formatDuration], ["read_bytes", "Read", formatBytes], ["write_bytes", "Written", formatBytes],
   ["reads", "Reads", formatCount], ["writes", "Writes", formatCount], ["opens", "Opens", formatCount], ["processes", "Processes", formatCount],
-  ["read_time_s", "Read time", formatDuration], ["write_time_s", "Write time", formatDuration], ["meta_time_s", "Metadata time", formatDuration],
+  ["read_time_s", "Read time", formatDuration, "minor"], ["write_time_s", "Write time", formatDuration, "minor"], ["meta_time_s", "Metadata time", formatDuration, "minor"],
   ["small_share", "Small requests", formatPercent], ["interface", "Interface", null], ["fs", "File system", null], ["layout", "Layout", null],
 ];
 
+// The rows come as one list of names and a list of values a row.
+function fileRows(files) {
+  return files.rows.map((values) => Object.fromEntries(files.names.map((name, index) => [name, values[index]])));
+}
+
 function fileTable(files) {
-  const rows = files.rows.map((row) => ({ ...row, io_time_s: fileTime(row), lower: String(row.path).toLowerCase() }));
+  const rows = fileRows(files).map((row) => ({ ...row, io_time_s: fileTime(row), lower: String(row.path).toLowerCase() }));
   const columns = FILE_COLUMNS.filter(([name]) => rows.some((row) => row[name] !== null && row[name] !== undefined && row[name] !== ""));
   const unknown = FILE_COLUMNS.filter((column) => !columns.includes(column)).map(([, title]) => title.toLowerCase());
   const longest = Math.max(...rows.map((row) => row.io_time_s || 0), 1e-12);
@@ -19,7 +24,7 @@ function fileTable(files) {
   const lit = h("span", { class: "lit", hidden: true });
   const back = h("button", { type: "button", onclick: () => turn(-1) }, "← Previous");
   const next = h("button", { type: "button", onclick: () => turn(1) }, "Next →");
-  const heads = columns.map(([name, title, format]) => h("th", { scope: "col", class: format ? "number" : "" },
+  const heads = columns.map(([name, title, format, minor = ""]) => h("th", { scope: "col", class: `${format ? "number" : ""} ${minor}` },
     h("button", { type: "button", onclick: () => sortBy(name, format) }, title)));
 
   function sortBy(name, format) {
@@ -63,7 +68,8 @@ function fileTable(files) {
   return h("div", null,
     h("div", { class: "bar" }, h("span", null, h("label", { for: "file-search" }, "Search "), search, " ", lit), h("span", { class: "buttons" }, back, next)),
     h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "File table" }, h("table", { class: "files" }, h("thead", null, h("tr", null, heads)), body)),
-    said, unknown.length ? h("p", { class: "note" }, `Not recorded for these files: ${unknown.join(", ")}.`) : null);
+    said, columns.some(([name]) => name === "io_time_s") ? h("p", { class: "note" }, "Times are sums over all processes, so they can exceed the run time of the job.") : null,
+    unknown.length ? h("p", { class: "note" }, `Not recorded for these files: ${unknown.join(", ")}.`) : null);
 }
 
 function fileTime(row) {
@@ -79,11 +85,11 @@ function compareCells(a, b, down) {
   return down ? -order : order;
 }
 
-function fileCell(row, [name, , format], longest) {
+function fileCell(row, [name, , format, minor = ""], longest) {
   const value = row[name];
   if (name === "path") return pathCell(String(value));
   if (!format) return h("td", null, value === null || value === undefined ? ABSENT : visibleLine(value));
-  if (name !== "io_time_s" || !known(value)) return h("td", { class: value === 0 ? "number faint" : "number" }, format(value));
+  if (name !== "io_time_s" || !known(value)) return h("td", { class: `number ${minor} ${value === 0 ? "faint" : ""}` }, format(value));
   const parts = [["read", row.read_time_s], ["write", row.write_time_s], ["meta", row.meta_time_s]];
   return h("td", { class: "number timed" }, format(value), h("span", { class: "mini", "aria-hidden": "true" },
     parts.filter(([, part]) => part > 0).map(([kind, part]) => h("i", { class: kind, css: { width: `${part / longest * 100}%` } }))));
@@ -95,7 +101,7 @@ function pathCell(path) {
 }
 
 function fileCount(files, kept, found, first, shown) {
-  const whole = files.total > kept ? ` The page holds the ${formatCount(kept)} of the job's ${formatCount(files.total)} files that matter most.` : "";
+  const whole = files.total > kept ? ` The page holds the ${kept.toLocaleString("en-US")} of the job's ${files.total.toLocaleString("en-US")} files that matter most.` : "";
   if (!found) return `No file matches.${whole}`;
   const some = found < kept ? `${plural(found, "matching file")} of ${formatCount(kept)}` : plural(kept, "file");
   return (found > shown ? `${formatCount(first + 1)}–${formatCount(first + shown)} of ${some}.` : `${some}.`) + whole;

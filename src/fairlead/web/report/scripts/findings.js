@@ -3,6 +3,7 @@
 const SEVERITY_WORDS = { critical: "critical", high: "high", warning: "warning", info: "note", ok: "good" };
 const URGENT = ["critical", "high", "warning"];
 const AUDIENCES = { user: "for you", developer: "for the developer", site: "for the site" };
+const LANGUAGES = { c: "C", cpp: "C++", fortran: "Fortran", python: "Python", sh: "shell", bash: "shell", shell: "shell" };
 const COUNT_WORDS = ["Nothing", "The one thing", "The two things", "The three things"];
 
 function toChange(verdict) {
@@ -22,9 +23,13 @@ function costMark(finding, runTime) {
     share === null ? null : h("span", { class: "track", "aria-hidden": "true" }, h("i", { css: { width: `${share * 100}%` } })));
 }
 
+function codeOf(advice) {
+  return advice.code ? codeBlock(visible(advice.code), LANGUAGES[advice.language] || advice.language) : null;
+}
+
 function adviceBlock(advice) {
   return h("div", { class: "advice" }, h("p", null, advice.text, " ", AUDIENCES[advice.audience] ? h("span", { class: "tag" }, AUDIENCES[advice.audience]) : null),
-    advice.code ? codeBlock(visible(advice.code), advice.language) : null);
+    codeOf(advice));
 }
 
 function changeSection(verdict) {
@@ -32,7 +37,7 @@ function changeSection(verdict) {
   const runTime = (verdict.job || {}).run_time_s;
   const section = h("section", { id: "change", "aria-labelledby": "change-title", class: "part" });
   if (!urgent.length) {
-    const judged = Boolean(verdict.grade);
+    const judged = Boolean(verdict.grade) || idle(verdict);
     return fill(section, null, [h("h2", { id: "change-title" }, judged ? "Nothing to change" : "No advice"),
       h("p", { class: judged ? "calm" : "unknown" }, judged ? "No finding of this job asks for a change." : (verdict.grade_reason || "The trace holds too little to judge the I/O of this job."))]);
   }
@@ -41,7 +46,7 @@ function changeSection(verdict) {
     const more = others.length ? ` and ${others.length === 1 ? "another way" : `${others.length} other ways`}` : "";
     return h("li", { class: finding.severity }, h("div", { class: "what" }, h("h3", null, finding.title), costMark(finding, runTime), h("p", { class: "how" }, first.text),
       h("p", null, h("button", { type: "button", class: "link", onclick: () => jump(`finding-${finding.id}`) }, `The evidence${more}`))),
-    first.code ? codeBlock(visible(first.code), first.language) : null);
+    codeOf(first));
   });
   return fill(section, null, [h("h2", { id: "change-title" }, `${COUNT_WORDS[urgent.length]} to change`), h("ol", { class: "changes" }, cards)]);
 }

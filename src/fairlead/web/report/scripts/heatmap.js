@@ -1,18 +1,16 @@
 // The heat map of rank and time: bytes per cell on a logarithmic scale. No bytes is blank, no record is grey.
 
+// From what all but the weakest twentieth of the busy cells move, to the most.
 function heatRange(heatmap, mode) {
-  let low = Infinity;
-  let high = 0;
+  const cells = [];
   for (let row = 0; row < heatmap.rows.length; row += 1) {
     for (let bin = 0; bin < heatmap.bins; bin += 1) {
       const value = heatValue(heatmap, mode, row, bin);
-      if (value > 0) {
-        low = Math.min(low, value);
-        high = Math.max(high, value);
-      }
+      if (value > 0) cells.push(value);
     }
   }
-  return { low: Math.max(low, high / 1e6), high };
+  const sorted = Float64Array.from(cells).sort();
+  return { low: sorted[Math.floor(sorted.length / 20)] || 0, high: sorted[sorted.length - 1] || 0 };
 }
 
 function heatValue(heatmap, mode, row, bin) {

@@ -20,12 +20,20 @@ const MODES = {
 
 function absence(name, verdict) {
   const [words, why, remedy] = ABSENCES[name];
-  const totals = verdict.totals || {};
-  if (totals.read_bytes === 0 && totals.write_bytes === 0 && name !== "time") return h("p", { class: "calm" }, "This job read and wrote no file bytes, so there is nothing to draw here.");
   const missing = verdict.missing || [];
   const said = words.map((word) => missing.find((one) => one.kind === word) || missing.find((one) => String(one.kind).includes(word))).find(Boolean);
   const step = said ? said.remedy : REMEDIES[remedy];
-  return h("p", { class: "unknown" }, h("b", null, "Not known. "), said ? `${said.what}: ${said.why}` : why, step ? [" ", h("span", { class: "remedy" }, step)] : null);
+  return h("p", { class: "unknown" }, h("b", null, said ? `Not known: ${said.what}. ` : "Not known. "), sentence(said ? said.why : why), step ? h("span", { class: "remedy" }, step) : null);
+}
+
+function sentence(text) {
+  return text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
+}
+
+// Whether the job is known to have moved nothing: then there is nothing to draw, which is not the same as not knowing.
+function idle(verdict) {
+  const totals = verdict.totals || {};
+  return totals.read_bytes === 0 && totals.write_bytes === 0;
 }
 
 function header(verdict) {
@@ -74,10 +82,10 @@ function modeTile(verdict) {
   const doing = verdict.io_processes || {};
   const all = (verdict.job || {}).processes;
   const line = (kind) => h("span", { class: "mode" }, h("i", { class: `key ${kind}` }), mode[kind] || ABSENT);
-  const words = [...new Set(["read", "write"].map((kind) => MODES[mode[kind]]).filter((word) => word && word !== "none"))];
-  const counts = ["read", "write"].map((kind) => (known(doing[kind]) && mode[kind] !== "none" ? `${formatCount(doing[kind])}${known(all) ? ` of ${formatCount(all)}` : ""} ${kind}` : null)).filter(Boolean);
+  const words = ["read", "write"].filter((kind) => (mode[kind] || "none") !== "none").map((kind) =>
+    `${kind}: ${MODES[mode[kind]] || mode[kind]}${known(doing[kind]) && known(all) && doing[kind] < all ? ` (${formatCount(doing[kind])} of ${formatCount(all)} do it)` : ""}`);
   const differs = upper && (upper.read !== mode.read || upper.write !== mode.write);
-  return tile("I/O mode", h("span", null, line("read"), line("write")), words, counts.length ? `processes: ${counts.join(", ")}` : null, differs ? `MPI-IO: ${upper.read} read, ${upper.write} write` : null);
+  return tile("I/O mode", h("span", null, line("read"), line("write")), words, differs ? `through MPI-IO: ${upper.read} and ${upper.write}` : null);
 }
 
 function figures(verdict, charts) {
@@ -90,9 +98,9 @@ function figures(verdict, charts) {
     h("dl", { class: "tiles" }, tile("Run time", formatDuration((verdict.job || {}).run_time_s)), tile("Time in I/O", formatDuration(summary.io_time_s), judged),
       dataTile("Read", "read", verdict), dataTile("Written", "write", verdict),
       tile([h("i", { class: "key meta" }), "Metadata operations"], formatCount(totals.metadata_ops), known(summary.metadata_ops_per_s) ? `${formatCount(summary.metadata_ops_per_s)} per second` : null),
-      tile("Requests per second", formatCount(summary.average_iops), known(summary.average_iops) ? "average while in I/O" : null), modeTile(verdict),
+      idle(verdict) ? null : tile("Requests per second", formatCount(summary.average_iops), known(summary.average_iops) ? "average while in I/O" : null), modeTile(verdict),
       period && known(period.period_s) ? tile("Repeats every", formatDuration(period.period_s), known(period.confidence) ? `confidence ${formatPercent(period.confidence)}` : null) : null),
-    h("h3", null, "Where the time went"), charts.time ? timeShare(charts.time, "average per process") : absence("time", verdict), costs.length ? costBars(costs, (verdict.job || {}).run_time_s) : null);
+    h("h3", null, "Where the time went"), charts.time ? timeShare(charts.time, "average per process") : summary.io_time_s === 0 ? h("p", { class: "calm" }, "No time was spent in I/O.") : absence("time", verdict), costs.length ? costBars(costs, (verdict.job || {}).run_time_s) : null);
 }
 
 // The stretch of time all time charts share: the job, and whatever was recorded outside it (clocks are coarse).
@@ -119,25 +127,26 @@ function timeSection(verdict, charts, view, origin) {
   const { bandwidth, timeline, heatmap } = charts;
   const phases = phasesOf(verdict, origin);
   const drawn = view && (bandwidth || timeline || heatmap);
+  if (!drawn) return section("time", "When it happened", null, absence("timeline", verdict), phases.length ? phaseTable(null, phases) : null);
   const parts = [h("h3", null, "Bandwidth", bandwidth && phases.length ? h("small", null, ` and ${plural(phases.length, "I/O phase")}`) : null)];
-  if (bandwidth && view) {
+  if (bandwidth) {
     const series = seriesOf(bandwidth, origin);
     parts.push(legend(["read", "read"], ["write", "write"], ...(phases.length ? [["band", "an I/O phase (shaded)"]] : [])),
       bandwidthPanel(view, series, phases, "Bandwidth over time, reads and writes.").node,
       h("p", { class: "note" }, `Bins of ${formatDuration(series.bin)}, ${SOURCES[bandwidth.source || charts.source] || "from the trace"}.`));
   } else parts.push(absence("bandwidth", verdict));
-  if (phases.length) parts.push(phaseTable(drawn ? view : null, phases));
+  if (phases.length) parts.push(phaseTable(view, phases));
   parts.push(h("h3", { id: "timeline" }, "What each rank did"));
-  if (timeline && view && timeline.segments.rank.length) {
+  if (timeline && timeline.segments.rank.length) {
     const panel = timelinePanel(view, timeline);
     const merged = known(timeline.merged_gap_s) && timeline.merged_gap_s > 0 ? ` Operations of one kind less than ${formatDuration(timeline.merged_gap_s)} apart are drawn as one.` : "";
     parts.push(rankBar(panel), panel.node, h("p", { class: "note" }, `${plural(timeline.segments.rank.length, "stretch", "stretches")} of I/O by ${plural(panel.count, "rank")}.${merged}`));
   } else parts.push(absence("timeline", verdict));
   parts.push(h("h3", null, "Heat map of ranks and time"));
-  if (heatmap && view && heatmap.rows.length && heatmap.bins > 0) parts.push(heatPanel(view, heatmap).node);
+  if (heatmap && heatmap.rows.length && heatmap.bins > 0) parts.push(heatPanel(view, heatmap).node);
   else parts.push(absence("heatmap", verdict));
-  const lead = drawn ? "All charts here share one time axis, in seconds since the job began. Turn the wheel over a chart to zoom, drag to pick a stretch (or to move once zoomed), double click to see everything; on the keyboard + − ← → and 0." : null;
-  return section("time", "When it happened", lead, drawn ? timeBar(view) : null, parts);
+  const lead = "All charts here share one time axis, in seconds since the job began. Turn the wheel over a chart to zoom, drag to pick a stretch (or to move once zoomed), double click to see everything; on the keyboard + − ← → and 0.";
+  return section("time", "When it happened", lead, timeBar(view), parts);
 }
 
 function requestSection(verdict, charts) {
@@ -149,7 +158,7 @@ function requestSection(verdict, charts) {
 function unknownSection(verdict) {
   const missing = verdict.missing || [];
   return section("unknown", "What cannot be known", missing.length ? "No data is not zero: these are left out of the verdict, not counted as nothing." : null, missing.length
-    ? h("ul", { class: "missing" }, missing.map((one) => h("li", null, h("b", null, one.what), h("p", null, one.why), one.remedy ? h("p", { class: "remedy" }, one.remedy) : null, one.where ? h("p", { class: "note" }, visibleLine(one.where)) : null)))
+    ? h("ul", { class: "missing" }, missing.map((one) => h("li", null, h("b", null, one.what), h("p", null, sentence(one.why)), one.remedy ? h("p", { class: "remedy" }, one.remedy) : null, one.where ? h("p", { class: "note" }, visibleLine(one.where)) : null)))
     : h("p", { class: "calm" }, "Nothing the verdict needs was missing from the trace."));
 }
 
@@ -176,11 +185,14 @@ function build(data) {
   const view = wholeTime(verdict, charts, origin);
   const ranks = charts.ranks && (charts.ranks.rank || []).length ? charts.ranks : null;
   const files = charts.files && (charts.files.rows || []).length ? charts.files : null;
+  const anything = !idle(verdict) || charts.timeline || charts.bandwidth || files;
   const parts = [
-    data.compare ? compareSection(data.compare, verdict, charts) : null, changeSection(verdict), figures(verdict, charts), timeSection(verdict, charts, view, origin),
-    requestSection(verdict, charts),
-    section("ranks", "Ranks, from slow to fast", ranks ? rankWords(ranks) : null, !ranks ? absence("ranks", verdict) : ranks.rank.length > 1 ? rankChart(ranks) : null),
-    section("files", "Files", null, files ? fileTable(files) : absence("files", verdict)),
+    data.compare ? compareSection(data.compare, verdict, charts) : null, changeSection(verdict), figures(verdict, charts),
+    ...(anything ? [
+      timeSection(verdict, charts, view, origin), requestSection(verdict, charts),
+      section("ranks", "Ranks, from slow to fast", ranks ? rankWords(ranks) : null, !ranks ? absence("ranks", verdict) : ranks.rank.length > 1 ? rankChart(ranks) : null),
+      section("files", "Files", null, files ? fileTable(files) : absence("files", verdict)),
+    ] : [section("idle", "Nothing to draw", null, h("p", { class: "calm" }, "This job read and wrote no file bytes: there are no times, requests, ranks or files to show."))]),
     findingsSection(verdict, view, origin), unknownSection(verdict), methodSection(verdict),
   ].filter(Boolean);
   replace(document.getElementById("report"), header(verdict), contents(new Set(parts.map((part) => part.id))), parts);

@@ -135,10 +135,18 @@ function paintSteps(context, area, columns, y, stroke) {
   }
   context.lineTo(columns[columns.length - 1][1], area.bottom);
   context.fillStyle = stroke;
-  context.strokeStyle = stroke;
   context.globalAlpha = 0.28;
   context.fill();
   context.globalAlpha = 1;
+  context.beginPath();
+  columns.forEach(([left, right, rate], index) => { // The line rests where nothing moves: no second colour on the zero line.
+    const before = index ? columns[index - 1][2] : 0;
+    if (!(rate > 0 || before > 0)) return;
+    if (!(before > 0)) context.moveTo(left, area.bottom);
+    context.lineTo(left, y(rate));
+    if (rate > 0) context.lineTo(right, y(rate));
+  });
+  context.strokeStyle = stroke;
   context.lineWidth = 1.4;
   context.lineJoin = "round";
   context.stroke();
@@ -234,7 +242,7 @@ function timelinePanel(view, timeline) {
 // Labels beside rows, as many as fit, and a mark on the rows in focus.
 function paintRowLabels(context, area, labels, lit) {
   const step = area.height / labels.length;
-  const stride = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096].find((size) => size * step >= 15) || labels.length;
+  const stride = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096].find((size) => size * step >= 17) || labels.length;
   context.textAlign = "right";
   labels.forEach((label, index) => {
     const middle = area.top + (index + 0.5) * step;

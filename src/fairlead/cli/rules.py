@@ -1,0 +1,203 @@
+"""`fairlead rules`: the diagnosis rules as they stand. Not here: evaluating them (`fairlead report --explain RULE`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fairlead.cli.startup import leave_pandas_alone
+from fairlead.errors import ConfigError, UsageError
+
+if TYPE_CHECKING:
+    from fairlead.rules.rule import Rule
+
+SEVERITY_STYLE = {"critical": "bold red", "high": "red", "warning": "yellow", "info": "cyan", "ok": "green"}
+
+_rules_option = click.option(
+    "--rules", "rules_dir", type=click.Path(path_type=Path), envvar="FAIRLEAD_RULES", metavar="DIR",
+    help="A folder of the site's own rules; they override built-in ones of the same id.",
+)  # fmt: skip
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+
+
+@click.group()
+def rules() -> None:
+    """The diagnosis rules: list, show, check, and the metrics they may use."""
+    leave_pandas_alone()
+
+
+@rules.command("list")
+@_rules_option
+@_json_option
+def list_rules(rules_dir: Path | None, as_json: bool) -> None:
+    """All rules: id, category, worst severity, what they say."""
+    from fairlead.rules.described import one_line, pretty
+
+    found, origin = _load(rules_dir)
+    if as_json:
+        _print_json({
+            "schema": "fairlead.rules/1",
+            "rules": [
+                {"id": r.id, "category": r.category, "severity": r.severity, "title": pretty(r.title),
+                 "when": one_line(r.when), "cost": r.cost, "covers": [c.rule for c in r.covers],
+                 "references": r.references, "origin": origin[r.id], "enabled": r.enabled}
+                for r in found
+            ],
+        })  # fmt: skip
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, padding=(0, 1), header_style="dim")
+    for name in ("rule", "category", "worst"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("what it says", ratio=1)
+    for rule in found:
+        says = Text(pretty(rule.title), style="" if rule.enabled else "dim")
+        if origin[rule.id] == "site":
+            says.append("  (site)", style="dim")
+        if not rule.enabled:
+            says.append("  (turned off)", style="dim")
+        table.add_row(rule.id, rule.category, Text(rule.severity, style=SEVERITY_STYLE[rule.severity]), says)
+    _print(table)
+    click.echo(f"{len(found)} rules")
+
+
+@rules.command()
+@click.argument("rule_id", metavar="RULE")
+@_rules_option
+@_json_option
+def show(rule_id: str, rules_dir: Path | None, as_json: bool) -> None:
+    """One rule in full: what it means, when it fires, what to do, where it comes from."""
+    import msgspec
+
+    found, origin = _load(rules_dir)
+    by_id = {rule.id: rule for rule in found}
+    if rule_id not in by_id:
+        from difflib import get_close_matches
+
+        near = get_close_matches(rule_id, by_id, 1)
+        also = f"; did you mean {near[0]!r}?" if near else ""
+        raise UsageError(f"no rule is called {rule_id!r}{also}", remedy="`fairlead rules list` names them all")
+    rule = by_id[rule_id]
+    if as_json:
+        _print_json({"schema": "fairlead.rule/1", "origin": origin[rule_id], **msgspec.to_builtins(rule)})
+        return
+    _print(*_shown(rule, by_id))
+
+
+@rules.command()
+@click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
+@_json_option
+def check(folder: Path, as_json: bool) -> None:
+    """Check a folder of rules: every fault with its file, key and remedy.
+
+    Ends with exit code 5 when there is a fault.
+    """
+    from fairlead.rules.rule_set import check as check_folder
+
+    sound, faults = check_folder(folder)
+    if as_json:
+        _print_json({
+            "schema": "fairlead.rules.check/1", "folder": str(folder), "sound": sound,
+            "faults": [{"file": f.where, "what": f.what, "remedy": f.remedy} for f in faults],
+        })  # fmt: skip
+    elif sound or not faults:
+        click.echo(f"{len(sound)} sound: {', '.join(sound)}" if sound else "no rules (.toml files) in this folder")
+    if len(faults) == 1:
+        raise faults[0]
+    for fault in faults:
+        click.echo(click.style("error: ", fg="red", bold=True) + str(fault), err=True)
+    if faults:
+        files = len({fault.where for fault in faults})
+        what = f"{len(faults)} faults in {files} file{'s' if files > 1 else ''}"
+        raise ConfigError(what, where=str(folder), remedy="mend them and check again")
+
+
+@rules.command()
+@_json_option
+def metrics(as_json: bool) -> None:
+    """Every name a rule may use: unit and meaning."""
+    from rich.table import Table
+
+    from fairlead.rules.described import metric_rows
+
+    if as_json:
+        rows = [{"name": name, "unit": unit, "meaning": meaning} for name, unit, meaning in metric_rows()]
+        _print_json({"schema": "fairlead.rules.metrics/1", "metrics": rows})
+        return
+    table = Table(box=None, padding=(0, 1), header_style="dim")
+    for name in ("metric", "unit"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("meaning", ratio=1)
+    for row in metric_rows():
+        table.add_row(*row)
+    _print(table)
+
+
+def _load(site: Path | None) -> tuple[list[Rule], dict[str, str]]:
+    """Rules by category and id, and where each comes from: `built-in` or `site`."""
+    from fairlead.rules.rule_set import load
+
+    built_in = load()
+    all_rules = load(site) if site is not None else built_in
+    origin = {name: "built-in" if built_in.get(name) == rule else "site" for name, rule in all_rules.items()}
+    return sorted(all_rules.values(), key=lambda r: (r.category.lower(), r.id)), origin
+
+
+def _shown(rule: Rule, by_id: dict[str, Rule]) -> list[object]:
+    from rich.padding import Padding
+    from rich.syntax import Syntax
+    from rich.table import Table
+    from rich.text import Text
+
+    from fairlead.rules import described
+
+    def section(name: str) -> Text:
+        return Text(f"\n{name}", style="bold")
+
+    def plain(words: str) -> str:
+        return words.replace("`", "")
+
+    parts: list[object] = [
+        Text.assemble((rule.id, "bold"), f"  {rule.category}, {plain(described.severity_words(rule))}."),
+        Text(f"“{described.pretty(rule.title)}”"), Text(""), Text(described.one_line(rule.about)),
+        section("Fires when"), Padding(Text(described.one_line(rule.when)), (0, 0, 0, 2)),
+    ]  # fmt: skip
+    if not rule.enabled:
+        parts.insert(1, Text("turned off", style="yellow"))
+    table = Table(box=None, padding=(0, 2), show_header=False)
+    for name, unit, meaning in described.used_metrics(rule):
+        table.add_row(name, unit, meaning)
+    parts += [table, section("Costs"), Padding(Text(plain(described.cost_words(rule))), (0, 0, 0, 2))]
+    if rule.advice:
+        parts.append(section("What to do"))
+    for advice in rule.advice:
+        only = f" [{described.one_line(advice.when)}]" if advice.when else ""
+        parts.append(Padding(Text(f"→ {described.pretty(advice.text)} ({advice.audience}){only}"), (0, 0, 0, 2)))
+        if advice.code:
+            code = Syntax(advice.code.strip(), advice.language or "text", theme="ansi_dark",
+                          background_color="default", word_wrap=True)  # fmt: skip
+            parts.append(Padding(code, (0, 0, 0, 6)))
+    for title, names in (("Says it instead of", [c.rule for c in rule.covers]),
+                         ("Silent where one of these fires", described.covering(by_id, rule.id)),
+                         ("After", rule.references)):  # fmt: skip
+        if names:
+            parts += [section(title), *(Padding(Text(name), (0, 0, 0, 2)) for name in names)]
+    return parts
+
+
+def _print(*parts: object) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False, soft_wrap=False)
+    for part in parts:
+        console.print(part, markup=False)
+
+
+def _print_json(value: object) -> None:
+    import msgspec
+
+    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=1))
