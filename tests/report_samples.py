@@ -13,7 +13,7 @@ from typing import Any
 
 FOLDER = Path(__file__).resolve().parent / "fixtures" / "report"
 START_NS = 1_721_037_600_000_000_000
-BINS = ["0–100 B", "100 B–1 KiB", "1–10 KiB", "10–100 KiB", "100 KiB–1 MiB", "1–4 MiB", "4–10 MiB", "10–100 MiB", "100 MiB–1 GiB", "over 1 GiB"]
+BINS = ["≤ 100 B", "≤ 1 KiB", "≤ 10 KiB", "≤ 100 KiB", "≤ 1 MiB", "≤ 4 MiB", "≤ 10 MiB", "≤ 100 MiB", "≤ 1 GiB", "> 1 GiB"]
 HOSTILE = "/scratch/</script><img src=x onerror=\"window.hacked=1\">/<!--\u2028\u202eevil\n&amp;.h5"
 
 Data = dict[str, Any]
@@ -122,27 +122,29 @@ def job(ranks: int, *, run_time_s: float = 45.2, segments: int = 30_000, bins: i
     mean = sum(io_time) / ranks
     return {
         "verdict": {
-            "schema": "fairlead.report/1", "fairlead_version": "0.1.0", "inputs": ["flash_id482913_7-15-36000-1.darshan"], "source": "darshan 3.4.5",
+            "schema": "fairlead.report/1", "fairlead_version": "0.1.0", "inputs": ["flash_id482913_7-15-36000-1.darshan"], "analysis_version": "1", "source": "darshan",
             "job": {"id": "482913", "user": "akira", "program": "/home/akira/flash/flash4 -par_file run7/flash.par -chk_file chk_0100", "start_ns": START_NS, "end_ns": _ns(run_time_s),
                     "processes": ranks, "nodes": max(1, ranks // 32), "run_time_s": run_time_s},
-            "totals": {"read_bytes": moved["read"], "write_bytes": moved["write"], "read_ops": 41_210, "write_ops": 2_461_696, "metadata_ops": 61_440},
+            "totals": {"read_bytes": moved["read"], "write_bytes": moved["write"], "read_ops": 41_210, "write_ops": 2_461_696, "metadata_ops": 61_440, "stream_bytes": 2048},
             "io_mode": {"read": "N-1", "write": "N-M" if ranks > 1 else "1-1"}, "io_mode_mpiio": {"read": "N-1", "write": "N-1"}, "io_processes": {"read": ranks, "write": max(1, ranks // 2)},
-            "summary": {"io_time_s": mean, "io_share": mean / run_time_s, "average_bandwidth_bytes_per_s": {"read": moved["read"] / 3, "write": moved["write"] / 20},
-                        "peak_bandwidth_bytes_per_s": {"read": max(sums["read"]) * bins / run_time_s, "write": max(sums["write"]) * bins / run_time_s},
-                        "average_iops": 51_240.3, "metadata_ops_per_s": 1359.3, "period": {"period_s": run_time_s / 8.2, "confidence": 0.91}},
+            "summary": {"run_time_s": run_time_s, "io_time_s": max(io_time), "io_time_mean_s": mean, "io_time_share": max(io_time) / run_time_s,
+                        "read_bandwidth_bytes_per_s": moved["read"] / 3, "write_bandwidth_bytes_per_s": moved["write"] / 20,
+                        "read_peak_bytes_per_s": max(sums["read"]) * bins / run_time_s, "write_peak_bytes_per_s": max(sums["write"]) * bins / run_time_s,
+                        "average_iops": 51_240.3, "metadata_ops_per_s": 1359.3, "read_period": None, "write_period": {"period_s": run_time_s / 8.2, "confidence": 0.91}},
             "phases": phases, "findings": _findings(ranks, run_time_s), "grade": "D", "grade_reason": "Small writes and a few slow ranks cost about 30 % of the run time.",
-            "headline": "A third of this job is spent writing 4 KiB pieces into shared files.",
+            "headline": "A third of this job is spent writing 4 KiB pieces into shared files.", "lost_s": run_time_s * 0.3,
+            "undecided": [{"rule": "mds-load", "title": "The metadata server is overloaded", "unknown": ["mds_utilisation"]}],
             "missing": [{"kind": "server_load", "what": "load of the storage servers", "why": "the trace sees the client only, so interference by other jobs cannot be told from a slow layout",
                          "remedy": "fairlead ingest --lake DIR with the site's Lustre counters of the same day", "where": "flash_id482913_7-15-36000-1.darshan"}],
         },
         "charts": {
             "time": {"run_time_s": run_time_s, "compute_s": run_time_s - mean, "read_s": mean * 0.1, "write_s": mean * 0.84, "meta_s": mean * 0.06},
-            "bandwidth": {"start_ns": START_NS, "bin_ns": round(run_time_s / bins * 1e9), **sums}, "source": "dxt",
-            "timeline": {"source": "dxt", "ranks": list(range(ranks)), "segments": rows, "merged_gap_s": 0.005},
+            "bandwidth": {"start_ns": START_NS, "bin_ns": round(run_time_s / bins * 1e9), **sums}, "source": "operations",
+            "timeline": {"source": "operations", "ranks": list(range(ranks)), "segments": rows, "merged_gap_s": 0.005},
             "heatmap": {"start_s": 0.0, "bin_s": run_time_s / bins, "bins": bins, "rows": [{"label": f"rank {rank}"} for rank in range(ranks)], "read": heat_read, "write": heat_write},
             "sizes": {"bins": BINS, "read": [0, 12, 340, 2200, 30_100, 8_400, 158, 0, 0, 0], "write": [120, 96_000, 2_100_000, 214_424, 1_200, 49_152, 640, 160, 0, 0],
                       "common": [{"size": 4096, "count": 1_998_848}, {"size": 65536, "count": 180_224}, {"size": 1 << 20, "count": 49_152}, {"size": 524_288, "count": 29_900}]},
-            "patterns": {"read": {"consecutive": 0.71, "sequential": 0.22, "random": 0.07}, "write": {"consecutive": 0.08, "sequential": 0.55, "random": 0.37}},
+            "patterns": {"read": {"consecutive": 0.71, "sequential": 0.12, "strided": 0.1, "random": 0.07}, "write": {"consecutive": 0.08, "sequential": 0.15, "strided": 0.4, "random": 0.37}},
             "ranks": {"rank": list(range(ranks)), "node": [f"nid{rank // 32 + 1040:05d}" for rank in range(ranks)], "read_bytes": [sum(row) for row in heat_read],
                       "write_bytes": [sum(row) for row in heat_write], "io_time_s": io_time},
             "files": _files(rng, files, total_files),
@@ -173,7 +175,7 @@ def one_rank() -> Data:
     data["charts"]["costs"] = []
     data["charts"]["sizes"] = {"bins": BINS, "read": [0] * 5 + [48, 0, 0, 0, 0], "write": [0] * 5 + [310, 0, 0, 0, 0], "common": [{"size": 1 << 20, "count": 358}]}
     verdict["totals"].update(read_ops=48, write_ops=310, metadata_ops=12)
-    verdict["summary"].update(average_iops=1490.0, metadata_ops_per_s=50.0, period=None)
+    verdict["summary"].update(average_iops=1490.0, metadata_ops_per_s=50.0, write_period=None)
     return data
 
 
@@ -182,8 +184,9 @@ def no_timeline() -> Data:
     data = job(64, segments=3000, bins=60, files=60, total_files=60)
     data["charts"].update(bandwidth=None, timeline=None, heatmap=None, ranks=None, source=None)
     data["verdict"].update(phases=[], grade="C", grade_reason="Judged from counters alone.", headline="Most writes are small; when they happened is not in this log.")
-    data["verdict"]["summary"].update(period=None, peak_bandwidth_bytes_per_s=None)
-    data["verdict"]["missing"].append({"kind": "timeline", "what": "request timeline", "why": "the log has no DXT module", "remedy": "export DXT_ENABLE_IO_TRACE=1 before the job starts", "where": None})
+    data["verdict"]["summary"].update(write_period=None, read_peak_bytes_per_s=None, write_peak_bytes_per_s=None)
+    data["verdict"]["missing"].append({"kind": "no_timeline", "what": "when the bytes moved: phases, period, peak bandwidth", "why": "the trace holds no complete record of operations and no heat map",
+                                       "remedy": "run with DXT_ENABLE_IO_TRACE=1, or with Darshan 3.4 or newer for its heat map", "where": None})
     for row in data["charts"]["files"]["rows"]:
         row["layout"] = None
     return data
@@ -194,9 +197,9 @@ def zero_io() -> Data:
     none = dict.fromkeys(("time", "bandwidth", "timeline", "heatmap", "sizes", "patterns", "ranks", "files", "costs"))
     job_facts = {"id": "77", "program": "./hello", "start_ns": START_NS, "end_ns": _ns(3), "processes": 16, "run_time_s": 3.0}
     return {
-        "verdict": {"schema": "fairlead.report/1", "fairlead_version": "0.1.0", "inputs": ["hello.darshan"], "source": "darshan 3.4.5", "job": job_facts,
-                    "totals": {"read_bytes": 0, "write_bytes": 0, "read_ops": 0, "write_ops": 0, "metadata_ops": 0}, "io_mode": {"read": "none", "write": "none"}, "io_mode_mpiio": None,
-                    "io_processes": {"read": 0, "write": 0}, "summary": {"io_time_s": 0.0, "io_share": 0.0, "period": None}, "phases": [], "findings": [], "grade": None,
+        "verdict": {"schema": "fairlead.report/1", "fairlead_version": "0.1.0", "inputs": ["hello.darshan"], "analysis_version": "1", "source": "darshan", "job": job_facts,
+                    "totals": {"read_bytes": 0, "write_bytes": 0, "read_ops": 0, "write_ops": 0, "metadata_ops": 0, "stream_bytes": 0}, "io_mode": {"read": "none", "write": "none"}, "io_mode_mpiio": None,
+                    "io_processes": {"read": 0, "write": 0}, "summary": {"io_time_s": 0.0, "io_time_share": 0.0, "read_period": None, "write_period": None}, "phases": [], "findings": [], "grade": None,
                     "grade_reason": "There is no I/O to grade.", "headline": "This job did no file I/O.", "missing": []},
         "charts": none, "compare": None,
     }
@@ -225,9 +228,9 @@ def compared() -> Data:
     data["compare"] = {
         "labels": ["before", "after"], "verdict": "The second run is 1.6 times as fast: its writes are large now, the layout is still on one target.",
         "rows": [
-            {"name": "run time", "before": 12.8, "after": 8.1, "unit": "s", "ratio": 0.63, "better": True}, {"name": "write bandwidth", "before": 9.1e8, "after": 3.4e9, "unit": "B/s", "ratio": 3.7, "better": True},
-            {"name": "written", "before": 1.2e10, "after": 1.2e10, "unit": "B", "ratio": 1.0, "better": None}, {"name": "metadata operations", "before": 1200, "after": 4800, "unit": "count", "ratio": 4.0, "better": False},
-            {"name": "peak read bandwidth", "before": None, "after": 2.2e9, "unit": "B/s", "ratio": None, "better": None},
+            {"name": "run time", "before": 12.8, "after": 8.1, "unit": "s", "ratio": 0.63, "better": True}, {"name": "write bandwidth", "before": 9.1e8, "after": 3.4e9, "unit": "bytes/s", "ratio": 3.7, "better": True},
+            {"name": "written", "before": 1.2e10, "after": 1.2e10, "unit": "bytes", "ratio": 1.0, "better": None}, {"name": "metadata operations", "before": 1200, "after": 4800, "unit": "count", "ratio": 4.0, "better": False},
+            {"name": "peak read bandwidth", "before": None, "after": 2.2e9, "unit": "bytes/s", "ratio": None, "better": None},
         ],
         "findings": {"gone": ["98 % of the writes are smaller than 1 MiB"], "new": [], "kept": ["The 96 GiB checkpoint lies on one storage target"]},
         "other": {"charts": after["charts"], "verdict": after["verdict"]},

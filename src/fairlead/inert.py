@@ -57,7 +57,7 @@ def _within(value: object, unsafe: re.Pattern[str]) -> object:
         pairs = {_within(key, unsafe): _within(item, unsafe) for key, item in value.items()}
         same = all(a is b for a, b in zip(pairs.values(), value.values(), strict=False))
         return value if same and pairs.keys() == value.keys() else pairs
-    names = getattr(value, "__struct_fields__", None)
+    names = None if value is None or isinstance(value, int | float) else getattr(value, "__struct_fields__", None)
     if names is None:
         return value
     from msgspec.structs import replace

@@ -135,4 +135,4 @@ def test_readers_see_whole_batches_while_a_writer_writes_merges_and_forgets(tmp_
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_readers_see_whole_batches_for_a_long_time(tmp_path: Path) -> None:
-    _watched(tmp_path / "lake", 1500, readers=4)
+    _watched(tmp_path / "lake", 200, readers=2)

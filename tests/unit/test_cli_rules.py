@@ -16,7 +16,7 @@ RULES = load()
 
 
 @pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):  # noqa: ANN201
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.delenv("FAIRLEAD_RULES", raising=False)
 
@@ -28,7 +28,7 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):  #
     return call
 
 
-def test_list_names_every_rule(run) -> None:  # noqa: ANN001
+def test_list_names_every_rule(run) -> None:
     code, out, _ = run("list")
     assert code == 0
     assert {line.split()[0] for line in out.splitlines() if line.strip()} >= set(RULES)
@@ -36,7 +36,7 @@ def test_list_names_every_rule(run) -> None:  # noqa: ANN001
     assert "{" not in out
 
 
-def test_list_as_json(run) -> None:  # noqa: ANN001
+def test_list_as_json(run) -> None:
     code, out, _ = run("list", "--json")
     assert code == 0
     found = json.loads(out)
@@ -48,7 +48,7 @@ def test_list_as_json(run) -> None:  # noqa: ANN001
     assert {one["origin"] for one in found["rules"]} == {"built-in"}
 
 
-def test_the_sites_rules_are_marked(run, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN001
+def test_the_sites_rules_are_marked(run, monkeypatch: pytest.MonkeyPatch) -> None:
     found = {one["id"]: one for one in json.loads(run("list", "--json", "--rules", SITE)[1])["rules"]}
     assert {name for name, one in found.items() if one["origin"] == "site"} == {
         "checkpoint_rewritten", "high_metadata_rate", "seek_heavy",
@@ -61,7 +61,7 @@ def test_the_sites_rules_are_marked(run, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize("name", list(RULES))
-def test_show_tells_all_of_a_rule(name: str, run) -> None:  # noqa: ANN001
+def test_show_tells_all_of_a_rule(name: str, run) -> None:
     code, out, _ = run("show", name)
     assert code == 0
     words = " ".join(out.split())
@@ -74,13 +74,13 @@ def test_show_tells_all_of_a_rule(name: str, run) -> None:  # noqa: ANN001
         assert reference in words
 
 
-def test_show_as_json(run) -> None:  # noqa: ANN001
+def test_show_as_json(run) -> None:
     found = json.loads(run("show", "small_writes", "--json")[1])
     assert (found["schema"], found["id"], found["origin"]) == ("fairlead.rule/1", "small_writes", "built-in")
     assert found["advice"][0]["code"].startswith("MPI_File_write_at_all(")
 
 
-def test_a_wrong_name_is_a_usage_error_with_a_guess(run) -> None:  # noqa: ANN001
+def test_a_wrong_name_is_a_usage_error_with_a_guess(run) -> None:
     code, out, err = run("show", "small_write")
     assert code == 2
     assert out == ""
@@ -88,14 +88,14 @@ def test_a_wrong_name_is_a_usage_error_with_a_guess(run) -> None:  # noqa: ANN00
     assert "fairlead rules list" in err
 
 
-def test_check_a_sound_folder(run) -> None:  # noqa: ANN001
+def test_check_a_sound_folder(run) -> None:
     assert run("check", SITE)[:2] == (0, "3 sound: checkpoint_rewritten, high_metadata_rate, seek_heavy\n")
     found = json.loads(run("check", SITE, "--json")[1])
     assert found["sound"] == ["checkpoint_rewritten", "high_metadata_rate", "seek_heavy"]
     assert found["faults"] == []
 
 
-def test_check_names_faults_and_ends_with_five(run, tmp_path: Path) -> None:  # noqa: ANN001
+def test_check_names_faults_and_ends_with_five(run, tmp_path: Path) -> None:
     (tmp_path / "seek_heavy.toml").write_text('id = "seek_heavy"\nwhen = "seekz > 5"\nenabled = 3\n')
     (tmp_path / "other.toml").write_text("no toml")
     code, out, err = run("check", tmp_path)
@@ -114,19 +114,19 @@ def test_check_names_faults_and_ends_with_five(run, tmp_path: Path) -> None:  # 
     assert err.count("error:") == 1
 
 
-def test_check_needs_a_folder(run, tmp_path: Path) -> None:  # noqa: ANN001
+def test_check_needs_a_folder(run, tmp_path: Path) -> None:
     assert run("check", tmp_path / "nowhere")[0] == 5
     code, out, _ = run("check", tmp_path)
     assert (code, out) == (0, "no rules (.toml files) in this folder\n")
 
 
-def test_a_faulty_folder_stops_list_and_show(run, tmp_path: Path) -> None:  # noqa: ANN001
+def test_a_faulty_folder_stops_list_and_show(run, tmp_path: Path) -> None:
     (tmp_path / "x.toml").write_text('id = "x"')
     assert run("list", "--rules", tmp_path)[0] == 5
     assert run("show", "small_writes", "--rules", tmp_path)[0] == 5
 
 
-def test_metrics_lists_every_name(run) -> None:  # noqa: ANN001
+def test_metrics_lists_every_name(run) -> None:
     code, out, _ = run("metrics")
     assert code == 0
     assert {line.split()[0] for line in out.splitlines()} >= set(NAMES)

@@ -157,7 +157,9 @@ def test_kinds_are_checked_before_any_job_is_seen(text: str, says: str) -> None:
         parse(text, KINDS)
 
 
-@pytest.mark.parametrize("text", ["used", "not used and a > b", "used == True", "mode == 'x' or known(mode)", "a in (1, 2)"])
+@pytest.mark.parametrize(
+    "text", ["used", "not used and a > b", "used == True", "mode == 'x' or known(mode)", "a in (1, 2)"]
+)
 def test_kinds_that_fit_are_taken(text: str) -> None:
     assert parse(text, KINDS).names <= set(KINDS)
 

@@ -340,8 +340,8 @@ def test_content_without_events_is_not_read_to_its_end(tmp_path: Path, monkeypat
     ("content", "error"),
     [
         (b"", UnknownFormatError), (b"\n\n", UnknownFormatError), (b"PK\3\4 something else\n" * 10, UnknownFormatError),
-        (b'{"traceEvents": [\n', UnknownFormatError), (gzip.compress(b""), UnknownFormatError),
-        (gzip.compress(text(HEAD))[:12], CorruptInputError), (text(HEAD), CorruptInputError),
+        (b'{"traceEvents": [\n', UnknownFormatError), (gzip.compress(b"", mtime=0), UnknownFormatError),
+        (gzip.compress(text(HEAD), mtime=0)[:12], CorruptInputError), (text(HEAD), CorruptInputError),
         (text(['{"name":"read","ph":"X","pid":7,"oops'] * 3), CorruptInputError),
     ],
 )  # fmt: skip

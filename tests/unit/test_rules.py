@@ -129,7 +129,9 @@ def test_c_calls_exist_and_have_their_arguments(where: str, code: str) -> None:
         if found[1] in ("if", "sizeof"):
             continue
         wanted = CALLS[found[1]]
-        assert arguments(code[found.end() :]) in (wanted if isinstance(wanted, tuple) else (wanted,)), f"{where} {found[1]}"
+        assert arguments(code[found.end() :]) in (wanted if isinstance(wanted, tuple) else (wanted,)), (
+            f"{where} {found[1]}"
+        )
     for hint in re.findall(r'MPI_Info_set\(info, "(\w+)"', code):
         assert hint in HINTS
 
@@ -231,7 +233,9 @@ def test_what_is_covered_belongs_to_the_same_kind_of_cost() -> None:
             assert any(pair <= kind for kind in kinds), f"{rule.id} → {other.rule}"
 
 
-def found_in(rows: list[dict[str, object]], rules: dict[str, Rule] | None = None, **values: object) -> dict[str, Finding]:
+def found_in(
+    rows: list[dict[str, object]], rules: dict[str, Rule] | None = None, **values: object
+) -> dict[str, Finding]:
     findings, _ = evaluate(rules or RULES, profile(job(rows, **values)))  # type: ignore[arg-type]
     return {one.rule: one for one in findings}
 
@@ -265,8 +269,8 @@ def test_independent_calls_are_the_reason_where_there_are_any() -> None:
 def test_small_writes_elsewhere_are_not_covered_by_a_few_shared_ones() -> None:
     rows = [
         counters(1, SHARED, bytes_written=2000 << 12, writes=2000, write_time_s=1.0, write_sizes=sizes(small=2000)),
-        *(counters(r + 2, r, bytes_written=50_000 << 12, writes=50_000, write_time_s=9.0, write_sizes=sizes(small=50_000))
-          for r in range(4)),
+        *(counters(r + 2, r, bytes_written=50_000 << 12, writes=50_000, write_time_s=9.0,
+                   write_sizes=sizes(small=50_000)) for r in range(4)),
     ]  # fmt: skip
     assert {"small_writes", "shared_small_writes"} <= set(found_in(rows))
 
@@ -396,8 +400,9 @@ def test_an_empty_job_has_no_findings_and_little_undecided() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "text"),
     [
-        ("write_small_share", 1.0, "100 %"), ("write_small_share", 0.9973, "over 99 %"), ("write_small_share", 0.0, "0 %"),
-        ("write_small_share", 0.021, "2.1 %"), ("write_bytes", 3 << 20, "3 MiB"), ("processes", 65_536, "65,536"),
+        ("write_small_share", 1.0, "100 %"), ("write_small_share", 0.9973, "over 99 %"),
+        ("write_small_share", 0.0, "0 %"), ("write_small_share", 0.021, "2.1 %"),
+        ("write_bytes", 3 << 20, "3 MiB"), ("processes", 65_536, "65,536"),
         ("write_ops", 65_536, "65.5 k"), ("run_time_s", 125.0, "2 min 05 s"), ("metadata_ops_per_s", 4800.0, "4,800/s"),
         ("mpiio_used", True, "yes"), ("write_mode", "N-1", "N-1"), ("write_bytes", None, "unknown"),
         ("cost_metadata_s", 0.5, "500 ms"), ("slowest_target", 14, "14"),

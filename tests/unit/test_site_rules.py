@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -82,9 +83,14 @@ def test_a_rule_that_covers_one_turned_off_still_fires(tmp_path: Path) -> None:
 
 
 FAULTS = [
-    ("when = ", 'when = "write_opps > 100"', "when: no metric is called 'write_opps', but there is 'write_ops'", "metrics"),
+    (
+        "when = ",
+        'when = "write_opps > 100"',
+        "when: no metric is called 'write_opps', but there is 'write_ops'",
+        "metrics",
+    ),
     ("when = ", 'when = "__import__(1)"', "when: not allowed", "metrics"),
-    ("when = ", 'when = "write_ops > \'a\'"', "when: .* compares a number with a word", "metrics"),
+    ("when = ", "when = \"write_ops > 'a'\"", "when: .* compares a number with a word", "metrics"),
     ("when = ", 'when = "write_ops"', "when: is a number, where a comparison is needed", "metrics"),
     ("when = ", "when = 5", r"when: Expected `str`, got `int`", "page on writing rules"),
     ("when = ", "", "missing required field `when`", "page on writing rules"),
@@ -96,19 +102,49 @@ FAULTS = [
     ("category = ", 'category = "x"\ncolour = "red"', "contains unknown field `colour`", "page on writing rules"),
     ("category = ", 'category = "x"\ncost = "money"', "cost: no cause is called 'money'", "causes: .*imbalance"),
     ("category = ", 'category = "x"\nconfidence = 7', "confidence: 7.* not between 0 and 1", "0 to 1"),
-    ("category = ", 'category = "x"\ncovers = [{ rule = "mine" }]', r"covers\[0\].rule: a rule cannot cover itself", "general"),
-    ("category = ", 'category = "x"\ncovers = [{ rule = "nope" }]', r"covers\[0\].rule: no rule is called 'nope'", "list"),
-    ("category = ", 'category = "x"\ncovers = [{ rule = "small_writes", when = "b" }]', r"covers\[0\].when: no metric", "metrics"),
-    ("category = ", 'category = "x"\nsteps = [{ severity = "info", when = "b" }]', r"steps\[0\].when: no metric", "metrics"),
-    ("category = ", 'category = "x"\nadvice = [{ text = "x", audience = "boss" }]', r"advice\[\.\.\.\].audience: Invalid", "page"),
-    ("category = ", 'category = "x"\nadvice = [{ text = "{b}" }]', r"advice\[0\].text: no metric is called 'b'", "metrics"),
+    (
+        "category = ",
+        'category = "x"\ncovers = [{ rule = "mine" }]',
+        r"covers\[0\].rule: a rule cannot cover itself",
+        "general",
+    ),
+    (
+        "category = ",
+        'category = "x"\ncovers = [{ rule = "nope" }]',
+        r"covers\[0\].rule: no rule is called 'nope'",
+        "list",
+    ),
+    (
+        "category = ",
+        'category = "x"\ncovers = [{ rule = "small_writes", when = "b" }]',
+        r"covers\[0\].when: no metric",
+        "metrics",
+    ),
+    (
+        "category = ",
+        'category = "x"\nsteps = [{ severity = "info", when = "b" }]',
+        r"steps\[0\].when: no metric",
+        "metrics",
+    ),
+    (
+        "category = ",
+        'category = "x"\nadvice = [{ text = "x", audience = "boss" }]',
+        r"advice\[0\].audience: Invalid",
+        "page",
+    ),
+    (
+        "category = ",
+        'category = "x"\nadvice = [{ text = "{b}" }]',
+        r"advice\[0\].text: no metric is called 'b'",
+        "metrics",
+    ),
     ("metric = ", 'metric = "b"', r"evidence\[0\].metric: no metric is called 'b'", "metrics"),
     ("metric = ", 'files = "b"', r"evidence\[0\].files: no file column 'b'", "columns: .*write_bytes"),
-    ("metric = ", 'ranks = "all"', r"evidence\[\.\.\.\].ranks: Invalid enum value 'all'", "page"),
+    ("metric = ", 'ranks = "all"', r"evidence\[0\].ranks: Invalid enum value 'all'", "page"),
     ("write_ops = 101", "write_opps = 101", "examples.fires: no metric is called 'write_opps'", "metrics"),
     ("id = ", 'id = "Mine Own"', "id: 'Mine Own' is no name", "lower-case"),
     ("about = ", "about = Words", "not TOML: .*line", "mend the line"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("line", "instead", "what", "remedy"), FAULTS)
@@ -124,8 +160,7 @@ def test_a_fault_is_named_with_file_key_and_remedy(
     sound, faults = check(tmp_path)
     assert sound == []
     assert str(caught.value) in [str(fault) for fault in faults]
-    with pytest.raises(AssertionError if not caught.value.remedy else ConfigError, match=remedy):
-        raise caught.value
+    assert re.search(remedy, str(caught.value.remedy))
 
 
 def test_all_faults_are_named_at_once(tmp_path: Path) -> None:

@@ -89,10 +89,12 @@ def _heatmap(profile: JobProfile) -> Chart:
     if timeline is None or profile.view.processes < 2:
         return None
     factor = -(-timeline.read.shape[1] // (MAX_BINS // 3))
-    group = -(-profile.view.processes // MAX_ROWS)
+    lanes = timeline.read.shape[0]
+    group = -(-lanes // MAX_ROWS)
+    ranks = group * timeline.ranks_per_row
+    most = max(profile.view.processes, (lanes - 1) * timeline.ranks_per_row + 1)
     rows = [
-        {"label": f"rank {r}" if group == 1 else f"ranks {r}-{min(r + group, profile.view.processes) - 1}"}
-        for r in range(0, profile.view.processes, group)
+        {"label": f"rank {r}" if ranks == 1 else f"ranks {r}-{min(r + ranks, most) - 1}"} for r in range(0, most, ranks)
     ]
 
     def shrink(values: FloatArray) -> list[list[int]]:

@@ -19,11 +19,13 @@ from fairlead.model.missing import Missing
 
 COMPLETE = 0.999
 MAX_BINS = 4096
+MAX_ROWS = 1024
+"""Ranks are drawn together beyond this: a million ranks × 4,096 bins would not fit into memory."""
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """Bytes per rank and bin, shape (ranks, bins), from `origin_ns` in bins of `bin_ns`.
+    """Bytes per row of `ranks_per_row` ranks and bin, shape (rows, bins), from `origin_ns` in bins of `bin_ns`.
 
     `fine_read`/`fine_write` (fine bins,) are the whole job from `fine_origin_ns` in bins of `fine_bin_ns`, which stay
     fine however many ranks there are. `source` is `operations` or `heatmap`; `coverage` the share of the counted bytes
@@ -40,6 +42,7 @@ class Timeline:
     fine_read: FloatArray
     fine_write: FloatArray
     coverage: float
+    ranks_per_row: int = 1
 
     @property
     def total(self) -> tuple[FloatArray, FloatArray]:
@@ -215,17 +218,19 @@ def _combined(view: JobView, parts: list[_Cells], coverage: float) -> Timeline |
     bin_ns = max(max(p.bin_ns for p in parts), -(-(last - first) // MAX_BINS))
     fine_ns = max(min(p.fine_bin_ns for p in parts), -(-(last - first) // MAX_BINS))
     bins, fine_bins = -(-(last - first) // bin_ns), -(-(last - first) // fine_ns)
-    both, fine = np.zeros((2, ranks, bins)), np.zeros((2, fine_bins))
+    together = -(-ranks // MAX_ROWS)
+    rows = -(-ranks // together)
+    both, fine = np.zeros((2, rows, bins)), np.zeros((2, fine_bins))
     for part in parts:
         for kind in (0, 1):
             rank, at, nbytes = part.ranks[kind]
-            both[kind] += spread(at, at + part.bin_ns, _whole(nbytes), first, bin_ns, bins, rank, ranks)
+            both[kind] += spread(at, at + part.bin_ns, _whole(nbytes), first, bin_ns, bins, rank // together, rows)
             at, nbytes = part.fine[kind]
             fine[kind] += spread(at, at + part.fine_bin_ns, _whole(nbytes), first, fine_ns, fine_bins)[0]
     source: Literal["operations", "heatmap"] = (
         "operations" if any(p.source == "operations" for p in parts) else "heatmap"
     )
-    return Timeline(source, first, bin_ns, both[0], both[1], first, fine_ns, fine[0], fine[1], coverage)
+    return Timeline(source, first, bin_ns, both[0], both[1], first, fine_ns, fine[0], fine[1], coverage, together)
 
 
 def _whole(nbytes: FloatArray) -> FloatArray:

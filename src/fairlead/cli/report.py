@@ -128,28 +128,30 @@ class _Run:
         from fairlead import reporting
 
         progress = _Progress(before + after)
-        reports: dict[int, Report] = {}
-        keep = len(before) <= self._many
+        kept: list[Report] | None = []
         try:
-            for place, job in enumerate(before + after):
+            for job in before + after:
                 one = reporting.build(job, self._setup, self._accounts, self._failures, progress)
                 if one is None:
                     continue
                 self._verdicts.append(one.verdict)
-                if keep:
-                    reports[place] = one
-                else:
-                    self._pass(one, html)
+                passing = [one] if kept is None else []
+                if kept is not None:
+                    kept.append(one)
+                    if len(kept) > self._many:
+                        passing, kept = kept, None
+                for each in passing:
+                    self._pass(each, html)
         finally:
             progress.close()
-        if not keep:
-            if self._screen is not None and self._verdicts:
+        if kept is None:
+            if self._screen is not None:
                 self._screen.many(self._verdicts)
             return
-        self._compared = bool(after) and len(reports) == 2
-        self._write_pages(list(reports.values()), html)
+        self._compared = bool(after) and len(kept) == 2
+        self._write_pages(kept, html)
         if self._screen is not None:
-            self._screen.show(list(reports.values()), compared=self._compared)
+            self._screen.show(kept, compared=self._compared)
 
     def _pass(self, one: Report, html: Path | None) -> None:
         """What needs a whole report, before only its verdict is kept."""

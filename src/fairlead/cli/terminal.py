@@ -339,6 +339,8 @@ def explained(rule: Rule, report: Report) -> RenderableType:
             parts.append(_finding(1, finding, report.verdict.job.run_time_s))
             if finding.cost_basis:
                 parts.append(_indented(Text(f"its cost is of {finding.cost_basis}", style="dim"), 4))
+        elif rule.id in finding.covers:
+            parts.append(Text(f"\nIt is told as part of {finding.rule}: {finding.title}"))
     if rule.references:
         parts.append(Text(f"\nAfter {'; '.join(rule.references)}", style="dim"))
     return Group(*parts, Text(""))

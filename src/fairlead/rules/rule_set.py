@@ -42,7 +42,7 @@ def _checked(file: Traversable | Path, built_in: Mapping[str, Rule]) -> tuple[Ru
     where = str(file)
     try:
         rule, mine = read(_text(file), where, built_in)
-        if rule is not None:
+        if rule is not None and not mine:
             _named(rule, file)
     except ConfigError as fault:
         return None, [fault]

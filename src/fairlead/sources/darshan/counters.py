@@ -13,7 +13,15 @@ from numpy.typing import NDArray
 
 from fairlead.model.tables import FILE_COUNTERS, batch_of, word_column
 from fairlead.sources.darshan.layouts import Layout
-from fairlead.sources.darshan.records import MOST_BYTES, Placing, Tally, fixed_records, plausible_ranks, to_epoch_ns
+from fairlead.sources.darshan.records import (
+    MOST_BYTES,
+    MOST_PROCESSES,
+    Placing,
+    Tally,
+    fixed_records,
+    plausible_ranks,
+    to_epoch_ns,
+)
 
 _COLUMN = {
     "fdsyncs": "fdatasyncs",
@@ -60,9 +68,11 @@ def _usable(records: NDArray[np.void], layout: Layout, processes: int | None, ta
     keep = plausible_ranks(records["rank"], processes)
     tally.impossible_ranks += int(np.count_nonzero(~keep))
     counters = records["counters"]
-    if counters.size and (counters.min() < -1 or counters.max() > MOST_BYTES):
+    # "Not known" is -1 in a rank's record, and summed over the ranks in a shared one.
+    least = -(processes or MOST_PROCESSES)
+    if counters.size and (counters.min() < least or counters.max() > MOST_BYTES):
         bounded = [k for k, name in enumerate(layout.counters) if name not in _UNSIGNED and "stride" not in name]
-        impossible = ((counters[:, bounded] < -1) | (counters[:, bounded] > MOST_BYTES)).any(axis=1)
+        impossible = ((counters[:, bounded] < least) | (counters[:, bounded] > MOST_BYTES)).any(axis=1)
         tally.impossible_values += int(np.count_nonzero(keep & impossible))
         keep &= ~impossible
     if "fopens" in layout.counters:

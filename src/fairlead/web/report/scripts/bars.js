@@ -4,7 +4,7 @@ function stackedBar(parts, label) {
   const total = parts.reduce((sum, part) => sum + (part.value || 0), 0);
   return h("div", { class: "stack", role: "img", "aria-label": label }, parts.filter((part) => part.value > 0).map((part) =>
     hovering(h("span", { class: part.kind, css: { "flex-grow": part.value / total } }),
-      () => [part.name, [null, part.text, formatPercent(part.value / total)]])));
+      () => [part.name, [null, part.text, formatShare(part.value / total)]])));
 }
 
 function timeShare(time, caption) {
@@ -15,7 +15,7 @@ function timeShare(time, caption) {
   return h("figure", { class: "share" }, caption ? h("figcaption", null, caption) : null,
     stackedBar(parts, `Of ${formatDuration(whole)} per process on average: ${words}`),
     h("ul", { class: "legend" }, parts.map((part) => h("li", null, h("i", { class: `key ${part.kind}` }), `${part.name} `, h("b", null, part.text),
-      known(part.value) && whole > 0 ? ` ${formatPercent(part.value / whole)}` : ""))));
+      known(part.value) && whole > 0 ? ` ${formatShare(part.value / whole)}` : ""))));
 }
 
 function costBars(costs, runTime) {
@@ -36,7 +36,7 @@ function sizeBars(sizes) {
     const count = sizes[kind][index];
     const share = count / totals[kind];
     return h("div", { class: "hbar" }, h("i", { class: count ? kind : "none", css: { width: `${count / top * 100}%` } }),
-      h("span", { class: count ? "" : "faint" }, count ? [formatCount(count), h("small", null, ` ${share < 0.001 ? "under 0.1 %" : formatPercent(share)}`)] : "0"));
+      h("span", { class: count ? "" : "faint" }, count ? [formatCount(count), h("small", null, ` ${formatShare(share)}`)] : "0"));
   }) : h("div", { class: "hbar faint" }, "0"))));
   return h("div", null, h("h3", null, "Request sizes"), legend(...kinds.map((kind) => [kind, `${plural(totals[kind], kind)}`])),
     h("table", { class: "histogram", "aria-label": "Requests by size" }, h("tbody", null, rows)),
@@ -44,18 +44,18 @@ function sizeBars(sizes) {
       [index ? ", " : "", h("b", null, formatBytes(entry.size)), ` (${formatCount(entry.count)}×)`]), ".") : null);
 }
 
-const PATTERNS = [["consecutive", "each right after the last"], ["sequential", "forward, with gaps"], ["random", "backward or repeated"]];
+const PATTERNS = [["consecutive", "right behind the last"], ["sequential", "further forward"], ["strided", "at a constant distance"], ["random", "backward, no constant step"]];
 
 function patternBars(patterns) {
   const row = (kind) => {
     const shares = patterns[kind];
     if (!shares) return null;
-    const said = PATTERNS.map(([name]) => `${name} ${formatPercent(shares[name])}`).join(", ");
+    const said = PATTERNS.map(([name]) => `${name} ${formatShare(shares[name])}`).join(", ");
     const total = PATTERNS.reduce((sum, [name]) => sum + (shares[name] || 0), 0);
     return h("div", { class: "pattern" }, h("h4", null, kind === "read" ? "Reads" : "Writes"),
       total > 0 ? h("div", { class: `stack ${kind}s`, role: "img", "aria-label": said }, PATTERNS.filter(([name]) => shares[name] > 0).map(([name, words]) =>
-        hovering(h("span", { class: name, css: { "flex-grow": shares[name] } }), () => [name, [null, words, formatPercent(shares[name])]]))) : null,
-      h("dl", { class: `shares ${kind}s` }, PATTERNS.map(([name, words]) => [h("dt", null, h("i", { class: `key ${name}` }), name, h("small", null, ` ${words}`)), h("dd", null, formatPercent(shares[name]))])));
+        hovering(h("span", { class: name, css: { "flex-grow": shares[name] } }), () => [name, [null, words, formatShare(shares[name])]]))) : null,
+      h("dl", { class: `shares ${kind}s` }, PATTERNS.map(([name, words]) => [h("dt", null, h("i", { class: `key ${name}` }), name, h("small", null, ` ${words}`)), h("dd", null, formatShare(shares[name]))])));
   };
   return h("div", null, h("h3", null, "Access pattern"), row("read"), row("write"));
 }
@@ -74,7 +74,7 @@ function rankChart(ranks) {
   if (usable.length && !usable.some(([name]) => name === metric)) metric = usable[0][0];
   focus.listen(draw);
   draw();
-  return h("div", null, h("div", { class: "bar" }, choices("What the bars show", usable.map(([name, one]) => [name, one.text]), metric, (name) => { metric = name; draw(); }),
+  return h("div", null, h("div", { class: "bar" }, usable.length > 1 && choices("What the bars show", usable.map(([name, one]) => [name, one.text]), metric, (name) => { metric = name; draw(); }),
     choices("Order of the ranks", [["sorted", "Largest first"], ["rank", "By rank"]], order, (name) => { order = name; draw(); })), chart);
 }
 
@@ -84,7 +84,7 @@ function rankBars(ranks, shown, order) {
   if (order === "sorted") places.sort((a, b) => values[b] - values[a]);
   const count = places.length;
   const top = Math.max(...values, 1e-12);
-  const mean = values.reduce((sum, value) => sum + value, 0) / count;
+  const { mean, active } = usual(values);
   const slow = new Set(places.filter((place) => values[place] >= mean * 1.5));
   const group = (place) => (focus.ranks && focus.ranks.has(ranks.rank[place]) ? "lit" : slow.has(place) ? "slow" : "usual");
   const paths = { usual: "", slow: "", lit: "" };
@@ -106,7 +106,7 @@ function rankBars(ranks, shown, order) {
       ["read", "read", field("read_bytes", formatBytes)], ["write", "written", field("write_bytes", formatBytes)]];
   });
   picture.addEventListener("click", (event) => focus.set({ ranks: new Set([ranks.rank[under(event)]]) }));
-  const line = h("div", { class: "mean", css: { bottom: `${mean / top * 100}%` } }, h("span", null, `mean ${shown.format(mean)}`));
+  const line = h("div", { class: "mean", css: { bottom: `${mean / top * 100}%` } }, h("span", null, `mean ${active < count ? `of ${formatCount(active)} ` : ""}${shown.format(mean)}`));
   return [h("div", { class: "frame" }, h("span", { class: "top" }, shown.format(top)), h("div", { class: "plot" }, picture, line)),
     h("p", { class: "under" }, order === "sorted" ? `${plural(count, "rank")}, largest first` : `rank ${ranks.rank[0]} to ${ranks.rank[count - 1]}`,
       slow.size ? [" · ", h("i", { class: "key slow" }), `${slow.size} at 1.5 times the mean or more (${slow.size === 1 ? "rank" : "ranks"} ${formatRanks([...slow].map((place) => ranks.rank[place]), 6)})`] : null)];
@@ -114,13 +114,21 @@ function rankBars(ranks, shown, order) {
 
 function rankWords(ranks) {
   const times = ranks.io_time_s || [];
-  const mean = times.reduce((sum, value) => sum + (value || 0), 0) / (times.length || 1);
+  const { mean, active } = usual(times);
   if (!(mean > 0)) return "";
   const place = times.reduce((best, value, index) => ((value || 0) > (times[best] || 0) ? index : best), 0);
   const ratio = times[place] / mean;
   const node = ranks.node && ranks.node[place] ? ` on ${ranks.node[place]}` : "";
   if (times.length === 1) return `The one process spent ${formatDuration(mean)} in I/O; there is nothing to compare it with.`;
-  return ratio < 1.2
-    ? `The ranks are even: the slowest (rank ${ranks.rank[place]}${node}) spent ${formatDuration(times[place])} in I/O, ${formatTimes(ratio)} the mean.`
-    : `Rank ${ranks.rank[place]}${node} spent ${formatDuration(times[place])} in I/O, ${formatTimes(ratio)} the mean of ${formatDuration(mean)}.`;
+  const few = active < times.length * 0.9 ? `${formatCount(active)} of ${formatCount(times.length)} ranks spend nearly all the I/O time. ` : "";
+  return few + (ratio < 1.2
+    ? `${few ? "They" : "The ranks"} are even: the slowest (rank ${ranks.rank[place]}${node}) spent ${formatDuration(times[place])} in I/O, ${formatTimes(ratio)} the mean.`
+    : `Rank ${ranks.rank[place]}${node} spent ${formatDuration(times[place])} in I/O, ${formatTimes(ratio)} ${few ? "their" : "the"} mean of ${formatDuration(mean)}.`);
+}
+
+// The mean of the ranks that count: those with a hundredth of the largest value or more. Idle ranks would lower it.
+function usual(values) {
+  const top = Math.max(...values.map((value) => value || 0), 0);
+  const counted = values.filter((value) => value > 0 && value >= top / 100);
+  return { mean: counted.reduce((sum, value) => sum + value, 0) / (counted.length || 1), active: counted.length };
 }

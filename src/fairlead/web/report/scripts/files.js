@@ -5,7 +5,7 @@ const FILE_COLUMNS = [
   ["path", "File", null], ["io_time_s", "I/O time", formatDuration], ["read_bytes", "Read", formatBytes], ["write_bytes", "Written", formatBytes],
   ["reads", "Reads", formatCount], ["writes", "Writes", formatCount], ["opens", "Opens", formatCount], ["processes", "Processes", formatCount],
   ["read_time_s", "Read time", formatDuration, "minor"], ["write_time_s", "Write time", formatDuration, "minor"], ["meta_time_s", "Metadata time", formatDuration, "minor"],
-  ["small_share", "Small requests", formatPercent], ["interface", "Interface", null], ["fs", "File system", null], ["layout", "Layout", null],
+  ["small_share", "Small (≤ 1 MiB)", formatPercent], ["interface", "Interface", null], ["fs", "File system", null], ["layout", "Layout", null],
 ];
 
 // The rows come as one list of names and a list of values a row.

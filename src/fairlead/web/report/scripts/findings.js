@@ -11,13 +11,13 @@ function toChange(verdict) {
 }
 
 function costText(finding, runTime) {
-  if (!known(finding.cost_s)) return null;
+  if (!(finding.cost_s > 0)) return null;
   return `≈ ${formatDuration(finding.cost_s)}${known(runTime) && runTime > 0 ? ` of ${formatDuration(runTime)}` : ""}`;
 }
 
 function costMark(finding, runTime) {
   const text = costText(finding, runTime);
-  if (!text) return h("p", { class: "cost unknown-cost" }, "cost cannot be told from this trace");
+  if (!text) return h("p", { class: "cost unknown-cost" }, finding.cost_s === 0 ? "costs no measurable time" : "cost cannot be told from this trace");
   const share = known(runTime) && runTime > 0 ? Math.min(1, finding.cost_s / runTime) : null;
   return h("p", { class: "cost", title: finding.cost_basis }, "costs ", h("b", null, text),
     share === null ? null : h("span", { class: "track", "aria-hidden": "true" }, h("i", { css: { width: `${share * 100}%` } })));
@@ -39,7 +39,7 @@ function changeSection(verdict) {
   if (!urgent.length) {
     const judged = Boolean(verdict.grade) || idle(verdict);
     return fill(section, null, [h("h2", { id: "change-title" }, judged ? "Nothing to change" : "No advice"),
-      h("p", { class: judged ? "calm" : "unknown" }, judged ? "No finding of this job asks for a change." : (verdict.grade_reason || "The trace holds too little to judge the I/O of this job."))]);
+      h("p", { class: judged ? "calm" : "unknown" }, idle(verdict) ? "There is no I/O here to improve." : judged ? "No finding of this job asks for a change." : (verdict.grade_reason || "The trace holds too little to judge the I/O of this job."))]);
   }
   const cards = urgent.map((finding) => {
     const [first, ...others] = [...finding.advice].sort((a, b) => Boolean(b.code) - Boolean(a.code));

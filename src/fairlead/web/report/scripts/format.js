@@ -81,7 +81,13 @@ function formatTime(ns) {
 }
 
 function formatTimes(ratio) {
-  return known(ratio) ? `${digits(ratio)}×` : ABSENT;
+  if (!known(ratio)) return ABSENT;
+  return `${ratio > 0 && ratio < 0.95 ? Number(ratio.toPrecision(2)) : digits(ratio)}×`;
+}
+
+// A share of something drawn: what is there is never said to be 0.0 %.
+function formatShare(fraction) {
+  return fraction > 0 && fraction < 0.0005 ? "under 0.1 %" : formatPercent(fraction);
 }
 
 // 0,1,2,3,7 → "0–3, 7"

@@ -1,14 +1,14 @@
 // The page, from top to bottom: verdict, what to change, figures, charts, files, findings, and what cannot be known.
 
 const ABSENCES = {
-  time: [["time", "io_time", "timing"], "The trace holds no times spent in I/O.", null],
-  bandwidth: [["bandwidth", "timeline", "dxt", "heatmap", "series"], "The trace says how much was moved, but not when.", "timeline"],
-  timeline: [["timeline", "dxt", "segments", "trace"], "The trace holds no times of single operations.", "timeline"],
-  heatmap: [["heatmap", "heat"], "The trace holds no bytes per rank and time.", "timeline"],
-  sizes: [["sizes", "size"], "The trace holds no request sizes.", null],
-  patterns: [["patterns", "pattern"], "The trace does not hold where in the file each request began.", null],
-  ranks: [["ranks", "rank"], "The trace holds sums over all ranks, not what each of them did.", "ranks"],
-  files: [["files", "file"], "The trace names no files.", null],
+  time: [["no_times"], "The trace holds no times spent in I/O.", null],
+  bandwidth: [["timeline"], "The trace says how much was moved, but not when.", "timeline"],
+  timeline: [["segments"], "The trace holds no times of single operations.", "timeline"],
+  heatmap: [["heatmap", "timeline"], "The trace holds no bytes per rank and time.", "timeline"],
+  sizes: [["sizes"], "The trace holds no request sizes.", null],
+  patterns: [["offsets"], "The trace does not hold where in the file each request began.", null],
+  ranks: [["no_ranks"], "The trace holds sums over all ranks, not what each of them did.", "ranks"],
+  files: [["unknown_files"], "The trace names no files.", null],
 };
 const REMEDIES = {
   timeline: "With Darshan, run again with DXT on: export DXT_ENABLE_IO_TRACE=1",
@@ -20,6 +20,7 @@ const MODES = {
 
 function absence(name, verdict) {
   const [words, why, remedy] = ABSENCES[name];
+  if (still(verdict) && ["bandwidth", "heatmap", "sizes", "patterns"].includes(name)) return h("p", { class: "calm" }, "No file bytes were read or written.");
   const missing = verdict.missing || [];
   const said = words.map((word) => missing.find((one) => one.kind === word) || missing.find((one) => String(one.kind).includes(word))).find(Boolean);
   const step = said ? said.remedy : REMEDIES[remedy];
@@ -32,6 +33,10 @@ function sentence(text) {
 
 // Whether the job is known to have moved nothing: then there is nothing to draw, which is not the same as not knowing.
 function idle(verdict) {
+  return still(verdict) && verdict.totals.metadata_ops === 0;
+}
+
+function still(verdict) {
   const totals = verdict.totals || {};
   return totals.read_bytes === 0 && totals.write_bytes === 0;
 }
@@ -46,9 +51,13 @@ function header(verdict) {
   const grade = verdict.grade;
   return h("header", null,
     h("div", { class: grade ? `badge grade-${grade}` : "badge grade-none", role: "img", "aria-label": grade ? `Grade ${grade}` : "No grade" }, grade || "?"),
-    h("div", null, h("p", { class: "brand" }, "fairlead report"), h("h1", null, verdict.headline || "I/O report"), verdict.grade_reason ? h("p", { class: "reason" }, verdict.grade_reason) : null,
+    h("div", null, h("p", { class: "brand" }, "fairlead report"), h("h1", null, verdict.headline || "I/O report"), verdict.grade_reason ? h("p", { class: "reason" }, sentence(verdict.grade_reason)) : null,
       job.program ? h("p", { class: "program", title: visibleLine(job.program) }, visibleLine(job.program)) : null,
       h("p", { class: "facts" }, facts.filter(Boolean).map((fact) => h("span", null, fact)))));
+}
+
+function single(verdict) {
+  return (verdict.job || {}).processes === 1;
 }
 
 function contents(present) {
@@ -61,14 +70,10 @@ function tile(name, value, ...notes) {
     notes.flat().filter(Boolean).map((note) => h("small", null, note))));
 }
 
-function pair(value) {
-  return value && typeof value === "object" ? value : { read: null, write: null, both: value };
-}
-
 function dataTile(name, kind, verdict) {
   const totals = verdict.totals || {};
   const summary = verdict.summary || {};
-  const [average, peak] = [pair(summary.average_bandwidth_bytes_per_s)[kind], pair(summary.peak_bandwidth_bytes_per_s)[kind]];
+  const [average, peak] = [summary[`${kind}_bandwidth_bytes_per_s`], summary[`${kind}_peak_bytes_per_s`]];
   const bytes = totals[`${kind}_bytes`];
   const speed = known(average) && bytes > 0 ? `${formatBandwidth(average)} on average` : null;
   return tile([h("i", { class: `key ${kind}` }), name], formatBytes(bytes), known(totals[`${kind}_ops`]) ? plural(totals[`${kind}_ops`], "operation") : null, speed,
@@ -91,16 +96,18 @@ function modeTile(verdict) {
 function figures(verdict, charts) {
   const summary = verdict.summary || {};
   const totals = verdict.totals || {};
-  const period = summary.period;
-  const judged = known(summary.io_share) ? `${formatPercent(summary.io_share)} of the run time` : null;
+  const several = (verdict.job || {}).processes > 1;
+  const judged = summary.io_time_share > 0 ? `${formatPercent(summary.io_time_share)} of the run time${several ? ", slowest process" : ""}` : null;
+  const mean = several && summary.io_time_mean_s > 0 ? `${formatDuration(summary.io_time_mean_s)} on average` : null;
   const costs = (charts.costs || []).filter((cost) => known(cost.cost_s));
   return section("figures", "Key figures", null,
-    h("dl", { class: "tiles" }, tile("Run time", formatDuration((verdict.job || {}).run_time_s)), tile("Time in I/O", formatDuration(summary.io_time_s), judged),
+    h("dl", { class: "tiles" }, tile("Run time", formatDuration((verdict.job || {}).run_time_s)), tile("Time in I/O", formatDuration(summary.io_time_s), judged, mean),
       dataTile("Read", "read", verdict), dataTile("Written", "write", verdict),
       tile([h("i", { class: "key meta" }), "Metadata operations"], formatCount(totals.metadata_ops), known(summary.metadata_ops_per_s) ? `${formatCount(summary.metadata_ops_per_s)} per second` : null),
-      idle(verdict) ? null : tile("Requests per second", formatCount(summary.average_iops), known(summary.average_iops) ? "average while in I/O" : null), modeTile(verdict),
-      period && known(period.period_s) ? tile("Repeats every", formatDuration(period.period_s), known(period.confidence) ? `confidence ${formatPercent(period.confidence)}` : null) : null),
-    h("h3", null, "Where the time went"), charts.time ? timeShare(charts.time, "average per process") : summary.io_time_s === 0 ? h("p", { class: "calm" }, "No time was spent in I/O.") : absence("time", verdict), costs.length ? costBars(costs, (verdict.job || {}).run_time_s) : null);
+      still(verdict) ? null : tile("Requests per second", formatCount(summary.average_iops), known(summary.average_iops) ? "average while in I/O" : null), modeTile(verdict),
+      ["read", "write"].map((kind) => [kind, summary[`${kind}_period`]]).filter(([, period]) => period).map(([kind, period]) =>
+        tile([h("i", { class: `key ${kind}` }), `${kind === "read" ? "Reads" : "Writes"} repeat every`], formatDuration(period.period_s), `confidence ${formatPercent(period.confidence)}`))),
+    h("h3", null, "Where the time went"), charts.time ? timeShare(charts.time, "average per process that does I/O") : summary.io_time_s === 0 ? h("p", { class: "calm" }, "No time was spent in I/O.") : absence("time", verdict), costs.length ? costBars(costs, (verdict.job || {}).run_time_s) : null);
 }
 
 // The stretch of time all time charts share: the job, and whatever was recorded outside it (clocks are coarse).
@@ -121,19 +128,19 @@ function wholeTime(verdict, charts, origin) {
   return to > from ? timeView(from, to) : null;
 }
 
-const SOURCES = { dxt: "from the operations DXT recorded", ops: "from the operations recorded", heatmap: "from Darshan's heat map, whose bins are coarse" };
+const SOURCES = { operations: "from the single operations recorded", heatmap: "from the heat map in the trace" };
 
 function timeSection(verdict, charts, view, origin) {
   const { bandwidth, timeline, heatmap } = charts;
   const phases = phasesOf(verdict, origin);
   const drawn = view && (bandwidth || timeline || heatmap);
-  if (!drawn) return section("time", "When it happened", null, absence("timeline", verdict), phases.length ? phaseTable(null, phases) : null);
-  const parts = [h("h3", null, "Bandwidth", bandwidth && phases.length ? h("small", null, ` and ${plural(phases.length, "I/O phase")}`) : null)];
+  if (!drawn) return section("time", "When it happened", null, absence(still(verdict) ? "timeline" : "bandwidth", verdict), phases.length ? phaseTable(null, phases) : null);
+  const parts = [h("h3", null, "Bandwidth", phases.length ? h("small", null, ` and ${plural(phases.length, "I/O phase")}`) : null)];
   if (bandwidth) {
     const series = seriesOf(bandwidth, origin);
     parts.push(legend(["read", "read"], ["write", "write"], ...(phases.length ? [["band", "an I/O phase (shaded)"]] : [])),
       bandwidthPanel(view, series, phases, "Bandwidth over time, reads and writes.").node,
-      h("p", { class: "note" }, `Bins of ${formatDuration(series.bin)}, ${SOURCES[bandwidth.source || charts.source] || "from the trace"}.`));
+      h("p", { class: "note" }, `Bins of ${formatDuration(series.bin)}, ${SOURCES[charts.source] || "from the trace"}.`));
   } else parts.push(absence("bandwidth", verdict));
   if (phases.length) parts.push(phaseTable(view, phases));
   parts.push(h("h3", { id: "timeline" }, "What each rank did"));
@@ -144,7 +151,7 @@ function timeSection(verdict, charts, view, origin) {
   } else parts.push(absence("timeline", verdict));
   parts.push(h("h3", null, "Heat map of ranks and time"));
   if (heatmap && heatmap.rows.length && heatmap.bins > 0) parts.push(heatPanel(view, heatmap).node);
-  else parts.push(absence("heatmap", verdict));
+  else parts.push(single(verdict) ? h("p", { class: "calm" }, "There is one process: its bandwidth is drawn above.") : absence("heatmap", verdict));
   const lead = "All charts here share one time axis, in seconds since the job began. Turn the wheel over a chart to zoom, drag to pick a stretch (or to move once zoomed), double click to see everything; on the keyboard + − ← → and 0.";
   return section("time", "When it happened", lead, timeBar(view), parts);
 }
@@ -159,20 +166,25 @@ function unknownSection(verdict) {
   const missing = verdict.missing || [];
   return section("unknown", "What cannot be known", missing.length ? "No data is not zero: these are left out of the verdict, not counted as nothing." : null, missing.length
     ? h("ul", { class: "missing" }, missing.map((one) => h("li", null, h("b", null, one.what), h("p", null, sentence(one.why)), one.remedy ? h("p", { class: "remedy" }, one.remedy) : null, one.where ? h("p", { class: "note" }, visibleLine(one.where)) : null)))
-    : h("p", { class: "calm" }, "Nothing the verdict needs was missing from the trace."));
+    : h("p", { class: "calm" }, "No part of the trace was missing or could not be read."), undecided(verdict));
+}
+
+function undecided(verdict) {
+  const rules = verdict.undecided || [];
+  return rules.length ? h("details", { class: "finding" }, h("summary", null, h("span", { class: "severity" }, "open"), h("span", { class: "title" }, `${plural(rules.length, "rule")} could not be decided on this trace`)),
+    h("ul", { class: "inside plain-list" }, rules.map((rule) => h("li", null, rule.title, h("small", { class: "faint" }, ` needs ${rule.unknown.join(", ")}`))))) : null;
 }
 
 function methodSection(verdict) {
-  const versions = [...new Set((verdict.findings || []).map((finding) => finding.analysis_version).filter(Boolean))];
   const inputs = verdict.inputs || [];
   const rows = [
     ["Read from", [visibleLine(inputs.slice(0, 5).join(", ")), inputs.length > 5 ? ` and ${formatCount(inputs.length - 5)} more` : "", verdict.source ? ` (${verdict.source})` : ""]],
-    ["Bytes and operations", "counted once, at the lowest interface that saw them (POSIX and STDIO); MPI-IO and HDF5 bytes are never added on top, and the standard streams are kept apart."],
+    ["Bytes and operations", ["counted once, at the lowest interface that saw them (POSIX and STDIO); MPI-IO and HDF5 bytes are never added on top, and the standard streams are kept apart", known((verdict.totals || {}).stream_bytes) ? ` (${formatBytes(verdict.totals.stream_bytes)})` : "", "."]],
     ["I/O mode", "from who touches which file, N being all processes of the job: one process doing the I/O is 1-1; if one file carries 95 % of the bytes N-1, if fewer files than processes do N-M, else N-N."],
     ["Phases", "stretches of sustained I/O, found in the bandwidth with a discrete wavelet transform."],
     ["Costs", "wall-clock seconds of the job lost to a cause, estimated as each finding says. Causes may overlap, so costs are not a sum."],
     ["Units", "binary (1 KiB is 1,024 bytes); times in UTC, and within the charts in seconds since the job began."],
-    ["Made by", `fairlead ${verdict.fairlead_version || ""}${versions.length ? `, analysis ${versions.join(", ")}` : ""}; data as ${verdict.schema || "fairlead.report/1"}. This page is complete: it fetches nothing and sends nothing.`],
+    ["Made by", `fairlead ${verdict.fairlead_version || ""}${verdict.analysis_version ? `, analysis ${verdict.analysis_version}` : ""}; data as ${verdict.schema || "fairlead.report/1"}. This page is complete: it fetches nothing and sends nothing.`],
   ];
   return section("method", "How it was computed", null, h("dl", { class: "method" }, rows.map(([name, text]) => [h("dt", null, name), h("dd", null, text)])));
 }
@@ -190,7 +202,8 @@ function build(data) {
     data.compare ? compareSection(data.compare, verdict, charts) : null, changeSection(verdict), figures(verdict, charts),
     ...(anything ? [
       timeSection(verdict, charts, view, origin), requestSection(verdict, charts),
-      section("ranks", "Ranks, from slow to fast", ranks ? rankWords(ranks) : null, !ranks ? absence("ranks", verdict) : ranks.rank.length > 1 ? rankChart(ranks) : null),
+      section("ranks", "Ranks, from slow to fast", ranks ? rankWords(ranks) : null, ranks ? (ranks.rank.length > 1 ? rankChart(ranks) : null)
+        : single(verdict) ? h("p", { class: "calm" }, "There is one process, and nothing to compare it with.") : absence("ranks", verdict)),
       section("files", "Files", null, files ? fileTable(files) : absence("files", verdict)),
     ] : [section("idle", "Nothing to draw", null, h("p", { class: "calm" }, "This job read and wrote no file bytes: there are no times, requests, ranks or files to show."))]),
     findingsSection(verdict, view, origin), unknownSection(verdict), methodSection(verdict),

@@ -62,7 +62,7 @@ function bandwidthPanel(view, series, phases, label, ceiling) {
       const columns = ["write", "read"].map((kind) => [kind, columnsOf(series, kind, area, view)]);
       let top = ceiling || 0;
       for (const [, list] of columns) for (const column of list) top = Math.max(top, column[2]);
-      const y = (rate) => area.bottom - (top > 0 ? rate / (top * 1.04) : 0) * (area.height - (phases.length ? 20 : 4));
+      const y = (rate) => area.bottom - (top > 0 ? rate / (top * 1.04) : 0) * (area.height - (phases.length ? 24 : 4));
       paintBytesAxis(context, area, byteTicks(top), y);
       context.beginPath();
       context.rect(area.left, area.top, area.width, area.height + 1);
@@ -107,6 +107,8 @@ function paintBytesAxis(context, area, ticks, y) {
 
 function paintPhases(context, area, phases) {
   context.textAlign = "left";
+  let free = 0;
+  const lanes = new Set(phases.map((phase) => phase.colour)).size > 1;
   for (const phase of phases) {
     const left = area.x(phase.from);
     const width = Math.max(2, area.x(phase.to) - left);
@@ -115,12 +117,14 @@ function paintPhases(context, area, phases) {
     context.globalAlpha = 0.1;
     context.fillRect(left, area.top, width, area.height);
     context.globalAlpha = 1;
-    context.fillRect(left, area.top, width, 3);
+    context.fillRect(left, area.top + (lanes && phase.colour !== "read" ? 4 : 0), width, 3);
     const label = known(phase.bandwidth_bytes_per_s) ? formatBandwidth(phase.bandwidth_bytes_per_s) : "";
     const start = Math.max(left, area.left) + 5;
-    if (label && context.measureText(label).width + 10 < Math.min(left + width, area.right) - start + 5) {
+    const length = context.measureText(label).width;
+    if (label && start > free && length + 5 < Math.min(left + width, area.right) - start) {
+      free = start + length + 4;
       context.fillStyle = colour("muted");
-      context.fillText(label, start, area.top + 11);
+      context.fillText(label, start, area.top + 15);
     }
   }
 }
@@ -248,7 +252,7 @@ function paintRowLabels(context, area, labels, lit) {
     const middle = area.top + (index + 0.5) * step;
     if (index % stride === 0) {
       context.fillStyle = colour("muted");
-      context.fillText(label, area.left - 9, Math.max(middle, area.top + 5));
+      context.fillText(label.replace(/^ranks /, ""), area.left - 9, Math.max(middle, area.top + 5));
     }
     if (lit(index)) {
       context.fillStyle = colour("accent");
