@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import resource
 import shutil
@@ -338,7 +339,7 @@ def test_a_gzip_bomb_is_no_trace(tmp_path: Path) -> None:
     assert_refused(limited(2 << 30, "report", path), path, "not a trace that fairlead knows")
 
 
-@pytest.mark.parametrize("members", [40, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("members", [20, pytest.param(300, marks=pytest.mark.slow)])
 def test_a_gzip_bomb_behind_a_sound_line_is_read_in_bounded_memory(tmp_path: Path, members: int) -> None:
     path = tmp_path / "bomb.pfw.gz"
     first = pfw.text([pfw.event("write", pfw.T0_US, ret=4096)]).rstrip(b"]")
@@ -358,7 +359,8 @@ def test_a_trace_larger_than_the_memory_allowed(tmp_path: Path) -> None:
     assert trace.stat().st_size > 2_400_000_000
     done = limited(2 << 30, "report", trace, "--json", "-")
     assert done.code == 0, done.err
-    assert f'"read_bytes": {done.json["totals"]["read_bytes"]},' in made.stdout.replace("\n", " ")
+    truth, totals = json.loads(made.stdout), done.json["totals"]
+    assert (totals["read_bytes"], totals["write_bytes"]) == (truth["read_bytes"], truth["written_bytes"])
 
 
 # -- names and content that are not what they seem ---------------------------------------------------------------------
