@@ -1,4 +1,7 @@
-"""The HTML report as people use it: opened from a file in Chromium, without a network. Screenshots go to build/report-page."""
+"""The HTML report as people use it: opened from a file in Chromium, without a network.
+
+Screenshots go to build/report-page.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import report_samples as samples
 
+import report_samples as samples
 from fairlead.model import units
 from fairlead.web.report import page
 
@@ -21,8 +24,8 @@ ROOT = Path(__file__).resolve().parents[2]
 SHOTS = ROOT / "build" / "report-page"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = [
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
 
 Opened = Callable[..., Any]
@@ -53,7 +56,10 @@ def opened(chromium: Any, tmp_path: Path) -> Iterator[Opened]:
         tab = context.new_page()
         tab.on("console", lambda message: faults.append(f"console: {message.text}"))
         tab.on("pageerror", lambda error: faults.append(f"error: {error}"))
-        tab.on("request", lambda request: None if request.url == path.as_uri() else faults.append(f"request: {request.url}"))
+        tab.on(
+            "request",
+            lambda request: None if request.url == path.as_uri() else faults.append(f"request: {request.url}"),
+        )
         tab.goto(path.as_uri())
         tab.wait_for_selector("#method")
         return tab
@@ -86,12 +92,15 @@ def _timeline(tab: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", [*samples.SMALL, "big"])
-@pytest.mark.parametrize(("look", "width", "scheme"), [("light", 1280, "light"), ("dark", 1280, "dark"), ("narrow", 400, "light")])
-def test_every_sample_opens_and_fits(opened: Opened, name: str, look: str, width: int, scheme: str) -> None:
-    tab = opened(getattr(samples, name)(), viewport={"width": width, "height": 900}, color_scheme=scheme)
-    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+def test_every_sample_opens_and_fits(opened: Opened, name: str) -> None:
+    tab = opened(getattr(samples, name)())
     SHOTS.mkdir(parents=True, exist_ok=True)
-    tab.screenshot(path=SHOTS / f"{name}-{look}.png", full_page=True)
+    for look, width, scheme in (("light", 1280, "light"), ("dark", 1280, "dark"), ("narrow", 400, "light")):
+        tab.set_viewport_size({"width": width, "height": 900})
+        tab.emulate_media(color_scheme=scheme)
+        _settle(tab)
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width
+        tab.screenshot(path=SHOTS / f"{name}-{look}.png", full_page=True)
 
 
 def test_verdict_comes_first(opened: Opened) -> None:
@@ -105,7 +114,9 @@ def test_verdict_comes_first(opened: Opened) -> None:
     assert order == ["change", "figures", "time", "requests", "ranks", "files", "findings", "unknown", "method"]
 
 
-@pytest.mark.parametrize("data", [{}, {"verdict": {}, "charts": {}}, {"verdict": None, "charts": None, "compare": None}])
+@pytest.mark.parametrize(
+    "data", [{}, {"verdict": {}, "charts": {}}, {"verdict": None, "charts": None, "compare": None}]
+)
 def test_a_page_of_nothing_says_so(opened: Opened, data: dict[str, Any]) -> None:
     tab = opened(data)
     for part in ("time", "requests", "ranks", "files"):
@@ -114,7 +125,9 @@ def test_a_page_of_nothing_says_so(opened: Opened, data: dict[str, Any]) -> None
     assert tab.locator("canvas").count() == 0
 
 
-@pytest.mark.parametrize("section", ["time", "bandwidth", "timeline", "heatmap", "sizes", "patterns", "ranks", "files", "costs"])
+@pytest.mark.parametrize(
+    "section", ["time", "bandwidth", "timeline", "heatmap", "sizes", "patterns", "ranks", "files", "costs"]
+)
 def test_each_section_may_be_missing(opened: Opened, section: str) -> None:
     data = samples.eight_ranks()
     data["charts"][section] = None
@@ -151,14 +164,17 @@ def test_hostile_strings_stay_text(opened: Opened) -> None:
     assert tab.evaluate("window.hacked") is None
 
 
-def test_a_script_that_got_in_would_not_run(opened: Opened) -> None:
-    tab = opened({})
-    refused = tab.evaluate(
-        "() => { const s = document.createElement('script'); try { s.textContent = 'window.hacked = 1'; document.body.append(s); } catch (e) { return 'refused'; }"
-        " return window.hacked === undefined ? 'not run' : 'ran'; }"
+def test_a_script_that_got_in_would_not_run(chromium: Any, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    path.write_text(
+        page.render({}).replace("<main", "<script>window.hacked = 1</script><main onclick='window.hacked = 2'"), "utf-8"
     )
-    assert refused in ("refused", "not run")
-    tab.context.close()  # the browser reports the refusal on the console, which is right here
+    with chromium.new_context(offline=True) as context:
+        tab = context.new_page()
+        tab.goto(path.as_uri())
+        tab.wait_for_selector("#method")
+        tab.locator("h1").click()
+        assert tab.evaluate("window.hacked") is None
 
 
 def test_file_table_sorts_both_ways_and_keeps_unknown_last(opened: Opened) -> None:
@@ -166,7 +182,11 @@ def test_file_table_sorts_both_ways_and_keeps_unknown_last(opened: Opened) -> No
     rows = data["charts"]["files"]["rows"]
     rows[4]["write_bytes"] = None
     tab = opened(data)
-    by_size = [row["path"] for row in sorted(rows, key=lambda row: -(row["write_bytes"] or 0)) if row["write_bytes"] is not None]
+    by_size = [
+        row["path"]
+        for row in sorted(rows, key=lambda row: -(row["write_bytes"] or 0))
+        if row["write_bytes"] is not None
+    ]
     tab.click("table.files th button:text-is('Written')")
     assert _paths(tab)[:5] == by_size[:5]
     assert tab.get_attribute("table.files th:has(button:text-is('Written'))", "aria-sort") == "descending"
@@ -360,7 +380,10 @@ def test_two_runs_stand_side_by_side(opened: Opened) -> None:
 def test_print_opens_the_findings_and_fits_the_paper(opened: Opened) -> None:
     tab = opened(samples.eight_ranks(), color_scheme="dark")
     SHOTS.mkdir(parents=True, exist_ok=True)
-    tab.evaluate("addEventListener('beforeprint', () => { window.openAtPrint = document.querySelectorAll('#findings details[open]').length })")
+    tab.evaluate(
+        "addEventListener('beforeprint', () => {"
+        " window.openAtPrint = document.querySelectorAll('#findings details[open]').length })"
+    )
     paper = tab.pdf(path=SHOTS / "eight_ranks.pdf", format="A4")
     assert paper.startswith(b"%PDF")
     assert tab.evaluate("window.openAtPrint") == 5
@@ -374,22 +397,79 @@ def test_all_controls_have_a_name(opened: Opened) -> None:
     tab = opened(samples.compared())
     nameless = tab.eval_on_selector_all(
         "button, input, canvas, svg, [role=img]",
-        "nodes => nodes.filter(n => !(n.getAttribute('aria-label') || n.textContent.trim() || (n.id && document.querySelector(`label[for='${n.id}']`)))).map(n => n.outerHTML)",
+        "nodes => nodes.filter(n => !(n.getAttribute('aria-label') || n.textContent.trim()"
+        " || (n.id && document.querySelector(`label[for='${n.id}']`)))).map(n => n.outerHTML)",
     )
     assert nameless == []
-    doubled = tab.evaluate("() => { const ids = [...document.querySelectorAll('[id]')].map(n => n.id); return ids.filter((id, i) => ids.indexOf(id) !== i); }")
+    doubled = tab.evaluate(
+        "() => { const ids = [...document.querySelectorAll('[id]')].map(n => n.id);"
+        " return ids.filter((id, i) => ids.indexOf(id) !== i); }"
+    )
     assert doubled == []
 
 
 def test_numbers_read_as_in_the_terminal(opened: Opened) -> None:
     tab = opened({})
     script = (Path(page.__file__).parent / "scripts" / "format.js").read_text("utf-8")
-    values = [0, 1, 512, 1023, 1023.4, 1023.5, 1024, 1280, 1536, 1792, 99.95 * 1024, 1 << 20, (1 << 30) * 1.25, 7e15, 1e21, 9999, 10_000, 12_345, 999_949, 999_950, 1.5e6, 0.25, 2.5, 12.5, -1280]
-    seconds = [0, 2e-10, 2.5e-7, 1e-6, 1.25e-6, 999e-6, 999.6e-6, 0.0125, 0.9994, 0.9996, 1.25, 59.95, 99.94, 99.96, 119.5, 120.5, 3599.4, 3599.6, 86_400, 172_799, 172_800, 1e7, -3.25]
+    values = [
+        0,
+        1,
+        512,
+        1023,
+        1023.4,
+        1023.5,
+        1024,
+        1280,
+        1536,
+        1792,
+        99.95 * 1024,
+        1 << 20,
+        (1 << 30) * 1.25,
+        7e15,
+        1e21,
+        9999,
+        10_000,
+        12_345,
+        999_949,
+        999_950,
+        1.5e6,
+        0.25,
+        2.5,
+        12.5,
+        -1280,
+    ]
+    seconds = [
+        0,
+        2e-10,
+        2.5e-7,
+        1e-6,
+        1.25e-6,
+        999e-6,
+        999.6e-6,
+        0.0125,
+        0.9994,
+        0.9996,
+        1.25,
+        59.95,
+        99.94,
+        99.96,
+        119.5,
+        120.5,
+        3599.4,
+        3599.6,
+        86_400,
+        172_799,
+        172_800,
+        1e7,
+        -3.25,
+    ]
     shares = [0, 0.0004, 0.001, 0.01, 0.0125, 0.0995, 0.09996, 0.1, 0.125, 0.135, 0.5, 0.995, 1, 1.5]
     cases = {
-        "formatBytes": (units.format_bytes, values), "formatBandwidth": (units.format_bandwidth, values), "formatCount": (units.format_count, values),
-        "formatDuration": (units.format_duration, seconds), "formatPercent": (units.format_percent, shares),
+        "formatBytes": (units.format_bytes, values),
+        "formatBandwidth": (units.format_bandwidth, values),
+        "formatCount": (units.format_count, values),
+        "formatDuration": (units.format_duration, seconds),
+        "formatPercent": (units.format_percent, shares),
         "formatTime": (units.format_time, [0, 1_519_552_812_000_000_000, 1_721_037_600_999_999_000]),
     }
     bare = tab.context.new_page()

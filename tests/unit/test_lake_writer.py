@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import threading
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from fairlead.errors import InputError, LakeError
-from fairlead.lake import parts, wal, writer
+from fairlead.lake import parts, snapshot, wal, writer
 from fairlead.lake.compaction import compact
 from fairlead.lake.inventory import inventory
 from fairlead.lake.store import Lake
@@ -218,3 +219,40 @@ def test_the_inventory_counts_what_waits(lake: Lake) -> None:
     one.close()
     [ops] = [h for h in inventory(lake.place).tables if h.table == "ops"]
     assert (ops.rows, ops.waiting_rows, ops.days, ops.last_day) == (2 * OPS_ROWS, 0, 2, "2024-10-07")
+
+
+def test_tables_agree_however_often_a_segment_is_carried_over_meanwhile(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worst writer there is: between any two tables a reader opens, it takes an input in and carries it over."""
+    with lake.writer() as one:
+        for job in range(2):
+            put(one, job)
+            one.flush()
+        put(one, 2)
+        real = snapshot.Snapshots._open
+        jobs = iter(range(3, 10_000))
+
+        def busy(self: snapshot.Snapshots, folder: Path) -> object:
+            found = real(self, folder)
+            put(one, next(jobs))
+            one.flush()
+            return found
+
+        monkeypatch.setattr(snapshot.Snapshots, "_open", busy)
+        for _ in range(3):
+            seen = lake.query(
+                "SELECT (SELECT max(file_id) FROM ops) AS ops, (SELECT max(file_id) FROM files) AS files, "
+                "(SELECT max(file_id) FROM layouts) AS layouts, (SELECT count(*) FROM ops) AS rows"
+            ).to_pylist()[0]
+            assert seen["ops"] == seen["files"] == seen["layouts"], seen
+            assert seen["rows"] == OPS_ROWS * (seen["ops"] + 1)
+
+
+def test_a_copy_of_the_tables_alone_is_read(lake: Lake, tmp_path: Path) -> None:
+    with lake.writer() as one:
+        put(one, 1)
+        one.flush()
+        put(one, 2)
+    shutil.copytree(lake.place.root, tmp_path / "copy", ignore=shutil.ignore_patterns("wal"))
+    assert set(_counts(Lake.open(tmp_path / "copy"))) == {"job-1", "job-2"}

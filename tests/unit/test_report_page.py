@@ -16,17 +16,33 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-import report_samples as samples
 
+import report_samples as samples
 from fairlead.model.missing import Missing
 from fairlead.web.report import page
 
 FOLDER = Path(page.__file__).parent
-SHELL = ["html", "head", "meta", "meta", "meta", "meta", "meta", "meta", "title", "style", "body", "a", "main", "div", "noscript"]
+SHELL = [
+    "html",
+    "head",
+    "meta",
+    "meta",
+    "meta",
+    "meta",
+    "meta",
+    "meta",
+    "title",
+    "style",
+    "body",
+    "a",
+    "main",
+    "div",
+    "noscript",
+]
 
 
 class _Elements(HTMLParser):
-    """The elements of a page with their attributes, and the text of scripts and styles, as a browser's parser sees them."""
+    """The elements of a page with their attributes, and the text of its scripts and styles."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -43,7 +59,7 @@ class _Elements(HTMLParser):
         if self._open in ("script", "style"):
             self.raw.append((self._open, data))
 
-    def handle_endtag(self, tag: str) -> None:
+    def handle_endtag(self, tag: str) -> None:  # noqa: ARG002
         self._open = ""
 
 
@@ -74,7 +90,20 @@ def test_embedded_data_is_what_was_given(name: str) -> None:
         assert [row["write_bytes"] for row in rows] == [row["write_bytes"] for row in files["rows"]]
 
 
-@pytest.mark.parametrize("text", ["</script>", "<!--<script>", "]]>", "&lt;", "\u2028\u2029", "a'b\"c\\d", samples.HOSTILE, "{{data}}", "\x00\x1b[31m"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "</script>",
+        "<!--<script>",
+        "]]>",
+        "&lt;",
+        "\u2028\u2029",
+        "a'b\"c\\d",
+        samples.HOSTILE,
+        "{{data}}",
+        "\x00\x1b[31m",
+    ],
+)
 def test_strings_come_back_unchanged_and_hold_no_markup(text: str) -> None:
     embedded = page.embed({"verdict": {"headline": text}, text: [text]})
     assert json.loads(embedded)["verdict"]["headline"] == text
@@ -112,7 +141,9 @@ def test_names_that_are_not_utf8_are_written_out(name: str) -> None:
 
 def test_the_policy_allows_this_script_and_this_style_and_no_network() -> None:
     elements = _Elements(page.render(samples.one_rank()))
-    policy = next(a["content"] for t, a in elements.found if t == "meta" and a.get("http-equiv") == "Content-Security-Policy")
+    policy = next(
+        a["content"] for t, a in elements.found if t == "meta" and a.get("http-equiv") == "Content-Security-Policy"
+    )
     assert policy is not None
     rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
     assert rules["default-src"] == "'none'"
@@ -126,7 +157,10 @@ def test_the_policy_allows_this_script_and_this_style_and_no_network() -> None:
 def test_scripts_build_elements_and_never_markup() -> None:
     for path in FOLDER.glob("scripts/*.js"):
         text = path.read_text("utf-8")
-        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|fetch\(|XMLHttpRequest|import\(", text), path.name
+        assert not re.search(
+            r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|new Function|fetch\(|XMLHttp|import\(",
+            text,
+        ), path.name
         assert "</script" not in text.lower()
         assert not re.findall(r"https?://(?!www\.w3\.org/2000/svg)", text)
     assert "url(" not in (FOLDER / "report.css").read_text("utf-8")
@@ -169,9 +203,14 @@ def test_the_data_given_is_left_as_it_was() -> None:
     assert data == before
 
 
-@pytest.mark.parametrize("data", [
-    {}, {"verdict": None, "charts": None, "compare": None}, {"verdict": {}, "charts": {"timeline": None, "files": {"total": 0, "rows": []}}},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "data",
+    [
+        {},
+        {"verdict": None, "charts": None, "compare": None},
+        {"verdict": {}, "charts": {"timeline": None, "files": {"total": 0, "rows": []}}},
+    ],
+)
 def test_nothing_known_still_gives_a_page(data: dict[str, Any]) -> None:
     text = page.render(data)
     assert "<h1>fairlead report</h1>" in text
@@ -187,7 +226,7 @@ def test_without_scripts_the_verdict_is_readable() -> None:
 
 
 def test_a_value_that_cannot_be_shown_is_refused() -> None:
-    with pytest.raises(TypeError, match="a set cannot be shown|a object cannot be shown"):
+    with pytest.raises(TypeError, match="a object cannot be shown"):
         page.render({"verdict": {"headline": "x"}, "charts": {"costs": object()}})
 
 
@@ -198,7 +237,7 @@ def test_size_of_the_page_and_of_what_it_carries() -> None:
 
 
 def test_rendering_imports_nothing_heavy() -> None:
-    program = "import sys, fairlead.web.report.page as p; p.render({}); print(*sorted(m for m in sys.modules if '.' not in m))"
+    program = "import sys, fairlead.web.report.page as p; p.render({}); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout.split()
     assert not {"numpy", "pyarrow", "pandas", "duckdb", "numba", "scipy", "jinja2", "rich", "click"} & set(loaded)
 
@@ -206,4 +245,7 @@ def test_rendering_imports_nothing_heavy() -> None:
 @pytest.mark.parametrize("name", samples.SMALL)
 def test_kept_samples_are_those_of_the_generator(name: str, fixtures: Path) -> None:
     assert (fixtures / "report" / f"{name}.json").read_text("utf-8") == samples.as_text(samples.SMALL[name]())
-    assert msgspec.json.decode((fixtures / "report" / f"{name}.json").read_bytes())["verdict"]["schema"] == "fairlead.report/1"
+    assert (
+        msgspec.json.decode((fixtures / "report" / f"{name}.json").read_bytes())["verdict"]["schema"]
+        == "fairlead.report/1"
+    )

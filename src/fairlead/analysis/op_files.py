@@ -92,6 +92,8 @@ class PerFile:
 
 
 def room(column: np.ndarray | None, size: int, fill: float) -> np.ndarray:
+    """`column` with room for at least `size` rows, new ones holding `fill`; grown to double, so that appending is
+    cheap."""
     if column is None:
         return np.full(max(size, 16), fill, np.float64 if isinstance(fill, float) else np.int64)
     if len(column) >= size:

@@ -193,9 +193,7 @@ class _InterfaceReducer:
         order = np.lexsort((ops.start, directed))
         fresh = np.r_[True, np.diff(directed[order]) != 0]
         totals, consecutive, sequential = oc.patterns(ops, order, fresh)
-        self.pattern += np.stack(
-            [totals.consecutive, totals.sequential, totals.strided, totals.random, totals.placed]
-        )
+        self.pattern += np.stack([totals.consecutive, totals.sequential, totals.strided, totals.random, totals.placed])
         self._sequences(ops.take(order), consecutive, sequential)
         self._modify(ops, stream)
         self._cover(ops)
@@ -324,7 +322,6 @@ class _InterfaceReducer:
         everyone = unique_bytes(kind, file)
         alone = unique_bytes(kind, who, file)
         return Repeats(np.maximum(moved - everyone, 0), np.maximum(moved - alone, 0))
-
 
 
 class OperationReducer:

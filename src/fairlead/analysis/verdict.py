@@ -135,7 +135,5 @@ def _summary(profile: JobProfile) -> dict[str, Value | dict[str, float]]:
     )  # fmt: skip
     out: dict[str, Value | dict[str, float]] = {name: profile.metrics[name] for name in names}
     for d, period in profile.periods.items():
-        out[f"{d}_period"] = (
-            None if period is None else {"period_s": period.period_s, "confidence": period.confidence}
-        )
+        out[f"{d}_period"] = None if period is None else {"period_s": period.period_s, "confidence": period.confidence}
     return out

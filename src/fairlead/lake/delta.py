@@ -89,6 +89,21 @@ def carried(table: DeltaTable | None) -> int:
     return version or 0
 
 
+def before(folder: Path, table: DeltaTable, segment: int) -> DeltaTable:
+    """The newest version of `table` that holds no rows of write-ahead `segment` or a later one. Raises LakeError."""
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
+    try:
+        for version in range(table.version() - 1, -1, -1):
+            older = DeltaTable(str(folder), version=version)
+            if carried(older) < segment:
+                return older
+    except (DeltaError, OSError) as error:
+        raise _broken(folder, error) from error
+    raise LakeError("no version of the table is as old as the write-ahead log", where=str(folder))
+
+
 def commit(folder: Path, table: DeltaTable, spec: TableSpec, parts: Sequence[Part], segment: int, now_ns: int) -> None:
     """Adds `parts` as the rows of write-ahead `segment`, durably. Raises LakeError."""
     from deltalake import CommitProperties, Transaction

@@ -23,8 +23,6 @@ from fairlead.model.tables import TableSpec
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-_ATTEMPTS = 20
-
 
 @dataclass(frozen=True)
 class Group:
@@ -45,10 +43,11 @@ class View:
 
 @dataclass(frozen=True)
 class _Log:
-    """The write-ahead log of a shard as it was: whole frames by segment, and the number of the growing segment."""
+    """The write-ahead log of a shard as it was: whole frames by segment, and the number of the growing segment (None
+    when there is no segment)."""
 
     frames: dict[int, list[wal.Frame]]
-    growing: int
+    growing: int | None
 
 
 class Snapshots:
@@ -65,24 +64,24 @@ class Snapshots:
         """The tables `names` as of now. A batch is in all of them or in none. Raises LakeError."""
         specs = [SPECS[name] for name in names]
         with self._turn:
-            for attempt in range(_ATTEMPTS):
-                views = self._look(specs, settle=attempt == _ATTEMPTS - 1)
-                if views is not None:
+            while True:
+                logs = {shard: _read_log(self._place.wal(shard)) for shard in self._place.shards()}
+                views = self._look(specs, logs)
+                # A shard without a log is being made right now, or is a copy of the tables alone: once it has a log,
+                # it keeps one, so this looks twice at most.
+                if not any(log.growing is None and wal.segments(self._place.wal(s)) for s, log in logs.items()):
                     return views
-        raise AssertionError("the last look settles")
 
-    def _look(self, specs: list[TableSpec], *, settle: bool) -> dict[str, View] | None:
-        """None when a segment was carried over while looking, so that tables may disagree about its batches; with
-        `settle` each table is then right by itself."""
+    def _look(self, specs: list[TableSpec], logs: dict[str, _Log]) -> dict[str, View]:
         views = {spec.name: View(spec) for spec in specs}
-        logs = {shard: _read_log(self._place.wal(shard)) for shard in self._place.shards()}
         for shard, log in logs.items():
             for view in views.values():
                 folder = self._place.table(shard, view.spec.name)
                 table = self._open(folder)
+                if table is not None and log.growing is not None and delta.carried(table) >= log.growing:
+                    # Carried over since the log was read: other tables may not know that segment yet.
+                    table = delta.before(folder, table, log.growing)
                 carried = delta.carried(table)
-                if carried >= log.growing and not settle:
-                    return None
                 parts = self._active(folder, table) if table is not None else []
                 frames = [f for number, held in log.frames.items() if number > carried for f in held]
                 self._fill(view, folder, parts + hot.parts_of(frames, view.spec.name), frames)
@@ -137,4 +136,4 @@ def _read_log(folder: Path) -> _Log:
             frames[number] = wal.read_segment(path).frames
         except FileNotFoundError:  # carried over since it was listed: its rows are in the tables
             continue
-    return _Log(frames, listed[-1][0] if listed else 1)
+    return _Log(frames, listed[-1][0] if listed else None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from fairlead.sources.dftracer import layout as c
-from fairlead.sources.dftracer.memory import (
+from fairlead.sources.dftracer.kernel_memory import (
     byte_at,
     compiled,
     number_at,
@@ -103,6 +103,7 @@ def intern(a, b, state):  # type: ignore[no-untyped-def]
 
 @compiled
 def rehash(slots, hashes, count):  # type: ignore[no-untyped-def]
+    """Fill the open-addressing table `slots` (a power of two long) anew with the first `count` of `hashes`."""
     slots[:] = -1
     mask = len(slots) - 1
     for n in range(count):

@@ -23,7 +23,13 @@ SCRIPTS = ("format", "dom", "time", "panels", "heatmap", "bars", "files", "findi
 _SLOT = re.compile(r"\{\{(\w+)\}\}")
 # Only inside strings can these occur in JSON, so escaping them never changes the data; what is left cannot end a script
 # element, open a comment in it or end a line of JavaScript.
-_ESCAPES = ((b"<", b"\\u003c"), (b">", b"\\u003e"), (b"&", b"\\u0026"), (b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"))
+_ESCAPES = (
+    (b"<", b"\\u003c"),
+    (b">", b"\\u003e"),
+    (b"&", b"\\u0026"),
+    (b"\xe2\x80\xa8", b"\\u2028"),
+    (b"\xe2\x80\xa9", b"\\u2029"),
+)
 
 
 def render(data: Mapping[str, Any]) -> str:
@@ -92,9 +98,15 @@ def _compact_charts(charts: Any) -> Any:
 
 def _file_columns(table: Mapping[str, Any]) -> dict[str, Any]:
     """The file table with its column names written once instead of in every row."""
-    rows = [row if isinstance(row, Mapping) else msgspec.to_builtins(row, enc_hook=_builtin) for row in table.get("rows") or []]
+    rows = [
+        row if isinstance(row, Mapping) else msgspec.to_builtins(row, enc_hook=_builtin)
+        for row in table.get("rows") or []
+    ]
     names = list(dict.fromkeys(name for row in rows for name in row))
-    values = [[round(cell, 6) if type(cell) is float and math.isfinite(cell) else cell for cell in map(row.get, names)] for row in rows]
+    values = [
+        [round(cell, 6) if type(cell) is float and math.isfinite(cell) else cell for cell in map(row.get, names)]
+        for row in rows
+    ]
     return {"total": table.get("total"), "names": names, "rows": values}
 
 

@@ -51,7 +51,7 @@ function fileTable(files) {
     next.disabled = state.page >= pages - 1;
     replace(said, fileCount(files, rows.length, found.length, first, part.length));
     lit.hidden = !state.only;
-    if (state.only) replace(lit, "Only the files of one finding ", h("button", { type: "button", onclick: () => focus.set({ files: null }) }, "Show all"));
+    if (state.only) replace(lit, `Only the files of one finding${found.length < state.only.size ? ` (${found.length} of its ${state.only.size} are in this table)` : ""} `, h("button", { type: "button", onclick: () => focus.set({ files: null }) }, "Show all"));
   }
 
   focus.listen((change) => {
