@@ -233,7 +233,7 @@ def test_wheel_zooms_all_time_charts_and_double_click_resets(opened: Opened) -> 
 def test_wheel_zooms_about_the_pointer(opened: Opened) -> None:
     tab = opened(samples.eight_ranks())
     box = _timeline(tab).bounding_box()
-    left, right = box["x"] + 62, box["x"] + box["width"] - 12
+    left, right = box["x"] + 72, box["x"] + box["width"] - 12
     tab.mouse.move(left + (right - left) / 4, box["y"] + 40)
     tab.mouse.move(left + (right - left) / 4 + 1, box["y"] + 40)
     for _ in range(3):
@@ -246,7 +246,7 @@ def test_wheel_zooms_about_the_pointer(opened: Opened) -> None:
 def test_drag_picks_a_stretch_then_moves_it(opened: Opened) -> None:
     tab = opened(samples.eight_ranks())
     box = _timeline(tab).bounding_box()
-    left, right, y = box["x"] + 62, box["x"] + box["width"] - 12, box["y"] + 50
+    left, right, y = box["x"] + 72, box["x"] + box["width"] - 12, box["y"] + 50
 
     def drag(start: float, stop: float) -> None:
         tab.mouse.move(left + (right - left) * start, y)
@@ -303,7 +303,7 @@ def test_hovering_tells_what_is_there(opened: Opened) -> None:
     segments = data["charts"]["timeline"]["segments"]
     longest = max((i for i, kind in enumerate(segments["kind"]) if kind == 1), key=lambda i: segments["dur_s"][i])
     middle = segments["start_s"][longest] + segments["dur_s"][longest] / 2
-    x = 62 + (box["width"] - 74) * middle / 12.8
+    x = 72 + (box["width"] - 84) * middle / 12.8
     y = 8 + (box["height"] - 30) * (segments["rank"][longest] + 0.5) / 8
     tab.mouse.move(box["x"] + x, box["y"] + y)
     said = tab.inner_text("#tip")

@@ -1,6 +1,6 @@
 // One stretch of time shared by all time charts, and the canvas panel they are drawn on: zoom, move, cursor, axis.
 
-const GUTTER = { left: 62, right: 12, top: 8, bottom: 22 };
+const GUTTER = { left: 72, right: 12, top: 8, bottom: 22 };
 const PRINT_WIDTH = 680;
 const allViews = [];
 
