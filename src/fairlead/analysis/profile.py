@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from fairlead.analysis import timeline as timelines
 from fairlead.analysis.balance import DOCS as BALANCE_DOCS
 from fairlead.analysis.balance import balance_metrics
 from fairlead.analysis.costs import Cost, costs
+from fairlead.analysis.counters import FloatArray
 from fairlead.analysis.files import FileTable, file_table
 from fairlead.analysis.libraries import DOCS as LIBRARY_DOCS
 from fairlead.analysis.libraries import library_metrics
@@ -53,7 +52,7 @@ _JOB_DOCS: Metrics = {
     "{d}_mode_mpiio": ("word", "I/O mode at the MPI-IO layer"),
     "{d}_processes": ("count", "processes that moved bytes in this direction"),
     "{d}_bandwidth_bytes_per_s": ("bytes/s", "bytes over the seconds in which the job moved any in this direction"),
-    "{d}_peak_bytes_per_s": ("bytes/s", "highest rate over one second (one bin where bins are longer)"),
+    "{d}_peak_bytes_per_s": ("bytes/s", "highest rate over 10 ms (over one bin where bins are longer)"),
     "average_iops": ("1/s", "data operations over the seconds of I/O"),
     "{d}_phases": ("count", "I/O phases found"),
     "{d}_period_s": ("s", "dominant period of the phases"),
@@ -95,12 +94,10 @@ def profile(view: JobView, platform: Platform | None = None, reference: Referenc
     phases: list[Phase] = []
     periods: dict[str, Period | None] = {"read": None, "write": None}
     if timeline is not None:
-        factor = max(1, -(-PHASE_BIN_NS // timeline.fine_bin_ns))
-        for d, series in zip(DIRECTIONS, timeline.total, strict=True):
-            binned = coarser(series, factor)
-            width = timeline.fine_bin_ns * factor
-            phases += find_phases(binned, timeline.fine_origin_ns, width, kind=d)
-            periods[d] = find_period(binned, width)
+        series, width_ns = _binned(timeline)
+        for d, binned in zip(DIRECTIONS, series, strict=True):
+            phases += find_phases(binned, timeline.fine_origin_ns, width_ns, kind=d)
+            periods[d] = find_period(binned, width_ns)
     requests = request_metrics(view)
     data_ops = int(requests["read_ops"] or 0) + int(requests["write_ops"] or 0)
     metrics = requests | balance_metrics(view, times) | namespace_metrics(view, times, timeline, data_ops)
@@ -169,8 +166,8 @@ def _job_metrics(
         period = periods[d]
         out |= {
             f"{d}_mode": modes[d].mode, f"{d}_mode_mpiio": above[d].mode, f"{d}_processes": modes[d].processes,
-            f"{d}_bandwidth_bytes_per_s": share(known[f"{d}_bytes"], seconds[d]),
-            f"{d}_peak_bytes_per_s": _peak(timeline, d),
+            f"{d}_bandwidth_bytes_per_s": (average := share(known[f"{d}_bytes"], seconds[d])),
+            f"{d}_peak_bytes_per_s": _peak(timeline, d, average),
             f"{d}_phases": sum(p.kind == d for p in phases) if timeline is not None else None,
             f"{d}_period_s": period.period_s if period else None,
             f"{d}_period_confidence": period.confidence if period else None,
@@ -179,19 +176,24 @@ def _job_metrics(
 
 
 def _active_seconds(view: JobView, timeline: Timeline | None) -> dict[str, float | None]:
-    """Seconds in which bytes moved, by direction and in either: from the timeline, else first to last counter time."""
-    if timeline is not None:
-        width = timeline.fine_bin_ns / 1e9
-        read, write = timeline.total
-        busy = {"read": read > 0, "write": write > 0, "both": (read + write) > 0}
-        spans = {d: _span(view, d) for d in busy}
-        out: dict[str, float | None] = {}
-        for d, bins in busy.items():
-            seconds = int(bins.sum()) * width
-            whole = spans[d]
-            out[d] = (min(seconds, whole) if whole else seconds) or None
-        return out
-    return {d: _span(view, d) for d in ("read", "write", "both")}
+    """Seconds in which bytes moved, by direction and in either: bins of at least 10 ms that hold any, at most the time
+    from first to last; without a timeline that time alone."""
+    spans = {d: _span(view, d) for d in ("read", "write", "both")}
+    if timeline is None:
+        return spans
+    (read, write), width_ns = _binned(timeline)
+    out: dict[str, float | None] = {}
+    for d, bins in (("read", read > 0), ("write", write > 0), ("both", (read + write) > 0)):
+        seconds, whole = int(bins.sum()) * width_ns / 1e9, spans[d]
+        out[d] = (min(seconds, whole) if whole else seconds) or None
+    return out
+
+
+def _binned(timeline: Timeline) -> tuple[tuple[FloatArray, FloatArray], int]:
+    """Read and write bytes of the job in bins of at least 10 ms, and their width in ns."""
+    factor = max(1, -(-PHASE_BIN_NS // timeline.fine_bin_ns))
+    read, write = (coarser(series, factor) for series in timeline.total)
+    return (read, write), timeline.fine_bin_ns * factor
 
 
 def _span(view: JobView, direction: str) -> float | None:
@@ -206,15 +208,13 @@ def _span(view: JobView, direction: str) -> float | None:
     return (max(last) - min(first)) / 1e9 if first and max(last) > min(first) else None
 
 
-def _peak(timeline: Timeline | None, direction: str) -> float | None:
+def _peak(timeline: Timeline | None, direction: str, average: float | None) -> float | None:
+    """Highest rate of one bin; never below the average (a run may be shorter than a bin)."""
     if timeline is None:
         return None
-    series = timeline.total[0 if direction == "read" else 1]
-    width = timeline.fine_bin_ns
-    window = max(1, min(round(1e9 / width), len(series)))
-    sums = np.convolve(series, np.ones(window), mode="valid") if window > 1 else series
-    peak = float(sums.max(initial=0.0))
-    return peak / (window * width / 1e9) if peak > 0 else None
+    series, width_ns = _binned(timeline)
+    peak = float(series[0 if direction == "read" else 1].max(initial=0.0)) / (width_ns / 1e9)
+    return max(peak, average or 0.0) if peak > 0 else None
 
 
 def _unknown(view: JobView) -> list[Missing]:
