@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from darshan_writing import Log, Module, counted
 
+from darshan_writing import Log, Module, counted
 from fairlead.cli.main import main
 from fairlead.sources.darshan.layouts import layouts
 

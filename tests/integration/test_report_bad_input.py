@@ -16,13 +16,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import dftracer_writing as pfw
 import pytest
-from darshan_writing import START_S
-from report_inputs import LOGS, SMALL, STRIDED, Done, renumbered, report, started, written
 
+import dftracer_writing as pfw
+from darshan_writing import START_S
 from fairlead import reporting
 from fairlead.cli import terminal
+from report_inputs import LOGS, SMALL, STRIDED, Done, renumbered, report, started, written
 
 Capture = pytest.CaptureFixture[str]
 NOBODY = 65534

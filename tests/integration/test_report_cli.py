@@ -11,13 +11,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from report_inputs import LOGS, ROOT, SMALL, STRIDED, renumbered, report, started
 from rich.cells import cell_len
 
 from fairlead import reporting
 from fairlead.cli.main import main
 from fairlead.model.job import Job
 from fairlead.sources import inputs
+from report_inputs import LOGS, ROOT, SMALL, STRIDED, renumbered, report, started
 
 Capture = pytest.CaptureFixture[str]
 WIDTHS = (60, 80, 120, 200)

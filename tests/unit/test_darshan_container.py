@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 
 import pytest
-from darshan_writing import START_NS, START_S, Log, Module, counted, trace
 
+from darshan_writing import START_NS, START_S, Log, Module, counted, trace
 from fairlead.errors import CorruptInputError, InputError, UnknownFormatError, UnsupportedVersionError
 from fairlead.model.identity import file_id
 from fairlead.sources.darshan import DarshanSource, read_log

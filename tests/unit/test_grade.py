@@ -85,6 +85,14 @@ def test_comparing_two_runs() -> None:
     assert all(r.better is None for r in same.rows)
 
 
+def test_unlike_work_is_said() -> None:
+    less, more = (
+        judged(profile(job([counters(1, bytes_written=n, writes=1, write_time_s=1.0 * n)])), []) for n in (1, 4)
+    )
+    assert "it moves 4 times the bytes" in compare(less, more).verdict
+    assert "times the bytes" not in compare(less, less).verdict
+
+
 def test_a_slower_run_is_called_slower() -> None:
     result = compare(judged(writer(1.0), []), judged(writer(3.0), []))
     assert "3 times slower" in result.verdict

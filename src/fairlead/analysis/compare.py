@@ -91,4 +91,13 @@ def _sentence(rows: list[Row], change: FindingChange) -> str:
         factor, word = (1 / io.ratio, "faster") if io.ratio < 1 else (io.ratio, "slower")
         text = f"The I/O is {factor:.2g} times {word}: {format_duration(io.before)} → {format_duration(io.after)}"
     counts = [f"{len(items)} {word}" for items, word in ((change.gone, "mended"), (change.new, "new")) if items]
+    text += _moved(rows)
     return text + (f"; findings: {', '.join(counts)}." if counts else ".")
+
+
+def _moved(rows: list[Row]) -> str:
+    """What must be known to read the times: whether both runs moved the same bytes."""
+    totals = [sum(getattr(r, run) or 0 for r in rows if r.name.startswith("bytes ")) for run in ("before", "after")]
+    if not all(totals) or abs(totals[1] / totals[0] - 1) < NOTABLE:
+        return ""
+    return f", but it moves {totals[1] / totals[0]:.3g} times the bytes"
