@@ -98,10 +98,14 @@ def prepare(rules: Path | None = None, platform: Path | None = None) -> Setup:
 def read_platform(path: Path) -> Platform:
     """A platform from TOML. Raises ConfigError naming the key."""
     try:
+        if path.exists() and not path.is_file():
+            raise ConfigError("not a regular file", where=str(path), remedy="give a TOML file")
         return msgspec.toml.decode(path.read_bytes(), type=Platform)
     except OSError as fault:
         what = (fault.strerror or str(fault)).lower()
         raise ConfigError(f"cannot be read: {what}", where=str(path), remedy="check the path") from fault
+    except RecursionError as fault:
+        raise ConfigError("nested too deeply", where=str(path), remedy="see the page on the platform file") from fault
     except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError) as fault:
         raise ConfigError(str(fault), where=str(path), remedy="see the reference page of the platform file") from fault
 

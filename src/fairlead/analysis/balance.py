@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from fairlead.analysis.counters import FloatArray
+from fairlead.analysis.modes import shared_lower_bound
 from fairlead.analysis.timeline import bytes_by_rank
 from fairlead.analysis.times import IoTimes
 from fairlead.analysis.values import Metrics, Value, documented, share
@@ -22,7 +23,7 @@ DOCS: Metrics = {
     "io_processes": ("count", "processes that moved bytes"),
     "io_processes_share": ("share", "of the job's processes that moved bytes"),
     "data_straggler_files": ("count", "shared files whose fastest and slowest rank differ by over 15 % of the bytes"),
-    "time_straggler_files": ("count", "shared files whose fastest and slowest rank differ by over 15 % of the time"),
+    "time_straggler_files": ("count", "shared files whose slowest rank took over 1.5 times the average one"),
     "{d}_rank_imbalance": ("share", "(largest - smallest) / largest bytes per process, among those that moved any"),
     "time_rank_imbalance": ("share", "(slowest - mean) / slowest I/O time per process"),
     "straggler_ranks": ("count", "processes whose I/O took over 1.5 times the median of those doing I/O"),
@@ -74,8 +75,28 @@ def straggler_files(view: JobView) -> tuple[int | None, int | None]:
     return int(data.sum()), int(time.sum())
 
 
+def _sharing(view: JobView) -> int | None:
+    """Processes that share the work on shared files, as far as bytes per rank or their variance tell; None where
+    collective calls hide it."""
+    counters = view.counters
+    moved = bytes_by_rank(view)
+    if moved is not None and moved.any():
+        return int((moved.sum(axis=0) > 0).sum())
+    total = counters.ints("bytes_read") + counters.ints("bytes_written")
+    shared = counters.lowest & counters.shared & (total > CRUMBS * total[counters.lowest].sum())
+    if (shared & counters.known("variance_rank_bytes")).any():
+        return shared_lower_bound(counters, shared & counters.known("variance_rank_bytes"), view.processes)
+    above = counters.of("MPI-IO")
+    calls = [f"{kind}_{word}" for kind in ("coll", "split") for word in ("reads", "writes")]
+    return None if any(counters.ints(call)[above].any() for call in calls) else view.processes
+
+
 def straggler_rows(view: JobView) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of shared records with a data and with a time straggler, each (n,) bool."""
+    """Rows of shared records with a data and with a time straggler, each (n,) bool.
+
+    Drishti (P19) holds the gap in time between the fastest and the slowest rank against the sum over all ranks, which
+    no gap reaches with many ranks. Here the slowest rank is held against the average of those that moved bytes.
+    """
     counters = view.counters
     rows = counters.lowest & counters.shared & counters.known("slowest_rank_time_s")
     moved = (counters.ints("bytes_read") + counters.ints("bytes_written")).astype(float)
@@ -83,6 +104,9 @@ def straggler_rows(view: JobView) -> tuple[np.ndarray, np.ndarray]:
     gap = np.abs(counters.ints("slowest_rank_bytes") - counters.ints("fastest_rank_bytes"))
     data = rows & enough & (gap > STRAGGLER_SHARE * moved)
     spent = counters.floats("read_time_s") + counters.floats("write_time_s") + counters.floats("meta_time_s")
-    late = np.abs(counters.floats("slowest_rank_time_s") - counters.floats("fastest_rank_time_s"))
+    sharing = _sharing(view)
+    if sharing is None:
+        return data, np.zeros_like(data)
+    average = spent / sharing
     lasting = spent > CRUMBS * np.maximum(spent, 0)[counters.lowest].sum()
-    return data, rows & lasting & (late > STRAGGLER_SHARE * spent)
+    return data, rows & lasting & (counters.floats("slowest_rank_time_s") > STRAGGLER_FACTOR * average)

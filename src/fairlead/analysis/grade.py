@@ -14,7 +14,10 @@ LIMITS = ((0.02, "A"), (0.05, "B"), (0.15, "C"), (0.30, "D"))
 """Upper bounds of the share of run time lost; beyond the last is F."""
 
 IO_BOUND_SHARE = 0.5
-"""A job that spends more of its run in I/O is not called good, however few faults were found."""
+"""A job that spends more of its run in I/O is at best a B, however few faults were found."""
+
+GOOD_SHARE = 0.1
+"""Up to this share of the run time in I/O, an A is called good; beyond it only that no costly fault was found."""
 
 _READ = ("small_reads", "random_reads", "repeated_reads", "modify_reads", "sieved_reads", "reads")
 _WRITE = ("small_writes", "random_writes", "repeated_writes", "shared_file_writes", "writes")
@@ -58,6 +61,9 @@ def grade(profile: JobProfile, findings: Sequence[Finding], causes: dict[str, st
     reason = f"about {parts} lost to the causes below"
     if lost == 0:
         reason = "no cause found that costs this job measurable time"
+    share = metrics["io_time_share"]
+    if letter == "A" and isinstance(share, float) and share > IO_BOUND_SHARE:
+        letter, reason = "B", f"{reason}; yet the job spends {format_percent(share)} of its run in I/O"
     unpriced = [f for f in findings if f.severity in ("critical", "high") and f.cost_s is None]
     if unpriced and letter == "A":
         letter, reason = "B", f"{reason}; {len(unpriced)} serious finding(s) whose cost cannot be known from this trace"
@@ -75,8 +81,10 @@ def headline(profile: JobProfile, findings: Sequence[Finding], result: Grade) ->
     words = {"A": "The I/O is good", "B": "The I/O is fine", "C": "The I/O costs noticeable time",
              "D": "The I/O is slow", "F": "The I/O holds this job back", None: "The I/O cannot be graded"}  # fmt: skip
     text = words[result.letter]
-    if result.letter == "A" and isinstance(share, float) and share > IO_BOUND_SHARE:
-        text = "No fault was found in the I/O, yet the job waits for it"
+    if result.letter in ("A", "B") and isinstance(share, float) and share > IO_BOUND_SHARE:
+        text = f"No {'costly ' if bad else ''}fault was found in the I/O, yet the job waits for it"
+    elif result.letter == "A" and isinstance(share, float) and share > GOOD_SHARE:
+        text = f"No {'costly ' if bad else ''}fault was found in the I/O"
     if isinstance(share, float):
         text += f": {format_percent(share)} of the run time goes into it"
     if bad and result.letter != "A":

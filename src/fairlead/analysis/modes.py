@@ -73,11 +73,11 @@ def _processes(
     if traced is not None:
         active = int((traced[0 if direction == "read" else 1] > 0).sum())
         return active, active
-    bound = max(len(own), _shared_lower_bound(counters, rows & counters.shared, view.processes))
+    bound = max(len(own), shared_lower_bound(counters, rows & counters.shared, view.processes))
     return (1 if bound == 1 else None), bound
 
 
-def _shared_lower_bound(counters: Counters, rows: BoolArray, processes: int) -> int:
+def shared_lower_bound(counters: Counters, rows: BoolArray, processes: int) -> int:
     """How many ranks at least moved the bytes of reduced records, from the variance of bytes over ranks.
 
     By Cauchy-Schwarz a set of non-negative numbers with sum B and sum of squares Q has at least B^2/Q non-zero

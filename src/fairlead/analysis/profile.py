@@ -96,7 +96,8 @@ def profile(view: JobView, platform: Platform | None = None, reference: Referenc
     if timeline is not None:
         series, width_ns = _binned(timeline)
         for d, binned in zip(DIRECTIONS, series, strict=True):
-            phases += find_phases(binned, timeline.fine_origin_ns, width_ns, kind=d)
+            found = find_phases(binned, timeline.fine_origin_ns, width_ns, kind=d)
+            phases += [_within(phase, view.job.start_ns, view.job.end_ns) for phase in found]
             periods[d] = find_period(binned, width_ns)
     requests = request_metrics(view)
     data_ops = int(requests["read_ops"] or 0) + int(requests["write_ops"] or 0)
@@ -189,6 +190,18 @@ def _active_seconds(view: JobView, timeline: Timeline | None) -> dict[str, float
     return out
 
 
+def _within(phase: Phase, start_ns: int | None, end_ns: int | None) -> Phase:
+    """The phase cut to the run: bins of a heat map may reach beyond it."""
+    start = max(phase.start_ns, start_ns if start_ns is not None else phase.start_ns)
+    end = min(phase.end_ns, end_ns if end_ns is not None else phase.end_ns)
+    if end <= start or (start, end) == (phase.start_ns, phase.end_ns):
+        return phase
+    return Phase(
+        kind=phase.kind, start_ns=start, end_ns=end, bytes=phase.bytes,
+        bandwidth_bytes_per_s=phase.bytes / ((end - start) / 1e9), active_ns=min(phase.active_ns, end - start),
+    )  # fmt: skip
+
+
 def _binned(timeline: Timeline) -> tuple[tuple[FloatArray, FloatArray], int]:
     """Read and write bytes of the job in bins of at least 10 ms, and their width in ns."""
     factor = max(1, -(-PHASE_BIN_NS // timeline.fine_bin_ns))
@@ -227,7 +240,7 @@ def _unknown(view: JobView) -> list[Missing]:
         ))  # fmt: skip
     if "POSIX" not in view.operations and view.counters.of("POSIX").any():
         out.append(Missing(
-            kind="no_operations", what="repeated reads, read-modify-write, time per request size",
+            kind="no_operations", what="repeats by the same process, read-modify-write, time per request size",
             why="the log holds counters, not single operations", remedy="run with DXT_ENABLE_IO_TRACE=1",
         ))  # fmt: skip
     return out

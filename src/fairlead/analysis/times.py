@@ -11,18 +11,23 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.analysis.counters import FloatArray
+from fairlead.analysis.modes import shared_lower_bound
 from fairlead.analysis.timeline import bytes_by_rank
 from fairlead.analysis.view import JobView
 
 SPREAD_SHARE = 0.01
 """Shared records that hold at most 1 % of the time are spread evenly over the ranks without calling it an estimate."""
 
+CRUMBS = 0.01
+"""A shared record with less than this share of the job's I/O time does not tell who does its I/O."""
+
 
 @dataclass(frozen=True)
 class IoTimes:
     """Seconds in I/O at the lowest interface.
 
-    `read_s`, `write_s`, `meta_s`: mean over the `active` processes (those that did I/O; all of them when unknown).
+    `read_s`, `write_s`: mean over the `active` processes (those that moved bytes; all of them when unknown), `meta_s`
+    over those that did metadata operations.
     `slowest_s`: the process that spent most, capped at the run time. `per_rank_s` (processes,) where known exactly,
     else None. `exact` is False when shared records that matter had to be spread evenly or taken at their slowest rank.
     """
@@ -62,7 +67,8 @@ def io_times(view: JobView) -> IoTimes:
     run_time = view.job.run_time_s
     if run_time:
         slowest = min(slowest, run_time)
-    sums = [float(p[rows].sum()) / active for p in parts]
+    sharers = (active, active, _opening(view, rows, parts[2]))
+    sums = [float(part[rows].sum()) / n for part, n in zip(parts, sharers, strict=True)]
     mean = sum(sums)
     slowest = max(slowest, min(mean, run_time or mean))
     known_ranks = counters.ints("slowest_rank")[shared]
@@ -75,8 +81,17 @@ def io_times(view: JobView) -> IoTimes:
     )  # fmt: skip
 
 
+def _opening(view: JobView, rows: np.ndarray, meta: FloatArray) -> int:
+    """Processes that did metadata operations: all where files are shared, as every rank opened them."""
+    used = rows & (meta > 0)
+    if (used & view.counters.shared).any():
+        return view.processes
+    return max(len(np.unique(view.counters.rank[used])), 1)
+
+
 def _active(view: JobView, own: np.ndarray, shared: np.ndarray, total: FloatArray) -> int:
-    """Processes over which to average: those that moved bytes where that is known, else those that spent time, else
+    """Processes over which to average: those that moved bytes where that is known; those that spent time where no
+    record is shared; as many as the variance of bytes over ranks proves (with collective buffering few of many); else
     all."""
     moved = bytes_by_rank(view)
     if moved is not None and moved.sum() > 0:
@@ -84,7 +99,13 @@ def _active(view: JobView, own: np.ndarray, shared: np.ndarray, total: FloatArra
     if not (shared & (total > 0)).any():
         busy = np.bincount(view.counters.rank[own], total[own], view.processes) > 0
         return max(int(busy.sum()), 1)
-    return view.processes
+    # Crumbs of text that all ranks touch say nothing about who moves the data.
+    lasting = total > CRUMBS * total[view.counters.lowest].sum()
+    proven = shared & lasting & view.counters.known("variance_rank_bytes")
+    if not proven.any():
+        return view.processes
+    alone = len(np.unique(view.counters.rank[own & (total > 0)]))
+    return max(shared_lower_bound(view.counters, proven, view.processes), alone, 1)
 
 
 def _traced_ranks(view: JobView, own: FloatArray, even: float) -> FloatArray | None:

@@ -159,6 +159,8 @@ def read(text: str, where: str, built_in: Mapping[str, Rule] = {}) -> tuple[Rule
         given = tomllib.loads(text)
         base = built_in.get(str(given.get("id")))
         rule = msgspec.convert(msgspec.to_builtins(base) | given if base else given, Rule)
+    except RecursionError:
+        return None, [ConfigError("nested too deeply", where=where, remedy=_KEYS_PAGE)]
     except tomllib.TOMLDecodeError as fault:
         return None, [ConfigError(f"not TOML: {fault}", where=where, remedy="mend the line; text goes in quotes")]
     except msgspec.ValidationError as fault:

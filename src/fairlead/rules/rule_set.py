@@ -59,6 +59,10 @@ def _folder(site: Path) -> Path:
     return site
 
 
+LARGEST_BYTES = 1 << 20
+"""No rule is near as large."""
+
+
 def _toml_files(folder: Traversable | Path) -> list[Traversable | Path]:
     try:
         return sorted((f for f in folder.iterdir() if f.name.endswith(".toml")), key=lambda f: f.name)
@@ -69,7 +73,14 @@ def _toml_files(folder: Traversable | Path) -> list[Traversable | Path]:
 
 def _text(file: Traversable | Path) -> str:
     try:
-        return file.read_text(encoding="utf-8")
+        if not file.is_file():
+            raise ConfigError("not a regular file", where=str(file), remedy="move it out of the rules folder")
+        with file.open("rb") as stream:
+            content = stream.read(LARGEST_BYTES + 1)
+        if len(content) > LARGEST_BYTES:
+            what = f"larger than {LARGEST_BYTES >> 20} MiB"
+            raise ConfigError(what, where=str(file), remedy="a rule is a page of text; check what the file is")
+        return content.decode("utf-8")
     except OSError as fault:
         what = f"cannot be read: {fault.strerror or fault}"
         raise ConfigError(what, where=str(file), remedy="check the file and its permissions") from fault
