@@ -5,6 +5,7 @@ A test regenerates them and fails when a page in the tree differs.
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -13,8 +14,9 @@ from itertools import groupby
 from pathlib import Path
 
 import click
+from msgspec import Struct, inspect
 
-from fairlead import errors
+from fairlead import errors, report_contract
 from fairlead.cli.main import BROKEN_PIPE, COMMANDS, INTERRUPTED, cli
 from fairlead.model.tables import TABLES
 from fairlead.rules import described
@@ -36,6 +38,25 @@ _RECORDS_INTRO = """\
 Everything fairlead reads becomes rows of these tables, as Arrow columns. Times are signed 64-bit nanoseconds since
 1970 UTC, sizes are bytes, units come last in a name. A null means *not known*; it is never a zero. A schema only ever
 grows: new columns are nullable and raise the version."""
+_JSON_INTRO = """\
+`fairlead report --json FILE` (or `-` for stdout) writes one document. Its `schema` tells which:
+
+| `schema` | written for | is a |
+|---|---|---|
+{documents}
+
+The same as a [JSON Schema](report.schema.json) is made from the structs the code writes.
+
+- **Stable.** Within a number (`/1`) fields may be added, never renamed, removed or given another meaning. A reader
+  skips fields it does not know.
+- **Null is not zero.** Null means *not known from this input*; `missing` says why. Every field is always there.
+- **Units** come last in a name: `_ns` nanoseconds (absolute ones since 1970 UTC), `_s` seconds, `_bytes`,
+  `_bytes_per_s`; a share runs from 0 to 1. Integers may exceed 2⁵³: read them as 64-bit.
+- **Text is data.** Names of files, programs and users stand as the trace has them, control characters included (as JSON
+  escapes): a program that prints them to a terminal has to make them harmless.
+- **Only what was reported.** Inputs that could not be used are not in it: they are on stderr, and the
+  [exit code](exit-codes.md) is 4. When nothing could be reported nothing is written.
+- `/1` is not released yet: until version 0.1.0 it may still change."""
 _RULES_INTRO = """\
 A rule is a condition over [metrics](../metrics.md), what it means, its evidence and what to do about it. Findings are
 ordered by the seconds they cost the run, and of several rules that see one fault only the most specific speaks. A site
@@ -235,6 +256,58 @@ def metrics_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def report_json_page() -> str:
+    """The documents that `fairlead report --json` writes, field by field."""
+    when = dict(zip(report_contract.DOCUMENTS, ("one job", "several jobs", "`--compare`"), strict=True))
+    documents = "\n".join(
+        f"| `{name}` | {when[kind]} | {_linked(kind)} |" for kind, name in report_contract.DOCUMENTS.items()
+    )
+    parts = ["# JSON of a report", MADE.rstrip(), _JSON_INTRO.format(documents=documents)]
+    for kind, meanings in report_contract.MEANINGS.items():
+        rows = [
+            (f"`{field.encode_name}`", _field_type(kind, field), meanings[field.encode_name])
+            for field in report_contract.fields(kind)
+        ]
+        parts += [f"## {kind.__name__}", _rows(("field", "type", "meaning"), rows)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _field_type(kind: type[Struct], field: inspect.Field) -> str:
+    words = report_contract.words_of(kind, field.encode_name)
+    if words is None:
+        return _json_type(field.type)
+    return " or ".join("null" if word is None else f"`{word}`" for word in words)
+
+
+def _json_type(kind: inspect.Type) -> str:
+    """A type in the words of JSON."""
+    match kind:
+        case inspect.StructType():
+            return _linked(kind.cls)
+        case inspect.UnionType():
+            return " or ".join(_json_type(one) for one in kind.types)
+        case inspect.ListType() | inspect.CollectionType():
+            return f"list of {_json_type(kind.item_type)}"
+        case inspect.DictType():
+            return f"object of {_json_type(kind.value_type)}"
+        case inspect.LiteralType():
+            return " or ".join(f"`{word}`" for word in kind.values)
+        case inspect.NoneType():
+            return "null"
+    return {"IntType": "integer", "FloatType": "number", "StrType": "string", "BoolType": "true or false"}[
+        type(kind).__name__
+    ]
+
+
+def _linked(kind: type) -> str:
+    return f"[{kind.__name__}](#{kind.__name__.lower()})"
+
+
+def report_schema() -> str:
+    """The JSON Schema of the same."""
+    return json.dumps(report_contract.json_schema(), indent=1, ensure_ascii=False) + "\n"
+
+
 def _only(when: str | None) -> str:
     return f" (when `{described.one_line(when)}`)" if when else ""
 
@@ -259,6 +332,8 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/exit-codes.md": exit_codes_page,
     "reference/records.md": records_page,
     "reference/metrics.md": metrics_page,
+    "reference/report-json.md": report_json_page,
+    "reference/report.schema.json": report_schema,
     "reference/rules/index.md": rules_page,
     **{f"reference/rules/{rule.id}.md": partial(rule_page, rule) for rule in load().values()},
 }

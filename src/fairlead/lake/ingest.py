@@ -64,13 +64,9 @@ def ingest(
     `progress` is told about records as they are read. Errors of a file are its outcome; LakeError is raised.
     """
     for job in jobs:
-        base = 0
-        shifted = len(job.files) > 1 and bool(getattr(job.source, "ranks_per_log", False))
+        beside = inputs.side_by_side(job.source, job.files)
         for path in job.files:
-            intake = _Intake(writer, job.source, path, base if shifted else 0, exact_times, progress)
-            yield intake.run()
-            # Logs of one job that each number their ranks from 0 are set side by side, as in a report.
-            base += intake.ranks
+            yield _Intake(writer, job.source, path, beside.get(path, 0), exact_times, progress).run()
 
 
 def content_id(path: Path, source: Source) -> str:
@@ -98,7 +94,6 @@ class _Intake:
         exact_times: bool,
         progress: Callable[[int], None] | None,
     ) -> None:
-        self.ranks = 0
         self._writer = writer
         self._source = source
         self._path = path
@@ -159,7 +154,7 @@ class _Intake:
 
     def _rows(self, batch: BatchWriter, rows: pa.RecordBatch) -> None:
         spec = table_of(rows.schema)
-        rows = _shifted(rows, self._base)
+        rows = inputs.shifted(rows, self._base)
         if self._progress is not None:
             self._progress(rows.num_rows)
         if spec.name != OPS.name:
@@ -178,7 +173,6 @@ class _Intake:
         self._ops, self._waiting = [], 0
 
     def _job(self, batch: BatchWriter, job: Job) -> None:
-        self.ranks = max(self.ranks, job.processes or 1)
         self._jobs.append(job)
         self._job_count += 1
         if self._job_count == 1:
@@ -233,12 +227,3 @@ def _placed(error: InputError, path: Path) -> InputError:
     if error.where is None:
         error.where = str(path)
     return error
-
-
-def _shifted(rows: pa.RecordBatch, base: int) -> pa.RecordBatch:
-    if base == 0 or "rank" not in rows.schema.names:
-        return rows
-    at = rows.schema.get_field_index("rank")
-    ranks = rows.column(at)
-    moved = pc.if_else(pc.greater_equal(ranks, 0), pc.add(ranks, pa.scalar(base, pa.int32())), ranks)
-    return rows.set_column(at, rows.schema.field(at), moved)

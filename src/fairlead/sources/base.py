@@ -5,9 +5,10 @@ Not here: which sources exist (`fairlead.registry`) and how several inputs becom
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import pyarrow as pa
 
@@ -37,12 +38,36 @@ class Source(Protocol):
         ...
 
 
-class NumberedSource(Source, Protocol):
-    """A source whose files state which job they record, so that several files of one job are found and joined."""
+@dataclass(frozen=True)
+class Origin:
+    """Which run a file records, as far as a look at its beginning tells. `key` None: the file does not name its job.
+
+    Files of one key (or of one folder, without keys) belong together while `apart_ns` at most lies between the end of
+    one and the start of the next: job numbers are reused.
+    """
+
+    key: str | None
+    start_ns: int | None
+    end_ns: int | None
+    apart_ns: int
+
+
+@runtime_checkable
+class JoinableSource(Protocol):
+    """A source of which several files may record one run."""
 
     ranks_per_log: bool
-    """Whether each file numbers its ranks from 0, so that files of one job that ran at the same time overlap."""
+    """Whether each file numbers its ranks from 0, so that those of files that ran at the same time would collide."""
 
-    def job_key(self, path: Path) -> str:
-        """What tells jobs apart; cheap. Raises as `read`."""
+    def origin(self, path: Path, head: bytes) -> Origin:
+        """Where a file belongs; cheap. `head` is what `accepts` was given. Raises as `read`."""
+        ...
+
+
+@runtime_checkable
+class SeriesSource(Protocol):
+    """A source whose files carry on from one another (a node's days)."""
+
+    def read_series(self, paths: Iterable[Path]) -> Iterator[Item]:
+        """Records of files that follow one another, in order."""
         ...

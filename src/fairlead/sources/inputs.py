@@ -24,7 +24,7 @@ from fairlead.errors import CorruptInputError, FairleadError, InputError, Unknow
 from fairlead.model.job import Job
 from fairlead.model.missing import Missing
 from fairlead.registry import source, source_names
-from fairlead.sources.base import HEAD_BYTES, Item, Source
+from fairlead.sources.base import HEAD_BYTES, Item, JoinableSource, Origin, SeriesSource, Source
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _TRACE_NAMES = (".darshan", ".pfw", ".pfw.gz")
@@ -183,22 +183,49 @@ def _distinct(files: list[InputFile]) -> list[InputFile]:
 
 
 def group(files: Iterable[InputFile]) -> list[JobInput]:
-    """Gather files into jobs: by the job number and program a log states (`job_key`), else by source and folder."""
-    groups: dict[tuple[str, ...], JobInput] = {}
+    """Gather files into jobs: by the job a file names, else by folder; and in time, as job numbers are reused and a
+    folder may hold traces of many runs (`Origin`)."""
+    groups: dict[tuple[str, ...], list[tuple[InputFile, Origin]]] = {}
     for file in files:
-        key = (file.source.name, *_job_key(file))
-        groups.setdefault(key, JobInput(file.source)).files.append(file.path)
-    return list(groups.values())
+        origin = _origin(file)
+        place = ("job", origin.key) if origin.key is not None else ("folder", str(file.path.parent))
+        groups.setdefault((file.source.name, *place), []).append((file, origin))
+    return [job for members in groups.values() for job in _runs(members)]
 
 
-def _job_key(file: InputFile) -> tuple[str, ...]:
-    keyed = getattr(file.source, "job_key", None)
-    if keyed is None:
-        return (str(file.path.parent),)
+def _origin(file: InputFile) -> Origin:
+    if not isinstance(file.source, JoinableSource):
+        return Origin(None, 0, None, 0)
     try:
-        return ("job", keyed(file.path))
+        return file.source.origin(file.path, head_of(file.path))
     except FairleadError:
-        return ("file", str(file.path))
+        return Origin(f"file {file.path}", None, None, 0)
+
+
+def _runs(members: list[tuple[InputFile, Origin]]) -> list[JobInput]:
+    """Split files of one job number or folder where a run ended long before the next began. Undated ones go with the
+    others when there is but one run."""
+    source = members[0][0].source
+    dated = sorted((m for m in members if m[1].start_ns is not None), key=lambda m: m[1].start_ns or 0)
+    undated = [m for m in members if m[1].start_ns is None]
+    runs: list[JobInput] = []
+    until = 0
+    for file, origin in dated:
+        start = origin.start_ns or 0
+        if not runs or start - until > origin.apart_ns:
+            runs.append(JobInput(source))
+            until = start
+        runs[-1].files.append(file.path)
+        until = max(until, origin.end_ns or start)
+    if undated and len(runs) <= 1:
+        runs = runs or [JobInput(source)]
+        runs[0].files += [file.path for file, _ in undated]
+    else:
+        runs += [JobInput(source, [file.path]) for file, _ in undated]
+    order = {file.path: place for place, (file, _) in enumerate(members)}
+    for run in runs:
+        run.files.sort(key=lambda path: order[path])
+    return sorted(runs, key=lambda run: order[run.files[0]])
 
 
 def read(job: JobInput, failures: list[Failure]) -> Iterator[Item]:
@@ -211,20 +238,18 @@ def read(job: JobInput, failures: list[Failure]) -> Iterator[Item]:
     for first, copy in copies:
         why = f"its content is that of {first} and counts once"
         yield Missing(kind="copy", what="a copy among the inputs", why=why, where=str(copy))
-    series = getattr(job.source, "read_series", None)
-    if series is not None and len(files) > 1:
-        yield from _together(series, files, failures)
+    if isinstance(job.source, SeriesSource) and len(files) > 1:
+        yield from _together(job.source.read_series, files, failures)
         return
-    beside = _Beside() if len(files) > 1 and getattr(job.source, "ranks_per_log", False) else None
+    beside = side_by_side(job.source, files)
     for path in files:
-        base = 0
+        base = beside.get(path, 0)
         try:
             for item in job.source.read(path):
-                if beside is not None and isinstance(item, Job):
-                    base = beside.place(item)
+                if base and isinstance(item, Job):
                     yield msgspec.structs.replace(item, processes=base + max(item.processes or 1, 1))
                 elif isinstance(item, pa.RecordBatch):
-                    yield _shift(item, base)
+                    yield shifted(item, base)
                 else:
                     yield _placed(item, path) if isinstance(item, Missing) else item
         except FairleadError as error:
@@ -234,7 +259,7 @@ def read(job: JobInput, failures: list[Failure]) -> Iterator[Item]:
 
 
 def _together(
-    series: Callable[[list[Path]], Iterator[Item]], files: list[Path], failures: list[Failure]
+    series: Callable[[Iterable[Path]], Iterator[Item]], files: list[Path], failures: list[Failure]
 ) -> Iterator[Item]:
     """Files that carry on from one another (a node's days), read as one."""
     try:
@@ -245,18 +270,25 @@ def _together(
         failures.append(Failure(files[0], _unreadable(files[0], fault)))
 
 
-class _Beside:
-    """Gives each log of a job its first rank: above those of all logs that ran while it did."""
-
-    def __init__(self) -> None:
-        self._logs: list[tuple[float, float, int]] = []
-
-    def place(self, job: Job) -> int:
+def side_by_side(source: Source, files: Sequence[Path]) -> dict[Path, int]:
+    """The first rank of each file of a job whose files number their ranks from 0: above those of all files that ran at
+    the same time. Empty where there is nothing to do; files that cannot be read are left out."""
+    if len(files) < 2 or not (isinstance(source, JoinableSource) and source.ranks_per_log):
+        return {}
+    placed: list[tuple[float, float, int]] = []
+    first: dict[Path, int] = {}
+    for path in files:
+        try:
+            job = next((item for item in source.read(path) if isinstance(item, Job)), None)
+        except (FairleadError, OSError):
+            continue
+        if job is None:
+            continue
         start = -math.inf if job.start_ns is None else job.start_ns
         end = math.inf if job.end_ns is None else max(job.end_ns, start)
-        base = max((above for first, last, above in self._logs if first < end and start < last), default=0)
-        self._logs.append((start, end, base + max(job.processes or 1, 1)))
-        return base
+        first[path] = max((above for begun, over, above in placed if begun < end and start < over), default=0)
+        placed.append((start, end, first[path] + max(job.processes or 1, 1)))
+    return first
 
 
 def _without_copies(files: Sequence[Path]) -> tuple[list[Path], list[tuple[Path, Path]]]:
@@ -280,7 +312,8 @@ def _placed(item: Missing, path: Path) -> Missing:
     return item if item.where else msgspec.structs.replace(item, where=str(path))
 
 
-def _shift(batch: pa.RecordBatch, base: int) -> pa.RecordBatch:
+def shifted(batch: pa.RecordBatch, base: int) -> pa.RecordBatch:
+    """The batch with `base` added to its ranks; -1 (all ranks) stays."""
     if base == 0 or "rank" not in batch.schema.names:
         return batch
     at = batch.schema.get_field_index("rank")

@@ -17,7 +17,7 @@ from fairlead.errors import InputError
 from fairlead.model.job import Job
 from fairlead.model.missing import Missing
 from fairlead.model.tables import FILE_COUNTERS, FILES, HEATMAP, LAYOUTS, OPS, table_of
-from fairlead.sources.base import Item
+from fairlead.sources.base import Item, Origin
 from fairlead.sources.darshan import dxt
 from fairlead.sources.darshan.container import Header, JobRecord, ModuleInfo, is_darshan, read_header, read_job
 from fairlead.sources.darshan.counters import counter_batches
@@ -28,6 +28,10 @@ from fairlead.sources.darshan.lustre import layout_batches
 from fairlead.sources.darshan.names import FileIds, parse_names
 from fairlead.sources.darshan.records import Placing, Tally
 from fairlead.sources.darshan.regions import DamagedRegionError, LogFile, blocks, inflated_limit
+
+_SAME_RUN_NS = 86_400 * 10**9
+"""Steps of one batch job follow each other within a day; the same number later is another job (without a scheduler
+Darshan takes the process id, which comes round again)."""
 
 _HELD_BYTES = 8 << 20
 """A trace region up to this size stays inflated between finding its hosts and decoding; a larger one is read twice."""
@@ -64,11 +68,11 @@ class DarshanSource:
         """Whether `head` carries Darshan's magic number."""
         return is_darshan(head)
 
-    def job_key(self, path: Path) -> str:
-        """What tells jobs apart: user and job number. Reads the job record only; raises as `read`."""
+    def origin(self, path: Path, head: bytes) -> Origin:  # noqa: ARG002
+        """User and job number, and when it ran. Reads the job record only; raises as `read`."""
         with _open(path) as log:
             record = read_job(log, read_header(log))
-        return f"{record.uid}/{record.job_id}"
+        return Origin(f"{record.uid}/{record.job_id}", record.start_ns, record.end_ns, _SAME_RUN_NS)
 
     def read(self, path: Path) -> Iterator[Item]:
         """The job, then `files`, `file_counters`, `layouts`, `heatmap` and `ops` as they are decoded, with a

@@ -5,6 +5,7 @@ Small inputs are decoded by msgspec; larger ones by a compiled scanner that is l
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from itertools import chain
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairlead.errors import CorruptInputError, UnknownFormatError
-from fairlead.sources.base import HEAD_BYTES, Item
+from fairlead.sources.base import HEAD_BYTES, Item, Origin
 from fairlead.sources.dftracer import layout as c
 from fairlead.sources.dftracer.blocks import PADDING, SMALL_BYTES, End, read_blocks
 from fairlead.sources.dftracer.lines import LineReport, count_unreadable, read_line, read_lines
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
 BARREN_LINES = 200_000
 """Unreadable lines without an event among them after which reading stops: what follows is no trace."""
 
+_SAME_RUN_NS = 3600 * 10**9
+"""Processes of one run begin within an hour of each other; traces of a folder further apart are of other runs."""
+
+_TS = re.compile(rb'"ts"\s*:\s*"?(\d{1,19})')
 _KERNEL = "fairlead.sources.dftracer.kernel"
 _MARKS = (b'"name"', b'"ph"', b'"pid"')
 
@@ -41,6 +46,7 @@ class DFTracerSource:
     """
 
     name = "dftracer"
+    ranks_per_log = False
 
     def __init__(self, kernel_from_bytes: int | None = SMALL_BYTES) -> None:
         self._kernel_from = kernel_from_bytes
@@ -52,6 +58,18 @@ class DFTracerSource:
         return any(
             line.lstrip(c.TRIMMED).startswith(b"{") and all(mark in line for mark in _MARKS) for line in lines[:50]
         )
+
+    def origin(self, path: Path, head: bytes) -> Origin:
+        """When the trace begins, from its first dated event; a trace names its job nowhere near its beginning. Traces
+        with relative times are never taken together with others."""
+        for line in head.split(b"\n"):
+            found = _TS.search(line)
+            if found is not None and b'"M"' not in line:
+                unit = unit_of(int(found[1]))
+                if unit.relative:
+                    return Origin(f"undated {path}", None, None, 0)
+                return Origin(None, int(found[1]) * unit.ns, None, _SAME_RUN_NS)
+        return Origin(None, None, None, _SAME_RUN_NS)
 
     def read(self, path: Path) -> Iterator[Item]:
         """`files` and `ops` as they are met, then the `Job`, then every `Missing`.
