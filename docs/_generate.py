@@ -50,6 +50,7 @@ The same as a [JSON Schema](report.schema.json) is made from the structs the cod
 - **Stable.** Within a number (`/1`) fields may be added, never renamed, removed or given another meaning. A reader
   skips fields it does not know.
 - **Null is not zero.** Null means *not known from this input*; `missing` says why. Every field is always there.
+- **Names** in `metrics` and `summary` are those of [Metrics](metrics.md), rules those of [Rules](rules/index.md).
 - **Units** come last in a name: `_ns` nanoseconds (absolute ones since 1970 UTC), `_s` seconds, `_bytes`,
   `_bytes_per_s`; a share runs from 0 to 1. Integers may exceed 2⁵³: read them as 64-bit.
 - **Text is data.** Names of files, programs and users stand as the trace has them, control characters included (as JSON
@@ -285,7 +286,8 @@ def _json_type(kind: inspect.Type) -> str:
         case inspect.StructType():
             return _linked(kind.cls)
         case inspect.UnionType():
-            return " or ".join(_json_type(one) for one in kind.types)
+            names = dict.fromkeys(_json_type(one) for one in kind.types)
+            return " or ".join(name for name in names if name != "integer" or "number" not in names)
         case inspect.ListType() | inspect.CollectionType():
             return f"list of {_json_type(kind.item_type)}"
         case inspect.DictType():

@@ -75,8 +75,8 @@ MEANINGS: dict[type[msgspec.Struct], dict[str, str]] = {
         "nodes": "names of the nodes, or their number when only that is known; null when not known",
     },
     parts.Totals: {
-        "read_bytes": "bytes read from files",
-        "write_bytes": "bytes written to files",
+        "read_bytes": "bytes read from files; calls whose size the trace does not hold add none (`missing` names them)",
+        "write_bytes": "bytes written to files; as above",
         "read_ops": "read calls on files",
         "write_ops": "write calls on files",
         "metadata_ops": "opens, stats, renames and other calls for the metadata server; no closes, seeks or syncs",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -70,6 +72,7 @@ def report(
     setup = reporting.prepare(rules_dir, platform)
     if explain is not None and explain not in setup.rules:
         raise UsageError(f"no rule is called {explain!r}", remedy="`fairlead rules list` names them all")
+    _apart([html, None if json_out in (None, "-") else Path(json_out)], [*traces, compare, rules_dir, platform])
     run = _Run(setup, None if json_out == "-" else terminal.Screen(setup, everything=everything, explain=explain))
     before = run.find(list(traces))
     after = [] if compare is None else run.find([compare])
@@ -78,6 +81,26 @@ def report(
     run.build(before, after, html)
     run.write_json(json_out)
     run.finish(traces)
+
+
+def _apart(outputs: list[Path | None], given: list[Path | None]) -> None:
+    """Refuse to write onto anything that is read, or two things into one file, before anything is read."""
+    written = [path for path in outputs if path is not None]
+    for path in written:
+        if str(path) == "-":
+            raise UsageError("--html needs a file", remedy="name one, such as report.html; --json - prints on stdout")
+        for other in given:
+            if other is not None and _same(path, other):
+                raise UsageError("would overwrite an input", where=str(path), remedy="name another file")
+    if len(written) == 2 and _same(*written):
+        raise UsageError("--html and --json name one file", where=str(written[0]), remedy="name two")
+
+
+def _same(path: Path, other: Path) -> bool:
+    try:
+        return path.samefile(other)
+    except OSError:
+        return path.absolute() == other.absolute()
 
 
 def _one_of_each(before: list[JobInput], after: list[JobInput], other: Path) -> None:
@@ -110,6 +133,7 @@ class _Run:
         self._compared = False
         self._pages: list[Path] = []
         self._unwritten: FairleadError | None = None
+        self._read: list[Path] = []
 
     def find(self, paths: list[Path]) -> list[JobInput]:
         """The jobs of these inputs; what cannot be read is kept for the end, accounting is read."""
@@ -119,6 +143,7 @@ class _Run:
         found, failures = inputs.discover(paths)
         self._failures += failures
         accounts, traces = reporting.split_accounting(inputs.group(found))
+        self._read += [path for job in (*accounts, *traces) for path in job.files]
         for number, runs in reporting.accounting(accounts, self._failures).items():
             self._accounts.setdefault(number, []).extend(runs)
         return traces
@@ -199,9 +224,12 @@ class _Run:
 
     def _save(self, path: Path, content: bytes, *, page: bool) -> None:
         """Write a file; that it cannot be written is said at the end, after what could be shown."""
+        if any(_same(path, read) for read in self._read):
+            self._unwritten = UsageError("would overwrite an input", where=str(path), remedy="name another file")
+            return
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
+            write_whole(path, content)
         except OSError as fault:
             what = (fault.strerror or str(fault)).lower()
             self._unwritten = UsageError(f"cannot be written: {what}", where=str(path), remedy="name another file")
@@ -279,3 +307,22 @@ def _size(path: Path) -> int:
         return path.stat().st_size
     except OSError:
         return 0
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file so that it is there whole or not at all; what a link points at is written, not the link replaced.
+
+    Devices and pipes (`/dev/stdout`) are written as they are. Raises OSError.
+    """
+    target = path.resolve()
+    if target.exists() and not target.is_file():
+        path.write_bytes(content)
+        return
+    beside = target.with_name(f".{target.name[:100]}.{os.getpid()}.part")
+    try:
+        beside.write_bytes(content)
+        beside.replace(target)
+    except OSError:
+        with suppress(OSError):
+            beside.unlink()
+        raise
