@@ -19,9 +19,7 @@ def log(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("option", ["--html", "--json"])
 @pytest.mark.parametrize("name", ["a.darshan", "link.html", "sub/../a.darshan"])
-def test_an_input_is_never_overwritten(
-    log: Path, option: str, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_input_is_never_overwritten(log: Path, option: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     before = log.read_bytes()
     (log.parent / "link.html").symlink_to(log)
     (log.parent / "sub").mkdir()

@@ -216,5 +216,5 @@ def test_a_file_that_is_no_text(tmp_path: Path) -> None:
         load(tmp_path)
     (tmp_path / "mine.toml").unlink()
     (tmp_path / "mine.toml").mkdir()
-    with pytest.raises(ConfigError, match="not a regular file|cannot be read"):
+    with pytest.raises(ConfigError, match="not a regular file"):
         load(tmp_path)

@@ -5,13 +5,9 @@ Not here: what the numbers mean. A null counter reads as 0 in sums and as unknow
 
 from __future__ import annotations
 
-from functools import cache
-
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-
-from fairlead.model.tables import FILE_COUNTERS
 
 LOWEST = ("POSIX", "STDIO")
 """Interfaces whose bytes reach the file system; those of MPI-IO and HDF5 pass through POSIX and are never added."""
@@ -102,9 +98,3 @@ class Counters:
     def interfaces(self) -> list[str]:
         """Interfaces present, sorted."""
         return sorted(set(self._interface.tolist()))
-
-
-@cache
-def no_counters() -> Counters:
-    """Counters of no rows."""
-    return Counters(FILE_COUNTERS.schema.empty_table(), {})

@@ -43,10 +43,10 @@ def overview(verdicts: list[Verdict], width: int) -> RenderableType:
     programs = _column("program", [program_of(v) for v in rows], _PROGRAM)
     columns = [_column("job", [v.job.id for v in rows], _JOB), programs]
     left = width - 5 - sum(len(column[0]) + 2 for column in columns) - _MEND
-    for name, show in _COLUMNS:
+    for place, (name, show) in enumerate(_COLUMNS):
         column = _column(name, [show(v) for v in rows], 0)
         left -= len(column[0]) + 2
-        if left < 0:
+        if left < 0 and place:  # the first orders the rows and always stays
             break
         columns.append(column)
     columns.append(["first to mend", *(_first_to_mend(v) for v in rows)])
@@ -59,7 +59,9 @@ def overview(verdicts: list[Verdict], width: int) -> RenderableType:
         for verdict, line in zip(rows, lines, strict=True)
     ]
     hint = f"The whole report of the first: fairlead report {shlex.quote(rows[0].inputs[0])}"
-    return Group(title, Text(f"     {heading}", style="dim"), *table, Text(hint, style="dim", overflow="fold"))
+    return Group(
+        title, Text(f"     {heading}", style="dim"), *table, Text(hint, style="dim", overflow="ignore", no_wrap=True)
+    )
 
 
 def _column(name: str, cells: list[str], most: int) -> list[str]:

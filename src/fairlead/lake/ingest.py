@@ -98,7 +98,8 @@ class _Intake:
         self._source = source
         self._path = path
         self._base = base
-        self._merger = Merger(exact_times=exact_times)
+        # Darshan lists a file's writes before its reads: by time, their order is kept.
+        self._merger = Merger(exact_times=exact_times, by_time=True)
         self._progress = progress
         self._ops: list[pa.RecordBatch] = []
         self._waiting = 0
