@@ -211,7 +211,7 @@ SHARED = {
         grade="F",
     ),
     "darshan/pytokio/sample": Expected(
-        "2 TiB in requests of 128 MiB at 18 GiB/s, the same bytes by each rank: the fastest takes 20 s, the average one "
+        "2 TiB in requests of 128 MiB at 18 GiB/s, the same bytes by each rank: the fastest takes 20 s, an average one "
         "49 s, the slowest 86 s",
         fires={"time_stragglers", "file_misaligned", "io_bound", "shared_file_n1", "collective_writes"},
         quiet={"small_writes", "no_mpiio", "strided_shared_file", "one_stripe"},
