@@ -1,1 +1,0 @@
-"""Counter texts → plain tuples, standard library only: shared by the node agent and by sources."""
