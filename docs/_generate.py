@@ -56,8 +56,7 @@ The same as a [JSON Schema](report.schema.json) is made from the structs the cod
 - **Text is data.** Names of files, programs and users stand as the trace has them, control characters included (as JSON
   escapes): a program that prints them to a terminal has to make them harmless.
 - **Only what was reported.** Inputs that could not be used are not in it: they are on stderr, and the
-  [exit code](exit-codes.md) is 4. When nothing could be reported nothing is written.
-- `/1` is not released yet: until version 0.1.0 it may still change."""
+  [exit code](exit-codes.md) is 4. When nothing could be reported nothing is written."""
 _RULES_INTRO = """\
 A rule is a condition over [metrics](../metrics.md), what it means, its evidence and what to do about it. Findings are
 ordered by the seconds they cost the run, and of several rules that see one fault only the most specific speaks. A site

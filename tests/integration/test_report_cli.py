@@ -127,14 +127,15 @@ def test_explain_names_an_unknown_rule_before_reading_anything(capsys: Capture) 
 def test_explain_says_what_the_rule_saw(capsys: Capture, rule: str, result: str) -> None:
     done = report(capsys, SMALL, "--explain", rule)
     assert done.code == 0
-    assert done.out.splitlines()[0].startswith(f"{rule} (")
-    assert result in done.out.splitlines()[0]
+    assert done.out.startswith(f"{rule} (")
+    assert f"job 32062 (ior): {result}" in done.out
     assert "It asks: " in done.out
 
 
 def test_explain_on_many_jobs_answers_for_each(capsys: Capture) -> None:
     done = report(capsys, LOGS, "--explain", "tiny_requests")
-    assert done.out.count("tiny_requests (") == len(list(LOGS.glob("*.darshan")))
+    assert done.out.count("tiny_requests (") == 1
+    assert len(re.findall(r"^job \d+ \(\w+\): it ", done.out, re.MULTILINE)) == len(list(LOGS.glob("*.darshan")))
 
 
 def test_broken_rules_and_a_broken_platform_are_named(tmp_path: Path, capsys: Capture) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from darshan_writing import START_NS, START_S, Log, Module, counted, heat, trace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from darshan_writing import START_NS, START_S, Log, Module, counted, heat, trace
 from fairlead.sources.darshan import DarshanLog, read_log
 from fairlead.sources.darshan.dxt import walk
 from fairlead.sources.darshan.layouts import layouts

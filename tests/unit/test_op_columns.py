@@ -101,3 +101,13 @@ def test_merging_activity_keeps_the_bytes(rows: list[tuple[int, int, int, int]])
 )
 def test_size_bins_are_those_of_darshan(size: int, place: int) -> None:
     assert oc.size_bin(np.array([size], I64)).tolist() == [place]
+
+
+def test_intervals_of_one_group_may_span_all_of_time() -> None:
+    far = 2**62
+    group, start, end = oc.union_intervals(
+        np.zeros(3, I64), np.array([far, -far, 5], I64), np.array([far + 1, 0, 9], I64)
+    )
+    assert (group.tolist(), start.tolist(), end.tolist()) == ([0, 0, 0], [-far, 5, far], [0, 9, far + 1])
+    two = oc.union_intervals(np.array([0, 1], I64), np.array([-far, -far], I64), np.array([far, far], I64))
+    assert [part.tolist() for part in two] == [[0, 1], [-far, -far], [far, far]]

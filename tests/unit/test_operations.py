@@ -105,3 +105,12 @@ def test_cutting_the_stream_changes_no_total(rows: list[dict[str, object]], data
     assert parts.repeats.any_rank.tolist() == whole.repeats.any_rank.tolist()
     assert parts.activity.nbytes.sum() == whole.activity.nbytes.sum()
     np.testing.assert_allclose(parts.total.series.sum(axis=1), whole.total.series.sum(axis=1))
+
+
+def test_an_impossible_size_is_unknown_and_said() -> None:
+    reducer = OperationReducer()
+    reducer.push(batch([op(0, word="read", size=4096), op(10, word="read", size=2**62, count=3)]))
+    totals = reducer.finish()["POSIX"]
+    assert totals.rank_bytes.tolist() == [[4096], [0]]
+    assert totals.operations == 4
+    assert [(m.kind, m.why[:9]) for m in reducer.missing] == [("impossible_sizes", "3 of them")]

@@ -29,7 +29,7 @@ def _name(path: Path) -> str:
 
 def test_the_rooms_of_the_plan_are_there() -> None:
     rooms = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
-    assert {"model", "sources", "compression", "lake", "analysis", "rules", "web", "cli", "testing"} <= rooms
+    assert {"model", "sources", "compression", "lake", "analysis", "rules", "web", "cli"} <= rooms
     assert Path(fairlead.__file__).parent == PACKAGE
 
 

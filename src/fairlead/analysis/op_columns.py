@@ -18,6 +18,7 @@ FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
 READ, WRITE, OTHER = 0, 1, 2
+MOST_BYTES = 1 << 53
 _EDGES = np.array(SIZE_BIN_EDGES, np.int64)
 
 
@@ -69,7 +70,7 @@ def dictionary_codes(column: pa.Array) -> tuple[IntArray, list[str]]:
 
 
 def columns_of(batch: pa.RecordBatch) -> OpColumns:
-    """Columns of a batch of `ops`."""
+    """Columns of a batch of `ops`. An impossible size (above MOST_BYTES, of a damaged trace) is taken as unknown."""
     word, words = dictionary_codes(batch.column("op"))
     kinds = np.array([{"read": READ, "write": WRITE}.get(w, OTHER) for w in words] or [OTHER], np.int64)
     return OpColumns(
@@ -79,13 +80,23 @@ def columns_of(batch: pa.RecordBatch) -> OpColumns:
         rank=_filled(batch, "rank", 0),
         file=_filled(batch, "file_id", 0),
         offset=_filled(batch, "offset", -1),
-        size=_filled(batch, "size", -1),
+        size=_possible(_filled(batch, "size", -1)),
         stride=_filled(batch, "stride", 0),
         count=_filled(batch, "count", 1),
         kind=kinds[word],
         word=word,
         words=words,
     )
+
+
+def _possible(size: IntArray) -> IntArray:
+    return np.where(size > MOST_BYTES, -1, size) if size.max(initial=0) > MOST_BYTES else size
+
+
+def impossible(batch: pa.RecordBatch) -> int:
+    """Operations of a batch of `ops` whose size is impossible."""
+    sizes = _filled(batch, "size", -1)
+    return int(_filled(batch, "count", 1)[sizes > MOST_BYTES].sum()) if sizes.max(initial=0) > MOST_BYTES else 0
 
 
 def size_bin(size: IntArray) -> IntArray:
@@ -197,7 +208,9 @@ def union_intervals(group: IntArray, start: IntArray, end: IntArray) -> tuple[In
     low, high = int(start.min()), int(end.max())
     span = high - low + 2
     codes = np.cumsum(np.r_[0, np.diff(group) != 0])
-    if codes[-1] == 0 or span * (int(codes[-1]) + 1) < 2**62:
+    if codes[-1] == 0:  # nothing to lift, however far the times lie apart
+        low = span = 0
+    if span * (int(codes[-1]) + 1) < 2**62:
         lifted_end = np.maximum.accumulate((end - low) + codes * span)
         lifted_start = (start - low) + codes * span
         fresh = np.r_[True, lifted_start[1:] > lifted_end[:-1]]

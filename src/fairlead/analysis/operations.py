@@ -334,6 +334,7 @@ class OperationReducer:
     def __init__(self) -> None:
         self._interfaces: dict[str, _InterfaceReducer] = {}
         self._ranks: dict[int, int] = {}
+        self._impossible = 0
         self.missing: list[Missing] = []
 
     @property
@@ -348,6 +349,7 @@ class OperationReducer:
 
     def _chunk(self, batch: pa.RecordBatch) -> None:
         ops = oc.columns_of(batch)
+        self._impossible += oc.impossible(batch)
         raw, place = np.unique(ops.rank, return_inverse=True)
         dense = np.array([self._ranks.setdefault(r, len(self._ranks)) for r in raw.tolist()], np.int64)
         ops = replace(ops, rank=dense[place.reshape(-1)])
@@ -368,6 +370,12 @@ class OperationReducer:
         final = raw if are_ranks else np.argsort(np.argsort(raw))
         ranks = int(final.max(initial=-1)) + 1
         totals = {name: reducer.finish(final, ranks) for name, reducer in self._interfaces.items()}
+        if self._impossible:
+            self.missing.append(Missing(
+                kind="impossible_sizes", what="bytes of some operations",
+                why=f"{self._impossible:,} of them tell an impossible size and are counted without bytes",
+                remedy="check the trace where they stand; a process that was killed may leave broken records",
+            ))  # fmt: skip
         for name, total in totals.items():
             if total.repeats is None and total.pattern.placed.sum():
                 self.missing.append(Missing(

@@ -133,7 +133,7 @@ class _Run:
         self._compared = False
         self._pages: list[Path] = []
         self._unwritten: FairleadError | None = None
-        self._read: list[Path] = []
+        self._read: set[tuple[int, int]] = set()
 
     def find(self, paths: list[Path]) -> list[JobInput]:
         """The jobs of these inputs; what cannot be read is kept for the end, accounting is read."""
@@ -143,7 +143,7 @@ class _Run:
         found, failures = inputs.discover(paths)
         self._failures += failures
         accounts, traces = reporting.split_accounting(inputs.group(found))
-        self._read += [path for job in (*accounts, *traces) for path in job.files]
+        self._read |= {place for job in (*accounts, *traces) for path in job.files if (place := _inode(path))}
         for number, runs in reporting.accounting(accounts, self._failures).items():
             self._accounts.setdefault(number, []).extend(runs)
         return traces
@@ -224,7 +224,7 @@ class _Run:
 
     def _save(self, path: Path, content: bytes, *, page: bool) -> None:
         """Write a file; that it cannot be written is said at the end, after what could be shown."""
-        if any(_same(path, read) for read in self._read):
+        if _inode(path) in self._read:
             self._unwritten = UsageError("would overwrite an input", where=str(path), remedy="name another file")
             return
         try:
@@ -300,6 +300,15 @@ class _Progress:
         """Leave the terminal as it was."""
         if self._bar is not None:
             self._bar.stop()
+
+
+def _inode(path: Path) -> tuple[int, int] | None:
+    """What a file is, whatever it is called; None where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _size(path: Path) -> int:

@@ -63,13 +63,14 @@ class Screen:
         self._console = _PipedConsole(highlight=False, soft_wrap=False)
         self._everything = everything
         self._rule = None if explain is None else setup.rules[explain]
+        self._introduced = False
 
     def show(self, reports: list[Report], *, compared: bool) -> None:
         """Whole reports; with `compared` of two runs, and what changed between them."""
         reports = [replace(one, verdict=_inert(one.verdict)) for one in reports]
         for one in reports:
             if self._rule is not None:
-                self._console.print(explained(self._rule, one))
+                self._explain(self._rule, one)
             else:
                 self._console.print(full(one, everything=self._everything, width=self._console.width))
         if compared and self._rule is None:
@@ -78,7 +79,13 @@ class Screen:
     def passing(self, one: Report) -> None:
         """One of many, of which only the verdict is kept: a rule is explained while all of it is there."""
         if self._rule is not None:
-            self._console.print(explained(self._rule, replace(one, verdict=_inert(one.verdict))))
+            self._explain(self._rule, replace(one, verdict=_inert(one.verdict)))
+
+    def _explain(self, rule: Rule, one: Report) -> None:
+        if not self._introduced:
+            self._console.print(introduced(rule))
+            self._introduced = True
+        self._console.print(explained(rule, one))
 
     def many(self, verdicts: list[Verdict]) -> None:
         """A line per job."""
@@ -316,31 +323,38 @@ def _unknown(verdict: Verdict, *, everything: bool) -> list[RenderableType]:
 # -- one rule ----------------------------------------------------------------------------------------------------------
 
 
+def introduced(rule: Rule) -> RenderableType:
+    """What a rule is about and asks."""
+    parts: list[RenderableType] = [
+        Text(f"{rule.id} ({rule.category})", style="bold"),
+        Text(" ".join(rule.about.split())), Text(f"\nIt asks: {' '.join(rule.when.split())}"),
+    ]  # fmt: skip
+    if rule.references:
+        parts.append(Text(f"After {'; '.join(rule.references)}", style="dim"))
+    return Group(*parts, Text(""))
+
+
 def explained(rule: Rule, report: Report) -> RenderableType:
-    """What a rule asks, what this job answered, and what follows."""
+    """What a job answered to a rule, and what follows."""
+    from fairlead.analysis.costs import COSTS
+    from fairlead.analysis.profile import METRICS
+
     metrics = namespace(report.profile)
     condition: Condition = compiled(rule.when)
     result = {True: "it fires", False: "it stays quiet", None: "it cannot be decided"}[condition.holds(metrics)]
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for name in ("metric", "this job", "meaning"):
         table.add_column(name, no_wrap=name == "this job", overflow="fold")
-    from fairlead.analysis.costs import COSTS
-    from fairlead.analysis.profile import METRICS
-
     for name in sorted(condition.names):
         meaning = METRICS[name][1] if name in METRICS else f"cost: {COSTS[name[5:-2]]}"
         table.add_row(Text(name), Text(shown(name, metrics.get(name))), Text(meaning))
-    parts: list[RenderableType] = [
-        Text(f"{rule.id} ({rule.category}) on job {report.verdict.job.id}: {result}", style="bold"),
-        Text(" ".join(rule.about.split())), Text(f"\nIt asks: {' '.join(rule.when.split())}\n"), table,
-    ]  # fmt: skip
-    for finding in report.verdict.findings:
+    verdict = report.verdict
+    parts: list[RenderableType] = [Text(f"job {verdict.job.id} ({program_of(verdict)}): {result}", style="bold"), table]
+    for finding in verdict.findings:
         if finding.rule == rule.id:
-            parts.append(_finding(1, finding, report.verdict.job.run_time_s))
+            parts.append(_finding(1, finding, verdict.job.run_time_s))
             if finding.cost_basis:
                 parts.append(_indented(Text(f"its cost is of {finding.cost_basis}", style="dim"), 4))
         elif rule.id in finding.covers:
             parts.append(Text(f"\nIt is told as part of {finding.rule}: {finding.title}"))
-    if rule.references:
-        parts.append(Text(f"\nAfter {'; '.join(rule.references)}", style="dim"))
     return Group(*parts, Text(""))
