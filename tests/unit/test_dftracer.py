@@ -409,3 +409,9 @@ def test_large_inputs_come_in_batches_of_one_trace(tmp_path: Path) -> None:
     assert set(got.column("rank")) == {4}
     assert got.files == {file_id("", p): p for p in (PATH, "/late")}
     assert got.missing == []
+
+
+def test_a_lone_surrogate_is_a_name_like_any_other(tmp_path: Path, compiled: bool) -> None:
+    odd = b'{"name":"read","cat":"POSIX","pid":7,"tid":7,"ts":1727387307000000,"dur":1,"ph":"X","args":{"fname":"/a\\ud800b","ret":10}}\n'  # noqa: E501
+    got = read(put(tmp_path, odd), compiled=compiled)
+    assert got.ops.num_rows == 1

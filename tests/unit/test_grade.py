@@ -9,7 +9,7 @@ from job_building import SHARED, counters, job, sizes
 import fairlead
 from fairlead.analysis.charts import charts
 from fairlead.analysis.compare import compare
-from fairlead.analysis.grade import grade, lost_seconds
+from fairlead.analysis.grade import grade, headline, lost_seconds
 from fairlead.analysis.profile import JobProfile, profile
 from fairlead.analysis.verdict import Verdict, verdict
 from fairlead.model.finding import Finding, Subject
@@ -36,7 +36,16 @@ def writer(time_s: float, *, missing: list[Missing] | None = None, run_time_s: f
     ("cost_s", "letter"), [(0.5, "A"), (1.99, "A"), (2.0, "B"), (5.0, "C"), (15.0, "D"), (30.0, "F"), (99.0, "F")]
 )
 def test_the_letter_follows_the_share_lost(cost_s: float, letter: str) -> None:
-    assert grade(writer(100.0), [finding("a", cost_s)], CAUSES).letter == letter
+    # Half the run at most in I/O, unless the cost itself is more: beyond that an A becomes a B.
+    assert grade(writer(max(cost_s, 40.0)), [finding("a", cost_s)], CAUSES).letter == letter
+
+
+def test_a_job_that_waits_for_its_io_is_at_best_a_b() -> None:
+    found = writer(60.0)
+    result = grade(found, [], CAUSES)
+    assert result.letter == "B"
+    assert "60 % of its run in I/O" in result.reason
+    assert headline(found, [], result).startswith("No fault was found in the I/O, yet the job waits for it")
 
 
 def test_costs_of_one_kind_of_work_are_not_added_up() -> None:

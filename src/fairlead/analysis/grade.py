@@ -53,8 +53,10 @@ def grade(profile: JobProfile, findings: Sequence[Finding], causes: dict[str, st
     if not metrics["data_ops"] and not metrics["metadata_ops"]:
         return Grade(None, "the trace holds no I/O of this job", None)
     lost = lost_seconds(profile, findings, causes)
-    if not run_time:
+    if run_time is None:
         return Grade(None, "the run time is unknown, so a share of it is, too", lost)
+    if run_time == 0:
+        return Grade(None, "the job is recorded as taking no time at all, so nothing is a share of it", lost)
     part = lost / run_time
     letter = next((name for limit, name in LIMITS if part < limit), "F")
     parts = f"{format_duration(lost)} of {format_duration(run_time)} ({format_percent(part)})"

@@ -134,6 +134,7 @@ def _table(texts: list[bytes], separator: bytes) -> pa.Table:
     """Fields of lines as text columns. Empty fields cut from the end of a line are put back."""
     import pyarrow.csv
 
+    texts = [text.replace(b"\r", b" ") for text in texts]  # a lone CR would end a record
     counts = [text.count(separator) for text in texts]
     most = min(max(counts), _MOST_FIELDS)
     even = [

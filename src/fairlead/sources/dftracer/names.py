@@ -14,7 +14,7 @@ from fairlead.model.identity import file_id
 from fairlead.model.tables import FILES, batch_of
 from fairlead.sources.dftracer import layout as c
 from fairlead.sources.dftracer.processes import Ranks
-from fairlead.sources.dftracer.tokens import Tokens
+from fairlead.sources.dftracer.tokens import Tokens, utf8
 
 _NO_HASHES = (b"", b"0")
 _JOB_ID_NAMES = {
@@ -168,7 +168,7 @@ class Names:
         texts = [self._tokens.text(code) for code in tokens.tolist()]
         self._ids[tokens] = [file_id("", text) for text in texts]
         self._known[tokens] = 1
-        shown = [text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace") for text in texts]
+        shown = [utf8(text).decode("utf-8", "backslashreplace") for text in texts]
         fs = [""] * len(shown)
         columns = {"file_id": self._ids[tokens], "fs": fs, "path": shown, "first_seen_ns": start_ns[first]}
         return batch_of(FILES, columns)

@@ -17,7 +17,7 @@ from fairlead.sources.dftracer import words as w
 from fairlead.sources.dftracer.names import Names, grown
 from fairlead.sources.dftracer.positions import KEEP, NOT_TOLD, UNKNOWN, Positions, Steps
 from fairlead.sources.dftracer.processes import Processes
-from fairlead.sources.dftracer.tokens import Tokens
+from fairlead.sources.dftracer.tokens import Tokens, utf8
 
 _APPEND = 0o2000
 _LATEST_NS = (1 << 63) - 1
@@ -105,7 +105,7 @@ class _Kinds:
 
 
 def _shown(text: str) -> str:
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return utf8(text).decode("utf-8", "backslashreplace")
 
 
 class Recorder:

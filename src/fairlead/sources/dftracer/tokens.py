@@ -8,6 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 
+def utf8(text: str) -> bytes:
+    """Bytes of a text as JSON gave it: escaped bytes come back as they were, lone surrogates are kept as their code."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+
+
 class Tokens:
     """Bytes ↔ codes 0, 1, 2, ... in order of first sight. `on_new` lets the compiled scanner mirror additions."""
 
