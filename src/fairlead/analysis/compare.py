@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from fairlead.analysis.verdict import Verdict
-from fairlead.model.units import format_duration
+from fairlead.model.units import format_duration, format_ratio
 
 NOTABLE = 0.05
 """Changes below 5 % are within what repeated runs scatter by, and are called neither better nor worse."""
@@ -100,4 +100,4 @@ def _moved(rows: list[Row]) -> str:
     totals = [sum(getattr(r, run) or 0 for r in rows if r.name.startswith("bytes ")) for run in ("before", "after")]
     if not all(totals) or abs(totals[1] / totals[0] - 1) < NOTABLE:
         return ""
-    return f", but it moves {totals[1] / totals[0]:.3g} times the bytes"
+    return f", but it moves {format_ratio(totals[1] / totals[0])} times the bytes"

@@ -95,7 +95,7 @@ def compared(result: Comparison) -> RenderableType:
     }  # fmt: skip
     for row in result.rows:
         style = {True: "green", False: "red", None: ""}[row.better]
-        ratio = units.ABSENT if row.ratio is None else f"{row.ratio:.3g}"
+        ratio = units.format_ratio(row.ratio)
         table.add_row(row.name, formats[row.unit](row.before), formats[row.unit](row.after), Text(ratio, style=style))
     parts: list[RenderableType] = [Panel(Text(result.verdict, style="bold"), border_style="dim"), table]
     for word, titles, style in (("mended", result.findings.gone, "green"), ("new", result.findings.new, "red"),

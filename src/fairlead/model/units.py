@@ -62,6 +62,13 @@ def format_count(value: float | None) -> str:
     return f"{_digits(scaled)}{_COUNTS[power]}"
 
 
+def format_ratio(value: float | None) -> str:
+    """`0.0312` → `0.0312`, `16.52` → `16.5`, `2048` → `2,048`: three digits, never an exponent for large ones."""
+    if value is None or _absent(value):
+        return ABSENT
+    return format_count(round(value)) if abs(value) >= 1000 else f"{value:.3g}"
+
+
 def format_percent(fraction: float | None) -> str:
     """`0.1234` → `12 %`; small shares keep a digit."""
     if fraction is None or _absent(fraction):

@@ -31,7 +31,7 @@ def _percent(value: float) -> str:
 _UNIT_FORMAT: dict[str, Callable[[float], str]] = {
     "bytes": units.format_bytes, "bytes/s": units.format_bandwidth, "count": units.format_count,
     "share": _percent, "s": units.format_duration, "rank": lambda v: str(int(v)),
-    "1/s": lambda v: f"{units.format_count(v)}/s", "ratio": lambda v: f"{v:.3g}",
+    "1/s": lambda v: f"{units.format_count(v)}/s", "ratio": units.format_ratio,
 }  # fmt: skip
 
 
