@@ -10,14 +10,12 @@ import numpy as np
 from fairlead.analysis.counters import FloatArray
 from fairlead.analysis.modes import shared_lower_bound
 from fairlead.analysis.timeline import bytes_by_rank
-from fairlead.analysis.times import IoTimes
+from fairlead.analysis.times import CRUMBS, IoTimes
 from fairlead.analysis.values import Metrics, Value, documented, share
 from fairlead.analysis.view import JobView
 
 STRAGGLER_SHARE = 0.15
 STRAGGLER_FACTOR = 1.5
-CRUMBS = 0.01
-"""A shared file with less than 1 % of the job's bytes (or time) is no reason to look at how evenly it is used."""
 
 DOCS: Metrics = {
     "io_processes": ("count", "processes that moved bytes"),

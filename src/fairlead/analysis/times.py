@@ -19,7 +19,7 @@ SPREAD_SHARE = 0.01
 """Shared records that hold at most 1 % of the time are spread evenly over the ranks without calling it an estimate."""
 
 CRUMBS = 0.01
-"""A shared record with less than this share of the job's I/O time does not tell who does its I/O."""
+"""Below this share of the job's bytes or time a shared record tells neither who does its I/O nor how evenly."""
 
 
 @dataclass(frozen=True)

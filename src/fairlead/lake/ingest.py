@@ -78,7 +78,7 @@ def content_id(path: Path, source: Source) -> str:
             while chunk := stream.read(_CHUNK):
                 digest.update(chunk)
     except OSError as fault:
-        raise _unreadable(path, fault) from fault
+        raise inputs.unreadable(path, fault) from fault
     return f"{source.name}:{digest.hexdigest()}"
 
 
@@ -216,12 +216,8 @@ def _stamp(path: Path) -> tuple[int, int, int]:
     try:
         found = path.stat()
     except OSError as fault:
-        raise _unreadable(path, fault) from fault
+        raise inputs.unreadable(path, fault) from fault
     return found.st_ino, found.st_size, found.st_mtime_ns
-
-
-def _unreadable(path: Path, fault: OSError) -> InputError:
-    return InputError((fault.strerror or str(fault)).lower(), where=str(path), remedy="check that you may read it")
 
 
 def _placed(error: InputError, path: Path) -> InputError:

@@ -65,7 +65,7 @@ def head_of(path: Path) -> bytes:
         with path.open("rb") as stream:
             raw = stream.read(HEAD_BYTES * 4)
     except OSError as fault:
-        raise _unreadable(path, fault) from fault
+        raise unreadable(path, fault) from fault
     if raw[:2] != _GZIP_MAGIC:
         return raw[:HEAD_BYTES]
     try:
@@ -83,7 +83,8 @@ def _special(path: Path, kind: int) -> InputError:
     return InputError(f"this is {what}, not a file", where=str(path), remedy=remedy)
 
 
-def _unreadable(path: Path, fault: OSError) -> InputError:
+def unreadable(path: Path, fault: OSError) -> InputError:
+    """The error of a file that the system would not let be read, with what to do about it."""
     what = fault.strerror or str(fault)
     remedy = {
         errno.ENOENT: "check the spelling",
@@ -161,7 +162,7 @@ def _walk(folder: Path, failures: list[Failure]) -> Iterator[Path]:
             with os.scandir(place) as entries:
                 listed = sorted((e.name, e.is_dir(follow_symlinks=False)) for e in entries if e.name[0] != ".")
         except OSError as fault:
-            failures.append(Failure(place, _unreadable(place, fault)))
+            failures.append(Failure(place, unreadable(place, fault)))
             continue
         yield from (place / name for name, inner in listed if not inner and _may_be_read(place / name))
         waiting += [place / name for name, inner in reversed(listed) if inner]
@@ -255,7 +256,7 @@ def read(job: JobInput, failures: list[Failure]) -> Iterator[Item]:
         except FairleadError as error:
             failures.append(Failure(path, error))
         except OSError as fault:
-            failures.append(Failure(path, _unreadable(path, fault)))
+            failures.append(Failure(path, unreadable(path, fault)))
 
 
 def _together(
@@ -267,7 +268,7 @@ def _together(
     except FairleadError as error:
         failures.append(Failure(files[0], error))
     except OSError as fault:
-        failures.append(Failure(files[0], _unreadable(files[0], fault)))
+        failures.append(Failure(files[0], unreadable(files[0], fault)))
 
 
 def side_by_side(source: Source, files: Sequence[Path]) -> dict[Path, int]:
