@@ -1,20 +1,17 @@
-"""The only module that reads a clock. Everything else takes its times as arguments."""
+"""The only module that reads a clock. Everything else takes its times as arguments, or these functions."""
 
 from __future__ import annotations
 
 import time
 
+now_ns = time.time_ns
+"""Wall-clock time, integer nanoseconds since the Unix epoch, UTC."""
 
-def now_ns() -> int:
-    """Wall-clock time, integer nanoseconds since the Unix epoch, UTC."""
-    return time.time_ns()
+monotonic_ns = time.monotonic_ns
+"""Nanoseconds of a clock that never goes back; only differences mean something."""
 
+monotonic_s = time.monotonic
+"""Seconds of the same clock."""
 
-def monotonic_s() -> float:
-    """Seconds of a clock that never goes back; only differences mean something."""
-    return time.monotonic()
-
-
-def sleep_s(seconds: float) -> None:
-    """Waits that many seconds."""
-    time.sleep(seconds)
+sleep_s = time.sleep
+"""Waits that many seconds."""

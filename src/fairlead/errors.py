@@ -84,3 +84,23 @@ class LakeBusyError(LakeError):
     """Another writer holds this shard of the lake."""
 
     retryable = True
+
+
+class ForwardingError(FairleadError):
+    """Something of the forwarding plane does not work."""
+
+    exit_code = 8
+
+
+class MountError(ForwardingError):
+    """A mount could not be made, moved or ended."""
+
+
+class UnreachableError(ForwardingError):
+    """No forwarder or metadata service answers."""
+
+    retryable = True
+
+
+class RefusedError(ForwardingError):
+    """The other side answers and says no: token, version, export."""

@@ -1,0 +1,1 @@
+"""Which request a forwarder executes next."""

@@ -1,0 +1,1 @@
+"""What touches the operating system: one room per service."""

@@ -1,0 +1,1 @@
+"""The forwarding plane: mounts, forwarders and storage targets, recorded at every layer."""

@@ -1,0 +1,1 @@
+"""The forwarder: receives, classifies, queues, executes, replies."""
