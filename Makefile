@@ -13,7 +13,7 @@ INSTALL_SELF := $(PIP) install --no-deps --no-build-isolation --editable .
 LOG ?= examples/logs/phases_write_only_n1_4x5.darshan
 WORKERS ?= 2
 
-.PHONY: help run test test-full unit lint format types imports docs docs-serve docs-generate bench lock wheel clean venv dev browser
+.PHONY: help run test test-full unit lint format types imports docs docs-serve docs-generate bench lock wheel clean venv dev browser programs test-fuse
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,13 +23,16 @@ run: $(VENV)/runtime.stamp  ## verdicts on the bundled logs, and a page on one o
 	@$(BIN)/fairlead report examples/logs
 	@$(BIN)/fairlead report $(LOG) --html build/report.html
 
-test: dev browser  ## everything a change must pass: lint, types, imports, docs, tests (under 15 minutes on two cores)
+test: dev browser programs  ## everything a change must pass: lint, types, imports, docs, tests (under 15 minutes on two cores)
 	@$(MAKE) lint types imports docs
 	@$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
 
-test-full: dev browser  ## the same with the long tests
+test-full: dev browser programs  ## the same with the long tests
 	@$(MAKE) lint types imports docs
 	@$(BIN)/python -m pytest -n $(WORKERS)
+
+test-fuse: dev programs  ## the tests that mount something
+	@$(BIN)/python -m pytest -n $(WORKERS) -m "fuse and not slow"
 
 unit: $(VENV)/dev.stamp  ## the tests alone, without the checks before them
 	@$(BIN)/python -m pytest -n $(WORKERS) -m "not slow and not browser"
@@ -78,6 +81,8 @@ venv: $(VENV)/runtime.stamp  ## the environment fairlead runs in
 dev: $(VENV)/dev.stamp  ## the same with everything for tests, lint and docs
 browser: $(VENV)/dev.stamp
 	@tools/browser.sh
+programs:
+	@tools/programs.sh
 
 # A stamp is renewed when its lock or the package's metadata changes. The locks agree with each other by construction.
 $(VENV)/runtime.stamp: requirements.lock pyproject.toml tools/venv.sh

@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Sees to the programs the tests of mounts drive. Never fails: tests that lack one skip and say which.
+set -euo pipefail
+declare -A package=([fusermount3]=fuse3 [fio]=fio [sqlite3]=sqlite3 [git]=git [gcc]=gcc [setfattr]=attr [rsync]=rsync)
+lacking=()
+for program in "${!package[@]}"; do
+  command -v "$program" >/dev/null || lacking+=("${package[$program]}")
+done
+[ ${#lacking[@]} = 0 ] && exit 0
+command=(env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${lacking[@]}")
+if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+  echo "some tests of mounts will be skipped; to run them: sudo apt-get install ${lacking[*]}" >&2
+  exit 0
+fi
+echo "installing ${lacking[*]} for the tests of mounts" >&2
+apt-get update -qq || true
+"${command[@]}" >/dev/null || echo "could not be installed: some tests of mounts will be skipped" >&2
