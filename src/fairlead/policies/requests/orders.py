@@ -1,0 +1,142 @@
+"""Orders among waiting requests that look at their class only: first come first served, metadata first, P:(1-P).
+
+An order holds *lanes*: the requests of one job, class and target in order of arrival. Fair orders are in `fair`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from heapq import heappop, heappush
+from random import Random
+from typing import Protocol
+
+from fairlead.policies.requests.contract import METADATA, Waiting
+
+
+class Lane:
+    """Requests of one job, class and target, in order of arrival. All of them are held back, or none."""
+
+    __slots__ = ("job", "key", "op_class", "queue", "target")
+
+    def __init__(self, key: tuple[str | int, int, object | None]) -> None:
+        self.key = key
+        self.job, self.op_class, self.target = key
+        self.queue: deque[Waiting] = deque()
+
+
+class Order(Protocol):
+    """Which lane is served next. It holds lanes that are not empty, each once."""
+
+    def seen(self, waiting: Waiting, now_ns: int) -> None:
+        """A request has arrived (it may be served without ever entering)."""
+        ...
+
+    def enter(self, lane: Lane, now_ns: int) -> None:
+        """Holds a lane."""
+        ...
+
+    def pick(self, now_ns: int) -> Lane | None:
+        """Takes out the lane to be served next; None when there is none."""
+        ...
+
+    def served(self, waiting: Waiting) -> None:
+        """The head of the lane picked last was given to a worker."""
+        ...
+
+    def emptied(self) -> None:
+        """Nothing waits any more."""
+        ...
+
+
+Heap = list[tuple[int, int, Lane]]
+"""(turn of the head, id of the lane, lane): the turn decides, the id only keeps lanes from being compared."""
+
+
+def push(heap: Heap, lane: Lane) -> None:
+    """Puts a lane in by the arrival of its head."""
+    heappush(heap, (lane.queue[0].turn, id(lane), lane))
+
+
+class Fifo:
+    """First come, first served."""
+
+    def __init__(self) -> None:
+        self._heap: Heap = []
+
+    def seen(self, waiting: Waiting, now_ns: int) -> None:
+        """Nothing to know."""
+
+    def enter(self, lane: Lane, now_ns: int) -> None:  # noqa: ARG002
+        """By the arrival of its head."""
+        push(self._heap, lane)
+
+    def pick(self, now_ns: int) -> Lane | None:  # noqa: ARG002
+        """The lane whose head came first."""
+        return heappop(self._heap)[2] if self._heap else None
+
+    def served(self, waiting: Waiting) -> None:
+        """Nothing to charge."""
+
+    def emptied(self) -> None:
+        """Nothing to forget."""
+
+
+class MetadataFirst:
+    """All metadata before any data: the default of LWFS, under which metadata of one job starves data of another
+    (Beacon, Yang et al., TOS 2023)."""
+
+    def __init__(self) -> None:
+        self._metadata: Heap = []
+        self._data: Heap = []
+
+    def seen(self, waiting: Waiting, now_ns: int) -> None:
+        """Nothing to know."""
+
+    def enter(self, lane: Lane, now_ns: int) -> None:  # noqa: ARG002
+        """By the arrival of its head, in the queue of its class."""
+        push(self._metadata if lane.op_class == METADATA else self._data, lane)
+
+    def _queue(self) -> Heap:
+        return self._metadata or self._data
+
+    def pick(self, now_ns: int) -> Lane | None:  # noqa: ARG002
+        """The first of the queue whose turn it is."""
+        queue = self._queue()
+        return heappop(queue)[2] if queue else None
+
+    def served(self, waiting: Waiting) -> None:
+        """Nothing to charge."""
+
+    def emptied(self) -> None:
+        """Nothing to forget."""
+
+
+class Share:
+    """P:(1-P): the next request comes from the metadata queue with probability P, else from the data queue; from the
+    other queue when the chosen one is empty (Beacon, Yang et al., TOS 2023)."""
+
+    def __init__(self, metadata_share: float, seed: int) -> None:
+        self._share = metadata_share
+        self._random = Random(seed).random  # noqa: S311  not a secret: a seed must give the same order again
+        self._metadata: Heap = []
+        self._data: Heap = []
+
+    def seen(self, waiting: Waiting, now_ns: int) -> None:
+        """Nothing to know."""
+
+    def enter(self, lane: Lane, now_ns: int) -> None:  # noqa: ARG002
+        """By the arrival of its head, in the queue of its class."""
+        push(self._metadata if lane.op_class == METADATA else self._data, lane)
+
+    def pick(self, now_ns: int) -> Lane | None:  # noqa: ARG002
+        """The first of the queue that was drawn."""
+        metadata, data = self._metadata, self._data
+        # Drawn only when both wait: a queue alone costs no luck of the other.
+        queue = (metadata if self._random() < self._share else data) if metadata and data else metadata or data
+        return heappop(queue)[2] if queue else None
+
+    def served(self, waiting: Waiting) -> None:
+        """Nothing to charge."""
+
+    def emptied(self) -> None:
+        """Nothing to forget."""

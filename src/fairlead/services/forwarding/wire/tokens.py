@@ -1,0 +1,109 @@
+"""Tokens: what a forwarder that listens on a network wants to see before it serves anyone.
+
+A token is `base64(JSON claims).base64(HMAC-SHA256)`; whoever has the key can make them, nobody else. It is a bearer's:
+send it over `tls:` where the network is not trusted.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import os
+from pathlib import Path
+
+import msgspec
+
+from fairlead.errors import InputError, RefusedError
+
+KEY_BYTES = 32
+_MAX_TOKEN = 4096
+_MAKE = "make one: fairlead token key FILE"
+_SECOND_NS = 1_000_000_000
+
+
+class Claims(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a token entitles to. `expires_s`: seconds since the epoch."""
+
+    expires_s: int
+    job: str = ""
+    """May announce this job only; empty: any."""
+    uid: int = -1
+    """May act as this user only; -1: any."""
+
+
+def make_key(path: Path) -> None:
+    """Writes a new secret to a file only its owner can read; never over an existing one."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        raise RefusedError(
+            "the file is already there", where=str(path), remedy="remove it first; its tokens then end"
+        ) from None
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror}", where=str(path)) from error
+    with os.fdopen(descriptor, "w") as file:
+        os.fchmod(descriptor, 0o600)
+        file.write(os.urandom(KEY_BYTES).hex() + "\n")
+
+
+def read_key(path: Path) -> bytes:
+    """The secret of a key file; refused when others can read it."""
+    try:
+        with path.open() as file:
+            mode = os.fstat(file.fileno()).st_mode
+            text = file.read(4096)
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"the key cannot be read: {error}", where=str(path), remedy="fairlead token key FILE"
+        ) from error
+    if mode & 0o077:
+        raise RefusedError("others can read this key", where=str(path), remedy=f"chmod 600 {path}")
+    try:
+        key = bytes.fromhex(text.strip())
+    except ValueError:
+        key = b""
+    if len(key) < KEY_BYTES:
+        raise InputError("this is no token key", where=str(path), remedy=_MAKE)
+    return key
+
+
+def issue(key: bytes, claims: Claims) -> str:
+    """A token with these claims."""
+    text = msgspec.json.encode(claims)
+    return f"{_wrap(text)}.{_wrap(_sign(key, text))}"
+
+
+def check(key: bytes, token: str, now_ns: int) -> Claims:
+    """The claims of a valid token; ValueError with the reason (never with the token) otherwise."""
+    if not token:
+        raise ValueError("a token is needed")
+    if len(token) > _MAX_TOKEN or not token.isascii():
+        raise ValueError("the token is not valid")
+    body, _, signature = token.partition(".")
+    try:
+        text = _unwrap(body)
+        signed = _unwrap(signature)
+    except (binascii.Error, ValueError):
+        raise ValueError("the token is not valid") from None
+    if not hmac.compare_digest(signed, _sign(key, text)):
+        raise ValueError("the token is not valid")
+    try:
+        claims = msgspec.json.decode(text, type=Claims)
+    except msgspec.DecodeError:
+        raise ValueError("the token is not valid") from None
+    if now_ns >= claims.expires_s * _SECOND_NS:
+        raise ValueError("the token has expired")
+    return claims
+
+
+def _sign(key: bytes, text: bytes) -> bytes:
+    return hmac.digest(key, b"fairlead token 1\0" + text, "sha256")
+
+
+def _wrap(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _unwrap(text: str) -> bytes:
+    return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
