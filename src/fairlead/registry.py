@@ -11,6 +11,9 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fairlead.policies.placement import Placement
     from fairlead.sources.base import Source
 
 SOURCES: dict[str, str] = {
@@ -20,6 +23,12 @@ SOURCES: dict[str, str] = {
     "beacon": "fairlead.sources.beacon:BeaconSource",
 }
 """Tried in this order when content is detected: the most specific magic first."""
+PLACEMENTS: dict[str, str] = {
+    "round_robin": "fairlead.policies.placement:RoundRobin",
+    "weighted_random": "fairlead.policies.placement:WeightedRandom",
+    "least_open": "fairlead.policies.placement:LeastOpen",
+}
+"""Rules that choose the targets of a new file; each is made with a seed."""
 
 
 def _load(target: str) -> object:
@@ -43,6 +52,17 @@ def source(name: str) -> Source:
 def sources() -> dict[str, Source]:
     """All sources by name, all imported."""
     return {name: source(name) for name in source_names()}
+
+
+def placement_names() -> list[str]:
+    """Names of all placements: built-ins, then entry points of `fairlead.placements`."""
+    return [*PLACEMENTS, *sorted(_plugins("fairlead.placements").keys() - PLACEMENTS.keys())]
+
+
+def placement_class(name: str) -> Callable[[int], Placement]:
+    """What makes the placement of that name from a seed. Raises KeyError for an unknown name."""
+    target = PLACEMENTS.get(name)
+    return _load(target) if target else _plugins("fairlead.placements")[name].load()  # type: ignore[return-value]
 
 
 @cache

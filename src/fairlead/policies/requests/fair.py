@@ -1,8 +1,8 @@
 """Orders that are fair to jobs: `job-fair` and `set-10`. Both share by service cost, in virtual time.
 
 Start-time fair queueing (Goyal et al., SIGCOMM'96): every group has a tag that grows by cost/weight with each request
-served; the smallest tag is next; a group that was idle starts at the tag served last, so it is next at once and owns no
-credit from its idle time.
+served; the smallest tag is next; a group that was idle starts at the tag served last, so it is next at once and has no
+credit for its idle time.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from fairlead.policies.requests.orders import Lane
 
 REQUEST_BYTES = 64 << 10
 """What a request costs beside its bytes, in bytes: about what a worker could have moved meanwhile."""
-FORGOTTEN = 4096
-"""Groups that are remembered; above it those without any claim are dropped."""
+REMEMBERED = 4096
+"""Groups and jobs that are remembered; above it those without any claim are dropped."""
 NS_PER_S = 1_000_000_000
 
 
 def cost(waiting: Waiting) -> int:
-    """Service cost of a request in bytes."""
+    """Service cost of a request, in bytes."""
     return REQUEST_BYTES + waiting.size
 
 
 class _Group:
-    """Lanes that are served from one share."""
+    """Lanes that are served from one share, by rank, then arrival."""
 
     __slots__ = ("lanes", "tag", "weight")
 
@@ -37,65 +37,145 @@ class _Group:
 
 
 class _Shares:
-    """Groups by key, served in proportion to their weights. The lanes in a group are ordered by rank, then arrival."""
+    """Groups by key, served in proportion to their weights. O(log groups + log lanes) a call."""
 
-    __slots__ = ("_groups", "_heap", "_largest", "_last", "_now")
+    __slots__ = ("_groups", "_heap", "_largest", "_now", "_picked")
 
     def __init__(self) -> None:
         self._groups: dict[object, _Group] = {}
         self._heap: list[tuple[float, int, int, _Group]] = []
-        self._now = 0.0  # virtual time: the tag served last
+        self._now = 0.0  # virtual time: the tag of the group served last
         self._largest = 0.0
-        self._last: _Group | None = None
+        self._picked: _Group | None = None
 
     def enter(self, key: object, weight: float, lane: Lane, rank: int) -> None:
         group = self._groups.get(key)
         if group is None:
-            if len(self._groups) >= FORGOTTEN:
-                now = self._now
-                self._groups = {k: g for k, g in self._groups.items() if g.lanes or g.tag > now}
+            if len(self._groups) >= REMEMBERED:
+                self._groups = {k: g for k, g in self._groups.items() if g.lanes or g.tag > self._now}
             group = self._groups[key] = _Group(self._now, weight)
-        turn = lane.queue[0].turn
-        heappush(group.lanes, (rank, turn, id(lane), lane))
+        heappush(group.lanes, (rank, lane.queue[0].turn, id(lane), lane))
         if len(group.lanes) == 1:
-            group.tag = max(group.tag, self._now)
-            heappush(self._heap, (group.tag, turn, id(group), group))
+            if group.tag < self._now:
+                group.tag = self._now
+            self._activate(group)
+
+    def _activate(self, group: _Group) -> None:
+        heappush(self._heap, (group.tag, group.lanes[0][1], id(group), group))
 
     def pick(self) -> Lane | None:
         if not self._heap:
             return None
-        group = self._heap[0][3]
-        lane = heappop(group.lanes)[3]
-        self._last = group
-        heappop(self._heap)
+        group = self._picked = heappop(self._heap)[3]
+        return heappop(group.lanes)[3]
+
+    def settle(self, amount: int) -> None:
+        group = self._picked
+        assert group is not None, "settle follows a pick"  # noqa: S101
+        if amount:
+            self._now = group.tag
+            group.tag += amount / group.weight
+            if group.tag > self._largest:
+                self._largest = group.tag
         if group.lanes:
-            heappush(self._heap, (group.tag, group.lanes[0][1], id(group), group))
-        return lane
-
-    def served(self, amount: float) -> None:
-        group = self._last
-        if group is None:
-            return
-        self._now = max(self._now, group.tag)
-        before = group.tag
-        group.tag = before + amount / group.weight
-        self._largest = max(self._largest, group.tag)
-        if group.lanes:
-            # It was put back with the tag from before; at the top or near it, since it has just been picked.
-            self._again(group)
-
-    def _again(self, group: _Group) -> None:
-        heap = self._heap
-        for place, entry in enumerate(heap):
-            if entry[3] is group:
-                heap[place] = heap[-1]
-                heap.pop()
-                break
-        from heapq import heapify
-
-        heapify(heap)
-        heappush(heap, (group.tag, group.lanes[0][1], id(group), group))
+            self._activate(group)
 
     def emptied(self) -> None:
-        # Nobody waited: nobody has a claim on what was served till now.
+        # Nobody waits any more: nobody keeps a claim on what was served till now.
         self._now = self._largest
+
+
+class JobFair:
+    """Every job that waits gets an equal share of service; a job that was idle is next at once."""
+
+    def __init__(self) -> None:
+        self._shares = _Shares()
+
+    def seen(self, waiting: Waiting, now_ns: int) -> None:
+        """Nothing to know."""
+
+    def enter(self, lane: Lane, now_ns: int) -> None:  # noqa: ARG002
+        """In its job's share, by the arrival of its head."""
+        self._shares.enter(lane.job, 1.0, lane, 0)
+
+    def pick(self, now_ns: int) -> Lane | None:  # noqa: ARG002
+        """The first lane of the job that had the least service."""
+        return self._shares.pick()
+
+    def settle(self, served: Waiting | None) -> None:
+        """Charges the job."""
+        self._shares.settle(0 if served is None else cost(served))
+
+    def emptied(self) -> None:
+        """Forgets who had more."""
+        self._shares.emptied()
+
+
+class _Rhythm:
+    """When a job's I/O phases begin. A pause of `pause_ns` without an arrival ends a phase."""
+
+    __slots__ = ("first_ns", "last_ns", "phase_ns", "phases")
+
+    def __init__(self, now_ns: int) -> None:
+        self.first_ns = self.phase_ns = self.last_ns = now_ns
+        self.phases = 1
+
+    def seen(self, now_ns: int, pause_ns: int) -> None:
+        if now_ns - self.last_ns >= pause_ns:
+            self.phases += 1
+            self.phase_ns = now_ns
+        self.last_ns = now_ns
+
+    def iteration_ns(self, now_ns: int) -> float:
+        """Mean time between the beginnings of its phases; while there is only one, or the last one lasts longer than
+        that, what is known of it: it is at least so long."""
+        mean = (self.phase_ns - self.first_ns) / (self.phases - 1) if self.phases > 1 else 0.0
+        return max(mean, now_ns - self.phase_ns)
+
+
+class SetTen:
+    """IO-SETS with Set-10 (Boito et al., TPDS 2023): jobs are grouped by the order of magnitude of their mean
+    iteration length, set = round(log10(seconds)); a set has priority 10^-set and gets priority/sum of the priorities
+    of the sets that wait; inside a set one job at a time, the one whose phase began first. A worker that its requests
+    leave free takes the next job's."""
+
+    def __init__(self, pause_ns: int = NS_PER_S) -> None:
+        self._shares = _Shares()
+        self._rhythms: dict[str | int, _Rhythm] = {}
+        self._pause_ns = pause_ns
+
+    def seen(self, waiting: Waiting, now_ns: int) -> None:
+        """Follows the phases of its job."""
+        rhythm = self._rhythms.get(waiting.job)
+        if rhythm is not None:
+            rhythm.seen(now_ns, self._pause_ns)
+            return
+        if len(self._rhythms) >= REMEMBERED:
+            kept = sorted(self._rhythms.items(), key=lambda pair: pair[1].last_ns)[REMEMBERED // 2 :]
+            self._rhythms = dict(kept)
+        self._rhythms[waiting.job] = _Rhythm(now_ns)
+
+    def set_of(self, job: str | int, now_ns: int) -> int:
+        """Number of the set a job is in now. A job that was never seen, or whose phases are shorter than a second, is
+        in set 0."""
+        rhythm = self._rhythms.get(job)
+        seconds = 0.0 if rhythm is None else rhythm.iteration_ns(now_ns) / NS_PER_S
+        return round(math.log10(seconds)) if seconds > 1 else 0
+
+    def enter(self, lane: Lane, now_ns: int) -> None:
+        """In the share of its job's set, by the beginning of the job's phase."""
+        number = self.set_of(lane.job, now_ns)
+        rhythm = self._rhythms.get(lane.job)
+        self._shares.enter(number, 10.0**-number, lane, rhythm.phase_ns if rhythm is not None else now_ns)
+
+    def pick(self, now_ns: int) -> Lane | None:  # noqa: ARG002
+        """The first lane of the set whose turn it is."""
+        return self._shares.pick()
+
+    def settle(self, served: Waiting | None) -> None:
+        """Charges the set."""
+        self._shares.settle(0 if served is None else cost(served))
+
+    def emptied(self) -> None:
+        """Forgets which set had more."""
+        self._shares.emptied()

@@ -12,20 +12,26 @@ from typing import Protocol
 
 from fairlead.policies.requests.contract import METADATA, Waiting
 
+IDLE, ORDERED, TIMED, CAPPED, YIELDING = range(5)
+"""Where a lane is: nowhere (empty), in the order, held back by a rate, by a cap, or above a cap that yields."""
+
 
 class Lane:
     """Requests of one job, class and target, in order of arrival. All of them are held back, or none."""
 
-    __slots__ = ("job", "key", "op_class", "queue", "target")
+    __slots__ = ("job", "op_class", "queue", "state", "target", "yields")
 
-    def __init__(self, key: tuple[str | int, int, object | None]) -> None:
-        self.key = key
-        self.job, self.op_class, self.target = key
+    def __init__(self, job: str | int, op_class: int, target: object | None) -> None:
+        self.job = job
+        self.op_class = op_class
+        self.target = target
         self.queue: deque[Waiting] = deque()
+        self.state = IDLE
+        self.yields = False
 
 
 class Order(Protocol):
-    """Which lane is served next. It holds lanes that are not empty, each once."""
+    """Which lane is served next. It holds each lane once; one may have become empty meanwhile."""
 
     def seen(self, waiting: Waiting, now_ns: int) -> None:
         """A request has arrived (it may be served without ever entering)."""
@@ -39,8 +45,9 @@ class Order(Protocol):
         """Takes out the lane to be served next; None when there is none."""
         ...
 
-    def served(self, waiting: Waiting) -> None:
-        """The head of the lane picked last was given to a worker."""
+    def settle(self, served: Waiting | None) -> None:
+        """After every `pick`: what of the lane was given to a worker, None when the lane is held back. A lane that is
+        not empty then enters again."""
         ...
 
     def emptied(self) -> None:
@@ -74,7 +81,7 @@ class Fifo:
         """The lane whose head came first."""
         return heappop(self._heap)[2] if self._heap else None
 
-    def served(self, waiting: Waiting) -> None:
+    def settle(self, served: Waiting | None) -> None:
         """Nothing to charge."""
 
     def emptied(self) -> None:
@@ -104,7 +111,7 @@ class MetadataFirst:
         queue = self._queue()
         return heappop(queue)[2] if queue else None
 
-    def served(self, waiting: Waiting) -> None:
+    def settle(self, served: Waiting | None) -> None:
         """Nothing to charge."""
 
     def emptied(self) -> None:
@@ -135,7 +142,7 @@ class Share:
         queue = (metadata if self._random() < self._share else data) if metadata and data else metadata or data
         return heappop(queue)[2] if queue else None
 
-    def served(self, waiting: Waiting) -> None:
+    def settle(self, served: Waiting | None) -> None:
         """Nothing to charge."""
 
     def emptied(self) -> None:

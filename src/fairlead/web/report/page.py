@@ -5,11 +5,8 @@ Not here: what the data mean (`fairlead.analysis`) and how the charts are drawn 
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import html
 import math
-import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
@@ -17,19 +14,10 @@ from typing import Any
 
 import msgspec
 
+from fairlead.web import single_file
+
 SCRIPTS = ("format", "dom", "time", "panels", "heatmap", "bars", "files", "findings", "compare", "page")
 """The page's scripts, in the order they are joined into one function scope."""
-
-_SLOT = re.compile(r"\{\{(\w+)\}\}")
-# Only inside strings can these occur in JSON, so escaping them never changes the data; what is left cannot end a script
-# element, open a comment in it or end a line of JavaScript.
-_ESCAPES = (
-    (b"<", b"\\u003c"),
-    (b">", b"\\u003e"),
-    (b"&", b"\\u0026"),
-    (b"\xe2\x80\xa8", b"\\u2028"),
-    (b"\xe2\x80\xa9", b"\\u2029"),
-)
 
 
 def render(data: Mapping[str, Any]) -> str:
@@ -43,25 +31,18 @@ def render(data: Mapping[str, Any]) -> str:
     script, style = _script(), _text("report.css")
     slots = {
         "title": _title(verdict),
-        "policy": _policy(script, style),
+        "policy": single_file.policy(script, style),
         "style": style,
         "script": script,
         "data": embed(data),
         "plain": _plain_verdict(verdict),
     }
-    return _SLOT.sub(lambda slot: slots[slot[1]], _text("template.html"))
+    return single_file.fill(_text("template.html"), slots)
 
 
 def embed(data: Mapping[str, Any]) -> str:
     """`data` as JSON that is inert inside a script element, whatever its strings hold. NaN and infinity become null."""
-    compact = _compact(data)
-    try:
-        text = msgspec.json.encode(compact, enc_hook=_builtin)
-    except UnicodeEncodeError:  # A file name that is not UTF-8 comes with lone surrogates.
-        text = msgspec.json.encode(_readable(msgspec.to_builtins(compact, enc_hook=_builtin)))
-    for character, escape in _ESCAPES:
-        text = text.replace(character, escape)
-    return text.decode()
+    return single_file.embed(_compact(data))
 
 
 def _compact(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -99,7 +80,7 @@ def _compact_charts(charts: Any) -> Any:
 def _file_columns(table: Mapping[str, Any]) -> dict[str, Any]:
     """The file table with its column names written once instead of in every row."""
     rows = [
-        row if isinstance(row, Mapping) else msgspec.to_builtins(row, enc_hook=_builtin)
+        row if isinstance(row, Mapping) else msgspec.to_builtins(row, enc_hook=single_file.builtin)
         for row in table.get("rows") or []
     ]
     names = list(dict.fromkeys(name for row in rows for name in row))
@@ -123,34 +104,13 @@ def _rounded(values: Any, digits: int | None = None) -> Any:
     return [round(value, digits) if value is not None and finite(value) else None for value in column]
 
 
-def _builtin(value: Any) -> Any:
-    """NumPy arrays and scalars as lists and numbers, without importing NumPy."""
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    raise TypeError(f"a {type(value).__name__} cannot be shown on the page")
-
-
-def _readable(value: Any) -> Any:
-    """The same value with bytes that were not UTF-8 written out, as in `caf\\xe9`."""
-    if isinstance(value, str):
-        try:
-            return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-        except UnicodeEncodeError:
-            return value.encode("utf-8", "backslashreplace").decode()
-    if isinstance(value, dict):
-        return {_readable(key): _readable(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_readable(item) for item in value]
-    return value
-
-
 def _plain(value: Any) -> Mapping[str, Any]:
-    built = msgspec.to_builtins(value, enc_hook=_builtin)
+    built = msgspec.to_builtins(value, enc_hook=single_file.builtin)
     return built if isinstance(built, dict) else {}
 
 
 def _escaped(value: Any) -> str:
-    return html.escape(_readable(str(value)))
+    return html.escape(single_file.readable(str(value)))
 
 
 def _title(verdict: Mapping[str, Any]) -> str:
@@ -178,18 +138,4 @@ def _text(name: str) -> str:
 
 @cache
 def _script() -> str:
-    parts = "\n".join(_text(f"scripts/{name}.js") for name in SCRIPTS)
-    return f'(() => {{\n"use strict";\n{parts}\n}})();'
-
-
-@cache
-def _policy(script: str, style: str) -> str:
-    """A content security policy that lets exactly this script and this style run, and nothing be fetched."""
-
-    def digest(text: str) -> str:
-        return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-    return (
-        f"default-src 'none'; script-src 'sha256-{digest(script)}'; style-src 'sha256-{digest(style)}'; "
-        "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'"
-    )
+    return single_file.one_scope([_text(f"scripts/{name}.js") for name in SCRIPTS])

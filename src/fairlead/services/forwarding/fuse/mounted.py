@@ -47,7 +47,7 @@ def own_mounts(table: Path = _TABLE) -> list[MountPoint]:
 
 def canonical(path: str | Path) -> str:
     """The absolute path of a mount point, links resolved, without asking what is mounted there."""
-    text = os.path.abspath(path)  # noqa: PTH100 (resolve() would ask the mount)
+    text = os.path.abspath(path)  # resolve() would ask the mount
     for _ in range(40):
         parent = os.path.realpath(os.path.dirname(text))
         text = os.path.join(parent, os.path.basename(text)) if os.path.basename(text) else parent

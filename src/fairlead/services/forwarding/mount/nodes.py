@@ -29,6 +29,10 @@ class Nodes:
         if self._places.get(node) != place:
             self._set(node, place)
 
+    def counted(self, node: int) -> None:
+        """A reply gave the kernel this node, which has no name (O_TMPFILE)."""
+        self._count[node] = self._count.get(node, 0) + 1
+
     def named(self, node: int, parent: int, name: bytes) -> None:
         """The node is under this name now; no look-up is counted."""
         self._set(node, (parent, name))

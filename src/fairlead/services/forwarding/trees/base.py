@@ -14,6 +14,14 @@ OWN_FOLDER = b".fairlead"
 """Folder in the root where fairlead keeps what must outlive a forwarder; never listed, looked up or made by clients."""
 
 
+class UnknownNode(Exception):
+    """This forwarder has not seen the node (another one looked it up); `FileTree.place` tells it where it is."""
+
+    def __init__(self, node: int) -> None:
+        super().__init__(f"node {node}")
+        self.node = node
+
+
 class Stat(Protocol):
     """Attributes of a node under the names of `os.stat_result` (which is one)."""
 
@@ -119,21 +127,28 @@ class OpenFile(Protocol):
         """As flock with LOCK_NB: F_RDLCK shared, F_WRLCK exclusive, F_UNLCK none. BlockingIOError when held."""
         ...
 
+    def flush(self) -> None:
+        """A descriptor of the client was closed: raises what close(2) would (errors of writing back, as on NFS)."""
+        ...
+
     def close(self) -> None:
         """Ends it; the last close of a kept (unlinked) file removes it."""
         ...
 
 
 class FileTree(Protocol):
-    """A tree. Names are one component, bytes, no slash. Nodes are numbers; a node whose place is not known (another
-    forwarder looked it up) raises OSError(ESTALE); `place` then tells it. Thread-safe. Calls act as the thread's
+    """A tree. Names are one component, bytes, no slash. Nodes are numbers; a node whose place was never told here
+    raises `UnknownNode`, one that is no longer at its place OSError(ESTALE). Thread-safe. Calls act as the thread's
     caller (`acting`)."""
 
     name: str
     """What is exported, for messages."""
+    clears_set_id: bool
+    """Writing and truncating clear the set-user-id and set-group-id bits as local file systems do. Where False,
+    `operations` clears them when the kernel asks for it."""
 
     def lookup(self, parent: int, name: bytes) -> tuple[int, Stat]:
-        """The node of a name."""
+        """The node of a name; `.` is the directory itself, `..` the one above (the root's is the root)."""
         ...
 
     def attributes(self, node: int) -> Stat:
@@ -194,6 +209,10 @@ class FileTree(Protocol):
 
     def sync_directory(self, node: int) -> None:
         """Returns when the names in the directory are on disk."""
+        ...
+
+    def sync(self) -> None:
+        """Returns when everything in the tree is on disk."""
         ...
 
     def space(self) -> os.statvfs_result:

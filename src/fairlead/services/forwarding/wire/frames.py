@@ -1,6 +1,8 @@
 """Frames of the forwarding protocol: a 32-byte prefix, then the kernel's own message. Layout only, no sockets.
 
-The protocol is described in docs/reference/wire-protocol.md.
+A request's message is the kernel's: 40-byte header, body, data. A reply's is the body alone, without the kernel's 16-byte
+header, whose fields are in the prefix. In an INTERRUPT the body names the request id. Requests may be carried out in any
+order: a client that needs an order waits for the answer. The protocol is described in docs/reference/wire-protocol.md.
 """
 
 from __future__ import annotations
@@ -13,13 +15,14 @@ VERSION = 1
 MAGIC = b"FAIRLEAD"
 
 REQUEST = Struct("<IHHQQII")
-"""length of what follows the prefix, flags, job, request id, handle, slot, CRC-32 of what follows (32 bytes).
+"""length of what follows the prefix, flags, job, request id, handle, slot, CRC-32 of what follows and, for a WRITE, of
+its data in the slot (32 bytes).
 
 `job` indexes the jobs announced on this connection (0: none). `request id` grows within a session and is kept by a
 retry. `handle` is the number the client gives what OPEN, CREATE, TMPFILE and OPENDIR open, else 0."""
 REPLY = Struct("<IHHQiIII")
 """length of what follows the prefix, flags, 0, request id, error (0, -errno or a `Refusal`), slot, bytes of data in the
-slot, CRC-32 of what follows (32 bytes)."""
+slot, CRC-32 of what follows and then of the data in the slot (32 bytes)."""
 PREFIX_BYTES = 32
 HEAD_BYTES = 80
 """First bytes of a kernel message: header and fixed part of READ and WRITE. The data of a WRITE comes after them."""
@@ -32,7 +35,7 @@ class Flag(IntFlag):
     """Flags of requests and replies."""
 
     SLOT = 1
-    """The data is in the shared-memory slot, not in the frame."""
+    """READ and WRITE: the data is in the shared-memory slot (from `HEAD_BYTES` on), not in the frame."""
     CHECKSUM = 2
     """The CRC-32 field holds; without the flag it is 0."""
     RETRY = 4

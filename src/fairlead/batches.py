@@ -1,0 +1,308 @@
+"""Batches of records as bytes: a JSON header and columns of little-endian arrays, compressed. Standard library only.
+
+Written where records are made (mounts, forwarders, agents), read by `fairlead.sources.spool`. The format is described
+in docs/reference/batches.md.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import zlib
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from struct import Struct
+from typing import BinaryIO, cast
+
+from fairlead.errors import CorruptInputError, UnsupportedVersionError
+
+MAGIC = b"FLBATCH1"
+PREFIX = Struct("<8sIII")
+"""MAGIC, bytes of the header, bytes of the payload, CRC-32 of the header (20 bytes)."""
+FORMAT = 1
+MAX_HEADER = 4 << 20
+MAX_PAYLOAD = 256 << 20
+MAX_RAW = 1 << 30
+"""Bytes of all columns of a batch once decompressed, at most."""
+KINDS = ("i64", "f64", "word", "i64s")
+_LEVEL = 1
+_BIG = sys.byteorder == "big"
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """A column of words by code into `words`; -1 is null."""
+
+    codes: array[int]
+    words: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """A column of lists of integers: their lengths (-1 is null) and all values after each other."""
+
+    lengths: array[int]
+    values: array[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """A column of numbers; `valid` has one byte a row (0 is null), or is None when no row is."""
+
+    values: array[int] | array[float]
+    valid: bytes | None = None
+
+
+Column = Words | Lists | Numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a batch says of itself. (node, boot_id, seq, table) names it for ever; `boot_id` is one run of one writer.
+
+    `layer` is where it was recorded: `client` or `forwarder`. `job` describes the job all its rows are of, by the
+    fields of `fairlead.model.job.Job`, when there is one."""
+
+    table: str
+    version: int
+    node: str
+    boot_id: str
+    seq: int
+    rows: int
+    layer: str = "client"
+    writer: str = ""
+    first_ns: int | None = None
+    last_ns: int | None = None
+    job: dict[str, object] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A decoded batch."""
+
+    header: Header
+    columns: dict[str, Column] = field(default_factory=dict)
+
+
+def words(values: Sequence[str | None]) -> Words:
+    """A column of words from the words themselves."""
+    index: dict[str, int] = {}
+    codes = array("i", (-1 if v is None else index.setdefault(v, len(index)) for v in values))
+    return Words(codes, list(index))
+
+
+def numbers(values: Sequence[int | None]) -> Numbers:
+    """A column of integers, some of them perhaps unknown."""
+    if None in values:
+        return Numbers(array("q", (v or 0 for v in values)), bytes(v is not None for v in values))
+    return Numbers(array("q", cast("Sequence[int]", values)))
+
+
+def fractions(values: Sequence[float | None]) -> Numbers:
+    """A column of floating-point numbers, some of them perhaps unknown."""
+    if None in values:
+        return Numbers(array("d", (v or 0.0 for v in values)), bytes(v is not None for v in values))
+    return Numbers(array("d", cast("Sequence[float]", values)))
+
+
+def lists(values: Sequence[Sequence[int] | None]) -> Lists:
+    """A column of lists of integers."""
+    flat: array[int] = array("q")
+    for value in values:
+        flat.extend(value or ())
+    return Lists(array("i", (-1 if v is None else len(v) for v in values)), flat)
+
+
+def encode(header: Header, columns: Mapping[str, Column]) -> bytes:
+    """The bytes of a batch; every column has `header.rows` rows."""
+    described: list[list[object]] = []
+    sections: list[bytes] = []
+    for name, column in columns.items():
+        kind, section = _section(column, header.rows)
+        described.append([name, kind, len(section)])
+        sections.append(section)
+    raw = b"".join(sections)
+    payload = zlib.compress(raw, _LEVEL)
+    about: dict[str, object] = {
+        "format": FORMAT, "table": header.table, "version": header.version, "node": header.node,
+        "boot_id": header.boot_id, "seq": header.seq, "rows": header.rows, "layer": header.layer,
+        "writer": header.writer, "first_ns": header.first_ns, "last_ns": header.last_ns, "job": header.job,
+        "columns": described, "raw_bytes": len(raw), "checksum": _checksum(payload),
+    }  # fmt: skip
+    text = json.dumps(about, ensure_ascii=True, separators=(",", ":")).encode()
+    return PREFIX.pack(MAGIC, len(text), len(payload), zlib.crc32(text)) + text + payload
+
+
+def _checksum(payload: bytes) -> str:
+    return blake2b(payload, digest_size=16).hexdigest()
+
+
+def _section(column: Column, rows: int) -> tuple[str, bytes]:
+    if isinstance(column, Words):
+        assert len(column.codes) == rows  # noqa: S101  (a broken invariant of the writer)
+        text = json.dumps(column.words, ensure_ascii=True, separators=(",", ":")).encode()
+        return "word", _bytes(column.codes) + text
+    if isinstance(column, Lists):
+        assert len(column.lengths) == rows  # noqa: S101
+        return "i64s", _bytes(column.lengths) + _bytes(column.values)
+    assert len(column.values) == rows  # noqa: S101
+    kind = "f64" if column.values.typecode == "d" else "i64"
+    return kind, _bytes(column.values) + (column.valid or b"")
+
+
+def _bytes(values: array[int] | array[float]) -> bytes:
+    if _BIG:
+        values = values[:]
+        values.byteswap()
+    return values.tobytes()
+
+
+def _array(typecode: str, data: bytes) -> array[int]:
+    values: array[int] = array(typecode)
+    values.frombytes(data)
+    if _BIG:
+        values.byteswap()
+    return values
+
+
+def headers(stream: BinaryIO, where: str) -> Iterator[Header]:
+    """The headers of the batches in a stream, their payloads skipped. Raises as `batches`."""
+    while (found := _next(stream, where)) is not None:
+        about, payload_bytes = found
+        yield _header(about, where)
+        stream.seek(payload_bytes, 1)
+
+
+def batches(stream: BinaryIO, where: str) -> Iterator[Batch]:
+    """The batches in a stream, one after the other, each checked in full.
+
+    Raises CorruptInputError at the first that is cut off or does not hold together, UnsupportedVersionError at one of
+    a newer format.
+    """
+    while (found := _next(stream, where)) is not None:
+        about, payload_bytes = found
+        payload = stream.read(payload_bytes)
+        if len(payload) < payload_bytes:
+            raise _broken("a batch ends early", where)
+        if _checksum(payload) != about.get("checksum"):
+            raise _broken("the checksum of a batch does not hold", where)
+        header = _header(about, where)
+        yield Batch(header, dict(_columns(about, _inflated(payload, about, where), header.rows, where)))
+
+
+def _broken(what: str, where: str) -> CorruptInputError:
+    return CorruptInputError(what, where=where, remedy="copy it again from the spool it was written to")
+
+
+def _next(stream: BinaryIO, where: str) -> tuple[dict[str, object], int] | None:
+    prefix = stream.read(PREFIX.size)
+    if not prefix:
+        return None
+    if len(prefix) < PREFIX.size:
+        raise _broken("a batch ends early", where)
+    magic, header_bytes, payload_bytes, crc = PREFIX.unpack(prefix)
+    if magic[:-1] == MAGIC[:-1] and magic != MAGIC:
+        raise UnsupportedVersionError("batches of a newer format", where=where, remedy="upgrade fairlead")
+    if magic != MAGIC or header_bytes > MAX_HEADER or payload_bytes > MAX_PAYLOAD:
+        raise _broken("where a batch should begin there is none", where)
+    text = stream.read(header_bytes)
+    if len(text) < header_bytes:
+        raise _broken("a batch ends early", where)
+    if zlib.crc32(text) != crc:
+        raise _broken("the header of a batch is damaged", where)
+    try:
+        about = json.loads(text)
+    except (ValueError, RecursionError) as fault:
+        raise _broken("the header of a batch is no JSON", where) from fault
+    if not isinstance(about, dict):
+        raise _broken("the header of a batch is no object", where)
+    if about.get("format") != FORMAT:
+        raise UnsupportedVersionError(
+            f"batches of format {about.get('format')!r}", where=where, remedy="upgrade fairlead"
+        )
+    return about, payload_bytes
+
+
+def _header(about: dict[str, object], where: str) -> Header:
+    texts = {name: about.get(name) for name in ("table", "node", "boot_id", "layer", "writer")}
+    counts = {name: about.get(name) for name in ("version", "seq", "rows")}
+    times = {name: about.get(name) for name in ("first_ns", "last_ns")}
+    job = about.get("job")
+    sound = (
+        all(isinstance(value, str) for value in texts.values())
+        and all(_is_count(value) for value in counts.values())
+        and all(value is None or _is_int64(value) for value in times.values())
+        and (job is None or isinstance(job, dict))
+    )
+    if not sound:
+        raise _broken("the header of a batch lacks what it must say", where)
+    return Header(**texts, **counts, **times, job=job)  # type: ignore[arg-type]
+
+
+def _is_int64(value: object) -> bool:
+    return type(value) is int and -(1 << 63) <= value < 1 << 63
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and 0 <= value < 1 << 62
+
+
+def _inflated(payload: bytes, about: dict[str, object], where: str) -> bytes:
+    expected = about.get("raw_bytes")
+    if type(expected) is not int or not 0 <= expected <= MAX_RAW:
+        raise _broken("the header of a batch gives an impossible size", where)
+    try:
+        # One byte more than announced is enough to see that there is more.
+        raw = zlib.decompressobj().decompress(payload, expected + 1)
+    except zlib.error as fault:
+        raise _broken(f"the payload of a batch is broken ({fault})", where) from fault
+    if len(raw) != expected:
+        raise _broken("the payload of a batch is not of the size announced", where)
+    return raw
+
+
+def _columns(about: dict[str, object], raw: bytes, rows: int, where: str) -> Iterator[tuple[str, Column]]:
+    described = about.get("columns")
+    if not isinstance(described, list):
+        raise _broken("the header of a batch names no columns", where)
+    at = 0
+    for one in described:
+        if not (isinstance(one, list) and len(one) == 3 and isinstance(one[0], str) and _is_count(one[2])):
+            raise _broken("the header of a batch describes no column where it should", where)
+        name, kind, length = one
+        section = raw[at : at + length]
+        at += length
+        column = _column(kind, section, rows) if len(section) == length else None
+        if column is None:
+            raise _broken(f"column {name} of a batch does not fit its {rows} rows", where)
+        yield name, column
+    if at != len(raw):
+        raise _broken("a batch holds more than its columns", where)
+
+
+def _column(kind: object, section: bytes, rows: int) -> Column | None:
+    """The column in a section, None when it does not hold together."""
+    if kind in ("i64", "f64"):
+        if len(section) not in (8 * rows, 9 * rows):
+            return None
+        return Numbers(_array("q" if kind == "i64" else "d", section[: 8 * rows]), section[8 * rows :] or None)
+    if kind not in ("word", "i64s") or len(section) < 4 * rows:
+        return None
+    codes = _array("i", section[: 4 * rows])
+    rest = section[4 * rows :]
+    lowest = min(codes, default=-1)
+    if lowest < -1:
+        return None
+    if kind == "i64s":
+        if len(rest) != 8 * sum(length for length in codes if length > 0):
+            return None
+        return Lists(codes, _array("q", rest))
+    try:
+        found = json.loads(rest)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, list) or not all(isinstance(word, str) for word in found):
+        return None
+    return Words(codes, found) if max(codes, default=-1) < len(found) else None

@@ -1,0 +1,103 @@
+"""Sessions of clients: open files and answers that outlive a lost connection for a while. No sockets."""
+
+from __future__ import annotations
+
+import hmac
+from collections import OrderedDict
+from collections.abc import Callable
+from threading import Lock
+from typing import TYPE_CHECKING, NamedTuple
+
+from fairlead.services.forwarding.wire.handshake import Hello
+
+if TYPE_CHECKING:
+    from fairlead.services.forwarding.forwarder.connection import Connection
+    from fairlead.services.forwarding.forwarder.requests import Request
+    from fairlead.services.forwarding.sessions import Handles
+
+MAX_SESSIONS = 4096
+KEPT_ANSWERS = 2048
+"""More than a client may have unanswered, so that the answer to what it repeats is still here."""
+
+
+class Authority(NamedTuple):
+    """As whom a client may act."""
+
+    uid: int = -1
+    """This user only (-1: any)."""
+    gids: frozenset[int] = frozenset()
+    """Groups of that user; the first choice is `gid`."""
+    gid: int = -1
+    job: str = ""
+    """May announce this job only (empty: any)."""
+
+
+class Session:
+    """What a forwarder keeps of one mount: its open files, and what it answered last."""
+
+    def __init__(self, hello: Hello, authority: Authority, handles: Handles) -> None:
+        self.id = hello.session
+        self.secret = hello.secret
+        self.node = hello.node
+        self.authority = authority
+        self.handles = handles
+        self.connection: Connection | None = None
+        self.lost_ns = 0
+        """When its connection was lost; 0 while it has one."""
+        self.running: dict[int, Request] = {}
+        """Requests that a worker is at, by number: they end even when the connection is lost."""
+        self._answers: OrderedDict[int, tuple[int, bytes]] = OrderedDict()
+        self._lock = Lock()
+
+    def keep_answer(self, number: int, error: int, body: bytes) -> None:
+        """Remembers the answer to a request that must not be carried out twice."""
+        with self._lock:
+            answers = self._answers
+            answers[number] = (error, body)
+            if len(answers) > KEPT_ANSWERS:
+                answers.popitem(last=False)
+
+    def kept_answer(self, number: int) -> tuple[int, bytes] | None:
+        """The answer given before, if it is known."""
+        return self._answers.get(number)
+
+
+class Sessions:
+    """All sessions by id. Only the leader calls it."""
+
+    def __init__(self, new_handles: Callable[[], Handles], grace_ns: int) -> None:
+        self._by_id: dict[str, Session] = {}
+        self._new_handles = new_handles
+        self._grace_ns = grace_ns
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def attach(self, hello: Hello, authority: Authority) -> tuple[Session, bool]:
+        """The client's session and whether it was there before; PermissionError with the reason when it is not its."""
+        session = self._by_id.get(hello.session)
+        if session is not None:
+            if not hmac.compare_digest(session.secret, hello.secret):
+                raise PermissionError("this session belongs to another client")
+            if session.authority.uid != authority.uid or session.authority.job != authority.job:
+                raise PermissionError("this session was begun with other rights")
+            return session, True
+        if len(self._by_id) >= MAX_SESSIONS:
+            raise PermissionError("too many clients")
+        session = self._by_id[hello.session] = Session(hello, authority, self._new_handles())
+        return session, False
+
+    def expired(self, now_ns: int) -> list[Session]:
+        """Takes out the sessions whose connection has been lost for too long."""
+        gone = [s for s in self._by_id.values() if s.lost_ns and now_ns - s.lost_ns >= self._grace_ns]
+        for session in gone:
+            del self._by_id[session.id]
+        return gone
+
+    def next_end_ns(self) -> int | None:
+        """When the next one expires; None when none will."""
+        return min((s.lost_ns + self._grace_ns for s in self._by_id.values() if s.lost_ns), default=None)
+
+    def all(self) -> list[Session]:
+        """Every session there is."""
+        return list(self._by_id.values())

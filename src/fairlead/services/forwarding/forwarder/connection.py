@@ -1,0 +1,238 @@
+"""One client's connection: bytes into frames, answers into bytes, and when to stop listening to it.
+
+Frames are checked here; a wrong one raises `Malformed`, and the server ends the connection. Not here: what is asked.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from threading import Lock
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+from fairlead.services.forwarding.forwarder.buffers import Buffers
+from fairlead.services.forwarding.wire.frames import (
+    MAX_FRAME,
+    NO_SLOT,
+    PREFIX_BYTES,
+    REPLY,
+    REQUEST,
+    Flag,
+)
+from fairlead.services.forwarding.wire.slots import Slots
+from fairlead.services.forwarding.wire.stream import Buffer, Stream
+
+if TYPE_CHECKING:
+    from fairlead.services.forwarding.forwarder.clients import Session
+    from fairlead.services.forwarding.forwarder.requests import Request
+
+RECEIVE_BYTES = 128 << 10
+MOST_PENDING = 256
+"""Requests of one connection that may be unanswered before it is listened to no more."""
+MOST_HELD = 32 << 20
+"""Bytes of requests that may wait."""
+MOST_UNREAD = 64 << 20
+"""Bytes of answers that may wait for a client that does not read."""
+_HEADER_BYTES = 40
+_CHECKSUM = int(Flag.CHECKSUM)
+_SLOT = int(Flag.SLOT)
+_LARGE = RECEIVE_BYTES // 2
+
+Frame = tuple[int, int, int, int, int, int, memoryview, bytearray | None]
+"""flags, job, number, handle, slot, CRC-32, message, buffer to give back."""
+
+
+class Malformed(Exception):  # noqa: N818  a fault of the other side, not of ours
+    """The client sent what no client sends."""
+
+
+class Connection:
+    """A client's connection after its handshake. The leader receives; any worker answers."""
+
+    def __init__(self, stream: Stream, session: Session, slots: Slots | None, buffers: Buffers, *, name: str,
+                 checksum: bool, set_writing: Callable[[Connection, bool], None]) -> None:  # fmt: skip
+        self.stream = stream
+        self.fd = stream.fileno()
+        self.session = session
+        self.slots = slots
+        self.name = name
+        self.checksum = checksum
+        self.dead = False
+        self.listening = True
+        self.writing = False
+        self.pending: dict[int, Request] = {}
+        """Requests that are neither answered nor parked, by number."""
+        self.parked: dict[int, Request] = {}
+        """Requests that wait for a lock."""
+        self.jobs: dict[int, str] = {0: ""}
+        self.held = 0
+        """Bytes of the requests that wait or are carried out."""
+        self.unread = 0
+        self.lock = Lock()
+        self._set_writing = set_writing
+        self._out: deque[tuple[memoryview, bytearray | None]] = deque()
+        self._buffers = buffers
+        self._memory = bytearray(RECEIVE_BYTES)
+        self._view = memoryview(self._memory)
+        self._filled = 0
+        self._large: bytearray | None = None  # a frame that is longer than what is left of the memory
+        self._large_view = self._view
+        self._large_need = 0
+        self._large_filled = 0
+        self._large_prefix: tuple[int, int, int, int, int, int] = (0, 0, 0, 0, 0, 0)
+
+    def receive(self, frames: list[Frame]) -> bool:
+        """Appends what has come in, as whole frames; False when the client has closed the connection.
+
+        Malformed when it is none of ours, OSError when the connection is broken.
+        """
+        while True:
+            try:
+                if self._large is not None:
+                    got = self.stream.receive_into(self._large_view[self._large_filled : self._large_need])
+                else:
+                    got = self.stream.receive_into(self._view[self._filled :])
+            except BlockingIOError:
+                return True
+            if got == 0:
+                return False
+            if self._large is not None:
+                self._large_filled += got
+                if self._large_filled == self._large_need:
+                    self._finish_large(frames)
+            else:
+                self._filled += got
+                self._split(frames)
+                if self._large is not None:
+                    continue  # the rest of it is most likely there
+            if not self.stream.pending():
+                return True
+
+    def _split(self, frames: list[Frame]) -> None:
+        view, filled, place = self._view, self._filled, 0
+        while filled - place >= PREFIX_BYTES:
+            length, flags, job, number, handle, slot, crc = REQUEST.unpack_from(view, place)
+            if not _HEADER_BYTES <= length <= MAX_FRAME:
+                raise Malformed(f"a frame of {length} bytes")
+            start = place + PREFIX_BYTES
+            end = start + length
+            if end > filled:
+                if length > _LARGE:
+                    self._begin_large(length, view[start:filled], (flags, job, number, handle, slot, crc))
+                    filled = place = 0
+                break
+            frames.append((flags, job, number, handle, slot, crc, memoryview(bytes(view[start:end])), None))
+            place = end
+        left = filled - place
+        if left and place:
+            self._memory[:left] = self._memory[place:filled]
+        self._filled = left
+
+    def _begin_large(self, length: int, part: memoryview, prefix: tuple[int, int, int, int, int, int]) -> None:
+        self._large = self._buffers.take(length)
+        self._large_view = memoryview(self._large)
+        self._large_view[: len(part)] = part
+        self._large_filled = len(part)
+        self._large_need = length
+        self._large_prefix = prefix
+
+    def _finish_large(self, frames: list[Frame]) -> None:
+        frames.append((*self._large_prefix, self._large_view[: self._large_need], self._large))
+        self._large = None
+        self._large_view = self._view
+
+    def crowded(self) -> bool:
+        """True when this client has asked enough for now."""
+        return len(self.pending) > MOST_PENDING or self.unread > MOST_UNREAD or self.held > MOST_HELD
+
+    def relaxed(self) -> bool:
+        """True when a client that was not listened to may go on."""
+        return (
+            len(self.pending) <= MOST_PENDING // 2
+            and self.unread <= MOST_UNREAD // 2
+            and self.held <= MOST_HELD // 2
+        )
+
+    def answer(self, number: int, error: int, body: Buffer, *, slot: int = NO_SLOT, in_slot: memoryview | None = None,
+               buffer: bytearray | None = None) -> None:  # fmt: skip
+        """Sends an answer, or queues what the client does not take at once. `in_slot`: the data that is in `slot`.
+        `buffer` (which holds `body`) is given back when it is sent."""
+        flags = _SLOT if slot != NO_SLOT else 0
+        crc = 0
+        if self.checksum:
+            flags |= _CHECKSUM
+            crc = crc32(body)
+            if in_slot is not None:
+                crc = crc32(in_slot, crc)
+        prefix = REPLY.pack(len(body), flags, 0, number, error, slot, len(in_slot) if in_slot is not None else 0, crc)
+        with self.lock:
+            if self.dead:
+                return
+            if not self._out:
+                try:
+                    sent = self.stream.send((prefix, body) if body else (prefix,))
+                except BlockingIOError:
+                    sent = 0
+                except OSError:  # the leader finds out when it receives, and ends the connection
+                    return
+                if sent == PREFIX_BYTES + len(body):
+                    if buffer is not None:
+                        self._buffers.give(buffer)
+                    return
+            else:
+                sent = 0
+            self._queue(prefix, body, sent, buffer)
+            if not self.writing:
+                self.writing = True
+                self._set_writing(self, True)
+
+    def _queue(self, prefix: bytes, body: Buffer, sent: int, buffer: bytearray | None) -> None:
+        self.unread += PREFIX_BYTES + len(body) - sent
+        if sent < PREFIX_BYTES:
+            self._out.append((memoryview(prefix)[sent:], None))
+            sent = 0
+        else:
+            sent -= PREFIX_BYTES
+        if len(body) > sent:
+            self._out.append((memoryview(body)[sent:], buffer))
+
+    def flush(self) -> None:
+        """Sends on what was queued, as far as the client takes it (the leader, when the socket is writable)."""
+        with self.lock:
+            out = self._out
+            while out and not self.dead:
+                try:
+                    sent = self.stream.send([part for part, _ in list(out)[:64]])
+                except BlockingIOError:
+                    return
+                self.unread -= sent
+                while sent:
+                    part, buffer = out[0]
+                    if sent < len(part):
+                        out[0] = (part[sent:], buffer)
+                        break
+                    sent -= len(part)
+                    out.popleft()
+                    if buffer is not None:
+                        part.release()
+                        self._buffers.give(buffer)
+            if not out and self.writing:
+                self.writing = False
+                self._set_writing(self, False)
+
+    def idle(self) -> bool:
+        """True when all is answered and sent."""
+        return not self.pending and not self._out
+
+    def end(self) -> None:
+        """Closes it. What is still being carried out ends without an answer here."""
+        with self.lock:
+            if self.dead:
+                return
+            self.dead = True
+            self._out.clear()
+            self.stream.close()
+        if self.slots is not None:
+            self.slots.close()
+            self.slots = None

@@ -1,0 +1,401 @@
+"""A mount without a forwarder: the kernel's requests are executed on a tree in this process.
+
+Leader/followers: one thread waits at the device and executes what it reads itself. While it is held up by one request
+(a slow disk), a watchdog lets another thread lead. Not here: what a request means (`operations`).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import traceback
+from itertools import count
+from mmap import mmap
+from threading import Event, Lock, Semaphore, Thread
+from typing import Any
+
+from fairlead.clock import now_ns, sleep_s
+from fairlead.errors import MountError
+from fairlead.services.forwarding.fuse import abi
+from fairlead.services.forwarding.fuse.abi import Init, Op, OpenReply
+from fairlead.services.forwarding.fuse.device import Device
+from fairlead.services.forwarding.fuse.passthrough import Backings
+from fairlead.services.forwarding.mount import negotiation
+from fairlead.services.forwarding.mount.parked import Parked, WaitingLocks
+from fairlead.services.forwarding.operations import Operations, UnknownHandle, UnknownNode
+from fairlead.services.forwarding.sessions import Handles
+from fairlead.services.forwarding.trees.acting import become
+from fairlead.services.forwarding.trees.base import FileTree
+
+WORKERS = 16
+_TICK_S = 0.002
+"""A leader longer than this in one request is replaced."""
+_IDLE_TICKS = 250
+"""Ticks without a request after which the watchdog sleeps until there is one."""
+_HEADER = abi.IN_HEADER.size
+_DATA = 80
+"""Where the data of a WRITE begins in its message."""
+_OPENING = frozenset({Op.OPEN, Op.CREATE, Op.TMPFILE, Op.OPENDIR})
+_FILES = frozenset({Op.OPEN, Op.CREATE, Op.TMPFILE})
+_GIVING = frozenset({Op.LOOKUP, Op.CREATE, Op.MKDIR, Op.MKNOD, Op.SYMLINK, Op.LINK, Op.TMPFILE, Op.READDIRPLUS})
+"""Requests whose reply gives the kernel nodes."""
+_UNLOCKING = frozenset({Op.SETLK, Op.FLUSH, Op.RELEASE})
+_READ, _WRITE = int(Op.READ), int(Op.WRITE)
+_NOTHING = memoryview(b"")
+
+
+class _Worker:
+    """A thread's buffers and what it is doing: `unique` of the request it executes, 0 between two."""
+
+    __slots__ = ("body", "data", "gate", "head", "message", "served", "thread", "unique", "view", "written")
+
+    def __init__(self) -> None:
+        self.message = mmap(-1, abi.MESSAGE_BYTES)
+        self.view = memoryview(self.message)
+        self.body = self.view[_HEADER:_DATA]
+        self.data = memoryview(mmap(-1, abi.MAX_WRITE))
+        self.head = bytearray(abi.OUT_HEADER.size)
+        self.written = bytearray(abi.OUT_HEADER.size + abi.WRITE_OUT.size)
+        self.gate = Semaphore(0)
+        self.unique = 0
+        self.served = 0
+        self.thread: Thread | None = None
+
+
+class LocalMount:
+    """Serves the device from `tree` until it is unmounted. `serve` blocks; the other calls come from any thread."""
+
+    def __init__(
+        self,
+        device: Device,
+        tree: FileTree,
+        trace: Any | None = None,
+        *,
+        passthrough: bool = False,
+        cache: bool = False,
+        workers: int = WORKERS,
+    ) -> None:
+        """Answers the kernel's INIT. `passthrough`: hand files to the kernel where it agrees. `cache`: use the page
+        cache. Raises `MountError` when the kernel is too old."""
+        extra = (Init.PASSTHROUGH if passthrough else 0) | (negotiation.CACHED if cache else 0)
+        self.session = negotiation.start(device.fd, extra=extra)
+        flags = 0 if cache else OpenReply.DIRECT_IO | OpenReply.PARALLEL_DIRECT_WRITES
+        self._fd = device.fd
+        self._tree = tree
+        self._trace = trace
+        self._operations = Operations(tree, open_flags=flags)
+        self._handles = Handles()
+        self._numbers = count(1)
+        self._backings = Backings(device.fd) if self.session.passthrough else None
+        self._giving = 0
+        self._dropped: list[tuple[int, int]] = []
+        self._nodes_lock = Lock()
+        self._waiting = WaitingLocks()
+        self._retrying = Lock()
+        self._lock = Lock()
+        self._limit = workers
+        self._workers: list[_Worker] = []
+        self._idle: list[_Worker] = []
+        self._leader: _Worker | None = None
+        self._ended = False
+        self._watched = False
+        self._wake = Event()
+
+    @property
+    def requests(self) -> int:
+        """Requests answered so far."""
+        return sum(worker.served for worker in self._workers)
+
+    @property
+    def handed_over(self) -> str:
+        """Whether reads and writes go in the kernel, for a person."""
+        if self._backings is None:
+            return "off"
+        refused = self._backings.refused
+        return f"refused by the file system below ({os.strerror(refused)})" if refused else "on"
+
+    def serve(self) -> None:
+        """Serves until the mount is gone, then closes every file. Raises what broke the device."""
+        watchdog = Thread(target=self._watch, name="watchdog", daemon=True)
+        watchdog.start()
+        worker = self._leader = _Worker()
+        self._workers.append(worker)
+        try:
+            self._work(worker)
+        finally:
+            self._end()
+            watchdog.join()
+            for other in self._workers:
+                if other.thread is not None:
+                    other.thread.join(timeout=5)
+            self._handles.close_all()
+
+    def _end(self) -> None:
+        with self._lock:
+            self._ended = True
+            idle, self._idle = self._idle, []
+        for worker in idle:
+            worker.gate.release()
+        self._wake.set()
+
+    # Leading and following
+
+    def _work(self, worker: _Worker) -> None:
+        """A thread's life: lead, or stand by until it is its turn."""
+        fd, message, readv, serve = self._fd, [worker.message], os.readv, self._serve
+        while True:
+            if self._leader is not worker and not self._stand_by(worker):
+                return
+            try:
+                size = readv(fd, message)
+            except OSError as error:
+                if error.errno in (errno.EINTR, errno.ENOENT, errno.EAGAIN):
+                    continue
+                self._end()
+                if error.errno in (errno.ENODEV, errno.EBADF):
+                    return
+                raise
+            serve(worker, size)
+            worker.served += 1
+            worker.unique = 0
+
+    def _stand_by(self, worker: _Worker) -> bool:
+        """Waits until this thread leads; false at the end."""
+        with self._lock:
+            if self._ended:
+                return False
+            if self._leader is None:
+                self._leader = worker
+                return True
+            self._idle.append(worker)
+        worker.gate.acquire()
+        return not self._ended
+
+    def _watch(self) -> None:
+        """Replaces a leader that is held up, tries waiting locks again, and sleeps while there is nothing to do."""
+        stuck_in = quiet = ticks = 0
+        served = -1
+        while not self._ended:
+            sleep_s(_TICK_S)
+            ticks += 1
+            leader = self._leader
+            unique = leader.unique if leader is not None else 0
+            if unique and unique == stuck_in:
+                self._promote()
+            stuck_in = unique
+            if len(self._waiting):
+                quiet = 0
+                if ticks % 5 == 0:
+                    self._retry_locks()
+                continue
+            total = self.requests
+            quiet = quiet + 1 if total == served and not unique else 0
+            served = total
+            if quiet > _IDLE_TICKS:
+                self._sleep_until_busy()
+                quiet = 0
+
+    def _sleep_until_busy(self) -> None:
+        self._wake.clear()
+        self._watched = False
+        leader = self._leader
+        if not self._ended and (leader is None or not leader.unique):
+            self._wake.wait()
+        self._watched = True
+
+    def _promote(self) -> None:
+        """Lets a thread that stands by lead, or a new one; with all of them busy, the first that ends will."""
+        with self._lock:
+            if self._ended:
+                return
+            if self._idle:
+                worker = self._leader = self._idle.pop()
+                worker.gate.release()
+                return
+            if len(self._workers) >= self._limit:
+                self._leader = None
+                return
+            worker = self._leader = _Worker()
+            self._workers.append(worker)
+        worker.thread = Thread(target=self._work, args=(worker,), name=f"worker-{len(self._workers)}", daemon=True)
+        worker.thread.start()
+
+    # Requests
+
+    def _serve(self, worker: _Worker, size: int) -> None:
+        """Executes one request and answers it."""
+        view = worker.view
+        _, op, unique, node, uid, gid, pid, _, _ = abi.IN_HEADER.unpack_from(view)
+        worker.unique = unique
+        if not self._watched:
+            self._watched = True
+            self._wake.set()
+        started = now_ns() if self._trace is not None else 0
+        error = 0
+        try:
+            become(uid, gid)
+            if op == _READ:
+                self._read(worker, unique, node)
+            elif op == _WRITE:
+                self._write(worker, unique, node, size)
+            else:
+                self._other(worker, op, unique, node, uid, gid, pid, view[_HEADER:size])
+        except BlockingIOError as refused:
+            if op == Op.SETLKW:
+                if self._waiting.park(Parked(unique, node, uid, gid, pid, bytes(view[_HEADER:size]))):
+                    return
+                error = errno.EINTR
+            else:
+                error = refused.errno or errno.EAGAIN
+        except UnknownNode:
+            error = errno.ESTALE
+        except UnknownHandle:
+            error = errno.EBADF
+        except OSError as refused:
+            error = refused.errno or errno.EIO
+        except Exception:  # noqa: BLE001 (one broken request must not end the mount; it is told and answered EIO)
+            traceback.print_exc(file=sys.stderr)
+            error = errno.EIO
+        if error:
+            self._answer(unique, b"", error)
+        if self._trace is not None:
+            self._record(worker, op, node, started, error)
+
+    def _read(self, worker: _Worker, unique: int, node: int) -> None:
+        data = worker.data[: abi.READ_IN.unpack_from(worker.body)[2]]
+        got = self._operations.execute(self._handles, _READ, node, 0, worker.body, data)
+        assert isinstance(got, int)
+        abi.OUT_HEADER.pack_into(worker.head, 0, abi.OUT_HEADER.size + got, 0, unique)
+        self._send(worker.head, data[:got])
+
+    def _write(self, worker: _Worker, unique: int, node: int, size: int) -> None:
+        reply = self._operations.execute(self._handles, _WRITE, node, 0, worker.body, worker.view[_DATA:size])
+        assert isinstance(reply, bytes)
+        self._answer(unique, reply, 0)
+
+    def _other(
+        self, worker: _Worker, op: int, unique: int, node: int, uid: int, gid: int, pid: int, body: memoryview
+    ) -> None:
+        """Everything but READ and WRITE."""
+        if op == Op.FORGET:
+            self._forget([(node, abi.FORGET_IN.unpack_from(body)[0])])
+            return
+        if op == Op.BATCH_FORGET:
+            first = abi.BATCH_FORGET_IN.size
+            pairs = abi.BATCH_FORGET_IN.unpack_from(body)[0]
+            self._forget(list(abi.FORGET_ONE.iter_unpack(body[first : first + pairs * abi.FORGET_ONE.size])))
+            return
+        if op == Op.INTERRUPT:
+            (other,) = abi.INTERRUPT_IN.unpack_from(body)
+            if self._waiting.interrupt(other):
+                self._answer(other, b"", errno.EINTR)
+            return
+        if op == Op.DESTROY:
+            self._answer(unique, b"", 0)
+            return
+        if self._backings is not None and op in (Op.GETXATTR, Op.SETXATTR):
+            self._known_capability(op, node, body)
+        handle = next(self._numbers) if op in _OPENING else 0
+        reply = self._giving_nodes(op, node, handle, body) if op in _GIVING else self._execute(op, node, handle, body)
+        if op in _FILES and self._backings is not None:
+            reply = self._hand_over(self._backings, handle, reply)
+        elif op == Op.RELEASE and self._backings is not None:
+            self._backings.released(abi.RELEASE_IN.unpack_from(body)[0])
+        self._answer(unique, reply, 0)
+        if op in _UNLOCKING and len(self._waiting):
+            self._retry_locks()
+
+    def _execute(self, op: int, node: int, handle: int, body: memoryview) -> bytes:
+        reply = self._operations.execute(self._handles, op, node, handle, body, _NOTHING)
+        assert isinstance(reply, bytes)
+        return reply
+
+    def _giving_nodes(self, op: int, node: int, handle: int, body: memoryview) -> bytes:
+        """As `_execute`; until the nodes of the reply are counted, none may be dropped."""
+        with self._nodes_lock:
+            self._giving += 1
+        try:
+            return self._execute(op, node, handle, body)
+        finally:
+            with self._nodes_lock:
+                self._giving -= 1
+
+    def _forget(self, dropped: list[tuple[int, int]]) -> None:
+        """(node, look-ups) the kernel drops. Waits for a moment in which no request may give one of them again."""
+        with self._nodes_lock:
+            self._dropped += dropped
+            if self._giving:
+                return
+            dropped, self._dropped = self._dropped, []
+            for node, lookups in dropped:
+                self._operations.forget(self._handles, node, lookups)
+
+    def _hand_over(self, backings: Backings, handle: int, reply: bytes) -> bytes:
+        opened = self._handles.files.get(handle)
+        if opened is None or opened.descriptor is None:
+            return reply
+        return backings.opened(opened.node, handle, opened.descriptor, reply)
+
+    def _known_capability(self, op: int, node: int, body: memoryview) -> None:
+        """The kernel asks for a file's capabilities before each write it does itself: answered from memory."""
+        assert self._backings is not None
+        if op == Op.GETXATTR:
+            if self._backings.without_capability(node, bytes(body[abi.GETXATTR_IN.size : -1])):
+                raise OSError(errno.ENODATA, "no capabilities")
+        else:
+            name = bytes(body[abi.SETXATTR_IN.size :]).partition(b"\0")[0]
+            self._backings.attribute_set(node, name)
+
+    def _retry_locks(self) -> None:
+        """Tries every waiting lock again, in the order they came."""
+        if not self._retrying.acquire(blocking=False):
+            return
+        try:
+            for request in self._waiting.take():
+                self._retry(request)
+        finally:
+            self._retrying.release()
+
+    def _retry(self, request: Parked) -> None:
+        error = 0
+        try:
+            become(request.uid, request.gid)
+            self._execute(Op.SETLKW, request.node, 0, memoryview(request.body))
+        except BlockingIOError:
+            if self._waiting.park(request):
+                return
+            error = errno.EINTR
+        except UnknownHandle:
+            error = errno.EBADF
+        except OSError as refused:
+            error = refused.errno or errno.EIO
+        self._answer(request.unique, b"", error)
+
+    # Answers
+
+    def _answer(self, unique: int, body: bytes, error: int) -> None:
+        header = abi.OUT_HEADER.pack(abi.OUT_HEADER.size + len(body), -error, unique)
+        try:
+            os.write(self._fd, header + body)
+        except OSError as refused:
+            _ignore_gone(refused)
+
+    def _send(self, header: bytearray, data: memoryview) -> None:
+        try:
+            os.writev(self._fd, (header, data))
+        except OSError as refused:
+            _ignore_gone(refused)
+
+    def _record(self, worker: _Worker, op: int, node: int, started: int, error: int) -> None:
+        """One request into the trace."""
+        handle = offset = size = 0
+        if op in (_READ, _WRITE):
+            handle, offset, size = abi.READ_IN.unpack_from(worker.body)[:3]
+        self._trace.request(op, node, handle, offset, size, started, now_ns(), 0, error)
+
+
+def _ignore_gone(error: OSError) -> None:
+    """ENOENT: the request was given up. ENODEV, EBADF: the mount went meanwhile. Anything else is a defect."""
+    if error.errno not in (errno.ENOENT, errno.ENODEV, errno.EBADF, errno.ECONNABORTED, errno.ENOTCONN):
+        raise error

@@ -1,0 +1,515 @@
+"""A mount whose requests go to forwarders: one thread between the kernel's device and the connection.
+
+Requests are read into slots the forwarder shares, so data is never copied here. Not here: what happens when the
+connection is lost (`failover`), what replies teach (`answers`).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import sys
+from collections import deque
+from collections.abc import Callable, Sequence
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from fairlead.clock import monotonic_ns
+from fairlead.services.forwarding.fuse.abi import BATCH_FORGET_IN, FORGET_ONE, IN_HEADER, OUT_HEADER, Op
+from fairlead.services.forwarding.mount.answers import Answers
+from fairlead.services.forwarding.mount.dial import Connection, Dial
+from fairlead.services.forwarding.mount.failover import Failover
+from fairlead.services.forwarding.mount.holdings import Holdings
+from fairlead.services.forwarding.mount.jobs import Jobs
+from fairlead.services.forwarding.mount.ledger import Entry, Ledger, own_message
+from fairlead.services.forwarding.mount.link import Link, LinkLostError
+from fairlead.services.forwarding.mount.nodes import Nodes
+from fairlead.services.forwarding.wire.frames import HEAD_BYTES, MAX_FRAME, PREFIX_BYTES, REPLY, Flag
+from fairlead.services.forwarding.wire.slots import SLOT_BYTES
+
+if TYPE_CHECKING:
+    from fairlead.services.forwarding.fuse.device import Device
+    from fairlead.services.forwarding.mount.trace import Trace
+
+_SLOT = int(Flag.SLOT)
+_READ, _WRITE = int(Op.READ), int(Op.WRITE)
+_OPCODES = 64
+_BATCH = 16
+"""Requests read in one go before the connection gets its turn again."""
+_MOST_OUTSTANDING = 192
+"""Requests without an answer after which the kernel has to wait (a forwarder listens to 256 of one client)."""
+_FORGETS = 128
+"""Forgotten nodes that are told to the forwarder together."""
+_DATA, _COPIED, _OPENS, _HANDLE, _LOCAL, _ATTRIBUTE = range(6)
+_FH_OFFSET = Struct("<QQI")
+_FH = Struct("<Q")
+_COUNT = Struct("<I")
+_READABLE, _WRITABLE = select.EPOLLIN, select.EPOLLOUT
+
+
+def _ways() -> list[int]:
+    """By opcode: how a request is treated."""
+    ways = [_COPIED] * _OPCODES
+    for op in (Op.READ, Op.WRITE):
+        ways[op] = _DATA
+    for op in (Op.OPEN, Op.OPENDIR, Op.CREATE, Op.TMPFILE):
+        ways[op] = _OPENS
+    for op in (Op.RELEASE, Op.RELEASEDIR, Op.FSYNC, Op.FSYNCDIR, Op.FLUSH, Op.READDIR, Op.READDIRPLUS, Op.GETLK,
+               Op.SETLK, Op.SETLKW, Op.FALLOCATE, Op.LSEEK, Op.COPY_FILE_RANGE, Op.IOCTL, Op.POLL):  # fmt: skip
+        ways[op] = _HANDLE
+    for op in (Op.FORGET, Op.BATCH_FORGET, Op.INTERRUPT, Op.DESTROY):
+        ways[op] = _LOCAL
+    for op in (Op.GETXATTR, Op.SETXATTR, Op.REMOVEXATTR):
+        ways[op] = _ATTRIBUTE
+    return ways
+
+
+_WAYS = _ways()
+
+
+class RelayMount:
+    """Serves a mount from a forwarder. `run` returns when the mount is gone or `stop` was called.
+
+    `device`: mounted, INIT answered (`negotiation.start`). `connection`: the first one (`dial.any()`), made before
+    the mount so that a wrong address is an error of the command and not of the mount; None: made in the background.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        dial: Dial,
+        connection: Connection | None = None,
+        *,
+        trace: Trace | None = None,
+        jobs: Jobs | None = None,
+        cache: bool = False,
+        patience_s: float = 60.0,
+        say: Callable[[str], None] | None = None,
+    ) -> None:
+        self.device = device
+        self.dial = dial
+        self.nodes = Nodes()
+        self.holdings = Holdings()
+        self.ledger = Ledger()
+        self.jobs = Jobs() if jobs is None else jobs
+        self.link: Link | None = None
+        """The connection requests are sent on; None while there is none, or while it is being changed."""
+        self.served = 0
+        """Requests answered to the kernel so far."""
+        self._answers = Answers(self.nodes, self.holdings)
+        self._trace = trace.request if trace is not None else None
+        self._learn_names = trace
+        self._cache = cache
+        self._say = say if say is not None else _to_stderr
+        self._handles = 0
+        self._views: list[memoryview] = []
+        self._vectors: list[tuple[memoryview]] = []
+        self._free: list[int] = []
+        self._forgotten: list[tuple[int, int]] = []
+        self._ended = False
+        self._poll = select.epoll()
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._wishes: deque[Callable[[], None]] = deque()
+        self._reading = False
+        self._link_events = 0
+        self._fd = device.fd
+        self.failover = Failover(self, patience_s=patience_s)
+        os.set_blocking(device.fd, False)
+        self._poll.register(self._wake, _READABLE)
+        if connection is not None:
+            self.attach(Link(connection))
+
+    # -- from other threads ------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Ends `run` soon. For other threads and signal handlers."""
+        self._ended = True
+        self.wake()
+
+    def wake(self) -> None:
+        """Makes the thread of the mount look at what was wished for."""
+        os.eventfd_write(self._wake, 1)
+
+    def soon(self, action: Callable[[], None]) -> None:
+        """Has `action` called by the thread of the mount."""
+        self._wishes.append(action)
+        self.wake()
+
+    def remap(self, addresses: Sequence[str], *, within_s: float = 30.0) -> str:
+        """Moves the mount to other forwarders and returns the address it is at then; I/O waits, none fails.
+
+        UnreachableError or RefusedError when none of them takes it: the mount then stays where it is.
+        """
+        return self.failover.remap(addresses, within_s=within_s)
+
+    def status(self) -> dict[str, object]:
+        """What the mount is doing, for its control socket."""
+        link = self.link
+        return {
+            "forwarder": "" if link is None else str(link.connection.address),
+            "forwarders": [str(address) for address in self.dial.addresses],
+            "state": self.failover.state,
+            "outstanding": len(self.ledger.requests),
+            "nodes": len(self.nodes),
+            "handles": len(self.holdings.handles),
+            "requests": self.served,
+            "failovers": self.failover.count,
+        }
+
+    # -- the loop ----------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Serves until the mount is gone or `stop` is called."""
+        if self.link is None:
+            if not self._views:
+                self.take_memory([memoryview(bytearray(SLOT_BYTES)) for _ in range(4)])
+            self.failover.seek()
+        poll, device, wake = self._poll.poll, self._fd, self._wake
+        try:
+            while not self._ended:
+                self._arm()
+                for descriptor, event in poll(self.failover.pause_s()):
+                    if descriptor == device:
+                        if event & ~_READABLE and not event & _READABLE:
+                            self._ended = True  # EPOLLERR: unmounted
+                        else:
+                            self._requests()
+                    elif descriptor == wake:
+                        os.eventfd_read(wake)
+                        while self._wishes:
+                            self._wishes.popleft()()
+                    else:
+                        self._link_ready(event)
+                if self.link is None:
+                    self.failover.step()
+        finally:
+            self.failover.end()
+            if self.link is not None:
+                self.link.close()
+                self.link = None
+            self._poll.close()
+
+    def _arm(self) -> None:
+        """Listens to the device only while there is room for what it says, to the connection as it needs."""
+        link = self.link
+        ready = bool(self._free) and len(self.ledger.requests) < _MOST_OUTSTANDING and not (link and link.blocked)
+        if ready != self._reading:
+            self._reading = ready
+            if ready:
+                self._poll.register(self._fd, _READABLE)
+            else:
+                self._poll.unregister(self._fd)
+        if link is not None:
+            events = _READABLE | _WRITABLE if link.blocked else _READABLE
+            if events != self._link_events:
+                self._link_events = events
+                self._poll.modify(link.descriptor, events)
+
+    def _link_ready(self, event: int) -> None:
+        link = self.link
+        if link is None:
+            return
+        try:
+            if event & _WRITABLE:
+                link.flush()
+            if event & ~_WRITABLE:
+                self._replies(link)
+                while link.secure and link.sock.pending():  # type: ignore[attr-defined]
+                    self._replies(link)
+        except LinkLostError as lost:
+            self.lost(str(lost))
+
+    # -- requests ----------------------------------------------------------------------------------------------
+
+    def _requests(self) -> None:
+        free, requests, ledger = self._free, self.ledger.requests, self.ledger
+        views, vectors, known = self._views, self._vectors, self.jobs.known
+        fd, link = self._fd, self.link
+        try:
+            for _ in range(_BATCH):
+                if not free:
+                    break
+                slot = free[-1]
+                try:
+                    length = os.readv(fd, vectors[slot])
+                except BlockingIOError:
+                    break
+                except OSError as error:
+                    if error.errno in (errno.EINTR, errno.ENOENT):
+                        continue
+                    if error.errno != errno.ENODEV:
+                        raise
+                    self._ended = True
+                    break
+                view = views[slot]
+                _, op, unique, node, uid, _, pid, _, _ = IN_HEADER.unpack_from(view)
+                way = _WAYS[op] if op < _OPCODES else _COPIED
+                if way == _LOCAL or (way == _ATTRIBUTE and self._answered_here(op, unique, node, view[:length])):
+                    if way == _LOCAL:
+                        self._local(op, unique, node, view[:length])
+                    continue
+                now = monotonic_ns()
+                hit = known.get(pid)
+                job = hit[0] if hit is not None and now < hit[1] else self._job(pid, uid, now)
+                number = next(ledger.ids)
+                if way == _DATA:
+                    handle, offset, size = _FH_OFFSET.unpack_from(view, 40)
+                    free.pop()
+                    requests[number] = (unique, op, slot, node, handle, offset, size, now, job, None)
+                    if link is None:
+                        ledger.unsent[number] = None
+                    elif link.slots is not None:
+                        link.put_slotted(number, job, slot, view, size if op == _WRITE else 0)
+                    else:
+                        link.put(number, job, 0, view[:length])
+                else:
+                    message = bytes(view[:length])
+                    chosen = handle = 0
+                    if way == _OPENS:
+                        self._handles = chosen = handle = self._handles + 1
+                    elif way == _HANDLE:
+                        (handle,) = _FH.unpack_from(message, 40)
+                    requests[number] = (unique, op, -1, node, handle, 0, 0, now, job, message)
+                    if link is None:
+                        ledger.unsent[number] = None
+                    else:
+                        link.put(number, job, chosen, message)
+                if len(requests) == 1:
+                    break  # one at a time: nothing else is there most likely, so it goes out at once
+            if link is not None:
+                link.flush()
+        except LinkLostError as lost:
+            self.lost(str(lost))
+
+    def _job(self, pid: int, uid: int, now: int) -> int:
+        index = self.jobs.find(pid, uid, now)
+        if self.jobs.unannounced:
+            self.failover.announce()
+        return index
+
+    def _answered_here(self, op: int, unique: int, node: int, message: memoryview) -> bool:
+        if op != Op.GETXATTR:
+            self._answers.attribute_set(node)
+            return False
+        if not self._answers.has_no_attribute(node, message):
+            return False
+        self.answer(unique, -errno.ENODATA)
+        return True
+
+    def _local(self, op: int, unique: int, node: int, message: memoryview) -> None:
+        if op == Op.FORGET:
+            self._forget(node, _FH.unpack_from(message, IN_HEADER.size)[0])
+        elif op == Op.BATCH_FORGET:
+            count = BATCH_FORGET_IN.unpack_from(message, IN_HEADER.size)[0]
+            begin = IN_HEADER.size + BATCH_FORGET_IN.size
+            for at in range(begin, begin + count * FORGET_ONE.size, FORGET_ONE.size):
+                self._forget(*FORGET_ONE.unpack_from(message, at))
+        elif op == Op.INTERRUPT:
+            self._interrupt(_FH.unpack_from(message, IN_HEADER.size)[0])
+        else:
+            self.answer(unique, 0)
+
+    def _forget(self, node: int, lookups: int) -> None:
+        self.nodes.forget(node, lookups)
+        forgotten = self._forgotten
+        forgotten.append((node, lookups))
+        if len(forgotten) >= _FORGETS:
+            link = self.link
+            if link is not None:
+                body = BATCH_FORGET_IN.pack(len(forgotten), 0) + b"".join(FORGET_ONE.pack(*one) for one in forgotten)
+                link.put(next(self.ledger.ids), 0, 0, own_message(Op.BATCH_FORGET, 0, body))
+            forgotten.clear()
+
+    def _interrupt(self, unique: int) -> None:
+        ledger = self.ledger
+        number = ledger.of_unique(unique)
+        if number is None:
+            return
+        if number in ledger.unsent:
+            self.finish(number, -errno.EINTR)
+        elif self.link is not None:
+            self.link.put(next(ledger.ids), 0, 0, own_message(Op.INTERRUPT, 0, _FH.pack(number)))
+
+    # -- replies -----------------------------------------------------------------------------------------------
+
+    def _replies(self, link: Link) -> None:
+        if not link.receive():
+            return
+        requests, free, views = self.ledger.requests, self._free, self._views
+        buffer, view, fd, trace, teach = link.buffer, link.view, self._fd, self._trace, self._answers.teach
+        at, end = link.begin, link.end
+        while end - at >= PREFIX_BYTES:
+            length, flags, _, number, error, _, count, crc = REPLY.unpack_from(buffer, at)
+            begin = at + PREFIX_BYTES
+            stop = begin + length
+            if stop > end:
+                if length > MAX_FRAME:
+                    raise LinkLostError("a reply longer than allowed")
+                break
+            entry = requests.pop(number, None)
+            if link.checksum:
+                in_slot = views[entry[2]][HEAD_BYTES : HEAD_BYTES + count] if entry and flags & _SLOT else None
+                link.check(at, length, flags, crc, in_slot)
+            at = link.begin = stop
+            if entry is None:
+                if number == 0:
+                    self.failover.notice(error, view[begin:stop])
+                continue
+            unique, op, slot, node, handle, offset, size, started, job, _ = entry
+            if error > 0 or not unique:
+                self.failover.special(number, entry, error, view[begin:stop])
+                continue
+            if flags & _SLOT and op == _READ:
+                if count > size:
+                    raise LinkLostError("a reply with more data than was asked for")
+                answer = views[slot]
+                OUT_HEADER.pack_into(answer, HEAD_BYTES - 16, 16 + count, error, unique)
+                answer = answer[HEAD_BYTES - 16 : HEAD_BYTES + count]
+                size = count
+            else:
+                OUT_HEADER.pack_into(buffer, begin - 16, 16 + length, error, unique)
+                answer = view[begin - 16 : stop]
+                if op == _READ:
+                    size = length
+                elif op == _WRITE and not error:
+                    (size,) = _COUNT.unpack_from(buffer, begin)
+            try:
+                os.write(fd, answer)
+            except OSError as failed:
+                self._refused(failed, unique)
+            if slot >= 0:
+                free.append(slot)
+            elif not error:
+                lesson = teach[op] if op < 64 else None
+                if lesson is not None:
+                    lesson(entry, view[begin:stop])
+            elif error == -errno.ENODATA and op == Op.GETXATTR:
+                self._answers.absent(entry)
+            self.served += 1
+            if trace is not None:
+                trace(op, node, handle, offset, size if not error else 0, started, monotonic_ns(), job, -error)
+        # What came of the replies (repairs, forgotten nodes) goes out together.
+        link.flush()
+
+    def answer(self, unique: int, error: int, body: bytes = b"") -> None:
+        """Answers the kernel without a forwarder. `error`: 0 or -errno."""
+        try:
+            os.write(self._fd, OUT_HEADER.pack(16 + len(body), error, unique) + body)
+        except OSError as failed:
+            self._refused(failed, unique)
+
+    def _refused(self, error: OSError, unique: int) -> None:
+        """The kernel does not take an answer: ENOENT when who asked was killed, ENODEV when the mount is gone."""
+        if error.errno == errno.ENODEV:
+            self._ended = True
+        elif error.errno == errno.EINVAL:
+            self._say(f"the kernel refuses an answer ({error}); the request gets EIO")
+            os.write(self._fd, OUT_HEADER.pack(16, -errno.EIO, unique))
+        elif error.errno != errno.ENOENT:
+            raise error
+
+    def finish(self, number: int, error: int) -> None:
+        """Ends an outstanding request with an errno of the mount's own."""
+        entry = self.ledger.requests.pop(number)
+        self.ledger.unsent.pop(number, None)
+        self.ledger.attempts.pop(number, None)
+        self.done(entry, error)
+
+    def done(self, entry: Entry, error: int) -> None:
+        """Answers a request that is no longer in the ledger, without a body."""
+        unique, op, slot, node, handle, offset, _, started, job, _ = entry
+        if slot >= 0:
+            self._free.append(slot)
+        if not unique:
+            return
+        self.answer(unique, error)
+        if not error:
+            lesson = self._answers.teach[op]
+            if lesson is not None:
+                lesson(entry, memoryview(b""))
+        if self._trace is not None:
+            self._trace(op, node, handle, offset, 0, started, monotonic_ns(), job, -error)
+
+    # -- the connection ----------------------------------------------------------------------------------------
+
+    def attach(self, link: Link) -> None:
+        """Takes a connection that is ready: its memory, then everything outstanding on it."""
+        if link.slots is not None:
+            self.take_memory(list(link.slots.views))
+        elif not self._views or self.failover.was_shared:
+            self.take_memory([memoryview(bytearray(SLOT_BYTES)) for _ in range(24)])
+        self.failover.was_shared = link.slots is not None
+        self.link = link
+        self._link_events = _READABLE
+        self._poll.register(link.descriptor, _READABLE)
+        self.failover.announce(everything=True)
+        ledger = self.ledger
+        try:
+            for number in list(ledger.requests):
+                self.send(number, 0 if number in ledger.unsent else int(Flag.RETRY))
+            ledger.unsent.clear()
+            link.flush()
+        except LinkLostError as lost:
+            self.lost(str(lost))
+
+    def send(self, number: int, flags: int = 0) -> None:
+        """Sends an outstanding request (again)."""
+        link = self.link
+        assert link is not None
+        _, op, slot, _, handle, _, size, _, job, message = self.ledger.requests[number]
+        if message is None:
+            view = self._views[slot]
+            data = size if op == _WRITE else 0
+            if link.slots is not None:
+                link.put_slotted(number, job, slot, view, data, flags)
+            else:
+                link.put(number, job, 0, view[: HEAD_BYTES + data], flags)
+        else:
+            chosen = handle if op < _OPCODES and _WAYS[op] == _OPENS else 0
+            link.put(number, job, chosen, message, flags)
+
+    def take_memory(self, views: list[memoryview]) -> None:
+        """From now on requests are read into these slots. What is outstanding moves over: the forwarder that was
+        left may still write into the old ones."""
+        old = self._views
+        used: set[int] = set()
+        for number, entry in list(self.ledger.requests.items()):
+            if entry[2] >= 0:
+                slot = len(used)
+                used.add(slot)
+                length = HEAD_BYTES + (entry[6] if entry[1] == _WRITE else 0)
+                if slot == len(views):
+                    views.append(memoryview(bytearray(SLOT_BYTES)))
+                views[slot][:length] = old[entry[2]][:length]
+                self.ledger.requests[number] = (*entry[:2], slot, *entry[3:])
+        self._views = views
+        self._vectors = [(view,) for view in views]
+        self._free = [slot for slot in range(len(views) - 1, -1, -1) if slot not in used]
+
+    def detach(self) -> Link | None:
+        """Stops using the connection; everything outstanding waits for the next one."""
+        link = self.link
+        if link is not None:
+            self._poll.unregister(link.descriptor)
+            self.link = None
+            self.ledger.forget_own()
+        return link
+
+    def lost(self, reason: str) -> None:
+        """The connection broke."""
+        link = self.detach()
+        if link is not None:
+            self._say(f"forwarder {link.connection.address} lost ({reason}); looking for another")
+            link.close()
+            self.failover.seek()
+
+    def say(self, text: str) -> None:
+        """A line for the log."""
+        self._say(text)
+
+
+def _to_stderr(text: str) -> None:
+    print(f"fairlead mount: {text}", file=sys.stderr, flush=True)
+
+

@@ -1,0 +1,86 @@
+"""Acting on files as the user who asked: identity of this thread towards file systems (setfsuid, setfsgid, groups).
+
+Only a forwarder that runs as root changes anything; another one acts as the user it runs as, whoever asks.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import threading
+from types import TracebackType
+
+from fairlead.clock import monotonic_ns
+from fairlead.services.forwarding.trees import linux
+
+_KEEP_NS = 60_000_000_000
+"""How long the groups of a user are taken as known."""
+
+
+class _Thread(threading.local):
+    """Whom this thread acts as."""
+
+    def __init__(self) -> None:
+        self.uid = os.geteuid()
+        self.gid = os.getegid()
+        self.stack: list[tuple[int, int]] = []
+
+
+_thread = _Thread()
+_groups: dict[tuple[int, int], tuple[int, list[int]]] = {}
+
+
+def _allowed() -> bool:
+    if os.geteuid() != 0:
+        return False
+    try:
+        linux.set_groups(os.getgroups())
+    except OSError:
+        return False
+    return True
+
+
+enabled = _allowed()
+"""Whether this process can act as other users."""
+
+
+def become(uid: int, gid: int) -> None:
+    """From now on this thread acts on files as that user, with the groups the system's databases give it."""
+    if not enabled or (_thread.uid == uid and _thread.gid == gid):
+        return
+    # If a step fails the request fails, and the next one sets all of them again.
+    _thread.uid = -1
+    linux.set_groups(groups_of(uid, gid))
+    linux.set_file_group(gid)
+    linux.set_file_user(uid)
+    _thread.uid = uid
+    _thread.gid = gid
+
+
+def groups_of(uid: int, gid: int) -> list[int]:
+    """Supplementary groups of a user, asked for at most once a minute; [gid] for a user the system does not know."""
+    now = monotonic_ns()
+    known = _groups.get((uid, gid))
+    if known is not None and now < known[0]:
+        return known[1]
+    try:
+        found = os.getgrouplist(pwd.getpwuid(uid).pw_name, gid)
+    except (KeyError, OSError):
+        found = [gid]
+    _groups[uid, gid] = (now + _KEEP_NS, found)
+    return found
+
+
+class _Own:
+    """`with own:` acts as the forwarder itself, for what is not the caller's business (folders on the way, locks,
+    kept files)."""
+
+    def __enter__(self) -> None:
+        _thread.stack.append((_thread.uid, _thread.gid))
+        become(0, 0)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        become(*_thread.stack.pop())
+
+
+own = _Own()

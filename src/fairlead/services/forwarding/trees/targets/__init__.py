@@ -1,0 +1,1 @@
+"""The tree `targets:FILE`: metadata in LMDB (or a metadata service), data striped over target directories."""

@@ -1,0 +1,79 @@
+"""POSIX byte-range locks and flocks of files, in memory. Pure: who waits and for how long is the caller's business."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import threading
+
+from fairlead.services.forwarding.trees.base import Lock
+
+POSIX, FLOCK, APPEND = 0, 1, 2
+"""Spaces of locks: they do not see each other."""
+END = (1 << 63) - 1
+WHOLE = Lock(0, END, fcntl.F_WRLCK, 0)
+
+
+class LockTable:
+    """Locks by (space, inode). `holder` is whose locks `drop_holder` ends: a forwarder."""
+
+    def __init__(self) -> None:
+        self._held: dict[tuple[int, int], list[tuple[int, Lock, str]]] = {}
+        self._guard = threading.Lock()
+
+    def take(self, space: int, ino: int, owner: int, lock: Lock, holder: str = "") -> None:
+        """Takes, changes or gives back a range; BlockingIOError when another owner is in the way."""
+        with self._guard:
+            if lock.kind != fcntl.F_UNLCK and self._conflict(space, ino, owner, lock) is not None:
+                raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+            rest = []
+            for entry in self._held.get((space, ino), ()):
+                rest += [entry] if entry[0] != owner else _without(entry, lock.start, lock.end)
+            if lock.kind != fcntl.F_UNLCK:
+                rest.append((owner, lock, holder))
+            self._keep(space, ino, rest)
+
+    def conflicting(self, space: int, ino: int, owner: int, lock: Lock) -> Lock | None:
+        """The lock in the way, or None."""
+        with self._guard:
+            return self._conflict(space, ino, owner, lock)
+
+    def drop_owner(self, space: int, ino: int, owner: int) -> None:
+        """Gives back all of an owner's locks on an inode."""
+        with self._guard:
+            self._keep(space, ino, [entry for entry in self._held.get((space, ino), ()) if entry[0] != owner])
+
+    def drop_holder(self, holder: str) -> None:
+        """Gives back all locks that came through a forwarder."""
+        with self._guard:
+            for (space, ino), entries in list(self._held.items()):
+                self._keep(space, ino, [entry for entry in entries if entry[2] != holder])
+
+    def _conflict(self, space: int, ino: int, owner: int, lock: Lock) -> Lock | None:
+        for other, held, _ in self._held.get((space, ino), ()):
+            if (
+                other != owner
+                and held.start <= lock.end
+                and lock.start <= held.end
+                and fcntl.F_WRLCK in (held.kind, lock.kind)
+            ):
+                return held
+        return None
+
+    def _keep(self, space: int, ino: int, entries: list[tuple[int, Lock, str]]) -> None:
+        if entries:
+            self._held[space, ino] = entries
+        else:
+            self._held.pop((space, ino), None)
+
+
+def _without(entry: tuple[int, Lock, str], start: int, end: int) -> list[tuple[int, Lock, str]]:
+    """What is left of a lock outside [start, end]."""
+    owner, held, holder = entry
+    left = []
+    if held.start < start:
+        left.append((owner, held._replace(end=min(held.end, start - 1)), holder))
+    if held.end > end:
+        left.append((owner, held._replace(start=max(held.start, end + 1)), holder))
+    return left

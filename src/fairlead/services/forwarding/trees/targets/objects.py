@@ -1,0 +1,190 @@
+"""The targets of a tree while it is open: paths of objects, what is open where, what was done there, its pace.
+
+A target directory carries a mark with the tree's id; without it (an unmounted disk) nothing is read or made there.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import threading
+from collections.abc import Sequence
+
+from fairlead.clock import monotonic_ns, sleep_s
+from fairlead.errors import ConfigError
+from fairlead.services.forwarding.trees.targets import config as configured
+from fairlead.services.forwarding.trees.targets.config import Striping, TargetsFile
+from fairlead.services.forwarding.trees.targets.records import fault
+
+MARK = "fairlead-target"
+SERVICE_BINS = 40
+"""Bin b counts requests of [2^(b-1), 2^b) ns."""
+_BURST_NS = 100_000_000
+log = logging.getLogger("fairlead.forwarding.targets")
+
+
+class Counters:
+    """What was done on a target since the tree was opened."""
+
+    __slots__ = ("errors", "read_bytes", "read_rpcs", "service_ns", "write_bytes", "write_rpcs")
+
+    def __init__(self) -> None:
+        self.read_rpcs = self.read_bytes = self.write_rpcs = self.write_bytes = self.errors = 0
+        self.service_ns = [0] * SERVICE_BINS
+
+
+class Target:
+    """One target directory."""
+
+    def __init__(self, described: configured.Target) -> None:
+        self.name = described.name
+        self.path = described.path
+        self.pool = described.pool
+        self.rate = None if described.max_perf is None else configured.size_bytes(described.max_perf)
+        self.open_count = 0
+        self.missing = False
+        self.counters = Counters()
+        self._guard = threading.Lock()
+        self._free_ns = 0
+
+    def object_path(self, ino: int, index: int) -> str:
+        """Where object `index` of an inode is."""
+        return f"{self.path}/objects/{ino & 0xFF:02x}/{ino:x}.{index}"
+
+    def prepare(self, tree: str) -> None:
+        """Marks a new target of the tree and makes its folders; ConfigError if it is another tree's."""
+        mark = os.path.join(self.path, MARK)
+        try:
+            with open(mark, encoding="ascii") as file:
+                found = file.read().split()
+        except FileNotFoundError:
+            found = []
+        except OSError as error:
+            raise ConfigError(str(error), where=self.path, remedy="check the target's path") from error
+        if found:
+            if found != [tree, self.name]:
+                what = f"the target is {found[-1]!r} of tree {found[0]}, not {self.name!r} of {tree}"
+                raise ConfigError(what, where=self.path, remedy="give it back its name, or an empty directory")
+            return
+        if os.path.isdir(os.path.join(self.path, "objects")):
+            raise ConfigError("objects without a mark", where=self.path, remedy=f"restore {MARK}, or empty it")
+        for low in range(256):
+            os.makedirs(os.path.join(self.path, "objects", f"{low:02x}"), mode=0o700, exist_ok=True)
+        with open(mark + ".new", "w", encoding="ascii") as file:
+            file.write(f"{tree} {self.name}\n")
+        os.rename(mark + ".new", mark)
+
+    def here(self) -> bool:
+        """Whether the target is mounted; logs when it goes or comes."""
+        there = os.path.exists(os.path.join(self.path, MARK))
+        if there == self.missing:
+            self.missing = not there
+            if there:
+                log.warning("target %s: back at %s", self.name, self.path)
+            else:
+                log.error("target %s: nothing at %s: its files answer EIO", self.name, self.path)
+        return there
+
+    def failed(self, ino: int, index: int, error: OSError) -> OSError:
+        """What the caller gets for an error on an object: EIO for one that has gone."""
+        with self._guard:
+            self.counters.errors += 1
+        if error.errno == errno.ENOENT:
+            if self.here():
+                log.error("target %s: object %x.%d has gone", self.name, ino, index)
+            return fault(errno.EIO)
+        if error.errno == errno.EIO:
+            log.error("target %s: I/O error on object %x.%d", self.name, ino, index)
+        return error
+
+    def delay_ns(self, size: int) -> int:
+        """Takes `size` bytes from the bucket; how long they have to wait."""
+        if self.rate is None:
+            return 0
+        with self._guard:
+            now = monotonic_ns()
+            start = max(self._free_ns, now - _BURST_NS)
+            self._free_ns = start + size * 1_000_000_000 // self.rate
+            return max(0, start - now)
+
+    def opened(self, change: int) -> None:
+        """Counts files that have an object open here."""
+        with self._guard:
+            self.open_count += change
+
+    def counted(self, size: int, wrote: bool, began_ns: int) -> None:
+        """One request was carried out."""
+        took = monotonic_ns() - began_ns
+        counters = self.counters
+        with self._guard:
+            if wrote:
+                counters.write_rpcs += 1
+                counters.write_bytes += size
+            else:
+                counters.read_rpcs += 1
+                counters.read_bytes += size
+            counters.service_ns[min(took.bit_length(), SERVICE_BINS - 1)] += 1
+
+
+class TargetSet:
+    """All targets. `paced_outside`: the caller parks requests by `target_of`; else a request waits here for its turn."""
+
+    def __init__(self, config: TargetsFile) -> None:
+        self.by_name = {described.name: Target(described) for described in config.targets}
+        self.default = configured.striping_of(config)
+        self.pools = configured.pools_of(config)
+        self.placement = config.layout.placement
+        self.paced_outside = False
+        self._turn = 0
+        self._guard = threading.Lock()
+
+    def prepare(self, tree: str) -> None:
+        """Marks new targets. A path that is not there is a target that is missing for now."""
+        for target in self.by_name.values():
+            if os.path.isdir(target.path):
+                target.prepare(tree)
+            target.here()
+
+    def named(self, names: Sequence[str]) -> list[Target]:
+        """Targets by name; EIO for one the configuration has dropped."""
+        try:
+            return [self.by_name[name] for name in names]
+        except KeyError as error:
+            log.error("target %s is not in the targets file", error.args[0])
+            raise fault(errno.EIO) from error
+
+    def striping(self, layout: str) -> Striping:
+        """The layout a text asks for; the default where it no longer makes sense."""
+        try:
+            return configured.parse_layout(layout, self.default, self.pools)
+        except ValueError:
+            log.warning("layout %r is ignored: it does not fit the targets file", layout)
+            return self.default
+
+    def choose(self, layout: str) -> tuple[int, list[str]]:
+        """Stripe size and targets for a new file."""
+        wanted = self.striping(layout)
+        able = [
+            target
+            for target in self.by_name.values()
+            if (wanted.pool is None or target.pool == wanted.pool) and target.here()
+        ]
+        if not able:
+            raise fault(errno.EIO)
+        count = min(wanted.count or len(able), len(able))
+        with self._guard:
+            self._turn += 1
+            turn = self._turn
+        ranked = sorted(
+            enumerate(able),
+            key=lambda one: (-((one[1].rate or 1 << 30) / (one[1].open_count + 1)), (one[0] - turn) % len(able)),
+        )
+        return wanted.size, [target.name for _, target in ranked[:count]]
+
+    def wait(self, target: Target, size: int) -> None:
+        """Waits for the target's turn where nobody does it outside."""
+        if not self.paced_outside and target.rate is not None:
+            delay = target.delay_ns(size)
+            if delay:
+                sleep_s(delay / 1e9)

@@ -1,0 +1,87 @@
+"""What the store knows of a file's data: its layout, which objects exist, its size, truncations. One transaction each.
+
+Not here: the objects (`objects`), names (`namespace`).
+"""
+
+from __future__ import annotations
+
+from fairlead.services.forwarding.trees.targets.inode import Inode
+from fairlead.services.forwarding.trees.targets.records import Records
+
+
+def assign(records: Records, ino: int, stripe: int, targets: list[str]) -> Inode:
+    """Gives a file its layout; one it has already stays."""
+    inode = records.inode(ino)
+    if not inode.targets:
+        inode.stripe, inode.targets = stripe, targets
+        records.put(inode)
+    return inode
+
+
+def made(records: Records, ino: int, objects: int, size: int, cuts: int) -> Inode:
+    """Objects (bits) exist now and the file reaches at least to `size` (unless it was truncated since `cuts`)."""
+    inode = records.inode(ino)
+    inode.made |= objects
+    if cuts == inode.cuts and inode.size < size:
+        inode.size = size
+    records.put(inode)
+    return inode
+
+
+def lose(records: Records, ino: int, objects: int) -> Inode:
+    """Objects that are gone for good are holes from now on (a repair)."""
+    inode = records.inode(ino)
+    inode.made &= ~objects
+    records.put(inode)
+    return inode
+
+
+def written(records: Records, ino: int, now: int) -> Inode:
+    """A write came after the modification time was set by hand."""
+    inode = records.inode(ino)
+    inode.mtime = inode.ctime = inode.timed = now
+    records.put(inode)
+    return inode
+
+
+def resize(records: Records, ino: int, size: int, now: int, cutting: bool) -> Inode:
+    """From here the file has that size. If `cutting`, objects are cut next and `resized` ends it."""
+    inode = records.inode(ino)
+    inode.size = size
+    inode.cut = size if cutting else -1
+    inode.cuts += 1
+    inode.mtime = inode.ctime = inode.timed = now
+    records.put(inode)
+    return inode
+
+
+def resized(records: Records, ino: int, cuts: int, now: int) -> Inode:
+    """The objects of truncation number `cuts` are cut."""
+    inode = records.inode(ino)
+    if inode.cuts == cuts:
+        inode.cut = -1
+        inode.mtime = inode.ctime = inode.timed = now
+        records.put(inode)
+    return inode
+
+
+def unfinished(records: Records) -> list[Inode]:
+    """Files whose truncation did not end."""
+    return [inode for inode in records.inodes() if inode.cut >= 0]
+
+
+def orphans(records: Records) -> list[tuple[int, int]]:
+    """Inodes without a name, and since when."""
+    return records.orphans()
+
+
+def reclaim(records: Records, ino: int) -> None:
+    """Forgets an inode without a name, after its objects."""
+    inode = records.find(ino)
+    if inode is not None and inode.nlink == 0:
+        records.drop(ino)
+
+
+def listed(records: Records, after: int, limit: int) -> list[Inode]:
+    """Records in the order of their numbers, a page at a time (for checks)."""
+    return records.page(after, limit)
