@@ -19,14 +19,15 @@ if TYPE_CHECKING:
 SOURCES: dict[str, str] = {
     "darshan": "fairlead.sources.darshan:DarshanSource",
     "dftracer": "fairlead.sources.dftracer:DFTracerSource",
+    "spool": "fairlead.sources.spool:SpoolSource",
     "slurm": "fairlead.sources.slurm:SlurmSource",
     "beacon": "fairlead.sources.beacon:BeaconSource",
 }
 """Tried in this order when content is detected: the most specific magic first."""
 PLACEMENTS: dict[str, str] = {
-    "round_robin": "fairlead.policies.placement:RoundRobin",
-    "weighted_random": "fairlead.policies.placement:WeightedRandom",
-    "least_open": "fairlead.policies.placement:LeastOpen",
+    "round-robin": "fairlead.policies.placement:RoundRobin",
+    "weighted-random": "fairlead.policies.placement:WeightedRandom",
+    "least-open": "fairlead.policies.placement:LeastOpen",
 }
 """Rules that choose the targets of a new file; each is made with a seed."""
 

@@ -19,7 +19,7 @@ from fairlead.analysis.compare import Comparison, compare
 from fairlead.analysis.profile import JobProfile, profile
 from fairlead.analysis.verdict import UndecidedRule, Verdict, verdict
 from fairlead.analysis.view import assemble
-from fairlead.errors import ConfigError, CorruptInputError
+from fairlead.errors import ConfigError, CorruptInputError, FairleadError
 from fairlead.inert import encodable_within
 from fairlead.model.job import Job
 from fairlead.model.missing import DAMAGED, Missing
@@ -28,7 +28,7 @@ from fairlead.rules.engine import evaluate
 from fairlead.rules.rule import Rule
 from fairlead.rules.rule_set import load
 from fairlead.sources import inputs
-from fairlead.sources.base import Item
+from fairlead.sources.base import Item, LayeredSource
 from fairlead.sources.inputs import Failure, JobInput
 
 ACCOUNTING = "slurm"
@@ -111,9 +111,21 @@ def read_platform(path: Path) -> Platform:
 
 
 def split_accounting(jobs: list[JobInput]) -> tuple[list[JobInput], list[JobInput]]:
-    """Scheduler accounting, which only fills in who ran a job, apart from traces."""
+    """Scheduler accounting, which only fills in who ran a job, apart from traces. Beside traces of jobs, what servers
+    recorded of many jobs is left to the lake."""
     accounts = [j for j in jobs if j.source.name == ACCOUNTING]
-    return accounts, [j for j in jobs if j.source.name != ACCOUNTING]
+    traces = [j for j in jobs if j.source.name != ACCOUNTING]
+    of_jobs = [j for j in traces if not _of_a_server(j)]
+    return accounts, of_jobs or traces
+
+
+def _of_a_server(job: JobInput) -> bool:
+    if not isinstance(job.source, LayeredSource):
+        return False
+    try:
+        return job.source.serves_many(job.files[0])
+    except (FairleadError, OSError):  # said when it is read
+        return False
 
 
 def accounting(accounts: list[JobInput], failures: list[Failure]) -> dict[str, list[Job]]:

@@ -34,6 +34,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     culprit: str
     title: str
+    where: list[str] = []
+    """The forwarders concerned; of a target none."""
     from_ns: int
     to_ns: int
     confidence: float
@@ -205,7 +207,8 @@ def _disturber_verdict(name: str, found: Sequence[Disturbance], width: Mapping[s
     first, last = min(one.from_ns for one in found), max(one.to_ns for one in found)
     victims = list(dict.fromkeys(one.victim for one in found))
     return Verdict(
-        kind="disturber", culprit=name, title=f"Job {name} made {_listed(victims)} wait", from_ns=first, to_ns=last,
+        kind="disturber", culprit=name, title=f"Job {name} made {_listed(victims)} wait",
+        where=sorted({one.forwarder for one in found}), from_ns=first, to_ns=last,
         confidence=max(one.confidence for one in found), evidence=evidence,
         advice=_disturber_advice(name, main), victims=[job for job in victims if job != NO_JOB], lost_s=lost,
         cost_s=_cost(lost, width, (last - first) / NS_PER_S),

@@ -40,7 +40,7 @@ def metadata_ops(view: JobView) -> int:
     counters = view.counters
     rows = counters.lowest
     total = sum(int(np.maximum(counters.ints(n), 0)[rows].sum()) for n in ("opens", "stats", "renames"))
-    counted = {"open", "opendir", "stat", "rename"}
+    counted = {"open", "create", "opendir", "stat", "rename"}
     if not view.counters_recorded:
         for name in LOWEST:
             if name in view.operations:

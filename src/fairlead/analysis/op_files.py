@@ -11,8 +11,9 @@ from fairlead.analysis.op_columns import READ, WRITE, FloatArray, IntArray
 from fairlead.model.tables import FILE_COUNTERS, batch_of, word_column
 
 WORD_COLUMNS = {
-    "read": "reads", "write": "writes", "open": "opens", "opendir": "opens", "seek": "seeks", "stat": "stats",
-    "mmap": "mmaps", "fsync": "fsyncs", "fdatasync": "fdatasyncs", "flush": "flushes", "rename": "renames",
+    "read": "reads", "write": "writes", "open": "opens", "create": "opens", "opendir": "opens", "seek": "seeks",
+    "stat": "stats", "mmap": "mmaps", "fsync": "fsyncs", "fdatasync": "fdatasyncs", "flush": "flushes",
+    "rename": "renames",
 }  # fmt: skip
 """Column that counts an operation word; others are counted in `extra`."""
 

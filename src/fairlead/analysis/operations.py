@@ -21,6 +21,9 @@ MAX_SEGMENTS = 30_000
 _CHUNK_ROWS = 1 << 20
 _MAX_CELLS, _RANK_BINS = 1 << 19, 1024
 
+MOUNT = "fuse"
+"""Interface of what a mount recorded: the POSIX calls as they left the kernel. They stand for those calls where nothing
+recorded the calls themselves, else they are a layer below them."""
 DATA_WORDS = ("read", "write", "seek", "flush", "mmap", "fsync", "fdatasync")
 """Words that are no metadata operations. Closes are left out of metadata counts too, as Darshan does not count them."""
 NOT_METADATA = (*DATA_WORDS, "close", "closedir", "fcntl")
@@ -176,7 +179,7 @@ class _InterfaceReducer:
         other = ops.kind == oc.OTHER
         if other.any():
             per.add("meta_time_s", rows[other], seconds[other])
-        opened = np.isin(ops.word, [i for i, w in enumerate(ops.words) if w == "open"])
+        opened = np.isin(ops.word, [i for i, w in enumerate(ops.words) if w in ("open", "create")])
         if opened.any():
             per.first("open_start_ns", rows[opened], ops.start[opened])
             per.last("open_end_ns", rows[opened], ops.end[opened])
@@ -369,6 +372,9 @@ class OperationReducer:
         are_ranks = not len(raw) or (raw.min() >= 0 and raw.max() < 4 * len(raw) + 4096)
         final = raw if are_ranks else np.argsort(np.argsort(raw))
         ranks = int(final.max(initial=-1)) + 1
+        if MOUNT in self._interfaces and "POSIX" not in self._interfaces:
+            mounted = self._interfaces["POSIX"] = self._interfaces.pop(MOUNT)
+            mounted.interface = "POSIX"
         totals = {name: reducer.finish(final, ranks) for name, reducer in self._interfaces.items()}
         if self._impossible:
             self.missing.append(Missing(

@@ -40,7 +40,7 @@ def charts(
         "spans": [
             {
                 "kind": one.kind, "culprit": one.culprit, "from_s": (one.from_ns - axis.start_ns) / NS_PER_S,
-                "to_s": (one.to_ns - axis.start_ns) / NS_PER_S, "victims": one.victims,
+                "to_s": (one.to_ns - axis.start_ns) / NS_PER_S, "victims": one.victims, "where": one.where,
             }
             for one in judgement.verdicts
         ],

@@ -85,7 +85,7 @@ def _ratios(flows: Sequence[Flow], limits: SlowLimits) -> _Ratios:
         measures = [per_request]
         if sizes.sum() > 0:
             measures += [_divided(service, sizes, enough & (sizes > 0)), _divided(service * device, sizes, enough)]
-        slower = np.stack([value / _peer_median(value, limits.peers) for value in measures])
+        slower = np.stack([_against_peers(value, limits.peers) for value in measures])
         # A target with larger requests has more time a request, one with smaller more a byte: slow is both.
         cautious = slower.min(axis=0)
         known = np.isfinite(cautious) & (cautious > 0)
@@ -118,6 +118,12 @@ def _peer_median(values: Floats, least: int) -> Floats:
         if enough.any():
             out[index, enough] = np.nanmedian(others[:, enough], axis=0)
     return out
+
+
+def _against_peers(values: Floats, least: int) -> Floats:
+    """Times the median of the peers; NaN where either is not known, or the peers took no time at all."""
+    usual = _peer_median(values, least)
+    return np.divide(values, usual, out=np.full(values.shape, np.nan), where=usual > 0)
 
 
 def stretches(marked: Bools, against: Bools, gap: int) -> list[Ints]:

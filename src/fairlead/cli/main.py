@@ -25,6 +25,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "ingest": ("fairlead.cli.ingest:ingest", "Feed traces, counters and accounting into a lake."),
     "lake": ("fairlead.cli.lake:lake", "Look after a lake: info, compact, expire."),
     "rules": ("fairlead.cli.rules:rules", "The diagnosis rules: list, show, check."),
+    "forwarder": ("fairlead.cli.forwarder:forwarder", "Serve a tree of files to mounts."),
+    "token": ("fairlead.cli.token:token", "Keys and tokens for forwarders on a network."),
+    "mount": ("fairlead.cli.mount:mount", "Mount a tree through forwarders, or a folder of this machine."),
+    "umount": ("fairlead.cli.umount:umount", "End a mount."),
+    "mounts": ("fairlead.cli.mounts:mounts", "List the mounts on this machine."),
     "doctor": ("fairlead.cli.doctor:doctor", "What this machine can do, and the command for what it lacks."),
 }
 """Name → (module:attribute, the line `--help` shows). The line is the command's short help, so both agree."""

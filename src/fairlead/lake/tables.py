@@ -51,10 +51,12 @@ _SORT = {"ops": ("job_id", "node", "start_ns")}
 IDENTITY = {
     "files": (("file_id", "fs", "path"), "first_seen_ns ASC NULLS LAST"),
     "jobs": (("cluster", "job_id", "start_ns"), "end_ns DESC NULLS LAST, state, name, program"),
+    "mapping": (("kind", "a", "b", "from_ns"), "to_ns DESC NULLS LAST"),
     "_batches": (("stream",), "seq DESC"),
 }
 """Tables whose rows are facts about a thing that several inputs may tell: what makes it the same thing, and which
-telling wins. `files`: the earliest sight of a path. `jobs`: the account with the latest end."""
+telling wins. `files`: the earliest sight of a path. `jobs`: the account with the latest end. `mapping`: the one that
+knows when it ended."""
 
 
 def spec_of(batch: pa.RecordBatch | pa.Table) -> TableSpec:

@@ -71,3 +71,12 @@ class SeriesSource(Protocol):
     def read_series(self, paths: Iterable[Path]) -> Iterator[Item]:
         """Records of files that follow one another, in order."""
         ...
+
+
+@runtime_checkable
+class LayeredSource(Protocol):
+    """A source of which some files were written by servers that many jobs share."""
+
+    def serves_many(self, path: Path) -> bool:
+        """Whether a file is of such a server, and so of no job in particular. Raises as `read`."""
+        ...

@@ -5,6 +5,7 @@ Nothing here waits, locks or reads a clock: the forwarder calls a discipline und
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -72,6 +73,13 @@ class Discipline(Protocol):
 
     def take(self, now_ns: int, running: Running) -> Waiting | None:
         """The request a free worker shall execute; None when none may run now (see `wake_ns`, or after a `done`)."""
+        ...
+
+    def take_along(
+        self, waiting: Waiting, choose: Callable[[list[Waiting]], Sequence[Waiting]], now_ns: int
+    ) -> Sequence[Waiting]:
+        """Requests that the worker of `waiting`, just taken, executes with it: `choose` is shown the next ones of its
+        job, class and target. They are charged, need no worker, and are not to be given to `done`."""
         ...
 
     def done(self, waiting: Waiting, now_ns: int) -> None:

@@ -64,10 +64,14 @@ class _Shares:
         heappush(self._heap, (group.tag, group.lanes[0][1], id(group), group))
 
     def pick(self) -> Lane | None:
-        if not self._heap:
-            return None
-        group = self._picked = heappop(self._heap)[3]
-        return heappop(group.lanes)[3]
+        while self._heap:
+            tag, _, _, group = heappop(self._heap)
+            if tag != group.tag:  # charged since it was put there
+                self._activate(group)
+                continue
+            self._picked = group
+            return heappop(group.lanes)[3]
+        return None
 
     def settle(self, amount: int) -> None:
         group = self._picked
@@ -79,6 +83,13 @@ class _Shares:
                 self._largest = group.tag
         if group.lanes:
             self._activate(group)
+
+    def charge(self, key: object, amount: int) -> None:
+        group = self._groups.get(key)
+        if group is not None:
+            group.tag += amount / group.weight
+            if group.tag > self._largest:
+                self._largest = group.tag
 
     def emptied(self) -> None:
         # Nobody waits any more: nobody keeps a claim on what was served till now.
@@ -105,6 +116,10 @@ class JobFair:
     def settle(self, served: Waiting | None) -> None:
         """Charges the job."""
         self._shares.settle(0 if served is None else cost(served))
+
+    def charge(self, waiting: Waiting, now_ns: int) -> None:  # noqa: ARG002
+        """Charges the job."""
+        self._shares.charge(waiting.job, cost(waiting))
 
     def emptied(self) -> None:
         """Forgets who had more."""
@@ -175,6 +190,10 @@ class SetTen:
     def settle(self, served: Waiting | None) -> None:
         """Charges the set."""
         self._shares.settle(0 if served is None else cost(served))
+
+    def charge(self, waiting: Waiting, now_ns: int) -> None:
+        """Charges the set."""
+        self._shares.charge(self.set_of(waiting.job, now_ns), cost(waiting))
 
     def emptied(self) -> None:
         """Forgets which set had more."""

@@ -50,6 +50,10 @@ class Order(Protocol):
         not empty then enters again."""
         ...
 
+    def charge(self, waiting: Waiting, now_ns: int) -> None:
+        """A request is served out of turn, along with another one."""
+        ...
+
     def emptied(self) -> None:
         """Nothing waits any more."""
         ...
@@ -84,6 +88,9 @@ class Fifo:
     def settle(self, served: Waiting | None) -> None:
         """Nothing to charge."""
 
+    def charge(self, waiting: Waiting, now_ns: int) -> None:
+        """Nothing to charge."""
+
     def emptied(self) -> None:
         """Nothing to forget."""
 
@@ -112,6 +119,9 @@ class MetadataFirst:
         return heappop(queue)[2] if queue else None
 
     def settle(self, served: Waiting | None) -> None:
+        """Nothing to charge."""
+
+    def charge(self, waiting: Waiting, now_ns: int) -> None:
         """Nothing to charge."""
 
     def emptied(self) -> None:
@@ -143,6 +153,9 @@ class Share:
         return heappop(queue)[2] if queue else None
 
     def settle(self, served: Waiting | None) -> None:
+        """Nothing to charge."""
+
+    def charge(self, waiting: Waiting, now_ns: int) -> None:
         """Nothing to charge."""
 
     def emptied(self) -> None:

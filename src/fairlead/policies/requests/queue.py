@@ -6,13 +6,17 @@ alone never enters the order at all.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
+from itertools import islice
 from math import ceil
 
 from fairlead.policies.requests.contract import Running, Waiting
 from fairlead.policies.requests.limits import FREE, JOB_AT_MOST, JOB_OVER, TARGET_OVER, Limits
 from fairlead.policies.requests.orders import CAPPED, IDLE, ORDERED, TIMED, YIELDING, Lane, Order, push
 
+ALONG = 64
+"""Requests of a lane that are looked at for going along with another one."""
 LANES = 8192
 """Lanes that are remembered; above it the empty ones are dropped."""
 
@@ -168,6 +172,33 @@ class RequestQueue:
         self._version = self.limits.version
         while by_time and (changed or by_time[0][0] <= now_ns):
             self._enter(heappop(by_time)[2], now_ns)
+
+    def take_along(
+        self, waiting: Waiting, choose: Callable[[list[Waiting]], Sequence[Waiting]], now_ns: int
+    ) -> Sequence[Waiting]:
+        """As `Discipline.take_along`."""
+        only = self._only
+        if only is not None:
+            if (only.job, only.op_class, only.target) != (waiting.job, waiting.op_class, waiting.target):
+                return ()
+            chosen = choose([only])
+            if chosen:
+                self._only = None
+                self._count = 0
+                self._charge(only, now_ns)
+            return chosen
+        lane = self._lanes.get((waiting.job, waiting.op_class, waiting.target))
+        if lane is None or not lane.queue:
+            return ()
+        chosen = choose(list(islice(lane.queue, ALONG)))
+        for one in chosen:
+            lane.queue.remove(one)
+            self._order.charge(one, now_ns)
+            self._charge(one, now_ns)
+        self._count -= len(chosen)
+        if chosen and not self._count:
+            self._order.emptied()
+        return chosen
 
     def done(self, waiting: Waiting, now_ns: int) -> None:
         """As `Discipline.done`."""

@@ -147,7 +147,7 @@ def _readdir(ops: Operations, handles: Handles, _: int, __: int, body: memoryvie
 def _readdirplus(ops: Operations, handles: Handles, node: int, _: int, body: memoryview, __: memoryview) -> bytes:
     fh, offset, size, _flags, _owner, _file_flags, _pad = _read_in(body)
     entries = _folder(ops, handles, fh, offset).entries
-    parts = []
+    parts: list[bytes] = []
     lookup = ops.tree.lookup
     for number in range(offset, len(entries)):
         name, found, kind = entries[number]
@@ -163,7 +163,7 @@ def _readdirplus(ops: Operations, handles: Handles, node: int, _: int, body: mem
                 pass
             else:
                 told = ops.entered(handles, found, st)
-        parts += (told, bodies.dirent(found - 1, number + 1, kind, name))
+        parts += (told, bodies.dirent(found - 1 or 1, number + 1, kind, name))
     return b"".join(parts)
 
 

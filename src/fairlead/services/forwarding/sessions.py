@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _numbers = itertools.count(1)
 
 
-class UnknownHandle(Exception):
+class UnknownHandle(Exception):  # noqa: N818
     """The client has not opened that handle here (it did at another forwarder, which was lost)."""
 
     def __init__(self, handle: int) -> None:

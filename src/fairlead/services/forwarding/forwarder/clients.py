@@ -47,15 +47,21 @@ class Session:
         self.running: dict[int, Request] = {}
         """Requests that a worker is at, by number: they end even when the connection is lost."""
         self._answers: OrderedDict[int, tuple[int, bytes]] = OrderedDict()
-        self._lock = Lock()
+        self.lock = Lock()
+        """Guards `running` together with the answers."""
 
-    def keep_answer(self, number: int, error: int, body: bytes) -> None:
-        """Remembers the answer to a request that must not be carried out twice."""
-        with self._lock:
-            answers = self._answers
-            answers[number] = (error, body)
-            if len(answers) > KEPT_ANSWERS:
-                answers.popitem(last=False)
+    def finish(self, request: Request, error: int, body: bytes | memoryview) -> None:
+        """A request that must not be carried out twice has been: its answer is remembered.
+
+        A refusal and an error are not: nothing was done.
+        """
+        with self.lock:
+            self.running.pop(request.number, None)
+            if error == 0:
+                answers = self._answers
+                answers[request.number] = (error, bytes(body))
+                if len(answers) > KEPT_ANSWERS:
+                    answers.popitem(last=False)
 
     def kept_answer(self, number: int) -> tuple[int, bytes] | None:
         """The answer given before, if it is known."""

@@ -51,7 +51,7 @@ class Connection:
     """A client's connection after its handshake. The leader receives; any worker answers."""
 
     def __init__(self, stream: Stream, session: Session, slots: Slots | None, buffers: Buffers, *, name: str,
-                 checksum: bool, set_writing: Callable[[Connection, bool], None]) -> None:  # fmt: skip
+                 checksum: bool, change_mask: Callable[[Connection], None]) -> None:  # fmt: skip
         self.stream = stream
         self.fd = stream.fileno()
         self.session = session
@@ -61,6 +61,8 @@ class Connection:
         self.dead = False
         self.listening = True
         self.writing = False
+        self.farewell = False
+        """The client has said that it will not come back."""
         self.pending: dict[int, Request] = {}
         """Requests that are neither answered nor parked, by number."""
         self.parked: dict[int, Request] = {}
@@ -70,7 +72,7 @@ class Connection:
         """Bytes of the requests that wait or are carried out."""
         self.unread = 0
         self.lock = Lock()
-        self._set_writing = set_writing
+        self._change_mask = change_mask
         self._out: deque[tuple[memoryview, bytearray | None]] = deque()
         self._buffers = buffers
         self._memory = bytearray(RECEIVE_BYTES)
@@ -149,9 +151,7 @@ class Connection:
     def relaxed(self) -> bool:
         """True when a client that was not listened to may go on."""
         return (
-            len(self.pending) <= MOST_PENDING // 2
-            and self.unread <= MOST_UNREAD // 2
-            and self.held <= MOST_HELD // 2
+            len(self.pending) <= MOST_PENDING // 2 and self.unread <= MOST_UNREAD // 2 and self.held <= MOST_HELD // 2
         )
 
     def answer(self, number: int, error: int, body: Buffer, *, slot: int = NO_SLOT, in_slot: memoryview | None = None,
@@ -185,7 +185,7 @@ class Connection:
             self._queue(prefix, body, sent, buffer)
             if not self.writing:
                 self.writing = True
-                self._set_writing(self, True)
+                self._change_mask(self)
 
     def _queue(self, prefix: bytes, body: Buffer, sent: int, buffer: bytearray | None) -> None:
         self.unread += PREFIX_BYTES + len(body) - sent
@@ -219,7 +219,7 @@ class Connection:
                         self._buffers.give(buffer)
             if not out and self.writing:
                 self.writing = False
-                self._set_writing(self, False)
+                self._change_mask(self)
 
     def idle(self) -> bool:
         """True when all is answered and sent."""

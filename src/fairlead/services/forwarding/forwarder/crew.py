@@ -21,9 +21,11 @@ _WATCH_ON = 25
 """Looks without work after which the watchdog sleeps until there is some."""
 _LOOK_NS = 400_000
 """With requests waiting, the leader looks for new ones (which may come first) this often."""
-_SLOW_NS = 300_000
-_LONG_BYTES = 128 << 10
-_CLASSES = 3
+_SLOW_NS = 200_000
+"""Requests that take longer on average are worth waking a thread for, so that others need not wait."""
+_LARGE_SHIFT = 17
+_KINDS = 6
+"""Each class (3), small and large (128 KiB and more)."""
 
 
 class Gathering(Protocol):
@@ -70,7 +72,7 @@ class Crew:
         self._stopping = False
         self._busy_since = 0  # when the leader began with a request; 0 while it leads
         self._sleeps_until: int | None = 0  # how long `gather` waits; None: for ever; 0: it does not wait
-        self._mean_ns = [0] * _CLASSES  # moving average of the service time of each class
+        self._mean_ns = [0] * _KINDS  # moving average of the service time of each kind
         self._watch = Lock()
         self._watch.acquire()
         self._watching = False
@@ -97,7 +99,7 @@ class Crew:
         self._gathering.poke()
         until = monotonic_ns() + int(timeout_s * 1e9)
         for thread in [worker.thread for worker in self._workers] + [self._watchdog]:
-            if thread is not None:
+            if thread is not None and thread.ident is not None:
                 thread.join(max(0.0, (until - monotonic_ns()) / 1e9))
         return not any(worker.thread is not None and worker.thread.is_alive() for worker in self._workers)
 
@@ -134,8 +136,8 @@ class Crew:
                 if done is not None:
                     running.ended(done)
                     queued.done(done, now)
-                    op_class = done.op_class
-                    mean_ns[op_class] += (now - began_ns - mean_ns[op_class]) >> 3
+                    kind = done.op_class + 3 if done.size >> _LARGE_SHIFT else done.op_class
+                    mean_ns[kind] += (now - began_ns - mean_ns[kind]) >> 3
                     done = None
                 for one in arrived:
                     queued.add(one, now)
@@ -189,9 +191,8 @@ class Crew:
                 me.wake.acquire()
 
     def _expects_long(self, request: Request) -> bool:
-        if request.size >= _LONG_BYTES or request.op in LONG:
-            return True
-        return self._mean_ns[request.op_class] > _SLOW_NS
+        kind = request.op_class + 3 if request.size >> _LARGE_SHIFT else request.op_class
+        return self._mean_ns[kind] > _SLOW_NS or request.op in LONG
 
     def _watch_leader(self) -> None:
         quiet = 0

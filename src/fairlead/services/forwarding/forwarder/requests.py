@@ -29,6 +29,7 @@ UNLOCKING = frozenset(int(op) for op in (Op.SETLK, Op.SETLKW, Op.FLUSH, Op.RELEA
 """Requests that may give back a lock somebody waits for."""
 LONG = frozenset(int(op) for op in (Op.FSYNC, Op.FSYNCDIR, Op.SYNCFS, Op.FALLOCATE, Op.COPY_FILE_RANGE))
 """Requests that are likely to keep a worker busy."""
+OPENING = frozenset(int(op) for op in (Op.OPEN, Op.CREATE, Op.TMPFILE, Own.REOPEN))
 KNOWN = frozenset(int(op) for op in Op) | frozenset(int(op) for op in Own)
 
 

@@ -134,7 +134,7 @@ def dirent(inode: int, next_offset: int, kind: int, name: bytes) -> bytes:
 
 def listing(entries: Sequence[Entry], offset: int, size: int) -> bytes:
     """Answer of READDIR: as many entries from number `offset` on as fit into `size` bytes."""
-    parts = []
+    parts: list[bytes] = []
     pack = DIRENT.pack
     for number in range(offset, len(entries)):
         found, node, kind = entries[number]
@@ -142,5 +142,5 @@ def listing(entries: Sequence[Entry], offset: int, size: int) -> bytes:
         size -= 24 + (length + 7 & ~7)
         if size < 0:
             break
-        parts += (pack(node - 1, number + 1, length, kind), found, bytes(-length % 8))
+        parts += (pack(node - 1 or 1, number + 1, length, kind), found, bytes(-length % 8))
     return b"".join(parts)

@@ -83,7 +83,9 @@ class Backings:
     def _register(self, descriptor: int) -> int:
         """The kernel's number for the backing file, or 0."""
         try:
-            return fcntl.ioctl(self._fd, abi.DEV_IOC_BACKING_OPEN, bytearray(abi.BACKING_MAP.pack(descriptor, 0, 0)))
+            return int(
+                fcntl.ioctl(self._fd, abi.DEV_IOC_BACKING_OPEN, bytearray(abi.BACKING_MAP.pack(descriptor, 0, 0)))
+            )
         except OSError as error:
             self.refused = self.refused or error.errno or errno.EIO
             return 0

@@ -161,6 +161,9 @@ class Control:
             return
         for path in (self._path, self._file):
             path.unlink(missing_ok=True)
+        log = self._file.with_suffix(".log")
+        if log.exists() and log.stat().st_size == 0:
+            log.unlink(missing_ok=True)
 
     def _reply(self, line: bytes) -> dict[str, Any]:
         try:

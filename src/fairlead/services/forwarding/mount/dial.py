@@ -73,9 +73,9 @@ class Dial:
         self.root = 0
         """Inode number of the tree's root at the first connection; another tree is refused from then on."""
 
-    def connect(self, address: Address) -> Connection:
+    def connect(self, address: Address, *, timeout_s: float = CONNECT_S) -> Connection:
         """One attempt at one address. UnreachableError or RefusedError."""
-        sock = connect(address, timeout_s=CONNECT_S, tls=self._tls)
+        sock = connect(address, timeout_s=timeout_s, tls=self._tls)
         slots = None
         try:
             features = list(self._wanted)
@@ -94,7 +94,7 @@ class Dial:
                 slots=0 if slots is None else slots.count,
             )
             descriptor = -1 if slots is None else slots.descriptor
-            welcome = shake_hands(sock, hello, descriptor=descriptor, where=str(address))
+            welcome = shake_hands(sock, hello, descriptor=descriptor, deadline_s=timeout_s, where=str(address))
             self._check(welcome, address)
             if slots is not None:
                 os.close(slots.descriptor)

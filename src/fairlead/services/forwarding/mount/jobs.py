@@ -82,7 +82,7 @@ class Jobs:
         self._cluster = cluster
         self._proc = proc
         self.known: dict[int, tuple[int, int, int, bool]] = {}
-        """By process: index, until when (ns of the caller's clock) it holds unasked, start of the process, whether it is sure."""
+        """By process: index, until when (ns) it holds unasked, start of the process, whether it is sure."""
         self._indexes: dict[tuple[str, int, int], int] = {}
         self.identities: dict[int, Identity] = {}
         """What each index stands for, to be announced on every new connection."""

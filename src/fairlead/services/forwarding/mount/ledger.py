@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from itertools import count
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from fairlead.services.forwarding.fuse.abi import IN_HEADER, LK_IN, Op
 from fairlead.services.forwarding.wire.frames import JOB_IN, PLACE_STEP, REOPEN_IN, Own
@@ -15,7 +15,11 @@ from fairlead.services.forwarding.wire.frames import JOB_IN, PLACE_STEP, REOPEN_
 Entry: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, bytes | None]
 """unique (0: fairlead's own request), opcode, slot (-1: none), node, handle, offset, size, start (ns), job index,
 message (None: it is in the slot)."""
-UNIQUE, OPCODE, SLOT, NODE, HANDLE, OFFSET, SIZE, STARTED, JOB, MESSAGE = range(10)
+UNIQUE: Final = 0
+OPCODE: Final = 1
+NODE: Final = 3
+HANDLE: Final = 4
+MESSAGE: Final = 9
 
 
 class Ledger:

@@ -105,10 +105,7 @@ class Link:
             self._left.append(view)
             return
         try:
-            if self.secure:
-                sent = self.sock.send(prefix)
-            else:
-                sent = self.sock.sendmsg((prefix, view))
+            sent = self.sock.send(prefix) if self.secure else self.sock.sendmsg((prefix, view))
         except _WOULD_BLOCK:
             sent = 0
         except OSError as error:

@@ -13,16 +13,16 @@ import traceback
 from itertools import count
 from mmap import mmap
 from threading import Event, Lock, Semaphore, Thread
-from typing import Any
 
-from fairlead.clock import now_ns, sleep_s
-from fairlead.errors import MountError
+from fairlead.clock import monotonic_ns, sleep_s
 from fairlead.services.forwarding.fuse import abi
-from fairlead.services.forwarding.fuse.abi import Init, Op, OpenReply
+from fairlead.services.forwarding.fuse.abi import Op, OpenReply
+from fairlead.services.forwarding.fuse.bodies import name
 from fairlead.services.forwarding.fuse.device import Device
 from fairlead.services.forwarding.fuse.passthrough import Backings
-from fairlead.services.forwarding.mount import negotiation
+from fairlead.services.forwarding.mount.negotiation import Session
 from fairlead.services.forwarding.mount.parked import Parked, WaitingLocks
+from fairlead.services.forwarding.mount.telling import Telling
 from fairlead.services.forwarding.operations import Operations, UnknownHandle, UnknownNode
 from fairlead.services.forwarding.sessions import Handles
 from fairlead.services.forwarding.trees.acting import become
@@ -64,22 +64,20 @@ class _Worker:
 
 
 class LocalMount:
-    """Serves the device from `tree` until it is unmounted. `serve` blocks; the other calls come from any thread."""
+    """Serves the device from `tree` until it is unmounted. `run` blocks; the other calls come from any thread."""
 
     def __init__(
         self,
         device: Device,
+        session: Session,
         tree: FileTree,
-        trace: Any | None = None,
+        trace: Telling | None = None,
         *,
-        passthrough: bool = False,
         cache: bool = False,
         workers: int = WORKERS,
     ) -> None:
-        """Answers the kernel's INIT. `passthrough`: hand files to the kernel where it agrees. `cache`: use the page
-        cache. Raises `MountError` when the kernel is too old."""
-        extra = (Init.PASSTHROUGH if passthrough else 0) | (negotiation.CACHED if cache else 0)
-        self.session = negotiation.start(device.fd, extra=extra)
+        """`device`: mounted, INIT answered with what `session` says (`negotiation.start`); with PASSTHROUGH in it
+        files are handed to the kernel. `cache`: the kernel keeps what was read."""
         flags = 0 if cache else OpenReply.DIRECT_IO | OpenReply.PARALLEL_DIRECT_WRITES
         self._fd = device.fd
         self._tree = tree
@@ -87,7 +85,7 @@ class LocalMount:
         self._operations = Operations(tree, open_flags=flags)
         self._handles = Handles()
         self._numbers = count(1)
-        self._backings = Backings(device.fd) if self.session.passthrough else None
+        self._backings = Backings(device.fd) if session.passthrough else None
         self._giving = 0
         self._dropped: list[tuple[int, int]] = []
         self._nodes_lock = Lock()
@@ -107,15 +105,24 @@ class LocalMount:
         """Requests answered so far."""
         return sum(worker.served for worker in self._workers)
 
-    @property
-    def handed_over(self) -> str:
-        """Whether reads and writes go in the kernel, for a person."""
-        if self._backings is None:
-            return "off"
-        refused = self._backings.refused
-        return f"refused by the file system below ({os.strerror(refused)})" if refused else "on"
+    def status(self) -> dict[str, object]:
+        """What the mount is doing, for its control socket."""
+        backings = self._backings
+        refused = backings.refused if backings is not None else 0
+        return {
+            "state": "serving",
+            "requests": self.requests,
+            "handles": len(self._handles.files) + len(self._handles.folders),
+            "nodes": len(self._handles.known),
+            "workers": len(self._workers),
+            "passthrough": "off" if backings is None else f"refused: {os.strerror(refused)}" if refused else "on",
+        }
 
-    def serve(self) -> None:
+    def stop(self) -> None:
+        """Begins nothing new; threads that wait at the device stay there until it is unmounted."""
+        self._end()
+
+    def run(self) -> None:
         """Serves until the mount is gone, then closes every file. Raises what broke the device."""
         watchdog = Thread(target=self._watch, name="watchdog", daemon=True)
         watchdog.start()
@@ -134,6 +141,7 @@ class LocalMount:
     def _end(self) -> None:
         with self._lock:
             self._ended = True
+            self._leader = None
             idle, self._idle = self._idle, []
         for worker in idle:
             worker.gate.release()
@@ -231,19 +239,23 @@ class LocalMount:
         if not self._watched:
             self._watched = True
             self._wake.set()
-        started = now_ns() if self._trace is not None else 0
+        trace = self._trace
+        started = job = 0
+        if trace is not None:
+            started = monotonic_ns()
+            job = trace.job(pid, uid)
         error = 0
         try:
             become(uid, gid)
             if op == _READ:
-                self._read(worker, unique, node)
+                self._read(worker, unique, node, job, started)
             elif op == _WRITE:
-                self._write(worker, unique, node, size)
+                self._write(worker, unique, node, size, job, started)
             else:
-                self._other(worker, op, unique, node, uid, gid, pid, view[_HEADER:size])
+                self._other(op, unique, node, view[:size], job, started)
         except BlockingIOError as refused:
             if op == Op.SETLKW:
-                if self._waiting.park(Parked(unique, node, uid, gid, pid, bytes(view[_HEADER:size]))):
+                if self._waiting.park(Parked(unique, node, uid, gid, job, started, bytes(view[:size]))):
                     return
                 error = errno.EINTR
             else:
@@ -254,30 +266,35 @@ class LocalMount:
             error = errno.EBADF
         except OSError as refused:
             error = refused.errno or errno.EIO
-        except Exception:  # noqa: BLE001 (one broken request must not end the mount; it is told and answered EIO)
+        except Exception:  # noqa: BLE001 (one broken request must not end the mount: it is told and answered EIO)
             traceback.print_exc(file=sys.stderr)
             error = errno.EIO
         if error:
             self._answer(unique, b"", error)
-        if self._trace is not None:
-            self._record(worker, op, node, started, error)
+            if trace is not None:
+                self._tell_failed(trace, worker, op, node, view[:size], job, started, error)
 
-    def _read(self, worker: _Worker, unique: int, node: int) -> None:
-        data = worker.data[: abi.READ_IN.unpack_from(worker.body)[2]]
+    def _read(self, worker: _Worker, unique: int, node: int, job: int, started: int) -> None:
+        handle, offset, size, _, _, _, _ = abi.READ_IN.unpack_from(worker.body)
+        data = worker.data[:size]
         got = self._operations.execute(self._handles, _READ, node, 0, worker.body, data)
         assert isinstance(got, int)
         abi.OUT_HEADER.pack_into(worker.head, 0, abi.OUT_HEADER.size + got, 0, unique)
         self._send(worker.head, data[:got])
+        if self._trace is not None:
+            self._trace.moved(_READ, node, handle, offset, got, job, started, 0)
 
-    def _write(self, worker: _Worker, unique: int, node: int, size: int) -> None:
+    def _write(self, worker: _Worker, unique: int, node: int, size: int, job: int, started: int) -> None:
         reply = self._operations.execute(self._handles, _WRITE, node, 0, worker.body, worker.view[_DATA:size])
         assert isinstance(reply, bytes)
         self._answer(unique, reply, 0)
+        if self._trace is not None:
+            handle, offset, _, _, _, _, _ = abi.WRITE_IN.unpack_from(worker.body)
+            self._trace.moved(_WRITE, node, handle, offset, abi.WRITE_OUT.unpack(reply)[0], job, started, 0)
 
-    def _other(
-        self, worker: _Worker, op: int, unique: int, node: int, uid: int, gid: int, pid: int, body: memoryview
-    ) -> None:
+    def _other(self, op: int, unique: int, node: int, message: memoryview, job: int, started: int) -> None:
         """Everything but READ and WRITE."""
+        body = message[_HEADER:]
         if op == Op.FORGET:
             self._forget([(node, abi.FORGET_IN.unpack_from(body)[0])])
             return
@@ -294,17 +311,38 @@ class LocalMount:
         if op == Op.DESTROY:
             self._answer(unique, b"", 0)
             return
-        if self._backings is not None and op in (Op.GETXATTR, Op.SETXATTR):
-            self._known_capability(op, node, body)
+        backings = self._backings
+        if backings is not None and op in (Op.GETXATTR, Op.SETXATTR):
+            _known_capability(backings, op, node, body)
         handle = next(self._numbers) if op in _OPENING else 0
         reply = self._giving_nodes(op, node, handle, body) if op in _GIVING else self._execute(op, node, handle, body)
-        if op in _FILES and self._backings is not None:
-            reply = self._hand_over(self._backings, handle, reply)
-        elif op == Op.RELEASE and self._backings is not None:
-            self._backings.released(abi.RELEASE_IN.unpack_from(body)[0])
+        if backings is not None:
+            if op in _FILES:
+                reply = self._hand_over(backings, handle, reply)
+            elif op == Op.RELEASE:
+                backings.released(abi.RELEASE_IN.unpack_from(body)[0])
         self._answer(unique, reply, 0)
         if op in _UNLOCKING and len(self._waiting):
             self._retry_locks()
+        if self._trace is not None:
+            self._trace.ended(op, node, handle, message, reply, job, started, 0)
+
+    def _tell_failed(
+        self,
+        trace: Telling,
+        worker: _Worker,
+        op: int,
+        node: int,
+        message: memoryview,
+        job: int,
+        started: int,
+        error: int,
+    ) -> None:
+        if op in (_READ, _WRITE):
+            handle, offset, _, _, _, _, _ = abi.READ_IN.unpack_from(worker.body)
+            trace.moved(op, node, handle, offset, 0, job, started, error)
+        else:
+            trace.ended(op, node, 0, message, b"", job, started, error)
 
     def _execute(self, op: int, node: int, handle: int, body: memoryview) -> bytes:
         reply = self._operations.execute(self._handles, op, node, handle, body, _NOTHING)
@@ -330,22 +368,14 @@ class LocalMount:
             dropped, self._dropped = self._dropped, []
             for node, lookups in dropped:
                 self._operations.forget(self._handles, node, lookups)
+                if self._trace is not None and node not in self._handles.known:
+                    self._trace.forgot(node)
 
     def _hand_over(self, backings: Backings, handle: int, reply: bytes) -> bytes:
         opened = self._handles.files.get(handle)
         if opened is None or opened.descriptor is None:
             return reply
         return backings.opened(opened.node, handle, opened.descriptor, reply)
-
-    def _known_capability(self, op: int, node: int, body: memoryview) -> None:
-        """The kernel asks for a file's capabilities before each write it does itself: answered from memory."""
-        assert self._backings is not None
-        if op == Op.GETXATTR:
-            if self._backings.without_capability(node, bytes(body[abi.GETXATTR_IN.size : -1])):
-                raise OSError(errno.ENODATA, "no capabilities")
-        else:
-            name = bytes(body[abi.SETXATTR_IN.size :]).partition(b"\0")[0]
-            self._backings.attribute_set(node, name)
 
     def _retry_locks(self) -> None:
         """Tries every waiting lock again, in the order they came."""
@@ -361,7 +391,7 @@ class LocalMount:
         error = 0
         try:
             become(request.uid, request.gid)
-            self._execute(Op.SETLKW, request.node, 0, memoryview(request.body))
+            self._execute(Op.SETLKW, request.node, 0, memoryview(request.message)[_HEADER:])
         except BlockingIOError:
             if self._waiting.park(request):
                 return
@@ -371,6 +401,9 @@ class LocalMount:
         except OSError as refused:
             error = refused.errno or errno.EIO
         self._answer(request.unique, b"", error)
+        if self._trace is not None:
+            message, started = memoryview(request.message), request.started_ns
+            self._trace.ended(Op.SETLKW, request.node, 0, message, b"", request.job, started, error)
 
     # Answers
 
@@ -387,12 +420,14 @@ class LocalMount:
         except OSError as refused:
             _ignore_gone(refused)
 
-    def _record(self, worker: _Worker, op: int, node: int, started: int, error: int) -> None:
-        """One request into the trace."""
-        handle = offset = size = 0
-        if op in (_READ, _WRITE):
-            handle, offset, size = abi.READ_IN.unpack_from(worker.body)[:3]
-        self._trace.request(op, node, handle, offset, size, started, now_ns(), 0, error)
+
+def _known_capability(backings: Backings, op: int, node: int, body: memoryview) -> None:
+    """The kernel asks for a file's capabilities before each write it does itself: answered from memory."""
+    if op == Op.GETXATTR:
+        if backings.without_capability(node, name(body, abi.GETXATTR_IN.size)):
+            raise OSError(errno.ENODATA, "no capabilities")
+    else:
+        backings.attribute_set(node, name(body, abi.SETXATTR_IN.size))
 
 
 def _ignore_gone(error: OSError) -> None:

@@ -13,14 +13,15 @@ _REMEMBERED = 256
 
 
 class Parked(NamedTuple):
-    """A SETLKW that was not granted yet: the kernel's number of it, whose it is, and its message."""
+    """A SETLKW that was not granted yet: the kernel's number of it, whose it is, its message."""
 
     unique: int
     node: int
     uid: int
     gid: int
-    pid: int
-    body: bytes
+    job: int
+    started_ns: int
+    message: bytes
 
 
 class WaitingLocks:

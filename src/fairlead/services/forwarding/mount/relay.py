@@ -25,6 +25,7 @@ from fairlead.services.forwarding.mount.jobs import Jobs
 from fairlead.services.forwarding.mount.ledger import Entry, Ledger, own_message
 from fairlead.services.forwarding.mount.link import Link, LinkLostError
 from fairlead.services.forwarding.mount.nodes import Nodes
+from fairlead.services.forwarding.mount.ways import ATTRIBUTE, COPIED, DATA, HANDLE, LOCAL, OPCODES, OPENS, WAYS
 from fairlead.services.forwarding.wire.frames import HEAD_BYTES, MAX_FRAME, PREFIX_BYTES, REPLY, Flag
 from fairlead.services.forwarding.wire.slots import SLOT_BYTES
 
@@ -34,38 +35,16 @@ if TYPE_CHECKING:
 
 _SLOT = int(Flag.SLOT)
 _READ, _WRITE = int(Op.READ), int(Op.WRITE)
-_OPCODES = 64
 _BATCH = 16
 """Requests read in one go before the connection gets its turn again."""
 _MOST_OUTSTANDING = 192
 """Requests without an answer after which the kernel has to wait (a forwarder listens to 256 of one client)."""
 _FORGETS = 128
 """Forgotten nodes that are told to the forwarder together."""
-_DATA, _COPIED, _OPENS, _HANDLE, _LOCAL, _ATTRIBUTE = range(6)
 _FH_OFFSET = Struct("<QQI")
 _FH = Struct("<Q")
 _COUNT = Struct("<I")
 _READABLE, _WRITABLE = select.EPOLLIN, select.EPOLLOUT
-
-
-def _ways() -> list[int]:
-    """By opcode: how a request is treated."""
-    ways = [_COPIED] * _OPCODES
-    for op in (Op.READ, Op.WRITE):
-        ways[op] = _DATA
-    for op in (Op.OPEN, Op.OPENDIR, Op.CREATE, Op.TMPFILE):
-        ways[op] = _OPENS
-    for op in (Op.RELEASE, Op.RELEASEDIR, Op.FSYNC, Op.FSYNCDIR, Op.FLUSH, Op.READDIR, Op.READDIRPLUS, Op.GETLK,
-               Op.SETLK, Op.SETLKW, Op.FALLOCATE, Op.LSEEK, Op.COPY_FILE_RANGE, Op.IOCTL, Op.POLL):  # fmt: skip
-        ways[op] = _HANDLE
-    for op in (Op.FORGET, Op.BATCH_FORGET, Op.INTERRUPT, Op.DESTROY):
-        ways[op] = _LOCAL
-    for op in (Op.GETXATTR, Op.SETXATTR, Op.REMOVEXATTR):
-        ways[op] = _ATTRIBUTE
-    return ways
-
-
-_WAYS = _ways()
 
 
 class RelayMount:
@@ -94,12 +73,17 @@ class RelayMount:
         self.ledger = Ledger()
         self.jobs = Jobs() if jobs is None else jobs
         self.link: Link | None = None
-        """The connection requests are sent on; None while there is none, or while it is being changed."""
+        """The connection; None while there is none."""
+        self.outlet: Link | None = None
+        """Where new requests go: the connection, or None while they must wait."""
+        self.retried: set[int] = set()
+        """Requests that were sent again on this connection because another one broke."""
         self.served = 0
         """Requests answered to the kernel so far."""
         self._answers = Answers(self.nodes, self.holdings)
-        self._trace = trace.request if trace is not None else None
-        self._learn_names = trace
+        self._trace = trace
+        if trace is not None:
+            trace.identities = self.jobs.identities
         self._cache = cache
         self._say = say if say is not None else _to_stderr
         self._handles = 0
@@ -193,7 +177,11 @@ class RelayMount:
     def _arm(self) -> None:
         """Listens to the device only while there is room for what it says, to the connection as it needs."""
         link = self.link
-        ready = bool(self._free) and len(self.ledger.requests) < _MOST_OUTSTANDING and not (link and link.blocked)
+        ready = (
+            bool(self._free)
+            and len(self.ledger.requests) < _MOST_OUTSTANDING
+            and not (link is not None and link.blocked)
+        )
         if ready != self._reading:
             self._reading = ready
             if ready:
@@ -225,7 +213,7 @@ class RelayMount:
     def _requests(self) -> None:
         free, requests, ledger = self._free, self.ledger.requests, self.ledger
         views, vectors, known = self._views, self._vectors, self.jobs.known
-        fd, link = self._fd, self.link
+        fd, link = self._fd, self.outlet
         try:
             for _ in range(_BATCH):
                 if not free:
@@ -244,16 +232,16 @@ class RelayMount:
                     break
                 view = views[slot]
                 _, op, unique, node, uid, _, pid, _, _ = IN_HEADER.unpack_from(view)
-                way = _WAYS[op] if op < _OPCODES else _COPIED
-                if way == _LOCAL or (way == _ATTRIBUTE and self._answered_here(op, unique, node, view[:length])):
-                    if way == _LOCAL:
+                way = WAYS[op] if op < OPCODES else COPIED
+                if way == LOCAL or (way == ATTRIBUTE and self._answered_here(op, unique, node, view[:length])):
+                    if way == LOCAL:
                         self._local(op, unique, node, view[:length])
                     continue
                 now = monotonic_ns()
                 hit = known.get(pid)
                 job = hit[0] if hit is not None and now < hit[1] else self._job(pid, uid, now)
                 number = next(ledger.ids)
-                if way == _DATA:
+                if way == DATA:
                     handle, offset, size = _FH_OFFSET.unpack_from(view, 40)
                     free.pop()
                     requests[number] = (unique, op, slot, node, handle, offset, size, now, job, None)
@@ -266,9 +254,9 @@ class RelayMount:
                 else:
                     message = bytes(view[:length])
                     chosen = handle = 0
-                    if way == _OPENS:
+                    if way == OPENS:
                         self._handles = chosen = handle = self._handles + 1
-                    elif way == _HANDLE:
+                    elif way == HANDLE:
                         (handle,) = _FH.unpack_from(message, 40)
                     requests[number] = (unique, op, -1, node, handle, 0, 0, now, job, message)
                     if link is None:
@@ -311,7 +299,8 @@ class RelayMount:
             self.answer(unique, 0)
 
     def _forget(self, node: int, lookups: int) -> None:
-        self.nodes.forget(node, lookups)
+        if self.nodes.forget(node, lookups) and self._trace is not None:
+            self._trace.forgot(node)
         forgotten = self._forgotten
         forgotten.append((node, lookups))
         if len(forgotten) >= _FORGETS:
@@ -337,7 +326,8 @@ class RelayMount:
         if not link.receive():
             return
         requests, free, views = self.ledger.requests, self._free, self._views
-        buffer, view, fd, trace, teach = link.buffer, link.view, self._fd, self._trace, self._answers.teach
+        buffer, view, fd, teach = link.buffer, link.view, self._fd, self._answers.teach
+        trace = self._trace
         at, end = link.begin, link.end
         while end - at >= PREFIX_BYTES:
             length, flags, _, number, error, _, count, crc = REPLY.unpack_from(buffer, at)
@@ -356,7 +346,7 @@ class RelayMount:
                 if number == 0:
                     self.failover.notice(error, view[begin:stop])
                 continue
-            unique, op, slot, node, handle, offset, size, started, job, _ = entry
+            unique, op, slot, node, handle, offset, size, started, job, message = entry
             if error > 0 or not unique:
                 self.failover.special(number, entry, error, view[begin:stop])
                 continue
@@ -388,7 +378,11 @@ class RelayMount:
                 self._answers.absent(entry)
             self.served += 1
             if trace is not None:
-                trace(op, node, handle, offset, size if not error else 0, started, monotonic_ns(), job, -error)
+                if slot < 0:
+                    assert message is not None
+                    trace.told(op, node, handle, message, view[begin:stop], started, monotonic_ns(), job, -error)
+                elif trace.on:
+                    trace.request(op, node, handle, offset, 0 if error else size, started, monotonic_ns(), job, -error)
         # What came of the replies (repairs, forgotten nodes) goes out together.
         link.flush()
 
@@ -418,7 +412,7 @@ class RelayMount:
 
     def done(self, entry: Entry, error: int) -> None:
         """Answers a request that is no longer in the ledger, without a body."""
-        unique, op, slot, node, handle, offset, _, started, job, _ = entry
+        unique, op, slot, node, handle, offset, _, started, job, message = entry
         if slot >= 0:
             self._free.append(slot)
         if not unique:
@@ -429,7 +423,10 @@ class RelayMount:
             if lesson is not None:
                 lesson(entry, memoryview(b""))
         if self._trace is not None:
-            self._trace(op, node, handle, offset, 0, started, monotonic_ns(), job, -error)
+            if message is not None:
+                self._trace.told(op, node, handle, message, memoryview(b""), started, monotonic_ns(), job, -error)
+            elif self._trace.on:
+                self._trace.request(op, node, handle, offset, 0, started, monotonic_ns(), job, -error)
 
     # -- the connection ----------------------------------------------------------------------------------------
 
@@ -440,15 +437,17 @@ class RelayMount:
         elif not self._views or self.failover.was_shared:
             self.take_memory([memoryview(bytearray(SLOT_BYTES)) for _ in range(24)])
         self.failover.was_shared = link.slots is not None
-        self.link = link
+        self.link = self.outlet = link
         self._link_events = _READABLE
         self._poll.register(link.descriptor, _READABLE)
         self.failover.announce(everything=True)
         ledger = self.ledger
         try:
-            for number in list(ledger.requests):
-                self.send(number, 0 if number in ledger.unsent else int(Flag.RETRY))
+            waiting = [number for number, entry in ledger.requests.items() if entry[0]]
+            self.retried = {number for number in waiting if number not in ledger.unsent}
             ledger.unsent.clear()
+            for number in waiting:
+                self.send(number, int(Flag.RETRY) if number in self.retried else 0)
             link.flush()
         except LinkLostError as lost:
             self.lost(str(lost))
@@ -466,7 +465,7 @@ class RelayMount:
             else:
                 link.put(number, job, 0, view[: HEAD_BYTES + data], flags)
         else:
-            chosen = handle if op < _OPCODES and _WAYS[op] == _OPENS else 0
+            chosen = handle if op < OPCODES and WAYS[op] == OPENS else 0
             link.put(number, job, chosen, message, flags)
 
     def take_memory(self, views: list[memoryview]) -> None:
@@ -492,7 +491,7 @@ class RelayMount:
         link = self.link
         if link is not None:
             self._poll.unregister(link.descriptor)
-            self.link = None
+            self.link = self.outlet = None
             self.ledger.forget_own()
         return link
 
@@ -504,6 +503,32 @@ class RelayMount:
             link.close()
             self.failover.seek()
 
+    def hold(self) -> None:
+        """New requests wait; answers still come in."""
+        self.outlet = None
+
+    def unhold(self) -> None:
+        """New requests go out again, first those that waited."""
+        self.outlet = self.link
+        try:
+            for number in list(self.ledger.unsent):
+                self.send(number)
+            self.ledger.unsent.clear()
+            self.flush()
+        except LinkLostError as lost:
+            self.lost(str(lost))
+
+    def flush(self) -> None:
+        """Sends what is gathered."""
+        if self.link is not None:
+            try:
+                self.link.flush()
+            except LinkLostError as lost:
+                self.lost(str(lost))
+
+    def revoked(self, body: memoryview) -> None:
+        """The forwarder wants the kernel to drop what it keeps of a node."""
+
     def say(self, text: str) -> None:
         """A line for the log."""
         self._say(text)
@@ -511,5 +536,3 @@ class RelayMount:
 
 def _to_stderr(text: str) -> None:
     print(f"fairlead mount: {text}", file=sys.stderr, flush=True)
-
-

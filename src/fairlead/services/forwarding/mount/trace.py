@@ -8,13 +8,14 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from fairlead.batches import encode, numbers, words
 from fairlead.clock import monotonic_ns, now_ns
 from fairlead.services.forwarding.fuse.abi import Op
 from fairlead.services.forwarding.mount.ring import DEFAULT_CAPACITY, Ring
+from fairlead.services.forwarding.mount.trace_messages import NAME_AT, extent, name_request
 from fairlead.services.forwarding.mount.trace_names import File, Names
 from fairlead.services.forwarding.mount.trace_runs import Run, Runs, records_of
 from fairlead.services.forwarding.spool import Spool
@@ -58,8 +59,8 @@ class Trace:
     """Records the requests of one mount into a spool.
 
     The mount's thread calls, in the order in which requests end: `request` for what concerns a node, `named` for what
-    concerns a name in a directory, `forgot`, and `job` before a job's first request. Times are `clock.monotonic_ns`.
-    It looks at `on` first: while it is false nothing need be timed or told but names (`named`, `seen`, `forgot`).
+    concerns a name in a directory (or `told`, which reads the kernel's message), `forgot`. Times are `clock.monotonic_ns`.
+    It looks at `on` first: while it is false nothing need be timed or recorded, only names are told.
     """
 
     def __init__(
@@ -85,7 +86,8 @@ class Trace:
         self._runs = Runs()
         self._spool = spool
         self._fs = fs
-        self._jobs: dict[int, Identified] = {}
+        self.identities: Mapping[int, Identified] = {}
+        """Who the requests with a job index are of. The mount sets it to a mapping of its own, to which it only adds."""
         self._first_ns: dict[str | None, int] = {}
         self._waiting: dict[str | None, list[Run]] = {}
         self._at = 0
@@ -123,6 +125,27 @@ class Trace:
         if self.on:
             ring.put(op, NAMED, handle, -1, 0, started_ns, ended_ns, job, error)
 
+    def told(
+        self,
+        op: int,
+        node: int,
+        handle: int,
+        message: bytes | memoryview,
+        body: memoryview,
+        started_ns: int,
+        ended_ns: int,
+        job: int = 0,
+        error: int = 0,
+    ) -> None:
+        """Any request but READ and WRITE ended: the kernel's whole message and the body of the reply (empty when it
+        failed) tell the names. Called while `on` is false too. `error` is an errno or 0."""
+        begin = NAME_AT[op] if op < 64 else 0
+        if begin:
+            name_request(self, op, node, handle, message, body, (started_ns, ended_ns, job, error))
+        elif self.on:
+            offset, size = extent(op, message)
+            self._ring.put(op, node, handle, offset, size, started_ns, ended_ns, job, error)
+
     def seen(self, node: int, parent: int, name: bytes) -> None:
         """A READDIRPLUS reply gave the kernel this node under this name."""
         self._events.append((self._ring.head, _READDIRPLUS, parent, name, node, 0, b"", False, 0))
@@ -130,10 +153,6 @@ class Trace:
     def forgot(self, node: int) -> None:
         """The kernel knows the node no longer."""
         self._events.append((self._ring.head, _FORGET, 0, b"", node, 0, b"", False, 0))
-
-    def job(self, index: int, identity: Identified) -> None:
-        """Who the requests with this job index are of."""
-        self._jobs[index] = identity
 
     # -- the thread that drains -----------------------------------------------------------------------------------
 
@@ -220,7 +239,7 @@ class Trace:
     def _collect(self) -> None:
         """Sorts closed runs by the job they are of."""
         closed, self._runs.closed = self._runs.closed, []
-        jobs, waiting = self._jobs, self._waiting
+        jobs, waiting = self.identities, self._waiting
         for run in closed:
             known = jobs.get(run.job)
             waiting.setdefault(known.job_id if known is not None else None, []).append(run)
@@ -242,7 +261,7 @@ class Trace:
         begun = self._first_ns.setdefault(job_id, first)
         job = self._described(job_id, runs, min(begun, first), last)
         node, count = self._spool.node, len(runs)
-        ranks = {index: identity.rank for index, identity in self._jobs.items()}
+        ranks = {index: identity.rank for index, identity in self.identities.items()}
         header = self._spool.header("ops", OPS_VERSION, count, first_ns=first, last_ns=last, job=job)
         ops = encode(header, {
             "start_ns": numbers([run.start for run in runs]), "end_ns": numbers([run.end for run in runs]),
@@ -283,7 +302,7 @@ class Trace:
     def _described(self, job_id: str | None, runs: list[Run], first_ns: int, last_ns: int) -> dict[str, object] | None:
         if job_id is None:
             return None
-        told = self._jobs[runs[0].job]
+        told = self.identities[runs[0].job]
         about: dict[str, object] = {
             "job_id": job_id, "user": told.user, "cluster": told.cluster, "name": told.name,
             "start_ns": first_ns, "end_ns": last_ns, "nodes": [self._spool.node],

@@ -23,6 +23,7 @@ class _Thread(threading.local):
     def __init__(self) -> None:
         self.uid = os.geteuid()
         self.gid = os.getegid()
+        self.job = ""
         self.stack: list[tuple[int, int]] = []
 
 
@@ -57,6 +58,21 @@ def become(uid: int, gid: int) -> None:
     _thread.gid = gid
 
 
+def work_for(job: str) -> None:
+    """From now on what this thread does is for that job ("" for none), as far as anything counts by job."""
+    _thread.job = job
+
+
+def job() -> str:
+    """The job this thread works for."""
+    return _thread.job
+
+
+def caller() -> tuple[int, int]:
+    """User and group this thread acts as."""
+    return _thread.uid, _thread.gid
+
+
 def groups_of(uid: int, gid: int) -> list[int]:
     """Supplementary groups of a user, asked for at most once a minute; [gid] for a user the system does not know."""
     now = monotonic_ns()
@@ -79,7 +95,9 @@ class _Own:
         _thread.stack.append((_thread.uid, _thread.gid))
         become(0, 0)
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         become(*_thread.stack.pop())
 
 

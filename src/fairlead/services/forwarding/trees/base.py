@@ -14,7 +14,7 @@ OWN_FOLDER = b".fairlead"
 """Folder in the root where fairlead keeps what must outlive a forwarder; never listed, looked up or made by clients."""
 
 
-class UnknownNode(Exception):
+class UnknownNode(Exception):  # noqa: N818
     """This forwarder has not seen the node (another one looked it up); `FileTree.place` tells it where it is."""
 
     def __init__(self, node: int) -> None:
@@ -25,18 +25,30 @@ class UnknownNode(Exception):
 class Stat(Protocol):
     """Attributes of a node under the names of `os.stat_result` (which is one)."""
 
-    st_mode: int
-    st_ino: int
-    st_nlink: int
-    st_uid: int
-    st_gid: int
-    st_size: int
-    st_atime_ns: int
-    st_mtime_ns: int
-    st_ctime_ns: int
-    st_blocks: int
-    st_blksize: int
-    st_rdev: int
+    @property
+    def st_mode(self) -> int: ...
+    @property
+    def st_ino(self) -> int: ...
+    @property
+    def st_nlink(self) -> int: ...
+    @property
+    def st_uid(self) -> int: ...
+    @property
+    def st_gid(self) -> int: ...
+    @property
+    def st_size(self) -> int: ...
+    @property
+    def st_atime_ns(self) -> int: ...
+    @property
+    def st_mtime_ns(self) -> int: ...
+    @property
+    def st_ctime_ns(self) -> int: ...
+    @property
+    def st_blocks(self) -> int: ...
+    @property
+    def st_blksize(self) -> int: ...
+    @property
+    def st_rdev(self) -> int: ...
 
 
 class Change(NamedTuple):
@@ -50,8 +62,8 @@ class Change(NamedTuple):
     mtime_ns: int | None = None
 
 
-NOW = -1
-"""A time in a `Change`: the moment it is carried out."""
+NOW = -(1 << 63)
+"""A time in a `Change`: the moment it is carried out. No file system holds that time."""
 
 
 class Entry(NamedTuple):

@@ -10,12 +10,13 @@ import os
 import platform
 from struct import Struct
 
+from fairlead.services.forwarding.trees.base import NOW
+
 RENAME_NOREPLACE = 1
 RENAME_EXCHANGE = 2
 UTIME_NOW = (1 << 30) - 1
 UTIME_OMIT = (1 << 30) - 2
 AT_FDCWD = -100
-AT_EMPTY_PATH = 0x1000
 O_TMPFILE = getattr(os, "O_TMPFILE", 0o20200000)
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -30,6 +31,7 @@ _LISTING_BYTES = 1 << 18
 
 _libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
 _libc.utimensat.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int]
+_libc.futimens.argtypes = [ctypes.c_int, ctypes.c_char_p]
 _libc.renameat2.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint]
 _libc.syscall.restype = ctypes.c_long
 _libc.setfsuid.argtypes = [ctypes.c_uint32]
@@ -54,17 +56,18 @@ def rename(old_folder: int, old: bytes, new_folder: int, new: bytes, flags: int)
 
 
 def set_times(descriptor: int, path: bytes | None, atime_ns: int | None, mtime_ns: int | None) -> None:
-    """utimensat(2): of `path` (links at its end are followed) or, without one, of the open file. None leaves a time
-    as it is, -1 sets the present."""
+    """utimensat(2) of `path` (a link at its end is followed) or, without one, of the open file. None leaves a time as
+    it is, `base.NOW` sets the present."""
     times = _TIMES.pack(*_time(atime_ns), *_time(mtime_ns))
-    if _libc.utimensat(AT_FDCWD if path is not None else descriptor, path, times, 0) != 0:
+    done = _libc.futimens(descriptor, times) if path is None else _libc.utimensat(AT_FDCWD, path, times, 0)
+    if done != 0:
         raise _failed()
 
 
 def _time(ns: int | None) -> tuple[int, int]:
     if ns is None:
         return 0, UTIME_OMIT
-    if ns == -1:
+    if ns == NOW:
         return 0, UTIME_NOW
     return divmod(ns, 1_000_000_000)
 
@@ -105,11 +108,9 @@ def listing(descriptor: int) -> list[tuple[bytes, int, int]]:
     buffer = ctypes.create_string_buffer(_LISTING_BYTES)
     view = memoryview(buffer).cast("B")
     unpack = _DIRENT.unpack_from
-    found = []
+    found: list[tuple[bytes, int, int]] = []
     while True:
-        size = _libc.syscall(
-            ctypes.c_long(_getdents), ctypes.c_long(descriptor), buffer, ctypes.c_long(_LISTING_BYTES)
-        )
+        size = _libc.syscall(ctypes.c_long(_getdents), ctypes.c_long(descriptor), buffer, ctypes.c_long(_LISTING_BYTES))
         if size < 0:
             raise _failed()
         if size == 0:

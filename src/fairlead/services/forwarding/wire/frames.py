@@ -1,8 +1,8 @@
 """Frames of the forwarding protocol: a 32-byte prefix, then the kernel's own message. Layout only, no sockets.
 
-A request's message is the kernel's: 40-byte header, body, data. A reply's is the body alone, without the kernel's 16-byte
-header, whose fields are in the prefix. In an INTERRUPT the body names the request id. Requests may be carried out in any
-order: a client that needs an order waits for the answer. The protocol is described in docs/reference/wire-protocol.md.
+A request's message is the kernel's: 40-byte header, body, data. A reply's is the body alone, without the kernel's
+16-byte header, whose fields are in the prefix. In an INTERRUPT the body names the request id. Requests may be carried
+out in any order: a client that needs an order waits for the answer. More: docs/reference/wire-protocol.md.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class TargetsFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class Striping(NamedTuple):
     """A layout in numbers: stripes (0: all targets of the pool), bytes of a stripe, pool or None."""
 
-    count: int
+    stripes: int
     size: int
     pool: str | None
 

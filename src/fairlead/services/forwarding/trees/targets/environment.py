@@ -22,6 +22,8 @@ from fairlead.errors import ConfigError, ForwardingError
 T = TypeVar("T")
 NAMES = (b"inodes", b"names", b"attributes", b"orphans", b"facts", b"replies")
 SYNC_EVERY_S = 5.0
+SYNC_EVERY_COMMITS = 2048
+"""Pages are used again only after a sync: it bounds the growth of the file."""
 _BOOT = "/proc/sys/kernel/random/boot_id"
 
 
@@ -58,10 +60,12 @@ class Environment:
                 f"no metadata store: {fault}", where=folder, remedy="check the path and its rights"
             ) from fault
         self._lock = threading.Lock()
+        self._closing = threading.Lock()
         self._commits = 0
         self._synced = -1
         self._pinned: Any = None
-        self._ended = threading.Event()
+        self._ended = False
+        self._wanted = threading.Event()
         if not readonly:
             self.sync()
             threading.Thread(target=self._sync_now_and_then, name="metadata-sync", daemon=True).start()
@@ -79,6 +83,8 @@ class Environment:
         except lmdb.MapFullError as fault:
             raise OSError(errno.ENOSPC, "the metadata store is full") from fault
         self._commits += 1
+        if self._commits - self._synced > SYNC_EVERY_COMMITS:
+            self._wanted.set()
         return result
 
     def sync(self) -> None:
@@ -119,21 +125,26 @@ class Environment:
             _replace(state, boot)
 
     def _sync_now_and_then(self) -> None:
-        while not self._ended.wait(SYNC_EVERY_S):
-            self.sync()
+        while not self._ended:
+            self._wanted.wait(SYNC_EVERY_S)
+            self._wanted.clear()
+            with self._closing:
+                if not self._ended:
+                    self.sync()
 
     def close(self) -> None:
         """Syncs and closes; the next open need not look for damage."""
-        if self._ended.is_set():
-            return
-        self._ended.set()
-        if not self.readonly:
-            self.sync()
-            with self._lock:
+        with self._closing:
+            if self._ended:
+                return
+            self._ended = True
+            self._wanted.set()
+            if not self.readonly:
+                self.sync()
                 if self._pinned is not None:
                     self._pinned.abort()
                 _replace(os.path.join(self.folder, "boot"), b"clean")
-        self.env.close()
+            self.env.close()
         if self._claim >= 0:
             os.close(self._claim)
 

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 
 from fairlead.clock import monotonic_ns, sleep_s
 from fairlead.errors import ConfigError
+from fairlead.policies.placement import TargetState, placement
+from fairlead.services.forwarding.trees import acting
 from fairlead.services.forwarding.trees.targets import config as configured
 from fairlead.services.forwarding.trees.targets.config import Striping, TargetsFile
 from fairlead.services.forwarding.trees.targets.records import fault
@@ -20,6 +22,10 @@ from fairlead.services.forwarding.trees.targets.records import fault
 MARK = "fairlead-target"
 SERVICE_BINS = 40
 """Bin b counts requests of [2^(b-1), 2^b) ns."""
+FULL_BYTES = 1 << 20
+"""A target with less free space takes no new file."""
+DEFAULT_RATE = 1 << 30
+"""What a target without `max_perf` is taken to do, for placement only."""
 _BURST_NS = 100_000_000
 log = logging.getLogger("fairlead.forwarding.targets")
 
@@ -33,6 +39,16 @@ class Counters:
         self.read_rpcs = self.read_bytes = self.write_rpcs = self.write_bytes = self.errors = 0
         self.service_ns = [0] * SERVICE_BINS
 
+    def add(self, size: int, wrote: bool, took_ns: int) -> None:
+        """One request."""
+        if wrote:
+            self.write_rpcs += 1
+            self.write_bytes += size
+        else:
+            self.read_rpcs += 1
+            self.read_bytes += size
+        self.service_ns[min(took_ns.bit_length(), SERVICE_BINS - 1)] += 1
+
 
 class Target:
     """One target directory."""
@@ -45,6 +61,8 @@ class Target:
         self.open_count = 0
         self.missing = False
         self.counters = Counters()
+        self.by_job: dict[str, Counters] | None = None
+        """The same by job since `take_by_job` was called last; None until it is."""
         self._guard = threading.Lock()
         self._free_ns = 0
 
@@ -116,33 +134,39 @@ class Target:
     def counted(self, size: int, wrote: bool, began_ns: int) -> None:
         """One request was carried out."""
         took = monotonic_ns() - began_ns
-        counters = self.counters
         with self._guard:
-            if wrote:
-                counters.write_rpcs += 1
-                counters.write_bytes += size
-            else:
-                counters.read_rpcs += 1
-                counters.read_bytes += size
-            counters.service_ns[min(took.bit_length(), SERVICE_BINS - 1)] += 1
+            self.counters.add(size, wrote, took)
+            if self.by_job is not None:
+                job = acting.job()
+                counters = self.by_job.get(job)
+                if counters is None:
+                    counters = self.by_job[job] = Counters()
+                counters.add(size, wrote, took)
+
+    def take_by_job(self) -> dict[str, Counters]:
+        """What was done for each job since the last call; nothing at the first, which begins the counting."""
+        with self._guard:
+            taken, self.by_job = self.by_job, {}
+        return taken or {}
 
 
 class TargetSet:
-    """All targets. `paced_outside`: the caller parks requests by `target_of`; else a request waits here for its turn."""
+    """All targets. `paced_outside`: the caller parks requests by `target_of`; else they wait here for their turn."""
 
     def __init__(self, config: TargetsFile) -> None:
         self.by_name = {described.name: Target(described) for described in config.targets}
         self.default = configured.striping_of(config)
         self.pools = configured.pools_of(config)
-        self.placement = config.layout.placement
-        self.paced_outside = False
+        self._placement = placement(config.layout.placement)
+        self._turns = config.layout.placement == "least-open"
         self._turn = 0
+        self.paced_outside = False
         self._guard = threading.Lock()
 
-    def prepare(self, tree: str) -> None:
+    def prepare(self, tree: str, readonly: bool) -> None:
         """Marks new targets. A path that is not there is a target that is missing for now."""
         for target in self.by_name.values():
-            if os.path.isdir(target.path):
+            if os.path.isdir(target.path) and not readonly:
                 target.prepare(tree)
             target.here()
 
@@ -151,7 +175,7 @@ class TargetSet:
         try:
             return [self.by_name[name] for name in names]
         except KeyError as error:
-            log.error("target %s is not in the targets file", error.args[0])
+            log.error("target %s is not in the targets file", error.args[0])  # noqa: TRY400 - no traceback
             raise fault(errno.EIO) from error
 
     def striping(self, layout: str) -> Striping:
@@ -165,22 +189,18 @@ class TargetSet:
     def choose(self, layout: str) -> tuple[int, list[str]]:
         """Stripe size and targets for a new file."""
         wanted = self.striping(layout)
-        able = [
-            target
-            for target in self.by_name.values()
-            if (wanted.pool is None or target.pool == wanted.pool) and target.here()
-        ]
-        if not able:
-            raise fault(errno.EIO)
-        count = min(wanted.count or len(able), len(able))
+        all_targets = list(self.by_name.values())
         with self._guard:
-            self._turn += 1
-            turn = self._turn
-        ranked = sorted(
-            enumerate(able),
-            key=lambda one: (-((one[1].rate or 1 << 30) / (one[1].open_count + 1)), (one[0] - turn) % len(able)),
-        )
-        return wanted.size, [target.name for _, target in ranked[:count]]
+            if self._turns:  # equal targets take turns
+                self._turn = (self._turn + 1) % len(all_targets)
+                all_targets = all_targets[self._turn :] + all_targets[: self._turn]
+            states = [_state(target) for target in all_targets]
+            pool = [at for at, target in enumerate(all_targets) if wanted.pool is None or target.pool == wanted.pool]
+            chosen = self._placement.place(wanted.stripes or len(pool), states, pool)
+        if not chosen:
+            gone = not any(states[at].available for at in pool)
+            raise fault(errno.EIO if gone else errno.ENOSPC)
+        return wanted.size, [all_targets[at].name for at in chosen]
 
     def wait(self, target: Target, size: int) -> None:
         """Waits for the target's turn where nobody does it outside."""
@@ -188,3 +208,12 @@ class TargetSet:
             delay = target.delay_ns(size)
             if delay:
                 sleep_s(delay / 1e9)
+
+
+def _state(target: Target) -> TargetState:
+    there = target.here()
+    free = None
+    if there:
+        found = os.statvfs(target.path)
+        free = 0 if found.f_bavail * found.f_frsize < FULL_BYTES else None
+    return TargetState(float(target.rate or DEFAULT_RATE), target.open_count, there, free)

@@ -75,6 +75,16 @@ def orphans(records: Records) -> list[tuple[int, int]]:
     return records.orphans()
 
 
+def find(records: Records, ino: int) -> Inode | None:
+    """The record of an inode, or None."""
+    return records.find(ino)
+
+
+def record(records: Records, ino: int) -> Inode:
+    """The record of an inode."""
+    return records.inode(ino)
+
+
 def reclaim(records: Records, ino: int) -> None:
     """Forgets an inode without a name, after its objects."""
     inode = records.find(ino)
@@ -85,3 +95,19 @@ def reclaim(records: Records, ino: int) -> None:
 def listed(records: Records, after: int, limit: int) -> list[Inode]:
     """Records in the order of their numbers, a page at a time (for checks)."""
     return records.page(after, limit)
+
+
+def drop_name(records: Records, parent: int, name: bytes) -> None:
+    """Removes a name that leads nowhere (a repair)."""
+    records.remove_name(parent, name)
+
+
+def relink(records: Records, ino: int, links: int, now: int) -> None:
+    """Sets the number of links (a repair); an inode without any becomes an orphan."""
+    inode = records.inode(ino)
+    inode.nlink = links
+    records.put(inode)
+    if links == 0:
+        records.orphan(ino, now)
+    else:
+        records.adopt(ino)

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import threading
 from collections.abc import Callable
@@ -31,6 +30,7 @@ class Store(Protocol):
 
     tree: str
     shared: bool
+    readonly: bool
 
     def read(self, act: Callable[Concatenate[Records, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Runs a reading function of `namespace` or `sizes` in a transaction."""
@@ -116,6 +116,7 @@ class LocalStore:
 
     def __init__(self, folder: str, *, map_size: int = 64 << 30, readonly: bool = False) -> None:
         self.environment = Environment(folder, map_size=map_size, readonly=readonly)
+        self.readonly = readonly
         self.residents = Residents()
         self._dbs = self.environment.dbs
         self._begin = self.environment.env.begin
@@ -138,14 +139,14 @@ class LocalStore:
             what = f"format {made.decode(errors='replace')}, made by a newer fairlead"
             raise ConfigError(what, where=folder, remedy="update fairlead")
         if readonly:
-            return bytes(tree).decode()
+            return (tree or b"").decode()
         self._next = self._reserved = FIRST_INODE if reserved is None else KEY.unpack(reserved)[0]
         if made is None:
             tree = os.urandom(16).hex().encode()
             self.environment.write(lambda txn: self._begin_tree(txn, tree))
         self.environment.write(self._reserve)
         self.environment.sync()
-        return bytes(tree).decode()
+        return (tree or b"").decode()
 
     def _begin_tree(self, txn: Any, tree: bytes) -> None:
         now = now_ns()

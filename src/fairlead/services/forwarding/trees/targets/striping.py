@@ -15,7 +15,7 @@ MAX_PIECES = 512
 class Segment(NamedTuple):
     """Bytes of one object, contiguous there: where they are in it, and the pieces [start, stop) of the buffer."""
 
-    index: int
+    number: int
     offset: int
     pieces: list[tuple[int, int]]
     length: int

@@ -1,0 +1,75 @@
+"""`fairlead forwarder`: serves a tree of files to mounts. Not here: the serving (`services.forwarding.forwarder`)."""
+
+from __future__ import annotations
+
+import logging
+import re
+from pathlib import Path
+
+import click
+
+from fairlead.cli.talk import quiet, say
+
+_SIZE = re.compile(r"(\d+)\s*([KMGT]?)(i?B)?", re.IGNORECASE)
+_SHIFT = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
+
+
+def _size(_: click.Context, __: click.Parameter, value: str) -> int:
+    """Bytes: a number with K, M, G or T (powers of 1024)."""
+    match = _SIZE.fullmatch(value.strip())
+    if match is None:
+        raise click.BadParameter(f"{value!r} is no size; write 4M or 1G")
+    return int(match[1]) << _SHIFT[match[2].upper()]
+
+
+_file = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command()
+@click.option("--export", required=True, metavar="DIR|targets:FILE", help="What is served.")
+@click.option(
+    "--listen", multiple=True, required=True, metavar="ADDRESS",
+    help="unix:PATH, tcp:HOST:PORT or tls:HOST:PORT (repeatable). Port 0: any free one.",
+)  # fmt: skip
+@click.option("--workers", type=click.IntRange(1, 256), default=16, show_default=True, metavar="N",
+              help="Requests carried out at the same time, at most.")  # fmt: skip
+@click.option("--discipline", default="fifo", show_default=True, metavar="SPEC",
+              help="Which request is next: fifo, metadata-first, share:P, job-fair or set-10; then caps and rates, "
+                   "as job-fair,cap-job:0.5,rate-job:100M.")  # fmt: skip
+@click.option("--job-settings", type=_file, metavar="FILE", help="Rates and weights of single jobs (TOML).")
+@click.option("--token-key", type=_file, metavar="FILE",
+              help="Clients on a network must show a token made with this key (fairlead token).")  # fmt: skip
+@click.option("--tls-cert", type=_file, metavar="FILE", help="Certificate shown on tls: addresses (PEM).")
+@click.option("--tls-key", type=_file, metavar="FILE", help="Its key (PEM).")
+@click.option("--spool", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+              help="Write records of what was served there, for `fairlead ingest`.")  # fmt: skip
+@click.option("--read-ahead", callback=_size, default="0", metavar="SIZE",
+              help="Read this far ahead of sequential readers. Default: not at all.")  # fmt: skip
+@click.option("--cache", callback=_size, default="0", metavar="SIZE",
+              help="Memory for what is read ahead and read again. Default: none.")  # fmt: skip
+@click.option("--sole", is_flag=True, help="No other forwarder serves this tree: what is cached need not be asked for.")
+@click.option("--descriptors", is_flag=True,
+              help="Let clients of this machine have the descriptors of open files, so that data need not "
+                   "come through here.")  # fmt: skip
+@click.option("--grace", "grace_s", type=click.FloatRange(min=0, max=3600), default=10.0, show_default=True,
+              metavar="SECONDS", help="How long open files and locks outlive a lost connection.")  # fmt: skip
+@click.option("--name", default="", metavar="NAME", help="Its name in records. Default: host and process.")
+def forwarder(
+    export: str, listen: tuple[str, ...], workers: int, discipline: str, job_settings: Path | None,
+    token_key: Path | None, tls_cert: Path | None, tls_key: Path | None, spool: Path | None, read_ahead: int,
+    cache: int, sole: bool, descriptors: bool, grace_s: float, name: str,
+) -> None:  # fmt: skip
+    """Serve a tree of files to mounts, until SIGTERM.
+
+    Runs in the foreground. Prints one line `ready ADDRESS` on stderr for each address when clients may come. On a unix
+    socket everyone acts as who he is; beyond this machine a token is needed.
+    """
+    from fairlead.services.forwarding.forwarder.run import Options, forward
+
+    logging.basicConfig(format="%(asctime)s %(message)s", level=logging.ERROR if quiet() else logging.INFO)
+    options = Options(
+        export=export, listen=listen, workers=workers, discipline=discipline, token_key=token_key, tls_cert=tls_cert,
+        tls_key=tls_key, spool=spool, read_ahead=read_ahead, cache=cache, job_settings=job_settings, sole=sole,
+        descriptors=descriptors, name=name, grace_s=grace_s,
+    )  # fmt: skip
+    forward(options, lambda address: say(f"ready {address}"))

@@ -1,0 +1,104 @@
+"""`fairlead mount`: a folder whose files are elsewhere. Not here: the mount itself (`services.forwarding.mount`)."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from fairlead.cli.talk import say
+from fairlead.errors import UsageError
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.command()
+@click.argument("places", nargs=-1, required=True, metavar="[FORWARDER[,FORWARDER...]] DIR")
+@click.option("--local", "source", metavar="SOURCE", help="Mount this folder itself, without a forwarder.")
+@click.option("--map", "map_file", type=_FILE, help="File that says which nodes mount from which forwarders.")
+@click.option("--foreground", is_flag=True, help="Stay in the foreground until the mount ends.")
+@click.option("--read-only", is_flag=True, help="Refuse every change.")
+@click.option("--allow-other", is_flag=True, help="Let other users in (root's mounts always do).")
+@click.option("--cache", is_flag=True, help="Let the kernel keep what was read; forwarders need leases for it.")
+@click.option(
+    "--passthrough",
+    type=click.Choice(["auto", "off"]),
+    default="auto",
+    show_default=True,
+    help="With --local as root: reads and writes go in the kernel where it can.",
+)
+@click.option("--patience", default=60.0, show_default=True, metavar="SECONDS", help="Wait that long for a forwarder.")
+@click.option("--spool", type=click.Path(file_okay=False, path_type=Path), help="Record the requests in this folder.")
+@click.option("--job", default="", metavar="ID", help="Job of processes that do not say theirs.")
+@click.option("--token", type=_FILE, help="File with the token the forwarders ask for.")
+@click.option("--ca", type=_FILE, help="Certificate (PEM) of the authority that tls: forwarders are signed by.")
+def mount(
+    places: tuple[str, ...],
+    source: str | None,
+    map_file: Path | None,
+    foreground: bool,
+    read_only: bool,
+    allow_other: bool,
+    cache: bool,
+    passthrough: str,
+    patience: float,
+    spool: Path | None,
+    job: str,
+    token: Path | None,
+    ca: Path | None,
+) -> None:
+    """Mount a tree on DIR, through forwarders or (--local) straight from a folder of this machine.
+
+    FORWARDER is unix:PATH, tcp:HOST:PORT or tls:HOST:PORT; more than one must export the same tree. Returns once
+    DIR answers; the mount goes on in the background. Needs /dev/fuse, and fusermount3 unless run by root.
+    """
+    from fairlead.services.forwarding.fuse.mounted import canonical
+    from fairlead.services.forwarding.mount.run import MountOptions, serve, to_stderr
+
+    addresses, mountpoint = _places(places, local=source is not None, mapped=map_file is not None)
+    options = MountOptions(
+        mountpoint=canonical(mountpoint),
+        source=None if source is None else os.path.abspath(source),  # noqa: PTH100 (as it is named, links and all)
+        addresses=addresses,
+        map_file=None if map_file is None else map_file.absolute(),
+        read_only=read_only,
+        allow_other=True if allow_other else None,
+        spool=None if spool is None else spool.absolute(),
+        job=job,
+        cache=cache,
+        passthrough=passthrough == "auto",
+        token=None if token is None else token.absolute(),
+        ca=None if ca is None else ca.absolute(),
+        patience_s=patience,
+    )
+    if foreground:
+        serve(options, lambda: say(f"mounted on {options.mountpoint}"), to_stderr)
+        return
+    from fairlead.services.forwarding.mount.background import mount_in_background
+
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = mount_in_background(options)
+    say(f"mounted on {options.mountpoint} (process {pid})")
+
+
+def _places(places: tuple[str, ...], *, local: bool, mapped: bool) -> tuple[tuple[str, ...], str]:
+    """Addresses of forwarders, and the folder to mount on."""
+    from fairlead.services.forwarding.wire.address import parse_address
+
+    if local and mapped:
+        raise UsageError("--local and --map exclude each other", remedy="give one of them")
+    wanted = 1 if local or mapped else 2
+    if len(places) != wanted:
+        form = {(True, False): "--local SOURCE DIR", (False, True): "--map FILE DIR"}.get(
+            (local, mapped), "FORWARDER[,FORWARDER...] DIR"
+        )
+        raise UsageError(f"{len(places)} places were named", remedy=f"fairlead mount {form}")
+    if wanted == 1:
+        return (), places[0]
+    addresses = tuple(str(parse_address(text)) for text in places[0].split(",") if text)
+    if not addresses:
+        raise UsageError("no forwarder was named", remedy="fairlead mount FORWARDER[,FORWARDER...] DIR")
+    return addresses, places[1]

@@ -1,0 +1,72 @@
+"""`fairlead mounts`: lists the mounts on this machine. Not here: asking them (`services.forwarding.mount.control`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from fairlead.clock import now_ns
+
+if TYPE_CHECKING:
+    from fairlead.services.forwarding.mount.control import Listed
+
+SCHEMA = "fairlead.mounts/1"
+_STATES = {"serving": "green", "dead": "red", "silent": "red", "foreign": "dim"}
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print the mounts as JSON.")
+def mounts(as_json: bool) -> None:
+    """List the mounts of fairlead on this machine: where, from where, by which process, how they are.
+
+    `dead`: its process was killed (fairlead umount takes it off). `silent`: its process does not answer.
+    `foreign`: another user's, about which no more is known.
+    """
+    from fairlead.services.forwarding.mount.control import listing
+
+    found = listing()
+    if as_json:
+        import msgspec
+
+        document = {"schema": SCHEMA, "mounts": found}
+        click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
+    elif found:
+        _print_table(found)
+    else:
+        click.echo("no mounts")
+
+
+def _print_table(found: list[Listed]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from fairlead.inert import inert
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in ("folder", "from", "state", "process", "since", "requests"):
+        table.add_column(heading, style="bold" if heading == "folder" else "", header_style="dim", overflow="fold")
+    now = now_ns()
+    for mount in found:
+        table.add_row(
+            Text(inert(mount.mountpoint)),
+            Text(inert(mount.source)),
+            Text(inert(mount.state), style=_STATES.get(mount.state, "yellow")),
+            "" if mount.pid is None else str(mount.pid),
+            "" if mount.started_ns is None else _span(now - mount.started_ns),
+            "" if mount.requests is None else f"{mount.requests:,}",
+        )
+    Console(highlight=False).print(table)
+
+
+def _span(ns: int) -> str:
+    """How long ago, in the two units a person reads."""
+    minutes, seconds = divmod(max(ns, 0) // 10**9, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{days} d {hours} h"
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {seconds} s" if minutes else f"{seconds} s"

@@ -1,0 +1,21 @@
+"""`fairlead umount`: ends a mount, also one whose process has gone."""
+
+from __future__ import annotations
+
+import click
+
+from fairlead.cli.talk import say
+
+
+@click.command()
+@click.argument("folder", metavar="DIR")
+@click.option("--force", is_flag=True, help="Take it off although files are open in it.")
+def umount(folder: str, force: bool) -> None:
+    """End the mount on DIR and wait until its process has written what it recorded.
+
+    A mount whose process was killed is taken off as well. With --force files that are open there are lost to
+    who has them open.
+    """
+    from fairlead.services.forwarding.mount.ending import end_mount
+
+    say(end_mount(folder, force=force))

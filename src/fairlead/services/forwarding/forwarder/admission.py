@@ -1,0 +1,114 @@
+"""Who may use a forwarder, and as whom: peer credentials on unix sockets, tokens on networks.
+
+Decides; sends nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import socket
+from pathlib import Path
+from struct import Struct
+from typing import NamedTuple
+
+from fairlead.clock import now_ns
+from fairlead.errors import RefusedError
+from fairlead.services.forwarding.forwarder.clients import Authority
+from fairlead.services.forwarding.trees import acting
+from fairlead.services.forwarding.wire import tokens
+from fairlead.services.forwarding.wire.address import Address, is_local
+from fairlead.services.forwarding.wire.handshake import Hello
+
+_CREDENTIALS = Struct("3i")
+_PROC_NET = Path("/proc/net")
+_ESTABLISHED = "01"
+
+
+class Peer(NamedTuple):
+    """The other end of a connection. `uid` is -1 where the system does not know it."""
+
+    name: str
+    network: bool
+    uid: int = -1
+    gid: int = -1
+
+
+def peer_of(sock: socket.socket) -> Peer:
+    """Who is connected: by the kernel's word on a unix socket or the loopback, else only its address."""
+    if sock.family == socket.AF_UNIX:
+        pid, uid, gid = _CREDENTIALS.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+        return Peer(f"pid {pid} of uid {uid}", False, uid, gid)
+    place = sock.getpeername()
+    return Peer(f"{place[0]}:{place[1]}", True, loopback_uid(place[0], place[1], sock.getsockname()[1]))
+
+
+def loopback_uid(host: str, port: int, own_port: int) -> int:
+    """The user that owns the other end of a loopback connection (from the kernel's table); -1 when it is not there."""
+    if host.startswith("127."):
+        wanted = f"{int.from_bytes(socket.inet_aton(host), 'little'):08X}:{port:04X}"
+        table = _PROC_NET / "tcp"
+    elif host == "::1":
+        wanted = f"{'0' * 24}01000000:{port:04X}"
+        table = _PROC_NET / "tcp6"
+    else:
+        return -1
+    try:
+        with table.open() as rows:
+            for row in rows:
+                fields = row.split()
+                if fields[1] == wanted and fields[2].endswith(f":{own_port:04X}") and fields[3] == _ESTABLISHED:
+                    return int(fields[7])
+    except (OSError, ValueError, IndexError):
+        return -1
+    return -1
+
+
+def must_have_key(address: Address, key: bytes | None) -> None:
+    """Refuses to listen where anybody on a network could ask without a token."""
+    if key is None and not is_local(address):
+        raise RefusedError(
+            "without a token key this would serve anyone who can reach it",
+            where=str(address),
+            remedy="make a key (fairlead token key FILE) and give it with --token-key, or listen on unix:PATH",
+        )
+
+
+class Admission:
+    """The rules of one forwarder. `key` checks tokens (None: there are none)."""
+
+    def __init__(self, key: bytes | None) -> None:
+        self._key = key
+        self._own_uid = os.geteuid()
+
+    def authority(self, peer: Peer, hello: Hello) -> Authority:
+        """As whom this client may act; PermissionError with the reason when it may not at all."""
+        job = ""
+        if self._key is not None and (peer.network or hello.token):
+            try:
+                claims = tokens.check(self._key, hello.token, now_ns())
+            except ValueError as error:
+                raise PermissionError(str(error)) from None
+            if peer.network:
+                return self._as_user(claims.uid, -1, claims.job)
+            job = claims.job
+        if peer.uid < 0:
+            raise PermissionError("nobody knows who you are; connect from this machine or with a token")
+        if peer.uid in (0, self._own_uid):
+            return Authority(job=job)
+        return self._as_user(peer.uid, peer.gid, job)
+
+    def _as_user(self, uid: int, gid: int, job: str) -> Authority:
+        if uid < 0:
+            return Authority(job=job)
+        if not acting.enabled and uid != self._own_uid:
+            raise PermissionError(f"this forwarder runs as uid {self._own_uid} and cannot act as uid {uid}")
+        try:
+            user = pwd.getpwuid(uid)
+        except KeyError:
+            groups = frozenset({gid} if gid >= 0 else ())
+        else:
+            if gid < 0:
+                gid = user.pw_gid
+            groups = frozenset(os.getgrouplist(user.pw_name, gid))
+        return Authority(uid, groups, gid if gid >= 0 else 65534, job)

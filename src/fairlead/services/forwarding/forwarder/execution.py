@@ -1,0 +1,246 @@
+"""Carries out one request on the tree and answers it: what a worker does. Not here: whose turn it is (`crew`)."""
+
+from __future__ import annotations
+
+import logging
+from errno import EINTR, EINVAL, EIO, ENOLCK
+from typing import TYPE_CHECKING, Protocol
+
+from fairlead.clock import monotonic_ns
+from fairlead.services.forwarding.forwarder.buffers import SMALL, Buffers
+from fairlead.services.forwarding.forwarder.intake import errno_of
+from fairlead.services.forwarding.forwarder.requests import OPENING, REPEATABLE, SILENT, UNLOCKING, Request
+from fairlead.services.forwarding.fuse.abi import Op
+from fairlead.services.forwarding.operations import Operations
+from fairlead.services.forwarding.sessions import UnknownHandle
+from fairlead.services.forwarding.trees import acting
+from fairlead.services.forwarding.trees.base import UnknownNode
+from fairlead.services.forwarding.wire.frames import PLACE_STEP, REOPEN_IN, Own, Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from fairlead.services.forwarding.forwarder.parked import Parked
+
+log = logging.getLogger("fairlead.forwarder")
+_READ, _WRITE, _SETLKW = int(Op.READ), int(Op.WRITE), int(Op.SETLKW)
+_PLACE, _REOPEN, _OWN = int(Own.PLACE), int(Own.REOPEN), int(Own.JOB)
+_UNKNOWN_NODE, _UNKNOWN_HANDLE = int(Refusal.UNKNOWN_NODE), int(Refusal.UNKNOWN_HANDLE)
+_NOTHING = memoryview(b"")
+_MOST_STEPS = 4096
+
+
+class Records(Protocol):
+    """Where what was carried out is counted. Called for every request: it must be cheap."""
+
+    on: bool
+    """Whether anything is to be counted just now."""
+
+    def executed(
+        self,
+        op_class: int,
+        op: int,
+        job: str,
+        wait_ns: int,
+        service_ns: int,
+        size: int,
+        target: object,
+        queue_len: int,
+        client: str = "",
+        error: int = 0,
+    ) -> None:
+        """One request of a client's node; `size` is what it moved. `error` is 0, -errno or a refusal."""
+        ...
+
+    def connected(self, client: str, session: str) -> None:
+        """A session of a client's node has begun or goes on."""
+        ...
+
+    def disconnected(self, session: str) -> None:
+        """A session has ended."""
+        ...
+
+
+class Execution:
+    """The workers' part of a forwarder. `again` queues requests that were parked; `listen` hears a client again that
+    had asked too much."""
+
+    def __init__(
+        self,
+        operations: Operations,
+        buffers: Buffers,
+        parked: Parked,
+        records: Records | None,
+        *,
+        again: Callable[[Sequence[Request]], None],
+        listen: Callable[[Request], None],
+        wait_less: Callable[[int], None],
+        queue_length: Callable[[], int],
+    ) -> None:
+        self.operations = operations
+        self._execute = operations.execute
+        self._opens_for: Callable[[str | int], None] | None = getattr(operations.tree, "opens_for", None)
+        self._buffers = buffers
+        self._parked = parked
+        self._records = records
+        self._again = again
+        self._listen = listen
+        self._wait_less = wait_less
+        self._queue_length = queue_length
+
+    def carry_out(self, request: Request) -> None:
+        """Carries it out and answers; never raises."""
+        op = request.op
+        records = self._records
+        if records is not None and not records.on:
+            records = None
+        started_ns = 0
+        if records is not None:
+            started_ns = monotonic_ns()
+            acting.work_for(request.job)  # type: ignore[arg-type]  # a forwarder's jobs are strings
+        opens_for = self._opens_for
+        session = request.session
+        once = op not in REPEATABLE
+        if once:
+            session.running[request.number] = request
+        if request.connection.dead and self._abandoned(request):
+            return
+        error = moved = 0
+        body: bytes | memoryview = b""
+        in_slot: memoryview | None = None
+        buffer: bytearray | None = None
+        try:
+            acting.become(request.uid, request.gid)
+            if opens_for is not None and op in OPENING:
+                opens_for(request.job)
+            if op == _READ:
+                data = request.data
+                if data is None:
+                    buffer = self._buffers.take(request.size)
+                    data = memoryview(buffer)[: request.size]
+                count = self._execute(session.handles, op, request.node, request.handle, request.body, data)
+                assert isinstance(count, int)
+                moved = count
+                if request.data is None:
+                    body = data[:count]
+                else:
+                    in_slot = data[:count]
+            elif op < _OWN:
+                reply = self._execute(
+                    session.handles, op, request.node, request.handle, request.body, request.data or _NOTHING
+                )
+                assert not isinstance(reply, int)
+                body = reply
+                if op == _WRITE:
+                    moved = request.size
+            else:
+                self._own(request)
+        except BlockingIOError as held:
+            if op == _SETLKW:
+                if once:
+                    session.running.pop(request.number, None)
+                if self._park(request):
+                    return
+                error = -EINTR if request.interrupted else -ENOLCK
+            else:
+                error = errno_of(held)
+        except OSError as failed:
+            error = errno_of(failed)
+        except UnknownNode:
+            error = _UNKNOWN_NODE
+        except UnknownHandle:
+            error = _UNKNOWN_HANDLE
+        except Exception:  # one request's defect must not end the service of all others
+            log.exception("request %d (opcode %d) failed: a defect of fairlead", request.number, op)
+            error = -EIO
+        if op not in SILENT:
+            if once:
+                session.finish(request, error, body)
+            connection = request.connection
+            connection.pending.pop(request.number, None)
+            if error:
+                body = b""
+                in_slot = None
+            if in_slot is not None:
+                connection.answer(request.number, error, b"", slot=request.slot, in_slot=in_slot)
+            else:
+                keep = buffer if buffer is not None and request.size > SMALL else None
+                connection.answer(request.number, error, body, buffer=keep)
+            if not connection.listening:
+                self._give_back(request)
+                self._listen(request)
+            elif request.buffer is not None:
+                self._give_back(request)
+        if op in UNLOCKING and len(self._parked):
+            ready = self._parked.released(request.node)
+            if ready:
+                self._again(ready)
+        if records is not None:
+            ended_ns = monotonic_ns()
+            records.executed(
+                request.op_class,
+                op,
+                request.job,  # type: ignore[arg-type]  # a forwarder's jobs are strings
+                started_ns - request.arrived_ns,
+                ended_ns - started_ns,
+                moved,
+                request.target,
+                self._queue_length(),
+                session.node,
+                error,
+            )
+
+    def _abandoned(self, request: Request) -> bool:
+        """True when its client is gone; it may have come back and asked for the answer on another connection."""
+        with request.session.lock:
+            if not request.connection.dead:
+                return False
+            request.session.running.pop(request.number, None)
+        self._give_back(request)
+        return True
+
+    def _park(self, request: Request) -> bool:
+        now = monotonic_ns()
+        if not self._parked.park(request, now):
+            return False
+        self._wait_less(request.due_ns)
+        return True
+
+    def _give_back(self, request: Request) -> None:
+        buffer = request.buffer
+        if buffer is None:
+            return
+        request.buffer = None
+        request.data = None
+        request.body = _NOTHING
+        connection = request.connection
+        with connection.lock:
+            connection.held -= len(buffer)
+        self._buffers.give(buffer)
+
+    def _own(self, request: Request) -> None:
+        body = request.body
+        if request.op == _PLACE:
+            with acting.own:
+                self.operations.tree.place(request.node, _steps(body))
+        elif request.op == _REOPEN:
+            if len(body) < REOPEN_IN.size:
+                raise OSError(EINVAL, "a REOPEN that is too short")
+            flags, folder, _ = REOPEN_IN.unpack_from(body)
+            self.operations.reopen(request.session.handles, request.node, request.handle, flags, folder=bool(folder))
+
+
+def _steps(body: memoryview) -> list[tuple[int, bytes]]:
+    steps: list[tuple[int, bytes]] = []
+    place = 0
+    while place < len(body):
+        if len(body) - place < PLACE_STEP.size or len(steps) >= _MOST_STEPS:
+            raise OSError(EINVAL, "a PLACE that is cut short")
+        parent, length, _ = PLACE_STEP.unpack_from(body, place)
+        place += PLACE_STEP.size
+        name = bytes(body[place : place + length])
+        if len(name) != length or not name or b"/" in name or b"\0" in name or name in (b".", b".."):
+            raise OSError(EINVAL, "a PLACE with a name that is none")
+        steps.append((parent, name))
+        place += length
+    return steps

@@ -1,0 +1,150 @@
+"""A forwarder as a program: from options to a server, until SIGTERM. Not here: the command line (`cli.forwarder`)."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fairlead.errors import UsageError
+from fairlead.policies.requests import discipline
+from fairlead.services.forwarding.forwarder.admission import must_have_key
+from fairlead.services.forwarding.forwarder.job_settings import Cache, JobPart, JobSettings, SettingsFile, read_settings
+from fairlead.services.forwarding.forwarder.read_cache import with_read_cache
+from fairlead.services.forwarding.forwarder.server import Server, Settings
+from fairlead.services.forwarding.operations import Operations
+from fairlead.services.forwarding.tree_of import tree_of
+from fairlead.services.forwarding.wire.address import Address, parse_address
+from fairlead.services.forwarding.wire.handshake import Feature
+from fairlead.services.forwarding.wire.tls import server_context
+from fairlead.services.forwarding.wire.tokens import read_key
+
+if TYPE_CHECKING:
+    from fairlead.services.forwarding.forwarder.records import ForwarderRecords
+    from fairlead.services.forwarding.trees.base import FileTree
+
+_SEED = 1
+STOP_S = 10.0
+"""How long a forwarder that is to end waits for what is being carried out."""
+
+
+@dataclass(slots=True)
+class Options:
+    """What `fairlead forwarder` is told. Sizes in bytes."""
+
+    export: str
+    listen: Sequence[str]
+    workers: int = 16
+    discipline: str = "fifo"
+    token_key: Path | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    spool: Path | None = None
+    read_ahead: int = 0
+    cache: int = 0
+    job_settings: Path | None = None
+    sole: bool = False
+    descriptors: bool = False
+    name: str = ""
+    grace_s: float = 10.0
+
+
+def forward(options: Options, ready: Callable[[Address], None]) -> None:
+    """Serves until SIGTERM or SIGINT. `ready` is called with each address when it is listened on.
+
+    Raises ForwardingError (a tree or an address that cannot be used), UsageError and ConfigError (an option).
+    """
+    addresses = [parse_address(text) for text in options.listen]
+    settings = _settings(options, addresses)
+    for address in addresses:
+        must_have_key(address, settings.key)
+    queue = discipline(options.discipline, workers=options.workers, seed=_SEED)
+    _raise_descriptor_limit()
+    reading = _job_settings(options)
+    reading.limit(queue.limits)
+    exported = tree_of(options.export)
+    tree = with_read_cache(exported, reading)
+    records = _records(options, settings.name, exported, tree)
+    stopping = (signal.SIGTERM, signal.SIGINT)
+    # The threads inherit the mask, so that the signal waits for this one.
+    signal.pthread_sigmask(signal.SIG_BLOCK, stopping)
+    try:
+        server = Server(Operations(tree), queue, settings, records=records)
+        bound = []
+        try:
+            bound = [server.listen(address) for address in addresses]
+            if records is not None:
+                records.start()
+            server.start()
+            for address in bound:
+                ready(address)
+            signal.sigwait(stopping)
+        finally:
+            server.close(STOP_S)
+            if records is not None:
+                records.close()
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, stopping)
+
+
+def _settings(options: Options, addresses: Sequence[Address]) -> Settings:
+    features = [Feature.SLOTS, Feature.CHECKSUM]
+    if options.descriptors:
+        features.append(Feature.DESCRIPTORS)
+    tls = None
+    if any(address.kind == "tls" for address in addresses):
+        if options.tls_cert is None or options.tls_key is None:
+            raise UsageError("a tls: address needs a certificate", remedy="give --tls-cert and --tls-key")
+        tls = server_context(options.tls_cert, options.tls_key)
+    return Settings(
+        name=options.name or f"{socket.gethostname()}-{os.getpid()}",
+        workers=options.workers,
+        key=read_key(options.token_key) if options.token_key is not None else None,
+        tls=tls,
+        grace_s=options.grace_s,
+        features=tuple(features),
+    )
+
+
+def _job_settings(options: Options) -> JobSettings:
+    if options.job_settings is not None:
+        if options.read_ahead or options.cache:
+            raise UsageError(
+                "--read-ahead and --cache do not go with --job-settings",
+                remedy="write read_ahead under [default] and size under [cache] in the file",
+            )
+        return read_settings(options.job_settings)
+    if not options.read_ahead and not options.cache:
+        return JobSettings()
+    part = JobPart(read_ahead=options.read_ahead or None, cache=True)
+    return JobSettings(SettingsFile(default=part, cache=Cache(options.cache) if options.cache else Cache()))
+
+
+def _records(options: Options, name: str, exported: FileTree, tree: FileTree) -> ForwarderRecords | None:
+    if options.spool is None:
+        return None
+    from fairlead.services.forwarding.forwarder.records import ForwarderRecords
+    from fairlead.services.forwarding.spool import Spool
+
+    spool = Spool(options.spool, node=socket.gethostname(), writer=f"forwarder:{name}", layer="forwarder")
+    cache = getattr(tree, "cache", None) if tree is not exported else None
+    reports = getattr(exported, "target_counters", None)
+    return ForwarderRecords(
+        spool,
+        name,
+        tree=exported.name,
+        targets=reports,
+        cache=None if cache is None else cache.counters,
+        space_of=options.export if reports is None else None,
+    )
+
+
+def _raise_descriptor_limit() -> None:
+    """Every open file of every client is a descriptor here."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -1,0 +1,99 @@
+"""Has again at a new forwarder what must not be lost: open files without a name, and locks.
+
+Blocking calls on a connection nobody else uses yet. Handles of files that have a name are opened again when a request
+needs them (`repairs`).
+"""
+
+from __future__ import annotations
+
+import errno
+import select
+from collections.abc import Callable, Iterator
+
+from fairlead.clock import monotonic_s, sleep_s
+from fairlead.services.forwarding.fuse.abi import LK_FLOCK
+from fairlead.services.forwarding.mount.holdings import F_UNLCK, HeldLock, Holdings
+from fairlead.services.forwarding.mount.ledger import lock_message, place_message, reopen_message
+from fairlead.services.forwarding.mount.link import Link, LinkLostError, read_reply
+from fairlead.services.forwarding.mount.nodes import Nodes
+
+_ANSWER_S = 10.0
+_LOCK_S = 15.0
+"""How long a lock is asked for again: a forwarder that lives without us keeps it for its grace period."""
+
+
+def call(link: Link, ids: Iterator[int], message: bytes, handle: int = 0) -> tuple[int, bytes]:
+    """One request and its answer: (error, body). LinkLostError when none comes."""
+    number = next(ids)
+    link.put(number, 0, handle, message)
+    deadline = monotonic_s() + _ANSWER_S
+    sent = link.flush()
+    while True:
+        reply = read_reply(link)
+        while reply is not None:
+            if reply[0] == number:
+                return reply[1], bytes(reply[2])
+            reply = read_reply(link)
+        left = deadline - monotonic_s()
+        if left <= 0:
+            raise LinkLostError("no answer in time")
+        if sent:
+            select.select([link.descriptor], [], [], left)
+            link.receive()
+        else:
+            select.select([], [link.descriptor], [], left)
+            sent = link.flush()
+
+
+def reclaim(link: Link, nodes: Nodes, holdings: Holdings, ids: Iterator[int], say: Callable[[str], None]) -> None:
+    """Opens unlinked files again and takes the locks. What cannot be had is said and left."""
+    locks = holdings.locks()
+    wanted = {number for number, held in list(holdings.handles.items()) if nodes.unlinked(held.node)}
+    opened: set[int] = set()
+    for lock in locks:
+        number = _handle(lock, holdings)
+        if number is not None:
+            wanted.add(number)
+    for number in sorted(wanted):
+        held = holdings.handles.get(number)
+        if held is None:
+            continue
+        steps = nodes.steps(held.node)
+        if steps:
+            call(link, ids, place_message(held.node, steps))
+        error, _ = call(link, ids, reopen_message(held.node, held.flags, directory=held.directory), number)
+        if error:
+            say(f"an open file (node {held.node}) cannot be opened again: error {error}")
+        else:
+            opened.add(number)
+    for lock in locks:
+        number = _handle(lock, holdings)
+        if number not in opened or number is None:
+            say(f"a lock of process {lock.pid} is lost: its file cannot be opened again")
+            continue
+        error = _take(link, ids, lock, number)
+        if error:
+            say(f"a lock of process {lock.pid} on node {lock.node} is lost: error {error}")
+
+
+def _handle(lock: HeldLock, holdings: Holdings) -> int | None:
+    return lock.handle if lock.handle in holdings.handles else holdings.handle_of(lock.node)
+
+
+def _take(link: Link, ids: Iterator[int], lock: HeldLock, handle: int) -> int:
+    deadline = monotonic_s() + _LOCK_S
+    flags = LK_FLOCK if lock.flock else 0
+    message = lock_message(lock.node, handle, lock.owner, lock.start, lock.end, lock.kind, lock.pid, flags)
+    while True:
+        error, _ = call(link, ids, message)
+        if error != -errno.EAGAIN or monotonic_s() > deadline:
+            return error
+        sleep_s(0.05)
+
+
+def release_locks(link: Link, holdings: Holdings, ids: Iterator[int]) -> None:
+    """Gives back every lock at a forwarder that is left."""
+    for lock in holdings.locks():
+        flags = LK_FLOCK if lock.flock else 0
+        message = lock_message(lock.node, lock.handle, lock.owner, lock.start, lock.end, F_UNLCK, lock.pid, flags)
+        call(link, ids, message)

@@ -1,0 +1,366 @@
+"""The life of a mount process: mount, serve, answer on the control socket, end cleanly. In the background or not.
+
+Not here: what is served (`local`, `relay`), how the background is entered (`background`).
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from fairlead.clock import monotonic_s, now_ns, sleep_s
+from fairlead.errors import FairleadError, MountError
+from fairlead.services.forwarding.fuse import passthrough
+from fairlead.services.forwarding.fuse.abi import Init
+from fairlead.services.forwarding.fuse.device import BusyError, Device, open_mount
+from fairlead.services.forwarding.fuse.mounted import FS_TYPE, canonical, mounted_at
+from fairlead.services.forwarding.mount import negotiation
+from fairlead.services.forwarding.mount.control import Asked, Control, MountRecord, born, log_of
+from fairlead.services.forwarding.mount.map_file import addresses_for
+
+if TYPE_CHECKING:
+    from fairlead.services.forwarding.mount.dial import Dial
+    from fairlead.services.forwarding.mount.jobs import Jobs
+    from fairlead.services.forwarding.mount.trace import Trace
+
+_PATIENCE_S = 2.0
+"""A mount that is asked to end waits this long for files in it to be closed."""
+_MAP_S = 1.0
+"""How often a map file is looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class MountOptions:
+    """What `fairlead mount` was asked for. Either `source`, `addresses` or `map_file` is given."""
+
+    mountpoint: str
+    source: str | None = None
+    addresses: tuple[str, ...] = ()
+    map_file: Path | None = None
+    read_only: bool = False
+    allow_other: bool | None = None
+    spool: Path | None = None
+    job: str = ""
+    cache: bool = False
+    passthrough: bool = True
+    token: Path | None = None
+    ca: Path | None = None
+    patience_s: float = 60.0
+
+
+class Served(Protocol):
+    """What a mount process runs: `LocalMount`, `RelayMount`."""
+
+    def run(self) -> None:
+        """Serves until the mount is gone."""
+        ...
+
+    def stop(self) -> None:
+        """Begins nothing new."""
+        ...
+
+    def status(self) -> dict[str, object]:
+        """For the control socket."""
+        ...
+
+
+def serve(options: MountOptions, ready: Callable[[], None], say: Callable[[str], None]) -> None:
+    """Mounts, calls `ready`, serves until the mount is gone or SIGTERM or SIGINT comes. Raises `FairleadError` when the
+    mount cannot be made. Belongs into the main thread."""
+    process = _MountProcess(options, say)
+    try:
+        process.begin()
+        process.loop(ready)
+    finally:
+        process.end()
+
+
+class _MountProcess:
+    """Everything a mount process holds, and its ending in the right order."""
+
+    def __init__(self, options: MountOptions, say: Callable[[str], None]) -> None:
+        self._options = options
+        self._say = say
+        self._mountpoint = canonical(options.mountpoint)
+        self._endings: list[Callable[[], None]] = []
+        self._device: Device | None = None
+        self._served: Served | None = None
+        self._control: Control | None = None
+        self._failure: BaseException | None = None
+        self._ended, self._ending = socket.socketpair()
+        self._ending.setblocking(False)
+        self._map_seen: tuple[int, int] | None = None
+
+    def begin(self) -> None:
+        """The mount, its serving thread and its control socket."""
+        options = self._options
+        trace, jobs = self._recording()
+        if options.source is not None:
+            self._local(options.source, trace, jobs)
+        else:
+            self._relayed(trace, jobs)
+        assert self._device is not None
+        if self._device.recovered:
+            self._say(f"{self._mountpoint}: took a dead mount off first")
+        record = MountRecord(
+            mountpoint=self._mountpoint,
+            source=options.source or ",".join(self._addresses()),
+            pid=os.getpid(),
+            born=born(os.getpid()),
+            started_ns=now_ns(),
+            log=str(log_of(self._mountpoint)),
+        )
+        self._control = Control(record, self._perform)
+        self._endings.append(self._control.close)
+        self._thread = threading.Thread(target=self._serve, name="mount", daemon=True)
+        self._thread.start()
+
+    def _local(self, source: str, trace: Trace | None, jobs: Jobs) -> None:
+        from fairlead.services.forwarding.mount.local import LocalMount
+        from fairlead.services.forwarding.mount.telling import Telling
+        from fairlead.services.forwarding.trees.directory import DirectoryTree
+
+        options = self._options
+        folder = _source_folder(source, self._mountpoint)
+        tree = DirectoryTree(folder)
+        self._endings.append(tree.close)
+        wanted = Init.PASSTHROUGH if options.passthrough and not options.cache and passthrough.allowed() else Init(0)
+        session = self._mount(folder, wanted)
+        if session.passthrough and trace is not None:
+            self._say("passthrough: reads and writes go in the kernel, the trace holds opens and closes only")
+        telling = Telling(trace, jobs) if trace is not None else None
+        self._served = LocalMount(self._opened, session, tree, telling, cache=options.cache)
+
+    def _relayed(self, trace: Trace | None, jobs: Jobs) -> None:
+        from fairlead.services.forwarding.mount.relay import RelayMount
+
+        options = self._options
+        dial = self._dial(self._addresses())
+        connection = dial.any()
+        try:
+            self._mount(str(connection.address), Init(0))
+        except BaseException:
+            connection.close()
+            raise
+        self._served = RelayMount(
+            self._opened,
+            dial,
+            connection,
+            trace=trace,
+            jobs=jobs,
+            cache=options.cache,
+            patience_s=options.patience_s,
+            say=self._say,
+        )
+
+    def _dial(self, addresses: Sequence[str]) -> Dial:
+        from fairlead.services.forwarding.mount.dial import Dial
+
+        options = self._options
+        tls = None
+        if options.ca is not None:
+            from fairlead.services.forwarding.wire.tls import client_context
+
+            tls = client_context(options.ca)
+        token = _token(options.token) if options.token is not None else ""
+        return Dial(addresses, token=token, tls=tls, mount=self._mountpoint, leases=options.cache)
+
+    def _mount(self, source: str, wanted: Init) -> negotiation.Session:
+        options = self._options
+        device = open_mount(
+            options.mountpoint,
+            read_only=options.read_only,
+            allow_other=options.allow_other,
+            fs_name=f"fairlead:{source}",
+        )
+        self._device = device
+        return negotiation.start(device.fd, extra=wanted | (negotiation.CACHED if options.cache else 0))
+
+    @property
+    def _opened(self) -> Device:
+        assert self._device is not None
+        return self._device
+
+    def _recording(self) -> tuple[Trace | None, Jobs]:
+        """The trace and the jobs of the requests."""
+        from fairlead.services.forwarding.mount.jobs import Jobs
+
+        options = self._options
+        node = os.uname().nodename.partition(".")[0] or "localhost"
+        jobs = Jobs(job=options.job, node=node)
+        if options.spool is None:
+            return None, jobs
+        from fairlead.services.forwarding.mount.trace import Trace
+        from fairlead.services.forwarding.spool import Spool
+
+        spool = Spool(options.spool, node=node, writer=f"mount:{self._mountpoint}")
+        source = options.source or ",".join(self._addresses())
+        trace = Trace(spool, fs=f"fairlead:{source}", mount_point=self._mountpoint)
+        trace.start()
+        self._endings.append(trace.close)
+        return trace, jobs
+
+    def _addresses(self) -> list[str]:
+        """The forwarders asked for, or those the map file gives this node."""
+        options = self._options
+        if options.map_file is None:
+            return list(options.addresses)
+        found = os.stat(options.map_file) if options.map_file.exists() else None
+        self._map_seen = (found.st_mtime_ns, found.st_ino) if found is not None else None
+        return addresses_for(options.map_file, os.uname().nodename)
+
+    # Serving
+
+    def _serve(self) -> None:
+        assert self._served is not None
+        try:
+            self._served.run()
+        except BaseException as error:
+            self._failure = error
+            raise
+        finally:
+            with suppress(OSError):
+                self._ending.send(b"e")
+
+    def loop(self, ready: Callable[[], None]) -> None:
+        """Until the mount is gone, or a signal or a request ends it."""
+        assert self._control is not None
+        before = signal.set_wakeup_fd(self._ending.fileno(), warn_on_full_buffer=False)
+        handlers = {number: signal.signal(number, _noted) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            ready()
+            with selectors.DefaultSelector() as selector:
+                selector.register(self._ended, selectors.EVENT_READ)
+                selector.register(self._control, selectors.EVENT_READ)
+                while True:
+                    events = selector.select(_MAP_S if self._options.map_file is not None else None)
+                    if any(key.fileobj is self._ended for key, _ in events):
+                        break
+                    if events:
+                        self._control.answer()
+                    self._follow_map()
+            self._leave()
+        finally:
+            signal.set_wakeup_fd(before)
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+        if self._failure is not None:
+            raise self._failure
+
+    def _leave(self) -> None:
+        """Takes the mount off: at once when nobody uses it, lazily when somebody still does after a while."""
+        assert self._device is not None
+        deadline = monotonic_s() + _PATIENCE_S
+        while self._thread.is_alive() and self._ours():
+            try:
+                self._device.unmount(lazy=monotonic_s() > deadline)
+            except BusyError:
+                sleep_s(0.05)
+            except MountError as error:
+                if self._ours():
+                    self._say(str(error))
+                break
+            else:
+                break
+        if self._failure is not None and self._ours():
+            with suppress(MountError):
+                self._device.unmount(lazy=True)
+
+    def _ours(self) -> bool:
+        mount = mounted_at(self._mountpoint)
+        return mount is not None and mount.fs_type == FS_TYPE
+
+    def end(self) -> None:
+        """Gives everything back, also what a failed `begin` left."""
+        if self._served is not None:
+            self._served.stop()
+            self._thread.join(timeout=_PATIENCE_S)
+        elif self._device is not None:
+            with suppress(MountError):
+                self._device.unmount(lazy=True)
+        while self._endings:
+            self._endings.pop()()
+        if self._device is not None:
+            self._device.close()
+
+    # Control
+
+    def _perform(self, request: Asked) -> Any:
+        """Carries out a request of the control socket."""
+        assert self._served is not None
+        what = request.get("do")
+        if what == "status":
+            return {**self._served.status(), "pid": os.getpid()}
+        if what == "stop":
+            self._ending.send(b"s")
+            return {}
+        if what == "remap":
+            addresses = request.get("addresses")
+            if not isinstance(addresses, list) or not addresses or not all(isinstance(one, str) for one in addresses):
+                raise MountError("no addresses in the request", where=self._mountpoint)
+            return {"forwarder": self._remap(addresses)}
+        raise MountError(f"cannot do {what!r}", where=self._mountpoint, remedy="status, remap or stop")
+
+    def _remap(self, addresses: list[str]) -> str:
+        remap = getattr(self._served, "remap", None)
+        if remap is None:
+            raise MountError("a local mount has no forwarder", where=self._mountpoint, remedy="unmount it, mount again")
+        return str(remap(addresses))
+
+    def _follow_map(self) -> None:
+        """Moves the mount when its map file has changed and names other forwarders; a bad file moves nothing."""
+        path = self._options.map_file
+        if path is None:
+            return
+        try:
+            found = path.stat()
+            if (found.st_mtime_ns, found.st_ino) == self._map_seen:
+                return
+            addresses = self._addresses()
+            now = getattr(self._served, "dial", None)
+            if now is not None and [str(address) for address in now.addresses] == addresses:
+                return
+            self._say(f"{path} has changed: now at {self._remap(addresses)}")
+        except OSError:
+            return
+        except FairleadError as error:
+            self._say(str(error))
+
+
+def _noted(_number: int, _frame: object) -> None:
+    """The wake-up descriptor has it already."""
+
+
+def _source_folder(source: str, mountpoint: str) -> str:
+    """The folder to serve. One that holds the mount, or lies in it, would make the mount wait for itself."""
+    folder = os.path.realpath(source)
+    if not os.path.isdir(folder):
+        what = "is no folder" if os.path.exists(folder) else "there is no such folder"
+        raise MountError(what, where=source, remedy="give --local a folder")
+    inside = os.path.commonpath([folder, mountpoint])
+    if inside in (folder, mountpoint):
+        raise MountError("source and mount point lie in one another", where=mountpoint, remedy="choose another folder")
+    return folder
+
+
+def _token(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise MountError(
+            f"the token cannot be read: {error}", where=str(path), remedy="fairlead token issue"
+        ) from error
+
+
+def to_stderr(text: str) -> None:
+    """A line for the caller, or for the log of a mount in the background."""
+    print(f"fairlead mount: {text}", file=sys.stderr, flush=True)

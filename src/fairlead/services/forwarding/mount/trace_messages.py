@@ -1,0 +1,112 @@
+"""What a kernel message and its reply tell a trace: the names a request was about, its extent. Layouts are those of
+`fuse.abi`.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from fairlead.services.forwarding.fuse.abi import (
+    COPY_IN,
+    CREATE_IN,
+    DIRENT,
+    ENTRY,
+    FALLOCATE_IN,
+    FSYNC_IN,
+    IN_HEADER,
+    LINK_IN,
+    MKDIR_IN,
+    MKNOD_IN,
+    RENAME2_IN,
+    RENAME_IN,
+    SETATTR_IN,
+    Op,
+)
+
+if TYPE_CHECKING:
+    from fairlead.services.forwarding.mount.trace import Trace
+
+_HEADER = IN_HEADER.size
+_FIXED = {
+    Op.LOOKUP: 0, Op.CREATE: CREATE_IN.size, Op.MKNOD: MKNOD_IN.size, Op.MKDIR: MKDIR_IN.size, Op.SYMLINK: 0,
+    Op.LINK: LINK_IN.size, Op.UNLINK: 0, Op.RMDIR: 0, Op.RENAME: RENAME_IN.size, Op.RENAME2: RENAME2_IN.size,
+    Op.READDIRPLUS: 0, Op.TMPFILE: CREATE_IN.size,
+}  # fmt: skip
+NAME_AT = [_HEADER + _FIXED[Op(op)] if op in set(_FIXED) else 0 for op in range(64)]
+"""By opcode: where the name begins in the message of a request about names, else 0."""
+_NODE = Struct("<Q")
+_ATTRIBUTES = ENTRY.size + 88
+_ENDS = frozenset(map(int, (Op.UNLINK, Op.RMDIR)))
+_RENAMES = frozenset(map(int, (Op.RENAME, Op.RENAME2)))
+_READDIRPLUS, _RENAME2, _TMPFILE = int(Op.READDIRPLUS), int(Op.RENAME2), int(Op.TMPFILE)
+
+
+def name_request(
+    trace: Trace,
+    op: int,
+    parent: int,
+    handle: int,
+    message: bytes | memoryview,
+    body: memoryview,
+    rest: tuple[int, int, int, int],
+) -> None:
+    """Tells the trace of a request about names; `rest` is start, end, job and error."""
+    started_ns, ended_ns, job, error = rest
+    if op == _READDIRPLUS:
+        if trace.on:
+            trace.request(op, parent, handle, -1, 0, started_ns, ended_ns, job, error)
+        if not error:
+            _listed(trace, parent, body)
+        return
+    names = bytes(message[NAME_AT[op] :]).split(b"\0")
+    if op in _RENAMES:
+        (new_parent,) = RENAME_IN.unpack_from(message, _HEADER)
+        flags = RENAME2_IN.unpack_from(message, _HEADER)[1] if op == _RENAME2 else 0
+        trace.named(
+            op,
+            parent,
+            names[0],
+            started_ns,
+            ended_ns,
+            job,
+            error,
+            new_parent=new_parent,
+            new_name=names[1],
+            flags=flags,
+        )
+        return
+    node = 0
+    if not error and op not in _ENDS and len(body) >= 8:
+        (node,) = _NODE.unpack_from(body)
+    name = b"" if op == _TMPFILE else names[0]
+    trace.named(op, parent, name, started_ns, ended_ns, job, error, node=node, handle=handle)
+
+
+def _listed(trace: Trace, parent: int, body: memoryview) -> None:
+    """The kernel knows every entry of a READDIRPLUS reply from now on."""
+    at, end = 0, len(body)
+    fixed = _ATTRIBUTES + DIRENT.size
+    while at + fixed <= end:
+        (node,) = _NODE.unpack_from(body, at)
+        length = DIRENT.unpack_from(body, at + _ATTRIBUTES)[2]
+        if node:
+            name = bytes(body[at + fixed : at + fixed + length])
+            if name not in (b".", b".."):
+                trace.seen(node, parent, name)
+        at += (fixed + length + 7) & ~7
+
+
+def extent(op: int, message: bytes | memoryview) -> tuple[int, int]:
+    """Offset and size of a request that is no READ or WRITE, as `Trace.request` wants them."""
+    if op == Op.SETATTR:
+        return -1, int(SETATTR_IN.unpack_from(message, _HEADER)[0])
+    if op == Op.FSYNC:
+        return -1, int(FSYNC_IN.unpack_from(message, _HEADER)[1])
+    if op == Op.COPY_FILE_RANGE:
+        copied = COPY_IN.unpack_from(message, _HEADER)
+        return int(copied[1]), int(copied[5])
+    if op == Op.FALLOCATE:
+        _, offset, length, _, _ = FALLOCATE_IN.unpack_from(message, _HEADER)
+        return int(offset), int(length)
+    return -1, 0

@@ -1,0 +1,286 @@
+"""A directory as a tree: the contract of trees, and what only a directory can go wrong with."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import stat
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from fairlead.services.forwarding.trees import acting
+from fairlead.services.forwarding.trees.base import OWN_FOLDER, ROOT, Change, FileTree
+from fairlead.services.forwarding.trees.directory import DirectoryTree
+from fairlead.services.forwarding.trees.kept import LEFT_OVER_NS
+from fairlead.testing.tree_files import OpenFileContract
+from fairlead.testing.trees import TreeContract, content, fails, got, names, put
+
+KEPT = Path(os.fsdecode(OWN_FOLDER)) / "kept"
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="acting as other users needs root")
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Iterator[DirectoryTree]:
+    made = DirectoryTree(tmp_path, folders=16)
+    yield made
+    made.close()
+
+
+class TestDirectoryTree(TreeContract, OpenFileContract):
+    @pytest.fixture
+    def tree(self, tmp_path: Path) -> Iterator[FileTree]:
+        made = DirectoryTree(tmp_path, folders=16)
+        yield made
+        made.close()
+
+    def again(self, tree: FileTree) -> FileTree:
+        return DirectoryTree(tree.name)
+
+
+@contextmanager
+def acting_as(user: int) -> Iterator[None]:
+    acting.become(user, user)
+    try:
+        yield
+    finally:
+        acting.become(0, 0)
+
+
+def test_a_removed_open_file_is_kept_until_its_last_close(tree: DirectoryTree, tmp_path: Path) -> None:
+    node, _, one = tree.create(ROOT, b"a", os.O_RDWR, 0o644)
+    two = tree.open(node, os.O_RDONLY)
+    tree.unlink(ROOT, b"a")
+    assert [path.name for path in (tmp_path / KEPT).iterdir()] == [f"{node - 1:x}"]
+    assert stat.S_IMODE((tmp_path / KEPT).stat().st_mode) == 0o700
+    one.close()
+    assert len(list((tmp_path / KEPT).iterdir())) == 1
+    two.close()
+    assert list((tmp_path / KEPT).iterdir()) == []
+    assert tree.attributes(ROOT).st_nlink == 2
+
+
+def test_a_failed_removal_keeps_nothing(tree: DirectoryTree, tmp_path: Path) -> None:
+    put(tree, b"a")
+    folder, _ = tree.mkdir(ROOT, b"d", 0o755)
+    put(tree, b"x", parent=folder)
+    file = tree.open(tree.lookup(ROOT, b"a")[0], os.O_RDWR)
+    with fails(errno.ENOTDIR):
+        tree.rename(ROOT, b"d", ROOT, b"a", 0)
+    assert file.attributes().st_nlink == 1
+    assert list((tmp_path / KEPT).iterdir()) == []
+    file.close()
+
+
+def test_the_end_of_a_forwarder_leaves_kept_files_for_another(tmp_path: Path) -> None:
+    first = DirectoryTree(tmp_path)
+    node, _, file = first.create(ROOT, b"a", os.O_RDWR, 0o644)
+    file.write_from(memoryview(b"data"), 0)
+    first.unlink(ROOT, b"a")
+    first.close()
+    second = DirectoryTree(tmp_path)
+    taken = second.reopen(node, os.O_RDONLY)
+    assert content(taken) == b"data"
+    taken.close()
+    assert list((tmp_path / KEPT).iterdir()) == []
+    second.close()
+
+
+def test_what_was_left_long_ago_is_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / KEPT).mkdir(parents=True)
+    (tmp_path / KEPT / "1f").write_bytes(b"left")
+    DirectoryTree(tmp_path).close()
+    assert (tmp_path / KEPT / "1f").exists()
+    now = (tmp_path / KEPT / "1f").stat().st_ctime_ns
+    monkeypatch.setattr("fairlead.services.forwarding.trees.kept.now_ns", lambda: now + LEFT_OVER_NS + 1)
+    DirectoryTree(tmp_path).close()
+    assert not (tmp_path / KEPT / "1f").exists()
+
+
+def test_nothing_outside_is_reached(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_bytes(b"secret")
+    export = tmp_path / "export"
+    (export / "d").mkdir(parents=True)
+    (export / "d" / "a").write_bytes(b"inside")
+    tree = DirectoryTree(export)
+    folder, _ = tree.lookup(ROOT, b"d")
+    node, _ = tree.lookup(folder, b"a")
+    # A directory on the way, and the file itself, become links to the outside behind the tree's back.
+    tree.forget([])
+    (export / "d").rename(export / "e")
+    (export / "d").symlink_to("..")
+    fresh = DirectoryTree(export)
+    with fails(errno.ESTALE):
+        fresh.place(node, [(ROOT, b"d"), (folder, b"secret")])
+    link, st = fresh.lookup(ROOT, b"d")
+    assert stat.S_ISLNK(st.st_mode)
+    with pytest.raises(OSError):
+        fresh.lookup(link, b"secret")
+    (export / "e" / "a").unlink()
+    (export / "e" / "a").symlink_to(tmp_path / "secret")
+    for flags in (os.O_RDONLY, os.O_RDWR | os.O_TRUNC):
+        with pytest.raises(OSError):
+            tree.open(node, flags)
+    with pytest.raises(OSError):
+        tree.create(folder, b"a", os.O_RDWR | os.O_TRUNC, 0o644)
+    with pytest.raises(OSError):
+        tree.change(node, Change(size=0), None)
+    assert (tmp_path / "secret").read_bytes() == b"secret"
+    fresh.close()
+    tree.close()
+
+
+def test_a_directory_moved_outside_is_left_there(tmp_path: Path) -> None:
+    export = tmp_path / "export"
+    (export / "d").mkdir(parents=True)
+    tree = DirectoryTree(export)
+    folder, _ = tree.lookup(ROOT, b"d")
+    assert tree.lookup(folder, b"..")[0] == ROOT
+    (export / "d").rename(tmp_path / "d")
+    with pytest.raises(OSError):
+        tree.attributes(folder)
+    tree.close()
+
+
+def test_another_file_system_inside_is_refused(tree: DirectoryTree) -> None:
+    proc = DirectoryTree("/")
+    if Path("/proc").is_mount():
+        with fails(errno.EXDEV):
+            proc.lookup(ROOT, b"proc")
+    proc.close()
+
+
+def test_special_files_are_never_opened(tree: DirectoryTree, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    with socket.socket(socket.AF_UNIX) as held:
+        held.bind(str(tmp_path / "s"))
+        for name in (b"fifo", b"s"):
+            node, _ = tree.lookup(ROOT, name)
+            with fails(errno.ENXIO):
+                tree.open(node, os.O_RDWR)
+            with fails(errno.ESTALE):
+                tree.create(ROOT, name, os.O_RDWR, 0o644)
+
+
+def test_a_descriptor_is_not_closed_under_a_reader(tree: DirectoryTree) -> None:
+    node = put(tree, b"a", b"data")
+    file = tree.open(node, os.O_RDONLY)
+    file.close()
+    assert content(file) == b"data"
+    descriptor = file.descriptor
+    del file
+    with pytest.raises(OSError):
+        os.fstat(descriptor or 0)
+
+
+def test_descriptors_are_given_back(tmp_path: Path) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    tree = DirectoryTree(tmp_path, folders=8)
+    for number in range(30):
+        folder, _ = tree.mkdir(ROOT, b"d%d" % number, 0o755)
+        node = put(tree, b"a", b"x", folder)
+        assert got(tree, node) == b"x"
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before + 12
+    tree.close()
+    del tree
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before + 1
+
+
+def test_threads_share_a_tree(tree: DirectoryTree) -> None:
+    folders = [tree.mkdir(ROOT, b"d%d" % number, 0o755)[0] for number in range(24)]
+    failures: list[BaseException] = []
+
+    def work(which: int) -> None:
+        try:
+            for turn in range(30):
+                for folder in folders:
+                    name = b"f%d-%d" % (which, turn)
+                    node = put(tree, name, name, folder)
+                    assert got(tree, node) == name
+                    tree.unlink(folder, name)
+        except BaseException as error:  # noqa: BLE001  (told to the test's own thread)
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(which,)) for which in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert all(names(tree, folder) == set() for folder in folders)
+
+
+@needs_root
+def test_files_belong_to_who_asked(tree: DirectoryTree, tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    with acting_as(65534):
+        _, st, file = tree.create(ROOT, b"a", os.O_RDWR, 0o600)
+        file.close()
+    assert (st.st_uid, st.st_gid) == (65534, 65534)
+    put(tree, b"b")
+    assert (tmp_path / "b").stat().st_uid == 0
+
+
+@needs_root
+def test_what_the_caller_may_not_the_tree_does_not(tree: DirectoryTree, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"data")
+    (tmp_path / "a").chmod(0o600)
+    tmp_path.chmod(0o755)
+    with acting_as(65534):
+        node, _ = tree.lookup(ROOT, b"a")
+        with pytest.raises(PermissionError):
+            tree.open(node, os.O_RDONLY)
+        with pytest.raises(PermissionError):
+            tree.create(ROOT, b"b", os.O_RDWR, 0o644)
+        with pytest.raises(PermissionError):
+            tree.unlink(ROOT, b"a")
+        with pytest.raises(PermissionError):
+            tree.change(node, Change(mode=0o777), None)
+        with pytest.raises(PermissionError):
+            tree.access(node, os.R_OK)
+
+
+@needs_root
+def test_another_users_open_file_is_kept(tree: DirectoryTree, tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    with acting_as(65534):
+        _, _, file = tree.create(ROOT, b"a", os.O_RDWR, 0o600)
+        tree.unlink(ROOT, b"a")
+    assert len(list((tmp_path / KEPT).iterdir())) == 1
+    with acting_as(65534):
+        file.close()
+    assert list((tmp_path / KEPT).iterdir()) == []
+
+
+@needs_root
+def test_identity_is_of_one_thread(tree: DirectoryTree, tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    owners = []
+
+    def work() -> None:
+        acting.become(1234, 1234)
+        _, st, file = tree.create(ROOT, b"theirs", os.O_RDWR, 0o600)
+        owners.append(st.st_uid)
+        file.close()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert owners == [1234]
+    put(tree, b"ours")
+    assert (tmp_path / "ours").stat().st_uid == 0
+
+
+def test_modes_are_exact_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        tree = DirectoryTree(tmp_path)
+        _, st = tree.mkdir(ROOT, b"d", 0o777)
+        assert stat.S_IMODE(st.st_mode) == 0o777
+        tree.close()
+    finally:
+        os.umask(before)
