@@ -102,7 +102,7 @@ class Plane:
         """What was recorded, a row an interval of one second."""
         forwarder = [
             {
-                "ts_ns": START_NS + second * 10**9, "interval_ns": 10**9, "node": node, "job_id": job,
+                "ts_ns": START_NS + (second + 1) * 10**9, "interval_ns": 10**9, "node": node, "job_id": job,
                 "op_class": kind, "requests": len(seen), "bytes": sum(size for _, _, size in seen),
                 "wait_ns_histogram": _histogram([wait for wait, _, _ in seen]),
                 "service_ns_histogram": _histogram([service for _, service, _ in seen]),
@@ -111,7 +111,7 @@ class Plane:
         ]  # fmt: skip
         target = [
             {
-                "ts_ns": START_NS + second * 10**9, "interval_ns": 10**9, "server": "s", "target": name, "job_id": job,
+                "ts_ns": START_NS + (second + 1) * 10**9, "interval_ns": 10**9, "server": "s", "target": name, "job_id": job,
                 "read_rpcs": 0, "write_rpcs": len(seen), "read_bytes": 0, "write_bytes": sum(size for _, size in seen),
                 "service_ns_histogram": _histogram([service for service, _ in seen]),
             }

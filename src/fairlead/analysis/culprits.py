@@ -13,7 +13,17 @@ import numpy as np
 import pyarrow as pa
 
 from fairlead.analysis.disturbers import Disturbance, DisturberLimits, disturbances
-from fairlead.analysis.intervals import NO_JOB, Axis, Bools, Floats, Flow, axis_of, forwarder_flows, target_flows
+from fairlead.analysis.intervals import (
+    NO_JOB,
+    OCTAVES_NS,
+    Axis,
+    Bools,
+    Floats,
+    Flow,
+    axis_of,
+    forwarder_flows,
+    target_flows,
+)
 from fairlead.analysis.slow_targets import SlowLimits, SlowTarget, slow_targets
 from fairlead.model.units import (
     NS_PER_S,
@@ -74,7 +84,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 def judge(
     tables: Mapping[str, pa.Table],
-    edges_ns: Floats,
+    edges_ns: Floats = OCTAVES_NS,
     *,
     window_ns: int = NS_PER_S,
     slow_limits: SlowLimits | None = None,
@@ -82,7 +92,7 @@ def judge(
 ) -> tuple[Judgement, Facts]:
     """The judgement on `forwarder` and `target` records (`jobs` and `ops`, where given, say how many processes).
 
-    `edges_ns`: bounds of the histograms' bins. Tables may be absent.
+    `edges_ns`: bounds of the histograms' bins; histograms of another length count nothing. Tables may be absent.
     """
     forwarder, target = tables.get("forwarder"), tables.get("target")
     axis = axis_of([table for table in (forwarder, target) if table is not None], window_ns)
@@ -94,7 +104,7 @@ def judge(
     slow = slow_targets(targets, slow_limits)
     disturbed = disturbances(forwarders, _marked(slow, axis), disturber_limits)
     width = processes(tables)
-    verdicts = [_slow_verdict(one, width) for one in slow]
+    verdicts = [_slow_verdict(one, _suffered(one, forwarders), width) for one in slow]
     verdicts += [
         _disturber_verdict(name, [one for one in disturbed if one.disturber == name], width)
         for name in dict.fromkeys(one.disturber for one in disturbed)
@@ -142,7 +152,29 @@ def _cost(lost: Mapping[str, float], width: Mapping[str, int], length_s: float) 
     return {job: round(min(value / width[job], length_s), 3) for job, value in lost.items() if width.get(job)}
 
 
-def _slow_verdict(one: SlowTarget, width: Mapping[str, int]) -> Verdict:
+def _suffered(one: SlowTarget, forwarders: Sequence[Flow]) -> dict[str, float]:
+    """By job the time lost to a slow target: as the target knows it, else as its requests took longer to serve."""
+    lost = {job: value for job, value in one.lost_s.items() if job != NO_JOB}
+    if lost:
+        return lost
+    for flow in forwarders:
+        during = _marked([one], flow.axis)
+        for row, job in enumerate(flow.jobs):
+            requests, service = flow.requests[row] - flow.metadata[row], flow.service_s[row]
+            if job == NO_JOB or min(requests[during].sum(), requests[~during].sum()) < _FEW:
+                continue
+            usual = service[~during].sum() / requests[~during].sum()
+            beyond = float(service[during].sum() - usual * requests[during].sum())
+            if beyond > 0.3 * usual * requests[during].sum():
+                lost[job] = lost.get(job, 0.0) + beyond
+    return lost
+
+
+_FEW = 10
+"""Requests, inside and outside the slow seconds, below which a job's service times are not compared."""
+
+
+def _slow_verdict(one: SlowTarget, lost: Mapping[str, float], width: Mapping[str, int]) -> Verdict:
     length = (one.to_ns - one.from_ns) / NS_PER_S
     evidence = []
     if one.per_mib_s is not None and one.peers_per_mib_s is not None:
@@ -167,8 +199,7 @@ def _slow_verdict(one: SlowTarget, width: Mapping[str, int]) -> Verdict:
     return Verdict(
         kind="slow_target", culprit=one.target, title=f"Target {one.target} was slow", from_ns=one.from_ns,
         to_ns=one.to_ns, confidence=one.confidence, evidence=evidence, advice=advice,
-        victims=[job for job in one.lost_s if job != NO_JOB], lost_s=one.lost_s,
-        cost_s=_cost(one.lost_s, width, length),
+        victims=list(lost), lost_s=dict(lost), cost_s=_cost(lost, width, length),
     )  # fmt: skip
 
 

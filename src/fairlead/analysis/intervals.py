@@ -22,6 +22,8 @@ Bools = NDArray[np.bool_]
 NO_JOB = ""
 """Name of the load whose job is not known. It can be a victim, it is never accused."""
 METADATA = "metadata"
+OCTAVES_NS: Floats = np.concatenate([[0.0], 2.0 ** np.arange(40)])
+"""Bounds of the bins of fairlead's own records: bin b counts times of [2^(b-1), 2^b) ns, bin 0 counts 0."""
 _MAX_WINDOWS = 200_000
 
 
@@ -70,9 +72,14 @@ class Flow:
         return self.jobs.index(job) if job in self.jobs else None
 
 
+def _middle_ns(table: pa.Table) -> pa.ChunkedArray:
+    """The middle of each row's interval: a row is dated by its end."""
+    return pc.subtract(table["ts_ns"], pc.divide(pc.fill_null(table["interval_ns"], 0), 2))
+
+
 def axis_of(tables: Sequence[pa.Table], window_ns: int = NS_PER_S) -> Axis | None:
-    """Windows that hold every row of `tables` (each has `ts_ns`); None without rows."""
-    spans = [pc.min_max(table["ts_ns"]).as_py() for table in tables if table.num_rows]
+    """Windows that hold every interval of `tables` (rows of `forwarder`, `target`); None without rows."""
+    spans = [pc.min_max(_middle_ns(table)).as_py() for table in tables if table.num_rows]
     if not spans:
         return None
     start = min(span["min"] for span in spans) // window_ns * window_ns
@@ -86,6 +93,7 @@ def axis_of(tables: Sequence[pa.Table], window_ns: int = NS_PER_S) -> Axis | Non
 def forwarder_flows(table: pa.Table, axis: Axis, edges_ns: Floats) -> list[Flow]:
     """One flow a forwarding node, sorted by name. `edges_ns`: bounds of the bins of the histograms, one more than
     there are bins."""
+    table = table.filter(pc.is_valid(table["requests"]))  # others tell the queue's length only
     if not table.num_rows:
         return []
     classes = _words(table["op_class"])
@@ -113,7 +121,7 @@ def _flows(
     wait: Floats, service: Floats,
 ) -> list[Flow]:  # fmt: skip
     names, jobs = _words(table[key]), _words(table["job_id"])
-    window = (_numbers(table, "ts_ns").astype(np.int64) - axis.start_ns) // axis.window_ns
+    window = (_middle_ns(table).to_numpy() - axis.start_ns) // axis.window_ns
     inside = (window >= 0) & (window < axis.count)
     flows = []
     for name in sorted(set(names[inside].tolist())):
@@ -162,18 +170,15 @@ def _words(column: pa.ChunkedArray) -> NDArray[np.object_]:
 
 
 def _numbers(table: pa.Table, name: str) -> Floats:
-    filled = pc.fill_null(table[name], 0)
-    # Times need all 64 bits; sums of counts do not.
-    kind = np.int64 if name == "ts_ns" else np.float64
-    return filled.to_numpy(zero_copy_only=False).astype(kind)  # type: ignore[return-value]
+    return pc.fill_null(table[name], 0).to_numpy().astype(np.float64)  # type: ignore[no-any-return]
 
 
 def _histograms(column: pa.ChunkedArray, bins: int) -> Floats:
     """Rows × bins; an absent histogram, or one of other bins, counts nothing."""
     out = np.zeros((len(column), bins))
     for index, row in enumerate(column.to_pylist()):
-        if row is not None and len(row) <= bins:
-            out[index, : len(row)] = row
+        if row is not None and len(row) == bins:
+            out[index] = row
     return out
 
 

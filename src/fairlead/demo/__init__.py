@@ -1,1 +1,1 @@
-"""`fairlead demo`: real I/O of three jobs through a real forwarding plane, a fault that is drawn, and who is accused."""
+"""`fairlead demo`: three jobs do real I/O through a forwarding plane, a fault is drawn, and someone is accused or nobody."""

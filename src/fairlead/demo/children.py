@@ -32,8 +32,10 @@ class Child:
 
     @property
     def running(self) -> bool:
-        """Whether it still runs."""
-        return self.process.poll() is None
+        """Whether it still runs. It is not reaped, so that its group cannot become another's."""
+        if self.process.returncode is not None:
+            return False
+        return os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None
 
     def output(self) -> str:
         """What it has written to stdout."""
@@ -46,6 +48,7 @@ class Child:
     def died(self, doing: str) -> ForwardingError:
         """The error of a child that ended too early."""
         last = "; ".join(line for line in self.talk().splitlines()[-_LAST_LINES:] if line.strip())
+        self.reap()
         return ForwardingError(
             f"{self.name} ended with {self.process.returncode} while {doing}: {last or 'it said nothing'}",
             where=str(self._err), remedy="run it again with --keep DIR and look at its log there",
@@ -61,17 +64,25 @@ class Child:
                 raise ForwardingError(f"{self.name} was not ready after {timeout_s:.0f} s", where=str(self._err))
             sleep_s(0.02)
 
-    def wait(self, timeout_s: float) -> int | None:
-        """Its exit code; None when it still runs after the time."""
-        try:
-            return self.process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            return None
+    def ended_within(self, timeout_s: float) -> bool:
+        """Waits for its end at most that long."""
+        end = monotonic_s() + timeout_s
+        while self.running:
+            if monotonic_s() > end:
+                return False
+            sleep_s(0.01)
+        return True
 
     def signal(self, number: int) -> None:
-        """Sends a signal to it and all it started."""
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, number)
+        """Sends a signal to it and all it started, unless it has been reaped."""
+        if self.process.returncode is None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.process.pid, number)
+
+    def reap(self) -> int:
+        """Its exit code, after it has ended; what it started and left behind is killed first."""
+        self.signal(signal.SIGKILL)
+        return self.process.wait()
 
 
 class Children:
@@ -100,7 +111,7 @@ class Children:
         with out.open("wb") as to_out, err.open("wb") as to_err:
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=to_out, stderr=to_err, env={**os.environ, **(env or {})},
-                start_new_session=True, preexec_fn=lambda: self._bind(dies_by),  # noqa: PLW1509 - one thread only
+                start_new_session=True, preexec_fn=lambda: self._bind(dies_by),
             )  # fmt: skip
         child = Child(name, process, out, err)
         self._all.append(child)
@@ -122,11 +133,5 @@ class Children:
         """Asks one to end, then makes it."""
         if child.running:
             child.signal(signal.SIGTERM)
-            if child.wait(timeout_s) is None:
-                child.signal(signal.SIGKILL)
-                child.wait(5.0)
-        child.signal(signal.SIGKILL)
-
-    def died(self) -> Child | None:
-        """A child that has ended with an error, or None."""
-        return next((child for child in self._all if child.process.poll() not in (None, 0)), None)
+            child.ended_within(timeout_s)
+        child.reap()

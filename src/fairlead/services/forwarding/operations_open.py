@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from fairlead.services.forwarding.fuse import abi, bodies
 from fairlead.services.forwarding.fuse.abi import Op
+from fairlead.services.forwarding.operations_names import clear_set_id
 from fairlead.services.forwarding.sessions import Folder, Handles, UnknownHandle
 from fairlead.services.forwarding.trees.base import Lock
 
@@ -28,6 +29,7 @@ _CREATE_BYTES = abi.CREATE_IN.size
 _KILL = 1
 """`open_flags` of OPEN and CREATE: the truncation must clear set-id bits."""
 _UNLOCKED = int(fcntl.F_UNLCK)
+_KINDS = (int(fcntl.F_RDLCK), int(fcntl.F_WRLCK), _UNLOCKED)
 
 
 def _open(ops: Operations, handles: Handles, node: int, handle: int, body: memoryview, _: memoryview) -> bytes:
@@ -35,8 +37,6 @@ def _open(ops: Operations, handles: Handles, node: int, handle: int, body: memor
     file = ops.tree.open(node, flags)
     ops.replace(handles, handle, file)
     if open_flags & _KILL and not ops.tree.clears_set_id:
-        from fairlead.services.forwarding.operations_names import clear_set_id
-
         clear_set_id(ops.tree, node, file.attributes())
     return bodies.opened(handle, ops.open_flags)
 
@@ -103,13 +103,18 @@ def _copy(_: Operations, handles: Handles, __: int, ___: int, body: memoryview, 
 
 def _getlk(_: Operations, handles: Handles, __: int, ___: int, body: memoryview, ____: memoryview) -> bytes:
     fh, owner, start, end, kind, pid, _flags, _pad = abi.LK_IN.unpack_from(body)
-    found = handles.file(fh).conflicting(handles.owner(owner), Lock(start, end, kind, pid))
+    file = handles.file(fh)
+    if kind not in _KINDS or end < start:
+        raise OSError(EINVAL, os.strerror(EINVAL))
+    found = file.conflicting(handles.owner(owner), Lock(start, end, kind, pid))
     return abi.LK_OUT.pack(*(found or (start, end, _UNLOCKED, 0)))
 
 
 def _setlk(_: Operations, handles: Handles, __: int, ___: int, body: memoryview, ____: memoryview) -> bytes:
     fh, owner, start, end, kind, pid, flags, _pad = abi.LK_IN.unpack_from(body)
     file = handles.file(fh)
+    if kind not in _KINDS or end < start:
+        raise OSError(EINVAL, os.strerror(EINVAL))
     if flags & abi.LK_FLOCK:
         file.flock(kind)
         return b""

@@ -14,10 +14,19 @@ if TYPE_CHECKING:
     from fairlead.services.forwarding.trees.base import FileTree
 
 _TARGETS = "targets:"
+_SLOW = "slow:"
 
 
 def tree_of(spec: str) -> FileTree:
     """Opens the tree; ForwardingError when it is not there or cannot be used."""
+    if spec.startswith(_SLOW):
+        # For experiments: slow:metadata=2ms,read=8ms,bandwidth=100M:DIR
+        from fairlead.testing.devices import simulated_device, timing
+
+        times, colon, rest = spec.removeprefix(_SLOW).partition(":")
+        if not colon:
+            raise ForwardingError("no tree behind the simulated device", where=spec, remedy="write slow:read=8ms:DIR")
+        return simulated_device(tree_of(rest), timing(times))
     if spec.startswith(_TARGETS):
         from fairlead.services.forwarding.trees.targets.tree import open_tree
 

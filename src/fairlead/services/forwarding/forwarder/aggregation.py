@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import TYPE_CHECKING
 
+from fairlead.services.forwarding.forwarder.requests import Request
 from fairlead.services.forwarding.fuse.abi import WRITE_KILL_SUIDGID, Op
 from fairlead.services.forwarding.wire.frames import Flag
 
 if TYPE_CHECKING:
     from fairlead.policies.requests.contract import Discipline, Waiting
-    from fairlead.services.forwarding.forwarder.requests import Request
     from fairlead.services.forwarding.trees.base import OpenFile
 
 SMALL = 64 << 10
@@ -57,13 +57,13 @@ class Aggregation:
         # Of two writes to the same place the order is not ours to choose: both stay where they are.
         starts: dict[int, Request | None] = {}
         for one in waiting:
-            assert hasattr(one, "node")
-            if one.node == node and one.size <= SMALL and one.size:
-                start = _write_in(one.body)[1]  # type: ignore[attr-defined]
-                starts[start] = None if start in starts or not _joins(one, first, file) else one  # type: ignore[arg-type]
+            assert isinstance(one, Request)
+            if one.node == node and 0 < one.size <= SMALL and _plain(one):
+                start = _offset(one)
+                starts[start] = None if start in starts or not _joins(one, first, file) else one
         if not starts:
             return []
-        begin = _write_in(first.body)[1]
+        begin = _offset(first)
         end = begin + first.size
         room = MOST - first.size
         chosen: list[Waiting] = []
@@ -87,13 +87,15 @@ class Aggregation:
         file = _file(there[0])
         if file is None:
             return
-        buffers = [one.data for one in there]
+        pieces = [one.data for one in there if one.data is not None]
         begin = _offset(there[0])
         try:
-            if file.descriptor is not None:
-                count = os.pwritev(file.descriptor, buffers, begin)  # type: ignore[arg-type]
+            # Only a file that is one descriptor: a wrapped one must see the write.
+            together = getattr(file, "write_pieces", None) if file.descriptor is not None else None
+            if together is not None:
+                count = together(pieces, begin)
             else:
-                count = file.write_from(memoryview(b"".join(buffers)), begin)  # type: ignore[arg-type]
+                count = file.write_from(memoryview(b"".join(pieces)), begin)
         except (OSError, ValueError):
             return  # each alone finds out what is wrong with it
         self.writes += 1
@@ -127,5 +129,4 @@ def _joins(one: Request, first: Request, file: OpenFile) -> bool:
         and other.node == file.node
         and other.flags == file.flags
         and (one.uid, one.gid) == (first.uid, first.gid)
-        and _plain(one)
     )

@@ -12,6 +12,7 @@ from fairlead.services.forwarding.wire.handshake import Hello
 
 if TYPE_CHECKING:
     from fairlead.services.forwarding.forwarder.connection import Connection
+    from fairlead.services.forwarding.forwarder.guarded import SessionIntents
     from fairlead.services.forwarding.forwarder.requests import Request
     from fairlead.services.forwarding.sessions import Handles
 
@@ -35,12 +36,18 @@ class Authority(NamedTuple):
 class Session:
     """What a forwarder keeps of one mount: its open files, and what it answered last."""
 
-    def __init__(self, hello: Hello, authority: Authority, handles: Handles) -> None:
+    def __init__(
+        self, hello: Hello, authority: Authority, handles: Handles, intents: SessionIntents | None = None
+    ) -> None:
         self.id = hello.session
         self.secret = hello.secret
         self.node = hello.node
         self.authority = authority
         self.handles = handles
+        self.intents = intents
+        """What it is about to do, for whoever serves it next; None where the tree has no place for it."""
+        self.farewell = False
+        """The client has said that it will not come back."""
         self.connection: Connection | None = None
         self.lost_ns = 0
         """When its connection was lost; 0 while it has one."""
@@ -71,9 +78,15 @@ class Session:
 class Sessions:
     """All sessions by id. Only the leader calls it."""
 
-    def __init__(self, new_handles: Callable[[], Handles], grace_ns: int) -> None:
+    def __init__(
+        self,
+        new_handles: Callable[[], Handles],
+        grace_ns: int,
+        new_intents: Callable[[str], SessionIntents] | None = None,
+    ) -> None:
         self._by_id: dict[str, Session] = {}
         self._new_handles = new_handles
+        self._new_intents = new_intents
         self._grace_ns = grace_ns
 
     def __len__(self) -> int:
@@ -90,7 +103,8 @@ class Sessions:
             return session, True
         if len(self._by_id) >= MAX_SESSIONS:
             raise PermissionError("too many clients")
-        session = self._by_id[hello.session] = Session(hello, authority, self._new_handles())
+        intents = self._new_intents(hello.session) if self._new_intents is not None else None
+        session = self._by_id[hello.session] = Session(hello, authority, self._new_handles(), intents)
         return session, False
 
     def expired(self, now_ns: int) -> list[Session]:

@@ -11,7 +11,8 @@ from threading import Lock, Thread
 from typing import Protocol
 
 from fairlead.clock import monotonic_ns, sleep_s
-from fairlead.policies.requests.contract import Discipline, Running
+from fairlead.policies.requests.contract import WRITE, Discipline, Running
+from fairlead.services.forwarding.forwarder.aggregation import Aggregation
 from fairlead.services.forwarding.forwarder.requests import LONG, Request
 
 STUCK_NS = 2_000_000
@@ -60,8 +61,10 @@ class Crew:
         discipline: Discipline,
         *,
         size: int,
+        aggregation: Aggregation | None = None,
     ) -> None:
         self.queued = discipline
+        self._aggregation = aggregation
         self.running = Running()
         self._gathering = gathering
         self._carry_out = carry_out
@@ -124,7 +127,7 @@ class Crew:
 
     def _work(self, me: _Worker) -> None:
         lock, queued, running, gathering = self._lock, self.queued, self.running, self._gathering
-        carry_out, size, mean_ns = self._carry_out, self._size, self._mean_ns
+        carry_out, size, mean_ns, aggregation = self._carry_out, self._size, self._mean_ns, self._aggregation
         done: Request | None = None
         arrived: list[Request] = []
         looked_ns = began_ns = 0
@@ -152,6 +155,8 @@ class Crew:
                     request = queued.take(now, running)  # type: ignore[assignment]  # what was added was a Request
                 if request is not None:
                     running.started(request)
+                    if waiting > 1 and aggregation is not None and request.op_class == WRITE:
+                        request.along = aggregation.along(queued, request, now)
                     if leading:
                         if waiting > 1 and self._idle and self._expects_long(request):
                             self._leader = None

@@ -7,15 +7,17 @@ from errno import EINTR, EINVAL, EIO, ENOLCK
 from typing import TYPE_CHECKING, Protocol
 
 from fairlead.clock import monotonic_ns
+from fairlead.services.forwarding.forwarder.aggregation import Aggregation
 from fairlead.services.forwarding.forwarder.buffers import SMALL, Buffers
+from fairlead.services.forwarding.forwarder.guarded import GUARDED, Guard
 from fairlead.services.forwarding.forwarder.intake import errno_of
 from fairlead.services.forwarding.forwarder.requests import OPENING, REPEATABLE, SILENT, UNLOCKING, Request
-from fairlead.services.forwarding.fuse.abi import Op
+from fairlead.services.forwarding.fuse.abi import WRITE_OUT, Op
 from fairlead.services.forwarding.operations import Operations
 from fairlead.services.forwarding.sessions import UnknownHandle
 from fairlead.services.forwarding.trees import acting
 from fairlead.services.forwarding.trees.base import UnknownNode
-from fairlead.services.forwarding.wire.frames import PLACE_STEP, REOPEN_IN, Own, Refusal
+from fairlead.services.forwarding.wire.frames import PLACE_STEP, REOPEN_IN, Flag, Own, Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,6 +29,8 @@ _READ, _WRITE, _SETLKW = int(Op.READ), int(Op.WRITE), int(Op.SETLKW)
 _PLACE, _REOPEN, _OWN = int(Own.PLACE), int(Own.REOPEN), int(Own.JOB)
 _UNKNOWN_NODE, _UNKNOWN_HANDLE = int(Refusal.UNKNOWN_NODE), int(Refusal.UNKNOWN_HANDLE)
 _NOTHING = memoryview(b"")
+_write_out = WRITE_OUT.pack
+_RETRY = int(Flag.RETRY)
 _MOST_STEPS = 4096
 
 
@@ -71,6 +75,8 @@ class Execution:
         buffers: Buffers,
         parked: Parked,
         records: Records | None,
+        guard: Guard | None,
+        aggregation: Aggregation,
         *,
         again: Callable[[Sequence[Request]], None],
         listen: Callable[[Request], None],
@@ -83,13 +89,31 @@ class Execution:
         self._buffers = buffers
         self._parked = parked
         self._records = records
+        self._guard = guard
+        self._aggregation = aggregation
         self._again = again
         self._listen = listen
         self._wait_less = wait_less
         self._queue_length = queue_length
 
     def carry_out(self, request: Request) -> None:
-        """Carries it out and answers; never raises."""
+        """Carries it out and answers, with those that go along; never raises."""
+        if request.along:
+            self._carry_out_together([request, *request.along])
+            request.along = ()
+            return
+        self._carry_out(request)
+
+    def _carry_out_together(self, requests: Sequence[Request]) -> None:
+        try:
+            acting.become(requests[0].uid, requests[0].gid)
+            self._aggregation.write(requests)
+        except Exception:  # each is carried out alone then
+            log.exception("%d writes could not be made one: a defect of fairlead", len(requests))
+        for request in requests:
+            self._carry_out(request)
+
+    def _carry_out(self, request: Request) -> None:
         op = request.op
         records = self._records
         if records is not None and not records.on:
@@ -125,10 +149,21 @@ class Execution:
                     body = data[:count]
                 else:
                     in_slot = data[:count]
+            elif request.written:
+                body = _write_out(request.size, 0)
+                moved = request.size
             elif op < _OWN:
-                reply = self._execute(
-                    session.handles, op, request.node, request.handle, request.body, request.data or _NOTHING
-                )
+                data = request.data if request.data is not None else _NOTHING
+                intents = session.intents
+                if intents is None or op not in GUARDED:
+                    reply = self._execute(session.handles, op, request.node, request.handle, request.body, data)
+                else:
+                    assert self._guard is not None
+                    retry = request.flags & _RETRY != 0
+                    reply = self._guard.execute(
+                        intents, request.number, retry, session.handles, op, request.node, request.handle,
+                        request.body, data,
+                    )  # fmt: skip
                 assert not isinstance(reply, int)
                 body = reply
                 if op == _WRITE:

@@ -13,7 +13,7 @@ from struct import Struct
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from fairlead.clock import now_ns
+from fairlead.clock import monotonic_ns, now_ns
 from fairlead.services.forwarding.forwarder.intents import (
     Found,
     Intent,
@@ -33,23 +33,11 @@ if TYPE_CHECKING:
     from fairlead.services.forwarding.trees.base import OpenFile
 
 log = logging.getLogger("fairlead.forwarder")
-GUARDED = frozenset(
-    int(op)
-    for op in (
-        Op.CREATE,
-        Op.MKDIR,
-        Op.MKNOD,
-        Op.SYMLINK,
-        Op.LINK,
-        Op.UNLINK,
-        Op.RMDIR,
-        Op.RENAME,
-        Op.RENAME2,
-        Op.WRITE,
-        Op.REMOVEXATTR,
-        Op.SETXATTR,
-    )  # fmt: skip
-)
+_OPS = (
+    Op.CREATE, Op.MKDIR, Op.MKNOD, Op.SYMLINK, Op.LINK, Op.UNLINK, Op.RMDIR, Op.RENAME, Op.RENAME2, Op.WRITE,
+    Op.REMOVEXATTR, Op.SETXATTR,
+)  # fmt: skip
+GUARDED = frozenset(map(int, _OPS))
 """Opcodes that may need it (of WRITE: appends, of CREATE: exclusive ones)."""
 FOLDER = "intents"
 LEFT_OVER_S = 24 * 3600
@@ -66,6 +54,7 @@ _ENTRIES = frozenset((int(Op.MKDIR), int(Op.MKNOD), int(Op.SYMLINK), int(Op.LINK
 _ATTRIBUTES = {int(Op.REMOVEXATTR): errno.ENODATA, int(Op.SETXATTR): errno.EEXIST}
 _FLAGS = Struct("<I")
 _LOCKS = 64
+_CHECK_NS = 1_000_000_000
 _MOST_COMPARED = 64 << 20
 """Bytes after an append's place that are looked through for it."""
 
@@ -78,15 +67,23 @@ class SessionIntents:
         self._session = session
         self.name = f"{session}-{boot[:16]}"
         self._file: IntentFile | None = None
+        self._checked_ns = 0
         self._lock = Lock()
 
     def file(self) -> IntentFile:
         """The records of this forwarder."""
+        file, now = self._file, monotonic_ns()
+        if file is not None and now - self._checked_ns < _CHECK_NS:
+            return file
         with self._lock:
+            if self._file is not None and self._file.gone():
+                self._file.close()  # swept by another forwarder, after a day without a record
+                self._file = None
             if self._file is None:
                 flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
                 with own:
                     self._file = IntentFile(os.open(self.name, flags, 0o600, dir_fd=self._folder))
+            self._checked_ns = now
             return self._file
 
     def find(self, number: int) -> Intent | None:
@@ -102,24 +99,42 @@ class SessionIntents:
         return found
 
     def end(self, *, farewell: bool) -> None:
-        """The session is over. Its records go only when the client said so: one that is still looking for a forwarder
-        may need them."""
+        """The session is over here. Its records go only when the client said so: one that is still looking for a
+        forwarder may need them."""
         with self._lock:
-            if self._file is not None:
-                self._file.close()
-                self._file = None
+            if self._file is None:
+                return
+            self._file.close()
+            self._file = None
         if farewell:
-            with own:
-                for name in os.listdir(self._folder):
-                    if name.startswith(self._session):
-                        with suppress(FileNotFoundError):
-                            os.unlink(name, dir_fd=self._folder)
+            with own, suppress(FileNotFoundError):
+                os.unlink(self.name, dir_fd=self._folder)
 
 
 def _content(name: str, folder: int) -> bytes:
     descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=folder)
     with os.fdopen(descriptor, "rb") as file:
         return file.read()
+
+
+class _Recording:
+    """Puts the outcome of a `with` block on record: its errno when it fails, nothing when it was never begun."""
+
+    def __init__(self, file: IntentFile, place: int) -> None:
+        self._file = file
+        self._place = place
+        self.outcome = 0
+
+    def __enter__(self) -> _Recording:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if error is None:
+            self._file.done(self._place, self.outcome)
+        elif isinstance(error, OSError):
+            self._file.done(self._place, -(error.errno or errno.EIO))
+        else:
+            self._file.drop(self._place)
 
 
 class Guard:
@@ -132,14 +147,27 @@ class Guard:
         self._boot = boot
         self._appends = [Lock() for _ in range(_LOCKS)]
         self._temporary = True
+        self._sessions: dict[str, SessionIntents] = {}
         self._sweep()
 
     def session(self, session: str) -> SessionIntents:
         """The intents of a client session."""
-        return SessionIntents(self._folder, session, self._boot)
+        known = self._sessions.get(session)
+        if known is None:
+            known = self._sessions.setdefault(session, SessionIntents(self._folder, session, self._boot))
+        return known
+
+    def end(self, session: str, *, farewell: bool) -> None:
+        """The session is over here; `farewell`: its client has no request that waits for an answer."""
+        known = self._sessions.pop(session, None)
+        if known is not None:
+            known.end(farewell=farewell)
 
     def close(self) -> None:
-        """Ends it."""
+        """Ends it. The records stay: clients may go on with another forwarder."""
+        for known in self._sessions.values():
+            known.end(farewell=False)
+        self._sessions.clear()
         os.close(self._folder)
 
     def _sweep(self) -> None:
@@ -193,16 +221,11 @@ class Guard:
     ) -> bytes | int:  # fmt: skip
         file = intents.file()
         place = file.begin(intent)
-        outcome = -errno.EIO
-        try:
+        with _Recording(file, place) as recording:
             reply = self._operations.execute(handles, op, node, handle, body, data)
-            outcome = abi.FORGET_IN.unpack_from(reply)[0] if op in _ENTRIES and isinstance(reply, bytes) else 0
-            return reply
-        except OSError as error:
-            outcome = -(error.errno or errno.EIO)
-            raise
-        finally:
-            file.done(place, outcome)
+            if isinstance(reply, bytes) and len(reply) >= 8:
+                recording.outcome = abi.FORGET_IN.unpack_from(reply)[0] - 1
+        return reply
 
     def _intent(self, number: int, op: int, node: int, body: memoryview) -> Intent:
         """What is about to be done, and what is there now."""
@@ -239,7 +262,8 @@ class Guard:
         flags, mode, umask, _ = abi.CREATE_IN.unpack_from(body)
         name = bodies.name(body, abi.CREATE_IN.size)
         opened: OpenFile | None = None
-        if not self._found(node, name).inode:
+        writable = flags & os.O_ACCMODE != os.O_RDONLY  # O_TMPFILE wants that
+        if writable and not self._found(node, name).inode:
             try:
                 made, st, opened = tree.temporary(
                     node, flags & ~(os.O_EXCL | os.O_CREAT | os.O_TRUNC), mode & 0o7777 & ~umask
@@ -254,16 +278,13 @@ class Guard:
         file = intents.file()
         intent = Intent(number, int(Op.CREATE), node, name, expected=made - 1, mark=st.st_mtime_ns, when_ns=now_ns())
         place = file.begin(intent)
-        outcome = -errno.EIO
         try:
-            made, st = tree.link(made, node, name)
-            outcome = made - 1
-        except OSError as error:
-            outcome = -(error.errno or errno.EIO)
+            with _Recording(file, place) as recording:
+                made, st = tree.link(made, node, name)
+                recording.outcome = made - 1
+        except OSError:
             opened.close()
             raise
-        finally:
-            file.done(place, outcome)
         operations.replace(handles, handle, opened)
         return operations.entered(handles, made, st) + bodies.opened(handle, operations.open_flags)
 
@@ -291,17 +312,11 @@ class Guard:
         intent = Intent(number, int(Op.WRITE), node, b"", node, b"", size, 0, len(data), 0, now_ns())
         file = intents.file()
         place = file.begin(intent)
-        outcome = -errno.EIO
-        try:
+        with _Recording(file, place) as recording:
             reply = self._operations.execute(handles, int(Op.WRITE), node, handle, body, data)
             assert isinstance(reply, bytes)
-            outcome = abi.WRITE_OUT.unpack_from(reply)[0]
-            return reply
-        except OSError as error:
-            outcome = -(error.errno or errno.EIO)
-            raise
-        finally:
-            file.done(place, outcome)
+            recording.outcome = abi.WRITE_OUT.unpack_from(reply)[0]
+        return reply
 
     def _since(self, node: int, begin: int, end: int) -> bytes:
         """What a file holds there (the client's own descriptor may be for writing only)."""
@@ -340,15 +355,17 @@ class Guard:
                 log.warning("%s of %r sent again: %s", Op(op).name, intent.name, verdict.value)
             if not verdict.carried_out:
                 return None
-        if op in _ENTRIES:
-            return self._operations.entered(handles, *self._tree.lookup(intent.parent, intent.name))
+        if op not in _ENTRIES and op != Op.CREATE:
+            return b""
+        node, st = self._tree.lookup(intent.parent, intent.name)
+        if intent.done and node - 1 != intent.outcome:
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))  # made, and replaced by another client since
         if op == Op.CREATE:
-            node, st = self._tree.lookup(intent.parent, intent.name)
             with own:
                 opened = self._tree.reopen(node, _FLAGS.unpack_from(body)[0] & ~(os.O_EXCL | os.O_CREAT | os.O_TRUNC))
             self._operations.replace(handles, handle, opened)
             return self._operations.entered(handles, node, st) + bodies.opened(handle, self._operations.open_flags)
-        return b""
+        return self._operations.entered(handles, node, st)
 
     def _now(self, intent: Intent) -> Found:
         if intent.op == Op.CREATE:

@@ -29,6 +29,8 @@ _HEADER = IN_HEADER.size
 _header = IN_HEADER.unpack_from
 _size_of = Struct("<16xI").unpack_from
 """Size field in the body of READ and WRITE."""
+_offset_of = Struct("<8xQ").unpack_from
+"""Offset in the body of READ and WRITE."""
 _SLOT, _CHECKSUM, _RETRY = int(Flag.SLOT), int(Flag.CHECKSUM), int(Flag.RETRY)
 _READ, _WRITE, _INTERRUPT, _DESTROY = int(Op.READ), int(Op.WRITE), int(Op.INTERRUPT), int(Op.DESTROY)
 _LISTED = frozenset({int(Op.READDIR), int(Op.READDIRPLUS)})
@@ -41,9 +43,16 @@ _NOTHING = memoryview(b"")
 
 
 class Intake:
-    """Checks frames. `interrupt` is told of a request that is to be given up."""
+    """Checks frames. `interrupt` is told of a request that is to be given up; `target_of(node, offset)` names the storage
+    target of some data, in trees that have targets."""
 
-    def __init__(self, buffers: Buffers, interrupt: Callable[[Request], None]) -> None:
+    def __init__(
+        self,
+        buffers: Buffers,
+        interrupt: Callable[[Request], None],
+        target_of: Callable[[int, int], object] | None = None,
+    ) -> None:
+        self._target_of = target_of
         self._buffers = buffers
         self._interrupt = interrupt
 
@@ -120,6 +129,8 @@ class Intake:
         request = Request(
             connection, session, op, number, node, handle, uid, gid, flags, slot, name, size, body, data, now_ns
         )
+        if self._target_of is not None and (op == _READ or op == _WRITE):  # noqa: PLR1714  quicker than a tuple
+            request.target = self._target_of(node, _offset_of(body)[0])
         if buffer is not None:
             request.buffer = buffer
             with connection.lock:

@@ -11,6 +11,7 @@ import mmap
 import os
 from collections import deque
 from enum import Enum
+from errno import ENAMETOOLONG
 from struct import Struct
 from threading import Lock
 from typing import NamedTuple
@@ -22,8 +23,9 @@ RECORDS = 1024
 received yet is never overwritten."""
 RECORD_BYTES = 640
 _HEAD = Struct("<BBHHHQQQQQQQq")
-"""state, opcode, flags, lengths of the two names, request id, parent, other node, expected inode, its mark, second inode,
-when (ns), outcome."""
+"""state, opcode, flags, lengths of the two names, request id, parent, other node, expected inode, its mark, second
+inode, when (ns), outcome."""
+_NAME_BYTES = 255
 _EMPTY, _BEGUN, _DONE = 0, 1, 2
 _OUTCOME_AT = _HEAD.size - 8
 _OUTCOME = Struct("<q")
@@ -143,16 +145,16 @@ class IntentFile:
 
     def __init__(self, descriptor: int) -> None:
         """Takes over the descriptor of a file opened for reading and writing, which it sizes."""
-        try:
-            os.ftruncate(descriptor, RECORDS * RECORD_BYTES)
-            self._memory = mmap.mmap(descriptor, RECORDS * RECORD_BYTES)
-        finally:
-            os.close(descriptor)
+        self._descriptor = descriptor
+        os.ftruncate(descriptor, RECORDS * RECORD_BYTES)
+        self._memory = mmap.mmap(descriptor, RECORDS * RECORD_BYTES)
         self._free = deque(range(RECORDS))
         self._lock = Lock()
 
     def begin(self, intent: Intent) -> int:
-        """Puts the intent on record; the number of its place."""
+        """Puts the intent on record; the number of its place. ENAMETOOLONG for names no file can have."""
+        if len(intent.name) > _NAME_BYTES or len(intent.new_name) > _NAME_BYTES:
+            raise OSError(ENAMETOOLONG, os.strerror(ENAMETOOLONG))
         with self._lock:
             place = self._free.popleft()
         at = place * RECORD_BYTES
@@ -176,9 +178,20 @@ class IntentFile:
         with self._lock:
             self._free.append(place)
 
+    def drop(self, place: int) -> None:
+        """It was not begun after all."""
+        self._memory[place * RECORD_BYTES] = _EMPTY
+        with self._lock:
+            self._free.append(place)
+
     def close(self) -> None:
         """Ends the mapping; the file stays."""
         self._memory.close()
+        os.close(self._descriptor)
+
+    def gone(self) -> bool:
+        """Whether the file has been removed meanwhile."""
+        return os.fstat(self._descriptor).st_nlink == 0
 
 
 def read_intents(content: bytes) -> dict[int, Intent]:

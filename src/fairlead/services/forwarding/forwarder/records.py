@@ -320,7 +320,9 @@ class ForwarderRecords:
         self._spool.write(batches)
 
 
-def records_of(tree: FileTree, folder: Path, name: str, cache: Callable[[], CacheCounts] | None = None) -> ForwarderRecords:
+def records_of(
+    tree: FileTree, folder: Path, name: str, cache: Callable[[], CacheCounts] | None = None
+) -> ForwarderRecords:
     """The records of a forwarder of that name and tree, into the spool in `folder`. Raises ForwardingError."""
     node = os.uname().nodename.partition(".")[0] or "localhost"
     spool = Spool(folder, node=node, writer=f"forwarder:{name}", layer="forwarder")

@@ -9,6 +9,8 @@ from fairlead.services.forwarding.fuse.abi import NO_REPLY, Op
 from fairlead.services.forwarding.wire.frames import Own
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fairlead.services.forwarding.forwarder.clients import Session
     from fairlead.services.forwarding.forwarder.connection import Connection
 
@@ -37,8 +39,9 @@ class Request(Waiting):
     """A request: what waits for a worker (`Waiting`), and all that is needed to carry it out and to answer."""
 
     __slots__ = (
-        "body", "buffer", "connection", "data", "delay_ns", "due_ns", "flags", "gid", "handle", "interrupted", "node",
-        "number", "op", "pid", "session", "slot", "uid",
+        "along", "body", "buffer", "connection", "data", "delay_ns", "due_ns", "flags", "gid", "handle", "interrupted", "node",
+        "number", "op", "pid", "session", "slot", "uid", "written",
+        "written",
     )  # fmt: skip
 
     def __init__(
@@ -82,6 +85,12 @@ class Request(Waiting):
         """WRITE: what to write. READ with a slot: where to. Else None."""
         self.buffer: bytearray | None = None
         """Goes back to the buffers when the request has been answered."""
+        self.along: Sequence[Request] = ()
+        """Writes that are carried out together with this one (`aggregation`)."""
+        self.written = False
+        """The write has been carried out with others; only its answer is due."""
         self.interrupted = False
+        self.written = False
+        """Its data has been written together with that of others (`aggregation`)."""
         self.due_ns = 0
         self.delay_ns = 0

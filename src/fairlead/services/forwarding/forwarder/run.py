@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import resource
 import signal
@@ -12,13 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fairlead.errors import UsageError
-from fairlead.policies.requests import discipline
+from fairlead.policies.requests import Limits, Rate, discipline
 from fairlead.services.forwarding.forwarder.admission import must_have_key
 from fairlead.services.forwarding.forwarder.job_settings import Cache, JobPart, JobSettings, SettingsFile, read_settings
 from fairlead.services.forwarding.forwarder.read_cache import with_read_cache
 from fairlead.services.forwarding.forwarder.server import Server, Settings
 from fairlead.services.forwarding.operations import Operations
 from fairlead.services.forwarding.tree_of import tree_of
+from fairlead.services.forwarding.trees import kept
 from fairlead.services.forwarding.wire.address import Address, parse_address
 from fairlead.services.forwarding.wire.handshake import Feature
 from fairlead.services.forwarding.wire.tls import server_context
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from fairlead.services.forwarding.forwarder.records import ForwarderRecords
     from fairlead.services.forwarding.trees.base import FileTree
 
+log = logging.getLogger("fairlead.forwarder")
 _SEED = 1
 STOP_S = 10.0
 """How long a forwarder that is to end waits for what is being carried out."""
@@ -54,8 +57,11 @@ class Options:
     grace_s: float = 10.0
 
 
-def forward(options: Options, ready: Callable[[Address], None]) -> None:
-    """Serves until SIGTERM or SIGINT. `ready` is called with each address when it is listened on.
+def forward(
+    options: Options, ready: Callable[[Address], None], *, open_tree: Callable[[str], FileTree] = tree_of
+) -> None:
+    """Serves until SIGTERM or SIGINT. `ready` is called with each address when it is listened on, `open_tree` with
+    what is exported.
 
     Raises ForwardingError (a tree or an address that cannot be used), UsageError and ConfigError (an option).
     """
@@ -67,14 +73,17 @@ def forward(options: Options, ready: Callable[[Address], None]) -> None:
     _raise_descriptor_limit()
     reading = _job_settings(options)
     reading.limit(queue.limits)
-    exported = tree_of(options.export)
+    exported = open_tree(options.export)
     tree = with_read_cache(exported, reading)
+    _pace_targets(exported, queue.limits)
     records = _records(options, settings.name, exported, tree)
     stopping = (signal.SIGTERM, signal.SIGINT)
     # The threads inherit the mask, so that the signal waits for this one.
     signal.pthread_sigmask(signal.SIG_BLOCK, stopping)
     try:
-        server = Server(Operations(tree), queue, settings, records=records)
+        server = Server(
+            Operations(tree), queue, settings, records=records, intents_folder=_intents_folder(options, exported)
+        )
         bound = []
         try:
             bound = [server.listen(address) for address in addresses]
@@ -128,20 +137,38 @@ def _job_settings(options: Options) -> JobSettings:
 def _records(options: Options, name: str, exported: FileTree, tree: FileTree) -> ForwarderRecords | None:
     if options.spool is None:
         return None
-    from fairlead.services.forwarding.forwarder.records import ForwarderRecords
-    from fairlead.services.forwarding.spool import Spool
+    from fairlead.services.forwarding.forwarder.records import records_of
 
-    spool = Spool(options.spool, node=socket.gethostname(), writer=f"forwarder:{name}", layer="forwarder")
     cache = getattr(tree, "cache", None) if tree is not exported else None
-    reports = getattr(exported, "target_counters", None)
-    return ForwarderRecords(
-        spool,
-        name,
-        tree=exported.name,
-        targets=reports,
-        cache=None if cache is None else cache.counters,
-        space_of=options.export if reports is None else None,
-    )
+    return records_of(exported, options.spool, name, None if cache is None else cache.counters)
+
+
+def _intents_folder(options: Options, exported: FileTree) -> int | None:
+    """Where intents of this tree are kept, for all its forwarders to see; None where there is no such place."""
+    own_folder = getattr(exported, "own_folder", None)
+    if own_folder is not None:
+        return int(own_folder(b"intents"))
+    if not os.path.isdir(options.export):
+        return None
+    root = os.open(options.export, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        return kept.own_folder(root, b"intents")
+    except OSError as error:
+        log.warning("no intents can be kept (%s): a request that a client sends again may be done twice", error)
+        return None
+    finally:
+        os.close(root)
+
+
+def _pace_targets(exported: FileTree, limits: Limits) -> None:
+    """Targets that are held to a rate: the queue does it, so that no worker waits for one."""
+    rates: Callable[[], dict[str, int]] | None = getattr(exported, "target_rates", None)
+    pace_outside: Callable[[], None] | None = getattr(exported, "pace_outside", None)
+    if rates is None or pace_outside is None:
+        return
+    for target, bytes_per_s in rates().items():
+        limits.rate_target(target, Rate(bytes_per_s))
+    pace_outside()
 
 
 def _raise_descriptor_limit() -> None:

@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING
 
 from fairlead.clock import monotonic_ns
 from fairlead.services.forwarding.forwarder.admission import Admission, must_have_key
+from fairlead.services.forwarding.forwarder.aggregation import Aggregation
 from fairlead.services.forwarding.forwarder.arrivals import Arrival
 from fairlead.services.forwarding.forwarder.buffers import Buffers
 from fairlead.services.forwarding.forwarder.clients import Session, Sessions
 from fairlead.services.forwarding.forwarder.connection import Connection, Frame, Malformed
 from fairlead.services.forwarding.forwarder.crew import Crew
 from fairlead.services.forwarding.forwarder.execution import Execution, Records
+from fairlead.services.forwarding.forwarder.guarded import Guard
 from fairlead.services.forwarding.forwarder.intake import Intake
 from fairlead.services.forwarding.forwarder.parked import Parked
 from fairlead.services.forwarding.sessions import Handles
@@ -72,18 +74,28 @@ class Server:
     """Serves one tree. `start`, then `close`; everything else happens in its threads."""
 
     def __init__(
-        self, operations: Operations, discipline: Discipline, settings: Settings, *, records: Records | None = None
+        self,
+        operations: Operations,
+        discipline: Discipline,
+        settings: Settings,
+        *,
+        records: Records | None = None,
+        intents_folder: int | None = None,
     ) -> None:
+        """`intents_folder`: a descriptor of the tree's place for intents, this object's from now on; None: none."""
         self.settings = settings
         self.boot = new_id()
         self.operations = operations
         self._records = records
-        self.sessions = Sessions(Handles, int(settings.grace_s * 1e9))
+        self._guard = Guard(operations, intents_folder, self.boot) if intents_folder is not None else None
+        new_intents = self._guard.session if self._guard is not None else None
+        self.sessions = Sessions(Handles, int(settings.grace_s * 1e9), new_intents)
         self._admission = Admission(settings.key)
         self._root = operations.tree.attributes(ROOT).st_ino
         self._parked = Parked()
         self._buffers = Buffers()
-        self._intake = Intake(self._buffers, self._interrupt)
+        target_of = getattr(operations.tree, "target_of", None)
+        self._intake = Intake(self._buffers, self._interrupt, target_of)
         self._listeners: dict[int, _Listener] = {}
         self._arrivals: dict[int, Arrival] = {}
         self._connections: dict[int, Connection] = {}
@@ -95,12 +107,15 @@ class Server:
         self._epoll = select.epoll()
         self._poke = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._epoll.register(self._poke, _IN)
-        self._crew = Crew(self, self._carry_out, discipline, size=settings.workers)
+        aggregation = Aggregation()
+        self._crew = Crew(self, self._carry_out, discipline, size=settings.workers, aggregation=aggregation)
         self._execution = Execution(
             operations,
             self._buffers,
             self._parked,
             records,
+            self._guard,
+            aggregation,
             again=self._crew.add,
             listen=self._listen_again,
             wait_less=self._crew.wait_less,
@@ -140,6 +155,8 @@ class Server:
             self._epoll.close()
             os.close(self._poke)
             self.operations.tree.close()
+            if self._guard is not None:
+                self._guard.close()
 
     @property
     def connections(self) -> int:
@@ -211,6 +228,8 @@ class Server:
             self._records.disconnected(session.id)
         try:
             self.operations.end(session.handles)
+            if session.intents is not None:
+                session.intents.end(farewell=session.farewell)
         except OSError as error:
             log.warning("client %s: its open files could not all be closed: %s", session.node, error)
         released = self._parked.released(None)
@@ -372,6 +391,7 @@ class Server:
         session.connection = None
         session.lost_ns = monotonic_ns()
         if connection.farewell:
+            session.farewell = True
             session.lost_ns = 1  # long ago: ends with the next look at the time
             self._next_end_ns = 0
         else:

@@ -20,7 +20,7 @@ from fairlead.errors import FairleadError, RefusedError, UnreachableError
 from fairlead.services.forwarding.fuse.abi import Op
 from fairlead.services.forwarding.mount.ledger import Entry, job_message, own_message
 from fairlead.services.forwarding.mount.link import Link, LinkLostError
-from fairlead.services.forwarding.mount.reclaim import reclaim, release_locks
+from fairlead.services.forwarding.mount.reclaim import farewell, open_again, take_locks
 from fairlead.services.forwarding.mount.repairs import Repairs
 from fairlead.services.forwarding.wire.address import Address, parse_address
 from fairlead.services.forwarding.wire.frames import Notice, Own
@@ -100,12 +100,19 @@ class Failover:
             self._ending.wait(pause)
             pause = min(pause * 1.5, _LAST_PAUSE_S)
 
-    def _reclaimed(self, link: Link) -> bool:
-        """Has open unlinked files and locks again; false when the connection broke meanwhile."""
-        if link.connection.welcome.resumed:
-            return True
+    def _reclaimed(self, link: Link, old: Link | None = None) -> bool:
+        """Has open unlinked files and locks again; false when the connection broke meanwhile. `old` is left."""
         try:
-            reclaim(link, self._mount.nodes, self._mount.holdings, self._mount.ledger.ids, self._mount.say)
+            mount = self._mount
+            if not link.connection.welcome.resumed:
+                open_again(link, mount.nodes, mount.holdings, mount.ledger.ids, mount.say)
+            if old is not None:
+                # Only now: the last close of an unlinked file would have removed it.
+                with suppress(LinkLostError):
+                    farewell(old, mount.ledger.ids)
+                old.close()
+            if not link.connection.welcome.resumed:
+                take_locks(link, mount.holdings, mount.ledger.ids, mount.say)
         except LinkLostError:
             link.close()
             return False
@@ -149,6 +156,10 @@ class Failover:
 
     def end(self) -> None:
         """The mount ends."""
+        link = self._mount.link
+        if link is not None:
+            with suppress(LinkLostError):
+                farewell(link, self._mount.ledger.ids)
         self._ending.set()
         self._generation += 1
         if self._next is not None:
@@ -257,9 +268,7 @@ class Failover:
 
     def _change(self, generation: int, old: Link, link: Link) -> None:
         """Gives back the locks at the old forwarder and takes them at the new one."""
-        with suppress(LinkLostError):
-            release_locks(old, self._mount.holdings, self._mount.ledger.ids)
-        kept = self._reclaimed(link)
+        kept = self._reclaimed(link, old)
         old.close()
         self._mount.soon(lambda: self._changed(link if kept else None, generation))
 

@@ -27,7 +27,8 @@ RANK_VARIABLES = (
 )
 """Environment variables that hold a process's rank."""
 _SLURM_CGROUP = re.compile(rb"/job_(\d+)(?:/|\s|$)")
-_MAX_INDEX = 0xFFFF
+_MAX_INDEX = 4000
+"""A forwarder takes 4096 jobs on a connection."""
 _MAX_PROCESSES = 16_384
 _FRESH_NS = 1_000_000_000
 

@@ -10,15 +10,18 @@ from itertools import count
 from typing import Final, TypeAlias
 
 from fairlead.services.forwarding.fuse.abi import IN_HEADER, LK_IN, Op
-from fairlead.services.forwarding.wire.frames import JOB_IN, PLACE_STEP, REOPEN_IN, Own
+from fairlead.services.forwarding.wire.frames import HEAD_BYTES, JOB_IN, PLACE_STEP, REOPEN_IN, Own
+from fairlead.services.forwarding.wire.slots import SLOT_BYTES
 
 Entry: TypeAlias = tuple[int, int, int, int, int, int, int, int, int, bytes | None]
 """unique (0: fairlead's own request), opcode, slot (-1: none), node, handle, offset, size, start (ns), job index,
 message (None: it is in the slot)."""
 UNIQUE: Final = 0
 OPCODE: Final = 1
+SLOT: Final = 2
 NODE: Final = 3
 HANDLE: Final = 4
+SIZE: Final = 6
 MESSAGE: Final = 9
 
 
@@ -45,6 +48,20 @@ class Ledger:
             del self.requests[number]
         self.repairs.clear()
         self.attempts.clear()
+
+    def move(self, old: list[memoryview], new: list[memoryview]) -> int:
+        """Copies the messages that are in slots into other slots, from the first on; returns how many there are. The
+        forwarder that was left may still write into the old ones."""
+        used = 0
+        for number, entry in list(self.requests.items()):
+            if entry[SLOT] >= 0:
+                if used == len(new):
+                    new.append(memoryview(bytearray(SLOT_BYTES)))
+                length = HEAD_BYTES + (entry[SIZE] if entry[OPCODE] == Op.WRITE else 0)
+                new[used][:length] = old[entry[SLOT]][:length]
+                self.requests[number] = (*entry[:2], used, *entry[3:])
+                used += 1
+        return used
 
     def sent_and_waiting(self) -> int:
         """How many requests of the kernel a forwarder has and has not answered."""

@@ -11,9 +11,9 @@ import select
 from collections.abc import Callable, Iterator
 
 from fairlead.clock import monotonic_s, sleep_s
-from fairlead.services.forwarding.fuse.abi import LK_FLOCK
-from fairlead.services.forwarding.mount.holdings import F_UNLCK, HeldLock, Holdings
-from fairlead.services.forwarding.mount.ledger import lock_message, place_message, reopen_message
+from fairlead.services.forwarding.fuse.abi import LK_FLOCK, Op
+from fairlead.services.forwarding.mount.holdings import HeldLock, Holdings
+from fairlead.services.forwarding.mount.ledger import lock_message, own_message, place_message, reopen_message
 from fairlead.services.forwarding.mount.link import Link, LinkLostError, read_reply
 from fairlead.services.forwarding.mount.nodes import Nodes
 
@@ -45,15 +45,10 @@ def call(link: Link, ids: Iterator[int], message: bytes, handle: int = 0) -> tup
             sent = link.flush()
 
 
-def reclaim(link: Link, nodes: Nodes, holdings: Holdings, ids: Iterator[int], say: Callable[[str], None]) -> None:
-    """Opens unlinked files again and takes the locks. What cannot be had is said and left."""
-    locks = holdings.locks()
+def open_again(link: Link, nodes: Nodes, holdings: Holdings, ids: Iterator[int], say: Callable[[str], None]) -> None:
+    """Opens what must be open now: files without a name, and those with locks. What cannot be had is said and left."""
     wanted = {number for number, held in list(holdings.handles.items()) if nodes.unlinked(held.node)}
-    opened: set[int] = set()
-    for lock in locks:
-        number = _handle(lock, holdings)
-        if number is not None:
-            wanted.add(number)
+    wanted.update(number for lock in holdings.locks() if (number := _handle(lock, holdings)) is not None)
     for number in sorted(wanted):
         held = holdings.handles.get(number)
         if held is None:
@@ -64,14 +59,13 @@ def reclaim(link: Link, nodes: Nodes, holdings: Holdings, ids: Iterator[int], sa
         error, _ = call(link, ids, reopen_message(held.node, held.flags, directory=held.directory), number)
         if error:
             say(f"an open file (node {held.node}) cannot be opened again: error {error}")
-        else:
-            opened.add(number)
-    for lock in locks:
+
+
+def take_locks(link: Link, holdings: Holdings, ids: Iterator[int], say: Callable[[str], None]) -> None:
+    """Takes every lock that is held. One that another client was quicker to take is said and left."""
+    for lock in holdings.locks():
         number = _handle(lock, holdings)
-        if number not in opened or number is None:
-            say(f"a lock of process {lock.pid} is lost: its file cannot be opened again")
-            continue
-        error = _take(link, ids, lock, number)
+        error = -errno.EBADF if number is None else _take(link, ids, lock, number)
         if error:
             say(f"a lock of process {lock.pid} on node {lock.node} is lost: error {error}")
 
@@ -91,9 +85,7 @@ def _take(link: Link, ids: Iterator[int], lock: HeldLock, handle: int) -> int:
         sleep_s(0.05)
 
 
-def release_locks(link: Link, holdings: Holdings, ids: Iterator[int]) -> None:
-    """Gives back every lock at a forwarder that is left."""
-    for lock in holdings.locks():
-        flags = LK_FLOCK if lock.flock else 0
-        message = lock_message(lock.node, lock.handle, lock.owner, lock.start, lock.end, F_UNLCK, lock.pid, flags)
-        call(link, ids, message)
+def farewell(link: Link, ids: Iterator[int]) -> None:
+    """Tells a forwarder that is left that nothing more will come: it gives back locks and files at once."""
+    link.put(next(ids), 0, 0, own_message(Op.DESTROY, 0))
+    link.flush()

@@ -469,22 +469,11 @@ class RelayMount:
             link.put(number, job, chosen, message, flags)
 
     def take_memory(self, views: list[memoryview]) -> None:
-        """From now on requests are read into these slots. What is outstanding moves over: the forwarder that was
-        left may still write into the old ones."""
-        old = self._views
-        used: set[int] = set()
-        for number, entry in list(self.ledger.requests.items()):
-            if entry[2] >= 0:
-                slot = len(used)
-                used.add(slot)
-                length = HEAD_BYTES + (entry[6] if entry[1] == _WRITE else 0)
-                if slot == len(views):
-                    views.append(memoryview(bytearray(SLOT_BYTES)))
-                views[slot][:length] = old[entry[2]][:length]
-                self.ledger.requests[number] = (*entry[:2], slot, *entry[3:])
+        """From now on requests are read into these slots."""
+        used = self.ledger.move(self._views, views)
         self._views = views
         self._vectors = [(view,) for view in views]
-        self._free = [slot for slot in range(len(views) - 1, -1, -1) if slot not in used]
+        self._free = [slot for slot in range(len(views) - 1, -1, -1) if slot >= used]
 
     def detach(self) -> Link | None:
         """Stops using the connection; everything outstanding waits for the next one."""

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from fairlead.services.forwarding.trees import linux
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fairlead.services.forwarding.trees.base import Lock, OpenFile, Stat
     from fairlead.services.forwarding.trees.directory import DirectoryTree
 
@@ -70,6 +72,11 @@ class LocalFile:
                 break
             done += more
         return done
+
+    def write_pieces(self, pieces: Sequence[memoryview], offset: int) -> int:
+        """As pwritev: one write of several buffers."""
+        self._written = True
+        return os.pwritev(self._fd(), pieces, offset)
 
     def sync(self, data_only: bool) -> None:
         """As fsync and fdatasync."""

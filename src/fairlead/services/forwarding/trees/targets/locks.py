@@ -16,7 +16,7 @@ WHOLE = Lock(0, END, fcntl.F_WRLCK, 0)
 
 
 class LockTable:
-    """Locks by (space, inode). `holder` is whose locks `drop_holder` ends: a forwarder."""
+    """Locks by (space, inode). An owner is a number of a forwarder, the `holder`."""
 
     def __init__(self) -> None:
         self._held: dict[tuple[int, int], list[tuple[int, Lock, str]]] = {}
@@ -25,24 +25,25 @@ class LockTable:
     def take(self, space: int, ino: int, owner: int, lock: Lock, holder: str = "") -> None:
         """Takes, changes or gives back a range; BlockingIOError when another owner is in the way."""
         with self._guard:
-            if lock.kind != fcntl.F_UNLCK and self._conflict(space, ino, owner, lock) is not None:
+            if lock.kind != fcntl.F_UNLCK and self._conflict(space, ino, (owner, holder), lock) is not None:
                 raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
             rest = []
             for entry in self._held.get((space, ino), ()):
-                rest += [entry] if entry[0] != owner else _without(entry, lock.start, lock.end)
+                rest += [entry] if (entry[0], entry[2]) != (owner, holder) else _without(entry, lock.start, lock.end)
             if lock.kind != fcntl.F_UNLCK:
                 rest.append((owner, lock, holder))
             self._keep(space, ino, rest)
 
-    def conflicting(self, space: int, ino: int, owner: int, lock: Lock) -> Lock | None:
+    def conflicting(self, space: int, ino: int, owner: int, lock: Lock, holder: str = "") -> Lock | None:
         """The lock in the way, or None."""
         with self._guard:
-            return self._conflict(space, ino, owner, lock)
+            return self._conflict(space, ino, (owner, holder), lock)
 
-    def drop_owner(self, space: int, ino: int, owner: int) -> None:
+    def drop_owner(self, space: int, ino: int, owner: int, holder: str = "") -> None:
         """Gives back all of an owner's locks on an inode."""
         with self._guard:
-            self._keep(space, ino, [entry for entry in self._held.get((space, ino), ()) if entry[0] != owner])
+            held = self._held.get((space, ino), ())
+            self._keep(space, ino, [entry for entry in held if (entry[0], entry[2]) != (owner, holder)])
 
     def drop_holder(self, holder: str) -> None:
         """Gives back all locks that came through a forwarder."""
@@ -50,10 +51,15 @@ class LockTable:
             for (space, ino), entries in list(self._held.items()):
                 self._keep(space, ino, [entry for entry in entries if entry[2] != holder])
 
-    def _conflict(self, space: int, ino: int, owner: int, lock: Lock) -> Lock | None:
-        for other, held, _ in self._held.get((space, ino), ()):
+    def all(self) -> list[tuple[int, int, int, Lock]]:
+        """Every lock: space, inode, owner, lock."""
+        with self._guard:
+            return [(space, ino, entry[0], entry[1]) for (space, ino), held in self._held.items() for entry in held]
+
+    def _conflict(self, space: int, ino: int, owner: tuple[int, str], lock: Lock) -> Lock | None:
+        for other, held, holder in self._held.get((space, ino), ()):
             if (
-                other != owner
+                (other, holder) != owner
                 and held.start <= lock.end
                 and lock.start <= held.end
                 and fcntl.F_WRLCK in (held.kind, lock.kind)

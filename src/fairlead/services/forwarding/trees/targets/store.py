@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from fairlead.clock import now_ns
@@ -178,6 +178,29 @@ class LocalStore:
             self._reserving = False
             self.environment.sync()
         return result
+
+    def write_once(self, channel: bytes, number: int, act: Callable[[Records], bytes]) -> bytes:
+        """Runs it unless request `number` of a channel was carried out before; its reply either way."""
+        replies = self._dbs[b"replies"]
+
+        def once(txn: Any) -> bytes:
+            known = txn.get(channel, db=replies)
+            if known is not None and KEY.unpack_from(known)[0] == number:
+                return bytes(known[KEY.size :])
+            reply = act(Records(txn, self._dbs, self._allocate))
+            txn.put(channel, KEY.pack(number) + reply, db=replies)
+            return reply
+
+        result = self.environment.write(once)
+        if self._reserving:
+            self._reserving = False
+            self.environment.sync()
+        return result
+
+    def forget_replies(self, channels: Sequence[bytes]) -> None:
+        """Channels that ended in order repeat nothing."""
+        replies = self._dbs[b"replies"]
+        self.environment.write(lambda txn: [txn.delete(channel, db=replies) for channel in channels])
 
     def sync(self) -> None:
         """As `Environment.sync`."""

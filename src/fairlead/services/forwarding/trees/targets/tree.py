@@ -137,7 +137,12 @@ class TargetsTree:
         return self._attributes(self._inode(node))
 
     def _inode(self, node: int) -> Inode:
-        return self._read(namespace.get, inode_of(node))
+        """The record; of one without a name only while it is open here."""
+        ino = inode_of(node)
+        inode = self._read(namespace.get, ino)
+        if inode.nlink == 0 and ino not in self._states:
+            raise fault(errno.ESTALE)
+        return inode
 
     def change(self, node: int, change: Change, file: OpenFile | None) -> Attributes:
         """See `FileTree`."""
@@ -183,6 +188,7 @@ class TargetsTree:
         """See `FileTree`."""
         _check_name(parent, name)
         who = _who()
+        new = self._new(stat.S_IFREG | mode & 0o7777)
         while True:
             try:
                 inode = self._write(
@@ -219,7 +225,9 @@ class TargetsTree:
 
     def reopen(self, node: int, flags: int) -> StripedFile:
         """See `FileTree`. Its owner may, whatever has become of the mode since."""
-        inode = self._inode(node)
+        inode = self._read(namespace.get, inode_of(node))
+        if not inode.is_file:
+            raise fault(errno.ESTALE)
         who = _who()
         if not permissions.owns(inode, who):
             permissions.check(inode, permissions.opening_mask(flags & os.O_ACCMODE), who)
@@ -381,9 +389,18 @@ class TargetsTree:
         """See `FileTree`."""
         permissions.check(self._inode(node), mask, _who())
 
-    def place(self, node: int, steps: Sequence[tuple[int, bytes]]) -> None:  # noqa: ARG002 - a number is enough
-        """See `FileTree`."""
-        self.store.read(namespace.get, inode_of(node))
+    def place(self, node: int, steps: Sequence[tuple[int, bytes]]) -> None:
+        """See `FileTree`. A number is enough to find a node here; the steps are only checked."""
+        at = ROOT
+        try:
+            for parent, name in steps:
+                if parent != at:
+                    raise fault(errno.ESTALE)
+                at = node_of(self.store.read(namespace.lookup, inode_of(at), name, None).ino)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise fault(errno.ESTALE) from error
+        if at != node:
+            raise fault(errno.ESTALE)
 
     def forget(self, nodes: Sequence[int]) -> None:
         """Nothing is kept of nodes."""
