@@ -17,6 +17,8 @@ def main() -> int:
         importlib.import_module(module.name)
     for name in ("main", "mount", "umount", "mounts", "forwarder"):
         importlib.import_module(f"fairlead.cli.{name}")
+    for name in ("ascii", "idna", "latin_1", "utf_8"):
+        importlib.import_module(f"encodings.{name}")
     # Some modules look at import who they are: fairlead itself is loaded again as that user.
     for name in [name for name in sys.modules if name.partition(".")[0] == "fairlead"]:
         del sys.modules[name]

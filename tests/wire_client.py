@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import select
 import socket
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,11 +17,21 @@ from fairlead.services.forwarding.fuse.abi import Op
 from fairlead.services.forwarding.operations import Operations
 from fairlead.services.forwarding.trees.directory import DirectoryTree
 from fairlead.services.forwarding.wire.address import connect, parse_address
-from fairlead.services.forwarding.wire.frames import HEAD_BYTES, JOB_IN, NO_SLOT, PREFIX_BYTES, REPLY, REQUEST, Flag, Own
+from fairlead.services.forwarding.wire.frames import (
+    HEAD_BYTES,
+    JOB_IN,
+    NO_SLOT,
+    PREFIX_BYTES,
+    REPLY,
+    REQUEST,
+    Flag,
+    Own,
+)
 from fairlead.services.forwarding.wire.handshake import Feature, Hello, Identity, new_id, shake_hands
 from fairlead.services.forwarding.wire.slots import make_slots
 
 WAIT_S = 60.0
+WIRE_UID = os.geteuid()
 
 
 class Answer(NamedTuple):
@@ -133,12 +145,16 @@ class WireClient:
         body = abi.LK_IN.pack(handle, owner, 0, (1 << 63) - 1, kind, 1, 0, 0)
         return self.send(Op.SETLKW if wait else Op.SETLK, node, body)
 
+    def readable(self, wait_s: float) -> bool:
+        """True when something has come in, now or within that time."""
+        return bool(select.select([self.sock], [], [], wait_s)[0])
+
     def ended(self) -> bool:
         """True when the forwarder ends the connection (what it still sends is thrown away)."""
         try:
             while self.sock.recv(65536):
                 pass
-        except ConnectionResetError:
+        except ConnectionError:
             return True
         except TimeoutError:
             return False

@@ -26,7 +26,8 @@ MAX_HEADER = 4 << 20
 MAX_PAYLOAD = 256 << 20
 MAX_RAW = 1 << 30
 """Bytes of all columns of a batch once decompressed, at most."""
-KINDS = ("i64", "f64", "word", "i64s")
+KINDS = ("i64", "f64", "word", "i64s", "i64=", "f64=", "word=")
+"""Kinds of columns; with `=` every row has the one value given."""
 _LEVEL = 1
 _BIG = sys.byteorder == "big"
 
@@ -120,6 +121,8 @@ def encode(header: Header, columns: Mapping[str, Column]) -> bytes:
     described: list[list[object]] = []
     sections: list[bytes] = []
     for name, column in columns.items():
+        if isinstance(column, Numbers) and column.valid is not None and not any(column.valid):
+            continue  # null throughout
         kind, section = _section(column, header.rows)
         described.append([name, kind, len(section)])
         sections.append(section)
@@ -142,14 +145,25 @@ def _checksum(payload: bytes) -> str:
 def _section(column: Column, rows: int) -> tuple[str, bytes]:
     if isinstance(column, Words):
         assert len(column.codes) == rows  # noqa: S101  (a broken invariant of the writer)
+        codes = column.codes
+        if rows and codes[0] >= 0 and _is_one(codes):
+            return "word=", json.dumps([column.words[codes[0]]]).encode()
         text = json.dumps(column.words, ensure_ascii=True, separators=(",", ":")).encode()
-        return "word", _bytes(column.codes) + text
+        return "word", _bytes(codes) + text
     if isinstance(column, Lists):
         assert len(column.lengths) == rows  # noqa: S101
         return "i64s", _bytes(column.lengths) + _bytes(column.values)
     assert len(column.values) == rows  # noqa: S101
     kind = "f64" if column.values.typecode == "d" else "i64"
+    if rows and column.valid is None and _is_one(column.values):
+        return f"{kind}=", _bytes(column.values[:1])
     return kind, _bytes(column.values) + (column.valid or b"")
+
+
+def _is_one(values: array[int] | array[float]) -> bool:
+    """Whether all values are the same, told by their bytes."""
+    data = values.tobytes()
+    return data == data[: values.itemsize] * len(values)
 
 
 def _bytes(values: array[int] | array[float]) -> bytes:
@@ -284,6 +298,8 @@ def _columns(about: dict[str, object], raw: bytes, rows: int, where: str) -> Ite
 
 def _column(kind: object, section: bytes, rows: int) -> Column | None:
     """The column in a section, None when it does not hold together."""
+    if kind in ("i64=", "f64=", "word="):
+        return _one_value(kind[:-1], section, rows)
     if kind in ("i64", "f64"):
         if len(section) not in (8 * rows, 9 * rows):
             return None
@@ -306,3 +322,18 @@ def _column(kind: object, section: bytes, rows: int) -> Column | None:
     if not isinstance(found, list) or not all(isinstance(word, str) for word in found):
         return None
     return Words(codes, found) if max(codes, default=-1) < len(found) else None
+
+
+def _one_value(kind: str, section: bytes, rows: int) -> Column | None:
+    """A column of one value for all rows."""
+    if rows * 8 > MAX_RAW:
+        return None
+    if kind != "word":
+        return Numbers(_array("q" if kind == "i64" else "d", section) * rows) if len(section) == 8 else None
+    try:
+        found = json.loads(section)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, list) or len(found) != 1 or not isinstance(found[0], str):
+        return None
+    return Words(array("i", [0]) * rows, found)

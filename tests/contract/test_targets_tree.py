@@ -1,4 +1,4 @@
-"""The tree striped over targets passes the contract of trees, with one stripe and with several."""
+"""The tree striped over targets passes the contract of trees: one stripe, many small ones, shared metadata."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.services.forwarding.trees.base import FileTree
+from fairlead.services.forwarding.trees.base import ROOT, FileTree
+from fairlead.services.forwarding.trees.targets.service import serve_metadata
 from fairlead.services.forwarding.trees.targets.tree import open_tree
-from fairlead.testing.trees import TreeContract
+from fairlead.services.forwarding.wire.address import Address
+from fairlead.testing.tree_files import OpenFileContract
+from fairlead.testing.trees import TreeContract, got, put
 
 
-def _targets_file(folder: Path, layout: str) -> Path:
-    lines = ['[metadata]\nstore = "metadata"']
+def _targets_file(folder: Path, layout: str, metadata: str = 'store = "metadata"') -> Path:
+    lines = [f"[metadata]\n{metadata}"]
     for name in ("t0", "t1", "t2"):
         (folder / name).mkdir(parents=True)
         lines.append(f'[[targets]]\nname = "{name}"\npath = "{name}"')
@@ -22,8 +25,8 @@ def _targets_file(folder: Path, layout: str) -> Path:
     return path
 
 
-class TestTargetsTree(TreeContract):
-    """One stripe a file."""
+class TestOneStripe(TreeContract, OpenFileContract):
+    """A file is one object."""
 
     @pytest.fixture
     def tree(self, tmp_path: Path) -> Iterator[FileTree]:
@@ -31,8 +34,11 @@ class TestTargetsTree(TreeContract):
         yield made
         made.close()
 
+    def again(self, tree: FileTree) -> FileTree:  # noqa: ARG002
+        pytest.skip("a local store is of one forwarder")
 
-class TestStripedTree(TreeContract):
+
+class TestSmallStripes(TreeContract, OpenFileContract):
     """Small stripes over all targets."""
 
     @pytest.fixture
@@ -40,3 +46,29 @@ class TestStripedTree(TreeContract):
         made = open_tree(str(_targets_file(tmp_path, 'stripe_count = 0\nstripe_size = "4K"')))
         yield made
         made.close()
+
+    def again(self, tree: FileTree) -> FileTree:  # noqa: ARG002
+        pytest.skip("a local store is of one forwarder")
+
+
+class TestSharedMetadata(TreeContract, OpenFileContract):
+    """Two forwarders and a metadata service."""
+
+    @pytest.fixture
+    def tree(self, tmp_path: Path) -> Iterator[FileTree]:
+        self.file = _targets_file(tmp_path, "stripe_count = 2", f'service = "unix:{tmp_path}/socket"')
+        service = serve_metadata(str(tmp_path / "metadata"), Address("unix", f"{tmp_path}/socket"), None)
+        made = open_tree(str(self.file))
+        yield made
+        made.close()
+        service.close()
+
+    def again(self, tree: FileTree) -> FileTree:  # noqa: ARG002
+        return open_tree(str(self.file))
+
+    def test_another_forwarder_is_told_the_place(self, tree: FileTree, other: FileTree) -> None:
+        """Here a number is enough, the place is only checked."""
+        folder, _ = tree.mkdir(ROOT, b"d", 0o755)
+        node = put(tree, b"a", b"data", folder)
+        assert got(other, node) == b"data"
+        other.place(node, [(ROOT, b"d"), (folder, b"a")])

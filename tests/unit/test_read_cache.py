@@ -41,8 +41,8 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def caching(folder: Path, text: str = '[default]\nread_ahead = "1M"') -> CachingTree:
-    return CachingTree(DirectoryTree(folder), settings(folder, text))
+def caching(folder: Path, text: str = '[default]\nread_ahead = "1M"', *, sole: bool = False) -> CachingTree:
+    return CachingTree(DirectoryTree(folder), settings(folder, text), sole=sole)
 
 
 @pytest.fixture(autouse=True)
@@ -154,6 +154,39 @@ def test_never_an_old_byte(folder: Path, seed: int) -> None:
                 os.utime(folder / "a", ns=(0, (LONG_AGO + 1 + step) * 1_000_000_000))
             else:
                 files[number].truncate(random.randrange(MIB))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_never_an_old_byte_when_alone(folder: Path, seed: int) -> None:
+    """Nobody else changes the tree: files are not asked whether they have changed, replaced ones included."""
+    tree = caching(folder, '[default]\nread_ahead = "512K"\n[cache]\nsize = "700K"', sole=True)
+    random = Random(seed)
+    file = tree.create(ROOT, b"a", os.O_RDWR, 0o644)[2]
+    content = bytearray()
+    place = 0
+    for step in range(400):
+        kind = random.randrange(20)
+        if kind < 12:
+            place = 0 if random.random() < 0.2 else place
+            found = read(file, place, 50_000)
+            assert found == content[place : place + 50_000], f"step {step}"
+            place += len(found)
+        elif kind < 18:
+            at, data = random.randrange(len(content) + 2000), random.randbytes(random.randrange(1, 60_000))
+            file.write_from(memoryview(data), at)
+            content.extend(bytes(max(0, at + len(data) - len(content))))
+            content[at : at + len(data)] = data
+        elif kind == 18:
+            size = random.randrange(300_000)
+            file.truncate(size)
+            del content[size:]
+            content.extend(bytes(size - len(content)))
+        else:
+            file.close()
+            tree.unlink(ROOT, b"a")
+            file = tree.create(ROOT, b"a", os.O_RDWR, 0o644)[2]
+            content.clear()
+            place = 0
 
 
 def test_fresh_changes_are_not_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,10 +71,13 @@ class _Ratios:
 
 
 def _ratios(flows: Sequence[Flow], limits: SlowLimits) -> _Ratios:
-    """Per target and window: how many times slower than the median of its peers, job by job, then over jobs."""
+    """Per target and window: its service time over what its peers would have taken for the same requests, job by job.
+
+    Jobs count by the time they took: small requests that a low rate does not slow say little about it.
+    """
     jobs = sorted({job for flow in flows for job in flow.jobs})
     shape = (len(flows), flows[0].axis.count)
-    weight, logs, excess = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+    took, expected, requested = np.zeros(shape), np.zeros(shape), np.zeros(shape)
     # A device that serves one request after the other spends at most the window's length: what is beyond was queueing.
     whole = np.stack([flow.service_s.sum(axis=0) for flow in flows])
     device = np.divide(np.minimum(whole, flows[0].axis.window_s), whole, out=np.ones(shape), where=whole > 0)
@@ -89,14 +92,11 @@ def _ratios(flows: Sequence[Flow], limits: SlowLimits) -> _Ratios:
         # A target with larger requests has more time a request, one with smaller more a byte: slow is both.
         cautious = slower.min(axis=0)
         known = np.isfinite(cautious) & (cautious > 0)
-        logs[known] += np.log(cautious[known]) * requests[known]
-        extra = per_request - _peer_median(per_request, limits.peers)
-        excess[known] += extra[known] * requests[known]
-        weight[known] += requests[known]
-    known = weight > 0
-    ratio = np.full(shape, np.nan)
-    ratio[known] = np.exp(logs[known] / weight[known])
-    return _Ratios(ratio, np.where(known, excess / np.maximum(weight, 1), np.nan))
+        took[known] += service[known]
+        expected[known] += service[known] / cautious[known]
+        requested[known] += requests[known]
+    known = requested > 0
+    return _Ratios(_divided(took, expected, known), _divided(took - expected, requested, known))
 
 
 def _of_job(flows: Sequence[Flow], job: str, name: str) -> Floats:

@@ -22,14 +22,18 @@ if TYPE_CHECKING:
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "report": ("fairlead.cli.report:report", "A verdict on traces of a job: grade, findings, what to change."),
+    "demo": ("fairlead.cli.demo:demo", "Real I/O on this machine, a fault injected and found."),
     "ingest": ("fairlead.cli.ingest:ingest", "Feed traces, counters and accounting into a lake."),
     "lake": ("fairlead.cli.lake:lake", "Look after a lake: info, compact, expire."),
     "rules": ("fairlead.cli.rules:rules", "The diagnosis rules: list, show, check."),
     "forwarder": ("fairlead.cli.forwarder:forwarder", "Serve a tree of files to mounts."),
     "token": ("fairlead.cli.token:token", "Keys and tokens for forwarders on a network."),
     "mount": ("fairlead.cli.mount:mount", "Mount a tree through forwarders, or a folder of this machine."),
+    "remap": ("fairlead.cli.remap:remap", "Move a mount to other forwarders, in use."),
     "umount": ("fairlead.cli.umount:umount", "End a mount."),
     "mounts": ("fairlead.cli.mounts:mounts", "List the mounts on this machine."),
+    "targets": ("fairlead.cli.targets:targets", "Look after striped trees: list, check, export, set-layout."),
+    "metadata": ("fairlead.cli.metadata:metadata", "Serve the metadata of a striped tree to several forwarders."),
     "doctor": ("fairlead.cli.doctor:doctor", "What this machine can do, and the command for what it lacks."),
 }
 """Name → (module:attribute, the line `--help` shows). The line is the command's short help, so both agree."""

@@ -16,7 +16,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 @click.command()
 @click.argument("places", nargs=-1, required=True, metavar="[FORWARDER[,FORWARDER...]] DIR")
-@click.option("--local", "source", metavar="SOURCE", help="Mount this folder itself, without a forwarder.")
+@click.option("--local", "source", metavar="SOURCE", help="Mount this folder (or targets:FILE), without a forwarder.")
 @click.option("--map", "map_file", type=_FILE, help="File that says which nodes mount from which forwarders.")
 @click.option("--foreground", is_flag=True, help="Stay in the foreground until the mount ends.")
 @click.option("--read-only", is_flag=True, help="Refuse every change.")
@@ -60,7 +60,7 @@ def mount(
     addresses, mountpoint = _places(places, local=source is not None, mapped=map_file is not None)
     options = MountOptions(
         mountpoint=canonical(mountpoint),
-        source=None if source is None else os.path.abspath(source),  # noqa: PTH100 (as it is named, links and all)
+        source=None if source is None else _absolute(source),
         addresses=addresses,
         map_file=None if map_file is None else map_file.absolute(),
         read_only=read_only,
@@ -82,6 +82,12 @@ def mount(
     sys.stderr.flush()
     pid = mount_in_background(options)
     say(f"mounted on {options.mountpoint} (process {pid})")
+
+
+def _absolute(source: str) -> str:
+    """A folder, or the file of `targets:FILE`, by its whole path."""
+    kind, colon, path = source.rpartition(":") if source.startswith(("targets:", "slow:")) else ("", "", source)
+    return f"{kind}{colon}{os.path.abspath(path)}"  # noqa: PTH100 (as it is named, links and all)
 
 
 def _places(places: tuple[str, ...], *, local: bool, mapped: bool) -> tuple[tuple[str, ...], str]:

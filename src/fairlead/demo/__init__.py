@@ -1,1 +1,1 @@
-"""`fairlead demo`: three jobs do real I/O through a forwarding plane, a fault is drawn, and someone is accused or nobody."""
+"""`fairlead demo`: jobs do real I/O through a forwarding plane, a fault is drawn, and who is accused is shown."""

@@ -1,50 +1,55 @@
 """Targets whose device takes its time: each request is held as long as a simulated disk would serve it.
 
-The time depends on its size and on the rate written in a file, which may change while the forwarder runs: that is how
-the demo slows a target. The bytes are really written. Not here: how fast and when (`plan`).
+How many times slower than usual each device serves is written in a file, which may change while the forwarder runs:
+that is how the demo slows a target. The bytes are really written. Not here: how slow and when (`plan`).
 """
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from fairlead.clock import monotonic_ns, sleep_s
 from fairlead.services.forwarding.trees.targets import config as configured
 from fairlead.services.forwarding.trees.targets.objects import Target
 from fairlead.services.forwarding.trees.targets.tree import TargetsTree
 
+RATE = 40 << 20
+"""Bytes a second that a request gets from a device."""
 OVERHEAD_NS = 2_000_000
 """What every request takes whatever its size, as a seek does."""
+CHANGE_S = 0.004
+"""What each change of metadata takes, as a journal's write does."""
 _LOOK_EVERY_NS = 50_000_000
 
 
 class Pace:
-    """Bytes a second of each target, from a JSON file that is looked at again when it has changed."""
+    """How many times slower each target is, from a JSON file that is looked at again when it has changed."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._looked_ns = 0
         self._stamp = (0, 0)
-        self._rates: dict[str, float] = {}
+        self._times: dict[str, float] = {}
 
-    def rate(self, target: str) -> float:
-        """The rate now; KeyError for a target the file does not name."""
+    def times(self, target: str) -> float:
+        """How many times slower now; KeyError for a target the file does not name."""
         now = monotonic_ns()
-        if now - self._looked_ns > _LOOK_EVERY_NS or not self._rates:
+        if now - self._looked_ns > _LOOK_EVERY_NS or not self._times:
             self._looked_ns = now
             found = self._path.stat()
             stamp = (found.st_mtime_ns, found.st_ino)
             if stamp != self._stamp:
-                self._rates = json.loads(self._path.read_bytes())
+                self._times = json.loads(self._path.read_bytes())
                 self._stamp = stamp
-        return self._rates[target]
+        return self._times[target]
 
 
-def write_pace(path: Path, rates: dict[str, float]) -> None:
-    """Sets the rates, at once for whoever looks."""
+def write_pace(path: Path, times: dict[str, float]) -> None:
+    """Sets how many times slower the targets are, at once for whoever looks."""
     beside = path.with_suffix(".new")
-    beside.write_text(json.dumps(rates), encoding="utf-8")
+    beside.write_text(json.dumps(times), encoding="utf-8")
     beside.replace(path)
 
 
@@ -57,7 +62,8 @@ class SimulatedTarget(Target):
 
     def counted(self, size: int, wrote: bool, began_ns: int) -> None:
         """Holds the request for the rest of its device time, then counts it."""
-        ends_ns = began_ns + OVERHEAD_NS + int(size * 1e9 / self._pace.rate(self.name))
+        usual_ns = OVERHEAD_NS + size * 1e9 / RATE
+        ends_ns = began_ns + int(usual_ns * self._pace.times(self.name))
         rest = ends_ns - monotonic_ns()
         if rest > 0:
             sleep_s(rest / 1e9)
@@ -65,7 +71,14 @@ class SimulatedTarget(Target):
 
 
 def simulate(tree: TargetsTree, targets_file: str, pace: Path) -> None:
-    """Gives every target of an opened tree a simulated device."""
-    rates = Pace(pace)
+    """Gives every target of an opened tree a simulated device, and its metadata one too."""
+    found = Pace(pace)
     for described in configured.read_config(targets_file).targets:
-        tree.targets.by_name[described.name] = SimulatedTarget(described, rates)
+        tree.targets.by_name[described.name] = SimulatedTarget(described, found)
+    change = tree.store.write
+
+    def slowly(*args: Any, **kwargs: Any) -> Any:
+        sleep_s(CHANGE_S)
+        return change(*args, **kwargs)
+
+    tree.store.write = slowly  # type: ignore[method-assign]

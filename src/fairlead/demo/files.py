@@ -54,7 +54,7 @@ class MountedFiles:
 
     def open(self, path: str, flags: int, mode: int) -> int:
         """See `Files`."""
-        return os.open(path, flags | os.O_CLOEXEC, mode)  # noqa: PTH
+        return os.open(path, flags | os.O_CLOEXEC, mode)
 
     def write(self, file: int, data: bytes, offset: int) -> int:
         """See `Files`."""

@@ -8,11 +8,13 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import cast
 
 from fairlead.demo.device import simulate
 from fairlead.errors import FairleadError
 from fairlead.services.forwarding.forwarder.run import Options, forward
-from fairlead.services.forwarding.trees.targets.tree import TargetsTree, open_tree
+from fairlead.services.forwarding.trees.base import FileTree
+from fairlead.services.forwarding.trees.targets.tree import open_tree
 
 DISCIPLINE = "fifo,cap-job:off,cap-target:off"
 """First come, first served, as on the machines studied: one job may hold all workers. (`job-fair` would not let it.)"""
@@ -30,10 +32,10 @@ def main(arguments: list[str] | None = None) -> int:
         spool=Path(args.spool), name=args.name,
     )  # fmt: skip
 
-    def simulated(_spec: str) -> TargetsTree:
+    def simulated(_spec: str) -> FileTree:
         tree = open_tree(args.targets)
         simulate(tree, args.targets, Path(args.pace))
-        return tree
+        return cast(FileTree, tree)
 
     try:
         forward(options, lambda address: print(f"ready {address}", file=sys.stderr, flush=True), open_tree=simulated)

@@ -99,7 +99,7 @@ def shared(job: Job) -> None:
     seen.timed(lambda: job.files.truncate(file, SHARED_BYTES))
     while job.going():
         offset = (turn * job.ranks + job.rank) * PIECE % SHARED_BYTES
-        if turn % 4 == 3:
+        if turn % 5 == 4:
             seen.timed(lambda offset=offset: job.files.read(file, PIECE, offset), wrote=False)  # type: ignore[misc]
         else:
             _write(job, seen, file, piece, offset)
@@ -170,6 +170,8 @@ def _flood(job: Job, kind: str, number: int) -> None:
 def run(args: argparse.Namespace, files: Files) -> dict[str, float]:
     """Runs one process of a job and returns what it saw."""
     job = Job(args, files)
+    with suppress(FileExistsError):
+        files.mkdir(args.folder)
     while now_ns() < job.start_ns:
         sleep_s(max(0.0, min(0.05, (job.start_ns - now_ns()) / 1e9)))
     threads = []

@@ -83,7 +83,7 @@ def _worst(judgement: dict[str, Any], kind: str) -> str | None:
 
 
 def _nobody_else(judgement: dict[str, Any], kind: str) -> bool:
-    return sum(one["kind"] == kind for one in judgement["verdicts"]) <= 1
+    return len([one for one in judgement["verdicts"] if one["kind"] == kind]) <= 1
 
 
 def _play(built: Stage, play: Play, say: Callable[[str], None]) -> dict[str, dict[str, Any]]:
@@ -114,7 +114,6 @@ def _start(built: Stage, play: Play, job: DemoJob, start_ns: int) -> list[Child]
     folder = f"/job-{job.job_id}"
     if built.fuse:
         folder = f"{built.folder(home)}{folder}"
-        Path(folder).mkdir()
     children = []
     for rank in range(job.processes):
         command = [

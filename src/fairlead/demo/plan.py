@@ -14,10 +14,8 @@ FORWARDERS = ("f0", "f1")
 WORKERS = 4
 """Workers of a forwarder: no more than its jobs keep busy without a flood."""
 SECONDS = 20.0
-RATE = 40 << 20
-"""Bytes a second a request gets from a simulated device."""
 TIMES_SLOWER = 6.0
-STORM_THREADS = 16
+STORM_THREADS = 24
 
 
 class DemoJob(msgspec.Struct, frozen=True, kw_only=True):

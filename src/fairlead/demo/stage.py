@@ -17,7 +17,8 @@ from pathlib import Path
 
 from fairlead.demo.children import Child, Children
 from fairlead.demo.device import write_pace
-from fairlead.demo.plan import FORWARDERS, RATE, TARGETS, WORKERS
+from fairlead.demo.plan import FORWARDERS, TARGETS, WORKERS
+from fairlead.services.forwarding.fuse.mounted import mounted_at
 
 READY_S = 30.0
 ROOM = 400 << 20
@@ -36,7 +37,6 @@ class Stage:
         self.lake = root / "lake"
         self.logs = root / "logs"
         self.targets = root / "targets.toml"
-        self._rates = dict.fromkeys(TARGETS, float(RATE))
         for folder in (self.spool, self.logs, root / "tree", *(root / name for name in TARGETS)):
             folder.mkdir()
         self.children = Children(self.logs)
@@ -56,11 +56,10 @@ class Stage:
             "metadata", [*program("fairlead"), "metadata", "--store", str(self.root / "tree"), "--listen",
                          self.address("metadata")],
         )  # fmt: skip
-        service.wait_for("ready", READY_S)
+        service.wait_for("serving", READY_S)
         self.targets.write_text(_targets_file(self.root, self.address("metadata")), encoding="utf-8")
-        forwarders = [self._forwarder(name) for name in FORWARDERS]
-        for child in forwarders:
-            child.wait_for("ready", READY_S)
+        for name in FORWARDERS:  # one after the other: the first marks the targets as this tree's
+            self._forwarder(name).wait_for("ready", READY_S)
         if self.fuse:
             mounts = [self._mount(name) for name in FORWARDERS]
             for child in mounts:
@@ -81,14 +80,14 @@ class Stage:
 
     def slow(self, target: str | None, times: float) -> None:
         """Lets a target's device serve that many times slower from now on, the others as ever."""
-        write_pace(self.pace, {name: rate / (times if name == target else 1) for name, rate in self._rates.items()})
+        write_pace(self.pace, {name: times if name == target else 1 for name in TARGETS})
 
     def clear(self) -> None:
         """Ends every process and takes off every mount."""
         self.children.end_all()
         for name in FORWARDERS:
             folder = self.folder(name)
-            if self.fuse and os.path.ismount(folder):  # noqa: PTH114 - a dead mount fails `stat`
+            if self.fuse and mounted_at(str(folder)) is not None:
                 _take_off(folder)
 
 
@@ -121,7 +120,7 @@ def stage(keep: Path | None, *, fuse: bool) -> Iterator[Stage]:
         yield made
     finally:
         made.clear()
-        if keep is None and not any(os.path.ismount(made.folder(name)) for name in FORWARDERS):  # noqa: PTH114
+        if keep is None and not any(mounted_at(str(made.folder(name))) for name in FORWARDERS):
             shutil.rmtree(root, ignore_errors=True)
 
 

@@ -178,14 +178,14 @@ class OpenFileContract:
 
     def test_temporary_file(self, tree: FileTree) -> None:
         try:
-            node, st, file = tree.temporary(ROOT, os.O_RDWR, 0o600)
+            node, st, file = tree.temporary(ROOT, os.O_RDWR | os.O_TMPFILE, 0o600)
         except OSError as error:
             assert error.errno == errno.EOPNOTSUPP
             pytest.skip("no temporary files on this file system")
         assert st.st_nlink == 0
         file.write_from(memoryview(b"data"), 0)
         assert names(tree) == set()
-        tree.link(node, ROOT, b"named")
+        assert tree.link(node, ROOT, b"named")[1].st_nlink == 1
         assert tree.attributes(node).st_nlink == 1
         file.close()
         assert got(tree, tree.lookup(ROOT, b"named")[0]) == b"data"

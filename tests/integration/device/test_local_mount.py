@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -100,11 +101,17 @@ def test_a_signal_ends_it_cleanly(source: Path, folder: Path, tmp_path: Path, nu
 
 
 def test_a_signal_ends_it_although_a_file_is_open(source: Path, folder: Path, tmp_path: Path) -> None:
-    with local_mount(source, folder, state=tmp_path) as mount, (folder / "greeting").open() as file:
-        assert mount.end() == 0, mount.said()
-        assert not mount.mounted
-        with pytest.raises(OSError, match=os.strerror(errno.ENOTCONN)):
-            os.fstat(file.fileno())
+    with local_mount(source, folder, state=tmp_path) as mount:
+        fd = os.open(folder / "greeting", os.O_RDONLY)
+        try:
+            assert mount.end() == 0, mount.said()
+            assert not mount.mounted
+            with pytest.raises(OSError, match=os.strerror(errno.ENOTCONN)):
+                os.fstat(fd)
+        finally:
+            with suppress(OSError):
+                os.close(fd)
+        assert "Traceback" not in mount.said()
 
 
 def test_a_killed_mount_is_shown_and_can_be_unmounted(source: Path, folder: Path, tmp_path: Path) -> None:
@@ -259,7 +266,7 @@ def test_passthrough_takes_reads_and_writes_out_of_the_mount(source: Path, folde
             if status["passthrough"] != "on":
                 pytest.skip(f"passthrough {status['passthrough']}")
             # A write clears what may make a file run as another user; the kernel asks for that, no more.
-            assert after - before < 320, "writes came to the mount"
+            assert after - before < 150, "writes came to the mount"
         assert (source / "data").stat().st_size == 300 * 4096
 
 

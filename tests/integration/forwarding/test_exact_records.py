@@ -47,8 +47,8 @@ for number in range(8):
     write(fd, 1000, 21 << 20)        # the last, short piece
     os.fsync(fd)
     counts["fsync"] += 1
-    for k in range(20):
-        read(fd, 65536, (k * 7 % 20) << 20)
+    for k in (k * 7 % 20 for k in range(20)):      # what was written: a hole is read from no target
+        read(fd, sizes[(number + k) % 4], k << 20)
     read(fd, 4096, 21 << 20)         # short at the end of the file
     read(fd, 4096, 22 << 20)         # behind it: nothing
     os.close(fd)
@@ -133,10 +133,10 @@ def _target_counts(found: dict[str, pa.Table], job: str, table: str) -> Counter[
 
 
 def _targets_file(folder: Path) -> str:
-    lines = ["[metadata]", f'path = "{folder / "meta"}"', "[layout]", "stripes = 2", 'size = "1M"']
+    lines = ["[metadata]", f'store = "{folder / "meta"}"', "[layout]", "stripe_count = 2"]
     for number in range(3):
         (folder / f"t{number}").mkdir()
-        lines += ["[[target]]", f'name = "t{number}"', f'path = "{folder / f"t{number}"}"']
+        lines += ["[[targets]]", f'name = "t{number}"', f'path = "{folder / f"t{number}"}"']
     (folder / "targets.toml").write_text("\n".join(lines) + "\n")
     return f"targets:{folder / 'targets.toml'}"
 

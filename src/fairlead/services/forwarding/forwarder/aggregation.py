@@ -23,6 +23,8 @@ SMALL = 64 << 10
 """Writes above this gain nothing."""
 MOST = 1 << 20
 """Bytes of one aggregated write."""
+_ALIKE = os.O_ACCMODE | os.O_APPEND | os.O_SYNC | os.O_DSYNC
+"""What two handles must have been opened with alike."""
 _WRITE = int(Op.WRITE)
 _RETRY = int(Flag.RETRY)
 _write_in = Struct("<QQII").unpack_from
@@ -127,6 +129,6 @@ def _joins(one: Request, first: Request, file: OpenFile) -> bool:
     return (
         other is not None
         and other.node == file.node
-        and other.flags == file.flags
+        and not (other.flags ^ file.flags) & _ALIKE
         and (one.uid, one.gid) == (first.uid, first.gid)
     )

@@ -10,6 +10,7 @@ from array import array
 from fairlead.services.forwarding.forwarder.admission import Peer, peer_of
 from fairlead.services.forwarding.wire.handshake import (
     HELLO,
+    MAX_JSON,
     Hello,
     Refused,
     choose_version,
@@ -93,6 +94,7 @@ class Arrival:
         try:
             if self._secured:
                 self.sock.send(pack_answer(Refused(reason, remedy)))
+                self.sock.recv(MAX_JSON)  # a socket closed with bytes unread takes back what it has sent
         except OSError:
             pass  # it has gone already
         self.close()

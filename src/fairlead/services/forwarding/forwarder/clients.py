@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import itertools
 from collections import OrderedDict
 from collections.abc import Callable
 from threading import Lock
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from fairlead.services.forwarding.forwarder.requests import Request
     from fairlead.services.forwarding.sessions import Handles
 
+_numbers = itertools.count(1)
 MAX_SESSIONS = 4096
 KEPT_ANSWERS = 2048
 """More than a client may have unanswered, so that the answer to what it repeats is still here."""
@@ -40,6 +42,8 @@ class Session:
         self, hello: Hello, authority: Authority, handles: Handles, intents: SessionIntents | None = None
     ) -> None:
         self.id = hello.session
+        self.number = next(_numbers)
+        """Stands for the job of requests that name none: clients without jobs share as clients."""
         self.secret = hello.secret
         self.node = hello.node
         self.authority = authority

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 RECEIVE_BYTES = 128 << 10
 MOST_PENDING = 256
 """Requests of one connection that may be unanswered before it is listened to no more."""
-MOST_HELD = 32 << 20
-"""Bytes of requests that may wait."""
+MOST_HELD = 64 << 20
+"""Bytes that requests which wait bring along or will need for their answers."""
 MOST_UNREAD = 64 << 20
 """Bytes of answers that may wait for a client that does not read."""
 _HEADER_BYTES = 40
@@ -60,6 +60,8 @@ class Connection:
         self.checksum = checksum
         self.dead = False
         self.listening = True
+        self.backlog = False
+        """Frames may have come in that were not looked at, since the client had asked too much."""
         self.writing = False
         self.farewell = False
         """The client has said that it will not come back."""
@@ -67,9 +69,9 @@ class Connection:
         """Requests that are neither answered nor parked, by number."""
         self.parked: dict[int, Request] = {}
         """Requests that wait for a lock."""
-        self.jobs: dict[int, str] = {0: ""}
+        self.jobs: dict[int, str | int] = {0: session.number}
         self.held = 0
-        """Bytes of the requests that wait or are carried out."""
+        """Bytes of the requests that wait or are carried out, and of their answers."""
         self.unread = 0
         self.lock = Lock()
         self._change_mask = change_mask
@@ -78,58 +80,74 @@ class Connection:
         self._memory = bytearray(RECEIVE_BYTES)
         self._view = memoryview(self._memory)
         self._filled = 0
+        self._place = 0  # where the next frame begins
         self._large: bytearray | None = None  # a frame that is longer than what is left of the memory
         self._large_view = self._view
         self._large_need = 0
         self._large_filled = 0
         self._large_prefix: tuple[int, int, int, int, int, int] = (0, 0, 0, 0, 0, 0)
 
-    def receive(self, frames: list[Frame]) -> bool:
-        """Appends what has come in, as whole frames; False when the client has closed the connection.
+    def receive(self) -> bool:
+        """Takes in what has come, for `next_frame`; False when the client has closed the connection.
 
-        Malformed when it is none of ours, OSError when the connection is broken.
+        OSError when the connection is broken.
         """
         while True:
+            large = self._large is not None and self._large_filled < self._large_need
             try:
-                if self._large is not None:
+                if large:
                     got = self.stream.receive_into(self._large_view[self._large_filled : self._large_need])
+                elif self._filled == RECEIVE_BYTES:
+                    return True
                 else:
                     got = self.stream.receive_into(self._view[self._filled :])
             except BlockingIOError:
                 return True
             if got == 0:
                 return False
-            if self._large is not None:
+            if large:
                 self._large_filled += got
-                if self._large_filled == self._large_need:
-                    self._finish_large(frames)
             else:
                 self._filled += got
-                self._split(frames)
-                if self._large is not None:
+                if self._begins_large():
                     continue  # the rest of it is most likely there
             if not self.stream.pending():
                 return True
 
-    def _split(self, frames: list[Frame]) -> None:
-        view, filled, place = self._view, self._filled, 0
-        while filled - place >= PREFIX_BYTES:
+    def next_frame(self) -> Frame | None:
+        """The next frame that has come in whole. Malformed when it is none of ours."""
+        if self._large is not None:
+            return self._finish_large() if self._large_filled == self._large_need else None
+        view, place = self._view, self._place
+        left = self._filled - place
+        if left >= PREFIX_BYTES:
             length, flags, job, number, handle, slot, crc = REQUEST.unpack_from(view, place)
             if not _HEADER_BYTES <= length <= MAX_FRAME:
                 raise Malformed(f"a frame of {length} bytes")
             start = place + PREFIX_BYTES
             end = start + length
-            if end > filled:
-                if length > _LARGE:
-                    self._begin_large(length, view[start:filled], (flags, job, number, handle, slot, crc))
-                    filled = place = 0
-                break
-            frames.append((flags, job, number, handle, slot, crc, memoryview(bytes(view[start:end])), None))
-            place = end
-        left = filled - place
-        if left and place:
-            self._memory[:left] = self._memory[place:filled]
-        self._filled = left
+            if end <= self._filled:
+                self._place = end
+                return (flags, job, number, handle, slot, crc, memoryview(bytes(view[start:end])), None)
+            if self._begins_large():
+                return None
+        if place:
+            self._memory[:left] = self._memory[place : self._filled]
+            self._place, self._filled = 0, left
+        return None
+
+    def _begins_large(self) -> bool:
+        """Moves a frame that is too long for the memory to a buffer of its own."""
+        place, filled = self._place, self._filled
+        if filled - place < PREFIX_BYTES:
+            return False
+        length, flags, job, number, handle, slot, crc = REQUEST.unpack_from(self._view, place)
+        start = place + PREFIX_BYTES
+        if start + length <= filled or not _LARGE < length <= MAX_FRAME:
+            return False
+        self._begin_large(length, self._view[start:filled], (flags, job, number, handle, slot, crc))
+        self._place = self._filled = 0
+        return True
 
     def _begin_large(self, length: int, part: memoryview, prefix: tuple[int, int, int, int, int, int]) -> None:
         self._large = self._buffers.take(length)
@@ -139,10 +157,11 @@ class Connection:
         self._large_need = length
         self._large_prefix = prefix
 
-    def _finish_large(self, frames: list[Frame]) -> None:
-        frames.append((*self._large_prefix, self._large_view[: self._large_need], self._large))
+    def _finish_large(self) -> Frame:
+        frame = (*self._large_prefix, self._large_view[: self._large_need], self._large)
         self._large = None
         self._large_view = self._view
+        return frame
 
     def crowded(self) -> bool:
         """True when this client has asked enough for now."""
@@ -206,6 +225,9 @@ class Connection:
                     sent = self.stream.send([part for part, _ in list(out)[:64]])
                 except BlockingIOError:
                     return
+                except OSError:  # the leader finds out when it receives
+                    out.clear()
+                    break
                 self.unread -= sent
                 while sent:
                     part, buffer = out[0]

@@ -6,6 +6,7 @@ expected to be long, and a watchdog takes it away when a request turns out to be
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from threading import Lock, Thread
 from typing import Protocol
@@ -15,6 +16,7 @@ from fairlead.policies.requests.contract import WRITE, Discipline, Running
 from fairlead.services.forwarding.forwarder.aggregation import Aggregation
 from fairlead.services.forwarding.forwarder.requests import LONG, Request
 
+log = logging.getLogger("fairlead.forwarder")
 STUCK_NS = 2_000_000
 """A leader that is inside one request for longer loses its post."""
 _WATCH_S = 0.002
@@ -24,6 +26,8 @@ _LOOK_NS = 400_000
 """With requests waiting, the leader looks for new ones (which may come first) this often."""
 _SLOW_NS = 200_000
 """Requests that take longer on average are worth waking a thread for, so that others need not wait."""
+_DEAR_NS = 25_000
+"""Small writes that take longer on average gain by being made one; looking for them costs quicker ones too much."""
 _LARGE_SHIFT = 17
 _KINDS = 6
 """Each class (3), small and large (128 KiB and more)."""
@@ -75,7 +79,7 @@ class Crew:
         self._stopping = False
         self._busy_since = 0  # when the leader began with a request; 0 while it leads
         self._sleeps_until: int | None = 0  # how long `gather` waits; None: for ever; 0: it does not wait
-        self._mean_ns = [0] * _KINDS  # moving average of the service time of each kind
+        self._mean_ns = [_SLOW_NS] * _KINDS  # moving average of the service time of each kind
         self._watch = Lock()
         self._watch.acquire()
         self._watching = False
@@ -155,7 +159,12 @@ class Crew:
                     request = queued.take(now, running)  # type: ignore[assignment]  # what was added was a Request
                 if request is not None:
                     running.started(request)
-                    if waiting > 1 and aggregation is not None and request.op_class == WRITE:
+                    if (
+                        waiting > 1
+                        and aggregation is not None
+                        and request.op_class == WRITE
+                        and mean_ns[WRITE] > _DEAR_NS
+                    ):
                         request.along = aggregation.along(queued, request, now)
                     if leading:
                         if waiting > 1 and self._idle and self._expects_long(request):
@@ -188,7 +197,12 @@ class Crew:
                 carry_out(request)
                 done = request
             elif leading:
-                arrived = gathering.gather(timeout_ns)
+                try:
+                    arrived = gathering.gather(timeout_ns)
+                except Exception:  # a leader that ended would end the service of all
+                    log.exception("a defect of fairlead")
+                    arrived = []
+                    sleep_s(_WATCH_S)
                 self._sleeps_until = 0
                 looked_ns = monotonic_ns()
             else:

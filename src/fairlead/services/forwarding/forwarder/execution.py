@@ -85,9 +85,10 @@ class Execution:
     ) -> None:
         self.operations = operations
         self._execute = operations.execute
-        self._opens_for: Callable[[str | int], None] | None = getattr(operations.tree, "opens_for", None)
+        self._opens_for: Callable[[str], None] | None = getattr(operations.tree, "opens_for", None)
         self._buffers = buffers
         self._parked = parked
+        self._work_for = acting.work_for if hasattr(operations.tree, "take_by_job") else None
         self._records = records
         self._guard = guard
         self._aggregation = aggregation
@@ -135,8 +136,10 @@ class Execution:
         buffer: bytearray | None = None
         try:
             acting.become(request.uid, request.gid)
+            if self._work_for is not None:
+                self._work_for(_name(request.job))
             if opens_for is not None and op in OPENING:
-                opens_for(request.job)
+                opens_for(_name(request.job))
             if op == _READ:
                 data = request.data
                 if data is None:
@@ -201,11 +204,10 @@ class Execution:
             else:
                 keep = buffer if buffer is not None and request.size > SMALL else None
                 connection.answer(request.number, error, body, buffer=keep)
+            if request.holds or request.buffer is not None:
+                self._give_back(request)
             if not connection.listening:
-                self._give_back(request)
                 self._listen(request)
-            elif request.buffer is not None:
-                self._give_back(request)
         if op in UNLOCKING and len(self._parked):
             ready = self._parked.released(request.node)
             if ready:
@@ -215,7 +217,7 @@ class Execution:
             records.executed(
                 request.op_class,
                 op,
-                request.job,  # type: ignore[arg-type]  # a forwarder's jobs are strings
+                _name(request.job),
                 started_ns - request.arrived_ns,
                 ended_ns - started_ns,
                 moved,
@@ -242,16 +244,17 @@ class Execution:
         return True
 
     def _give_back(self, request: Request) -> None:
+        if request.holds:
+            connection = request.connection
+            with connection.lock:
+                connection.held -= request.holds
+            request.holds = 0
         buffer = request.buffer
-        if buffer is None:
-            return
-        request.buffer = None
-        request.data = None
-        request.body = _NOTHING
-        connection = request.connection
-        with connection.lock:
-            connection.held -= len(buffer)
-        self._buffers.give(buffer)
+        if buffer is not None:
+            request.buffer = None
+            request.data = None
+            request.body = _NOTHING
+            self._buffers.give(buffer)
 
     def _own(self, request: Request) -> None:
         body = request.body
@@ -263,6 +266,11 @@ class Execution:
                 raise OSError(EINVAL, "a REOPEN that is too short")
             flags, folder, _ = REOPEN_IN.unpack_from(body)
             self.operations.reopen(request.session.handles, request.node, request.handle, flags, folder=bool(folder))
+
+
+def _name(job: str | int) -> str:
+    """A job's id; empty for the number that stands for a client without jobs."""
+    return job if isinstance(job, str) else ""
 
 
 def _steps(body: memoryview) -> list[tuple[int, bytes]]:

@@ -90,7 +90,7 @@ class SessionIntents:
         """The intent of a request, whichever forwarder wrote it."""
         found: Intent | None = None
         with own:
-            for name in os.listdir(self._folder):
+            for name in _names(self._folder):
                 if name.startswith(self._session):
                     with suppress(FileNotFoundError):
                         intent = read_intents(_content(name, self._folder)).get(number)
@@ -109,6 +109,15 @@ class SessionIntents:
         if farewell:
             with own, suppress(FileNotFoundError):
                 os.unlink(self.name, dir_fd=self._folder)
+
+
+def _names(folder: int) -> list[str]:
+    """Names in it, read through a descriptor of our own: threads that share one share its position too."""
+    fresh = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        return os.listdir(fresh)
+    finally:
+        os.close(fresh)
 
 
 def _content(name: str, folder: int) -> bytes:
@@ -173,7 +182,7 @@ class Guard:
     def _sweep(self) -> None:
         oldest = now_ns() - LEFT_OVER_S * 1_000_000_000
         with own:
-            for name in os.listdir(self._folder):
+            for name in _names(self._folder):
                 with suppress(OSError):
                     if os.stat(name, dir_fd=self._folder, follow_symlinks=False).st_mtime_ns < oldest:
                         os.unlink(name, dir_fd=self._folder)

@@ -43,8 +43,8 @@ _NOTHING = memoryview(b"")
 
 
 class Intake:
-    """Checks frames. `interrupt` is told of a request that is to be given up; `target_of(node, offset)` names the storage
-    target of some data, in trees that have targets."""
+    """Checks frames. `interrupt` is told of a request that is to be given up; `target_of(node, offset)` names the
+    storage target of some data, in trees that have targets."""
 
     def __init__(
         self,
@@ -129,12 +129,14 @@ class Intake:
         request = Request(
             connection, session, op, number, node, handle, uid, gid, flags, slot, name, size, body, data, now_ns
         )
-        if self._target_of is not None and (op == _READ or op == _WRITE):  # noqa: PLR1714  quicker than a tuple
+        if self._target_of is not None and op in (_READ, _WRITE):
             request.target = self._target_of(node, _offset_of(body)[0])
-        if buffer is not None:
-            request.buffer = buffer
+        request.buffer = buffer
+        holds = len(buffer) if buffer is not None else size if op == _READ and not slotted else 0
+        if holds:
+            request.holds = holds
             with connection.lock:
-                connection.held += len(buffer)
+                connection.held += holds
         if op not in SILENT:
             connection.pending[number] = request
         return request
@@ -190,6 +192,7 @@ class Intake:
             running = session.running.get(number)
             if running is not None:
                 running.connection = connection
+                running.holds = 0
                 connection.pending[number] = running
                 return True
         answer = session.kept_answer(number)

@@ -181,13 +181,14 @@ class CachedFile:
 
     descriptor: int | None = None  # never passed on: a write past the cache would not be seen at once
 
-    def __init__(self, file: OpenFile, cache: ReadCache, settings: ReadSettings) -> None:
+    def __init__(self, file: OpenFile, cache: ReadCache, settings: ReadSettings, sole: bool) -> None:
         self.real = file
         self.node, self.flags = file.node, file.flags
         self._cache = cache
         self._settings = settings
         self._known = cache.opened(file.node)
         self._expected = 0
+        self._sole = sole
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.real, name)
@@ -199,7 +200,8 @@ class CachedFile:
         in_order = offset == self._expected
         self._expected = offset + asked
         if known.blocks:
-            found = cache.copy(self.node, known, _stamp(real.attributes()), buffer, offset)
+            stamp = known.stamp if self._sole and known.stamp is not None else _stamp(real.attributes())
+            found = cache.copy(self.node, known, stamp, buffer, offset)
             if found is not None:
                 cache.count(hit=True, asked=found, from_tree=0)
                 return found
@@ -223,7 +225,7 @@ class CachedFile:
         begin = first * BLOCK
         end = min(-(-(offset + max(self._settings.read_ahead, asked)) // BLOCK) * BLOCK, stamp[2])
         # Reading begins after this moment: a write it does not see changes the stamp, or `changes`.
-        if end <= offset or now_ns() - max(stamp[0], stamp[1]) <= SETTLED_NS:
+        if end <= offset or not (self._sole or now_ns() - max(stamp[0], stamp[1]) > SETTLED_NS):
             count = self.real.read_into(buffer, offset)
             cache.count(hit=False, asked=count, from_tree=count)
             return count
@@ -273,13 +275,15 @@ def _stamp(st: Stat) -> Stamp:
 
 
 class CachingTree:
-    """A tree whose files are read through a cache, as the settings of the job that opens them say."""
+    """A tree whose files are read through a cache, as the settings of the job that opens them say. `sole`: nobody else
+    changes the tree, so what is kept holds until it is changed here."""
 
-    def __init__(self, tree: FileTree, settings: JobSettings) -> None:
+    def __init__(self, tree: FileTree, settings: JobSettings, *, sole: bool = False) -> None:
         self.real = tree
         self.cache = ReadCache(settings.cache_bytes)
         self._settings = settings
         self._opening = local()
+        self._sole = sole
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.real, name)
@@ -290,7 +294,7 @@ class CachingTree:
 
     def _cached(self, file: OpenFile) -> OpenFile:
         settings = self._settings.reading(getattr(self._opening, "job", ""))
-        return cast("OpenFile", CachedFile(file, self.cache, settings))
+        return cast("OpenFile", CachedFile(file, self.cache, settings, self._sole))
 
     def create(self, parent: int, name: bytes, flags: int, mode: int) -> tuple[int, Stat, OpenFile]:
         """As the tree's."""
@@ -301,7 +305,14 @@ class CachingTree:
     def temporary(self, parent: int, flags: int, mode: int) -> tuple[int, Stat, OpenFile]:
         """As the tree's."""
         node, st, file = self.real.temporary(parent, flags, mode)
+        self.cache.changed(node)
         return node, st, self._cached(file)
+
+    def mknod(self, parent: int, name: bytes, mode: int, device: int) -> tuple[int, Stat]:
+        """As the tree's; its node may have been another file's."""
+        node, st = self.real.mknod(parent, name, mode, device)
+        self.cache.changed(node)
+        return node, st
 
     def open(self, node: int, flags: int) -> OpenFile:
         """As the tree's. O_TRUNC changes the file."""
@@ -322,6 +333,6 @@ class CachingTree:
             self.cache.changed(node)
 
 
-def with_read_cache(tree: FileTree, settings: JobSettings) -> FileTree:
+def with_read_cache(tree: FileTree, settings: JobSettings, *, sole: bool = False) -> FileTree:
     """The tree behind a read cache, or the tree itself where no job's settings ask for one."""
-    return cast("FileTree", CachingTree(tree, settings)) if settings.caches else tree
+    return cast("FileTree", CachingTree(tree, settings, sole=sole)) if settings.caches else tree

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 INTERVAL_S = 1.0
 FILE_S = 5.0
+_SPACE_NS, _IDLE_SPACE_NS = 5 * 10**9, 60 * 10**9
 SAMPLE_EVERY = 1000
 """Requests between two samples of the queue's length, as Beacon's."""
 _SETATTR = int(Op.SETATTR)
@@ -135,6 +136,7 @@ class ForwarderRecords:
         self._file_s = file_s
         self._since_ns = monotonic_ns()
         self._written_ns = self._since_ns
+        self._space_due_ns = 0
         self._stop = threading.Event()
         self._turn = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -246,8 +248,11 @@ class ForwarderRecords:
         for job, target, counts, service in self._moved(taken):
             rows.append(("pfs_client", (*when, self.name, job or None, target, *counts, None, None, None)))
             rows.append(("target", (*when, self.name, target, job or None, *counts, service, None, None, None)))
-        rows += [("target", (*when, self.name, target, None, None, None, None, None, None, *space))
-                 for target, *space in self._spaces()]  # fmt: skip
+        if now >= self._space_due_ns:
+            # Statvfs of many targets is not for every second, nor is a file every five of an idle forwarder.
+            self._space_due_ns = now + (_SPACE_NS if taken.requests else _IDLE_SPACE_NS)
+            rows += [("target", (*when, self.name, target, None, None, None, None, None, None, *space))
+                     for target, *space in self._spaces()]  # fmt: skip
         cache = self._cache_deltas()
         if any(cache):
             rows.append(("pfs_client", (*when, self.name, None, None, None, None, None, None, *cache)))

@@ -39,9 +39,8 @@ class Request(Waiting):
     """A request: what waits for a worker (`Waiting`), and all that is needed to carry it out and to answer."""
 
     __slots__ = (
-        "along", "body", "buffer", "connection", "data", "delay_ns", "due_ns", "flags", "gid", "handle", "interrupted", "node",
-        "number", "op", "pid", "session", "slot", "uid", "written",
-        "written",
+        "along", "body", "buffer", "connection", "data", "delay_ns", "due_ns", "flags", "gid", "handle", "holds",
+        "interrupted", "node", "number", "op", "pid", "session", "slot", "uid", "written",
     )  # fmt: skip
 
     def __init__(
@@ -56,7 +55,7 @@ class Request(Waiting):
         gid: int,
         flags: int,
         slot: int,
-        job: str,
+        job: str | int,
         size: int,
         body: memoryview,
         data: memoryview | None,
@@ -85,12 +84,12 @@ class Request(Waiting):
         """WRITE: what to write. READ with a slot: where to. Else None."""
         self.buffer: bytearray | None = None
         """Goes back to the buffers when the request has been answered."""
+        self.holds = 0
+        """Bytes it is charged with at its connection until it is answered."""
         self.along: Sequence[Request] = ()
         """Writes that are carried out together with this one (`aggregation`)."""
         self.written = False
         """The write has been carried out with others; only its answer is due."""
         self.interrupted = False
-        self.written = False
-        """Its data has been written together with that of others (`aggregation`)."""
         self.due_ns = 0
         self.delay_ns = 0

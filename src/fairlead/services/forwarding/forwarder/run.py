@@ -60,8 +60,8 @@ class Options:
 def forward(
     options: Options, ready: Callable[[Address], None], *, open_tree: Callable[[str], FileTree] = tree_of
 ) -> None:
-    """Serves until SIGTERM or SIGINT. `ready` is called with each address when it is listened on, `open_tree` with
-    what is exported.
+    """Serves until SIGTERM or SIGINT; SIGUSR2 pauses its records, SIGUSR1 resumes them. `ready` is called with each
+    address when it is listened on, `open_tree` with what is exported.
 
     Raises ForwardingError (a tree or an address that cannot be used), UsageError and ConfigError (an option).
     """
@@ -74,12 +74,13 @@ def forward(
     reading = _job_settings(options)
     reading.limit(queue.limits)
     exported = open_tree(options.export)
-    tree = with_read_cache(exported, reading)
+    tree = with_read_cache(exported, reading, sole=options.sole)
     _pace_targets(exported, queue.limits)
     records = _records(options, settings.name, exported, tree)
     stopping = (signal.SIGTERM, signal.SIGINT)
+    awaited = (*stopping, signal.SIGUSR1, signal.SIGUSR2)
     # The threads inherit the mask, so that the signal waits for this one.
-    signal.pthread_sigmask(signal.SIG_BLOCK, stopping)
+    signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
     try:
         server = Server(
             Operations(tree), queue, settings, records=records, intents_folder=_intents_folder(options, exported)
@@ -92,13 +93,15 @@ def forward(
             server.start()
             for address in bound:
                 ready(address)
-            signal.sigwait(stopping)
+            while (number := signal.sigwait(awaited)) not in stopping:
+                if records is not None:
+                    records.on = number == signal.SIGUSR1
         finally:
             server.close(STOP_S)
             if records is not None:
                 records.close()
     finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, stopping)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, awaited)
 
 
 def _settings(options: Options, addresses: Sequence[Address]) -> Settings:

@@ -10,6 +10,7 @@ import os
 import select
 import socket
 import ssl
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from errno import EINTR
@@ -21,7 +22,7 @@ from fairlead.services.forwarding.forwarder.aggregation import Aggregation
 from fairlead.services.forwarding.forwarder.arrivals import Arrival
 from fairlead.services.forwarding.forwarder.buffers import Buffers
 from fairlead.services.forwarding.forwarder.clients import Session, Sessions
-from fairlead.services.forwarding.forwarder.connection import Connection, Frame, Malformed
+from fairlead.services.forwarding.forwarder.connection import Connection, Malformed
 from fairlead.services.forwarding.forwarder.crew import Crew
 from fairlead.services.forwarding.forwarder.execution import Execution, Records
 from fairlead.services.forwarding.forwarder.guarded import Guard
@@ -46,7 +47,7 @@ HELLO_NS = 10_000_000_000
 MOST_ARRIVALS = 1024
 MOST_CONNECTIONS = 8192
 _EVENTS = 128
-_IN, _OUT = select.EPOLLIN, select.EPOLLOUT
+_IN, _OUT, _GONE = select.EPOLLIN, select.EPOLLOUT, select.EPOLLHUP | select.EPOLLERR
 _LINES_PER_S = 20
 
 
@@ -99,7 +100,7 @@ class Server:
         self._listeners: dict[int, _Listener] = {}
         self._arrivals: dict[int, Arrival] = {}
         self._connections: dict[int, Connection] = {}
-        self._frames: list[Frame] = []
+        self._resumed: deque[Connection] = deque()
         self._next_end_ns: int | None = None  # when a handshake or a session next runs out of time
         self._closing = False
         self._lines = 0
@@ -140,6 +141,8 @@ class Server:
 
     def close(self, timeout_s: float = 10.0) -> None:
         """Finishes what is being carried out, ends all connections, removes the unix sockets, closes the tree."""
+        if self._closing:
+            return
         self._closing = True
         for listener in self._listeners.values():
             if listener.address.kind == "unix":
@@ -179,13 +182,15 @@ class Server:
                     if not connection.listening:
                         self._listen_if_relaxed(connection)
                 if event & ~_OUT:
-                    self._receive(connection, requests)
+                    self._receive(connection, requests, event)
             elif fd in self._listeners:
                 self._accept(self._listeners[fd])
             elif fd in self._arrivals:
                 self._greet(fd)
             elif fd == self._poke:
                 os.eventfd_read(fd)
+        if self._resumed:
+            self._take_in_more(requests)
         if self._next_end_ns is not None or len(self._parked):
             self._look_after_time(requests)
         return requests
@@ -341,38 +346,48 @@ class Server:
             return None
         return take_slots(descriptor, hello.slots)
 
-    def _receive(self, connection: Connection, requests: list[Request]) -> None:
-        frames = self._frames
+    def _receive(self, connection: Connection, requests: list[Request], event: int) -> None:
         try:
-            open_still = connection.receive(frames)
-            if frames:
-                now = monotonic_ns()
-                take = self._intake.take
-                for frame in frames:
-                    request = take(connection, frame, now)
-                    if request is not None:
-                        requests.append(request)
-                frames.clear()
+            if event & _GONE and not connection.listening:
+                self._lose(connection, "closed by the client")
+                return
+            open_still = connection.receive()
+            self._take_in(connection, requests)
         except Malformed as fault:
-            frames.clear()
             self._lose(connection, f"ended: {fault}", warn=True)
-            return
         except OSError as error:
-            frames.clear()
             self._lose(connection, str(error))
-            return
         except Exception:  # a defect that one client's frame brings to light must not end the service of all others
-            frames.clear()
             log.exception("%s: a defect of fairlead; the connection is ended", connection.name)
             self._lose(connection, "ended")
-            return
-        if not open_still:
-            self._lose(connection, "closed by the client")
-        elif connection.listening and connection.crowded():
-            with connection.lock:
+        else:
+            if not open_still:
+                self._lose(connection, "closed by the client")
+
+    def _take_in(self, connection: Connection, requests: list[Request]) -> None:
+        """Makes requests of what has come in, until the client has asked enough for now."""
+        take, next_frame = self._intake.take, connection.next_frame
+        now = monotonic_ns()
+        while not connection.crowded():
+            frame = next_frame()
+            if frame is None:
+                return
+            request = take(connection, frame, now)
+            if request is not None:
+                requests.append(request)
+        with connection.lock:
+            connection.backlog = True
+            if connection.listening:
                 connection.listening = False
                 self._change_mask(connection)
-            self._listen_if_relaxed(connection)  # the workers may have answered all of it just now
+        self._listen_if_relaxed(connection)  # the workers may have answered all of it just now
+
+    def _take_in_more(self, requests: list[Request]) -> None:
+        """What had come in from clients that may now go on."""
+        while self._resumed:
+            connection = self._resumed.popleft()
+            if not connection.dead:
+                self._receive(connection, requests, 0)
 
     def _lose(self, connection: Connection, why: str, *, warn: bool = False) -> None:
         if warn:
@@ -419,9 +434,14 @@ class Server:
     def _listen_if_relaxed(self, connection: Connection) -> None:
         if connection.relaxed():
             with connection.lock:
-                if not connection.listening and not connection.dead:
-                    connection.listening = True
-                    self._change_mask(connection)
+                if connection.listening or connection.dead:
+                    return
+                connection.listening = True
+                backlog, connection.backlog = connection.backlog, False
+                self._change_mask(connection)
+            if backlog:
+                self._resumed.append(connection)
+                self.poke()
 
     def _say(self, text: str, *values: object) -> None:
         """A line about a client, but never more of them than anybody reads."""

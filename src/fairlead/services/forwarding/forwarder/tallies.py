@@ -44,6 +44,7 @@ class Tallies:
 
     def count(self, op_class: int, op: int, job: str, client: str, wait_ns: int, service_ns: int, size: int) -> None:
         """One request that was carried out."""
+        self.requests += 1
         found = self.tallies.get(job)
         if found is None:
             found = self.tallies[job] = (Tally(), Tally(), Tally())

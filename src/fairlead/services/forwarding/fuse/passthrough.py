@@ -20,9 +20,9 @@ _CAP_SYS_ADMIN = 21
 
 def allowed() -> bool:
     """Whether this process may register backing files (CAP_SYS_ADMIN)."""
-    with open("/proc/self/status", encoding="ascii", errors="replace") as status:
+    with open("/proc/self/status", "rb") as status:
         for line in status:
-            if line.startswith("CapEff:"):
+            if line.startswith(b"CapEff:"):
                 return bool(int(line.split()[1], 16) >> _CAP_SYS_ADMIN & 1)
     return False
 

@@ -1,7 +1,8 @@
 """What mounts run on this machine and how to speak to one: state files, and a unix control socket for each mount.
 
-A request is one line of JSON, `{"do": "status"}`, `{"do": "remap", "addresses": [...]}`, `{"do": "stop"}`; so is the
-answer, `{"ok": ...}` or `{"error": {"what", "where", "remedy"}}`. The folder is its user's alone, so are the sockets.
+A request is one line of JSON, `{"do": "status"}`, `{"do": "remap", "addresses": [...]}`, `{"do": "stop"}`,
+`{"do": "record", "on": false}`; so is the answer, `{"ok": ...}` or
+`{"error": {"what", "where", "remedy"}}`. The folder is its user's alone, so are the sockets.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import os
 import socket
 import stat
+import threading
 from collections.abc import Callable
 from hashlib import blake2b
 from pathlib import Path
@@ -21,6 +23,8 @@ from fairlead.services.forwarding.fuse.mounted import canonical, own_mounts
 
 _LINE_BYTES = 1 << 16
 _PATIENCE_S = 5.0
+_ANSWER_S = 10.0
+"""A mount that has not told its status by then is shown as silent."""
 Asked = dict[str, Any]
 
 
@@ -141,8 +145,12 @@ class Control:
         return self._sock.fileno()
 
     def answer(self) -> None:
-        """Answers one request. A caller who says nothing, or goes, is left."""
+        """Takes in one caller. The answer is a thread's, so that a slow one (a remap) holds up nobody."""
         connection, _ = self._sock.accept()
+        threading.Thread(target=self._converse, args=(connection,), name="control", daemon=True).start()
+
+    def _converse(self, connection: socket.socket) -> None:
+        """One request, one answer. A caller who says nothing, or goes, is left."""
         with connection:
             connection.settimeout(_PATIENCE_S)
             try:
@@ -203,7 +211,7 @@ def _asked(record: MountRecord) -> Listed:
     state, status = "dead", None
     if record.alive():
         try:
-            status = ask(record.mountpoint, {"do": "status"}, timeout_s=2.0)
+            status = ask(record.mountpoint, {"do": "status"}, timeout_s=_ANSWER_S)
             state = str(status.get("state", "serving"))
         except (MountError, UnreachableError):
             state = "silent"

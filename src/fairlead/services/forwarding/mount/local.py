@@ -164,6 +164,9 @@ class LocalMount:
                 if error.errno in (errno.ENODEV, errno.EBADF):
                     return
                 raise
+            if size < _HEADER:
+                self._end()
+                return
             serve(worker, size)
             worker.served += 1
             worker.unique = 0
@@ -243,7 +246,7 @@ class LocalMount:
         started = job = 0
         if trace is not None:
             started = monotonic_ns()
-            job = trace.job(pid, uid)
+            job = trace.job(pid, uid, started)
         error = 0
         try:
             become(uid, gid)

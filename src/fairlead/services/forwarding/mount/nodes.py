@@ -95,6 +95,10 @@ class Nodes:
         """The node under a name, if it is known."""
         return self._nodes.get((parent, name))
 
+    def held(self, node: int) -> bool:
+        """True while the kernel knows the node."""
+        return node in self._count
+
     def unlinked(self, node: int) -> bool:
         """True for a node none of whose names is known any more."""
         return node != ROOT and node not in self._places

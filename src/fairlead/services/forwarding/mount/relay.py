@@ -16,15 +16,17 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from fairlead.clock import monotonic_ns
-from fairlead.services.forwarding.fuse.abi import BATCH_FORGET_IN, FORGET_ONE, IN_HEADER, OUT_HEADER, Op
+from fairlead.services.forwarding.fuse.abi import IN_HEADER, OUT_HEADER, Op
 from fairlead.services.forwarding.mount.answers import Answers
 from fairlead.services.forwarding.mount.dial import Connection, Dial
 from fairlead.services.forwarding.mount.failover import Failover
+from fairlead.services.forwarding.mount.generations import HAS_ENTRY, Generations
 from fairlead.services.forwarding.mount.holdings import Holdings
 from fairlead.services.forwarding.mount.jobs import Jobs
-from fairlead.services.forwarding.mount.ledger import Entry, Ledger, own_message
+from fairlead.services.forwarding.mount.ledger import Entry, Ledger
 from fairlead.services.forwarding.mount.link import Link, LinkLostError
 from fairlead.services.forwarding.mount.nodes import Nodes
+from fairlead.services.forwarding.mount.silent import Silent
 from fairlead.services.forwarding.mount.ways import ATTRIBUTE, COPIED, DATA, HANDLE, LOCAL, OPCODES, OPENS, WAYS
 from fairlead.services.forwarding.wire.frames import HEAD_BYTES, MAX_FRAME, PREFIX_BYTES, REPLY, Flag
 from fairlead.services.forwarding.wire.slots import SLOT_BYTES
@@ -34,13 +36,11 @@ if TYPE_CHECKING:
     from fairlead.services.forwarding.mount.trace import Trace
 
 _SLOT = int(Flag.SLOT)
-_READ, _WRITE = int(Op.READ), int(Op.WRITE)
+_READ, _WRITE, _RELEASES = int(Op.READ), int(Op.WRITE), (int(Op.RELEASE), int(Op.RELEASEDIR))
 _BATCH = 16
 """Requests read in one go before the connection gets its turn again."""
 _MOST_OUTSTANDING = 192
 """Requests without an answer after which the kernel has to wait (a forwarder listens to 256 of one client)."""
-_FORGETS = 128
-"""Forgotten nodes that are told to the forwarder together."""
 _FH_OFFSET = Struct("<QQI")
 _FH = Struct("<Q")
 _COUNT = Struct("<I")
@@ -69,6 +69,7 @@ class RelayMount:
         self.device = device
         self.dial = dial
         self.nodes = Nodes()
+        self.generations = Generations()
         self.holdings = Holdings()
         self.ledger = Ledger()
         self.jobs = Jobs() if jobs is None else jobs
@@ -87,10 +88,11 @@ class RelayMount:
         self._cache = cache
         self._say = say if say is not None else _to_stderr
         self._handles = 0
+        self._opened_by: dict[int, int] = {}  # job by handle: a RELEASE is on nobody's behalf
         self._views: list[memoryview] = []
         self._vectors: list[tuple[memoryview]] = []
         self._free: list[int] = []
-        self._forgotten: list[tuple[int, int]] = []
+        self._silent = Silent(self, trace)
         self._ended = False
         self._poll = select.epoll()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -213,7 +215,7 @@ class RelayMount:
     def _requests(self) -> None:
         free, requests, ledger = self._free, self.ledger.requests, self.ledger
         views, vectors, known = self._views, self._vectors, self.jobs.known
-        fd, link = self._fd, self.outlet
+        fd, link, opened_by = self._fd, self.outlet, self._opened_by
         try:
             for _ in range(_BATCH):
                 if not free:
@@ -235,7 +237,7 @@ class RelayMount:
                 way = WAYS[op] if op < OPCODES else COPIED
                 if way == LOCAL or (way == ATTRIBUTE and self._answered_here(op, unique, node, view[:length])):
                     if way == LOCAL:
-                        self._local(op, unique, node, view[:length])
+                        self._silent.take(op, unique, node, view[:length])
                     continue
                 now = monotonic_ns()
                 hit = known.get(pid)
@@ -243,6 +245,8 @@ class RelayMount:
                 number = next(ledger.ids)
                 if way == DATA:
                     handle, offset, size = _FH_OFFSET.unpack_from(view, 40)
+                    if not pid:
+                        job = opened_by.get(handle, job)
                     free.pop()
                     requests[number] = (unique, op, slot, node, handle, offset, size, now, job, None)
                     if link is None:
@@ -256,8 +260,13 @@ class RelayMount:
                     chosen = handle = 0
                     if way == OPENS:
                         self._handles = chosen = handle = self._handles + 1
+                        opened_by[handle] = job
                     elif way == HANDLE:
                         (handle,) = _FH.unpack_from(message, 40)
+                        if not pid:
+                            job = opened_by.get(handle, job)
+                        if op in _RELEASES:
+                            opened_by.pop(handle, None)
                     requests[number] = (unique, op, -1, node, handle, 0, 0, now, job, message)
                     if link is None:
                         ledger.unsent[number] = None
@@ -284,41 +293,6 @@ class RelayMount:
             return False
         self.answer(unique, -errno.ENODATA)
         return True
-
-    def _local(self, op: int, unique: int, node: int, message: memoryview) -> None:
-        if op == Op.FORGET:
-            self._forget(node, _FH.unpack_from(message, IN_HEADER.size)[0])
-        elif op == Op.BATCH_FORGET:
-            count = BATCH_FORGET_IN.unpack_from(message, IN_HEADER.size)[0]
-            begin = IN_HEADER.size + BATCH_FORGET_IN.size
-            for at in range(begin, begin + count * FORGET_ONE.size, FORGET_ONE.size):
-                self._forget(*FORGET_ONE.unpack_from(message, at))
-        elif op == Op.INTERRUPT:
-            self._interrupt(_FH.unpack_from(message, IN_HEADER.size)[0])
-        else:
-            self.answer(unique, 0)
-
-    def _forget(self, node: int, lookups: int) -> None:
-        if self.nodes.forget(node, lookups) and self._trace is not None:
-            self._trace.forgot(node)
-        forgotten = self._forgotten
-        forgotten.append((node, lookups))
-        if len(forgotten) >= _FORGETS:
-            link = self.link
-            if link is not None:
-                body = BATCH_FORGET_IN.pack(len(forgotten), 0) + b"".join(FORGET_ONE.pack(*one) for one in forgotten)
-                link.put(next(self.ledger.ids), 0, 0, own_message(Op.BATCH_FORGET, 0, body))
-            forgotten.clear()
-
-    def _interrupt(self, unique: int) -> None:
-        ledger = self.ledger
-        number = ledger.of_unique(unique)
-        if number is None:
-            return
-        if number in ledger.unsent:
-            self.finish(number, -errno.EINTR)
-        elif self.link is not None:
-            self.link.put(next(ledger.ids), 0, 0, own_message(Op.INTERRUPT, 0, _FH.pack(number)))
 
     # -- replies -----------------------------------------------------------------------------------------------
 
@@ -358,6 +332,12 @@ class RelayMount:
                 answer = answer[HEAD_BYTES - 16 : HEAD_BYTES + count]
                 size = count
             else:
+                if not error and length >= 40 and op < OPCODES and HAS_ENTRY[op]:
+                    made = _FH.unpack_from(buffer, begin)[0]
+                    nodes = self.nodes
+                    self.generations.mark(
+                        op, view[begin:stop], held=nodes.held(made), named=not nodes.unlinked(made)
+                    )
                 OUT_HEADER.pack_into(buffer, begin - 16, 16 + length, error, unique)
                 answer = view[begin - 16 : stop]
                 if op == _READ:

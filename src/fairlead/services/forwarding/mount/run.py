@@ -6,6 +6,7 @@ Not here: what is served (`local`, `relay`), how the background is entered (`bac
 from __future__ import annotations
 
 import os
+import resource
 import selectors
 import signal
 import socket
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 _PATIENCE_S = 2.0
 """A mount that is asked to end waits this long for files in it to be closed."""
+_SWITCH_S = 0.0005
+"""A thread that computes (the trace's) lets the one that serves wait for the interpreter no longer than this."""
 _MAP_S = 1.0
 """How often a map file is looked at."""
 
@@ -77,11 +80,21 @@ def serve(options: MountOptions, ready: Callable[[], None], say: Callable[[str],
     """Mounts, calls `ready`, serves until the mount is gone or SIGTERM or SIGINT comes. Raises `FairleadError` when the
     mount cannot be made. Belongs into the main thread."""
     process = _MountProcess(options, say)
+    sys.setswitchinterval(_SWITCH_S)
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    # A signal that comes while the mount is being made ends it as soon as it is there, and leaves no dead mount.
+    before = signal.set_wakeup_fd(process.wake_up.fileno(), warn_on_full_buffer=False)
+    reactions = {number: signal.signal(number, _noted) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         process.begin()
         process.loop(ready)
     finally:
         process.end()
+        if before >= 0:
+            signal.set_wakeup_fd(before)
+        for number, reaction in reactions.items():
+            signal.signal(number, reaction)
 
 
 class _MountProcess:
@@ -95,10 +108,12 @@ class _MountProcess:
         self._device: Device | None = None
         self._served: Served | None = None
         self._control: Control | None = None
+        self._tracing: Trace | None = None
         self._failure: BaseException | None = None
-        self._ended, self._ending = socket.socketpair()
-        self._ending.setblocking(False)
-        self._map_seen: tuple[int, int] | None = None
+        self._ended, self.wake_up = socket.socketpair()
+        self.wake_up.setblocking(False)
+        self._over = threading.Event()
+        self._remapping = threading.Lock()
 
     def begin(self) -> None:
         """The mount, its serving thread and its control socket."""
@@ -123,18 +138,21 @@ class _MountProcess:
         self._endings.append(self._control.close)
         self._thread = threading.Thread(target=self._serve, name="mount", daemon=True)
         self._thread.start()
+        if options.map_file is not None:
+            threading.Thread(target=self._follow_map, args=(options.map_file,), name="map file", daemon=True).start()
 
     def _local(self, source: str, trace: Trace | None, jobs: Jobs) -> None:
         from fairlead.services.forwarding.mount.local import LocalMount
         from fairlead.services.forwarding.mount.telling import Telling
-        from fairlead.services.forwarding.trees.directory import DirectoryTree
+        from fairlead.services.forwarding.tree_of import tree_of
 
         options = self._options
-        folder = _source_folder(source, self._mountpoint)
-        tree = DirectoryTree(folder)
+        plain = not source.startswith(("targets:", "slow:"))
+        spec = _source_folder(source, self._mountpoint) if plain else source
+        tree = tree_of(spec)
         self._endings.append(tree.close)
-        wanted = Init.PASSTHROUGH if options.passthrough and not options.cache and passthrough.allowed() else Init(0)
-        session = self._mount(folder, wanted)
+        handing = plain and options.passthrough and not options.cache and passthrough.allowed()
+        session = self._mount(spec, Init.PASSTHROUGH if handing else Init(0))
         if session.passthrough and trace is not None:
             self._say("passthrough: reads and writes go in the kernel, the trace holds opens and closes only")
         telling = Telling(trace, jobs) if trace is not None else None
@@ -207,6 +225,7 @@ class _MountProcess:
         trace = Trace(spool, fs=f"fairlead:{source}", mount_point=self._mountpoint)
         trace.start()
         self._endings.append(trace.close)
+        self._tracing = trace
         return trace, jobs
 
     def _addresses(self) -> list[str]:
@@ -214,8 +233,6 @@ class _MountProcess:
         options = self._options
         if options.map_file is None:
             return list(options.addresses)
-        found = os.stat(options.map_file) if options.map_file.exists() else None
-        self._map_seen = (found.st_mtime_ns, found.st_ino) if found is not None else None
         return addresses_for(options.map_file, os.uname().nodename)
 
     # Serving
@@ -229,30 +246,22 @@ class _MountProcess:
             raise
         finally:
             with suppress(OSError):
-                self._ending.send(b"e")
+                self.wake_up.send(b"e")
 
     def loop(self, ready: Callable[[], None]) -> None:
         """Until the mount is gone, or a signal or a request ends it."""
         assert self._control is not None
-        before = signal.set_wakeup_fd(self._ending.fileno(), warn_on_full_buffer=False)
-        handlers = {number: signal.signal(number, _noted) for number in (signal.SIGTERM, signal.SIGINT)}
-        try:
-            ready()
-            with selectors.DefaultSelector() as selector:
-                selector.register(self._ended, selectors.EVENT_READ)
-                selector.register(self._control, selectors.EVENT_READ)
-                while True:
-                    events = selector.select(_MAP_S if self._options.map_file is not None else None)
-                    if any(key.fileobj is self._ended for key, _ in events):
-                        break
-                    if events:
-                        self._control.answer()
-                    self._follow_map()
-            self._leave()
-        finally:
-            signal.set_wakeup_fd(before)
-            for number, handler in handlers.items():
-                signal.signal(number, handler)
+        ready()
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._ended, selectors.EVENT_READ)
+            selector.register(self._control, selectors.EVENT_READ)
+            while True:
+                events = selector.select()
+                if any(key.fileobj is self._ended for key, _ in events):
+                    break
+                if events:
+                    self._control.answer()
+        self._leave()
         if self._failure is not None:
             raise self._failure
 
@@ -281,6 +290,7 @@ class _MountProcess:
 
     def end(self) -> None:
         """Gives everything back, also what a failed `begin` left."""
+        self._over.set()
         if self._served is not None:
             self._served.stop()
             self._thread.join(timeout=_PATIENCE_S)
@@ -291,6 +301,9 @@ class _MountProcess:
             self._endings.pop()()
         if self._device is not None:
             self._device.close()
+        signal.set_wakeup_fd(-1)
+        self.wake_up.close()
+        self._ended.close()
 
     # Control
 
@@ -301,39 +314,52 @@ class _MountProcess:
         if what == "status":
             return {**self._served.status(), "pid": os.getpid()}
         if what == "stop":
-            self._ending.send(b"s")
+            self.wake_up.send(b"s")
             return {}
         if what == "remap":
             addresses = request.get("addresses")
             if not isinstance(addresses, list) or not addresses or not all(isinstance(one, str) for one in addresses):
                 raise MountError("no addresses in the request", where=self._mountpoint)
             return {"forwarder": self._remap(addresses)}
-        raise MountError(f"cannot do {what!r}", where=self._mountpoint, remedy="status, remap or stop")
+        if what == "record":
+            if self._tracing is None:
+                raise MountError("the mount records nothing", where=self._mountpoint, remedy="mount with --spool")
+            self._tracing.on = bool(request.get("on", True))
+            return {"on": self._tracing.on}
+        raise MountError(f"cannot do {what!r}", where=self._mountpoint, remedy="status, remap, record or stop")
 
     def _remap(self, addresses: list[str]) -> str:
         remap = getattr(self._served, "remap", None)
         if remap is None:
             raise MountError("a local mount has no forwarder", where=self._mountpoint, remedy="unmount it, mount again")
-        return str(remap(addresses))
+        with self._remapping:
+            return str(remap(addresses))
 
-    def _follow_map(self) -> None:
-        """Moves the mount when its map file has changed and names other forwarders; a bad file moves nothing."""
-        path = self._options.map_file
-        if path is None:
-            return
-        try:
-            found = path.stat()
-            if (found.st_mtime_ns, found.st_ino) == self._map_seen:
-                return
-            addresses = self._addresses()
-            now = getattr(self._served, "dial", None)
-            if now is not None and [str(address) for address in now.addresses] == addresses:
-                return
-            self._say(f"{path} has changed: now at {self._remap(addresses)}")
-        except OSError:
-            return
-        except FairleadError as error:
-            self._say(str(error))
+    def _follow_map(self, path: Path) -> None:
+        """Moves the mount when its map file names other forwarders; one that is broken or absent moves nothing."""
+        named = self._addresses()
+        seen = _stamp(path)
+        while not self._over.wait(_MAP_S):
+            now = _stamp(path)
+            if now is None or now == seen:
+                continue
+            seen = now
+            try:
+                addresses = self._addresses()
+                if addresses != named:
+                    self._say(f"{path} has changed: now at {self._remap(addresses)}")
+                    named = addresses
+            except FairleadError as error:
+                self._say(str(error))
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    """What changes when the file does; None while there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ino
 
 
 def _noted(_number: int, _frame: object) -> None:

@@ -34,15 +34,17 @@ class Telling:
         self._trace = trace
         self._jobs = jobs
         self._turn = Lock()
+        self._known = jobs.known
+        self._put = trace.request
         trace.identities = jobs.identities
 
     def moved(
         self, op: int, node: int, handle: int, offset: int, size: int, job: int, started_ns: int, error: int
     ) -> None:
         """A READ or WRITE ended; `size` is what was moved."""
-        with self._turn:
-            if self._trace.on:
-                self._trace.request(op, node, handle, offset, size, started_ns, monotonic_ns(), job, error)
+        if self._trace.on:
+            with self._turn:
+                self._put(op, node, handle, offset, size, started_ns, monotonic_ns(), job, error)
 
     def ended(
         self, op: int, node: int, handle: int, message: memoryview, reply: bytes, job: int, started_ns: int, error: int
@@ -60,11 +62,10 @@ class Telling:
         with self._turn:
             self._trace.forgot(node)
 
-    def job(self, pid: int, uid: int) -> int:
+    def job(self, pid: int, uid: int, now_ns: int) -> int:
         """The index of the job a process belongs to."""
-        now = monotonic_ns()
-        known = self._jobs.known.get(pid)
-        if known is not None and now < known[1]:
+        known = self._known.get(pid)
+        if known is not None and now_ns < known[1]:
             return known[0]
         with self._turn:
-            return self._jobs.find(pid, uid, now)
+            return self._jobs.find(pid, uid, now_ns)

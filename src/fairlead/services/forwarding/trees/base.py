@@ -184,7 +184,8 @@ class FileTree(Protocol):
         ...
 
     def temporary(self, parent: int, flags: int, mode: int) -> tuple[int, Stat, OpenFile]:
-        """O_TMPFILE."""
+        """O_TMPFILE. If `flags` say so themselves, `reopen` finds the file after the loss of this forwarder; without,
+        the caller gives it a name at once."""
         ...
 
     def mkdir(self, parent: int, name: bytes, mode: int) -> tuple[int, Stat]:

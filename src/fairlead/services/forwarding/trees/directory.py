@@ -30,6 +30,7 @@ _TAKEN = os.O_ACCMODE | os.O_APPEND | os.O_TRUNC | os.O_SYNC | os.O_DSYNC | os.O
 _ADDED = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
 _MAKE = os.O_CREAT | os.O_EXCL
 _LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_TMPFILE = linux.O_TMPFILE & ~os.O_DIRECTORY
 _ACL = b"system.posix_acl_"
 
 
@@ -105,6 +106,8 @@ class DirectoryTree:
         folder = self._places.folder(parent)
         with self._pinned(node) as fd:
             os.link(f"/proc/self/fd/{fd}", name, dst_dir_fd=folder.fd, follow_symlinks=True)
+        # It has a name now; only what has none needs to be kept.
+        self._kept.release(node)
         return self._made(parent, name, folder.fd)
 
     def unlink(self, parent: int, name: bytes) -> None:
@@ -343,14 +346,14 @@ class DirectoryTree:
         return self._file(node, flags, os.open(f"/proc/self/fd/{file.descriptor}", flags | os.O_CLOEXEC))
 
     def temporary(self, parent: int, flags: int, mode: int) -> tuple[int, Stat, OpenFile]:
-        """O_TMPFILE; kept from the start, unless O_EXCL says that it never gets a name."""
+        """O_TMPFILE."""
         folder = self._places.folder(parent)
-        excl = flags & os.O_EXCL
-        fd = os.open(".", flags & _TAKEN & ~os.O_TRUNC | linux.O_TMPFILE | excl | os.O_CLOEXEC, mode, dir_fd=folder.fd)
-        st = os.fstat(fd)
-        node = st.st_ino + 1
+        lasting = flags & os.O_EXCL
+        made = flags & _TAKEN & ~os.O_TRUNC | linux.O_TMPFILE | lasting | os.O_CLOEXEC
+        fd = os.open(".", made, mode, dir_fd=folder.fd)
+        node = os.fstat(fd).st_ino + 1
         file = self._file(node, flags & _TAKEN, fd)
-        if not excl:
+        if flags & _TMPFILE and not lasting:
             self._kept.keep(node, fd)
         return node, file.attributes(), file
 

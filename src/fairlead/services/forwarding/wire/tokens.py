@@ -106,4 +106,6 @@ def _wrap(data: bytes) -> str:
 
 
 def _unwrap(text: str) -> bytes:
+    if "+" in text or "/" in text:  # the decoder would take them for "-" and "_"
+        raise ValueError(text)
     return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)

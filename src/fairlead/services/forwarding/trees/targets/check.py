@@ -69,7 +69,7 @@ class _Check:
         self._names(records)
         objects = self._objects(records)
         for inode in records.values():
-            if inode.is_file:
+            if inode.is_file and inode.nlink:  # one without a name may be half removed
                 self._file(inode, objects)
         return self._found
 

@@ -35,8 +35,6 @@ class Environment:
         self.readonly = readonly
         self._data = os.path.join(folder, "data.mdb")
         self._claim = -1
-        self.ended_cleanly = True
-        """False when the process that had the store before was killed."""
         try:
             if not readonly:
                 os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -121,7 +119,6 @@ class Environment:
         boot = _read(_BOOT)
         before = _read(state)
         meta = _read(os.path.join(self.folder, "synced.meta"))
-        self.ended_cleanly = before in (b"", b"clean")
         if before not in (b"", b"clean", boot) and meta and os.path.exists(self._data):
             rewind(self.folder)
         if before != boot:

@@ -66,7 +66,7 @@ class FileState:
         self._recorded = 0
         self._reached = 0
         self._retimed = False
-        self._dirty: set[int] = set()
+        self._closed = False
 
     def adopt(self, inode: Inode) -> None:
         """Takes over what the store says."""
@@ -181,7 +181,6 @@ class FileState:
             descriptor = self._open(index, create=True)
         target = self.targets[index]
         self._set.wait(target, length)
-        self._dirty.add(index)
         began = monotonic_ns()
         try:
             wrote = os.pwritev(descriptor, pieces, offset)
@@ -197,7 +196,11 @@ class FileState:
             inode = self._store.read(namespace.get, self.ino)
             if not inode.targets:
                 stripe, names = self._set.choose(inode.layout)
-                inode = self._store.write(sizes.assign, self.ino, stripe, names)
+                try:
+                    inode = self._store.write(sizes.assign, self.ino, stripe, names)
+                    self.adopt(inode)
+                finally:
+                    self._set.chosen_is_open(names)
                 if self._placed is not None:
                     self._placed(self.ino, inode.targets)
             self.adopt(inode)
@@ -216,12 +219,12 @@ class FileState:
     def _opened(self, index: int, create: bool) -> int:
         target = self.targets[index]
         path = target.object_path(self.ino, index)
-        flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
-        # An object that is known to exist is never made again: it would hide that its target has lost it.
-        flags |= os.O_CREAT if create and not self._known >> index & 1 else 0
         try:
             with acting.own:
-                return os.open(path, flags, 0o600)
+                # An object that is known to exist is never made again: it would hide that its target has lost it.
+                if create and not self._known >> index & 1:
+                    return target.make_object(path)
+                return os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         except FileNotFoundError as error:
             if not create and not self._store.read(namespace.get, self.ino).made >> index & 1:
                 return ABSENT
@@ -240,13 +243,22 @@ class FileState:
     def _look(self, index: int) -> os.stat_result | None:
         if not self.targets:
             self.adopt(self._store.read(namespace.get, self.ino))
-        descriptor = self._objects[index]
-        if descriptor == ABSENT:
-            try:
-                descriptor = self._open(index, create=False)
-            except OSError:
-                return None
-        return None if descriptor == ABSENT else os.fstat(descriptor)
+        # Whoever asks may not have the file open: its last close must not take the descriptor away in between.
+        with self.lock:
+            if self._closed:
+                return self._look_by_path(index)
+            descriptor = self._objects[index]
+            if descriptor == ABSENT:
+                try:
+                    descriptor = self._open(index, create=False)
+                except OSError:
+                    return None
+            return None if descriptor == ABSENT else os.fstat(descriptor)
+
+    def _look_by_path(self, index: int) -> os.stat_result | None:
+        with suppress(OSError), acting.own:
+            return os.stat(self.targets[index].object_path(self.ino, index))
+        return None
 
     def truncate(self, size: int) -> Inode:
         """Sets the size."""
@@ -270,7 +282,6 @@ class FileState:
                 try:
                     if descriptor != ABSENT and os.fstat(descriptor).st_size > length:
                         os.ftruncate(descriptor, length)
-                        self._dirty.add(index)
                 except OSError as error:
                     raise target.failed(self.ino, index, error) from error
         return self._store.write(sizes.resized, self.ino, inode.cuts, now_ns())
@@ -281,9 +292,8 @@ class FileState:
             self._assign()
         return [self._open(index, create=create) for index in range(len(self.targets))]
 
-    def touched(self, index: int, end: int) -> None:
-        """Something was allocated in an object, reaching to `end` of the file."""
-        self._dirty.add(index)
+    def touched(self, end: int) -> None:
+        """Something was allocated, reaching to `end` of the file."""
         self._reached = max(self._reached, end)
 
     def record(self) -> None:
@@ -294,17 +304,17 @@ class FileState:
             self._store.write(sizes.made, self.ino, 0, reached, self._cuts)
 
     def sync(self, data_only: bool) -> None:
-        """Makes what was written durable: objects, their names, the record."""
-        dirty, self._dirty = self._dirty, set()
+        """Makes what was written durable, by whomever: objects, their names, the record."""
+        self.adopt(self._store.read(namespace.get, self.ino))
         folders = set()
-        for index in sorted(dirty):
-            target = self.targets[index]
+        for index, target in enumerate(self.targets):
+            if not self._known >> index & 1:
+                continue
             try:
-                (os.fdatasync if data_only else os.fsync)(self._objects[index])
+                (os.fdatasync if data_only else os.fsync)(self._open(index, create=False))
+                folders.add(os.path.dirname(target.object_path(self.ino, index)))
             except OSError as error:
-                self._dirty |= dirty
                 raise target.failed(self.ino, index, error) from error
-            folders.add(os.path.dirname(target.object_path(self.ino, index)))
         for folder in folders:
             _sync_folder(folder)
         self.record()
@@ -313,6 +323,7 @@ class FileState:
     def close(self) -> None:
         """Closes the objects."""
         with self.lock:
+            self._closed = True
             with suppress(OSError):  # the store is gone: the size is found in the objects again
                 self.record()
             for index, descriptor in enumerate(self._objects):

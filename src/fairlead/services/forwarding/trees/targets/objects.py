@@ -10,6 +10,7 @@ import logging
 import os
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 
 from fairlead.clock import monotonic_ns, sleep_s
 from fairlead.errors import ConfigError
@@ -70,8 +71,20 @@ class Target:
         """Where object `index` of an inode is."""
         return f"{self.path}/objects/{ino & 0xFF:02x}/{ino:x}.{index}"
 
+    def make_object(self, path: str) -> int:
+        """Opens an object for reading and writing, making it if need be. Never where the target is not mounted."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            return os.open(path, flags, 0o600)
+        except FileNotFoundError:
+            if not self.here():
+                raise
+            with suppress(FileExistsError):
+                os.mkdir(os.path.dirname(path), mode=0o700)
+            return os.open(path, flags, 0o600)
+
     def prepare(self, tree: str) -> None:
-        """Marks a new target of the tree and makes its folders; ConfigError if it is another tree's."""
+        """Marks a new target of the tree and makes its folder; ConfigError if it is another tree's."""
         mark = os.path.join(self.path, MARK)
         try:
             with open(mark, encoding="ascii") as file:
@@ -87,8 +100,7 @@ class Target:
             return
         if os.path.isdir(os.path.join(self.path, "objects")):
             raise ConfigError("objects without a mark", where=self.path, remedy=f"restore {MARK}, or empty it")
-        for low in range(256):
-            os.makedirs(os.path.join(self.path, "objects", f"{low:02x}"), mode=0o700, exist_ok=True)
+        os.mkdir(os.path.join(self.path, "objects"), mode=0o700)
         with open(mark + ".new", "w", encoding="ascii") as file:
             file.write(f"{tree} {self.name}\n")
         os.rename(mark + ".new", mark)
@@ -187,7 +199,8 @@ class TargetSet:
             return self.default
 
     def choose(self, layout: str) -> tuple[int, list[str]]:
-        """Stripe size and targets for a new file."""
+        """Stripe size and targets for a new file. They count as open at once, so that files that are placed at the
+        same moment do not all go to the same target; `chosen_is_open` ends that."""
         wanted = self.striping(layout)
         all_targets = list(self.by_name.values())
         with self._guard:
@@ -197,10 +210,17 @@ class TargetSet:
             states = [_state(target) for target in all_targets]
             pool = [at for at, target in enumerate(all_targets) if wanted.pool is None or target.pool == wanted.pool]
             chosen = self._placement.place(wanted.stripes or len(pool), states, pool)
+            for at in chosen:
+                all_targets[at].opened(1)
         if not chosen:
             gone = not any(states[at].available for at in pool)
             raise fault(errno.EIO if gone else errno.ENOSPC)
         return wanted.size, [all_targets[at].name for at in chosen]
+
+    def chosen_is_open(self, names: Sequence[str]) -> None:
+        """The file that `choose` gave these targets counts for itself now, or will not be."""
+        for name in names:
+            self.by_name[name].opened(-1)
 
     def wait(self, target: Target, size: int) -> None:
         """Waits for the target's turn where nobody does it outside."""

@@ -110,9 +110,8 @@ class StripedFile:
                 if stop > start and descriptor != ABSENT:
                     # The objects keep their sizes: the file's is recorded.
                     linux.fallocate(descriptor, mode | _KEEP_SIZE, start, stop - start)
-                    state.touched(index, 0)
             if not mode & _KEEP_SIZE and end > before:
-                state.touched(0, end)
+                state.touched(end)
                 state.record()
 
     def seek(self, offset: int, whence: int) -> int:
@@ -200,6 +199,11 @@ class StripedFile:
             return
         self._store.lock(FLOCK, self.state.ino, self._owner, WHOLE._replace(kind=kind))
         self._flocked = kind != fcntl.F_UNLCK
+
+    def flush(self) -> None:
+        """Notes the size, which raises what the store would."""
+        if self._writes and not self.state.doomed:
+            self.state.record()
 
     def close(self) -> None:
         """Ends it."""

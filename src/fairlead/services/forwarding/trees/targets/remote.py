@@ -11,6 +11,7 @@ import random
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -31,6 +32,11 @@ PATIENCE_S = 60.0
 """How long a call waits for a service that does not answer; EIO after that."""
 _CONNECT_S = 5.0
 _decode = msgspec.msgpack.Decoder(calls.Reply).decode
+
+
+def _short(owner: int) -> int:
+    """A lock owner (a session and a number its client chose, 128 bits) as 63 bits, which a message can hold."""
+    return owner if owner < 1 << 63 else int.from_bytes(blake2b(owner.to_bytes(32), digest_size=8).digest()) >> 1
 
 
 class _Channel:
@@ -169,16 +175,18 @@ class RemoteStore:
 
     def lock(self, space: int, ino: int, owner: int, lock: Lock) -> None:
         """Asks the service."""
+        owner = _short(owner)
         self._call("lock", (space, ino, owner, lock, False))
         self._locks.take(space, ino, owner, lock)
 
     def conflicting(self, space: int, ino: int, owner: int, lock: Lock) -> Lock | None:
         """Asks the service."""
-        found: Lock | None = self._call("conflicting", (space, ino, owner, lock))
+        found: Lock | None = self._call("conflicting", (space, ino, _short(owner), lock))
         return found
 
     def unlock_owner(self, space: int, ino: int, owner: int) -> None:
         """Tells the service."""
+        owner = _short(owner)
         self._locks.drop_owner(space, ino, owner)
         self._call("unlock_owner", (space, ino, owner))
 

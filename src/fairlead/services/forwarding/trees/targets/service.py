@@ -41,7 +41,7 @@ from fairlead.services.forwarding.wire.handshake import (
 LOCKS_KEPT_S = 2.0
 HOLDS_KEPT_S = 60.0
 RECLAIM_S = 5.0
-"""After a kill of the service only forwarders that had locks get them, for this long."""
+"""After a start forwarders say what they hold, for this long; meanwhile nobody gets new locks."""
 log = logging.getLogger("fairlead.forwarding.metadata")
 _decode = msgspec.msgpack.Decoder(calls.Request).decode
 
@@ -60,7 +60,7 @@ class MetadataService:
         self._gone: dict[str, float] = {}
         self._left: set[str] = set()
         self._ended = threading.Event()
-        self._reclaiming_until = 0.0 if store.environment.ended_cleanly else monotonic_s() + RECLAIM_S
+        self._reclaiming_until = 0.0 if store.fresh else monotonic_s() + RECLAIM_S
         self._listener, self.address = listen(address)
         self._listener.setblocking(True)
         threading.Thread(target=self._accept, name="accept", daemon=True).start()
@@ -174,7 +174,7 @@ class MetadataService:
         self._store.residents.release(holder, ino)
 
     def _held(self, _holder: str, ino: int) -> bool:
-        return self._store.residents.held(ino)
+        return monotonic_s() < self._reclaiming_until or self._store.residents.held(ino)
 
     def _lock(self, holder: str, space: int, ino: int, owner: int, lock: Lock, again: bool) -> None:
         if not again and monotonic_s() < self._reclaiming_until:

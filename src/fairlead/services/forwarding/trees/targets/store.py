@@ -120,6 +120,8 @@ class LocalStore:
         self.residents = Residents()
         self._dbs = self.environment.dbs
         self._begin = self.environment.env.begin
+        self.fresh = False
+        """Whether it has just been made."""
         self._next = 0
         self._reserved = 0
         self._reserving = False
@@ -142,6 +144,7 @@ class LocalStore:
             return (tree or b"").decode()
         self._next = self._reserved = FIRST_INODE if reserved is None else KEY.unpack(reserved)[0]
         if made is None:
+            self.fresh = True
             tree = os.urandom(16).hex().encode()
             self.environment.write(lambda txn: self._begin_tree(txn, tree))
         self.environment.write(self._reserve)

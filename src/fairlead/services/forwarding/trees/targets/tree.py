@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Concatenate, ParamSpec, TypeVar
 
 from fairlead.clock import now_ns
-from fairlead.services.forwarding.trees import acting
+from fairlead.services.forwarding.trees import acting, linux
 from fairlead.services.forwarding.trees.base import NOW, OWN_FOLDER, ROOT, Change, Entry, OpenFile, UnknownNode
 from fairlead.services.forwarding.trees.targets import config as configured
 from fairlead.services.forwarding.trees.targets import layouts, namespace, permissions, reclaiming, sizes, space
@@ -191,9 +191,7 @@ class TargetsTree:
         new = self._new(stat.S_IFREG | mode & 0o7777)
         while True:
             try:
-                inode = self._write(
-                    namespace.make, inode_of(parent), name, self._new(stat.S_IFREG | mode & 0o7777), now_ns(), who
-                )
+                inode = self._write(namespace.make, inode_of(parent), name, new, now_ns(), who)
             except FileExistsError:
                 if flags & os.O_EXCL:
                     raise
@@ -245,7 +243,9 @@ class TargetsTree:
                 self.store.hold(ino)
                 state = FileState(ino, self.store, self.targets, self._placed)
                 try:
-                    state.adopt(self._read(namespace.get, ino))
+                    inode = self._read(namespace.get, ino)
+                    state.adopt(inode)
+                    state.doomed = inode.nlink == 0
                 except BaseException:
                     self.store.release(ino)
                     raise
@@ -333,9 +333,8 @@ class TargetsTree:
         """See `FileTree`."""
         _check_name(parent, name)
         _check_name(new_parent, new_name)
-        done = self._write(
-            namespace.rename, inode_of(parent), name, inode_of(new_parent), new_name, flags, now_ns(), _who()
-        )
+        ino, new_ino = inode_of(parent), inode_of(new_parent)
+        done = self._write(namespace.rename, ino, name, new_ino, new_name, flags, now_ns(), _who())
         if done.gone is not None:
             self._nameless(done.gone)
 
@@ -347,6 +346,25 @@ class TargetsTree:
     def sync_directory(self, node: int) -> None:  # noqa: ARG002 - all names are in one store
         """See `FileTree`."""
         self.store.sync()
+
+    def sync(self) -> None:
+        """See `FileTree`."""
+        with self._guard:
+            for state in self._states.values():
+                state.record()
+        for target in self.targets.by_name.values():
+            if target.here():
+                with acting.own:
+                    descriptor = os.open(target.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                try:
+                    linux.sync_file_system(descriptor)
+                finally:
+                    os.close(descriptor)
+        self.store.sync()
+
+    def sweep(self, grace_s: float) -> int:
+        """Removes files without a name that nobody has open and that lost it longer ago; how many."""
+        return self._sweeper.sweep(grace_s)
 
     # -- the rest ------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,92 @@
+"""`fairlead demo`: three jobs through a forwarding plane, a drawn fault, a judge who sees the records only.
+
+Not here: the play (`fairlead.demo`), the judgement (`fairlead.analysis.culprits`), the page (`fairlead.web.path`).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fairlead.cli.talk import say
+
+if TYPE_CHECKING:
+    from fairlead.demo.performance import Outcome
+
+_PAGE = Path("fairlead-demo.html")
+
+
+@click.command()
+@click.option("--seed", type=int, metavar="N", help="Play the same again. Default: another play each time.")
+@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", default=_PAGE,
+              show_default=True, help="Where the page goes.")  # fmt: skip
+@click.option("--keep", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+              help="Keep the records, the lake and the logs there.")  # fmt: skip
+@click.option("--no-fuse", is_flag=True, help="Use the library client instead of mounts, as where FUSE is not allowed.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was played, seen and judged as JSON.")
+def demo(seed: int | None, html: Path, keep: Path | None, no_fuse: bool, as_json: bool) -> None:
+    """Real I/O on this machine, a fault injected and found: a slow target, a job that disturbs others, or nothing.
+
+    Takes half a minute, needs no rights and leaves nothing behind but the page. What is injected is drawn from the
+    seed and shown at the end; the judge is another process, which is given only the records.
+    """
+    import msgspec
+
+    from fairlead.demo.performance import perform
+    from fairlead.demo.plan import draw
+
+    chosen = int.from_bytes(os.urandom(2), "little") if seed is None else seed
+    play = draw(chosen)
+    fuse = not no_fuse and _fuse_works()
+    signal.signal(signal.SIGTERM, _as_interrupt)
+    outcome = perform(play, fuse=fuse, keep=keep, say=say)
+    from fairlead.cli.report import write_whole
+
+    write_whole(html, _page(outcome).encode())
+    if as_json:
+        click.echo(msgspec.json.format(msgspec.json.encode(outcome), indent=1))
+    else:
+        _show(outcome, html)
+
+
+def _as_interrupt(_number: int, _frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _fuse_works() -> bool:
+    """Whether a mount can be made here; a word about it where not."""
+    try:
+        os.close(os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC))
+    except OSError as error:
+        say(
+            f"/dev/fuse cannot be opened ({(error.strerror or '').lower()}): the jobs use the library instead of mounts"
+        )
+        return False
+    return True
+
+
+def _page(outcome: Outcome) -> str:
+    from fairlead.web.path.page import render
+
+    lead = f"fairlead demo, seed {outcome.seed}: three jobs did real I/O through two forwarders on four targets."
+    missing = []
+    if outcome.lost_without_fuse:
+        missing.append({"what": "a mount", "why": outcome.lost_without_fuse})
+    return render({
+        "judgement": outcome.judgement, "paths": outcome.paths, "charts": outcome.charts, "saw": outcome.saw,
+        "played": outcome.told, "about": {"lead": lead}, "missing": missing,
+    })  # fmt: skip
+
+
+def _show(outcome: Outcome, html: Path) -> None:
+    from fairlead.cli.demo_terminal import show
+
+    show(outcome)
+    click.echo(f"page: {html}")
+    click.echo(f"the same again: fairlead demo --seed {outcome.seed}")
+    if outcome.kept:
+        click.echo(f"kept: {outcome.kept}")

@@ -1,0 +1,91 @@
+"""What `fairlead demo` prints: each job layer by layer, the verdicts with their evidence, what had been injected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from fairlead.model.units import format_bytes, format_count, format_duration, format_percent
+
+if TYPE_CHECKING:
+    from fairlead.demo.performance import Outcome
+
+_Row = tuple[str, str, str, str, str, str]
+
+
+def show(outcome: Outcome) -> None:
+    """Prints it to stdout."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False, soft_wrap=True, width=100)
+    for path in outcome.paths:
+        job = path["job_id"]
+        saw = outcome.saw.get(job)
+        console.print(Text(f"job {job}", style="bold"), Text(f" {saw['about']}" if saw else ""))
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 2))
+        for number, name in enumerate(("layer", "requests", "bytes", "waited", "busy", "longest p90")):
+            table.add_column(name, justify="left" if number == 0 else "right", header_style="dim", no_wrap=True)
+        for row in _layers(path, saw):
+            table.add_row(*row)
+        console.print(table)
+    _targets(console, outcome.charts)
+    console.print()
+    _verdicts(console, outcome)
+
+
+def _layers(path: dict[str, Any], saw: dict[str, Any] | None) -> Iterator[_Row]:
+    if saw:
+        carried = saw["bytes_read"] + saw["bytes_written"]
+        yield ("application itself", format_count(saw["operations"]), format_bytes(carried), "",
+               format_duration(saw["io_s"]), "")  # fmt: skip
+    client = path["client"]
+    if client:
+        carried = client["bytes_read"] + client["bytes_written"]
+        yield ("client", format_count(client["operations"]), format_bytes(carried), "",
+               format_duration(client["busy_s"]), "")  # fmt: skip
+    for one in path["forwarders"]:
+        yield (f"forwarder {one['name']}", format_count(one["requests"]), format_bytes(one["bytes"]),
+               format_duration(one["wait_s"]), format_duration(one["service_s"]),
+               format_duration(one["worst_wait_p90_s"]))  # fmt: skip
+    for one in path["targets"]:
+        yield (f"target {one['name']}", format_count(one["requests"]), format_bytes(one["bytes"]), "",
+               format_duration(one["service_s"]), "")  # fmt: skip
+
+
+def _targets(console: Any, charts: dict[str, Any]) -> None:
+    """Each target: bytes of all jobs and its device time a MiB, in the median second and the worst."""
+    parts = []
+    for one in charts["targets"]:
+        known = sorted(value for value in one["per_mib_s"] if value is not None)
+        if known:
+            usual, worst = format_duration(known[len(known) // 2]), format_duration(known[-1])
+            parts.append(f"  {one['name']}  {format_bytes(sum(one['bytes']))}, {usual} a MiB, at worst {worst}")
+    if parts:
+        console.print("targets, all jobs together: bytes, device time of one MiB in the median second and in the worst")
+        console.print("\n".join(parts))
+
+
+def _verdicts(console: Any, outcome: Outcome) -> None:
+    from rich.text import Text
+
+    judgement = outcome.judgement
+    for one in judgement["verdicts"]:
+        console.print(Text(one["title"], style="bold red"), Text(f"(confidence {format_percent(one['confidence'])})"))
+        for text in one["evidence"]:
+            console.print(f"  - {text}")
+        for job, lost in one["lost_s"].items():
+            cost = one["cost_s"].get(job)
+            run = f", about {format_duration(cost)} of its run" if cost is not None else ""
+            console.print(f"  - it cost job {job or '?'} {format_duration(lost)} over all its requests{run}")
+        for text in one["advice"]:
+            console.print(f"  → {text}")
+    if judgement["nobody"]:
+        console.print(Text("Nobody is accused.", style="bold"), judgement["nobody"])
+    console.print()
+    console.print(Text("injected: ", style="bold"), outcome.told)
+    words = {True: "as it was judged", False: "NOT as it was judged"}
+    console.print(f"That is {words[outcome.all_right]}.")
+    if outcome.lost_without_fuse:
+        console.print(outcome.lost_without_fuse)

@@ -1,0 +1,23 @@
+"""`fairlead remap`: moves a mount to other forwarders while it is in use."""
+
+from __future__ import annotations
+
+import click
+
+from fairlead.cli.talk import say
+
+
+@click.command()
+@click.argument("folder", metavar="DIR")
+@click.argument("addresses", metavar="ADDRESS[,ADDRESS...]", nargs=-1, required=True)
+def remap(folder: str, addresses: tuple[str, ...]) -> None:
+    """Move the mount on DIR to other forwarders of the same tree.
+
+    Nothing is unmounted and no I/O fails: what is under way is finished by the old forwarder, what comes meanwhile
+    waits for the new one. The first that answers takes the mount, the others are there should it be lost. When none
+    answers, the mount stays where it is.
+    """
+    from fairlead.services.forwarding.mount.remap import remap_mount
+
+    wanted = [address for argument in addresses for address in argument.split(",") if address]
+    say(f"{folder}: now at {remap_mount(folder, wanted)}")

@@ -1,0 +1,196 @@
+"""`fairlead targets`: looks after trees striped over storage targets. Not here: the looking
+(`services.forwarding.trees.targets`).
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fairlead.cli.talk import say
+from fairlead.errors import ForwardingError, InputError, PartialInputError, UsageError
+from fairlead.model.units import format_bandwidth, format_bytes, format_count
+
+if TYPE_CHECKING:
+    from fairlead.services.forwarding.trees.targets.check import Checked
+    from fairlead.services.forwarding.trees.targets.space import TargetReport
+
+_file = click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+
+
+@click.group()
+def targets() -> None:
+    """Look after trees striped over storage targets.
+
+    FILE is the TOML file given to `fairlead forwarder --export targets:FILE`.
+    """
+
+
+@targets.command("list")
+@_file
+@_json_option
+def list_targets(file: Path, as_json: bool) -> None:
+    """Targets with their space, objects, pace and state.
+
+    Looks at the directories only and may run beside a forwarder.
+    """
+    from fairlead.services.forwarding.trees.targets.check import count_objects
+    from fairlead.services.forwarding.trees.targets.config import read_config
+    from fairlead.services.forwarding.trees.targets.objects import TargetSet
+    from fairlead.services.forwarding.trees.targets.space import report
+
+    found = TargetSet(read_config(file))
+    rows = []
+    for row, target in zip(report(found), found.by_name.values(), strict=True):
+        rows.append((row, 0 if row.missing else count_objects(target)))
+    if as_json:
+        _print_json({"schema": "fairlead.targets/1", "targets": [_plain(*row) for row in rows]})
+        return
+    _print_targets(rows)
+
+
+def _state(row: TargetReport) -> str:
+    if not row.missing:
+        return "ok"
+    folder = Path(row.path)
+    return "new" if folder.is_dir() and not any(folder.iterdir()) else "missing"
+
+
+def _plain(row: TargetReport, objects: int) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "path": row.path,
+        "pool": row.pool,
+        "state": _state(row),
+        "capacity_bytes": row.capacity,
+        "used_bytes": row.used,
+        "objects": objects,
+        "max_perf_bytes_per_s": row.max_perf,
+    }
+
+
+def _print_targets(rows: list[tuple[TargetReport, int]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for name in ("target", "pool", "state", "capacity", "used", "objects", "max_perf", "path"):
+        table.add_column(name, justify="right" if name in ("capacity", "used", "objects", "max_perf") else "left")
+    for row, objects in rows:
+        rate = "—" if row.max_perf is None else format_bandwidth(row.max_perf)
+        space = (format_bytes(row.capacity), format_bytes(row.used))
+        table.add_row(row.name, row.pool or "—", _state(row), *space, format_count(objects), rate, row.path)
+    Console(highlight=False, markup=False).print(table)
+
+
+@targets.command()
+@_file
+@click.option("--repair", is_flag=True, help="Mend what can be mended. No forwarder may serve the tree meanwhile.")
+@_json_option
+def check(file: Path, repair: bool, as_json: bool) -> int:
+    """Compare names, inodes and objects.
+
+    Faults: missing and oversize objects, orphaned ones (moved to the target's `lost` folder), names that lead nowhere,
+    wrong link counts, missing targets. Notes are what a killed forwarder leaves: sizes and objects that are not
+    recorded yet, unlinked files that were open. Exits with 8 if there are faults that were not mended.
+    """
+    from fairlead.services.forwarding.trees.targets.check import check as run_check
+    from fairlead.services.forwarding.trees.targets.config import read_config
+    from fairlead.services.forwarding.trees.targets.objects import TargetSet
+    from fairlead.services.forwarding.trees.targets.tree import open_store
+
+    config = read_config(file)
+    store = open_store(config, readonly=not repair)
+    try:
+        found = run_check(store, TargetSet(config), repair=repair)
+    finally:
+        store.close()
+    if as_json:
+        problems = [{**asdict(problem), "fault": problem.fault} for problem in found.problems]
+        document = {"schema": "fairlead.targets.check/1", "inodes": found.inodes, "objects": found.objects}
+        _print_json({**document, "faults": found.faults, "problems": problems})
+    else:
+        _print_checked(found)
+    if found.faults:
+        remedy = "bring missing targets back" if repair else "end the forwarders, then: fairlead targets check --repair"
+        raise ForwardingError(f"{found.faults} faults", where=str(file), remedy=remedy)
+    return 0
+
+
+def _print_checked(found: Checked) -> None:
+    for problem in found.problems:
+        place = f" inode {problem.inode:x}" if problem.inode else ""
+        target = f" on {problem.target}" if problem.target else ""
+        mark = "mended" if problem.mended else "fault" if problem.fault else "note"
+        click.echo(f"{mark:7}{problem.kind:11}{problem.what}{place}{target}")
+    say(f"{found.inodes:,} inodes, {found.objects:,} objects, {found.faults:,} faults")
+
+
+@targets.command()
+@_file
+@click.argument("destination", type=click.Path(path_type=Path))
+@click.argument("path", default="/")
+@_json_option
+def export(file: Path, destination: Path, path: str, as_json: bool) -> None:
+    """Read the tree, or PATH in it, back into the directory DESTINATION.
+
+    Needs no forwarder. The directory must be new or empty. Keeps names, modes, times, hard links, holes and extended
+    attributes; owners when run as root. Exits with 4 if some files could not be read.
+    """
+    from fairlead.services.forwarding.trees.targets.export import export as run_export
+    from fairlead.services.forwarding.trees.targets.tree import open_tree
+
+    tree = open_tree(str(file), readonly=True)
+    try:
+        done = run_export(tree, str(destination), path)
+    finally:
+        tree.close()
+    if as_json:
+        _print_json({"schema": "fairlead.targets.export/1", **asdict(done)})
+    else:
+        say(f"{done.files:,} files, {done.directories:,} directories, {format_bytes(done.bytes)}")
+    if done.failed:
+        for place, reason in done.failed:
+            say(f"not read: {place}: {reason}")
+        raise PartialInputError(f"{len(done.failed)} files could not be read", where=str(file))
+
+
+@targets.command("set-layout")
+@_file
+@click.argument("path")
+@click.argument("layout")
+def set_layout(file: Path, path: str, layout: str) -> None:
+    """Set how new files in the directory PATH are striped: LAYOUT is like count=4,size=1M,pool=fast.
+
+    For a tree that no forwarder serves, or one with a metadata service. In a mount:
+    setfattr -n user.fairlead.layout -v LAYOUT DIR.
+    """
+    from fairlead.services.forwarding.trees.base import ROOT
+    from fairlead.services.forwarding.trees.targets.layouts import NAME
+    from fairlead.services.forwarding.trees.targets.tree import open_tree
+
+    tree = open_tree(str(file))
+    try:
+        node = ROOT
+        for name in filter(None, path.split("/")):
+            node = tree.lookup(node, os.fsencode(name))[0]
+        tree.set_attribute(node, NAME, layout.encode(), 0)
+    except FileNotFoundError as error:
+        raise InputError("no such path in the tree", where=path, remedy="give a path from the tree's root") from error
+    except OSError as error:
+        raise UsageError(
+            f"this layout does not fit: {error.strerror}", where=layout, remedy="see docs/reference/targets-layout.md"
+        ) from error
+    finally:
+        tree.close()
+
+
+def _print_json(document: dict[str, Any]) -> None:
+    import msgspec
+
+    click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())

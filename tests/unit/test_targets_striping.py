@@ -1,0 +1,54 @@
+"""RAID-0 arithmetic, against the slow and obvious way."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairlead.services.forwarding.trees.targets.striping import (
+    locate,
+    logical_end,
+    logical_offset,
+    object_size,
+    segments,
+)
+
+SIZES = st.integers(1, 16)
+COUNTS = st.integers(1, 7)
+
+
+@given(st.integers(0, 1 << 50), st.integers(1, 1 << 24), st.integers(1, 64))
+def test_every_byte_has_one_place(offset: int, size: int, count: int) -> None:
+    index, inside = locate(offset, size, count)
+    assert 0 <= index < count
+    assert logical_offset(index, inside, size, count) == offset
+
+
+@given(st.integers(0, 300), st.integers(0, 300), SIZES, COUNTS)
+def test_segments_cover_a_request_once(offset: int, length: int, size: int, count: int) -> None:
+    covered: dict[int, tuple[int, int]] = {}
+    for segment in segments(offset, length, size, count):
+        at = segment.offset
+        for start, stop in segment.pieces:
+            for byte in range(start, stop):
+                assert byte not in covered
+                covered[byte] = (segment.number, at)
+                at += 1
+        assert at - segment.offset == segment.length
+    assert covered == {byte: locate(offset + byte, size, count) for byte in range(length)}
+
+
+@given(st.integers(0, 400), SIZES, COUNTS)
+def test_sizes_of_objects(end: int, size: int, count: int) -> None:
+    expected = [0] * count
+    for byte in range(end):
+        index, inside = locate(byte, size, count)
+        expected[index] = max(expected[index], inside + 1)
+    assert [object_size(index, end, size, count) for index in range(count)] == expected
+    assert max(logical_end(index, length, size, count) for index, length in enumerate(expected)) == end
+
+
+def test_a_large_request_is_cut_into_windows() -> None:
+    found = list(segments(5, 4096 * 5000, 4096, 3))
+    assert max(len(segment.pieces) for segment in found) <= 512
+    assert sum(segment.length for segment in found) == 4096 * 5000

@@ -1,0 +1,265 @@
+"""The client's trace: every request is in a run, under the path its node had when it ended; nothing ever waits."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from struct import Struct
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairlead.clock import monotonic_ns
+from fairlead.compression.runs import expand
+from fairlead.model.identity import file_id
+from fairlead.model.tables import OPS
+from fairlead.services.forwarding.fuse import abi
+from fairlead.services.forwarding.fuse.abi import Op
+from fairlead.services.forwarding.mount.ring import RECORD, Ring
+from fairlead.services.forwarding.mount.trace import Trace
+from fairlead.services.forwarding.mount.trace_names import Names
+from fairlead.services.forwarding.mount.trace_runs import Runs
+from fairlead.services.forwarding.spool import Spool
+from fairlead.services.forwarding.wire.handshake import Identity
+from fairlead.sources.spool import SpoolSource
+
+READ, WRITE = int(Op.READ), int(Op.WRITE)
+MS = 1_000_000
+
+
+def _trace(folder: Path, **options: int) -> Trace:
+    trace = Trace(Spool(folder, node="n1", writer="mount:/m"), fs="tree", mount_point="/m", **options)  # type: ignore[arg-type]
+    trace.identities = {
+        1: Identity(job_id="77", user="ada", rank=0), 2: Identity(job_id="77", user="ada", rank=1),
+        3: Identity(job_id="78", user="bob"),
+    }  # fmt: skip
+    return trace
+
+
+def _rows(folder: Path, table: str = "ops") -> list[dict[str, object]]:
+    rows = []
+    for path in sorted(folder.glob("*.batch")):
+        for item in SpoolSource().read(path):
+            if isinstance(item, pa.RecordBatch) and item.schema.metadata[b"fairlead.table"] == table.encode():
+                rows += item.to_pylist()
+    return rows
+
+
+def test_a_sequential_write_is_one_run_under_its_path(tmp_path: Path) -> None:
+    trace = _trace(tmp_path)
+    # Inside one second, wherever the wall clock stands.
+    at = monotonic_ns()
+    trace.named(int(Op.CREATE), 1, b"out", at, at + 10, 1, node=5, handle=9)
+    for k in range(100):
+        trace.request(WRITE, 5, 9, k * 4096, 4096, at + k * 10, at + k * 10 + 5, 1, 0)
+    trace.request(int(Op.RELEASE), 5, 9, -1, 0, at + 2000, at + 2001, 1, 0)
+    trace.close()
+    rows = _rows(tmp_path)
+    assert sum(row["count"] for row in rows) == 102  # type: ignore[misc]
+    writes = [row for row in rows if row["op"] == "write"]
+    assert len(writes) <= 2  # two when the second turned in the middle of it
+    assert {(row["size"], row["stride"]) for row in writes} <= {(4096, 4096), (4096, None)}
+    assert {row["file_id"] for row in rows} == {file_id("tree", "/m/out")}
+    assert {(row["job_id"], row["rank"], row["interface"], row["node"]) for row in rows} == {("77", 0, "fuse", "n1")}
+    assert _rows(tmp_path, "files")[0]["path"] == "/m/out"
+
+
+def test_each_job_has_files_of_its_own(tmp_path: Path) -> None:
+    trace = _trace(tmp_path)
+    at = monotonic_ns()
+    for job in (1, 2, 3, 0):
+        trace.request(READ, 5, job + 10, 0, 100 + job, at, at + 1, job, 0)
+    trace.close()
+    jobs = []
+    for path in sorted(tmp_path.glob("*.batch")):
+        items = list(SpoolSource().read(path))
+        names = {item.job_id for item in items if not isinstance(item, pa.RecordBatch)}  # type: ignore[union-attr]
+        rows = [row for item in items if isinstance(item, pa.RecordBatch) for row in item.to_pylist()]
+        assert {row["job_id"] for row in rows} - {None} == names
+        jobs.append((sorted(names), sorted(row["rank"] if row["rank"] is not None else -1 for row in rows)))
+    assert sorted(jobs) == [([], [-1]), (["77"], [0, 1]), (["78"], [-1])]
+
+
+def test_a_full_ring_loses_and_says_so(tmp_path: Path) -> None:
+    trace = _trace(tmp_path, capacity=64)
+    at = monotonic_ns()
+    for k in range(100):
+        trace.request(READ, 5, 9, k, 1, at, at + 1, 1, 0)
+    trace.close()
+    assert sum(row["count"] for row in _rows(tmp_path)) == 64  # type: ignore[misc]
+    (event,) = _rows(tmp_path, "events")
+    assert event["kind"] == "operations_lost"
+    assert "36" in str(event["text"])
+
+
+def test_the_ring_goes_round() -> None:
+    ring = Ring(8)
+    for start in range(5):
+        for k in range(6):
+            ring.put(READ, start, 0, k, 1, 2, 3, 4, 5)
+        records = [one for part in ring.take() for one in RECORD.iter_unpack(part)]
+        assert [(one[3], one[5]) for one in records] == [(start, k) for k in range(6)]
+    assert ring.take() == []
+    assert ring.dropped == 0
+
+
+def test_nothing_is_lost_while_another_thread_takes(tmp_path: Path) -> None:
+    trace = _trace(tmp_path, capacity=1 << 12)
+    trace.start()
+    told = 0
+    at = monotonic_ns()
+    for k in range(60_000):
+        while trace._ring.head - trace._ring._tail > 4000:  # a mount would drop: here nothing may be
+            trace.flush()
+        trace.request(READ, 5, 9, (k * 37 % 101) << 12, 4096, at, at + 1, 1, 0)
+        told += 1
+    trace.close()
+    assert sum(row["count"] for row in _rows(tmp_path)) == told  # type: ignore[misc]
+    assert "trace" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_a_recycled_node_is_another_file(tmp_path: Path) -> None:
+    trace = _trace(tmp_path)
+    at = monotonic_ns()
+    trace.named(int(Op.CREATE), 1, b"a", at, at, 1, node=5, handle=1)
+    trace.request(WRITE, 5, 1, 0, 10, at, at, 1, 0)
+    trace.named(int(Op.UNLINK), 1, b"a", at, at, 1)
+    trace.request(WRITE, 5, 1, 10, 11, at, at, 1, 0)  # open still
+    trace.forgot(5)
+    trace.named(int(Op.CREATE), 1, b"b", at, at, 1, node=5, handle=2)
+    trace.request(WRITE, 5, 2, 0, 12, at, at, 1, 0)
+    trace.close()
+    paths = {row["file_id"]: row["path"] for row in _rows(tmp_path, "files")}
+    found = {(row["op"], row["size"]): paths[row["file_id"]] for row in _rows(tmp_path)}
+    assert found[("write", 10)] == found[("write", 11)] == found[("unlink", None)] == "/m/a"
+    assert found[("write", 12)] == "/m/b"
+
+
+def test_a_renamed_folder_renames_what_is_below() -> None:
+    names = Names("fs", "/m")
+    names.bind(2, 1, b"d")
+    names.bind(3, 2, b"e")
+    names.bind(4, 3, b"f")
+    assert names.file(4) == (file_id("fs", "/m/d/e/f"), "/m/d/e/f")
+    names.move(1, b"d", 1, b"z")
+    assert names.file(4) == (file_id("fs", "/m/z/e/f"), "/m/z/e/f")
+    names.bind(5, 1, b"q")
+    names.move(1, b"z", 1, b"q", exchange=True)
+    assert (names.file(4) or (0, ""))[1] == "/m/q/e/f"
+    assert (names.file(5) or (0, ""))[1] == "/m/z"
+    names.forget(3)
+    assert names.file(99) is None
+    assert (names.below(1, b"q") or (0, ""))[1] == "/m/q"
+    assert (names.below(1, b"\xff") or (0, ""))[1] == "/m/\\xff"
+    assert (Names("fs", "/").below(1, b"x") or (0, ""))[1] == "/x"
+
+
+def test_names_are_learnt_while_recording_is_off(tmp_path: Path) -> None:
+    trace = _trace(tmp_path)
+    at = monotonic_ns()
+    trace.on = False
+    trace.named(int(Op.CREATE), 1, b"a", at, at, 1, node=5, handle=1)
+    trace.on = True
+    trace.request(WRITE, 5, 1, 0, 10, at, at, 1, 0)
+    trace.close()
+    assert [row["op"] for row in _rows(tmp_path)] == ["write"]
+    assert _rows(tmp_path, "files")[0]["path"] == "/m/a"
+
+
+def _message(op: Op, node: int, body: bytes) -> bytes:
+    return abi.IN_HEADER.pack(40 + len(body), op, 1, node, 0, 0, 0, 0, 0) + body
+
+
+def test_messages_of_the_kernel_tell_names_and_extents(tmp_path: Path) -> None:
+    trace = _trace(tmp_path)
+    at = monotonic_ns()
+    entry = memoryview(Struct("<Q").pack(7) + bytes(120))
+    nothing = memoryview(b"")
+
+    def tell(op: Op, body: bytes, reply: memoryview = nothing, node: int = 1, error: int = 0) -> None:
+        trace.told(int(op), node, 0, _message(op, node, body), reply, at, at + 1, 1, error)
+
+    tell(Op.MKDIR, abi.MKDIR_IN.pack(0o755, 0) + b"d\0", entry)
+    tell(Op.LOOKUP, b"none\0", error=2)
+    tell(Op.SETATTR, abi.SETATTR_IN.pack(abi.Valid.SIZE, *[0] * 15), node=7)
+    tell(Op.SETATTR, abi.SETATTR_IN.pack(abi.Valid.MODE, *[0] * 15), node=7)
+    tell(Op.SETATTR, abi.SETATTR_IN.pack(abi.Valid.MTIME, *[0] * 15), node=7)
+    tell(Op.FSYNC, abi.FSYNC_IN.pack(3, 1, 0), node=7)
+    tell(Op.FSYNC, abi.FSYNC_IN.pack(3, 0, 0), node=7)
+    tell(Op.COPY_FILE_RANGE, abi.COPY_IN.pack(3, 4096, 7, 4, 0, 100, 0), node=7)
+    tell(Op.FALLOCATE, abi.FALLOCATE_IN.pack(3, 0, 100, 0, 0), node=7)
+    tell(Op.SYMLINK, b"link\0target\0", memoryview(Struct("<Q").pack(8) + bytes(120)))
+    tell(Op.RENAME2, abi.RENAME2_IN.pack(7, 0, 0) + b"link\0moved\0")
+    tell(Op.GETATTR, abi.GETATTR_IN.pack(0, 0, 0), node=8)
+    name = b"listed"
+    dirent = abi.ENTRY.pack(9, *[0] * 5) + bytes(88) + abi.DIRENT.pack(8, 1, len(name), 8) + name + bytes(2)
+    tell(Op.READDIRPLUS, abi.READ_IN.pack(3, 0, 4096, 0, 0, 0, 0), memoryview(dirent), node=7)
+    trace.request(READ, 9, 4, 0, 1, at, at + 1, 1, 0)
+    tell(Op.UNLINK, b"gone\0", error=2)
+    tell(Op.INTERRUPT, bytes(8))
+    trace.close()
+    paths = {row["file_id"]: row["path"] for row in _rows(tmp_path, "files")}
+    found = [(row["op"], paths.get(row["file_id"])) for row in _rows(tmp_path)]  # type: ignore[call-overload]
+    assert sorted(found) == sorted([
+        ("mkdir", "/m/d"), ("lookup", "/m/none"), ("truncate", "/m/d"), ("chmod", "/m/d"), ("utimens", "/m/d"),
+        ("fdatasync", "/m/d"), ("fsync", "/m/d"), ("copy", "/m/d"), ("allocate", "/m/d"), ("symlink", "/m/link"),
+        ("rename", "/m/link"), ("stat", "/m/d/moved"), ("readdir", "/m/d"), ("read", "/m/d/listed"),
+        ("unlink", "/m/gone"),
+    ])  # fmt: skip
+
+
+REQUEST = st.tuples(
+    st.sampled_from([READ, WRITE, int(Op.GETATTR)]),
+    st.integers(1, 3),  # handle
+    st.sampled_from([0, 1, 2, 3, 10, 1 << 40]),  # offset
+    st.sampled_from([1, 4096]),  # size
+    st.sampled_from([0, 1, MS, 9 * MS, 10 * MS, 600 * MS]),  # idle before
+    st.sampled_from([0, 1, MS, 1100 * MS]),  # duration
+    st.integers(1, 3),  # job
+)
+
+
+@given(st.lists(REQUEST, max_size=60))
+@settings(deadline=None)
+def test_runs_hold_every_request_in_order_inside_its_second(told: list[tuple[int, ...]]) -> None:
+    runs = Runs()
+    now = 1_700_000_000 * 1_000_000_000 + 900 * MS
+    expected: dict[int, list[tuple[object, ...]]] = {}
+    for op, handle, offset, size, idle, took, job in told:
+        start = now = now + idle
+        now += took
+        runs.add(op, job, None, handle, handle, offset, size, start, now)
+        data = op in (READ, WRITE)
+        word = "read" if op == READ else "write" if data else "stat"
+        expected.setdefault(handle, []).append((word, offset if data else None, size if data else None, job, took))
+    runs.finish()
+    for handle, wanted in expected.items():
+        mine = [run for run in runs.closed if run.handle == handle]
+        table = pa.table({
+            "start_ns": [r.start for r in mine], "end_ns": [r.end for r in mine], "busy_ns": [r.busy for r in mine],
+            "interface": ["fuse"] * len(mine), "op": [r.word for r in mine], "rank": [r.job for r in mine],
+            "offset": pa.array([r.offset if r.offset >= 0 else None for r in mine], pa.int64()),
+            "size": pa.array([r.size if r.size >= 0 else None for r in mine], pa.int64()),
+            "stride": pa.array([r.stride if r.count > 1 and r.offset >= 0 else None for r in mine], pa.int64()),
+            "count": [r.count for r in mine],
+        })  # fmt: skip
+        rows = expand(table).to_pylist()
+        assert [(r["op"], r["offset"], r["size"], r["rank"]) for r in rows] == [one[:4] for one in wanted]
+        assert sum(r.busy for r in mine) == sum(one[4] for one in wanted)  # type: ignore[misc]
+        for run in mine:
+            assert run.count == 1 or run.end <= (run.start // 1_000_000_000 + 1) * 1_000_000_000
+    assert set(OPS.schema.names) >= {"offset", "stride"}
+
+
+@pytest.mark.parametrize("module", ["mount.trace", "forwarder.records", "spool"])
+def test_recording_needs_no_arrow(module: str) -> None:
+    program = (
+        f"import sys, fairlead.services.forwarding.{module}\n"
+        "assert not {'numpy', 'pyarrow', 'rich', 'pandas'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
