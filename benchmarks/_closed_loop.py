@@ -124,7 +124,8 @@ class Client:
 def run_job(order: dict[str, object]) -> dict[str, object]:
     """Closed-loop clients of one job.
 
-    `kind`: metadata (GETATTR), write or read; `shared`: all in one file, interleaved with gaps, else one file each;
+    `kind`: metadata (GETATTR), write or read; `shared`: all in one file, interleaved with gaps between them (without,
+    when `adjacent`), else one file each;
     `bytes`: each client ends after so many, else all at `end_ns`. Says `ready`, then reads its times: counted is what
     was answered from `begin_ns` on.
     """
@@ -137,8 +138,9 @@ def run_job(order: dict[str, object]) -> dict[str, object]:
     nodes = [first if shared or not number else client.create(names[number], number + 1) for number in range(clients)]
     handles = [1 if shared else number + 1 for number in range(clients)]
     op = {"metadata": Op.GETATTR, "write": Op.WRITE, "read": Op.READ}[kind]
-    places = [number * 2 * size if shared else 0 for number in range(clients)]
-    step = 2 * size * clients if shared else size
+    apart = size if order.get("adjacent") else 2 * size
+    places = [number * apart if shared else 0 for number in range(clients)]
+    step = apart * clients if shared else size
     attributes = abi.GETATTR_IN.pack(0, 0, 0)
     under_way: dict[int, tuple[int, int]] = {}
     if each_bytes:  # files get their targets with their first byte, all at once

@@ -1,6 +1,6 @@
 """The demo over many seeds: what was played against what was judged, and how often nobody was accused wrongly.
 
-Run: `python benchmarks/demo_seeds.py [--quick] [--seeds N] [--first N] [--no-fuse]`. A play takes about 25 s.
+Run: `python benchmarks/demo_seeds.py [--quick] [--seeds N] [--first N] [--no-fuse] [--no-history]`. A play takes 25 s.
 """
 
 from __future__ import annotations
@@ -73,17 +73,22 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--no-fuse", action="store_true")
+    parser.add_argument("--no-history", action="store_true", help="Do not add a line to the history.")
     args = parser.parse_args()
     count = QUICK if args.quick else args.seeds
     lines = []
     for seed in range(args.first, args.first + count):
         lines.append(play(seed, fuse=not args.no_fuse))
         done = lines[-1]
-        sys.stderr.write(f"seed {seed}: {'right' if done.right else 'WRONG ' + done.error} ({done.seconds:.0f} s)\n")
+        sys.stderr.write(f"seed {seed}: {'right' if done.right else 'WRONG'} ({done.seconds:.0f} s) {done.error}\n")
+        if not done.right and done.outcome is not None:
+            sys.stderr.write(f"  played: {done.outcome.told}\n")
+            for one in done.outcome.judgement["verdicts"]:
+                sys.stderr.write("  ".join(["", one["title"], *one["evidence"]]) + "\n")
     Console().print(table(lines))
     right, innocent = sum(line.right for line in lines), sum(line.innocent for line in lines)
     print(f"{right} of {count} right, {innocent} accused though innocent")
-    if not args.quick:
+    if not args.quick and not args.no_history:
         append("demo_seeds", {
             "seeds": count, "right": right, "innocent_accused": innocent,
             "seconds_median": sorted(line.seconds for line in lines)[count // 2],

@@ -1,9 +1,9 @@
 """Jobs that disturb each other through a forwarder, and what its disciplines, placements and settings do about it.
 
-`python benchmarks/interference.py [--quick] [a] [b] [c] [d]`: (a) metadata beside bandwidth, (b) a flood beside one
-client, (c) placement on unequal targets, (d) read-ahead that thrashes. Real forwarder and client processes; the storage
-is a simulated device (stated times, slept), so that jobs contend for workers and not for this machine's cores. Records
-are off.
+`python benchmarks/interference.py [--quick] [a] [b] [c] [d] [e]`: (a) metadata beside bandwidth, (b) a flood beside one
+client, (c) placement on unequal targets, (d) read-ahead that thrashes, (e) small writes made one. Real forwarder and
+client processes; the storage is a simulated device (stated times, slept), so that jobs contend for workers and not for
+this machine's cores. Records are off.
 """
 
 from __future__ import annotations
@@ -144,7 +144,9 @@ def metadata_beside_bandwidth(folder: Path, quick: bool) -> tuple[Table, Figures
         rate = found[1]["bytes"] / seconds / MIB if len(found) > 1 else None
         alone = alone or ops
         before = before if before is not None else rate
-        gain = "" if rate is None or before is None else f"{rate / max(before, 0.01):.1f} x"
+        gain = "" if rate is None or before is None else f"{rate / before:.1f} x" if before >= 0.1 else "from nothing"
+        if spec == name and rate is before:
+            gain = "1.0 x"
         table.add_row(name, f"{ops:.0f}", f"{ops / alone:.0%}", "" if rate is None else f"{rate:.1f}", gain)
         figures[name] = {"metadata_ops_per_s": round(ops), "data_mib_per_s": rate and round(rate, 2)}
         figures[name] |= {"metadata_kept": round(ops / alone, 3)}  # type: ignore[operator]
@@ -228,7 +230,7 @@ def _least_time(files: int) -> float:
 
 def read_ahead(folder: Path, quick: bool) -> tuple[Table, Figures]:
     """(d) Beacon's cache thrashing: 40 MiB read ahead in every file, in a cache that holds one and a half of them."""
-    seconds, readers = (1 if quick else 4), 8
+    seconds, readers = (2.5 if quick else 5), 8
     device = "slow:read=2ms,bandwidth=2G"
     for number in range(readers):
         with (folder / "data" / f"reader.{number}").open("wb") as file:
@@ -256,11 +258,33 @@ def read_ahead(folder: Path, quick: bool) -> tuple[Table, Figures]:
     return table, figures
 
 
+def small_writes(folder: Path, quick: bool) -> tuple[Table, Figures]:
+    """(e) Small writes of one file, next to each other or not, on storage that takes long for each."""
+    seconds, clients = (1 if quick else 3), 4 * WORKERS
+    device = "slow:write=5ms"
+    table = table_of(
+        f"(e) {clients} writers of 4 KiB in one file, {WORKERS} workers, {device}",
+        "places", "writes answered/s", "writes of the device", "requests in each",
+    )  # fmt: skip
+    figures: Figures = {}
+    for name in ("with gaps", "adjacent"):
+        order: Figures = {"job": "small", "kind": "write", "clients": clients, "size": 4 * KIB, "shared": True}
+        with forwarder(folder, f"{device}:{folder}/data", "job-fair") as run:
+            (found,) = run.jobs(seconds, order | {"adjacent": name == "adjacent"}, warm_s=0)
+        account(run)
+        below = int(run.served["device_operations"])  # type: ignore[call-overload]
+        rate, each = found["requests"] / seconds, found["requests"] / max(1, below)
+        table.add_row(name, f"{rate:,.0f}", f"{below:,}", f"{each:.1f}")
+        figures[name] = {"answered_per_s": round(rate), "requests_per_write": round(each, 1)}
+    return table, figures
+
+
 EXPERIMENTS = {
     "a": metadata_beside_bandwidth,
     "b": flood_beside_one,
     "c": placement_on_targets,
     "d": read_ahead,
+    "e": small_writes,
 }
 
 

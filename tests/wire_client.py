@@ -48,14 +48,16 @@ def message(op: int, node: int, body: bytes = b"", *, uid: int = 0, gid: int = 0
 class WireClient:
     """A connection with the handshake done."""
 
-    def __init__(self, address, *, slots=0, session="", secret="", token="", checksum=False, tls=None, uid=0) -> None:
+    def __init__(
+        self, address, *, slots=0, session="", secret="", token="", checksum=False, tls=None, uid=0, extra=()
+    ) -> None:
         self.session = session or new_id()
         self.secret = secret or new_id()
         self.uid = uid
         self.checksum = checksum
         self.sock = connect(parse_address(str(address)), timeout_s=WAIT_S, tls=tls)
         self.slots = make_slots(slots) if slots else None
-        features = [*([Feature.SLOTS] if slots else []), *([Feature.CHECKSUM] if checksum else [])]
+        features = [*extra, *([Feature.SLOTS] if slots else []), *([Feature.CHECKSUM] if checksum else [])]
         hello = Hello(self.session, self.secret, "testnode", token=token, features=tuple(features), slots=slots)
         try:
             self.welcome = shake_hands(

@@ -94,6 +94,11 @@ def words(values: Sequence[str | None]) -> Words:
     return Words(codes, list(index))
 
 
+def same_word(word: str | None, rows: int) -> Words:
+    """A column of one word, or of nulls."""
+    return Words(array("i", [-1]) * rows, []) if word is None else Words(array("i", [0]) * rows, [word])
+
+
 def numbers(values: Sequence[int | None]) -> Numbers:
     """A column of integers, some of them perhaps unknown."""
     if None in values:
@@ -121,7 +126,7 @@ def encode(header: Header, columns: Mapping[str, Column]) -> bytes:
     described: list[list[object]] = []
     sections: list[bytes] = []
     for name, column in columns.items():
-        if isinstance(column, Numbers) and column.valid is not None and not any(column.valid):
+        if isinstance(column, Numbers) and column.valid is not None and 1 not in column.valid:
             continue  # null throughout
         kind, section = _section(column, header.rows)
         described.append([name, kind, len(section)])

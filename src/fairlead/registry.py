@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fairlead.policies.placement import Placement
+    from fairlead.policies.requests.orders import Order
     from fairlead.sources.base import Source
 
 SOURCES: dict[str, str] = {
@@ -30,6 +31,15 @@ PLACEMENTS: dict[str, str] = {
     "least-open": "fairlead.policies.placement:LeastOpen",
 }
 """Rules that choose the targets of a new file; each is made with a seed."""
+
+REQUEST_ORDERS: dict[str, str] = {
+    "fifo": "fairlead.policies.requests.orders:Fifo",
+    "metadata-first": "fairlead.policies.requests.orders:MetadataFirst",
+    "share": "fairlead.policies.requests.orders:Share",
+    "job-fair": "fairlead.policies.requests.fair:JobFair",
+    "set-10": "fairlead.policies.requests.fair:SetTen",
+}
+"""Orders among the requests of a forwarder; each is made with the text after its name in a spec and a seed."""
 
 
 def _load(target: str) -> object:
@@ -64,6 +74,17 @@ def placement_class(name: str) -> Callable[[int], Placement]:
     """What makes the placement of that name from a seed. Raises KeyError for an unknown name."""
     target = PLACEMENTS.get(name)
     return _load(target) if target else _plugins("fairlead.placements")[name].load()  # type: ignore[return-value]
+
+
+def request_order_names() -> list[str]:
+    """Names of all orders of requests: built-ins, then entry points of `fairlead.request_orders`."""
+    return [*REQUEST_ORDERS, *sorted(_plugins("fairlead.request_orders").keys() - REQUEST_ORDERS.keys())]
+
+
+def request_order(name: str) -> Callable[[str, int], Order]:
+    """What makes the order of that name from the text after it and a seed. Raises KeyError for an unknown name."""
+    target = REQUEST_ORDERS.get(name)
+    return _load(target) if target else _plugins("fairlead.request_orders")[name].load()  # type: ignore[return-value]
 
 
 @cache

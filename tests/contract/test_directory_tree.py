@@ -257,6 +257,38 @@ def test_another_users_open_file_is_kept(tree: DirectoryTree, tmp_path: Path) ->
 
 
 @needs_root
+def test_another_users_removed_file_is_not_opened_again_by_everybody(tree: DirectoryTree, tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    node, _, file = tree.create(ROOT, b"a", os.O_RDWR, 0o600)
+    file.write_from(memoryview(b"secret"), 0)
+    mine, _, own_file = tree.create(ROOT, b"b", os.O_RDWR, 0o600)
+    tree.change(mine, Change(mode=0, uid=65534), None)
+    for name in (b"a", b"b"):
+        tree.unlink(ROOT, name)
+    other = DirectoryTree(tmp_path)
+    with acting_as(65534):
+        with pytest.raises(PermissionError):
+            other.reopen(node, os.O_RDONLY)
+        taken = other.reopen(mine, os.O_RDWR)
+    for each in (taken, file, own_file):
+        each.close()
+    other.close()
+
+
+@needs_root
+def test_a_file_is_opened_again_by_its_owner_whatever_its_mode(tree: DirectoryTree, tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    with acting_as(65534):
+        node, _, file = tree.create(ROOT, b"a", os.O_RDWR, 0)
+        again = tree.reopen(node, os.O_RDWR)
+        assert again.write_from(memoryview(b"x"), 0) == 1
+    with acting_as(65533), pytest.raises(PermissionError):
+        tree.reopen(node, os.O_RDONLY)
+    file.close()
+    again.close()
+
+
+@needs_root
 def test_identity_is_of_one_thread(tree: DirectoryTree, tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
     owners = []
@@ -278,9 +310,11 @@ def test_identity_is_of_one_thread(tree: DirectoryTree, tmp_path: Path) -> None:
 def test_modes_are_exact_whatever_the_umask(tmp_path: Path) -> None:
     before = os.umask(0o077)
     try:
-        tree = DirectoryTree(tmp_path)
-        _, st = tree.mkdir(ROOT, b"d", 0o777)
+        one, two = DirectoryTree(tmp_path), DirectoryTree(tmp_path)
+        one.close()
+        _, st = two.mkdir(ROOT, b"d", 0o777)
         assert stat.S_IMODE(st.st_mode) == 0o777
-        tree.close()
+        two.close()
+        assert os.umask(0o077) == 0o077
     finally:
         os.umask(before)

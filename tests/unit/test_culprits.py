@@ -164,3 +164,16 @@ def test_coarse_histograms_of_one_bin_an_octave_serve_as_well() -> None:
     counts[0, np.searchsorted(edges, 25e6) - 1] = 10
     assert total_s(counts, edges)[0] == pytest.approx(0.25, rel=0.45)
     assert quantile_s(counts, edges, 0.5)[0] == pytest.approx(0.025, rel=0.45)
+
+
+def test_targets_that_do_not_know_jobs_name_victims_by_the_forwarder() -> None:
+    tables = _slowed("t1", 6, 14).run(_jobs(), 20)
+    target = tables["target"]
+    at = target.schema.get_field_index("job_id")
+    tables["target"] = target.set_column(
+        at, target.schema.field(at), pa.nulls(len(target), target.schema.field(at).type)
+    )
+    (verdict,) = _judged(tables).verdicts
+    assert verdict.culprit == "t1"
+    assert set(verdict.victims) == {"101", "102"}
+    assert verdict.lost_s["101"] > 1

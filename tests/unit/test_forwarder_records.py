@@ -12,7 +12,7 @@ import pytest
 
 from fairlead.model.tables import TABLES
 from fairlead.services.forwarding.forwarder.records import ForwarderRecords, records_of
-from fairlead.services.forwarding.forwarder.tallies import BINS, EDGES_NS, Tallies
+from fairlead.services.forwarding.forwarder.tallies import BINS, EDGES_NS, folded
 from fairlead.services.forwarding.fuse.abi import Op
 from fairlead.services.forwarding.spool import Spool
 from fairlead.services.forwarding.trees.directory import DirectoryTree
@@ -21,6 +21,10 @@ from fairlead.sources.spool import SpoolSource
 
 METADATA, READ, WRITE = 0, 1, 2
 Row = dict[str, object]
+
+
+def _empty() -> int:
+    return 0
 
 
 def _records(folder: Path, **options: object) -> ForwarderRecords:
@@ -49,12 +53,12 @@ def _total(rows: list[Row], name: str, **wanted: object) -> int:
 def test_requests_count_into_their_class_and_job(tmp_path: Path) -> None:
     records = _records(tmp_path)
     for k in range(10):
-        records.executed(READ, Op.READ, "7", 1000 * k, 5_000, 4096, None, k, "c1")
-    records.executed(WRITE, Op.WRITE, "7", 0, 1 << 50, 100, None, 0, "c1")
-    records.executed(WRITE, Op.WRITE, "", 0, 1, 1, None, 0, "c2")
-    records.executed(METADATA, Op.CREATE, "7", 5, 5, 0, None, 0, "c1")
-    records.executed(METADATA, Op.SETATTR, "7", 5, 5, 0, None, 0, "c1", -2)
-    records.executed(METADATA, Op.LOOKUP, "7", 5, 5, 0, None, 0, "c1", 1)  # refused: it comes again
+        records.executed(READ, Op.READ, "7", 1000 * k, 5_000, 4096, None, lambda: 9, "c1")
+    records.executed(WRITE, Op.WRITE, "7", 0, 1 << 50, 100, None, _empty, "c1")
+    records.executed(WRITE, Op.WRITE, "", 0, 1, 1, None, _empty, "c2")
+    records.executed(METADATA, Op.CREATE, "7", 5, 5, 0, None, _empty, "c1")
+    records.executed(METADATA, Op.SETATTR, "7", 5, 5, 0, None, _empty, "c1", -2)
+    records.executed(METADATA, Op.LOOKUP, "7", 5, 5, 0, None, _empty, "c1", 1)  # refused: it comes again
     records.close()
     rows = _rows(tmp_path, "forwarder")
     assert _total(rows, "requests", op_class="read", job_id="7") == 10
@@ -80,7 +84,7 @@ def test_requests_count_into_their_class_and_job(tmp_path: Path) -> None:
 def test_the_queue_is_sampled_each_thousandth_request(tmp_path: Path) -> None:
     records = _records(tmp_path)
     for k in range(3000):
-        records.executed(READ, Op.READ, "7", 0, 0, 0, None, k // 1000 * 10, "c1")
+        records.executed(READ, Op.READ, "7", 0, 0, 0, None, lambda k=k: k // 1000 * 10, "c1")
     records.close()
     (row,) = [row for row in _rows(tmp_path, "forwarder") if row["op_class"] == "all"]
     assert row["queue_len_mean"] == pytest.approx(10.0)
@@ -93,8 +97,8 @@ def test_many_workers_lose_nothing(tmp_path: Path) -> None:
 
     def work(number: int) -> None:
         for _ in range(5000):
-            records.executed(READ, Op.READ, f"job{number % 3}", 1, 1, 10, None, 0, "c")
-            records.executed(METADATA, Op.GETATTR, f"job{number % 3}", 1, 1, 0, None, 0, "c")
+            records.executed(READ, Op.READ, f"job{number % 3}", 1, 1, 10, None, _empty, "c")
+            records.executed(METADATA, Op.GETATTR, f"job{number % 3}", 1, 1, 0, None, _empty, "c")
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
     for thread in threads:
@@ -114,8 +118,8 @@ def test_a_directory_is_one_target_with_its_space(tmp_path: Path) -> None:
     export.mkdir()
     tree = DirectoryTree(export)
     records = records_of(tree, tmp_path / "spool", "fwd0")
-    records.executed(READ, Op.READ, "7", 0, 100, 4096, None, 0, "c1")
-    records.executed(WRITE, Op.WRITE, "7", 0, 100, 10, None, 0, "c1")
+    records.executed(READ, Op.READ, "7", 0, 100, 4096, None, _empty, "c1")
+    records.executed(WRITE, Op.WRITE, "7", 0, 100, 10, None, _empty, "c1")
     records.close()
     tree.close()
     (done,) = [row for row in _rows(tmp_path / "spool", "target") if row["job_id"]]
@@ -208,8 +212,7 @@ def test_an_idle_forwarder_writes_only_what_space_it_has(tmp_path: Path) -> None
     assert set(TABLES) > {"forwarder", "metadata", "pfs_client", "target", "mapping"}
 
 
-def test_tallies_sum_up() -> None:
-    tallies = Tallies()
-    tallies.count(READ, 15, "j", "c", -5, 0, 1)
-    ((job, op_class, tally),) = tallies.rows()
-    assert (job, op_class, tally.requests, tally.wait[0], tally.service[0]) == ("j", READ, 1, 1, 1)
+def test_histograms_end_with_all_that_is_longer() -> None:
+    raw = [0] * 65
+    raw[BINS - 2], raw[BINS - 1], raw[64] = 1, 2, 3
+    assert folded(raw) == [0] * (BINS - 2) + [1, 5]

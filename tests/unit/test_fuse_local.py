@@ -194,6 +194,20 @@ def test_a_node_is_forgotten_when_every_look_up_is(kernel: Kernel, tmp_path: Pat
     assert abi.ENTRY.unpack_from(kernel.call(Op.LOOKUP, 1, b"file\0"))[0] == node
 
 
+def test_a_number_that_is_used_again_is_another_node(kernel: Kernel) -> None:
+    """The kernel still holds the removed folder; the file system may give its inode number to the next."""
+    seen = []
+    for index in range(3):
+        name = b"folder%d\0" % index
+        seen.append(abi.ENTRY.unpack_from(kernel.call(Op.MKDIR, 1, abi.MKDIR_IN.pack(0o755, 0o022) + name))[:2])
+        assert abi.ENTRY.unpack_from(kernel.call(Op.LOOKUP, 1, name))[:2] == seen[-1]
+        kernel.call(Op.RMDIR, 1, name)
+    assert len(set(seen)) == 3
+    for node, _ in seen:
+        kernel.send(Op.FORGET, node, abi.FORGET_IN.pack(2))
+    assert kernel.call(Op.GETATTR, 1, abi.GETATTR_IN.pack(0, 0, 0))
+
+
 def test_a_defect_is_told_and_answered(kernel: Kernel, tree: Slow, capfd: pytest.CaptureFixture[str]) -> None:
     def broken() -> os.statvfs_result:
         raise RuntimeError("broken invariant")

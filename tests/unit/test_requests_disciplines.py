@@ -147,6 +147,18 @@ def test_set_ten_prefers_short_iterations_ten_to_one() -> None:
     assert 7 <= Counter(jobs)["rare"] <= 13
 
 
+def test_set_ten_takes_long_requests_for_no_pause() -> None:
+    queue = discipline("set-10", workers=1, seed=1)
+    now = 0
+    for _ in range(10):  # one client, every request takes 20 s
+        queue.add(waiting("slow"), now)
+        taken = queue.take(now, Running())
+        assert taken is not None
+        now += 20 * S
+        queue.done(taken, now)
+    assert queue._order.set_of("slow", now) == 2
+
+
 def test_set_ten_lets_one_job_of_a_set_finish_first() -> None:
     queue = discipline("set-10", workers=1, seed=1)
     for job in ("first", "second"):
@@ -241,6 +253,12 @@ def test_rates_count_operations_targets_and_pools() -> None:
                 count += 1
         assert count == pytest.approx(4 * per_s, abs=per_s * 0.1 + 2)
     assert queue.wake_ns(0) is None
+
+
+def test_a_rate_in_bytes_does_not_hold_metadata() -> None:
+    queue = filled("fifo,rate-job:1M", [waiting(), waiting(), waiting(op_class=METADATA), waiting(op_class=METADATA)])
+    taken = [queue.take(0, Running()) for _ in range(4)]
+    assert [request and request.op_class for request in taken] == [READ, METADATA, METADATA, None]
 
 
 def test_a_changed_rate_counts_at_once() -> None:

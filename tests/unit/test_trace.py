@@ -7,6 +7,7 @@ import sys
 import threading
 from pathlib import Path
 from struct import Struct
+from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pytest
@@ -19,6 +20,7 @@ from fairlead.model.identity import file_id
 from fairlead.model.tables import OPS
 from fairlead.services.forwarding.fuse import abi
 from fairlead.services.forwarding.fuse.abi import Op
+from fairlead.services.forwarding.mount import trace as tracing
 from fairlead.services.forwarding.mount.ring import RECORD, Ring
 from fairlead.services.forwarding.mount.trace import Trace
 from fairlead.services.forwarding.mount.trace_names import Names
@@ -253,6 +255,74 @@ def test_runs_hold_every_request_in_order_inside_its_second(told: list[tuple[int
         for run in mine:
             assert run.count == 1 or run.end <= (run.start // 1_000_000_000 + 1) * 1_000_000_000
     assert set(OPS.schema.names) >= {"offset", "stride"}
+
+
+TOLD = st.lists(
+    st.tuples(
+        st.sampled_from([READ, WRITE, int(Op.GETATTR), int(Op.SETATTR), int(Op.FORGET)]),
+        st.integers(0, 2),  # handle
+        st.integers(5, 7),  # node
+        st.sampled_from([0, 1, 2, 3, 10]),  # offset
+        st.sampled_from([1, 8]),  # size, or what a SETATTR sets
+        st.integers(0, 3),  # job
+        st.sampled_from([None, None, None, None, b"x", b"y"]),  # the node gets another name first
+    ),
+    max_size=60,
+)
+
+
+@given(TOLD)
+@settings(deadline=None, max_examples=60)
+def test_many_at_once_are_recorded_as_one_by_one(told: list[tuple[int, int, int, int, int, int, bytes | None]]) -> None:
+    found = []
+    at = monotonic_ns()
+    for many in (0, 1 << 60):
+        with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
+            patched.setattr(tracing, "MANY", many)
+            patched.setattr(tracing, "_PER_NAME", 0)
+            trace = _trace(Path(folder), capacity=1 << 10)
+            trace.seen(6, 1, b"six")
+            for k, (op, handle, node, offset, size, job, name) in enumerate(told):
+                if name is not None:
+                    trace.named(int(Op.LOOKUP), 1, name, at + 20 * k, at + 20 * k + 1, job, node=node)
+                trace.request(op, node, handle, offset, size, at + 20 * k + 5, at + 20 * k + 10, job, 0)
+                if k % 16 == 15:
+                    trace.flush()
+            trace.close()
+            paths = {row["file_id"]: row["path"] for row in _rows(Path(folder), "files")}
+            runs = _rows(Path(folder))
+        streams: dict[object, list[object]] = {}
+        if runs:
+            for row in expand(pa.Table.from_pylist(runs, OPS.schema), by_time=True).to_pylist():
+                path = paths.get(row["file_id"])
+                assert (path is None) == (row["file_id"] is None)
+                streams.setdefault((row["job_id"], row["rank"], row["handle"], path), []).append(
+                    (row["op"], row["offset"], row["size"])
+                )
+        for (_, _, handle, path), operations in streams.items():  # type: ignore[misc]
+            if handle is None and path is None:  # several nodes: only inside each is there an order
+                operations.sort(key=repr)
+        found.append((streams, sum(int(row["busy_ns"]) for row in runs)))  # type: ignore[call-overload]
+    assert found[0] == found[1]
+
+
+def test_a_busy_second_is_recorded_whole(tmp_path: Path) -> None:
+    trace = _trace(tmp_path)
+    at = monotonic_ns()
+    trace.named(int(Op.CREATE), 1, b"out", at, at, 1, node=5, handle=9)
+    for k in range(5000):
+        trace.request(WRITE, 5, 9, k << 12, 4096, at + 2 * k, at + 2 * k + 1, 1 + k // 2500, 0)
+        trace.request(READ, 8, 4, (k * 37 % 101) << 12, 512, at + 2 * k, at + 2 * k + 1, 0, 0)
+    trace.close()
+    rows = _rows(tmp_path)
+    for job, rank, op, size, count in (("77", 0, "write", 4096, 2500), ("77", 1, "write", 4096, 2500),
+                                       (None, None, "read", 512, 5000)):  # fmt: skip
+        mine = [row for row in rows if (row["job_id"], row["rank"], row["op"]) == (job, rank, op)]
+        assert sum(int(row["count"]) for row in mine) == count  # type: ignore[call-overload]
+        assert {row["size"] for row in mine} == {size}
+        if op == "write":
+            assert len(mine) <= 3
+            assert {row["file_id"] for row in mine} == {file_id("tree", "/m/out")}
 
 
 @pytest.mark.parametrize("module", ["mount.trace", "forwarder.records", "spool"])

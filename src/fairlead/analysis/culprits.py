@@ -183,7 +183,8 @@ def _slow_verdict(one: SlowTarget, lost: Mapping[str, float], width: Mapping[str
             f"its {one.peers} peers took {format_duration(one.peers_per_mib_s)} for the same jobs in the same seconds."
         )
     evidence.append(
-        f"That is {format_ratio(one.ratio)} times as long, in {one.windows} windows over {format_duration(length)}, "
+        f"Job by job, by the more cautious of time per byte and time per request, it was {format_ratio(one.ratio)} "
+        f"times as slow as they were: in {one.windows} intervals over {format_duration(length)}, "
         f"{format_count(one.requests)} requests and {format_bytes(one.bytes)}."
     )
     if one.before_per_mib_s is not None and one.per_mib_s is not None:
@@ -222,8 +223,8 @@ def _disturber_verdict(name: str, found: Sequence[Disturbance], width: Mapping[s
             f" Of the same load moved to other seconds, {format_percent(one.by_chance)} fits as well."
         )  # fmt: skip
         evidence.append(
-            f"{one.windows} windows of high load against {one.usual_windows} of low: the busy one had the longer wait "
-            f"in {format_percent(one.separation)} of the pairs.{chance}"
+            f"{one.windows} intervals of high load against {one.usual_windows} of low: the busy one had the longer "
+            f"wait in {format_percent(one.separation)} of the pairs.{chance}"
         )
     main = max(found, key=lambda one: one.workers)
     evidence.append(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
+from shutil import which
 from typing import TYPE_CHECKING
 
 import click
@@ -59,14 +60,16 @@ def _as_interrupt(_number: int, _frame: object) -> None:
 
 def _fuse_works() -> bool:
     """Whether a mount can be made here; a word about it where not."""
+    why = None
     try:
         os.close(os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC))
     except OSError as error:
-        say(
-            f"/dev/fuse cannot be opened ({(error.strerror or '').lower()}): the jobs use the library instead of mounts"
-        )
-        return False
-    return True
+        why = f"/dev/fuse cannot be opened ({(error.strerror or '').lower()})"
+    if why is None and os.geteuid() != 0 and which("fusermount3") is None:
+        why = "there is no fusermount3 (package fuse3)"
+    if why is not None:
+        say(f"{why}: the jobs use the library instead of mounts")
+    return why is None
 
 
 def _page(outcome: Outcome) -> str:

@@ -30,6 +30,8 @@ def show(outcome: Outcome) -> None:
         for row in _layers(path, saw):
             table.add_row(*row)
         console.print(table)
+        for text in (saw or {}).get("differences", []):
+            console.print(f"  {text}")
     _targets(console, outcome.charts)
     console.print()
     _verdicts(console, outcome)
@@ -67,12 +69,19 @@ def _targets(console: Any, charts: dict[str, Any]) -> None:
         console.print("\n".join(parts))
 
 
+def _second(at_ns: int, outcome: Outcome) -> int:
+    """A time as the page counts it: from the first record on."""
+    return round((at_ns - (outcome.charts.get("start_ns") or 0)) / 1e9)
+
+
 def _verdicts(console: Any, outcome: Outcome) -> None:
     from rich.text import Text
 
     judgement = outcome.judgement
     for one in judgement["verdicts"]:
-        console.print(Text(one["title"], style="bold red"), Text(f"(confidence {format_percent(one['confidence'])})"))
+        sure = f"(second {_second(one['from_ns'], outcome)} to {_second(one['to_ns'], outcome)}, "
+        sure += f"confidence {format_percent(one['confidence'])})"
+        console.print(Text(one["title"], style="bold red"), Text(sure))
         for text in one["evidence"]:
             console.print(f"  - {text}")
         for job, lost in one["lost_s"].items():
@@ -84,7 +93,7 @@ def _verdicts(console: Any, outcome: Outcome) -> None:
     if judgement["nobody"]:
         console.print(Text("Nobody is accused.", style="bold"), judgement["nobody"])
     console.print()
-    console.print(Text("injected: ", style="bold"), outcome.told)
+    console.print(Text("injected:", style="bold"), outcome.told)
     words = {True: "as it was judged", False: "NOT as it was judged"}
     console.print(f"That is {words[outcome.all_right]}.")
     if outcome.lost_without_fuse:

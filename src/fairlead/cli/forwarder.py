@@ -36,7 +36,7 @@ _file = click.Path(path_type=Path, dir_okay=False)
 @click.option("--discipline", default="fifo", show_default=True, metavar="SPEC",
               help="Which request is next: fifo, metadata-first, share:P, job-fair or set-10; then caps and rates, "
                    "as job-fair,cap-job:0.5,rate-job:100M.")  # fmt: skip
-@click.option("--job-settings", type=_file, metavar="FILE", help="Rates and weights of single jobs (TOML).")
+@click.option("--job-settings", type=_file, metavar="FILE", help="Read-ahead, cache and rates of single jobs (TOML).")
 @click.option("--token-key", type=_file, metavar="FILE",
               help="Clients on a network must show a token made with this key (fairlead token).")  # fmt: skip
 @click.option("--tls-cert", type=_file, metavar="FILE", help="Certificate shown on tls: addresses (PEM).")

@@ -32,6 +32,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--patience", default=60.0, show_default=True, metavar="SECONDS", help="Wait that long for a forwarder.")
 @click.option("--spool", type=click.Path(file_okay=False, path_type=Path), help="Record the requests in this folder.")
 @click.option("--job", default="", metavar="ID", help="Job of processes that do not say theirs.")
+@click.option("--checksum", is_flag=True, help="Check everything that goes to forwarders and back by its CRC-32.")
 @click.option("--token", type=_FILE, help="File with the token the forwarders ask for.")
 @click.option("--ca", type=_FILE, help="Certificate (PEM) of the authority that tls: forwarders are signed by.")
 def mount(
@@ -46,6 +47,7 @@ def mount(
     patience: float,
     spool: Path | None,
     job: str,
+    checksum: bool,
     token: Path | None,
     ca: Path | None,
 ) -> None:
@@ -55,7 +57,8 @@ def mount(
     DIR answers; the mount goes on in the background. Needs /dev/fuse, and fusermount3 unless run by root.
     """
     from fairlead.services.forwarding.fuse.mounted import canonical
-    from fairlead.services.forwarding.mount.run import MountOptions, serve, to_stderr
+    from fairlead.services.forwarding.mount.parts import MountOptions
+    from fairlead.services.forwarding.mount.run import serve, to_stderr
 
     addresses, mountpoint = _places(places, local=source is not None, mapped=map_file is not None)
     options = MountOptions(
@@ -69,6 +72,7 @@ def mount(
         job=job,
         cache=cache,
         passthrough=passthrough == "auto",
+        checksum=checksum,
         token=None if token is None else token.absolute(),
         ca=None if ca is None else ca.absolute(),
         patience_s=patience,

@@ -55,9 +55,9 @@ class Child:
         )  # fmt: skip
 
     def wait_for(self, text: str, timeout_s: float) -> None:
-        """Waits until it has said `text` on stderr. Raises ForwardingError when it ends or takes too long."""
+        """Waits until a line on its stderr begins with `text`. ForwardingError when it ends or takes too long."""
         end = monotonic_s() + timeout_s
-        while text not in self.talk():
+        while not any(line.startswith(text) for line in self.talk().splitlines()):
             if not self.running:
                 raise self.died("starting")
             if monotonic_s() > end:

@@ -98,8 +98,9 @@ def shared(job: Job) -> None:
     file = seen.timed(lambda: job.files.open(path, os.O_RDWR | os.O_CREAT, 0o644))
     seen.timed(lambda: job.files.truncate(file, SHARED_BYTES))
     while job.going():
-        offset = (turn * job.ranks + job.rank) * PIECE % SHARED_BYTES
-        if turn % 5 == 4:
+        again = turn % 5 == 4  # what was written last
+        offset = ((turn - again) * job.ranks + job.rank) * PIECE % SHARED_BYTES
+        if again:
             seen.timed(lambda offset=offset: job.files.read(file, PIECE, offset), wrote=False)  # type: ignore[misc]
         else:
             _write(job, seen, file, piece, offset)

@@ -6,15 +6,13 @@ Not here: processes and places (`stage`), what a person reads of it (`cli.demo`)
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from fairlead.analysis.path import JobPath, differences
 from fairlead.clock import now_ns, sleep_s
 from fairlead.demo.children import Child
 from fairlead.demo.plan import JOBS, DemoJob, Play, told
@@ -57,15 +55,19 @@ def perform(
     """Plays and has it judged. Raises ForwardingError when a part of it fails; nothing is left running either way."""
     with stage(keep, fuse=fuse) as built:
         say(f"4 targets, 2 forwarders, {'a mount on each' if fuse else 'jobs that use the library, no mounts'}")
-        saw = _play(built, play, say)
+        start_ns, saw = _play(built, play, say)
         built.clear()  # what the mounts and forwarders still hold of their records is written as they end
         say("taking the records in, and letting someone judge who sees nothing else")
         _ingest(built)
         found = _judge(built)
+        for path in msgspec.convert(found["paths"], list[JobPath]):
+            if path.job_id in saw:
+                saw[path.job_id]["differences"] = differences(path, saw[path.job_id])
         judgement = found["judgement"]
+        first_ns = found["charts"]["start_ns"] or start_ns
         judged = {kind: _worst(judgement, kind) for kind in play.truth}
         return Outcome(
-            seed=play.seed, fuse=fuse, played=play, told=told(play), judged=judged,
+            seed=play.seed, fuse=fuse, played=play, told=told(play, (start_ns - first_ns) / 1e9), judged=judged,
             right={kind: judged[kind] == truth and _nobody_else(judgement, kind) for kind, truth in play.truth.items()},
             saw=saw, judgement=judgement, paths=found["paths"], charts=found["charts"],
             lost_without_fuse=None if fuse else LOST, kept=str(built.root) if keep is not None else None,
@@ -86,8 +88,8 @@ def _nobody_else(judgement: dict[str, Any], kind: str) -> bool:
     return len([one for one in judgement["verdicts"] if one["kind"] == kind]) <= 1
 
 
-def _play(built: Stage, play: Play, say: Callable[[str], None]) -> dict[str, dict[str, Any]]:
-    """Runs the jobs, changes the pace when it is time, and returns what they saw."""
+def _play(built: Stage, play: Play, say: Callable[[str], None]) -> tuple[int, dict[str, dict[str, Any]]]:
+    """Runs the jobs, changes the pace when it is time, and returns when they began and what they saw."""
     start_ns = now_ns() + int(_LEAD_S * 1e9)
     running = {job.job_id: _start(built, play, job, start_ns) for job in JOBS}
     say(f"three jobs run for {play.seconds:.0f} s; something, or nothing, will happen")
@@ -97,7 +99,7 @@ def _play(built: Stage, play: Play, say: Callable[[str], None]) -> dict[str, dic
         _until(start_ns, play.slowed.to_s, running)
         built.slow(None, 1)
     _until(start_ns, play.seconds, running)
-    return {job.job_id: _seen(job, running[job.job_id], play) for job in JOBS}
+    return start_ns, {job.job_id: _seen(job, running[job.job_id], play) for job in JOBS}
 
 
 def _until(start_ns: int, seconds: float, running: dict[str, list[Child]]) -> None:
@@ -148,26 +150,21 @@ def _seen(job: DemoJob, ranks: list[Child], play: Play) -> dict[str, Any]:
 
 
 def _ingest(built: Stage) -> None:
-    """Takes the spool into a lake, with the accounting that says how many processes the jobs had."""
-    done = subprocess.run(
-        [*program("fairlead"), "ingest", str(built.spool), "--lake", str(built.lake)], capture_output=True,
-        check=False, timeout=_JUDGE_S,
-    )  # fmt: skip
-    if done.returncode:
-        last = done.stderr.decode(errors="replace").strip()[-600:]
-        raise ForwardingError(f"the records could not be taken in: {last}", where=str(built.spool))
+    """Takes the spool into a lake."""
+    _finished(built, "ingest", [*program("fairlead"), "ingest", str(built.spool), "--lake", str(built.lake)])
 
 
 def _judge(built: Stage) -> dict[str, Any]:
-    """Has the lake judged by a process that is given nothing else: not the seed, not the stage."""
-    alone = built.root / "judge"
-    alone.mkdir()
-    shutil.copytree(built.lake, alone / "lake")
-    done = subprocess.run(
-        [sys.executable, "-m", "fairlead.demo.judge", "lake"], cwd=alone, capture_output=True, check=False,
-        timeout=_JUDGE_S,
-    )  # fmt: skip
-    if done.returncode:
-        raise ForwardingError(f"the judge failed: {done.stderr.decode(errors='replace').strip()[-600:]}")
-    found: dict[str, Any] = json.loads(done.stdout)
+    """Has the lake judged by a process that is told nothing else: not the seed, not what was played."""
+    found: dict[str, Any] = json.loads(_finished(built, "judge", [*program("fairlead.demo.judge"), str(built.lake)]))
     return found
+
+
+def _finished(built: Stage, name: str, command: list[str]) -> str:
+    """What a program prints that has to end well."""
+    child = built.children.start(name, command)
+    if not child.ended_within(_JUDGE_S):
+        raise ForwardingError(f"{name} did not end within {_JUDGE_S:.0f} s", where=str(built.logs))
+    if child.reap():
+        raise child.died("the records were looked at")
+    return child.output()

@@ -79,7 +79,7 @@ def draw(seed: int, seconds: float = SECONDS) -> Play:
     alone = random.choice(JOBS).job_id
     homes = {job.job_id: FORWARDERS[1] if job.job_id == alone else FORWARDERS[0] for job in JOBS}
     what = random.choices(("nothing", "slow", "storm", "both"), (25, 28, 28, 19))[0]
-    first, second = seconds * random.uniform(0.15, 0.25), seconds * random.uniform(0.54, 0.6)
+    first, second = seconds * random.uniform(0.15, 0.25), seconds * random.uniform(0.59, 0.62)
     early, late = (first, first + 0.33 * seconds), (second, second + 0.33 * seconds)
     if random.random() < 0.5:
         early, late = late, early
@@ -92,19 +92,19 @@ def draw(seed: int, seconds: float = SECONDS) -> Play:
     return Play(seed=seed, seconds=seconds, homes=homes, slowed=slowed, storm=storm)
 
 
-def told(play: Play) -> str:
-    """What is injected, in words."""
+def told(play: Play, begun_s: float = 0.0) -> str:
+    """What is injected, in words. `begun_s`: when the jobs began, on the clock the seconds are to be of."""
     parts = []
     if play.slowed is not None:
         one = play.slowed
         parts.append(
-            f"From second {one.from_s:.0f} to {one.to_s:.0f} the device of target {one.target} served "
-            f"{one.times:g} times slower."
+            f"From second {begun_s + one.from_s:.0f} to {begun_s + one.to_s:.0f} the device of target {one.target} "
+            f"served {one.times:g} times slower."
         )
     if play.storm is not None:
         two = play.storm
         parts.append(
-            f"From second {two.from_s:.0f} to {two.to_s:.0f} job {two.job_id} flooded forwarder "
+            f"From second {begun_s + two.from_s:.0f} to {begun_s + two.to_s:.0f} job {two.job_id} flooded forwarder "
             f"{play.homes[two.job_id]} from {two.threads} threads."
         )
     return " ".join(parts) or "Nothing: no target was slowed and no job flooded its forwarder."

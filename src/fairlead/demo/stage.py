@@ -37,6 +37,8 @@ class Stage:
         self.lake = root / "lake"
         self.logs = root / "logs"
         self.targets = root / "targets.toml"
+        self._sockets = Path(tempfile.mkdtemp(prefix="fairlead-"))
+        """Apart, because the path of a socket may have 107 characters only."""
         for folder in (self.spool, self.logs, root / "tree", *(root / name for name in TARGETS)):
             folder.mkdir()
         self.children = Children(self.logs)
@@ -47,7 +49,7 @@ class Stage:
 
     def address(self, name: str) -> str:
         """Where a server of the stage listens."""
-        return f"unix:{self.root}/{name}.sock"
+        return f"unix:{self._sockets}/{name}"
 
     def build(self) -> None:
         """Starts everything; returns when jobs may begin."""
@@ -89,6 +91,7 @@ class Stage:
             folder = self.folder(name)
             if self.fuse and mounted_at(str(folder)) is not None:
                 _take_off(folder)
+        shutil.rmtree(self._sockets, ignore_errors=True)
 
 
 def _take_off(folder: Path) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.services.forwarding.fuse.mounted import answer, mounted_at
+from fairlead.services.forwarding.mount import control
 from mounting import DEADLINE_S, NOBODY, fairlead, local_mount, open_folder, take_off, wait_until
 
 pytestmark = pytest.mark.fuse
@@ -114,6 +115,21 @@ def test_a_signal_ends_it_although_a_file_is_open(source: Path, folder: Path, tm
         assert "Traceback" not in mount.said()
 
 
+def test_a_removed_file_that_was_open_at_the_end_is_not_left(source: Path, folder: Path, tmp_path: Path) -> None:
+    with local_mount(source, folder, state=tmp_path) as mount:
+        fd = os.open(folder / "greeting", os.O_RDWR)
+        (folder / "greeting").unlink()
+        try:
+            assert mount.end() == 0, mount.said()
+        finally:
+            with suppress(OSError):
+                os.close(fd)
+    with local_mount(source, folder, state=tmp_path) as mount:
+        assert list(folder.iterdir()) == []
+        assert mount.end() == 0
+    assert not [path for path in source.rglob("*") if path.is_file()]
+
+
 def test_a_killed_mount_is_shown_and_can_be_unmounted(source: Path, folder: Path, tmp_path: Path) -> None:
     with local_mount(source, folder, state=tmp_path) as mount:
         mount.kill()
@@ -164,6 +180,7 @@ def test_what_cannot_be_mounted_is_said(source: Path, folder: Path, runtime: Pat
         (["--local", source, inside], "in one another"),
         (["--local", inside, source], "in one another"),
         (["--local", source, source], "in one another"),
+        (["--local", source, folder, "--spool", folder / "spool"], "under the mount point"),
     ]:
         done = fairlead("mount", *arguments, runtime=runtime)
         assert done.returncode == 8, (arguments, done.stderr)
@@ -182,6 +199,40 @@ def test_what_cannot_be_mounted_is_said(source: Path, folder: Path, runtime: Pat
     done = fairlead("umount", "/proc", runtime=runtime)
     assert done.returncode == 8
     assert "none of ours" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_hung_mount_is_shown_and_taken_off_by_force(source: Path, folder: Path, tmp_path: Path) -> None:
+    with local_mount(source, folder, state=tmp_path) as mount:
+        mount.process.send_signal(signal.SIGSTOP)
+        try:
+            assert _live(mount.runtime, folder)["state"] == "silent"
+            done = fairlead("mount", "--local", source, folder, runtime=mount.runtime)
+            assert done.returncode == 8
+            assert "does not answer" in done.stderr
+            done = fairlead("umount", "--force", folder, runtime=mount.runtime)
+            assert done.returncode == 0, done.stderr
+            assert not mount.mounted
+        finally:
+            mount.process.send_signal(signal.SIGCONT)
+        assert mount.process.wait(DEADLINE_S) == 0, mount.said()
+
+
+def test_a_request_to_stop(source: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with local_mount(source, folder, state=tmp_path) as mount:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(mount.runtime))
+        assert control.ask(folder, {"do": "stop"}, timeout_s=DEADLINE_S) == {}
+        assert mount.process.wait(DEADLINE_S) == 0, mount.said()
+        assert not mount.mounted
+
+
+def test_the_list_for_a_person(source: Path, folder: Path, tmp_path: Path, runtime: Path) -> None:
+    with local_mount(source, folder, state=tmp_path) as mount:
+        done = fairlead("mounts", runtime=mount.runtime)
+        assert done.returncode == 0, done.stderr
+        for word in ("folder", "from", "serving", str(mount.process.pid)):
+            assert word in done.stdout
+        assert done.stderr == ""
 
 
 def test_a_second_mount_on_the_folder_is_refused(source: Path, folder: Path, tmp_path: Path) -> None:
@@ -445,3 +496,19 @@ def test_state_files_are_not_put_where_others_may_write(source: Path, folder: Pa
     assert done.returncode == 8
     assert "open to others" in done.stderr
     assert mounted_at(str(folder)) is None
+
+
+def test_a_tree_over_storage_targets(folder: Path, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    table = tmp_path / "targets.toml"
+    table.write_text(
+        f'[metadata]\nstore = "{tmp_path}/store"\n[layout]\nstripe_count = 2\nstripe_size = "64k"\n'
+        f'[[targets]]\nname = "one"\npath = "{tmp_path}/one"\n[[targets]]\nname = "two"\npath = "{tmp_path}/two"\n'
+    )
+    with local_mount(Path(f"targets:{table}"), folder, state=tmp_path) as mount:
+        data = os.urandom(1_000_000)
+        (folder / "striped").write_bytes(data)
+        assert (folder / "striped").read_bytes() == data
+        assert (folder / "striped").stat().st_size == len(data)
+        assert mount.end() == 0, mount.said()

@@ -1,6 +1,6 @@
 """A process that works in a mount and keeps a journal of what was acknowledged; at its end it compares both.
 
-python journal_worker.py FOLDER SEED COUNTER: works until its standard input ends, then prints JSON: operations done, and
+python journal_worker.py FOLDER SEED COUNTER: works until its standard input ends, then prints JSON: operations done and
 every difference or error. COUNTER is a file outside of the mount that holds the number of operations, for who waits.
 """
 
@@ -60,22 +60,22 @@ class Journal:
             self.names[name] = data
         elif kind == 5:
             old = self.random.choice(files)
-            os.rename(self.folder / old, self.folder / name)
+            (self.folder / old).rename(self.folder / name)
             self.names[name] = self.names.pop(old)
         elif kind == 6:
             old = self.random.choice(files)
-            os.unlink(self.folder / old)
+            (self.folder / old).unlink()
             del self.names[old]
         elif self.random.random() < 0.5:
             old = self.random.choice(files)
             os.link(self.folder / old, self.folder / name)
             self.names[name] = self.names[old]
         else:
-            os.mkdir(self.folder / name)
+            (self.folder / name).mkdir()
             self.folders.add(name)
             if len(self.folders) > 3:
                 old = self.folders.pop()
-                os.rmdir(self.folder / old)
+                (self.folder / old).rmdir()
 
     def differences(self) -> list[str]:
         """What is not as the journal has it."""
@@ -84,7 +84,7 @@ class Journal:
             wrong.append(f"log: {self.log.stat().st_size} bytes, {len(self.appended)} were acknowledged, or others")
         if self.block.read_bytes() != bytes(self.blocks):
             wrong.append("block: not what was written")
-        found = set(os.listdir(self.folder))
+        found = {path.name for path in self.folder.iterdir()}
         expected = set(self.names) | self.folders
         if found != expected:
             wrong.append(f"names: {sorted(found - expected)} too many, {sorted(expected - found)} missing")

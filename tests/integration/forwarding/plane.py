@@ -29,6 +29,11 @@ def until(condition: Callable[[], Any], what: str, within_s: float = DEADLINE_S)
     raise AssertionError(f"not in {within_s:.0f} s: {what}")
 
 
+def names(folder: Path) -> list[str]:
+    """Names in a folder."""
+    return sorted(path.name for path in folder.iterdir())
+
+
 class Plane:
     """A tree, forwarders by name, and one or more mounts. Ends all of it, whatever happened."""
 

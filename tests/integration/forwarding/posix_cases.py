@@ -13,12 +13,17 @@ import fcntl
 import json
 import mmap
 import os
+import shutil
+import socket
 import stat
 import struct
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
+
+from fairlead.services.forwarding.trees import linux
 
 CASES: list[Case] = []
 NOBODY = 65534
@@ -97,8 +102,6 @@ class Ground:
         os.rename(self(old), self(new))
 
     def move2(self, old: str, new: str, flags: int) -> None:
-        from fairlead.services.forwarding.trees import linux
-
         linux.rename(-100, os.fsencode(self(old)), -100, os.fsencode(self(new)), flags)
 
     def rm(self, name: str) -> None:
@@ -136,8 +139,6 @@ class Ground:
 
 def wait_for_clock() -> None:
     """Until file times, which move by the kernel's tick, have moved."""
-    import time
-
     time.sleep(0.012)
 
 
@@ -325,8 +326,6 @@ def _vectors(d: Ground) -> list[bytes]:
 
 
 def _allocate(fd: int, mode: int, offset: int, length: int) -> None:
-    from fairlead.services.forwarding.trees import linux
-
     linux.fallocate(fd, mode, offset, length)
 
 
@@ -505,6 +504,8 @@ def _attribute_cases() -> None:
     case(g, "access by the real user", [True, False], lambda d: last(d.put("a", mode=0o644), d.user(lambda: [os.access(d("a"), 4, effective_ids=True), os.access(d("a"), 2, effective_ids=True)])), root=True)
     case(g, "an open descriptor outlives permissions", b"x", lambda d: last(d.put("a", b"x"), d.give("a"), d.user(lambda: d.fd("a", R)), d.chmod("a", 0), d.user(lambda: d.pread(d.opened[-1], 1))), root=True)
     case(g, "run a program of mode 755", 0, lambda d: last(d.put("a", b"#!/bin/sh\nexit 0\n"), d.chmod("a", 0o755), os.spawnl(os.P_WAIT, d("a"), "a")))
+    case(g, "run a program one may not read", 0, _run_unreadable, root=True)
+    case(g, "read a program one may only run", "EACCES", lambda d: last(d.put("a"), d.chmod("a", 0o711), d.user(lambda: d.get("a"))), root=True)
     case(g, "run a program of mode 644", "EACCES", lambda d: last(d.put("a", b"#!/bin/sh\n"), os.posix_spawn(d("a"), ["a"], {})))
 
     g = "times"
@@ -565,6 +566,12 @@ def _attribute_cases() -> None:
 # fmt: on
 
 
+def _run_unreadable(d: Ground) -> object:
+    shutil.copy(shutil.which("true") or "/bin/true", d("a"))
+    d.chmod("a", 0o711)
+    return d.user(lambda: os.spawnl(os.P_WAIT, d("a"), "true"))
+
+
 def _flock_and_close(d: Ground) -> None:
     fd = os.open(d("a"), RW | C, 0o644)
     fcntl.flock(fd, fcntl.LOCK_EX)
@@ -579,8 +586,6 @@ def _fifo(d: Ground) -> bytes:
 
 
 def _socket(d: Ground) -> bytes:
-    import socket
-
     os.chdir(d.path)
     try:
         with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as client:
@@ -708,8 +713,13 @@ def plain(value: object) -> object:
     return value
 
 
-def main(base: str) -> None:
-    """Carries out every case in a folder below `base`."""
+def main(base: str, uid: int | None = None) -> None:
+    """Carries out every case in a folder below `base`, as that user."""
+    if uid is not None:
+        # After everything is imported: the user may not be allowed to read the interpreter's library.
+        os.setgroups([])
+        os.setgid(uid)
+        os.setuid(uid)
     os.umask(0o022)
     found = {}
     for number, one in enumerate(CASES):
@@ -727,8 +737,9 @@ _HEAD = """# What a mount does as POSIX says
 <!-- Written by `python tests/integration/forwarding/posix_cases.py --page`; a test holds it fresh. -->
 
 Each line below is a test. It is carried out on a mount and on the file system under it: both must come to the same,
-and to what the line says. `fairlead mount --local` and a mount through a forwarder are both tested. Lines marked
-*root* need a forwarder that runs as root, so that it can act as the user who asks.
+and to what the line says. Tested are `fairlead mount --local`, a forwarder of a directory, and one
+that stripes files over storage targets. Lines marked *root* need a forwarder that runs as root, so that it can act as
+the user who asks.
 
 An error's name is what the call fails with; other values are what it gives (`done`: it succeeds); *as below* is
 whatever the file system under the mount does.
@@ -782,4 +793,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "--page":
         sys.stdout.write(page())
     else:
-        main(sys.argv[1])
+        main(sys.argv[1], *map(int, sys.argv[2:]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from collections.abc import Iterator
@@ -10,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from plane import Plane, Workers, until
+from plane import Plane, Workers, names, until
 
 pytestmark = [pytest.mark.fuse, pytest.mark.timeout(280)]
 
@@ -37,7 +36,7 @@ def kills(plane: Plane, times: int, seed: int) -> None:
             time.sleep(chance.uniform(0.0, 0.3))  # a random moment is the point of it
             name = plane.serving(point)
             plane.kill_forwarder(name)
-            os.stat(point / "w0")
+            (point / "w0").stat()
             workers.advance(5)
             plane.forwarder(name)
         total, problems = workers.finish()
@@ -89,7 +88,7 @@ def test_when_patience_ends_io_fails_and_comes_back(plane: Plane) -> None:
     (point / "file").write_bytes(b"x")
     plane.kill_forwarder("a")
     with pytest.raises(OSError, match="Input/output error"):
-        os.listdir(point)
+        names(point)
     plane.forwarder("a")
 
     def answers() -> bool:
@@ -107,11 +106,11 @@ def test_an_unlinked_file_that_is_open_outlives_its_forwarder(plane: Plane) -> N
     point = plane.mount("mnt", plane.address("a"), plane.address("b"))
     with (point / "file").open("w+b", buffering=0) as file:
         file.write(b"still here")
-        os.unlink(point / "file")
+        (point / "file").unlink()
         plane.kill_forwarder(plane.serving(point))
         file.seek(0)
         assert file.read() == b"still here"
         file.write(b", and writable")
         file.seek(0)
         assert file.read() == b"still here, and writable"
-    assert os.listdir(point) == []
+    assert names(point) == []

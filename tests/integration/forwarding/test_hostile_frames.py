@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import stat
 
 import pytest
@@ -24,6 +25,13 @@ def served(tmp_path_factory):
     socket = tmp_path_factory.mktemp("s") / "fw"
     with serving(folder, f"unix:{socket}", grace_s=0.2) as (addresses, server), WireClient(addresses[0]) as good:
         yield addresses[0], good, folder, server
+
+
+@pytest.fixture(autouse=True)
+def no_defects(caplog):
+    """What a client sends may be logged as its fault, never as a defect of the forwarder."""
+    yield
+    assert not [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
 
 
 def still_served(good: WireClient) -> None:

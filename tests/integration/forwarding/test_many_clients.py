@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import fcntl
+import os
+import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
@@ -13,7 +15,8 @@ from fairlead.clock import monotonic_s, sleep_s
 from fairlead.services.forwarding.fuse import abi
 from fairlead.services.forwarding.fuse.abi import Op
 from fairlead.services.forwarding.trees.directory import DirectoryTree
-from fairlead.services.forwarding.wire.frames import NO_SLOT, Flag, Own
+from fairlead.services.forwarding.wire.frames import NO_SLOT, PREFIX_BYTES, REPLY, Flag, Own
+from fairlead.services.forwarding.wire.handshake import Feature
 from wire_client import WAIT_S, WireClient, message, node_of, serving
 
 WRITE_LOCK, UNLOCK = fcntl.F_WRLCK, fcntl.F_UNLCK
@@ -236,3 +239,24 @@ def test_a_forwarder_that_ends_finishes_what_it_is_at(folder, tmp_path) -> None:
         assert client.receive().error == 0
         assert client.ended()
         closing.join(WAIT_S)
+
+
+def test_the_descriptor_of_a_file_comes_along_where_both_want_it(folder, tmp_path) -> None:
+    features = (Feature.SLOTS, Feature.CHECKSUM, Feature.DESCRIPTORS)
+    addresses = (f"unix:{tmp_path / 'fw'}", "tcp:127.0.0.1:0")
+    with serving(folder, *addresses, features=features) as (bound, _):
+        with WireClient(bound[0], extra=[Feature.DESCRIPTORS], checksum=True) as client:
+            node = node_of(client.lookup(b"file"))
+            for flags in (os.O_RDONLY, os.O_RDWR):
+                number = client.send(Op.OPEN, node, abi.OPEN_IN.pack(flags, 0), handle=5)
+                data, (descriptor,), _, _ = socket.recv_fds(client.sock, 4096, 4)
+                length, got, _, answered, error, *_ = REPLY.unpack_from(data)
+                assert (answered, error, len(data)) == (number, 0, PREFIX_BYTES + length)
+                assert got & Flag.DESCRIPTOR
+                assert os.pread(descriptor, 100, 0) == b"content"
+                os.close(descriptor)
+            client.send(Op.OPEN, node, abi.OPEN_IN.pack(os.O_RDWR | os.O_APPEND, 0), handle=6)
+            assert socket.recv_fds(client.sock, 4096, 4)[1] == []
+        with WireClient(bound[1], extra=[Feature.DESCRIPTORS]) as client:
+            assert Feature.DESCRIPTORS not in client.welcome.features
+            assert client.open(node_of(client.lookup(b"file")), 5).error == 0

@@ -1,4 +1,4 @@
-"""kill -9 of a mount, and the end of one whose forwarder is gone: the folder is usable again, nothing else is harmed."""
+"""kill -9 of a mount, and the end of one whose forwarder is gone: the folder is usable again, nothing is harmed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from plane import Plane, until
+from plane import Plane, names, until
 
 pytestmark = [pytest.mark.fuse, pytest.mark.timeout(280)]
 
@@ -33,7 +33,7 @@ def test_a_killed_mount_is_taken_off_by_the_next_one(plane: Plane) -> None:
     process.send_signal(signal.SIGKILL)
     process.wait()
     with pytest.raises(OSError) as failed:
-        os.listdir(point)
+        names(point)
     assert failed.value.errno in (errno.ENOTCONN, errno.ECONNABORTED)
     done = plane.command("mount", plane.address("a"), str(point))
     assert done.returncode == 0, done.stderr
@@ -77,4 +77,4 @@ def test_sigterm_ends_a_mount_whose_forwarder_is_gone(plane: Plane) -> None:
     process = plane.mounts.pop(point)
     process.terminate()
     assert process.wait(timeout=60) == 0
-    assert os.listdir(point) == []
+    assert names(point) == []

@@ -272,17 +272,21 @@ with netCDF4.Dataset(sys.argv[1]) as file:
 """
 
 
+def needs_module(name: str) -> None:
+    """Skips where a module is absent; looked for in another process, as some warn when they are imported."""
+    command = [sys.executable, "-W", "ignore", "-c", f"import {name}"]
+    if subprocess.run(command, capture_output=True, check=False).returncode != 0:
+        pytest.skip(f"no {name}: pip install {name}")
+
+
 def test_hdf5_is_written_grown_and_read(mounted: Path) -> None:
-    pytest.importorskip("h5py", reason="no h5py: pip install h5py", exc_type=ImportError)
+    needs_module("h5py")
     run(sys.executable, "-W", "ignore", "-c", HDF5, mounted / "data.h5", cwd=mounted)
 
 
 @pytest.mark.parametrize("kind", ["NETCDF4", "NETCDF3_64BIT_OFFSET"])
 def test_netcdf_is_written_appended_and_read(mounted: Path, kind: str) -> None:
-    if subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", "import netCDF4"], capture_output=True, check=False
-    ).returncode:
-        pytest.skip("no netCDF4: pip install netCDF4")
+    needs_module("netCDF4")
     run(sys.executable, "-W", "ignore", "-c", NETCDF, mounted / "data.nc", kind, cwd=mounted)
 
 
@@ -290,7 +294,9 @@ def test_many_small_files_are_all_there(tree: Mounted, mounted: Path) -> None:
     for number in range(1500):
         (mounted / f"{number:04}").write_bytes(b"%d" % number)
     assert sorted(path.name for path in mounted.iterdir()) == [f"{number:04}" for number in range(1500)]
-    below = tree.export / mounted.name
-    assert all((below / f"{number:04}").read_bytes() == b"%d" % number for number in range(0, 1500, 50))
+    assert all((mounted / f"{number:04}").read_bytes() == b"%d" % number for number in range(0, 1500, 50))
+    if tree.export is not None:
+        below = tree.export / mounted.name
+        assert all((below / f"{number:04}").read_bytes() == b"%d" % number for number in range(0, 1500, 50))
     shutil.rmtree(mounted)
-    assert not below.exists()
+    assert not mounted.exists()

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import fcntl
-import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from plane import Plane, Workers, until
+from plane import Plane, Workers, names, until
 
 pytestmark = [pytest.mark.fuse, pytest.mark.timeout(280)]
 
@@ -68,7 +68,7 @@ def test_a_lock_and_an_unlinked_file_move_along(plane: Plane) -> None:
         for stream in (holder.stdin, holder.stdout):
             if stream is not None:
                 stream.close()
-    assert os.listdir(point) == ["locked"]
+    assert names(point) == ["locked"]
 
 
 HOLD = """
@@ -123,3 +123,44 @@ def test_a_map_file_that_changes_moves_the_mount(plane: Plane) -> None:
     until(lambda: plane.serving(point) == "b", "the mount follows its map file")
     (point / "file").write_bytes(b"x")
     assert (plane.tree / "file").read_bytes() == b"x"
+
+
+def test_sighup_has_the_map_file_read_again_and_ends_nothing(plane: Plane) -> None:
+    for name in ("a", "b"):
+        plane.forwarder(name)
+    map_file = plane.folder / "map"
+    map_file.write_text(f"* {plane.address('a')}\n")
+    point = plane.mount("mnt", options=("--map", str(map_file)))
+    map_file.write_text(f"* {plane.address('b')}\n")
+    plane.mounts[point].send_signal(signal.SIGHUP)
+    until(lambda: plane.serving(point) == "b", "the mount follows its map file")
+    (point / "file").write_bytes(b"x")
+
+
+def test_from_unix_to_tcp_and_back_with_checksums(plane: Plane) -> None:
+    key = plane.folder / "key"
+    token = plane.folder / "token"
+    assert plane.command("token", "key", str(key)).returncode == 0
+    issued = plane.command("token", "issue", "--key", str(key))
+    assert issued.returncode == 0, issued.stderr
+    token.write_text(issued.stdout)
+    token.chmod(0o600)
+    plane.forwarder("a")
+    plane.forwarder("b", "--listen", "tcp:127.0.0.1:0", "--token-key", str(key))
+    ready = (plane.folder / "b.log").read_text().split()
+    tcp = next(word for word in ready if word.startswith("tcp:"))
+    point = plane.mount("mnt", plane.address("a"), options=("--checksum", "--token", str(token)))
+    workers = Workers(plane.folder, point, 2)
+    try:
+        for address in (tcp, plane.address("a"), tcp):
+            workers.advance(5)
+            done = plane.command("remap", str(point), address)
+            assert done.returncode == 0, done.stderr
+        workers.advance(5)
+        data = bytes(range(256)) * 8192
+        (point / "large").write_bytes(data)
+        assert (point / "large").read_bytes() == data
+        _, problems = workers.finish()
+    finally:
+        workers.kill()
+    assert not problems, "\n".join(problems)

@@ -52,9 +52,13 @@ def test_a_full_target_stops_its_writer_only(tmp_path: Path, small: Path) -> Non
         node = _on(tree, "t0", b"start")
         writer = tree.open(node, os.O_RDWR)
         piece = memoryview(bytes(1 << 20))
-        with pytest.raises(OSError) as caught:
+
+        def fill() -> None:
             for number in range(20):
                 writer.write_from(piece, number << 20)
+
+        with pytest.raises(OSError) as caught:
+            fill()
         assert caught.value.errno == errno.ENOSPC
         writer.close()
         size = tree.attributes(node).st_size

@@ -11,7 +11,7 @@ import math
 from heapq import heappop, heappush
 
 from fairlead.policies.requests.contract import Waiting
-from fairlead.policies.requests.orders import Lane
+from fairlead.policies.requests.orders import Lane, no_argument
 
 REQUEST_BYTES = 64 << 10
 """What a request costs beside its bytes, in bytes: about what a worker could have moved meanwhile."""
@@ -99,7 +99,8 @@ class _Shares:
 class JobFair:
     """Every job that waits gets an equal share of service; a job that was idle is next at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, argument: str = "", seed: int = 0) -> None:  # noqa: ARG002
+        no_argument(argument)
         self._shares = _Shares()
 
     def seen(self, waiting: Waiting, now_ns: int) -> None:
@@ -127,7 +128,7 @@ class JobFair:
 
 
 class _Rhythm:
-    """When a job's I/O phases begin. A pause of `pause_ns` without an arrival ends a phase."""
+    """When a job's I/O phases begin. A pause of `pause_ns` in which nothing arrived or ended ends a phase."""
 
     __slots__ = ("first_ns", "last_ns", "phase_ns", "phases")
 
@@ -154,7 +155,8 @@ class SetTen:
     of the sets that wait; inside a set one job at a time, the one whose phase began first. A worker that its requests
     leave free takes the next job's."""
 
-    def __init__(self, pause_ns: int = NS_PER_S) -> None:
+    def __init__(self, argument: str = "", seed: int = 0, *, pause_ns: int = NS_PER_S) -> None:  # noqa: ARG002
+        no_argument(argument)
         self._shares = _Shares()
         self._rhythms: dict[str | int, _Rhythm] = {}
         self._pause_ns = pause_ns
@@ -169,6 +171,12 @@ class SetTen:
             kept = sorted(self._rhythms.items(), key=lambda pair: pair[1].last_ns)[REMEMBERED // 2 :]
             self._rhythms = dict(kept)
         self._rhythms[waiting.job] = _Rhythm(now_ns)
+
+    def ended(self, waiting: Waiting, now_ns: int) -> None:
+        """A request has ended: a job whose requests take long does not pause meanwhile."""
+        rhythm = self._rhythms.get(waiting.job)
+        if rhythm is not None:
+            rhythm.last_ns = now_ns
 
     def set_of(self, job: str | int, now_ns: int) -> int:
         """Number of the set a job is in now. A job that was never seen, or whose phases are shorter than a second, is

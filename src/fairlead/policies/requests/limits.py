@@ -28,12 +28,12 @@ class Bucket:
     """A token bucket in one number, the time until which it is spent. Debt is allowed: a request passes as soon as the
     bucket is not empty, and is paid for afterwards; so the long-run rate holds whatever the sizes are."""
 
-    __slots__ = ("_burst_ns", "_ns_per_unit", "_operations", "_spent_ns", "rate")
+    __slots__ = ("_burst_ns", "_ns_per_unit", "_spent_ns", "operations", "rate")
 
     def __init__(self, rate: Rate) -> None:
         self.rate = rate
         self._ns_per_unit = NS_PER_S / rate.per_s
-        self._operations = rate.operations
+        self.operations = rate.operations
         self._burst_ns = BURST_S * NS_PER_S
         if rate.operations:  # the one that uses it up is counted in: a rate of 1/s lets one go, not two
             self._burst_ns = max(self._burst_ns - self._ns_per_unit, 0.0)
@@ -45,7 +45,7 @@ class Bucket:
 
     def charge(self, waiting: Waiting, now_ns: int) -> None:
         """A request passes."""
-        amount = 1 if self._operations else waiting.size
+        amount = 1 if self.operations else waiting.size
         if amount:
             self._spent_ns = max(self._spent_ns, now_ns) + amount * self._ns_per_unit
 

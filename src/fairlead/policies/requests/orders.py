@@ -31,7 +31,12 @@ class Lane:
 
 
 class Order(Protocol):
-    """Which lane is served next. It holds each lane once; one may have become empty meanwhile."""
+    """Which lane is served next. It holds each lane once; one may have become empty meanwhile.
+
+    Made with the text after its name in a spec (`0.5` of `share:0.5`; ValueError where it makes no sense) and a seed.
+    An
+    order with a method `ended(waiting, now_ns)` is told what ended.
+    """
 
     def seen(self, waiting: Waiting, now_ns: int) -> None:
         """A request has arrived (it may be served without ever entering)."""
@@ -59,6 +64,12 @@ class Order(Protocol):
         ...
 
 
+def no_argument(argument: str) -> None:
+    """Refuses a text after the name of an order that takes none."""
+    if argument:
+        raise ValueError("takes no value")
+
+
 Heap = list[tuple[int, int, Lane]]
 """(turn of the head, id of the lane, lane): the turn decides, the id only keeps lanes from being compared."""
 
@@ -68,10 +79,20 @@ def push(heap: Heap, lane: Lane) -> None:
     heappush(heap, (lane.queue[0].turn, id(lane), lane))
 
 
+def pull(heap: Heap) -> Lane:
+    """Takes the lane out whose head came first (or one that is empty)."""
+    while True:
+        turn, _, lane = heappop(heap)
+        if not lane.queue or lane.queue[0].turn == turn:
+            return lane
+        push(heap, lane)  # what was its head has been served or dropped since
+
+
 class Fifo:
     """First come, first served."""
 
-    def __init__(self) -> None:
+    def __init__(self, argument: str = "", seed: int = 0) -> None:  # noqa: ARG002
+        no_argument(argument)
         self._heap: Heap = []
 
     def seen(self, waiting: Waiting, now_ns: int) -> None:
@@ -83,7 +104,7 @@ class Fifo:
 
     def pick(self, now_ns: int) -> Lane | None:  # noqa: ARG002
         """The lane whose head came first."""
-        return heappop(self._heap)[2] if self._heap else None
+        return pull(self._heap) if self._heap else None
 
     def settle(self, served: Waiting | None) -> None:
         """Nothing to charge."""
@@ -99,7 +120,8 @@ class MetadataFirst:
     """All metadata before any data: the default of LWFS, under which metadata of one job starves data of another
     (Beacon, Yang et al., TOS 2023)."""
 
-    def __init__(self) -> None:
+    def __init__(self, argument: str = "", seed: int = 0) -> None:  # noqa: ARG002
+        no_argument(argument)
         self._metadata: Heap = []
         self._data: Heap = []
 
@@ -116,7 +138,7 @@ class MetadataFirst:
     def pick(self, now_ns: int) -> Lane | None:  # noqa: ARG002
         """The first of the queue whose turn it is."""
         queue = self._queue()
-        return heappop(queue)[2] if queue else None
+        return pull(queue) if queue else None
 
     def settle(self, served: Waiting | None) -> None:
         """Nothing to charge."""
@@ -132,8 +154,13 @@ class Share:
     """P:(1-P): the next request comes from the metadata queue with probability P, else from the data queue; from the
     other queue when the chosen one is empty (Beacon, Yang et al., TOS 2023)."""
 
-    def __init__(self, metadata_share: float, seed: int) -> None:
-        self._share = metadata_share
+    def __init__(self, argument: str, seed: int = 0) -> None:
+        try:
+            self._share = float(argument)
+        except ValueError:
+            self._share = -1.0
+        if not 0 <= self._share <= 1:
+            raise ValueError("takes the metadata queue's probability, 0 to 1, as share:0.5")
         self._random = Random(seed).random  # noqa: S311  not a secret: a seed must give the same order again
         self._metadata: Heap = []
         self._data: Heap = []
@@ -150,7 +177,7 @@ class Share:
         metadata, data = self._metadata, self._data
         # Drawn only when both wait: a queue alone costs no luck of the other.
         queue = (metadata if self._random() < self._share else data) if metadata and data else metadata or data
-        return heappop(queue)[2] if queue else None
+        return pull(queue) if queue else None
 
     def settle(self, served: Waiting | None) -> None:
         """Nothing to charge."""

@@ -11,9 +11,9 @@ from heapq import heappop, heappush
 from itertools import islice
 from math import ceil
 
-from fairlead.policies.requests.contract import Running, Waiting
+from fairlead.policies.requests.contract import METADATA, Running, Waiting
 from fairlead.policies.requests.limits import FREE, JOB_AT_MOST, JOB_OVER, TARGET_OVER, Limits
-from fairlead.policies.requests.orders import CAPPED, IDLE, ORDERED, TIMED, YIELDING, Lane, Order, push
+from fairlead.policies.requests.orders import CAPPED, IDLE, ORDERED, TIMED, YIELDING, Lane, Order, pull, push
 
 ALONG = 64
 """Requests of a lane that are looked at for going along with another one."""
@@ -28,6 +28,7 @@ class RequestQueue:
     def __init__(self, order: Order, limits: Limits) -> None:
         self.limits = limits
         self._order = order
+        self._ended: Callable[[Waiting, int], None] | None = getattr(order, "ended", None)
         self._only: Waiting | None = None  # the one that waits, when it waits alone
         self._count = 0
         self._turn = 0
@@ -110,7 +111,7 @@ class RequestQueue:
         """The order is empty: the first of what is over a cap, by arrival, may have the worker."""
         yielding = self._yielding
         while yielding:
-            lane = heappop(yielding)[2]
+            lane = pull(yielding)
             lane.yields = False
             if lane.state != YIELDING:
                 continue
@@ -158,8 +159,12 @@ class RequestQueue:
     def _free_ns(self, what: Waiting | Lane) -> int:
         if not self.limits.rated:
             return 0
-        buckets = self.limits.buckets(what.job, what.target)
-        return ceil(max((bucket.free_ns() for bucket in buckets), default=0.0))
+        free_ns = 0.0
+        for bucket in self.limits.buckets(what.job, what.target):
+            # A rate in bytes has nothing to say about metadata.
+            if bucket.operations or what.op_class != METADATA:
+                free_ns = max(free_ns, bucket.free_ns())
+        return ceil(free_ns)
 
     def _charge(self, waiting: Waiting, now_ns: int) -> None:
         if self.limits.rated:
@@ -202,6 +207,8 @@ class RequestQueue:
 
     def done(self, waiting: Waiting, now_ns: int) -> None:
         """As `Discipline.done`."""
+        if self._ended is not None:
+            self._ended(waiting, now_ns)
         if self._capped:
             for key in ((True, waiting.job), (False, waiting.target)):
                 for lane in self._capped.pop(key, ()):

@@ -9,12 +9,11 @@ import re
 from collections.abc import Callable
 
 from fairlead.errors import ConfigError
-from fairlead.policies.requests.fair import JobFair, SetTen
 from fairlead.policies.requests.limits import Limits, Rate
-from fairlead.policies.requests.orders import Fifo, MetadataFirst, Order, Share
+from fairlead.policies.requests.orders import Order
 from fairlead.policies.requests.queue import RequestQueue
+from fairlead.registry import request_order, request_order_names
 
-ORDERS = ("fifo", "metadata-first", "share:P", "job-fair", "set-10")
 LIMITS = ("cap-job:SHARE|off", "cap-target:SHARE|off", "rate-job:[JOB=]RATE", "rate-target:[TARGET=]RATE",
           "rate-pool:[POOL@TARGET=]RATE", "pool:JOB=POOL")  # fmt: skip
 _SIZES = {"": 1, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "KI": 1 << 10, "MI": 1 << 20, "GI": 1 << 30, "TI": 1 << 40}
@@ -63,21 +62,14 @@ def _wrong(part: str, spec: str, remedy: str) -> ConfigError:
 
 
 def _order(name: str, seed: int, spec: str) -> Order:
-    kind, colon, value = name.partition(":")
-    plain: dict[str, Callable[[], Order]] = {
-        "fifo": Fifo,
-        "metadata-first": MetadataFirst,
-        "job-fair": JobFair,
-        "set-10": SetTen,
-    }
-    if kind in plain and not colon:
-        return plain[kind]()
-    if kind == "share":
-        share = _fraction(value)
-        if share is None or share > 1:
-            raise _wrong(name, spec, "share:P takes the metadata queue's probability, 0 to 1, as share:0.5")
-        return Share(share, seed)
-    raise _wrong(name, spec, f"begin with one of {', '.join(ORDERS)}")
+    kind, _, argument = name.partition(":")
+    names = request_order_names()
+    if kind not in names:
+        raise _wrong(name, spec, f"begin with one of {', '.join(names)}")
+    try:
+        return request_order(kind)(argument, seed)
+    except ValueError as error:
+        raise _wrong(name, spec, f"{kind} {error}") from error
 
 
 def _fraction(text: str) -> float | None:

@@ -60,9 +60,11 @@ def _release(_: Operations, handles: Handles, __: int, ___: int, body: memoryvie
     # A handle that is not here was opened at a forwarder that was lost: nothing is left to close.
     file = handles.files.pop(fh, None)
     if file is not None:
-        file.close()
         if handles.locked:
-            handles.locked -= {held for held in handles.locked if held[0] == fh}
+            for held in [held for held in handles.locked if held[0] == fh]:
+                file.unlock_owner(handles.owner(held[1]))
+                handles.locked.discard(held)
+        file.close()
     return b""
 
 

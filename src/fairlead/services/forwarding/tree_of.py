@@ -1,6 +1,6 @@
 """The tree an `--export` or `--local` names: a directory, or `targets:FILE` for files striped over storage targets.
 
-Each kind of tree is imported when it is asked for.
+Each kind of tree is imported when it is asked for. `slow:TIMES:` before either puts a simulated device in front.
 """
 
 from __future__ import annotations

@@ -6,11 +6,9 @@ Decides; sends nothing.
 from __future__ import annotations
 
 import os
-import pwd
 import socket
 from pathlib import Path
 from struct import Struct
-from typing import NamedTuple
 
 from fairlead.clock import now_ns
 from fairlead.errors import RefusedError
@@ -25,22 +23,19 @@ _PROC_NET = Path("/proc/net")
 _ESTABLISHED = "01"
 
 
-class Peer(NamedTuple):
-    """The other end of a connection. `uid` is -1 where the system does not know it."""
-
-    name: str
-    network: bool
-    uid: int = -1
-    gid: int = -1
+def credentials(sock: socket.socket) -> tuple[int, int, int]:
+    """Process, user and group at the other end of a unix socket, by the kernel's word."""
+    pid, uid, gid = _CREDENTIALS.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+    return pid, uid, gid
 
 
-def peer_of(sock: socket.socket) -> Peer:
-    """Who is connected: by the kernel's word on a unix socket or the loopback, else only its address."""
+def name_of(sock: socket.socket) -> str:
+    """What to call the other end in messages."""
     if sock.family == socket.AF_UNIX:
-        pid, uid, gid = _CREDENTIALS.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
-        return Peer(f"pid {pid} of uid {uid}", False, uid, gid)
+        pid, uid, _ = credentials(sock)
+        return f"pid {pid} of uid {uid}"
     place = sock.getpeername()
-    return Peer(f"{place[0]}:{place[1]}", True, loopback_uid(place[0], place[1], sock.getsockname()[1]))
+    return f"{place[0]}:{place[1]}"
 
 
 def loopback_uid(host: str, port: int, own_port: int) -> int:
@@ -81,34 +76,30 @@ class Admission:
         self._key = key
         self._own_uid = os.geteuid()
 
-    def authority(self, peer: Peer, hello: Hello) -> Authority:
+    def authority(self, sock: socket.socket, hello: Hello) -> Authority:
         """As whom this client may act; PermissionError with the reason when it may not at all."""
+        network = sock.family != socket.AF_UNIX
         job = ""
-        if self._key is not None and (peer.network or hello.token):
+        if self._key is not None and (network or hello.token):
             try:
                 claims = tokens.check(self._key, hello.token, now_ns())
             except ValueError as error:
                 raise PermissionError(str(error)) from None
-            if peer.network:
+            if network:
                 return self._as_user(claims.uid, -1, claims.job)
             job = claims.job
-        if peer.uid < 0:
-            raise PermissionError("nobody knows who you are; connect from this machine or with a token")
-        if peer.uid in (0, self._own_uid):
+        if network:
+            place = sock.getpeername()
+            uid, gid = loopback_uid(place[0], place[1], sock.getsockname()[1]), -1
+            if uid < 0:
+                raise PermissionError("nobody knows who you are; connect from this machine or with a token")
+        else:
+            _, uid, gid = credentials(sock)
+        if uid in (0, self._own_uid):
             return Authority(job=job)
-        return self._as_user(peer.uid, peer.gid, job)
+        return self._as_user(uid, gid, job)
 
     def _as_user(self, uid: int, gid: int, job: str) -> Authority:
-        if uid < 0:
-            return Authority(job=job)
-        if not acting.enabled and uid != self._own_uid:
+        if uid >= 0 and not acting.enabled and uid != self._own_uid:
             raise PermissionError(f"this forwarder runs as uid {self._own_uid} and cannot act as uid {uid}")
-        try:
-            user = pwd.getpwuid(uid)
-        except KeyError:
-            groups = frozenset({gid} if gid >= 0 else ())
-        else:
-            if gid < 0:
-                gid = user.pw_gid
-            groups = frozenset(os.getgrouplist(user.pw_name, gid))
-        return Authority(uid, groups, gid if gid >= 0 else 65534, job)
+        return Authority(uid, gid, job)

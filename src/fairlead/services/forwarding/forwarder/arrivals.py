@@ -7,7 +7,7 @@ import socket
 import ssl
 from array import array
 
-from fairlead.services.forwarding.forwarder.admission import Peer, peer_of
+from fairlead.services.forwarding.forwarder.admission import name_of
 from fairlead.services.forwarding.wire.handshake import (
     HELLO,
     MAX_JSON,
@@ -27,7 +27,7 @@ class Arrival:
     """A client that has connected and not said (all of) its Hello yet."""
 
     def __init__(self, sock: socket.socket, tls: ssl.SSLContext | None, deadline_ns: int) -> None:
-        self.peer: Peer = peer_of(sock)
+        self.name = name_of(sock)
         sock.setblocking(False)
         if sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hmac
 import itertools
+import os
+import pwd
 from collections import OrderedDict
 from collections.abc import Callable
 from threading import Lock
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from fairlead.services.forwarding.sessions import Handles
 
 _numbers = itertools.count(1)
+NOGROUP = 65534
 MAX_SESSIONS = 4096
 KEPT_ANSWERS = 2048
 """More than a client may have unanswered, so that the answer to what it repeats is still here."""
@@ -28,9 +31,8 @@ class Authority(NamedTuple):
 
     uid: int = -1
     """This user only (-1: any)."""
-    gids: frozenset[int] = frozenset()
-    """Groups of that user; the first choice is `gid`."""
     gid: int = -1
+    """A group that is known to be its (-1: ask the system)."""
     job: str = ""
     """May announce this job only (empty: any)."""
 
@@ -48,6 +50,7 @@ class Session:
         self.node = hello.node
         self.authority = authority
         self.handles = handles
+        self._groups: list[int] | None = None
         self.intents = intents
         """What it is about to do, for whoever serves it next; None where the tree has no place for it."""
         self.farewell = False
@@ -60,6 +63,19 @@ class Session:
         self._answers: OrderedDict[int, tuple[int, bytes]] = OrderedDict()
         self.lock = Lock()
         """Guards `running` together with the answers."""
+
+    def group(self, gid: int) -> int:
+        """The group a request may act as that names `gid`, for a session of one user: one of his, else his first.
+
+        Asks the system's databases once, which may take long: workers call it, the leader never.
+        """
+        authority = self.authority
+        if gid == authority.gid:
+            return gid
+        groups = self._groups
+        if groups is None:
+            groups = self._groups = _groups(authority)
+        return gid if gid in groups else groups[0]
 
     def finish(self, request: Request, error: int, body: bytes | memoryview) -> None:
         """A request that must not be carried out twice has been: its answer is remembered.
@@ -77,6 +93,15 @@ class Session:
     def kept_answer(self, number: int) -> tuple[int, bytes] | None:
         """The answer given before, if it is known."""
         return self._answers.get(number)
+
+
+def _groups(authority: Authority) -> list[int]:
+    try:
+        user = pwd.getpwuid(authority.uid)
+    except KeyError:
+        return [authority.gid if authority.gid >= 0 else NOGROUP]
+    first = authority.gid if authority.gid >= 0 else user.pw_gid
+    return [first, *os.getgrouplist(user.pw_name, first)]
 
 
 class Sessions:

@@ -37,6 +37,7 @@ MOST_UNREAD = 64 << 20
 _HEADER_BYTES = 40
 _CHECKSUM = int(Flag.CHECKSUM)
 _SLOT = int(Flag.SLOT)
+_DESCRIPTOR = int(Flag.DESCRIPTOR)
 _LARGE = RECEIVE_BYTES // 2
 
 Frame = tuple[int, int, int, int, int, int, memoryview, bytearray | None]
@@ -63,6 +64,8 @@ class Connection:
         self.backlog = False
         """Frames may have come in that were not looked at, since the client had asked too much."""
         self.writing = False
+        self.descriptors = False
+        """Answers to OPEN and the like may carry the file's descriptor."""
         self.farewell = False
         """The client has said that it will not come back."""
         self.pending: dict[int, Request] = {}
@@ -172,6 +175,28 @@ class Connection:
         return (
             len(self.pending) <= MOST_PENDING // 2 and self.unread <= MOST_UNREAD // 2 and self.held <= MOST_HELD // 2
         )
+
+    def answer_with(self, number: int, body: bytes, descriptor: int) -> bool:
+        """Sends an answer with a descriptor; False when the client does not take it at once, and nothing was sent."""
+        flags = _DESCRIPTOR
+        crc = 0
+        if self.checksum:
+            flags |= _CHECKSUM
+            crc = crc32(body)
+        prefix = REPLY.pack(len(body), flags, 0, number, 0, NO_SLOT, 0, crc)
+        with self.lock:
+            if self.dead or self._out:
+                return False
+            try:
+                sent = self.stream.send_along((prefix, body), descriptor)
+            except OSError:  # BlockingIOError too
+                return False
+            if sent < PREFIX_BYTES + len(body):
+                self._queue(prefix, body, sent, None)
+                if not self.writing:
+                    self.writing = True
+                    self._change_mask(self)
+            return True
 
     def answer(self, number: int, error: int, body: Buffer, *, slot: int = NO_SLOT, in_slot: memoryview | None = None,
                buffer: bytearray | None = None) -> None:  # fmt: skip

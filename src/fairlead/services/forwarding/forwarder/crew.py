@@ -194,7 +194,10 @@ class Crew:
             if request is not None:
                 arrived = []
                 began_ns = now
-                carry_out(request)
+                try:
+                    carry_out(request)
+                except Exception:  # a worker that ended would be missed for ever
+                    log.exception("a defect of fairlead")
                 done = request
             elif leading:
                 try:

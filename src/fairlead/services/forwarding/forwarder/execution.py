@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from errno import EINTR, EINVAL, EIO, ENOLCK
 from typing import TYPE_CHECKING, Protocol
 
@@ -11,7 +12,7 @@ from fairlead.services.forwarding.forwarder.aggregation import Aggregation
 from fairlead.services.forwarding.forwarder.buffers import SMALL, Buffers
 from fairlead.services.forwarding.forwarder.guarded import GUARDED, Guard
 from fairlead.services.forwarding.forwarder.intake import errno_of
-from fairlead.services.forwarding.forwarder.requests import OPENING, REPEATABLE, SILENT, UNLOCKING, Request
+from fairlead.services.forwarding.forwarder.requests import HANDED, OPENING, REPEATABLE, SILENT, UNLOCKING, Request
 from fairlead.services.forwarding.fuse.abi import WRITE_OUT, Op
 from fairlead.services.forwarding.operations import Operations
 from fairlead.services.forwarding.sessions import UnknownHandle
@@ -49,7 +50,7 @@ class Records(Protocol):
         service_ns: int,
         size: int,
         target: object,
-        queue_len: int,
+        queue_length: Callable[[], int],
         client: str = "",
         error: int = 0,
     ) -> None:
@@ -106,22 +107,28 @@ class Execution:
         self._carry_out(request)
 
     def _carry_out_together(self, requests: Sequence[Request]) -> None:
+        began_ns = monotonic_ns()
+        first = requests[0]
+        for request in requests:  # one that is sent again meanwhile gets the answer of this one
+            request.session.running[request.number] = request
         try:
-            acting.become(requests[0].uid, requests[0].gid)
+            acting.become(first.uid, first.gid)
+            if self._records is not None and self._records.on:
+                acting.work_for(first.job)  # type: ignore[arg-type]  # a forwarder's jobs are strings
             self._aggregation.write(requests)
         except Exception:  # each is carried out alone then
             log.exception("%d writes could not be made one: a defect of fairlead", len(requests))
         for request in requests:
-            self._carry_out(request)
+            self._carry_out(request, began_ns)
 
-    def _carry_out(self, request: Request) -> None:
+    def _carry_out(self, request: Request, began_ns: int = 0) -> None:
         op = request.op
         records = self._records
         if records is not None and not records.on:
             records = None
         started_ns = 0
         if records is not None:
-            started_ns = monotonic_ns()
+            started_ns = began_ns or monotonic_ns()
             acting.work_for(request.job)  # type: ignore[arg-type]  # a forwarder's jobs are strings
         opens_for = self._opens_for
         session = request.session
@@ -135,7 +142,8 @@ class Execution:
         in_slot: memoryview | None = None
         buffer: bytearray | None = None
         try:
-            acting.become(request.uid, request.gid)
+            uid, gid = request.uid, request.gid
+            acting.become(uid, gid if session.authority.uid < 0 else session.group(gid))
             if self._work_for is not None:
                 self._work_for(_name(request.job))
             if opens_for is not None and op in OPENING:
@@ -199,7 +207,9 @@ class Execution:
             if error:
                 body = b""
                 in_slot = None
-            if in_slot is not None:
+            if connection.descriptors and op in HANDED and not error and self._handed_over(request, body):
+                pass
+            elif in_slot is not None:
                 connection.answer(request.number, error, b"", slot=request.slot, in_slot=in_slot)
             else:
                 keep = buffer if buffer is not None and request.size > SMALL else None
@@ -222,10 +232,18 @@ class Execution:
                 ended_ns - started_ns,
                 moved,
                 request.target,
-                self._queue_length(),
+                self._queue_length,
                 session.node,
                 error,
             )
+
+    def _handed_over(self, request: Request, body: bytes | memoryview) -> bool:
+        """Answers with the descriptor of the file that was opened, where it has one that is worth having."""
+        file = request.session.handles.files.get(request.handle)
+        # Every append is recorded before it is done, so that it is not done twice: it has to come through here.
+        if file is None or file.descriptor is None or file.flags & os.O_APPEND:
+            return False
+        return request.connection.answer_with(request.number, bytes(body), file.descriptor)
 
     def _abandoned(self, request: Request) -> bool:
         """True when its client is gone; it may have come back and asked for the answer on another connection."""

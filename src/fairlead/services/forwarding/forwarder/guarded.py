@@ -310,7 +310,7 @@ class Guard:
                 return abi.WRITE_OUT.pack(known.outcome, 0)
             if known is not None:
                 since = self._since(node, known.expected, min(size, known.expected + _MOST_COMPARED))
-                there, sure = written_at(known.expected, data, since)
+                there, sure = written_at(data, since)
                 if not sure:
                     log.warning("an append sent again to node %d: %s", node, "found" if there else "not found")
                 if there == len(data):

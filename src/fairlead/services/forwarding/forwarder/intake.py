@@ -111,8 +111,6 @@ class Intake:
                 self._no(connection, number, op, -EACCES, buffer)
                 return None
             uid = only
-            if gid not in session.authority.gids:
-                gid = session.authority.gid
         if op >= _JOB and op in (_JOB, _PING):
             self._own(connection, op, number, body)
             return None

@@ -123,13 +123,12 @@ def _renamed(intent: Intent, found: Found) -> Verdict:
     return Verdict.DONE if found.new_inode == intent.expected else Verdict.LIKELY
 
 
-def written_at(size_before: int, data: bytes | memoryview, since: bytes) -> tuple[int, bool]:
+def written_at(data: bytes | memoryview, since: bytes) -> tuple[int, bool]:
     """How many bytes of an append are in the file already, and whether that is sure.
 
-    `since` is what the file holds from `size_before` on. Appends of one forwarder follow each other, so it begins
+    `since` is what the file holds from the size before on. Appends of one forwarder follow each other, so it begins
     where ours went; only another forwarder's may lie in between.
     """
-    del size_before
     wanted = bytes(data)
     if not since:
         return 0, True

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from fairlead.batches import Column, encode, fractions, lists, numbers, words
 from fairlead.clock import monotonic_ns, now_ns
-from fairlead.services.forwarding.forwarder.tallies import CLASSES, Tallies
+from fairlead.services.forwarding.forwarder.tallies import CLASSES, Tallies, Tally, folded
 from fairlead.services.forwarding.fuse.abi import Op
 from fairlead.services.forwarding.mount.trace_runs import WORDS
 from fairlead.services.forwarding.spool import Spool
@@ -118,6 +118,8 @@ class ForwarderRecords:
     ) -> None:
         """`tree` names what is exported. A `striped` tree counts what its targets do; any other is one target itself,
         its space that of the path `space_of`. `cache` gives the counts of the read cache."""
+        self.by_job = striped is not None
+        """Whether the tree counts by job: workers have to say whom they work for (`acting.work_for`)."""
         self.on = True
         """Whether requests are to be counted. May be changed at any time."""
         self.name = name
@@ -155,23 +157,35 @@ class ForwarderRecords:
         service_ns: int,
         size: int,
         target: object,  # noqa: ARG002  (a request may touch several targets: they count themselves)
-        queue_len: int,
+        queue_length: Callable[[], int],
         client: str = "",
         error: int = 0,
     ) -> None:
-        """One request was carried out. `size` is what it moved, 0 when it failed. A refusal (`error` > 0) does not
-        count: the client sends the request again."""
+        """One request was carried out; the queue is looked at every 16th time. `size` is what it moved, 0 when it
+        failed. A refusal (`error` > 0) does not count: the client sends the request again."""
         if error > 0:
             return
+        # Half a microsecond a request: nothing is called here that need not be.
         with self._lock:
             tallies = self._tallies
-            if queue_len > tallies.queue_max:
-                tallies.queue_max = queue_len
-            self._until_sample -= 1
-            if not self._until_sample:
-                self._until_sample = SAMPLE_EVERY
-                tallies.sample(queue_len)
-            tallies.count(op_class, op, job, client, wait_ns, service_ns, size)
+            self._until_sample = left = self._until_sample - 1
+            if not left & 15:
+                self._look_at_queue(queue_length(), left)
+            tally = tallies.by_operation.get((job, client, op))
+            if tally is None:
+                tally = tallies.by_operation[job, client, op] = Tally(op_class)
+            tally.requests += 1
+            tally.bytes += size
+            tally.wait[wait_ns.bit_length()] += 1
+            tally.service[service_ns.bit_length()] += 1
+
+    def _look_at_queue(self, length: int, left: int) -> None:
+        tallies = self._tallies
+        if length > tallies.queue_max:
+            tallies.queue_max = length
+        if not left:
+            self._until_sample = SAMPLE_EVERY
+            tallies.sample(length)
 
     def connected(self, client: str, session: str) -> None:
         """A client's session has begun here."""
@@ -240,8 +254,8 @@ class ForwarderRecords:
         rows: list[tuple[str, tuple[object, ...]]] = []
         for job, op_class, tally in taken.rows():
             rows.append(("forwarder", (*when, self.name, job or None, CLASSES[op_class], tally.requests, tally.bytes,
-                                       tally.wait, tally.service, None, None)))  # fmt: skip
-        if taken.tallies:
+                                       folded(tally.wait), folded(tally.service), None, None)))  # fmt: skip
+        if taken.by_operation:
             mean = taken.queue_sum / taken.queue_samples if taken.queue_samples else None
             rows.append(("forwarder", (*when, self.name, None, "all", None, None, None, None, mean, taken.queue_max)))
         rows += [("metadata", row) for row in self._operations(taken, when)]
@@ -250,7 +264,7 @@ class ForwarderRecords:
             rows.append(("target", (*when, self.name, target, job or None, *counts, service, None, None, None)))
         if now >= self._space_due_ns:
             # Statvfs of many targets is not for every second, nor is a file every five of an idle forwarder.
-            self._space_due_ns = now + (_SPACE_NS if taken.requests else _IDLE_SPACE_NS)
+            self._space_due_ns = now + (_SPACE_NS if taken.by_operation else _IDLE_SPACE_NS)
             rows += [("target", (*when, self.name, target, None, None, None, None, None, None, *space))
                      for target, *space in self._spaces()]  # fmt: skip
         cache = self._cache_deltas()
@@ -262,11 +276,11 @@ class ForwarderRecords:
 
     def _operations(self, taken: Tallies, when: tuple[int, int]) -> list[tuple[object, ...]]:
         counts: dict[tuple[str, str, str], int] = {}
-        for (client, job, op), count in taken.operations.items():
+        for (job, client, op), tally in taken.by_operation.items():
             word = "setattr" if op == _SETATTR else WORDS.get(op)
             if word is not None and op not in _DATA:
                 key = (client, job, word)
-                counts[key] = counts.get(key, 0) + count
+                counts[key] = counts.get(key, 0) + tally.requests
         return [
             (*when, self.name, client or None, job or None, word, count)
             for (client, job, word), count in counts.items()
@@ -283,9 +297,9 @@ class ForwarderRecords:
         return [
             (
                 job, self._tree, (reads.requests, writes.requests, reads.bytes, writes.bytes),
-                [a + b for a, b in zip(reads.service, writes.service, strict=True)],
+                [a + b for a, b in zip(folded(reads.service), folded(writes.service), strict=True)],
             )
-            for job, (_, reads, writes) in taken.tallies.items()
+            for job, (_, reads, writes) in taken.by_class().items()
             if reads.requests or writes.requests
         ]  # fmt: skip
 

@@ -32,6 +32,8 @@ UNLOCKING = frozenset(int(op) for op in (Op.SETLK, Op.SETLKW, Op.FLUSH, Op.RELEA
 LONG = frozenset(int(op) for op in (Op.FSYNC, Op.FSYNCDIR, Op.SYNCFS, Op.FALLOCATE, Op.COPY_FILE_RANGE))
 """Requests that are likely to keep a worker busy."""
 OPENING = frozenset(int(op) for op in (Op.OPEN, Op.CREATE, Op.TMPFILE, Own.REOPEN))
+HANDED = frozenset(int(op) for op in (Op.OPEN, Op.CREATE, Op.TMPFILE))
+"""Requests whose answer may carry the descriptor of the file they opened."""
 KNOWN = frozenset(int(op) for op in Op) | frozenset(int(op) for op in Own)
 
 

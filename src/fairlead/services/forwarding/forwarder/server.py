@@ -8,67 +8,37 @@ from __future__ import annotations
 import logging
 import os
 import select
-import socket
-import ssl
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 from errno import EINTR
 from typing import TYPE_CHECKING
 
 from fairlead.clock import monotonic_ns
-from fairlead.services.forwarding.forwarder.admission import Admission, must_have_key
 from fairlead.services.forwarding.forwarder.aggregation import Aggregation
-from fairlead.services.forwarding.forwarder.arrivals import Arrival
 from fairlead.services.forwarding.forwarder.buffers import Buffers
 from fairlead.services.forwarding.forwarder.clients import Session, Sessions
+from fairlead.services.forwarding.forwarder.closer import Closer
 from fairlead.services.forwarding.forwarder.connection import Connection, Malformed
 from fairlead.services.forwarding.forwarder.crew import Crew
 from fairlead.services.forwarding.forwarder.execution import Execution, Records
 from fairlead.services.forwarding.forwarder.guarded import Guard
 from fairlead.services.forwarding.forwarder.intake import Intake
 from fairlead.services.forwarding.forwarder.parked import Parked
+from fairlead.services.forwarding.forwarder.reception import Reception, Settings
 from fairlead.services.forwarding.sessions import Handles
 from fairlead.services.forwarding.trees.base import ROOT
-from fairlead.services.forwarding.wire.address import Address, listen, widen
-from fairlead.services.forwarding.wire.frames import VERSION
-from fairlead.services.forwarding.wire.handshake import OLDEST, Feature, Hello, Welcome, new_id, pack_answer
-from fairlead.services.forwarding.wire.slots import Slots, take_slots
-from fairlead.services.forwarding.wire.stream import stream_of
+from fairlead.services.forwarding.wire.address import Address
+from fairlead.services.forwarding.wire.handshake import Welcome, new_id
 
 if TYPE_CHECKING:
     from fairlead.policies.requests.contract import Discipline
     from fairlead.services.forwarding.forwarder.requests import Request
     from fairlead.services.forwarding.operations import Operations
 
+__all__ = ["Server", "Settings"]
 log = logging.getLogger("fairlead.forwarder")
-HELLO_NS = 10_000_000_000
-"""How long a client may take to say who it is."""
-MOST_ARRIVALS = 1024
-MOST_CONNECTIONS = 8192
 _EVENTS = 128
 _IN, _OUT, _GONE = select.EPOLLIN, select.EPOLLOUT, select.EPOLLHUP | select.EPOLLERR
 _LINES_PER_S = 20
-
-
-@dataclass(slots=True)
-class Settings:
-    """What a forwarder is told when it is started."""
-
-    name: str = ""
-    workers: int = 16
-    key: bytes | None = None
-    """Checks tokens; without it nothing beyond this machine may be listened on."""
-    tls: ssl.SSLContext | None = None
-    grace_s: float = 10.0
-    """How long a client's open files and locks outlive its connection."""
-    features: tuple[Feature, ...] = field(default=(Feature.SLOTS, Feature.CHECKSUM))
-
-
-@dataclass(slots=True, eq=False)
-class _Listener:
-    sock: socket.socket
-    address: Address
 
 
 class Server:
@@ -91,17 +61,13 @@ class Server:
         self._guard = Guard(operations, intents_folder, self.boot) if intents_folder is not None else None
         new_intents = self._guard.session if self._guard is not None else None
         self.sessions = Sessions(Handles, int(settings.grace_s * 1e9), new_intents)
-        self._admission = Admission(settings.key)
-        self._root = operations.tree.attributes(ROOT).st_ino
         self._parked = Parked()
         self._buffers = Buffers()
         target_of = getattr(operations.tree, "target_of", None)
         self._intake = Intake(self._buffers, self._interrupt, target_of)
-        self._listeners: dict[int, _Listener] = {}
-        self._arrivals: dict[int, Arrival] = {}
         self._connections: dict[int, Connection] = {}
         self._resumed: deque[Connection] = deque()
-        self._next_end_ns: int | None = None  # when a handshake or a session next runs out of time
+        self._next_end_ns: int | None = None  # when a session next ends
         self._closing = False
         self._lines = 0
         self._lines_second = 0
@@ -123,20 +89,26 @@ class Server:
             queue_length=discipline.__len__,
         )
         self._carry = self._execution.carry_out
+        self._closer = Closer(self._end_session)
+        welcome = Welcome(
+            forwarder=settings.name, boot=self.boot, export=operations.tree.name, grace_s=settings.grace_s,
+            root=operations.tree.attributes(ROOT).st_ino,
+        )  # fmt: skip
+        self._reception = Reception(
+            settings, self._epoll, self.sessions, self._buffers, welcome, change_mask=self._change_mask,
+            admitted=self._admitted, replaced=self._replaced, say=self._say,
+        )  # fmt: skip
 
     def listen(self, address: Address) -> Address:
         """Listens there too (before `start`) and returns the address, with the port that was chosen for port 0.
 
         RefusedError when it cannot, or must not without a token key.
         """
-        must_have_key(address, self.settings.key)
-        sock, bound = listen(address)
-        self._listeners[sock.fileno()] = _Listener(sock, bound)
-        self._epoll.register(sock.fileno(), _IN)
-        return bound
+        return self._reception.listen(address)
 
     def start(self) -> None:
         """Starts to serve."""
+        self._closer.start()
         self._crew.start()
 
     def close(self, timeout_s: float = 10.0) -> None:
@@ -144,16 +116,13 @@ class Server:
         if self._closing:
             return
         self._closing = True
-        for listener in self._listeners.values():
-            if listener.address.kind == "unix":
-                _remove(listener.address.place)
-            listener.sock.close()
+        self._reception.stop_listening()
         ended = self._crew.stop(timeout_s)
         for connection in self._connections.values():
             connection.flush()
             connection.end()
-        for arrival in self._arrivals.values():
-            arrival.close()
+        self._reception.close()
+        self._closer.stop(timeout_s)
         if ended:  # else a worker is stuck in the file system below; the process ends anyway
             self._epoll.close()
             os.close(self._poke)
@@ -183,15 +152,13 @@ class Server:
                         self._listen_if_relaxed(connection)
                 if event & ~_OUT:
                     self._receive(connection, requests, event)
-            elif fd in self._listeners:
-                self._accept(self._listeners[fd])
-            elif fd in self._arrivals:
-                self._greet(fd)
             elif fd == self._poke:
                 os.eventfd_read(fd)
+            else:
+                self._reception.ready(fd)
         if self._resumed:
             self._take_in_more(requests)
-        if self._next_end_ns is not None or len(self._parked):
+        if self._next_end_ns is not None or len(self._parked) or self._reception.next_deadline_ns is not None:
             self._look_after_time(requests)
         return requests
 
@@ -201,32 +168,23 @@ class Server:
             return 0.0
         ends = self._next_end_ns
         parked = self._parked.next_ns()
-        if ends is None and parked is None:
+        hello = self._reception.next_deadline_ns
+        if ends is None and parked is None and hello is None:
             return -1.0 if timeout_ns is None else timeout_ns / 1e9
-        until = min(time for time in (ends, parked) if time is not None)
+        until = min(time for time in (ends, parked, hello) if time is not None)
         wait = max(0, until - monotonic_ns())
         return (wait if timeout_ns is None else min(wait, timeout_ns)) / 1e9
 
     def _look_after_time(self, requests: list[Request]) -> None:
         now = monotonic_ns()
         requests += self._parked.due(now)
-        if self._next_end_ns is None or now < self._next_end_ns:
-            return
-        for fd, arrival in list(self._arrivals.items()):
-            if arrival.deadline_ns <= now:
-                self._forget_arrival(fd)
-                self._say("%s: did not say who it is in time", arrival.peer.name)
-                arrival.refuse("no Hello in time")
-        for session in self.sessions.expired(now):
-            self._end_session(session)
-        self._find_next_end()
-
-    def _find_next_end(self) -> None:
-        ends = [arrival.deadline_ns for arrival in self._arrivals.values()]
-        session = self.sessions.next_end_ns()
-        if session is not None:
-            ends.append(session)
-        self._next_end_ns = min(ends, default=None)
+        hello = self._reception.next_deadline_ns
+        if hello is not None and hello <= now:
+            self._reception.look_after_time(now)
+        if self._next_end_ns is not None and self._next_end_ns <= now:
+            for session in self.sessions.expired(now):
+                self._closer.close(session)
+            self._next_end_ns = self.sessions.next_end_ns()
 
     def _end_session(self, session: Session) -> None:
         if self._records is not None:
@@ -235,116 +193,20 @@ class Server:
             self.operations.end(session.handles)
             if session.intents is not None:
                 session.intents.end(farewell=session.farewell)
-        except OSError as error:
-            log.warning("client %s: its open files could not all be closed: %s", session.node, error)
+        except Exception:  # one session's fault must not keep the others from being ended
+            log.exception("client %s: its open files could not all be closed", session.node)
         released = self._parked.released(None)
         if released:
             self._crew.add(released)
 
-    def _accept(self, listener: _Listener) -> None:
-        for _ in range(64):
-            try:
-                sock, _ = listener.sock.accept()
-            except (BlockingIOError, ConnectionError):
-                return
-            except OSError as error:
-                self._say("cannot accept: %s", error)
-                return
-            if len(self._arrivals) >= MOST_ARRIVALS or len(self._connections) >= MOST_CONNECTIONS:
-                sock.close()
-                self._say("too many clients: one was turned away")
-                continue
-            deadline = monotonic_ns() + HELLO_NS
-            try:
-                if listener.address.kind == "unix":
-                    widen(sock)
-                tls = self.settings.tls if listener.address.kind == "tls" else None
-                arrival = Arrival(sock, tls, deadline)
-            except OSError:  # it has gone again
-                sock.close()
-                continue
-            fd = arrival.sock.fileno()
-            self._arrivals[fd] = arrival
-            self._epoll.register(fd, _IN)
-            if self._next_end_ns is None or deadline < self._next_end_ns:
-                self._next_end_ns = deadline
-            self._greet(fd)
-
-    def _forget_arrival(self, fd: int) -> None:
-        del self._arrivals[fd]
-        self._epoll.unregister(fd)
-
-    def _greet(self, fd: int) -> None:
-        arrival = self._arrivals[fd]
-        try:
-            hello = arrival.step()
-            if hello is None:
-                return
-            self._forget_arrival(fd)
-            self._admit(arrival, hello)
-        except PermissionError as no:
-            self._say("%s: refused: %s", arrival.peer.name, no)
-            arrival.refuse(str(no))
-        except (ValueError, OSError) as fault:
-            if fd in self._arrivals:
-                self._forget_arrival(fd)
-            self._say("%s: %s", arrival.peer.name, fault)
-            if isinstance(fault, ValueError):
-                arrival.refuse(str(fault))
-            else:
-                arrival.close()
-
-    def _admit(self, arrival: Arrival, hello: Hello) -> None:
-        if not arrival.version:
-            arrival.refuse(
-                f"no common version: this forwarder speaks {OLDEST} to {VERSION}",
-                "use the same release of fairlead on both sides",
-            )
-            return
-        authority = self._admission.authority(arrival.peer, hello)
-        features = [f for f in self.settings.features if f in hello.features]
-        slots = self._slots(arrival, hello, features)
-        try:
-            session, resumed = self.sessions.attach(hello, authority)
-        except PermissionError:
-            if slots is not None:
-                slots.close()
-            raise
-        if session.connection is not None:
-            self._lose(session.connection, "its client has connected again")
-        connection = Connection(
-            stream_of(arrival.sock), session, slots, self._buffers,
-            name=f"{hello.node} ({arrival.peer.name})", checksum=Feature.CHECKSUM in features,
-            change_mask=self._change_mask,
-        )  # fmt: skip
-        session.connection = connection
-        session.lost_ns = 0
-        welcome = Welcome(
-            forwarder=self.settings.name, boot=self.boot, export=self.operations.tree.name,
-            features=tuple(features), resumed=resumed, grace_s=self.settings.grace_s, root=self._root,
-            version=arrival.version,
-        )  # fmt: skip
-        try:
-            connection.stream.send((pack_answer(welcome),))
-        except OSError:
-            connection.end()
-            self._detach(connection)
-            return
+    def _admitted(self, connection: Connection) -> None:
         self._connections[connection.fd] = connection
         self._epoll.register(connection.fd, _IN)
         if self._records is not None:
-            self._records.connected(session.node, session.id)
+            self._records.connected(connection.session.node, connection.session.id)
 
-    def _slots(self, arrival: Arrival, hello: Hello, features: list[Feature]) -> Slots | None:
-        descriptor = arrival.take_descriptor()
-        if Feature.SLOTS not in features:
-            if descriptor >= 0:
-                os.close(descriptor)
-            return None
-        if descriptor < 0:
-            features.remove(Feature.SLOTS)
-            return None
-        return take_slots(descriptor, hello.slots)
+    def _replaced(self, connection: Connection) -> None:
+        self._lose(connection, "its client has connected again")
 
     def _receive(self, connection: Connection, requests: list[Request], event: int) -> None:
         try:
@@ -397,6 +259,7 @@ class Server:
         self._parked.drop(parked)
         connection.parked.clear()
         connection.end()
+        self._reception.left(connection)
         self._detach(connection)
 
     def _detach(self, connection: Connection) -> None:
@@ -410,7 +273,7 @@ class Server:
             session.lost_ns = 1  # long ago: ends with the next look at the time
             self._next_end_ns = 0
         else:
-            self._find_next_end()
+            self._next_end_ns = self.sessions.next_end_ns()
 
     def _carry_out(self, request: Request) -> None:
         self._carry(request)
@@ -453,15 +316,3 @@ class Server:
         self._lines += 1
         if self._lines <= _LINES_PER_S:
             log.warning(text, *values)
-
-
-def _remove(path: str) -> None:
-    try:
-        os.unlink(path)
-    except OSError:
-        log.warning("the socket %s could not be removed", path)
-
-
-def listen_on(server: Server, addresses: Sequence[Address]) -> list[Address]:
-    """Listens on all of them, or on none when one is refused."""
-    return [server.listen(address) for address in addresses]

@@ -1,5 +1,5 @@
-"""What a forwarder counts between two looks: requests, bytes, waits and service times per class and job, and operations
-per client. Plain integers, no clock, no files.
+"""What a forwarder counts between two looks: requests, bytes, waits and service times by job, client and operation.
+Plain integers, no clock, no files.
 """
 
 from __future__ import annotations
@@ -12,61 +12,62 @@ BINS = 40
 """Bin b of a histogram counts times of [2^(b-1), 2^b) ns, bin 0 counts 0, the last all that are longer."""
 EDGES_NS = (0, *(1 << power for power in range(BINS)))
 """Bounds of the bins, one more than there are bins."""
-_LAST = BINS - 1
+_RAW_BINS = 65
 
 
 class Tally:
-    """One class of one job."""
+    """What was counted. Histograms have a bin for each number of bits; `folded` makes the last ones one."""
 
-    __slots__ = ("bytes", "requests", "service", "wait")
+    __slots__ = ("bytes", "op_class", "requests", "service", "wait")
 
-    def __init__(self) -> None:
+    def __init__(self, op_class: int) -> None:
+        self.op_class = op_class
         self.requests = 0
         self.bytes = 0
-        self.wait = [0] * BINS
-        self.service = [0] * BINS
+        self.wait = [0] * _RAW_BINS
+        self.service = [0] * _RAW_BINS
+
+    def add(self, other: Tally) -> None:
+        """Takes in what another one counted."""
+        self.requests += other.requests
+        self.bytes += other.bytes
+        self.wait = [a + b for a, b in zip(self.wait, other.wait, strict=True)]
+        self.service = [a + b for a, b in zip(self.service, other.service, strict=True)]
+
+
+def folded(histogram: list[int]) -> list[int]:
+    """A histogram in BINS bins."""
+    return [*histogram[: BINS - 1], sum(histogram[BINS - 1 :])]
 
 
 class Tallies:
-    """Everything of one interval. The caller sees to it that one thread at a time is in `count`."""
+    """Everything of one interval, by (job, client, opcode). Filled by `ForwarderRecords.executed`."""
 
-    __slots__ = ("operations", "queue_max", "queue_samples", "queue_sum", "requests", "tallies")
+    __slots__ = ("by_operation", "queue_max", "queue_samples", "queue_sum")
 
     def __init__(self) -> None:
-        self.tallies: dict[str, tuple[Tally, Tally, Tally]] = {}
-        """By job: metadata, read, write."""
-        self.operations: dict[tuple[str, str, int], int] = {}
-        """By client, job and opcode."""
-        self.requests = 0
+        self.by_operation: dict[tuple[str, str, int], Tally] = {}
         self.queue_max = 0
         self.queue_sum = 0
         self.queue_samples = 0
-
-    def count(self, op_class: int, op: int, job: str, client: str, wait_ns: int, service_ns: int, size: int) -> None:
-        """One request that was carried out."""
-        self.requests += 1
-        found = self.tallies.get(job)
-        if found is None:
-            found = self.tallies[job] = (Tally(), Tally(), Tally())
-        tally = found[op_class]
-        tally.requests += 1
-        tally.bytes += size
-        at = wait_ns.bit_length() if wait_ns > 0 else 0
-        tally.wait[at if at < _LAST else _LAST] += 1
-        at = service_ns.bit_length() if service_ns > 0 else 0
-        tally.service[at if at < _LAST else _LAST] += 1
-        key = (client, job, op)
-        operations = self.operations
-        operations[key] = operations.get(key, 0) + 1
 
     def sample(self, queue_len: int) -> None:
         """The queue was this long just now."""
         self.queue_samples += 1
         self.queue_sum += queue_len
 
+    def by_class(self) -> dict[str, tuple[Tally, Tally, Tally]]:
+        """By job: metadata, read, write."""
+        found: dict[str, tuple[Tally, Tally, Tally]] = {}
+        for (job, _, _), tally in self.by_operation.items():
+            if job not in found:
+                found[job] = (Tally(0), Tally(1), Tally(2))
+            found[job][tally.op_class].add(tally)
+        return found
+
     def rows(self) -> Iterable[tuple[str, int, Tally]]:
         """Job, class and tally of what happened."""
-        for job, classes in self.tallies.items():
+        for job, classes in self.by_class().items():
             for op_class, tally in enumerate(classes):
                 if tally.requests:
                     yield job, op_class, tally

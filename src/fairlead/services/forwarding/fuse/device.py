@@ -19,6 +19,7 @@ from fairlead.services.forwarding.fuse import abi
 from fairlead.services.forwarding.fuse.mounted import FS_TYPE, answer, canonical, mounted_at
 
 DEVICE = "/dev/fuse"
+_CONNECTIONS = "/sys/fs/fuse/connections"
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV = 1, 2, 4
 _MNT_DETACH = 2
 _ANSWER_S = 10.0
@@ -31,7 +32,7 @@ class Device:
     `recovered` tells that a dead mount of fairlead was on the folder and was taken off first.
     """
 
-    __slots__ = ("fd", "mountpoint", "read_only", "recovered", "through_fusermount")
+    __slots__ = ("connection", "fd", "mountpoint", "read_only", "recovered", "through_fusermount")
 
     def __init__(
         self, fd: int, mountpoint: str, *, read_only: bool, through_fusermount: bool, recovered: bool = False
@@ -41,6 +42,18 @@ class Device:
         self.read_only = read_only
         self.through_fusermount = through_fusermount
         self.recovered = recovered
+        self.connection = 0
+        """The kernel's number of this connection, 0 while it is not known."""
+
+    def abort(self) -> bool:
+        """Ends the connection in the kernel, so that threads that wait at the device go on (ENODEV). False where that
+        is not possible (no fusectl file system)."""
+        try:
+            with open(f"{_CONNECTIONS}/{self.connection}/abort", "wb", buffering=0) as file:
+                file.write(b"1")
+        except OSError:
+            return False
+        return True
 
     def unmount(self, *, lazy: bool = False) -> None:
         """Takes the mount off its folder. Raises `MountError` (its cause holds EBUSY) while files are open there."""
@@ -79,12 +92,12 @@ def open_mount(
     if privileged:
         fd = _mount_directly(path, read_only=read_only, allow_other=allow_other, fs_name=fs_name, max_read=max_read)
         if fd is not None:
-            return Device(fd, path, read_only=read_only, through_fusermount=False, recovered=recovered)
+            return _opened(Device(fd, path, read_only=read_only, through_fusermount=False, recovered=recovered))
     options = [f"fsname={_escaped(fs_name)}", "subtype=fairlead", "default_permissions", f"max_read={max_read}"]
     options += ["allow_other"] if allow_other else []
     options += ["ro"] if read_only else []
     fd = _mount_through_fusermount(path, ",".join(options))
-    return Device(fd, path, read_only=read_only, through_fusermount=True, recovered=recovered)
+    return _opened(Device(fd, path, read_only=read_only, through_fusermount=True, recovered=recovered))
 
 
 def unmount(path: str, *, lazy: bool = False) -> None:
@@ -103,6 +116,12 @@ def unmount(path: str, *, lazy: bool = False) -> None:
     if code in (errno.EINVAL, errno.ENOENT):
         raise MountError("nothing is mounted there", where=path, remedy="fairlead mounts")
     raise MountError(f"cannot be unmounted: {os.strerror(code)}", where=path, remedy="unmount it as who mounted it")
+
+
+def _opened(device: Device) -> Device:
+    mount = mounted_at(device.mountpoint)
+    device.connection = mount.minor if mount is not None else 0
+    return device
 
 
 def _clear(path: str) -> bool:

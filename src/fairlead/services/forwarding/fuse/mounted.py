@@ -22,6 +22,8 @@ class MountPoint(NamedTuple):
     fs_type: str
     source: str
     options: str
+    minor: int
+    """Minor device number: names the connection in /sys/fs/fuse/connections."""
 
 
 def mounts(table: Path = _TABLE) -> list[MountPoint]:
@@ -31,7 +33,16 @@ def mounts(table: Path = _TABLE) -> list[MountPoint]:
         left, separator, right = line.partition(" - ")
         before, after = left.split(" "), right.split(" ")
         if separator and len(before) >= 6 and len(after) >= 2:
-            found.append(MountPoint(_plain(before[4]), after[0], _plain(after[1]), before[5]))
+            minor = before[2].rpartition(":")[2]
+            found.append(
+                MountPoint(
+                    path=_plain(before[4]),
+                    fs_type=after[0],
+                    source=_plain(after[1]),
+                    options=before[5],
+                    minor=int(minor) if minor.isdecimal() else 0,
+                )
+            )
     return found
 
 

@@ -14,7 +14,8 @@ from fairlead import errors
 from fairlead.errors import FairleadError, MountError
 from fairlead.services.forwarding.fuse.mounted import answer, canonical
 from fairlead.services.forwarding.mount.control import log_of
-from fairlead.services.forwarding.mount.run import MountOptions, serve, to_stderr
+from fairlead.services.forwarding.mount.parts import MountOptions
+from fairlead.services.forwarding.mount.run import serve, to_stderr
 
 _ANSWER_S = 30.0
 
@@ -67,7 +68,6 @@ def _child(options: MountOptions, writing: int, log: str, say: Callable[[str], N
     """The mount process: an exit code. Until the mount works it speaks to the caller, then to its log."""
     os.setsid()
     os.chdir("/")
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     waiting = True
 
     def ready() -> None:

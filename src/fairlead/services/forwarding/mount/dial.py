@@ -121,9 +121,9 @@ class Dial:
         missing = [feature for feature in self._wanted if feature not in welcome.features]
         if Feature.LEASES in missing:
             raise RefusedError(
-                "a client cache needs the leases of a forwarder that is alone with its tree",
+                "a client cache needs leases, and this forwarder grants none",
                 where=str(address),
-                remedy="start the forwarder with --sole, or mount without --cache",
+                remedy="mount without --cache",
             )
         if Feature.CHECKSUM in missing:
             raise RefusedError("the forwarder does not do checksums", where=str(address), remedy="mount without them")

@@ -66,6 +66,7 @@ class Failover:
         if self._next is not None:
             self._next.close()
             self._next = None
+            self._tell(UnreachableError("the old forwarder was lost meanwhile", remedy="the mount looks for another"))
         self._unshelve()
         self.state = "seeking"
         self._since = monotonic_s()
@@ -142,6 +143,10 @@ class Failover:
         if self.state == "failing":
             for number, entry in list(self._mount.ledger.requests.items()):
                 self._mount.finish(number, 0 if entry[1] in _RELEASES else -errno.EIO)
+
+    def down_s(self) -> float:
+        """For how long there has been no connection."""
+        return 0.0 if self.state == "serving" else monotonic_s() - self._since
 
     def pause_s(self) -> float:
         """How long the mount's thread may wait for events; -1: for ever."""
@@ -244,7 +249,6 @@ class Failover:
                 mount.ledger.requests[number] = (0, *entry[1:])
                 old.put(next(mount.ledger.ids), 0, 0, own_message(Op.INTERRUPT, 0, number.to_bytes(8, "little")))
         old.flush()
-        self._drained()
 
     def _drained(self) -> None:
         """Goes on when the old forwarder has answered everything."""
@@ -313,7 +317,10 @@ class Failover:
         if shelved is not None:
             if error == -errno.EINTR:
                 self._mount.ledger.requests[number] = shelved
-                self._mount.ledger.unsent[number] = None
+                if self._mount.outlet is None:
+                    self._mount.ledger.unsent[number] = None
+                else:
+                    self._mount.send(number)
             else:
                 self._mount.done(shelved, min(error, 0))
         elif entry[0]:
@@ -324,8 +331,6 @@ class Failover:
                 self._mount.say("the forwarder does not accept a job of this mount: its requests go without a name")
         else:
             self._repairs.answered(number, error)
-        if self.state == "moving":
-            self._drained()
 
     def notice(self, kind: int, body: memoryview) -> None:
         """The forwarder says something on its own."""

@@ -25,6 +25,10 @@ SIZE: Final = 6
 MESSAGE: Final = 9
 
 
+_MOST = 192
+"""Requests without an answer after which the kernel has to wait (a forwarder listens to 256 of one client)."""
+
+
 class Ledger:
     """Outstanding requests in the order they were made."""
 
@@ -37,6 +41,14 @@ class Ledger:
         """fairlead's own request → the request that is sent again when it is answered."""
         self.attempts: dict[int, int] = {}
         """How often a request was refused and sent again."""
+
+    def has_room(self) -> bool:
+        """Whether another request may be made. Who waits for a lock does not count: what releases it must come
+        through."""
+        requests = self.requests
+        if len(requests) < _MOST:
+            return True
+        return sum(1 for entry in requests.values() if entry[OPCODE] != Op.SETLKW) < _MOST
 
     def of_unique(self, unique: int) -> int | None:
         """The request with the kernel's number `unique`, newest first."""

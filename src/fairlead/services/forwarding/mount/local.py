@@ -1,7 +1,6 @@
 """A mount without a forwarder: the kernel's requests are executed on a tree in this process.
 
-Leader/followers: one thread waits at the device and executes what it reads itself. While it is held up by one request
-(a slow disk), a watchdog lets another thread lead. Not here: what a request means (`operations`).
+Not here: the threads that read them (`readers`), what a request means (`operations`).
 """
 
 from __future__ import annotations
@@ -11,17 +10,18 @@ import os
 import sys
 import traceback
 from itertools import count
-from mmap import mmap
-from threading import Event, Lock, Semaphore, Thread
+from threading import Lock
 
-from fairlead.clock import monotonic_ns, sleep_s
+from fairlead.clock import monotonic_ns
 from fairlead.services.forwarding.fuse import abi
 from fairlead.services.forwarding.fuse.abi import Op, OpenReply
 from fairlead.services.forwarding.fuse.bodies import name
 from fairlead.services.forwarding.fuse.device import Device
 from fairlead.services.forwarding.fuse.passthrough import Backings
+from fairlead.services.forwarding.mount.generations import Generations
 from fairlead.services.forwarding.mount.negotiation import Session
 from fairlead.services.forwarding.mount.parked import Parked, WaitingLocks
+from fairlead.services.forwarding.mount.readers import DATA, Reader, Readers
 from fairlead.services.forwarding.mount.telling import Telling
 from fairlead.services.forwarding.operations import Operations, UnknownHandle, UnknownNode
 from fairlead.services.forwarding.sessions import Handles
@@ -29,38 +29,16 @@ from fairlead.services.forwarding.trees.acting import become
 from fairlead.services.forwarding.trees.base import FileTree
 
 WORKERS = 16
-_TICK_S = 0.002
-"""A leader longer than this in one request is replaced."""
-_IDLE_TICKS = 250
-"""Ticks without a request after which the watchdog sleeps until there is one."""
 _HEADER = abi.IN_HEADER.size
-_DATA = 80
-"""Where the data of a WRITE begins in its message."""
 _OPENING = frozenset({Op.OPEN, Op.CREATE, Op.TMPFILE, Op.OPENDIR})
 _FILES = frozenset({Op.OPEN, Op.CREATE, Op.TMPFILE})
 _GIVING = frozenset({Op.LOOKUP, Op.CREATE, Op.MKDIR, Op.MKNOD, Op.SYMLINK, Op.LINK, Op.TMPFILE, Op.READDIRPLUS})
 """Requests whose reply gives the kernel nodes."""
+_FRESH = frozenset({Op.MKDIR, Op.MKNOD, Op.SYMLINK, Op.TMPFILE})
+"""Requests that make a node which cannot have been there (a CREATE may find one)."""
 _UNLOCKING = frozenset({Op.SETLK, Op.FLUSH, Op.RELEASE})
 _READ, _WRITE = int(Op.READ), int(Op.WRITE)
 _NOTHING = memoryview(b"")
-
-
-class _Worker:
-    """A thread's buffers and what it is doing: `unique` of the request it executes, 0 between two."""
-
-    __slots__ = ("body", "data", "gate", "head", "message", "served", "thread", "unique", "view", "written")
-
-    def __init__(self) -> None:
-        self.message = mmap(-1, abi.MESSAGE_BYTES)
-        self.view = memoryview(self.message)
-        self.body = self.view[_HEADER:_DATA]
-        self.data = memoryview(mmap(-1, abi.MAX_WRITE))
-        self.head = bytearray(abi.OUT_HEADER.size)
-        self.written = bytearray(abi.OUT_HEADER.size + abi.WRITE_OUT.size)
-        self.gate = Semaphore(0)
-        self.unique = 0
-        self.served = 0
-        self.thread: Thread | None = None
 
 
 class LocalMount:
@@ -86,24 +64,20 @@ class LocalMount:
         self._handles = Handles()
         self._numbers = count(1)
         self._backings = Backings(device.fd) if session.passthrough else None
+        self._generations = Generations()
+        self._renewed = False
         self._giving = 0
         self._dropped: list[tuple[int, int]] = []
         self._nodes_lock = Lock()
         self._waiting = WaitingLocks()
         self._retrying = Lock()
-        self._lock = Lock()
-        self._limit = workers
-        self._workers: list[_Worker] = []
-        self._idle: list[_Worker] = []
-        self._leader: _Worker | None = None
-        self._ended = False
-        self._watched = False
-        self._wake = Event()
+        self._closing = Lock()
+        self._readers = Readers(device.fd, self._serve, self._retry_locks, limit=workers)
 
     @property
     def requests(self) -> int:
         """Requests answered so far."""
-        return sum(worker.served for worker in self._workers)
+        return self._readers.served
 
     def status(self) -> dict[str, object]:
         """What the mount is doing, for its control socket."""
@@ -114,134 +88,32 @@ class LocalMount:
             "requests": self.requests,
             "handles": len(self._handles.files) + len(self._handles.folders),
             "nodes": len(self._handles.known),
-            "workers": len(self._workers),
+            "workers": len(self._readers),
             "passthrough": "off" if backings is None else f"refused: {os.strerror(refused)}" if refused else "on",
         }
 
     def stop(self) -> None:
         """Begins nothing new; threads that wait at the device stay there until it is unmounted."""
-        self._end()
+        self._readers.end()
 
     def run(self) -> None:
         """Serves until the mount is gone, then closes every file. Raises what broke the device."""
-        watchdog = Thread(target=self._watch, name="watchdog", daemon=True)
-        watchdog.start()
-        worker = self._leader = _Worker()
-        self._workers.append(worker)
         try:
-            self._work(worker)
+            self._readers.run()
         finally:
-            self._end()
-            watchdog.join()
-            for other in self._workers:
-                if other.thread is not None:
-                    other.thread.join(timeout=5)
+            self.close()
+
+    def close(self) -> None:
+        """Closes every file, also while a thread still waits at the device; removed files go with it."""
+        with self._closing:
             self._handles.close_all()
-
-    def _end(self) -> None:
-        with self._lock:
-            self._ended = True
-            self._leader = None
-            idle, self._idle = self._idle, []
-        for worker in idle:
-            worker.gate.release()
-        self._wake.set()
-
-    # Leading and following
-
-    def _work(self, worker: _Worker) -> None:
-        """A thread's life: lead, or stand by until it is its turn."""
-        fd, message, readv, serve = self._fd, [worker.message], os.readv, self._serve
-        while True:
-            if self._leader is not worker and not self._stand_by(worker):
-                return
-            try:
-                size = readv(fd, message)
-            except OSError as error:
-                if error.errno in (errno.EINTR, errno.ENOENT, errno.EAGAIN):
-                    continue
-                self._end()
-                if error.errno in (errno.ENODEV, errno.EBADF):
-                    return
-                raise
-            if size < _HEADER:
-                self._end()
-                return
-            serve(worker, size)
-            worker.served += 1
-            worker.unique = 0
-
-    def _stand_by(self, worker: _Worker) -> bool:
-        """Waits until this thread leads; false at the end."""
-        with self._lock:
-            if self._ended:
-                return False
-            if self._leader is None:
-                self._leader = worker
-                return True
-            self._idle.append(worker)
-        worker.gate.acquire()
-        return not self._ended
-
-    def _watch(self) -> None:
-        """Replaces a leader that is held up, tries waiting locks again, and sleeps while there is nothing to do."""
-        stuck_in = quiet = ticks = 0
-        served = -1
-        while not self._ended:
-            sleep_s(_TICK_S)
-            ticks += 1
-            leader = self._leader
-            unique = leader.unique if leader is not None else 0
-            if unique and unique == stuck_in:
-                self._promote()
-            stuck_in = unique
-            if len(self._waiting):
-                quiet = 0
-                if ticks % 5 == 0:
-                    self._retry_locks()
-                continue
-            total = self.requests
-            quiet = quiet + 1 if total == served and not unique else 0
-            served = total
-            if quiet > _IDLE_TICKS:
-                self._sleep_until_busy()
-                quiet = 0
-
-    def _sleep_until_busy(self) -> None:
-        self._wake.clear()
-        self._watched = False
-        leader = self._leader
-        if not self._ended and (leader is None or not leader.unique):
-            self._wake.wait()
-        self._watched = True
-
-    def _promote(self) -> None:
-        """Lets a thread that stands by lead, or a new one; with all of them busy, the first that ends will."""
-        with self._lock:
-            if self._ended:
-                return
-            if self._idle:
-                worker = self._leader = self._idle.pop()
-                worker.gate.release()
-                return
-            if len(self._workers) >= self._limit:
-                self._leader = None
-                return
-            worker = self._leader = _Worker()
-            self._workers.append(worker)
-        worker.thread = Thread(target=self._work, args=(worker,), name=f"worker-{len(self._workers)}", daemon=True)
-        worker.thread.start()
 
     # Requests
 
-    def _serve(self, worker: _Worker, size: int) -> None:
+    def _serve(self, reader: Reader, size: int) -> None:
         """Executes one request and answers it."""
-        view = worker.view
+        view = reader.view
         _, op, unique, node, uid, gid, pid, _, _ = abi.IN_HEADER.unpack_from(view)
-        worker.unique = unique
-        if not self._watched:
-            self._watched = True
-            self._wake.set()
         trace = self._trace
         started = job = 0
         if trace is not None:
@@ -251,9 +123,9 @@ class LocalMount:
         try:
             become(uid, gid)
             if op == _READ:
-                self._read(worker, unique, node, job, started)
+                self._read(reader, unique, node, job, started)
             elif op == _WRITE:
-                self._write(worker, unique, node, size, job, started)
+                self._write(reader, unique, node, size, job, started)
             else:
                 self._other(op, unique, node, view[:size], job, started)
         except BlockingIOError as refused:
@@ -275,24 +147,24 @@ class LocalMount:
         if error:
             self._answer(unique, b"", error)
             if trace is not None:
-                self._tell_failed(trace, worker, op, node, view[:size], job, started, error)
+                self._tell_failed(trace, reader, op, node, view[:size], job, started, error)
 
-    def _read(self, worker: _Worker, unique: int, node: int, job: int, started: int) -> None:
-        handle, offset, size, _, _, _, _ = abi.READ_IN.unpack_from(worker.body)
-        data = worker.data[:size]
-        got = self._operations.execute(self._handles, _READ, node, 0, worker.body, data)
+    def _read(self, reader: Reader, unique: int, node: int, job: int, started: int) -> None:
+        handle, offset, size, _, _, _, _ = abi.READ_IN.unpack_from(reader.body)
+        data = reader.data[:size]
+        got = self._operations.execute(self._handles, _READ, node, 0, reader.body, data)
         assert isinstance(got, int)
-        abi.OUT_HEADER.pack_into(worker.head, 0, abi.OUT_HEADER.size + got, 0, unique)
-        self._send(worker.head, data[:got])
+        abi.OUT_HEADER.pack_into(reader.head, 0, abi.OUT_HEADER.size + got, 0, unique)
+        self._send(reader.head, data[:got])
         if self._trace is not None:
             self._trace.moved(_READ, node, handle, offset, got, job, started, 0)
 
-    def _write(self, worker: _Worker, unique: int, node: int, size: int, job: int, started: int) -> None:
-        reply = self._operations.execute(self._handles, _WRITE, node, 0, worker.body, worker.view[_DATA:size])
+    def _write(self, reader: Reader, unique: int, node: int, size: int, job: int, started: int) -> None:
+        reply = self._operations.execute(self._handles, _WRITE, node, 0, reader.body, reader.view[DATA:size])
         assert isinstance(reply, bytes)
         self._answer(unique, reply, 0)
         if self._trace is not None:
-            handle, offset, _, _, _, _, _ = abi.WRITE_IN.unpack_from(worker.body)
+            handle, offset, _, _, _, _, _ = abi.WRITE_IN.unpack_from(reader.body)
             self._trace.moved(_WRITE, node, handle, offset, abi.WRITE_OUT.unpack(reply)[0], job, started, 0)
 
     def _other(self, op: int, unique: int, node: int, message: memoryview, job: int, started: int) -> None:
@@ -325,7 +197,7 @@ class LocalMount:
             elif op == Op.RELEASE:
                 backings.released(abi.RELEASE_IN.unpack_from(body)[0])
         self._answer(unique, reply, 0)
-        if op in _UNLOCKING and len(self._waiting):
+        if op in _UNLOCKING:
             self._retry_locks()
         if self._trace is not None:
             self._trace.ended(op, node, handle, message, reply, job, started, 0)
@@ -333,7 +205,7 @@ class LocalMount:
     def _tell_failed(
         self,
         trace: Telling,
-        worker: _Worker,
+        reader: Reader,
         op: int,
         node: int,
         message: memoryview,
@@ -342,7 +214,7 @@ class LocalMount:
         error: int,
     ) -> None:
         if op in (_READ, _WRITE):
-            handle, offset, _, _, _, _, _ = abi.READ_IN.unpack_from(worker.body)
+            handle, offset, _, _, _, _, _ = abi.READ_IN.unpack_from(reader.body)
             trace.moved(op, node, handle, offset, 0, job, started, error)
         else:
             trace.ended(op, node, 0, message, b"", job, started, error)
@@ -357,10 +229,25 @@ class LocalMount:
         with self._nodes_lock:
             self._giving += 1
         try:
-            return self._execute(op, node, handle, body)
+            reply = self._execute(op, node, handle, body)
+            if op in _FRESH or self._renewed:
+                reply = self._with_generation(op, reply)
+            return reply
         finally:
             with self._nodes_lock:
                 self._giving -= 1
+
+    def _with_generation(self, op: int, reply: bytes) -> bytes:
+        """The reply with the generations of its nodes: what was just made is not what had its number before."""
+        (node,) = abi.FORGET_IN.unpack_from(reply) if reply else (0,)
+        held = op in _FRESH and self._handles.known.get(node, 0) > 1
+        if not reply or not (held or self._renewed):
+            return reply
+        body = bytearray(reply)
+        with self._nodes_lock:
+            self._renewed = True
+            self._generations.mark(op, memoryview(body), held=held, named=True)
+        return bytes(body)
 
     def _forget(self, dropped: list[tuple[int, int]]) -> None:
         """(node, look-ups) the kernel drops. Waits for a moment in which no request may give one of them again."""
@@ -371,8 +258,11 @@ class LocalMount:
             dropped, self._dropped = self._dropped, []
             for node, lookups in dropped:
                 self._operations.forget(self._handles, node, lookups)
-                if self._trace is not None and node not in self._handles.known:
-                    self._trace.forgot(node)
+                if node not in self._handles.known:
+                    if self._renewed:
+                        self._generations.forget(node)
+                    if self._trace is not None:
+                        self._trace.forgot(node)
 
     def _hand_over(self, backings: Backings, handle: int, reply: bytes) -> bytes:
         opened = self._handles.files.get(handle)
@@ -380,15 +270,15 @@ class LocalMount:
             return reply
         return backings.opened(opened.node, handle, opened.descriptor, reply)
 
-    def _retry_locks(self) -> None:
-        """Tries every waiting lock again, in the order they came."""
-        if not self._retrying.acquire(blocking=False):
-            return
-        try:
-            for request in self._waiting.take():
-                self._retry(request)
-        finally:
-            self._retrying.release()
+    def _retry_locks(self) -> bool:
+        """Tries every waiting lock again, in the order they came; whether some still wait."""
+        if len(self._waiting) and self._retrying.acquire(blocking=False):
+            try:
+                for request in self._waiting.take():
+                    self._retry(request)
+            finally:
+                self._retrying.release()
+        return len(self._waiting) > 0
 
     def _retry(self, request: Parked) -> None:
         error = 0

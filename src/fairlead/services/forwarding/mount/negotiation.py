@@ -28,7 +28,7 @@ WANTED = (
     | Init.DIRECT_IO_ALLOW_MMAP
 )
 """Asked of the kernel by every mount; what it does not offer stays off."""
-CACHED = Init.AUTO_INVAL_DATA | Init.CACHE_SYMLINKS
+CACHED = Init.AUTO_INVAL_DATA
 """Asked on top where the page cache is used."""
 OLDEST_MINOR = 31
 """Linux 5.4: a mount needs no feature that is younger."""

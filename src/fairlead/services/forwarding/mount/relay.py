@@ -39,8 +39,6 @@ _SLOT = int(Flag.SLOT)
 _READ, _WRITE, _RELEASES = int(Op.READ), int(Op.WRITE), (int(Op.RELEASE), int(Op.RELEASEDIR))
 _BATCH = 16
 """Requests read in one go before the connection gets its turn again."""
-_MOST_OUTSTANDING = 192
-"""Requests without an answer after which the kernel has to wait (a forwarder listens to 256 of one client)."""
 _FH_OFFSET = Struct("<QQI")
 _FH = Struct("<Q")
 _COUNT = Struct("<I")
@@ -151,24 +149,12 @@ class RelayMount:
             if not self._views:
                 self.take_memory([memoryview(bytearray(SLOT_BYTES)) for _ in range(4)])
             self.failover.seek()
-        poll, device, wake = self._poll.poll, self._fd, self._wake
         try:
             while not self._ended:
-                self._arm()
-                for descriptor, event in poll(self.failover.pause_s()):
-                    if descriptor == device:
-                        if event & ~_READABLE and not event & _READABLE:
-                            self._ended = True  # EPOLLERR: unmounted
-                        else:
-                            self._requests()
-                    elif descriptor == wake:
-                        os.eventfd_read(wake)
-                        while self._wishes:
-                            self._wishes.popleft()()
-                    else:
-                        self._link_ready(event)
-                if self.link is None:
-                    self.failover.step()
+                try:
+                    self._turn()
+                except LinkLostError as lost:
+                    self.lost(str(lost))
         finally:
             self.failover.end()
             if self.link is not None:
@@ -176,14 +162,28 @@ class RelayMount:
                 self.link = None
             self._poll.close()
 
+    def _turn(self) -> None:
+        """Waits for something and does it."""
+        self._arm()
+        for descriptor, event in self._poll.poll(self.failover.pause_s()):
+            if descriptor == self._fd:
+                if event & _READABLE:
+                    self._requests()
+                else:
+                    self._ended = True  # EPOLLERR: unmounted
+            elif descriptor == self._wake:
+                os.eventfd_read(descriptor)
+                while self._wishes:
+                    self._wishes.popleft()()
+            else:
+                self._link_ready(event)
+        if self.link is None:
+            self.failover.step()
+
     def _arm(self) -> None:
         """Listens to the device only while there is room for what it says, to the connection as it needs."""
         link = self.link
-        ready = (
-            bool(self._free)
-            and len(self.ledger.requests) < _MOST_OUTSTANDING
-            and not (link is not None and link.blocked)
-        )
+        ready = bool(self._free) and self.ledger.has_room() and not (link is not None and link.blocked)
         if ready != self._reading:
             self._reading = ready
             if ready:
@@ -200,15 +200,12 @@ class RelayMount:
         link = self.link
         if link is None:
             return
-        try:
-            if event & _WRITABLE:
-                link.flush()
-            if event & ~_WRITABLE:
+        if event & _WRITABLE:
+            link.flush()
+        if event & ~_WRITABLE:
+            self._replies(link)
+            while link.secure and link.sock.pending():  # type: ignore[attr-defined]
                 self._replies(link)
-                while link.secure and link.sock.pending():  # type: ignore[attr-defined]
-                    self._replies(link)
-        except LinkLostError as lost:
-            self.lost(str(lost))
 
     # -- requests ----------------------------------------------------------------------------------------------
 
@@ -216,68 +213,65 @@ class RelayMount:
         free, requests, ledger = self._free, self.ledger.requests, self.ledger
         views, vectors, known = self._views, self._vectors, self.jobs.known
         fd, link, opened_by = self._fd, self.outlet, self._opened_by
-        try:
-            for _ in range(_BATCH):
-                if not free:
-                    break
-                slot = free[-1]
-                try:
-                    length = os.readv(fd, vectors[slot])
-                except BlockingIOError:
-                    break
-                except OSError as error:
-                    if error.errno in (errno.EINTR, errno.ENOENT):
-                        continue
-                    if error.errno != errno.ENODEV:
-                        raise
-                    self._ended = True
-                    break
-                view = views[slot]
-                _, op, unique, node, uid, _, pid, _, _ = IN_HEADER.unpack_from(view)
-                way = WAYS[op] if op < OPCODES else COPIED
-                if way == LOCAL or (way == ATTRIBUTE and self._answered_here(op, unique, node, view[:length])):
-                    if way == LOCAL:
-                        self._silent.take(op, unique, node, view[:length])
+        for _ in range(_BATCH):
+            if not free:
+                break
+            slot = free[-1]
+            try:
+                length = os.readv(fd, vectors[slot])
+            except BlockingIOError:
+                break
+            except OSError as error:
+                if error.errno in (errno.EINTR, errno.ENOENT):
                     continue
-                now = monotonic_ns()
-                hit = known.get(pid)
-                job = hit[0] if hit is not None and now < hit[1] else self._job(pid, uid, now)
-                number = next(ledger.ids)
-                if way == DATA:
-                    handle, offset, size = _FH_OFFSET.unpack_from(view, 40)
+                if error.errno != errno.ENODEV:
+                    raise
+                self._ended = True
+                break
+            view = views[slot]
+            _, op, unique, node, uid, _, pid, _, _ = IN_HEADER.unpack_from(view)
+            way = WAYS[op] if op < OPCODES else COPIED
+            if way == LOCAL or (way == ATTRIBUTE and self._answered_here(op, unique, node, view[:length])):
+                if way == LOCAL:
+                    self._silent.take(op, unique, node, view[:length])
+                continue
+            now = monotonic_ns()
+            hit = known.get(pid)
+            job = hit[0] if hit is not None and now < hit[1] else self._job(pid, uid, now)
+            number = next(ledger.ids)
+            if way == DATA:
+                handle, offset, size = _FH_OFFSET.unpack_from(view, 40)
+                if not pid:
+                    job = opened_by.get(handle, job)
+                free.pop()
+                requests[number] = (unique, op, slot, node, handle, offset, size, now, job, None)
+                if link is None:
+                    ledger.unsent[number] = None
+                elif link.slots is not None:
+                    link.put_slotted(number, job, slot, view, size if op == _WRITE else 0)
+                else:
+                    link.put(number, job, 0, view[:length])
+            else:
+                message = bytes(view[:length])
+                chosen = handle = 0
+                if way == OPENS:
+                    self._handles = chosen = handle = self._handles + 1
+                    opened_by[handle] = job
+                elif way == HANDLE:
+                    (handle,) = _FH.unpack_from(message, 40)
                     if not pid:
                         job = opened_by.get(handle, job)
-                    free.pop()
-                    requests[number] = (unique, op, slot, node, handle, offset, size, now, job, None)
-                    if link is None:
-                        ledger.unsent[number] = None
-                    elif link.slots is not None:
-                        link.put_slotted(number, job, slot, view, size if op == _WRITE else 0)
-                    else:
-                        link.put(number, job, 0, view[:length])
+                    if op in _RELEASES:
+                        opened_by.pop(handle, None)
+                requests[number] = (unique, op, -1, node, handle, 0, 0, now, job, message)
+                if link is None:
+                    ledger.unsent[number] = None
                 else:
-                    message = bytes(view[:length])
-                    chosen = handle = 0
-                    if way == OPENS:
-                        self._handles = chosen = handle = self._handles + 1
-                        opened_by[handle] = job
-                    elif way == HANDLE:
-                        (handle,) = _FH.unpack_from(message, 40)
-                        if not pid:
-                            job = opened_by.get(handle, job)
-                        if op in _RELEASES:
-                            opened_by.pop(handle, None)
-                    requests[number] = (unique, op, -1, node, handle, 0, 0, now, job, message)
-                    if link is None:
-                        ledger.unsent[number] = None
-                    else:
-                        link.put(number, job, chosen, message)
-                if len(requests) == 1:
-                    break  # one at a time: nothing else is there most likely, so it goes out at once
-            if link is not None:
-                link.flush()
-        except LinkLostError as lost:
-            self.lost(str(lost))
+                    link.put(number, job, chosen, message)
+            if len(requests) == 1:
+                break  # one at a time: nothing else is there most likely, so it goes out at once
+        if link is not None:
+            link.flush()
 
     def _job(self, pid: int, uid: int, now: int) -> int:
         index = self.jobs.find(pid, uid, now)
@@ -335,9 +329,7 @@ class RelayMount:
                 if not error and length >= 40 and op < OPCODES and HAS_ENTRY[op]:
                     made = _FH.unpack_from(buffer, begin)[0]
                     nodes = self.nodes
-                    self.generations.mark(
-                        op, view[begin:stop], held=nodes.held(made), named=not nodes.unlinked(made)
-                    )
+                    self.generations.mark(op, view[begin:stop], held=nodes.held(made), named=not nodes.unlinked(made))
                 OUT_HEADER.pack_into(buffer, begin - 16, 16 + length, error, unique)
                 answer = view[begin - 16 : stop]
                 if op == _READ:

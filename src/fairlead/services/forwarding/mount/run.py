@@ -12,9 +12,8 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -26,10 +25,16 @@ from fairlead.services.forwarding.fuse.device import BusyError, Device, open_mou
 from fairlead.services.forwarding.fuse.mounted import FS_TYPE, canonical, mounted_at
 from fairlead.services.forwarding.mount import negotiation
 from fairlead.services.forwarding.mount.control import Asked, Control, MountRecord, born, log_of
-from fairlead.services.forwarding.mount.map_file import addresses_for
+from fairlead.services.forwarding.mount.parts import (
+    MountOptions,
+    addresses_of,
+    check_places,
+    dial_of,
+    recording,
+    source_folder,
+)
 
 if TYPE_CHECKING:
-    from fairlead.services.forwarding.mount.dial import Dial
     from fairlead.services.forwarding.mount.jobs import Jobs
     from fairlead.services.forwarding.mount.trace import Trace
 
@@ -39,25 +44,7 @@ _SWITCH_S = 0.0005
 """A thread that computes (the trace's) lets the one that serves wait for the interpreter no longer than this."""
 _MAP_S = 1.0
 """How often a map file is looked at."""
-
-
-@dataclass(frozen=True, slots=True)
-class MountOptions:
-    """What `fairlead mount` was asked for. Either `source`, `addresses` or `map_file` is given."""
-
-    mountpoint: str
-    source: str | None = None
-    addresses: tuple[str, ...] = ()
-    map_file: Path | None = None
-    read_only: bool = False
-    allow_other: bool | None = None
-    spool: Path | None = None
-    job: str = ""
-    cache: bool = False
-    passthrough: bool = True
-    token: Path | None = None
-    ca: Path | None = None
-    patience_s: float = 60.0
+_HANGUP = bytes([signal.SIGHUP])
 
 
 class Served(Protocol):
@@ -85,7 +72,7 @@ def serve(options: MountOptions, ready: Callable[[], None], say: Callable[[str],
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     # A signal that comes while the mount is being made ends it as soon as it is there, and leaves no dead mount.
     before = signal.set_wakeup_fd(process.wake_up.fileno(), warn_on_full_buffer=False)
-    reactions = {number: signal.signal(number, _noted) for number in (signal.SIGTERM, signal.SIGINT)}
+    reactions = {number: signal.signal(number, _noted) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
     try:
         process.begin()
         process.loop(ready)
@@ -114,11 +101,17 @@ class _MountProcess:
         self.wake_up.setblocking(False)
         self._over = threading.Event()
         self._remapping = threading.Lock()
+        self._reread = False
 
     def begin(self) -> None:
         """The mount, its serving thread and its control socket."""
         options = self._options
-        trace, jobs = self._recording()
+        check_places(options)
+        trace, jobs = recording(options)
+        if trace is not None:
+            self._tracing = trace
+            trace.start()
+            self._endings.append(trace.close)
         if options.source is not None:
             self._local(options.source, trace, jobs)
         else:
@@ -128,7 +121,7 @@ class _MountProcess:
             self._say(f"{self._mountpoint}: took a dead mount off first")
         record = MountRecord(
             mountpoint=self._mountpoint,
-            source=options.source or ",".join(self._addresses()),
+            source=options.source or ",".join(addresses_of(self._options)),
             pid=os.getpid(),
             born=born(os.getpid()),
             started_ns=now_ns(),
@@ -148,7 +141,7 @@ class _MountProcess:
 
         options = self._options
         plain = not source.startswith(("targets:", "slow:"))
-        spec = _source_folder(source, self._mountpoint) if plain else source
+        spec = source_folder(source, self._mountpoint) if plain else source
         tree = tree_of(spec)
         self._endings.append(tree.close)
         handing = plain and options.passthrough and not options.cache and passthrough.allowed()
@@ -156,13 +149,14 @@ class _MountProcess:
         if session.passthrough and trace is not None:
             self._say("passthrough: reads and writes go in the kernel, the trace holds opens and closes only")
         telling = Telling(trace, jobs) if trace is not None else None
-        self._served = LocalMount(self._opened, session, tree, telling, cache=options.cache)
+        served = self._served = LocalMount(self._opened, session, tree, telling, cache=options.cache)
+        self._endings.append(served.close)
 
     def _relayed(self, trace: Trace | None, jobs: Jobs) -> None:
         from fairlead.services.forwarding.mount.relay import RelayMount
 
         options = self._options
-        dial = self._dial(self._addresses())
+        dial = dial_of(options)
         connection = dial.any()
         try:
             self._mount(str(connection.address), Init(0))
@@ -180,18 +174,6 @@ class _MountProcess:
             say=self._say,
         )
 
-    def _dial(self, addresses: Sequence[str]) -> Dial:
-        from fairlead.services.forwarding.mount.dial import Dial
-
-        options = self._options
-        tls = None
-        if options.ca is not None:
-            from fairlead.services.forwarding.wire.tls import client_context
-
-            tls = client_context(options.ca)
-        token = _token(options.token) if options.token is not None else ""
-        return Dial(addresses, token=token, tls=tls, mount=self._mountpoint, leases=options.cache)
-
     def _mount(self, source: str, wanted: Init) -> negotiation.Session:
         options = self._options
         device = open_mount(
@@ -207,33 +189,6 @@ class _MountProcess:
     def _opened(self) -> Device:
         assert self._device is not None
         return self._device
-
-    def _recording(self) -> tuple[Trace | None, Jobs]:
-        """The trace and the jobs of the requests."""
-        from fairlead.services.forwarding.mount.jobs import Jobs
-
-        options = self._options
-        node = os.uname().nodename.partition(".")[0] or "localhost"
-        jobs = Jobs(job=options.job, node=node)
-        if options.spool is None:
-            return None, jobs
-        from fairlead.services.forwarding.mount.trace import Trace
-        from fairlead.services.forwarding.spool import Spool
-
-        spool = Spool(options.spool, node=node, writer=f"mount:{self._mountpoint}")
-        source = options.source or ",".join(self._addresses())
-        trace = Trace(spool, fs=f"fairlead:{source}", mount_point=self._mountpoint)
-        trace.start()
-        self._endings.append(trace.close)
-        self._tracing = trace
-        return trace, jobs
-
-    def _addresses(self) -> list[str]:
-        """The forwarders asked for, or those the map file gives this node."""
-        options = self._options
-        if options.map_file is None:
-            return list(options.addresses)
-        return addresses_for(options.map_file, os.uname().nodename)
 
     # Serving
 
@@ -257,9 +212,11 @@ class _MountProcess:
             selector.register(self._control, selectors.EVENT_READ)
             while True:
                 events = selector.select()
-                if any(key.fileobj is self._ended for key, _ in events):
+                ended = any(key.fileobj is self._ended for key, _ in events)
+                # SIGHUP asks for the map file to be read again; it is looked at every second anyway.
+                if ended and self._ended.recv(64).strip(_HANGUP):
                     break
-                if events:
+                if any(key.fileobj is self._control for key, _ in events):
                     self._control.answer()
         self._leave()
         if self._failure is not None:
@@ -270,16 +227,19 @@ class _MountProcess:
         assert self._device is not None
         deadline = monotonic_s() + _PATIENCE_S
         while self._thread.is_alive() and self._ours():
+            lazy = monotonic_s() > deadline
             try:
-                self._device.unmount(lazy=monotonic_s() > deadline)
+                self._device.unmount(lazy=lazy)
             except BusyError:
                 sleep_s(0.05)
+                continue
             except MountError as error:
                 if self._ours():
                     self._say(str(error))
                 break
-            else:
-                break
+            if lazy:
+                self._device.abort()
+            break
         if self._failure is not None and self._ours():
             with suppress(MountError):
                 self._device.unmount(lazy=True)
@@ -337,15 +297,15 @@ class _MountProcess:
 
     def _follow_map(self, path: Path) -> None:
         """Moves the mount when its map file names other forwarders; one that is broken or absent moves nothing."""
-        named = self._addresses()
+        named = addresses_of(self._options)
         seen = _stamp(path)
         while not self._over.wait(_MAP_S):
             now = _stamp(path)
-            if now is None or now == seen:
+            if now is None or (now == seen and not self._reread):
                 continue
-            seen = now
+            seen, self._reread = now, False
             try:
-                addresses = self._addresses()
+                addresses = addresses_of(self._options)
                 if addresses != named:
                     self._say(f"{path} has changed: now at {self._remap(addresses)}")
                     named = addresses
@@ -364,27 +324,6 @@ def _stamp(path: Path) -> tuple[int, int] | None:
 
 def _noted(_number: int, _frame: object) -> None:
     """The wake-up descriptor has it already."""
-
-
-def _source_folder(source: str, mountpoint: str) -> str:
-    """The folder to serve. One that holds the mount, or lies in it, would make the mount wait for itself."""
-    folder = os.path.realpath(source)
-    if not os.path.isdir(folder):
-        what = "is no folder" if os.path.exists(folder) else "there is no such folder"
-        raise MountError(what, where=source, remedy="give --local a folder")
-    inside = os.path.commonpath([folder, mountpoint])
-    if inside in (folder, mountpoint):
-        raise MountError("source and mount point lie in one another", where=mountpoint, remedy="choose another folder")
-    return folder
-
-
-def _token(path: Path) -> str:
-    try:
-        return path.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise MountError(
-            f"the token cannot be read: {error}", where=str(path), remedy="fairlead token issue"
-        ) from error
 
 
 def to_stderr(text: str) -> None:

@@ -7,7 +7,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from fairlead.services.forwarding.fuse.abi import BATCH_FORGET_IN, FORGET_ONE, IN_HEADER, Op
-from fairlead.services.forwarding.mount.ledger import own_message
+from fairlead.services.forwarding.mount.ledger import OPCODE, own_message
 
 if TYPE_CHECKING:
     from fairlead.services.forwarding.mount.relay import RelayMount
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _FORGETS = 128
 """Forgotten nodes that are told to the forwarder together."""
+_PATIENT_S = 2.0
 _NUMBER = Struct("<Q")
 
 
@@ -60,7 +61,11 @@ class Silent:
         number = ledger.of_unique(unique)
         if number is None:
             return
-        if number in ledger.unsent:
-            mount.finish(number, -errno.EINTR)
-        elif mount.link is not None:
+        if mount.link is None:
+            # Programs expect EINTR of a lock; of anything else only who would have to wait for long gets it, and
+            # nobody whose request may have been carried out.
+            waits = ledger.requests[number][OPCODE] == Op.SETLKW
+            if waits or (number in ledger.unsent and mount.failover.down_s() > _PATIENT_S):
+                mount.finish(number, -errno.EINTR)
+        else:
             mount.link.put(next(ledger.ids), 0, 0, own_message(Op.INTERRUPT, 0, _NUMBER.pack(number)))

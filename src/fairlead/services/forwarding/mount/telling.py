@@ -23,6 +23,8 @@ _HANDLED = frozenset(
     )
 )  # fmt: skip
 """Requests whose body begins with a handle."""
+_OPENING = frozenset(map(int, (Op.OPEN, Op.CREATE, Op.TMPFILE, Op.OPENDIR)))
+_RELEASING = frozenset(map(int, (Op.RELEASE, Op.RELEASEDIR)))
 _UNTOLD = frozenset(map(int, (Op.FORGET, Op.BATCH_FORGET, Op.INTERRUPT, Op.DESTROY)))
 _handle = abi.FORGET_IN.unpack_from
 
@@ -36,6 +38,9 @@ class Telling:
         self._turn = Lock()
         self._known = jobs.known
         self._put = trace.request
+        self._openers: dict[int, int] = {}
+        """By handle: the job that opened it. What the kernel asks for later by itself (RELEASE, read-ahead) names no
+        process."""
         trace.identities = jobs.identities
 
     def moved(
@@ -43,6 +48,8 @@ class Telling:
     ) -> None:
         """A READ or WRITE ended; `size` is what was moved."""
         if self._trace.on:
+            if not job:
+                job = self._openers.get(handle, 0)
             with self._turn:
                 self._put(op, node, handle, offset, size, started_ns, monotonic_ns(), job, error)
 
@@ -52,8 +59,14 @@ class Telling:
         """Any other request ended: the kernel's whole message, the body of the reply. `handle`: what it opened."""
         if op in _UNTOLD:
             return
-        if op in _HANDLED:
+        if op in _HANDLED and len(message) > abi.IN_HEADER.size:
             (handle,) = _handle(message, abi.IN_HEADER.size)
+            if not job:
+                job = self._openers.get(handle, 0)
+            if op in _RELEASING:
+                self._openers.pop(handle, None)
+        elif op in _OPENING and handle and job:
+            self._openers[handle] = job
         with self._turn:
             self._trace.told(op, node, handle, message, memoryview(reply), started_ns, monotonic_ns(), job, error)
 

@@ -1,66 +1,50 @@
 """The client's record of its requests: the mount tells each as it ends, a thread of its own makes `ops` of them.
 
-What the mount calls costs well under a microsecond and never waits. Standard library only.
+What the mount calls costs well under a microsecond and never waits. NumPy is loaded when there is much to record.
 """
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
-from fairlead.batches import encode, numbers, words
 from fairlead.clock import monotonic_ns, now_ns
 from fairlead.services.forwarding.fuse.abi import Op
-from fairlead.services.forwarding.mount.ring import DEFAULT_CAPACITY, Ring
+from fairlead.services.forwarding.mount.ring import DEFAULT_CAPACITY, RECORD, Ring
 from fairlead.services.forwarding.mount.trace_messages import NAME_AT, extent, name_request
 from fairlead.services.forwarding.mount.trace_names import File, Names
-from fairlead.services.forwarding.mount.trace_runs import Run, Runs, records_of
+from fairlead.services.forwarding.mount.trace_runs import Runs, records_of
+from fairlead.services.forwarding.mount.trace_sheets import Identified, Sheets
 from fairlead.services.forwarding.spool import Spool
 
-INTERFACE = "fuse"
-"""The `interface` of the rows."""
 NAMED = 0
 """In place of a node: the request was about a name, which was told just before it."""
 DRAIN_S = 1.0
 FILE_S = 5.0
 """How long records wait at most before they are in the spool."""
-MOST_ROWS = 1 << 15
+MOST_ROWS = 1 << 18
 """Runs of one job after which its file is written at once."""
-OPS_VERSION = FILES_VERSION = 1
+MANY = 1024
+"""Requests in one drain from which on NumPy makes runs of them."""
+_PER_NAME = 128
+"""So many requests for each name told, or they are taken one by one."""
 _UNBINDS = frozenset(map(int, (Op.UNLINK, Op.RMDIR)))
 _RENAMES = frozenset(map(int, (Op.RENAME, Op.RENAME2)))
 _FORGET = int(Op.FORGET)
 _EXCHANGE = 2
-_NAME_STREAMS = 1 << 65
+_FILE_STREAMS = 1 << 65
 _READDIRPLUS = int(Op.READDIRPLUS)
 _Event = tuple[int, int, int, bytes, int, int, bytes, bool, int]
 """Place in the ring, op, parent, name, node, new parent, new name, whether it failed, rename flags."""
-
-
-class Identified(Protocol):
-    """A job as the mount knows it (`wire.handshake.Identity`)."""
-
-    @property
-    def job_id(self) -> str: ...
-    @property
-    def user(self) -> str: ...
-    @property
-    def rank(self) -> int: ...
-    @property
-    def cluster(self) -> str: ...
-    @property
-    def name(self) -> str: ...
 
 
 class Trace:
     """Records the requests of one mount into a spool.
 
     The mount's thread calls, in the order in which requests end: `request` for what concerns a node, `named` for what
-    concerns a name in a directory (or `told`, which reads the kernel's message), `forgot`. Times are `clock.monotonic_ns`.
-    It looks at `on` first: while it is false nothing need be timed or recorded, only names are told.
+    concerns a name in a directory (or `told`, which reads the kernel's message), `forgot`. Times are of
+    `clock.monotonic_ns`. It looks at `on` first: while it is false nothing is timed or recorded, only names are told.
     """
 
     def __init__(
@@ -85,11 +69,9 @@ class Trace:
         self._names = Names(fs, mount_point)
         self._runs = Runs()
         self._spool = spool
-        self._fs = fs
         self.identities: Mapping[int, Identified] = {}
-        """Who the requests with a job index are of. The mount sets it to a mapping of its own, to which it only adds."""
-        self._first_ns: dict[str | None, int] = {}
-        self._waiting: dict[str | None, list[Run]] = {}
+        """Whose the requests with a job index are. The mount sets it to a mapping of its own, to which it only adds."""
+        self._sheets = Sheets(spool, fs, lambda: self.identities)
         self._at = 0
         self._named_file: File | None = None
         self._drain_s = drain_s
@@ -190,29 +172,55 @@ class Trace:
                 self._drain()
                 self._collect()
                 due = monotonic_ns() - self._written_ns >= self._file_s * 1e9
-                if due or max(map(len, self._waiting.values()), default=0) >= MOST_ROWS:
+                if due or self._sheets.most_rows >= MOST_ROWS:
                     self._write()
 
     def _drain(self) -> None:
         """Takes what is in the ring, in order, names before the requests they belong to."""
         shift = now_ns() - (now := monotonic_ns())
+        parts = self._ring.take()
+        count = sum(map(len, parts)) // RECORD.size
+        if count >= MANY and len(self._events) * _PER_NAME < count:
+            self._by_arrays(parts, shift)
+        else:
+            self._one_by_one(parts, shift)
+        self._learn(self._at)
+        self._runs.settle(now + shift)
+
+    def _by_arrays(self, parts: list[bytes], shift: int) -> None:
+        """Makes runs of all requests between two names at once."""
+        import numpy as np
+
+        from fairlead.services.forwarding.mount import trace_arrays
+
+        self._runs.finish()
+        self._collect()
+        events = self._events
+        for part in parts:
+            records = np.frombuffer(part, trace_arrays.RECORD)
+            first = 0
+            while first < len(records):
+                self._learn(self._at)
+                until = len(records) if not events else min(len(records), first + events[0][0] - self._at)
+                chunk = trace_arrays.runs_of(records[first:until], self._names.file, self._named_file, shift)
+                if chunk is not None:
+                    self._sheets.add_chunk(chunk)
+                self._at += until - first
+                first = until
+
+    def _one_by_one(self, parts: list[bytes], shift: int) -> None:
+        """Adds each request to the runs that are open."""
         events, files, add = self._events, self._names.file, self._runs.add
         at = self._at
-        for part in self._ring.take():
+        for part in parts:
             for op, job, _error, node, handle, offset, size, start, end in records_of(part):
                 if events and events[0][0] <= at:
                     self._learn(at)
                 at += 1
-                if node == NAMED:
-                    file = self._named_file
-                    key = handle or (_NAME_STREAMS + file[0] if file is not None else 0)
-                else:
-                    file = files(node)
-                    key = handle or -node
+                file = files(node) if node != NAMED else self._named_file
+                key = handle or (_FILE_STREAMS + file[0] if file is not None else -node)
                 add(op, job, file, key, handle, offset, size, start + shift, end + shift)
         self._at = at
-        self._learn(at)
-        self._runs.settle(now + shift)
 
     def _learn(self, at: int) -> None:
         """Takes in the names told up to the request at this place of the ring."""
@@ -237,88 +245,14 @@ class Trace:
     # -- into the spool -------------------------------------------------------------------------------------------
 
     def _collect(self) -> None:
-        """Sorts closed runs by the job they are of."""
         closed, self._runs.closed = self._runs.closed, []
-        jobs, waiting = self.identities, self._waiting
-        for run in closed:
-            known = jobs.get(run.job)
-            waiting.setdefault(known.job_id if known is not None else None, []).append(run)
+        self._sheets.add(closed)
 
     def _write(self) -> None:
-        """One file a job."""
         self._written_ns = monotonic_ns()
+        self._sheets.write()
         dropped = self._ring.dropped - self._told_dropped
-        for job_id, runs in self._waiting.items():
-            self._spool.write(self._batches(job_id, runs))
-        self._waiting = {}
         if dropped:
             self._told_dropped += dropped
             text = f"{dropped} operations were not recorded: the ring was full"
             self._spool.write([self._spool.events([("operations_lost", text)])])
-
-    def _batches(self, job_id: str | None, runs: list[Run]) -> list[bytes]:
-        first, last = min(run.start for run in runs), max(run.end for run in runs)
-        begun = self._first_ns.setdefault(job_id, first)
-        job = self._described(job_id, runs, min(begun, first), last)
-        node, count = self._spool.node, len(runs)
-        ranks = {index: identity.rank for index, identity in self.identities.items()}
-        header = self._spool.header("ops", OPS_VERSION, count, first_ns=first, last_ns=last, job=job)
-        ops = encode(header, {
-            "start_ns": numbers([run.start for run in runs]), "end_ns": numbers([run.end for run in runs]),
-            "busy_ns": numbers([run.busy for run in runs]), "node": words([node] * count),
-            "job_id": words([job_id] * count), "interface": words([INTERFACE] * count), "fs": words([self._fs] * count),
-            "rank": numbers([_none_below(ranks.get(run.job, -1)) for run in runs]),
-            "op": words([run.word for run in runs]),
-            "file_id": numbers([run.file[0] if run.file is not None else None for run in runs]),
-            "handle": numbers([_signed(run.handle) or None for run in runs]),
-            "offset": numbers([_none_below(run.offset) for run in runs]),
-            "size": numbers([_none_below(run.size) for run in runs]),
-            "stride": numbers([run.stride if run.count > 1 and run.offset >= 0 else None for run in runs]),
-            "count": numbers([run.count for run in runs]),
-        })  # fmt: skip
-        files = self._files(runs, job)
-        return [ops, files] if files is not None else [ops]
-
-    def _files(self, runs: list[Run], job: dict[str, object] | None) -> bytes | None:
-        """The paths these runs name: every file of a spool can be understood alone."""
-        seen: dict[int, tuple[str, int]] = {}
-        for run in runs:
-            if run.file is not None:
-                file_id, path = run.file
-                known = seen.get(file_id)
-                if known is None or run.start < known[1]:
-                    seen[file_id] = (path, run.start)
-        if not seen:
-            return None
-        starts = [start for _, start in seen.values()]
-        header = self._spool.header(
-            "files", FILES_VERSION, len(seen), first_ns=min(starts), last_ns=max(starts), job=job
-        )
-        return encode(header, {
-            "file_id": numbers(list(seen)), "fs": words([self._fs] * len(seen)),
-            "path": words([path for path, _ in seen.values()]), "first_seen_ns": numbers(starts),
-        })  # fmt: skip
-
-    def _described(self, job_id: str | None, runs: list[Run], first_ns: int, last_ns: int) -> dict[str, object] | None:
-        if job_id is None:
-            return None
-        told = self.identities[runs[0].job]
-        about: dict[str, object] = {
-            "job_id": job_id, "user": told.user, "cluster": told.cluster, "name": told.name,
-            "start_ns": first_ns, "end_ns": last_ns, "nodes": [self._spool.node],
-        }  # fmt: skip
-        return {name: value for name, value in about.items() if value}
-
-
-def _none_below(value: int) -> int | None:
-    return value if value >= 0 else None
-
-
-def _signed(handle: int) -> int:
-    """A handle as the signed number a record holds."""
-    return handle - (1 << 64) if handle >= 1 << 63 else handle
-
-
-def boot_node() -> str:
-    """The name of this node in records: without its domain, as schedulers have it."""
-    return os.uname().nodename.partition(".")[0] or "localhost"

@@ -8,6 +8,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,7 @@ from fairlead.services.forwarding.mount.trace_names import File
 from fairlead.services.forwarding.mount.trace_runs import BOUNDARY_NS, GAP_NS, SIZED, WORDS, word_of
 
 I64 = NDArray[np.int64]
+_T = TypeVar("_T", bound=np.generic)
 Flags = NDArray[np.bool_]
 RECORD = np.dtype([
     ("op", "<u2"), ("job", "<u2"), ("error", "<i4"), ("node", "<u8"), ("handle", "<u8"), ("offset", "<i8"),
@@ -33,7 +35,8 @@ for _op, _word in WORDS.items():
 _SIZED = np.zeros(256, np.bool_)
 _SIZED[list(SIZED)] = True
 _TOLD_APART = (int(Op.SETATTR), int(Op.FSYNC))
-_NO_HANDLE = np.uint64(1 << 63)
+_OF_FILE, _OF_NODE = np.uint64(1 << 63), np.uint64(3 << 62)
+"""Streams of requests without a handle."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +60,11 @@ class Chunk:
 
     def take(self, rows: Flags) -> Chunk:
         """These runs."""
-        names = ("start", "end", "busy", "job", "word", "file", "handle", "sized", "offset", "size", "stride", "count")
-        return Chunk(*(getattr(self, name)[rows] for name in names), self.files)
+        return Chunk(
+            self.start[rows], self.end[rows], self.busy[rows], self.job[rows], self.word[rows], self.file[rows],
+            self.handle[rows], self.sized[rows], self.offset[rows], self.size[rows], self.stride[rows],
+            self.count[rows], self.files,
+        )  # fmt: skip
 
     def columns(self, ranks: dict[int, int]) -> dict[str, Column]:
         """The columns of `ops` that differ from run to run; `ranks` by job index, -1 for none."""
@@ -116,10 +122,11 @@ def runs_of(
     sized = _SIZED[op]
     file, files = _files(records["node"], file_of, named)
     handle = records["handle"]
-    key = np.where(handle != 0, handle, _NO_HANDLE | (records["node"] if named is None else records["node"] + 1))
+    without = np.where(file >= 0, _OF_FILE | file.view(np.uint64), _OF_NODE | records["node"])
+    key = np.where(handle != 0, handle, without)
     order = None if bool((key == key[0]).all()) else np.argsort(key, kind="stable")
 
-    def placed(values: NDArray[np.generic]) -> NDArray[np.generic]:
+    def placed(values: NDArray[_T]) -> NDArray[_T]:
         return values if order is None else values[order]
 
     start, end = placed(records["start"] + shift_ns), placed(records["end"] + shift_ns)
@@ -129,7 +136,7 @@ def runs_of(
     for values in (placed(key), placed(word), size, placed(records["job"]), placed(file)):
         same[1:] &= values[1:] == values[:-1]
     links = links_of(
-        Rows(start, end, offset, same, None, None, None),  # type: ignore[arg-type]
+        Rows(start, end, offset, same, None, None, None),
         GAP_NS,
         BOUNDARY_NS,
     )
@@ -139,13 +146,13 @@ def runs_of(
     ranked = np.argsort(firsts, kind="stable")
     heads, lasts, firsts = heads[ranked], lasts[ranked], firsts[ranked]
     # Sums over stretches, as reduceat wants its places to rise.
-    total = np.concatenate(([0], np.cumsum(end - start)))  # type: ignore[operator]
+    total = np.concatenate((np.zeros(1, np.int64), np.cumsum(end - start)))
     count = lasts - heads + 1
     return Chunk(
-        start=start[heads], end=end[lasts], busy=total[lasts + 1] - total[heads],  # type: ignore[arg-type]
+        start=start[heads], end=end[lasts], busy=total[lasts + 1] - total[heads],
         job=records["job"][firsts].astype(np.int64), word=word[firsts].astype(np.int32), file=file[firsts],
-        handle=handle[firsts].view(np.int64), sized=sized[firsts], offset=offset[heads],  # type: ignore[arg-type]
-        size=size[heads], stride=np.where(count > 1, links.step[np.minimum(heads + 1, len(records) - 1)], 0),  # type: ignore[arg-type]
+        handle=handle[firsts].view(np.int64), sized=sized[firsts], offset=offset[heads],
+        size=size[heads], stride=np.where(count > 1, links.step[np.minimum(heads + 1, len(records) - 1)], 0),
         count=count, files=files,
     )  # fmt: skip
 

@@ -15,14 +15,17 @@ from fairlead.services.forwarding.trees import linux
 
 _KEEP_NS = 60_000_000_000
 """How long the groups of a user are taken as known."""
+NOBODY_IN = 0xFFFFFFFF
+"""User of requests the kernel sends in nobody's name."""
 
 
 class _Thread(threading.local):
-    """Whom this thread acts as."""
+    """Whom this thread acts as, and until when its groups are taken as known. A `uid` of -1: to be set anew."""
 
     def __init__(self) -> None:
         self.uid = os.geteuid()
         self.gid = os.getegid()
+        self.until = 0
         self.job = ""
         self.stack: list[tuple[int, int]] = []
 
@@ -46,8 +49,14 @@ enabled = _allowed()
 
 
 def become(uid: int, gid: int) -> None:
-    """From now on this thread acts on files as that user, with the groups the system's databases give it."""
-    if not enabled or (_thread.uid == uid and _thread.gid == gid):
+    """From now on this thread acts on files as that user, with the groups the system's databases give it. `NOBODY_IN`
+    as user is the forwarder itself."""
+    if not enabled:
+        return
+    if uid == NOBODY_IN:
+        # The kernel writes back pages of a memory map in nobody's name; the file was opened by somebody before.
+        uid = gid = 0
+    if _thread.uid == uid and _thread.gid == gid and (uid == 0 or monotonic_ns() < _thread.until):
         return
     # If a step fails the request fails, and the next one sets all of them again.
     _thread.uid = -1
@@ -56,21 +65,22 @@ def become(uid: int, gid: int) -> None:
     linux.set_file_user(uid)
     _thread.uid = uid
     _thread.gid = gid
+    _thread.until = monotonic_ns() + _KEEP_NS
+
+
+def caller() -> tuple[int, int]:
+    """User and group this thread acts as."""
+    return _thread.uid, _thread.gid
 
 
 def work_for(job: str) -> None:
-    """From now on what this thread does is for that job ("" for none), as far as anything counts by job."""
+    """From now on this thread works for that job; "" for none."""
     _thread.job = job
 
 
 def job() -> str:
     """The job this thread works for."""
     return _thread.job
-
-
-def caller() -> tuple[int, int]:
-    """User and group this thread acts as."""
-    return _thread.uid, _thread.gid
 
 
 def groups_of(uid: int, gid: int) -> list[int]:
@@ -98,7 +108,9 @@ class _Own:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        become(*_thread.stack.pop())
+        uid, gid = _thread.stack.pop()
+        if uid >= 0:
+            become(uid, gid)
 
 
 own = _Own()

@@ -14,6 +14,10 @@ OWN_FOLDER = b".fairlead"
 """Folder in the root where fairlead keeps what must outlive a forwarder; never listed, looked up or made by clients."""
 
 
+TO_RUN = 0x20
+"""The kernel's own flag (FMODE_EXEC) of an open that is to run the file: it needs the right to execute, not to read."""
+
+
 class UnknownNode(Exception):  # noqa: N818
     """This forwarder has not seen the node (another one looked it up); `FileTree.place` tells it where it is."""
 

@@ -9,16 +9,17 @@ import os
 import stat
 import threading
 from contextlib import contextmanager
-from errno import EINVAL, EISDIR, ENXIO, EOPNOTSUPP, EPERM
+from errno import EACCES, EISDIR, ENXIO, EOPNOTSUPP, EPERM
 from typing import TYPE_CHECKING
 
 from fairlead.services.forwarding.trees import linux
 from fairlead.services.forwarding.trees.acting import own
-from fairlead.services.forwarding.trees.base import OWN_FOLDER, ROOT, Entry, UnknownNode
+from fairlead.services.forwarding.trees.base import OWN_FOLDER, ROOT, TO_RUN, Entry, UnknownNode
+from fairlead.services.forwarding.trees.descriptors import opened_again, set_attributes
 from fairlead.services.forwarding.trees.kept import Kept, Removed
 from fairlead.services.forwarding.trees.local_file import LocalFile
 from fairlead.services.forwarding.trees.locks import Locks
-from fairlead.services.forwarding.trees.places import Places, stale
+from fairlead.services.forwarding.trees.places import PIN, Places, stale
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -38,6 +39,29 @@ def _error(number: int) -> OSError:
     return OSError(number, os.strerror(number))
 
 
+class _Umask:
+    """Modes come with the client's umask taken off; that of this process, which is one for all threads, must not take
+    off more while there is a tree."""
+
+    trees = 0
+    before = 0
+    guard = threading.Lock()
+
+    @classmethod
+    def take_off(cls) -> None:
+        with cls.guard:
+            if cls.trees == 0:
+                cls.before = os.umask(0)
+            cls.trees += 1
+
+    @classmethod
+    def give_back(cls) -> None:
+        with cls.guard:
+            cls.trees -= 1
+            if cls.trees == 0:
+                os.umask(cls.before)
+
+
 class DirectoryTree:
     """Implements `base.FileTree` on the directory `path`, with at most `folders` directories kept open."""
 
@@ -51,8 +75,7 @@ class DirectoryTree:
         self.locks = Locks()
         self._open: dict[int, list[LocalFile]] = {}
         self._guard = threading.Lock()
-        # Modes come with the client's umask taken off; ours must not take off more.
-        self._umask = os.umask(0)
+        _Umask.take_off()
         self._kept.sweep()
 
     # Names
@@ -70,7 +93,8 @@ class DirectoryTree:
             node = parent if name == b"." or parent == ROOT else places.first(parent)[0]
             return node, self.attributes(node)
         name = places.checked(parent, name)
-        st = os.stat(name, dir_fd=places.folder(parent).fd, follow_symlinks=False)
+        folder = places.folder(parent)
+        st = os.stat(name, dir_fd=folder.fd, follow_symlinks=False)
         node = places.remember(parent, name, st)
         return node, self.shown(node, st)
 
@@ -220,10 +244,10 @@ class DirectoryTree:
     def change(self, node: int, change: Change, file: OpenFile | None) -> Stat:
         """Sets attributes: the owner first (that clears set-id bits), then mode, size and times."""
         if file is not None and file.descriptor is not None:
-            _set(file.descriptor, None, change)
+            set_attributes(file.descriptor, None, change)
             return file.attributes()
         with self._pinned(node) as fd:
-            _set(fd, f"/proc/self/fd/{fd}", change)
+            set_attributes(fd, f"/proc/self/fd/{fd}", change)
             return self.shown(node, os.fstat(fd))
 
     def readlink(self, node: int) -> bytes:
@@ -304,15 +328,16 @@ class DirectoryTree:
 
     def open(self, node: int, flags: int) -> OpenFile:
         """Opens a node."""
-        flags &= _TAKEN
+        wanted, flags = flags, flags & _TAKEN
         if node in self._places.special:
             raise _error(ENXIO)
         if node == ROOT:
             raise _error(EISDIR)
         places = self._places
         for place in places.all_of(node):
+            folder = places.folder(place[0])
             try:
-                fd = self._try(place[1], flags, places.folder(place[0]).fd)
+                fd = self._try(place[1], wanted, folder.fd)
             except FileNotFoundError:
                 places.gone(node, place)
                 continue
@@ -330,13 +355,23 @@ class DirectoryTree:
         return self._again(node, flags)
 
     def _try(self, name: bytes, flags: int, folder: int) -> int:
-        flags = flags & ~os.O_TRUNC | _ADDED
+        wanted = flags & _TAKEN & ~os.O_TRUNC | _ADDED
         try:
-            return os.open(name, flags, dir_fd=folder)
+            return os.open(name, wanted, dir_fd=folder)
         except PermissionError:
-            if not flags & os.O_NOATIME:
+            if wanted & os.O_NOATIME:
+                return os.open(name, wanted & ~os.O_NOATIME, dir_fd=folder)
+            if flags & (TO_RUN | os.O_ACCMODE | os.O_TRUNC) != TO_RUN:
                 raise
-            return os.open(name, flags & ~os.O_NOATIME, dir_fd=folder)
+        # A program its user may run but not read: the kernel of the client reads it to run it.
+        path = os.open(name, PIN, dir_fd=folder)
+        try:
+            if not os.access(f"/proc/self/fd/{path}", os.X_OK, effective_ids=True):
+                raise _error(EACCES)
+            with own:
+                return os.open(f"/proc/self/fd/{path}", wanted & ~os.O_NOFOLLOW)
+        finally:
+            os.close(path)
 
     def _again(self, node: int, flags: int) -> OpenFile:
         """Opens a file without a place that is open already, as /proc/self/fd of a client does."""
@@ -358,16 +393,24 @@ class DirectoryTree:
         return node, file.attributes(), file
 
     def reopen(self, node: int, flags: int) -> OpenFile:
-        """Opens a node again, a kept one too."""
+        """Opens a node again, a kept one too. Its owner may, whatever has become of its mode since it was opened."""
         flags &= _TAKEN & ~os.O_TRUNC
         try:
             return self.open(node, flags)
+        except PermissionError:
+            with self._pinned(node) as path:
+                return self._file(node, flags, opened_again(path, flags))
         except (OSError, UnknownNode) as error:
             try:
-                fd = self._kept.open(node, flags | _ADDED)
+                path = self._kept.pin(node)
             except FileNotFoundError:
                 raise error from None
-        return self._file(node, flags, fd)
+        try:
+            file = self._file(node, flags, opened_again(path, flags))
+        finally:
+            os.close(path)
+        self._kept.nodes.add(node)
+        return file
 
     # Directories and the whole
 
@@ -390,7 +433,8 @@ class DirectoryTree:
 
     def sync_directory(self, node: int) -> None:
         """As fsync of a directory."""
-        fd = os.open(".", _LIST, dir_fd=self._places.folder(node).fd)
+        folder = self._places.folder(node)
+        fd = os.open(".", _LIST, dir_fd=folder.fd)
         try:
             os.fsync(fd)
         finally:
@@ -431,19 +475,4 @@ class DirectoryTree:
         self.locks.close()
         self._kept.close()
         self._places.close()
-        os.umask(self._umask)
-
-
-def _set(fd: int, path: str | None, change: Change) -> None:
-    """Sets attributes of an open file, or of `path` (a link in /proc/self/fd: what it leads to is not followed)."""
-    target: int | str = fd if path is None else path
-    if change.uid is not None or change.gid is not None:
-        os.chown(target, -1 if change.uid is None else change.uid, -1 if change.gid is None else change.gid)
-    if change.mode is not None:
-        os.chmod(target, change.mode)
-    if change.size is not None:
-        if change.size > 1 << 63:
-            raise _error(EINVAL)
-        os.truncate(target, change.size)
-    if change.atime_ns is not None or change.mtime_ns is not None:
-        linux.set_times(fd, None if path is None else os.fsencode(path), change.atime_ns, change.mtime_ns)
+        _Umask.give_back()

@@ -124,14 +124,16 @@ class Kept:
             with own, suppress(FileNotFoundError):
                 os.unlink(_name(node), dir_fd=self._folder())
 
-    def open(self, node: int, flags: int) -> int:
-        """A descriptor of a kept file; FileNotFoundError if it is not one."""
+    def pin(self, node: int) -> int:
+        """A descriptor (O_PATH) of a kept file, whoever asks; FileNotFoundError if it is not one."""
         with own:
-            fd = os.open(_name(node), flags, dir_fd=self._folder())
+            try:
+                fd = os.open(_name(node), os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._folder())
+            except OSError as error:
+                raise FileNotFoundError(ENOENT, os.strerror(ENOENT)) from error
         if os.fstat(fd).st_ino + 1 != node:
             os.close(fd)
             raise FileNotFoundError(ENOENT, os.strerror(ENOENT))
-        self.nodes.add(node)
         return fd
 
     def sweep(self) -> int:

@@ -140,17 +140,19 @@ class Places:
     def _opened(self, node: int) -> Folder:
         """Opens directories from the nearest open one down to `node`."""
         way = []
+        folder = self.root
         above = node
-        while above != ROOT and above not in self._folders:
+        while above != ROOT:
+            found = self._folders.get(above)
+            if found is not None:
+                folder = found
+                break
             parent, name = self.first(above)
             way.append((above, name))
             above = parent
             if len(way) > _DEPTH:
                 # Directories moved into each other behind our back: their places contradict each other.
                 raise stale()
-        folder = self.root if above == ROOT else self._folders.get(above)
-        if folder is None:
-            raise stale()
         with own:
             for step, name in reversed(way):
                 folder = self._step(folder, step, name)
@@ -193,9 +195,9 @@ class Places:
             fd = os.open(".", PIN, dir_fd=self.root.fd)
             return fd, os.fstat(fd)
         for place in self.all_of(node):
-            parent, name = place
+            folder = self.folder(place[0])
             try:
-                fd = os.open(name, PIN, dir_fd=self.folder(parent).fd)
+                fd = os.open(place[1], PIN, dir_fd=folder.fd)
             except FileNotFoundError:
                 self.gone(node, place)
                 continue
@@ -211,8 +213,9 @@ class Places:
         if node == ROOT:
             return os.fstat(self.root.fd)
         for place in self.all_of(node):
+            folder = self.folder(place[0])
             try:
-                st = os.stat(place[1], dir_fd=self.folder(place[0]).fd, follow_symlinks=False)
+                st = os.stat(place[1], dir_fd=folder.fd, follow_symlinks=False)
             except FileNotFoundError:
                 self.gone(node, place)
                 continue

@@ -40,6 +40,8 @@ class Flag(IntFlag):
     """The CRC-32 field holds; without the flag it is 0."""
     RETRY = 4
     """The request may have been carried out before (by this forwarder or a lost one): resolve it by its intent."""
+    DESCRIPTOR = 8
+    """A reply to OPEN, CREATE or TMPFILE: the file's descriptor comes along (SCM_RIGHTS) with the first byte."""
 
 
 class Own(IntEnum):

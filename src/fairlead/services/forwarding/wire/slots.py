@@ -15,7 +15,7 @@ from fairlead.services.forwarding.wire.frames import HEAD_BYTES
 SLOT_BYTES = -(-MESSAGE_BYTES // PAGE) * PAGE
 DATA_BYTES = SLOT_BYTES - HEAD_BYTES
 """Data that fits behind the head of a message."""
-MAX_SLOTS = 1024
+MAX_SLOTS = 256
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 
 
@@ -77,6 +77,8 @@ def take_slots(descriptor: int, count: int) -> Slots:
             raise ValueError("the descriptor passed is no memory file") from None
         if seals & _SEALS != _SEALS:
             raise ValueError("the memory passed is not sealed against a change of its size")
+        if os.fstatvfs(descriptor).f_bsize != mmap.PAGESIZE:  # huge pages can run out: the access would kill us
+            raise ValueError("the memory passed is not made of ordinary pages")
         if os.fstat(descriptor).st_size != count * SLOT_BYTES:
             raise ValueError("the memory passed has another size than the slots announced")
         try:

@@ -28,6 +28,10 @@ class Stream(Protocol):
         """Bytes taken over, from the first buffer on. BlockingIOError when none can be."""
         ...
 
+    def send_along(self, buffers: Sequence[Buffer], descriptor: int) -> int:
+        """As `send`, with a descriptor (unix sockets only)."""
+        ...
+
     def pending(self) -> bool:
         """True when bytes have been received that no poll will tell of."""
         ...
@@ -46,6 +50,10 @@ class PlainStream:
         self.fileno = sock.fileno
         self.receive_into = sock.recv_into
         self.send = sock.sendmsg
+
+    def send_along(self, buffers: Sequence[Buffer], descriptor: int) -> int:
+        """See `Stream`."""
+        return socket.send_fds(self.sock, buffers, [descriptor])
 
     def pending(self) -> bool:
         """Never."""
@@ -85,6 +93,10 @@ class TlsStream:
                 return self.sock.send(first)
             except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
                 raise BlockingIOError from None
+
+    def send_along(self, buffers: Sequence[Buffer], descriptor: int) -> int:
+        """TLS connections lead to other machines."""
+        raise NotImplementedError
 
     def pending(self) -> bool:
         """True when decrypted bytes are waiting."""

@@ -48,7 +48,7 @@ function waitLane(names, job, shared) {
 function layerTable(path, saw, slow) {
   const rows = [];
   const add = (name, requests, bytes, wait, service, extra, worst) => rows.push(h("tr", null, h("th", { scope: "row" }, name), h("td", null, formatCount(requests)), h("td", null, formatBytes(bytes)), h("td", null, wait), h("td", null, service), h("td", { class: worst ? "worst" : null }, extra)));
-  if (saw) add("application itself", saw.operations, (saw.bytes_read || 0) + (saw.bytes_written || 0), ABSENT, known(saw.seconds) ? formatDuration(saw.seconds) : ABSENT, "its own clock");
+  if (saw) add("application itself", saw.operations, (saw.bytes_read || 0) + (saw.bytes_written || 0), ABSENT, formatDuration(saw.io_s), known(saw.longest_s) ? `longest operation ${formatDuration(saw.longest_s)}` : "its own clock");
   const client = path.client;
   if (client) add(`client (${client.nodes.join(", ") || "?"})`, client.operations, client.bytes_read + client.bytes_written, ABSENT, formatDuration(client.busy_s), `${formatCount(client.metadata)} metadata`);
   for (const one of path.forwarders) {

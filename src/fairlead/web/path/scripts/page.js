@@ -37,6 +37,7 @@ function jobSection(path, data, slow) {
   return section(`job-${path.job_id}`, `Job ${path.job_id}${path.name ? `: ${path.name}` : ""}`, saw && saw.about ? saw.about : null,
     charts.count ? jobLanes(job, charts, path, spans) : null,
     h("h3", null, "The same job, layer by layer"), layerTable(path, saw, slow),
+    saw && saw.differences ? saw.differences.map((text) => h("p", { class: "note" }, text)) : null,
     h("p", { class: "note" }, "Waits and busy times are sums over requests; those of several processes overlap. A request of the application can become several at the targets (stripes)."),
     missing.map((one) => h("p", { class: "unknown" }, h("b", null, one.what), ` is not known: ${one.why}.`, one.remedy ? h("span", { class: "remedy" }, one.remedy) : null)));
 }

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import logging
 import os
 import threading
 from collections.abc import Callable
@@ -24,6 +25,7 @@ NAMES = (b"inodes", b"names", b"attributes", b"orphans", b"facts", b"replies")
 SYNC_EVERY_S = 5.0
 SYNC_EVERY_COMMITS = 2048
 """Pages are used again only after a sync: it bounds the growth of the file."""
+log = logging.getLogger("fairlead.forwarding.targets")
 _BOOT = "/proc/sys/kernel/random/boot_id"
 
 
@@ -72,16 +74,19 @@ class Environment:
 
     def read(self, act: Callable[[Any], T]) -> T:
         """Runs `act` in a read transaction."""
-        with self.env.begin() as txn:
-            return act(txn)
+        try:
+            with self.env.begin() as txn:
+                return act(txn)
+        except lmdb.Error as fault:
+            raise _answer(fault) from fault
 
     def write(self, act: Callable[[Any], T]) -> T:
         """Runs `act` in a write transaction; an exception undoes it. A full map is ENOSPC."""
         try:
             with self.env.begin(write=True) as txn:
                 result = act(txn)
-        except lmdb.MapFullError as fault:
-            raise OSError(errno.ENOSPC, "the metadata store is full") from fault
+        except lmdb.Error as fault:
+            raise _answer(fault) from fault
         self._commits += 1
         if self._commits - self._synced > SYNC_EVERY_COMMITS:
             self._wanted.set()
@@ -147,6 +152,14 @@ class Environment:
             self.env.close()
         if self._claim >= 0:
             os.close(self._claim)
+
+
+def _answer(fault: lmdb.Error) -> OSError:
+    """What a caller gets for an error of the store: ENOSPC where the map or the disk is full, else EIO."""
+    if isinstance(fault, lmdb.MapFullError) or os.strerror(errno.ENOSPC) in str(fault):
+        return OSError(errno.ENOSPC, "the metadata store is full")
+    log.error("the metadata store: %s", fault)
+    return OSError(errno.EIO, f"the metadata store: {fault}")
 
 
 def rewind(folder: str) -> None:

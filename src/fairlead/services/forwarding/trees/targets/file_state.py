@@ -8,19 +8,22 @@ from __future__ import annotations
 import errno
 import os
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from random import getrandbits
 
-from fairlead.clock import monotonic_ns, now_ns
+from fairlead.clock import monotonic_ns, now_ns, sleep_s
 from fairlead.services.forwarding.trees import acting
 from fairlead.services.forwarding.trees.targets import namespace, sizes
 from fairlead.services.forwarding.trees.targets.inode import Attributes, Inode
+from fairlead.services.forwarding.trees.targets.locks import APPEND, WHOLE
 from fairlead.services.forwarding.trees.targets.objects import Target, TargetSet
 from fairlead.services.forwarding.trees.targets.records import fault
 from fairlead.services.forwarding.trees.targets.store import Store
 from fairlead.services.forwarding.trees.targets.striping import locate, logical_end, object_size, segments
 
 ABSENT = -1
+_WAIT_S = 0.001
 _TICK_NS = 20_000_000
 """File systems stamp writes with a clock that may lag by a tick: a time set by hand less long ago may hide a write."""
 
@@ -66,6 +69,8 @@ class FileState:
         self._recorded = 0
         self._reached = 0
         self._retimed = False
+        self._unfinished = False
+        self._owner = getrandbits(62)
         self._closed = False
 
     def adopt(self, inode: Inode) -> None:
@@ -73,7 +78,8 @@ class FileState:
         with self.lock:
             self._known |= inode.made
             self._cuts, self._recorded = inode.cuts, inode.size
-            if inode.mtime != inode.timed and now_ns() - inode.timed < _TICK_NS:
+            self._unfinished = inode.cut >= 0
+            if inode.capable or (inode.mtime != inode.timed and now_ns() - inode.timed < _TICK_NS):
                 self._retimed = True
             if inode.targets and not self.targets:
                 targets = self._set.named(inode.targets)
@@ -84,7 +90,7 @@ class FileState:
                     target.opened(1)
 
     def retimed(self) -> None:
-        """The modification time was set by hand: the next write has to set it again."""
+        """The modification time was set by hand, or capabilities: the next write has to undo it."""
         self._retimed = True
 
     def target_of(self, offset: int) -> Target | None:
@@ -96,6 +102,8 @@ class FileState:
 
     def read_into(self, buffer: memoryview, offset: int) -> int:
         """Reads; holes are zeros, the end is where the file ends."""
+        if self._unfinished:
+            self.finish()
         if not self.targets:
             self.adopt(self._store.read(namespace.get, self.ino))
             if not self.targets:
@@ -145,6 +153,8 @@ class FileState:
 
     def write_from(self, buffer: memoryview, offset: int) -> int:
         """Writes; short when a target is full after some bytes went to others."""
+        if self._unfinished:
+            self.finish()
         if not self.targets:
             self._assign()
         if self._retimed:
@@ -260,16 +270,51 @@ class FileState:
             return os.stat(self.targets[index].object_path(self.ino, index))
         return None
 
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """No other append or truncation of the file runs meanwhile, also none of another forwarder."""
+        with self.lock:
+            if not self._store.shared:
+                yield
+                return
+            while not self._took_lock():
+                sleep_s(_WAIT_S)
+            try:
+                yield
+            finally:
+                self._store.unlock_owner(APPEND, self.ino, self._owner)
+
+    def _took_lock(self) -> bool:
+        try:
+            self._store.lock(APPEND, self.ino, self._owner, WHOLE)
+        except BlockingIOError:
+            return False
+        return True
+
+    def append(self, buffer: memoryview) -> int:
+        """Writes at the end of the file."""
+        with self.alone():
+            return self.write_from(buffer, self.size())
+
+    def finish(self) -> None:
+        """Ends a truncation that was cut short: what is beyond its size must not come back."""
+        with self.alone():
+            inode = self._store.read(namespace.get, self.ino)
+            if inode.cut >= 0:
+                inode = self.cut(inode)
+            self.adopt(inode)
+
     def truncate(self, size: int) -> Inode:
         """Sets the size."""
-        with self.lock:
+        with self.alone():
             inode = self._store.read(namespace.get, self.ino)
             self.adopt(inode)
             cutting = bool(inode.made) and self.size() > size
             inode = self._store.write(sizes.resize, self.ino, size, now_ns(), cutting)
             if cutting:
                 inode = self.cut(inode)
-            self._cuts, self._recorded, self._reached = inode.cuts, inode.size, 0
+            self.adopt(inode)
+            self._reached = 0
             return inode
 
     def cut(self, inode: Inode) -> Inode:

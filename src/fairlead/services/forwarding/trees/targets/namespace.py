@@ -23,7 +23,7 @@ from fairlead.services.forwarding.trees.targets.permissions import (
     owns,
     refused,
 )
-from fairlead.services.forwarding.trees.targets.records import Records, fault
+from fairlead.services.forwarding.trees.targets.records import CAPABILITY, Records, fault
 
 NOREPLACE, EXCHANGE = 1, 2
 
@@ -313,6 +313,7 @@ def set_attribute(records: Records, ino: int, name: bytes, value: bytes, flags: 
     if not held and flags & os.XATTR_REPLACE:
         raise fault(errno.ENODATA)
     records.set_attribute(ino, name, value)
+    inode.capable |= name == CAPABILITY
     inode.ctime = now
     records.put(inode)
 
@@ -322,6 +323,7 @@ def remove_attribute(records: Records, ino: int, name: bytes, now: int, who: Who
     inode = _attribute_owner(records, ino, name, who)
     if not records.remove_attribute(ino, name):
         raise fault(errno.ENODATA)
+    inode.capable &= name != CAPABILITY
     inode.ctime = now
     records.put(inode)
 
@@ -378,6 +380,7 @@ def change(records: Records, ino: int, wanted: Changes, now: int, who: Who | Non
     inode = records.inode(ino)
     if wanted.uid is not None or wanted.gid is not None:
         _change_owner(inode, wanted, who)
+        records.drop_capability(inode)
     if wanted.mode is not None:
         if not owns(inode, who):
             raise refused(errno.EPERM)

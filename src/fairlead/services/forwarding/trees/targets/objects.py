@@ -11,6 +11,7 @@ import os
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from random import getrandbits
 
 from fairlead.clock import monotonic_ns, sleep_s
 from fairlead.errors import ConfigError
@@ -98,16 +99,22 @@ class Target:
                 what = f"the target is {found[-1]!r} of tree {found[0]}, not {self.name!r} of {tree}"
                 raise ConfigError(what, where=self.path, remedy="give it back its name, or an empty directory")
             return
-        if os.path.isdir(os.path.join(self.path, "objects")):
+        objects = os.path.join(self.path, "objects")
+        os.makedirs(objects, mode=0o700, exist_ok=True)
+        if os.listdir(objects):
             raise ConfigError("objects without a mark", where=self.path, remedy=f"restore {MARK}, or empty it")
-        os.mkdir(os.path.join(self.path, "objects"), mode=0o700)
-        with open(mark + ".new", "w", encoding="ascii") as file:
+        # Another forwarder may do the same at the same time.
+        new = f"{mark}.{os.getpid()}.{getrandbits(32):x}"
+        with open(new, "w", encoding="ascii") as file:
             file.write(f"{tree} {self.name}\n")
-        os.rename(mark + ".new", mark)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(new, mark)
 
     def here(self) -> bool:
         """Whether the target is mounted; logs when it goes or comes."""
-        there = os.path.exists(os.path.join(self.path, MARK))
+        with acting.own:
+            there = os.path.exists(os.path.join(self.path, MARK))
         if there == self.missing:
             self.missing = not there
             if there:
@@ -234,6 +241,7 @@ def _state(target: Target) -> TargetState:
     there = target.here()
     free = None
     if there:
-        found = os.statvfs(target.path)
+        with acting.own:
+            found = os.statvfs(target.path)
         free = 0 if found.f_bavail * found.f_frsize < FULL_BYTES else None
     return TargetState(float(target.rate or DEFAULT_RATE), target.open_count, there, free)

@@ -9,13 +9,12 @@ from collections.abc import Callable
 from random import getrandbits
 from typing import TYPE_CHECKING
 
-from fairlead.clock import sleep_s
 from fairlead.services.forwarding.trees import linux
 from fairlead.services.forwarding.trees.base import Lock, OpenFile
 from fairlead.services.forwarding.trees.targets import namespace
 from fairlead.services.forwarding.trees.targets.file_state import ABSENT, FileState
 from fairlead.services.forwarding.trees.targets.inode import Attributes
-from fairlead.services.forwarding.trees.targets.locks import APPEND, FLOCK, POSIX, WHOLE
+from fairlead.services.forwarding.trees.targets.locks import FLOCK, POSIX, WHOLE
 from fairlead.services.forwarding.trees.targets.records import fault
 from fairlead.services.forwarding.trees.targets.striping import locate, logical_offset, object_size
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
 _KEEP_SIZE, _PUNCH, _ZERO = 1, 2, 16
 _COPY = 1 << 20
-_WAIT_S = 0.001
 
 
 class StripedFile:
@@ -58,23 +56,7 @@ class StripedFile:
             raise fault(errno.EBADF)
         if not self.flags & os.O_APPEND:
             return self.state.write_from(buffer, offset)
-        with self.state.lock:
-            if not self._store.shared:
-                return self.state.write_from(buffer, self.state.size())
-            self._take_append()
-            try:
-                return self.state.write_from(buffer, self.state.size())
-            finally:
-                self._store.unlock_owner(APPEND, self.state.ino, self._owner)
-
-    def _take_append(self) -> None:
-        while True:
-            try:
-                self._store.lock(APPEND, self.state.ino, self._owner, WHOLE)
-            except BlockingIOError:
-                sleep_s(_WAIT_S)
-            else:
-                return
+        return self.state.append(buffer)
 
     def sync(self, data_only: bool) -> None:
         """Objects, then the metadata."""

@@ -9,6 +9,7 @@ import errno
 import os
 import stat
 
+from fairlead.services.forwarding.trees.base import TO_RUN
 from fairlead.services.forwarding.trees.targets.inode import Inode, Who
 
 READ, WRITE, SEARCH = os.R_OK, os.W_OK, os.X_OK
@@ -57,6 +58,8 @@ def check_removal(parent: Inode, child: Inode, who: Who | None) -> None:
 
 def opening_mask(flags: int) -> int:
     """What an open with `flags` needs."""
+    if flags & (TO_RUN | os.O_ACCMODE | os.O_TRUNC) == TO_RUN:
+        return SEARCH
     mode = flags & os.O_ACCMODE
     mask = READ if mode == os.O_RDONLY else WRITE if mode == os.O_WRONLY else READ | WRITE
     return mask | (WRITE if flags & os.O_TRUNC else 0)

@@ -20,7 +20,8 @@ log = logging.getLogger("fairlead.forwarding.targets")
 
 
 class Sweeper:
-    """Reclaims orphans. What an earlier forwarder left is kept for `grace_s`: its clients may open it again."""
+    """Reclaims orphans, again and again: what an earlier forwarder left (after `grace_s`, for its clients may open it
+    again), and what could not be removed because a target was missing."""
 
     def __init__(self, store: Store, targets: TargetSet, grace_s: float) -> None:
         self._store = store
@@ -31,7 +32,7 @@ class Sweeper:
             for inode in store.read(sizes.unfinished):
                 self._finish(inode.ino)
         self._thread: threading.Thread | None = None
-        if not store.readonly and (store.shared or store.read(sizes.orphans)):
+        if not store.readonly:
             self._thread = threading.Thread(target=self._run, name="orphans", daemon=True)
             self._thread.start()
 
@@ -41,8 +42,6 @@ class Sweeper:
                 self.sweep(self._grace_s)
             except OSError as error:
                 log.warning("orphans are left for later: %s", error)
-            if not self._store.shared:
-                return
 
     def sweep(self, grace_s: float) -> int:
         """Reclaims orphans nobody has open and that are older than `grace_s`; how many."""

@@ -19,6 +19,7 @@ from fairlead.services.forwarding.trees.targets.inode import Inode
 KEY = Struct(">Q")
 ENTRY = Struct(">QB")
 NAME_MAX = 255
+CAPABILITY = b"security.capability"
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Inode).decode
 
@@ -105,6 +106,12 @@ class Records:
     def remove_attribute(self, ino: int, name: bytes) -> bool:
         """Removes one; False if there was none."""
         return bool(self.txn.delete(KEY.pack(ino) + name, db=self._attributes))
+
+    def drop_capability(self, inode: Inode) -> None:
+        """Takes a file's capabilities away, as writing to it does."""
+        if inode.capable:
+            self.remove_attribute(inode.ino, CAPABILITY)
+            inode.capable = False
 
     def attribute_names(self, ino: int) -> Iterator[bytes]:
         """Names of the extended attributes."""

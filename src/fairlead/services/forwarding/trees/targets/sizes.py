@@ -37,8 +37,9 @@ def lose(records: Records, ino: int, objects: int) -> Inode:
 
 
 def written(records: Records, ino: int, now: int) -> Inode:
-    """A write came after the modification time was set by hand."""
+    """A write came after the modification time was set by hand, or to a file with capabilities."""
     inode = records.inode(ino)
+    records.drop_capability(inode)
     inode.mtime = inode.ctime = inode.timed = now
     records.put(inode)
     return inode
@@ -49,6 +50,7 @@ def resize(records: Records, ino: int, size: int, now: int, cutting: bool) -> In
     inode = records.inode(ino)
     inode.size = size
     inode.cut = size if cutting else -1
+    records.drop_capability(inode)
     inode.cuts += 1
     inode.mtime = inode.ctime = inode.timed = now
     records.put(inode)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from fairlead.services.forwarding.trees.targets.objects import TargetSet
+from fairlead.services.forwarding.trees import acting
+from fairlead.services.forwarding.trees.targets.objects import Target, TargetSet
 
 
 class TargetReport(NamedTuple):
@@ -33,7 +34,7 @@ def report(targets: TargetSet) -> list[TargetReport]:
     rows = []
     for target in targets.by_name.values():
         counters = target.counters
-        found = os.statvfs(target.path) if target.here() else None
+        found = _look(target)
         rows.append(
             TargetReport(
                 target.name,
@@ -56,19 +57,27 @@ def report(targets: TargetSet) -> list[TargetReport]:
     return rows
 
 
+def _look(target: Target) -> os.statvfs_result | None:
+    if not target.here():
+        return None
+    with acting.own:
+        return os.statvfs(target.path)
+
+
 def total(targets: TargetSet) -> os.statvfs_result:
     """One file system made of all; targets on the same one count once."""
     frame = 4096
     seen: set[int] = set()
     sums = [0, 0, 0, 0, 0]
     for target in targets.by_name.values():
-        if not target.here():
+        found = _look(target)
+        if found is None:
             continue
-        device = os.stat(target.path).st_dev
+        with acting.own:
+            device = os.stat(target.path).st_dev
         if device in seen:
             continue
         seen.add(device)
-        found = os.statvfs(target.path)
         scale = found.f_frsize
         for at, blocks in enumerate((found.f_blocks, found.f_bfree, found.f_bavail)):
             sums[at] += blocks * scale // frame

@@ -171,8 +171,7 @@ class LocalStore:
 
     def read(self, act: Callable[Concatenate[Records, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Runs it in a read transaction."""
-        with self._begin() as txn:
-            return act(Records(txn, self._dbs, self._allocate), *args, **kwargs)
+        return self.environment.read(lambda txn: act(Records(txn, self._dbs, self._allocate), *args, **kwargs))
 
     def write(self, act: Callable[Concatenate[Records, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Runs it in a write transaction."""

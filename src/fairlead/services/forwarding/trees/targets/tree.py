@@ -22,7 +22,7 @@ from fairlead.services.forwarding.trees.targets.inode import ROOT_INODE, Attribu
 from fairlead.services.forwarding.trees.targets.namespace import Changes, New
 from fairlead.services.forwarding.trees.targets.objects import Counters, TargetSet
 from fairlead.services.forwarding.trees.targets.open_file import StripedFile
-from fairlead.services.forwarding.trees.targets.records import Records, fault
+from fairlead.services.forwarding.trees.targets.records import CAPABILITY, Records, fault
 from fairlead.services.forwarding.trees.targets.store import Store
 
 _VALUE_MAX = 1 << 16
@@ -56,12 +56,19 @@ class TargetsTree:
         self.store = store
         self.targets = TargetSet(config)
         self.targets.prepare(store.tree, store.readonly)
-        self.own_path = os.path.join(config.targets[0].path, "own")
-        """Directory that forwarders of the tree share, for what must outlive them."""
+        self._own_path = os.path.join(config.targets[0].path, "own")
         self.placed: Callable[[int, list[str]], None] | None = None
         self._states: dict[int, FileState] = {}
         self._guard = threading.Lock()
         self._sweeper = reclaiming.Sweeper(store, self.targets, orphan_grace_s)
+
+    def own_folder(self, name: bytes) -> int:
+        """A descriptor of a folder that all forwarders of the tree share, for what must outlive them: on the first
+        target."""
+        path = os.path.join(os.fsencode(self._own_path), name)
+        with acting.own:
+            os.makedirs(path, mode=0o700, exist_ok=True)
+            return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def target_of(self, node: int, offset: int) -> str | None:
         """Name of the target that holds a byte of an open file; None if it is not open or has no data yet."""
@@ -233,6 +240,9 @@ class TargetsTree:
 
     def _opened(self, inode: Inode, flags: int) -> StripedFile:
         state = self._acquire(inode.ino)
+        if state.doomed and inode.nlink:  # it lost its name since: its objects may be gone
+            self._end(state)
+            raise fault(errno.ESTALE)
         return StripedFile(node_of(inode.ino), flags, state, self.store, self._end)
 
     def _acquire(self, ino: int) -> FileState:
@@ -387,6 +397,9 @@ class TargetsTree:
         if len(value) > _VALUE_MAX:
             raise fault(errno.E2BIG)
         self._write(namespace.set_attribute, inode_of(node), name, value, flags, now_ns(), _who())
+        state = self._states.get(inode_of(node))
+        if state is not None and name == CAPABILITY:
+            state.retimed()
 
     def attribute_names(self, node: int) -> list[bytes]:
         """See `FileTree`."""

@@ -1,0 +1,81 @@
+"""The page of a job's path as people use it: opened from a file in Chromium, light, dark and on a phone."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairlead.analysis.culprits import judge
+from fairlead.analysis.path import paths
+from fairlead.analysis.path_charts import charts
+from fairlead.web.path.page import render
+from path_simulation import EDGES_NS, MIB, Plane, checkpoints, flood, metadata
+
+playwright_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install playwright")
+
+pytestmark = pytest.mark.browser
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page with a slow target and a disturbing job on it."""
+    plane = Plane(rate=lambda name, at: (7 if name == "t1" and 3 < at < 8 else 40) * MIB)
+    jobs = [
+        *checkpoints("101", "f0", 2, seed=1, every_s=0.2), *metadata("103", "f0", 1, seed=2),
+        *flood("102", "f0", 12, seed=9, start=9, end=14),
+    ]  # fmt: skip
+    tables = plane.run(jobs, 16)
+    judgement, facts = judge(tables, EDGES_NS)
+    found = paths(tables, facts)
+    text = render({
+        "judgement": judgement, "paths": found, "charts": charts(tables, judgement, facts, found),
+        "saw": {"101": {"about": "A checkpoint.", "operations": 80, "bytes_read": 0, "bytes_written": 80 << 20,
+                        "io_s": 3.0, "longest_s": 0.2}},
+        "played": "Target t1 was slowed.",
+    })  # fmt: skip
+    path = tmp_path_factory.mktemp("path") / "page.html"
+    path.write_text(text, "utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """A running Chromium: the system's, else the build playwright installed."""
+    found = next(filter(None, map(shutil.which, BROWSERS)), None)
+    with playwright_api.sync_playwright() as driver:
+        if found is None and not Path(driver.chromium.executable_path).exists():
+            pytest.skip("no Chromium: apt-get install chromium")
+        browser = driver.chromium.launch(executable_path=found, args=["--headless", "--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (400, "light")])
+def test_everything_is_drawn_and_nothing_is_fetched(chromium: Any, page: Path, width: int, scheme: str) -> None:
+    context = chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, offline=True)
+    faults: list[str] = []
+    try:
+        tab = context.new_page()
+        tab.on("console", lambda message: faults.append(message.text))
+        tab.on("pageerror", lambda error: faults.append(str(error)))
+        tab.goto(page.as_uri())
+        tab.wait_for_selector(".chart rect")
+        assert "Target t1 was slow" in tab.inner_text("h1")
+        text = tab.inner_text("main")
+        for wanted in ("What shows it", "Job 102 made job 101 and job 103 wait", "Target t1 was slowed.", "t1 (slow)"):
+            assert wanted in text
+        assert tab.locator("section[id^=job-]").count() == 3
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width
+        chart = tab.locator("#targets .chart")
+        chart.scroll_into_view_if_needed()
+        chart.hover()
+        tab.wait_for_selector("#tip:not([hidden])")
+        assert "a MiB" in tab.inner_text("#tip")
+    finally:
+        context.close()
+    assert not faults

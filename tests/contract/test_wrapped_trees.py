@@ -1,0 +1,44 @@
+"""Trees in front of a tree (read cache, simulated device) keep the contract of trees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fairlead.services.forwarding.forwarder.job_settings import Cache, JobPart, JobSettings, SettingsFile
+from fairlead.services.forwarding.forwarder.read_cache import with_read_cache
+from fairlead.services.forwarding.trees.base import FileTree
+from fairlead.services.forwarding.trees.directory import DirectoryTree
+from fairlead.testing.devices import Timing, simulated_device
+from fairlead.testing.tree_files import OpenFileContract
+from fairlead.testing.trees import TreeContract
+
+SETTINGS = JobSettings(SettingsFile(default=JobPart(read_ahead="1M"), cache=Cache("2M")))
+
+
+def cached(folder: str | Path, *, sole: bool) -> FileTree:
+    return with_read_cache(DirectoryTree(folder), SETTINGS, sole=sole)
+
+
+class TestReadCache(TreeContract, OpenFileContract):
+    @pytest.fixture(params=[False, True], ids=["asked", "sole"])
+    def tree(self, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[FileTree]:
+        made = cached(tmp_path, sole=request.param)
+        yield made
+        made.close()
+
+    def again(self, tree: FileTree) -> FileTree:
+        return cached(tree.name, sole=False)
+
+
+class TestSimulatedDevice(TreeContract, OpenFileContract):
+    @pytest.fixture
+    def tree(self, tmp_path: Path) -> Iterator[FileTree]:
+        made = simulated_device(DirectoryTree(tmp_path), Timing(read_ns=1000))
+        yield made
+        made.close()
+
+    def again(self, tree: FileTree) -> FileTree:
+        return simulated_device(DirectoryTree(tree.name.partition(" (")[0]), Timing())

@@ -1,0 +1,123 @@
+"""Who may do what in a striped tree, for callers no kernel has checked; objects stay the forwarder's own."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from fairlead.services.forwarding.trees import acting
+from fairlead.services.forwarding.trees.base import ROOT, Change
+from fairlead.services.forwarding.trees.targets.inode import Inode, Who
+from fairlead.services.forwarding.trees.targets.permissions import check
+from fairlead.services.forwarding.trees.targets.tree import TargetsTree, open_tree
+from targets_building import read_file, write_file, write_targets
+
+ONE, TWO = 54321, 54322
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Iterator[TargetsTree]:
+    if not acting.enabled:
+        pytest.skip("only root acts as other users")
+    made = open_tree(str(write_targets(tmp_path)))
+    made.change(ROOT, Change(mode=0o1777), None)
+    yield made
+    acting.become(0, 0)
+    made.close()
+
+
+def _refused(number: int, call: Callable[[], object]) -> None:
+    with pytest.raises(OSError) as caught:
+        call()
+    assert caught.value.errno == number
+
+
+def test_modes_hold(tree: TargetsTree, tmp_path: Path) -> None:
+    acting.become(ONE, ONE)
+    node = write_file(tree, b"mine", b"data")
+    st = tree.change(node, Change(mode=0o640), None)
+    assert (st.st_uid, st.st_gid) == (ONE, ONE)
+    with acting.own:
+        (found,) = tmp_path.glob("t?/objects/*/*")
+        assert (found.stat().st_uid, stat.S_IMODE(found.stat().st_mode)) == (0, 0o600)
+    acting.become(TWO, ONE)
+    assert read_file(tree, node) == b"data"
+    _refused(errno.EACCES, lambda: tree.open(node, os.O_RDWR))
+    acting.become(TWO, TWO)
+    _refused(errno.EACCES, lambda: tree.open(node, os.O_RDONLY))
+    _refused(errno.EACCES, lambda: tree.access(node, os.R_OK))
+    _refused(errno.EACCES, lambda: tree.change(node, Change(size=0), None))
+    _refused(errno.EPERM, lambda: tree.change(node, Change(mode=0o777), None))
+    _refused(errno.EPERM, lambda: tree.change(node, Change(uid=TWO), None))
+    _refused(errno.EPERM, lambda: tree.change(node, Change(mtime_ns=1), None))
+    _refused(errno.EACCES, lambda: tree.set_attribute(node, b"user.x", b"1", 0))
+    _refused(errno.EPERM, lambda: tree.set_attribute(node, b"trusted.x", b"1", 0))
+    _refused(errno.EPERM, lambda: tree.mknod(ROOT, b"device", stat.S_IFCHR | 0o600, 0x103))
+
+
+def test_the_sticky_bit_holds(tree: TargetsTree) -> None:
+    acting.become(ONE, ONE)
+    write_file(tree, b"mine", b"data")
+    acting.become(TWO, TWO)
+    write_file(tree, b"other", b"data")
+    _refused(errno.EPERM, lambda: tree.unlink(ROOT, b"mine"))
+    _refused(errno.EPERM, lambda: tree.rename(ROOT, b"mine", ROOT, b"x", 0))
+    _refused(errno.EPERM, lambda: tree.rename(ROOT, b"other", ROOT, b"mine", 0))
+    tree.unlink(ROOT, b"other")
+
+
+def test_directories_are_closed_by_their_mode(tree: TargetsTree) -> None:
+    acting.become(ONE, ONE)
+    folder, _ = tree.mkdir(ROOT, b"d", 0o711)
+    node = write_file(tree, b"a", b"data", folder)
+    acting.become(TWO, TWO)
+    assert tree.lookup(folder, b"a")[0] == node
+    _refused(errno.EACCES, lambda: tree.entries(folder))
+    _refused(errno.EACCES, lambda: write_file(tree, b"b", b"", folder))
+    _refused(errno.EACCES, lambda: tree.unlink(folder, b"a"))
+    acting.become(ONE, ONE)
+    tree.change(folder, Change(mode=0o600), None)
+    _refused(errno.EACCES, lambda: tree.lookup(folder, b"a"))
+
+
+def test_a_group_is_inherited_where_asked_for(tree: TargetsTree) -> None:
+    folder, _ = tree.mkdir(ROOT, b"d", 0o777)
+    tree.change(folder, Change(gid=TWO), None)
+    tree.change(folder, Change(mode=0o2777), None)
+    acting.become(ONE, ONE)
+    below, st = tree.mkdir(folder, b"e", 0o755)
+    assert st.st_gid == TWO
+    assert st.st_mode & stat.S_ISGID
+    assert tree.attributes(write_file(tree, b"a", b"", below)).st_gid == TWO
+
+
+def test_reopening_is_for_the_owner(tree: TargetsTree) -> None:
+    acting.become(ONE, ONE)
+    node = write_file(tree, b"a", b"data")
+    tree.change(node, Change(mode=0), None)
+    tree.reopen(node, os.O_RDWR).close()
+    acting.become(TWO, TWO)
+    _refused(errno.EACCES, lambda: tree.reopen(node, os.O_RDONLY))
+
+
+@pytest.mark.parametrize("mode", [0o700, 0o070, 0o007, 0o000, 0o640])
+@pytest.mark.parametrize("mask", range(8))
+def test_the_first_class_that_fits_decides(mode: int, mask: int) -> None:
+    inode = Inode(1, stat.S_IFREG | mode, 1, ONE, ONE, 0, 0, 0, 0, 0)
+    for who, bits in (
+        (Who(ONE, TWO), mode >> 6),
+        (Who(TWO, ONE), mode >> 3),
+        (Who(TWO, TWO, [ONE]), mode >> 3),
+        (Who(TWO, TWO), mode),
+    ):
+        if mask & ~bits & 7:
+            with pytest.raises(PermissionError):
+                check(inode, mask, who)
+        else:
+            check(inode, mask, who)
+    check(inode, mask, None)
