@@ -6,6 +6,7 @@ import errno
 import os
 import socket
 import stat
+import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -166,15 +167,19 @@ def test_special_files_are_never_opened(tree: DirectoryTree, tmp_path: Path) -> 
                 tree.create(ROOT, name, os.O_RDWR, 0o644)
 
 
-def test_a_descriptor_is_not_closed_under_a_reader(tree: DirectoryTree) -> None:
-    node = put(tree, b"a", b"data")
-    file = tree.open(node, os.O_RDONLY)
+def test_a_descriptor_is_no_other_file_after_its_close(tree: DirectoryTree) -> None:
+    file = tree.open(put(tree, b"a", b"data"), os.O_RDWR)
+    descriptor = file.descriptor or 0
     file.close()
-    assert content(file) == b"data"
-    descriptor = file.descriptor
-    del file
-    with pytest.raises(OSError):
-        os.fstat(descriptor or 0)
+    others = [tree.open(put(tree, b"b%d" % number, b"other"), os.O_RDONLY) for number in range(3)]
+    assert descriptor not in [other.descriptor for other in others]
+    with fails(errno.EBADF):
+        content(file)
+    with fails(errno.EBADF):
+        file.write_from(memoryview(b"x"), 0)
+    file.close()
+    for other in others:
+        other.close()
 
 
 def test_descriptors_are_given_back(tmp_path: Path) -> None:
@@ -289,6 +294,43 @@ def test_a_file_is_opened_again_by_its_owner_whatever_its_mode(tree: DirectoryTr
 
 
 @needs_root
+def test_nothing_is_kept_in_a_folder_another_user_made(tmp_path: Path) -> None:
+    (tmp_path / KEPT).mkdir(parents=True)
+    os.chown(tmp_path / KEPT.parent, 65534, 65534)
+    tree = DirectoryTree(tmp_path)
+    _, _, file = tree.create(ROOT, b"a", os.O_RDWR, 0o600)
+    tree.unlink(ROOT, b"a")
+    assert list((tmp_path / KEPT).iterdir()) == []
+    assert file.attributes().st_nlink == 0
+    file.close()
+    tree.close()
+
+
+@needs_root
+def test_a_full_device(tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "small", small], capture_output=True, check=False)
+    if made.returncode != 0:
+        pytest.skip("mounting is not allowed here")
+    try:
+        tree = DirectoryTree(small)
+        node, _, file = tree.create(ROOT, b"a", os.O_RDWR, 0o600)
+        piece, written = memoryview(bytes(4096)), 0
+        with fails(errno.ENOSPC):
+            while written < 1 << 20:
+                written += file.write_from(piece, written)
+        assert tree.attributes(node).st_size == written > 0
+        tree.unlink(ROOT, b"a")
+        file.close()
+        assert put(tree, b"b", b"x" * 4096)
+        tree.close()
+        del tree
+    finally:
+        subprocess.run(["umount", "-l", small], check=True)
+
+
+@needs_root
 def test_identity_is_of_one_thread(tree: DirectoryTree, tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
     owners = []
@@ -315,6 +357,5 @@ def test_modes_are_exact_whatever_the_umask(tmp_path: Path) -> None:
         _, st = two.mkdir(ROOT, b"d", 0o777)
         assert stat.S_IMODE(st.st_mode) == 0o777
         two.close()
-        assert os.umask(0o077) == 0o077
     finally:
         os.umask(before)

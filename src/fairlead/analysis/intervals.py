@@ -183,7 +183,7 @@ def _histograms(column: pa.ChunkedArray, bins: int) -> Floats:
 
 
 def _added(values: Floats, cell: Ints, shape: tuple[int, int]) -> Floats:
-    return np.bincount(cell, values, shape[0] * shape[1]).reshape(shape)
+    return np.bincount(cell, values, shape[0] * shape[1]).astype(np.float64).reshape(shape)
 
 
 def _summed(rows: Floats, cell: Ints, shape: tuple[int, int]) -> Floats:

@@ -106,7 +106,9 @@ def _of_job(flows: Sequence[Flow], job: str, name: str) -> Floats:
 
 
 def _divided(top: Floats, bottom: Floats, where: Bools) -> Floats:
-    return np.divide(top, bottom, out=np.full(top.shape, np.nan), where=where & (bottom > 0))
+    out: Floats = np.full(top.shape, np.nan)
+    np.divide(top, bottom, out=out, where=where & (bottom > 0))
+    return out
 
 
 def _peer_median(values: Floats, least: int) -> Floats:
@@ -123,7 +125,7 @@ def _peer_median(values: Floats, least: int) -> Floats:
 def _against_peers(values: Floats, least: int) -> Floats:
     """Times the median of the peers; NaN where either is not known, or the peers took no time at all."""
     usual = _peer_median(values, least)
-    return np.divide(values, usual, out=np.full(values.shape, np.nan), where=usual > 0)
+    return _divided(values, usual, usual > 0)
 
 
 def stretches(marked: Bools, against: Bools, gap: int) -> list[Ints]:

@@ -47,10 +47,11 @@ _file = click.Path(path_type=Path, dir_okay=False)
               help="Read this far ahead of sequential readers. Default: not at all.")  # fmt: skip
 @click.option("--cache", callback=_size, default="0", metavar="SIZE",
               help="Memory for what is read ahead and read again. Default: none.")  # fmt: skip
-@click.option("--sole", is_flag=True, help="No other forwarder serves this tree: what is cached need not be asked for.")
+@click.option("--sole", is_flag=True,
+              help="Nobody else changes this tree: what is cached is served without a look at it.")  # fmt: skip
 @click.option("--descriptors", is_flag=True,
-              help="Let clients of this machine have the descriptors of open files, so that data need not "
-                   "come through here.")  # fmt: skip
+              help="Let clients of this machine that ask for it have the descriptors of open files, so that their "
+                   "data need not come through here.")  # fmt: skip
 @click.option("--grace", "grace_s", type=click.FloatRange(min=0, max=3600), default=10.0, show_default=True,
               metavar="SECONDS", help="How long open files and locks outlive a lost connection.")  # fmt: skip
 @click.option("--name", default="", metavar="NAME", help="Its name in records. Default: host and process.")

@@ -13,6 +13,7 @@ import random
 import select
 import struct
 import sys
+import traceback
 from pathlib import Path
 
 
@@ -106,7 +107,8 @@ def main() -> None:
             try:
                 journal.step()
             except (OSError, AssertionError) as error:
-                problems.append(f"operation {journal.count}: {error!r}")
+                frames = traceback.extract_tb(error.__traceback__)
+                problems.append(f"operation {journal.count}: {error!r} in {frames[1].line} ({error.args})")
                 break
             struct.pack_into("<Q", memory, 0, journal.count)
         problems += journal.differences()

@@ -38,7 +38,7 @@ class Mounted(NamedTuple):
 
 @contextmanager
 def mounted_tree(kind: str, uid: int | None = None) -> Iterator[Mounted]:
-    """An empty mounted folder, which other users may enter if root mounts it; with `uid` that user mounts it himself."""
+    """An empty mounted folder, open to other users if root mounts it; with `uid` that user mounts it himself."""
     with open_folder() as base:
         folder, export, beside, state = (base / name for name in ("mounted", "export", "beside", "state"))
         for path in (folder, export, beside, state):

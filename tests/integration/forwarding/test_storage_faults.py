@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.errors import ConfigError
-from fairlead.services.forwarding.trees.base import ROOT
+from fairlead.services.forwarding.trees.base import ROOT, Change
 from fairlead.services.forwarding.trees.targets.check import check
 from fairlead.services.forwarding.trees.targets.tree import TargetsTree
 from fairlead.testing.faults import Faults, faulty
@@ -34,10 +34,10 @@ def _on(tree: TargetsTree, target: str, data: bytes) -> int:
     raise AssertionError(f"nothing was placed on {target}")
 
 
-@pytest.fixture
-def small(tmp_path: Path) -> Iterator[Path]:
+@pytest.fixture(params=["t0"])
+def small(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
     """A file system of 8 MiB."""
-    folder = tmp_path / "t0"
+    folder: Path = tmp_path / request.param
     folder.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(folder)]
     if os.geteuid() != 0 or subprocess.run(command, check=False, capture_output=True).returncode != 0:
@@ -172,3 +172,49 @@ def test_a_target_of_another_tree_is_refused(tmp_path: Path) -> None:
     shutil.copytree(tmp_path / "one" / "t0", tmp_path / "two" / "t0")
     with pytest.raises(ConfigError, match="of tree"), opened(file):
         pass
+
+
+def test_a_truncation_that_fails_is_finished_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = write_targets(tmp_path, "stripe_count = 3\nstripe_size = 4096")
+    with opened(file) as tree:
+        node = write_file(tree, b"a", b"x" * 50_000)
+
+        def broken(descriptor: int, length: int) -> None:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "ftruncate", broken)
+            for _ in range(2):
+                with pytest.raises(OSError):
+                    tree.change(node, Change(size=5000), None)
+            assert tree.attributes(node).st_size == 5000
+            with pytest.raises(OSError):
+                read_file(tree, node)
+        assert {problem.kind for problem in check(tree.store, tree.targets).problems} == {"unfinished", "oversize"}
+        tree.change(node, Change(size=60_000), None)
+        assert read_file(tree, node) == b"x" * 5000 + bytes(55_000)
+        assert not check(tree.store, tree.targets).problems
+
+
+@pytest.mark.parametrize("small", ["metadata"], indirect=True)
+def test_a_full_disk_under_the_metadata(tmp_path: Path, small: Path) -> None:
+    file = write_targets(tmp_path)
+    with opened(file) as tree:
+        (small / "ballast").write_bytes(bytes(3 << 20))
+        made = 0
+
+        def fill() -> None:
+            nonlocal made
+            for number in range(20_000):
+                tree.mkdir(ROOT, b"%d" % number, 0o755)
+                made = number + 1
+
+        with pytest.raises(OSError) as caught:
+            fill()
+        assert caught.value.errno == errno.ENOSPC
+        assert len(tree.entries(ROOT)) == made + 2
+        (small / "ballast").unlink()
+        tree.mkdir(ROOT, b"one more", 0o755)
+        tree.sync_directory(ROOT)
+    with opened(file) as tree:
+        assert len(tree.entries(ROOT)) == made + 3

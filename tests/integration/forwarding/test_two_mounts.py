@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from mounting import DEADLINE_S, forwarded_mount, open_folder, wait_until
 
 pytestmark = pytest.mark.fuse

@@ -150,10 +150,17 @@ class Reception:
                 if error.errno in (EMFILE, ENFILE):
                     sleep_s(0.01)  # the next attempt fails as well, until somebody leaves
                 return
-            if len(self._arrivals) >= MOST_ARRIVALS or self._connected >= MOST_CONNECTIONS:
+            if self._connected >= MOST_CONNECTIONS:
                 sock.close()
                 self._say("too many clients: one was turned away")
                 continue
+            if len(self._arrivals) >= MOST_ARRIVALS:
+                # Who comes to stay says so at once: the one that has been silent for longest makes room.
+                oldest = next(iter(self._arrivals))
+                silent = self._arrivals[oldest]
+                self._forget(oldest)
+                self._say("%s: let go, it had not said who it is and others wait", silent.name)
+                silent.close()
             deadline = monotonic_ns() + HELLO_NS
             try:
                 if address.kind == "unix":

@@ -148,19 +148,18 @@ def _records(options: Options, name: str, exported: FileTree, tree: FileTree) ->
 
 def _intents_folder(options: Options, exported: FileTree) -> int | None:
     """Where intents of this tree are kept, for all its forwarders to see; None where there is no such place."""
-    own_folder = getattr(exported, "own_folder", None)
-    if own_folder is not None:
-        return int(own_folder(b"intents"))
-    if not os.path.isdir(options.export):
-        return None
-    root = os.open(options.export, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    own_folder: Callable[[bytes], int] | None = getattr(exported, "own_folder", None)
     try:
-        return kept.own_folder(root, b"intents")
+        if own_folder is not None:
+            return own_folder(b"intents")
+        root = os.open(options.export, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            return kept.own_folder(root, b"intents")
+        finally:
+            os.close(root)
     except OSError as error:
         log.warning("no intents can be kept (%s): a request that a client sends again may be done twice", error)
         return None
-    finally:
-        os.close(root)
 
 
 def _pace_targets(exported: FileTree, limits: Limits) -> None:

@@ -5,39 +5,35 @@ Standard library only. What the records mean and what becomes of them is `trace`
 
 from __future__ import annotations
 
+from itertools import count
 from struct import Struct
 
 RECORD = Struct("<HHiQQqqqq")
 """opcode, job index, error, node, handle, offset, bytes moved, start and end on the monotonic clock (56 bytes)."""
-NO_OFFSET = -1
+NO_RECORD = 0
+"""An opcode that no request has: the place is skipped."""
 DEFAULT_CAPACITY = 1 << 16
-WAKE_EVERY = 1 << 13
-"""Requests after which a drain that sleeps is woken, so that a burst finds room."""
 
 
 class Ring:
-    """Room for `capacity` requests (a power of two). `put` belongs to one thread, `take` to one other."""
+    """Room for `capacity` requests; when it is full the oldest are overwritten, and counted. `put` belongs to one
+    thread, `take` to one other.
 
-    __slots__ = ("_buffer", "_capacity", "_head", "_mask", "_pack", "_tail", "_wake", "dropped")
+    Putting is two calls into C, because that is what it costs between system calls, where no cache is warm. Who has
+    no time for a third does them itself: `pack(buffer, next(places) % room, *record)`.
+    """
 
-    def __init__(self, capacity: int = DEFAULT_CAPACITY, wake: object | None = None) -> None:
-        """`wake` is a `threading.Event` that is set every WAKE_EVERY requests."""
-        assert capacity > 0
-        assert capacity & (capacity - 1) == 0, "a power of two"
-        self._buffer = bytearray(capacity * RECORD.size)
-        self._capacity = capacity
-        self._mask = capacity - 1
-        self._pack = RECORD.pack_into
-        self._head = 0
-        self._tail = 0
-        self._wake = getattr(wake, "set", None)
+    __slots__ = ("_tail", "buffer", "dropped", "pack", "places", "room")
+
+    def __init__(self, capacity: int = DEFAULT_CAPACITY) -> None:
+        self.room = capacity * RECORD.size
+        self.buffer = bytearray(self.room)
+        self.pack = RECORD.pack_into
+        self.places = count(0, RECORD.size)
+        """Places of records since the start, in bytes; never taken back, so they order everything."""
         self.dropped = 0
-        """Requests that found the ring full, since the start."""
-
-    @property
-    def head(self) -> int:
-        """How many requests were put in since the start."""
-        return self._head
+        """Requests that were overwritten before they were taken."""
+        self._tail = 0
 
     def put(
         self,
@@ -50,29 +46,29 @@ class Ring:
         ended_ns: int,
         job: int = 0,
         error: int = 0,
-    ) -> None:
-        """Records one request; when the ring is full it is only counted."""
-        head = self._head
-        if head - self._tail >= self._capacity:
-            self.dropped += 1
-            return
-        at = (head & self._mask) * 56
-        self._pack(self._buffer, at, op, job, error, node, handle, offset, size, started_ns, ended_ns)
-        # Counted after it is written: who takes sees whole records only.
-        self._head = head + 1
-        if not head & 0x1FFF and self._wake is not None:
-            self._wake()
+    ) -> int:
+        """Records one request; its place."""
+        place = next(self.places)
+        at = place % self.room
+        self.pack(self.buffer, at, op, job, error, node, handle, offset, size, started_ns, ended_ns)
+        return place
 
-    def take(self) -> list[bytes]:
-        """Everything that is in the ring, in order, as at most two stretches of RECORDs; the ring is empty then."""
-        head, tail = self._head, self._tail
-        if head == tail:
-            return []
-        first, last = tail & self._mask, head & self._mask
-        size = RECORD.size
+    def take(self, *, everything: bool = False) -> tuple[int, list[bytes]]:
+        """What is in the ring, in order, as at most two stretches of RECORDs, and the place of the first.
+
+        A place may have been drawn and not been written yet: the last one stays for the next time unless `everything`
+        is asked for, by who knows that nobody puts just now."""
+        end = self.put(NO_RECORD, 0, 0, 0, 0, 0, 0)
+        if not everything:
+            end -= RECORD.size
+        tail = self._tail
+        if end <= tail:
+            return tail, []
+        if end - tail > self.room:
+            self.dropped += (end - tail - self.room) // RECORD.size
+            tail = end - self.room
+        self._tail = end
+        first, last = tail % self.room, end % self.room
         if first < last:
-            parts = [bytes(self._buffer[first * size : last * size])]
-        else:
-            parts = [bytes(self._buffer[first * size :]), bytes(self._buffer[: last * size])]
-        self._tail = head
-        return [part for part in parts if part]
+            return tail, [bytes(self.buffer[first:last])]
+        return tail, [part for part in (bytes(self.buffer[first:]), bytes(self.buffer[:last])) if part]

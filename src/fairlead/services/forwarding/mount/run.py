@@ -101,7 +101,6 @@ class _MountProcess:
         self.wake_up.setblocking(False)
         self._over = threading.Event()
         self._remapping = threading.Lock()
-        self._reread = False
 
     def begin(self) -> None:
         """The mount, its serving thread and its control socket."""
@@ -301,9 +300,9 @@ class _MountProcess:
         seen = _stamp(path)
         while not self._over.wait(_MAP_S):
             now = _stamp(path)
-            if now is None or (now == seen and not self._reread):
+            if now is None or now == seen:
                 continue
-            seen, self._reread = now, False
+            seen = now
             try:
                 addresses = addresses_of(self._options)
                 if addresses != named:

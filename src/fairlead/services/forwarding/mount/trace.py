@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 
 from fairlead.clock import monotonic_ns, now_ns
 from fairlead.services.forwarding.fuse.abi import Op
-from fairlead.services.forwarding.mount.ring import DEFAULT_CAPACITY, RECORD, Ring
+from fairlead.services.forwarding.mount.ring import DEFAULT_CAPACITY, NO_RECORD, RECORD, Ring
 from fairlead.services.forwarding.mount.trace_messages import NAME_AT, extent, name_request
 from fairlead.services.forwarding.mount.trace_names import File, Names
-from fairlead.services.forwarding.mount.trace_runs import Runs, records_of
+from fairlead.services.forwarding.mount.trace_runs import SIZED, Runs, records_of
 from fairlead.services.forwarding.mount.trace_sheets import Identified, Sheets
 from fairlead.services.forwarding.spool import Spool
 
@@ -61,10 +61,12 @@ class Trace:
         self.on = True
         """Whether requests are to be recorded. May be changed at any time, by any thread."""
         self._wake = threading.Event()
-        self._ring = Ring(capacity, self._wake)
-        self.request: Callable[..., None] = self._ring.put
-        """request(op, node, handle, offset, size, started_ns, ended_ns, job, error). `size` is what was moved (0 when
-        it failed); of SETATTR its `valid` field, of FSYNC its flags; else 0. `handle` 0: it had none."""
+        self._ring = Ring(capacity)
+        self.hot = self._ring.pack, self._ring.buffer, self._ring.places, self._ring.room
+        """For who has no time for `request`: pack(buffer, next(places) % room, op, job, error, node, handle, ...)."""
+        self.request: Callable[..., object] = self._ring.put
+        """request(op, node, handle, offset, size, started_ns, ended_ns, job, error). `size` is what was moved (whatever
+        when it failed); of SETATTR its `valid` field, of FSYNC its flags; else 0. `handle` 0: it had none."""
         self._events: deque[_Event] = deque()
         self._names = Names(fs, mount_point)
         self._runs = Runs()
@@ -75,6 +77,7 @@ class Trace:
         self._at = 0
         self._named_file: File | None = None
         self._drain_s = drain_s
+        self._capacity = capacity
         self._file_s = file_s
         self._written_ns = monotonic_ns()
         self._told_dropped = 0
@@ -102,10 +105,9 @@ class Trace:
     ) -> None:
         """A request about a name ended: LOOKUP, CREATE, MKDIR, MKNOD, SYMLINK, LINK, TMPFILE (`node` from the reply),
         UNLINK, RMDIR, RENAME (`new_parent`, `new_name`, `flags`). Called while `on` is false too, for the names."""
-        ring = self._ring
-        self._events.append((ring.head, op, parent, name, node, new_parent, new_name, error != 0, flags))
-        if self.on:
-            ring.put(op, NAMED, handle, -1, 0, started_ns, ended_ns, job, error)
+        recorded = op if self.on else NO_RECORD
+        place = self._ring.put(recorded, NAMED, handle, -1, 0, started_ns, ended_ns, job, error)
+        self._events.append((place, op, parent, name, node, new_parent, new_name, error != 0, flags))
 
     def told(
         self,
@@ -130,11 +132,13 @@ class Trace:
 
     def seen(self, node: int, parent: int, name: bytes) -> None:
         """A READDIRPLUS reply gave the kernel this node under this name."""
-        self._events.append((self._ring.head, _READDIRPLUS, parent, name, node, 0, b"", False, 0))
+        place = self._ring.put(NO_RECORD, 0, 0, 0, 0, 0, 0)
+        self._events.append((place, _READDIRPLUS, parent, name, node, 0, b"", False, 0))
 
     def forgot(self, node: int) -> None:
         """The kernel knows the node no longer."""
-        self._events.append((self._ring.head, _FORGET, 0, b"", node, 0, b"", False, 0))
+        place = self._ring.put(NO_RECORD, 0, 0, 0, 0, 0, 0)
+        self._events.append((place, _FORGET, 0, b"", node, 0, b"", False, 0))
 
     # -- the thread that drains -----------------------------------------------------------------------------------
 
@@ -144,41 +148,39 @@ class Trace:
         self._thread.start()
 
     def close(self) -> None:
-        """Everything told so far is in the spool when it returns."""
+        """Everything told so far is in the spool when it returns; nobody tells anything meanwhile."""
         self._stopped = True
         self._wake.set()
         if self._thread is not None:
             self._thread.join()
             self._thread = None
-        with self._turn:
-            self._drain()
-            self._runs.finish()
-            self._collect()
-            self._write()
+        self.flush()
 
     def flush(self) -> None:
-        """Writes what has ended so far, from any thread."""
+        """Writes what has been told so far; nobody tells anything meanwhile."""
         with self._turn:
-            self._drain()
+            self._drain(everything=True)
             self._runs.finish()
             self._collect()
             self._write()
 
     def _work(self) -> None:
+        pause_s = self._drain_s
         while not self._stopped:
-            self._wake.wait(self._drain_s)
-            self._wake.clear()
+            self._wake.wait(pause_s)
             with self._turn:
-                self._drain()
+                taken = self._drain()
+                # What came in a second must not fill the ring in the next one.
+                pause_s = self._drain_s if taken < self._capacity // 16 else self._drain_s / 8
                 self._collect()
                 due = monotonic_ns() - self._written_ns >= self._file_s * 1e9
                 if due or self._sheets.most_rows >= MOST_ROWS:
                     self._write()
 
-    def _drain(self) -> None:
-        """Takes what is in the ring, in order, names before the requests they belong to."""
+    def _drain(self, *, everything: bool = False) -> int:
+        """Takes what is in the ring, in order, names before the requests they belong to. How many there were."""
         shift = now_ns() - (now := monotonic_ns())
-        parts = self._ring.take()
+        self._at, parts = self._ring.take(everything=everything)
         count = sum(map(len, parts)) // RECORD.size
         if count >= MANY and len(self._events) * _PER_NAME < count:
             self._by_arrays(parts, shift)
@@ -186,6 +188,7 @@ class Trace:
             self._one_by_one(parts, shift)
         self._learn(self._at)
         self._runs.settle(now + shift)
+        return count
 
     def _by_arrays(self, parts: list[bytes], shift: int) -> None:
         """Makes runs of all requests between two names at once."""
@@ -201,11 +204,12 @@ class Trace:
             first = 0
             while first < len(records):
                 self._learn(self._at)
-                until = len(records) if not events else min(len(records), first + events[0][0] - self._at)
+                rest = (events[0][0] - self._at) // RECORD.size if events else len(records)
+                until = min(len(records), first + rest)
                 chunk = trace_arrays.runs_of(records[first:until], self._names.file, self._named_file, shift)
                 if chunk is not None:
                     self._sheets.add_chunk(chunk)
-                self._at += until - first
+                self._at += (until - first) * RECORD.size
                 first = until
 
     def _one_by_one(self, parts: list[bytes], shift: int) -> None:
@@ -213,12 +217,14 @@ class Trace:
         events, files, add = self._events, self._names.file, self._runs.add
         at = self._at
         for part in parts:
-            for op, job, _error, node, handle, offset, size, start, end in records_of(part):
+            for op, job, error, node, handle, offset, size, start, end in records_of(part):
                 if events and events[0][0] <= at:
                     self._learn(at)
-                at += 1
+                at += RECORD.size
                 file = files(node) if node != NAMED else self._named_file
                 key = handle or (_FILE_STREAMS + file[0] if file is not None else -node)
+                if error and op in SIZED:
+                    size = 0  # nothing was moved
                 add(op, job, file, key, handle, offset, size, start + shift, end + shift)
         self._at = at
 

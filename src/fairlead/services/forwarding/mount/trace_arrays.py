@@ -130,7 +130,10 @@ def runs_of(
         return values if order is None else values[order]
 
     start, end = placed(records["start"] + shift_ns), placed(records["end"] + shift_ns)
-    offset, size = placed(np.where(sized, records["offset"], 0)), placed(np.where(sized, records["size"], 0))
+    offset, size = (
+        placed(np.where(sized, records["offset"], 0)),
+        placed(np.where(sized & (records["error"] == 0), records["size"], 0)),
+    )
     same = np.zeros(len(records), np.bool_)
     same[1:] = True
     for values in (placed(key), placed(word), size, placed(records["job"]), placed(file)):

@@ -50,8 +50,9 @@ class _Umask:
     @classmethod
     def take_off(cls) -> None:
         with cls.guard:
+            before = os.umask(0)
             if cls.trees == 0:
-                cls.before = os.umask(0)
+                cls.before = before
             cls.trees += 1
 
     @classmethod
@@ -70,8 +71,8 @@ class DirectoryTree:
     def __init__(self, path: str | bytes | os.PathLike[str], *, folders: int = 512) -> None:
         self.name = os.fsdecode(path)
         self._places = Places(os.fspath(path), folders)
-        self._root = self._places.root.fd
-        self._kept = Kept(self._root)
+        self.root = self._places.root.fd
+        self._kept = Kept(self.root)
         self.locks = Locks()
         self._open: dict[int, list[LocalFile]] = {}
         self._guard = threading.Lock()
@@ -211,7 +212,7 @@ class DirectoryTree:
         """As lstat; of the open file if the node has no place any more."""
         try:
             if node == ROOT:
-                return self._kept.root_shown(os.fstat(self._root))
+                return self._kept.root_shown(os.fstat(self.root))
             return self.shown(node, self._places.attributes(node))
         except (OSError, UnknownNode):
             file = self._opened(node)
@@ -442,7 +443,7 @@ class DirectoryTree:
 
     def sync(self) -> None:
         """As syncfs."""
-        fd = os.open(".", _LIST, dir_fd=self._root)
+        fd = os.open(".", _LIST, dir_fd=self.root)
         try:
             linux.sync_file_system(fd)
         finally:
@@ -450,7 +451,7 @@ class DirectoryTree:
 
     def space(self) -> os.statvfs_result:
         """As statvfs."""
-        return os.statvfs(self._root)
+        return os.statvfs(self.root)
 
     def place(self, node: int, steps: Sequence[tuple[int, bytes]]) -> None:
         """Tells where a node is; every step is looked up."""

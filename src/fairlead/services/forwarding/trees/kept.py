@@ -61,12 +61,15 @@ class Removed:
 
 
 def own_folder(root: int, name: bytes) -> int:
-    """A descriptor of a folder in the tree's own folder, made if absent, closed to all but the forwarder's user."""
+    """A descriptor of a folder in the tree's own folder, made if absent, closed to all but the forwarder's user.
+    PermissionError if somebody else made it: what is kept there would be his to change."""
     with own:
         with suppress(FileExistsError):
             os.mkdir(OWN_FOLDER, 0o700, dir_fd=root)
         outer = os.open(OWN_FOLDER, _FOLDER, dir_fd=root)
         try:
+            if os.fstat(outer).st_uid != os.geteuid():
+                raise PermissionError(EPERM, f"{os.fsdecode(OWN_FOLDER)} belongs to another user")
             with suppress(FileExistsError):
                 os.mkdir(name, 0o700, dir_fd=outer)
             return os.open(name, _FOLDER, dir_fd=outer)
@@ -140,9 +143,9 @@ class Kept:
         """Removes what lost forwarders left long ago; the number of files removed."""
         try:
             os.stat(OWN_FOLDER + b"/" + FOLDER, dir_fd=self._root, follow_symlinks=False)
+            folder = self._folder()
         except OSError:
             return 0
-        folder = self._folder()
         oldest = now_ns() - LEFT_OVER_NS
         removed = 0
         for name, _, _ in linux.listing(folder):

@@ -25,10 +25,10 @@ _pwrite = os.pwrite
 
 
 class LocalFile:
-    """Implements `base.OpenFile`. The descriptor is closed when nobody uses the object any more: a close that comes
-    while another thread still reads must not hand the number to another file under it."""
+    """Implements `base.OpenFile`. The number of the descriptor is given back when nobody uses the object any more: a
+    close that comes while another thread is about to read must not hand the number to another file under it."""
 
-    __slots__ = ("_closed", "_flocked", "_tree", "_written", "descriptor", "flags", "node")
+    __slots__ = ("_closed", "_tree", "_written", "descriptor", "flags", "node")
 
     def __init__(self, tree: DirectoryTree, node: int, flags: int, descriptor: int) -> None:
         self._tree = tree
@@ -36,7 +36,6 @@ class LocalFile:
         self.flags = flags
         self.descriptor: int | None = descriptor
         self._written = False
-        self._flocked = False
         self._closed = False
 
     def _fd(self) -> int:
@@ -124,7 +123,6 @@ class LocalFile:
     def flock(self, kind: int) -> None:
         """As flock, on this open file description."""
         fcntl.flock(self._fd(), _FLOCK[kind])
-        self._flocked = True
 
     def flush(self) -> None:
         """As a close of a descriptor, if anything was written: network file systems report their errors there."""
@@ -133,12 +131,13 @@ class LocalFile:
             os.close(os.dup(self._fd()))
 
     def close(self) -> None:
-        """Ends the file for the tree; its descriptor goes with the last use of this object."""
+        """Ends the file, with its locks by flock."""
         if self._closed:
             return
         self._closed = True
-        if self._flocked:
-            fcntl.flock(self._fd(), fcntl.LOCK_UN)
+        # The file is closed now, its number is not free before the last use of this object: it is given to a
+        # descriptor that can neither be read nor written.
+        os.dup2(self._tree.root, self._fd(), inheritable=False)
         self._tree.closed(self)
 
     def __del__(self) -> None:

@@ -26,6 +26,7 @@ SYNC_EVERY_S = 5.0
 SYNC_EVERY_COMMITS = 2048
 """Pages are used again only after a sync: it bounds the growth of the file."""
 log = logging.getLogger("fairlead.forwarding.targets")
+_FULL_BYTES = 1 << 20
 _BOOT = "/proc/sys/kernel/random/boot_id"
 
 
@@ -78,7 +79,16 @@ class Environment:
             with self.env.begin() as txn:
                 return act(txn)
         except lmdb.Error as fault:
-            raise _answer(fault) from fault
+            raise self._answer(fault) from fault
+
+    def _answer(self, fault: lmdb.Error) -> OSError:
+        """What a caller gets for an error of the store: ENOSPC where the map or the disk is full, else EIO."""
+        found = os.statvfs(self.folder)
+        # A write that a full disk cuts short is an I/O error to LMDB.
+        if isinstance(fault, lmdb.MapFullError) or found.f_bavail * found.f_frsize < _FULL_BYTES:
+            return OSError(errno.ENOSPC, "the metadata store is full")
+        log.error("the metadata store in %s: %s", self.folder, fault)
+        return OSError(errno.EIO, f"the metadata store: {fault}")
 
     def write(self, act: Callable[[Any], T]) -> T:
         """Runs `act` in a write transaction; an exception undoes it. A full map is ENOSPC."""
@@ -86,7 +96,7 @@ class Environment:
             with self.env.begin(write=True) as txn:
                 result = act(txn)
         except lmdb.Error as fault:
-            raise _answer(fault) from fault
+            raise self._answer(fault) from fault
         self._commits += 1
         if self._commits - self._synced > SYNC_EVERY_COMMITS:
             self._wanted.set()
@@ -113,7 +123,11 @@ class Environment:
             pinned = self.env.begin()
         finally:
             guard.abort()
-        _replace(os.path.join(self.folder, "synced.meta"), pages)
+        try:
+            _replace(os.path.join(self.folder, "synced.meta"), pages)
+        except BaseException:
+            pinned.abort()
+            raise
         old, self._pinned = self._pinned, pinned
         if old is not None:
             old.abort()
@@ -135,7 +149,15 @@ class Environment:
             self._wanted.clear()
             with self._closing:
                 if not self._ended:
-                    self.sync()
+                    self._try_to_sync()
+
+    def _try_to_sync(self) -> bool:
+        try:
+            self.sync()
+        except (OSError, lmdb.Error) as fault:
+            log.error("the metadata store in %s cannot be synced: %s", self.folder, fault)  # noqa: TRY400
+            return False
+        return True
 
     def close(self) -> None:
         """Syncs and closes; the next open need not look for damage."""
@@ -145,21 +167,14 @@ class Environment:
             self._ended = True
             self._wanted.set()
             if not self.readonly:
-                self.sync()
+                synced = self._try_to_sync()
                 if self._pinned is not None:
                     self._pinned.abort()
-                _replace(os.path.join(self.folder, "boot"), b"clean")
+                if synced:
+                    _replace(os.path.join(self.folder, "boot"), b"clean")
             self.env.close()
         if self._claim >= 0:
             os.close(self._claim)
-
-
-def _answer(fault: lmdb.Error) -> OSError:
-    """What a caller gets for an error of the store: ENOSPC where the map or the disk is full, else EIO."""
-    if isinstance(fault, lmdb.MapFullError) or os.strerror(errno.ENOSPC) in str(fault):
-        return OSError(errno.ENOSPC, "the metadata store is full")
-    log.error("the metadata store: %s", fault)
-    return OSError(errno.EIO, f"the metadata store: {fault}")
 
 
 def rewind(folder: str) -> None:

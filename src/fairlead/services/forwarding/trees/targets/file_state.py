@@ -70,6 +70,7 @@ class FileState:
         self._reached = 0
         self._retimed = False
         self._unfinished = False
+        self._is_alone = False
         self._owner = getrandbits(62)
         self._closed = False
 
@@ -274,14 +275,16 @@ class FileState:
     def alone(self) -> Iterator[None]:
         """No other append or truncation of the file runs meanwhile, also none of another forwarder."""
         with self.lock:
-            if not self._store.shared:
+            if not self._store.shared or self._is_alone:
                 yield
                 return
             while not self._took_lock():
                 sleep_s(_WAIT_S)
+            self._is_alone = True
             try:
                 yield
             finally:
+                self._is_alone = False
                 self._store.unlock_owner(APPEND, self.ino, self._owner)
 
     def _took_lock(self) -> bool:
@@ -308,6 +311,8 @@ class FileState:
         """Sets the size."""
         with self.alone():
             inode = self._store.read(namespace.get, self.ino)
+            if inode.cut >= 0:
+                inode = self.cut(inode)
             self.adopt(inode)
             cutting = bool(inode.made) and self.size() > size
             inode = self._store.write(sizes.resize, self.ino, size, now_ns(), cutting)

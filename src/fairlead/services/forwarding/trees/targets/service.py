@@ -59,6 +59,7 @@ class MetadataService:
         self._connections: dict[str, int] = {}
         self._gone: dict[str, float] = {}
         self._left: set[str] = set()
+        self._channels: dict[str, set[bytes]] = {}
         self._ended = threading.Event()
         self._reclaiming_until = 0.0 if store.fresh else monotonic_s() + RECLAIM_S
         self._listener, self.address = listen(address)
@@ -85,8 +86,12 @@ class MetadataService:
             if sock.family != socket.AF_UNIX:
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             hello = self._greet(sock)
+            channel = bytes.fromhex(hello.session)
+            resumed = self._enter(hello.node, channel)
             holder = hello.node
-            self._answer_calls(sock, holder, bytes.fromhex(hello.session))
+            sock.sendall(pack_answer(Welcome("metadata", self._boot, self._store.tree, resumed=resumed)))
+            sock.settimeout(None)
+            self._answer_calls(sock, holder, channel)
         except (OSError, ValueError, msgspec.MsgspecError) as error:
             log.info("a connection ended: %s", error)
         finally:
@@ -111,17 +116,17 @@ class MetadataService:
         except ValueError as error:
             sock.sendall(pack_answer(Refused(f"metadata service: {error}", "check the token and the release")))
             raise
-        holder = hello.node
+        return hello
+
+    def _enter(self, holder: str, channel: bytes) -> bool:
+        """Counts a connection of a forwarder; whether what it holds is still known."""
         with self._guard:
-            resumed = holder in self._connections or holder in self._gone
+            known = holder in self._connections or holder in self._gone
             self._connections[holder] = self._connections.get(holder, 0) + 1
+            self._channels.setdefault(holder, set()).add(channel)
             # Locks of one that was away for long are gone: it has to say what it holds.
             away = self._gone.pop(holder, None)
-            resumed = resumed and (away is None or monotonic_s() - away < LOCKS_KEPT_S)
-        welcome = Welcome("metadata", self._boot, self._store.tree, resumed=resumed)
-        sock.sendall(pack_answer(welcome))
-        sock.settimeout(None)
-        return hello
+            return known and (away is None or monotonic_s() - away < LOCKS_KEPT_S)
 
     def _admit(self, sock: socket.socket, hello: Hello) -> None:
         if self._key is not None:
@@ -206,10 +211,18 @@ class MetadataService:
                 if left or away > LOCKS_KEPT_S:
                     self._store.residents.locks.drop_holder(holder)
                 if left or away > HOLDS_KEPT_S:
-                    self._store.residents.drop(holder)
-                    with self._guard:
-                        self._left.discard(holder)
-                        self._gone.pop(holder, None)
+                    self._forget(holder)
+
+    def _forget(self, holder: str) -> None:
+        with self._guard:
+            if holder not in self._gone:  # it has come back meanwhile
+                return
+            self._left.discard(holder)
+            del self._gone[holder]
+            channels = self._channels.pop(holder, set())
+        self._store.residents.drop(holder)
+        with suppress(OSError):
+            self._store.forget_replies(list(channels))
 
     def close(self) -> None:
         """Ends all connections and the store."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from fairlead.clock import now_ns
-from fairlead.errors import ConfigError
+from fairlead.errors import ConfigError, ForwardingError
 from fairlead.services.forwarding.trees.base import Lock
 from fairlead.services.forwarding.trees.targets.environment import Environment
 from fairlead.services.forwarding.trees.targets.inode import FIRST_INODE, ROOT_INODE, Inode
@@ -127,8 +127,11 @@ class LocalStore:
         self._reserving = False
         try:
             self.tree = self._prepare(folder, readonly)
-        except BaseException:
+        except BaseException as error:
             self.environment.close()
+            if isinstance(error, OSError):
+                what = f"the metadata store cannot be used: {error.strerror}"
+                raise ForwardingError(what, where=folder, remedy="free space on its disk") from error
             raise
 
     def _prepare(self, folder: str, readonly: bool) -> str:
