@@ -18,6 +18,8 @@ from fairlead.model.missing import Missing
 from fairlead.model.units import MIB, NS_PER_S
 
 DATA = ("read", "write")
+SMALL = 1 << 16
+"""Requests smaller than this on average are not told by the MiB."""
 
 
 class ClientLayer(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +61,8 @@ class TargetLayer(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
     service_s: float
     per_mib_s: float | None
+    """None where requests are small: their time does not go with their size."""
+    per_request_s: float | None = None
 
 
 class JobPath(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,9 +130,11 @@ def _forwarder(flow: Flow, row: int) -> ForwarderLayer:
 
 def _target(flow: Flow, row: int) -> TargetLayer:
     sizes, service = float(flow.bytes[row].sum()), float(flow.service_s[row].sum())
+    requests = float(flow.requests[row].sum())
     return TargetLayer(
-        name=flow.name, requests=round(float(flow.requests[row].sum())), bytes=round(sizes), service_s=service,
-        per_mib_s=service / (sizes / MIB) if sizes else None,
+        name=flow.name, requests=round(requests), bytes=round(sizes), service_s=service,
+        per_mib_s=service / (sizes / MIB) if sizes >= SMALL * requests > 0 else None,
+        per_request_s=service / requests if requests else None,
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from fairlead.analysis.culprits import Facts, Judgement
 from fairlead.analysis.intervals import NO_JOB, Axis, Floats, Flow
-from fairlead.analysis.path import DATA, JobPath, plain, spread
+from fairlead.analysis.path import DATA, SMALL, JobPath, plain, spread
 from fairlead.model.units import MIB, NS_PER_S
 
 MAX_POINTS = 1200
@@ -82,10 +82,11 @@ def _job(path: JobPath, facts: Facts, client: Floats | None, fold: int) -> dict[
 
 def _target(flow: Flow, fold: int) -> dict[str, Any]:
     sizes = flow.bytes.sum(axis=0)
+    told = np.where(sizes >= SMALL * flow.requests.sum(axis=0), sizes, 0.0)
     return {
         "name": flow.name,
         "bytes": _folded(sizes, fold),
-        "per_mib_s": _mean(flow.service_s.sum(axis=0), sizes / MIB, fold),
+        "per_mib_s": _mean(np.where(told > 0, flow.service_s.sum(axis=0), 0.0), told / MIB, fold),
     }
 
 

@@ -95,9 +95,10 @@ def _print_targets(rows: list[tuple[TargetReport, int]]) -> None:
 def check(file: Path, repair: bool, as_json: bool) -> int:
     """Compare names, inodes and objects.
 
-    Faults: missing and oversize objects, orphaned ones (moved to the target's `lost` folder), names that lead nowhere,
-    wrong link counts, missing targets. Notes are what a killed forwarder leaves: sizes and objects that are not
-    recorded yet, unlinked files that were open. Exits with 8 if there are faults that were not mended.
+    Faults: missing objects, orphaned ones (moved to the target's `lost` folder), names that lead nowhere, wrong link
+    counts, missing targets. Notes are what a killed forwarder leaves: sizes and objects that are not recorded yet,
+    truncations to be ended (oversize objects), unlinked files that were open. Exits with 8 if there are faults that
+    were not mended.
     """
     from fairlead.services.forwarding.trees.targets.check import check as run_check
     from fairlead.services.forwarding.trees.targets.config import read_config

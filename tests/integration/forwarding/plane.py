@@ -91,7 +91,10 @@ class Plane:
 
         def mounted() -> bool:
             assert process.poll() is None, log.read_text()
-            return point.stat().st_dev != device
+            try:
+                return point.stat().st_dev != device
+            except OSError:  # it ends; the log says why
+                return False
 
         until(mounted, "the mount answers")
         return point

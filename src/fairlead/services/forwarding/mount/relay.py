@@ -13,7 +13,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from struct import Struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fairlead.clock import monotonic_ns
 from fairlead.services.forwarding.fuse.abi import IN_HEADER, OUT_HEADER, Op
@@ -80,8 +80,7 @@ class RelayMount:
         self.served = 0
         """Requests answered to the kernel so far."""
         self._answers = Answers(self.nodes, self.holdings)
-        self._trace = trace
-        self._hot: Any = trace.hot if trace is not None else (None, None, None, 1)
+        self._trace, self._hot = trace, getattr(trace, "hot", (max, b"", iter(()), 1))
         if trace is not None:
             trace.identities = self.jobs.identities
         self._cache = cache
@@ -296,8 +295,7 @@ class RelayMount:
             return
         requests, free, views = self.ledger.requests, self._free, self._views
         buffer, view, fd, teach = link.buffer, link.view, self._fd, self._answers.teach
-        trace = self._trace
-        pack, ring, places, room = self._hot
+        trace, (pack, ring, place, room) = self._trace, self._hot
         at, end = link.begin, link.end
         while end - at >= PREFIX_BYTES:
             length, flags, _, number, error, _, count, crc = REPLY.unpack_from(buffer, at)
@@ -356,7 +354,7 @@ class RelayMount:
                     assert message is not None
                     trace.told(op, node, handle, message, view[begin:stop], started, monotonic_ns(), job, -error)
                 elif trace.on:
-                    pack(ring, next(places) % room, op, job, -error, node, handle, offset, size, started, monotonic_ns())
+                    pack(ring, next(place) % room, op, job, -error, node, handle, offset, size, started, monotonic_ns())
         # What came of the replies (repairs, forgotten nodes) goes out together.
         link.flush()
 

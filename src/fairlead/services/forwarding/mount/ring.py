@@ -59,14 +59,15 @@ class Ring:
         A place may have been drawn and not been written yet: the last one stays for the next time unless `everything`
         is asked for, by who knows that nobody puts just now."""
         end = self.put(NO_RECORD, 0, 0, 0, 0, 0, 0)
+        oldest = end + RECORD.size - self.room
         if not everything:
             end -= RECORD.size
         tail = self._tail
         if end <= tail:
             return tail, []
-        if end - tail > self.room:
-            self.dropped += (end - tail - self.room) // RECORD.size
-            tail = end - self.room
+        if tail < oldest:
+            self.dropped += (oldest - tail) // RECORD.size
+            tail = oldest
         self._tail = end
         first, last = tail % self.room, end % self.room
         if first < last:

@@ -228,19 +228,17 @@ class DirectoryTree:
     @contextmanager
     def _pinned(self, node: int) -> Iterator[int]:
         """A descriptor of a node for calls through /proc/self/fd: of its place, else of its open file."""
-        file: LocalFile | None = None
         try:
             fd, _ = self._places.pin(node)
         except (OSError, UnknownNode):
             file = self._opened(node)
             if file is None:
                 raise
-            fd = file.descriptor or 0
+            fd = file.pinned()
         try:
             yield fd
         finally:
-            if file is None:
-                os.close(fd)
+            os.close(fd)
 
     def change(self, node: int, change: Change, file: OpenFile | None) -> Stat:
         """Sets attributes: the owner first (that clears set-id bits), then mode, size and times."""
@@ -379,7 +377,11 @@ class DirectoryTree:
         file = self._opened(node)
         if file is None:
             raise stale()
-        return self._file(node, flags, os.open(f"/proc/self/fd/{file.descriptor}", flags | os.O_CLOEXEC))
+        pinned = file.pinned()
+        try:
+            return self._file(node, flags, os.open(f"/proc/self/fd/{pinned}", flags | os.O_CLOEXEC))
+        finally:
+            os.close(pinned)
 
     def temporary(self, parent: int, flags: int, mode: int) -> tuple[int, Stat, OpenFile]:
         """O_TMPFILE."""

@@ -8,6 +8,7 @@ from errno import EXDEV
 from typing import TYPE_CHECKING
 
 from fairlead.services.forwarding.trees import linux
+from fairlead.services.forwarding.trees.places import stale
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,6 +42,14 @@ class LocalFile:
     def _fd(self) -> int:
         assert self.descriptor is not None
         return self.descriptor
+
+    def pinned(self) -> int:
+        """Another descriptor of the file, to be closed by the caller; ESTALE if the file was closed meanwhile."""
+        fd = os.dup(self._fd())
+        if os.fstat(fd).st_ino + 1 != self.node:
+            os.close(fd)
+            raise stale()
+        return fd
 
     def read_into(self, buffer: memoryview, offset: int) -> int:
         """As preadv; goes on after a short read until the file really ends."""
@@ -86,7 +95,10 @@ class LocalFile:
 
     def attributes(self) -> Stat:
         """As fstat, without the name that keeps a removed file."""
-        return self._tree.shown(self.node, os.fstat(self._fd()))
+        st = os.fstat(self._fd())
+        if st.st_ino + 1 != self.node:
+            raise stale()  # closed by another thread
+        return self._tree.shown(self.node, st)
 
     def truncate(self, size: int) -> None:
         """As ftruncate."""
@@ -135,10 +147,10 @@ class LocalFile:
         if self._closed:
             return
         self._closed = True
+        self._tree.closed(self)
         # The file is closed now, its number is not free before the last use of this object: it is given to a
         # descriptor that can neither be read nor written.
         os.dup2(self._tree.root, self._fd(), inheritable=False)
-        self._tree.closed(self)
 
     def __del__(self) -> None:
         os.close(self._fd())

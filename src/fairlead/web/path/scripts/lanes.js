@@ -54,7 +54,7 @@ function layerTable(path, saw, slow) {
   for (const one of path.forwarders) {
     add(`forwarder ${one.name}`, one.requests, one.bytes, formatDuration(one.wait_s), formatDuration(one.service_s), known(one.worst_wait_p90_s) ? `worst second: 90 % waited under ${formatDuration(one.worst_wait_p90_s)}` : `${formatCount(one.metadata)} metadata`);
   }
-  for (const one of path.targets) add(`target ${one.name}`, one.requests, one.bytes, ABSENT, formatDuration(one.service_s), known(one.per_mib_s) ? `${formatDuration(one.per_mib_s)} a MiB` : "", slow.has(one.name));
+  for (const one of path.targets) add(`target ${one.name}`, one.requests, one.bytes, ABSENT, formatDuration(one.service_s), known(one.per_mib_s) ? `${formatDuration(one.per_mib_s)} a MiB` : known(one.per_request_s) ? `${formatDuration(one.per_request_s)} a request` : "", slow.has(one.name));
   return h("div", { class: "scroll" }, h("table", { class: "layers" },
     h("thead", null, h("tr", null, ["layer", "requests", "bytes", "waited", "busy", ""].map((text) => h("th", { scope: "col" }, text)))),
     h("tbody", null, rows)));

@@ -29,10 +29,8 @@ READING = frozenset(
         namespace.get_attribute,
         namespace.attribute_names,
         sizes.find,
-        sizes.record,
         sizes.listed,
         sizes.orphans,
-        sizes.unfinished,
     }
 )
 """Transactions that change nothing."""

@@ -18,12 +18,12 @@ from fairlead.services.forwarding.trees.targets.store import Store
 from fairlead.services.forwarding.trees.targets.striping import logical_end, object_size
 
 PAGE = 1000
-NOTES = ("size", "unrecorded", "unlinked", "unfinished")
+NOTES = ("size", "unrecorded", "unlinked", "unfinished", "oversize")
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that does not fit. `kind`: missing, orphaned, oversize, name, links, target, or one of `NOTES`."""
+    """Something that does not fit. `kind`: missing, orphaned, name, links, target, or one of `NOTES`."""
 
     kind: str
     what: str

@@ -12,7 +12,6 @@ import threading
 from fairlead.clock import now_ns
 from fairlead.services.forwarding.trees import acting
 from fairlead.services.forwarding.trees.targets import sizes
-from fairlead.services.forwarding.trees.targets.file_state import FileState
 from fairlead.services.forwarding.trees.targets.objects import TargetSet
 from fairlead.services.forwarding.trees.targets.store import Store
 
@@ -28,9 +27,6 @@ class Sweeper:
         self._targets = targets
         self._grace_s = grace_s
         self._ended = threading.Event()
-        if not store.shared and not store.readonly:
-            for inode in store.read(sizes.unfinished):
-                self._finish(inode.ino)
         self._thread: threading.Thread | None = None
         if not store.readonly:
             self._thread = threading.Thread(target=self._run, name="orphans", daemon=True)
@@ -47,15 +43,6 @@ class Sweeper:
         """Reclaims orphans nobody has open and that are older than `grace_s`; how many."""
         before = now_ns() - int(grace_s * 1e9)
         return sum(self.reclaim(ino) for ino, since in self._store.read(sizes.orphans) if since <= before)
-
-    def _finish(self, ino: int) -> None:
-        state = FileState(ino, self._store, self._targets)
-        try:
-            state.cut(self._store.read(sizes.record, ino))
-        except OSError as error:
-            log.warning("the truncation of inode %x is not finished: %s", ino, error)
-        finally:
-            state.close()
 
     def reclaim(self, ino: int) -> bool:
         """Removes the objects and the record of an inode without a name, unless somebody has it open."""

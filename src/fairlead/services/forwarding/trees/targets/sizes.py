@@ -67,11 +67,6 @@ def resized(records: Records, ino: int, cuts: int, now: int) -> Inode:
     return inode
 
 
-def unfinished(records: Records) -> list[Inode]:
-    """Files whose truncation did not end."""
-    return [inode for inode in records.inodes() if inode.cut >= 0]
-
-
 def orphans(records: Records) -> list[tuple[int, int]]:
     """Inodes without a name, and since when."""
     return records.orphans()
@@ -80,11 +75,6 @@ def orphans(records: Records) -> list[tuple[int, int]]:
 def find(records: Records, ino: int) -> Inode | None:
     """The record of an inode, or None."""
     return records.find(ino)
-
-
-def record(records: Records, ino: int) -> Inode:
-    """The record of an inode."""
-    return records.inode(ino)
 
 
 def reclaim(records: Records, ino: int) -> None:
