@@ -1,8 +1,9 @@
 """What the records of the forwarding plane cost: switched on and off in alternating slices of one run, one table.
 
-`python benchmarks/tracing_cost.py [--quick] [--switch tracing|nothing] [--seconds S] [--slices N] [--runs KIND...]`. With
-`--switch nothing` both halves record: the interval then says what the method can tell (A/A). Ends with 1 when an upper bound
-is above its target.
+`python benchmarks/tracing_cost.py [--quick] [--switch tracing|nothing] [--seconds S] [--slices N] [--runs KIND...]`
+
+With `--switch nothing` both halves record: the interval then says what the method can tell (A/A). Ends with 1 when an
+upper bound is above its target.
 """
 
 from __future__ import annotations
@@ -87,8 +88,8 @@ class Load:
         self._number += 1
         name = f"{self._names}/n{self._number}"
         os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
-        os.stat(name)
-        os.unlink(name)
+        os.stat(name)  # noqa: PTH116 - the bare calls are what is measured
+        os.unlink(name)  # noqa: PTH108
 
     def run(self, seconds: float) -> tuple[int, float]:
         """As many operations as fit."""
@@ -172,9 +173,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--switch", choices=("tracing", "nothing"), default="tracing")
     parser.add_argument("--slices", type=int, default=400)
     parser.add_argument("--seconds", type=float, default=0.25, help="length of a slice")
-    parser.add_argument(
-        "--folder", type=Path, help="where to work; default /dev/shm, else the folder of temporary files"
-    )
+    parser.add_argument("--folder", type=Path, help="where to work; default /dev/shm, else where temporary files go")
     parser.add_argument("--runs", nargs="+", choices=list(TARGETS), default=list(TARGETS), metavar="KIND")
     parser.add_argument("--no-history", action="store_true")
     return parser.parse_args()
@@ -217,7 +216,7 @@ def main() -> int:
     if not options.quick and not options.no_history:
         _history.append("tracing_cost", {
             "switch": options.switch, "slices": slices, "slice_s": seconds,
-            "loads": {kind: {name: round(value, 6) for name, value in vars(cost).items()} for kind, cost in costs.items()},
+            "loads": {kind: {name: round(one, 6) for name, one in vars(cost).items()} for kind, cost in costs.items()},
         })  # fmt: skip
     if missed and not options.quick:
         print("above target: " + ", ".join(missed), file=sys.stderr)

@@ -23,10 +23,6 @@ METADATA, READ, WRITE = 0, 1, 2
 Row = dict[str, object]
 
 
-def _empty() -> int:
-    return 0
-
-
 def _records(folder: Path, **options: object) -> ForwarderRecords:
     spool = Spool(folder, node="n1", writer="forwarder:fwd0", layer="forwarder")
     return ForwarderRecords(spool, "fwd0", tree="/export", **options)  # type: ignore[arg-type]
@@ -53,12 +49,13 @@ def _total(rows: list[Row], name: str, **wanted: object) -> int:
 def test_requests_count_into_their_class_and_job(tmp_path: Path) -> None:
     records = _records(tmp_path)
     for k in range(10):
-        records.executed(READ, Op.READ, "7", 1000 * k, 5_000, 4096, None, lambda: 9, "c1")
-    records.executed(WRITE, Op.WRITE, "7", 0, 1 << 50, 100, None, _empty, "c1")
-    records.executed(WRITE, Op.WRITE, "", 0, 1, 1, None, _empty, "c2")
-    records.executed(METADATA, Op.CREATE, "7", 5, 5, 0, None, _empty, "c1")
-    records.executed(METADATA, Op.SETATTR, "7", 5, 5, 0, None, _empty, "c1", -2)
-    records.executed(METADATA, Op.LOOKUP, "7", 5, 5, 0, None, _empty, "c1", 1)  # refused: it comes again
+        records.look(k, 16 * (k + 1))
+        records.executed((READ, Op.READ, "7", 1000 * k, 5_000, 4096, "c1", 0))
+    records.executed((WRITE, Op.WRITE, "7", 0, 1 << 50, 100, "c1", 0))
+    records.executed((WRITE, Op.WRITE, 12, 0, 1, 1, "c2", 0))  # a client without jobs
+    records.executed((METADATA, Op.CREATE, "7", 5, 5, 0, "c1", 0))
+    records.executed((METADATA, Op.SETATTR, "7", 5, 5, 0, "c1", -2))
+    records.executed((METADATA, Op.LOOKUP, "7", 5, 5, 0, "c1", 1))  # refused: it comes again
     records.close()
     rows = _rows(tmp_path, "forwarder")
     assert _total(rows, "requests", op_class="read", job_id="7") == 10
@@ -81,10 +78,12 @@ def test_requests_count_into_their_class_and_job(tmp_path: Path) -> None:
     assert operations == {("c1", "7", "create"): 1, ("c1", "7", "setattr"): 1}
 
 
-def test_the_queue_is_sampled_each_thousandth_request(tmp_path: Path) -> None:
+def test_the_queue_is_sampled_about_each_thousandth_request(tmp_path: Path) -> None:
     records = _records(tmp_path)
-    for k in range(3000):
-        records.executed(READ, Op.READ, "7", 0, 0, 0, None, lambda k=k: k // 1000 * 10, "c1")
+    for k in range(1, 3025):
+        records.executed((READ, Op.READ, "7", 0, 0, 0, "c1", 0))
+        if not k & 15:
+            records.look((k - 1) // 1008 * 10, k)
     records.close()
     (row,) = [row for row in _rows(tmp_path, "forwarder") if row["op_class"] == "all"]
     assert row["queue_len_mean"] == pytest.approx(10.0)
@@ -97,8 +96,8 @@ def test_many_workers_lose_nothing(tmp_path: Path) -> None:
 
     def work(number: int) -> None:
         for _ in range(5000):
-            records.executed(READ, Op.READ, f"job{number % 3}", 1, 1, 10, None, _empty, "c")
-            records.executed(METADATA, Op.GETATTR, f"job{number % 3}", 1, 1, 0, None, _empty, "c")
+            records.executed((READ, Op.READ, f"job{number % 3}", 1, 1, 10, "c", 0))
+            records.executed((METADATA, Op.GETATTR, f"job{number % 3}", 1, 1, 0, "c", 0))
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
     for thread in threads:
@@ -118,8 +117,8 @@ def test_a_directory_is_one_target_with_its_space(tmp_path: Path) -> None:
     export.mkdir()
     tree = DirectoryTree(export)
     records = records_of(tree, tmp_path / "spool", "fwd0")
-    records.executed(READ, Op.READ, "7", 0, 100, 4096, None, _empty, "c1")
-    records.executed(WRITE, Op.WRITE, "7", 0, 100, 10, None, _empty, "c1")
+    records.executed((READ, Op.READ, "7", 0, 100, 4096, "c1", 0))
+    records.executed((WRITE, Op.WRITE, "7", 0, 100, 10, "c1", 0))
     records.close()
     tree.close()
     (done,) = [row for row in _rows(tmp_path / "spool", "target") if row["job_id"]]

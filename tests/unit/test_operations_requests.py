@@ -110,6 +110,16 @@ def test_a_node_another_session_knows_is_not_forgotten(client: Client) -> None:
         other.getattr(1 << 50)
 
 
+def test_a_node_that_was_placed_is_forgotten_too(client: Client, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"data")
+    node = (tmp_path / "a").stat().st_ino + 1
+    client.operations.tree.place(node, [(ROOT, b"a")])
+    assert client.getattr(node).size == 4
+    client.ask(Op.FORGET, node, abi.FORGET_IN.pack(3))
+    with pytest.raises(UnknownNode):
+        client.getattr(node)
+
+
 def test_the_end_of_a_session_closes_and_forgets(client: Client, tmp_path: Path) -> None:
     node, handle = client.create(ROOT, b"a")
     client.write(node, handle, b"x")

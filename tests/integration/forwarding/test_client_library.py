@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from plane import Plane
 
-from fairlead.errors import RefusedError, UnreachableError
+from fairlead.errors import UnreachableError
 from fairlead.services.forwarding.client import Client
 from fairlead.services.forwarding.mount.trace import Trace
 from fairlead.services.forwarding.spool import Spool
@@ -103,13 +103,6 @@ def test_a_lost_forwarder_is_replaced(plane: Plane) -> None:
 def test_nobody_there(tmp_path: Path) -> None:
     with pytest.raises(UnreachableError):
         Client.connect(f"unix:{tmp_path}/nobody")
-
-
-def test_a_cache_without_a_sole_forwarder_is_refused(plane: Plane) -> None:
-    from fairlead.services.forwarding.mount.dial import Dial
-
-    with pytest.raises(RefusedError, match="leases"):
-        Dial([plane.address("a")], leases=True).any()
 
 
 def test_threads_share_a_client(plane: Plane) -> None:

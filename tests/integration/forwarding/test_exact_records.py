@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pytest
 from tests.mounting import environment, forwarded_mount, open_folder
 
+from fairlead.model.missing import Missing
 from fairlead.model.tables import TABLES
 from fairlead.sources.spool import SpoolSource
 
@@ -90,6 +91,7 @@ def tables(spool: Path) -> dict[str, pa.Table]:
     found: dict[str, list[pa.RecordBatch]] = {name: [] for name in TABLES}
     for path in sorted(spool.glob("*.batch")):
         for item in SpoolSource().read(path):
+            assert not isinstance(item, Missing), item
             if isinstance(item, pa.RecordBatch):
                 found[item.schema.metadata[b"fairlead.table"].decode()].append(item)
     return {name: pa.Table.from_batches(batches, TABLES[name].schema) for name, batches in found.items()}

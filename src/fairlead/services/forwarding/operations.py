@@ -93,7 +93,8 @@ class Operations:
             if left > 0:
                 handles.known[node] = left
                 return
-            if handles.known.pop(node, None) is None or self._still_held(node):
+            # A node whose place another forwarder's client told was never counted here.
+            if self._still_held(node) if handles.known.pop(node, None) is not None else node in self._holders:
                 return
         self.tree.forget((node,))
 

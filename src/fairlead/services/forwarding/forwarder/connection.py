@@ -79,6 +79,8 @@ class Connection:
         self.lock = Lock()
         self._change_mask = change_mask
         self._out: deque[tuple[memoryview, bytearray | None]] = deque()
+        self._along = b""
+        """Answers nobody waits for, which go with the next one."""
         self._buffers = buffers
         self._memory = bytearray(RECEIVE_BYTES)
         self._view = memoryview(self._memory)
@@ -199,10 +201,12 @@ class Connection:
             return True
 
     def answer(self, number: int, error: int, body: Buffer, *, slot: int = NO_SLOT, in_slot: memoryview | None = None,
-               buffer: bytearray | None = None) -> None:  # fmt: skip
+               buffer: bytearray | None = None, flags: int = 0, along: bool = False) -> None:  # fmt: skip
         """Sends an answer, or queues what the client does not take at once. `in_slot`: the data that is in `slot`.
-        `buffer` (which holds `body`) is given back when it is sent."""
-        flags = _SLOT if slot != NO_SLOT else 0
+        `buffer` (which holds `body`) is given back when it is sent. `along`: nobody waits for this answer, it may go
+        with that of a request that is still being carried out."""
+        if slot != NO_SLOT:
+            flags |= _SLOT
         crc = 0
         if self.checksum:
             flags |= _CHECKSUM
@@ -213,6 +217,12 @@ class Connection:
         with self.lock:
             if self.dead:
                 return
+            if self._along:
+                prefix = self._along + prefix
+                self._along = b""
+            if along and self.pending and not body:
+                self._along = prefix
+                return
             if not self._out:
                 try:
                     sent = self.stream.send((prefix, body) if body else (prefix,))
@@ -220,7 +230,7 @@ class Connection:
                     sent = 0
                 except OSError:  # the leader finds out when it receives, and ends the connection
                     return
-                if sent == PREFIX_BYTES + len(body):
+                if sent == len(prefix) + len(body):
                     if buffer is not None:
                         self._buffers.give(buffer)
                     return
@@ -232,12 +242,12 @@ class Connection:
                 self._change_mask(self)
 
     def _queue(self, prefix: bytes, body: Buffer, sent: int, buffer: bytearray | None) -> None:
-        self.unread += PREFIX_BYTES + len(body) - sent
-        if sent < PREFIX_BYTES:
+        self.unread += len(prefix) + len(body) - sent
+        if sent < len(prefix):
             self._out.append((memoryview(prefix)[sent:], None))
             sent = 0
         else:
-            sent -= PREFIX_BYTES
+            sent -= len(prefix)
         if len(body) > sent:
             self._out.append((memoryview(body)[sent:], buffer))
 

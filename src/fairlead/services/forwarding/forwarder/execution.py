@@ -12,8 +12,17 @@ from fairlead.services.forwarding.forwarder.aggregation import Aggregation
 from fairlead.services.forwarding.forwarder.buffers import SMALL, Buffers
 from fairlead.services.forwarding.forwarder.guarded import GUARDED, Guard
 from fairlead.services.forwarding.forwarder.intake import errno_of
-from fairlead.services.forwarding.forwarder.requests import HANDED, OPENING, REPEATABLE, SILENT, UNLOCKING, Request
+from fairlead.services.forwarding.forwarder.requests import (
+    HANDED,
+    NAMING,
+    OPENING,
+    REPEATABLE,
+    SILENT,
+    UNLOCKING,
+    Request,
+)
 from fairlead.services.forwarding.fuse.abi import WRITE_OUT, Op
+from fairlead.services.forwarding.fuse.bodies import attributes
 from fairlead.services.forwarding.operations import Operations
 from fairlead.services.forwarding.sessions import UnknownHandle
 from fairlead.services.forwarding.trees import acting
@@ -26,12 +35,12 @@ if TYPE_CHECKING:
     from fairlead.services.forwarding.forwarder.parked import Parked
 
 log = logging.getLogger("fairlead.forwarder")
-_READ, _WRITE, _SETLKW = int(Op.READ), int(Op.WRITE), int(Op.SETLKW)
+_READ, _WRITE, _SETLKW, _RELEASE = int(Op.READ), int(Op.WRITE), int(Op.SETLKW), int(Op.RELEASE)
 _PLACE, _REOPEN, _OWN = int(Own.PLACE), int(Own.REOPEN), int(Own.JOB)
 _UNKNOWN_NODE, _UNKNOWN_HANDLE = int(Refusal.UNKNOWN_NODE), int(Refusal.UNKNOWN_HANDLE)
 _NOTHING = memoryview(b"")
 _write_out = WRITE_OUT.pack
-_RETRY = int(Flag.RETRY)
+_RETRY, _PARENT = int(Flag.RETRY), int(Flag.PARENT)
 _MOST_STEPS = 4096
 
 
@@ -41,20 +50,11 @@ class Records(Protocol):
     on: bool
     """Whether anything is to be counted just now."""
 
-    def executed(
-        self,
-        op_class: int,
-        op: int,
-        job: str,
-        wait_ns: int,
-        service_ns: int,
-        size: int,
-        target: object,
-        queue_length: Callable[[], int],
-        client: str = "",
-        error: int = 0,
-    ) -> None:
-        """One request of a client's node; `size` is what it moved. `error` is 0, -errno or a refusal."""
+    executed: Callable[[tuple[int, int, str | int, int, int, int, str, int]], None]
+    """One request: class, opcode, job, wait and service in ns, bytes moved, client, error."""
+
+    def look(self, queue_len: int, done: int) -> None:
+        """The queue's length after so many requests, every 16th time."""
         ...
 
     def connected(self, client: str, session: str) -> None:
@@ -91,6 +91,7 @@ class Execution:
         self._parked = parked
         self._work_for = acting.work_for if hasattr(operations.tree, "take_by_job") else None
         self._records = records
+        self._done = 0
         self._guard = guard
         self._aggregation = aggregation
         self._again = again
@@ -113,8 +114,8 @@ class Execution:
             request.session.running[request.number] = request
         try:
             acting.become(first.uid, first.gid)
-            if self._records is not None and self._records.on:
-                acting.work_for(first.job)  # type: ignore[arg-type]  # a forwarder's jobs are strings
+            if self._work_for is not None:
+                self._work_for(_name(first.job))
             self._aggregation.write(requests)
         except Exception:  # each is carried out alone then
             log.exception("%d writes could not be made one: a defect of fairlead", len(requests))
@@ -129,7 +130,6 @@ class Execution:
         started_ns = 0
         if records is not None:
             started_ns = began_ns or monotonic_ns()
-            acting.work_for(request.job)  # type: ignore[arg-type]  # a forwarder's jobs are strings
         opens_for = self._opens_for
         session = request.session
         once = op not in REPEATABLE
@@ -204,16 +204,22 @@ class Execution:
                 session.finish(request, error, body)
             connection = request.connection
             connection.pending.pop(request.number, None)
+            flags = 0
             if error:
                 body = b""
                 in_slot = None
+            elif request.flags & _PARENT and op in NAMING and not connection.descriptors:
+                after = self._directory_after(request.node)
+                body = bytes(body) + after
+                flags = _PARENT if after else 0
             if connection.descriptors and op in HANDED and not error and self._handed_over(request, body):
                 pass
             elif in_slot is not None:
                 connection.answer(request.number, error, b"", slot=request.slot, in_slot=in_slot)
             else:
                 keep = buffer if buffer is not None and request.size > SMALL else None
-                connection.answer(request.number, error, body, buffer=keep)
+                along = op == _RELEASE
+                connection.answer(request.number, error, body, buffer=keep, flags=flags, along=along)
             if request.holds or request.buffer is not None:
                 self._give_back(request)
             if not connection.listening:
@@ -223,19 +229,21 @@ class Execution:
             if ready:
                 self._again(ready)
         if records is not None:
-            ended_ns = monotonic_ns()
-            records.executed(
-                request.op_class,
-                op,
-                _name(request.job),
-                started_ns - request.arrived_ns,
-                ended_ns - started_ns,
-                moved,
-                request.target,
-                self._queue_length,
-                session.node,
-                error,
-            )
+            records.executed((
+                request.op_class, op, request.job, started_ns - request.arrived_ns, monotonic_ns() - started_ns, moved,
+                session.node, error,
+            ))  # fmt: skip
+            self._done = done = self._done + 1
+            if not done & 15:
+                records.look(self._queue_length(), done)
+
+    def _directory_after(self, node: int) -> bytes:
+        """What GETATTR of a directory would answer now; its client's kernel is about to ask. Empty when it fails."""
+        operations = self.operations
+        try:
+            return attributes(operations.tree.attributes(node), operations.valid_s, operations.valid_ns)
+        except (OSError, UnknownNode):
+            return b""
 
     def _handed_over(self, request: Request, body: bytes | memoryview) -> bool:
         """Answers with the descriptor of the file that was opened, where it has one that is worth having."""

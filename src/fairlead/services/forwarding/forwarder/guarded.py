@@ -28,9 +28,11 @@ from fairlead.services.forwarding.fuse.abi import Op
 from fairlead.services.forwarding.trees.acting import own
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from fairlead.services.forwarding.operations import Operations
     from fairlead.services.forwarding.sessions import Handles
-    from fairlead.services.forwarding.trees.base import OpenFile
+    from fairlead.services.forwarding.trees.base import OpenFile, Stat
 
 log = logging.getLogger("fairlead.forwarder")
 _OPS = (
@@ -55,6 +57,7 @@ _ATTRIBUTES = {int(Op.REMOVEXATTR): errno.ENODATA, int(Op.SETXATTR): errno.EEXIS
 _FLAGS = Struct("<I")
 _LOCKS = 64
 _CHECK_NS = 1_000_000_000
+_KNOWN_NS = 100_000_000
 _MOST_COMPARED = 64 << 20
 """Bytes after an append's place that are looked through for it."""
 
@@ -68,6 +71,7 @@ class SessionIntents:
         self.name = f"{session}-{boot[:16]}"
         self._file: IntentFile | None = None
         self._checked_ns = 0
+        self._known: tuple[int, dict[int, Intent]] = (-_KNOWN_NS, {})
         self._lock = Lock()
 
     def file(self) -> IntentFile:
@@ -87,16 +91,20 @@ class SessionIntents:
             return self._file
 
     def find(self, number: int) -> Intent | None:
-        """The intent of a request, whichever forwarder wrote it."""
-        found: Intent | None = None
-        with own:
-            for name in _names(self._folder):
-                if name.startswith(self._session):
-                    with suppress(FileNotFoundError):
-                        intent = read_intents(_content(name, self._folder)).get(number)
-                        if intent is not None:
-                            found = better(found, intent)
-        return found
+        """The intent of a request, whichever forwarder wrote it. After a failover many are asked for at once: what
+        was read is good for a moment."""
+        now = monotonic_ns()
+        read_ns, known = self._known
+        if now - read_ns > _KNOWN_NS:
+            known = {}
+            with own:
+                for name in _names(self._folder):
+                    if name.startswith(self._session):
+                        with suppress(FileNotFoundError):
+                            for other, intent in read_intents(_content(name, self._folder)).items():
+                                known[other] = better(known.get(other), intent)
+            self._known = (now, known)
+        return known.get(number)
 
     def end(self, *, farewell: bool) -> None:
         """The session is over here. Its records go only when the client said so: one that is still looking for a
@@ -156,6 +164,9 @@ class Guard:
         self._boot = boot
         self._appends = [Lock() for _ in range(_LOCKS)]
         self._temporary = True
+        self._name_temporary: Callable[[OpenFile, int, bytes], tuple[int, Stat]] | None = getattr(
+            operations.tree, "name_temporary", None
+        )
         self._sessions: dict[str, SessionIntents] = {}
         self._sweep()
 
@@ -272,7 +283,7 @@ class Guard:
         name = bodies.name(body, abi.CREATE_IN.size)
         opened: OpenFile | None = None
         writable = flags & os.O_ACCMODE != os.O_RDONLY  # O_TMPFILE wants that
-        if writable and not self._found(node, name).inode:
+        if writable:
             try:
                 made, st, opened = tree.temporary(
                     node, flags & ~(os.O_EXCL | os.O_CREAT | os.O_TRUNC), mode & 0o7777 & ~umask
@@ -289,7 +300,10 @@ class Guard:
         place = file.begin(intent)
         try:
             with _Recording(file, place) as recording:
-                made, st = tree.link(made, node, name)
+                if self._name_temporary is not None:
+                    made, st = self._name_temporary(opened, node, name)
+                else:
+                    made, st = tree.link(made, node, name)
                 recording.outcome = made - 1
         except OSError:
             opened.close()

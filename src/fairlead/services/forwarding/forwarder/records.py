@@ -1,12 +1,13 @@
 """A forwarder's own records: once a second what it carried out, for whom, how long it waited, and what its targets did.
 
-`executed` is called for every request and only counts; a thread makes rows and files of it. Standard library only.
+`executed` is called for every request and only notes it; a thread counts, makes rows and files. Standard library only.
 """
 
 from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -24,8 +25,13 @@ if TYPE_CHECKING:
 INTERVAL_S = 1.0
 FILE_S = 5.0
 _SPACE_NS, _IDLE_SPACE_NS = 5 * 10**9, 60 * 10**9
-SAMPLE_EVERY = 1000
-"""Requests between two samples of the queue's length, as Beacon's."""
+SAMPLE_EVERY = 1008
+"""Requests between two samples of the queue's length; Beacon's are 1,000, this is the next multiple of 16."""
+_MANY = 512
+Executed = tuple[int, int, str | int, int, int, int, str, int]
+"""A request that was carried out: class, opcode, job (a number stands for a client without one), wait and service in
+ns, bytes moved (0 when it failed), client, error (0, -errno, or a refusal above 0, which does not count: the client
+sends the request again)."""
 _SETATTR = int(Op.SETATTR)
 _DATA = (int(Op.READ), int(Op.WRITE))
 _Rows = dict[str, list[tuple[Any, ...]]]
@@ -118,8 +124,6 @@ class ForwarderRecords:
     ) -> None:
         """`tree` names what is exported. A `striped` tree counts what its targets do; any other is one target itself,
         its space that of the path `space_of`. `cache` gives the counts of the read cache."""
-        self.by_job = striped is not None
-        """Whether the tree counts by job: workers have to say whom they work for (`acting.work_for`)."""
         self.on = True
         """Whether requests are to be counted. May be changed at any time."""
         self.name = name
@@ -130,7 +134,10 @@ class ForwarderRecords:
         self._space_of = space_of
         self._lock = threading.Lock()
         self._tallies = Tallies()
-        self._until_sample = SAMPLE_EVERY
+        self._done: deque[Executed] = deque()
+        self.executed: Callable[[Executed], None] = self._done.append
+        """One request was carried out: an `Executed`. It is counted later: between system calls no cache is warm, and
+        this is all that can be had for a third of a microsecond."""
         self._cache_before = (0, 0, 0)
         self._served: dict[str, tuple[str, int]] = {}
         self._rows: _Rows = {}
@@ -148,44 +155,10 @@ class ForwarderRecords:
 
     # -- told by the server ---------------------------------------------------------------------------------------
 
-    def executed(
-        self,
-        op_class: int,
-        op: int,
-        job: str,
-        wait_ns: int,
-        service_ns: int,
-        size: int,
-        target: object,  # noqa: ARG002  (a request may touch several targets: they count themselves)
-        queue_length: Callable[[], int],
-        client: str = "",
-        error: int = 0,
-    ) -> None:
-        """One request was carried out; the queue is looked at every 16th time. `size` is what it moved, 0 when it
-        failed. A refusal (`error` > 0) does not count: the client sends the request again."""
-        if error > 0:
-            return
-        # Half a microsecond a request: nothing is called here that need not be.
+    def look(self, queue_len: int, done: int) -> None:
+        """The queue is this long, when so many requests were carried out; told every 16th time."""
         with self._lock:
-            tallies = self._tallies
-            self._until_sample = left = self._until_sample - 1
-            if not left & 15:
-                self._look_at_queue(queue_length(), left)
-            tally = tallies.by_operation.get((job, client, op))
-            if tally is None:
-                tally = tallies.by_operation[job, client, op] = Tally(op_class)
-            tally.requests += 1
-            tally.bytes += size
-            tally.wait[wait_ns.bit_length()] += 1
-            tally.service[service_ns.bit_length()] += 1
-
-    def _look_at_queue(self, length: int, left: int) -> None:
-        tallies = self._tallies
-        if length > tallies.queue_max:
-            tallies.queue_max = length
-        if not left:
-            self._until_sample = SAMPLE_EVERY
-            tallies.sample(length)
+            self._tallies.look(queue_len, sample=not done % SAMPLE_EVERY)
 
     def connected(self, client: str, session: str) -> None:
         """A client's session has begun here."""
@@ -234,7 +207,15 @@ class ForwarderRecords:
             self._write()
 
     def _work(self) -> None:
-        while not self._stop.wait(self._interval_s):
+        due_ns = monotonic_ns() + int(self._interval_s * 1e9)
+        pause_s = self._interval_s
+        while not self._stop.wait(pause_s):
+            with self._turn, self._lock:
+                # Many at a time would hold the workers up, and take memory.
+                pause_s = self._interval_s / 8 if self._count() > _MANY else self._interval_s
+            if monotonic_ns() < due_ns - int(self._interval_s * 1e8):
+                continue
+            due_ns = monotonic_ns() + int(self._interval_s * 1e9)
             with self._turn:
                 self._take()
                 if monotonic_ns() - self._written_ns >= self._file_s * 1e9:
@@ -243,11 +224,39 @@ class ForwarderRecords:
     def _add(self, table: str, row: tuple[object, ...]) -> None:
         self._rows.setdefault(table, []).append(row)
 
+    def _count(self) -> int:
+        """Counts what was carried out since the last time; how many requests."""
+        done, by_operation = self._done, self._tallies.by_operation
+        count = len(done)
+        take = done.popleft
+        last: tuple[object, ...] = ()
+        tally = Tally(0)
+        wait, service = tally.wait, tally.service
+        moved = 0
+        for _ in range(count):
+            op_class, op, job, wait_ns, service_ns, size, client, error = take()
+            if error > 0:
+                continue
+            if (job, client, op) != last:  # neighbours are mostly alike
+                last = (job, client, op)
+                tally.bytes += moved
+                moved = 0
+                key = (job if isinstance(job, str) else "", client, op)
+                found = by_operation.get(key)
+                if found is None:
+                    found = by_operation[key] = Tally(op_class)
+                tally, wait, service = found, found.wait, found.service
+            wait[wait_ns.bit_length()] += 1
+            service[service_ns.bit_length()] += 1
+            moved += size
+        tally.bytes += moved
+        return count
+
     def _take(self) -> None:
         """Ends an interval: what was counted in it becomes rows, dated by its end."""
-        fresh = Tallies()
         with self._lock:
-            taken, self._tallies = self._tallies, fresh
+            self._count()
+            taken, self._tallies = self._tallies, Tallies()
         now, since = monotonic_ns(), self._since_ns
         self._since_ns = now
         when = (now_ns(), now - since)

@@ -34,6 +34,13 @@ LONG = frozenset(int(op) for op in (Op.FSYNC, Op.FSYNCDIR, Op.SYNCFS, Op.FALLOCA
 OPENING = frozenset(int(op) for op in (Op.OPEN, Op.CREATE, Op.TMPFILE, Own.REOPEN))
 HANDED = frozenset(int(op) for op in (Op.OPEN, Op.CREATE, Op.TMPFILE))
 """Requests whose answer may carry the descriptor of the file they opened."""
+NAMING = frozenset(
+    int(op)
+    for op in (
+        Op.CREATE, Op.MKNOD, Op.MKDIR, Op.SYMLINK, Op.LINK, Op.UNLINK, Op.RMDIR, Op.RENAME, Op.RENAME2,
+    )
+)  # fmt: skip
+"""Requests that make or remove a name in the header's node: its attributes may go with the answer (Flag.PARENT)."""
 KNOWN = frozenset(int(op) for op in Op) | frozenset(int(op) for op in Own)
 
 

@@ -18,18 +18,21 @@ _RAW_BINS = 65
 class Tally:
     """What was counted. Histograms have a bin for each number of bits; `folded` makes the last ones one."""
 
-    __slots__ = ("bytes", "op_class", "requests", "service", "wait")
+    __slots__ = ("bytes", "op_class", "service", "wait")
 
     def __init__(self, op_class: int) -> None:
         self.op_class = op_class
-        self.requests = 0
         self.bytes = 0
         self.wait = [0] * _RAW_BINS
         self.service = [0] * _RAW_BINS
 
+    @property
+    def requests(self) -> int:
+        """How many."""
+        return sum(self.wait)
+
     def add(self, other: Tally) -> None:
         """Takes in what another one counted."""
-        self.requests += other.requests
         self.bytes += other.bytes
         self.wait = [a + b for a, b in zip(self.wait, other.wait, strict=True)]
         self.service = [a + b for a, b in zip(self.service, other.service, strict=True)]
@@ -41,7 +44,7 @@ def folded(histogram: list[int]) -> list[int]:
 
 
 class Tallies:
-    """Everything of one interval, by (job, client, opcode). Filled by `ForwarderRecords.executed`."""
+    """Everything of one interval, by (job, client, opcode). Filled by `ForwarderRecords`."""
 
     __slots__ = ("by_operation", "queue_max", "queue_samples", "queue_sum")
 
@@ -51,10 +54,12 @@ class Tallies:
         self.queue_sum = 0
         self.queue_samples = 0
 
-    def sample(self, queue_len: int) -> None:
+    def look(self, queue_len: int, *, sample: bool) -> None:
         """The queue was this long just now."""
-        self.queue_samples += 1
-        self.queue_sum += queue_len
+        self.queue_max = max(self.queue_max, queue_len)
+        if sample:
+            self.queue_samples += 1
+            self.queue_sum += queue_len
 
     def by_class(self) -> dict[str, tuple[Tally, Tally, Tally]]:
         """By job: metadata, read, write."""

@@ -5,6 +5,7 @@ Called for successful replies only, after the kernel has them.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from struct import Struct
 
@@ -14,6 +15,7 @@ from fairlead.services.forwarding.fuse.abi import (
     DIRENT,
     ENTRY,
     FLUSH_IN,
+    GETATTR_FH,
     GETXATTR_IN,
     IN_HEADER,
     LK_FLOCK,
@@ -22,6 +24,7 @@ from fairlead.services.forwarding.fuse.abi import (
     RENAME_IN,
     Op,
 )
+from fairlead.services.forwarding.mount.foreseen import Foreseen
 from fairlead.services.forwarding.mount.holdings import HeldLock, Holdings
 from fairlead.services.forwarding.mount.ledger import HANDLE, MESSAGE, NODE, Entry
 from fairlead.services.forwarding.mount.nodes import Nodes
@@ -34,6 +37,7 @@ _RENAME_EXCHANGE = 2
 _SECURITY = b"security."
 _REMEMBER_NS = 1_000_000_000
 _MAX_BARE = 65_536
+_DONE, _ABSENT = (0, b""), (-errno.ENODATA, b"")
 
 
 class Answers:
@@ -42,6 +46,9 @@ class Answers:
     def __init__(self, nodes: Nodes, holdings: Holdings) -> None:
         self.nodes = nodes
         self.holdings = holdings
+        self.foreseen = Foreseen()
+        self.written: set[int] = set()
+        """Handles written to since their last FLUSH: a network file system may report errors at a close."""
         self._bare: dict[int, int] = {}
         self.teach: list[Callable[[Entry, memoryview], None] | None] = [None] * 64
         for op, lesson in {
@@ -66,6 +73,25 @@ class Answers:
             Op.READDIRPLUS: self._listed,
         }.items():
             self.teach[op] = lesson
+
+    def known(self, op: int, node: int, message: memoryview) -> tuple[int, bytes] | None:
+        """Error and body of an answer that needs no forwarder, or None."""
+        if op == Op.GETATTR:
+            asked_by_handle = _FLAGS.unpack_from(message, _HEADER)[0] & GETATTR_FH
+            found = None if asked_by_handle else self.foreseen.take(node)
+            return None if found is None else (0, found)
+        if op == Op.FLUSH:
+            handle = _NODE.unpack_from(message, _HEADER)[0]
+            if handle in self.written or self.holdings.ranges:
+                self.written.discard(handle)
+                return None
+            return _DONE
+        if op == Op.GETXATTR:
+            return _ABSENT if self.has_no_attribute(node, message) else None
+        self.foreseen.drop(node)
+        if op != Op.SETATTR:
+            self.attribute_set(node)
+        return None
 
     def has_no_attribute(self, node: int, message: memoryview) -> bool:
         """True when GETXATTR is known to find nothing: `security.capability` and the like, which the kernel asks for
@@ -131,6 +157,7 @@ class Answers:
 
     def _released(self, entry: Entry, body: memoryview) -> None:  # noqa: ARG002
         self.holdings.released(entry[HANDLE])
+        self.written.discard(entry[HANDLE])
 
     def _flushed(self, entry: Entry, body: memoryview) -> None:  # noqa: ARG002
         message = entry[MESSAGE]
@@ -160,6 +187,7 @@ class Answers:
         (parent,) = RENAME_IN.unpack_from(message, _HEADER)
         middle = message.index(0, begin)
         old, new = message[begin:middle], message[middle + 1 : message.index(0, middle + 1)]
+        self.foreseen.drop(parent if parent != entry[NODE] else 0)
         self.nodes.moved(entry[NODE], old, parent, new, exchange=exchange)
 
     def _listed(self, entry: Entry, body: memoryview) -> None:

@@ -39,7 +39,8 @@ class Holdings:
 
     def __init__(self) -> None:
         self.handles: dict[int, Handle] = {}
-        self._ranges: dict[tuple[int, int], list[HeldLock]] = {}
+        self.ranges: dict[tuple[int, int], list[HeldLock]] = {}
+        """POSIX locks by node and owner."""
         self._flocks: dict[int, HeldLock] = {}
 
     def opened(self, handle: int, node: int, flags: int, *, directory: bool = False) -> None:
@@ -53,8 +54,8 @@ class Holdings:
 
     def flushed(self, node: int, owner: int) -> None:
         """The owner closed the file: its ranges are given back."""
-        if self._ranges:
-            self._ranges.pop((node, owner), None)
+        if self.ranges:
+            self.ranges.pop((node, owner), None)
 
     def locked(self, lock: HeldLock) -> None:
         """A lock, or the end of one (F_UNLCK), was granted."""
@@ -66,7 +67,7 @@ class Holdings:
             return
         key = (lock.node, lock.owner)
         kept: list[HeldLock] = []
-        for held in self._ranges.get(key, ()):
+        for held in self.ranges.get(key, ()):
             if held.end < lock.start or held.start > lock.end:
                 kept.append(held)
                 continue
@@ -77,13 +78,13 @@ class Holdings:
         if lock.kind != F_UNLCK:
             kept.append(lock)
         if kept:
-            self._ranges[key] = kept
+            self.ranges[key] = kept
         else:
-            self._ranges.pop(key, None)
+            self.ranges.pop(key, None)
 
     def locks(self) -> list[HeldLock]:
         """All locks held now, flocks first."""
-        return [*self._flocks.values(), *(lock for held in self._ranges.values() for lock in held)]
+        return [*self._flocks.values(), *(lock for held in self.ranges.values() for lock in held)]
 
     def handle_of(self, node: int) -> int | None:
         """Some open handle of the node."""

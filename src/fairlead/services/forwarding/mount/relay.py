@@ -20,6 +20,7 @@ from fairlead.services.forwarding.fuse.abi import IN_HEADER, OUT_HEADER, Op
 from fairlead.services.forwarding.mount.answers import Answers
 from fairlead.services.forwarding.mount.dial import Connection, Dial
 from fairlead.services.forwarding.mount.failover import Failover
+from fairlead.services.forwarding.mount.foreseen import ATTRIBUTES_BYTES
 from fairlead.services.forwarding.mount.generations import HAS_ENTRY, Generations
 from fairlead.services.forwarding.mount.holdings import Holdings
 from fairlead.services.forwarding.mount.jobs import Jobs
@@ -27,7 +28,7 @@ from fairlead.services.forwarding.mount.ledger import Entry, Ledger
 from fairlead.services.forwarding.mount.link import Link, LinkLostError
 from fairlead.services.forwarding.mount.nodes import Nodes
 from fairlead.services.forwarding.mount.silent import Silent
-from fairlead.services.forwarding.mount.ways import ATTRIBUTE, COPIED, DATA, HANDLE, LOCAL, OPCODES, OPENS, WAYS
+from fairlead.services.forwarding.mount.ways import CLOSED, COPIED, DATA, HANDLE, LOCAL, OPCODES, OPENS, WAYS, WISHES
 from fairlead.services.forwarding.wire.frames import HEAD_BYTES, MAX_FRAME, PREFIX_BYTES, REPLY, Flag
 from fairlead.services.forwarding.wire.slots import SLOT_BYTES
 
@@ -35,13 +36,15 @@ if TYPE_CHECKING:
     from fairlead.services.forwarding.fuse.device import Device
     from fairlead.services.forwarding.mount.trace import Trace
 
-_SLOT = int(Flag.SLOT)
+_SLOT, _PARENT = int(Flag.SLOT), int(Flag.PARENT)
 _READ, _WRITE, _RELEASES = int(Op.READ), int(Op.WRITE), (int(Op.RELEASE), int(Op.RELEASEDIR))
+_RELEASE = int(Op.RELEASE)
 _BATCH = 16
 """Requests read in one go before the connection gets its turn again."""
 _FH_OFFSET = Struct("<QQI")
 _FH = Struct("<Q")
 _COUNT = Struct("<I")
+_LAZY_S = 0.001
 _READABLE, _WRITABLE = select.EPOLLIN, select.EPOLLOUT
 
 
@@ -96,6 +99,7 @@ class RelayMount:
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._wishes: deque[Callable[[], None]] = deque()
         self._reading = False
+        self._lazy = False
         self._link_events = 0
         self._fd = device.fd
         self.failover = Failover(self, patience_s=patience_s)
@@ -165,7 +169,12 @@ class RelayMount:
     def _turn(self) -> None:
         """Waits for something and does it."""
         self._arm()
-        for descriptor, event in self._poll.poll(self.failover.pause_s()):
+        events = self._poll.poll(_LAZY_S if self._lazy else self.failover.pause_s())
+        if self._lazy and not events:
+            self._lazy = False
+            if self.link is not None:
+                self.link.flush()
+        for descriptor, event in events:
             if descriptor == self._fd:
                 if event & _READABLE:
                     self._requests()
@@ -212,7 +221,8 @@ class RelayMount:
     def _requests(self) -> None:
         free, requests, ledger = self._free, self.ledger.requests, self.ledger
         views, vectors, known = self._views, self._vectors, self.jobs.known
-        fd, link, opened_by = self._fd, self.outlet, self._opened_by
+        fd, link, opened_by, answers = self._fd, self.outlet, self._opened_by, self._answers
+        urgent = released = False
         for _ in range(_BATCH):
             if not free:
                 break
@@ -231,10 +241,16 @@ class RelayMount:
             view = views[slot]
             _, op, unique, node, uid, _, pid, _, _ = IN_HEADER.unpack_from(view)
             way = WAYS[op] if op < OPCODES else COPIED
-            if way == LOCAL or (way == ATTRIBUTE and self._answered_here(op, unique, node, view[:length])):
+            if way >= LOCAL:
                 if way == LOCAL:
                     self._silent.take(op, unique, node, view[:length])
-                continue
+                    continue
+                known_answer = answers.known(op, node, view[:length])
+                if known_answer is not None:
+                    self.answer(unique, *known_answer)
+                    continue
+                if way == CLOSED:
+                    way = HANDLE
             now = monotonic_ns()
             hit = known.get(pid)
             job = hit[0] if hit is not None and now < hit[1] else self._job(pid, uid, now)
@@ -245,6 +261,9 @@ class RelayMount:
                     job = opened_by.get(handle, job)
                 free.pop()
                 requests[number] = (unique, op, slot, node, handle, offset, size, now, job, None)
+                urgent = True
+                if op == _WRITE:
+                    answers.written.add(handle)
                 if link is None:
                     ledger.unsent[number] = None
                 elif link.slots is not None:
@@ -263,14 +282,22 @@ class RelayMount:
                         job = opened_by.get(handle, job)
                     if op in _RELEASES:
                         opened_by.pop(handle, None)
+                if op == _RELEASE:
+                    released = True
+                else:
+                    urgent = True
                 requests[number] = (unique, op, -1, node, handle, 0, 0, now, job, message)
                 if link is None:
                     ledger.unsent[number] = None
                 else:
-                    link.put(number, job, chosen, message)
+                    link.put(number, job, chosen, message, WISHES[op] if op < OPCODES else 0)
             if len(requests) == 1:
                 break  # one at a time: nothing else is there most likely, so it goes out at once
-        if link is not None:
+        if link is None:
+            return
+        if released and not urgent:
+            self._lazy = True  # nobody waits for a RELEASE: it goes with the next request, or in a moment
+        else:
             link.flush()
 
     def _job(self, pid: int, uid: int, now: int) -> int:
@@ -278,15 +305,6 @@ class RelayMount:
         if self.jobs.unannounced:
             self.failover.announce()
         return index
-
-    def _answered_here(self, op: int, unique: int, node: int, message: memoryview) -> bool:
-        if op != Op.GETXATTR:
-            self._answers.attribute_set(node)
-            return False
-        if not self._answers.has_no_attribute(node, message):
-            return False
-        self.answer(unique, -errno.ENODATA)
-        return True
 
     # -- replies -----------------------------------------------------------------------------------------------
 
@@ -330,6 +348,10 @@ class RelayMount:
                     made = _FH.unpack_from(buffer, begin)[0]
                     nodes = self.nodes
                     self.generations.mark(op, view[begin:stop], held=nodes.held(made), named=not nodes.unlinked(made))
+                if flags & _PARENT and length >= ATTRIBUTES_BYTES:
+                    length -= ATTRIBUTES_BYTES
+                    stop -= ATTRIBUTES_BYTES
+                    self._answers.foreseen.put(node, bytes(view[stop : stop + ATTRIBUTES_BYTES]))
                 OUT_HEADER.pack_into(buffer, begin - 16, 16 + length, error, unique)
                 answer = view[begin - 16 : stop]
                 if op == _READ:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from fairlead.services.forwarding.fuse.abi import Op
+from fairlead.services.forwarding.wire.frames import Flag
 
 OPCODES = 64
-DATA, COPIED, OPENS, HANDLE, LOCAL, ATTRIBUTE = range(6)
+DATA, COPIED, OPENS, HANDLE, LOCAL, ASKED, CLOSED = range(7)
 """DATA stays in its slot; COPIED: the message is kept; OPENS: and a handle is chosen; HANDLE: copied, its
-body begins with one; LOCAL: answered here; ATTRIBUTE: may be answered here."""
+body begins with one; LOCAL: answered here; ASKED, CLOSED: may be answered here, else as
+COPIED and HANDLE."""
 
 
 def ways() -> list[int]:
@@ -17,14 +19,18 @@ def ways() -> list[int]:
         table[op] = DATA
     for op in (Op.OPEN, Op.OPENDIR, Op.CREATE, Op.TMPFILE):
         table[op] = OPENS
-    for op in (Op.RELEASE, Op.RELEASEDIR, Op.FSYNC, Op.FSYNCDIR, Op.FLUSH, Op.READDIR, Op.READDIRPLUS, Op.GETLK,
+    for op in (Op.RELEASE, Op.RELEASEDIR, Op.FSYNC, Op.FSYNCDIR, Op.READDIR, Op.READDIRPLUS, Op.GETLK,
                Op.SETLK, Op.SETLKW, Op.FALLOCATE, Op.LSEEK, Op.COPY_FILE_RANGE, Op.IOCTL, Op.POLL):  # fmt: skip
         table[op] = HANDLE
     for op in (Op.FORGET, Op.BATCH_FORGET, Op.INTERRUPT, Op.DESTROY):
         table[op] = LOCAL
-    for op in (Op.GETXATTR, Op.SETXATTR, Op.REMOVEXATTR):
-        table[op] = ATTRIBUTE
+    for op in (Op.GETXATTR, Op.SETXATTR, Op.REMOVEXATTR, Op.GETATTR, Op.SETATTR):
+        table[op] = ASKED
+    table[Op.FLUSH] = CLOSED
     return table
 
 
 WAYS = ways()
+_NAMING = (Op.CREATE, Op.MKNOD, Op.MKDIR, Op.SYMLINK, Op.LINK, Op.UNLINK, Op.RMDIR, Op.RENAME, Op.RENAME2)
+WISHES = [int(Flag.PARENT) if op in _NAMING else 0 for op in range(OPCODES)]
+"""By opcode: flags of the request."""

@@ -389,11 +389,21 @@ class DirectoryTree:
         lasting = flags & os.O_EXCL
         made = flags & _TAKEN & ~os.O_TRUNC | linux.O_TMPFILE | lasting | os.O_CLOEXEC
         fd = os.open(".", made, mode, dir_fd=folder.fd)
-        node = os.fstat(fd).st_ino + 1
+        st = os.fstat(fd)
+        node = st.st_ino + 1
         file = self._file(node, flags & _TAKEN, fd)
         if flags & _TMPFILE and not lasting:
             self._kept.keep(node, fd)
-        return node, file.attributes(), file
+        return node, st, file
+
+    def name_temporary(self, file: OpenFile, parent: int, name: bytes) -> tuple[int, Stat]:
+        """The first name of a file that `temporary` made; as `link`, with less to ask."""
+        name = self._named(parent, name)
+        folder = self._places.folder(parent)
+        assert file.descriptor is not None
+        os.link(f"/proc/self/fd/{file.descriptor}", name, dst_dir_fd=folder.fd, follow_symlinks=True)
+        made = os.fstat(file.descriptor)
+        return self._places.remember(parent, name, made), made
 
     def reopen(self, node: int, flags: int) -> OpenFile:
         """Opens a node again, a kept one too. Its owner may, whatever has become of its mode since it was opened."""

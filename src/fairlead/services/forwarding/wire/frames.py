@@ -42,6 +42,9 @@ class Flag(IntFlag):
     """The request may have been carried out before (by this forwarder or a lost one): resolve it by its intent."""
     DESCRIPTOR = 8
     """A reply to OPEN, CREATE or TMPFILE: the file's descriptor comes along (SCM_RIGHTS) with the first byte."""
+    PARENT = 16
+    """A request that makes or removes a name: its client would like to know the directory's attributes after it. A
+    reply: its last 104 bytes are what GETATTR of the header's node would answer now."""
 
 
 class Own(IntEnum):

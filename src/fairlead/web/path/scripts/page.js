@@ -10,7 +10,7 @@ function top(data) {
 function verdictSection(data, origin) {
   const judgement = data.judgement || {};
   const found = judgement.verdicts || [];
-  return section("change", found.length ? "Who was to blame" : "Nobody was to blame", found.length ? "Each from the records alone: what shows it, what it cost, what to do." : null,
+  return section("change", found.length ? "Who was to blame" : "Why nobody", found.length ? "Each from the records alone: what shows it, what it cost, what to do." : null,
     found.length ? h("ol", { class: "verdicts" }, found.map((one) => verdictItem(one, origin))) : h("p", { class: "innocent" }, judgement.nobody || ""),
     data.played ? h("div", { class: "played" }, h("b", null, "What had been injected"), h("span", null, data.played)) : null);
 }

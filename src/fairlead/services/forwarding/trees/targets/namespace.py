@@ -123,10 +123,14 @@ def _touch(records: Records, inode: Inode, now: int) -> None:
     records.put(inode)
 
 
-def link(records: Records, ino: int, parent: int, name: bytes, now: int, who: Who | None) -> Inode:
-    """Another name of an inode."""
+def link(
+    records: Records, ino: int, parent: int, name: bytes, now: int, who: Who | None, nameless: bool = False
+) -> Inode:
+    """Another name of an inode. One without a name gets one only if `nameless`: somebody keeps it open meanwhile."""
     folder = records.directory(parent)
     inode = records.inode(ino)
+    if inode.nlink == 0 and not nameless:
+        raise fault(errno.ENOENT)
     if inode.is_directory:
         raise refused(errno.EPERM)
     if name in (b".", b"..") or records.child(parent, name) is not None:

@@ -67,6 +67,7 @@ class Target:
         """The same by job since `take_by_job` was called last; None until it is."""
         self._guard = threading.Lock()
         self._free_ns = 0
+        self._quiet_until_ns = 0
 
     def object_path(self, ino: int, index: int) -> str:
         """Where object `index` of an inode is."""
@@ -129,11 +130,20 @@ class Target:
             self.counters.errors += 1
         if error.errno == errno.ENOENT:
             if self.here():
-                log.error("target %s: object %x.%d has gone", self.name, ino, index)
+                self._say("target %s: object %x.%d has gone", ino, index)
             return fault(errno.EIO)
         if error.errno == errno.EIO:
-            log.error("target %s: I/O error on object %x.%d", self.name, ino, index)
+            self._say("target %s: I/O error on object %x.%d", ino, index)
         return error
+
+    def _say(self, text: str, ino: int, index: int) -> None:
+        """Logs at most once a second: a job may meet the same object thousands of times."""
+        now = monotonic_ns()
+        with self._guard:
+            if now < self._quiet_until_ns:
+                return
+            self._quiet_until_ns = now + 1_000_000_000
+        log.error(text, self.name, ino, index)
 
     def delay_ns(self, size: int) -> int:
         """Takes `size` bytes from the bucket; how long they have to wait."""

@@ -131,7 +131,9 @@ class TargetsTree:
             with acting.own:
                 return os.stat(target.object_path(inode.ino, index))
         except OSError as error:
-            target.failed(inode.ino, index, error)
+            now = self.store.read(sizes.find, inode.ino)
+            if now is not None and now.nlink:  # it was not removed in the meantime
+                target.failed(inode.ino, index, error)
             return None
 
     def lookup(self, parent: int, name: bytes) -> tuple[int, Attributes]:
@@ -236,17 +238,15 @@ class TargetsTree:
         who = _who()
         if not permissions.owns(inode, who):
             permissions.check(inode, permissions.opening_mask(flags & os.O_ACCMODE), who)
-        return self._opened(inode, flags & ~(os.O_CREAT | os.O_EXCL | os.O_TRUNC))
+        return self._opened(inode, flags & ~(os.O_CREAT | os.O_EXCL | os.O_TRUNC), nameless=True)
 
-    def _opened(self, inode: Inode, flags: int) -> StripedFile:
-        state = self._acquire(inode.ino)
-        if state.doomed and inode.nlink:  # it lost its name since: its objects may be gone
-            self._end(state)
-            raise fault(errno.ESTALE)
+    def _opened(self, inode: Inode, flags: int, *, nameless: bool = False) -> StripedFile:
+        state = self._acquire(inode.ino, nameless=nameless)
         return StripedFile(node_of(inode.ino), flags, state, self.store, self._end)
 
-    def _acquire(self, ino: int) -> FileState:
-        """The shared data of an inode, held in the store as long as somebody uses it."""
+    def _acquire(self, ino: int, *, nameless: bool = False) -> FileState:
+        """The shared data of an inode, held in the store as long as somebody uses it. ESTALE if nobody does here and it
+        has no name (any more), unless `nameless`: its objects may be on their way out."""
         with self._guard:
             state = self._states.get(ino)
             if state is None:
@@ -254,8 +254,10 @@ class TargetsTree:
                 state = FileState(ino, self.store, self.targets, self._placed)
                 try:
                     inode = self._read(namespace.get, ino)
-                    state.adopt(inode)
                     state.doomed = inode.nlink == 0
+                    if state.doomed and not nameless:
+                        raise fault(errno.ESTALE)
+                    state.adopt(inode)
                 except BaseException:
                     self.store.release(ino)
                     raise
@@ -282,7 +284,8 @@ class TargetsTree:
         """See `FileTree`."""
         new = self._new(stat.S_IFREG | mode & 0o7777)
         inode = self._write(namespace.temporary, inode_of(parent), new, now_ns(), _who())
-        file = self._opened(inode, flags & ~(os.O_TMPFILE | os.O_CREAT | os.O_EXCL | os.O_TRUNC))
+        flags &= ~(os.O_TMPFILE | os.O_CREAT | os.O_EXCL | os.O_TRUNC)
+        file = self._opened(inode, flags, nameless=True)
         file.state.doomed = True
         return node_of(inode.ino), self._attributes(inode), file
 
@@ -313,10 +316,17 @@ class TargetsTree:
         """See `FileTree`."""
         _check_name(parent, name)
         ino = inode_of(node)
-        inode = self._write(namespace.link, ino, inode_of(parent), name, now_ns(), _who())
-        state = self._states.get(ino)
-        if state is not None:
-            state.doomed = False
+        with self._guard:
+            state = self._states.get(ino)
+            if state is not None:
+                state.users += 1  # a file without a name (O_TMPFILE) must not be removed meanwhile
+        try:
+            inode = self._write(namespace.link, ino, inode_of(parent), name, now_ns(), _who(), state is not None)
+            if state is not None:
+                state.doomed = False
+        finally:
+            if state is not None:
+                self._end(state)
         return self._answer(inode)
 
     def unlink(self, parent: int, name: bytes) -> None:
