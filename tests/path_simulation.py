@@ -111,7 +111,8 @@ class Plane:
         ]  # fmt: skip
         target = [
             {
-                "ts_ns": START_NS + (second + 1) * 10**9, "interval_ns": 10**9, "server": "s", "target": name, "job_id": job,
+                "ts_ns": START_NS + (second + 1) * 10**9, "interval_ns": 10**9, "server": "s", "target": name,
+                "job_id": job,
                 "read_rpcs": 0, "write_rpcs": len(seen), "read_bytes": 0, "write_bytes": sum(size for _, size in seen),
                 "service_ns_histogram": _histogram([service for service, _ in seen]),
             }

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import random
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fairlead.services.forwarding.trees.base import ROOT
+from fairlead.services.forwarding.trees.base import ROOT, Change, UnknownNode
 from fairlead.services.forwarding.trees.targets.tree import TargetsTree, open_tree
 
 
@@ -56,4 +59,56 @@ def read_file(tree: TargetsTree, node: int) -> bytes:
         buffer = memoryview(bytearray(tree.attributes(node).st_size + 10))
         return bytes(buffer[: file.read_into(buffer, 0)])
     finally:
+        file.close()
+
+
+def disturb(trees: list[TargetsTree], times: int) -> list[BaseException]:
+    """A thread for each tree that makes, changes and removes the same few files; errors that are not of names."""
+    wrong: list[BaseException] = []
+
+    def work(tree: TargetsTree, seed: int) -> None:
+        stream = random.Random(seed)
+        for _ in range(times):
+            try:
+                _disturb(tree, stream)
+            except UnknownNode:
+                continue
+            except OSError as error:
+                if error.errno not in (errno.ENOENT, errno.EEXIST, errno.ESTALE):
+                    wrong.append(error)
+            except BaseException as error:  # noqa: BLE001 - shown by the test
+                wrong.append(error)
+
+    threads = [threading.Thread(target=work, args=(tree, seed)) for seed, tree in enumerate(trees)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    return wrong
+
+
+def _disturb(tree: TargetsTree, stream: random.Random) -> None:
+    name, other = (b"f%d" % stream.randrange(8) for _ in range(2))
+    kind = stream.choice(["create", "unlink", "rename", "write", "truncate", "link", "read"])
+    if kind == "create":
+        _, _, file = tree.create(ROOT, name, os.O_RDWR, 0o644)
+        file.write_from(memoryview(bytes(stream.randrange(1, 30_000))), stream.randrange(10_000))
+        file.close()
+        return
+    if kind == "unlink":
+        tree.unlink(ROOT, name)
+        return
+    if kind == "rename":
+        tree.rename(ROOT, name, ROOT, other, stream.choice([0, 2]))
+        return
+    node, _ = tree.lookup(ROOT, name)
+    if kind == "truncate":
+        tree.change(node, Change(size=stream.randrange(20_000)), None)
+    elif kind == "link":
+        tree.link(node, ROOT, other)
+    else:
+        file = tree.open(node, os.O_RDWR | (stream.choice([0, os.O_APPEND, os.O_TRUNC]) if kind == "write" else 0))
+        if kind == "write":
+            file.write_from(memoryview(bytes(5000)), 0)
+        file.read_into(memoryview(bytearray(9000)), 100)
         file.close()

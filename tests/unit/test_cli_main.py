@@ -148,7 +148,12 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
 
 
 def test_completion_of_names_comes_from_the_table_alone() -> None:
-    environment = {**os.environ, "_FAIRLEAD_COMPLETE": "bash_complete", "COMP_WORDS": "fairlead repo", "COMP_CWORD": "1"}
+    environment = {
+        **os.environ,
+        "_FAIRLEAD_COMPLETE": "bash_complete",
+        "COMP_WORDS": "fairlead repo",
+        "COMP_CWORD": "1",
+    }
     script = "import sys\nfrom fairlead.cli.main import main\nmain([])\nassert 'fairlead.cli.report' not in sys.modules"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from fairlead.services.forwarding.fuse.abi import ENTRY, Op
+from fairlead.services.forwarding.fuse.abi import ATTR, ENTRY, Op
 from fairlead.services.forwarding.mount.generations import Generations
 from fairlead.services.forwarding.mount.holdings import F_RDLCK, F_UNLCK, F_WRLCK, HeldLock, Holdings
 from fairlead.services.forwarding.mount.ledger import Ledger
@@ -105,8 +105,9 @@ def test_a_flock_goes_with_its_handle() -> None:
     assert [held.flock for held in holdings.locks()] == [False]
 
 
-def entry(node: int) -> memoryview:
-    return memoryview(bytearray(ENTRY.pack(node, 0, 1, 1, 0, 0) + bytes(88)))
+def entry(node: int, *, size: int = 1, links: int = 1) -> memoryview:
+    attributes = ATTR.pack(node - 1, size, 0, 0, 0, 0, 0, 0, 0, 0o100644, links, 0, 0, 0, 4096, 0)
+    return memoryview(bytearray(ENTRY.pack(node, 0, 1, 1, 0, 0) + attributes))
 
 
 def generation(body: memoryview) -> int:
@@ -131,3 +132,11 @@ def test_a_create_of_a_file_that_is_there_keeps_its_generation() -> None:
     body = entry(10)
     generations.mark(int(Op.CREATE), body, held=True, named=True)
     assert generation(body) == 0
+
+
+def test_a_create_whose_answer_overtook_that_of_the_removal_is_known_by_its_emptiness() -> None:
+    generations = Generations()
+    new, linked = entry(10, size=0), entry(11, size=0, links=2)
+    generations.mark(int(Op.CREATE), new, held=True, named=True)
+    generations.mark(int(Op.CREATE), linked, held=True, named=True)
+    assert (generation(new), generation(linked)) == (1, 0)

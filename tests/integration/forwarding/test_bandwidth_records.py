@@ -10,10 +10,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from tests.mounting import environment, forwarded_mount, open_folder
 
 from fairlead.model.tables import FORWARDER, OPS
 from fairlead.sources.spool import SpoolSource
+from mounting import environment, forwarded_mount, open_folder
 
 pytestmark = pytest.mark.fuse
 

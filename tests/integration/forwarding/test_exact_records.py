@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -11,11 +12,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from tests.mounting import environment, forwarded_mount, open_folder
 
 from fairlead.model.missing import Missing
 from fairlead.model.tables import TABLES
+from fairlead.services.forwarding.mount.control import ask
 from fairlead.sources.spool import SpoolSource
+from mounting import environment, fairlead, forwarded_mount, local_mount, open_folder
 
 pytestmark = pytest.mark.fuse
 
@@ -207,3 +209,42 @@ def test_stat_of_files_never_seen_is_one_look_up_each() -> None:
     assert looked_up == 300
     assert client["lookup"] == forwarder["lookup"]
     assert client["stat"] == forwarder["stat"]
+
+
+def test_recording_is_switched_off_and_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_folder() as place:
+        export, folder, state, spool = (place / name for name in ("export", "mnt", "state", "spool"))
+        for one in (export, folder, state):
+            one.mkdir()
+        with forwarded_mount(
+            export, folder, "--spool", spool, state=state, forwarder_options=("--spool", spool)
+        ) as mount:
+            monkeypatch.setenv("XDG_RUNTIME_DIR", str(mount.runtime))
+            mount.forwarders[0].process.send_signal(signal.SIGUSR2)
+            assert ask(folder, {"do": "record", "on": False}) == {"on": False}
+            (folder / "silent").write_bytes(bytes(1000))
+            assert ask(folder, {"do": "record", "on": True}) == {"on": True}
+            (folder / "silent").write_bytes(bytes(500))  # its name was learnt meanwhile
+            (folder / "told").write_bytes(bytes(3000))
+        found = tables(spool)
+    paths = {row["file_id"]: row["path"] for row in found["files"].to_pylist()}
+    written = {paths[row["file_id"]]: row["size"] for row in found["ops"].to_pylist() if row["op"] == "write"}
+    assert written == {f"{folder}/silent": 500, f"{folder}/told": 3000}
+
+
+def test_a_local_mount_records_and_is_reported(tmp_path: Path) -> None:
+    with open_folder() as place:
+        source, folder, state, spool = (place / name for name in ("source", "mnt", "state", "spool"))
+        for one in (source, folder, state):
+            one.mkdir()
+        with local_mount(source, folder, "--passthrough", "off", "--spool", spool, state=state) as mount:
+            own = _run(PROGRAM, folder, mount.runtime, "12")
+        client = client_counts(tables(spool), "12")
+        told = fairlead("report", spool, "--json", tmp_path / "report.json", runtime=mount.runtime)
+        assert told.returncode == 0, told.stderr
+    for name in (*MEASURES, *COUNTED):
+        assert client[name] == own[name], name
+    report = json.loads((tmp_path / "report.json").read_text())
+    report = next(one for one in report.get("reports", [report]) if one["job"]["id"] == "12")
+    assert report["metrics"]["write_bytes"] == own["bytes_written"]
+    assert report["metrics"]["read_bytes"] == own["bytes_read"]

@@ -22,7 +22,7 @@ from fairlead.services.forwarding.trees.targets.service import serve_metadata
 from fairlead.services.forwarding.trees.targets.tree import open_tree
 from fairlead.services.forwarding.wire.address import Address
 from fairlead.services.forwarding.wire.tokens import Claims, issue, make_key, read_key
-from targets_building import opened, read_file, write_file, write_targets
+from targets_building import disturb, opened, read_file, write_file, write_targets
 
 WHOLE = Lock(0, 99, int(fcntl.F_WRLCK), 1)
 DEADLINE_S = 60.0
@@ -190,6 +190,16 @@ def test_an_unlinked_file_stays_while_another_forwarder_has_it_open(tmp_path: Pa
         held.close()
         assert one.sweep(0) + two.sweep(0) == 1
         assert not check(one.store, one.targets).problems
+
+
+def test_two_forwarders_on_the_same_names(tmp_path: Path) -> None:
+    file = _shared(tmp_path, 'stripe_count = 2\nstripe_size = "4K"')
+    with _ended(_start(tmp_path)), opened(file) as one, opened(file) as two:
+        assert not disturb([one, two] * 3, 300)
+        for tree in (one, two):
+            assert all(row.open_count == 0 for row in tree.target_counters())
+            tree.sweep(0)
+        assert not check(one.store, one.targets).faults
 
 
 def test_a_network_address_needs_a_token(tmp_path: Path) -> None:

@@ -7,11 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.mounting import wait_until
-
 from fairlead.lake.ingest import found, ingest
 from fairlead.lake.store import Lake
 from fairlead.sources.spool import SpoolSource
+from mounting import wait_until
 
 WRITER = """
 import sys

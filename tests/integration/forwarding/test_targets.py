@@ -5,12 +5,10 @@ from __future__ import annotations
 import errno
 import json
 import os
-import random
 import re
 import stat
 import subprocess
 import sys
-import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -18,11 +16,11 @@ from pathlib import Path
 import pytest
 
 from fairlead.cli.main import main
-from fairlead.services.forwarding.trees.base import ROOT, Change, UnknownNode
+from fairlead.services.forwarding.trees.base import ROOT, Change
 from fairlead.services.forwarding.trees.targets.check import check
 from fairlead.services.forwarding.trees.targets.config import read_config
 from fairlead.services.forwarding.trees.targets.tree import TargetsTree
-from targets_building import opened, read_file, write_file, write_targets
+from targets_building import disturb, opened, read_file, write_file, write_targets
 
 LAYOUT = b"user.fairlead.layout"
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "reference" / "targets-layout.md"
@@ -254,29 +252,8 @@ def test_a_changed_targets_file(tmp_path: Path) -> None:
 
 def test_threads_on_the_same_names(tmp_path: Path) -> None:
     """Names that come and go under open files: no error but those of names, nothing left over."""
-    file = write_targets(tmp_path, 'stripe_count = 2\nstripe_size = "4K"')
-    wrong: list[BaseException] = []
-
-    def work(tree: TargetsTree, seed: int) -> None:
-        stream = random.Random(seed)
-        for _ in range(400):
-            try:
-                _disturb(tree, stream)
-            except UnknownNode:
-                continue
-            except OSError as error:
-                if error.errno not in (errno.ENOENT, errno.EEXIST, errno.ESTALE):
-                    wrong.append(error)
-            except BaseException as error:  # noqa: BLE001 - shown by the test
-                wrong.append(error)
-
-    with opened(file) as tree:
-        threads = [threading.Thread(target=work, args=(tree, seed)) for seed in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(120)
-        assert not wrong
+    with opened(write_targets(tmp_path, 'stripe_count = 2\nstripe_size = "4K"')) as tree:
+        assert not disturb([tree] * 6, 400)
         assert not _open_objects()
         assert all(row.open_count == 0 for row in tree.target_counters())
         tree.sweep(0)
@@ -290,30 +267,3 @@ def _open_objects() -> list[str]:
         with suppress(OSError):
             found.append(str(descriptor.readlink()))
     return [path for path in found if "/objects/" in path]
-
-
-def _disturb(tree: TargetsTree, stream: random.Random) -> None:
-    name, other = (b"f%d" % stream.randrange(8) for _ in range(2))
-    kind = stream.choice(["create", "unlink", "rename", "write", "truncate", "link", "read"])
-    if kind == "create":
-        _, _, file = tree.create(ROOT, name, os.O_RDWR, 0o644)
-        file.write_from(memoryview(bytes(stream.randrange(1, 30_000))), stream.randrange(10_000))
-        file.close()
-        return
-    if kind == "unlink":
-        tree.unlink(ROOT, name)
-        return
-    if kind == "rename":
-        tree.rename(ROOT, name, ROOT, other, stream.choice([0, 2]))
-        return
-    node, _ = tree.lookup(ROOT, name)
-    if kind == "truncate":
-        tree.change(node, Change(size=stream.randrange(20_000)), None)
-    elif kind == "link":
-        tree.link(node, ROOT, other)
-    else:
-        file = tree.open(node, os.O_RDWR | (stream.choice([0, os.O_APPEND, os.O_TRUNC]) if kind == "write" else 0))
-        if kind == "write":
-            file.write_from(memoryview(bytes(5000)), 0)
-        file.read_into(memoryview(bytearray(9000)), 100)
-        file.close()

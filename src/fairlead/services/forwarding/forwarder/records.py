@@ -207,15 +207,23 @@ class ForwarderRecords:
             self._write()
 
     def _work(self) -> None:
-        due_ns = monotonic_ns() + int(self._interval_s * 1e9)
+        try:
+            self._look_after()
+        except BaseException:
+            self.on = False  # nobody would take what is noted
+            raise
+
+    def _look_after(self) -> None:
+        interval_ns = int(self._interval_s * 1e9)
+        due_ns = monotonic_ns() + interval_ns
         pause_s = self._interval_s
         while not self._stop.wait(pause_s):
             with self._turn, self._lock:
                 # Many at a time would hold the workers up, and take memory.
                 pause_s = self._interval_s / 8 if self._count() > _MANY else self._interval_s
-            if monotonic_ns() < due_ns - int(self._interval_s * 1e8):
+            if monotonic_ns() < due_ns - interval_ns // 10:
                 continue
-            due_ns = monotonic_ns() + int(self._interval_s * 1e9)
+            due_ns = monotonic_ns() + interval_ns
             with self._turn:
                 self._take()
                 if monotonic_ns() - self._written_ns >= self._file_s * 1e9:

@@ -23,7 +23,7 @@ from fairlead.services.forwarding.mount.link import Link, LinkLostError
 from fairlead.services.forwarding.mount.reclaim import farewell, open_again, take_locks
 from fairlead.services.forwarding.mount.repairs import Repairs
 from fairlead.services.forwarding.wire.address import Address, parse_address
-from fairlead.services.forwarding.wire.frames import Notice, Own
+from fairlead.services.forwarding.wire.frames import Own
 
 if TYPE_CHECKING:
     from fairlead.services.forwarding.mount.relay import RelayMount
@@ -333,6 +333,4 @@ class Failover:
             self._repairs.answered(number, error)
 
     def notice(self, kind: int, body: memoryview) -> None:
-        """The forwarder says something on its own."""
-        if kind == Notice.REVOKE:
-            self._mount.revoked(body)
+        """The forwarder says something on its own. It grants no leases, so there is nothing to give back."""

@@ -22,6 +22,15 @@ HAS_ENTRY = [
 """By opcode: whether the reply holds entries."""
 
 
+_SIZE_AT, _LINKS_AT = ENTRY.size + 8, ENTRY.size + 64
+_LINKS = Struct("<I")
+
+
+def _is_new(body: memoryview) -> bool:
+    (size,), (links,) = _NODE.unpack_from(body, _SIZE_AT), _LINKS.unpack_from(body, _LINKS_AT)
+    return bool(size == 0 and links == 1)
+
+
 class Generations:
     """Those that are not 0. `mark` is called with every reply that holds entries, before the kernel has it."""
 
@@ -30,13 +39,14 @@ class Generations:
 
     def mark(self, op: int, body: memoryview, *, held: bool, named: bool) -> None:
         """Puts the generation into the reply. `held`: the kernel knows a node of that number already; `named`: by a
-        name that is still there."""
+        name that is still there, as far as replies have said: that of its removal may come after this one."""
         if op == _READDIRPLUS:
             if self._known:
                 self._mark_listing(body)
             return
         (node,) = _NODE.unpack_from(body)
-        if held and (op in _FRESH or (op == _CREATE and not named)):
+        # The kernel asks for a CREATE when there was nothing: an empty file of one name is new.
+        if held and (op in _FRESH or (op == _CREATE and (not named or _is_new(body)))):
             self._known[node] = self._known.get(node, 0) + 1
         generation = self._known.get(node)
         if generation:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import os
 import select
-import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from struct import Struct
@@ -27,6 +26,7 @@ from fairlead.services.forwarding.mount.jobs import Jobs
 from fairlead.services.forwarding.mount.ledger import Entry, Ledger
 from fairlead.services.forwarding.mount.link import Link, LinkLostError
 from fairlead.services.forwarding.mount.nodes import Nodes
+from fairlead.services.forwarding.mount.own_answers import Kernel, to_stderr
 from fairlead.services.forwarding.mount.silent import Silent
 from fairlead.services.forwarding.mount.ways import CLOSED, COPIED, DATA, HANDLE, LOCAL, OPCODES, OPENS, WAYS, WISHES
 from fairlead.services.forwarding.wire.frames import HEAD_BYTES, MAX_FRAME, PREFIX_BYTES, REPLY, Flag
@@ -63,7 +63,7 @@ class RelayMount:
         *,
         trace: Trace | None = None,
         jobs: Jobs | None = None,
-        cache: bool = False,
+        cache: bool = False,  # noqa: ARG002  asked for by `dial`, which is refused
         patience_s: float = 60.0,
         say: Callable[[str], None] | None = None,
     ) -> None:
@@ -86,8 +86,7 @@ class RelayMount:
         self._trace, self._hot = trace, getattr(trace, "hot", (max, b"", iter(()), 1))
         if trace is not None:
             trace.identities = self.jobs.identities
-        self._cache = cache
-        self._say = say if say is not None else _to_stderr
+        self._say = say if say is not None else to_stderr
         self._handles = 0
         self._opened_by: dict[int, int] = {}  # job by handle: a RELEASE is on nobody's behalf
         self._views: list[memoryview] = []
@@ -102,6 +101,8 @@ class RelayMount:
         self._lazy = False
         self._link_events = 0
         self._fd = device.fd
+        self._kernel = Kernel(device.fd, self._say)
+        self.answer = self._kernel.answer
         self.failover = Failover(self, patience_s=patience_s)
         os.set_blocking(device.fd, False)
         self._poll.register(self._wake, _READABLE)
@@ -154,7 +155,7 @@ class RelayMount:
                 self.take_memory([memoryview(bytearray(SLOT_BYTES)) for _ in range(4)])
             self.failover.seek()
         try:
-            while not self._ended:
+            while not self._ended and not self._kernel.gone:
                 try:
                     self._turn()
                 except LinkLostError as lost:
@@ -361,7 +362,7 @@ class RelayMount:
             try:
                 os.write(fd, answer)
             except OSError as failed:
-                self._refused(failed, unique)
+                self._kernel.refused(failed, unique)
             if slot >= 0:
                 free.append(slot)
             elif not error:
@@ -379,23 +380,6 @@ class RelayMount:
                     pack(ring, next(place) % room, op, job, -error, node, handle, offset, size, started, monotonic_ns())
         # What came of the replies (repairs, forgotten nodes) goes out together.
         link.flush()
-
-    def answer(self, unique: int, error: int, body: bytes = b"") -> None:
-        """Answers the kernel without a forwarder. `error`: 0 or -errno."""
-        try:
-            os.write(self._fd, OUT_HEADER.pack(16 + len(body), error, unique) + body)
-        except OSError as failed:
-            self._refused(failed, unique)
-
-    def _refused(self, error: OSError, unique: int) -> None:
-        """The kernel does not take an answer: ENOENT when who asked was killed, ENODEV when the mount is gone."""
-        if error.errno == errno.ENODEV:
-            self._ended = True
-        elif error.errno == errno.EINVAL:
-            self._say(f"the kernel refuses an answer ({error}); the request gets EIO")
-            os.write(self._fd, OUT_HEADER.pack(16, -errno.EIO, unique))
-        elif error.errno != errno.ENOENT:
-            raise error
 
     def finish(self, number: int, error: int) -> None:
         """Ends an outstanding request with an errno of the mount's own."""
@@ -509,13 +493,6 @@ class RelayMount:
             except LinkLostError as lost:
                 self.lost(str(lost))
 
-    def revoked(self, body: memoryview) -> None:
-        """The forwarder wants the kernel to drop what it keeps of a node."""
-
     def say(self, text: str) -> None:
         """A line for the log."""
         self._say(text)
-
-
-def _to_stderr(text: str) -> None:
-    print(f"fairlead mount: {text}", file=sys.stderr, flush=True)

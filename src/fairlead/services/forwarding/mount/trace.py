@@ -8,11 +8,12 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from fairlead.clock import monotonic_ns, now_ns
 from fairlead.services.forwarding.fuse.abi import Op
 from fairlead.services.forwarding.mount.ring import DEFAULT_CAPACITY, NO_RECORD, RECORD, Ring
-from fairlead.services.forwarding.mount.trace_messages import NAME_AT, extent, name_request
+from fairlead.services.forwarding.mount.trace_messages import MEASURED, NAMING, extent, listed, names_of
 from fairlead.services.forwarding.mount.trace_names import File, Names
 from fairlead.services.forwarding.mount.trace_runs import SIZED, Runs, records_of
 from fairlead.services.forwarding.mount.trace_sheets import Identified, Sheets
@@ -35,8 +36,13 @@ _FORGET = int(Op.FORGET)
 _EXCHANGE = 2
 _FILE_STREAMS = 1 << 65
 _READDIRPLUS = int(Op.READDIRPLUS)
-_Event = tuple[int, int, int, bytes, int, int, bytes, bool, int]
-"""Place in the ring, op, parent, name, node, new parent, new name, whether it failed, rename flags."""
+_Event = tuple[Any, ...]
+"""Place in the ring, op, parent, name, node, new parent, new name, whether it failed, rename flags; or place, op,
+parent, the kernel's message, the first bytes of the reply, error."""
+_MESSAGE_FIELDS = 6
+_UNDISTURBED_NS, _STEP_NS = 50_000, 1_000_000
+_MOST_EVENTS = 1 << 18
+"""Names that wait to be learnt; more could only be when nobody drains."""
 
 
 class Trace:
@@ -67,7 +73,7 @@ class Trace:
         self.request: Callable[..., object] = self._ring.put
         """request(op, node, handle, offset, size, started_ns, ended_ns, job, error). `size` is what was moved (whatever
         when it failed); of SETATTR its `valid` field, of FSYNC its flags; else 0. `handle` 0: it had none."""
-        self._events: deque[_Event] = deque()
+        self._events: deque[_Event] = deque(maxlen=_MOST_EVENTS)
         self._names = Names(fs, mount_point)
         self._runs = Runs()
         self._spool = spool
@@ -81,6 +87,7 @@ class Trace:
         self._file_s = file_s
         self._written_ns = monotonic_ns()
         self._told_dropped = 0
+        self._shift = now_ns() - monotonic_ns()
         self._stopped = False
         self._turn = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -123,11 +130,19 @@ class Trace:
     ) -> None:
         """Any request but READ and WRITE ended: the kernel's whole message and the body of the reply (empty when it
         failed) tell the names. Called while `on` is false too. `error` is an errno or 0."""
-        begin = NAME_AT[op] if op < 64 else 0
-        if begin:
-            name_request(self, op, node, handle, message, body, (started_ns, ended_ns, job, error))
+        if op in NAMING:
+            if op == _READDIRPLUS:
+                if self.on:
+                    self._ring.put(op, node, handle, -1, 0, started_ns, ended_ns, job, error)
+                if not error:
+                    listed(self, node, body)
+                return
+            # The names are read out of the message by the thread that drains.
+            recorded = op if self.on else NO_RECORD
+            place = self._ring.put(recorded, NAMED, handle, -1, 0, started_ns, ended_ns, job, error)
+            self._events.append((place, op, node, bytes(message), bytes(body[:8]), error))
         elif self.on:
-            offset, size = extent(op, message)
+            offset, size = extent(op, message) if op in MEASURED else (-1, 0)
             self._ring.put(op, node, handle, offset, size, started_ns, ended_ns, job, error)
 
     def seen(self, node: int, parent: int, name: bytes) -> None:
@@ -179,7 +194,8 @@ class Trace:
 
     def _drain(self, *, everything: bool = False) -> int:
         """Takes what is in the ring, in order, names before the requests they belong to. How many there were."""
-        shift = now_ns() - (now := monotonic_ns())
+        self._follow_clock()
+        shift = self._shift
         self._at, parts = self._ring.take(everything=everything)
         count = sum(map(len, parts)) // RECORD.size
         if count >= MANY and len(self._events) * _PER_NAME < count:
@@ -187,8 +203,16 @@ class Trace:
         else:
             self._one_by_one(parts, shift)
         self._learn(self._at)
-        self._runs.settle(now + shift)
+        self._runs.settle(monotonic_ns() + shift)
         return count
+
+    def _follow_clock(self) -> None:
+        """Finds how far the wall clock is ahead. It is followed in steps of a millisecond, so that what lies between
+        two readings does not change the order of requests."""
+        before = monotonic_ns()
+        shift = now_ns() - before
+        if monotonic_ns() - before < _UNDISTURBED_NS and abs(shift - self._shift) > _STEP_NS:
+            self._shift = shift
 
     def _by_arrays(self, parts: list[bytes], shift: int) -> None:
         """Makes runs of all requests between two names at once."""
@@ -232,7 +256,10 @@ class Trace:
         """Takes in the names told up to the request at this place of the ring."""
         events, names = self._events, self._names
         while events and events[0][0] <= at:
-            _, op, parent, name, node, new_parent, new_name, failed, flags = events.popleft()
+            event = events.popleft()
+            if len(event) == _MESSAGE_FIELDS:
+                event = (event[0], *names_of(*event[1:]))
+            _, op, parent, name, node, new_parent, new_name, failed, flags = event
             if op == _FORGET:
                 names.forget(node)
             elif op == _READDIRPLUS:

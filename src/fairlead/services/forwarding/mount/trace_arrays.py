@@ -168,11 +168,10 @@ def _files(
         nodes, inverse = node[:1], np.zeros(len(node), np.intp)
     else:
         nodes, inverse = np.unique(node, return_inverse=True)
-    files: list[File] = []
+    files: dict[File, int] = {}  # two nodes may have had one name
     places = np.full(len(nodes), -1, np.int64)
     for at, one in enumerate(nodes.tolist()):
         found = file_of(one) if one else named
         if found is not None:
-            places[at] = len(files)
-            files.append(found)
-    return places[inverse.reshape(-1)], files
+            places[at] = files.setdefault(found, len(files))
+    return places[inverse.reshape(-1)], list(files)

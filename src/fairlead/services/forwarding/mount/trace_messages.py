@@ -33,57 +33,34 @@ _FIXED = {
     Op.LINK: LINK_IN.size, Op.UNLINK: 0, Op.RMDIR: 0, Op.RENAME: RENAME_IN.size, Op.RENAME2: RENAME2_IN.size,
     Op.READDIRPLUS: 0, Op.TMPFILE: CREATE_IN.size,
 }  # fmt: skip
-NAME_AT = [_HEADER + _FIXED[Op(op)] if op in set(_FIXED) else 0 for op in range(64)]
-"""By opcode: where the name begins in the message of a request about names, else 0."""
+NAMING = {int(op): _HEADER + fixed for op, fixed in _FIXED.items()}
+"""Requests about names, and where the name begins in their message."""
+MEASURED = frozenset(map(int, (Op.SETATTR, Op.FSYNC, Op.COPY_FILE_RANGE, Op.FALLOCATE)))
+"""Requests that are no READ or WRITE but have an `extent`."""
 _NODE = Struct("<Q")
 _ATTRIBUTES = ENTRY.size + 88
 _ENDS = frozenset(map(int, (Op.UNLINK, Op.RMDIR)))
 _RENAMES = frozenset(map(int, (Op.RENAME, Op.RENAME2)))
-_READDIRPLUS, _RENAME2, _TMPFILE = int(Op.READDIRPLUS), int(Op.RENAME2), int(Op.TMPFILE)
+_RENAME2, _TMPFILE = int(Op.RENAME2), int(Op.TMPFILE)
 
 
-def name_request(
-    trace: Trace,
-    op: int,
-    parent: int,
-    handle: int,
-    message: bytes | memoryview,
-    body: memoryview,
-    rest: tuple[int, int, int, int],
-) -> None:
-    """Tells the trace of a request about names; `rest` is start, end, job and error."""
-    started_ns, ended_ns, job, error = rest
-    if op == _READDIRPLUS:
-        if trace.on:
-            trace.request(op, parent, handle, -1, 0, started_ns, ended_ns, job, error)
-        if not error:
-            _listed(trace, parent, body)
-        return
-    names = bytes(message[NAME_AT[op] :]).split(b"\0")
+def names_of(
+    op: int, parent: int, message: bytes, head: bytes, error: int
+) -> tuple[int, int, bytes, int, int, bytes, bool, int]:
+    """What a request about names says: op, parent, name, node (0: none), new parent, new name, whether it failed,
+    rename flags. `head` is the beginning of the reply."""
+    names = message[NAMING[op] :].split(b"\0", 2)
     if op in _RENAMES:
         (new_parent,) = RENAME_IN.unpack_from(message, _HEADER)
         flags = RENAME2_IN.unpack_from(message, _HEADER)[1] if op == _RENAME2 else 0
-        trace.named(
-            op,
-            parent,
-            names[0],
-            started_ns,
-            ended_ns,
-            job,
-            error,
-            new_parent=new_parent,
-            new_name=names[1],
-            flags=flags,
-        )
-        return
+        return op, parent, names[0], 0, new_parent, names[1], error != 0, flags
     node = 0
-    if not error and op not in _ENDS and len(body) >= 8:
-        (node,) = _NODE.unpack_from(body)
-    name = b"" if op == _TMPFILE else names[0]
-    trace.named(op, parent, name, started_ns, ended_ns, job, error, node=node, handle=handle)
+    if not error and op not in _ENDS and len(head) == _NODE.size:
+        (node,) = _NODE.unpack(head)
+    return op, parent, b"" if op == _TMPFILE else names[0], node, 0, b"", error != 0, 0
 
 
-def _listed(trace: Trace, parent: int, body: memoryview) -> None:
+def listed(trace: Trace, parent: int, body: memoryview) -> None:
     """The kernel knows every entry of a READDIRPLUS reply from now on."""
     at, end = 0, len(body)
     fixed = _ATTRIBUTES + DIRENT.size

@@ -17,6 +17,7 @@ import msgspec
 
 from fairlead.services.forwarding.trees.base import Lock
 from fairlead.services.forwarding.trees.targets import namespace, sizes
+from fairlead.services.forwarding.trees.targets.inode import Inode
 from fairlead.services.forwarding.trees.targets.records import Records
 
 LENGTH = Struct("<I")
@@ -70,8 +71,8 @@ def release(ino: int) -> None:
     """See `Store.release`."""
 
 
-def held(ino: int) -> bool:  # type: ignore[empty-body]
-    """See `Store.held`."""
+def condemn(ino: int) -> Inode | None:
+    """See `Store.condemn`."""
 
 
 def lock(space: int, ino: int, owner: int, lock: Lock, again: bool) -> None:
@@ -94,7 +95,7 @@ def leave() -> None:
     """The channel ends in order."""
 
 
-IN_MEMORY = {act.__name__: act for act in (hold, release, held, lock, conflicting, unlock_owner, sync, leave)}
+IN_MEMORY = {act.__name__: act for act in (hold, release, condemn, lock, conflicting, unlock_owner, sync, leave)}
 """Calls that are no transactions, by name; only their shapes are here."""
 
 
@@ -104,7 +105,12 @@ def table() -> dict[str, Call]:
     made = {}
     for module in (namespace, sizes):
         for act in vars(module).values():
-            if callable(act) and getattr(act, "__module__", "") == module.__name__ and _is_transaction(act):
+            if (
+                callable(act)
+                and act is not sizes.condemn
+                and getattr(act, "__module__", "") == module.__name__
+                and _is_transaction(act)
+            ):
                 made[act.__name__] = _call(act, 1)
     made |= {name: _call(act, 0) for name, act in IN_MEMORY.items()}
     return made

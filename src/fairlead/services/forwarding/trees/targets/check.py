@@ -69,7 +69,7 @@ class _Check:
         self._names(records)
         objects = self._objects(records)
         for inode in records.values():
-            if inode.is_file and inode.nlink:  # one without a name may be half removed
+            if inode.is_file and inode.nlink > 0:  # one without a name may be half removed
                 self._file(inode, objects)
         return self._found
 
@@ -101,12 +101,12 @@ class _Check:
                 else:
                     links[ino] += 1
         for inode in records.values():
-            if inode.nlink != links[inode.ino]:
+            if max(inode.nlink, 0) != links[inode.ino]:
                 what = f"counts {inode.nlink} links, has {links[inode.ino]}"
                 if self._repair:
                     self._store.write(sizes.relink, inode.ino, links[inode.ino], now_ns())
                 self._note("links", what, inode.ino, mended=self._repair)
-            elif inode.nlink == 0 and inode.is_file:
+            elif inode.nlink <= 0 and inode.is_file:
                 self._note("unlinked", "has no name; removed when a forwarder has run for its grace", inode.ino)
 
     def _objects(self, records: dict[int, Inode]) -> dict[tuple[int, int], os.stat_result]:

@@ -87,8 +87,9 @@ class FileState:
                 self.stripe = inode.stripe
                 self._objects = [ABSENT] * len(targets)
                 self.targets = targets
-                for target in targets:
-                    target.opened(1)
+                if not self._closed:
+                    for target in targets:
+                        target.opened(1)
 
     def retimed(self) -> None:
         """The modification time was set by hand, or capabilities: the next write has to undo it."""
@@ -231,17 +232,20 @@ class FileState:
         target = self.targets[index]
         path = target.object_path(self.ino, index)
         try:
-            with acting.own:
-                # An object that is known to exist is never made again: it would hide that its target has lost it.
-                if create and not self._known >> index & 1:
+            # An object that is known to exist is never made again: it would hide that its target has lost it.
+            if create and not self._known >> index & 1:
+                with acting.own:
                     return target.make_object(path)
-                return os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-        except FileNotFoundError as error:
-            if not create and not self._store.read(namespace.get, self.ino).made >> index & 1:
-                return ABSENT
-            raise target.failed(self.ino, index, error) from error
+            descriptor = _existing(path)
+            if descriptor == ABSENT:
+                if not create and not self._store.read(namespace.get, self.ino).made >> index & 1:
+                    return ABSENT
+                descriptor = _existing(path)  # another forwarder may have made it just now
+            if descriptor == ABSENT:
+                raise fault(errno.ENOENT)
         except OSError as error:
             raise target.failed(self.ino, index, error) from error
+        return descriptor
 
     def size(self) -> int:
         """The size now."""
@@ -382,6 +386,14 @@ class FileState:
                     self._objects[index] = ABSENT
             for target in self.targets:
                 target.opened(-1)
+
+
+def _existing(path: str) -> int:
+    try:
+        with acting.own:
+            return os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return ABSENT
 
 
 def _clear(buffer: memoryview, start: int) -> None:

@@ -14,11 +14,11 @@ FIRST_INODE = 16
 class Inode(msgspec.Struct, array_like=True, gc=False):
     """Attributes of one inode. Times in ns.
 
-    `size` is what is known of a regular file's size: objects may imply a larger one. `made` has a bit for each object
-    that exists; `cuts` counts truncations; `cut` is the size of one that is not finished, else -1; `timed` is when
-    `mtime` was last set by a request other than a write; `capable`: it has file capabilities, which a write takes
-    away. `layout` is what was asked for (in a directory: for new files), `stripe` and `targets` what was chosen at the
-    first write.
+    `nlink` is -1 while the objects are being removed. `size` is what is known of a regular file's size: objects may
+    imply a larger one. `made` has a bit for each object that exists; `cuts` counts truncations; `cut` is the size of
+    one that is not finished, else -1; `timed` is when `mtime` was last set by a request other than a write; `capable`:
+    it has file capabilities, which a write takes away. `layout` is what was asked for (in a directory: for new files),
+    `stripe` and `targets` what was chosen at the first write.
     """
 
     ino: int

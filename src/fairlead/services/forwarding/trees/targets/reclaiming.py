@@ -46,10 +46,8 @@ class Sweeper:
 
     def reclaim(self, ino: int) -> bool:
         """Removes the objects and the record of an inode without a name, unless somebody has it open."""
-        if self._store.held(ino):
-            return False
-        inode = self._store.read(sizes.find, ino)
-        if inode is None or inode.nlink:
+        inode = self._store.condemn(ino)
+        if inode is None:
             return False
         for index, name in enumerate(inode.targets):
             target = self._targets.by_name.get(name)

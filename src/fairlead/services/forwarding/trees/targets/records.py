@@ -48,9 +48,9 @@ class Records:
         return None if raw is None else _decode(raw)
 
     def inode(self, ino: int) -> Inode:
-        """The record; ESTALE if there is none."""
+        """The record; ESTALE if there is none, or its objects are being removed."""
         found = self.find(ino)
-        if found is None:
+        if found is None or found.nlink < 0:
             raise fault(errno.ESTALE)
         return found
 

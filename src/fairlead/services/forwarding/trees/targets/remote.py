@@ -21,6 +21,7 @@ from fairlead.clock import monotonic_s, sleep_s
 from fairlead.errors import ConfigError, ForwardingError, UnreachableError
 from fairlead.services.forwarding.trees.base import Lock
 from fairlead.services.forwarding.trees.targets import calls
+from fairlead.services.forwarding.trees.targets.inode import Inode
 from fairlead.services.forwarding.trees.targets.locks import LockTable
 from fairlead.services.forwarding.trees.targets.records import Records, fault
 from fairlead.services.forwarding.wire.address import connect, parse_address
@@ -169,9 +170,10 @@ class RemoteStore:
         self._holds.discard(ino)
         self._call("release", (ino,))
 
-    def held(self, ino: int) -> bool:
+    def condemn(self, ino: int) -> Inode | None:
         """Asks the service."""
-        return bool(self._call("held", (ino,)))
+        found: Inode | None = self._call("condemn", (ino,))
+        return found
 
     def lock(self, space: int, ino: int, owner: int, lock: Lock) -> None:
         """Asks the service."""

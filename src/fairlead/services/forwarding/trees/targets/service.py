@@ -20,6 +20,7 @@ from fairlead.clock import monotonic_s, now_ns
 from fairlead.errors import ForwardingError
 from fairlead.services.forwarding.trees.base import Lock
 from fairlead.services.forwarding.trees.targets import calls
+from fairlead.services.forwarding.trees.targets.inode import Inode
 from fairlead.services.forwarding.trees.targets.records import fault
 from fairlead.services.forwarding.trees.targets.store import LocalStore
 from fairlead.services.forwarding.wire import tokens
@@ -178,8 +179,8 @@ class MetadataService:
     def _release(self, holder: str, ino: int) -> None:
         self._store.residents.release(holder, ino)
 
-    def _held(self, _holder: str, ino: int) -> bool:
-        return monotonic_s() < self._reclaiming_until or self._store.residents.held(ino)
+    def _condemn(self, _holder: str, ino: int) -> Inode | None:
+        return None if monotonic_s() < self._reclaiming_until else self._store.condemn(ino)
 
     def _lock(self, holder: str, space: int, ino: int, owner: int, lock: Lock, again: bool) -> None:
         if not again and monotonic_s() < self._reclaiming_until:

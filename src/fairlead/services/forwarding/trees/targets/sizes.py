@@ -80,8 +80,24 @@ def find(records: Records, ino: int) -> Inode | None:
 def reclaim(records: Records, ino: int) -> None:
     """Forgets an inode without a name, after its objects."""
     inode = records.find(ino)
-    if inode is not None and inode.nlink == 0:
+    if inode is not None and inode.nlink < 0:
         records.drop(ino)
+
+
+def condemn(records: Records, ino: int) -> Inode | None:
+    """From now on the inode is gone for everybody: its objects may be removed. None if it has a name."""
+    inode = records.find(ino)
+    if inode is None or inode.nlink > 0:
+        return None
+    if inode.nlink == 0:
+        inode.nlink = -1
+        records.put(inode)
+    return inode
+
+
+def keep(records: Records, ino: int) -> Inode:
+    """The record of an inode that is held already. As a change it comes before or after a `condemn`, never beside."""
+    return records.inode(ino)
 
 
 def listed(records: Records, after: int, limit: int) -> list[Inode]:

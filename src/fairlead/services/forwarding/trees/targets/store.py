@@ -13,6 +13,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 from fairlead.clock import now_ns
 from fairlead.errors import ConfigError, ForwardingError
 from fairlead.services.forwarding.trees.base import Lock
+from fairlead.services.forwarding.trees.targets import sizes
 from fairlead.services.forwarding.trees.targets.environment import Environment
 from fairlead.services.forwarding.trees.targets.inode import FIRST_INODE, ROOT_INODE, Inode
 from fairlead.services.forwarding.trees.targets.locks import LockTable
@@ -52,8 +53,8 @@ class Store(Protocol):
         """It has not any more."""
         ...
 
-    def held(self, ino: int) -> bool:
-        """Whether any forwarder has it open."""
+    def condemn(self, ino: int) -> Inode | None:
+        """Makes an inode without a name gone for everybody; None if it has one, or a forwarder has it open."""
         ...
 
     def lock(self, space: int, ino: int, owner: int, lock: Lock) -> None:
@@ -219,9 +220,9 @@ class LocalStore:
         """It has closed it."""
         self.residents.release("", ino)
 
-    def held(self, ino: int) -> bool:
-        """Whether it is open."""
-        return self.residents.held(ino)
+    def condemn(self, ino: int) -> Inode | None:
+        """Checks and marks in one transaction: who holds it first and then looks is seen, or sees the mark."""
+        return self.write(lambda records: None if self.residents.held(ino) else sizes.condemn(records, ino))
 
     def lock(self, space: int, ino: int, owner: int, lock: Lock) -> None:
         """As `LockTable.take`."""

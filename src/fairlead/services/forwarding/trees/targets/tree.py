@@ -132,7 +132,7 @@ class TargetsTree:
                 return os.stat(target.object_path(inode.ino, index))
         except OSError as error:
             now = self.store.read(sizes.find, inode.ino)
-            if now is not None and now.nlink:  # it was not removed in the meantime
+            if now is not None and now.nlink > 0:  # it was not removed in the meantime
                 target.failed(inode.ino, index, error)
             return None
 
@@ -253,7 +253,7 @@ class TargetsTree:
                 self.store.hold(ino)
                 state = FileState(ino, self.store, self.targets, self._placed)
                 try:
-                    inode = self._read(namespace.get, ino)
+                    inode = self._write(sizes.keep, ino) if nameless else self._read(namespace.get, ino)
                     state.doomed = inode.nlink == 0
                     if state.doomed and not nameless:
                         raise fault(errno.ESTALE)
