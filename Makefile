@@ -18,10 +18,11 @@ WORKERS ?= 2
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: $(VENV)/runtime.stamp  ## verdicts on the bundled logs, and a page on one of them (LOG=path for another log)
+run: $(VENV)/runtime.stamp  ## verdicts on the bundled logs, a page on one of them (LOG=path for another), then the demo
 	@mkdir -p build
 	@$(BIN)/fairlead report examples/logs
 	@$(BIN)/fairlead report $(LOG) --html build/report.html
+	@$(BIN)/fairlead demo --html build/demo.html
 
 test: dev browser programs  ## everything a change must pass: lint, types, imports, docs, tests (under 15 minutes on two cores)
 	@$(MAKE) lint types imports docs

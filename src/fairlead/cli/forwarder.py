@@ -33,7 +33,7 @@ _file = click.Path(path_type=Path, dir_okay=False)
 )  # fmt: skip
 @click.option("--workers", type=click.IntRange(1, 256), default=16, show_default=True, metavar="N",
               help="Requests carried out at the same time, at most.")  # fmt: skip
-@click.option("--discipline", default="fifo", show_default=True, metavar="SPEC",
+@click.option("--discipline", default="job-fair", show_default=True, metavar="SPEC",
               help="Which request is next: fifo, metadata-first, share:P, job-fair or set-10; then caps and rates, "
                    "as job-fair,cap-job:0.5,rate-job:100M.")  # fmt: skip
 @click.option("--job-settings", type=_file, metavar="FILE", help="Read-ahead, cache and rates of single jobs (TOML).")

@@ -43,7 +43,7 @@ class Options:
     export: str
     listen: Sequence[str]
     workers: int = 16
-    discipline: str = "fifo"
+    discipline: str = "job-fair"
     token_key: Path | None = None
     tls_cert: Path | None = None
     tls_key: Path | None = None
