@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import socket
+import subprocess
+import tempfile
 from pathlib import Path
 from shutil import which
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Property tests: no deadlines, and what a change must pass is the same every time; the long run draws anew."""
+    same = "not slow" in config.option.markexpr
+    settings.register_profile("fairlead", deadline=None, derandomize=same, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("fairlead")
 
 
 @pytest.fixture(scope="session")
@@ -27,19 +39,46 @@ def shared_data() -> Path:
 
 
 def _no_fuse() -> str | None:
+    """Why nothing can be mounted here; found out by mounting, because a container may have the device and no right."""
     try:
-        os.close(os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC))
+        device = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
     except OSError as error:
         return f"/dev/fuse does not open ({error.strerror}): modprobe fuse, or --device /dev/fuse for a container"
-    if os.geteuid() != 0 and which("fusermount3") is None:
+    with tempfile.TemporaryDirectory(prefix="fairlead-test-") as folder:
+        try:
+            if os.geteuid() != 0:
+                return _fusermount_refuses(folder)
+            libc = ctypes.CDLL(None, use_errno=True)
+            options = f"fd={device},rootmode=40000,user_id=0,group_id=0".encode()
+            if libc.mount(b"probe", folder.encode(), b"fuse", 0, options) != 0:
+                why = os.strerror(ctypes.get_errno())
+                return f"root may not mount here ({why}): --cap-add SYS_ADMIN for a container"
+            libc.umount2(folder.encode(), 2)  # MNT_DETACH
+        finally:
+            os.close(device)
+    return None
+
+
+def _fusermount_refuses(folder: str) -> str | None:
+    program = which("fusermount3")
+    if program is None:
         return "no fusermount3: apt-get install fuse3"
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        done = subprocess.run(
+            [program, "--", folder], env={**os.environ, "_FUSE_COMMFD": str(theirs.fileno())},
+            pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    if done.returncode != 0:
+        return f"fusermount3 does not mount: {done.stderr.strip()}"
+    subprocess.run([program, "-u", "-z", "--", folder], capture_output=True, check=False)
     return None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that need FUSE are skipped where a mount is impossible."""
-    reason = _no_fuse()
+    mounting = [item for item in items if item.get_closest_marker("fuse") is not None]
+    reason = _no_fuse() if mounting else None
     if reason is not None:
-        for item in items:
-            if item.get_closest_marker("fuse") is not None:
-                item.add_marker(pytest.mark.skip(reason=reason))
+        for item in mounting:
+            item.add_marker(pytest.mark.skip(reason=reason))

@@ -19,7 +19,7 @@ from fairlead.analysis.compare import Comparison, compare
 from fairlead.analysis.profile import JobProfile, profile
 from fairlead.analysis.verdict import UndecidedRule, Verdict, verdict
 from fairlead.analysis.view import assemble
-from fairlead.errors import ConfigError, CorruptInputError, FairleadError
+from fairlead.errors import ConfigError, CorruptInputError, FairleadError, InputError
 from fairlead.inert import encodable_within
 from fairlead.model.job import Job
 from fairlead.model.missing import DAMAGED, Missing
@@ -128,6 +128,15 @@ def _of_a_server(job: JobInput) -> bool:
         return False
 
 
+def _nothing_of_a_job(job: JobInput) -> InputError:
+    where = str(job.files[0])
+    if _of_a_server(job):
+        remedy = "add the spool of a mount; what servers record of many jobs goes into a lake: fairlead ingest"
+        return InputError("a server wrote it: it holds no operations of a process", where=where, remedy=remedy)
+    remedy = "check that its writer finished; a trace of a job that did nothing has nothing to report"
+    return CorruptInputError("it holds no job and no I/O record", where=where, remedy=remedy)
+
+
 def accounting(accounts: list[JobInput], failures: list[Failure]) -> dict[str, list[Job]]:
     """Runs by job number from accounting files; a number may have been used more than once."""
     found: dict[str, list[Job]] = {}
@@ -155,10 +164,7 @@ def build(
         if type(fault) is not LookupError:  # a missing key or index is a defect, not an empty input
             raise
         if len(failures) == failed:
-            failures.append(Failure(job.files[0], CorruptInputError(
-                "it holds no job and no I/O record", where=str(job.files[0]),
-                remedy="check that its writer finished; a trace of a job that did nothing has nothing to report",
-            )))  # fmt: skip
+            failures.append(Failure(job.files[0], _nothing_of_a_job(job)))
         return None
     finally:
         if watch is not None:

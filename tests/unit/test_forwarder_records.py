@@ -176,6 +176,7 @@ def test_targets_and_the_cache_are_counted_by_interval(tmp_path: Path) -> None:
         records.flush()
     assert striped.placed is not None
     striped.placed(5, ["t0", "t1"])  # type: ignore[operator]
+    striped.placed(6, ["t1"], "/run/out")  # type: ignore[operator]
     records.close()
     rows = _rows(tmp_path, "target")
     assert [row["write_bytes"] for row in rows if row["job_id"] == "7"] == [100, 200]
@@ -184,7 +185,8 @@ def test_targets_and_the_cache_are_counted_by_interval(tmp_path: Path) -> None:
     assert [(row["cache_hit"], row["cache_discard"]) for row in clients if row["cache_hit"]] == [(3, 0), (3, 1)]
     assert _total(clients, "write_rpcs", target="t0") == 2
     mapped = [(row["kind"], row["a"], row["b"]) for row in _rows(tmp_path, "mapping")]
-    assert mapped == [("file_targets", "/export:5", "t0"), ("file_targets", "/export:5", "t1")]
+    assert mapped == [("file_targets", "/export:5", "t0"), ("file_targets", "/export:5", "t1"),
+                      ("file_targets", "/export:/run/out", "t1")]  # fmt: skip
 
 
 def test_who_was_served_until_when(tmp_path: Path) -> None:

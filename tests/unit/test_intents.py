@@ -136,6 +136,12 @@ def test_names_no_file_can_have_are_refused_before_anything_is_written(tmp_path:
     file.close()
 
 
+def test_the_file_has_no_holes_that_a_full_disk_could_not_fill(tmp_path: Path) -> None:
+    file = opened(tmp_path / "intents")
+    assert (tmp_path / "intents").stat().st_blocks * 512 >= RECORDS * RECORD_BYTES
+    file.close()
+
+
 def test_a_removed_file_is_noticed(tmp_path: Path) -> None:
     file = opened(tmp_path / "intents")
     assert not file.gone()

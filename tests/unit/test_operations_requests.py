@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from fairlead.services.forwarding import sessions
 from fairlead.services.forwarding.fuse import abi
 from fairlead.services.forwarding.fuse.abi import Op
 from fairlead.services.forwarding.operations import Operations, UnknownHandle, UnknownNode
@@ -159,3 +160,36 @@ def test_a_file_made_by_another_client_meanwhile_is_opened(client: Client) -> No
         client.create(ROOT, b"a", os.O_RDWR | os.O_EXCL)
     client.create(ROOT, b"a", os.O_RDWR | os.O_TRUNC)
     assert client.getattr(node).size == 0
+
+
+@pytest.mark.parametrize("plus", [False, True])
+def test_listings_that_are_too_much_together_go_on_where_they_were(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plus: bool
+) -> None:
+    monkeypatch.setattr(sessions, "MOST_ENTRIES", 200)
+    for number in range(150):
+        (tmp_path / f"f{number:03}").touch()
+    first = client.opendir(ROOT)
+    begun = client.readdir(ROOT, first, plus=plus)
+    others = [client.opendir(ROOT) for _ in range(3)]
+    held = [folder for folder in client.handles.folders.values() if folder.entries is not None]
+    assert len(held) == 1
+    found = [entry.name for entry in begun]
+    offset = begun[-1].next_offset
+    while more := client.readdir(ROOT, first, offset, plus=plus):
+        found += [entry.name for entry in more]
+        offset = more[-1].next_offset
+    assert len(set(found)) == len(found) == 152
+    for handle in others:
+        assert client.readdir(ROOT, handle, plus=plus)
+
+
+def test_what_a_worker_opens_for_a_session_that_has_ended_is_closed(client: Client, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    node, _ = client.lookup(ROOT, b"file")
+    client.handles.close_all()
+    client.open(node)
+    client.create(ROOT, b"other")
+    assert not client.handles.files
+    assert isinstance(client.operations.tree, DirectoryTree)
+    assert not client.operations.tree._open

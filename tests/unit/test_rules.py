@@ -370,6 +370,13 @@ def test_a_burden_on_others_is_not_lowered() -> None:
     assert found["high_metadata_rate"].cost_s < 1.0  # type: ignore[operator]
 
 
+def test_no_cause_costs_more_than_the_run_though_threads_wait_side_by_side() -> None:
+    rows = [counters(f + 1, 0, opens=100, stats=100, meta_time_s=0.1, open_start_ns=0, close_end_ns=10**9,
+                     bytes_read=5, reads=1) for f in range(1000)]  # fmt: skip
+    found = found_in(rows, run_time_s=10.0)
+    assert found["high_metadata_rate"].cost_s == 10.0
+
+
 def test_findings_are_ordered_by_cost_and_good_news_comes_last() -> None:
     found = list(found_in(small_shared(), processes=16).values())
     bad = [f for f in found if f.severity not in ("ok", "info")]

@@ -138,7 +138,7 @@ def test_a_truncated_file_gives_what_is_whole(tmp_path: Path) -> None:
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=300, suppress_health_check=list(HealthCheck))
 def test_damage_never_goes_unsaid(tmp_path: Path, data: st.DataObject) -> None:
     """Any change of the bytes is refused or said, and never a crash: the checksums hold all of it."""
     raw = bytearray(_ops(5) + _forwarder())

@@ -36,7 +36,7 @@ def beside(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("beside") / "plain"
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(STEPS)
 def test_beside_a_plain_file(tree: TargetsTree, beside: Path, steps: list[tuple[str, int, int]]) -> None:
     node, _, file = tree.create(ROOT, b"a", os.O_RDWR, 0o644)

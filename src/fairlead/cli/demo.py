@@ -9,11 +9,13 @@ import os
 import signal
 from pathlib import Path
 from shutil import which
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING
 
 import click
 
 from fairlead.cli.talk import say
+from fairlead.errors import UsageError
 
 if TYPE_CHECKING:
     from fairlead.demo.performance import Outcome
@@ -40,6 +42,8 @@ def demo(seed: int | None, html: Path, keep: Path | None, no_fuse: bool, as_json
     from fairlead.demo.performance import perform
     from fairlead.demo.plan import draw
 
+    for folder, option in ((html.parent, "--html"), (keep, "--keep")):
+        _must_be_writable(folder, option)
     chosen = int.from_bytes(os.urandom(2), "little") if seed is None else seed
     play = draw(chosen)
     fuse = not no_fuse and _fuse_works()
@@ -52,6 +56,20 @@ def demo(seed: int | None, html: Path, keep: Path | None, no_fuse: bool, as_json
         click.echo(msgspec.json.format(msgspec.json.encode(outcome), indent=1))
     else:
         _show(outcome, html)
+
+
+def _must_be_writable(folder: Path | None, option: str) -> None:
+    """Said before half a minute is played, not after."""
+    if folder is None:
+        return
+    try:
+        if option == "--keep":
+            folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        what = f"nothing can be written there: {(error.strerror or str(error)).lower()}"
+        raise UsageError(what, where=str(folder), remedy=f"name another place with {option}") from error
 
 
 def _as_interrupt(_number: int, _frame: object) -> None:

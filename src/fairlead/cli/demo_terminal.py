@@ -15,11 +15,12 @@ _Row = tuple[str, str, str, str, str, str]
 
 def show(outcome: Outcome) -> None:
     """Prints it to stdout."""
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(highlight=False, soft_wrap=True, width=100)
+    from fairlead.cli.piped_console import PipedConsole
+
+    console = PipedConsole(highlight=False, soft_wrap=True, width=100)
     for path in outcome.paths:
         job = path["job_id"]
         saw = outcome.saw.get(job)

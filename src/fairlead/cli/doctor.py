@@ -41,10 +41,12 @@ def _print_json(checks: list[Check]) -> None:
 
 
 def _print_table(checks: list[Check]) -> None:
-    from rich.console import Console, Group
+    from rich.console import Group
     from rich.markup import escape
     from rich.table import Table
     from rich.text import Text
+
+    from fairlead.cli.piped_console import PipedConsole
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
     table.add_column(no_wrap=True)
@@ -62,7 +64,7 @@ def _print_table(checks: list[Check]) -> None:
             aside = check.command is not None
             lines.append(Text(f"({check.hint})" if aside else f"→ {check.hint}", style="dim" if aside else "cyan"))
         table.add_row(f"  {_MARKS[check.status]}", check.name, Group(*lines))
-    console = Console(highlight=False)
+    console = PipedConsole(highlight=False)
     console.print(table)
     counts = ", ".join(f"{sum(check.status == status for check in checks)} {status}" for status in STATUSES)
     console.print(f"\n{counts}. Only [bold]Core[/] must be there; the rest adds what it says.")

@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import logging
-import re
 from pathlib import Path
 
 import click
 
+from fairlead.cli.quantities import Seconds, Size
 from fairlead.cli.talk import quiet, say
-
-_SIZE = re.compile(r"(\d+)\s*([KMGT]?)(i?B)?", re.IGNORECASE)
-_SHIFT = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
-
-
-def _size(_: click.Context, __: click.Parameter, value: str) -> int:
-    """Bytes: a number with K, M, G or T (powers of 1024)."""
-    match = _SIZE.fullmatch(value.strip())
-    if match is None:
-        raise click.BadParameter(f"{value!r} is no size; write 4M or 1G")
-    return int(match[1]) << _SHIFT[match[2].upper()]
-
 
 _file = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command()
-@click.option("--export", required=True, metavar="DIR|targets:FILE", help="What is served.")
+@click.option(
+    "--export",
+    required=True,
+    metavar="DIR|targets:FILE",
+    help="What is served: a directory, or a tree striped over storage targets.",
+)
 @click.option(
     "--listen", multiple=True, required=True, metavar="ADDRESS",
     help="unix:PATH, tcp:HOST:PORT or tls:HOST:PORT (repeatable). Port 0: any free one.",
@@ -34,8 +27,9 @@ _file = click.Path(path_type=Path, dir_okay=False)
 @click.option("--workers", type=click.IntRange(1, 256), default=16, show_default=True, metavar="N",
               help="Requests carried out at the same time, at most.")  # fmt: skip
 @click.option("--discipline", default="job-fair", show_default=True, metavar="SPEC",
-              help="Which request is next: fifo, metadata-first, share:P, job-fair or set-10; then caps and rates, "
-                   "as job-fair,cap-job:0.5,rate-job:100M.")  # fmt: skip
+              help="Which request is next: fifo (who came first), metadata-first, share:P (metadata with probability "
+                   "P), job-fair (jobs in turn) or set-10 (short iterations first); then shares of workers, and bytes "
+                   "or operations a second, as job-fair,cap-job:0.5,rate-job:100M,rate-job:lammps=200ops.")  # fmt: skip
 @click.option("--job-settings", type=_file, metavar="FILE", help="Read-ahead, cache and rates of single jobs (TOML).")
 @click.option("--token-key", type=_file, metavar="FILE",
               help="Clients on a network must show a token made with this key (fairlead token).")  # fmt: skip
@@ -43,16 +37,19 @@ _file = click.Path(path_type=Path, dir_okay=False)
 @click.option("--tls-key", type=_file, metavar="FILE", help="Its key (PEM).")
 @click.option("--spool", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
               help="Write records of what was served there, for `fairlead ingest`.")  # fmt: skip
-@click.option("--read-ahead", callback=_size, default="0", metavar="SIZE",
-              help="Read this far ahead of sequential readers. Default: not at all.")  # fmt: skip
-@click.option("--cache", callback=_size, default="0", metavar="SIZE",
-              help="Memory for what is read ahead and read again. Default: none.")  # fmt: skip
+@click.option("--read-ahead", type=Size("1G"), default="0", metavar="SIZE",
+              help="Read this far ahead of sequential readers, as 256K or 4M (powers of 1024). "
+                   "Default: not at all.")  # fmt: skip
+@click.option("--cache", type=Size("1T"), default="0", metavar="SIZE",
+              help="Memory for what is read ahead and read again, as 512M or 4G. Default: none, or 64M with "
+                   "--read-ahead.")  # fmt: skip
 @click.option("--sole", is_flag=True,
-              help="Nobody else changes this tree: what is cached is served without a look at it.")  # fmt: skip
+              help="Nobody else changes this tree: what is cached is served without a look at it, and mounts may cache "
+                   "(--cache).")  # fmt: skip
 @click.option("--descriptors", is_flag=True,
               help="Let clients of this machine that ask for it have the descriptors of open files, so that their "
                    "data need not come through here.")  # fmt: skip
-@click.option("--grace", "grace_s", type=click.FloatRange(min=0, max=3600), default=10.0, show_default=True,
+@click.option("--grace", "grace_s", type=Seconds(3600), default=10.0, show_default=True,
               metavar="SECONDS", help="How long open files and locks outlive a lost connection.")  # fmt: skip
 @click.option("--name", default="", metavar="NAME", help="Its name in records. Default: host and process.")
 def forwarder(

@@ -24,7 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "report": ("fairlead.cli.report:report", "A verdict on traces of a job: grade, findings, what to change."),
     "demo": ("fairlead.cli.demo:demo", "Real I/O on this machine, a fault injected and found."),
     "ingest": ("fairlead.cli.ingest:ingest", "Feed traces, counters and accounting into a lake."),
-    "lake": ("fairlead.cli.lake:lake", "Look after a lake: info, compact, expire."),
+    "lake": ("fairlead.cli.lake:lake", "Look after a lake: info, compact, expire, query."),
     "rules": ("fairlead.cli.rules:rules", "The diagnosis rules: list, show, check."),
     "forwarder": ("fairlead.cli.forwarder:forwarder", "Serve a tree of files to mounts."),
     "token": ("fairlead.cli.token:token", "Keys and tokens for forwarders on a network."),

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import click
 
-from fairlead.cli.talk import say
+from fairlead.cli.quantities import Seconds
+from fairlead.cli.talk import quiet, say
 from fairlead.errors import UsageError
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -21,15 +22,20 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--foreground", is_flag=True, help="Stay in the foreground until the mount ends.")
 @click.option("--read-only", is_flag=True, help="Refuse every change.")
 @click.option("--allow-other", is_flag=True, help="Let other users in (root's mounts always do).")
-@click.option("--cache", is_flag=True, help="Let the kernel keep what was read; forwarders need leases for it.")
+@click.option("--cache", is_flag=True, help="Let the kernel keep what was read; the forwarder must be --sole.")
 @click.option(
     "--passthrough",
     type=click.Choice(["auto", "off"]),
-    default="auto",
-    show_default=True,
-    help="With --local as root: reads and writes go in the kernel where it can.",
+    help="By root: reads and writes go in the kernel where it can. Default: auto with --local, else off.",
 )
-@click.option("--patience", default=60.0, show_default=True, metavar="SECONDS", help="Wait that long for a forwarder.")
+@click.option(
+    "--patience",
+    type=Seconds(31_536_000),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Wait that long for a forwarder that is lost; then requests fail with EIO.",
+)
 @click.option("--spool", type=click.Path(file_okay=False, path_type=Path), help="Record the requests in this folder.")
 @click.option("--job", default="", metavar="ID", help="Job of processes that do not say theirs.")
 @click.option("--checksum", is_flag=True, help="Check everything that goes to forwarders and back by its CRC-32.")
@@ -43,7 +49,7 @@ def mount(
     read_only: bool,
     allow_other: bool,
     cache: bool,
-    passthrough: str,
+    passthrough: str | None,
     patience: float,
     spool: Path | None,
     job: str,
@@ -71,14 +77,14 @@ def mount(
         spool=None if spool is None else spool.absolute(),
         job=job,
         cache=cache,
-        passthrough=passthrough == "auto",
+        passthrough=passthrough == "auto" if passthrough else source is not None,
         checksum=checksum,
         token=None if token is None else token.absolute(),
         ca=None if ca is None else ca.absolute(),
         patience_s=patience,
     )
     if foreground:
-        serve(options, lambda: say(f"mounted on {options.mountpoint}"), to_stderr)
+        serve(options, lambda: say(f"mounted on {options.mountpoint}"), _silence if quiet() else to_stderr)
         return
     from fairlead.services.forwarding.mount.background import mount_in_background
 
@@ -86,6 +92,10 @@ def mount(
     sys.stderr.flush()
     pid = mount_in_background(options)
     say(f"mounted on {options.mountpoint} (process {pid})")
+
+
+def _silence(_text: str) -> None:
+    """Where a quiet mount in the foreground talks to."""
 
 
 def _absolute(source: str) -> str:

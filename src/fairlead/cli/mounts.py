@@ -38,10 +38,10 @@ def mounts(as_json: bool) -> None:
 
 
 def _print_table(found: list[Listed]) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
+    from fairlead.cli.piped_console import PipedConsole
     from fairlead.inert import inert
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
@@ -51,13 +51,18 @@ def _print_table(found: list[Listed]) -> None:
     for mount in found:
         table.add_row(
             Text(inert(mount.mountpoint)),
-            Text(inert(mount.source)),
+            Text(inert(_place(mount))),
             Text(inert(mount.state), style=_STATES.get(mount.state, "yellow")),
             "" if mount.pid is None else str(mount.pid),
             "" if mount.started_ns is None else _span(now - mount.started_ns),
             "" if mount.requests is None else f"{mount.requests:,}",
         )
-    Console(highlight=False).print(table)
+    PipedConsole(highlight=False).print(table)
+
+
+def _place(mount: Listed) -> str:
+    """Where its files come from now: of several forwarders, or after a remap, the one that serves it."""
+    return str((mount.status or {}).get("forwarder") or mount.source)
 
 
 def _span(ns: int) -> str:

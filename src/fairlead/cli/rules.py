@@ -190,9 +190,9 @@ def _shown(rule: Rule, by_id: dict[str, Rule]) -> list[object]:
 
 
 def _print(*parts: object) -> None:
-    from rich.console import Console
+    from fairlead.cli.piped_console import PipedConsole
 
-    console = Console(highlight=False, soft_wrap=False)
+    console = PipedConsole(highlight=False, soft_wrap=False)
     for part in parts:
         console.print(part, markup=False)
 

@@ -4,10 +4,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -44,29 +45,44 @@ def list_targets(file: Path, as_json: bool) -> None:
     from fairlead.services.forwarding.trees.targets.objects import TargetSet
     from fairlead.services.forwarding.trees.targets.space import report
 
-    found = TargetSet(read_config(file))
+    config = read_config(file)
+    store = config.metadata.store
+    begun = store is not None and Path(store).exists()
+    found = TargetSet(config)
+    events = logging.getLogger("fairlead.forwarding.targets")
+    events.addFilter(_told_by_the_table)
+    try:
+        reports = report(found)
+    finally:
+        events.removeFilter(_told_by_the_table)
     rows = []
-    for row, target in zip(report(found), found.by_name.values(), strict=True):
-        rows.append((row, 0 if row.missing else count_objects(target)))
+    for row, target in zip(reports, found.by_name.values(), strict=True):
+        rows.append((row, _state(row, begun=begun), 0 if row.missing else count_objects(target)))
     if as_json:
         _print_json({"schema": "fairlead.targets/1", "targets": [_plain(*row) for row in rows]})
         return
     _print_targets(rows)
 
 
-def _state(row: TargetReport) -> str:
+def _told_by_the_table(_record: logging.LogRecord) -> bool:
+    """A target that is not there is a row here, and no event."""
+    return False
+
+
+def _state(row: TargetReport, *, begun: bool) -> str:
+    """`new`: an empty directory of a tree that was never served. In one that was, it is a disk that is not mounted."""
     if not row.missing:
         return "ok"
     folder = Path(row.path)
-    return "new" if folder.is_dir() and not any(folder.iterdir()) else "missing"
+    return "new" if not begun and folder.is_dir() and not any(folder.iterdir()) else "missing"
 
 
-def _plain(row: TargetReport, objects: int) -> dict[str, Any]:
+def _plain(row: TargetReport, state: str, objects: int) -> dict[str, Any]:
     return {
         "name": row.name,
         "path": row.path,
         "pool": row.pool,
-        "state": _state(row),
+        "state": state,
         "capacity_bytes": row.capacity,
         "used_bytes": row.used,
         "objects": objects,
@@ -74,18 +90,20 @@ def _plain(row: TargetReport, objects: int) -> dict[str, Any]:
     }
 
 
-def _print_targets(rows: list[tuple[TargetReport, int]]) -> None:
-    from rich.console import Console
+def _print_targets(rows: list[tuple[TargetReport, str, int]]) -> None:
     from rich.table import Table
+
+    from fairlead.cli.piped_console import PipedConsole
 
     table = Table(box=None, pad_edge=False)
     for name in ("target", "pool", "state", "capacity", "used", "objects", "max_perf", "path"):
-        table.add_column(name, justify="right" if name in ("capacity", "used", "objects", "max_perf") else "left")
-    for row, objects in rows:
+        justify: Literal["left", "right"] = "right" if name in ("capacity", "used", "objects", "max_perf") else "left"
+        table.add_column(name, justify=justify, overflow="fold")
+    for row, state, objects in rows:
         rate = "—" if row.max_perf is None else format_bandwidth(row.max_perf)
         space = (format_bytes(row.capacity), format_bytes(row.used))
-        table.add_row(row.name, row.pool or "—", _state(row), *space, format_count(objects), rate, row.path)
-    Console(highlight=False, markup=False).print(table)
+        table.add_row(row.name, row.pool or "—", state, *space, format_count(objects), rate, row.path)
+    PipedConsole(highlight=False, markup=False).print(table)
 
 
 @targets.command()
@@ -118,8 +136,9 @@ def check(file: Path, repair: bool, as_json: bool) -> int:
     else:
         _print_checked(found)
     if found.faults:
-        remedy = "bring missing targets back" if repair else "end the forwarders, then: fairlead targets check --repair"
-        raise ForwardingError(f"{found.faults} faults", where=str(file), remedy=remedy)
+        away = repair or any(problem.fault and problem.kind == "target" for problem in found.problems)
+        remedy = "bring missing targets back" if away else "end the forwarders, then: fairlead targets check --repair"
+        raise ForwardingError(_counted(found.faults, "fault"), where=str(file), remedy=remedy)
     return 0
 
 
@@ -129,10 +148,11 @@ def _print_checked(found: Checked) -> None:
         target = f" on {problem.target}" if problem.target else ""
         mark = "mended" if problem.mended else "fault" if problem.fault else "note"
         click.echo(f"{mark:7}{problem.kind:11}{problem.what}{place}{target}")
-    say(f"{found.inodes:,} inodes, {found.objects:,} objects, {found.faults:,} faults")
+    counts = _counted(found.inodes, "inode"), _counted(found.objects, "object"), _counted(found.faults, "fault")
+    say(", ".join(counts))
 
 
-@targets.command()
+@targets.command(short_help="Read the tree, or a part of it, back into a directory.")
 @_file
 @click.argument("destination", type=click.Path(path_type=Path))
 @click.argument("path", default="/")
@@ -154,14 +174,15 @@ def export(file: Path, destination: Path, path: str, as_json: bool) -> None:
     if as_json:
         _print_json({"schema": "fairlead.targets.export/1", **asdict(done)})
     else:
-        say(f"{done.files:,} files, {done.directories:,} directories, {format_bytes(done.bytes)}")
+        directories = "directory" if done.directories == 1 else "directories"
+        say(f"{_counted(done.files, 'file')}, {done.directories:,} {directories}, {format_bytes(done.bytes)}")
     if done.failed:
         for place, reason in done.failed:
             say(f"not read: {place}: {reason}")
-        raise PartialInputError(f"{len(done.failed)} files could not be read", where=str(file))
+        raise PartialInputError(f"{_counted(len(done.failed), 'file')} could not be read", where=str(file))
 
 
-@targets.command("set-layout")
+@targets.command("set-layout", short_help="Set how new files in a directory are striped.")
 @_file
 @click.argument("path")
 @click.argument("layout")
@@ -172,9 +193,17 @@ def set_layout(file: Path, path: str, layout: str) -> None:
     setfattr -n user.fairlead.layout -v LAYOUT DIR.
     """
     from fairlead.services.forwarding.trees.base import ROOT
+    from fairlead.services.forwarding.trees.targets.config import parse_layout, pools_of, read_config, striping_of
     from fairlead.services.forwarding.trees.targets.layouts import NAME
     from fairlead.services.forwarding.trees.targets.tree import open_tree
 
+    config = read_config(file)
+    try:
+        parse_layout(layout, striping_of(config), pools_of(config))
+    except ValueError as error:
+        raise UsageError(
+            f"no layout: {error}", where=layout, remedy="write it like count=4,size=1M,pool=fast"
+        ) from error
     tree = open_tree(str(file))
     try:
         node = ROOT
@@ -183,12 +212,19 @@ def set_layout(file: Path, path: str, layout: str) -> None:
         tree.set_attribute(node, NAME, layout.encode(), 0)
     except FileNotFoundError as error:
         raise InputError("no such path in the tree", where=path, remedy="give a path from the tree's root") from error
+    except FileExistsError as error:
+        remedy = "set it on a directory or an empty file, and copy the data into a new file"
+        raise UsageError("the file has data, which stays where it is", where=path, remedy=remedy) from error
     except OSError as error:
         raise UsageError(
             f"this layout does not fit: {error.strerror}", where=layout, remedy="see docs/reference/targets-layout.md"
         ) from error
     finally:
         tree.close()
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def _print_json(document: dict[str, Any]) -> None:

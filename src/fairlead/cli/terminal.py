@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import msgspec
 import numpy as np
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.panel import Panel
 from rich.syntax import Syntax
 from rich.table import Table
@@ -19,6 +19,7 @@ from rich.text import Text
 
 from fairlead.analysis.timeline import Timeline, coarser
 from fairlead.analysis.verdict import Verdict
+from fairlead.cli.piped_console import PipedConsole
 from fairlead.cli.terminal_tables import GRADE_STYLE, compared, overview, program_of
 from fairlead.inert import inert_within
 from fairlead.model import units
@@ -44,14 +45,6 @@ _PLAIN = dict(zip(map(ord, "▁▂▃▄▅▆▇█→·≈•—–…×µ≤�
 """What stands for a sign in a terminal whose encoding lacks it, one column for one."""
 
 
-class _PipedConsole(Console):
-    """Leaves the end of a broken pipe to the command line, which has an exit code for it."""
-
-    def on_broken_pipe(self) -> None:
-        """Called by rich while the BrokenPipeError is handled."""
-        raise BrokenPipeError
-
-
 class Screen:
     """Standard output for people. `explain` names a rule to show instead of reports."""
 
@@ -60,7 +53,7 @@ class Screen:
         stream = sys.stdout
         if hasattr(stream, "reconfigure") and not (stream.encoding or "").lower().startswith("utf"):
             stream.reconfigure(errors="fairlead.plain")
-        self._console = _PipedConsole(highlight=False, soft_wrap=False)
+        self._console = PipedConsole(highlight=False, soft_wrap=False)
         self._everything = everything
         self._rule = None if explain is None else setup.rules[explain]
         self._introduced = False

@@ -162,6 +162,9 @@ def _finding(rule: Rule, metrics: Mapping[str, Value], profile: JobProfile) -> F
         bound = cost.seconds if cost and cost.seconds is not None else profile.times.slowest_s
         severity = capped(severity, bound, job.run_time_s)
     seconds = cost.seconds if cost and severity != "ok" else None
+    if seconds is not None and job.run_time_s:
+        # Threads of one process wait at the same time: their sum may be longer than the run, its price may not.
+        seconds = min(seconds, job.run_time_s)
     return Finding(
         id=f"{job.job_id}/{rule.id}",
         rule=rule.id,

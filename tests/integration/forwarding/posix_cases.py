@@ -741,8 +741,10 @@ and to what the line says. Tested are `fairlead mount --local`, a forwarder of a
 that stripes files over storage targets. Lines marked *root* need a forwarder that runs as root, so that it can act as
 the user who asks.
 
-An error's name is what the call fails with; other values are what it gives (`done`: it succeeds); *as below* is
-whatever the file system under the mount does.
+How to read what comes of it: an error's name is what the call fails with, `done` is success without a value, *as below*
+is whatever the file system under the mount does. Other values are what was asked for, as Python writes them: `b'data'`
+is the content of the file, `['a', 'x']` the names in the folder, `-`, `d`, `l` or `p` the type as `ls -l` shows it, a
+number the size, the count or the mode, `True` that it holds.
 """
 _LIMITS = """## Not, or otherwise, and why
 

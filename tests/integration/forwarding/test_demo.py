@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -77,10 +79,12 @@ def test_ended_in_the_middle_it_leaves_no_process_and_no_mount(
     way: str, number: signal.Signals, tmp_path: Path
 ) -> None:
     keep, log = tmp_path / "kept", tmp_path / "log"
+    sockets = Path(tempfile.mkdtemp(prefix="fl"))  # killed, it cannot remove the folder of its sockets
     with log.open("wb") as talk:
         process = subprocess.Popen(
-            [sys.executable, "-c", _SHORT, "3", "60", way, str(keep)], stdout=subprocess.DEVNULL, stderr=talk
-        )
+            [sys.executable, "-c", _SHORT, "3", "60", way, str(keep)], stdout=subprocess.DEVNULL, stderr=talk,
+            env={**os.environ, "TMPDIR": str(sockets)},
+        )  # fmt: skip
     try:
         end = monotonic_s() + DEADLINE_S
         while b"three jobs run" not in log.read_bytes():
@@ -93,6 +97,7 @@ def test_ended_in_the_middle_it_leaves_no_process_and_no_mount(
     finally:
         process.kill()
         process.wait()
+        shutil.rmtree(sockets, ignore_errors=True)
     _nothing_left(keep)
 
 

@@ -113,4 +113,5 @@ def test_an_unlinked_file_that_is_open_outlives_its_forwarder(plane: Plane) -> N
         file.write(b", and writable")
         file.seek(0)
         assert file.read() == b"still here, and writable"
+        assert Path(f"/proc/self/fd/{file.fileno()}").read_bytes() == b"still here, and writable"
     assert names(point) == []

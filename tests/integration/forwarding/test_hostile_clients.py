@@ -122,10 +122,24 @@ def test_two_hundred_that_say_nothing_do_not_keep_one_out(served, monkeypatch) -
         HELLO.pack(b"FAIRLEAD", 1, 1, 3) + b"\xff\xfe\xfd",
         pack_hello(Hello("../../../../../../../../../etc/x", new_id(), "n")),
         pack_hello(Hello(new_id(), "short", "n")),
+        pack_hello(Hello(new_id(), new_id(), "n\nready unix:/tmp/another")),
+        pack_hello(Hello(new_id(), new_id(), "n" * 300)),
         pack_hello(Hello(new_id(), new_id(), "n"), 90, 99),
         pack_hello(Hello(new_id(), new_id(), "n"), 0, 0),
     ],
-    ids=["http", "too long", "null", "nothing", "no text", "session", "secret", "too new", "too old"],
+    ids=[
+        "http",
+        "too long",
+        "null",
+        "nothing",
+        "no text",
+        "session",
+        "secret",
+        "two lines",
+        "a long node",
+        "too new",
+        "too old",
+    ],
 )
 def test_who_does_not_say_hello_properly_is_refused(served, said) -> None:
     address, _, _ = served

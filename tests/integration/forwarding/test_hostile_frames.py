@@ -44,7 +44,7 @@ def test_a_lookup_finds_what_is_there(served) -> None:
     assert good.lookup(b"missing").error == -2
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     op=st.sampled_from([*(int(op) for op in Op if op != Op.SETATTR), *map(int, Own), 0, 77, 0xFFFFFFFF]),
     node=st.sampled_from([0, 1, 2, 2**64 - 1]),
@@ -67,7 +67,7 @@ def test_any_message_is_answered_or_ends_its_connection_only(served, op, node, b
     still_served(good)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.binary(min_size=1, max_size=600))
 def test_any_bytes_end_their_connection_only(served, data) -> None:
     address, good, _, _ = served

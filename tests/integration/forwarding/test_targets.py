@@ -177,15 +177,16 @@ def test_layouts_are_inherited(tmp_path: Path) -> None:
 def test_open_files_decide_the_placement(tmp_path: Path) -> None:
     extra = {"t0": 'max_perf = "300M"', "t1": 'max_perf = "100M"', "t2": 'max_perf = "100M"'}
     file = write_targets(tmp_path, extra=extra)
-    placed: list[tuple[int, list[str]]] = []
+    placed: list[tuple[int, list[str], str]] = []
     with opened(file) as tree:
-        tree.placed = lambda node, targets: placed.append((node, targets))
+        tree.placed = lambda node, targets, path: placed.append((node, targets, path))
+        folder = tree.mkdir(ROOT, b"run", 0o755)[0]
         files = []
         for number in range(10):
-            node, _, made = tree.create(ROOT, b"f%d" % number, os.O_RDWR, 0o644)
+            node, _, made = tree.create(folder, b"f%d" % number, os.O_RDWR, 0o644)
             assert tree.target_of(node, 0) is None
             made.write_from(memoryview(b"x"), 0)
-            assert placed[-1] == (node, [tree.target_of(node, 0)])
+            assert placed[-1] == (node, [tree.target_of(node, 0)], f"/run/f{number}")
             files.append(made)
         counts = {row.name: row.open_count for row in tree.target_counters()}
         assert counts == {"t0": 6, "t1": 2, "t2": 2}

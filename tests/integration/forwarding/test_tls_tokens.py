@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -16,10 +18,11 @@ import pytest
 from fairlead.clock import now_ns
 from fairlead.errors import FairleadError, RefusedError, UnreachableError
 from fairlead.services.forwarding.forwarder.admission import loopback_uid, must_have_key
+from fairlead.services.forwarding.fuse import abi
 from fairlead.services.forwarding.fuse.abi import Op
-from fairlead.services.forwarding.trees import acting
+from fairlead.services.forwarding.trees import acting, linux
 from fairlead.services.forwarding.wire.address import parse_address
-from fairlead.services.forwarding.wire.frames import NO_SLOT
+from fairlead.services.forwarding.wire.frames import NO_SLOT, PLACE_STEP, REOPEN_IN, Own
 from fairlead.services.forwarding.wire.tls import client_context, server_context
 from fairlead.services.forwarding.wire.tokens import Claims, issue, make_key, read_key
 from wire_client import WIRE_UID, WireClient, node_of, serving
@@ -92,6 +95,69 @@ def test_a_user_s_token_acts_as_that_user_only(folder) -> None:
         if not acting.enabled:
             with pytest.raises(RefusedError, match="cannot act as"):
                 WireClient(addresses[0], token=token(uid=uid + 1))
+
+
+def _placed(client, node: int, *steps: tuple[int, bytes]) -> int:
+    body = b"".join(PLACE_STEP.pack(parent, len(name), 0) + name for parent, name in steps)
+    return client.ask(Own.PLACE, node, body).error
+
+
+def test_a_user_does_not_guess_his_way_past_a_closed_directory(folder) -> None:
+    if not acting.enabled:
+        pytest.skip("only root acts as others")
+    (folder / "closed").mkdir(mode=0o700)
+    (folder / "closed" / "open").mkdir(mode=0o777)
+    (folder / "closed" / "open").chmod(0o777)
+    (folder / "closed" / "open" / "file").write_bytes(b"not for others")
+    with (
+        serving(folder, "tcp:127.0.0.1:0", key=KEY) as (addresses, _),
+        WireClient(addresses[0], token=token()) as root,
+        WireClient(addresses[0], token=token(uid=12345)) as client,
+    ):
+        closed = node_of(root.lookup(b"closed"))
+        inner = node_of(root.lookup(b"open", closed))
+        file = node_of(root.lookup(b"file", inner))
+        way = ((1, b"closed"), (closed, b"open"), (inner, b"file"))
+        link = abi.LINK_IN.pack(file) + b"stolen\0"
+        for _ in range(2):
+            assert client.open(file, 5, os.O_RDONLY).error > 0
+            assert client.ask(Op.GETATTR, file, abi.GETATTR_IN.pack(0, 0, 0)).error > 0
+            assert client.lookup(b"file", inner).error > 0
+            assert client.create(b"new", 6, parent=inner).error > 0
+            assert client.ask(Op.LINK, 1, link).error > 0
+            assert client.ask(Own.REOPEN, file, REOPEN_IN.pack(os.O_RDONLY, 0, 0), handle=7).error > 0
+            assert client.ask(Own.REOPEN, inner, REOPEN_IN.pack(0, 1, 0), handle=8).error > 0
+            assert _placed(client, file, *way) == EACCES
+        assert client.read(file, 7, 100).error > 0
+        (folder / "closed").chmod(0o755)
+        assert _placed(client, file, *way) == 0
+        assert client.open(file, 5, os.O_RDONLY).error == 0
+        assert client.read(file, 5, 100).body == b"not for others"
+
+
+@pytest.mark.parametrize("name", [b"security.capability", b"security.other", b"trusted.mine"])
+def test_a_user_has_no_attributes_of_root_s(folder, name) -> None:
+    if not acting.enabled:
+        pytest.skip("only root acts as others")
+    value = struct.pack("<5I", 0x02000001, 1 << 21, 0, 0, 0)  # a program with it would have CAP_SYS_ADMIN
+    body = abi.SETXATTR_IN.pack(len(value), 0) + name + b"\0" + value
+    with serving(folder, "tcp:127.0.0.1:0", key=KEY) as (addresses, _):
+        with WireClient(addresses[0], token=token(uid=12345)) as client:
+            theirs = node_of(client.lookup(b"file"))
+            own = node_of(client.create(b"mine", 3))
+            assert client.ask(Op.SETXATTR, theirs, body).error == EPERM
+            assert client.ask(Op.SETXATTR, own, body).error == EPERM
+        with WireClient(addresses[0], token=token()) as root:  # the threads have not lost anything
+            answer = root.ask(Op.SETXATTR, node_of(root.lookup(b"mine")), body)
+            assert answer.error in (0, -errno.EOPNOTSUPP, EPERM if not _is_mighty() else 0)
+        assert name.decode() not in os.listxattr(folder / "file")
+
+
+def _is_mighty() -> bool:
+    """Whether this process itself may set such attributes (root of a container may not)."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    effective = int(status.partition("CapEff:")[2].split()[0], 16)
+    return effective & linux.POWERS == linux.POWERS
 
 
 def test_a_session_is_not_taken_over_with_another_user_s_token(folder) -> None:

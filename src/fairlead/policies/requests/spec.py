@@ -88,7 +88,7 @@ def _cap(value: str, workers: int, part: str, spec: str) -> int | None:
 def _rate_job(limits: Limits, value: str, where: str) -> None:
     name, equals, text = value.rpartition("=")
     if equals:
-        limits.rate_job(name, rate(text, where))
+        limits.rate_job(_named(name, where, "JOB=RATE"), rate(text, where))
     else:
         limits.every_job += (rate(text, where),)
         limits.rated = True
@@ -97,7 +97,7 @@ def _rate_job(limits: Limits, value: str, where: str) -> None:
 def _rate_target(limits: Limits, value: str, where: str) -> None:
     name, equals, text = value.rpartition("=")
     if equals:
-        limits.rate_target(name, rate(text, where))
+        limits.rate_target(_named(name, where, "TARGET=RATE"), rate(text, where))
     else:
         limits.every_target += (rate(text, where),)
         limits.rated = True
@@ -110,16 +110,22 @@ def _rate_pool(limits: Limits, value: str, where: str) -> None:
         limits.rated = True
         return
     pool, at, target = name.partition("@")
-    if not at:
-        raise ConfigError(f"{name!r} names no target", where=where, remedy="write POOL@TARGET=RATE")
+    if not at or not pool or not target:
+        raise ConfigError(f"{name!r} is no pool and target", where=where, remedy="write POOL@TARGET=RATE")
     limits.rate_pool(target, pool, rate(text, where))
 
 
 def _pool(limits: Limits, value: str, where: str) -> None:
     job, equals, pool = value.partition("=")
-    if not equals:
-        raise ConfigError(f"{value!r} names no pool", where=where, remedy="write JOB=POOL")
+    if not equals or not job or not pool:
+        raise ConfigError(f"{value!r} names no job and pool", where=where, remedy="write JOB=POOL")
     limits.assign(job, pool)
+
+
+def _named(name: str, where: str, form: str) -> str:
+    if not name:
+        raise ConfigError("nothing is named before the =", where=where, remedy=f"write {form}")
+    return name
 
 
 _SETTERS: dict[str, Callable[[Limits, str, str], None]] = {

@@ -93,6 +93,7 @@ class Operations:
             if left > 0:
                 handles.known[node] = left
                 return
+            handles.placed.discard(node)
             # A node whose place another forwarder's client told was never counted here.
             if self._still_held(node) if handles.known.pop(node, None) is not None else node in self._holders:
                 return
@@ -117,9 +118,10 @@ class Operations:
     def reopen(self, handles: Handles, node: int, handle: int, flags: int, *, folder: bool) -> None:
         """Opens again under `handle` what the client had open at a forwarder that was lost."""
         if folder:
-            handles.folders[handle] = operations_open.snapshot(self.tree, node)
+            listed = operations_open.snapshot(self.tree, node)
+            handles.hold(handle, listed, listed.entries or ())
         elif handle not in handles.files:
-            handles.files[handle] = self.tree.reopen(node, flags & ~(os.O_CREAT | os.O_EXCL | os.O_TRUNC))
+            self.replace(handles, handle, self.tree.reopen(node, flags & ~(os.O_CREAT | os.O_EXCL | os.O_TRUNC)))
 
     def replace(self, handles: Handles, handle: int, file: OpenFile) -> None:
         """Enters an open file; one the client had under the same number (a request sent again) is closed."""
@@ -127,3 +129,6 @@ class Operations:
         handles.files[handle] = file
         if before is not None:
             before.close()
+        # The session may have ended while a worker opened this.
+        if handles.ended and (late := handles.files.pop(handle, None)) is not None:
+            late.close()

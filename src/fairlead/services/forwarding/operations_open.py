@@ -17,8 +17,10 @@ from fairlead.services.forwarding.sessions import Folder, Handles, UnknownHandle
 from fairlead.services.forwarding.trees.base import Lock
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fairlead.services.forwarding.operations import Execution, Operations
-    from fairlead.services.forwarding.trees.base import FileTree
+    from fairlead.services.forwarding.trees.base import Entry, FileTree
 
 _open_in = abi.OPEN_IN.unpack_from
 _create_in = abi.CREATE_IN.unpack_from
@@ -132,28 +134,31 @@ def snapshot(tree: FileTree, node: int) -> Folder:
 
 
 def _opendir(ops: Operations, handles: Handles, node: int, handle: int, _: memoryview, __: memoryview) -> bytes:
-    handles.folders[handle] = snapshot(ops.tree, node)
+    folder = snapshot(ops.tree, node)
+    handles.hold(handle, folder, folder.entries or ())
     return bodies.opened(handle, 0)
 
 
-def _folder(ops: Operations, handles: Handles, fh: int, offset: int) -> Folder:
+def _entries(ops: Operations, handles: Handles, fh: int, offset: int) -> Sequence[Entry]:
     folder = handles.folders.get(fh)
     if folder is None:
         raise UnknownHandle(fh)
-    if offset == 0 and not folder.fresh:
-        folder.entries = ops.tree.entries(folder.node)
+    entries = folder.entries
+    if entries is None or (offset == 0 and not folder.fresh):
+        entries = ops.tree.entries(folder.node)
+        handles.hold(fh, folder, entries)
     folder.fresh = False
-    return folder
+    return entries
 
 
 def _readdir(ops: Operations, handles: Handles, _: int, __: int, body: memoryview, ___: memoryview) -> bytes:
     fh, offset, size, _flags, _owner, _file_flags, _pad = _read_in(body)
-    return bodies.listing(_folder(ops, handles, fh, offset).entries, offset, size)
+    return bodies.listing(_entries(ops, handles, fh, offset), offset, size)
 
 
 def _readdirplus(ops: Operations, handles: Handles, node: int, _: int, body: memoryview, __: memoryview) -> bytes:
     fh, offset, size, _flags, _owner, _file_flags, _pad = _read_in(body)
-    entries = _folder(ops, handles, fh, offset).entries
+    entries = _entries(ops, handles, fh, offset)
     parts: list[bytes] = []
     lookup = ops.tree.lookup
     for number in range(offset, len(entries)):

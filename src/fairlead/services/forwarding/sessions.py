@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from fairlead.services.forwarding.trees.base import Entry, OpenFile
 
 _numbers = itertools.count(1)
+MOST_ENTRIES = 4 << 20
+"""Entries of open directories that are kept in memory for one session, about 200 bytes each."""
+_FEW = 64
+"""A directory of so many entries is not worth looking for others to let go."""
 
 
 class UnknownHandle(Exception):  # noqa: N818
@@ -30,7 +34,8 @@ class Folder:
 
     def __init__(self, node: int, entries: Sequence[Entry]) -> None:
         self.node = node
-        self.entries = entries
+        self.entries: Sequence[Entry] | None = entries
+        """None: let go, to be read again."""
         self.fresh = True
         """Read just now, and nothing taken from it yet."""
 
@@ -38,15 +43,19 @@ class Folder:
 class Handles:
     """Open files and directories of one session."""
 
-    __slots__ = ("files", "folders", "known", "locked", "number")
+    __slots__ = ("ended", "files", "folders", "known", "locked", "number", "placed")
 
     def __init__(self) -> None:
         self.number = next(_numbers)
         """Tells the sessions of this process apart: lock owners are numbers each client chose for itself."""
+        self.ended = False
+        """Nobody closes any more what is entered from now on."""
         self.files: dict[int, OpenFile] = {}
         self.folders: dict[int, Folder] = {}
         self.known: dict[int, int] = {}
         """How often the client's kernel was told each node; it gives the same number back with FORGET."""
+        self.placed: set[int] = set()
+        """Nodes whose way from the root the client has shown to be open to it (sessions of one user)."""
         self.locked: set[tuple[int, int]] = set()
         """(handle, owner) that may hold POSIX locks."""
 
@@ -57,12 +66,27 @@ class Handles:
         except KeyError:
             raise UnknownHandle(handle) from None
 
+    def hold(self, handle: int, folder: Folder, entries: Sequence[Entry]) -> None:
+        """Enters an open directory with its entries. Those of directories opened before are let go where all would be
+        too many: a listing of one of them goes on at the same position of what is there then."""
+        folder.entries = entries
+        self.folders[handle] = folder
+        if len(entries) <= _FEW:
+            return
+        left = MOST_ENTRIES - len(entries)
+        for other in reversed(list(self.folders.values())):
+            if other is not folder and (kept := other.entries) is not None:
+                left -= len(kept)
+                if left < 0:
+                    other.entries = None
+
     def owner(self, owner: int) -> int:
         """A lock owner of this client as a number no other session has."""
         return self.number << 64 | owner
 
     def close_all(self) -> None:
         """Gives back the locks and closes everything: the session is over."""
+        self.ended = True
         for handle, owner in list(self.locked):
             file = self.files.get(handle)
             if file is not None:

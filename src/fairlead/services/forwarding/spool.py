@@ -59,7 +59,7 @@ class Spool:
         place = re.sub(r"[^A-Za-z0-9._-]+", "_", f"{node}-{writer}")[:80]
         self._name = f"{place}-{self.boot_id[:12]}"
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            _make(self.folder)
             self._tidy()
             probe = self.folder / f".{self._name}.tmp"
             probe.write_bytes(b"")
@@ -180,3 +180,10 @@ class Spool:
             with suppress(OSError):
                 if now - (self.folder / name).stat().st_mtime_ns > _STALE_NS:
                     (self.folder / name).unlink()
+
+
+def _make(folder: Path) -> None:
+    """The folder and what is above it, for others to read at most: a forwarder's own umask is 0 while it serves."""
+    for parent in reversed((folder, *folder.parents)):
+        if not parent.is_dir():
+            parent.mkdir(mode=0o755, exist_ok=True)

@@ -35,6 +35,8 @@ def tree_of(spec: str) -> FileTree:
         raise ForwardingError(
             "no directory to export", where=spec, remedy="name a directory, or targets:FILE for storage targets"
         )
+    if not os.access(spec, os.X_OK):
+        raise ForwardingError("may not be entered", where=spec, remedy="run as a user who may use it")
     from fairlead.services.forwarding.trees.directory import DirectoryTree
 
     try:

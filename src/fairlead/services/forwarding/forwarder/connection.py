@@ -5,6 +5,7 @@ Frames are checked here; a wrong one raises `Malformed`, and the server ends the
 
 from __future__ import annotations
 
+import select
 from collections import deque
 from collections.abc import Callable
 from threading import Lock
@@ -66,6 +67,8 @@ class Connection:
         self.writing = False
         self.descriptors = False
         """Answers to OPEN and the like may carry the file's descriptor."""
+        self.leases = False
+        """The client keeps what it is told until it is told otherwise."""
         self.farewell = False
         """The client has said that it will not come back."""
         self.pending: dict[int, Request] = {}
@@ -277,6 +280,15 @@ class Connection:
             if not out and self.writing:
                 self.writing = False
                 self._change_mask(self)
+
+    def hung_up(self) -> bool:
+        """True when the client has closed it, whether or not the leader knows."""
+        with self.lock:
+            if self.dead:
+                return True
+            poll = select.poll()
+            poll.register(self.fd, select.POLLRDHUP)
+            return bool(poll.poll(0))
 
     def idle(self) -> bool:
         """True when all is answered and sent."""

@@ -15,6 +15,7 @@ from fairlead.clock import monotonic_ns, sleep_s
 from fairlead.policies.requests.contract import WRITE, Discipline, Running
 from fairlead.services.forwarding.forwarder.aggregation import Aggregation
 from fairlead.services.forwarding.forwarder.requests import LONG, Request
+from fairlead.services.forwarding.trees import acting
 
 log = logging.getLogger("fairlead.forwarder")
 STUCK_NS = 2_000_000
@@ -135,6 +136,7 @@ class Crew:
         done: Request | None = None
         arrived: list[Request] = []
         looked_ns = began_ns = 0
+        acting.limit()
         while True:
             request: Request | None = None
             timeout_ns: int | None = 0

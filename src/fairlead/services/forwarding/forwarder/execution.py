@@ -8,10 +8,12 @@ from errno import EINTR, EINVAL, EIO, ENOLCK
 from typing import TYPE_CHECKING, Protocol
 
 from fairlead.clock import monotonic_ns
+from fairlead.services.forwarding.forwarder import confinement
 from fairlead.services.forwarding.forwarder.aggregation import Aggregation
 from fairlead.services.forwarding.forwarder.buffers import SMALL, Buffers
 from fairlead.services.forwarding.forwarder.guarded import GUARDED, Guard
 from fairlead.services.forwarding.forwarder.intake import errno_of
+from fairlead.services.forwarding.forwarder.lending import Begun, Lending
 from fairlead.services.forwarding.forwarder.requests import (
     HANDED,
     NAMING,
@@ -27,6 +29,7 @@ from fairlead.services.forwarding.operations import Operations
 from fairlead.services.forwarding.sessions import UnknownHandle
 from fairlead.services.forwarding.trees import acting
 from fairlead.services.forwarding.trees.base import UnknownNode
+from fairlead.services.forwarding.trees.local_file import LocalFile
 from fairlead.services.forwarding.wire.frames import PLACE_STEP, REOPEN_IN, Flag, Own, Refusal
 
 if TYPE_CHECKING:
@@ -78,6 +81,7 @@ class Execution:
         records: Records | None,
         guard: Guard | None,
         aggregation: Aggregation,
+        lending: Lending | None = None,
         *,
         again: Callable[[Sequence[Request]], None],
         listen: Callable[[Request], None],
@@ -91,6 +95,7 @@ class Execution:
         self._parked = parked
         self._work_for = acting.work_for if hasattr(operations.tree, "take_by_job") else None
         self._records = records
+        self._lending = lending
         self._done = 0
         self._guard = guard
         self._aggregation = aggregation
@@ -113,7 +118,8 @@ class Execution:
         for request in requests:  # one that is sent again meanwhile gets the answer of this one
             request.session.running[request.number] = request
         try:
-            acting.become(first.uid, first.gid)
+            session = first.session
+            acting.become(first.uid, first.gid if session.authority.uid < 0 else session.group(first.gid))
             if self._work_for is not None:
                 self._work_for(_name(first.job))
             self._aggregation.write(requests)
@@ -133,7 +139,7 @@ class Execution:
         opens_for = self._opens_for
         session = request.session
         once = op not in REPEATABLE
-        if once:
+        if once and not request.connection.dead:  # else its place may be that of the one sent again
             session.running[request.number] = request
         if request.connection.dead and self._abandoned(request):
             return
@@ -141,13 +147,20 @@ class Execution:
         body: bytes | memoryview = b""
         in_slot: memoryview | None = None
         buffer: bytearray | None = None
+        begun: Begun | None = None
         try:
             uid, gid = request.uid, request.gid
-            acting.become(uid, gid if session.authority.uid < 0 else session.group(gid))
+            if session.authority.uid < 0:
+                acting.become(uid, gid)
+            else:
+                acting.become(uid, session.group(gid))
+                confinement.confine(request)
             if self._work_for is not None:
                 self._work_for(_name(request.job))
             if opens_for is not None and op in OPENING:
                 opens_for(_name(request.job))
+            if self._lending is not None and op not in SILENT:
+                begun = self._lending.begin(request)
             if op == _READ:
                 data = request.data
                 if data is None:
@@ -200,30 +213,13 @@ class Execution:
             log.exception("request %d (opcode %d) failed: a defect of fairlead", request.number, op)
             error = -EIO
         if op not in SILENT:
-            if once:
-                session.finish(request, error, body)
-            connection = request.connection
-            connection.pending.pop(request.number, None)
-            flags = 0
-            if error:
-                body = b""
-                in_slot = None
-            elif request.flags & _PARENT and op in NAMING and not connection.descriptors:
-                after = self._directory_after(request.node)
-                body = bytes(body) + after
-                flags = _PARENT if after else 0
-            if connection.descriptors and op in HANDED and not error and self._handed_over(request, body):
-                pass
-            elif in_slot is not None:
-                connection.answer(request.number, error, b"", slot=request.slot, in_slot=in_slot)
+            if begun is None:
+                self._answer(request, error, body, in_slot, buffer)
             else:
-                keep = buffer if buffer is not None and request.size > SMALL else None
-                along = op == _RELEASE
-                connection.answer(request.number, error, body, buffer=keep, flags=flags, along=along)
-            if request.holds or request.buffer is not None:
-                self._give_back(request)
-            if not connection.listening:
-                self._listen(request)
+                assert self._lending is not None
+                self._lending.end(
+                    begun, request, error, body, lambda body: self._answer(request, error, body, in_slot, buffer)
+                )
         if op in UNLOCKING and len(self._parked):
             ready = self._parked.released(request.node)
             if ready:
@@ -237,6 +233,46 @@ class Execution:
             if not done & 15:
                 records.look(self._queue_length(), done)
 
+    def _answer(
+        self,
+        request: Request,
+        error: int,
+        body: bytes | memoryview,
+        in_slot: memoryview | None,
+        buffer: bytearray | None,
+    ) -> None:
+        """Answers what was carried out, and gives back what it held."""
+        op = request.op
+        if op not in REPEATABLE:
+            request.session.finish(request, error, body)
+        connection = request.connection
+        connection.pending.pop(request.number, None)
+        flags = 0
+        if error:
+            body = b""
+            in_slot = None
+        elif (
+            request.flags & _PARENT
+            and op in NAMING
+            and not connection.leases
+            and not (connection.descriptors and op in HANDED)
+        ):
+            after = self._directory_after(request.node)
+            body = bytes(body) + after
+            flags = _PARENT if after else 0
+        if connection.descriptors and op in HANDED and not error and self._handed_over(request, body):
+            pass
+        elif in_slot is not None:
+            connection.answer(request.number, error, b"", slot=request.slot, in_slot=in_slot)
+        else:
+            keep = buffer if buffer is not None and request.size > SMALL else None
+            along = op == _RELEASE
+            connection.answer(request.number, error, body, buffer=keep, flags=flags, along=along)
+        if request.holds or request.buffer is not None:
+            self._give_back(request)
+        if not connection.listening:
+            self._listen(request)
+
     def _directory_after(self, node: int) -> bytes:
         """What GETATTR of a directory would answer now; its client's kernel is about to ask. Empty when it fails."""
         operations = self.operations
@@ -249,8 +285,9 @@ class Execution:
         """Answers with the descriptor of the file that was opened, where it has one that is worth having."""
         file = request.session.handles.files.get(request.handle)
         # Every append is recorded before it is done, so that it is not done twice: it has to come through here.
-        if file is None or file.descriptor is None or file.flags & os.O_APPEND:
+        if not isinstance(file, LocalFile) or file.descriptor is None or file.flags & os.O_APPEND:
             return False
+        file.handed_over = file.flags & os.O_ACCMODE != os.O_RDONLY
         return request.connection.answer_with(request.number, bytes(body), file.descriptor)
 
     def _abandoned(self, request: Request) -> bool:
@@ -258,7 +295,9 @@ class Execution:
         with request.session.lock:
             if not request.connection.dead:
                 return False
-            request.session.running.pop(request.number, None)
+            running = request.session.running
+            if running.get(request.number) is request:
+                del running[request.number]
         self._give_back(request)
         return True
 
@@ -283,15 +322,21 @@ class Execution:
             self._buffers.give(buffer)
 
     def _own(self, request: Request) -> None:
-        body = request.body
-        if request.op == _PLACE:
+        body, handles = request.body, request.session.handles
+        confined = request.session.authority.uid >= 0
+        if request.op == _PLACE and confined:
+            confinement.place(self.operations, handles, request.node, _steps(body))
+        elif request.op == _PLACE:
             with acting.own:
                 self.operations.tree.place(request.node, _steps(body))
         elif request.op == _REOPEN:
             if len(body) < REOPEN_IN.size:
                 raise OSError(EINVAL, "a REOPEN that is too short")
             flags, folder, _ = REOPEN_IN.unpack_from(body)
-            self.operations.reopen(request.session.handles, request.node, request.handle, flags, folder=bool(folder))
+            if confined:
+                confinement.reopen(self.operations, handles, request.node, request.handle, flags, folder=bool(folder))
+            else:
+                self.operations.reopen(handles, request.node, request.handle, flags, folder=bool(folder))
 
 
 def _name(job: str | int) -> str:

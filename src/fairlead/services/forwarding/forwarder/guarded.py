@@ -43,6 +43,9 @@ GUARDED = frozenset(map(int, _OPS))
 """Opcodes that may need it (of WRITE: appends, of CREATE: exclusive ones)."""
 FOLDER = "intents"
 LEFT_OVER_S = 24 * 3600
+_SWEEP_NS = 3600 * 1_000_000_000
+_FILE = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 _NAME_AT = {
     int(Op.CREATE): abi.CREATE_IN.size,
     int(Op.MKDIR): abi.MKDIR_IN.size,
@@ -70,6 +73,7 @@ class SessionIntents:
         self._session = session
         self.name = f"{session}-{boot[:16]}"
         self._file: IntentFile | None = None
+        self._told = False
         self._checked_ns = 0
         self._known: tuple[int, dict[int, Intent]] = (-_KNOWN_NS, {})
         self._lock = Lock()
@@ -81,14 +85,28 @@ class SessionIntents:
             return file
         with self._lock:
             if self._file is not None and self._file.gone():
-                self._file.close()  # swept by another forwarder, after a day without a record
+                # Swept by another forwarder after a day without a record, or never more than memory. Not closed here:
+                # another thread may be about to put an outcome on record.
                 self._file = None
             if self._file is None:
-                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-                with own:
-                    self._file = IntentFile(os.open(self.name, flags, 0o600, dir_fd=self._folder))
+                self._file = self._opened()
             self._checked_ns = now
             return self._file
+
+    def _opened(self) -> IntentFile:
+        """The file; on a full disk, where removing must go on, memory that is lost with this forwarder."""
+        try:
+            with own:
+                return IntentFile(os.open(self.name, _FILE, 0o600, dir_fd=self._folder))
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            with own, suppress(OSError):
+                os.unlink(self.name, dir_fd=self._folder)
+            if not self._told:
+                self._told = True
+                log.warning("no intents can be kept (%s): a request sent again may be done twice", error.strerror)
+        return IntentFile(os.memfd_create("intents"))
 
     def find(self, number: int) -> Intent | None:
         """The intent of a request, whichever forwarder wrote it. After a failover many are asked for at once: what
@@ -112,8 +130,7 @@ class SessionIntents:
         with self._lock:
             if self._file is None:
                 return
-            self._file.close()
-            self._file = None
+            self._file = None  # closed with the last request that uses it
         if farewell:
             with own, suppress(FileNotFoundError):
                 os.unlink(self.name, dir_fd=self._folder)
@@ -182,6 +199,8 @@ class Guard:
         known = self._sessions.pop(session, None)
         if known is not None:
             known.end(farewell=farewell)
+        if monotonic_ns() - self._swept_ns > _SWEEP_NS:
+            self._sweep()
 
     def close(self) -> None:
         """Ends it. The records stay: clients may go on with another forwarder."""
@@ -191,6 +210,7 @@ class Guard:
         os.close(self._folder)
 
     def _sweep(self) -> None:
+        self._swept_ns = monotonic_ns()
         oldest = now_ns() - LEFT_OVER_S * 1_000_000_000
         with own:
             for name in _names(self._folder):
@@ -295,17 +315,17 @@ class Guard:
         if opened is None:
             intent = self._intent(number, int(Op.CREATE), node, body)
             return self._recorded(intents, intent, handles, int(Op.CREATE), node, handle, body, data)
-        file = intents.file()
         intent = Intent(number, int(Op.CREATE), node, name, expected=made - 1, mark=st.st_mtime_ns, when_ns=now_ns())
-        place = file.begin(intent)
         try:
+            file = intents.file()
+            place = file.begin(intent)
             with _Recording(file, place) as recording:
                 if self._name_temporary is not None:
                     made, st = self._name_temporary(opened, node, name)
                 else:
                     made, st = tree.link(made, node, name)
                 recording.outcome = made - 1
-        except OSError:
+        except BaseException:
             opened.close()
             raise
         operations.replace(handles, handle, opened)

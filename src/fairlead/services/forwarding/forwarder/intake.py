@@ -17,7 +17,7 @@ import msgspec
 from fairlead.services.forwarding.forwarder.connection import Connection, Frame, Malformed
 from fairlead.services.forwarding.forwarder.requests import CLASS_OF, KNOWN, SILENT, Request
 from fairlead.services.forwarding.fuse.abi import IN_HEADER, INTERRUPT_IN, MAX_WRITE, Op
-from fairlead.services.forwarding.wire.frames import HEAD_BYTES, JOB_IN, Flag, Own, Refusal
+from fairlead.services.forwarding.wire.frames import HEAD_BYTES, JOB_IN, REVOKE, Flag, Own, Refusal
 from fairlead.services.forwarding.wire.handshake import Identity
 
 if TYPE_CHECKING:
@@ -38,20 +38,22 @@ _REFUSED = frozenset(
     int(op)
     for op in (Op.INIT, Op.IOCTL, Op.POLL, Op.NOTIFY_REPLY, Op.BMAP, Op.SETUPMAPPING, Op.REMOVEMAPPING)
 )  # fmt: skip
-_JOB, _PING = int(Own.JOB), int(Own.PING)
+_JOB, _PING, _RELEASE_LEASE = int(Own.JOB), int(Own.PING), int(Own.RELEASE_LEASE)
 _NOTHING = memoryview(b"")
 
 
 class Intake:
     """Checks frames. `interrupt` is told of a request that is to be given up; `target_of(node, offset)` names the
-    storage target of some data, in trees that have targets."""
+    storage target of some data, in trees that have targets; `released` hears which revocation a client is done with."""
 
     def __init__(
         self,
         buffers: Buffers,
         interrupt: Callable[[Request], None],
         target_of: Callable[[int, int], object] | None = None,
+        released: Callable[[Connection, int], None] | None = None,
     ) -> None:
+        self._released = released
         self._target_of = target_of
         self._buffers = buffers
         self._interrupt = interrupt
@@ -111,7 +113,7 @@ class Intake:
                 self._no(connection, number, op, -EACCES, buffer)
                 return None
             uid = only
-        if op >= _JOB and op in (_JOB, _PING):
+        if op >= _JOB and op in (_JOB, _PING, _RELEASE_LEASE):
             self._own(connection, op, number, body)
             return None
         if op == _DESTROY:
@@ -168,6 +170,8 @@ class Intake:
                 raise Malformed("an announcement that is too short")
             index, _ = JOB_IN.unpack_from(body)
             error = self._announce(connection, index, body[JOB_IN.size :])
+        elif op == _RELEASE_LEASE and self._released is not None and len(body) >= REVOKE.size:
+            self._released(connection, REVOKE.unpack_from(body)[0])
         connection.answer(number, error, b"")
 
     def _announce(self, connection: Connection, index: int, text: memoryview) -> int:

@@ -11,7 +11,7 @@ import mmap
 import os
 from collections import deque
 from enum import Enum
-from errno import ENAMETOOLONG
+from errno import EINVAL, ENAMETOOLONG, EOPNOTSUPP
 from struct import Struct
 from threading import Lock
 from typing import NamedTuple
@@ -145,7 +145,13 @@ class IntentFile:
     def __init__(self, descriptor: int) -> None:
         """Takes over the descriptor of a file opened for reading and writing, which it sizes."""
         self._descriptor = descriptor
-        os.ftruncate(descriptor, RECORDS * RECORD_BYTES)
+        # A hole in the file would kill the process (SIGBUS) when it is written to on a full disk.
+        try:
+            os.posix_fallocate(descriptor, 0, RECORDS * RECORD_BYTES)
+        except OSError as error:
+            if error.errno not in (EINVAL, EOPNOTSUPP):
+                raise
+            os.ftruncate(descriptor, RECORDS * RECORD_BYTES)
         self._memory = mmap.mmap(descriptor, RECORDS * RECORD_BYTES)
         self._free = deque(range(RECORDS))
         self._lock = Lock()
@@ -187,6 +193,11 @@ class IntentFile:
         """Ends the mapping; the file stays."""
         self._memory.close()
         os.close(self._descriptor)
+        self._descriptor = -1
+
+    def __del__(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
 
     def gone(self) -> bool:
         """Whether the file has been removed meanwhile."""

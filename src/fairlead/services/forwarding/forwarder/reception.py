@@ -19,11 +19,12 @@ from fairlead.services.forwarding.forwarder.arrivals import Arrival
 from fairlead.services.forwarding.forwarder.buffers import Buffers
 from fairlead.services.forwarding.forwarder.clients import Sessions
 from fairlead.services.forwarding.forwarder.connection import Connection
-from fairlead.services.forwarding.wire.address import Address, listen, widen
+from fairlead.services.forwarding.wire.address import Address, keep_alive, listen, widen
 from fairlead.services.forwarding.wire.frames import VERSION
 from fairlead.services.forwarding.wire.handshake import OLDEST, Feature, Hello, Welcome, pack_answer
 from fairlead.services.forwarding.wire.slots import Slots, take_slots
 from fairlead.services.forwarding.wire.stream import stream_of
+from fairlead.services.forwarding.wire.tokens import HOW_TO_GET_ONE
 
 HELLO_NS = 10_000_000_000
 """How long a client may take to say who it is."""
@@ -165,6 +166,7 @@ class Reception:
             try:
                 if address.kind == "unix":
                     widen(sock)
+                keep_alive(sock)
                 arrival = Arrival(sock, self._settings.tls if address.kind == "tls" else None, deadline)
             except OSError:  # it has gone again
                 sock.close()
@@ -190,7 +192,7 @@ class Reception:
             self._admit(arrival, hello)
         except PermissionError as no:
             self._say("%s: refused: %s", arrival.name, no)
-            arrival.refuse(str(no))
+            arrival.refuse(str(no), HOW_TO_GET_ONE if "token" in str(no) else "")
         except (ValueError, OSError) as fault:
             if fd in self._arrivals:
                 self._forget(fd)
@@ -227,6 +229,7 @@ class Reception:
             checksum=Feature.CHECKSUM in features, change_mask=self._change_mask,
         )  # fmt: skip
         connection.descriptors = Feature.DESCRIPTORS in features
+        connection.leases = Feature.LEASES in features
         self._connected += 1
         if authority.uid >= 0:
             self._of_user[authority.uid] = self._of_user.get(authority.uid, 0) + 1

@@ -89,7 +89,7 @@ class TargetCounts(Protocol):
 class StripedTree(Protocol):
     """A tree that counts by target and job (`trees.targets.tree.TargetsTree`)."""
 
-    placed: Callable[[int, list[str]], None] | None
+    placed: Callable[[int, list[str], str], None] | None
 
     def target_counters(self) -> Sequence[TargetSpace]: ...
 
@@ -176,12 +176,12 @@ class ForwarderRecords:
             if found is not None:
                 self._add("mapping", (found[1], now_ns(), "node_forwarder", found[0], self.name))
 
-    def placed(self, node: int, targets: Sequence[str]) -> None:
-        """A file, by its node, got its targets."""
+    def placed(self, node: int, targets: Sequence[str], path: str = "") -> None:
+        """A file, by its node and, where it is known, its path in the tree, got its targets."""
         now = now_ns()
         with self._lock:
             for target in targets:
-                self._add("mapping", (now, None, "file_targets", f"{self._tree}:{node}", target))
+                self._add("mapping", (now, None, "file_targets", f"{self._tree}:{path or node}", target))
 
     # -- the thread -----------------------------------------------------------------------------------------------
 
@@ -220,14 +220,18 @@ class ForwarderRecords:
         while not self._stop.wait(pause_s):
             with self._turn, self._lock:
                 # Many at a time would hold the workers up, and take memory.
-                pause_s = self._interval_s / 8 if self._count() > _MANY else self._interval_s
-            if monotonic_ns() < due_ns - interval_ns // 10:
-                continue
-            due_ns = monotonic_ns() + interval_ns
-            with self._turn:
-                self._take()
-                if monotonic_ns() - self._written_ns >= self._file_s * 1e9:
-                    self._write()
+                longest_s = self._interval_s / 8 if self._count() > _MANY else self._interval_s
+            now = monotonic_ns()
+            if now >= due_ns - interval_ns // 10:
+                # Counted from when it was due: intervals that drift would leave seconds without a row.
+                due_ns += interval_ns
+                if due_ns < now:
+                    due_ns = now + interval_ns
+                with self._turn:
+                    self._take()
+                    if monotonic_ns() - self._written_ns >= self._file_s * 1e9:
+                        self._write()
+            pause_s = min(longest_s, max(due_ns - monotonic_ns(), 0) / 1e9)
 
     def _add(self, table: str, row: tuple[object, ...]) -> None:
         self._rows.setdefault(table, []).append(row)

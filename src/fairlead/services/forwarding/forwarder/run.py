@@ -77,7 +77,7 @@ def forward(
     tree = with_read_cache(exported, reading, sole=options.sole)
     _pace_targets(exported, queue.limits)
     records = _records(options, settings.name, exported, tree)
-    stopping = (signal.SIGTERM, signal.SIGINT)
+    stopping = stopping_signals()
     awaited = (*stopping, signal.SIGUSR1, signal.SIGUSR2)
     # The threads inherit the mask, so that the signal waits for this one.
     signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
@@ -104,15 +104,25 @@ def forward(
         signal.pthread_sigmask(signal.SIG_UNBLOCK, awaited)
 
 
+def stopping_signals() -> tuple[signal.Signals, ...]:
+    """What ends a service cleanly: SIGTERM, SIGINT, and a terminal that is closed, unless nohup has it ignored."""
+    asked = (signal.SIGTERM, signal.SIGINT)
+    return asked if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else (*asked, signal.SIGHUP)
+
+
 def _settings(options: Options, addresses: Sequence[Address]) -> Settings:
     features = [Feature.SLOTS, Feature.CHECKSUM]
     if options.descriptors:
         features.append(Feature.DESCRIPTORS)
+    elif options.sole:  # who has a descriptor changes a file without anybody being told
+        features.append(Feature.LEASES)
     tls = None
     if any(address.kind == "tls" for address in addresses):
         if options.tls_cert is None or options.tls_key is None:
             raise UsageError("a tls: address needs a certificate", remedy="give --tls-cert and --tls-key")
         tls = server_context(options.tls_cert, options.tls_key)
+    elif options.tls_cert is not None or options.tls_key is not None:
+        raise UsageError("a certificate or its key is given, but no tls: address", remedy="give --listen tls:HOST:PORT")
     return Settings(
         name=options.name or f"{socket.gethostname()}-{os.getpid()}",
         workers=options.workers,

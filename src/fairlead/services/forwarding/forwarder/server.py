@@ -22,12 +22,13 @@ from fairlead.services.forwarding.forwarder.crew import Crew
 from fairlead.services.forwarding.forwarder.execution import Execution, Records
 from fairlead.services.forwarding.forwarder.guarded import Guard
 from fairlead.services.forwarding.forwarder.intake import Intake
+from fairlead.services.forwarding.forwarder.lending import Lending
 from fairlead.services.forwarding.forwarder.parked import Parked
 from fairlead.services.forwarding.forwarder.reception import Reception, Settings
 from fairlead.services.forwarding.sessions import Handles
 from fairlead.services.forwarding.trees.base import ROOT
 from fairlead.services.forwarding.wire.address import Address
-from fairlead.services.forwarding.wire.handshake import Welcome, new_id
+from fairlead.services.forwarding.wire.handshake import Feature, Welcome, new_id
 
 if TYPE_CHECKING:
     from fairlead.policies.requests.contract import Discipline
@@ -37,7 +38,11 @@ if TYPE_CHECKING:
 __all__ = ["Server", "Settings"]
 log = logging.getLogger("fairlead.forwarder")
 _EVENTS = 128
-_IN, _OUT, _GONE = select.EPOLLIN, select.EPOLLOUT, select.EPOLLHUP | select.EPOLLERR
+_IN, _OUT = select.EPOLLIN | select.EPOLLRDHUP, select.EPOLLOUT
+_GONE = select.EPOLLHUP | select.EPOLLERR | select.EPOLLRDHUP
+_LATE_NS = 3_000_000_000
+"""A request older than this may be another forwarder's by now (clients leave one that is silent for 10 s)."""
+_LAST_READS = 256
 _LINES_PER_S = 20
 
 
@@ -64,7 +69,7 @@ class Server:
         self._parked = Parked()
         self._buffers = Buffers()
         target_of = getattr(operations.tree, "target_of", None)
-        self._intake = Intake(self._buffers, self._interrupt, target_of)
+        self._intake = Intake(self._buffers, self._interrupt, target_of, self._released)
         self._connections: dict[int, Connection] = {}
         self._resumed: deque[Connection] = deque()
         self._next_end_ns: int | None = None  # when a session next ends
@@ -76,6 +81,9 @@ class Server:
         self._epoll.register(self._poke, _IN)
         aggregation = Aggregation()
         self._crew = Crew(self, self._carry_out, discipline, size=settings.workers, aggregation=aggregation)
+        lends = Feature.LEASES in settings.features
+        self._lending = Lending(operations, self._crew.wait_less) if lends else None
+        self._leases = self._lending.leases if self._lending is not None else None
         self._execution = Execution(
             operations,
             self._buffers,
@@ -83,6 +91,7 @@ class Server:
             records,
             self._guard,
             aggregation,
+            self._lending,
             again=self._crew.add,
             listen=self._listen_again,
             wait_less=self._crew.wait_less,
@@ -160,6 +169,9 @@ class Server:
             self._take_in_more(requests)
         if self._next_end_ns is not None or len(self._parked) or self._reception.next_deadline_ns is not None:
             self._look_after_time(requests)
+        if self._leases:
+            for connection in self._leases.overdue(monotonic_ns()):
+                self._lose(connection, "ended: it has not dropped what it cached in time", warn=True)
         return requests
 
     def _patience(self, timeout_ns: int | None) -> float:
@@ -169,9 +181,10 @@ class Server:
         ends = self._next_end_ns
         parked = self._parked.next_ns()
         hello = self._reception.next_deadline_ns
-        if ends is None and parked is None and hello is None:
+        leases = self._leases.next_ns() if self._leases else None
+        if ends is None and parked is None and hello is None and leases is None:
             return -1.0 if timeout_ns is None else timeout_ns / 1e9
-        until = min(time for time in (ends, parked, hello) if time is not None)
+        until = min(time for time in (ends, parked, hello, leases) if time is not None)
         wait = max(0, until - monotonic_ns())
         return (wait if timeout_ns is None else min(wait, timeout_ns)) / 1e9
 
@@ -191,8 +204,8 @@ class Server:
             self._records.disconnected(session.id)
         try:
             self.operations.end(session.handles)
-            if session.intents is not None:
-                session.intents.end(farewell=session.farewell)
+            if self._guard is not None:
+                self._guard.end(session.id, farewell=session.farewell)
         except Exception:  # one session's fault must not keep the others from being ended
             log.exception("client %s: its open files could not all be closed", session.node)
         released = self._parked.released(None)
@@ -202,6 +215,8 @@ class Server:
     def _admitted(self, connection: Connection) -> None:
         self._connections[connection.fd] = connection
         self._epoll.register(connection.fd, _IN)
+        if connection.leases and self._leases is not None:
+            self._leases.join(connection)
         if self._records is not None:
             self._records.connected(connection.session.node, connection.session.id)
 
@@ -210,7 +225,9 @@ class Server:
 
     def _receive(self, connection: Connection, requests: list[Request], event: int) -> None:
         try:
-            if event & _GONE and not connection.listening:
+            if event & _GONE:
+                if connection.listening:
+                    self._hear_out(connection)
                 self._lose(connection, "closed by the client")
                 return
             open_still = connection.receive()
@@ -225,6 +242,16 @@ class Server:
         else:
             if not open_still:
                 self._lose(connection, "closed by the client")
+
+    def _hear_out(self, connection: Connection) -> None:
+        """The last words of a client that has gone. Nobody waits for answers, and if this process was stopped, another
+        forwarder has carried it all out and more since: only a farewell counts."""
+        for _ in range(_LAST_READS):
+            more = connection.receive()
+            while (frame := connection.next_frame()) is not None:
+                self._intake.take(connection, frame, 0)
+            if not more:
+                return
 
     def _take_in(self, connection: Connection, requests: list[Request]) -> None:
         """Makes requests of what has come in, until the client has asked enough for now."""
@@ -261,6 +288,15 @@ class Server:
         connection.end()
         self._reception.left(connection)
         self._detach(connection)
+        if connection.leases and self._leases is not None:
+            for answer in self._leases.leave(connection):
+                answer()
+
+    def _released(self, connection: Connection, number: int) -> None:
+        """A client has dropped what was taken back."""
+        if self._leases is not None:
+            for answer in self._leases.released(connection, number):
+                answer()
 
     def _detach(self, connection: Connection) -> None:
         session = connection.session
@@ -276,6 +312,12 @@ class Server:
             self._next_end_ns = self.sessions.next_end_ns()
 
     def _carry_out(self, request: Request) -> None:
+        if monotonic_ns() - request.arrived_ns > _LATE_NS:
+            together, request.along = [request, *request.along], ()
+            for one in together:
+                if not one.connection.hung_up():
+                    self._carry(one)
+            return
         self._carry(request)
 
     def _interrupt(self, request: Request) -> None:

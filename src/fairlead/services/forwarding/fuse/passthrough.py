@@ -58,6 +58,10 @@ class Backings:
         flags &= ~(OpenReply.DIRECT_IO | OpenReply.KEEP_CACHE | OpenReply.PARALLEL_DIRECT_WRITES)
         return reply[: -abi.OPEN_OUT.size] + abi.OPEN_OUT.pack(fh, flags | OpenReply.PASSTHROUGH, known[0])
 
+    def has(self, node: int) -> bool:
+        """Whether the kernel has the node's backing file."""
+        return node in self._ids
+
     def released(self, handle: int) -> None:
         """The handle was released; the last one of a node gives its backing file back."""
         with self._lock:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from struct import Struct
+from typing import TYPE_CHECKING
 
 from fairlead.clock import monotonic_ns
 from fairlead.services.forwarding.fuse.abi import (
@@ -29,6 +30,9 @@ from fairlead.services.forwarding.mount.holdings import HeldLock, Holdings
 from fairlead.services.forwarding.mount.ledger import HANDLE, MESSAGE, NODE, Entry
 from fairlead.services.forwarding.mount.nodes import Nodes
 
+if TYPE_CHECKING:
+    from fairlead.services.forwarding.mount.descriptors import Descriptors
+
 _HEADER = IN_HEADER.size
 _NODE = Struct("<Q")
 _FLAGS = Struct("<I")
@@ -43,12 +47,14 @@ _DONE, _ABSENT = (0, b""), (-errno.ENODATA, b"")
 class Answers:
     """Learns from replies; `teach[op]` is what an opcode teaches, or None."""
 
-    def __init__(self, nodes: Nodes, holdings: Holdings) -> None:
+    def __init__(self, nodes: Nodes, holdings: Holdings, descriptors: Descriptors | None = None) -> None:
         self.nodes = nodes
         self.holdings = holdings
         self.foreseen = Foreseen()
         self.written: set[int] = set()
         """Handles written to since their last FLUSH: a network file system may report errors at a close."""
+        self.handed: set[int] = set()
+        """Handles the kernel writes to itself: no WRITE of theirs comes here."""
         self._bare: dict[int, int] = {}
         self.teach: list[Callable[[Entry, memoryview], None] | None] = [None] * 64
         for op, lesson in {
@@ -73,6 +79,8 @@ class Answers:
             Op.READDIRPLUS: self._listed,
         }.items():
             self.teach[op] = lesson
+        if descriptors is not None:
+            descriptors.learn_from(self)
 
     def known(self, op: int, node: int, message: memoryview) -> tuple[int, bytes] | None:
         """Error and body of an answer that needs no forwarder, or None."""
@@ -82,7 +90,7 @@ class Answers:
             return None if found is None else (0, found)
         if op == Op.FLUSH:
             handle = _NODE.unpack_from(message, _HEADER)[0]
-            if handle in self.written or self.holdings.ranges:
+            if handle in self.written or handle in self.handed or self.holdings.ranges:
                 self.written.discard(handle)
                 return None
             return _DONE

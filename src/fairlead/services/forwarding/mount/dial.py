@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fairlead.errors import RefusedError, UnreachableError
-from fairlead.services.forwarding.wire.address import Address, connect, parse_address
+from fairlead.services.forwarding.wire.address import Address, connect, keep_alive, parse_address
 from fairlead.services.forwarding.wire.handshake import Feature, Hello, Welcome, new_id, shake_hands
 from fairlead.services.forwarding.wire.slots import Slots, make_slots
 
@@ -102,7 +102,7 @@ class Dial:
                 if Feature.SLOTS not in welcome.features:
                     slots.close()
                     slots = None
-            _keep_alive(sock, address)
+            keep_alive(sock)
             sock.setblocking(False)
         except BaseException:
             sock.close()
@@ -121,14 +121,18 @@ class Dial:
         missing = [feature for feature in self._wanted if feature not in welcome.features]
         if Feature.LEASES in missing:
             raise RefusedError(
-                "a client cache needs leases, and this forwarder grants none",
+                "a client cache needs leases, and this forwarder grants none: it may not be the only one of its tree",
                 where=str(address),
-                remedy="mount without --cache",
+                remedy="if it is, start it with --sole (and without --descriptors); else mount without --cache",
             )
         if Feature.CHECKSUM in missing:
             raise RefusedError("the forwarder does not do checksums", where=str(address), remedy="mount without them")
         if welcome.root:
             self.root = welcome.root
+
+    def forgo_descriptors(self) -> None:
+        """Asks for no descriptors of files from now on."""
+        self._wanted = [feature for feature in self._wanted if feature != Feature.DESCRIPTORS]
 
     def any(self) -> Connection:
         """The first forwarder that answers, each tried once; the last error when none does."""
@@ -152,14 +156,3 @@ def _user_name(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return str(uid)
-
-
-def _keep_alive(sock: socket.socket, address: Address) -> None:
-    """A peer whose machine has gone is noticed within seconds, not after the kernel's quarter of an hour."""
-    if address.kind == "unix":
-        return
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 5)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 2)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 12_000)

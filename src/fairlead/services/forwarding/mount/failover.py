@@ -18,14 +18,17 @@ import msgspec
 from fairlead.clock import monotonic_s
 from fairlead.errors import FairleadError, RefusedError, UnreachableError
 from fairlead.services.forwarding.fuse.abi import Op
+from fairlead.services.forwarding.mount.descriptors import why_not_here
 from fairlead.services.forwarding.mount.ledger import Entry, job_message, own_message
 from fairlead.services.forwarding.mount.link import Link, LinkLostError
 from fairlead.services.forwarding.mount.reclaim import farewell, open_again, take_locks
 from fairlead.services.forwarding.mount.repairs import Repairs
+from fairlead.services.forwarding.mount.silence import Silence
 from fairlead.services.forwarding.wire.address import Address, parse_address
-from fairlead.services.forwarding.wire.frames import Own
+from fairlead.services.forwarding.wire.frames import Notice, Own
 
 if TYPE_CHECKING:
+    from fairlead.services.forwarding.mount.coherence import Coherence
     from fairlead.services.forwarding.mount.relay import RelayMount
 
 _FIRST_PAUSE_S, _LAST_PAUSE_S = 0.05, 1.0
@@ -49,8 +52,11 @@ class Failover:
         self.count = 0
         """Connections after the first one."""
         self.was_shared = False
+        self.coherence: Coherence | None = None
+        """Drops what the kernel keeps, in a mount with a cache."""
         self._since = 0.0
         self._generation = 0
+        self.silence = Silence(mount)
         self._repairs = Repairs(mount)
         self._ending = threading.Event()
         self._next: Link | None = None
@@ -68,6 +74,8 @@ class Failover:
             self._next = None
             self._tell(UnreachableError("the old forwarder was lost meanwhile", remedy="the mount looks for another"))
         self._unshelve()
+        if self.coherence is not None:
+            self.coherence.drop_all()
         self.state = "seeking"
         self._since = monotonic_s()
         self._complained = False
@@ -133,6 +141,10 @@ class Failover:
         self.state = "serving"
         self.count += 1
         self._mount.say(f"served by {link.connection.address}")
+        if self.coherence is not None:
+            self.coherence.drop_all()
+        if self._mount.descriptors is not None and (why := why_not_here(link.connection)):
+            self._mount.say(f"passthrough: none for files opened from now on: {why}")
         self._mount.attach(link)
 
     def step(self) -> None:
@@ -154,7 +166,7 @@ class Failover:
             self._repairs.again()
             return 0.02
         if self.state == "serving":
-            return -1.0
+            return self.silence.pause_s()
         if self.state == "moving":
             self._drained()
         return _TICK_S
@@ -333,4 +345,7 @@ class Failover:
             self._repairs.answered(number, error)
 
     def notice(self, kind: int, body: memoryview) -> None:
-        """The forwarder says something on its own. It grants no leases, so there is nothing to give back."""
+        """The forwarder says something on its own."""
+        link = self._mount.link
+        if self.coherence is not None and link is not None and kind == Notice.REVOKE:
+            self.coherence.revoked(link, body)

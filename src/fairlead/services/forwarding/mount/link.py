@@ -5,7 +5,10 @@ Never waits: what the socket does not take is kept and sent when it can be writt
 
 from __future__ import annotations
 
+import os
+import socket
 import ssl
+from array import array
 from collections import deque
 from zlib import crc32
 
@@ -27,6 +30,7 @@ _LARGE = 64 << 10
 _IN_BYTES = 2 * (MAX_FRAME + PREFIX_BYTES)
 _SLOT, _CHECKSUM = int(Flag.SLOT), int(Flag.CHECKSUM)
 _NO_SLOT = NO_SLOT
+_RIGHTS_BYTES = socket.CMSG_SPACE(4 * 4)
 _WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
@@ -44,6 +48,11 @@ class Link:
         self.slots = connection.slots
         self.secure = isinstance(connection.sock, ssl.SSLSocket)
         self.checksum = Feature.CHECKSUM in connection.welcome.features
+        self.passing = Feature.DESCRIPTORS in connection.welcome.features
+        """Replies may bring descriptors along."""
+        self.receipts = 0
+        """How often something has come."""
+        self._along: deque[int] = deque()
         self.buffer = bytearray(_IN_BYTES)
         """Where replies arrive: the bytes [begin, end) are not taken yet."""
         self.view = memoryview(self.buffer)
@@ -164,7 +173,7 @@ class Link:
             end -= begin
             self.begin = 0
         try:
-            count = self.sock.recv_into(self.view[end:])
+            count = self._receive_along(self.view[end:]) if self.passing else self.sock.recv_into(self.view[end:])
         except _WOULD_BLOCK:
             self.end = end
             return False
@@ -173,7 +182,30 @@ class Link:
         if count == 0:
             raise LinkLostError("the forwarder ended the connection")
         self.end = end + count
+        self.receipts += 1
         return True
+
+    def _receive_along(self, view: memoryview) -> int:
+        """As `recv_into`; descriptors that come along are kept in their order. The kernel gives those of one reply at
+        a time, with its first byte."""
+        count, told, flags, _ = self.sock.recvmsg_into([view], _RIGHTS_BYTES, socket.MSG_CMSG_CLOEXEC)
+        came = array("i")
+        for level, kind, data in told:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                came.frombytes(data[: len(data) - len(data) % came.itemsize])
+        if came:
+            self._along.append(came[0])
+            for more in came[1:]:
+                os.close(more)
+        elif flags & socket.MSG_CTRUNC:
+            self._along.append(-1)  # this process has too many files open: the kernel has dropped it
+        return count
+
+    def take_along(self) -> int:
+        """The descriptor that came with the next reply that says so, the caller's to close; -1 when it was dropped."""
+        if not self._along:
+            raise LinkLostError("a reply without the descriptor it speaks of")
+        return self._along.popleft()
 
     def check(self, position: int, length: int, flags: int, crc: int, data: memoryview | None) -> None:
         """A reply's checksum, with its data in a slot; LinkLostError when it does not hold."""
@@ -189,6 +221,10 @@ class Link:
     def close(self) -> None:
         """Ends the connection."""
         self._left.clear()
+        while self._along:
+            descriptor = self._along.popleft()
+            if descriptor >= 0:
+                os.close(descriptor)
         self.connection.close()
 
 

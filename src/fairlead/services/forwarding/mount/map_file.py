@@ -7,7 +7,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from fairlead.errors import ConfigError
+from fairlead.errors import ConfigError, UsageError
+from fairlead.services.forwarding.wire.address import parse_address
 
 _RANGES = re.compile(r"\[([0-9,\-]+)\]")
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
@@ -17,8 +18,11 @@ def addresses_for(path: Path, node: str) -> list[str]:
     """The forwarders of a node. Raises `ConfigError` for a file that is malformed, unreadable or does not name it."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"the map file cannot be read: {error}", where=str(path)) from error
+    except OSError as error:
+        what = f"the map file cannot be read: {error.strerror}"
+        raise ConfigError(what, where=str(path), remedy="check the path") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError("is no UTF-8 text", where=str(path), remedy="save it as UTF-8") from error
     short = node.partition(".")[0]
     for number, line in enumerate(lines, 1):
         words = line.partition("#")[0].split()
@@ -28,9 +32,20 @@ def addresses_for(path: Path, node: str) -> list[str]:
             raise ConfigError(
                 "not `NODES ADDRESS[,ADDRESS...]`", where=f"{path}:{number}", remedy="two words on each line"
             )
+        where = f"{path}:{number}"
+        if any(sign in _RANGES.sub("", words[0]) for sign in "[]"):
+            raise ConfigError(f"no host list: {words[0]}", where=where, remedy="write ranges as c[001-016,020]")
         if names(words[0], node) or names(words[0], short):
-            return [address for address in words[1].split(",") if address]
+            return _addresses(words[1], where)
     raise ConfigError(f"no line names this node, {node}", where=str(path), remedy="add one, or a last line for *")
+
+
+def _addresses(text: str, where: str) -> list[str]:
+    """The addresses of a line, so that one that is wrong is told with its line."""
+    try:
+        return [str(parse_address(address)) for address in text.split(",") if address]
+    except UsageError as error:
+        raise ConfigError(str(error.what), where=where, remedy=error.remedy) from error
 
 
 def names(nodes: str, node: str) -> bool:

@@ -99,6 +99,14 @@ class Nodes:
         """True while the kernel knows the node."""
         return node in self._count
 
+    def count(self, node: int) -> int:
+        """How often the kernel was told the node and has not given it back."""
+        return self._count.get(node, 0)
+
+    def all(self) -> list[int]:
+        """Every node the kernel knows."""
+        return list(self._count)
+
     def unlinked(self, node: int) -> bool:
         """True for a node none of whose names is known any more."""
         return node != ROOT and node not in self._places

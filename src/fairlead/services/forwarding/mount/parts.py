@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fairlead.errors import MountError
+from fairlead.services.forwarding.fuse import passthrough
 from fairlead.services.forwarding.mount.control import state_folder
 from fairlead.services.forwarding.mount.map_file import addresses_for
 
@@ -65,6 +66,7 @@ def dial_of(options: MountOptions) -> Dial:
         mount=options.mountpoint,
         leases=options.cache,
         checksum=options.checksum,
+        descriptors=options.passthrough and not options.cache and passthrough.allowed(),
     )
 
 
@@ -91,6 +93,8 @@ def source_folder(source: str, mountpoint: str) -> str:
     if not os.path.isdir(folder):
         what = "is no folder" if os.path.exists(folder) else "there is no such folder"
         raise MountError(what, where=source, remedy="give --local a folder")
+    if not os.access(folder, os.X_OK):
+        raise MountError("you may not enter this folder", where=source, remedy="give --local a folder you may use")
     inside = os.path.commonpath([folder, mountpoint])
     if inside in (folder, mountpoint):
         raise MountError("source and mount point lie in one another", where=mountpoint, remedy="choose another folder")
@@ -110,7 +114,9 @@ def check_places(options: MountOptions) -> None:
 def _token(path: Path) -> str:
     try:
         return path.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise MountError(
-            f"the token cannot be read: {error}", where=str(path), remedy="fairlead token issue"
-        ) from error
+    except OSError as error:
+        what = f"the token cannot be read: {error.strerror}"
+        raise MountError(what, where=str(path), remedy="check the path") from error
+    except UnicodeDecodeError as error:
+        what = "this is no token"
+        raise MountError(what, where=str(path), remedy="give a file made by: fairlead token issue") from error

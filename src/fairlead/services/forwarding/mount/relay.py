@@ -34,16 +34,15 @@ from fairlead.services.forwarding.wire.slots import SLOT_BYTES
 
 if TYPE_CHECKING:
     from fairlead.services.forwarding.fuse.device import Device
+    from fairlead.services.forwarding.mount.descriptors import Descriptors
     from fairlead.services.forwarding.mount.trace import Trace
 
 _SLOT, _PARENT = int(Flag.SLOT), int(Flag.PARENT)
-_READ, _WRITE, _RELEASES = int(Op.READ), int(Op.WRITE), (int(Op.RELEASE), int(Op.RELEASEDIR))
-_RELEASE = int(Op.RELEASE)
+_READ, _WRITE, _RELEASE = int(Op.READ), int(Op.WRITE), int(Op.RELEASE)
+_RELEASES = (_RELEASE, int(Op.RELEASEDIR))
 _BATCH = 16
 """Requests read in one go before the connection gets its turn again."""
-_FH_OFFSET = Struct("<QQI")
-_FH = Struct("<Q")
-_COUNT = Struct("<I")
+_FH_OFFSET, _FH, _COUNT = Struct("<QQI"), Struct("<Q"), Struct("<I")
 _LAZY_S = 0.001
 _READABLE, _WRITABLE = select.EPOLLIN, select.EPOLLOUT
 
@@ -63,11 +62,11 @@ class RelayMount:
         *,
         trace: Trace | None = None,
         jobs: Jobs | None = None,
-        cache: bool = False,  # noqa: ARG002  asked for by `dial`, which is refused
+        descriptors: Descriptors | None = None,
         patience_s: float = 60.0,
         say: Callable[[str], None] | None = None,
     ) -> None:
-        self.device = device
+        self.device, self.descriptors = device, descriptors
         self.dial = dial
         self.nodes = Nodes()
         self.generations = Generations()
@@ -82,7 +81,7 @@ class RelayMount:
         """Requests that were sent again on this connection because another one broke."""
         self.served = 0
         """Requests answered to the kernel so far."""
-        self._answers = Answers(self.nodes, self.holdings)
+        self._answers = Answers(self.nodes, self.holdings, descriptors)
         self._trace, self._hot = trace, getattr(trace, "hot", (max, b"", iter(()), 1))
         if trace is not None:
             trace.identities = self.jobs.identities
@@ -324,16 +323,18 @@ class RelayMount:
                 if length > MAX_FRAME:
                     raise LinkLostError("a reply longer than allowed")
                 break
-            entry = requests.pop(number, None)
+            entry = requests.get(number)
             if link.checksum:
                 in_slot = views[entry[2]][HEAD_BYTES : HEAD_BYTES + count] if entry and flags & _SLOT else None
                 link.check(at, length, flags, crc, in_slot)
             at = link.begin = stop
+            if self.descriptors is not None:
+                self.descriptors.take(link, flags, entry, error, view[begin:stop])
             if entry is None:
                 if number == 0:
                     self.failover.notice(error, view[begin:stop])
                 continue
-            unique, op, slot, node, handle, offset, size, started, job, message = entry
+            unique, op, slot, node, handle, offset, size, started, job, message = requests.pop(number)
             if error > 0 or not unique:
                 self.failover.special(number, entry, error, view[begin:stop])
                 continue
@@ -365,7 +366,7 @@ class RelayMount:
                 self._kernel.refused(failed, unique)
             if slot >= 0:
                 free.append(slot)
-            elif not error:
+            elif not error or op == _RELEASE:
                 lesson = teach[op] if op < 64 else None
                 if lesson is not None:
                     lesson(entry, view[begin:stop])
@@ -396,7 +397,7 @@ class RelayMount:
         if not unique:
             return
         self.answer(unique, error)
-        if not error:
+        if not error or op == _RELEASE:
             lesson = self._answers.teach[op]
             if lesson is not None:
                 lesson(entry, memoryview(b""))
@@ -444,7 +445,7 @@ class RelayMount:
                 link.put(number, job, 0, view[: HEAD_BYTES + data], flags)
         else:
             chosen = handle if op < OPCODES and WAYS[op] == OPENS else 0
-            link.put(number, job, chosen, message, flags)
+            link.put(number, job, chosen, message, flags | (WISHES[op] if op < OPCODES else 0))
 
     def take_memory(self, views: list[memoryview]) -> None:
         """From now on requests are read into these slots."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fairlead.clock import monotonic_s, now_ns, sleep_s
-from fairlead.errors import FairleadError, MountError
+from fairlead.errors import ConfigError, FairleadError, MountError
 from fairlead.services.forwarding.fuse import passthrough
 from fairlead.services.forwarding.fuse.abi import Init
 from fairlead.services.forwarding.fuse.device import BusyError, Device, open_mount
@@ -44,6 +44,8 @@ _SWITCH_S = 0.0005
 """A thread that computes (the trace's) lets the one that serves wait for the interpreter no longer than this."""
 _MAP_S = 1.0
 """How often a map file is looked at."""
+_MAP_AGAIN_S = 10.0
+"""How soon a forwarder it names is tried again that did not take the mount."""
 _HANGUP = bytes([signal.SIGHUP])
 
 
@@ -101,6 +103,7 @@ class _MountProcess:
         self.wake_up.setblocking(False)
         self._over = threading.Event()
         self._remapping = threading.Lock()
+        self._named: list[str] = []
 
     def begin(self) -> None:
         """The mount, its serving thread and its control socket."""
@@ -152,26 +155,43 @@ class _MountProcess:
         self._endings.append(served.close)
 
     def _relayed(self, trace: Trace | None, jobs: Jobs) -> None:
+        from fairlead.services.forwarding.mount.descriptors import TOLD, Descriptors, why_not
         from fairlead.services.forwarding.mount.relay import RelayMount
 
         options = self._options
         dial = dial_of(options)
+        self._named = [str(address) for address in dial.addresses]
         connection = dial.any()
+        handing = options.passthrough and not options.cache and passthrough.allowed()
         try:
-            self._mount(str(connection.address), Init(0))
+            session = self._mount(str(connection.address), Init.PASSTHROUGH if handing else Init(0))
         except BaseException:
             connection.close()
             raise
-        self._served = RelayMount(
+        descriptors = None
+        if options.passthrough:
+            why = why_not(connection, session, cache=options.cache)
+            if session.passthrough:  # another forwarder may send them
+                descriptors = Descriptors(self._opened.fd, self._say)
+            elif handing:
+                connection.close()
+                dial.forgo_descriptors()
+                connection = dial.any()
+            self._say(f"passthrough: none, {why}" if why else TOLD)
+        served = self._served = RelayMount(
             self._opened,
             dial,
             connection,
             trace=trace,
             jobs=jobs,
-            cache=options.cache,
+            descriptors=descriptors,
             patience_s=options.patience_s,
             say=self._say,
         )
+        if options.cache:
+            from fairlead.services.forwarding.mount.coherence import Coherence
+
+            served.failover.coherence = Coherence(served)
 
     def _mount(self, source: str, wanted: Init) -> negotiation.Session:
         options = self._options
@@ -296,29 +316,34 @@ class _MountProcess:
 
     def _follow_map(self, path: Path) -> None:
         """Moves the mount when its map file names other forwarders; one that is broken or absent moves nothing."""
-        named = addresses_of(self._options)
-        seen = _stamp(path)
-        while not self._over.wait(_MAP_S):
+        # What the mount began with counts, not what the file says by now: it may have changed in between.
+        named, said, pause_s = self._named, "", _MAP_S
+        seen: tuple[int, int, int] | None = None
+        while not self._over.wait(pause_s):
             now = _stamp(path)
             if now is None or now == seen:
                 continue
-            seen = now
+            pause_s = _MAP_S
             try:
                 addresses = addresses_of(self._options)
                 if addresses != named:
                     self._say(f"{path} has changed: now at {self._remap(addresses)}")
                     named = addresses
-            except FairleadError as error:
-                self._say(str(error))
+                seen, said = now, ""
+            except FairleadError as error:  # half written, or the forwarder is not there yet: tried again
+                pause_s = _MAP_S if isinstance(error, ConfigError) else _MAP_AGAIN_S
+                if str(error) != said:
+                    said = str(error)
+                    self._say(said)
 
 
-def _stamp(path: Path) -> tuple[int, int] | None:
+def _stamp(path: Path) -> tuple[int, int, int] | None:
     """What changes when the file does; None while there is none."""
     try:
         found = path.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_ino
+    return found.st_mtime_ns, found.st_ino, found.st_size
 
 
 def _noted(_number: int, _frame: object) -> None:

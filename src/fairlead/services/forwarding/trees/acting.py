@@ -27,6 +27,8 @@ class _Thread(threading.local):
         self.gid = os.getegid()
         self.until = 0
         self.job = ""
+        self.limited = False
+        self.powers = True
         self.stack: list[tuple[int, int]] = []
 
 
@@ -48,6 +50,12 @@ enabled = _allowed()
 """Whether this process can act as other users."""
 
 
+def limit() -> None:
+    """From now on this thread has root's powers over quotas, reserved blocks and the attributes `trusted.` and
+    `security.` only while it acts as root. For threads that serve others; a mount needs them for itself."""
+    _thread.limited = enabled
+
+
 def become(uid: int, gid: int) -> None:
     """From now on this thread acts on files as that user, with the groups the system's databases give it. `NOBODY_IN`
     as user is the forwarder itself."""
@@ -63,6 +71,9 @@ def become(uid: int, gid: int) -> None:
     linux.set_groups(groups_of(uid, gid))
     linux.set_file_group(gid)
     linux.set_file_user(uid)
+    if _thread.limited and _thread.powers != (uid == 0):
+        linux.set_powers(on=uid == 0)
+        _thread.powers = uid == 0
     _thread.uid = uid
     _thread.gid = gid
     _thread.until = monotonic_ns() + _KEEP_NS

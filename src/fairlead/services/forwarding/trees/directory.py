@@ -333,6 +333,8 @@ class DirectoryTree:
         if node == ROOT:
             raise _error(EISDIR)
         places = self._places
+        if node in self._open and not places.known(node):
+            return self._again(node, flags)  # without a name, and opened first at a forwarder that was lost
         for place in places.all_of(node):
             folder = places.folder(place[0])
             try:
@@ -342,11 +344,14 @@ class DirectoryTree:
                 continue
             st = os.fstat(fd)
             if st.st_ino + 1 == node and st.st_dev == places.device and stat.S_ISREG(st.st_mode):
-                file = self._file(node, flags, fd)
-                if flags & os.O_TRUNC:
-                    # Only now that it is known to be the right file.
-                    os.truncate(f"/proc/self/fd/{fd}", 0)
-                return file
+                try:
+                    if flags & os.O_TRUNC:
+                        # Only now that it is known to be the right file.
+                        os.truncate(f"/proc/self/fd/{fd}", 0)
+                except BaseException:
+                    os.close(fd)
+                    raise
+                return self._file(node, flags, fd)
             os.close(fd)
             if stat.S_ISDIR(st.st_mode):
                 raise _error(EISDIR)

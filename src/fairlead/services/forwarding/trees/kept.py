@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import threading
 from contextlib import suppress
-from errno import EACCES, EEXIST, EMLINK, ENOENT, EOPNOTSUPP, EPERM, EROFS, EXDEV
+from errno import EACCES, EDQUOT, EEXIST, EMLINK, ENOENT, ENOSPC, EOPNOTSUPP, EPERM, EROFS, EXDEV
 from typing import TYPE_CHECKING
 
 from fairlead.clock import now_ns
@@ -22,7 +22,7 @@ FOLDER = b"kept"
 LEFT_OVER_NS = 24 * 3600 * 1_000_000_000
 """A kept file of that age at the start of a forwarder was left by one that was lost, and by clients that never came
 back. A file still open that long stays open; only a second loss would end it."""
-_WITHOUT = (EACCES, EMLINK, ENOENT, EOPNOTSUPP, EPERM, EROFS, EXDEV)
+_WITHOUT = (EACCES, EDQUOT, EMLINK, ENOENT, ENOSPC, EOPNOTSUPP, EPERM, EROFS, EXDEV)
 """Errors with which a file is not kept: its removal goes on all the same."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 

@@ -36,6 +36,11 @@ _libc.renameat2.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.
 _libc.syscall.restype = ctypes.c_long
 _libc.setfsuid.argtypes = [ctypes.c_uint32]
 _libc.setfsgid.argtypes = [ctypes.c_uint32]
+_CAPABILITIES = Struct("IIIIII")
+"""In effect, permitted, inheritable: the first 32, then the others."""
+_CAPABILITIES_V3 = Struct("Ii").pack(0x20080522, 0)
+POWERS = 1 << 21 | 1 << 24 | 1 << 31
+"""CAP_SYS_ADMIN, CAP_SYS_RESOURCE, CAP_SETFCAP: setfsuid(2) leaves them to a thread of root."""
 
 
 def _failed() -> OSError:
@@ -90,6 +95,17 @@ def set_file_group(gid: int) -> None:
     _libc.setfsgid(gid)
     if _libc.setfsgid(gid) != gid:
         raise PermissionError(1, "setfsgid")
+
+
+def set_powers(*, on: bool) -> None:
+    """Takes POWERS out of what is in effect for this thread, or puts back those of them the process has."""
+    buffer = ctypes.create_string_buffer(_CAPABILITIES.size)
+    if _libc.capget(_CAPABILITIES_V3, buffer) != 0:
+        raise _failed()
+    effective, permitted, *others = _CAPABILITIES.unpack(buffer)
+    effective = effective | permitted & POWERS if on else effective & ~POWERS
+    if _libc.capset(_CAPABILITIES_V3, _CAPABILITIES.pack(effective, permitted, *others)) != 0:
+        raise _failed()
 
 
 def set_groups(groups: list[int]) -> None:

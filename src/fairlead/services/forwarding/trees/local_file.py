@@ -29,7 +29,7 @@ class LocalFile:
     """Implements `base.OpenFile`. The number of the descriptor is given back when nobody uses the object any more: a
     close that comes while another thread is about to read must not hand the number to another file under it."""
 
-    __slots__ = ("_closed", "_tree", "_written", "descriptor", "flags", "node")
+    __slots__ = ("_closed", "_tree", "_written", "descriptor", "flags", "handed_over", "node")
 
     def __init__(self, tree: DirectoryTree, node: int, flags: int, descriptor: int) -> None:
         self._tree = tree
@@ -37,6 +37,8 @@ class LocalFile:
         self.flags = flags
         self.descriptor: int | None = descriptor
         self._written = False
+        self.handed_over = False
+        """A client has the descriptor: what it writes is not seen here."""
         self._closed = False
 
     def _fd(self) -> int:
@@ -138,7 +140,7 @@ class LocalFile:
 
     def flush(self) -> None:
         """As a close of a descriptor, if anything was written: network file systems report their errors there."""
-        if self._written:
+        if self._written or self.handed_over:
             self._written = False
             os.close(os.dup(self._fd()))
 

@@ -92,6 +92,10 @@ class Places:
                 self.special.discard(node)
         return node
 
+    def known(self, node: int) -> bool:
+        """Whether the node was seen here under any name."""
+        return node in self._places
+
     def all_of(self, node: int) -> list[tuple[int, bytes]]:
         """Places where the node may be, the latest first; raises UnknownNode if it was never seen here."""
         place = self._places.get(node)

@@ -67,10 +67,12 @@ def is_local(address: Address) -> bool:
         return False
 
 
-def connect(address: Address, *, timeout_s: float, tls: ssl.SSLContext | None = None) -> socket.socket:
+def connect(
+    address: Address, *, timeout_s: float, tls: ssl.SSLContext | None = None, whom: str = "forwarder"
+) -> socket.socket:
     """A connected socket with `timeout_s` set; UnreachableError when nobody answers there.
 
-    `tls`: what to trust when the address is `tls:` (`wire.tls.client_context`).
+    `tls`: what to trust when the address is `tls:` (`wire.tls.client_context`). `whom`: what an error calls it.
     """
     try:
         if address.kind == "unix":
@@ -81,9 +83,9 @@ def connect(address: Address, *, timeout_s: float, tls: ssl.SSLContext | None = 
         widen(sock)
     except OSError as error:
         raise UnreachableError(
-            f"no forwarder answers: {error.strerror or error}",
+            f"no {whom} answers: {error.strerror or error}",
             where=str(address),
-            remedy="check that the forwarder runs and that the address is right",
+            remedy=f"check that the {whom} runs and that the address is right",
         ) from error
     if address.kind == "tls":
         return _secure(sock, address, tls)
@@ -115,6 +117,17 @@ def widen(sock: socket.socket) -> None:
         # A TCP socket's buffers grow by themselves; setting one would end that.
         if sock.family == socket.AF_UNIX:
             sock.setsockopt(socket.SOL_SOCKET, option, SOCKET_BYTES)
+
+
+def keep_alive(sock: socket.socket) -> None:
+    """A peer whose machine has gone is noticed within seconds, not after the kernel's quarter of an hour."""
+    if sock.family == socket.AF_UNIX:
+        return
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 5)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 2)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 12_000)
 
 
 def _connect_unix(path: str, timeout_s: float) -> socket.socket:

@@ -59,14 +59,14 @@ class Own(IntEnum):
     PING = 0x10004
     """Nothing; answered at once."""
     RELEASE_LEASE = 0x10005
-    """The client has dropped what it cached of the header's node."""
+    """The client has dropped what a REVOKE took back: its number (REVOKE)."""
 
 
 class Notice(IntEnum):
     """Error fields of frames a forwarder sends on its own (request id 0)."""
 
     REVOKE = 0x20001
-    """The client must drop what it cached of a node: NODE."""
+    """The client must drop what it keeps of some nodes: REVOKE, then the nodes (8 bytes each)."""
 
 
 class Refusal(IntEnum):
@@ -88,4 +88,6 @@ PLACE_STEP = Struct("<QHH")
 """parent node, length of the name, 0; then the name."""
 REOPEN_IN = Struct("<IIQ")
 """open flags (never O_CREAT, O_EXCL, O_TRUNC), 1 if a directory, reserved."""
+REVOKE = Struct("<Q")
+"""number of the revocation, which RELEASE_LEASE says again."""
 NODE = Struct("<Q")

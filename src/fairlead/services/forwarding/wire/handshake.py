@@ -28,6 +28,7 @@ the JSON that follows."""
 MAX_JSON = 16 << 10
 """Longest JSON of either side."""
 DEADLINE_S = 10.0
+_NODE_CHARACTERS = 255
 _ID = re.compile(r"[0-9a-f]{32}")
 
 
@@ -141,6 +142,8 @@ def read_hello(text: bytes | bytearray | memoryview) -> Hello:
         raise ValueError(f"a Hello that cannot be read: {error}") from None
     if not valid_id(hello.session) or not valid_id(hello.secret):
         raise ValueError("session and secret must be 32 hex digits")
+    if not hello.node.isprintable() or len(hello.node) > _NODE_CHARACTERS:
+        raise ValueError("the name of the node is none")  # it goes into log lines and records
     return hello
 
 

@@ -19,6 +19,8 @@ from fairlead.errors import InputError, RefusedError
 KEY_BYTES = 32
 _MAX_TOKEN = 4096
 _MAKE = "make one: fairlead token key FILE"
+HOW_TO_GET_ONE = "make one with the forwarders' key (fairlead token issue --key FILE) and give it with --token FILE"
+"""For a client whose token is refused."""
 _SECOND_NS = 1_000_000_000
 
 
@@ -41,7 +43,9 @@ def make_key(path: Path) -> None:
             "the file is already there", where=str(path), remedy="remove it first; its tokens then end"
         ) from None
     except OSError as error:
-        raise InputError(f"cannot be written: {error.strerror}", where=str(path)) from error
+        raise InputError(
+            f"cannot be written: {error.strerror}", where=str(path), remedy="choose a folder that is there and yours"
+        ) from error
     with os.fdopen(descriptor, "w") as file:
         os.fchmod(descriptor, 0o600)
         file.write(os.urandom(KEY_BYTES).hex() + "\n")
@@ -53,10 +57,11 @@ def read_key(path: Path) -> bytes:
         with path.open() as file:
             mode = os.fstat(file.fileno()).st_mode
             text = file.read(4096)
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"the key cannot be read: {error}", where=str(path), remedy="fairlead token key FILE"
-        ) from error
+    except OSError as error:
+        what = f"the key cannot be read: {error.strerror}"
+        raise InputError(what, where=str(path), remedy="check the path, or " + _MAKE) from error
+    except UnicodeDecodeError as error:
+        raise InputError("this is no token key", where=str(path), remedy=_MAKE) from error
     if mode & 0o077:
         raise RefusedError("others can read this key", where=str(path), remedy=f"chmod 600 {path}")
     try:

@@ -17,6 +17,7 @@ from fairlead.errors import ConfigError
 PLACEMENTS = ("least-open", "round-robin", "weighted-random")
 MAX_STRIPES = 64
 MIN_STRIPE = 4096
+MAX_STRIPE = 1 << 40
 DEFAULT_STRIPE = 1 << 20
 _PAGE = "see docs/reference/targets-layout.md"
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)([kKMGT]?)(?:i?B)?\Z")
@@ -77,6 +78,14 @@ def size_bytes(text: str | int) -> int:
     return int(float(match[1]) * 1024 ** _POWERS[match[2]])
 
 
+def _key_bytes(key: str, text: str | int) -> int:
+    """The size a key of the file has; ValueError names the key."""
+    try:
+        return size_bytes(text)
+    except ValueError as fault:
+        raise ValueError(f"{key}: {fault}") from fault
+
+
 def parse_layout(text: str, default: Striping, pools: set[str]) -> Striping:
     """`count=4,size=1M,pool=fast` over the default; ValueError says what is wrong."""
     count, size, pool = default
@@ -102,7 +111,9 @@ def _check(count: int, size: int, pool: str | None, pools: set[str]) -> None:
     if not 0 <= count <= MAX_STRIPES:
         raise ValueError(f"stripe count {count}: 1 to {MAX_STRIPES}, or 0 for all targets of the pool")
     if size < MIN_STRIPE or size % MIN_STRIPE:
-        raise ValueError(f"stripe size {size}: a multiple of {MIN_STRIPE}")
+        raise ValueError(f"stripe size {size}: not a multiple of {MIN_STRIPE}")
+    if size > MAX_STRIPE:
+        raise ValueError(f"stripe size {size}: more than 1T")
     if pool is not None and pool not in pools:
         raise ValueError(f"no target is in the pool {pool!r}")
 
@@ -138,7 +149,7 @@ def _checked(raw: dict[str, Any], where: Path) -> TargetsFile:
         config = msgspec.convert(raw, TargetsFile)
         _check_metadata(config.metadata)
         _check_targets(config.targets)
-        size_bytes(config.layout.stripe_size)
+        _key_bytes("layout.stripe_size", config.layout.stripe_size)
         if config.layout.placement not in PLACEMENTS:
             raise ValueError(f"placement {config.layout.placement!r}: one of {', '.join(PLACEMENTS)}")
         _check(*striping_of(config), pools_of(config))
@@ -160,7 +171,7 @@ def _checked(raw: dict[str, Any], where: Path) -> TargetsFile:
 def _check_metadata(metadata: Metadata) -> None:
     if (metadata.store is None) == (metadata.service is None):
         raise ValueError("[metadata] needs one of `store` and `service`")
-    if size_bytes(metadata.map_size) < 1 << 20:
+    if _key_bytes("metadata.map_size", metadata.map_size) < 1 << 20:
         raise ValueError("map_size is less than 1M")
 
 
@@ -176,7 +187,7 @@ def _check_targets(targets: list[Target]) -> None:
             raise ValueError(f"two targets are called {target.name!r}")
         if target.path in paths:
             raise ValueError(f"two targets have the path {target.path!r}")
-        if target.max_perf is not None and size_bytes(target.max_perf) <= 0:
+        if target.max_perf is not None and _key_bytes(f"max_perf of {target.name!r}", target.max_perf) <= 0:
             raise ValueError(f"max_perf of {target.name!r} is not positive")
         names.add(target.name)
         paths.add(target.path)

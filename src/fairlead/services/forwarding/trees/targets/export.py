@@ -30,9 +30,16 @@ class Exported:
 
 def export(tree: TargetsTree, destination: str, path: str = "/") -> Exported:
     """Writes the subtree at `path` into a new or empty directory (a file: into that directory, under its name)."""
-    if os.path.isdir(destination) and os.listdir(destination):
-        raise InputError("not empty", where=destination, remedy="give a new or empty directory")
-    os.makedirs(destination, exist_ok=True)
+    remedy = "give a new or empty directory"
+    try:
+        os.makedirs(destination, exist_ok=True)
+        used = os.listdir(destination)
+    except FileExistsError as error:
+        raise InputError("is no directory", where=destination, remedy=remedy) from error
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror}", where=destination, remedy=remedy) from error
+    if used:
+        raise InputError("not empty", where=destination, remedy=remedy)
     node = ROOT
     names = [name for name in path.split("/") if name]
     try:

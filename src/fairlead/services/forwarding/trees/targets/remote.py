@@ -81,7 +81,7 @@ class RemoteStore:
         """Id of the tree."""
 
     def _connect(self, channel: _Channel) -> Welcome:
-        sock = connect(self._address, timeout_s=_CONNECT_S)
+        sock = connect(self._address, timeout_s=_CONNECT_S, whom="metadata service")
         try:
             # The node field carries which forwarder the channel is of.
             hello = Hello(channel.session, self._secret, node=self._holder, user="metadata", token=self._token)

@@ -23,6 +23,7 @@ from fairlead.services.forwarding.trees.targets.namespace import Changes, New
 from fairlead.services.forwarding.trees.targets.objects import Counters, TargetSet
 from fairlead.services.forwarding.trees.targets.open_file import StripedFile
 from fairlead.services.forwarding.trees.targets.records import CAPABILITY, Records, fault
+from fairlead.services.forwarding.trees.targets.seen_names import SeenNames
 from fairlead.services.forwarding.trees.targets.store import Store
 
 _VALUE_MAX = 1 << 16
@@ -47,7 +48,7 @@ def _who() -> Who | None:
 
 
 class TargetsTree:
-    """See `FileTree`. `placed(node, targets)` is called when a file gets its targets."""
+    """See `FileTree`. `placed(node, targets, path)`: a file got its targets; its path is "" where it is not known."""
 
     clears_set_id = False
 
@@ -57,7 +58,8 @@ class TargetsTree:
         self.targets = TargetSet(config)
         self.targets.prepare(store.tree, store.readonly)
         self._own_path = os.path.join(config.targets[0].path, "own")
-        self.placed: Callable[[int, list[str]], None] | None = None
+        self.placed: Callable[[int, list[str], str], None] | None = None
+        self._seen_names = SeenNames()
         self._states: dict[int, FileState] = {}
         self._guard = threading.Lock()
         self._sweeper = reclaiming.Sweeper(store, self.targets, orphan_grace_s)
@@ -117,6 +119,11 @@ class TargetsTree:
     def _answer(self, inode: Inode) -> tuple[int, Attributes]:
         return node_of(inode.ino), self._attributes(inode)
 
+    def _named(self, parent: int, name: bytes, inode: Inode) -> tuple[int, Attributes]:
+        if self.placed is not None:
+            self._seen_names.seen(inode_of(parent), name, inode)
+        return self._answer(inode)
+
     def _attributes(self, inode: Inode) -> Attributes:
         if not inode.is_file:
             return Attributes(inode, inode.size, 8 if inode.is_directory else 0, inode.mtime)
@@ -139,7 +146,7 @@ class TargetsTree:
     def lookup(self, parent: int, name: bytes) -> tuple[int, Attributes]:
         """See `FileTree`."""
         _check_name(parent, name, lookup=True)
-        return self._answer(self._read(namespace.lookup, inode_of(parent), name, _who()))
+        return self._named(parent, name, self._read(namespace.lookup, inode_of(parent), name, _who()))
 
     def attributes(self, node: int) -> Attributes:
         """See `FileTree`."""
@@ -211,7 +218,7 @@ class TargetsTree:
                 file = self.open(node_of(inode.ino), flags & ~(os.O_CREAT | os.O_EXCL))
                 return node_of(inode.ino), file.attributes(), file
             file = self._opened(inode, flags & ~(os.O_CREAT | os.O_EXCL | os.O_TRUNC))
-            return node_of(inode.ino), self._attributes(inode), file
+            return *self._named(parent, name, inode), file
 
     def open(self, node: int, flags: int) -> StripedFile:
         """See `FileTree`."""
@@ -267,7 +274,8 @@ class TargetsTree:
 
     def _placed(self, ino: int, targets: list[str]) -> None:
         if self.placed is not None:
-            self.placed(node_of(ino), targets)
+            self.placed(node_of(ino), targets, self._seen_names.path(ino))
+            self._seen_names.has_targets(ino)
 
     def _end(self, state: FileState) -> None:
         with self._guard:
@@ -310,7 +318,7 @@ class TargetsTree:
 
     def _made(self, parent: int, name: bytes, new: New) -> tuple[int, Attributes]:
         _check_name(parent, name)
-        return self._answer(self._write(namespace.make, inode_of(parent), name, new, now_ns(), _who()))
+        return self._named(parent, name, self._write(namespace.make, inode_of(parent), name, new, now_ns(), _who()))
 
     def link(self, node: int, parent: int, name: bytes) -> tuple[int, Attributes]:
         """See `FileTree`."""
@@ -355,6 +363,7 @@ class TargetsTree:
         _check_name(new_parent, new_name)
         ino, new_ino = inode_of(parent), inode_of(new_parent)
         done = self._write(namespace.rename, ino, name, new_ino, new_name, flags, now_ns(), _who())
+        self._seen_names.renamed(ino, name, new_ino, new_name, exchange=bool(flags & namespace.EXCHANGE))
         if done.gone is not None:
             self._nameless(done.gone)
 
