@@ -28,16 +28,23 @@ from fairlead.services.forwarding.wire.tokens import Claims, check, issue
 
 KEY = bytes(range(32))
 NS = 1_000_000_000
+PRINTED = st.characters(categories=("L", "N", "P", "S"))
 
 
 @settings(deadline=None)
-@given(st.text(max_size=50), st.text(max_size=50), st.lists(st.sampled_from(list(Feature)), max_size=3))
+@given(st.text(PRINTED, max_size=50), st.text(max_size=50), st.lists(st.sampled_from(list(Feature)), max_size=3))
 def test_a_hello_is_read_as_it_was_said(node, user, features) -> None:
     hello = Hello(new_id(), new_id(), node, user=user, features=tuple(features), slots=3)
     data = pack_hello(hello)
     oldest, newest, length = hello_length(data)
     assert (oldest, newest, length) == (OLDEST, VERSION, len(data) - HELLO.size)
     assert read_hello(data[HELLO.size :]) == hello
+
+
+@pytest.mark.parametrize("node", ["a\nb", "\x1b[2J", "x" * 256])
+def test_a_node_whose_name_would_harm_a_log_is_refused(node) -> None:
+    with pytest.raises(ValueError, match="name of the node"):
+        read_hello(pack_hello(Hello(new_id(), new_id(), node))[HELLO.size :])
 
 
 @settings(deadline=None)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import struct
 
 from fairlead.services.forwarding.fuse.abi import ATTR, ENTRY, Op
+from fairlead.services.forwarding.fuse.bodies import MADE
 from fairlead.services.forwarding.mount.generations import Generations
 from fairlead.services.forwarding.mount.holdings import F_RDLCK, F_UNLCK, F_WRLCK, HeldLock, Holdings
 from fairlead.services.forwarding.mount.ledger import Ledger
@@ -134,9 +136,18 @@ def test_a_create_of_a_file_that_is_there_keeps_its_generation() -> None:
     assert generation(body) == 0
 
 
-def test_a_create_whose_answer_overtook_that_of_the_removal_is_known_by_its_emptiness() -> None:
+def test_a_create_whose_answer_overtook_that_of_the_removal_says_itself_that_its_file_is_new() -> None:
     generations = Generations()
-    new, linked = entry(10, size=0), entry(11, size=0, links=2)
+    new, found = entry(10), entry(11)
+    struct.pack_into("<Q", new, 8, MADE)
     generations.mark(int(Op.CREATE), new, held=True, named=True)
-    generations.mark(int(Op.CREATE), linked, held=True, named=True)
-    assert (generation(new), generation(linked)) == (1, 0)
+    generations.mark(int(Op.CREATE), found, held=True, named=True)
+    assert (generation(new), generation(found)) == (1, 0)
+
+
+def test_a_new_file_of_a_new_number_has_no_generation() -> None:
+    generations = Generations()
+    new = entry(10)
+    struct.pack_into("<Q", new, 8, MADE)
+    generations.mark(int(Op.CREATE), new, held=False, named=False)
+    assert generation(new) == 0

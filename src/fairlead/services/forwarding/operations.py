@@ -39,6 +39,9 @@ class Operations:
         self.tree = tree
         self.valid_s, self.valid_ns = divmod(entry_valid_ns, bodies.SECOND)
         self.open_flags = open_flags
+        self.tells_made = False
+        """Whether the entry of a CREATE that made its file says so (`bodies.MADE`). A forwarder's does: the mount gives
+        the kernel a generation of its own."""
         self._table: dict[int, Execution] = {**operations_names.TABLE, **operations_open.TABLE}
         self._holders: dict[int, int] = {}
         self._counting = threading.Lock()
@@ -76,15 +79,15 @@ class Operations:
             operations_names.clear_set_id(self.tree, node, file.attributes())
         return _write_out(file.write_from(data, offset), 0)
 
-    def entered(self, handles: Handles, node: int, st: Stat) -> bytes:
-        """The entry for a node, counted as told to the client."""
+    def entered(self, handles: Handles, node: int, st: Stat, *, made: bool = False) -> bytes:
+        """The entry for a node, counted as told to the client. `made`: CREATE did not find the file, but made it."""
         with self._counting:
             known = handles.known
             count = known.get(node, 0)
             known[node] = count + 1
             if count == 0:
                 self._holders[node] = self._holders.get(node, 0) + 1
-        return bodies.entry(node, st, self.valid_s, self.valid_ns)
+        return bodies.entry(node, st, self.valid_s, self.valid_ns, bodies.MADE if made and self.tells_made else 0)
 
     def forget(self, handles: Handles, node: int, count: int) -> None:
         """The client's kernel gives back `count` tellings of a node; the tree forgets it when no session is left."""

@@ -45,9 +45,17 @@ def _open(ops: Operations, handles: Handles, node: int, handle: int, body: memor
 
 def _create(ops: Operations, handles: Handles, node: int, handle: int, body: memoryview, _: memoryview) -> bytes:
     flags, mode, umask, _open_flags = _create_in(body)
-    made, st, file = ops.tree.create(node, bodies.name(body, _CREATE_BYTES), flags, mode & 0o7777 & ~umask)
+    name, mode, new = bodies.name(body, _CREATE_BYTES), mode & 0o7777 & ~umask, True
+    try:
+        made, st, file = ops.tree.create(node, name, flags | os.O_EXCL, mode)
+    except FileExistsError:
+        if flags & os.O_EXCL:
+            raise
+        # Made by another client since the kernel looked.
+        made, st, file = ops.tree.create(node, name, flags, mode)
+        new = False
     ops.replace(handles, handle, file)
-    return ops.entered(handles, made, st) + bodies.opened(handle, ops.open_flags)
+    return ops.entered(handles, made, st, made=new) + bodies.opened(handle, ops.open_flags)
 
 
 def _tmpfile(ops: Operations, handles: Handles, node: int, handle: int, body: memoryview, _: memoryview) -> bytes:

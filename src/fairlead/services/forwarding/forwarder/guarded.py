@@ -329,7 +329,7 @@ class Guard:
             opened.close()
             raise
         operations.replace(handles, handle, opened)
-        return operations.entered(handles, made, st) + bodies.opened(handle, operations.open_flags)
+        return operations.entered(handles, made, st, made=True) + bodies.opened(handle, operations.open_flags)
 
     def _append(
         self, intents: SessionIntents, number: int, retry: bool, handles: Handles, opened: OpenFile, node: int,
@@ -407,7 +407,8 @@ class Guard:
             with own:
                 opened = self._tree.reopen(node, _FLAGS.unpack_from(body)[0] & ~(os.O_EXCL | os.O_CREAT | os.O_TRUNC))
             self._operations.replace(handles, handle, opened)
-            return self._operations.entered(handles, node, st) + bodies.opened(handle, self._operations.open_flags)
+            entry = self._operations.entered(handles, node, st, made=True)
+            return entry + bodies.opened(handle, self._operations.open_flags)
         return self._operations.entered(handles, node, st)
 
     def _now(self, intent: Intent) -> Found:

@@ -62,6 +62,7 @@ class Server:
         self.settings = settings
         self.boot = new_id()
         self.operations = operations
+        operations.tells_made = True
         self._records = records
         self._guard = Guard(operations, intents_folder, self.boot) if intents_folder is not None else None
         new_intents = self._guard.session if self._guard is not None else None

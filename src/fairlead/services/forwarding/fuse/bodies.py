@@ -48,14 +48,18 @@ def time_ns(seconds: int, nanoseconds: int) -> int:
     return seconds * SECOND + nanoseconds
 
 
-def entry(node: int, st: Stat, valid_s: int, valid_ns: int) -> bytes:
+MADE = 1
+"""Generation in the entry of a CREATE that made its file, where the mount puts in one of its own."""
+
+
+def entry(node: int, st: Stat, valid_s: int, valid_ns: int, generation: int = 0) -> bytes:
     """Answer of LOOKUP, MKDIR, ...: the node, how long name and attributes hold, the attributes (128 bytes)."""
     atime = st.st_atime_ns
     mtime = st.st_mtime_ns
     ctime = st.st_ctime_ns
     return _ENTRY_ATTR.pack(
         node,
-        0,
+        generation,
         valid_s,
         valid_s,
         valid_ns,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from struct import Struct
 
 from fairlead.services.forwarding.fuse.abi import DIRENT, ENTRY, Op
+from fairlead.services.forwarding.fuse.bodies import MADE
 
 _NODE = Struct("<Q")
 _GENERATION_AT = 8
@@ -22,13 +23,9 @@ HAS_ENTRY = [
 """By opcode: whether the reply holds entries."""
 
 
-_SIZE_AT, _LINKS_AT = ENTRY.size + 8, ENTRY.size + 64
-_LINKS = Struct("<I")
-
-
 def _is_new(body: memoryview) -> bool:
-    (size,), (links,) = _NODE.unpack_from(body, _SIZE_AT), _LINKS.unpack_from(body, _LINKS_AT)
-    return bool(size == 0 and links == 1)
+    """Whether a CREATE made its file: the forwarder says so where a generation belongs."""
+    return bool(_NODE.unpack_from(body, _GENERATION_AT)[0] == MADE)
 
 
 class Generations:
@@ -45,12 +42,9 @@ class Generations:
                 self._mark_listing(body)
             return
         (node,) = _NODE.unpack_from(body)
-        # The kernel asks for a CREATE when there was nothing: an empty file of one name is new.
         if held and (op in _FRESH or (op == _CREATE and (not named or _is_new(body)))):
             self._known[node] = self._known.get(node, 0) + 1
-        generation = self._known.get(node)
-        if generation:
-            _NODE.pack_into(body, _GENERATION_AT, generation)
+        _NODE.pack_into(body, _GENERATION_AT, self._known.get(node, 0))
 
     def _mark_listing(self, body: memoryview) -> None:
         at, end, fixed = 0, len(body), _ENTRY_ATTR + DIRENT.size
