@@ -106,6 +106,15 @@ print(*made)
 """
 
 
+def test_a_flock_is_gone_with_the_close_of_its_file(mounts: tuple[Path, Path]) -> None:
+    """The kernel waits for no RELEASE: what is asked next must not overtake it."""
+    path = mounts[0] / "closed"
+    path.write_bytes(b"x")
+    for _ in range(300):
+        with path.open("r+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
 def test_of_two_exclusive_creations_one_succeeds(mounts: tuple[Path, Path]) -> None:
     made = [set(map(int, said.split())) for said in together(mounts, EXCLUSIVE)]
     assert made[0] | made[1] == set(range(150))

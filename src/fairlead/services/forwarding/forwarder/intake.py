@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from errno import EACCES, EINVAL, EIO, ENOSYS, EPERM
+from fcntl import F_UNLCK
 from struct import Struct
 from typing import TYPE_CHECKING
 from zlib import crc32
@@ -16,12 +18,20 @@ import msgspec
 
 from fairlead.services.forwarding.forwarder.connection import Connection, Frame, Malformed
 from fairlead.services.forwarding.forwarder.requests import CLASS_OF, KNOWN, SILENT, Request
-from fairlead.services.forwarding.fuse.abi import IN_HEADER, INTERRUPT_IN, MAX_WRITE, Op
+from fairlead.services.forwarding.fuse.abi import (
+    IN_HEADER,
+    INTERRUPT_IN,
+    MAX_WRITE,
+    RELEASE_FLOCK_UNLOCK,
+    RELEASE_IN,
+    Op,
+)
 from fairlead.services.forwarding.wire.frames import HEAD_BYTES, JOB_IN, REVOKE, Flag, Own, Refusal
 from fairlead.services.forwarding.wire.handshake import Identity
 
 if TYPE_CHECKING:
     from fairlead.services.forwarding.forwarder.buffers import Buffers
+    from fairlead.services.forwarding.sessions import Handles
 
 MOST_JOBS = 4096
 """Jobs one connection may announce."""
@@ -38,6 +48,7 @@ _REFUSED = frozenset(
     int(op)
     for op in (Op.INIT, Op.IOCTL, Op.POLL, Op.NOTIFY_REPLY, Op.BMAP, Op.SETUPMAPPING, Op.REMOVEMAPPING)
 )  # fmt: skip
+_RELEASE = int(Op.RELEASE)
 _JOB, _PING, _RELEASE_LEASE = int(Own.JOB), int(Own.PING), int(Own.RELEASE_LEASE)
 _NOTHING = memoryview(b"")
 
@@ -126,6 +137,8 @@ class Intake:
             return None
         if op not in CLASS_OF:
             size = 0
+        if op == _RELEASE and len(body) >= RELEASE_IN.size:
+            self._unlock(session.handles, body)
         request = Request(
             connection, session, op, number, node, handle, uid, gid, flags, slot, name, size, body, data, now_ns
         )
@@ -140,6 +153,15 @@ class Intake:
         if op not in SILENT:
             connection.pending[number] = request
         return request
+
+    def _unlock(self, handles: Handles, body: memoryview) -> None:
+        """Gives the flock of a file that is closed back at once: the kernel waits for no RELEASE, and what its program
+        asks next must not overtake it."""
+        handle, _, flags, _ = RELEASE_IN.unpack_from(body)
+        file = handles.files.get(handle) if flags & RELEASE_FLOCK_UNLOCK else None
+        if file is not None and getattr(file, "unlocks_at_once", False):
+            with suppress(OSError):  # the RELEASE itself tries again
+                file.flock(F_UNLCK)
 
     def _slot(self, connection: Connection, slot: int, size: int, length: int) -> memoryview:
         slots = connection.slots

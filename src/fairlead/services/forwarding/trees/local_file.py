@@ -30,6 +30,8 @@ class LocalFile:
     close that comes while another thread is about to read must not hand the number to another file under it."""
 
     __slots__ = ("_closed", "_tree", "_written", "descriptor", "flags", "handed_over", "node")
+    unlocks_at_once = True
+    """Giving back a flock waits for nobody."""
 
     def __init__(self, tree: DirectoryTree, node: int, flags: int, descriptor: int) -> None:
         self._tree = tree

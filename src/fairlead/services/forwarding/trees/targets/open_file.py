@@ -40,6 +40,8 @@ class StripedFile:
         self._ended = ended
         self._owner = getrandbits(62)
         self._flocked = False
+        self.unlocks_at_once = not store.shared
+        """Giving back a flock waits for nobody."""
         self._open = True
         mode = flags & os.O_ACCMODE
         self._reads, self._writes = mode != os.O_WRONLY, mode != os.O_RDONLY
