@@ -94,9 +94,13 @@ def forwarder(folder: Path, export: str, discipline: str, settings: str = "", wo
     )  # fmt: skip
     try:
         assert process.stderr is not None
-        line = process.stderr.readline()
-        if not line.startswith("ready"):
-            raise SystemExit(f"the forwarder did not start: {line}{process.stderr.read()}")
+        said = ""
+        for line in process.stderr:
+            if line.startswith("ready"):
+                break
+            said += line
+        else:
+            raise SystemExit(f"the forwarder did not start: {said}")
         yield run
     finally:
         process.send_signal(signal.SIGTERM)
