@@ -7,7 +7,6 @@ import io
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -23,13 +22,9 @@ pytestmark = pytest.mark.timeout(280)
 
 
 @pytest.fixture
-def plane(tmp_path: Path) -> Iterator[Plane]:
-    made = Plane(tmp_path)
-    try:
-        made.forwarder("a")
-        yield made
-    finally:
-        made.close()
+def plane(plane: Plane) -> Plane:
+    plane.forwarder("a")
+    return plane
 
 
 def test_files_and_names(plane: Plane) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import mmap
 import os
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,15 +20,6 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0 or not passthrough.allowed(), reason="passthrough needs root (CAP_SYS_ADMIN)"),
 ]
 KIB = 1024
-
-
-@pytest.fixture
-def plane(tmp_path: Path) -> Iterator[Plane]:
-    made = Plane(tmp_path)
-    try:
-        yield made
-    finally:
-        made.close()
 
 
 def passing(plane: Plane, *names: str, options: tuple[str, ...] = ()) -> Path:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,15 +11,6 @@ import pytest
 from plane import Plane, Workers, names, until
 
 pytestmark = [pytest.mark.fuse, pytest.mark.timeout(280)]
-
-
-@pytest.fixture
-def plane(tmp_path: Path) -> Iterator[Plane]:
-    made = Plane(tmp_path)
-    try:
-        yield made
-    finally:
-        made.close()
 
 
 def kills(plane: Plane, times: int, seed: int) -> None:

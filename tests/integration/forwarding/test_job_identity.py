@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,15 +16,6 @@ from fairlead.batches import Words, batches
 pytestmark = [pytest.mark.fuse, pytest.mark.timeout(280)]
 
 WRITE = "import sys; open(sys.argv[1], 'wb').write(b'x' * 70000)"
-
-
-@pytest.fixture
-def plane(tmp_path: Path) -> Iterator[Plane]:
-    made = Plane(tmp_path)
-    try:
-        yield made
-    finally:
-        made.close()
 
 
 def recorded(spool: Path) -> set[str]:

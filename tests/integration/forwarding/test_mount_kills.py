@@ -6,23 +6,12 @@ import errno
 import fcntl
 import os
 import signal
-from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 from plane import Plane, names, until
 
 pytestmark = [pytest.mark.fuse, pytest.mark.timeout(280)]
-
-
-@pytest.fixture
-def plane(tmp_path: Path) -> Iterator[Plane]:
-    made = Plane(tmp_path)
-    try:
-        yield made
-    finally:
-        made.close()
 
 
 def test_a_killed_mount_is_taken_off_by_the_next_one(plane: Plane) -> None:

@@ -6,22 +6,11 @@ import fcntl
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from plane import Plane, Workers, names, until
 
 pytestmark = [pytest.mark.fuse, pytest.mark.timeout(280)]
-
-
-@pytest.fixture
-def plane(tmp_path: Path) -> Iterator[Plane]:
-    made = Plane(tmp_path)
-    try:
-        yield made
-    finally:
-        made.close()
 
 
 def test_remap_under_load_fails_nothing(plane: Plane) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,15 +12,6 @@ import pytest
 from plane import Plane, names, until
 
 pytestmark = [pytest.mark.fuse, pytest.mark.timeout(280)]
-
-
-@pytest.fixture
-def plane(tmp_path: Path) -> Iterator[Plane]:
-    made = Plane(tmp_path)
-    try:
-        yield made
-    finally:
-        made.close()
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,15 +16,6 @@ from fairlead.services.forwarding.wire.address import Address
 from targets_building import write_targets
 
 pytestmark = [pytest.mark.fuse, pytest.mark.timeout(280)]
-
-
-@pytest.fixture
-def plane(tmp_path: Path) -> Iterator[Plane]:
-    made = Plane(tmp_path)
-    try:
-        yield made
-    finally:
-        made.close()
 
 
 def _kill_some(plane: Plane, point: Path, seed: int) -> None:

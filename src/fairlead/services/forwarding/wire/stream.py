@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 import ssl
 from collections.abc import Callable, Sequence
@@ -95,8 +97,9 @@ class TlsStream:
                 raise BlockingIOError from None
 
     def send_along(self, buffers: Sequence[Buffer], descriptor: int) -> int:
-        """TLS connections lead to other machines."""
-        raise NotImplementedError
+        """TLS connections lead to other machines: OSError, and the answer goes without a descriptor."""
+        del buffers, descriptor
+        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
 
     def pending(self) -> bool:
         """True when decrypted bytes are waiting."""
