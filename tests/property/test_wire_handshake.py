@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairlead.access.tokens import Claims, check, issue
 from fairlead.errors import UsageError
 from fairlead.services.forwarding.wire.address import Address, parse_address
 from fairlead.services.forwarding.wire.frames import VERSION
@@ -24,7 +25,6 @@ from fairlead.services.forwarding.wire.handshake import (
     read_hello,
 )
 from fairlead.services.forwarding.wire.slots import MAX_SLOTS, SLOT_BYTES, make_slots, take_slots
-from fairlead.services.forwarding.wire.tokens import Claims, check, issue
 
 KEY = bytes(range(32))
 NS = 1_000_000_000

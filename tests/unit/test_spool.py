@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.batches import Batch, batches, encode, numbers, words
+from fairlead.batches.decoding import Batch, batches
+from fairlead.batches.encoding import encode, numbers, words
 from fairlead.errors import ForwardingError
 from fairlead.services.forwarding import spool as spooling
 from fairlead.services.forwarding.spool import Spool

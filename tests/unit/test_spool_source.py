@@ -15,14 +15,14 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fairlead.batches import (
+from fairlead.batches.decoding import batches
+from fairlead.batches.encoding import (
     MAGIC,
     PREFIX,
     Header,
     Lists,
     Numbers,
     Words,
-    batches,
     encode,
     fractions,
     lists,

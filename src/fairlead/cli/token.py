@@ -28,7 +28,7 @@ def key(file: Path) -> None:
 
     Whoever has the key can make tokens. Give it to forwarders with --token-key. A new key ends all older tokens.
     """
-    from fairlead.services.forwarding.wire.tokens import make_key
+    from fairlead.access.tokens import make_key
 
     make_key(file)
     say(f"made {file}; a token of it: fairlead token issue --key {file}")
@@ -43,9 +43,9 @@ def key(file: Path) -> None:
 @click.option("--valid", default="24h", show_default=True, metavar="AGE", help="How long it is good (90m, 24h, 7d).")
 def issue(file: Path, job: str, uid: int | None, valid: str) -> None:
     """Print a token. Send it over tls: where the network is not trusted: whoever reads it can use it."""
+    from fairlead.access.tokens import Claims, read_key
+    from fairlead.access.tokens import issue as make_token
     from fairlead.clock import now_ns
-    from fairlead.services.forwarding.wire.tokens import Claims, read_key
-    from fairlead.services.forwarding.wire.tokens import issue as make_token
 
     match = _AGE.fullmatch(valid)
     if match is None or not 0 < int(match[1]) * _SECONDS[match[2]] <= _LONGEST_S:

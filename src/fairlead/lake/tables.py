@@ -51,6 +51,7 @@ _SORT = {"ops": ("job_id", "node", "start_ns")}
 IDENTITY = {
     "files": (("file_id", "fs", "path"), "first_seen_ns ASC NULLS LAST"),
     "jobs": (("cluster", "job_id", "start_ns"), "end_ns DESC NULLS LAST, state, name, program"),
+    "job_summary": (("cluster", "job_id", "start_ns"), "made_ns DESC"),
     "mapping": (("kind", "a", "b", "from_ns"), "to_ns DESC NULLS LAST"),
     "_batches": (("stream",), "seq DESC"),
 }

@@ -112,37 +112,57 @@ FORWARDER = _spec("forwarder", 1, "ts_ns", ("node", "ts_ns"), [
     _optional("queue_len_mean", _F64), _optional("queue_len_max", _I64),
 ])  # fmt: skip
 
-PFS_CLIENT = _spec("pfs_client", 1, "ts_ns", ("node", "ts_ns"), [
+PFS_CLIENT = _spec("pfs_client", 2, "ts_ns", ("node", "ts_ns"), [
     _required("ts_ns", _I64), _optional("interval_ns", _I64), _required("node", _WORD), _optional("job_id", _WORD),
     _optional("target", _WORD), _optional("read_rpcs", _I64), _optional("write_rpcs", _I64),
     _optional("read_bytes", _I64), _optional("write_bytes", _I64),
     _optional("pages_per_rpc_read", _HISTOGRAM), _optional("pages_per_rpc_write", _HISTOGRAM),
     _optional("cache_hit", _I64), _optional("cache_miss", _I64), _optional("cache_discard", _I64),
+    _optional("source", _WORD), _optional("fs", _WORD), _optional("read_ops", _I64), _optional("write_ops", _I64),
+    _optional("metadata_ops", _I64), _optional("rpcs_in_flight_read", _HISTOGRAM),
+    _optional("rpcs_in_flight_write", _HISTOGRAM),
 ])  # fmt: skip
+"""`target` null: the whole mount. Rows of `llite` (whole mount) and of `osc` (one target each) tell of the same bytes
+at two heights of the client and are never added together: `source` says which."""
 
-TARGET = _spec("target", 1, "ts_ns", ("server", "ts_ns"), [
+TARGET = _spec("target", 2, "ts_ns", ("server", "ts_ns"), [
     _required("ts_ns", _I64), _optional("interval_ns", _I64), _optional("server", _WORD), _required("target", _WORD),
     _optional("job_id", _WORD), _optional("read_rpcs", _I64), _optional("write_rpcs", _I64),
     _optional("read_bytes", _I64), _optional("write_bytes", _I64), _optional("service_ns_histogram", _HISTOGRAM),
     _optional("capacity_bytes", _I64), _optional("used_bytes", _I64),
     _optional("inodes", _I64), _optional("inodes_used", _I64),
+    _optional("source", _WORD), _optional("client", _WORD), _optional("metadata_ops", _I64),
+    _optional("read_sizes", _HISTOGRAM), _optional("write_sizes", _HISTOGRAM), _optional("queue_len_mean", _F64),
 ])  # fmt: skip
+"""`source` says where a row was counted (`PART_SOURCES`). `read_sizes`/`write_sizes`: device I/Os by power of two of
+4 KiB pages (brw_stats)."""
 
-METADATA = _spec("metadata", 1, "ts_ns", ("server", "ts_ns"), [
+METADATA = _spec("metadata", 2, "ts_ns", ("server", "ts_ns"), [
     _required("ts_ns", _I64), _optional("interval_ns", _I64), _optional("server", _WORD), _optional("client", _WORD),
     _optional("job_id", _WORD), _required("op", _WORD), _required("count", _I64),
+    _optional("source", _WORD), _optional("target", _WORD),
 ])  # fmt: skip
+"""`target`: the metadata target (MDT) where the server has several. `source` as in `target`."""
 
-PORT = _spec("port", 1, "ts_ns", ("switch", "ts_ns"), [
+PART_SOURCES = ("job_stats", "exports", "brw_stats")
+"""Sources whose rows of `target` and `metadata` split up what rows of other sources (or of none) count whole: by job,
+by client, by size. A sum over a component leaves them out; a sum over a job takes `job_stats`."""
+
+PORT = _spec("port", 2, "ts_ns", ("switch", "ts_ns"), [
     _required("ts_ns", _I64), _optional("interval_ns", _I64), _required("switch", _WORD), _required("port", _WORD),
     _optional("tx_bytes", _I64), _optional("rx_bytes", _I64), _optional("errors", _I64),
+    _optional("tx_packets", _I64), _optional("rx_packets", _I64), _optional("waits", _I64),
+    _optional("peer", _WORD), _optional("rate_bytes_per_s", _F64),
 ])  # fmt: skip
 
-DEVICE = _spec("device", 1, "ts_ns", ("node", "ts_ns"), [
+DEVICE = _spec("device", 2, "ts_ns", ("node", "ts_ns"), [
     _required("ts_ns", _I64), _optional("interval_ns", _I64), _required("node", _WORD), _required("device", _WORD),
     _optional("read_bytes", _I64), _optional("write_bytes", _I64),
     _optional("used_bytes", _I64), _optional("capacity_bytes", _I64),
+    _optional("read_ops", _I64), _optional("write_ops", _I64), _optional("busy_ns", _I64),
+    _optional("queue_ns", _I64), _optional("kind", _WORD),
 ])  # fmt: skip
+"""`busy_ns`: time with I/O under way; `queue_ns`: that times the I/Os under way (diskstats fields 10 and 11)."""
 
 EVENTS = _spec("events", 1, "ts_ns", ("component", "ts_ns"), [
     _required("ts_ns", _I64), _optional("end_ns", _I64), _required("component", _WORD), _required("kind", _WORD),
@@ -162,11 +182,66 @@ MAPPING = _spec("mapping", 1, "from_ns", ("kind", "from_ns"), [
     _required("a", pa.string()), _required("b", pa.string()),
 ])  # fmt: skip
 
+HEALTH = _spec("health", 1, "ts_ns", ("node", "ts_ns"), [
+    _required("ts_ns", _I64), _required("node", _WORD), _required("probe", _WORD), _required("state", _WORD),
+    _optional("interval_ns", _I64), _optional("runs", _I64), _optional("failures", _I64), _optional("rows", _I64),
+    _optional("unknown_lines", _I64), _optional("busy_ns", _I64), _optional("lost_batches", _I64),
+    _optional("memory_bytes", _I64), _optional("clock_offset_ns", _I64), _optional("text", pa.string()),
+])  # fmt: skip
+"""How watching itself goes: one row an interval, node and probe (`agent` is the whole). `state`: ok, missing, failing,
+late, lost."""
+
+ROLLUP = _spec("rollup", 1, "ts_ns", ("kind", "id", "ts_ns"), [
+    _required("ts_ns", _I64), _required("interval_ns", _I64), _required("kind", _WORD), _required("id", _WORD),
+    _required("layer", _WORD), _optional("job_id", _WORD), _optional("fs", _WORD),
+    _optional("read_bytes", _I64), _optional("write_bytes", _I64), _optional("read_ops", _I64),
+    _optional("write_ops", _I64), _optional("metadata_ops", _I64), _optional("busy_ns", _I64),
+    _optional("wait_ns", _I64), _optional("waits", _I64), _optional("queue_len_max", _I64),
+    _optional("cache_hit", _I64), _optional("cache_miss", _I64), _optional("used_bytes_max", _I64),
+    _optional("capacity_bytes", _I64), _optional("samples", _I64),
+])  # fmt: skip
+"""Sums over one interval (1 s, 1 min, 1 h; `ts_ns` is its beginning) of one component as one layer counts it. Rows are
+*partial*: several of one key add up (`_max` columns: the largest counts), so that late records need no rewriting.
+`kind`: job, node, forwarder, target, mds, port, device, client_class. `layer`: client, forwarder, pfs_client, target,
+metadata, port, device. `job_id` is set on parts of a component's sum and null on the whole (`kind` job: null; `id`
+is the job). A null sum is unknown, never zero."""
+
+OP_GROUPS = _spec("op_groups", 1, "start_ns", ("job_id", "start_ns"), [
+    _required("start_ns", _I64), _required("end_ns", _I64), _optional("job_id", _WORD), _required("interface", _WORD),
+    _optional("fs", _WORD), _required("op", _WORD), _optional("size", _I64), _optional("stride", _I64),
+    _required("count", _I64), _required("members", _I64),
+    _required("nodes", pa.list_(pa.string())), _optional("node_codes", pa.list_(_I64)),
+    _optional("ranks", pa.list_(_I64)), _optional("file_ids", pa.list_(_I64)), _optional("handles", pa.list_(_I64)),
+    _optional("offsets", pa.list_(_I64)), _required("starts_ns", pa.list_(_I64)),
+    _required("lengths_ns", pa.list_(_I64)), _required("busies_ns", pa.list_(_I64)),
+])  # fmt: skip
+"""Runs alike (same second, job, interface, fs, op, size, stride, count) that several nodes made: what differs is listed
+by member, so that `fairlead.compression.nodes` gives every row of `ops` back. A list of one value holds for all."""
+
+JOB_SUMMARY = _spec("job_summary", 1, "start_ns", ("cluster", "start_ns"), [
+    _optional("cluster", _WORD), _required("job_id", pa.string()), _optional("start_ns", _I64),
+    _optional("end_ns", _I64), _optional("user", pa.string()), _optional("project", pa.string()),
+    _optional("program", pa.string()), _optional("nodes_count", _I64), _optional("cores", _I64),
+    _optional("processes", _I64), _optional("io_processes", _I64), _optional("io_nodes", _I64),
+    _optional("read_bytes", _I64), _optional("write_bytes", _I64), _optional("read_ops", _I64),
+    _optional("write_ops", _I64), _optional("metadata_ops", _I64), _optional("read_time_ns", _I64),
+    _optional("write_time_ns", _I64), _optional("metadata_time_ns", _I64),
+    _optional("read_bandwidth_bytes_per_s", _F64), _optional("write_bandwidth_bytes_per_s", _F64),
+    _optional("peak_read_bytes_per_s", _F64), _optional("peak_write_bytes_per_s", _F64), _optional("iops", _F64),
+    _optional("mdops_in_phases", _F64), _optional("read_mode", pa.string()), _optional("write_mode", pa.string()),
+    _optional("files", _I64), _optional("phases", _I64), _optional("forwarders", pa.list_(pa.string())),
+    _optional("targets", pa.list_(pa.string())), _optional("estimated", pa.list_(pa.string())),
+    _optional("basis", pa.string()), _required("made_ns", _I64), _required("analysis_version", _I64),
+])  # fmt: skip
+"""A job's I/O in one row (Beacon, TOS 2023, section 5: job summary), written again as more becomes known: the latest
+`made_ns` counts. `basis`: which layer the figures are of (client, job_stats, forwarder, estimate); `estimated` names
+columns that were split by share and not counted."""
+
 TABLES: dict[str, TableSpec] = {
     spec.name: spec
     for spec in (
         OPS, FILES, FILE_COUNTERS, HEATMAP, LAYOUTS, FORWARDER, PFS_CLIENT, TARGET,
-        METADATA, PORT, DEVICE, EVENTS, JOBS, MAPPING,
+        METADATA, PORT, DEVICE, EVENTS, JOBS, MAPPING, HEALTH, ROLLUP, OP_GROUPS, JOB_SUMMARY,
     )
 }  # fmt: skip
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from fairlead.access.tokens import Claims, issue, make_key, read_key
 from fairlead.errors import ForwardingError, RefusedError
 from fairlead.services.forwarding.trees.base import ROOT, Lock
 from fairlead.services.forwarding.trees.targets.check import check
@@ -21,7 +22,6 @@ from fairlead.services.forwarding.trees.targets.config import read_config
 from fairlead.services.forwarding.trees.targets.service import serve_metadata
 from fairlead.services.forwarding.trees.targets.tree import open_tree
 from fairlead.services.forwarding.wire.address import Address
-from fairlead.services.forwarding.wire.tokens import Claims, issue, make_key, read_key
 from targets_building import disturb, opened, read_file, write_file, write_targets
 
 WHOLE = Lock(0, 99, int(fcntl.F_WRLCK), 1)

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from fairlead.access.tls import client_context, server_context
+from fairlead.access.tokens import Claims, issue, make_key, read_key
 from fairlead.clock import now_ns
 from fairlead.errors import FairleadError, RefusedError, UnreachableError
 from fairlead.services.forwarding.forwarder.admission import loopback_uid, must_have_key
@@ -23,8 +25,6 @@ from fairlead.services.forwarding.fuse.abi import Op
 from fairlead.services.forwarding.trees import acting, linux
 from fairlead.services.forwarding.wire.address import parse_address
 from fairlead.services.forwarding.wire.frames import NO_SLOT, PLACE_STEP, REOPEN_IN, Own
-from fairlead.services.forwarding.wire.tls import client_context, server_context
-from fairlead.services.forwarding.wire.tokens import Claims, issue, make_key, read_key
 from wire_client import WIRE_UID, WireClient, node_of, serving
 
 KEY = bytes(range(32))

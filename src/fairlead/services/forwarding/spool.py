@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from fairlead.batches import Header, encode, numbers, words
+from fairlead.batches.encoding import Header, encode, numbers, words
 from fairlead.clock import now_ns
 from fairlead.errors import ForwardingError
 

@@ -10,11 +10,11 @@ import socket
 from pathlib import Path
 from struct import Struct
 
+from fairlead.access import tokens
 from fairlead.clock import now_ns
 from fairlead.errors import RefusedError
 from fairlead.services.forwarding.forwarder.clients import Authority
 from fairlead.services.forwarding.trees import acting
-from fairlead.services.forwarding.wire import tokens
 from fairlead.services.forwarding.wire.address import Address, is_local
 from fairlead.services.forwarding.wire.handshake import Hello
 

@@ -13,6 +13,7 @@ from errno import EMFILE, ENFILE
 
 import msgspec
 
+from fairlead.access.tokens import HOW_TO_GET_ONE
 from fairlead.clock import monotonic_ns, sleep_s
 from fairlead.services.forwarding.forwarder.admission import Admission, must_have_key
 from fairlead.services.forwarding.forwarder.arrivals import Arrival
@@ -24,7 +25,6 @@ from fairlead.services.forwarding.wire.frames import VERSION
 from fairlead.services.forwarding.wire.handshake import OLDEST, Feature, Hello, Welcome, pack_answer
 from fairlead.services.forwarding.wire.slots import Slots, take_slots
 from fairlead.services.forwarding.wire.stream import stream_of
-from fairlead.services.forwarding.wire.tokens import HOW_TO_GET_ONE
 
 HELLO_NS = 10_000_000_000
 """How long a client may take to say who it is."""

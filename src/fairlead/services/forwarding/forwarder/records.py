@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from fairlead.batches import Column, encode, fractions, lists, numbers, words
+from fairlead.batches.encoding import Column, encode, fractions, lists, numbers, words
 from fairlead.clock import monotonic_ns, now_ns
 from fairlead.services.forwarding.forwarder.tallies import CLASSES, Tallies, Tally, folded
 from fairlead.services.forwarding.fuse.abi import Op

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fairlead.access.tls import server_context
+from fairlead.access.tokens import read_key
 from fairlead.errors import UsageError
 from fairlead.policies.requests import Limits, Rate, discipline
 from fairlead.services.forwarding.forwarder.admission import must_have_key
@@ -23,8 +25,6 @@ from fairlead.services.forwarding.tree_of import tree_of
 from fairlead.services.forwarding.trees import kept
 from fairlead.services.forwarding.wire.address import Address, parse_address
 from fairlead.services.forwarding.wire.handshake import Feature
-from fairlead.services.forwarding.wire.tls import server_context
-from fairlead.services.forwarding.wire.tokens import read_key
 
 if TYPE_CHECKING:
     from fairlead.services.forwarding.forwarder.records import ForwarderRecords

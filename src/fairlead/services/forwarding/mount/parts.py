@@ -55,7 +55,7 @@ def dial_of(options: MountOptions) -> Dial:
 
     tls = None
     if options.ca is not None:
-        from fairlead.services.forwarding.wire.tls import client_context
+        from fairlead.access.tls import client_context
 
         tls = client_context(options.ca)
     token = _token(options.token) if options.token is not None else ""

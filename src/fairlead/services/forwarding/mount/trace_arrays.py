@@ -13,7 +13,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fairlead.batches import Column, Numbers, Words
+from fairlead.batches.encoding import Column, Numbers, Words
 from fairlead.compression.law import Rows, links_of
 from fairlead.services.forwarding.fuse.abi import Op
 from fairlead.services.forwarding.mount.trace_names import File

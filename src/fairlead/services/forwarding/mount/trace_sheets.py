@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from fairlead.batches import Column, encode, numbers, same_word, words
+from fairlead.batches.encoding import Column, encode, numbers, same_word, words
 from fairlead.services.forwarding.mount.trace_runs import Run
 from fairlead.services.forwarding.spool import Spool
 

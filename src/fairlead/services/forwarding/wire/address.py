@@ -94,7 +94,7 @@ def connect(
 
 def _secure(sock: socket.socket, address: Address, tls: ssl.SSLContext | None) -> ssl.SSLSocket:
     if tls is None:
-        from fairlead.services.forwarding.wire.tls import client_context
+        from fairlead.access.tls import client_context
 
         tls = client_context()
     try:

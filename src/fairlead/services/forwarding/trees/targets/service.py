@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from fairlead.access import tokens
 from fairlead.clock import monotonic_s, now_ns
 from fairlead.errors import ForwardingError
 from fairlead.services.forwarding.trees.base import Lock
@@ -23,7 +24,6 @@ from fairlead.services.forwarding.trees.targets import calls
 from fairlead.services.forwarding.trees.targets.inode import Inode
 from fairlead.services.forwarding.trees.targets.records import fault
 from fairlead.services.forwarding.trees.targets.store import LocalStore
-from fairlead.services.forwarding.wire import tokens
 from fairlead.services.forwarding.wire.address import Address, listen
 from fairlead.services.forwarding.wire.handshake import (
     DEADLINE_S,

@@ -1,82 +1,24 @@
-"""Batches of records as bytes: a JSON header and columns of little-endian arrays, compressed. Standard library only.
+"""How a batch is read back: every byte checked before it is believed. Standard library only.
 
-Written where records are made (mounts, forwarders, agents), read by `fairlead.sources.spool`. The format is described
-in docs/reference/batches.md.
+Not here: the columns as Arrow (`rows`).
 """
 
 from __future__ import annotations
 
 import json
-import sys
 import zlib
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from hashlib import blake2b
-from struct import Struct
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
+from fairlead.batches.encoding import BIG_ENDIAN, FORMAT, MAGIC, PREFIX, Column, Header, Lists, Numbers, Words, checksum
 from fairlead.errors import CorruptInputError, UnsupportedVersionError
 
-MAGIC = b"FLBATCH1"
-PREFIX = Struct("<8sIII")
-"""MAGIC, bytes of the header, bytes of the payload, CRC-32 of the header (20 bytes)."""
-FORMAT = 1
 MAX_HEADER = 4 << 20
 MAX_PAYLOAD = 256 << 20
 MAX_RAW = 1 << 30
 """Bytes of all columns of a batch once decompressed, at most."""
-KINDS = ("i64", "f64", "word", "i64s", "i64=", "f64=", "word=")
-"""Kinds of columns; with `=` every row has the one value given."""
-_LEVEL = 1
-_BIG = sys.byteorder == "big"
-
-
-@dataclass(frozen=True, slots=True)
-class Words:
-    """A column of words by code into `words`; -1 is null."""
-
-    codes: array[int]
-    words: list[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Lists:
-    """A column of lists of integers: their lengths (-1 is null) and all values after each other."""
-
-    lengths: array[int]
-    values: array[int]
-
-
-@dataclass(frozen=True, slots=True)
-class Numbers:
-    """A column of numbers; `valid` has one byte a row (0 is null), or is None when no row is."""
-
-    values: array[int] | array[float]
-    valid: bytes | None = None
-
-
-Column = Words | Lists | Numbers
-
-
-@dataclass(frozen=True, slots=True)
-class Header:
-    """What a batch says of itself. (node, boot_id, seq, table) names it for ever; `boot_id` is one run of one writer.
-
-    `layer` is where it was recorded: `client` or `forwarder`. `job` describes the job all its rows are of, by the
-    fields of `fairlead.model.job.Job`, when there is one."""
-
-    table: str
-    version: int
-    node: str
-    boot_id: str
-    seq: int
-    rows: int
-    layer: str = "client"
-    writer: str = ""
-    first_ns: int | None = None
-    last_ns: int | None = None
-    job: dict[str, object] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,101 +29,10 @@ class Batch:
     columns: dict[str, Column] = field(default_factory=dict)
 
 
-def words(values: Sequence[str | None]) -> Words:
-    """A column of words from the words themselves."""
-    index: dict[str, int] = {}
-    codes = array("i", (-1 if v is None else index.setdefault(v, len(index)) for v in values))
-    return Words(codes, list(index))
-
-
-def same_word(word: str | None, rows: int) -> Words:
-    """A column of one word, or of nulls."""
-    return Words(array("i", [-1]) * rows, []) if word is None else Words(array("i", [0]) * rows, [word])
-
-
-def numbers(values: Sequence[int | None]) -> Numbers:
-    """A column of integers, some of them perhaps unknown."""
-    if None in values:
-        return Numbers(array("q", (v or 0 for v in values)), bytes(v is not None for v in values))
-    return Numbers(array("q", cast("Sequence[int]", values)))
-
-
-def fractions(values: Sequence[float | None]) -> Numbers:
-    """A column of floating-point numbers, some of them perhaps unknown."""
-    if None in values:
-        return Numbers(array("d", (v or 0.0 for v in values)), bytes(v is not None for v in values))
-    return Numbers(array("d", cast("Sequence[float]", values)))
-
-
-def lists(values: Sequence[Sequence[int] | None]) -> Lists:
-    """A column of lists of integers."""
-    flat: array[int] = array("q")
-    for value in values:
-        flat.extend(value or ())
-    return Lists(array("i", (-1 if v is None else len(v) for v in values)), flat)
-
-
-def encode(header: Header, columns: Mapping[str, Column]) -> bytes:
-    """The bytes of a batch; every column has `header.rows` rows."""
-    described: list[list[object]] = []
-    sections: list[bytes] = []
-    for name, column in columns.items():
-        if isinstance(column, Numbers) and column.valid is not None and 1 not in column.valid:
-            continue  # null throughout
-        kind, section = _section(column, header.rows)
-        described.append([name, kind, len(section)])
-        sections.append(section)
-    raw = b"".join(sections)
-    payload = zlib.compress(raw, _LEVEL)
-    about: dict[str, object] = {
-        "format": FORMAT, "table": header.table, "version": header.version, "node": header.node,
-        "boot_id": header.boot_id, "seq": header.seq, "rows": header.rows, "layer": header.layer,
-        "writer": header.writer, "first_ns": header.first_ns, "last_ns": header.last_ns, "job": header.job,
-        "columns": described, "raw_bytes": len(raw), "checksum": _checksum(payload),
-    }  # fmt: skip
-    text = json.dumps(about, ensure_ascii=True, separators=(",", ":")).encode()
-    return PREFIX.pack(MAGIC, len(text), len(payload), zlib.crc32(text)) + text + payload
-
-
-def _checksum(payload: bytes) -> str:
-    return blake2b(payload, digest_size=16).hexdigest()
-
-
-def _section(column: Column, rows: int) -> tuple[str, bytes]:
-    if isinstance(column, Words):
-        assert len(column.codes) == rows  # noqa: S101  (a broken invariant of the writer)
-        codes = column.codes
-        if rows and codes[0] >= 0 and _is_one(codes):
-            return "word=", json.dumps([column.words[codes[0]]]).encode()
-        text = json.dumps(column.words, ensure_ascii=True, separators=(",", ":")).encode()
-        return "word", _bytes(codes) + text
-    if isinstance(column, Lists):
-        assert len(column.lengths) == rows  # noqa: S101
-        return "i64s", _bytes(column.lengths) + _bytes(column.values)
-    assert len(column.values) == rows  # noqa: S101
-    kind = "f64" if column.values.typecode == "d" else "i64"
-    if rows and column.valid is None and _is_one(column.values):
-        return f"{kind}=", _bytes(column.values[:1])
-    return kind, _bytes(column.values) + (column.valid or b"")
-
-
-def _is_one(values: array[int] | array[float]) -> bool:
-    """Whether all values are the same, told by their bytes."""
-    data = values.tobytes()
-    return data == data[: values.itemsize] * len(values)
-
-
-def _bytes(values: array[int] | array[float]) -> bytes:
-    if _BIG:
-        values = values[:]
-        values.byteswap()
-    return values.tobytes()
-
-
 def _array(typecode: str, data: bytes) -> array[int]:
     values: array[int] = array(typecode)
     values.frombytes(data)
-    if _BIG:
+    if BIG_ENDIAN:
         values.byteswap()
     return values
 
@@ -205,7 +56,7 @@ def batches(stream: BinaryIO, where: str) -> Iterator[Batch]:
         payload = stream.read(payload_bytes)
         if len(payload) < payload_bytes:
             raise _broken("a batch ends early", where)
-        if _checksum(payload) != about.get("checksum"):
+        if checksum(payload) != about.get("checksum"):
             raise _broken("the checksum of a batch does not hold", where)
         header = _header(about, where)
         yield Batch(header, dict(_columns(about, _inflated(payload, about, where), header.rows, where)))
