@@ -89,6 +89,16 @@ ROW_IS = {
     "events": "something that happened to a component: an eviction, a rebuild, a maintenance window, a gap in probing",
     "jobs": "a job; its key is (`cluster`, `job_id`, `start_ns`), as schedulers reuse numbers",
     "mapping": "who served whom, while it was true: node to forwarder, file to targets, job to pool",
+    "health": "how watching itself went for one interval, node and probe; the probe `agent` is the whole agent. `state` "
+    "is ok, missing, failing, late or lost",
+    "rollup": "a sum over one interval (1 s, 1 min or 1 h, beginning at `ts_ns`) of one component as one layer counts "
+    "it. Rows are partial: several of one key add up, of `_max` columns the largest counts. `kind` is job, node, "
+    "forwarder, target, mds, port, device or client_class; `layer` is client, forwarder, pfs_client, target, metadata, "
+    "port or device. `job_id` is set on parts of a component's sum",
+    "op_groups": "a set of runs alike (same second, job, interface, file system, operation, size, stride and count) "
+    "that several nodes made; what differs is listed by member. The view `ops` holds the members as rows of their own",
+    "job_summary": "the I/O of one job; of several rows about one job the one with the latest `made_ns` counts. "
+    "`basis` is the layer its figures are of, `estimated` the columns that were split by share and not counted",
 }
 
 

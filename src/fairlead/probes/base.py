@@ -16,8 +16,8 @@ class AbsentError(Exception):
 class Reading(NamedTuple):
     """One look at counters of one kind. `rows` holds, by key, the values of `counters` then of `gauges`, in that order.
 
-    A counter only grows (an int, or a list of ints for a histogram; None when the source does not tell): the agent turns it into the delta of an interval and begins anew where it shrank or its epoch changed. A gauge is
-    taken as it is.
+    A counter only grows (an int, or a list of ints for a histogram; None when the source does not tell): the agent turns
+    it into the delta of an interval and begins anew where it shrank or its epoch changed. A gauge is taken as it is.
     """
 
     table: str
