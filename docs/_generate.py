@@ -89,7 +89,7 @@ ROW_IS = {
     "events": "something that happened to a component: an eviction, a rebuild, a maintenance window, a gap in probing",
     "jobs": "a job; its key is (`cluster`, `job_id`, `start_ns`), as schedulers reuse numbers",
     "mapping": "who served whom, while it was true: node to forwarder, file to targets, job to pool",
-    "health": "how watching itself went for one interval, node and probe; the probe `agent` is the whole agent. `state` "
+    "health": "how watching itself went for one interval, node and probe; the probe `agent` is the whole. `state` "
     "is ok, missing, failing, late or lost",
     "rollup": "a sum over one interval (1 s, 1 min or 1 h, beginning at `ts_ns`) of one component as one layer counts "
     "it. Rows are partial: several of one key add up, of `_max` columns the largest counts. `kind` is job, node, "

@@ -52,6 +52,14 @@ class CorruptInputError(InputError):
     """The format is known, the content is broken or truncated beyond use."""
 
 
+class UnfitError(CorruptInputError):
+    """Whole and readable, but its rows do not fit the table they are of."""
+
+
+class OversizeError(CorruptInputError):
+    """It holds, or announces, more than is taken at once."""
+
+
 class UnsupportedVersionError(InputError):
     """The format is known, its version is newer than this fairlead."""
 
@@ -86,6 +94,10 @@ class LakeBusyError(LakeError):
     retryable = True
 
 
+class TooOldError(LakeError):
+    """Older than the lake remembers what it took in: whether it has it cannot be told any more."""
+
+
 class ForwardingError(FairleadError):
     """Something of the forwarding plane does not work."""
 
@@ -104,3 +116,15 @@ class UnreachableError(ForwardingError):
 
 class RefusedError(ForwardingError):
     """The other side answers and says no: token, version, export."""
+
+
+class ServerError(FairleadError):
+    """The server (`fairlead up`) cannot start, or does not work."""
+
+    exit_code = 9
+
+
+class NoAnswerError(ServerError):
+    """No server answers where one was asked for."""
+
+    retryable = True

@@ -1,4 +1,4 @@
-"""Tokens: what a forwarder that listens on a network wants to see before it serves anyone.
+"""Tokens: what a service that listens on a network (forwarder, server) wants to see before it serves anyone.
 
 A token is `base64(JSON claims).base64(HMAC-SHA256)`; whoever has the key can make them, nobody else. It is a bearer's:
 send it over `tls:` where the network is not trusted.
@@ -10,6 +10,7 @@ import base64
 import binascii
 import hmac
 import os
+from collections.abc import Collection
 from pathlib import Path
 
 import msgspec
@@ -17,11 +18,18 @@ import msgspec
 from fairlead.errors import InputError, RefusedError
 
 KEY_BYTES = 32
+MOUNT, AGENT, READER, OPERATOR = "", "agent", "reader", "operator"
+ROLES = (MOUNT, AGENT, READER, OPERATOR)
+"""Of mounts at forwarders; of those who send records to a server, of those who ask it, of those who do both."""
 _MAX_TOKEN = 4096
 _MAKE = "make one: fairlead token key FILE"
 HOW_TO_GET_ONE = "make one with the forwarders' key (fairlead token issue --key FILE) and give it with --token FILE"
 """For a client whose token is refused."""
 _SECOND_NS = 1_000_000_000
+
+
+class RoleError(ValueError):
+    """A valid token, of another role than is needed here."""
 
 
 class Claims(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -32,6 +40,12 @@ class Claims(msgspec.Struct, frozen=True, omit_defaults=True):
     """May announce this job only; empty: any."""
     uid: int = -1
     """May act as this user only; -1: any."""
+    role: str = MOUNT
+    """What it is for, one of `ROLES`: a token for one thing opens nothing else."""
+    node: str = ""
+    """`agent`: may send records of this node only; empty: of any."""
+    user: str = ""
+    """`reader`: sees jobs of this user only; empty: all."""
 
 
 def make_key(path: Path) -> None:
@@ -76,11 +90,12 @@ def read_key(path: Path) -> bytes:
 def issue(key: bytes, claims: Claims) -> str:
     """A token with these claims."""
     text = msgspec.json.encode(claims)
-    return f"{_wrap(text)}.{_wrap(_sign(key, text))}"
+    return f"{_wrap(text)}.{_wrap(_sign(key, text, with_role=claims.role != MOUNT))}"
 
 
-def check(key: bytes, token: str, now_ns: int) -> Claims:
-    """The claims of a valid token; ValueError with the reason (never with the token) otherwise."""
+def check(key: bytes, token: str, now_ns: int, roles: Collection[str] = (MOUNT,)) -> Claims:
+    """The claims of a valid token of one of `roles`; ValueError with the reason (never with the token) otherwise, its
+    subclass `RoleError` when only the role is wrong."""
     if not token:
         raise ValueError("a token is needed")
     if len(token) > _MAX_TOKEN or not token.isascii():
@@ -91,19 +106,31 @@ def check(key: bytes, token: str, now_ns: int) -> Claims:
         signed = _unwrap(signature)
     except (binascii.Error, ValueError):
         raise ValueError("the token is not valid") from None
-    if not hmac.compare_digest(signed, _sign(key, text)):
+    of_mount = hmac.compare_digest(signed, _sign(key, text, with_role=False))
+    if not of_mount and not hmac.compare_digest(signed, _sign(key, text, with_role=True)):
         raise ValueError("the token is not valid")
     try:
         claims = msgspec.json.decode(text, type=Claims)
     except msgspec.DecodeError:
         raise ValueError("the token is not valid") from None
+    if of_mount != (claims.role == MOUNT):
+        raise ValueError("the token is not valid")
     if now_ns >= claims.expires_s * _SECOND_NS:
         raise ValueError("the token has expired")
+    if claims.role not in roles:
+        raise RoleError(f"the token is {_said(claims.role)}, not {' or '.join(_said(role) for role in roles)}")
     return claims
 
 
-def _sign(key: bytes, text: bytes) -> bytes:
-    return hmac.digest(key, b"fairlead token 1\0" + text, "sha256")
+def _said(role: str) -> str:
+    return {MOUNT: "for mounts", AGENT: "an agent's", READER: "a reader's", OPERATOR: "an operator's"}.get(
+        role, "of a role this fairlead does not know"
+    )
+
+
+def _sign(key: bytes, text: bytes, *, with_role: bool) -> bytes:
+    """A forwarder that knows no roles yet must not take a token with one: they are signed apart."""
+    return hmac.digest(key, (b"fairlead token 2\0" if with_role else b"fairlead token 1\0") + text, "sha256")
 
 
 def _wrap(data: bytes) -> str:

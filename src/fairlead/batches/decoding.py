@@ -1,4 +1,4 @@
-"""How a batch is read back: every byte checked before it is believed. Standard library only.
+"""How a batch is read back: every byte checked before it is believed. Columns are NumPy arrays, never a value each.
 
 Not here: the columns as Arrow (`rows`).
 """
@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import json
 import zlib
-from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import BinaryIO
+from functools import lru_cache
+from typing import Any, BinaryIO
 
-from fairlead.batches.encoding import BIG_ENDIAN, FORMAT, MAGIC, PREFIX, Column, Header, Lists, Numbers, Words, checksum
-from fairlead.errors import CorruptInputError, UnsupportedVersionError
+import numpy as np
+
+from fairlead.batches.encoding import FORMAT, MAGIC, PREFIX, Column, Header, Lists, Numbers, Words, checksum
+from fairlead.errors import CorruptInputError, OversizeError, UnsupportedVersionError
 
 MAX_HEADER = 4 << 20
 MAX_PAYLOAD = 256 << 20
@@ -21,20 +23,74 @@ MAX_RAW = 1 << 30
 """Bytes of all columns of a batch once decompressed, at most."""
 
 
+_KINDS = {"i64": np.dtype("<i8"), "f64": np.dtype("<f8")}
+_CODES = np.dtype("<i4")
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A decoded batch."""
+    """A decoded batch. Its columns are those of `encoding` with NumPy arrays in the place of `array`.
+
+    `raw_bytes` is what its columns take once decompressed; `begin` and `end` say where it lies in the body it came in
+    (0 when it came from a stream)."""
 
     header: Header
     columns: dict[str, Column] = field(default_factory=dict)
+    raw_bytes: int = 0
+    begin: int = 0
+    end: int = 0
 
 
-def _array(typecode: str, data: bytes) -> array[int]:
-    values: array[int] = array(typecode)
-    values.frombytes(data)
-    if BIG_ENDIAN:
-        values.byteswap()
-    return values
+def _array(kind: np.dtype[Any], data: bytes) -> Any:
+    """The values in `data`, which is not copied on a little-endian machine."""
+    return np.frombuffer(data, kind).astype(kind.newbyteorder("="), copy=False)
+
+
+def split(body: bytes | memoryview, where: str, limit: int = MAX_RAW) -> Iterator[Batch]:
+    """The batches of a body that is in memory, as `batches` gives those of a stream; each says where it lies.
+
+    Raises OversizeError before more than `limit` bytes of columns are unpacked from the whole body."""
+    at = used = 0
+    view = memoryview(body)
+    while at < len(view):
+        about, first, end = _at(view, at, where)
+        used += _announced(about)
+        if used > limit:
+            raise OversizeError(
+                f"batches of more than {limit >> 20} MiB of columns", where=where, remedy="send fewer rows at once"
+            )
+        batch = _whole(about, view[first:end], where)
+        yield Batch(batch.header, batch.columns, batch.raw_bytes, at, end)
+        at = end
+
+
+def split_headers(body: bytes | memoryview, where: str) -> Iterator[tuple[Header, int, int]]:
+    """Header, begin and end of the batches of a body that is in memory. Raises as `batches`."""
+    at = 0
+    view = memoryview(body)
+    while at < len(view):
+        about, _, end = _at(view, at, where)
+        yield _header(about, where), at, end
+        at = end
+
+
+def _announced(about: dict[str, object]) -> int:
+    """Bytes its columns may take in memory, as far as what it says can be believed: a column of one value is short on
+    the wire and as long as any other here."""
+    raw, rows, columns = about.get("raw_bytes"), about.get("rows"), about.get("columns")
+    if type(raw) is not int or type(rows) is not int or not isinstance(columns, list):
+        return 0  # refused where they are read
+    constant = sum(isinstance(one, list) and len(one) == 3 and str(one[1]).endswith("=") for one in columns)
+    return max(raw, 0) + (8 * max(rows, 0) * constant if rows > _FEW_ROWS else 0)
+
+
+def _at(view: memoryview, at: int, where: str) -> tuple[dict[str, object], int, int]:
+    """What the batch at `at` says of itself, where its payload begins and where it ends."""
+    header_bytes, payload_bytes, crc = _prefix(bytes(view[at : at + PREFIX.size]), where)
+    first = at + PREFIX.size + header_bytes
+    if first + payload_bytes > len(view):
+        raise _broken("a batch ends early", where)
+    return _about(bytes(view[at + PREFIX.size : first]), crc, where), first, first + payload_bytes
 
 
 def headers(stream: BinaryIO, where: str) -> Iterator[Header]:
@@ -56,10 +112,15 @@ def batches(stream: BinaryIO, where: str) -> Iterator[Batch]:
         payload = stream.read(payload_bytes)
         if len(payload) < payload_bytes:
             raise _broken("a batch ends early", where)
-        if checksum(payload) != about.get("checksum"):
-            raise _broken("the checksum of a batch does not hold", where)
-        header = _header(about, where)
-        yield Batch(header, dict(_columns(about, _inflated(payload, about, where), header.rows, where)))
+        yield _whole(about, payload, where)
+
+
+def _whole(about: dict[str, object], payload: bytes | memoryview, where: str) -> Batch:
+    if checksum(payload) != about.get("checksum"):  # type: ignore[arg-type]  # (any buffer can be hashed)
+        raise _broken("the checksum of a batch does not hold", where)
+    header = _header(about, where)
+    raw = _inflated(payload, about, where)
+    return Batch(header, dict(_columns(about, raw, header.rows, where)), len(raw))
 
 
 def _broken(what: str, where: str) -> CorruptInputError:
@@ -70,6 +131,12 @@ def _next(stream: BinaryIO, where: str) -> tuple[dict[str, object], int] | None:
     prefix = stream.read(PREFIX.size)
     if not prefix:
         return None
+    header_bytes, payload_bytes, crc = _prefix(prefix, where)
+    return _about(stream.read(header_bytes), crc, where, header_bytes), payload_bytes
+
+
+def _prefix(prefix: bytes, where: str) -> tuple[int, int, int]:
+    """Bytes of the header, bytes of the payload, checksum of the header."""
     if len(prefix) < PREFIX.size:
         raise _broken("a batch ends early", where)
     magic, header_bytes, payload_bytes, crc = PREFIX.unpack(prefix)
@@ -77,8 +144,11 @@ def _next(stream: BinaryIO, where: str) -> tuple[dict[str, object], int] | None:
         raise UnsupportedVersionError("batches of a newer format", where=where, remedy="upgrade fairlead")
     if magic != MAGIC or header_bytes > MAX_HEADER or payload_bytes > MAX_PAYLOAD:
         raise _broken("where a batch should begin there is none", where)
-    text = stream.read(header_bytes)
-    if len(text) < header_bytes:
+    return header_bytes, payload_bytes, crc
+
+
+def _about(text: bytes, crc: int, where: str, length: int | None = None) -> dict[str, object]:
+    if length is not None and len(text) < length:
         raise _broken("a batch ends early", where)
     if zlib.crc32(text) != crc:
         raise _broken("the header of a batch is damaged", where)
@@ -92,7 +162,7 @@ def _next(stream: BinaryIO, where: str) -> tuple[dict[str, object], int] | None:
         raise UnsupportedVersionError(
             f"batches of format {about.get('format')!r}", where=where, remedy="upgrade fairlead"
         )
-    return about, payload_bytes
+    return about
 
 
 def _header(about: dict[str, object], where: str) -> Header:
@@ -119,7 +189,7 @@ def _is_count(value: object) -> bool:
     return type(value) is int and 0 <= value < 1 << 62
 
 
-def _inflated(payload: bytes, about: dict[str, object], where: str) -> bytes:
+def _inflated(payload: bytes | memoryview, about: dict[str, object], where: str) -> bytes:
     expected = about.get("raw_bytes")
     if type(expected) is not int or not 0 <= expected <= MAX_RAW:
         raise _broken("the header of a batch gives an impossible size", where)
@@ -159,25 +229,27 @@ def _column(kind: object, section: bytes, rows: int) -> Column | None:
     if kind in ("i64", "f64"):
         if len(section) not in (8 * rows, 9 * rows):
             return None
-        return Numbers(_array("q" if kind == "i64" else "d", section[: 8 * rows]), section[8 * rows :] or None)
+        valid = section[8 * rows :] or None
+        return Numbers(_array(_KINDS[kind], section if valid is None else section[: 8 * rows]), valid)
     if kind not in ("word", "i64s") or len(section) < 4 * rows:
         return None
-    codes = _array("i", section[: 4 * rows])
-    rest = section[4 * rows :]
-    lowest = min(codes, default=-1)
-    if lowest < -1:
+    codes = _array(_CODES, section[: 4 * rows])
+    if rows and codes.min() < -1:
         return None
     if kind == "i64s":
-        if len(rest) != 8 * sum(length for length in codes if length > 0):
+        if len(section) - 4 * rows != 8 * int(np.maximum(codes, 0).sum(dtype=np.int64)):
             return None
-        return Lists(codes, _array("q", rest))
+        return Lists(codes, _array(_KINDS["i64"], section[4 * rows :]))
+    words = _words(section[4 * rows :])
+    return Words(codes, words) if words is not None and (not rows or codes.max() < len(words)) else None
+
+
+def _words(text: bytes) -> list[str] | None:
     try:
-        found = json.loads(rest)
+        found = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(found, list) or not all(isinstance(word, str) for word in found):
-        return None
-    return Words(codes, found) if max(codes, default=-1) < len(found) else None
+    return found if isinstance(found, list) and all(isinstance(word, str) for word in found) else None
 
 
 def _one_value(kind: str, section: bytes, rows: int) -> Column | None:
@@ -185,11 +257,30 @@ def _one_value(kind: str, section: bytes, rows: int) -> Column | None:
     if rows * 8 > MAX_RAW:
         return None
     if kind != "word":
-        return Numbers(_array("q" if kind == "i64" else "d", section) * rows) if len(section) == 8 else None
-    try:
-        found = json.loads(section)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(found, list) or len(found) != 1 or not isinstance(found[0], str):
-        return None
-    return Words(array("i", [0]) * rows, found)
+        if len(section) != 8:
+            return None
+        return Numbers(_constant(section, kind, rows))
+    words = _words(section)
+    return Words(_constant(bytes(4), "word", rows), words) if words is not None and len(words) == 1 else None
+
+
+_FEW_ROWS = 1 << 14
+
+
+def _constant(value: bytes, kind: str, rows: int) -> Any:
+    """One value for all rows. Most batches have few rows and the same constants: those share their memory."""
+    if rows > _FEW_ROWS:
+        return _repeated(value, kind, rows)
+    return _shared(value, kind)[:rows]
+
+
+@lru_cache(maxsize=256)
+def _shared(value: bytes, kind: str) -> Any:
+    return _repeated(value, kind, _FEW_ROWS)
+
+
+def _repeated(value: bytes, kind: str, rows: int) -> Any:
+    one = _array(_KINDS.get(kind, _CODES), value)
+    values = np.full(rows, one[0])
+    values.flags.writeable = False
+    return values

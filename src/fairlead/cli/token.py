@@ -1,4 +1,4 @@
-"""`fairlead token`: keys and tokens for forwarders on a network. Not here: their form (`forwarding.wire.tokens`)."""
+"""`fairlead token`: keys and tokens for forwarders and servers on a network. Not here: their form (`access.tokens`)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 @click.group()
 def token() -> None:
-    """Keys and tokens for forwarders that listen on a network."""
+    """Keys and tokens for forwarders and servers that listen on a network."""
 
 
 @token.command()
@@ -26,7 +26,8 @@ def token() -> None:
 def key(file: Path) -> None:
     """Make a new key in FILE, readable by its owner only.
 
-    Whoever has the key can make tokens. Give it to forwarders with --token-key. A new key ends all older tokens.
+    Whoever has the key can make tokens. Give it to forwarders with --token-key, to a server as `token_key` of
+    its settings. A new key ends all older tokens.
     """
     from fairlead.access.tokens import make_key
 
@@ -36,13 +37,19 @@ def key(file: Path) -> None:
 
 @token.command()
 @click.option("--key", "file", required=True, type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-              help="The forwarders' key.")  # fmt: skip
-@click.option("--job", default="", metavar="ID", help="May announce this job only. Default: any.")
-@click.option("--user", "uid", type=click.IntRange(0, _LAST_UID), default=None, metavar="UID",
-              help="May act as this user (number) only. Default: any, root included.")  # fmt: skip
-@click.option("--valid", default="24h", show_default=True, metavar="AGE", help="How long it is good (90m, 24h, 7d).")
-def issue(file: Path, job: str, uid: int | None, valid: str) -> None:
-    """Print a token. Send it over tls: where the network is not trusted: whoever reads it can use it."""
+              help="The forwarders' or the server's key.")  # fmt: skip
+@click.option("--role", type=click.Choice(["mount", "agent", "reader", "operator"]), default="mount",
+              show_default=True, help="What it is for: mounts at forwarders; agents that send records to a server; "
+                                      "reading what a server knows; all a server does.")  # fmt: skip
+@click.option("--job", default="", metavar="ID", help="mount: may announce this job only. Default: any.")
+@click.option("--user", metavar="UID|NAME", default=None,
+              help="mount: may act as this user (number) only. reader: sees jobs of this user (name) only. "
+                   "Default: any, root included.")  # fmt: skip
+@click.option("--node", default="", metavar="NAME", help="agent: may send records of this node only. Default: any.")
+@click.option("--valid", "--expires", "valid", default="24h", show_default=True, metavar="AGE",
+              help="How long it is good (90m, 24h, 365d).")  # fmt: skip
+def issue(file: Path, role: str, job: str, user: str | None, node: str, valid: str) -> None:
+    """Print a token. Send it over TLS where the network is not trusted: whoever reads it can use it."""
     from fairlead.access.tokens import Claims, read_key
     from fairlead.access.tokens import issue as make_token
     from fairlead.clock import now_ns
@@ -52,5 +59,19 @@ def issue(file: Path, job: str, uid: int | None, valid: str) -> None:
         raise UsageError(
             "no time a token may be valid", where=f"--valid {valid}", remedy="write 90m, 24h or 7d, up to 3650d"
         )
+    for option, value, meant in (("--job", job, ("mount",)), ("--node", node, ("agent",)),
+                                 ("--user", user, ("mount", "reader"))):  # fmt: skip
+        if value and role not in meant:
+            raise UsageError(f"{option} says nothing about the role {role}", remedy=f"it is for {' and '.join(meant)}")
     expires_s = now_ns() // 1_000_000_000 + int(match[1]) * _SECONDS[match[2]]
-    click.echo(make_token(read_key(file), Claims(expires_s, job, -1 if uid is None else uid)))
+    claims = Claims(
+        expires_s, job, _uid(user) if role == "mount" and user is not None else -1,
+        "" if role == "mount" else role, node, (user or "") if role == "reader" else "",
+    )  # fmt: skip
+    click.echo(make_token(read_key(file), claims))
+
+
+def _uid(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) > _LAST_UID:
+        raise UsageError("no number of a user", where=f"--user {text}", remedy="id -u NAME tells it")
+    return int(text)

@@ -1,10 +1,10 @@
-"""What a feed is: a thread of the collector that brings rows in from elsewhere than an agent (a folder, Slurm, exporters).
+"""What a feed is: a thread of the collector that brings rows in from elsewhere than an agent (a folder, Slurm, ...).
 
 Not here: the feeds (`feeds`), the thread that runs one and starts it again (`keeper`).
 
 `fairlead.collector.feeds` offers two names that the runtime uses, imported only when asked for:
 
-- `Feeds`: a strict msgspec struct (`frozen=True, kw_only=True, forbid_unknown_fields=True`), all fields with defaults, no
+- `Feeds`: a strict msgspec struct (frozen, kw_only, forbid_unknown_fields), all fields with defaults, no
   feed on by default: the `[feeds]` table of the server's TOML file is decoded into it.
 - `made(settings: Feeds) -> list[Feed]`: the feeds it asks for. Raises ConfigError.
 """
@@ -21,9 +21,9 @@ class Sink(Protocol):
     """Where a feed puts what it finds. Safe to use from many threads."""
 
     def batch(self, stream: str, seq: int, tables: list[pa.RecordBatch], *, source: str = "", path: str = "") -> bool:
-        """Rows of any record tables, as one batch: True when they are on disk, False when the lake had this (stream, seq)
-        already. All of it or nothing. `source` and `path` are kept beside the batch. Raises LakeError (nothing was
-        taken; try again later) and InputError (these rows will never be taken)."""
+        """Rows of any record tables, as one batch: True when they are on disk, False when the lake had this batch
+        (stream, seq) already. All of it or nothing. `source` and `path` are kept beside the batch. Raises LakeError
+        (nothing was taken; try again later) and InputError (these rows will never be taken)."""
         ...
 
     def known(self, stream: str, seq: int) -> bool:

@@ -16,7 +16,7 @@ class AbsentError(Exception):
 class Reading(NamedTuple):
     """One look at counters of one kind. `rows` holds, by key, the values of `counters` then of `gauges`, in that order.
 
-    A counter only grows (an int, or a list of ints for a histogram; None when the source does not tell): the agent turns
+    A counter only grows (an int, or a list of ints for a histogram; None when it is not told): the agent turns
     it into the delta of an interval and begins anew where it shrank or its epoch changed. A gauge is taken as it is.
     """
 
@@ -34,6 +34,13 @@ class Reading(NamedTuple):
     unknown_example: str = ""
     constant: Tuple[Tuple[str, Optional[str]], ...] = ()
     """Columns that are the same in all rows, not part of the key."""
+    spread: Optional[Tuple[str, str]] = None
+    """(word column, number column): each counter is a row of its own in the table, the counter's name in the first and
+    its delta in the second; a counter of zero or None is no row. So a job's twenty operations are one row here and take
+    a tenth of the memory (`metadata`: `("op", "count")`). There are no gauges then."""
+    born_at_zero: bool = False
+    """Rows come and go (jobs, clients), and one that was not there at the last look began at zero since: its first
+    value is already a delta. Not so at the first look of all."""
 
 
 class Event(NamedTuple):

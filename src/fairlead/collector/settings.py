@@ -1,0 +1,86 @@
+"""What can be set about a collector: the tables `[collector]`, `[carry]` and `[keep]` of the server's TOML file.
+
+Not here: reading the file (`runtime.config`), the settings of feeds (`feeds`).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+MIB = 1 << 20
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[collector.limits]`: what one client, and all of them, may take."""
+
+    body_bytes: int = 64 * MIB
+    """Largest body of a request."""
+    raw_bytes: int = 256 * MIB
+    """Most that the batches of one body may hold uncompressed."""
+    in_flight_bytes: int = 192 * MIB
+    """Bodies being received or checked, all clients together. Beyond: 429."""
+    backlog_bytes: int = 2048 * MIB
+    """Acknowledged rows (compressed, as they lie in the log) that wait to be carried to the tables. Beyond: 429."""
+    connections: int = 4096
+    """Connections in all."""
+    connections_per_address: int = 256
+    """Connections from one address; unix sockets do not count."""
+    header_bytes: int = 16384
+    """Request line and headers."""
+    header_s: float = 10.0
+    """A request's headers must be there so long after its first byte (or the connection's beginning)."""
+    body_s: float = 30.0
+    """Time a body may take whatever its size; to this `body_bytes_per_s` is added."""
+    body_bytes_per_s: int = 65536
+    """Slowest sending that is waited for."""
+    idle_s: float = 75.0
+    """A connection without a request is closed after this."""
+    free_bytes: int = 256 * MIB
+    """With less room than this on the lake's file system nothing is taken (507)."""
+    checking_threads: int = 2
+    """Bodies decoded at the same time."""
+    refused_rows_after_now_s: float = 86400.0
+    """Rows dated later than this after now are refused (422)."""
+    remembered_days: int = 400
+    """Batches whose rows are all older are refused (410)."""
+    aside_bytes: int = 1024 * MIB
+    """Room for batches of tables this fairlead does not know yet. Beyond: 507."""
+
+
+class Collector(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[collector]`: where batches arrive and who may send them."""
+
+    listen: list[str] = ["tcp:127.0.0.1:8571"]
+    """Addresses: `unix:PATH`, `tcp:HOST:PORT`, `tls:HOST:PORT`."""
+    shard: str = "main"
+    """Shard of the lake this collector writes."""
+    token_key: str = ""
+    """File of the key that tokens are made with (`fairlead token key`). Empty: one is made in the state folder."""
+    tls_certificate: str = ""
+    """PEM file shown on `tls:` addresses."""
+    tls_key: str = ""
+    """Its key (PEM)."""
+    silent_periods: float = 3.0
+    """A source that has told nothing for so many of its health periods has a gap."""
+    health_period_s: float = 60.0
+    """The period of a source that does not tell its own."""
+    limits: Limits = Limits()
+
+
+class Carry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[carry]`: how rows get from the log to the tables."""
+
+    every_s: float = 30.0
+    """Acknowledged rows are carried to the tables this often."""
+    compact_every_s: float = 600.0
+    """Small files are merged this often, where there are enough of them."""
+    expire_every_s: float = 3600.0
+    """Old rows are looked for this often."""
+
+
+def keep_days() -> dict[str, float]:
+    """How long tables are kept, in days; 0: for ever. What is not listed is `raw`."""
+    return {
+        "raw": 14.0, "rollup_1s": 14.0, "rollup_60s": 183.0, "rollup_3600s": 1830.0, "events": 365.0, "health": 90.0,
+        "jobs": 0.0, "job_summary": 0.0, "mapping": 0.0, "files": 0.0, "layouts": 0.0,
+    }  # fmt: skip

@@ -1,0 +1,100 @@
+"""How a question reaches the lake: one SELECT, only the files of its span, rows back as columns. Who may see whom.
+
+A query reads every table whose name stands in it as a word, so kinds and layers (`target`, `port`) go in as parameters.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from fairlead.questions.span import DAY_NS, HOUR_NS, Span
+
+LATE_NS = HOUR_NS
+"""Rows that are dated up to this much beside a span may lie in files that say so; pruning leaves this margin."""
+
+
+class Tables(Protocol):
+    """Something with the record tables: a `Lake`."""
+
+    def query(self, sql: str, parameters: Any = None) -> pa.Table:
+        """The rows of one SELECT."""
+        ...
+
+
+class UnknownNameError(Exception):
+    """What was asked about is nowhere in the lake (or not for this reader's eyes). `near`: names like it."""
+
+    def __init__(self, kind: str, name: str, near: Sequence[str] = ()) -> None:
+        super().__init__(f"no {kind} {name!r} is known")
+        self.kind, self.name, self.near = kind, name, list(near)
+
+
+@dataclass(frozen=True)
+class Sight:
+    """Whose jobs may be seen: those of `user`, all when it is empty. Totals of components may always be seen, who makes
+    them up only as far as the jobs."""
+
+    user: str = ""
+
+    @property
+    def everything(self) -> bool:
+        """Whether nothing is hidden."""
+        return not self.user
+
+
+@lru_cache(maxsize=64)
+def _prunes(kind: type) -> bool:
+    query = getattr(kind, "query", None)
+    return query is not None and "between" in inspect.signature(query).parameters
+
+
+def select(
+    lake: Tables, sql: str, parameters: Mapping[str, object] | None = None, *, within: Span | None = None
+) -> pa.Table:
+    """Rows of `sql`. With `within`, files without rows of that time are not opened; it must hold for every table the
+    query names. The conditions on time stay the query's."""
+    if within is None or not _prunes(type(lake)):
+        return lake.query(sql, dict(parameters) if parameters else None)
+    between = (within.from_ns, within.to_ns)
+    return lake.query(sql, dict(parameters) if parameters else None, between=between)  # type: ignore[call-arg]
+
+
+def days(span: Span, column: str = "day") -> str:
+    """The condition that keeps days beside the span unopened."""
+    first, last = span.from_ns // DAY_NS, max(span.from_ns, span.to_ns - 1) // DAY_NS
+    return f"{column} BETWEEN DATE '{np.datetime64(first, 'D')}' AND DATE '{np.datetime64(last, 'D')}'"
+
+
+def records(table: pa.Table) -> list[dict[str, Any]]:
+    """Rows as dicts, for answers of few rows."""
+    return table.to_pylist()  # type: ignore[no-any-return]
+
+
+def integers(table: pa.Table, name: str) -> NDArray[np.int64]:
+    """A column without nulls."""
+    return np.asarray(table.column(name).to_numpy(), np.int64)
+
+
+def floats(table: pa.Table, name: str) -> NDArray[np.float64]:
+    """A column with NaN for null."""
+    return np.asarray(table.column(name).cast(pa.float64()).to_numpy(), np.float64)
+
+
+def near(name: str, known: Sequence[str], most: int = 5) -> list[str]:
+    """Names like `name`, likeliest first: equal but for case, beginning with it, holding it, or spelled like it."""
+    from difflib import get_close_matches
+
+    lower = name.lower()
+    found = [k for k in known if k.lower() == lower]
+    found += [k for k in known if k.lower().startswith(lower)]
+    found += [k for k in known if lower and lower in k.lower()]
+    found += get_close_matches(name, known[:20_000], most, 0.75)
+    return list(dict.fromkeys(found))[:most]
