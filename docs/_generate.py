@@ -91,6 +91,8 @@ ROW_IS = {
     "mapping": "who served whom, while it was true: node to forwarder, file to targets, job to pool",
     "health": "how watching itself went for one interval, node and probe; the probe `agent` is the whole. `state` "
     "is ok, missing, failing, late or lost",
+    "usage": "what a user, group or project held at one time on a target (`target` null: on the whole file system), or "
+    "the hard limit it has",
     "rollup": "a sum over one interval (1 s, 1 min or 1 h, beginning at `ts_ns`) of one component as one layer counts "
     "it. Rows are partial: several of one key add up, of `_max` columns the largest counts. `kind` is job, node, "
     "forwarder, target, mds, port, device or client_class; `layer` is client, forwarder, pfs_client, target, metadata, "

@@ -10,11 +10,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from fairlead.batches.spool import Spool
 from fairlead.model.tables import TABLES
 from fairlead.services.forwarding.forwarder.records import ForwarderRecords, records_of
 from fairlead.services.forwarding.forwarder.tallies import BINS, EDGES_NS, folded
 from fairlead.services.forwarding.fuse.abi import Op
-from fairlead.services.forwarding.spool import Spool
 from fairlead.services.forwarding.trees.directory import DirectoryTree
 from fairlead.services.forwarding.trees.targets.objects import Counters
 from fairlead.sources.spool import SpoolSource

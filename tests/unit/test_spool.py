@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from fairlead.batches import spool as spooling
 from fairlead.batches.decoding import Batch, batches
 from fairlead.batches.encoding import encode, numbers, words
+from fairlead.batches.spool import Spool, batches_in
 from fairlead.errors import ForwardingError
-from fairlead.services.forwarding import spool as spooling
-from fairlead.services.forwarding.spool import Spool
+from fairlead.services.forwarding.spooling import spool_in
 
 
 def _batch(spool: Spool, rows: int = 3, filler: str = "x") -> bytes:
@@ -41,7 +42,7 @@ def test_files_come_in_order_and_have_names_of_their_own(tmp_path: Path) -> None
         for spool in writers:
             path = spool.write([_batch(spool), _batch(spool)])
             assert path is not None
-            assert path.exists()
+            assert Path(path).exists()
     found = _all(tmp_path / "deep" / "spool")
     assert len({(one.header.boot_id, one.header.seq) for one in found}) == len(found) == 24
     for spool in writers:
@@ -120,4 +121,34 @@ def test_drafts_of_the_dead_are_removed_when_old(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_one_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(ForwardingError, match="records cannot be written"):
+        spool_in(tmp_path / "file" / "spool", node="n", writer="w")
+    with pytest.raises(OSError, match="directory"):
         Spool(tmp_path / "file" / "spool", node="n", writer="w")
+
+
+def test_batches_of_a_file_are_counted_and_a_cut_is_seen(tmp_path: Path) -> None:
+    spool = Spool(tmp_path, node="n", writer="w")
+    path = spool.write([_batch(spool), _batch(spool, 5), _batch(spool)])
+    assert path is not None
+    data = Path(path).read_bytes()
+    assert batches_in(path) == (3, True)
+    for cut in (1, 10, len(data) // 2, len(data) - 1):
+        Path(path).write_bytes(data[:cut])
+        count, whole = batches_in(path)
+        assert count < 3
+        assert not whole
+    Path(path).write_bytes(data + b"x")
+    assert batches_in(path) == (3, False)
+
+
+def test_what_had_to_go_is_counted_by_batch(tmp_path: Path) -> None:
+    now = iter(range(1_000, 100_000))
+    spool = Spool(tmp_path, node="n", writer="w", max_bytes=20_000, clock=lambda: next(now))
+    written = 0
+    for _ in range(40):
+        assert spool.write([_batch(spool, 20), _batch(spool, 20)]) is not None
+        written += 2
+    told = sum("oldest files" in text for one in _all(tmp_path) for text in _texts(one))
+    held = sum(1 for one in _all(tmp_path) if not any("oldest files" in text for text in _texts(one)))
+    assert told
+    assert 0 < written - held <= spool.lost_batches

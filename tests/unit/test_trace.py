@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairlead.batches.spool import Spool
 from fairlead.clock import monotonic_ns
 from fairlead.compression.runs import expand
 from fairlead.model.identity import file_id
@@ -25,7 +26,6 @@ from fairlead.services.forwarding.mount.ring import RECORD, Ring
 from fairlead.services.forwarding.mount.trace import Trace
 from fairlead.services.forwarding.mount.trace_names import Names
 from fairlead.services.forwarding.mount.trace_runs import Runs
-from fairlead.services.forwarding.spool import Spool
 from fairlead.services.forwarding.wire.handshake import Identity
 from fairlead.sources.spool import SpoolSource
 
@@ -337,7 +337,7 @@ def test_a_busy_second_is_recorded_whole(tmp_path: Path) -> None:
             assert {row["file_id"] for row in mine} == {file_id("tree", "/m/out")}
 
 
-@pytest.mark.parametrize("module", ["mount.trace", "forwarder.records", "spool"])
+@pytest.mark.parametrize("module", ["mount.trace", "forwarder.records", "spooling"])
 def test_recording_needs_no_arrow(module: str) -> None:
     program = (
         f"import sys, fairlead.services.forwarding.{module}\n"

@@ -159,7 +159,7 @@ def _op_cells(
     counts, moved = np.zeros(cells * 4, np.int64), np.zeros(cells * 4, np.int64)
     np.add.at(counts, classed, amounts["count"])
     np.add.at(moved, classed, amounts["moved"])
-    counts, moved = counts.reshape(cells, 4), moved.reshape(cells, 4)
+    by_count, by_bytes = counts.reshape(cells, 4), moved.reshape(cells, 4)
     known: list[Flags | None] = [None] * 4
     if unsized is not None and unsized.any():
         # Unknown only where operations of the class are there and none of them tells its size.
@@ -168,11 +168,11 @@ def _op_cells(
         told[classed[~unsized]] = True
         known = list((told | ~without).reshape(cells, 4).T)
     sums = {
-        "read_bytes": Amounts(moved[:, _READ].copy(), known[_READ]),
-        "write_bytes": Amounts(moved[:, _WRITE].copy(), known[_WRITE]),
-        "read_ops": Amounts(counts[:, _READ].copy()),
-        "write_ops": Amounts(counts[:, _WRITE].copy()),
-        "metadata_ops": Amounts(counts[:, _METADATA].copy()),
+        "read_bytes": Amounts(by_bytes[:, _READ].copy(), known[_READ]),
+        "write_bytes": Amounts(by_bytes[:, _WRITE].copy(), known[_WRITE]),
+        "read_ops": Amounts(by_count[:, _READ].copy()),
+        "write_ops": Amounts(by_count[:, _WRITE].copy()),
+        "metadata_ops": Amounts(by_count[:, _METADATA].copy()),
         "busy_ns": rc.added(Amounts(amounts["busy_ns"]), groups, cells),
         "samples": rc.added(Amounts(amounts["samples"]), groups, cells),
     }

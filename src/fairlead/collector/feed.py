@@ -12,6 +12,7 @@ Not here: the feeds (`feeds`), the thread that runs one and starts it again (`ke
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from typing import Protocol
 
 import pyarrow as pa
@@ -53,4 +54,19 @@ class Feed(Protocol):
 
     def run(self, sink: Sink, stop: threading.Event) -> None:
         """Brings rows in until `stop`."""
+        ...
+
+
+class Receiver(Feed, Protocol):
+    """A feed that is sent to over HTTP (Prometheus remote-write). The collector checks the token (roles agent and
+    operator), the size and back-pressure, then calls `receive` in a worker thread; `run` may just wait for `stop`."""
+
+    path: str
+    """Where requests are taken: `POST` here."""
+    most_bytes: int
+    """Largest body as sent."""
+
+    def receive(self, body: bytes, headers: Mapping[str, str], sink: Sink) -> tuple[int, str]:
+        """Returns status and text of the answer (empty with 204) when what `body` holds is on disk. Header names
+        are in lower case. InputError becomes 400, LakeError 503 or 507."""
         ...

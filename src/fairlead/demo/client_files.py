@@ -10,7 +10,6 @@ import os
 import pwd
 import socket
 import threading
-from pathlib import Path
 
 import msgspec
 
@@ -21,7 +20,7 @@ from fairlead.services.forwarding.fuse.abi import Op
 from fairlead.services.forwarding.mount.dial import Dial
 from fairlead.services.forwarding.mount.jobs import identify
 from fairlead.services.forwarding.mount.trace import Trace
-from fairlead.services.forwarding.spool import Spool
+from fairlead.services.forwarding.spooling import spool_in
 from fairlead.services.forwarding.trees.base import ROOT
 from fairlead.services.forwarding.wire.frames import JOB_IN, NO_SLOT, PREFIX_BYTES, REPLY, REQUEST, Own
 from fairlead.services.forwarding.wire.handshake import Identity
@@ -50,7 +49,7 @@ class ClientFiles:
         """By number of the file: its session, handle, node and flags."""
         self._next = 0
         if spool is not None:
-            writer = Spool(Path(spool), node=node, writer=f"client:{os.getpid()}")
+            writer = spool_in(spool, node=node, writer=f"client:{os.getpid()}")
             self._trace = Trace(writer, fs=f"fairlead:{address}", mount_point="/")
             self._trace.identities = {_JOB: self._identity}
             self._trace.start()

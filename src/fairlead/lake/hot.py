@@ -1,22 +1,28 @@
-"""What a frame of the write-ahead log means: one input's rows by table, and files of its rows already written.
+"""What a frame of the write-ahead log means: rows by table, files of rows already written, which batches they are.
 
-Rows wait here between the acknowledgement of their batch and the commit to their Delta table.
+Rows wait here between the acknowledgement of their batch and the commit to their Delta table. A frame holds either one
+input as Arrow, or batches from the wire exactly as they were sent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from fairlead.batches.decoding import split_headers
+from fairlead.batches.rows import Decoded, decode
 from fairlead.lake.parts import Part
-from fairlead.lake.tables import BATCHES, SPECS, conform, days_of
+from fairlead.lake.taken import stream_key
+from fairlead.lake.tables import BATCHES, SPECS, WIRE, conform, days_of
 from fairlead.lake.wal import Frame
-from fairlead.model.tables import TableSpec, batch_of
+from fairlead.model.job import Job
+from fairlead.model.tables import JOBS, TableSpec, batch_of
 
 Rows = tuple[pa.Table, NDArray[np.int32]]
 """Rows of one table (its schema in `model.tables`) and the day of each."""
@@ -31,7 +37,7 @@ class Held(msgspec.Struct, frozen=True):
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
-    """The meta of a frame: which batch it is, when it was taken in, what its body and its files hold."""
+    """The meta of a frame of one input: which batch it is, when it was taken in, what its body and its files hold."""
 
     stream: str
     seq: int
@@ -43,9 +49,37 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     held: list[Held] = []
     parts: dict[str, list[Part]] = {}
 
-    def rows(self) -> int:
-        """All its rows, in memory or in files."""
-        return sum(h.rows for h in self.held) + sum(p.rows for parts in self.parts.values() for p in parts)
+
+class Note(NamedTuple):
+    """One batch taken in: a row of `_batches` before ranges are joined."""
+
+    stream: str
+    seq: int
+    key: int
+    taken_ns: int
+    source: str
+    path: str
+    rows: int
+
+
+class Piece(NamedTuple):
+    """Rows of one table from one batch. Rows without a time are of the day of `fallback_ns`; all known times lie in
+    [first_ns, last_ns] (None: no row has one)."""
+
+    rows: pa.Table
+    fallback_ns: int | None
+    first_ns: int | None
+    last_ns: int | None
+
+
+@dataclass(slots=True)
+class Load:
+    """What one frame holds. `nbytes` is about the memory its rows take."""
+
+    notes: list[Note]
+    pieces: dict[str, list[Piece]] = field(default_factory=dict)
+    parts: dict[str, list[Part]] = field(default_factory=dict)
+    nbytes: int = 0
 
 
 def pack(batch: Batch, tables: Mapping[str, pa.Table]) -> tuple[dict[str, Any], list[memoryview]]:
@@ -62,60 +96,117 @@ def pack(batch: Batch, tables: Mapping[str, pa.Table]) -> tuple[dict[str, Any], 
     return msgspec.to_builtins(msgspec.structs.replace(batch, held=held)), bodies
 
 
-def batch_of_frame(frame: Frame) -> Batch:
-    """The meta of `frame`."""
-    return msgspec.convert(frame.meta, Batch)
+def wire_meta(taken_ns: int) -> dict[str, Any]:
+    """Meta of a frame whose body is batches as they were sent: all else they say themselves."""
+    return {WIRE: 1, "taken_ns": taken_ns}
 
 
-def tables_of(frames: Sequence[Frame]) -> set[str]:
-    """Names of the tables that `frames` hold rows of, `_batches` among them when there is any frame."""
-    names = {BATCHES.name} if frames else set()
-    for frame in frames:
-        batch = batch_of_frame(frame)
-        names.update(h.table for h in batch.held)
-        names.update(batch.parts)
-    return names
+def load_of_tables(batch: Batch, tables: Mapping[str, pa.Table], *, nbytes: int | None = None) -> Load:
+    """One input with these rows."""
+    rows = sum(t.num_rows for t in tables.values()) + sum(p.rows for parts in batch.parts.values() for p in parts)
+    note = Note(batch.stream, batch.seq, batch.key, batch.taken_ns, batch.source, batch.path, rows)
+    pieces = {name: [_piece(table, SPECS[name], batch.fallback_ns)] for name, table in tables.items() if name in SPECS}
+    size = sum(table.nbytes for table in tables.values()) if nbytes is None else nbytes
+    return Load([note], pieces, dict(batch.parts), size)
 
 
-def rows_of(frames: Sequence[Frame], spec: TableSpec, *, strict: bool) -> Rows | None:
-    """Rows of one table in `frames` with their days; None when there are none. `strict` refuses columns of a newer
-    fairlead (LakeError), else they are left out."""
-    if spec.name == BATCHES.name:
-        table = _taken([batch_of_frame(frame) for frame in frames])
-        return (table, days_of(table, spec, None)) if frames else None
-    tables, days = [], []
-    for frame in frames:
-        batch = batch_of_frame(frame)
-        at = 0
-        for held in batch.held:
-            if held.table == spec.name:
-                with pa.ipc.open_stream(pa.py_buffer(frame.body[at : at + held.length])) as reader:
-                    table = conform(reader.read_all(), spec, strict=strict)
-                tables.append(table)
-                days.append(days_of(table, spec, batch.fallback_ns))
-            at += held.length
-    return (pa.concat_tables(tables), np.concatenate(days)) if tables else None
+def load_of_wire(batches: Iterable[Decoded], taken_ns: int) -> Load:
+    """Batches from the wire. Those of a table this fairlead does not know are noted and have no rows. The jobs they
+    say they are of become rows of `jobs`."""
+    load = Load([])
+    jobs: dict[bytes, Job] = {}
+    for one in batches:
+        header = one.header
+        load.notes.append(
+            Note(one.stream, header.seq, stream_key(one.stream), taken_ns, WIRE, header.writer, header.rows)
+        )
+        load.nbytes += one.raw_bytes
+        if one.rows is not None and one.rows.num_rows:
+            table = pa.Table.from_batches([one.rows])
+            load.pieces.setdefault(header.table, []).append(_piece(table, SPECS[header.table], header.first_ns))
+        if header.job is not None:
+            _note_job(header.job, jobs)
+    if jobs:
+        columns = {name: [getattr(job, name) for job in jobs.values()] for name in JOBS.schema.names}
+        load.pieces.setdefault(JOBS.name, []).append(
+            _piece(pa.Table.from_batches([batch_of(JOBS, dict(columns))]), JOBS, None)
+        )
+    return load
 
 
-def parts_of(frames: Sequence[Frame], table: str) -> list[Part]:
-    """Files of one table that `frames` name."""
-    return [part for frame in frames for part in batch_of_frame(frame).parts.get(table, [])]
+def _note_job(said: Mapping[str, object], jobs: dict[bytes, Job]) -> None:
+    try:
+        key = msgspec.json.encode(said)
+        if key not in jobs:
+            jobs[key] = msgspec.convert(said, Job)
+    except (msgspec.ValidationError, msgspec.EncodeError, UnicodeError):
+        return  # a job told wrongly takes nothing away from the rows
 
 
-def known_tables(names: set[str]) -> list[TableSpec]:
+def _piece(table: pa.Table, spec: TableSpec, fallback_ns: int | None) -> Piece:
+    if spec.time_column is None:
+        return Piece(table, fallback_ns, None, None)
+    times = table.column(spec.time_column)
+    if times.null_count:
+        times = times.drop_null()
+    if not len(times):
+        return Piece(table, fallback_ns, None, None)
+    values = times.to_numpy()
+    return Piece(table, fallback_ns, int(values.min()), int(values.max()))
+
+
+def load_of_frame(frame: Frame, *, strict: bool) -> Load:
+    """What `frame` holds, decoded. `strict` refuses columns of a newer fairlead (LakeError), else they are left out."""
+    if WIRE in frame.meta:
+        return load_of_wire(decode(frame.body, "the write-ahead log", 1 << 40), int(frame.meta["taken_ns"]))
+    batch = msgspec.convert(frame.meta, Batch)
+    tables: dict[str, pa.Table] = {}
+    at = 0
+    for held in batch.held:
+        if held.table in SPECS:
+            with pa.ipc.open_stream(pa.py_buffer(frame.body[at : at + held.length])) as reader:
+                tables[held.table] = conform(reader.read_all(), SPECS[held.table], strict=strict)
+        at += held.length
+    return load_of_tables(batch, tables)
+
+
+def counts_of(frame: Frame) -> tuple[dict[str, int], int]:
+    """Rows by table in `frame`, whatever table they are of, and how many batches it is; nothing is decoded."""
+    rows: dict[str, int] = {}
+    if WIRE in frame.meta:
+        batches = 0
+        for header, _, _ in split_headers(frame.body, "the write-ahead log"):
+            rows[header.table] = rows.get(header.table, 0) + header.rows
+            batches += 1
+        return rows, batches
+    batch = msgspec.convert(frame.meta, Batch)
+    for held in batch.held:
+        rows[held.table] = rows.get(held.table, 0) + held.rows
+    for name, parts in batch.parts.items():
+        rows[name] = rows.get(name, 0) + sum(part.rows for part in parts)
+    return rows, 1
+
+
+def notes_table(loads: Sequence[Load]) -> pa.Table:
+    """Rows of `_batches`, a row a batch."""
+    notes = [note for load in loads for note in load.notes]
+    names = ("stream", "seq", "key", "taken_ns", "source", "path", "rows")
+    columns: dict[str, object] = dict(zip(names, zip(*notes, strict=True), strict=True)) if notes else {}
+    columns = {name: list(values) for name, values in columns.items()}  # type: ignore[call-overload]
+    return pa.Table.from_batches(
+        [batch_of(BATCHES, columns | {"first_seq": columns.get("seq", []), "batches": [1] * len(notes)})]
+    )
+
+
+def rows_of(pieces: Sequence[Piece], spec: TableSpec) -> Rows | None:
+    """All rows of `pieces` and the day of each; None when there are none."""
+    if not pieces:
+        return None
+    days = [days_of(piece.rows, spec, piece.fallback_ns) for piece in pieces]
+    return pa.concat_tables([piece.rows for piece in pieces]), np.concatenate(days)
+
+
+def in_commit_order(names: Iterable[str]) -> list[TableSpec]:
     """The specs of `names` that this fairlead knows, `_batches` last: it is what says that the rest has arrived."""
     specs = [SPECS[name] for name in sorted(names) if name in SPECS]
     return sorted(specs, key=lambda spec: spec.name == BATCHES.name)
-
-
-def _taken(batches: Sequence[Batch]) -> pa.Table:
-    columns: dict[str, object] = {
-        "stream": [b.stream for b in batches],
-        "seq": [b.seq for b in batches],
-        "key": [b.key for b in batches],
-        "taken_ns": [b.taken_ns for b in batches],
-        "source": [b.source for b in batches],
-        "path": [b.path for b in batches],
-        "rows": [b.rows() for b in batches],
-    }
-    return pa.Table.from_batches([batch_of(BATCHES, columns)])

@@ -24,7 +24,7 @@ MAX_DAYS = 10_000
 
 BATCHES = TableSpec(
     "_batches",
-    1,
+    2,
     pa.schema(
         [
             pa.field("stream", pa.string(), nullable=False),
@@ -34,13 +34,18 @@ BATCHES = TableSpec(
             pa.field("source", pa.string()),
             pa.field("path", pa.string()),
             pa.field("rows", pa.int64(), nullable=False),
+            pa.field("first_seq", pa.int64()),
+            pa.field("batches", pa.int64()),
         ],
-        metadata={b"fairlead.table": b"_batches", b"fairlead.schema_version": b"1"},
+        metadata={b"fairlead.table": b"_batches", b"fairlead.schema_version": b"2"},
     ),
     "taken_ns",
     ("key",),
 )
-"""What the lake has taken in: one row a batch. `key` is blake2b-8 of `stream`; the highest `seq` of a stream counts."""
+"""What the lake has taken in: numbers `first_seq` to `seq` of a stream, all of them (`batches` many). `key` is blake2b-8
+of `stream`. A null `first_seq` (lakes before ranges) says: everything up to `seq`. `source` is `wire` for what nodes
+send: only that is ever forgotten."""
+WIRE = "wire"
 
 SPECS: dict[str, TableSpec] = {**TABLES, BATCHES.name: BATCHES}
 
@@ -53,7 +58,6 @@ IDENTITY = {
     "jobs": (("cluster", "job_id", "start_ns"), "end_ns DESC NULLS LAST, state, name, program"),
     "job_summary": (("cluster", "job_id", "start_ns"), "made_ns DESC"),
     "mapping": (("kind", "a", "b", "from_ns"), "to_ns DESC NULLS LAST"),
-    "_batches": (("stream",), "seq DESC"),
 }
 """Tables whose rows are facts about a thing that several inputs may tell: what makes it the same thing, and which
 telling wins. `files`: the earliest sight of a path. `jobs`: the account with the latest end. `mapping`: the one that

@@ -191,6 +191,13 @@ HEALTH = _spec("health", 1, "ts_ns", ("node", "ts_ns"), [
 """How watching itself goes: one row an interval, node and probe (`agent` is the whole). `state`: ok, missing, failing,
 late, lost."""
 
+USAGE = _spec("usage", 1, "ts_ns", ("fs", "owner", "ts_ns"), [
+    _required("ts_ns", _I64), _optional("fs", _WORD), _optional("target", _WORD), _required("owner_kind", _WORD),
+    _required("owner", _WORD), _optional("used_bytes", _I64), _optional("inodes_used", _I64),
+    _optional("limit_bytes", _I64), _optional("inodes_limit", _I64),
+])  # fmt: skip
+"""What a user, group or project holds on a target (`target` null: on the file system), and the hard limit it has."""
+
 ROLLUP = _spec("rollup", 1, "ts_ns", ("kind", "id", "ts_ns"), [
     _required("ts_ns", _I64), _required("interval_ns", _I64), _required("kind", _WORD), _required("id", _WORD),
     _required("layer", _WORD), _optional("job_id", _WORD), _optional("fs", _WORD),
@@ -241,7 +248,7 @@ TABLES: dict[str, TableSpec] = {
     spec.name: spec
     for spec in (
         OPS, FILES, FILE_COUNTERS, HEATMAP, LAYOUTS, FORWARDER, PFS_CLIENT, TARGET,
-        METADATA, PORT, DEVICE, EVENTS, JOBS, MAPPING, HEALTH, ROLLUP, OP_GROUPS, JOB_SUMMARY,
+        METADATA, PORT, DEVICE, EVENTS, JOBS, MAPPING, HEALTH, USAGE, ROLLUP, OP_GROUPS, JOB_SUMMARY,
     )
 }  # fmt: skip
 

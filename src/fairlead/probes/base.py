@@ -41,6 +41,8 @@ class Reading(NamedTuple):
     born_at_zero: bool = False
     """Rows come and go (jobs, clients), and one that was not there at the last look began at zero since: its first
     value is already a delta. Not so at the first look of all."""
+    wraps: Tuple[Tuple[str, int], ...] = ()
+    """(counter, bits) of counters that go on at zero after their last value; the others begin anew when they shrink."""
 
 
 class Event(NamedTuple):
@@ -53,11 +55,22 @@ class Event(NamedTuple):
     end_ns: Optional[int] = None
 
 
+class Served(NamedTuple):
+    """Who served whom while it was true: a row of `mapping`. Told again, with `to_ns`, when it has ended."""
+
+    from_ns: int
+    to_ns: Optional[int]
+    kind: str
+    a: str
+    b: str
+
+
 class Found(NamedTuple):
     """What one run of a probe gives."""
 
     readings: List[Reading]
     events: Sequence[Event] = ()
+    served: Sequence[Served] = ()
 
 
 class Probe:

@@ -142,12 +142,17 @@ def parse_profile_text(text: str) -> Tuple[List[Brick], int, str]:
             into = bricks[-1].reads if name.endswith("Reads") else bricks[-1].writes
             into.update({size: int(n) for size, n in zip(sizes, value.split()) if n != "0"})
         elif name in ("Duration", "Data Read", "Data Written"):
-            field = {"Duration": "duration_s", "Data Read": "read_bytes", "Data Written": "write_bytes"}[name]
-            bricks[-1] = bricks[-1]._replace(**{field: int(value.split()[0])})
+            bricks[-1] = _with_total(bricks[-1], name, int(value.split()[0]))
         elif name and not name.startswith(("%-latency", "---")):
             unknown += 1
             example = example or line.strip()[:80]
     return bricks, unknown, example
+
+
+def _with_total(brick: Brick, name: str, number: int) -> Brick:
+    if name == "Duration":
+        return brick._replace(duration_s=number)
+    return brick._replace(read_bytes=number) if name == "Data Read" else brick._replace(write_bytes=number)
 
 
 _STAT = re.compile(r'"gluster\.(?P<name>.+?)\.(?P<part>aggr|inter)\.(?P<what>.+)": (?P<value>-?[\d.]+),?\s*\Z')
@@ -184,8 +189,10 @@ def _noted(stats: IoStats, stat: "re.Match[str]") -> IoStats:
         if value != "0":
             stats.calls[what[4:-6].upper()] = int(value)
     elif what in ("bytes_read", "bytes_written", "uptime"):
-        field = {"bytes_read": "read_bytes", "bytes_written": "write_bytes", "uptime": "uptime_s"}[what]
-        return stats._replace(**{field: int(float(value))})
+        number = int(float(value))
+        if what == "uptime":
+            return stats._replace(uptime_s=number)
+        return stats._replace(read_bytes=number) if what == "bytes_read" else stats._replace(write_bytes=number)
     return stats
 
 

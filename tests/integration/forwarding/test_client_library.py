@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from plane import Plane
 
+from fairlead.batches.spool import Spool
 from fairlead.errors import UnreachableError
 from fairlead.services.forwarding.client import Client
 from fairlead.services.forwarding.mount.trace import Trace
-from fairlead.services.forwarding.spool import Spool
 
 pytestmark = pytest.mark.timeout(280)
 

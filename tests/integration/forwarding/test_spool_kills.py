@@ -16,7 +16,7 @@ WRITER = """
 import sys
 from fairlead.clock import monotonic_ns
 from fairlead.services.forwarding.mount.trace import Trace
-from fairlead.services.forwarding.spool import Spool
+from fairlead.batches.spool import Spool
 spool = Spool(sys.argv[1], node="n1", writer="mount:/m")
 trace = Trace(spool, fs="tree", mount_point="/m", drain_s=0.001, file_s=0.002)
 trace.start()

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from fairlead.batches.encoding import Column, encode, fractions, lists, numbers, words
+from fairlead.batches.spool import Spool
 from fairlead.clock import monotonic_ns, now_ns
 from fairlead.services.forwarding.forwarder.tallies import CLASSES, Tallies, Tally, folded
 from fairlead.services.forwarding.fuse.abi import Op
 from fairlead.services.forwarding.mount.trace_runs import WORDS
-from fairlead.services.forwarding.spool import Spool
+from fairlead.services.forwarding.spooling import spool_in
 
 if TYPE_CHECKING:
     from fairlead.services.forwarding.trees.base import FileTree
@@ -365,7 +366,7 @@ def records_of(
 ) -> ForwarderRecords:
     """The records of a forwarder of that name and tree, into the spool in `folder`. Raises ForwardingError."""
     node = os.uname().nodename.partition(".")[0] or "localhost"
-    spool = Spool(folder, node=node, writer=f"forwarder:{name}", layer="forwarder")
+    spool = spool_in(folder, node=node, writer=f"forwarder:{name}", layer="forwarder")
     if hasattr(tree, "take_by_job"):
         return ForwarderRecords(spool, name, tree=tree.name, striped=cast(StripedTree, tree), cache=cache)
     space_of = tree.name if os.path.isdir(tree.name) else None

@@ -79,9 +79,9 @@ def recording(options: MountOptions) -> tuple[Trace | None, Jobs]:
     if options.spool is None:
         return None, jobs
     from fairlead.services.forwarding.mount.trace import Trace
-    from fairlead.services.forwarding.spool import Spool
+    from fairlead.services.forwarding.spooling import spool_in
 
-    spool = Spool(options.spool, node=node, writer=f"mount:{options.mountpoint}")
+    spool = spool_in(options.spool, node=node, writer=f"mount:{options.mountpoint}")
     source = options.source or ",".join(addresses_of(options))
     trace = Trace(spool, fs=f"fairlead:{source}", mount_point=options.mountpoint)
     return trace, jobs

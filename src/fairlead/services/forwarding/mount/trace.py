@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from fairlead.batches.spool import Spool
 from fairlead.clock import monotonic_ns, now_ns
 from fairlead.services.forwarding.fuse.abi import Op
 from fairlead.services.forwarding.mount.ring import DEFAULT_CAPACITY, NO_RECORD, RECORD, Ring
@@ -17,7 +18,6 @@ from fairlead.services.forwarding.mount.trace_messages import MEASURED, NAMING, 
 from fairlead.services.forwarding.mount.trace_names import File, Names
 from fairlead.services.forwarding.mount.trace_runs import SIZED, Runs, records_of
 from fairlead.services.forwarding.mount.trace_sheets import Identified, Sheets
-from fairlead.services.forwarding.spool import Spool
 
 NAMED = 0
 """In place of a node: the request was about a name, which was told just before it."""

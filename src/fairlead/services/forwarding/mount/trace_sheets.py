@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from fairlead.batches.encoding import Column, encode, numbers, same_word, words
+from fairlead.batches.spool import Spool
 from fairlead.services.forwarding.mount.trace_runs import Run
-from fairlead.services.forwarding.spool import Spool
 
 if TYPE_CHECKING:
     from fairlead.services.forwarding.mount.trace_arrays import Chunk

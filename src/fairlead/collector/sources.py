@@ -1,0 +1,195 @@
+"""Who sends, when last, and whether it should have by now: kept in memory from what arrives. Time is an argument.
+
+A gap begins when a source was last heard, is known after some silent periods, and ends when it is back. Not here: the
+clock, writing gaps down (`upkeep`), finding sources again after a restart (`recall`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import msgspec
+import pyarrow as pa
+
+from fairlead.probes.base import Event
+
+GAP = "gap"
+
+
+class ProbeHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """The last thing a node said of one of its probes."""
+
+    probe: str
+    state: str
+    ts_ns: int
+    text: str = ""
+    failures: int | None = None
+    unknown_lines: int = 0
+    """Since the collector began."""
+
+
+class SourceHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """One node as the collector sees it. `state`: ok, failing (a probe is), silent (a gap is open), unmonitored (sends
+    records but no health: nobody knows when to expect it)."""
+
+    node: str
+    state: str
+    agent: str
+    first_seen_ns: int | None
+    last_seen_ns: int
+    last_record_ns: int | None
+    lag_ns: int | None
+    batches: int
+    rows: int
+    clock_offset_ns: int | None
+    lost_batches: int
+    gap_since_ns: int | None
+    gaps: int
+    probes: list[ProbeHealth]
+
+
+@dataclass(slots=True)
+class _Source:
+    node: str
+    last_seen_ns: int
+    first_seen_ns: int | None = None
+    agent: str = ""
+    batches: int = 0
+    rows: int = 0
+    last_record_ns: int | None = None
+    clock_offset_ns: int | None = None
+    lost_batches: int = 0
+    period_ns: int | None = None
+    gap_since_ns: int | None = None
+    gaps: int = 0
+    probes: dict[str, ProbeHealth] = field(default_factory=dict)
+
+
+class Sources:
+    """All of them. Safe to use from many threads."""
+
+    def __init__(self, *, started_ns: int, silent_periods: float, period_ns: int) -> None:
+        """Silence is counted from `started_ns` on: a collector that was away has heard nobody."""
+        self._started_ns = started_ns
+        self._silent_periods = silent_periods
+        self._period_ns = period_ns
+        self._turn = threading.Lock()
+        self._all: dict[str, _Source] = {}
+        self._back: list[Event] = []
+
+    def seen(self, node: str, now_ns: int, *, batches: int, rows: int, last_ns: int | None, agent: str = "") -> None:
+        """A node has sent something (`batches` new ones; 0: it sent what was known)."""
+        with self._turn:
+            one = self._all.get(node)
+            if one is None:
+                one = self._all[node] = _Source(node, now_ns, first_seen_ns=now_ns)
+            one.last_seen_ns = max(one.last_seen_ns, now_ns)
+            one.batches += batches
+            one.rows += rows
+            one.agent = agent or one.agent
+            if last_ns is not None:
+                one.last_record_ns = max(last_ns, one.last_record_ns or last_ns)
+            if one.gap_since_ns is not None:
+                self._back.append(_closed(one, now_ns))
+                one.gap_since_ns = None
+
+    def heard(self, rows: pa.RecordBatch | pa.Table) -> None:
+        """Rows of `health` that arrived. Of a probe the latest counts."""
+        columns = ("node", "probe", "state", "ts_ns", "interval_ns", "failures", "unknown_lines", "lost_batches",
+                   "clock_offset_ns", "text")  # fmt: skip
+        with self._turn:
+            for row in rows.select(columns).to_pylist():
+                self._hear(row)
+
+    def _hear(self, row: dict[str, object]) -> None:
+        node, probe, ts_ns = str(row["node"]), str(row["probe"]), int(row["ts_ns"])  # type: ignore[call-overload]
+        one = self._all.get(node)
+        if one is None:
+            one = self._all[node] = _Source(node, ts_ns)
+        before = one.probes.get(probe)
+        unknown = (before.unknown_lines if before else 0) + int(row["unknown_lines"] or 0)  # type: ignore[call-overload]
+        one.lost_batches += int(row["lost_batches"] or 0)  # type: ignore[call-overload]
+        if before is not None and before.ts_ns > ts_ns:
+            one.probes[probe] = msgspec.structs.replace(before, unknown_lines=unknown)
+            return
+        one.probes[probe] = ProbeHealth(
+            probe=probe, state=str(row["state"]), ts_ns=ts_ns, text=str(row["text"] or ""),
+            failures=row["failures"], unknown_lines=unknown,  # type: ignore[arg-type]
+        )  # fmt: skip
+        if row["interval_ns"]:
+            one.period_ns = max(int(row["interval_ns"]), 1_000_000_000)  # type: ignore[call-overload]
+        elif one.period_ns is None:
+            one.period_ns = self._period_ns
+        if row["clock_offset_ns"] is not None:
+            one.clock_offset_ns = int(row["clock_offset_ns"])  # type: ignore[call-overload]
+
+    def recall(self, node: str, last_seen_ns: int, *, batches: int, rows: int, gap_since_ns: int | None) -> None:
+        """What the lake knows of a node from before this collector began."""
+        with self._turn:
+            one = self._all.setdefault(node, _Source(node, last_seen_ns))
+            one.last_seen_ns = last_seen_ns
+            one.batches += batches
+            one.rows += rows
+            one.gap_since_ns = gap_since_ns
+
+    def gaps(self, now_ns: int) -> list[Event]:
+        """Gaps that opened or closed since the last call, as rows of `events`. One that opens has no end; when it
+        closes, it is told again with the same beginning and its end."""
+        with self._turn:
+            told, self._back = self._back, []
+            for one in self._all.values():
+                if one.period_ns is None or one.gap_since_ns is not None:
+                    continue
+                silent_ns = now_ns - max(one.last_seen_ns, self._started_ns)
+                if silent_ns > self._silent_periods * one.period_ns:
+                    one.gap_since_ns = one.last_seen_ns
+                    one.gaps += 1
+                    told.append(Event(one.last_seen_ns, one.node, GAP, "nothing was heard since"))
+            return told
+
+    def undo(self, told: Iterable[Event]) -> None:
+        """Events that could not be written down: they are told again."""
+        with self._turn:
+            for event in told:
+                if event.end_ns is not None:
+                    self._back.append(event)
+                elif (one := self._all.get(event.component)) is not None and one.gap_since_ns == event.ts_ns:
+                    one.gap_since_ns = None
+                    one.gaps -= 1
+
+    def states(self) -> Counter[str]:
+        """How many sources are in which state."""
+        with self._turn:
+            return Counter(_state(one) for one in self._all.values())
+
+    def all(self, now_ns: int) -> list[SourceHealth]:
+        """Every source, by name."""
+        with self._turn:
+            return [_shown(self._all[node], now_ns) for node in sorted(self._all)]
+
+
+def _closed(one: _Source, now_ns: int) -> Event:
+    assert one.gap_since_ns is not None  # noqa: S101  (the caller's condition)
+    seconds = (now_ns - one.gap_since_ns) / 1e9
+    return Event(one.gap_since_ns, one.node, GAP, f"nothing was heard for {seconds:.0f} s", end_ns=now_ns)
+
+
+def _state(one: _Source) -> str:
+    if one.gap_since_ns is not None:
+        return "silent"
+    if any(probe.state in ("failing", "late", "lost") for probe in one.probes.values()):
+        return "failing"
+    return "ok" if one.period_ns is not None else "unmonitored"
+
+
+def _shown(one: _Source, now_ns: int) -> SourceHealth:
+    return SourceHealth(
+        node=one.node, state=_state(one), agent=one.agent, first_seen_ns=one.first_seen_ns,
+        last_seen_ns=one.last_seen_ns, last_record_ns=one.last_record_ns,
+        lag_ns=None if one.last_record_ns is None else now_ns - one.last_record_ns,
+        batches=one.batches, rows=one.rows, clock_offset_ns=one.clock_offset_ns, lost_batches=one.lost_batches,
+        gap_since_ns=one.gap_since_ns, gaps=one.gaps, probes=[one.probes[name] for name in sorted(one.probes)],
+    )  # fmt: skip

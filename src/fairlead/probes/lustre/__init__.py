@@ -1,0 +1,25 @@
+"""Probes of Lustre 2.5 to 2.16: clients, OSS, MDS, from the kernel's files or `lctl get_param`.
+
+Not here: other file systems, deltas. `PROBES` names every probe class, for who makes them by name.
+"""
+
+from typing import Dict, Type
+
+from fairlead.probes.lustre.client import LliteProbe, MdcProbe, OscProbe
+from fairlead.probes.lustre.exports import MdtExportsProbe, OstExportsProbe
+from fairlead.probes.lustre.jobs import MdtJobsProbe, OstJobsProbe
+from fairlead.probes.lustre.servers import BrwProbe, MdtProbe, OstProbe
+from fairlead.probes.lustre.space import SpaceProbe
+from fairlead.probes.lustre.states import LnetProbe, StatesProbe
+from fairlead.probes.lustre.watching import LustreProbe
+
+PROBES = {
+    kind.name: kind
+    for kind in (
+        LliteProbe, OscProbe, MdcProbe, OstProbe, BrwProbe, OstJobsProbe, OstExportsProbe, MdtProbe, MdtJobsProbe,
+        MdtExportsProbe, SpaceProbe, StatesProbe, LnetProbe,
+    )
+}  # type: Dict[str, Type[LustreProbe]]  # fmt: skip
+"""By name; each is made with `(root, node)` and what its own docstring names."""
+
+__all__ = ["PROBES", "LustreProbe"]

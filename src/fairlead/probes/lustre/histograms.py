@@ -1,0 +1,127 @@
+"""Lustre's tables of buckets: rpc_stats, brw_stats, extents_stats. Titles to counts by bucket. Not here: stats lines.
+
+A bucket is written `16:` or `4K:` (up to that many), in extents `4K - 8K:`.
+"""
+
+import re
+from typing import Dict, List, NamedTuple, Sequence, Tuple
+
+from fairlead.probes.lustre.stats_lines import MOST, Times, shown, times_of
+
+SIZE_BINS = 16
+"""Power-of-two bins of 4 KiB pages that rows hold: 1 page, 2, 4 ... 2^14, and all above."""
+FLIGHT_BINS = 33
+"""RPCs in flight: 0 to 31, and all above."""
+NS_BINS = 40
+"""Bins of times as everywhere in fairlead: bin b counts [2^(b-1), 2^b) ns."""
+_MS_SHIFT = 20
+"""A millisecond is 2^19.93 ns: the bucket of up to 2^k ms is bin k + 20."""
+_PAGE_SHIFT = 12
+
+_BUCKET = re.compile(
+    rb"(?:(\d+)([KMGkmg]?) - )?[ \t]*(\d+)([KMGkmg]?)[+ ]?:[ \t]*(\d+)[ \t]+\d+[ \t]+\d+(?:[ \t]*\|[ \t]*(\d+)[ \t]+\d+[ \t]+\d+)?[ \t\r]*$"
+)
+_VALUE = re.compile(rb"[ \t]*[A-Za-z][A-Za-z_ ]*(?:in[ _]flight|pages):[ \t]*\d+[ \t\r]*$")
+_TITLE = re.compile(rb"[ \t]*([a-zA-Z][^\t|%]*?)(?:[ \t]{2,}|[ \t]+)(rpcs|ios|calls|maps|frags)[ \t]+%[ \t]+cum[ \t]*%")
+_SIDES = re.compile(rb"[ \t]*(?:read|modify|write)[ \t|]*(?:write)?[ \t\r]*$")
+_UNITS = {b"": 0, b"k": 10, b"m": 20, b"g": 30}
+
+
+class Table(NamedTuple):
+    """One table: counts by bucket's upper edge, of reads (or of the only column) and of writes."""
+
+    reads: Dict[int, int]
+    writes: Dict[int, int]
+
+
+class Tables(NamedTuple):
+    """All tables of a text by title, in lower case."""
+
+    tables: Dict[str, Table]
+    times: Times
+    disabled: bool
+    unknown: int
+    unknown_example: str
+
+
+def tables_of(text: bytes) -> Tables:
+    """The tables of an rpc_stats, brw_stats or extents_stats text."""
+    if text.startswith(b"disabled"):
+        return Tables({}, Times(None, None, 0), True, 0, "")
+    found = {}  # type: Dict[str, Table]
+    table = None
+    unknown = 0
+    example = ""
+    for line in text.split(b"\n"):
+        bucket = _BUCKET.match(line.lstrip(b" \t")) if table is not None else None
+        if bucket is not None and table is not None:
+            _add(table, bucket.groups())
+            continue
+        if not line.strip():
+            continue
+        title = _TITLE.match(line)
+        if title is not None:
+            table = found.setdefault(" ".join(title.group(1).decode("utf-8", "replace").lower().split()), Table({}, {}))
+        elif not (_SIDES.match(line) or _VALUE.match(line) or times_of(line).lines):
+            unknown += 1
+            example = example or shown(line)
+    return Tables(found, times_of(text[:400]), False, unknown, example)
+
+
+def _add(table: Table, groups: "Sequence[bytes]") -> None:
+    _low, _low_unit, edge, unit, reads, writes = groups
+    bucket = min(MOST, int(edge[:40]) << _UNITS[unit.lower()])
+    table.reads[bucket] = min(MOST, table.reads.get(bucket, 0) + int(reads[:40]))
+    if writes is not None:
+        table.writes[bucket] = min(MOST, table.writes.get(bucket, 0) + int(writes[:40]))
+
+
+def by_pages(buckets: Dict[int, int]) -> List[int]:
+    """Buckets of pages as SIZE_BINS counts: bin k is up to 2^k pages."""
+    return _binned(buckets, 0, SIZE_BINS)
+
+
+def by_bytes(buckets: Dict[int, int]) -> List[int]:
+    """Buckets of bytes as SIZE_BINS counts: bin 0 is up to 4 KiB, bin k up to 2^k pages of it."""
+    return _binned(buckets, -_PAGE_SHIFT, SIZE_BINS)
+
+
+def by_time(*tables: Dict[int, int]) -> List[int]:
+    """Buckets of milliseconds as NS_BINS counts, all tables together."""
+    total = [0] * NS_BINS
+    for buckets in tables:
+        total = [min(MOST, a + b) for a, b in zip(total, _binned(buckets, _MS_SHIFT, NS_BINS))]
+    return total
+
+
+def in_flight(buckets: Dict[int, int]) -> List[int]:
+    """RPCs by how many were under way: element k of FLIGHT_BINS counts those sent as the k-th."""
+    made = [0] * FLIGHT_BINS
+    for bucket, count in buckets.items():
+        place = min(bucket, FLIGHT_BINS - 1)
+        made[place] = min(MOST, made[place] + count)
+    return made
+
+
+def total(buckets: Dict[int, int]) -> int:
+    """All counts of a table's side."""
+    return min(MOST, sum(buckets.values()))
+
+
+def added(a: Sequence[int], b: Sequence[int]) -> List[int]:
+    """Two histograms of one length as one."""
+    return [min(MOST, x + y) for x, y in zip(a, b)]
+
+
+def _binned(buckets: Dict[int, int], shift: int, bins: int) -> List[int]:
+    made = [0] * bins
+    for edge, count in buckets.items():
+        place = (edge - 1).bit_length() if edge > 0 else 0
+        place = min(max(place + shift, 0), bins - 1)
+        made[place] = min(MOST, made[place] + count)
+    return made
+
+
+def edges(table: Table) -> "Tuple[List[int], List[int]]":
+    """The buckets of a table that counted something, by side, sorted."""
+    return sorted(k for k, v in table.reads.items() if v), sorted(k for k, v in table.writes.items() if v)

@@ -1,0 +1,95 @@
+"""Lustre's `stats` texts (`NAME N samples [UNIT] MIN MAX SUM SUMSQ`): names to samples and sums. Not here: tables.
+
+All that Lustre writes by one routine: stats, md_stats, read_ahead_stats, of all versions, and the times above them.
+"""
+
+import re
+from typing import Dict, NamedTuple, Optional, Tuple
+
+MOST = (1 << 63) - 1
+"""What a column holds. A counter beyond it stays there."""
+_LINE = re.compile(
+    rb"^([^\s:]+(?: [^\s:]+)*)[ \t]+(\d+) samples \[([^\]\n]*)\](?:[ \t]+(\d+)[ \t]+(\d+)[ \t]+(\d+)(?:[ \t]+\d+)?)?[ \t\r]*$",
+    re.M,
+)
+_TIME = re.compile(
+    rb"^[ \t]*(snapshot_time|start_time|elapsed_time)[ \t]*:?[ \t]*(\d+)(?:[.:](\d+))?[ \t]*(?:\(?secs[.:]([nu])secs\)?)?[ \t\r]*$",
+    re.M,
+)
+
+
+class Times(NamedTuple):
+    """When a text was made and when its counting began, epoch ns; None where it does not tell."""
+
+    snapshot_ns: Optional[int]
+    start_ns: Optional[int]
+    lines: int
+
+
+class Stats(NamedTuple):
+    """What a stats text says. `counts` and `sums` by name; a name that is not there has counted nothing."""
+
+    counts: Dict[str, int]
+    sums: Dict[str, int]
+    times: Times
+    unknown: int
+    unknown_example: str
+
+
+def stats_of(text: bytes) -> Stats:
+    """The counters of a stats text. Names written twice (two layers of one server) add up; `sums` has those that tell one."""
+    counts = {}  # type: Dict[str, int]
+    sums = {}  # type: Dict[str, int]
+    read = 0
+    for name, samples, _unit, _low, _high, total in _LINE.findall(text):
+        read += 1
+        word = name.decode("utf-8", "replace")
+        counts[word] = min(MOST, counts.get(word, 0) + int(samples[:40]))
+        if total:
+            sums[word] = min(MOST, sums.get(word, 0) + int(total[:40]))
+    times = times_of(text)
+    unknown, example = rest_of(text, read + times.lines, (_LINE, _TIME))
+    return Stats(counts, sums, times, unknown, example)
+
+
+def times_of(text: bytes) -> Times:
+    """The times a text begins with."""
+    snapshot = start = None
+    lines = 0
+    for name, seconds, part, unit in _TIME.findall(text):
+        lines += 1
+        if name == b"snapshot_time":
+            snapshot = epoch_ns(seconds, part, unit)
+        elif name == b"start_time":
+            start = epoch_ns(seconds, part, unit)
+    return Times(snapshot, start, lines)
+
+
+def epoch_ns(seconds: bytes, part: bytes, unit: bytes = b"") -> Optional[int]:
+    """`secs.nsecs` and `secs.usecs` (whose microseconds have no leading zeros) as nanoseconds; None beyond int64."""
+    if len(seconds) > 12 or len(part) > 9:
+        return None
+    scale = 1000 if unit == b"u" or (not unit and len(part) <= 6) else 1
+    moment = int(seconds) * 10**9 + (int(part) * scale if part else 0)
+    return moment if moment <= MOST else None
+
+
+def rest_of(text: bytes, read: int, known: "Tuple[re.Pattern[bytes], ...]") -> "Tuple[int, str]":
+    """How many lines were not read, and the first of them. Looked for only where the number of lines is not that of
+    lines read."""
+    lines = text.count(b"\n") + (not text.endswith(b"\n") and bool(text))
+    if lines == read:
+        return 0, ""
+    unknown = 0
+    example = ""
+    for line in text.split(b"\n"):
+        if line.strip() and not any(one.match(line) for one in known):
+            unknown += 1
+            example = example or shown(line)
+    return unknown, example
+
+
+def shown(line: bytes) -> str:
+    """A line as text to show: at most 120 characters, without those that do not print."""
+    text = line[:240].decode("utf-8", "replace").strip()
+    return "".join(c if c.isprintable() else "?" for c in text)[:120]

@@ -1,0 +1,106 @@
+"""Jobs as the scheduler tells of them: by number, by time, by owner. What a reader may see is decided here.
+
+Not here: what they moved (`sums`, `jobs`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from fairlead.questions.answers import JobRow, Sums
+from fairlead.questions.asking import Sight, Tables, UnknownNameError, near, records, select
+from fairlead.questions.span import DAY_NS, Span
+
+COLUMNS = (
+    "cluster", "job_id", "name", "user", "project", "program", "partition", "submit_ns", "start_ns", "end_ns",
+    "nodes_count", "cores", "processes", "state",
+)  # fmt: skip
+_CHOSEN = ", ".join(f'"{name}"' for name in COLUMNS)
+LONGEST_RUN_NS = 32 * DAY_NS
+"""Jobs that began earlier than this before a span are not looked for in it."""
+_RUNNING = ("running", "completing", "suspended")
+_ENDED_STATES = ("completed", "failed", "cancelled", "timeout", "node_fail", "out_of_memory", "boot_fail", "deadline", "preempted")
+_WAITING = ("pending", "requeued", "configuring", "held")
+
+
+def row_of(account: Mapping[str, Any], now_ns: int, *, sums: Sums | None = None, layer: str | None = None) -> JobRow:
+    """The account of a job (columns of `jobs`) as a line of a list."""
+    known = {name: account[name] for name in COLUMNS}
+    if known["nodes_count"] is None and account.get("nodes") is not None:
+        known["nodes_count"] = len(account["nodes"])
+    return JobRow(**known, running=is_running(account, now_ns), sums=sums or Sums(), layer=layer)
+
+
+def is_running(account: Mapping[str, Any], now_ns: int) -> bool:
+    """Whether a job runs: it has begun, has no end, and its state does not say otherwise."""
+    start, end = account["start_ns"], account["end_ns"]
+    if start is None or start > now_ns:
+        return False
+    state = (account["state"] or "").split(" ")[0].lower()
+    if end is None:
+        return not state.startswith(_ENDED_STATES + _WAITING)
+    return bool(end > now_ns)
+
+
+def runs_of(lake: Tables, job_id: str, sight: Sight, cluster: str | None = None) -> list[dict[str, Any]]:
+    """Accounts of the jobs of this number, latest first, with their nodes; all of them, also of others' (`owner`)."""
+    conditions = "job_id = $job_id" + (" AND cluster = $cluster" if cluster else "")
+    parameters: dict[str, object] = {"job_id": job_id} | ({"cluster": cluster} if cluster else {})
+    found = select(
+        lake,
+        f'SELECT {_CHOSEN}, nodes FROM jobs WHERE {conditions} ORDER BY start_ns DESC NULLS LAST',  # noqa: S608
+        parameters,
+    )
+    return records(found)
+
+
+def accounts_of(lake: Tables, numbers: Sequence[str], span: Span) -> dict[str, dict[str, Any]]:
+    """The account of each job number that ran in the span (the latest, where several did)."""
+    if not numbers:
+        return {}
+    found = select(
+        lake,
+        f"SELECT {_CHOSEN} FROM jobs WHERE job_id IN (SELECT unnest($numbers)) AND {in_span(span)} "  # noqa: S608
+        "ORDER BY start_ns NULLS FIRST",
+        {"numbers": list(numbers)},
+    )
+    return {row["job_id"]: row for row in records(found)}
+
+
+def in_span(span: Span) -> str:
+    """The condition that a job ran in the span; jobs whose begin is unknown did not."""
+    return (
+        f"start_ns < {span.to_ns} AND start_ns >= {span.from_ns - LONGEST_RUN_NS}"
+        f" AND (end_ns IS NULL OR end_ns >= {span.from_ns})"
+    )
+
+
+def begun_in(span: Span) -> Span:
+    """When jobs that ran in the span may have begun: what `in_span` looks at."""
+    return Span(span.from_ns - LONGEST_RUN_NS, span.to_ns)
+
+
+def visible(account: Mapping[str, Any] | None, sight: Sight) -> bool:
+    """Whether this reader may see a job. One without an account is nobody's: only who sees everything sees it."""
+    if sight.everything:
+        return True
+    return account is not None and account["user"] == sight.user
+
+
+def unknown_job(lake: Tables, job_id: str, sight: Sight, now_ns: int) -> UnknownNameError:
+    """The error for a job that is not there, with numbers like it among the recent ones this reader may see."""
+    recent = Span(now_ns - LONGEST_RUN_NS, now_ns + DAY_NS)
+    mine = "" if sight.everything else 'AND "user" = $user'
+    found = select(
+        lake,
+        f"SELECT DISTINCT job_id FROM jobs WHERE start_ns >= {recent.from_ns} {mine} LIMIT 100000",  # noqa: S608
+        None if sight.everything else {"user": sight.user},
+        within=recent,
+    )
+    return UnknownNameError("job", job_id, near(job_id, sorted(found.column("job_id").to_pylist())))
+
+
+def owners(accounts: Iterable[Mapping[str, Any]]) -> set[str | None]:
+    """Users among accounts."""
+    return {account["user"] for account in accounts}
