@@ -22,6 +22,12 @@ SOURCES: dict[str, str] = {
     "dftracer": "fairlead.sources.dftracer:DFTracerSource",
     "spool": "fairlead.sources.spool:SpoolSource",
     "slurm": "fairlead.sources.slurm:SlurmSource",
+    "lmt": "fairlead.sources.lmt:LmtSource",
+    "jobsdb": "fairlead.sources.jobsdb:JobsDbSource",
+    "tokio": "fairlead.sources.tokio:TokioSource",
+    "collectd": "fairlead.sources.collectd:CollectdSource",
+    "gpfs": "fairlead.sources.gpfs:GpfsSource",
+    "lfs": "fairlead.sources.lfs:LfsSource",
     "beacon": "fairlead.sources.beacon:BeaconSource",
 }
 """Tried in this order when content is detected: the most specific magic first."""

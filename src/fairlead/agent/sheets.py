@@ -4,7 +4,7 @@ Not here: what the rows say (`deltas`), the bytes of a batch (`fairlead.batches.
 """
 
 from array import array
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple, Union, cast
 
 from fairlead.batches.encoding import Column, Header, Lists, Numbers, Words, encode
 from fairlead.probes.base import Event, Key, Reading, Served
@@ -44,7 +44,7 @@ class _Figures:
     """A column of numbers, or of lists of them: the first value that is known decides."""
 
     def __init__(self) -> None:
-        self._values = array("q")
+        self._values: "Union[array[int], array[float]]" = array("q")
         self._lengths: Optional[array[int]] = None
         self._valid = bytearray()
 
@@ -59,12 +59,16 @@ class _Figures:
                 self._values = array("d", self._values)
         elif not -_LARGEST <= value <= _LARGEST:
             return  # no table can hold it: not known
-        gap = row - len(self._valid)
-        if gap:
-            self._values.extend(self._values.__class__(self._values.typecode, [0]) * gap)
-            self._valid.extend(bytes(gap))
+        self._fill(row)
         self._values.append(value)
         self._valid.append(1)
+
+    def _fill(self, rows: int) -> None:
+        """Nulls for the rows that were not put."""
+        gap = rows - len(self._valid)
+        if gap:
+            self._values.frombytes(bytes(8 * gap))
+            self._valid.extend(bytes(gap))
 
     def _put_list(self, row: int, value: List[int]) -> None:
         if self._lengths is None:
@@ -77,11 +81,8 @@ class _Figures:
     def column(self, rows: int) -> Column:
         if self._lengths is not None:
             self._lengths.extend([-1] * (rows - len(self._lengths)))
-            return Lists(self._lengths, self._values)
-        gap = rows - len(self._valid)
-        if gap:
-            self._values.extend(array(self._values.typecode, [0]) * gap)
-            self._valid.extend(bytes(gap))
+            return Lists(self._lengths, cast("array[int]", self._values))
+        self._fill(rows)
         return Numbers(self._values, bytes(self._valid) if 0 in self._valid else None)
 
 
@@ -136,7 +137,7 @@ class Sheets:
         self, reading: Reading, at_ns: int, key: Key, values: Sequence[Any], interval: Optional[int]
     ) -> int:
         """A row of a reading: deltas, then gauges. Returns how many rows of the table it became."""
-        words = [*zip(reading.keys, key), *reading.constant]
+        words: List[Tuple[str, Optional[str]]] = [*zip(reading.keys, key), *reading.constant]
         named = NODE_COLUMNS.get(reading.table)
         if named is not None and all(name != named for name, _ in words):
             words.append((named, self._node))
@@ -152,9 +153,9 @@ class Sheets:
                 self.add(reading.table, at_ns, [*words, (word_column, name)], [*dated, (number_column, value)])
                 added += 1
         if not added:  # an idle row: one zero says that there was nothing
-            name = next((name for name, value in zip(reading.counters, values) if value is not None), None)
-            if name is not None:
-                self.add(reading.table, at_ns, [*words, (word_column, name)], [*dated, (number_column, 0)])
+            known = [name for name, value in zip(reading.counters, values) if value is not None]
+            if known:
+                self.add(reading.table, at_ns, [*words, (word_column, known[0])], [*dated, (number_column, 0)])
                 added = 1
         return added
 

@@ -9,19 +9,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from fairlead.lake import delta, query
-from fairlead.lake.parts import ROW_GROUP, Part, plain_schema, version_of, write_part
+from fairlead.lake import delta, query, taken
+from fairlead.lake.parts import ROW_GROUP, Part, plain_schema, tier_of, version_of, write_part
 from fairlead.lake.store import Lake
-from fairlead.lake.tables import SPECS, sort_key
+from fairlead.lake.tables import BATCHES, SPECS, sort_key
 from fairlead.lake.writer import Writer
 from fairlead.model.tables import TableSpec
-
-if TYPE_CHECKING:
-    from deltalake import DeltaTable
 
 TARGET_BYTES = 256 << 20
 """A merged file is about this large; files of half of it or more are left alone."""
@@ -59,22 +55,23 @@ def compact(
         spec = SPECS.get(name)
         if spec is None or (tables is not None and name not in tables):
             continue
-        table = writer.table(spec)
-        before = delta.active(table, spec)
+        with writer.table(spec) as table:
+            before = delta.active(table, spec)
         for group in due(before, thorough=thorough):
-            merge(writer, lake.engine, spec, table, group)
-        removed = delta.vacuum(table, keep_hours) if keep_hours is not None else 0
-        done.append(Merged(name, len(before), len(delta.active(table)), removed))
+            merge(writer, lake.engine, spec, group)
+        removed = vacuum(writer, spec, keep_hours) if keep_hours is not None else 0
+        with writer.table(spec) as table:
+            done.append(Merged(name, len(before), len(delta.active(table)), removed))
     return done
 
 
 def due(parts: Sequence[Part], *, thorough: bool) -> list[list[Part]]:
     """Which files of a table to merge with which, the newest days first. Every group is of one day."""
     thorough = thorough or len(parts) > MANY_FILES
-    groups: dict[tuple[str, int], list[Part]] = defaultdict(list)
+    groups: dict[tuple[str, str, int], list[Part]] = defaultdict(list)
     for part in parts:
         if part.size < TARGET_BYTES // 2:
-            groups[(part.day or "", 0 if thorough else _size_class(part))].append(part)
+            groups[(part.day or "", tier_of(part.path), 0 if thorough else _size_class(part))].append(part)
     enough = 2 if thorough else FAN_IN
     return [group for _, group in sorted(groups.items(), reverse=True) if len(group) >= enough]
 
@@ -88,19 +85,39 @@ def _size_class(part: Part) -> int:
     return step
 
 
-def merge(writer: Writer, engine: query.Engine, spec: TableSpec, table: DeltaTable, group: Sequence[Part]) -> None:
+def vacuum(writer: Writer, spec: TableSpec, keep_hours: int) -> int:
+    """Removes files of one table that no reader can need; no segment is on its way meanwhile. Raises LakeError."""
+    with writer.quiet(), writer.table(spec) as table:
+        return delta.vacuum(table, keep_hours)
+
+
+def merge(writer: Writer, engine: query.Engine, spec: TableSpec, group: Sequence[Part]) -> None:
     """Replaces the files of `group` by sorted ones in one commit. Of rows about the same thing, the one that counts
     remains."""
     folder = writer.place.table(writer.shard, spec.name)
     newest = max((version_of(part.path) for part in group), key=lambda version: int(version[1:] or 0))
-    cursor = engine.cursor()
-    try:
-        reader = cursor.sql(_sorted_rows(folder, spec, group)).to_arrow_reader(ROW_GROUP)
-        limit = max(ROW_GROUP, TARGET_BYTES * sum(p.rows for p in group) // max(1, sum(p.size for p in group)))
-        added = list(_write(folder, spec, newest or f"v{spec.version}", group[0].day, reader, limit))
-    finally:
-        cursor.close()
-    delta.swap(folder, table, spec, group, added, changes_data=False, now_ns=writer.now_ns())
+    version = "-".join(filter(None, (newest or f"v{spec.version}", tier_of(group[0].path))))
+    if spec.name == BATCHES.name:
+        added = [_joined_ranges(folder, spec, version, group)]
+    else:
+        cursor = engine.cursor()
+        try:
+            reader = cursor.sql(_sorted_rows(folder, spec, group)).to_arrow_reader(ROW_GROUP)
+            limit = max(ROW_GROUP, TARGET_BYTES * sum(p.rows for p in group) // max(1, sum(p.size for p in group)))
+            added = list(_write(folder, spec, version, group[0].day, reader, limit))
+        finally:
+            cursor.close()
+    with writer.table(spec) as table:
+        delta.swap(folder, table, spec, group, added, changes_data=False, now_ns=writer.now_ns())
+
+
+def _joined_ranges(folder: Path, spec: TableSpec, version: str, group: Sequence[Part]) -> Part:
+    """What has been taken in, with ranges of a stream that touch as one."""
+    from pyarrow import parquet
+
+    read = [parquet.read_table(folder / part.path, partitioning=None) for part in group]
+    rows = taken.merged(pa.concat_tables(read, promote_options="default"))
+    return write_part(folder, spec, version, group[0].day, plain_schema(rows.schema), rows.to_batches())
 
 
 def _sorted_rows(folder: Path, spec: TableSpec, group: Sequence[Part]) -> str:

@@ -105,7 +105,7 @@ def load_of_tables(batch: Batch, tables: Mapping[str, pa.Table], *, nbytes: int 
     """One input with these rows."""
     rows = sum(t.num_rows for t in tables.values()) + sum(p.rows for parts in batch.parts.values() for p in parts)
     note = Note(batch.stream, batch.seq, batch.key, batch.taken_ns, batch.source, batch.path, rows)
-    pieces = {name: [_piece(table, SPECS[name], batch.fallback_ns)] for name, table in tables.items() if name in SPECS}
+    pieces = {name: [piece(table, SPECS[name], batch.fallback_ns)] for name, table in tables.items() if name in SPECS}
     size = sum(table.nbytes for table in tables.values()) if nbytes is None else nbytes
     return Load([note], pieces, dict(batch.parts), size)
 
@@ -123,13 +123,13 @@ def load_of_wire(batches: Iterable[Decoded], taken_ns: int) -> Load:
         load.nbytes += one.raw_bytes
         if one.rows is not None and one.rows.num_rows:
             table = pa.Table.from_batches([one.rows])
-            load.pieces.setdefault(header.table, []).append(_piece(table, SPECS[header.table], header.first_ns))
+            load.pieces.setdefault(header.table, []).append(piece(table, SPECS[header.table], header.first_ns))
         if header.job is not None:
             _note_job(header.job, jobs)
     if jobs:
         columns = {name: [getattr(job, name) for job in jobs.values()] for name in JOBS.schema.names}
         load.pieces.setdefault(JOBS.name, []).append(
-            _piece(pa.Table.from_batches([batch_of(JOBS, dict(columns))]), JOBS, None)
+            piece(pa.Table.from_batches([batch_of(JOBS, dict(columns))]), JOBS, None)
         )
     return load
 
@@ -143,7 +143,8 @@ def _note_job(said: Mapping[str, object], jobs: dict[bytes, Job]) -> None:
         return  # a job told wrongly takes nothing away from the rows
 
 
-def _piece(table: pa.Table, spec: TableSpec, fallback_ns: int | None) -> Piece:
+def piece(table: pa.Table, spec: TableSpec, fallback_ns: int | None) -> Piece:
+    """A piece of these rows."""
     if spec.time_column is None:
         return Piece(table, fallback_ns, None, None)
     times = table.column(spec.time_column)

@@ -52,7 +52,7 @@ def inventory(place: Place) -> Inventory:
         frames, size = _waiting(place.wal(shard))
         log_bytes += size
         damaged += [str(path) for path in wal.damaged_segments(place.wal(shard))]
-        for name in sorted({*place.tables(shard), *hot.tables_of([f for held in frames.values() for f in held])}):
+        for name in sorted({*place.tables(shard), *_named(frames)}):
             holding = _holding(place, shard, name, frames)
             if name == BATCHES.name:
                 batches += holding.rows + holding.waiting_rows
@@ -82,6 +82,12 @@ def _waiting(folder: Path) -> tuple[dict[int, list[wal.Frame]], int]:
     return frames, size
 
 
+def _named(frames: dict[int, list[wal.Frame]]) -> set[str]:
+    """Tables that frames hold rows of, `_batches` among them when there is any frame."""
+    names = {name for held in frames.values() for frame in held for name in hot.counts_of(frame)[0]}
+    return names | ({BATCHES.name} if any(frames.values()) else set())
+
+
 def _holding(place: Place, shard: str, name: str, frames: dict[int, list[wal.Frame]]) -> Holding:
     table = delta.open_delta(place.table(shard, name))
     parts: list[Part] = delta.active(table) if table is not None else []
@@ -89,9 +95,8 @@ def _holding(place: Place, shard: str, name: str, frames: dict[int, list[wal.Fra
     waiting = 0
     for number, held in frames.items():
         for frame in held if number > carried else []:
-            batch = hot.batch_of_frame(frame)
-            waiting += 1 if name == BATCHES.name else sum(h.rows for h in batch.held if h.table == name)
-            waiting += sum(part.rows for part in batch.parts.get(name, []))
+            rows, count = hot.counts_of(frame)
+            waiting += count if name == BATCHES.name else rows.get(name, 0)
     days = sorted({part.day for part in parts if part.day is not None})
     return Holding(
         shard=shard,

@@ -6,7 +6,9 @@ Not here: which rows (`writer`, `compaction`) and the commit (`delta`).
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -20,12 +22,13 @@ from numpy.typing import NDArray
 from fairlead import clock
 from fairlead.errors import LakeError
 from fairlead.lake.place import sync_folder
-from fairlead.lake.tables import DAY, by_day, day_name, in_order, plain
+from fairlead.lake.tables import DAY, by_day, by_tier, day_name, in_order, plain
 from fairlead.model.tables import TableSpec
 
 ROW_GROUP = 122_880
 """Rows a row group: what DuckDB hands one thread, and small enough that a job's page reads little."""
 ZSTD_LEVEL = 3
+_SPLIT_ROWS = 600_000
 _NO_DAY_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 _DELTA_ENCODED = ("_ns", "offset", "stride", "key", "seq", "bytes")
 
@@ -47,16 +50,34 @@ def version_of(path: str) -> str:
     return head if dash and head[:1] == "v" and head[1:].isdigit() else ""
 
 
-def write_parts(folder: Path, spec: TableSpec, rows: pa.Table, days: NDArray[np.int32]) -> list[Part]:
-    """Sorts `rows`, whose days are given, and writes one durable file a day into `folder`. Raises LakeError."""
+def tier_of(path: str) -> str:
+    """The tier a file says in its name (`v1-i60-...`: intervals of 60 s), "" when its table has none."""
+    pieces = Path(path).name.split("-", 2)
+    return pieces[1] if len(pieces) == 3 and re.fullmatch(r"i\d+", pieces[1]) else ""
+
+
+def write_parts(
+    folder: Path, spec: TableSpec, rows: pa.Table, days: NDArray[np.int32], *, pool: Executor | None = None
+) -> list[Part]:
+    """Sorts `rows`, whose days are given, and writes durable files of one day and tier each into `folder`; many rows
+    as several files at once when there is a `pool`. Raises LakeError."""
     if rows.num_rows == 0:
         return []
-    rows, days = in_order(rows, spec, days)
-    parts = []
-    for day, first, count in by_day(days):
-        piece = rows.slice(first, count)
-        parts.append(write_part(folder, spec, f"v{spec.version}", day_name(day), piece.schema, piece.to_batches()))
-    return parts
+    wanted = []
+    for tier, some, their_days in by_tier(rows, spec, days):
+        some, their_days = in_order(some, spec, their_days)  # noqa: PLW2901 (the same rows in order)
+        for day, first, count in by_day(their_days):
+            step = count if pool is None or count < _SPLIT_ROWS else -(-count // 2)
+            wanted += [
+                (tier, day_name(day), some.slice(first + at, min(step, count - at))) for at in range(0, count, step)
+            ]
+
+    def write(one: tuple[str, str | None, pa.Table]) -> Part:
+        tier, day, piece = one
+        version = f"v{spec.version}" + (f"-{tier}" if tier else "")
+        return write_part(folder, spec, version, day, piece.schema, piece.to_batches())
+
+    return list(pool.map(write, wanted)) if pool is not None and len(wanted) > 1 else [write(one) for one in wanted]
 
 
 def write_part(

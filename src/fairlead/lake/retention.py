@@ -45,11 +45,11 @@ def expire(
 def _expire(writer: Writer, name: str, cutoff: str, *, dry_run: bool) -> Expired:
     spec = SPECS[name]
     folder = writer.place.table(writer.shard, name)
-    table = writer.table(spec)
-    parts = delta.active(table)
-    old = [part for part in parts if part.day is not None and part.day < cutoff]
-    if old and not dry_run:
-        delta.swap(folder, table, spec, old, [], changes_data=True, now_ns=writer.now_ns())
+    with writer.table(spec) as table:
+        parts = delta.active(table)
+        old = [part for part in parts if part.day is not None and part.day < cutoff]
+        if old and not dry_run:
+            delta.swap(folder, table, spec, old, [], changes_data=True, now_ns=writer.now_ns())
     return Expired(
         table=name,
         days=len({part.day for part in old}),

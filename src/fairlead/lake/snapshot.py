@@ -17,7 +17,7 @@ import pyarrow as pa
 from fairlead.lake import delta, hot, wal
 from fairlead.lake.parts import Part, version_of
 from fairlead.lake.place import Place
-from fairlead.lake.tables import SPECS, with_days
+from fairlead.lake.tables import BATCHES, SPECS, with_days
 from fairlead.model.tables import TableSpec
 
 if TYPE_CHECKING:
@@ -84,10 +84,12 @@ class Snapshots:
                 carried = delta.carried(table)
                 parts = self._active(folder, table) if table is not None else []
                 frames = [f for number, held in log.frames.items() if number > carried for f in held]
-                self._fill(view, folder, parts + hot.parts_of(frames, view.spec.name), frames)
+                loads = [hot.load_of_frame(frame, strict=False) for frame in frames]
+                ahead = [part for load in loads for part in load.parts.get(view.spec.name, [])]
+                self._fill(view, folder, parts + ahead, loads)
         return views
 
-    def _fill(self, view: View, folder: Path, parts: list[Part], frames: list[wal.Frame]) -> None:
+    def _fill(self, view: View, folder: Path, parts: list[Part], loads: list[hot.Load]) -> None:
         by_version: dict[str, list[str]] = {}
         for part in parts:
             version = version_of(part.path)
@@ -95,7 +97,10 @@ class Snapshots:
             by_version.setdefault(version or part.path, []).append(str(folder / part.path))
         for version, paths in sorted(by_version.items()):
             view.groups.append(Group(paths, self._columns_of(folder, version, paths[0])))
-        rows = hot.rows_of(frames, view.spec, strict=False)
+        if view.spec.name == BATCHES.name and loads:
+            noted = hot.notes_table(loads)
+            view.waiting.append(with_days(noted, hot.days_of(noted, BATCHES, None)))
+        rows = hot.rows_of([piece for load in loads for piece in load.pieces.get(view.spec.name, [])], view.spec)
         if rows is not None:
             view.waiting.append(with_days(*rows))
 

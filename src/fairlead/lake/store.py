@@ -13,10 +13,11 @@ import pyarrow as pa
 
 from fairlead.errors import LakeError, UsageError
 from fairlead.lake import query
+from fairlead.lake.carrying import Derive, Regroup
 from fairlead.lake.place import Place, create_place, open_place
 from fairlead.lake.snapshot import Snapshots
 from fairlead.lake.tables import DAY_NS, SPECS, conform, day_name
-from fairlead.lake.writer import Writer
+from fairlead.lake.writer import REMEMBER_NS, Writer
 
 DEFAULT_SHARD = "main"
 _NO_COMMON_SIGHT = 3
@@ -37,9 +38,17 @@ class Lake:
         """The lake in `root`. Raises LakeError when there is none (unless `create`) or it is of a newer format."""
         return cls(create_place(root) if create else open_place(root), memory=memory)
 
-    def writer(self, shard: str = DEFAULT_SHARD, *, wait_s: float = 0.0) -> Writer:
-        """The writer of a shard. Raises LakeBusyError when another process (or this one) has it."""
-        return Writer(self.place, shard, wait_s=wait_s)
+    def writer(
+        self,
+        shard: str = DEFAULT_SHARD,
+        *,
+        wait_s: float = 0.0,
+        derive: Derive | None = None,
+        regroup: Regroup | None = None,
+        remember_ns: int = REMEMBER_NS,
+    ) -> Writer:
+        """The writer of a shard (see `Writer`). Raises LakeBusyError when another process (or this one) has it."""
+        return Writer(self.place, shard, wait_s=wait_s, derive=derive, regroup=regroup, remember_ns=remember_ns)
 
     @property
     def engine(self) -> query.Engine:

@@ -206,6 +206,28 @@ def _packed(keys: list[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
     return packed or [keys[0]]
 
 
+TIERS = {"rollup": "interval_ns"}
+"""Tables whose rows of different intervals are kept for different times: they never share a file."""
+
+
+def tier_name(interval_ns: int | None) -> str:
+    """`i60` of 60 s in nanoseconds; "" when unknown."""
+    return "" if interval_ns is None else f"i{interval_ns // 1_000_000_000}"
+
+
+def by_tier(
+    table: pa.Table, spec: TableSpec, days: NDArray[np.int32]
+) -> Iterable[tuple[str, pa.Table, NDArray[np.int32]]]:
+    """(tier, rows, their days) of each tier; the whole table as tier "" when it has none."""
+    if spec.name not in TIERS:
+        yield "", table, days
+        return
+    intervals = table.column(TIERS[spec.name]).fill_null(0).to_numpy()
+    for interval in np.unique(intervals).tolist():
+        mask = intervals == interval
+        yield tier_name(interval), table.filter(pa.array(mask)), days[mask]
+
+
 def by_day(days: NDArray[np.int32]) -> Iterable[tuple[int, int, int]]:
     """(day, first row, rows) of each stretch of equal days."""
     if not len(days):

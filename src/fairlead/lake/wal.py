@@ -57,6 +57,16 @@ def segments(folder: Path) -> list[tuple[int, Path]]:
     return sorted((int(m[1]), folder / name) for name in names if (m := _NAME.fullmatch(name)))
 
 
+def plan_path(folder: Path, number: int) -> Path:
+    """Where it is written down which files hold the rows of segment `number`, once they are on disk."""
+    return folder / f"{number:016d}.plan"
+
+
+def plans(folder: Path) -> list[tuple[int, Path]]:
+    """The plans in `folder` by number."""
+    return sorted((int(path.stem), path) for path in folder.glob("*.plan") if path.stem.isdigit())
+
+
 def damaged_segments(folder: Path) -> list[Path]:
     """Segments set aside because a frame in them failed its checksum."""
     return sorted(folder.glob("*.wal.damaged"))

@@ -1,27 +1,30 @@
 """The one writer of a shard: takes batches in, acknowledges them from the write-ahead log, carries them to the tables.
 
-Killed at any point, the next writer carries over what was acknowledged, once. Not here: maintenance (`compaction`).
+Killed at any point, the next writer carries over what was acknowledged, once. Not here: how rows become files and
+commits (`carrying`), maintenance (`compaction`, `retention`).
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from hashlib import blake2b
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from fairlead import clock
-from fairlead.errors import InputError, LakeError
+from fairlead.batches.rows import Decoded
+from fairlead.errors import InputError, LakeError, TooOldError, UnfitError
 from fairlead.lake import delta, hot, wal
+from fairlead.lake.carrying import Carrier, Derive, Regroup, of_newer
 from fairlead.lake.parts import Part, write_parts
 from fairlead.lake.place import Place, ShardLock
-from fairlead.lake.tables import BATCHES, MAX_DAYS, SPECS, conform, days_of, first_time, spec_of
+from fairlead.lake.tables import BATCHES, DAY_NS, MAX_DAYS, SPECS, conform, days_of, first_time, spec_of
+from fairlead.lake.taken import NOTHING, Rows, Taken, first_of, sorted_rows, stream_key
 from fairlead.model.tables import TableSpec
 
 if TYPE_CHECKING:
@@ -29,39 +32,58 @@ if TYPE_CHECKING:
 
 SPILL_BYTES = 64 << 20
 """A batch that holds more than this of one table writes it to Parquet at once: no input has to fit in memory."""
-ROLL_BYTES = 128 << 20
+ROLL_BYTES = 192 << 20
 """Uncompressed rows after which a segment is carried over to the tables."""
-
-
-def stream_key(stream: str) -> int:
-    """int64 of blake2b-8 over the name of a stream."""
-    return int.from_bytes(blake2b(stream.encode(), digest_size=8).digest(), "little", signed=True)
+REMEMBER_NS = 30 * DAY_NS
+"""How long a stream of the wire is remembered after it was last heard of."""
+AHEAD_NS = DAY_NS
+"""Rows of the wire may be dated this much ahead of the writer's clock."""
+_MAX_SPAN_NS = 400 * DAY_NS
+_TOO_FULL = 2
 
 
 class Writer:
-    """Writes one shard until closed. `batch`, `known` and committing batches may be used from many threads."""
+    """Writes one shard until closed. All its methods may be used from many threads."""
 
     def __init__(
-        self, place: Place, shard: str, *, wait_s: float = 0.0, now_ns: Callable[[], int] = clock.now_ns
+        self,
+        place: Place,
+        shard: str,
+        *,
+        wait_s: float = 0.0,
+        now_ns: Callable[[], int] = clock.now_ns,
+        derive: Derive | None = None,
+        regroup: Regroup | None = None,
+        remember_ns: int = REMEMBER_NS,
     ) -> None:
-        """Takes the shard's lock and carries over what a writer before left behind. Raises LakeBusyError, LakeError."""
+        """Takes the shard's lock and carries over what a writer before left behind. Raises LakeBusyError, LakeError.
+
+        `derive` makes rows of further tables from the rows of a segment; they are committed with it, exactly once.
+        `regroup` may put rows of `ops` as groups into `op_groups`, when that pays.
+        """
         self.place = place
         self.shard = shard
         self.now_ns = now_ns
+        self.remember_ns = remember_ns
         self.damaged: list[Path] = []
         """Segments set aside while opening because a frame in them failed its checksum."""
+        self.trouble: LakeError | None = None
+        """Why the last carrying over in the background failed; None when it did not. It is tried again."""
         self._turn = threading.Lock()
         self._flushing = threading.Lock()
         self._lock = ShardLock(place, shard, wait_s=wait_s)
         self._closed = False
+        self._wake = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._loads: dict[int, list[hot.Load]] = {}
+        self._bytes: dict[int, int] = {}
+        self._carrier = Carrier(place, shard, now_ns, derive, regroup)
         try:
             self._folder = place.wal(shard)
-            self._tables: dict[str, DeltaTable] = {}
-            self._seen: dict[int, int] = {}
-            self._old: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
+            self._taken: Taken | None = None
             self._segment = self._next_segment()
-            self._held_bytes = 0
             self._carry_over_older()
+            self._carrier.tidy()
         except BaseException:
             self._lock.release()
             raise
@@ -74,99 +96,232 @@ class Writer:
     ) -> None:
         self.close(flush=kind is None)
 
+    @property
+    def backlog_bytes(self) -> int:
+        """Memory of rows that are acknowledged and not yet in their tables. What takes rows in refuses more when it
+        grows beyond what it may use."""
+        return sum(tuple(self._bytes.values()))
+
     def batch(self, stream: str, seq: int = 0, *, source: str = "", path: str = "") -> BatchWriter:
-        """A batch to fill and commit. `stream` and `seq` identify it: of a stream, only ever higher numbers are taken
-        (an agent's boot counts up; a file's content is a stream of one batch)."""
+        """A batch to fill and commit. `stream` and `seq` identify it for ever: each number of a stream is taken once,
+        in whatever order (an agent's boot counts up; a file's content is a stream of one batch)."""
         key = stream_key(stream)
         return BatchWriter(self, hot.Batch(stream=stream, seq=seq, key=key, taken_ns=0, source=source, path=path))
 
     def known(self, stream: str, seq: int = 0) -> bool:
-        """Whether this batch, or a later one of its stream, has been taken in."""
+        """Whether this batch has been taken in."""
         with self._turn:
-            return self._is_known(stream_key(stream), seq)
+            return self._known().has(stream_key(stream), seq)
+
+    def take_batches(self, data: bytes | memoryview, decoded: Sequence[Decoded]) -> tuple[int, int]:
+        """Takes in a body of batches, which `batches.rows.decode` made `decoded` of: (taken, known before).
+
+        Returns when it is on disk, and every reader will see it; one sync serves all threads that wait. All new
+        batches of the body are taken or none. Raises TooOldError for a batch that is older than what is remembered,
+        UnfitError for rows that cannot be (of an unknown table, of tomorrow), LakeError; nothing was taken then.
+        """
+        now_ns = self.now_ns()
+        self._check_wire(decoded, now_ns)
+        keys = [stream_key(one.stream) for one in decoded]
+        load = hot.load_of_wire(decoded, now_ns)
+        body = memoryview(data)
+        with self._turn:
+            segment = self._usable()
+            new = self._new(keys, decoded)
+            if new:
+                whole = len(new) == len(decoded)
+                bodies = [body] if whole else [body[decoded[n].begin : decoded[n].end] for n in new]
+                if not whole:
+                    load = hot.load_of_wire([decoded[n] for n in new], now_ns)
+                offset = segment.append(hot.wire_meta(now_ns), bodies)
+                self._note(load)
+            else:
+                offset = segment.size
+            full = self._bytes.get(segment.number, 0) > ROLL_BYTES
+        segment.settle(offset)
+        if full:
+            self._carry_soon()
+        return len(new), len(decoded) - len(new)
+
+    def take(self, batch: hot.Batch, tables: dict[str, pa.Table]) -> bool:
+        """Appends one batch and returns when it is on disk: True, or False when it was known. Raises LakeError."""
+        meta, bodies = hot.pack(batch, tables)
+        load = hot.load_of_tables(batch, tables)
+        with self._turn:
+            segment = self._usable()
+            known = self._known().has(batch.key, batch.seq)
+            if not known:
+                offset = segment.append(meta, bodies)
+                self._note(load)
+            else:
+                offset = segment.size
+            full = self._bytes.get(segment.number, 0) > ROLL_BYTES
+        segment.settle(offset)
+        if full and self.backlog_bytes > _TOO_FULL * ROLL_BYTES:
+            self.flush()
+        elif full:
+            self._carry_soon()
+        return not known
 
     def flush(self) -> int:
-        """Carries every acknowledged batch to its tables; returns how many. Readers see no difference. Raises
-        LakeError; nothing is lost then, and the next flush begins where this one failed."""
+        """Carries every acknowledged batch to its tables; returns how many it was of the growing segment. Readers see
+        no difference. Raises LakeError; nothing is lost then, and the next flush begins where this one failed."""
         with self._flushing:
             with self._turn:
-                done = self._segment
-                if done.frames:
-                    # Under the lock: a batch sent twice must not be called known before its first copy is on disk.
-                    done.settle(done.size)
-                    self._segment = wal.Segment(self._folder, done.number + 1)
-                    self._held_bytes = 0
-                    done.close()
+                number = self._segment.number
+                self._roll()
+                count = sum(len(load.notes) for load in self._loads.get(number, []))
             self._carry_over_older()
-            return done.frames
+            self.trouble = None
+            return count
 
     def close(self, *, flush: bool = True) -> None:
         """Flushes and lets the next writer in. Without `flush` the rows stay in the log for that writer."""
-        if self._closed:
-            return
-        self._closed = True
+        with self._turn:
+            if self._closed:
+                return
+            self._closed = True
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join()
         try:
             if flush:
                 self.flush()
             self._segment.close()
         finally:
+            self._carrier.close()
             self._lock.release()
 
-    def take(self, batch: hot.Batch, tables: dict[str, pa.Table]) -> bool:
-        """Appends one batch and returns when it is on disk: True, or False when it was known. Raises LakeError."""
-        meta, bodies = hot.pack(batch, tables)
-        with self._turn:
-            segment = self._segment
-            known = self._is_known(batch.key, batch.seq)
-            if not known:
-                offset = segment.append(meta, bodies)
-                self._seen[batch.key] = batch.seq
-                self._held_bytes += sum(table.nbytes for table in tables.values())
-            else:
-                offset = segment.size
-            full = self._held_bytes > ROLL_BYTES
-        segment.settle(offset)
-        if full:
-            self.flush()
-        return not known
+    def table(self, spec: TableSpec) -> AbstractContextManager[DeltaTable]:
+        """The shard's Delta table of `spec` at its newest version, made if there is none, for this thread alone: no
+        segment is committed meanwhile. Raises LakeError."""
+        return self._carrier.table(spec)
 
-    def table(self, spec: TableSpec) -> DeltaTable:
-        """The shard's Delta table of `spec` at its newest version, made if there is none. Raises LakeError."""
-        known = self._tables.get(spec.name)
-        self._tables[spec.name] = delta.create_or_grow(self.place.table(self.shard, spec.name), spec, known)
-        return self._tables[spec.name]
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        """No segment is being carried over meanwhile; batches are taken in as ever."""
+        with self._flushing:
+            yield
 
-    def _is_known(self, key: int, seq: int) -> bool:
-        if key in self._seen:
-            return self._seen[key] >= seq
-        if self._old is None:
-            self._old = self._taken_before()
-        keys, seqs = self._old
-        at = int(np.searchsorted(keys, key, side="right")) - 1
-        return at >= 0 and int(keys[at]) == key and int(seqs[at]) >= seq
+    def recall(self) -> None:
+        """Reads `_batches` again, after something was forgotten there. Raises LakeError."""
+        with self._flushing:
+            before = Taken(self._taken_before())
+            with self._turn:
+                for loads in self._loads.values():
+                    for load in loads:
+                        for note in load.notes:
+                            before.add(note.key, note.seq)
+                self._taken = before
 
-    def _taken_before(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Keys and numbers in the table `_batches`, sorted by both."""
+    def _usable(self) -> wal.Segment:
+        if self._closed:
+            raise LakeError("the writer is closed", where=str(self.place.root))
+        return self._segment
+
+    def _note(self, load: hot.Load) -> None:
+        taken = self._known()
+        for note in load.notes:
+            taken.add(note.key, note.seq)
+        number = self._segment.number
+        self._loads.setdefault(number, []).append(load)
+        self._bytes[number] = self._bytes.get(number, 0) + load.nbytes
+
+    def _new(self, keys: Sequence[int], decoded: Sequence[Decoded]) -> list[int]:
+        """Which batches of a body are new; of two equal ones the first. Raises UnfitError."""
+        taken = self._known()
+        new: dict[tuple[int, int], int] = {}
+        for number, (key, one) in enumerate(zip(keys, decoded, strict=True)):
+            if (key, one.header.seq) not in new and not taken.has(key, one.header.seq):
+                if not taken.room(key):
+                    raise UnfitError(
+                        "too many batches of its stream are missing", where=one.stream, remedy="send those first"
+                    )
+                new[key, one.header.seq] = number
+        return list(new.values())
+
+    def _check_wire(self, decoded: Sequence[Decoded], now_ns: int) -> None:
+        for one in decoded:
+            header = one.header
+            if one.rows is None:
+                raise UnfitError(f"rows of an unknown table {header.table!r}", remedy="upgrade fairlead")
+            times = _times(one.rows, SPECS[header.table])
+            last_ns = max((t for t in (header.last_ns, times and times[1]) if t is not None), default=None)
+            if last_ns is not None and last_ns < now_ns - self.remember_ns:
+                raise TooOldError(
+                    f"a batch older than {self.remember_ns // DAY_NS} days",
+                    where=one.stream, remedy="ingest it as a file: fairlead ingest",
+                )  # fmt: skip
+            if times is not None and times[1] > now_ns + AHEAD_NS:
+                raise UnfitError(
+                    "rows dated more than a day ahead", where=one.stream, remedy="set the clock of the node right"
+                )
+            if times is not None and times[1] - times[0] > _MAX_SPAN_NS:
+                raise UnfitError("rows of more than a year", where=one.stream, remedy="set the clock of the node right")
+
+    def _known(self) -> Taken:
+        if self._taken is None:
+            self._taken = Taken(self._taken_before())
+        return self._taken
+
+    def _taken_before(self) -> Rows:
+        """What the table `_batches` says."""
         from pyarrow import parquet
 
         folder = self.place.table(self.shard, BATCHES.name)
         table = delta.open_delta(folder)
-        if table is None:
-            return np.empty(0, np.int64), np.empty(0, np.int64)
-        paths = [folder / part.path for part in delta.active(table)]
-        read = [parquet.read_table(path, columns=["key", "seq"], partitioning=None) for path in paths]
+        parts = delta.active(table) if table is not None else []
+        read = []
+        for part in parts:
+            names = set(parquet.read_schema(folder / part.path).names) & {"key", "seq", "first_seq"}
+            read.append(parquet.read_table(folder / part.path, columns=sorted(names), partitioning=None))
         if not read:
-            return np.empty(0, np.int64), np.empty(0, np.int64)
-        keys, seqs = (np.concatenate([rows.column(name).to_numpy() for rows in read]) for name in ("key", "seq"))
-        order = np.lexsort((seqs, keys))
-        return keys[order], seqs[order]
+            return NOTHING
+        return sorted_rows(
+            np.concatenate([rows.column("key").to_numpy() for rows in read]),
+            np.concatenate([first_of(rows) for rows in read]),
+            np.concatenate([rows.column("seq").to_numpy() for rows in read]),
+        )
 
     def _next_segment(self) -> wal.Segment:
         """A new segment. Its number exceeds every number ever used, even if the log's folder was deleted by hand."""
-        numbers = [number for number, _ in wal.segments(self._folder)]
+        numbers = [number for number, _ in (*wal.segments(self._folder), *wal.plans(self._folder))]
         folders = [self.place.table(self.shard, name) for name in self.place.tables(self.shard)]
         numbers += [delta.carried(delta.open_delta(folder)) for folder in folders]
         return wal.Segment(self._folder, max(numbers, default=0) + 1)
+
+    def _roll(self) -> None:
+        """Begins a new segment when there is anything in this one."""
+        done = self._segment
+        if done.frames:
+            # Under the lock: a batch sent twice must not be called known before its first copy is on disk.
+            done.settle(done.size)
+            self._segment = wal.Segment(self._folder, done.number + 1)
+            done.close()
+
+    def _carry_soon(self) -> None:
+        with self._turn:
+            if self._thread is None and not self._closed:
+                self._thread = threading.Thread(target=self._carry_on, name="lake-carry", daemon=True)
+                self._thread.start()
+        self._wake.set()
+
+    def _carry_on(self) -> None:
+        """The carrying thread: whenever a segment is full, until the writer is closed."""
+        while True:
+            self._wake.wait()
+            self._wake.clear()
+            if self._closed:
+                return
+            try:
+                with self._flushing:
+                    with self._turn:
+                        if self._bytes.get(self._segment.number, 0) > ROLL_BYTES:
+                            self._roll()
+                    self._carry_over_older()
+                self.trouble = None
+            except LakeError as error:
+                self.trouble = error
 
     def _carry_over_older(self) -> None:
         """Oldest first, never one before its predecessor: tables remember the highest number only."""
@@ -175,26 +330,35 @@ class Writer:
                 self._carry_over(number, path)
 
     def _carry_over(self, number: int, path: Path) -> None:
-        contents = wal.read_segment(path)
-        for spec in hot.known_tables(_all_known(hot.tables_of(contents.frames), path)):
-            self._commit(contents.frames, spec, number)
-        if contents.damaged:
+        loads = self._loads.get(number)
+        damaged = False
+        if loads is None:
+            contents = wal.read_segment(path)
+            damaged = bool(contents.damaged)
+            for frame in contents.frames:
+                _all_known(set(hot.counts_of(frame)[0]), path)
+            loads = [hot.load_of_frame(frame, strict=True) for frame in contents.frames]
+        if loads:
+            self._carrier.carry(number, loads)
+        if damaged:
             aside = path.with_name(path.name + ".damaged")
             path.replace(aside)
             self.damaged.append(aside)
         else:
             path.unlink()
+        wal.plan_path(self._folder, number).unlink(missing_ok=True)
+        with self._turn:
+            self._loads.pop(number, None)
+            self._bytes.pop(number, None)
 
-    def _commit(self, frames: list[wal.Frame], spec: TableSpec, number: int) -> None:
-        folder = self.place.table(self.shard, spec.name)
-        table = self.table(spec)
-        if delta.carried(table) >= number:
-            return
-        parts = hot.parts_of(frames, spec.name)
-        rows = hot.rows_of(frames, spec, strict=True)
-        if rows is not None:
-            parts += write_parts(folder, spec, *rows)
-        delta.commit(folder, table, spec, parts, number, self.now_ns())
+
+def _times(rows: pa.RecordBatch, spec: TableSpec) -> tuple[int, int] | None:
+    """Earliest and latest time, None when no row has one."""
+    if spec.time_column is None or not rows.num_rows:
+        return None
+    times = rows.column(spec.time_column)
+    values = (times.drop_null() if times.null_count else times).to_numpy()
+    return (int(values.min()), int(values.max())) if len(values) else None
 
 
 class BatchWriter:
@@ -278,15 +442,10 @@ class BatchWriter:
         self._parts.setdefault(spec.name, []).extend(parts)
 
 
-def _all_known(names: set[str], path: Path) -> set[str]:
+def _all_known(names: set[str], path: Path) -> None:
     unknown = sorted(names - SPECS.keys())
     if unknown:
-        raise LakeError(
-            f"a newer fairlead left rows of the table {unknown[0]!r} in the write-ahead log",
-            where=str(path),
-            remedy="upgrade this fairlead, or let the newer one finish: fairlead lake compact",
-        )
-    return names
+        raise of_newer(unknown[0], path)
 
 
 def _check(table: pa.Table, spec: TableSpec) -> None:

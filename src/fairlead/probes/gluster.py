@@ -155,7 +155,7 @@ def _with_total(brick: Brick, name: str, number: int) -> Brick:
     return brick._replace(read_bytes=number) if name == "Data Read" else brick._replace(write_bytes=number)
 
 
-_STAT = re.compile(r'"gluster\.(?P<name>.+?)\.(?P<part>aggr|inter)\.(?P<what>.+)": (?P<value>-?[\d.]+),?\s*\Z')
+_STAT = re.compile(r'"gluster\.(?P<name>.+?)\.(?P<part>aggr|inter)\.(?P<what>.+)": ?(?P<value>-?[\d.]+),?\s*\Z')
 _SIZE = re.compile(r"(read|write)_(\d+)(b|kb|mb)\Z")
 
 

@@ -6,7 +6,9 @@ Not here: running the commands. Python 3.6, standard library only.
 import re
 from typing import Iterable, Iterator, NamedTuple, Optional, Union
 
-_TARGET = re.compile(r"(\S+)_UUID\s+(\d+)\s+(-?\d+)\s+(-?\d+)\s+(?:\d+%|-)\s+(\S+?)(?:\[(MDT|OST):([0-9a-fA-F]+)\])?\s*([a-zA-Z]*)\s*$")
+_TARGET = re.compile(
+    r"(\S+)_UUID\s+(\d+)\s+(-?\d+)\s+(-?\d+)\s+(?:\d+%|-)\s+(\S+?)(?:\[(MDT|OST):([0-9a-fA-F]+)\])?\s*([a-zA-Z]*)\s*$"
+)
 _AWAY = re.compile(r"(\S+)_UUID\s*:\s*(.+?)\s*$")
 _HEADER = re.compile(r"UUID\s+(1K-blocks|Inodes|bytes)\b")
 _BEGIN = re.compile(r"BEGIN (\d{1,12})\s*$")

@@ -24,7 +24,7 @@ MAX_EVENTS = 500
 
 
 class Meaning(NamedTuple):
-    """A pattern, the kind of event it is, and the component it is about: a format of the pattern's groups and {node}."""
+    """A pattern, the kind of event it is, and its component: a format of the pattern's groups and {node}."""
 
     kind: str
     pattern: "re.Pattern[str]"
@@ -40,7 +40,7 @@ MEANINGS: Tuple[Meaning, ...] = (
     _meaning("evicted", _TARGET + r"\S*: This client was evicted by", "{target}"),
     _meaning(
         "client_evicted",
-        _TARGET + r": (?:evicting client at|haven't heard from client .* evicting|.*lock callback timer expired.* evict)",
+        _TARGET + r": (?:evicting client at|haven't heard from client .* evicting|.*callback timer expired.* evict)",
         "{target}",
     ),
     _meaning("disconnected", r"Connection to " + _TARGET + r" \(at [^)]*\) was lost", "{target}"),
@@ -63,11 +63,8 @@ MEANINGS: Tuple[Meaning, ...] = (
     _meaning("disk_error", r"(?:blk_update_request: )?(?:critical \w+|I/O) error, dev (?P<disk>\w+)", "{node}:{disk}"),
     _meaning("disk_timeout", r"nvme (?P<disk>nvme\d+): I/O \d+ .*timeout", "{node}:{disk}"),
     _meaning("disk_timeout", r"(?P<disk>ata\d+(?:\.\d+)?): (?:failed command|hard resetting link)", "{node}:{disk}"),
-    _meaning(
-        "fs_error",
-        r"(?:EXT4-fs error|XFS|LDISKFS-fs error)\b.*\((?:device )?(?P<disk>[\w-]+)\).*(?:error|orrupt|shut)",
-        "{node}:{disk}",
-    ),
+    _meaning("fs_error", r"(?:EXT4|LDISKFS)-fs error \(device (?P<disk>[\w-]+)\)", "{node}:{disk}"),
+    _meaning("fs_error", r"XFS \((?P<disk>[\w-]+)\): .*(?:error|orrupt|shut)", "{node}:{disk}"),
     _meaning("out_of_memory", r"Out of memory: Kill(?:ed)? process|oom-kill:", "{node}"),
     _meaning("brick_disconnected", r"disconnected from (?P<brick>[\w.-]+-client-\d+)", "{brick}"),
 )  # fmt: skip

@@ -3,9 +3,11 @@
 Not here: what they moved (`sums`, `jobs`).
 """
 
+# ruff: noqa: S608  (conditions are numbers and words of ours; what others say goes in as parameters)
+
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fairlead.questions.answers import JobRow, Sums
@@ -19,8 +21,9 @@ COLUMNS = (
 _CHOSEN = ", ".join(f'"{name}"' for name in COLUMNS)
 LONGEST_RUN_NS = 32 * DAY_NS
 """Jobs that began earlier than this before a span are not looked for in it."""
-_RUNNING = ("running", "completing", "suspended")
-_ENDED_STATES = ("completed", "failed", "cancelled", "timeout", "node_fail", "out_of_memory", "boot_fail", "deadline", "preempted")
+_ENDED = (
+    "completed", "failed", "cancelled", "timeout", "node_fail", "out_of_memory", "boot_fail", "deadline", "preempted",
+)  # fmt: skip
 _WAITING = ("pending", "requeued", "configuring", "held")
 
 
@@ -39,17 +42,17 @@ def is_running(account: Mapping[str, Any], now_ns: int) -> bool:
         return False
     state = (account["state"] or "").split(" ")[0].lower()
     if end is None:
-        return not state.startswith(_ENDED_STATES + _WAITING)
+        return not state.startswith(_ENDED + _WAITING)
     return bool(end > now_ns)
 
 
-def runs_of(lake: Tables, job_id: str, sight: Sight, cluster: str | None = None) -> list[dict[str, Any]]:
-    """Accounts of the jobs of this number, latest first, with their nodes; all of them, also of others' (`owner`)."""
+def runs_of(lake: Tables, job_id: str, cluster: str | None = None) -> list[dict[str, Any]]:
+    """Accounts of the jobs of this number, latest first, with their nodes; also those of others (`visible`)."""
     conditions = "job_id = $job_id" + (" AND cluster = $cluster" if cluster else "")
     parameters: dict[str, object] = {"job_id": job_id} | ({"cluster": cluster} if cluster else {})
     found = select(
         lake,
-        f'SELECT {_CHOSEN}, nodes FROM jobs WHERE {conditions} ORDER BY start_ns DESC NULLS LAST',  # noqa: S608
+        f"SELECT {_CHOSEN}, nodes FROM jobs WHERE {conditions} ORDER BY start_ns DESC NULLS LAST",
         parameters,
     )
     return records(found)
@@ -61,7 +64,7 @@ def accounts_of(lake: Tables, numbers: Sequence[str], span: Span) -> dict[str, d
         return {}
     found = select(
         lake,
-        f"SELECT {_CHOSEN} FROM jobs WHERE job_id IN (SELECT unnest($numbers)) AND {in_span(span)} "  # noqa: S608
+        f"SELECT {_CHOSEN} FROM jobs WHERE job_id IN (SELECT unnest($numbers)) AND {in_span(span)} "
         "ORDER BY start_ns NULLS FIRST",
         {"numbers": list(numbers)},
     )
@@ -94,13 +97,8 @@ def unknown_job(lake: Tables, job_id: str, sight: Sight, now_ns: int) -> Unknown
     mine = "" if sight.everything else 'AND "user" = $user'
     found = select(
         lake,
-        f"SELECT DISTINCT job_id FROM jobs WHERE start_ns >= {recent.from_ns} {mine} LIMIT 100000",  # noqa: S608
+        f"SELECT DISTINCT job_id FROM jobs WHERE start_ns >= {recent.from_ns} {mine} LIMIT 100000",
         None if sight.everything else {"user": sight.user},
         within=recent,
     )
     return UnknownNameError("job", job_id, near(job_id, sorted(found.column("job_id").to_pylist())))
-
-
-def owners(accounts: Iterable[Mapping[str, Any]]) -> set[str | None]:
-    """Users among accounts."""
-    return {account["user"] for account in accounts}

@@ -4,6 +4,8 @@ A step without rows is idle (0) when the agent of the source says it was well an
 (null) when the agent was silent, or nobody ever watched.
 """
 
+# ruff: noqa: S608  (conditions are numbers and words of ours; what others say goes in as parameters)
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -13,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairlead.questions.answers import Gap
-from fairlead.questions.asking import Tables, days, floats, integers, records, select
+from fairlead.questions.asking import Tables, days, integers, records, select
 from fairlead.questions.span import MINUTE_NS, SECOND_NS, Span
 from fairlead.questions.sums import Steps
 
@@ -50,7 +52,7 @@ def coverage(lake: Tables, sources: Sequence[str], steps: Steps) -> Coverage:
     wide = Span(span.from_ns - PERIODS * _PERIOD_NS, span.to_ns + PERIODS * _PERIOD_NS)
     rows = select(
         lake,
-        "SELECT node, ts_ns // $minute AS minute, max(coalesce(interval_ns, $minute)) AS period, "  # noqa: S608 (dates)
+        "SELECT node, ts_ns // $minute AS minute, max(coalesce(interval_ns, $minute)) AS period, "
         "bool_or(probe = 'agent' AND state = 'ok') AND NOT bool_or(state IN (SELECT unnest($trouble))) AS well "
         "FROM health WHERE node IN (SELECT unnest($nodes)) AND ts_ns >= $from_ns AND ts_ns < $to_ns "
         f"AND {days(wide)} GROUP BY ALL",
@@ -105,7 +107,7 @@ def gaps_of(lake: Tables, sources: Sequence[str] | None, span: Span) -> list[Gap
     wide = Span(span.from_ns - 30 * 86400 * SECOND_NS, span.to_ns)
     found = select(
         lake,
-        "SELECT component, ts_ns, max(end_ns) AS end_ns, max(text) AS text FROM events "  # noqa: S608
+        "SELECT component, ts_ns, max(end_ns) AS end_ns, max(text) AS text FROM events "
         f"WHERE kind = 'gap' AND ts_ns >= {wide.from_ns} AND ts_ns < {span.to_ns} AND {days(wide)} {chosen} "
         f"GROUP BY component, ts_ns HAVING coalesce(max(end_ns), {span.to_ns}) > {span.from_ns} "
         f"ORDER BY ts_ns DESC LIMIT {_MAX_GAPS}",
@@ -135,6 +137,3 @@ def known_share(steps: Steps, rows_at: NDArray[np.bool_], cover: Coverage) -> fl
 def finite(line: NDArray[np.float64]) -> bool:
     """Whether anything is known at all."""
     return bool(np.isfinite(line).any())
-
-
-__all__ = ["LAG_NS", "PERIODS", "Coverage", "coverage", "finite", "floats", "gaps_of", "known_share", "with_idle"]

@@ -1,30 +1,29 @@
 """Lists of jobs, and who moved most: jobs, users, projects, programs over a span.
 
-A job's figures are of the layer that tells it best (`sums.RANK`): layers count the same bytes and are never added.
+Not here: which layer speaks for a job (`ranking`), one job (`job`).
 """
+
+# ruff: noqa: S608  (conditions are numbers and words of ours; what others say goes in as parameters)
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from fairlead.questions.accounts import COLUMNS, begun_in, in_span, is_running, row_of
 from fairlead.questions.answers import JobRow, Jobs, Sums, Top, TopRow
 from fairlead.questions.asking import Sight, Tables, records, select
+from fairlead.questions.ranking import accounts, ranked, with_accounts
 from fairlead.questions.span import Span
-from fairlead.questions.sums import RANK, VALUES, added, sums_of, totals
+from fairlead.questions.sums import VALUES, sums_of
 
 SORTS = ("start", "end", "read", "write", "bytes", "metadata", "nodes", "user", "job")
 METRICS = ("bytes", "read", "write", "metadata")
 BY = ("jobs", "users", "projects", "programs")
-_VALUE = {
-    "bytes": "coalesce(read_bytes, 0) + coalesce(write_bytes, 0)",
-    "read": "coalesce(read_bytes, 0)",
-    "write": "coalesce(write_bytes, 0)",
-    "metadata": "coalesce(metadata_ops, 0)",
-}
+FILTERS = ("user", "project", "program", "state", "partition", "cluster")
 _ORDER = {
     "start": "start_ns DESC NULLS LAST",
     "end": "end_ns DESC NULLS FIRST",
@@ -32,33 +31,7 @@ _ORDER = {
     "user": '"user" NULLS LAST',
     "job": "job_id",
 }
-FILTERS = ("user", "project", "program", "state", "partition", "cluster")
-
-
-def moved(lake: Tables, span: Span, numbers: Sequence[str] | None = None) -> dict[str, tuple[str, Sums]]:
-    """Layer and sums of every job that counters name in the span (or of `numbers`)."""
-    chosen = " AND id IN (SELECT unnest($numbers))" if numbers is not None else ""
-    parameters: dict[str, object] = {"kind": "job"} | ({"numbers": list(numbers)} if numbers is not None else {})
-    return best_layers(totals(lake, span, "id, layer", f"kind = $kind{chosen}", parameters))
-
-
-def best_layers(found: pa.Table) -> dict[str, tuple[str, Sums]]:
-    """Of sums by `id` and `layer`, for each id those of the layer that tells it best.
-
-    Bytes and operations are of one layer; metadata operations of the first that knows them.
-    """
-    ranked: dict[str, list[tuple[int, str, Sums]]] = {}
-    for row in records(found):
-        rank = RANK.index(row["layer"]) if row["layer"] in RANK else len(RANK)
-        ranked.setdefault(row["id"], []).append((rank, row["layer"], sums_of(row)))
-    best = {}
-    for name, layers in ranked.items():
-        layers.sort(key=lambda item: item[:2])
-        _, layer, sums = next((one for one in layers if one[2].bytes is not None), layers[0])
-        metadata = next((s.metadata_ops for _, _, s in layers if s.metadata_ops is not None), None)
-        parts = {name: getattr(sums, name) for name in VALUES} | {"metadata_ops": metadata}
-        best[name] = (layer, Sums(**parts))
-    return best
+_OWNER = ("job_id", "user", "project", "program", "start_ns", "end_ns", "state")
 
 
 def jobs(
@@ -74,8 +47,37 @@ def jobs(
     limit: int = 50,
     offset: int = 0,
 ) -> Jobs:
-    """Jobs that ran in the span. `filters`: equal values of `FILTERS`; `node`: jobs on that node."""
+    """Jobs that ran in the span. `filters`: equal values of `FILTERS`; `node`: jobs on that node. Sorted by figures,
+    jobs that counters name and no scheduler told of are among them where nothing is filtered."""
     filters = {name: value for name, value in (filters or {}).items() if value}
+    conditions, parameters = _conditions(span, sight, now_ns, filters, node, running)
+    own = None if sight.everything else accounts(lake, span, sight.user, ("job_id",)).column("job_id")
+
+    def moved(of: pa.Table) -> pa.Table:
+        return ranked(lake, span, of if own is None else of.filter(pc.is_in(of.column("job_id"), own.combine_chunks())))
+
+    if sort in _ORDER and not running:
+        found = _accounts(lake, span, conditions, parameters, _ORDER[sort], f" LIMIT {limit} OFFSET {offset}")
+        total = found.column("total")[0].as_py() if found.num_rows else 0
+        return _page(span, total, sort, _rows(found, moved(found), now_ns))
+    found = _accounts(lake, span, conditions, parameters, _ORDER.get(sort, _ORDER["start"]), "")
+    if running:
+        found = found.filter(pa.array([is_running(a, now_ns) for a in records(found)], pa.bool_()))
+    if sort in _ORDER:
+        page = found.slice(offset, limit)
+        return _page(span, found.num_rows, sort, _rows(page, moved(page), now_ns))
+    open_to_all = sight.everything and not filters and not node and not running
+    sums = ranked(lake, span) if open_to_all else moved(found)
+    listed = _rows(found, sums, now_ns)
+    if open_to_all:
+        listed += _unaccounted(sums, {row.job_id for row in listed})
+    listed.sort(key=lambda row: (-_value(row.sums, sort), row.job_id))
+    return _page(span, len(listed), sort, listed[offset : offset + limit])
+
+
+def _conditions(
+    span: Span, sight: Sight, now_ns: int, filters: Mapping[str, str], node: str, running: bool
+) -> tuple[list[str], dict[str, object]]:
     conditions, parameters = [in_span(span)], dict[str, object]()
     for name, value in filters.items():
         conditions.append(f'lower("{name}") = lower($f_{name})' if name == "state" else f'"{name}" = $f_{name}')
@@ -88,49 +90,35 @@ def jobs(
         parameters["node"] = node
     if running:
         conditions.append(f"(end_ns IS NULL OR end_ns > {now_ns})")
-    if sort in _ORDER and not running:
-        return _by_account(lake, span, now_ns, conditions, parameters, sort, limit, offset)
-    found = _accounts(lake, span, conditions, parameters, "start_ns DESC NULLS LAST", None, 0)
-    chosen = [a for a in records(found) if not running or is_running(a, now_ns)]
-    sums = moved(lake, span) if sort not in _ORDER else {}
-    listed = [row_of(a, now_ns, layer=sums.get(a["job_id"], (None,))[0], sums=sums.get(a["job_id"], (None, None))[1]) for a in chosen]
-    if sort in _ORDER:
-        page = _with_sums(lake, span, listed[offset : offset + limit])
-        return _page(span, len(listed), sort, page)
-    if sight.everything and not filters and not node and not running:
-        known = {row.job_id for row in listed}
-        listed += [JobRow(job_id=n, layer=s[0], sums=s[1], accounted=False) for n, s in sums.items() if n not in known]
-    listed.sort(key=lambda row: (-(_value(row.sums, sort)), row.job_id))
-    return _page(span, len(listed), sort, listed[offset : offset + limit])
-
-
-def _by_account(
-    lake: Tables, span: Span, now_ns: int, conditions: list[str], parameters: dict[str, object], sort: str, limit: int,
-    offset: int,
-) -> Jobs:  # fmt: skip
-    found = _accounts(lake, span, conditions, parameters, _ORDER[sort], limit, offset)
-    rows = records(found)
-    total = rows[0]["total"] if rows else 0
-    return _page(span, total, sort, _with_sums(lake, span, [row_of(row, now_ns) for row in rows]))
+    return conditions, parameters
 
 
 def _accounts(
-    lake: Tables, span: Span, conditions: list[str], parameters: dict[str, object], order: str, limit: int | None, offset: int
+    lake: Tables, span: Span, conditions: list[str], parameters: dict[str, object], order: str, cut: str
 ) -> pa.Table:
     chosen = ", ".join(f'"{name}"' for name in COLUMNS)
-    cut = f" LIMIT {limit} OFFSET {offset}" if limit is not None else ""
     sql = (
-        f"SELECT {chosen}, count(*) OVER () AS total FROM jobs WHERE {' AND '.join(conditions)} "  # noqa: S608
+        f"SELECT {chosen}, count(*) OVER () AS total FROM jobs WHERE {' AND '.join(conditions)} "
         f"ORDER BY {order}, job_id DESC{cut}"
     )
     return select(lake, sql, parameters, within=begun_in(span))
 
 
-def _with_sums(lake: Tables, span: Span, rows: list[JobRow]) -> list[JobRow]:
-    from msgspec.structs import replace
+def _rows(found: pa.Table, sums_by_job: pa.Table, now_ns: int) -> list[JobRow]:
+    sums = {row["id"]: (row["layer"], sums_of(row)) for row in records(sums_by_job)}
+    rows = []
+    for account in records(found):
+        layer, figures = sums.get(account["job_id"], (None, None))
+        rows.append(row_of(account, now_ns, sums=figures, layer=layer))
+    return rows
 
-    sums = moved(lake, span, [row.job_id for row in rows]) if rows else {}
-    return [replace(r, layer=sums[r.job_id][0], sums=sums[r.job_id][1]) if r.job_id in sums else r for r in rows]
+
+def _unaccounted(moved: pa.Table, known: set[str]) -> list[JobRow]:
+    return [
+        JobRow(job_id=row["id"], layer=row["layer"], sums=sums_of(row), accounted=False)
+        for row in records(moved)
+        if row["id"] not in known
+    ]
 
 
 def _page(span: Span, total: int, sort: str, rows: list[JobRow]) -> Jobs:
@@ -146,48 +134,46 @@ def _value(sums: Sums, metric: str) -> int:
 def top(
     lake: Tables, span: Span, sight: Sight, now_ns: int, *, by: str = "jobs", metric: str = "bytes", limit: int = 20
 ) -> Top:
-    """Who moved most in the span (`by` of `BY`, `metric` of `METRICS`)."""
-    table = _moved_by_job(lake, span, sight)
+    """Who moved most in the span (`by` of `BY`, `metric` of `METRICS`). A reader with a user sees that user's jobs, and
+    totals of these alone."""
+    told = accounts(lake, span, sight.user, _OWNER)
+    table = with_accounts(ranked(lake, span, None if sight.everything else told), told)
+    total = Sums(**{name: pc.sum(table.column(name)).as_py() for name in VALUES})
     if by == "jobs":
-        rows = [_top_job(row, now_ns) for row in records(table)]
+        table = table.append_column("jobs", pa.array([1] * table.num_rows, pa.int64()))
     else:
-        rows = _grouped(table, by)
-    if not sight.everything and by == "users":
-        rows = [row for row in rows if row.name == sight.user]
-    total = added([row.sums for row in rows])
+        table = _grouped(table, {"users": "user", "projects": "project", "programs": "program"}[by])
+    first = _by_metric(table, metric, limit)
     whole = _value(total, metric)
-    rows.sort(key=lambda row: (-_value(row.sums, metric), row.name or ""))
-    listed = [_shared(row, metric, whole) for row in rows[:limit]]
+    rows = [_top_row(row, by, metric, whole, now_ns) for row in records(first)]
     return Top(
-        from_ns=span.from_ns, to_ns=span.to_ns, by=by, metric=metric, total=total, count=len(rows), rows=listed
-    )  # fmt: skip
+        from_ns=span.from_ns, to_ns=span.to_ns, by=by, metric=metric, total=total, count=table.num_rows, rows=rows
+    )
 
 
-def _shared(row: TopRow, metric: str, whole: int) -> TopRow:
-    from msgspec.structs import replace
-
-    return replace(row, share=_value(row.sums, metric) / whole if whole else None)
-
-
-def _moved_by_job(lake: Tables, span: Span, sight: Sight) -> pa.Table:
-    """A row a job that counters name: its account (nulls without one), layer and sums. A reader with a user gets that
-    user's jobs, and of each only what was counted while it ran: numbers are used again."""
-    from fairlead.questions.ranking import ranked
-
-    return ranked(lake, span, None if sight.everything else sight.user)
+def _grouped(table: pa.Table, name: str) -> pa.Table:
+    sums = table.group_by(name).aggregate([("id", "count"), *((value, "sum") for value in VALUES)])
+    names = {name: "id", "id_count": "jobs", **{f"{value}_sum": value for value in VALUES}}
+    return sums.rename_columns([names[column] for column in sums.column_names])
 
 
-def _top_job(row: Mapping[str, Any], now_ns: int) -> TopRow:
+def _by_metric(table: pa.Table, metric: str, limit: int) -> pa.Table:
+    columns = {"bytes": VALUES[:2], "read": VALUES[:1], "write": VALUES[1:2], "metadata": VALUES[4:]}[metric]
+    value = table.column(columns[0]).fill_null(0)
+    for name in columns[1:]:
+        value = pc.add(value, table.column(name).fill_null(0))
+    keyed = table.append_column("value", value)
+    order = pc.sort_indices(keyed, sort_keys=[("value", "descending"), ("id", "ascending")])
+    return table.take(order.slice(0, limit))
+
+
+def _top_row(row: Mapping[str, Any], by: str, metric: str, whole: int, now_ns: int) -> TopRow:
+    sums = sums_of(row)
+    share = _value(sums, metric) / whole if whole else None
+    if by != "jobs":
+        return TopRow(name=row["id"], sums=sums, share=share, jobs=row["jobs"])
     running = is_running(row, now_ns) if row["start_ns"] is not None else None
     return TopRow(
-        name=row["id"], sums=sums_of(row), share=None, jobs=1, user=row["user"], program=row["program"],
+        name=row["id"], sums=sums, share=share, jobs=1, user=row["user"], program=row["program"],
         running=running, layer=row["layer"],
     )  # fmt: skip
-
-
-def _grouped(table: pa.Table, by: str) -> list[TopRow]:
-    groups: dict[str | None, list[Sums]] = {}
-    name = {"users": "user", "projects": "project", "programs": "program"}[by]
-    for row in records(table.select([name, *VALUES])):
-        groups.setdefault(row[name], []).append(sums_of(row))
-    return [TopRow(name=name, sums=added(sums), share=None, jobs=len(sums)) for name, sums in groups.items()]

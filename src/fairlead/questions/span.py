@@ -87,7 +87,14 @@ def moment_ns(text: str, now_ns: int) -> int:
 
 
 def span_of(
-    *, now_ns: int, default: str, last: str = "", from_: str = "", to: str = "", at: str = "", longest_ns: int = LONGEST_NS
+    *,
+    now_ns: int,
+    default: str,
+    last: str = "",
+    from_: str = "",
+    to: str = "",
+    at: str = "",
+    longest_ns: int = LONGEST_NS,
 ) -> Span:
     """The span that these words name; `default` is its length where none says. `at` is `to` for a look at one moment.
 
@@ -101,7 +108,7 @@ def span_of(
     begin = moment_ns(from_, now_ns) if from_ else end - age_ns(last or default)
     if begin >= end:
         raise UsageError("the span ends before it begins", remedy="give --from before --to")
-    if not 0 <= begin or end >= 2**62:
+    if not begin >= 0 or end >= 2**62:
         raise UsageError("this time is not of this age", remedy="write 2026-11-21T08:00")
     if end - begin > longest_ns:
         raise UsageError(
@@ -111,7 +118,7 @@ def span_of(
 
 
 def interval_ns(span: Span) -> int:
-    """The interval of `rollup` a picture of this span is made of: 1 s up to an hour, 1 min up to three days, else 1 h."""
+    """The interval of `rollup` a picture of this span is made of: 1 s to an hour, 1 min to three days, else 1 h."""
     if span.length_ns <= HOUR_NS:
         return SECOND_NS
     return MINUTE_NS if span.length_ns <= 3 * DAY_NS else HOUR_NS

@@ -3,6 +3,8 @@
 Not here: who a job belongs to (`accounts`), where nothing is known (`coverage`).
 """
 
+# ruff: noqa: S608  (conditions are numbers and words of ours; what others say goes in as parameters)
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -20,14 +22,16 @@ from fairlead.questions.span import Span, bin_ns, interval_ns, pieces
 VALUES = ("read_bytes", "write_bytes", "read_ops", "write_ops", "metadata_ops")
 _ADDED = ", ".join(f"sum({name})::BIGINT AS {name}" for name in VALUES)
 RANK = ("client", "target", "forwarder", "pfs_client", "metadata", "device")
-"""Layers by how well they tell what a job did: its own clients first, then counters that name jobs."""
+"""Layers by how well they tell what a job moved: its own clients first, then counters that name jobs."""
+METADATA_RANK = ("client", "metadata", "forwarder", "pfs_client", "target")
+"""The same for metadata operations: what a target counts as such are truncations and syncs."""
 
 
 def rollup_rows(span: Span, where: str, columns: str = "*") -> str:
     """A sub-select of rollup rows that are exactly the span (`span.pieces`); `where` filters each piece."""
     parts = [
-        f"SELECT {columns} FROM rollup WHERE interval_ns = {step} AND ts_ns >= {piece.from_ns} AND ts_ns < {piece.to_ns}"  # noqa: S608 (numbers and our own words)
-        f" AND {days(piece)} AND ({where})"
+        f"SELECT {columns} FROM rollup WHERE interval_ns = {step} AND ts_ns >= {piece.from_ns}"
+        f" AND ts_ns < {piece.to_ns} AND {days(piece)} AND ({where})"
         for step, piece in pieces(span)
     ]
     return f"({' UNION ALL '.join(parts)})"
@@ -37,8 +41,10 @@ def totals(
     lake: Tables, span: Span, by: str, where: str, parameters: Mapping[str, object], *, more: str = ""
 ) -> pa.Table:
     """Sums of `VALUES` by the columns `by`; `more` adds aggregates (beginning with a comma)."""
-    columns = "kind, id, layer, job_id, ts_ns, interval_ns, busy_ns, used_bytes_max, capacity_bytes, " + ", ".join(VALUES)
-    sql = f"SELECT {by}, {_ADDED}{more} FROM {rollup_rows(span, where, columns)} GROUP BY {by}"  # noqa: S608
+    columns = "kind, id, layer, job_id, ts_ns, interval_ns, busy_ns, used_bytes_max, capacity_bytes, " + ", ".join(
+        VALUES
+    )
+    sql = f"SELECT {by}, {_ADDED}{more} FROM {rollup_rows(span, where, columns)} GROUP BY {by}"
     return select(lake, sql, parameters, within=span.aligned(pieces(span)[0][0]))
 
 
@@ -97,9 +103,9 @@ def stepped(
     span = steps.span
     keys = f"step, {by}" if by else "step"
     sql = (
-        f"SELECT (ts_ns - {steps.from_ns}) // {steps.step_ns} AS step{f', {by}' if by else ''}, {_ADDED}{more} FROM rollup"  # noqa: S608
-        f" WHERE interval_ns = {interval} AND ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns} AND {days(span)}"
-        f" AND ({where}) GROUP BY {keys}"
+        f"SELECT (ts_ns - {steps.from_ns}) // {steps.step_ns} AS step{f', {by}' if by else ''}, {_ADDED}{more}"
+        f" FROM rollup WHERE interval_ns = {interval} AND ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns}"
+        f" AND {days(span)} AND ({where}) GROUP BY {keys}"
     )
     return select(lake, sql, parameters, within=span)
 

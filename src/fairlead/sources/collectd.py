@@ -25,6 +25,7 @@ from fairlead.sources.line_blocks import byte_chunks
 
 _COLLECTD = re.compile(rb'"collectd_type"\s*:')
 _MOST_BYTES = 1 << 30
+_LONGEST_S = 86_400
 _COLUMNS = {"disk_octets": ("read_bytes", "write_bytes"), "disk_ops": ("read_ops", "write_ops")}
 
 
@@ -52,7 +53,7 @@ class CollectdSource:
         return head.lstrip()[:1] in (b"[", b"{") and b'"_source"' in head and _COLLECTD.search(head) is not None
 
     def read(self, path: Path) -> Iterator[Item]:
-        """`device` rows. collectd keeps rates: a row's bytes are the rate times the device's usual interval. Raises
+        """`device` rows. collectd keeps rates: a row's bytes are the rate times collectd's interval. Raises
         InputError, CorruptInputError."""
         where = str(path)
         documents = _documents(path)
@@ -156,15 +157,12 @@ def _utc_ns(stamps: tuple[str, ...]) -> NDArray[np.int64]:
 
 
 def _interval_ns(series: NDArray[np.int64], ns: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The usual distance of two samples of a series (their median, whole seconds), for each sample; 0 is unknown.
+    """The commonest distance of two samples of one device, in whole seconds, for each sample; 0 is unknown.
 
-    A sample that is missing makes a gap, which is not filled: nothing is known of it."""
+    collectd has one interval for all. A longer distance is a gap, which is not filled: nothing is known of it."""
     order = np.lexsort((ns, series))
     s, t = series[order], ns[order]
-    same = s[1:] == s[:-1]
-    steps = (t[1:] - t[:-1])[same]
-    steps = steps[steps > 0]
-    if not len(steps):
-        return np.zeros(len(series), np.int64)
-    usual = max(1, round(float(np.median(steps)) / NS_PER_S)) * NS_PER_S
+    steps = np.rint((t[1:] - t[:-1])[s[1:] == s[:-1]] / NS_PER_S).astype(np.int64)
+    steps = steps[(steps > 0) & (steps < _LONGEST_S)]
+    usual = int(np.bincount(steps).argmax()) * NS_PER_S if len(steps) else 0
     return np.full(len(series), usual)

@@ -24,6 +24,8 @@ _BUCKET = re.compile(
 _VALUE = re.compile(rb"[ \t]*[A-Za-z][A-Za-z_ ]*(?:in[ _]flight|pages):[ \t]*\d+[ \t\r]*$")
 _TITLE = re.compile(rb"[ \t]*([a-zA-Z][^\t|%]*?)(?:[ \t]{2,}|[ \t]+)(rpcs|ios|calls|maps|frags)[ \t]+%[ \t]+cum[ \t]*%")
 _SIDES = re.compile(rb"[ \t]*(?:read|modify|write)[ \t|]*(?:write)?[ \t\r]*$")
+MODIFY = "modify "
+"""Begins the title of a table of modifying RPCs (mdc); the same file may have one of reads and writes."""
 _UNITS = {b"": 0, b"k": 10, b"m": 20, b"g": 30}
 
 
@@ -50,6 +52,7 @@ def tables_of(text: bytes) -> Tables:
         return Tables({}, Times(None, None, 0), True, 0, "")
     found = {}  # type: Dict[str, Table]
     table = None
+    side = ""
     unknown = 0
     example = ""
     for line in text.split(b"\n"):
@@ -61,8 +64,11 @@ def tables_of(text: bytes) -> Tables:
             continue
         title = _TITLE.match(line)
         if title is not None:
-            table = found.setdefault(" ".join(title.group(1).decode("utf-8", "replace").lower().split()), Table({}, {}))
-        elif not (_SIDES.match(line) or _VALUE.match(line) or times_of(line).lines):
+            name = " ".join(title.group(1).decode("utf-8", "replace").lower().split())
+            table = found.setdefault(side + name, Table({}, {}))
+        elif _SIDES.match(line):
+            side = MODIFY if b"modify" in line else ""
+        elif not (_VALUE.match(line) or times_of(line).lines):
             unknown += 1
             example = example or shown(line)
     return Tables(found, times_of(text[:400]), False, unknown, example)

@@ -4,7 +4,7 @@ All that Lustre writes by one routine: stats, md_stats, read_ahead_stats, of all
 """
 
 import re
-from typing import Dict, NamedTuple, Optional, Tuple
+from typing import Dict, NamedTuple, Optional, Pattern, Tuple
 
 MOST = (1 << 63) - 1
 """What a column holds. A counter beyond it stays there."""
@@ -74,7 +74,7 @@ def epoch_ns(seconds: bytes, part: bytes, unit: bytes = b"") -> Optional[int]:
     return moment if moment <= MOST else None
 
 
-def rest_of(text: bytes, read: int, known: "Tuple[re.Pattern[bytes], ...]") -> "Tuple[int, str]":
+def rest_of(text: bytes, read: int, known: "Tuple[Pattern[bytes], ...]") -> Tuple[int, str]:
     """How many lines were not read, and the first of them. Looked for only where the number of lines is not that of
     lines read."""
     lines = text.count(b"\n") + (not text.endswith(b"\n") and bool(text))

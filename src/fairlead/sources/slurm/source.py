@@ -1,4 +1,4 @@
-"""The Slurm source: which of Slurm's outputs a file is, its jobs, and what it cannot tell."""
+"""The Slurm source: which of Slurm's outputs a file is, its jobs, what happened to its machine, and what it cannot tell."""
 
 from __future__ import annotations
 
@@ -17,19 +17,22 @@ from fairlead.sources.line_blocks import BLOCK_BYTES, Block, byte_chunks, end_ga
 from fairlead.sources.local_time import check_zone
 from fairlead.sources.node_lists import NodeLists
 from fairlead.sources.slurm.accounting import Accounts, Layout, layout_of, without_header
+from fairlead.sources.slurm.cluster import DOCUMENT, TEXT, cluster_items
 from fairlead.sources.slurm.fields import Reading
+from fairlead.sources.slurm.hooks import HOOK, STAGE, Call, call_of, job_rows, jobs_of, stages_of
 from fairlead.sources.slurm.hostlist import MOST_NODES, expand_hostlist
 from fairlead.sources.slurm.json_jobs import JOBS, json_batches, kept_rows_batches
 from fairlead.sources.slurm.key_values import KeyValues
 
-Form = Literal["json", "kept rows", "key values", "columns", "aligned columns"]
+Form = Literal["json", "kept rows", "key values", "columns", "aligned columns", "machine", "hooks", "stages"]
 _SLURM_JSON = re.compile(r'"(job_id|slurm|Slurm)"\s*:', re.IGNORECASE)
 _ALIGNED = re.compile(r"\s*JobID\s.*\n\s*-{3,}", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SlurmSource:
-    """Reads jobs from sacct, squeue, scontrol, slurmrestd and job completion outputs.
+    """Reads jobs from sacct, squeue, scontrol, slurmrestd, job completion and hook outputs, and events of the machine
+    from sinfo, slurmrestd and scontrol.
 
     `time_zone`: of times without an offset; None assumes UTC and says so (JSON counts seconds and needs none).
     `columns`: names of the columns of a header-less `sacct -P -n` file. `separator`: of `sacct --delimiter`.
@@ -59,10 +62,19 @@ class SlurmSource:
         if text.startswith("{"):
             if JOBS.search(text) and _SLURM_JSON.search(text):
                 return "json", None
-            return ("kept rows" if re.search(r'"jobidraw"\s*:', text) else None), None
+            if re.search(r'"jobidraw"\s*:', text):
+                return "kept rows", None
+            return ("machine" if DOCUMENT.search(text) and _SLURM_JSON.search(text) else None), None
+        if TEXT.match(text):
+            return "machine", None
+        first = text.partition("\n")[0].rstrip("\r")
+        if HOOK.match(first):
+            return "hooks", None
+        if STAGE.match(first):
+            return "stages", None
         if re.match(r"JobId=\d+\s", text):
             return "key values", None
-        layout = layout_of(text.partition("\n")[0].rstrip("\r"), self.separator, self.columns)
+        layout = layout_of(first, self.separator, self.columns)
         if layout is not None:
             return "columns", layout
         return ("aligned columns" if _ALIGNED.match(text) else None), None
@@ -77,6 +89,12 @@ class SlurmSource:
             yield from json_batches(path, nodes, reading)
         elif form == "kept rows":
             yield from kept_rows_batches(path, nodes, reading)
+        elif form == "machine":
+            yield from cluster_items(path)
+            return
+        elif form in ("hooks", "stages"):
+            yield from _hook_items(path, form)
+            return
         elif form == "key values":
             yield from self._lines(path, KeyValues(nodes, reading), reading, None)
         elif layout is not None:
@@ -103,6 +121,28 @@ class SlurmSource:
             if given.last:
                 for gap in end_gaps(given, kept=True):
                     yield msgspec.structs.replace(gap, where=str(path))
+
+
+def _hook_items(path: Path, form: Form) -> Iterator[Item]:
+    """Jobs, or burst-buffer steps, of a log of hooks."""
+    unknown = 0
+    calls: list[Call] = []
+    for block in line_blocks(path):
+        lines = [line for line in (block.data + block.cut).decode("utf-8", "replace").split("\n") if line.strip()]
+        if form == "stages":
+            yield from stages_of(lines)
+            unknown += sum(STAGE.match(line.strip()) is None for line in lines)
+            continue
+        found = [call_of(line) for line in lines]
+        unknown += found.count(None)
+        calls += [call for call in found if call is not None]
+    if calls:
+        yield job_rows(jobs_of(calls))
+    if unknown:
+        yield Missing(
+            kind="unreadable_lines", what=f"{unknown} lines", why="they are of no hook", where=str(path),
+            remedy="compare them with the reference page of this source",
+        )  # fmt: skip
 
 
 def _ended(block: Block) -> Block:

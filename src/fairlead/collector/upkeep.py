@@ -1,0 +1,178 @@
+"""What a collector does besides answering: carry rows to the tables, merge and expire, notice silence, tell its health.
+
+Two threads, off the way of requests. Not here: how rows are carried (`lake.writer`), which days go (`lake.retention`).
+"""
+
+from __future__ import annotations
+
+import logging
+import resource
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fairlead import clock
+from fairlead.collector.intake import backlog_bytes
+from fairlead.collector.keeper import Keeper
+from fairlead.collector.metrics import Metrics
+from fairlead.collector.own import OwnRecords
+from fairlead.collector.settings import Carry
+from fairlead.collector.sources import Sources
+from fairlead.errors import FairleadError
+from fairlead.inert import inert
+from fairlead.lake.store import Lake
+from fairlead.lake.writer import Writer
+
+TICK_S = 1.0
+HEALTH_S = 60.0
+
+log = logging.getLogger("fairlead.collector")
+
+
+@dataclass(slots=True)
+class Carried:
+    """The last time rows were carried to the tables."""
+
+    at_ns: int | None = None
+    took_s: float | None = None
+    failure: str = ""
+
+
+class Upkeep:
+    """The threads of one collector."""
+
+    def __init__(
+        self,
+        lake: Lake,
+        writer: Writer,
+        sources: Sources,
+        keeper: Keeper,
+        own: OwnRecords,
+        metrics: Metrics,
+        carry: Carry,
+        keep_days: Mapping[str, float],
+        now_ns: Callable[[], int] = clock.now_ns,
+    ) -> None:
+        self.carried = Carried()
+        self._lake = lake
+        self._writer = writer
+        self._sources = sources
+        self._keeper = keeper
+        self._own = own
+        self._metrics = metrics
+        self._carry = carry
+        self._keep_days = keep_days
+        self._now_ns = now_ns
+        self._stop = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._watching, name="watching", daemon=True),
+            threading.Thread(target=self._carrying, name="carrying", daemon=True),
+        ]
+
+    def start(self) -> None:
+        """Starts both."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self, wait_s: float) -> bool:
+        """Whether both have ended within `wait_s`."""
+        self._stop.set()
+        until_s = clock.monotonic_s() + wait_s
+        for thread in self._threads:
+            thread.join(max(0.0, until_s - clock.monotonic_s()))
+        return not any(thread.is_alive() for thread in self._threads)
+
+    def watch(self, *, everything: bool) -> None:
+        """One look: gaps that opened or closed are written down, and health that changed (all of it: `everything`)."""
+        gaps = self._sources.gaps(self._now_ns())
+        try:
+            self._own.events(gaps)
+        except FairleadError:
+            self._sources.undo(gaps)
+            raise
+        rows = self._keeper.rows(everything=everything)
+        if everything:
+            failure = self.carried.failure
+            rows.append({
+                "probe": "collector", "state": "failing" if failure else "ok", "text": failure or None,
+                "interval_ns": int(HEALTH_S * 1e9), "memory_bytes": memory_bytes(),
+            })  # fmt: skip
+        self._own.health(rows)
+
+    def _watching(self) -> None:
+        next_s = clock.monotonic_s()
+        while not self._stop.wait(TICK_S):
+            everything = clock.monotonic_s() >= next_s
+            if everything:
+                next_s = clock.monotonic_s() + HEALTH_S
+            self._try("watching", self.watch, everything=everything)
+
+    def _carrying(self) -> None:
+        carry = self._carry
+        compact_s = clock.monotonic_s() + carry.compact_every_s
+        expire_s = clock.monotonic_s() + min(60.0, carry.expire_every_s)
+        while not self._stop.wait(carry.every_s):
+            if not self._try("carrying", self._flush):
+                continue
+            if clock.monotonic_s() >= compact_s:
+                self._try("merging", self._merge)
+                compact_s = clock.monotonic_s() + carry.compact_every_s
+            if clock.monotonic_s() >= expire_s:
+                self._try("expiring", self._expire)
+                expire_s = clock.monotonic_s() + carry.expire_every_s
+
+    def _try(self, what: str, do: Callable[..., Any], **arguments: Any) -> bool:
+        """A round that fails is told and tried again at its next time: what is acknowledged stays in the log."""
+        try:
+            do(**arguments)
+        except FairleadError as error:
+            failure = f"{what}: {error.what}"
+            log.error("%s", inert(f"{what}: {error}"))  # noqa: TRY400  (no defect: its text says all)
+        except Exception as error:
+            failure = f"{what}: {type(error).__name__}: {error}"
+            log.exception("%s failed by a defect of fairlead", what)
+        else:
+            if self.carried.failure.startswith(f"{what}:"):
+                self.carried.failure = ""
+            return True
+        self.carried.failure = failure
+        self._metrics.failures.add(what=what)
+        return False
+
+    def _flush(self) -> None:
+        began_s = clock.monotonic_s()
+        count = self._writer.flush()
+        took_s = clock.monotonic_s() - began_s
+        self._metrics.carry.observe(took_s)
+        self._metrics.carried.add(count)
+        self.carried.at_ns, self.carried.took_s = self._now_ns(), took_s
+
+    def _merge(self) -> None:
+        from fairlead.lake.compaction import compact
+
+        compact(self._lake, self._writer, thorough=False)
+
+    def _expire(self) -> None:
+        from fairlead.lake.retention import expire
+
+        raw = self._keep_days.get("raw", 0.0)
+        for table in self._writer.place.tables(self._writer.shard):
+            days = self._keep_days.get(table, raw)
+            if table.startswith("_") or table == "rollup" or days <= 0:
+                continue
+            expire(self._writer, before_ns=self._now_ns() - int(days * 86400e9), tables=[table])
+
+    @property
+    def backlog_bytes(self) -> int:
+        """Bytes of the log not yet in the tables."""
+        return backlog_bytes(self._writer)
+
+
+def memory_bytes() -> int:
+    """What this process holds in memory now."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123
+            return int(file.read().split()[1]) * resource.getpagesize()
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -1,0 +1,186 @@
+"""One job: its account, its summary, each layer's bandwidth over time, the components it went through.
+
+Not here: lists of jobs (`jobs`), what one could change about it (`fairlead.analysis`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from fairlead.questions.accounts import row_of, runs_of, unknown_job, visible
+from fairlead.questions.answers import JobPage, JobRow, JobSummary, Share, Sums
+from fairlead.questions.asking import Sight, Tables, records, select
+from fairlead.questions.coverage import coverage
+from fairlead.questions.estimates import estimates
+from fairlead.questions.ranking import ranked
+from fairlead.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span
+from fairlead.questions.sums import VALUES, sums_of, totals
+from fairlead.questions.timelines import layered, timeline
+
+NODES_SHOWN = 1000
+_COMPONENTS = ("forwarder", "target", "mds")
+_TAIL_NS = MINUTE_NS
+"""Counted up to this long after its end: caches are written back late."""
+_MOST_SHARES = 500
+
+
+def job(
+    lake: Tables,
+    job_id: str,
+    sight: Sight,
+    now_ns: int,
+    *,
+    cluster: str = "",
+    span: Span | None = None,
+    points: int = 600,
+) -> JobPage:
+    """The page of the latest job of this number (of `cluster`). `span` looks at a part of it. Raises UnknownNameError
+    for one that neither the scheduler nor counters know, or that is not this reader's."""
+    runs = runs_of(lake, job_id, cluster or None)
+    if span is not None and len(runs) > 1:
+        runs = [run for run in runs if _overlaps(run, span)] or runs
+    if not runs:
+        if not sight.everything or cluster:
+            raise unknown_job(lake, job_id, sight, now_ns)
+        return _unaccounted(lake, job_id, span, now_ns, points)
+    mine = [run for run in runs if visible(run, sight)]
+    if not mine:
+        raise unknown_job(lake, job_id, sight, now_ns)
+    account = mine[0]
+    life = _life(account, now_ns, 0 if not sight.everything else _TAIL_NS)
+    seen = life if span is None else span.within(life.from_ns, life.to_ns)
+    if seen.length_ns <= 0:
+        seen = life
+    shared = [r for r in runs if r is not account and r["user"] != account["user"] and _overlaps(r, life)]
+    if shared and not sight.everything:
+        return _without_counters(account, seen, now_ns, len(mine) - 1)
+    return _page(lake, account, seen, now_ns, points, len(mine) - 1)
+
+
+def _overlaps(run: Mapping[str, Any], span: Span) -> bool:
+    start, end = run["start_ns"], run["end_ns"]
+    return start is not None and start < span.to_ns and (end is None or end >= span.from_ns)
+
+
+def _life(account: Mapping[str, Any], now_ns: int, tail_ns: int) -> Span:
+    """From its start to its end and a little more, or to now."""
+    start = account["start_ns"]
+    end = account["end_ns"]
+    if start is None:
+        start = account["submit_ns"] if account["submit_ns"] is not None else now_ns - HOUR_NS
+    if end is None:
+        # A scheduler that was never heard of again: a run is at most some weeks long.
+        end = min(now_ns, start + 32 * DAY_NS) if start < now_ns else start + MINUTE_NS
+    else:
+        end += tail_ns
+    return Span(start, max(end, start + MINUTE_NS // 60))
+
+
+def _page(lake: Tables, account: dict[str, Any], span: Span, now_ns: int, points: int, others: int) -> JobPage:
+    job_id = account["job_id"]
+    nodes = account["nodes"] or []
+    steps, found = layered(lake, span, "kind = $kind AND id = $id", {"kind": "job", "id": job_id}, now_ns, points)
+    cover = coverage(lake, nodes[:4096], steps)
+    drawn = timeline(steps, found, cover)
+    extra, mapped, missing = estimates(lake, job_id, nodes, steps, found, cover)
+    drawn = replace(drawn, series=[*drawn.series, *extra])
+    row, summary = _row_and_summary(lake, account, span, now_ns)
+    shares = _components(lake, job_id, span)
+    known = {(share.kind, share.id) for share in shares}
+    shares += [Share(kind=k, id=i, layer=k, sums=Sums(), mapped=True) for k, i in mapped if (k, i) not in known]
+    return JobPage(
+        from_ns=span.from_ns, to_ns=span.to_ns, job=row, nodes=nodes[:NODES_SHOWN], summary=summary, timeline=drawn,
+        components=shares, missing=missing, gaps=cover.gaps, other_runs=others,
+    )  # fmt: skip
+
+
+def _row_and_summary(
+    lake: Tables, account: dict[str, Any], span: Span, now_ns: int
+) -> tuple[JobRow, JobSummary | None]:
+    import pyarrow as pa
+
+    only = pa.table({name: pa.array([account[name]], kind) for name, kind in (
+        ("job_id", pa.string()), ("start_ns", pa.int64()), ("end_ns", pa.int64()))})  # fmt: skip
+    only = only.set_column(2, "end_ns", pa.array([None if account["end_ns"] is None else span.to_ns], pa.int64()))
+    moved = records(ranked(lake, span, only))
+    layer, sums = (moved[0]["layer"], sums_of(moved[0])) if moved else (None, None)
+    return row_of(account, now_ns, sums=sums, layer=layer), _summary(lake, account)
+
+
+def _summary(lake: Tables, account: Mapping[str, Any]) -> JobSummary | None:
+    fields = [name for name in JobSummary.__struct_fields__ if name != "sums"]
+    chosen = ", ".join([*fields, *VALUES])
+    found = select(
+        lake,
+        f"SELECT {chosen} FROM job_summary WHERE job_id = $job_id AND cluster IS NOT DISTINCT FROM $cluster "  # noqa: S608
+        "AND start_ns IS NOT DISTINCT FROM $start_ns LIMIT 1",
+        {"job_id": account["job_id"], "cluster": account["cluster"], "start_ns": account["start_ns"]},
+    )
+    for row in records(found):
+        row["estimated"] = row["estimated"] or []
+        return JobSummary(**{name: row[name] for name in fields}, sums=sums_of(row))
+    return None
+
+
+def _components(lake: Tables, job_id: str, span: Span) -> list[Share]:
+    """Forwarders, targets and metadata servers whose counters name the job, busiest first in each kind."""
+    found = totals(
+        lake, span, "kind, id, layer", "kind IN (SELECT unnest($kinds)) AND job_id = $job_id",
+        {"kinds": list(_COMPONENTS), "job_id": job_id},
+    )  # fmt: skip
+    rows = records(found)
+    whole: dict[str, int] = {}
+    for row in rows:
+        whole[row["kind"]] = whole.get(row["kind"], 0) + weight(row)
+    rows.sort(key=lambda row: (_COMPONENTS.index(row["kind"]), -weight(row), row["id"]))
+    return [
+        Share(
+            kind=row["kind"], id=row["id"], layer=row["layer"], sums=sums_of(row),
+            share=weight(row) / whole[row["kind"]] if whole[row["kind"]] else None,
+        )
+        for row in rows[:_MOST_SHARES]
+    ]  # fmt: skip
+
+
+def weight(row: Mapping[str, Any]) -> int:
+    """What a share is a share of: bytes, or metadata operations where no bytes are counted."""
+    if row["read_bytes"] is None and row["write_bytes"] is None:
+        return row["metadata_ops"] or 0
+    return (row["read_bytes"] or 0) + (row["write_bytes"] or 0)
+
+
+def _unaccounted(lake: Tables, job_id: str, span: Span | None, now_ns: int, points: int) -> JobPage:
+    """A job only counters know: its span is where they name it."""
+    look = span or Span(now_ns - 32 * DAY_NS, now_ns)
+    day = look.aligned(HOUR_NS)
+    found = select(
+        lake,
+        f"SELECT min(ts_ns) AS first, max(ts_ns) AS last FROM rollup WHERE interval_ns = {HOUR_NS} AND kind = $kind "  # noqa: S608
+        f"AND id = $id AND ts_ns >= {day.from_ns} AND ts_ns < {day.to_ns}",
+        {"kind": "job", "id": job_id}, within=day,
+    )  # fmt: skip
+    [row] = records(found)
+    if row["first"] is None:
+        raise unknown_job(lake, job_id, Sight(), now_ns)
+    seen = span or Span(row["first"], min(row["last"] + HOUR_NS, max(now_ns, row["first"] + 1)))
+    account: dict[str, Any] = dict.fromkeys((*JobRow.__struct_fields__, "nodes")) | {"job_id": job_id}
+    page = _page(lake, account, seen, now_ns, points, 0)
+    told = replace(page.job, accounted=False)
+    return replace(page, job=told, missing=["account: the scheduler has not told of this job", *page.missing])
+
+
+def _without_counters(account: dict[str, Any], span: Span, now_ns: int, others: int) -> JobPage:
+    from fairlead.questions.answers import Timeline
+
+    nodes = account["nodes"] or []
+    return JobPage(
+        from_ns=span.from_ns, to_ns=span.to_ns, job=row_of(account, now_ns), nodes=nodes[:NODES_SHOWN], summary=None,
+        timeline=Timeline(from_ns=span.from_ns, step_ns=span.length_ns, points=0, series=[]), components=[],
+        missing=["counters: another user's job has the same number at that time, and they cannot be told apart"],
+        gaps=[], other_runs=others,
+    )  # fmt: skip
+
+

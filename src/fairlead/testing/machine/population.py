@@ -1,0 +1,236 @@
+"""Who runs what on a made machine: users, programs, jobs, drawn so that the population looks like the published one.
+
+Distributions, and where their parameters are from:
+
+- Sizes and run times: the 3,621 TaihuLight jobs of February 2018 (start, end, nodes). Nodes are of few favourite sizes
+  (`NODES`); seconds are lognormal with mean 8.67 and deviation 3.31 of the logarithm. `tools/fit_population.py` refits both.
+- I/O modes, mean volumes, the share of jobs with non-trivial I/O and with many metadata operations: Beacon (Yang et
+  al., ACM TOS 2023, section 5).
+- Spread of volumes about their mean, and of request sizes: 53,546 Darshan records of Summit, 2021. The logarithm of a
+  job's volume deviates by 3.8 (read) and 4.9 (write) over all applications; within one mode 1.6 is used, which keeps the
+  published means reachable in a few thousand jobs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fairlead.sim.platform import Machine
+from fairlead.sim.workload import Step
+
+GB = 10**9
+NONTRIVIAL_SHARE = 0.163
+MODES = ("N-N", "N-M", "N-1", "1-1")
+MODE_JOBS = (11_073, 324, 2_382, 16_251)
+MEAN_READ_GB = (96.8, 36.2, 19.6, 33.0)
+MEAN_WRITE_GB = (120.1, 63.2, 19.3, 142.3)
+HIGH_MDOPS_SHARE = 0.0069
+VOLUME_SIGMA = 1.6
+RUN_TIME_LOG_MEAN, RUN_TIME_LOG_SIGMA = 8.67, 3.31
+NODES = ((7, 0.367), (16, 0.205), (1, 0.133), (49, 0.088), (2, 0.033), (25, 0.022), (4, 0.021), (164, 0.013), (54, 0.011),
+         (3, 0.010), (8, 0.009), (64, 0.009), (256, 0.008), (1024, 0.006), (100, 0.005), (512, 0.004))  # fmt: skip
+"""Favourite job sizes with their shares; the rest is lognormal (2.29, 1.40)."""
+NODES_LOG_MEAN, NODES_LOG_SIGMA = 2.29, 1.40
+TRIVIAL_BYTES = 200_000_000
+"""Beacon's bound: a job moves more, or its I/O is trivial."""
+REQUESTS = (4 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20)
+REQUEST_SHARES = (0.10, 0.15, 0.20, 0.40, 0.15)
+PATTERNS = {
+    "N-N": ("checkpoint", "restart", "training", "logs"), "N-M": ("aggregated", "collective"),
+    "N-1": ("strided", "shared_read"), "1-1": ("serial",),
+}  # fmt: skip
+"""What programs of each mode do; `storm` is of any mode's."""
+
+_FIRST = ("ada", "ben", "chen", "dora", "emil", "fatou", "goro", "hana", "ivan", "jun", "kaja", "liu", "mina", "noor", "olga",
+          "pavel", "qi", "rosa", "sven", "tao")  # fmt: skip
+_FIELDS = ("climate", "fusion", "lattice", "genome", "combust", "seismic", "plasma", "ocean", "alloy", "turbine")
+_STEMS = ("flow", "cast", "mesh", "spec", "fold", "ray", "wave", "drift", "shock", "bond", "grid", "tide")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """One user's program at one size: what makes its runs alike. `mean_read`/`mean_write` bytes a run."""
+
+    name: str
+    user: str
+    project: str
+    mode: str
+    pattern: str
+    nodes: int
+    request: int
+    steps: int
+    mean_read: float
+    mean_write: float
+    run_time_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawn:
+    """A job to come: its program, when it is handed in, what it does and computes."""
+
+    number: int
+    program: Program
+    submit_s: float
+    steps: tuple[Step, ...]
+    tail_s: float
+
+    @property
+    def read_bytes(self) -> int:
+        """Bytes it means to read."""
+        return sum(step.volume for step in self.steps if step.op == "read")
+
+    @property
+    def write_bytes(self) -> int:
+        """Bytes it means to write."""
+        return sum(step.volume for step in self.steps if step.op == "write")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mix:
+    """How the population is bent to fit a machine and a span: nothing of it for the published one.
+
+    `volume_scale` multiplies volumes, `time_scale` run times (at most `longest_s`); `arrivals_per_s` jobs handed in.
+    """
+
+    nontrivial_share: float = NONTRIVIAL_SHARE
+    high_mdops_share: float = HIGH_MDOPS_SHARE
+    volume_scale: float = 1.0
+    time_scale: float = 1.0
+    longest_s: float = 12 * 3600.0
+    shortest_s: float = 25.0
+    arrivals_per_s: float = 0.02
+    programs_per_pattern: int = 4
+    largest_share: float = 0.5
+
+
+def programs(machine: Machine, mix: Mix, rng: np.random.Generator) -> dict[str, list[Program]]:
+    """The programs of a site, by mode; under `trivial` and `storm` those that move next to nothing or many names."""
+    made: dict[str, list[Program]] = {}
+    for mode, patterns in PATTERNS.items():
+        index = MODES.index(mode)
+        made[mode] = [
+            _program(machine, mix, rng, mode, pattern, (MEAN_READ_GB[index], MEAN_WRITE_GB[index]))
+            for pattern in patterns
+            for _ in range(mix.programs_per_pattern)
+        ]
+    made["trivial"] = [_program(machine, mix, rng, "1-1", "quiet", (0.02, 0.02)) for _ in range(3 * mix.programs_per_pattern)]
+    made["storm"] = [_program(machine, mix, rng, "N-N", "storm", (0.4, 0.4)) for _ in range(2)]
+    return made
+
+
+def _program(
+    machine: Machine, mix: Mix, rng: np.random.Generator, mode: str, pattern: str, gigabytes: tuple[float, float]
+) -> Program:
+    # The largest jobs of a machine leave room for others, or nothing would ever interfere.
+    most = max(int(machine.nodes * mix.largest_share), 1)
+    sizes, shares = np.array([n for n, _ in NODES]), np.array([share for _, share in NODES])
+    if rng.random() < shares.sum():
+        nodes = int(rng.choice(sizes, p=shares / shares.sum()))
+    else:
+        nodes = int(np.ceil(rng.lognormal(NODES_LOG_MEAN, NODES_LOG_SIGMA)))
+    if mode != "1-1" and nodes * machine.cores_per_node < 8:
+        nodes = -(-8 // machine.cores_per_node)
+    user = str(rng.choice(_FIRST)) + str(int(rng.integers(1, 9)))
+    field = str(rng.choice(_FIELDS))
+    seconds = float(rng.lognormal(RUN_TIME_LOG_MEAN, RUN_TIME_LOG_SIGMA)) * mix.time_scale
+    return Program(
+        name=f"{rng.choice(_STEMS)}{rng.choice(_STEMS)}{int(rng.integers(1, 100))}", user=user,
+        project=f"{field}{int(rng.integers(1, 4))}", mode=mode, pattern=pattern, nodes=min(nodes, most),
+        request=int(rng.choice(REQUESTS, p=REQUEST_SHARES)), steps=int(rng.integers(2, 7)),
+        mean_read=gigabytes[0] * GB, mean_write=gigabytes[1] * GB,
+        run_time_s=float(np.clip(seconds, mix.shortest_s, mix.longest_s)),
+    )  # fmt: skip
+
+
+def draw(machine: Machine, mix: Mix, jobs: int, rng: np.random.Generator) -> list[Drawn]:
+    """`jobs` jobs in the order they are handed in; times between arrivals are exponential."""
+    site = programs(machine, mix, rng)
+    weights = np.array(MODE_JOBS) / sum(MODE_JOBS)
+    submit = np.cumsum(rng.exponential(1.0 / mix.arrivals_per_s, jobs))
+    out = []
+    for number in range(jobs):
+        chance = rng.random()
+        if chance < mix.high_mdops_share:
+            kind = "storm"
+        elif chance < mix.nontrivial_share:
+            kind = str(rng.choice(MODES, p=weights))
+        else:
+            kind = "trivial"
+        program = site[kind][int(rng.zipf(1.8)) % len(site[kind])]
+        out.append(_run_of(machine, mix, number, program, float(submit[number]), rng))
+    return out
+
+
+def _run_of(
+    machine: Machine, mix: Mix, number: int, program: Program, submit_s: float, rng: np.random.Generator
+) -> Drawn:
+    # Runs of a program differ; a lognormal of mean 1 keeps the mean of the mode.
+    spread = rng.lognormal(-(VOLUME_SIGMA**2) / 2, VOLUME_SIGMA)
+    read, write = (
+        int(max(v * spread * mix.volume_scale, 1 << 20)) for v in (program.mean_read, program.mean_write)
+    )
+    if program.pattern == "quiet":
+        total = rng.uniform(0.01, 0.9) * TRIVIAL_BYTES * min(mix.volume_scale, 1.0)
+        read, write = int(total / 2), int(total / 2)
+    else:
+        floor = int(TRIVIAL_BYTES * min(mix.volume_scale, 1.0) * 0.55)
+        read, write = max(read, floor), max(write, floor)
+    steps = steps_of(machine, program, read, write, rng)
+    slack = program.run_time_s * float(rng.uniform(0.9, 1.1)) / (len(steps) + 1)
+    timed = tuple(replace(s, compute_s=slack * float(rng.uniform(0.7, 1.3))) for s in steps)
+    return Drawn(number=number, program=program, submit_s=submit_s, steps=timed, tail_s=slack * 0.5)
+
+
+def steps_of(
+    machine: Machine, program: Program, read: int, write: int, rng: np.random.Generator
+) -> tuple[Step, ...]:
+    """What a run does, by its program's pattern."""
+    processes = program.nodes * machine.cores_per_node
+    n, size = program.steps, program.request
+    wide = int(min(machine.targets, 4))
+
+    def io(op: str, volume: float, **more: object) -> Step:
+        return Step(op=op, volume=int(volume), **({"request": size, "writers": processes, "files": processes} | more))  # type: ignore[arg-type]
+
+    match program.pattern:
+        case "checkpoint":
+            big = max(size, 1 << 20)
+            first = io("read", read, request=big, label="init")
+            return (first, *(io("write", write / n, request=big, label="ckpt") for _ in range(n)))
+        case "restart":
+            return (io("read", read, label="restart"), io("write", write, label="state"))
+        case "training":
+            chunk = min(size, 64 << 10)
+            epochs = tuple(
+                io("read", read / n, request=chunk, random=True, label="samples", fresh=i == 0) for i in range(n)
+            )
+            return (*epochs, io("write", write, request=1 << 20, label="model"))
+        case "logs":
+            some = tuple(io("write", write / n, request=4 << 10, label="log", fresh=i == 0) for i in range(n))
+            return (io("read", read, label="in"), *some)
+        case "aggregated" | "collective":
+            writers = max(processes // 16, min(processes, 2))
+            kind = "MPIIO" if program.pattern == "collective" else "POSIX"
+            more = {"writers": writers, "files": writers, "request": max(size, 1 << 20), "interface": kind}
+            first = io("read", read, label="in", **more)
+            return (first, *(io("write", write / n, label="agg", **more) for _ in range(n)))
+        case "strided" | "shared_read":
+            stripes = next(s for s in range(wide, 0, -1) if processes % s == 0)
+            more = {"files": 1, "stripes": stripes, "request": min(size, 1 << 20)}
+            first = io("read", read, label="in", **more)
+            if program.pattern == "shared_read":
+                return (first, io("write", write, label="field", contested=True, **more))
+            return (first, *(io("write", write / n, label="field", contested=True, **more) for _ in range(n)))
+        case "storm":
+            each = int(rng.integers(200, 800))
+            names = tuple(
+                Step(op=op, each=each, writers=processes, files=processes, label="tmp", fresh=op == "create")
+                for _ in range(n)
+                for op in ("create", "getattr", "unlink")
+            )
+            return (io("read", read, label="in"), *names, io("write", write, label="out"))
+        case _:
+            more = {"writers": 1, "files": 1, "stripes": min(wide, 2)}
+            return (io("read", read, label="in", **more), io("write", write, label="out", **more))
