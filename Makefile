@@ -13,7 +13,7 @@ INSTALL_SELF := $(PIP) install --no-deps --no-build-isolation --editable .
 LOG ?= examples/logs/phases_write_only_n1_4x5.darshan
 WORKERS ?= 2
 
-.PHONY: help run test test-full unit lint format types imports docs docs-serve docs-generate bench lock wheel clean venv dev browser programs test-fuse
+.PHONY: help run test test-full unit lint format types imports docs docs-serve docs-generate bench lock agent wheel clean venv dev browser programs test-fuse
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,6 +71,9 @@ lock: $(VENV)/dev.stamp  ## renew requirements*.lock from pyproject.toml (UPGRAD
 	@$(LOCK) $(UPGRADE) --group build --constraint requirements-dev.lock --output-file requirements.lock
 	@$(LOCK) $(UPGRADE) --group bench --constraint requirements-dev.lock \
 		--no-emit-package recorder-utils --output-file requirements-bench.lock
+
+agent: $(VENV)/runtime.stamp  ## the node agent as one file (Python 3.6 or newer), into dist/
+	@$(BIN)/python tools/agent.py
 
 wheel: $(VENV)/runtime.stamp  ## a wheel, into dist/
 	@$(BIN)/python -m hatchling build -t wheel

@@ -29,6 +29,7 @@ SOURCES: dict[str, str] = {
     "gpfs": "fairlead.sources.gpfs:GpfsSource",
     "lfs": "fairlead.sources.lfs:LfsSource",
     "beacon": "fairlead.sources.beacon:BeaconSource",
+    "counters": "fairlead.sources.counters:CountersSource",
 }
 """Tried in this order when content is detected: the most specific magic first."""
 PLACEMENTS: dict[str, str] = {

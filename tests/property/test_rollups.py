@@ -1,4 +1,4 @@
-"""Laws of rollups on random records: the same sum at every interval and for every kind, unknown kept apart from zero."""
+"""Laws of rollups on random records: one sum at every interval and for every kind; unknown is not zero."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EPOCH = 1_700_000_000_000_000_000
 S = 1_000_000_000
 WORD = st.sampled_from(["a", "b", None])
 AMOUNT = st.sampled_from([None, 0, 1, 7, 10**6 + 1, 2**40])
-SPAN = st.sampled_from([0, 1, S, S + 1, 90 * S, 4000 * S, -5])
+SPAN = st.sampled_from([0, 1, S, S + 1, 70 * S, -5])
 OP = st.fixed_dictionaries({
     "start": st.integers(0, 3 * S), "length": SPAN, "node": WORD, "job_id": WORD, "fs": WORD,
     "op": st.sampled_from(["read", "write", "open", "fsync"]), "size": st.sampled_from([None, 0, 3, 10**6]),
@@ -38,7 +38,7 @@ def ops_of(rows: list[dict[str, object]]) -> pa.Table:
 def sums(rollup: pa.Table, column: str, kind: str, layer: str, *, parts: bool = False) -> dict[int, dict[str, object]]:
     """By interval in seconds and id: the sum of a column; None where every row is unknown."""
     found: dict[int, dict[str, object]] = {interval: {} for interval in INTERVALS_S}
-    for row in rollup.to_pylist():
+    for row in rollup.select(["kind", "layer", "id", "job_id", "interval_ns", column]).to_pylist():
         if row["kind"] != kind or row["layer"] != layer or (row["job_id"] is not None) != parts:
             continue
         by_id = found[row["interval_ns"] // S]
@@ -56,8 +56,8 @@ def everywhere(rollup: pa.Table, column: str, kind: str, layer: str, *, parts: b
     return first
 
 
-@settings(max_examples=150, deadline=None)
-@given(st.lists(OP, max_size=25))
+@settings(max_examples=60, deadline=None)
+@given(st.lists(OP, max_size=12))
 def test_operations_add_up(rows: list[dict[str, object]]) -> None:
     made = derive({"ops": ops_of(rows)})
     counted = [row for row in rows if row["interface"] != "MPI-IO"]
@@ -132,15 +132,15 @@ def test_grouped_operations_count_as_the_same() -> None:
         assert everywhere(plain, column, kind, "client") == everywhere(grouped, column, kind, "client")
 
 
-INTERVAL = {"ts": st.integers(0, 3 * S), "interval_ns": st.sampled_from([None, 0, S, S + 3, 60 * S, 5000 * S])}
+INTERVAL = {"ts": st.integers(0, 3 * S), "interval_ns": st.sampled_from([None, 0, S, S + 3, 70 * S])}
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.lists(st.fixed_dictionaries({
     **INTERVAL, "target": st.sampled_from(["ost0", "ost1"]), "job_id": WORD, "read_bytes": AMOUNT,
     "write_rpcs": AMOUNT, "used_bytes": AMOUNT,
     "source": st.sampled_from([None, "obdfilter", "job_stats", "exports", "brw_stats", "gluster"]),
-}), max_size=20))  # fmt: skip
+}), max_size=12))  # fmt: skip
 def test_parts_are_not_added_to_wholes(rows: list[dict[str, object]]) -> None:
     table = pa.Table.from_pylist(
         [{**{k: v for k, v in row.items() if k != "ts"}, "ts_ns": EPOCH + row["ts"]} for row in rows], TARGET.schema
@@ -204,6 +204,8 @@ def test_a_client_is_counted_at_one_height() -> None:
     ]
     (row,) = rows_of(derive({"pfs_client": pa.concat_tables(tables)}), "node")
     assert (row["read_bytes"], row["read_ops"]) == (5, 2)
+    (row,) = rows_of(derive({"pfs_client": tables[1]}), "node")
+    assert (row["read_bytes"], row["read_ops"]) == (5, 9)
 
 
 def test_kinds_of_rename_are_one_rename_and_the_target_names_the_server() -> None:

@@ -154,7 +154,7 @@ LOG = [
         "scratch-OST0003",
     ),
     (
-        "Lustre: scratch-MDT0000-mdc-ffff88: Connection to scratch-MDT0000 (at 10.0.0.1@o2ib) was lost; in progress ops",
+        "Lustre: scratch-MDT0000-mdc-ffff88: Connection to scratch-MDT0000 (at 10.0.0.1@o2ib) was lost; in progress",
         "disconnected",
         "scratch-MDT0000",
     ),

@@ -59,7 +59,26 @@ def run(name: str, probe: Probe, mono: Callable[[], int], wall: Callable[[], int
     return Outcome(name, state, found, text[:300], mono() - began, began, now)
 
 
-class Crew:
+class Runs:
+    """What runs probes. A `Crew`; tests run them at once."""
+
+    stuck: List[str]
+    """Probes whose thread has not come back."""
+
+    def start(self, name: str, probe: Probe) -> None:
+        """Runs it as soon as can be."""
+        raise NotImplementedError
+
+    def collect(self, now_ns: int) -> List[Outcome]:
+        """What was done since."""
+        raise NotImplementedError
+
+    def deadline_ns(self) -> Optional[int]:
+        """When what runs now becomes late."""
+        raise NotImplementedError
+
+
+class Crew(Runs):
     """Runs probes for one caller, who is woken through `wake_fd` and collects what came of them."""
 
     def __init__(self, mono: Callable[[], int], wall: Callable[[], int]) -> None:
@@ -69,8 +88,7 @@ class Crew:
         self._tasks: Deque[_Task] = deque()
         self._done: Deque[Outcome] = deque()
         self._hand: Optional[_Hand] = None
-        self.stuck: List[str] = []
-        """Probes whose thread has not come back."""
+        self.stuck = []
         self.wake_fd, self._wake = os.pipe()
         for descriptor in (self.wake_fd, self._wake):
             os.set_blocking(descriptor, False)

@@ -4,14 +4,16 @@ It never waits for a probe or the network: `step` does what there is to do and s
 Not here: running probes (`crew`), sending (`shipping`), signals and clocks (`run`).
 """
 
-from typing import Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, Optional, Sequence, Tuple
 
-from fairlead.agent.crew import FAILING, LATE, MISSING, OK, Outcome
+from fairlead.agent.crew import FAILING, MISSING, OK, Outcome, Runs
 from fairlead.agent.deltas import Deltas, Shape, shape_of
 from fairlead.agent.health import Cost, Tally, Told, health_row
+from fairlead.agent.probe_table import by_name
 from fairlead.agent.schedule import SECOND_NS, Grid, Steps, aligned, phase_of
 from fairlead.agent.settings import Settings
 from fairlead.agent.sheets import Sheets
+from fairlead.batches.encoding import Header
 from fairlead.batches.spool import Spool
 from fairlead.probes.base import Event, Probe, Reading
 
@@ -22,24 +24,6 @@ MOST_WAITING = 1 << 20
 _FIRST_HEALTH_NS = 2 * SECOND_NS
 _MAX_SHAPES = 64
 """Kinds of readings followed for one probe."""
-
-
-class Runs:
-    """What runs probes (`crew.Crew`); tests run them at once."""
-
-    stuck: List[str]
-
-    def start(self, name: str, probe: Probe) -> None:
-        """Runs it as soon as can be."""
-        raise NotImplementedError
-
-    def collect(self, now_ns: int) -> List[Outcome]:
-        """What was done since."""
-        raise NotImplementedError
-
-    def deadline_ns(self) -> Optional[int]:
-        """When what runs now becomes late."""
-        raise NotImplementedError
 
 
 class Watched:
@@ -82,9 +66,9 @@ class Watch:
         self._steps = Steps()
         self._steps.look(mono_ns, wall_ns)
         self.sheets = Sheets(self.node, self._header)
-        self.watched = [
-            Watched(name, probe, mono_ns, name in settings.probes) for name, probe in probes
-        ]  # the first look is a base, taken at once
+        asked_for = by_name(settings.probes)
+        # The first look is a base, and taken at once.
+        self.watched = [Watched(name, probe, mono_ns, name in asked_for) for name, probe in probes]
         self._lively = True
         """Whether something other than idle rows waits."""
         self._ship_ns, self._idle_ns = int(settings.ship_s * 1e9), int(settings.idle_s * 1e9)
@@ -98,7 +82,7 @@ class Watch:
         self._lost_before = 0
         self._first_told = False
 
-    def _header(self, table: str, version: int, rows: int, first: Optional[int], last: Optional[int]):  # type: ignore[no-untyped-def]
+    def _header(self, table: str, version: int, rows: int, first: Optional[int], last: Optional[int]) -> Header:
         return self._spool.header(table, version, rows, first_ns=first, last_ns=last)
 
     def step(self, mono_ns: int, wall_ns: int) -> int:
@@ -211,6 +195,13 @@ class Watch:
         if batches and self._spool.write(batches) is not None:
             self._wrote()
 
+    def finish(self, mono_ns: int, wall_ns: int) -> None:
+        """The end: what was found so far, and how it went, become the last file."""
+        for outcome in self._crew.collect(mono_ns):
+            self._take(outcome, mono_ns)
+        self._tell_health(mono_ns, wall_ns)
+        self.flush(mono_ns)
+
     # -- health ---------------------------------------------------------------------------------------------------
 
     def _tell_health(self, mono_ns: int, wall_ns: int) -> None:
@@ -231,13 +222,9 @@ class Watch:
         whole.runs, whole.rows, whole.failures = told.sent_files, told.sent_batches, told.failures
         whole.busy_ns = cost.cpu_ns - self._before.cpu_ns
         whole.text = told.text
-        if lost > self._lost_before:
-            state = "lost"
-        else:
-            state = FAILING if told.failing else OK
-        self._row(
-            wall_ns, "agent", state, interval, whole, (lost - self._lost_before, cost.memory_bytes, told.offset_ns)
-        )
+        state = "lost" if lost > self._lost_before else FAILING if told.failing else OK
+        own = (lost - self._lost_before, cost.memory_bytes, told.offset_ns)
+        self._row(wall_ns, "agent", state, interval, whole, own)
         self._before, self._lost_before = cost, lost
         if told.spools:
             spools = Tally()
@@ -253,6 +240,3 @@ class Watch:
     ) -> None:  # fmt: skip
         words, figures = health_row(wall_ns, self.node, name, state, interval_ns, tally, own)
         self.sheets.add("health", wall_ns, words, figures)
-
-
-__all__ = ["FAILING", "LATE", "LOOK_AGAIN_NS", "Runs", "Watch", "Watched"]

@@ -23,8 +23,9 @@ from fairlead.model.units import NS_PER_S
 INTERVALS_S = (1, 60, 3600)
 UPPER_INTERFACES = ("APP", "MPI-IO", "HDF5", "H5F", "H5D", "PNETCDF", "PNETCDF_FILE", "PNETCDF_VAR")
 """Interfaces whose bytes the one below them counts again: their rows are left out of sums."""
-CLIENT_PARTS = ("osc", "rpc_stats")
-"""Sources of `pfs_client` that tell of bytes the whole mount (`llite`) counts too."""
+CLIENT_WHOLE, CLIENT_PARTS = ("llite",), ("osc", "rpc_stats")
+"""Sources of `pfs_client` that count a whole mount, and those that tell of the same bytes once more: these are left
+out for nodes the tables hold rows of the former of."""
 NO_OPERATIONS = frozenset(
     ("samedir_rename", "crossdir_rename", "parallel_rename_dir", "parallel_rename_file", "read", "write",
      "read_bytes", "write_bytes")
@@ -281,9 +282,12 @@ def _waited(table: pa.Table) -> tuple[Amounts, Amounts]:
 
 
 def _pfs_client(table: pa.Table) -> _Sums:
-    table = table.filter(pa.array(~_from(table, CLIENT_PARTS)))
-    if not table.num_rows:
-        return
+    part = _from(table, CLIENT_PARTS)
+    if part.any():
+        node = rc.names(table["node"])
+        told = np.zeros(len(node.words), np.bool_)
+        told[node.codes[_from(table, CLIENT_WHOLE)]] = True
+        table = table.filter(pa.array(~(part & told[node.codes])))
     columns = {**_traffic(table), "cache_hit": _column(table, "cache_hit"), "cache_miss": _column(table, "cache_miss")}
     names = {"node": rc.names(table["node"]), "job_id": _words(table, "job_id"), "fs": _words(table, "fs")}
     yield _of_intervals(table, names, columns), (

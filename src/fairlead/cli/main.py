@@ -25,6 +25,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("fairlead.cli.demo:demo", "Real I/O on this machine, a fault injected and found."),
     "ingest": ("fairlead.cli.ingest:ingest", "Feed traces, counters and accounting into a lake."),
     "lake": ("fairlead.cli.lake:lake", "Look after a lake: info, compact, expire, query."),
+    "up": ("fairlead.cli.up:up", "Run the server: collector, lake, analysis and API."),
+    "status": ("fairlead.cli.status:status", "How the server and its sources are."),
     "rules": ("fairlead.cli.rules:rules", "The diagnosis rules: list, show, check."),
     "forwarder": ("fairlead.cli.forwarder:forwarder", "Serve a tree of files to mounts."),
     "token": ("fairlead.cli.token:token", "Keys and tokens for forwarders on a network."),
@@ -34,6 +36,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "mounts": ("fairlead.cli.mounts:mounts", "List the mounts on this machine."),
     "targets": ("fairlead.cli.targets:targets", "Look after striped trees: list, check, export, set-layout."),
     "metadata": ("fairlead.cli.metadata:metadata", "Serve the metadata of a striped tree to several forwarders."),
+    "agent": ("fairlead.cli.agent:agent", "The node agent: watch counters, keep deltas, send them."),
     "doctor": ("fairlead.cli.doctor:doctor", "What this machine can do, and the command for what it lacks."),
 }
 """Name → (module:attribute, the line `--help` shows). The line is the command's short help, so both agree."""

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
 
-from fairlead.collector.checking import Checked
+from fairlead.batches.rows import Decoded
 from fairlead.collector.refusal import Refusal
 from fairlead.errors import LakeError
 from fairlead.lake.place import sync_folder
@@ -41,31 +41,29 @@ class Aside:
         except OSError as error:
             raise LakeError(f"cannot be read: {error.strerror}", where=str(folder)) from error
 
-    def holds(self, table: str, stream: str, seq: int) -> bool:
-        """Whether this batch is kept."""
-        return _name(table, stream, seq) in self._held
-
     @property
     def held_bytes(self) -> int:
         """What is kept."""
         return sum(self._held.values())
 
-    def keep(self, batch: Checked) -> bool:
-        """Returns when the batch is on disk: True, False when it was there. Raises Refusal 507, LakeError."""
-        name = _name(batch.found.table, batch.found.stream, batch.found.seq)
+    def keep(self, batch: Decoded, data: bytes) -> bool:
+        """Returns when the bytes of the batch are on disk: True, False when they were there. Raises Refusal 507,
+        LakeError."""
+        table = batch.header.table
+        name = _name(table, batch.stream, batch.header.seq)
         with self._turn:
             if name in self._held:
                 return False
-            if self.held_bytes + len(batch.data) > self._max_bytes:
+            if self.held_bytes + len(data) > self._max_bytes:
                 raise Refusal(
-                    507, f"no more room for rows of the unknown table {batch.found.table!r}",
-                    remedy="upgrade the server", retry_s=600,
+                    507, f"no more room for rows of the unknown table {table!r}", remedy="upgrade the server",
+                    retry_s=600,
                 )  # fmt: skip
             try:
-                self._write(name, batch.data)
+                self._write(name, memoryview(data))
             except OSError as error:
                 raise LakeError(f"cannot be written: {error.strerror}", where=str(self._folder)) from error
-            self._held[name] = len(batch.data)
+            self._held[name] = len(data)
             self.tables[name.split("-", 1)[0]] += 1
             return True
 

@@ -5,18 +5,18 @@ Not here: sources that come now (`sources`).
 
 from __future__ import annotations
 
-from fairlead.collector.intake import SOURCE
 from fairlead.collector.sources import GAP, Sources
 from fairlead.lake.store import Lake
-from fairlead.lake.tables import DAY_NS, day_name
+from fairlead.lake.tables import DAY_NS, WIRE, day_name
 from fairlead.model.tables import HEALTH, batch_of
 
 DAYS = 3
 """A source silent for longer is not shown as one any more; its gap stays in `events`."""
 
 _BATCHES = f"""
-SELECT split_part(stream, '/', 1) AS node, max(taken_ns) AS last_ns, count(*) AS batches, sum(rows) AS rows
-FROM _batches WHERE day >= CAST($day AS DATE) AND source = '{SOURCE}' GROUP BY node"""  # noqa: S608 (our own words)
+SELECT split_part(stream, '/', 1) AS node, max(taken_ns) AS last_ns, sum(coalesce(batches, 1)) AS batches,
+    sum(rows) AS rows
+FROM _batches WHERE day >= CAST($day AS DATE) AND source = '{WIRE}' GROUP BY node"""  # noqa: S608 (our own words)
 _HEALTH = """
 SELECT * EXCLUDE (day) FROM health WHERE day >= CAST($day AS DATE) AND node IN (SELECT unnest($nodes))
 QUALIFY row_number() OVER (PARTITION BY node, probe ORDER BY ts_ns DESC) = 1"""
@@ -35,7 +35,9 @@ def recall(lake: Lake, sources: Sources, shard_now_ns: int) -> int:
     for row in found:
         # A gap that began after the last batch is still open; one before it was closed by a batch while nobody looked.
         since = gaps.get(row["node"])
-        sources.recall(row["node"], row["last_ns"], batches=row["batches"], rows=int(row["rows"]), gap_since_ns=since)
+        sources.recall(
+            row["node"], row["last_ns"], batches=int(row["batches"]), rows=int(row["rows"]), gap_since_ns=since
+        )
     nodes = [row["node"] for row in found]
     if nodes:
         health = lake.query(_HEALTH, {"day": day, "nodes": nodes})

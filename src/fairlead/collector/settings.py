@@ -39,10 +39,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """With less room than this on the lake's file system nothing is taken (507)."""
     checking_threads: int = 2
     """Bodies decoded at the same time."""
-    refused_rows_after_now_s: float = 86400.0
-    """Rows dated later than this after now are refused (422)."""
-    remembered_days: int = 400
-    """Batches whose rows are all older are refused (410)."""
+    remembered_days: float = 30.0
+    """Batches whose rows are all older are refused (410): whether they were taken before cannot be told any more."""
     aside_bytes: int = 1024 * MIB
     """Room for batches of tables this fairlead does not know yet. Beyond: 507."""
 
@@ -50,8 +48,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class Collector(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[collector]`: where batches arrive and who may send them."""
 
-    listen: list[str] = ["tcp:127.0.0.1:8571"]
-    """Addresses: `unix:PATH`, `tcp:HOST:PORT`, `tls:HOST:PORT`."""
+    listen: list[str] = []
+    """Addresses: `unix:PATH`, `tcp:HOST:PORT`, `tls:HOST:PORT`. Empty: `server.sock` in the state folder, and
+    `tcp:127.0.0.1:8571`."""
     shard: str = "main"
     """Shard of the lake this collector writes."""
     token_key: str = ""
@@ -76,6 +75,8 @@ class Carry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Small files are merged this often, where there are enough of them."""
     expire_every_s: float = 3600.0
     """Old rows are looked for this often."""
+    merge_nodes: bool = False
+    """Operations that several nodes of a job made alike become one row of `op_groups` (the second pass)."""
 
 
 def keep_days() -> dict[str, float]:

@@ -96,16 +96,18 @@ class Sources:
                 self._back.append(_closed(one, now_ns))
                 one.gap_since_ns = None
 
-    def heard(self, rows: pa.RecordBatch | pa.Table) -> None:
-        """Rows of `health` that arrived. Of a probe the latest counts."""
+    def heard(self, rows: pa.RecordBatch | pa.Table, sender: str = "") -> None:
+        """Rows of `health` that arrived from `sender`, the node they are about when they say no other. Of a probe the
+        latest counts."""
         columns = ("node", "probe", "state", "ts_ns", "interval_ns", "failures", "unknown_lines", "lost_batches",
                    "clock_offset_ns", "text")  # fmt: skip
         with self._turn:
             for row in rows.select(columns).to_pylist():
-                self._hear(row)
+                self._hear(row, sender)
 
-    def _hear(self, row: dict[str, object]) -> None:
-        node, probe, ts_ns = str(row["node"]), str(row["probe"]), int(row["ts_ns"])  # type: ignore[call-overload]
+    def _hear(self, row: dict[str, object], sender: str) -> None:
+        # One agent may name another node in its rows (a server's own name): they are shown with who sent them.
+        node, probe, ts_ns = sender or str(row["node"]), str(row["probe"]), int(row["ts_ns"])  # type: ignore[call-overload]
         one = self._all.get(node)
         if one is None:
             one = self._all[node] = _Source(node, ts_ns)

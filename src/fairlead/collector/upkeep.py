@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairlead import clock
-from fairlead.collector.intake import backlog_bytes
 from fairlead.collector.keeper import Keeper
 from fairlead.collector.metrics import Metrics
 from fairlead.collector.own import OwnRecords
@@ -162,11 +161,6 @@ class Upkeep:
             if table.startswith("_") or table == "rollup" or days <= 0:
                 continue
             expire(self._writer, before_ns=self._now_ns() - int(days * 86400e9), tables=[table])
-
-    @property
-    def backlog_bytes(self) -> int:
-        """Bytes of the log not yet in the tables."""
-        return backlog_bytes(self._writer)
 
 
 def memory_bytes() -> int:

@@ -21,7 +21,7 @@ from fairlead.errors import LakeError
 from fairlead.lake import delta, hot, taken, wal
 from fairlead.lake.parts import Part, write_parts
 from fairlead.lake.place import Place, write_durably
-from fairlead.lake.tables import BATCHES, SPECS, conform
+from fairlead.lake.tables import BATCHES, SPECS, conform, days_of
 from fairlead.model.tables import OP_GROUPS, OPS, TableSpec
 
 if TYPE_CHECKING:
@@ -31,10 +31,7 @@ Derive = Callable[[Mapping[str, pa.Table]], Mapping[str, pa.Table]]
 """Rows by table in, rows of further tables out (`model.tables` schemas). Pure: rows may come in stretches, and what
 is derived from stretches must add up."""
 Regroup = Callable[[pa.Table], tuple[pa.Table, pa.Table]]
-"""Rows of `ops` in; those that stay, and rows of `op_groups` for the others, out. Pure."""
-PAYS = 0.7
-"""Groups are kept when what is left is at most this share of the rows, a group counted as several."""
-_GROUP_WEIGHT = 3
+"""Rows of `ops` in; those that stay, and rows of `op_groups` for the others (none when it does not pay), out. Pure."""
 _STRETCH = 1 << 20
 
 Plan = dict[str, list[Part]]
@@ -134,7 +131,7 @@ class Carrier:
                 plan.setdefault(name, []).extend(self._files(spec, made))
         if not self._has(BATCHES, number):
             noted = taken.merged(hot.notes_table(loads))
-            plan[BATCHES.name] += self._files(BATCHES, (noted, hot.days_of(noted, BATCHES, None)))
+            plan[BATCHES.name] += self._files(BATCHES, (noted, days_of(noted, BATCHES, None)))
         return plan
 
     def _has(self, spec: TableSpec, number: int) -> bool:
@@ -170,13 +167,13 @@ class Carrier:
         assert self._regroup is not None  # noqa: S101  (asked before)
         table, days = rows
         rest, groups = self._regroup(table)
-        if rest.num_rows + _GROUP_WEIGHT * groups.num_rows > PAYS * table.num_rows:
+        if not groups.num_rows:
             return table, days
         derived.setdefault(OP_GROUPS.name, []).append(groups)
         if not rest.num_rows:
             return None
         rest = conform(rest, OPS, strict=True)
-        return rest, hot.days_of(rest, OPS, None)
+        return rest, days_of(rest, OPS, None)
 
 
 def of_newer(table: str, where: Path) -> LakeError:

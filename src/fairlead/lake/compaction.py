@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -50,6 +50,16 @@ def compact(
     """Merges small files of each table of the writer's shard, then removes what is older than `keep_hours` (None:
     nothing). Without `thorough` only what has become due by number and size. Raises LakeError."""
     writer.flush()
+    done = merge_due(lake, writer, thorough=thorough, tables=tables)
+    if keep_hours is None:
+        return done
+    return [replace(one, removed=vacuum(writer, SPECS[one.table], keep_hours)) for one in done]
+
+
+def merge_due(
+    lake: Lake, writer: Writer, *, thorough: bool = False, tables: Iterable[str] | None = None
+) -> list[Merged]:
+    """Merges what is due among the files of each table of the writer's shard; removes nothing. Raises LakeError."""
     done = []
     for name in writer.place.tables(writer.shard):
         spec = SPECS.get(name)
@@ -59,9 +69,8 @@ def compact(
             before = delta.active(table, spec)
         for group in due(before, thorough=thorough):
             merge(writer, lake.engine, spec, group)
-        removed = vacuum(writer, spec, keep_hours) if keep_hours is not None else 0
         with writer.table(spec) as table:
-            done.append(Merged(name, len(before), len(delta.active(table)), removed))
+            done.append(Merged(name, len(before), len(delta.active(table)), 0))
     return done
 
 

@@ -39,6 +39,19 @@ def open_delta(folder: Path) -> DeltaTable | None:
         raise _broken(folder, error) from error
 
 
+def has_grown(folder: Path, table: DeltaTable) -> bool:
+    """Whether there is a newer version, told by looking at one or two names."""
+    log = folder / "_delta_log"
+    if (log / f"{table.version() + 1:020d}.json").exists():
+        return True
+    # Old entries of the log are removed a week after a checkpoint stands for them.
+    try:
+        newest = json.loads((log / "_last_checkpoint").read_bytes())["version"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return bool(newest > table.version())
+
+
 def refresh(table: DeltaTable) -> None:
     """Brings `table` to its newest version. Raises LakeError."""
     from deltalake.exceptions import DeltaError

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from fairlead.batches.decoding import split_headers
 from fairlead.batches.rows import Decoded, decode
 from fairlead.lake.parts import Part
-from fairlead.lake.taken import stream_key
 from fairlead.lake.tables import BATCHES, SPECS, WIRE, conform, days_of
+from fairlead.lake.taken import stream_key
 from fairlead.lake.wal import Frame
 from fairlead.model.job import Job
 from fairlead.model.tables import JOBS, TableSpec, batch_of
@@ -186,6 +186,19 @@ def counts_of(frame: Frame) -> tuple[dict[str, int], int]:
     for name, parts in batch.parts.items():
         rows[name] = rows.get(name, 0) + sum(part.rows for part in parts)
     return rows, 1
+
+
+def is_wire(frame: Frame) -> bool:
+    """Whether a frame holds batches as they were sent."""
+    return WIRE in frame.meta
+
+
+def jobs_of(frame: Frame) -> tuple[str, ...]:
+    """The table of jobs, when batches in the frame say whose they are."""
+    if not is_wire(frame):
+        return ()
+    said = any(header.job is not None for header, _, _ in split_headers(frame.body, "the write-ahead log"))
+    return (JOBS.name,) if said else ()
 
 
 def notes_table(loads: Sequence[Load]) -> pa.Table:

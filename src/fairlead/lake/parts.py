@@ -65,7 +65,7 @@ def write_parts(
         return []
     wanted = []
     for tier, some, their_days in by_tier(rows, spec, days):
-        some, their_days = in_order(some, spec, their_days)  # noqa: PLW2901 (the same rows in order)
+        some, their_days = in_order(some, spec, their_days)
         for day, first, count in by_day(their_days):
             step = count if pool is None or count < _SPLIT_ROWS else -(-count // 2)
             wanted += [

@@ -6,11 +6,8 @@ lake's files and nothing else. Not here: what a snapshot is (`snapshot`).
 
 from __future__ import annotations
 
-import atexit
 import os
 import re
-import shutil
-import tempfile
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -19,9 +16,10 @@ from typing import Any
 import pyarrow as pa
 
 from fairlead.errors import LakeError, UsageError
-from fairlead.lake.snapshot import View
-from fairlead.lake.tables import DAY, IDENTITY, SPECS, plain
-from fairlead.model.tables import TableSpec
+from fairlead.lake import grouped, spilling
+from fairlead.lake.snapshot import Group, View
+from fairlead.lake.tables import DAY, IDENTITY, OPS_STORED, SPECS, TIERS, plain
+from fairlead.model.tables import OP_GROUPS, OPS, TableSpec
 
 DEFAULT_MEMORY = "2GB"
 Parameters = Sequence[object] | Mapping[str, object] | None
@@ -39,8 +37,7 @@ class Engine:
         import duckdb
 
         self._root = root
-        self._spill = Path(tempfile.mkdtemp(prefix="fairlead-spill-"))
-        atexit.register(shutil.rmtree, self._spill, ignore_errors=True)
+        self._spill = spilling.folder()
         try:
             self._instance = duckdb.connect(":memory:", config={"memory_limit": memory})
         except duckdb.Error as error:
@@ -81,6 +78,10 @@ def engine(root: Path, memory: str = DEFAULT_MEMORY) -> Engine:
 def mentioned(sql: str) -> list[str]:
     """Tables a query may read: those whose name occurs in it as a word."""
     words = {word.lower() for word in _WORD.findall(sql)}
+    if OPS_STORED in words:
+        words.add(OPS.name)
+    if OPS.name in words:
+        words.add(OP_GROUPS.name)  # some of its rows may lie there
     return [name for name in SPECS if name in words]
 
 
@@ -92,8 +93,7 @@ def run(engine: Engine, views: Iterable[View], sql: str, parameters: Parameters 
     cursor = engine.cursor()
     try:
         _refuse_writing(cursor, sql)
-        for view in views:
-            define(cursor, view)
+        define_all(cursor, views)
         relation = cursor.sql(sql, params=parameters) if parameters else cursor.sql(sql)
         return relation.to_arrow_table()
     except duckdb.OutOfMemoryException as error:
@@ -119,9 +119,25 @@ def _refuse_writing(cursor: Any, sql: str) -> None:
         raise UsageError("a query is one SELECT: the lake is only read", remedy="write one SELECT")
 
 
-def define(cursor: Any, view: View) -> None:
-    """Makes the table of `view` known to `cursor` under its name."""
-    sources = [_files(view.spec, group.paths, group.columns) for group in view.groups]
+def define_all(cursor: Any, views: Iterable[View]) -> None:
+    """Makes tables known to `cursor`. `ops` has the rows that lie in groups too; `ops_stored` has the others."""
+    known = {view.spec.name: view for view in views}
+    for name, view in known.items():
+        if name != OPS.name:
+            define(cursor, view, name)
+    if OPS.name not in known:
+        return
+    define(cursor, known[OPS.name], OPS_STORED)
+    groups = known.get(OP_GROUPS.name)
+    rows = f"SELECT * FROM {OPS_STORED}"  # noqa: S608 (our own names)
+    if groups is not None and (groups.groups or groups.waiting):
+        rows += f" UNION ALL {grouped.expanded()}"
+    cursor.execute(f"CREATE TEMP VIEW {OPS.name} AS {rows}")
+
+
+def define(cursor: Any, view: View, called: str) -> None:
+    """Makes the table of `view` known to `cursor` as `called`."""
+    sources = [_files(view.spec, group) for group in view.groups]
     for number, table in enumerate(view.waiting):
         name = f"waiting_{view.spec.name}_{number}"
         cursor.register(name, table)
@@ -130,7 +146,7 @@ def define(cursor: Any, view: View) -> None:
     if not sources:
         nothing = ", ".join(f"NULL::{sql_type(f.type)} AS {quoted(f.name)}" for f in view.spec.schema)
         sources.append(f"SELECT {nothing}, NULL::DATE AS {DAY} WHERE false")
-    cursor.execute(f"CREATE TEMP VIEW {quoted(view.spec.name)} AS {once(view.spec, ' UNION ALL '.join(sources))}")
+    cursor.execute(f"CREATE TEMP VIEW {quoted(called)} AS {once(view.spec, ' UNION ALL '.join(sources))}")
 
 
 def once(spec: TableSpec, select: str) -> str:
@@ -142,11 +158,17 @@ def once(spec: TableSpec, select: str) -> str:
     return f"SELECT * FROM ({select}) QUALIFY row_number() OVER (PARTITION BY {keys} ORDER BY {best}) = 1"  # noqa: S608 (our own names)
 
 
-def _files(spec: TableSpec, paths: Sequence[str], columns: frozenset[str]) -> str:
+def _files(spec: TableSpec, group: Group) -> str:
+    fixed = {}
+    if group.tier:
+        # Said as a constant: a question about another interval does not open these files.
+        fixed = {TIERS[spec.name]: f"{group.tier[1:]}000000000::BIGINT"}
     chosen = ", ".join(
-        quoted(f.name) if f.name in columns else f"NULL::{sql_type(f.type)} AS {quoted(f.name)}" for f in spec.schema
+        f"{fixed.get(f.name) or (quoted(f.name) if f.name in group.columns else f'NULL::{sql_type(f.type)}')}"
+        f" AS {quoted(f.name)}"
+        for f in spec.schema
     )
-    return f"SELECT {chosen}, {DAY} FROM {scan(paths)}"  # noqa: S608 (our own names)
+    return f"SELECT {chosen}, {DAY} FROM {scan(group.paths)}"  # noqa: S608 (our own names)
 
 
 def scan(paths: Sequence[str]) -> str:

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from fairlead.lake import delta, hot, wal
-from fairlead.lake.parts import Part, version_of
+from fairlead.lake import delta, wal
+from fairlead.lake.parts import Part, tier_of, version_of
 from fairlead.lake.place import Place
-from fairlead.lake.tables import BATCHES, SPECS, with_days
+from fairlead.lake.tables import REACH_NS, SERIES, SPECS
+from fairlead.lake.tailing import Span, Tail
 from fairlead.model.tables import TableSpec
 
 if TYPE_CHECKING:
@@ -26,10 +27,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Group:
-    """Files of one table with the same columns."""
+    """Files of one table with the same columns, and of one tier ("" when the table has none)."""
 
     paths: list[str]
     columns: frozenset[str]
+    tier: str = ""
 
 
 @dataclass
@@ -42,72 +44,76 @@ class View:
 
 
 @dataclass(frozen=True)
-class _Log:
-    """The write-ahead log of a shard as it was: whole frames by segment, and the number of the growing segment (None
-    when there is no segment)."""
+class _Listed:
+    """One version of a table: the last segment it has rows of, and its files."""
 
-    frames: dict[int, list[wal.Frame]]
-    growing: int | None
+    version: int
+    carried: int
+    parts: list[Part]
 
 
 class Snapshots:
-    """Takes snapshots of one lake; remembers open tables between them. Safe to share among threads."""
+    """Takes snapshots of one lake; remembers open tables, their files and the log between them. Safe to share among
+    threads."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
         self._turn = threading.Lock()
         self._tables: dict[Path, DeltaTable] = {}
-        self._parts: dict[Path, tuple[int, list[Part]]] = {}
+        self._listed: dict[Path, _Listed] = {}
         self._columns: dict[tuple[Path, str], frozenset[str]] = {}
+        self._tails: dict[str, Tail] = {}
 
-    def take(self, names: Iterable[str]) -> dict[str, View]:
-        """The tables `names` as of now. A batch is in all of them or in none. Raises LakeError."""
+    def take(self, names: Iterable[str], between: Span | None = None) -> dict[str, View]:
+        """The tables `names` as of now. A batch is in all of them or in none. With `between` files and batches of a
+        series (`tables.SERIES`) that hold no row dated in [from, to) are left out. Raises LakeError."""
         specs = [SPECS[name] for name in names]
         with self._turn:
             while True:
-                logs = {shard: _read_log(self._place.wal(shard)) for shard in self._place.shards()}
-                views = self._look(specs, logs)
+                shards = self._place.shards()
+                growing = {shard: self._tail(shard).look() for shard in shards}
+                views = self._look(specs, growing, between)
                 # A shard without a log is being made right now, or is a copy of the tables alone: once it has a log,
                 # it keeps one, so this looks twice at most.
-                if not any(log.growing is None and wal.segments(self._place.wal(s)) for s, log in logs.items()):
+                if not any(last is None and wal.segments(self._place.wal(s)) for s, last in growing.items()):
                     return views
 
-    def _look(self, specs: list[TableSpec], logs: dict[str, _Log]) -> dict[str, View]:
+    def _look(self, specs: list[TableSpec], growing: dict[str, int | None], between: Span | None) -> dict[str, View]:
         views = {spec.name: View(spec) for spec in specs}
-        for shard, log in logs.items():
-            for view in views.values():
-                folder = self._place.table(shard, view.spec.name)
+        for shard, last in growing.items():
+            for name, view in views.items():
+                folder = self._place.table(shard, name)
                 table = self._open(folder)
-                if table is not None and log.growing is not None and delta.carried(table) >= log.growing:
-                    # Carried over since the log was read: other tables may not know that segment yet.
-                    table = delta.before(folder, table, log.growing)
-                carried = delta.carried(table)
-                parts = self._active(folder, table) if table is not None else []
-                frames = [f for number, held in log.frames.items() if number > carried for f in held]
-                loads = [hot.load_of_frame(frame, strict=False) for frame in frames]
-                ahead = [part for load in loads for part in load.parts.get(view.spec.name, [])]
-                self._fill(view, folder, parts + ahead, loads)
+                listed = self._list(folder, table, view.spec, last)
+                span = between if name in SERIES else None
+                tail = self._tail(shard)
+                parts = listed.parts + tail.parts(name, listed.carried)
+                if span is not None:
+                    parts = [part for part in parts if _overlaps(part, span, REACH_NS.get(name, 0))]
+                self._fill(view, folder, parts)
+                reach = None if span is None else (span[0] - REACH_NS.get(name, 0), span[1])
+                view.waiting += tail.rows(name, listed.carried, reach)
         return views
 
-    def _fill(self, view: View, folder: Path, parts: list[Part], loads: list[hot.Load]) -> None:
-        by_version: dict[str, list[str]] = {}
+    def _tail(self, shard: str) -> Tail:
+        if shard not in self._tails:
+            self._tails[shard] = Tail(self._place.wal(shard))
+        return self._tails[shard]
+
+    def _fill(self, view: View, folder: Path, parts: list[Part]) -> None:
+        alike: dict[tuple[str, str], list[str]] = {}
         for part in parts:
             version = version_of(part.path)
             # Files of unknown making may differ among themselves: each is its own group.
-            by_version.setdefault(version or part.path, []).append(str(folder / part.path))
-        for version, paths in sorted(by_version.items()):
-            view.groups.append(Group(paths, self._columns_of(folder, version, paths[0])))
-        if view.spec.name == BATCHES.name and loads:
-            noted = hot.notes_table(loads)
-            view.waiting.append(with_days(noted, hot.days_of(noted, BATCHES, None)))
-        rows = hot.rows_of([piece for load in loads for piece in load.pieces.get(view.spec.name, [])], view.spec)
-        if rows is not None:
-            view.waiting.append(with_days(*rows))
+            alike.setdefault((version or part.path, tier_of(part.path)), []).append(str(folder / part.path))
+        for (version, tier), paths in sorted(alike.items()):
+            view.groups.append(Group(paths, self._columns_of(folder, version, paths[0]), tier))
 
     def _open(self, folder: Path) -> DeltaTable | None:
         table = self._tables.get(folder)
         if table is not None:
-            delta.refresh(table)
+            if delta.has_grown(folder, table):
+                delta.refresh(table)
             return table
         if not (folder / "_delta_log").is_dir():
             return None
@@ -116,13 +122,17 @@ class Snapshots:
             self._tables[folder] = table
         return table
 
-    def _active(self, folder: Path, table: DeltaTable) -> list[Part]:
-        version = table.version()
-        held = self._parts.get(folder)
-        if held is None or held[0] != version:
-            held = (version, delta.active(table))
-            self._parts[folder] = held
-        return held[1]
+    def _list(self, folder: Path, table: DeltaTable | None, spec: TableSpec, growing: int | None) -> _Listed:
+        if table is None:
+            return _Listed(-1, 0, [])
+        held = self._listed.get(folder)
+        if held is None or held.version != table.version():
+            held = _listing(table, spec)
+            self._listed[folder] = held
+        if growing is not None and held.carried >= growing:
+            # Carried over since the log was read: other tables may not know that segment yet.
+            return _listing(delta.before(folder, table, growing), spec)
+        return held
 
     def _columns_of(self, folder: Path, version: str, path: str) -> frozenset[str]:
         key = (folder, version)
@@ -133,12 +143,11 @@ class Snapshots:
         return self._columns[key]
 
 
-def _read_log(folder: Path) -> _Log:
-    listed = wal.segments(folder)
-    frames: dict[int, list[wal.Frame]] = {}
-    for number, path in listed:
-        try:
-            frames[number] = wal.read_segment(path).frames
-        except FileNotFoundError:  # carried over since it was listed: its rows are in the tables
-            continue
-    return _Log(frames, listed[-1][0] if listed else None)
+def _listing(table: DeltaTable, spec: TableSpec) -> _Listed:
+    return _Listed(table.version(), delta.carried(table), delta.active(table, spec))
+
+
+def _overlaps(part: Part, between: Span, reach_ns: int) -> bool:
+    if part.first_ns is None or part.last_ns is None:
+        return True
+    return part.first_ns < between[1] and part.last_ns + reach_ns >= between[0]

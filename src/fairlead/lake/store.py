@@ -55,14 +55,18 @@ class Lake:
         """The query engine this lake shares with everyone in the process."""
         return query.engine(self.place.root, self._memory)
 
-    def query(self, sql: str, parameters: query.Parameters = None) -> pa.Table:
+    def query(
+        self, sql: str, parameters: query.Parameters = None, *, between: tuple[int, int] | None = None
+    ) -> pa.Table:
         """Runs one SELECT over the record tables (`ops`, `jobs`, ...; each has `day`, a date, besides its columns).
 
-        All tables are seen as of one moment. `parameters` fill `?` (a sequence) or `$name` (a mapping). Raises
-        UsageError for wrong SQL, LakeError.
+        All tables are seen as of one moment. `parameters` fill `?` (a sequence) or `$name` (a mapping). `between`
+        (from, to; ns) promises that the query wants of every series it names (`tables.SERIES`) only rows dated in that time:
+        files that hold none are not opened; the query still has to say so itself. Raises UsageError for wrong SQL,
+        LakeError.
         """
         for attempt in range(_NO_COMMON_SIGHT):
-            views = self._snapshots.take(query.mentioned(sql))
+            views = self._snapshots.take(query.mentioned(sql), between)
             try:
                 return query.run(self.engine, views.values(), sql, parameters)
             except LakeError:
@@ -97,7 +101,8 @@ class Lake:
         # Operations that begin together keep a fixed order too.
         order = ", ".join(f"{query.quoted(name)} NULLS LAST" for name in (*spec.sort_by, *_TIES.get(table, ())))
         sql = f"SELECT {chosen} FROM {query.quoted(table)}{where}{f' ORDER BY {order}' if order else ''}"  # noqa: S608
-        found = self.query(sql, parameters)
+        between = (-(1 << 63) if from_ns is None else from_ns, (1 << 63) - 1 if to_ns is None else to_ns)
+        found = self.query(sql, parameters, between=None if from_ns is None and to_ns is None else between)
         if columns is not None:
             schema = pa.schema([spec.schema.field(name) for name in wanted], metadata=spec.schema.metadata)
             return pa.Table.from_arrays([_as(found.column(f.name), f.type) for f in schema], schema=schema)

@@ -42,9 +42,9 @@ BATCHES = TableSpec(
     "taken_ns",
     ("key",),
 )
-"""What the lake has taken in: numbers `first_seq` to `seq` of a stream, all of them (`batches` many). `key` is blake2b-8
-of `stream`. A null `first_seq` (lakes before ranges) says: everything up to `seq`. `source` is `wire` for what nodes
-send: only that is ever forgotten."""
+"""What the lake has taken in: numbers `first_seq` to `seq` of a stream, all of them (`batches` many). `key` is
+blake2b-8 of `stream`. A null `first_seq` (lakes before ranges) says: everything up to `seq`. `source` is `wire` for
+what nodes send: only that is ever forgotten."""
 WIRE = "wire"
 
 SPECS: dict[str, TableSpec] = {**TABLES, BATCHES.name: BATCHES}
@@ -205,6 +205,17 @@ def _packed(keys: list[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
             room = span if span < 2**62 else 2**62
     return packed or [keys[0]]
 
+
+SERIES = frozenset(
+    ("ops", "op_groups", "heatmap", "forwarder", "pfs_client", "target", "metadata", "port", "device", "health",
+     "rollup")
+)  # fmt: skip
+"""Tables whose rows tell of the moment they are dated with. Rows of the others hold on (a job, a mapping, an event), so
+a question about a time may need ones dated before it."""
+REACH_NS = {"op_groups": 1_000_000_000}
+"""How far beyond its own time a row of a series may tell of others: members of a group begin in the same second."""
+OPS_STORED = "ops_stored"
+"""What `ops` is without the rows that lie in `op_groups`."""
 
 TIERS = {"rollup": "interval_ns"}
 """Tables whose rows of different intervals are kept for different times: they never share a file."""

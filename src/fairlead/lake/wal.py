@@ -74,13 +74,19 @@ def damaged_segments(folder: Path) -> list[Path]:
 
 def read_segment(path: Path) -> Contents:
     """Every whole frame of a segment. FileNotFoundError when it has been carried over meanwhile."""
-    data = memoryview(path.read_bytes())
+    return frames_in(memoryview(path.read_bytes()), 0)
+
+
+def frames_in(data: memoryview, offset: int) -> Contents:
+    """Every whole frame in `data`, which begins at `offset` of its segment: 0, or where a frame ended."""
     contents = Contents()
-    if data[: len(MAGIC)] != MAGIC:
-        # A segment is named before its first bytes are written: shorter than the magic is torn, other bytes are not.
-        contents.torn, contents.damaged = len(data), int(len(data) >= len(MAGIC))
-        return contents
-    at = len(MAGIC)
+    at = 0
+    if offset == 0:
+        if data[: len(MAGIC)] != MAGIC:
+            # A segment is named before its first bytes are written: shorter than the magic is torn, others are not.
+            contents.torn, contents.damaged = len(data), int(len(data) >= len(MAGIC))
+            return contents
+        at = len(MAGIC)
     while at < len(data):
         end = _frame_end(data, at)
         if end is None:

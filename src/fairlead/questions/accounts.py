@@ -49,7 +49,9 @@ def is_running(account: Mapping[str, Any], now_ns: int) -> bool:
 def runs_of(lake: Tables, job_id: str, cluster: str | None = None) -> list[dict[str, Any]]:
     """Accounts of the jobs of this number, latest first, with their nodes; also those of others (`visible`)."""
     conditions = "job_id = $job_id" + (" AND cluster = $cluster" if cluster else "")
-    parameters: dict[str, object] = {"job_id": job_id} | ({"cluster": cluster} if cluster else {})
+    parameters: dict[str, object] = {"job_id": job_id}
+    if cluster:
+        parameters["cluster"] = cluster
     found = select(
         lake,
         f"SELECT {_CHOSEN}, nodes FROM jobs WHERE {conditions} ORDER BY start_ns DESC NULLS LAST",

@@ -12,7 +12,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """A value that goes out as JSON."""
 
 
-class Sums(Answer, frozen=True):
+class Sums(Answer, frozen=True, kw_only=True):
     """What was moved and asked in a span."""
 
     read_bytes: int | None = None
@@ -29,7 +29,7 @@ class Sums(Answer, frozen=True):
         return (self.read_bytes or 0) + (self.write_bytes or 0)
 
 
-class Series(Answer, frozen=True):
+class Series(Answer, frozen=True, kw_only=True):
     """One layer over time: one value a point. Null where nothing is known, 0 where the source was there and idle."""
 
     layer: str
@@ -42,7 +42,7 @@ class Series(Answer, frozen=True):
     """Share of the points so far that something is known of."""
 
 
-class Timeline(Answer, frozen=True):
+class Timeline(Answer, frozen=True, kw_only=True):
     """Series of equal steps: point k covers [from_ns + k * step_ns, ...+ step_ns)."""
 
     from_ns: int
@@ -51,7 +51,7 @@ class Timeline(Answer, frozen=True):
     series: list[Series]
 
 
-class Gap(Answer, frozen=True):
+class Gap(Answer, frozen=True, kw_only=True):
     """Nothing was heard of a source: no data, which is not idleness. `to_ns` null: it lasts."""
 
     source: str
@@ -60,7 +60,7 @@ class Gap(Answer, frozen=True):
     why: str
 
 
-class JobRow(Answer, frozen=True):
+class JobRow(Answer, frozen=True, kw_only=True):
     """A job in a list. `layer`: where its figures were counted."""
 
     job_id: str
@@ -84,7 +84,7 @@ class JobRow(Answer, frozen=True):
     """False: counters name this job, the scheduler has not told of it."""
 
 
-class Jobs(Answer, frozen=True):
+class Jobs(Answer, frozen=True, kw_only=True):
     """Jobs that ran in the span, sorted and cut; `total` is how many there are."""
 
     schema: str = "fairlead.jobs/1"
@@ -95,7 +95,7 @@ class Jobs(Answer, frozen=True):
     jobs: list[JobRow]
 
 
-class Share(Answer, frozen=True):
+class Share(Answer, frozen=True, kw_only=True):
     """A component's part in a job, or a job's in a component."""
 
     kind: str
@@ -110,7 +110,7 @@ class Share(Answer, frozen=True):
     """Known from the mapping alone: no counter splits it."""
 
 
-class JobSummary(Answer, frozen=True):
+class JobSummary(Answer, frozen=True, kw_only=True):
     """The analysis of a job's I/O (Beacon, TOS 2023, section 5). Columns of `job_summary`."""
 
     io_processes: int | None = None
@@ -134,7 +134,7 @@ class JobSummary(Answer, frozen=True):
     made_ns: int | None = None
 
 
-class JobPage(Answer, frozen=True):
+class JobPage(Answer, frozen=True, kw_only=True):
     """One job: who, what it moved, through what, over time."""
 
     schema: str = "fairlead.job/1"
@@ -153,7 +153,7 @@ class JobPage(Answer, frozen=True):
     """Jobs of the same number: older runs, other clusters (`cluster` chooses)."""
 
 
-class LayerDay(Answer, frozen=True):
+class LayerDay(Answer, frozen=True, kw_only=True):
     """One layer on one day (UTC)."""
 
     day: str
@@ -161,7 +161,7 @@ class LayerDay(Answer, frozen=True):
     sums: Sums
 
 
-class Event(Answer, frozen=True):
+class Event(Answer, frozen=True, kw_only=True):
     """Something that happened. `text` is null for who may not see all."""
 
     ts_ns: int
@@ -171,7 +171,7 @@ class Event(Answer, frozen=True):
     text: str | None
 
 
-class Amplification(Answer, frozen=True):
+class Amplification(Answer, frozen=True, kw_only=True):
     """Bytes a lower layer read or wrote for each byte of the upper one: far above 1 is thrashing or read-ahead."""
 
     upper: str
@@ -180,7 +180,7 @@ class Amplification(Answer, frozen=True):
     write: float | None
 
 
-class System(Answer, frozen=True):
+class System(Answer, frozen=True, kw_only=True):
     """The machine at a glance."""
 
     schema: str = "fairlead.system/1"
@@ -198,7 +198,7 @@ class System(Answer, frozen=True):
     events: list[Event]
 
 
-class ProbeHealth(Answer, frozen=True):
+class ProbeHealth(Answer, frozen=True, kw_only=True):
     """How watching goes on one node: the last that one probe said (`agent`: all of it)."""
 
     node: str
@@ -215,7 +215,7 @@ class ProbeHealth(Answer, frozen=True):
     text: str | None = None
 
 
-class Health(Answer, frozen=True):
+class Health(Answer, frozen=True, kw_only=True):
     """Every source's last word; `probes` holds those in trouble first."""
 
     schema: str = "fairlead.health/1"
@@ -227,7 +227,7 @@ class Health(Answer, frozen=True):
     gaps: list[Gap]
 
 
-class NodePage(Answer, frozen=True):
+class NodePage(Answer, frozen=True, kw_only=True):
     """A node: what runs on it, what it moves, how it is watched."""
 
     schema: str = "fairlead.node/1"
@@ -242,7 +242,7 @@ class NodePage(Answer, frozen=True):
     events: list[Event]
 
 
-class ComponentRow(Answer, frozen=True):
+class ComponentRow(Answer, frozen=True, kw_only=True):
     """One target, server or forwarder in a list. Utilisation is a share of its known peak."""
 
     id: str
@@ -257,7 +257,7 @@ class ComponentRow(Answer, frozen=True):
     """Used at the end less used at the beginning of the span."""
 
 
-class Targets(Answer, frozen=True):
+class Targets(Answer, frozen=True, kw_only=True):
     """Load and space of every storage target, and how unevenly both lie."""
 
     schema: str = "fairlead.targets/1"
@@ -273,7 +273,7 @@ class Targets(Answer, frozen=True):
     """Fullest less emptiest, as shares of capacity."""
 
 
-class ComponentPage(Answer, frozen=True):
+class ComponentPage(Answer, frozen=True, kw_only=True):
     """One target, forwarder or metadata server: its load over time and who makes it up."""
 
     schema: str = "fairlead.component/1"
@@ -289,7 +289,7 @@ class ComponentPage(Answer, frozen=True):
     gaps: list[Gap]
 
 
-class OpCount(Answer, frozen=True):
+class OpCount(Answer, frozen=True, kw_only=True):
     """Metadata operations of one kind, client, class or job."""
 
     name: str
@@ -300,7 +300,7 @@ class OpCount(Answer, frozen=True):
     program: str | None = None
 
 
-class Mds(Answer, frozen=True):
+class Mds(Answer, frozen=True, kw_only=True):
     """Metadata load: by server, operation, where it comes from, client and job."""
 
     schema: str = "fairlead.mds/1"
@@ -320,7 +320,7 @@ class Mds(Answer, frozen=True):
     gaps: list[Gap]
 
 
-class HeatRow(Answer, frozen=True):
+class HeatRow(Answer, frozen=True, kw_only=True):
     """One forwarder's day: the busiest minute of each hour as a share of the known peak. Null: no data."""
 
     id: str
@@ -329,7 +329,7 @@ class HeatRow(Answer, frozen=True):
     """idle (< 10 %), low (to 50 %), mid (to 90 %), high."""
 
 
-class HeatMap(Answer, frozen=True):
+class HeatMap(Answer, frozen=True, kw_only=True):
     """Forwarders by hour (Beacon, TOS 2023, section 7: per-hour peak load)."""
 
     schema: str = "fairlead.heatmap/1"
@@ -344,7 +344,7 @@ class HeatMap(Answer, frozen=True):
     rows: list[HeatRow]
 
 
-class Cdf(Answer, frozen=True):
+class Cdf(Answer, frozen=True, kw_only=True):
     """How busy targets are: the share of all target-minutes at or below a utilisation."""
 
     schema: str = "fairlead.cdf/1"
@@ -365,7 +365,7 @@ class Cdf(Answer, frozen=True):
     below_5_percent: float | None
 
 
-class TopRow(Answer, frozen=True):
+class TopRow(Answer, frozen=True, kw_only=True):
     """One job, user, project or program by what it moved. `name` null: not known whose."""
 
     name: str | None
@@ -378,7 +378,7 @@ class TopRow(Answer, frozen=True):
     layer: str | None = None
 
 
-class Top(Answer, frozen=True):
+class Top(Answer, frozen=True, kw_only=True):
     """Who moved most."""
 
     schema: str = "fairlead.top/1"

@@ -17,7 +17,7 @@ from fairlead.questions.coverage import coverage
 from fairlead.questions.estimates import estimates
 from fairlead.questions.ranking import ranked
 from fairlead.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span
-from fairlead.questions.sums import VALUES, sums_of, totals
+from fairlead.questions.sums import sums_of, totals
 from fairlead.questions.timelines import layered, timeline
 
 NODES_SHOWN = 1000
@@ -112,10 +112,9 @@ def _row_and_summary(
 
 def _summary(lake: Tables, account: Mapping[str, Any]) -> JobSummary | None:
     fields = [name for name in JobSummary.__struct_fields__ if name != "sums"]
-    chosen = ", ".join([*fields, *VALUES])
     found = select(
         lake,
-        f"SELECT {chosen} FROM job_summary WHERE job_id = $job_id AND cluster IS NOT DISTINCT FROM $cluster "  # noqa: S608
+        "SELECT * FROM job_summary WHERE job_id = $job_id AND cluster IS NOT DISTINCT FROM $cluster "
         "AND start_ns IS NOT DISTINCT FROM $start_ns LIMIT 1",
         {"job_id": account["job_id"], "cluster": account["cluster"], "start_ns": account["start_ns"]},
     )
@@ -182,5 +181,3 @@ def _without_counters(account: dict[str, Any], span: Span, now_ns: int, others: 
         missing=["counters: another user's job has the same number at that time, and they cannot be told apart"],
         gaps=[], other_runs=others,
     )  # fmt: skip
-
-

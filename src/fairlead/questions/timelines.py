@@ -15,7 +15,7 @@ from fairlead.questions.answers import Series, Timeline
 from fairlead.questions.asking import Tables, floats, integers
 from fairlead.questions.coverage import Coverage, known_share, with_idle
 from fairlead.questions.span import INTERVALS, Span
-from fairlead.questions.sums import Steps, filled, numbers, steps_of, stepped
+from fairlead.questions.sums import Steps, filled, numbers, stepped, steps_of
 
 LAYERS = ("client", "forwarder", "pfs_client", "target", "metadata", "device", "port")
 """From the application down."""
@@ -43,15 +43,12 @@ def layered(
 def timeline(steps: Steps, found: pa.Table, cover: Coverage | Mapping[str, Coverage]) -> Timeline:
     """The answer: a series for each layer that has rows. `cover`: what is known where there are none, of all layers
     or by layer."""
-    by_layer = cover if isinstance(cover, Mapping) else None
     layer = np.array(found.column("layer").to_pylist(), object)
     order = [name for name in LAYERS if (layer == name).any()]
     order += sorted({name for name in layer.tolist() if name not in LAYERS})
     nothing = Coverage.nothing(steps)
-    series = [
-        _series(steps, found.filter(pa.array(layer == name)), name, by_layer.get(name, nothing) if by_layer is not None else cover)  # type: ignore[arg-type]
-        for name in order
-    ]
+    covers = cover if isinstance(cover, Mapping) else dict.fromkeys(order, cover)
+    series = [_series(steps, found.filter(pa.array(layer == name)), name, covers.get(name, nothing)) for name in order]
     return Timeline(from_ns=steps.from_ns, step_ns=steps.step_ns, points=steps.count, series=series)
 
 

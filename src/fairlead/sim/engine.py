@@ -39,10 +39,11 @@ class Changes:
 class Phases:
     """What is to run: phases, each a set of flows that start together; it ends with the last of them.
 
-    Phases, P: `after` is the phase it follows (in the same call, or a number an earlier `add` gave; -1: none), `delay_s`
+    Phases, P: `after` is the phase it follows (-1: none; see `Engine.add`), `delay_s`
     the seconds from that one's end (or from time 0) to its start. Flows, F, in order of `phase`: `amount` (bytes,
     operations), `weight` (share of what is contended), `cap` (amount/s it can reach by itself, inf: no limit),
-    `crosses` (F, k ≤ 8) resources, -1 for none, each at most once, and `cost` (F, k) units of the resource for one of amount.
+    `crosses` (F, k ≤ 8) resources, -1 for none, each at most once, and `cost` (F, k): units of the resource for one of
+    amount.
     """
 
     after: I32
@@ -70,8 +71,8 @@ class Segments:
 class Engine:
     """Runs phases over resources.
 
-    `capacity`: units/s of each resource (0: dead). Several phases may be added at any time that has not passed. Deterministic: the same
-    calls give the same bits.
+    `capacity`: units/s of each resource (0: dead). Phases may be added while it runs, for times that have not passed.
+    Deterministic: the same calls give the same bits.
     """
 
     def __init__(self, capacity: ArrayLike, changes: Changes | None = None) -> None:
@@ -83,7 +84,9 @@ class Engine:
         _check_changes(changes, len(resources))
         self._resources = len(resources)
         self._flows = self._phases = 0
-        blank = {name: np.zeros((0, WIDTH) if name in ("crosses", "cost") else 0, kind) for name, kind in _KINDS.items()}
+        blank: dict[str, Any] = {
+            name: np.zeros((0, WIDTH) if name in ("crosses", "cost") else 0, kind) for name, kind in _KINDS.items()
+        }
         blank |= {
             "capacity": resources, "change_time": changes.time_s.astype(np.float64),
             "change_resource": changes.resource.astype(np.int32),
@@ -127,8 +130,11 @@ class Engine:
         """Start and end of each phase, seconds; NaN where it has not come to that."""
         return self._state.phase_begun[: self._phases].copy(), self._state.phase_ended[: self._phases].copy()
 
-    def add(self, phases: Phases) -> tuple[int, int]:
-        """Take phases in; the numbers its first phase and its first flow were given. Raises UsageError."""
+    def add(self, phases: Phases, *, after_within: bool = False) -> tuple[int, int]:
+        """Take phases in; the numbers its first phase and its first flow were given. Raises UsageError.
+
+        `after` means phases by the engine's numbers or, with `after_within`, by their places in this call.
+        """
         self._check(phases)
         first_phase, first_flow = self._phases, self._flows
         p, f = len(phases.after), len(phases.phase)
@@ -147,7 +153,8 @@ class Engine:
         s.open_flows[own] = np.diff(bounds)
         s.delay[own] = phases.delay_s
         for number in range(p):
-            self._chain(first_phase + number, int(phases.after[number]), float(phases.delay_s[number]))
+            after = int(phases.after[number]) + (first_phase if after_within and phases.after[number] >= 0 else 0)
+            self._chain(first_phase + number, after, float(phases.delay_s[number]))
         return first_phase, first_flow
 
     def _chain(self, phase: int, after: int, delay_s: float) -> None:
@@ -181,7 +188,7 @@ class Engine:
             if record and s.now[0] < stop:
                 continue
             if not np.isinf(until_s) or (self.events == before and np.isinf(self._next_event())):
-                return _joined(kept)
+                return joined(kept)
 
     def _next_event(self) -> float:
         s, kernel = self._state, self._kernel
@@ -244,7 +251,7 @@ class Engine:
             old = getattr(s, name)
             length = {"f": want_f, "p": want_p, "fk": want_f * WIDTH, "fr": want_f + self._resources}[per]
             shape = (length, WIDTH) if name in ("crosses", "cost") else length
-            new = np.full(shape, value, kind)
+            new: Any = np.full(shape, value, kind)
             new[: len(old)] = old
             grown[name] = new
         self._state = s._replace(**grown)
@@ -262,7 +269,8 @@ _SIZED: dict[str, tuple[type, Any, str]] = {
     "following": (np.int64, -1, "fk"), "preceding": (np.int64, -1, "fk"), "begun": (np.float64, np.nan, "f"),
     "ended": (np.float64, np.nan, "f"), "due_key": (np.float64, np.inf, "f"), "due_heap": (np.int32, -1, "f"),
     "due_at": (np.int32, -1, "f"), "first_flow": (np.int64, 0, "p"), "past_flow": (np.int64, 0, "p"),
-    "open_flows": (np.int64, 0, "p"), "phase_begun": (np.float64, np.nan, "p"), "phase_ended": (np.float64, np.nan, "p"),
+    "open_flows": (np.int64, 0, "p"), "phase_begun": (np.float64, np.nan, "p"),
+    "phase_ended": (np.float64, np.nan, "p"),
     "delay": (np.float64, 0.0, "p"), "first_after": (np.int32, -1, "p"), "next_after": (np.int32, -1, "p"),
     "wake_key": (np.float64, np.inf, "p"), "wake_heap": (np.int32, -1, "p"), "wake_at": (np.int32, -1, "p"),
     "in_region": (np.int64, -1, "f"), "region": (np.int32, 0, "f"), "new_rate": (np.float64, 0.0, "f"),
@@ -284,14 +292,18 @@ def _check_changes(changes: Changes, resources: int) -> None:
         raise UsageError("capacity changes out of order or of no resource", remedy="sort them by time")
 
 
-def _joined(parts: Sequence[Segments]) -> Segments:
+def joined(parts: Sequence[Segments]) -> Segments:
+    """Segments of several runs as one."""
     if len(parts) == 1:
         return parts[0]
     none = np.zeros(0)
     if not parts:
         return Segments(none.astype(np.int32), none, none.copy(), none.copy(), none.astype(np.int32))
     return Segments(
-        *(np.concatenate([getattr(p, name) for p in parts]) for name in ("flow", "begin_s", "end_s", "rate", "bottleneck"))
+        *(
+            np.concatenate([getattr(p, name) for p in parts])
+            for name in ("flow", "begin_s", "end_s", "rate", "bottleneck")
+        )
     )
 
 

@@ -22,8 +22,8 @@ class Fault:
     """One component out of order from `from_s` to `to_s`. `component`: forwarder, server, target or mds.
 
     `kind`: `degraded` (at `factor` of its capacity throughout), `fail_slow` (sinks to `factor` in ten steps and stays
-    there), `flapping` (`factor` and whole in turns of `period_s`), `dead` (nothing), `rebuild` (`factor`, then ever better
-    in the last third, as a RAID under rebuild).
+    there), `flapping` (`factor` and whole in turns of `period_s`), `dead` (nothing), `rebuild` (`factor`, then ever
+    better in the last third, as a RAID under rebuild).
     """
 
     component: str
@@ -59,9 +59,16 @@ class Fault:
 def changes(machine: Machine, faults: Sequence[Fault], capacity: F64) -> Changes:
     """The faults as capacity changes. Faults of one component multiply where they overlap. Raises UsageError."""
     for fault in faults:
-        layer = {"forwarder": machine.forwarders, "server": machine.servers, "target": machine.targets, "mds": machine.mds}
+        layer = {
+            "forwarder": machine.forwarders,
+            "server": machine.servers,
+            "target": machine.targets,
+            "mds": machine.mds,
+        }
         if not 0 <= fault.number < layer.get(fault.component, 0) or not fault.from_s < fault.to_s:
-            raise UsageError(f"no {fault.component} {fault.number} to fail, or no time", remedy="see fairlead.sim.faults")
+            raise UsageError(
+                f"no {fault.component} {fault.number} to fail, or no time", remedy="see fairlead.sim.faults"
+            )
     points: list[tuple[float, int, float]] = []
     by_component: dict[tuple[str, int], list[Fault]] = {}
     for fault in faults:

@@ -48,7 +48,7 @@ class Machine:
     mdops: float = 40_000.0
     metadata_rtt_s: float = 500e-6
     shared_file_bandwidth: float = 250e6
-    files_system: str = "scratch"
+    file_system: str = "scratch"
 
     @property
     def targets(self) -> int:
@@ -90,7 +90,7 @@ class Machine:
 
     def target_name(self, number: int) -> str:
         """`scratch-OST001f`, as Lustre names them."""
-        return f"{self.files_system}-OST{number:04x}"
+        return f"{self.file_system}-OST{number:04x}"
 
     def mds_name(self, number: int) -> str:
         """`mds0`."""
@@ -100,7 +100,9 @@ class Machine:
         """The machine as a site would describe it."""
         layers = [
             Layer(kind="forwarder", count=self.forwarders, bandwidth_bytes_per_s=self.forwarder_bandwidth),
-            Layer(kind="target", count=self.targets, bandwidth_bytes_per_s=self.target_bandwidth, iops=self.target_iops),
+            Layer(
+                kind="target", count=self.targets, bandwidth_bytes_per_s=self.target_bandwidth, iops=self.target_iops
+            ),
             Layer(kind="mds", count=self.mds, mdops=self.mdops),
         ]  # fmt: skip
         return Platform(

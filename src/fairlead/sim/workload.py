@@ -1,7 +1,7 @@
 """What jobs ask of a machine: steps of computing and I/O, laid out as flows for the engine and lanes for records.
 
-A lane is one process's regular sequence of requests to one target; a flow is all lanes of a step between one forwarder and
-one target. Who goes where is given as arrays: no policy is known here.
+A lane is one process's regular sequence of requests to one target; a flow is all lanes of a step between one forwarder
+and one target. Who goes where is given as arrays: no policy is known here.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def lay_out(machine: Machine, step: Step, nodes: I32, forwarder_of: I32, targets
     forwarder = forwarder_of[node[lane]]
     flow, first, order = _grouped(forwarder.astype(np.int64) * machine.targets + target)
     streams = np.bincount(flow).astype(np.float64)
-    cap = np.bincount(flow, limit)
+    cap = np.bincount(flow, limit).astype(np.float64)
     fwd, tgt = forwarder[first].astype(np.int32), target[first].astype(np.int32)
     at = machine.at
     server = tgt // machine.targets_per_server
@@ -118,7 +118,9 @@ def lay_out(machine: Machine, step: Step, nodes: I32, forwarder_of: I32, targets
         if step.contested and step.files == 1:
             # Requests that wait for the file's lock hold a worker: so many that the lock, alone, is what limits.
             beside = np.bincount(fwd, streams, machine.forwarders)[fwd]
-            held = np.maximum(np.minimum(beside, machine.workers) * writers / (machine.shared_file_bandwidth * beside), hold)
+            held = np.maximum(
+                np.minimum(beside, machine.workers) * writers / (machine.shared_file_bandwidth * beside), hold
+            )
         columns += [(at.forwarder + fwd, 1.0), (at.workers + fwd, held)]
     per_request = 1.0 / size if step.random else 1.0 / max(size, 1 << 16)
     columns += [(at.server + server, 1.0), (at.target + tgt, 1.0), (at.target_iops + tgt, per_request)]
@@ -128,8 +130,9 @@ def lay_out(machine: Machine, step: Step, nodes: I32, forwarder_of: I32, targets
         crosses, cost = _crossings([*columns, (np.full(len(fwd), lock), 1.0)], len(fwd))
         alone = np.minimum(alone, machine.shared_file_bandwidth * streams / writers)
     lanes = order
+    amount, weight = streams * float(requests * size), streams * float(size)
     return Laid(
-        fwd, tgt, streams * requests * size, streams * size, cap, crosses, cost, streams, alone, size, requests,
+        fwd, tgt, amount, weight, cap, crosses, cost, streams, alone, size, requests,
         flow[lanes].astype(np.int32), rank[lane][lanes].astype(np.int32), node[lane][lanes].astype(np.int32),
         file[lane][lanes].astype(np.int32), offset[lanes].astype(np.int64), stride[lanes].astype(np.int64),
     )  # fmt: skip
@@ -149,8 +152,9 @@ def _metadata(machine: Machine, step: Step, rank: I64, node: I32, forwarder: I32
     alone = np.minimum(cap, (machine.capacity()[crosses] / cost).min(axis=1))
     each = max(step.each, 1)
     none = np.zeros(len(lanes), np.int64)
+    server = np.full(len(fwd), mds, np.int32)
     return Laid(
-        fwd, np.full(len(fwd), mds, np.int32), streams * each, streams, cap, crosses, cost, streams, alone, 1, each,
+        fwd, server, streams * float(each), streams, cap, crosses, cost, streams, alone, 1, each,
         flow[lanes].astype(np.int32), rank[lanes].astype(np.int32), node[lanes].astype(np.int32),
         np.minimum(np.arange(len(rank)) * step.files // len(rank), step.files - 1)[lanes].astype(np.int32), none, none,
     )  # fmt: skip

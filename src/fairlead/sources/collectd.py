@@ -89,12 +89,14 @@ def _documents(path: Path) -> list[_Document]:
 
 
 def _hits(data: bytes) -> list[_Hit]:
-    for shape in (list[list[_Hit]], list[_Hit]):
-        try:
-            found = msgspec.json.decode(data, type=shape)
-        except msgspec.ValidationError:
-            continue
-        return [hit for page in found for hit in page] if shape == list[list[_Hit]] else found  # type: ignore[return-value,union-attr]
+    try:
+        return [hit for page in msgspec.json.decode(data, type=list[list[_Hit]]) for hit in page]
+    except msgspec.ValidationError:
+        pass
+    try:
+        return msgspec.json.decode(data, type=list[_Hit])
+    except msgspec.ValidationError:
+        pass
     answer = msgspec.json.decode(data, type=dict[str, Any])
     return msgspec.convert(answer.get("hits", {}).get("hits", []), list[_Hit])
 
@@ -150,7 +152,9 @@ def _utc_ns(stamps: tuple[str, ...]) -> NDArray[np.int64]:
     whole = pc.utf8_slice_codeunits(texts, 0, 19)
     seconds = pc.strptime(whole, format="%Y-%m-%dT%H:%M:%S", unit="s", error_is_null=True).cast(pa.int64())
     rest = pc.utf8_slice_codeunits(texts, 19, 29)
-    fraction = pc.if_else(pc.match_substring_regex(rest, r"^\.[0-9]+$"), pc.binary_join_element_wise("0", rest, ""), "0")
+    fraction = pc.if_else(
+        pc.match_substring_regex(rest, r"^\.[0-9]+$"), pc.binary_join_element_wise("0", rest, ""), "0"
+    )
     ns = np.rint(np.asarray(fraction.cast(pa.float64())) * NS_PER_S).astype(np.int64)
     known = np.asarray(seconds.is_valid())
     return np.where(known, np.asarray(seconds.fill_null(0)) * NS_PER_S + ns, 0)

@@ -119,7 +119,10 @@ def _gaps(parser: Parser, rows: _Rows, zone: str | None, where: str) -> Iterator
         )  # fmt: skip
     for sensor, count in sorted(rows.other.items()):
         yield Missing(
-            kind="not_kept", what=f"{count} values of the sensor {sensor}", why="no record table holds them", where=where
+            kind="not_kept",
+            what=f"{count} values of the sensor {sensor}",
+            why="no record table holds them",
+            where=where,
         )
     if zone is None:
         yield Missing(

@@ -21,7 +21,9 @@ from fairlead.sources.line_blocks import end_gaps, line_blocks
 
 SERVED_BY = "target→server"
 """Kind of `mapping` rows: `a` is a target, `b` the network address of its server."""
-_HEAD = re.compile(r"\s*(BEGIN \d+\s*\n|UUID\s+(1K-blocks|Inodes)\s|\d+ [A-Z]{2} (mgc|lov|lmv|mdc|osc|osp|lwp|mgs) \S+ \S+ \d)")
+_HEAD = re.compile(
+    r"\s*(BEGIN \d+\s*\n|UUID\s+(1K-blocks|Inodes)\s|\d+ [A-Z]{2} (mgc|lov|lmv|mdc|osc|osp|lwp|mgs) \S+ \S+ \d)"
+)
 
 
 class LfsSource:
@@ -49,10 +51,11 @@ class LfsSource:
             undated += sum(isinstance(line, Device) or line.at_s is None for line in lines)
             yield from _batches(lines, written_ns)
             if block.last:
-                for gap in end_gaps(block, kept=True):
-                    yield gap
+                yield from end_gaps(block, kept=True)
         if not found:
-            raise CorruptInputError("it names no target", where=where, remedy="write it again with lfs df or lctl dl -t")
+            raise CorruptInputError(
+                "it names no target", where=where, remedy="write it again with lfs df or lctl dl -t"
+            )
         if undated:
             yield Missing(
                 kind="time_assumed", what=f"when {undated} lines were written",

@@ -1,4 +1,4 @@
-"""LMT: the database of the Lustre Monitoring Tool kept as SQLite, cumulative counters of OSTs and MDTs as interval deltas.
+"""LMT: the database of the Lustre Monitoring Tool kept as SQLite; counters of OSTs and MDTs become interval deltas.
 
 Not here: a live LMT (its MySQL). Its times are local ones without an offset.
 """

@@ -75,9 +75,7 @@ def _module() -> Any:
     try:
         import h5py
     except ImportError as fault:
-        raise MissingDependencyError(
-            "HDF5 archives need h5py", remedy="pip install 'fairlead[archives]'"
-        ) from fault
+        raise MissingDependencyError("HDF5 archives need h5py", remedy="pip install 'fairlead[archives]'") from fault
     return h5py
 
 

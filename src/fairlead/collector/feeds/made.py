@@ -2,16 +2,52 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from fairlead.collector.feed import Feed
 from fairlead.collector.feeds.settings import Feeds
 from fairlead.errors import ConfigError
 
+if TYPE_CHECKING:
+    from fairlead.collector.feeds.prometheus.remote_write import Receiver
+
 
 def made(settings: Feeds) -> list[Feed]:
-    """The feeds that are asked for, each with a name of its own. Raises ConfigError."""
+    """The feeds that are asked for, each with a name of its own. Raises ConfigError.
+
+    Remote-write is no feed (it waits for requests): see `receiver`."""
     feeds: list[Feed] = []
+    if settings.drop:
+        from fairlead.collector.feeds.drop import DropFeed
+
+        feeds += [DropFeed(one) for one in settings.drop]
+    if settings.darshan:
+        from fairlead.collector.feeds.darshan_watch import DarshanFeed
+
+        feeds += [DarshanFeed(one) for one in settings.darshan]
+    if settings.slurm:
+        from fairlead.collector.feeds.slurm import SlurmFeed
+
+        feeds += [SlurmFeed(one, settings.state) for one in settings.slurm]
+    if settings.job_table:
+        from fairlead.collector.feeds.job_table import JobTableFeed
+
+        feeds += [JobTableFeed(one) for one in settings.job_table]
+    if settings.scrape:
+        from fairlead.collector.feeds.prometheus.scrape import ScrapeFeed
+
+        feeds += [ScrapeFeed(one, settings.remote_write.mapping) for one in settings.scrape]
     names = [feed.name for feed in feeds]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise ConfigError(f"two feeds are named {twice[0]!r}", where="feeds", remedy="remove one of them")
     return feeds
+
+
+def receiver(settings: Feeds) -> Receiver | None:
+    """What takes the bodies of `POST /api/v1/write`; None where it is not enabled. Raises ConfigError."""
+    if not settings.remote_write.enabled:
+        return None
+    from fairlead.collector.feeds.prometheus.remote_write import Receiver
+
+    return Receiver(settings.remote_write)

@@ -13,13 +13,24 @@ from fairlead.probes.lustre.space import SpaceProbe
 from fairlead.probes.lustre.states import LnetProbe, StatesProbe
 from fairlead.probes.lustre.watching import LustreProbe
 
-PROBES = {
+PROBES: Dict[str, Type[LustreProbe]] = {
     kind.name: kind
     for kind in (
-        LliteProbe, OscProbe, MdcProbe, OstProbe, BrwProbe, OstJobsProbe, OstExportsProbe, MdtProbe, MdtJobsProbe,
-        MdtExportsProbe, SpaceProbe, StatesProbe, LnetProbe,
+        LliteProbe,
+        OscProbe,
+        MdcProbe,
+        OstProbe,
+        BrwProbe,
+        OstJobsProbe,
+        OstExportsProbe,
+        MdtProbe,
+        MdtJobsProbe,
+        MdtExportsProbe,
+        SpaceProbe,
+        StatesProbe,
+        LnetProbe,
     )
-}  # type: Dict[str, Type[LustreProbe]]  # fmt: skip
+}
 """By name; each is made with `(root, node)` and what its own docstring names."""
 
 __all__ = ["PROBES", "LustreProbe"]

@@ -6,11 +6,11 @@ Not here: servers. llite, osc and lmv tell of the same traffic at three heights:
 from typing import Any, Dict, List, Optional, Sequence
 
 from fairlead.probes.base import Found, Key
-from fairlead.probes.lustre.histograms import MODIFY, by_pages, in_flight, tables_of, total
+from fairlead.probes.lustre.histograms import MODIFY, Tables, by_pages, in_flight, tables_of, total
 from fairlead.probes.lustre.names import CLIENT_METADATA, CLIENT_OTHER, INTENTS, READ_AHEAD_PARTS
 from fairlead.probes.lustre.parameters import Place
 from fairlead.probes.lustre.stats_lines import Stats, stats_of
-from fairlead.probes.lustre.watching import LustreProbe, Tally, fs_of, merged, mount_of, target_of
+from fairlead.probes.lustre.watching import LustreProbe, Tally, Unchanged, fs_of, merged, mount_of, target_of
 
 _LLITE = (
     "read_ops", "write_ops", "read_bytes", "write_bytes", "metadata_ops", "cache_hit", "cache_miss", "cache_discard",
@@ -19,7 +19,10 @@ _OSC = (
     "read_rpcs", "write_rpcs", "read_bytes", "write_bytes", "pages_per_rpc_read", "pages_per_rpc_write",
     "rpcs_in_flight_read", "rpcs_in_flight_write",
 )  # fmt: skip
-_CONNECTION = frozenset(("req_waittime", "req_active", "req_qdepth", "req_timeout", "reqbuf_avail", "read_bytes", "write_bytes"))
+_MDC = ("metadata_ops", "rpcs_in_flight_write")
+_CONNECTION = frozenset(
+    ("req_waittime", "req_active", "req_qdepth", "req_timeout", "reqbuf_avail", "read_bytes", "write_bytes")
+)
 _REQUESTS = ("ost_", "mds_", "ldlm_", "obd_", "mgs_", "llog_", "seq_", "fld_", "quota_", "sec_", "out_", "nodemap_")
 
 
@@ -36,13 +39,13 @@ class LliteProbe(LustreProbe):
         if not mounts:
             return None
         tally = Tally()
-        rows = {}  # type: Dict[Key, Sequence[Any]]
-        epochs = {}  # type: Dict[Key, int]
+        rows: Dict[Key, Sequence[Any]] = {}
+        epochs: Dict[Key, int] = {}
         ahead = {one.stars: one for one in place.find(self.wants[1])}
         for mount in mounts:
             stats = stats_of(place.read(mount))
             named(stats, CLIENT_METADATA, CLIENT_OTHER, tally)
-            cache = [None, None, None]  # type: List[Optional[int]]
+            cache: List[Optional[int]] = [None, None, None]
             if mount.stars in ahead:
                 parts = stats_of(place.read(ahead[mount.stars]))
                 named(parts, READ_AHEAD_PARTS, frozenset(), tally)
@@ -50,42 +53,51 @@ class LliteProbe(LustreProbe):
             key = (mount_of(mount.stars[0]),)
             if key not in rows and stats.times.start_ns is not None:
                 epochs[key] = stats.times.start_ns
-            moved = [
+            moved: List[Optional[int]] = [
                 stats.counts.get("read_bytes", 0), stats.counts.get("write_bytes", 0),
                 stats.sums.get("read_bytes", 0), stats.sums.get("write_bytes", 0),
                 sum(count for name, count in stats.counts.items() if name in CLIENT_METADATA),
-            ]  # type: List[Optional[int]]  # fmt: skip
+            ]  # fmt: skip
             merged(rows, key, moved + cache)
         return Found([self.reading("pfs_client", ("fs",), _LLITE, rows, "llite", tally, epochs)])
 
 
 class OscProbe(LustreProbe):
-    """What the client sends to each OST: RPCs, bytes, pages of an RPC, RPCs under way. One row a target."""
+    """What the client sends to each OST: RPCs, bytes, pages of an RPC, RPCs under way. One row a target.
+
+    A client of a large site has hundreds of these, most of them idle: a text that is as it was is not read again.
+    """
 
     name = "lustre_osc"
     kind = "Lustre client"
+    period_s = 5.0
     wants = ("osc/*/stats", "osc/*/rpc_stats")
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._stats: "Unchanged[Stats]" = Unchanged()
+        self._tables: "Unchanged[Tables]" = Unchanged()
 
     def collect(self, place: Place, now_ns: int) -> Optional[Found]:  # noqa: ARG002
         """Counters of every connection to an OST."""
         texts = {one.stars[0]: one for one in place.find(self.wants[0])}
         tables = {one.stars[0]: one for one in place.find(self.wants[1])}
         tally = Tally()
-        rows = {}  # type: Dict[Key, Sequence[Any]]
-        epochs = {}  # type: Dict[Key, int]
+        rows: Dict[Key, Sequence[Any]] = {}
+        epochs: Dict[Key, int] = {}
         for device in sorted(set(texts) | set(tables)):
             target = target_of(device)
             if target is None:
                 continue
-            values = [None] * len(_OSC)  # type: List[Any]
+            values: List[Any] = [None] * len(_OSC)
             if device in texts:
-                stats = stats_of(place.read(texts[device]))
+                stats = self._stats.get(device, place.read(texts[device]), stats_of)
                 requested(stats, tally)
                 values[:4] = _moved(stats)
                 if stats.times.start_ns is not None:
                     epochs[target, fs_of(target)] = stats.times.start_ns
             if device in tables:
-                values[4:] = _shapes(place.read(tables[device]), tally, values)
+                values[4:] = _shapes(self._tables.get(device, place.read(tables[device]), tables_of), tally, values)
             merged(rows, (target, fs_of(target)), values)
         if not rows:
             return None
@@ -102,8 +114,8 @@ class MdcProbe(LustreProbe):
     def collect(self, place: Place, now_ns: int) -> Optional[Found]:  # noqa: ARG002
         """Counters of every connection to an MDT, and of every mount."""
         tally = Tally()
-        by_target = {}  # type: Dict[Key, Sequence[Any]]
-        by_mount = {}  # type: Dict[Key, Sequence[Any]]
+        by_target: Dict[Key, Sequence[Any]] = {}
+        by_mount: Dict[Key, Sequence[Any]] = {}
         tables = {one.stars: one for one in place.find(self.wants[1])}
         for one in place.find(self.wants[0]):
             target = target_of(one.stars[0])
@@ -121,14 +133,14 @@ class MdcProbe(LustreProbe):
         if not by_target and not by_mount:
             return None
         return Found([
-            self.reading("pfs_client", ("target", "fs"), ("metadata_ops", "rpcs_in_flight_write"), by_target, "mdc", tally),
+            self.reading("pfs_client", ("target", "fs"), _MDC, by_target, "mdc", tally),
             self.reading("pfs_client", ("fs",), ("metadata_ops",), by_mount, "lmv"),
         ])  # fmt: skip
 
 
 def named(stats: Stats, *known_and_tally: Any) -> None:
     """Count lines that were not understood, and names that no version was known to have, in the Tally given last."""
-    tally = known_and_tally[-1]  # type: Tally
+    tally: Tally = known_and_tally[-1]
     tally.add(stats.unknown, stats.unknown_example)
     for name in stats.counts:
         if not any(name in known for known in known_and_tally[:-1]):
@@ -154,9 +166,8 @@ def _moved(stats: Stats) -> List[Optional[int]]:
     return [rpcs[0], rpcs[1], *(sums if bytes_told or moved_none else [None, None])]
 
 
-def _shapes(text: bytes, tally: Tally, values: List[Any]) -> List[Optional[List[int]]]:
+def _shapes(read: Tables, tally: Tally, values: List[Any]) -> List[Optional[List[int]]]:
     """Histograms of rpc_stats; `values` gets the RPCs where the stats did not tell them."""
-    read = tables_of(text)
     tally.add(read.unknown, read.unknown_example)
     pages, flight = read.tables.get("pages per rpc"), read.tables.get("rpcs in flight")
     if pages is not None and not (values[0] or values[1]):

@@ -32,8 +32,8 @@ class OstExportsProbe(LustreProbe):
         if not exports:
             return None
         tally = Tally()
-        rows = {}  # type: Dict[Key, Sequence[Any]]
-        epochs = {}  # type: Dict[Key, int]
+        rows: Dict[Key, Sequence[Any]] = {}
+        epochs: Dict[Key, int] = {}
         for one in exports:
             text = place.read(one)
             if b" samples " not in text:
@@ -63,9 +63,9 @@ class MdtExportsProbe(LustreProbe):
         if not exports:
             return None
         tally = Tally()
-        ops = {}  # type: Dict[Key, Sequence[Any]]
-        moved = {}  # type: Dict[Key, Sequence[Any]]
-        epochs = {}  # type: Dict[Key, int]
+        ops: Dict[Key, Sequence[Any]] = {}
+        moved: Dict[Key, Sequence[Any]] = {}
+        epochs: Dict[Key, int] = {}
         for one in exports:
             text = place.read(one)
             if b" samples " not in text:
@@ -84,7 +84,9 @@ class MdtExportsProbe(LustreProbe):
             "metadata", _KEYS, MDT_OPS, ops, "exports", tally, epochs, spread=("op", "count"), born_at_zero=True
         )]  # fmt: skip
         if moved:
-            made.append(self.reading("target", _KEYS, TARGET_ROW[:4], moved, "exports", None, epochs, born_at_zero=True))
+            made.append(
+                self.reading("target", _KEYS, TARGET_ROW[:4], moved, "exports", None, epochs, born_at_zero=True)
+            )
         return Found(made)
 
 

@@ -19,7 +19,8 @@ _MS_SHIFT = 20
 _PAGE_SHIFT = 12
 
 _BUCKET = re.compile(
-    rb"(?:(\d+)([KMGkmg]?) - )?[ \t]*(\d+)([KMGkmg]?)[+ ]?:[ \t]*(\d+)[ \t]+\d+[ \t]+\d+(?:[ \t]*\|[ \t]*(\d+)[ \t]+\d+[ \t]+\d+)?[ \t\r]*$"
+    rb"(?:(\d+)([KMGkmg]?) - )?[ \t]*(\d+)([KMGkmg]?)[+ ]?:[ \t]*(\d+)[ \t]+\d+[ \t]+\d+"
+    rb"(?:[ \t]*\|[ \t]*(\d+)[ \t]+\d+[ \t]+\d+)?[ \t\r]*$"
 )
 _VALUE = re.compile(rb"[ \t]*[A-Za-z][A-Za-z_ ]*(?:in[ _]flight|pages):[ \t]*\d+[ \t\r]*$")
 _TITLE = re.compile(rb"[ \t]*([a-zA-Z][^\t|%]*?)(?:[ \t]{2,}|[ \t]+)(rpcs|ios|calls|maps|frags)[ \t]+%[ \t]+cum[ \t]*%")
@@ -50,7 +51,7 @@ def tables_of(text: bytes) -> Tables:
     """The tables of an rpc_stats, brw_stats or extents_stats text."""
     if text.startswith(b"disabled"):
         return Tables({}, Times(None, None, 0), True, 0, "")
-    found = {}  # type: Dict[str, Table]
+    found: Dict[str, Table] = {}
     table = None
     side = ""
     unknown = 0

@@ -16,7 +16,7 @@ class JobIds:
     """Turns jobid strings into job ids. `name` is a `jobid_name`; `parted` when several strings may be of one job."""
 
     def __init__(self, name: str = "") -> None:
-        self._whole = None  # type: Optional[Pattern[str]]
+        self._whole: "Optional[Pattern[str]]" = None
         if "%j" in name and name != "%j":
             self._whole = _template(name)
         self.parted = self._whole is not None

@@ -7,7 +7,7 @@ fit it is read line by line.
 
 import re
 from array import array
-from typing import Callable, Dict, Iterable, List, Optional, Pattern, Sequence, Tuple
+from typing import Callable, Dict, FrozenSet, Iterable, List, Optional, Pattern, Sequence, Tuple
 
 from fairlead.probes.lustre.stats_lines import MOST, epoch_ns, shown
 
@@ -32,10 +32,10 @@ Take = Callable[[bytes, "Optional[int]", "array[int]"], None]
 
 
 class Shape:
-    """Which numbers of a job are wanted. Value 0 and 1 are samples, 2 and 3 sums of `read_bytes` and `write_bytes`; from
-    4 on, those of `places`: an operation's samples are added to the value at its place."""
+    """Which numbers of a job are wanted. Values 0 and 1 are samples, 2 and 3 sums of `read_bytes` and `write_bytes`;
+    from 4 on, those of `places`: an operation's samples are added to the value at its place."""
 
-    def __init__(self, places: Dict[bytes, int], passed_over: "frozenset[bytes]", other: Optional[int] = None) -> None:
+    def __init__(self, places: Dict[bytes, int], passed_over: FrozenSet[bytes], other: Optional[int] = None) -> None:
         self.places = places
         self.passed_over = passed_over
         self.other = other
@@ -77,9 +77,9 @@ class _Reader:
         self.shape = shape
         self.take = take
         self.scan = Scan()
-        self._layout = None  # type: Optional[_Layout]
+        self._layout: "Optional[_Layout]" = None
         self._made = 0
-        self._job = None  # type: Optional[bytes]
+        self._job: Optional[bytes] = None
 
     def blocks(self, text: bytes, end: int) -> None:
         """Read whole jobs, those before `end`."""
@@ -106,7 +106,7 @@ class _Reader:
         lines = block.split(b"\n")
         job = start = None
         values = array("q", bytes(8 * self.shape.width))
-        ops = []  # type: List[Tuple[bytes, bool]]
+        ops: List[Tuple[bytes, bool]] = []
         strange = self.scan.unknown
         for line in lines:
             op = _OP.match(line)
@@ -158,10 +158,10 @@ class _Layout:
 
     def __init__(self, ops: Sequence[Tuple[bytes, bool]], shape: Shape) -> None:
         text = _HEAD
-        order = []  # type: List[int]
+        order: List[int] = []
         for name, has_sum in ops:
             wanted = name in _DATA or name in shape.places
-            # What is passed over is passed over whole; an operation not known must be seen, so it may only be zero here.
+            # What is passed over is passed over whole; an operation not known must be seen: here it may only be zero.
             number = rb"(\d{1,18})" if wanted else (rb"\d+" if name in shape.passed_over else rb"0")
             text += rb"[ \t]*" + re.escape(name) + rb"[ \t]*:[ \t]*\{ *samples: *" + number
             if name in _DATA and has_sum:
@@ -170,7 +170,7 @@ class _Layout:
             elif wanted:
                 order.append(_DATA[name] if name in _DATA else shape.places[name])
             text += rb"[, }][^\n]*\n"
-        self.pattern = re.compile(text)  # type: Pattern[bytes]
+        self.pattern: "Pattern[bytes]" = re.compile(text)
         self._width = shape.width
         self._order = order
         self._straight = order == list(range(len(order))) and len(order) == shape.width

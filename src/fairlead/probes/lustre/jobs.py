@@ -1,7 +1,7 @@
 """job_stats of OSTs and MDTs: what each job did at each target. Not here: the reading of the text (`job_stats`)."""
 
 from array import array
-from typing import Any, Dict, Optional, Sequence, Tuple
+from typing import Any, Dict, FrozenSet, Iterable, Optional, Sequence, Set, Tuple
 
 from fairlead.probes.base import Found, Key
 from fairlead.probes.lustre.job_ids import JobIds
@@ -11,11 +11,11 @@ from fairlead.probes.lustre.parameters import Parameter, Place
 from fairlead.probes.lustre.watching import TARGET_ROW, LustreProbe, Tally
 
 
-def _names(words: "Sequence[str] | frozenset[str]") -> "frozenset[bytes]":
+def _names(words: Iterable[str]) -> FrozenSet[bytes]:
     return frozenset(word.encode() for word in words)
 
 
-OST_SHAPE = Shape({name: 4 for name in _names(OST_METADATA)}, _names(OST_OTHER))
+OST_SHAPE = Shape(dict.fromkeys(_names(OST_METADATA), 4), _names(OST_OTHER))
 """Values are those of TARGET_ROW."""
 MDT_SHAPE = Shape(
     {name.encode(): 4 + place for place, name in enumerate(MDT_OPS)},
@@ -36,7 +36,7 @@ class _JobsProbe(LustreProbe):
     def __init__(self, *arguments: Any, jobid_name: Optional[str] = None, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._jobid_name = jobid_name
-        self._parts = {}  # type: Dict[str, _Parts]
+        self._parts: "Dict[str, _Parts]" = {}
 
     def gather(self, place: Place, tally: Tally) -> "Optional[Tuple[Dict[Key, array[int]], Dict[Key, int]]]":
         """Rows and epochs by (target, job); None when there is no job_stats here."""
@@ -45,8 +45,8 @@ class _JobsProbe(LustreProbe):
             return None
         name = self._jobid_name if self._jobid_name is not None else place.word("jobid_name")
         ids = JobIds(name)
-        rows = {}  # type: Dict[Key, array[int]]
-        epochs = {}  # type: Dict[Key, int]
+        rows: "Dict[Key, array[int]]" = {}
+        epochs: Dict[Key, int] = {}
         for one in texts:
             self._gather_one(place, one, ids, tally, rows, epochs)
         return rows, epochs
@@ -80,17 +80,17 @@ class _Parts:
     Lustre dropped, or began anew, keeps what it had counted in the sum."""
 
     def __init__(self) -> None:
-        self._last = {}  # type: Dict[bytes, Tuple[Optional[int], array[int]]]
-        self._now = {}  # type: Dict[bytes, Tuple[Optional[int], array[int]]]
-        self._sums = {}  # type: Dict[Optional[str], array[int]]
-        self._seen = set()  # type: ignore[var-annotated]
+        self._last: "Dict[bytes, Tuple[Optional[int], array[int]]]" = {}
+        self._now: "Dict[bytes, Tuple[Optional[int], array[int]]]" = {}
+        self._sums: "Dict[Optional[str], array[int]]" = {}
+        self._seen: Set[Optional[str]] = set()
 
     def take(self, entry: bytes, job: Optional[str], start_ns: Optional[int], values: "array[int]") -> None:
         """One entry of this look."""
         last = self._last.get(entry)
         self._now[entry] = (start_ns, values)
         self._seen.add(job)
-        new = values  # type: Sequence[int]
+        new: Sequence[int] = values
         if last is not None and last[0] == start_ns and all(b >= a for a, b in zip(last[1], values)):
             new = [b - a for a, b in zip(last[1], values)]
         there = self._sums.get(job)
@@ -117,7 +117,7 @@ class OstJobsProbe(_JobsProbe):
         found = self.gather(place, tally)
         if found is None:
             return None
-        rows = dict(found[0])  # type: Dict[Key, Sequence[Any]]
+        rows: Dict[Key, Sequence[Any]] = dict(found[0])
         return Found([self.reading(
             "target", ("target", "job_id"), TARGET_ROW, rows, "job_stats", tally, found[1], born_at_zero=True
         )])  # fmt: skip
@@ -137,8 +137,8 @@ class MdtJobsProbe(_JobsProbe):
         found = self.gather(place, tally)
         if found is None:
             return None
-        ops = {}  # type: Dict[Key, Sequence[Any]]
-        moved = {}  # type: Dict[Key, Sequence[Any]]
+        ops: Dict[Key, Sequence[Any]] = {}
+        moved: Dict[Key, Sequence[Any]] = {}
         rows, epochs = found
         for key in list(rows):
             values = rows.pop(key)  # the row as read is not needed beside the one that is kept
@@ -154,5 +154,3 @@ class MdtJobsProbe(_JobsProbe):
                 self.reading("target", keys, TARGET_ROW[:4], moved, "job_stats", None, epochs, born_at_zero=True)
             )
         return Found(made)
-
-

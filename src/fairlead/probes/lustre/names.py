@@ -20,9 +20,9 @@ OST_OTHER = frozenset(
 """Data and its preparation, and upkeep of connections: known, and no metadata operation."""
 
 MDT_OPS = (
-    "open", "close", "mknod", "link", "unlink", "mkdir", "rmdir", "rename", "getattr", "setattr", "getxattr", "setxattr",
-    "statfs", "sync", "samedir_rename", "crossdir_rename", "parallel_rename_file", "parallel_rename_dir", "punch",
-    "migrate", "fallocate", "readdir", "create", "other",
+    "open", "close", "mknod", "link", "unlink", "mkdir", "rmdir", "rename", "getattr", "setattr", "getxattr",
+    "setxattr", "statfs", "sync", "samedir_rename", "crossdir_rename", "parallel_rename_file", "parallel_rename_dir",
+    "punch", "migrate", "fallocate", "readdir", "create", "other",
 )  # fmt: skip
 """Operations of an MDT, in the order rows hold them; `other` are those with a name not known here.
 samedir_rename and crossdir_rename say of what kind the renames were, and are counted besides `rename`."""

@@ -32,7 +32,7 @@ class Parameter(NamedTuple):
 class Place:
     """A set of parameters. `refused` names a folder that could not be listed, if there was one."""
 
-    refused = None  # type: Optional[str]
+    refused: Optional[str] = None
 
     def find(self, pattern: str) -> List[Parameter]:
         """All parameters of that pattern, sorted."""
@@ -44,7 +44,7 @@ class Place:
 
     def read(self, parameter: Parameter, most: int = 1 << 22) -> bytes:
         """Its text, at most `most` bytes of it. Raises OSError."""
-        parts = []  # type: List[bytes]
+        parts: List[bytes] = []
         size = 0
         for chunk in self.chunks(parameter):
             parts.append(chunk)
@@ -65,8 +65,8 @@ class Tree(Place):
 
     def __init__(self, root: str) -> None:
         self.bases = [os.path.join(root, base) for base in BASES]
-        self._listed = {}  # type: Dict[str, List[Parameter]]
-        self._listed_ns = None  # type: Optional[int]
+        self._listed: Dict[str, List[Parameter]] = {}
+        self._listed_ns: Optional[int] = None
 
     def look(self, now_ns: int) -> None:
         """Begin a look: forget listings that are old."""
@@ -78,7 +78,7 @@ class Tree(Place):
     def find(self, pattern: str) -> List[Parameter]:
         found = self._listed.get(pattern)
         if found is None:
-            by_name = {}  # type: Dict[Tuple[str, ...], Parameter]
+            by_name: Dict[Tuple[str, ...], Parameter] = {}
             for base in self.bases:
                 for one in self._walk(base, pattern.split("/"), ()):
                     by_name.setdefault(one.stars, one)
@@ -130,8 +130,8 @@ class Dump(Place):
     def __init__(self, file: BinaryIO) -> None:
         """`file` can seek; it is read once for its names, and again where a value is wanted."""
         self.file = file
-        self._values = {}  # type: Dict[str, Tuple[int, int]]
-        last = ""  # type: str
+        self._values: Dict[str, Tuple[int, int]] = {}
+        last: str = ""
         begin = end = 0
         for name, at, after in _headers(file):
             if last:
@@ -227,4 +227,4 @@ def _pattern(pattern: str) -> Pattern[str]:
     return made
 
 
-_PATTERNS = {}  # type: Dict[str, Pattern[str]]
+_PATTERNS: "Dict[str, Pattern[str]]" = {}

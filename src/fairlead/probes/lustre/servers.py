@@ -34,8 +34,8 @@ class OstProbe(LustreProbe):
         if not targets:
             return None
         tally = Tally()
-        rows = {}  # type: Dict[Key, Sequence[Any]]
-        epochs = {}  # type: Dict[Key, int]
+        rows: Dict[Key, Sequence[Any]] = {}
+        epochs: Dict[Key, int] = {}
         waiting = self._queue.mean(place, self.wants[1], tally)
         for one in targets:
             stats = stats_of(place.read(one))
@@ -61,8 +61,8 @@ class BrwProbe(LustreProbe):
         if not by_name:
             return None
         tally = Tally()
-        rows = {}  # type: Dict[Key, Sequence[Any]]
-        epochs = {}  # type: Dict[Key, int]
+        rows: Dict[Key, Sequence[Any]] = {}
+        epochs: Dict[Key, int] = {}
         for target in sorted(by_name):
             read = tables_of(place.read(by_name[target]))
             tally.add(read.unknown, read.unknown_example)
@@ -90,9 +90,9 @@ class MdtProbe(LustreProbe):
         if not targets:
             return None
         tally = Tally()
-        rows = {}  # type: Dict[Key, Sequence[Any]]
-        moved = {}  # type: Dict[Key, Sequence[Any]]
-        epochs = {}  # type: Dict[Key, int]
+        rows: Dict[Key, Sequence[Any]] = {}
+        moved: Dict[Key, Sequence[Any]] = {}
+        epochs: Dict[Key, int] = {}
         waiting = self._queue.mean(place, self.wants[1], tally)
         for one in targets:
             stats = stats_of(place.read(one))
@@ -103,7 +103,9 @@ class MdtProbe(LustreProbe):
                     if stats.times.start_ns is not None:
                         epochs[one.stars[0], op] = stats.times.start_ns
             moved[one.stars] = [*mdt_data(stats), waiting]
-        whole = self.reading("metadata", ("target", "op"), ("count",), rows, "md_stats", tally, epochs, born_at_zero=True)
+        whole = self.reading(
+            "metadata", ("target", "op"), ("count",), rows, "md_stats", tally, epochs, born_at_zero=True
+        )
         if waiting is None and not any(any(row[:4]) for row in moved.values()):
             return Found([whole])
         return Found([
@@ -116,7 +118,7 @@ class _Queue:
     """The mean length of a service's queue between two looks, from its running sum and count."""
 
     def __init__(self) -> None:
-        self._last = None  # type: Optional[Tuple[int, int]]
+        self._last: Optional[Tuple[int, int]] = None
 
     def mean(self, place: Place, pattern: str, tally: Tally) -> Optional[float]:
         """Requests found waiting by the average request since the last look; None when there was none, or no look."""
@@ -146,8 +148,13 @@ def mdt_data(stats: Stats) -> List[int]:
 def brw_row(tables: Dict[str, Table]) -> List[Any]:
     """read_sizes, write_sizes, service_ns_histogram; None where the text has no such table. Sizes are those of I/Os to
     the device where it tells, else those of bulk requests."""
-    sizes, pages, times = tables.get("disk i/o size"), tables.get("pages per bulk r/w"), tables.get("i/o time (1/1000s)")
-    reads = writes = None  # type: Optional[List[int]]
+    sizes, pages, times = (
+        tables.get("disk i/o size"),
+        tables.get("pages per bulk r/w"),
+        tables.get("i/o time (1/1000s)"),
+    )
+    reads: Optional[List[int]] = None
+    writes: Optional[List[int]] = None
     if sizes is not None and (total(sizes.reads) or total(sizes.writes) or pages is None):
         reads, writes = by_bytes(sizes.reads), by_bytes(sizes.writes)
     elif pages is not None:

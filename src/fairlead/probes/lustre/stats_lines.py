@@ -9,11 +9,13 @@ from typing import Dict, NamedTuple, Optional, Pattern, Tuple
 MOST = (1 << 63) - 1
 """What a column holds. A counter beyond it stays there."""
 _LINE = re.compile(
-    rb"^([^\s:]+(?: [^\s:]+)*)[ \t]+(\d+) samples \[([^\]\n]*)\](?:[ \t]+(\d+)[ \t]+(\d+)[ \t]+(\d+)(?:[ \t]+\d+)?)?[ \t\r]*$",
+    rb"^([^\s:]+(?: [^\s:]+)*)[ \t]+(\d+) samples \[([^\]\n]*)\]"
+    rb"(?:[ \t]+(\d+)[ \t]+(\d+)[ \t]+(\d+)(?:[ \t]+\d+)?)?[ \t\r]*$",
     re.M,
 )
 _TIME = re.compile(
-    rb"^[ \t]*(snapshot_time|start_time|elapsed_time)[ \t]*:?[ \t]*(\d+)(?:[.:](\d+))?[ \t]*(?:\(?secs[.:]([nu])secs\)?)?[ \t\r]*$",
+    rb"^[ \t]*(snapshot_time|start_time|elapsed_time)[ \t]*:?[ \t]*(\d+)(?:[.:](\d+))?"
+    rb"[ \t]*(?:\(?secs[.:]([nu])secs\)?)?[ \t\r]*$",
     re.M,
 )
 
@@ -37,9 +39,9 @@ class Stats(NamedTuple):
 
 
 def stats_of(text: bytes) -> Stats:
-    """The counters of a stats text. Names written twice (two layers of one server) add up; `sums` has those that tell one."""
-    counts = {}  # type: Dict[str, int]
-    sums = {}  # type: Dict[str, int]
+    """The counters of a stats text. Names written twice (two layers of one server) add up."""
+    counts: Dict[str, int] = {}
+    sums: Dict[str, int] = {}
     read = 0
     for name, samples, _unit, _low, _high, total in _LINE.findall(text):
         read += 1

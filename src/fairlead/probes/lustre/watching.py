@@ -1,9 +1,12 @@
-"""What all Lustre probes share: where they look, when they ask `lctl` instead, names of devices. Not here: any counter."""
+"""What all Lustre probes share: where they look, when they ask `lctl` instead, names of devices. Not here: counters.
+
+What a counter means is said by the module that reads it.
+"""
 
 import os
 import re
 from shutil import which
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Generic, List, Optional, Sequence, Tuple, TypeVar, Union
 
 from fairlead.probes.base import AbsentError, Found, Key, Probe, Reading
 from fairlead.probes.lustre.parameters import BASES, Place, Tree, asked
@@ -28,27 +31,51 @@ class Tally:
             self.example = self.example or example
 
 
+T = TypeVar("T")
+_HEADS = (b"elapsed_time", b"snapshot_time")
+
+
+class Unchanged(Generic[T]):
+    """What was read of texts, for as long as they stay the same below their times."""
+
+    def __init__(self) -> None:
+        self._kept: Dict[str, Tuple[int, T]] = {}
+
+    def get(self, name: str, text: bytes, read: Callable[[bytes], T]) -> T:
+        """What `read` makes of the text of that name."""
+        head = max(text.find(word, 0, 400) for word in _HEADS)
+        seen = hash(text[text.find(b"\n", head) + 1 :] if head >= 0 else text)
+        kept = self._kept.get(name)
+        if kept is None or kept[0] != seen:
+            kept = self._kept[name] = (seen, read(text))
+        return kept[1]
+
+
 class LustreProbe(Probe):
     """A probe of Lustre's parameters. `wants` are the patterns it reads, the first of them decides whether it is here.
 
     `place` reads from there instead of the kernel's files (a `Dump`). Where the files may not be read and `lctl` is
-    given (`("sudo", "-n", "lctl")`), it is asked at every look; None is `lctl` of PATH, for the root `/` only, and ()
-    is never.
+    given (`sudo -n lctl`, in one string or in words), it is asked at every look; None is `lctl` of PATH, for the root
+    `/` only, and an empty one is never.
     """
 
-    wants = ()  # type: Tuple[str, ...]
+    wants: Tuple[str, ...] = ()
     kind = ""
     """The role that has what is looked for, as a message says it."""
 
     def __init__(
-        self, root: str = "/", node: str = "", place: Optional[Place] = None, lctl: Optional[Sequence[str]] = None
+        self,
+        root: str = "/",
+        node: str = "",
+        place: Optional[Place] = None,
+        lctl: Union[str, Sequence[str], None] = None,
     ) -> None:
         super().__init__(root, node)
         self.tree = Tree(root)
         self.place = place
         if lctl is None:
             lctl = ("lctl",) if root == "/" else ()
-        self.lctl = tuple(lctl)
+        self.lctl = tuple(lctl.split() if isinstance(lctl, str) else lctl)
 
     def read(self, now_ns: int) -> Found:
         """One look. Raises AbsentError, OSError."""
@@ -92,13 +119,18 @@ class LustreProbe(Probe):
         )  # fmt: skip
 
 
+def switched(option: Union[bool, str]) -> bool:
+    """Whether an option is on; a settings file gives words."""
+    return option if isinstance(option, bool) else option.strip().lower() in ("1", "true", "yes", "on")
+
+
 def _has_devices(tree: Tree, folder: str) -> bool:
     """Whether this node has devices of a kind, as far as what may be listed tells."""
     for base in tree.bases:
         try:
             if any(os.path.isdir(os.path.join(base, folder, name)) for name in os.listdir(os.path.join(base, folder))):
                 return True
-        except OSError:  # noqa: PERF203  (one of three trees; the others are asked)
+        except OSError:
             continue
     return False
 

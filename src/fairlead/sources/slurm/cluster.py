@@ -1,4 +1,4 @@
-"""What Slurm tells of the machine: nodes, partitions, reservations and the scheduler's counts (`sinfo --json`, slurmrestd,
+"""What Slurm tells of the machine: nodes, partitions, reservations, the scheduler's counts (`sinfo --json`, slurmrestd,
 `scontrol show node`). Out-of-service nodes and reservations become `events`. Not here: jobs.
 """
 
@@ -92,7 +92,7 @@ def read_cluster(path: Path) -> Cluster:
 
 
 def cluster_items(path: Path) -> Iterator[Item]:
-    """`events` of what is out of service and of reservations: components are nodes, kinds `node_away`, `reservation`."""
+    """`events` of what is out of service and reserved: components are nodes, kinds `node_away`, `reservation`."""
     cluster = read_cluster(path)
     rows = [
         (node.since_ns, None, node.name, "node_away", f"{'+'.join(node.states)}: {node.reason or 'no reason given'}")

@@ -1,5 +1,5 @@
-"""What Prolog and Epilog scripts write, a line each: `SECONDS.FRACTION prolog|epilog[ctl] key=value ...`, as jobs; and the
-log of a burst_buffer.lua. Not here: the script (`deploy/slurm`), the feed that reads its files (`collector.feeds.slurm`).
+"""Lines of Prolog and Epilog scripts (`SECONDS.FRACTION prolog|epilog[ctl] key=value ...`) as jobs; the log of a
+burst_buffer.lua as events. Not here: the script (`deploy/slurm`), the feed that reads its files (`collector.feeds.slurm`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fairlead.sources.slurm.hostlist import expand_hostlist
 
 HOOK = re.compile(r"(\d{9,11})(?:\.(\d{1,9}))? (prolog|epilog)(?:ctl|slurmctld)? (job=\d+(?: .*)?)$")
 STAGE = re.compile(
-    r"(\d{9,11}) (job_process|setup|data_in|test_data_in|real_size|paths|pre_run|post_run|data_out|test_data_out|teardown)"
+    r"(\d{9,11}) (job_process|setup|(?:test_)?data_(?:in|out)|real_size|paths|pre_run|post_run|teardown)"
     r" (\S+)(?: (.*))?$"
 )
 _PAIR = re.compile(r"(?:^| )([a-z_]+)=(.*?)(?= [a-z_]+=|$)")
@@ -86,7 +86,7 @@ class HookJob:
             second = call.at_ns // NS_PER_S * NS_PER_S
             self.start_ns = second if self.start_ns is None else min(self.start_ns, second)
         if call.ends:
-            second = -(-call.at_ns // NS_PER_S) * NS_PER_S
+            second = call.at_ns // NS_PER_S * NS_PER_S
             self.end_ns = second if self.end_ns is None else max(self.end_ns, second)
 
 
@@ -123,7 +123,7 @@ def job_rows(jobs: Iterable[HookJob]) -> pa.RecordBatch:
 
 
 def stages_of(lines: Iterable[str]) -> Iterator[pa.RecordBatch]:
-    """`events` of the steps of a burst buffer's life: kind `burst_buffer`, component `job:ID` where the step names one."""
+    """`events` of the steps of a burst buffer: kind `burst_buffer`, component `job:ID` where the step names one."""
     found = [match for line in lines if (match := STAGE.match(line.strip())) is not None]
     if found:
         yield batch_of(EVENTS, {

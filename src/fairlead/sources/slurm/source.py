@@ -1,4 +1,4 @@
-"""The Slurm source: which of Slurm's outputs a file is, its jobs, what happened to its machine, and what it cannot tell."""
+"""The Slurm source: which of Slurm's outputs a file is, its jobs, its machine's events, and what it cannot tell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,36 @@
-"""A made machine: what N nodes of a described site would emit, from a seed, through the simulator.
+"""The load maker: a described machine at work, and what all its nodes would report of it. Simulated, from a seed.
 
-Everything it makes says that it is simulated.
+`small(seed)`, `two_layer(seed)` and `taihulight(seed)` give a `Play`: `play.tables()` are Arrow tables by name.
 """
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fairlead.sim import platform
+from fairlead.sim.faults import Fault
+from fairlead.testing.machine.play import Play
+from fairlead.testing.machine.population import Mix
+
+SMALL = Mix(
+    nontrivial_share=0.75, high_mdops_share=0.05, volume_scale=0.05, time_scale=0.02, shortest_s=30.0, longest_s=240.0,
+    arrivals_per_s=0.08,
+)  # fmt: skip
+"""The population bent so that ten minutes of a small site show every kind of job."""
+
+__all__ = ["SMALL", "Fault", "Mix", "Play", "small", "taihulight", "two_layer"]
+
+
+def small(seed: int = 7, seconds: int = 600, faults: Sequence[Fault] = (), mix: Mix = SMALL) -> Play:
+    """64 nodes, 4 forwarders, 8 targets, 1 MDS."""
+    return Play(platform.small(), mix, seed, seconds, faults=faults)
+
+
+def two_layer(seed: int = 7, seconds: int = 600, faults: Sequence[Fault] = (), mix: Mix = SMALL) -> Play:
+    """128 nodes without forwarders, 16 targets, 2 MDS."""
+    return Play(platform.two_layer(), mix, seed, seconds, faults=faults)
+
+
+def taihulight(seed: int = 7, seconds: int = 3600, faults: Sequence[Fault] = (), mix: Mix | None = None) -> Play:
+    """40,960 nodes, 288 forwarders, 864 targets, 2 MDS."""
+    return Play(platform.taihulight(), mix or Mix(arrivals_per_s=0.05), seed, seconds, faults=faults)

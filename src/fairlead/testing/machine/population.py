@@ -2,13 +2,13 @@
 
 Distributions, and where their parameters are from:
 
-- Sizes and run times: the 3,621 TaihuLight jobs of February 2018 (start, end, nodes). Nodes are of few favourite sizes
-  (`NODES`); seconds are lognormal with mean 8.67 and deviation 3.31 of the logarithm. `tools/fit_population.py` refits both.
+- Sizes and run times: the 3,621 TaihuLight jobs of February 2018 (start, end, nodes). Nodes are of few favourite
+  sizes (`NODES`); seconds are lognormal with mean 8.67 and deviation 3.31 of the logarithm (`tools/fit_population.py`).
 - I/O modes, mean volumes, the share of jobs with non-trivial I/O and with many metadata operations: Beacon (Yang et
   al., ACM TOS 2023, section 5).
 - Spread of volumes about their mean, and of request sizes: 53,546 Darshan records of Summit, 2021. The logarithm of a
-  job's volume deviates by 3.8 (read) and 4.9 (write) over all applications; within one mode 1.6 is used, which keeps the
-  published means reachable in a few thousand jobs.
+  job's volume deviates by 3.8 (read) and 4.9 (write) over all applications; within one mode 1.6 is used, which keeps
+  the published means reachable in a few thousand jobs.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ MEAN_WRITE_GB = (120.1, 63.2, 19.3, 142.3)
 HIGH_MDOPS_SHARE = 0.0069
 VOLUME_SIGMA = 1.6
 RUN_TIME_LOG_MEAN, RUN_TIME_LOG_SIGMA = 8.67, 3.31
-NODES = ((7, 0.367), (16, 0.205), (1, 0.133), (49, 0.088), (2, 0.033), (25, 0.022), (4, 0.021), (164, 0.013), (54, 0.011),
-         (3, 0.010), (8, 0.009), (64, 0.009), (256, 0.008), (1024, 0.006), (100, 0.005), (512, 0.004))  # fmt: skip
+NODES = ((7, 0.367), (16, 0.205), (1, 0.133), (49, 0.088), (2, 0.033), (25, 0.022), (4, 0.021), (164, 0.013),
+         (54, 0.011), (3, 0.010), (8, 0.009), (64, 0.009), (256, 0.008), (1024, 0.006), (100, 0.005),
+         (512, 0.004))  # fmt: skip
 """Favourite job sizes with their shares; the rest is lognormal (2.29, 1.40)."""
 NODES_LOG_MEAN, NODES_LOG_SIGMA = 2.29, 1.40
 TRIVIAL_BYTES = 200_000_000
@@ -43,8 +44,8 @@ PATTERNS = {
 }  # fmt: skip
 """What programs of each mode do; `storm` is of any mode's."""
 
-_FIRST = ("ada", "ben", "chen", "dora", "emil", "fatou", "goro", "hana", "ivan", "jun", "kaja", "liu", "mina", "noor", "olga",
-          "pavel", "qi", "rosa", "sven", "tao")  # fmt: skip
+_FIRST = ("ada", "ben", "chen", "dora", "emil", "fatou", "goro", "hana", "ivan", "jun", "kaja", "liu", "mina", "noor",
+          "olga", "pavel", "qi", "rosa", "sven", "tao")  # fmt: skip
 _FIELDS = ("climate", "fusion", "lattice", "genome", "combust", "seismic", "plasma", "ocean", "alloy", "turbine")
 _STEMS = ("flow", "cast", "mesh", "spec", "fold", "ray", "wave", "drift", "shock", "bond", "grid", "tide")
 
@@ -115,7 +116,9 @@ def programs(machine: Machine, mix: Mix, rng: np.random.Generator) -> dict[str, 
             for pattern in patterns
             for _ in range(mix.programs_per_pattern)
         ]
-    made["trivial"] = [_program(machine, mix, rng, "1-1", "quiet", (0.02, 0.02)) for _ in range(3 * mix.programs_per_pattern)]
+    made["trivial"] = [
+        _program(machine, mix, rng, "1-1", "quiet", (0.02, 0.02)) for _ in range(3 * mix.programs_per_pattern)
+    ]
     made["storm"] = [_program(machine, mix, rng, "N-N", "storm", (0.4, 0.4)) for _ in range(2)]
     return made
 
@@ -168,9 +171,7 @@ def _run_of(
 ) -> Drawn:
     # Runs of a program differ; a lognormal of mean 1 keeps the mean of the mode.
     spread = rng.lognormal(-(VOLUME_SIGMA**2) / 2, VOLUME_SIGMA)
-    read, write = (
-        int(max(v * spread * mix.volume_scale, 1 << 20)) for v in (program.mean_read, program.mean_write)
-    )
+    read, write = (int(max(v * spread * mix.volume_scale, 1 << 20)) for v in (program.mean_read, program.mean_write))
     if program.pattern == "quiet":
         total = rng.uniform(0.01, 0.9) * TRIVIAL_BYTES * min(mix.volume_scale, 1.0)
         read, write = int(total / 2), int(total / 2)
@@ -183,9 +184,7 @@ def _run_of(
     return Drawn(number=number, program=program, submit_s=submit_s, steps=timed, tail_s=slack * 0.5)
 
 
-def steps_of(
-    machine: Machine, program: Program, read: int, write: int, rng: np.random.Generator
-) -> tuple[Step, ...]:
+def steps_of(machine: Machine, program: Program, read: int, write: int, rng: np.random.Generator) -> tuple[Step, ...]:
     """What a run does, by its program's pattern."""
     processes = program.nodes * machine.cores_per_node
     n, size = program.steps, program.request

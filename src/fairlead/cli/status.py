@@ -1,0 +1,114 @@
+"""`fairlead status`: is watching itself well? Collector, sources, probes that fail, what is not understood.
+
+Not here: asking (`runtime.asking`), what health is (`collector.health`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from fairlead.collector.health import Health
+    from fairlead.collector.sources import SourceHealth
+
+SHOWN = 20
+DEGRADED = 4
+_TROUBLED = ("failing", "late", "lost")
+
+
+@click.command()
+@click.option("--server", metavar="URL",
+              help="http://HOST:PORT, https://HOST:PORT or unix:PATH. Default: $FAIRLEAD_URL, else the server of this "
+                   "machine.")  # fmt: skip
+@click.option("--token", "token_file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+              help="A reader's or operator's token. Default: $FAIRLEAD_TOKEN_FILE. None is needed by the server's own "
+                   "user on its unix socket.")  # fmt: skip
+@click.option("--ca", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+              help="Certificates (PEM) to trust instead of the system's.")  # fmt: skip
+@click.option("--lake", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+              help="Ask this lake instead of a server.")  # fmt: skip
+@click.option("--all", "everything", is_flag=True, help=f"All sources, not only {SHOWN} that need attention.")
+@click.option("--json", "as_json", is_flag=True, help="The document of GET /api/v1/health.")
+def status(
+    server: str | None, token_file: Path | None, ca: Path | None, lake: Path | None, everything: bool, as_json: bool
+) -> int:
+    """How the server and its sources are. Exit code 4 when something is not as it should be."""
+    from fairlead.clock import now_ns
+    from fairlead.runtime.asking import found_url, health, read_token
+    from fairlead.runtime.lake_health import lake_health
+
+    found = lake_health(lake, now_ns()) if lake is not None else health(
+        server or found_url(), read_token(token_file), ca
+    )  # fmt: skip
+    if as_json:
+        import msgspec
+
+        click.echo(msgspec.json.encode(found).decode())
+    else:
+        _show(found, everything)
+    return 0 if found.state == "ok" else DEGRADED
+
+
+def _show(found: Health, everything: bool) -> None:
+    from fairlead.inert import inert
+    from fairlead.model.units import format_bytes
+
+    collector = found.collector
+    click.echo(f"{found.state}: fairlead {collector.version}, shard {collector.shard}")
+    if collector.started_ns:
+        carried = "" if collector.carried_ns is None else f", carried {_ago(found.now_ns - collector.carried_ns)} ago"
+        up, memory = _ago(found.now_ns - collector.started_ns), format_bytes(collector.memory_bytes)
+        click.echo(f"collector  up {up}, {memory} memory, {collector.connections} connections{carried}")
+    click.echo(f"log        {format_bytes(collector.backlog_bytes)} not yet in tables, "
+               f"{format_bytes(collector.free_bytes)} free on the disk")  # fmt: skip
+    for problem in collector.problems:
+        click.echo(f"  ! {inert(problem)}")
+    for what, count in collector.not_understood.items():
+        click.echo(f"  ? newer agents send {inert(what)}: left out ({count} batches)")
+    told = ", ".join(f"{count} {state}" for state, count in sorted(found.states.items())) or "none yet"
+    click.echo(f"sources    {told}")
+    if found.agents:
+        click.echo("agents     " + ", ".join(f"{n} × {inert(version)}" for version, n in sorted(found.agents.items())))
+    for feed in found.feeds:
+        click.echo(f"feed       {inert(feed.feed)}: {feed.state}{f', {inert(feed.text)}' if feed.text else ''}")
+    _show_sources(found, everything)
+
+
+def _show_sources(found: Health, everything: bool) -> None:
+    from fairlead.inert import inert
+
+    troubled = [one for one in found.sources if one.state in ("silent", "failing") or _unknown_lines(one)]
+    chosen = found.sources if everything else troubled[:SHOWN]
+    if not chosen:
+        return
+    click.echo()
+    for one in chosen:
+        offset = "" if one.clock_offset_ns is None or abs(one.clock_offset_ns) < 2_000_000_000 else (
+            f", clock off by {one.clock_offset_ns / 1e9:+.1f} s"
+        )  # fmt: skip
+        lost = f", {one.lost_batches} batches lost there" if one.lost_batches else ""
+        click.echo(
+            f"{inert(one.node)}: {one.state}, last seen {_ago(found.now_ns - one.last_seen_ns)} ago{offset}{lost}"
+        )
+        for probe in one.probes:
+            if probe.state in _TROUBLED:
+                click.echo(f"  {inert(probe.probe)} {probe.state}: {inert(probe.text) or 'it does not say why'}")
+            if probe.unknown_lines:
+                click.echo(f"  {inert(probe.probe)}: {probe.unknown_lines} lines not understood")
+    if len(troubled) > len(chosen):
+        click.echo(f"... and {len(troubled) - len(chosen)} more: --all")
+
+
+def _unknown_lines(one: SourceHealth) -> int:
+    return sum(probe.unknown_lines for probe in one.probes)
+
+
+def _ago(ns: int) -> str:
+    seconds = max(0, ns) / 1e9
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"

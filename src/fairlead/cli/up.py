@@ -1,0 +1,71 @@
+"""`fairlead up`: the server in the foreground. Not here: its settings (`runtime.config`), its processes (`runtime`)."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+
+import click
+
+from fairlead.cli.talk import quiet, say
+
+_file = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command()
+@click.option("--config", "file", type=_file, metavar="FILE", help="Settings (TOML). Default: none, all defaults.")
+@click.option("--lake", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+              help="The lake: server.lake of the settings.")  # fmt: skip
+@click.option("--listen", multiple=True, metavar="ADDRESS",
+              help="unix:PATH, tcp:HOST:PORT or tls:HOST:PORT (repeatable): collector.listen of the settings. "
+                   "Port 0: any free one.")  # fmt: skip
+@click.option("--set", "flags", multiple=True, metavar="KEY=VALUE",
+              help="One setting, as carry.every_s=10 (repeatable). Goes before file and environment.")  # fmt: skip
+@click.option("--check", is_flag=True, help="Check the settings, keys and certificates, and end.")
+@click.option("--show-config", is_flag=True, help="Print all settings as TOML, and end.")
+@click.option("--origin", is_flag=True, help="With --show-config: where each value is from.")
+def up(
+    file: Path | None, lake: Path | None, listen: tuple[str, ...], flags: tuple[str, ...], check: bool,
+    show_config: bool, origin: bool,
+) -> None:  # fmt: skip
+    """Run the server: collector, analysis and API, until SIGTERM.
+
+    Runs in the foreground and needs no settings: it then listens on this machine only, keeps the default lake and makes
+    its own key and tokens. Prints one line `ready NAME ADDRESS` on stderr for each address when clients may come.
+    SIGHUP reads settings, keys and certificates again.
+    """
+    from fairlead.runtime.config import load, resolved, shown
+    from fairlead.runtime.up import must_be_usable
+    from fairlead.runtime.up import up as serve
+
+    given = [*flags]
+    if lake is not None:
+        given.append(f"server.lake={lake}")
+    if listen:
+        given.append(f"collector.listen={','.join(listen)}")
+    config, origins = load(file, flags=given)
+    config = resolved(config)
+    if show_config:
+        click.echo(shown(config, origins, with_origin=origin))
+        return
+    if check:
+        must_be_usable(config)
+        say("the settings can be used")
+        return
+    logging.basicConfig(
+        format="%(name)s: %(message)s", level=logging.ERROR if quiet() else logging.INFO, stream=sys.stderr
+    )
+
+    def reload() -> object:
+        from fairlead.errors import FairleadError
+
+        try:
+            fresh = resolved(load(file, flags=given)[0])
+            must_be_usable(fresh)
+        except FairleadError as error:
+            say(f"the settings stay as they are: {error}")
+            return None
+        return fresh
+
+    serve(config, say, reload)  # type: ignore[arg-type]

@@ -1,0 +1,242 @@
+"""Every question that can be asked, under its name and path, with its parameters and its answer.
+
+The command line and the HTTP API are both made of this table, so that they cannot differ. Not here: the answering.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, Protocol
+
+import msgspec
+
+from fairlead.errors import UsageError
+from fairlead.questions import answers, components, distributions, machine, mds
+from fairlead.questions import job as one_job
+from fairlead.questions import jobs as many_jobs
+from fairlead.questions.asking import Sight, Tables
+from fairlead.questions.distributions import Kept
+from fairlead.questions.span import LONGEST_NS, MAX_POINTS, Span, span_of
+
+Name = Annotated[str, msgspec.Meta(max_length=256)]
+When = Annotated[str, msgspec.Meta(max_length=64)]
+Limit = Annotated[int, msgspec.Meta(ge=1, le=1000)]
+Points = Annotated[int, msgspec.Meta(ge=10, le=MAX_POINTS)]
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """When is asked about: `last` (5m, 2h, 7d) up to `to`, `from` … `to`, or `at` (a moment; `last` before it)."""
+
+    last: When = ""
+    from_: When = msgspec.field(default="", name="from")
+    to: When = ""
+    at: When = ""
+
+    def span(self, now_ns: int, default: str, longest_ns: int = LONGEST_NS) -> Span:
+        """The span; `default` long when nothing says. Raises UsageError."""
+        return span_of(
+            now_ns=now_ns, default=default, last=self.last, from_=self.from_, to=self.to, at=self.at,
+            longest_ns=longest_ns,
+        )  # fmt: skip
+
+    @property
+    def says_when(self) -> bool:
+        """Whether any of the four is given."""
+        return bool(self.last or self.from_ or self.to or self.at)
+
+
+class JobsAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Which jobs to list."""
+
+    user: Name = ""
+    project: Name = ""
+    program: Name = ""
+    state: Name = ""
+    partition: Name = ""
+    cluster: Name = ""
+    node: Name = ""
+    running: bool = False
+    sort: Literal["start", "end", "read", "write", "bytes", "metadata", "nodes", "user", "job"] = "start"
+    limit: Limit = 50
+    offset: Annotated[int, msgspec.Meta(ge=0, le=10_000_000)] = 0
+
+
+class JobAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Which run of a job number, how finely."""
+
+    cluster: Name = ""
+    points: Points = 600
+
+
+class PageAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How finely a page is drawn, how many of those involved are listed."""
+
+    points: Points = 600
+    limit: Limit = 20
+
+
+class MdsAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Which metadata server or target."""
+
+    server: Name = ""
+    points: Points = 600
+    limit: Limit = 20
+
+
+class TopAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """By what, how many."""
+
+    metric: Literal["bytes", "read", "write", "metadata"] = "bytes"
+    limit: Limit = 20
+
+
+class LoadAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What counts as a component's full load, bytes a second; unknown: the highest seen."""
+
+    peak: Annotated[float, msgspec.Meta(gt=0, le=1e18)] | None = None
+
+
+class HealthAsked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Whether to list probes in order too."""
+
+    all: bool = False
+
+
+@dataclass
+class Asking:
+    """What a question is asked of: a lake, what is remembered between questions, the longest span taken."""
+
+    lake: Tables
+    kept: Kept = field(default_factory=Kept)
+    longest_ns: int = LONGEST_NS
+    peaks: dict[str, float] = field(default_factory=dict)
+    """Known peak of a kind of component, bytes a second (`forwarder`, `target`): of the site's description."""
+
+
+class _Answering(Protocol):
+    def __call__(self, asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> answers.Answer: ...
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question: its path below /api/v1 (`{name}` stands for what it is about), parameters, answer."""
+
+    path: str
+    asked: type[msgspec.Struct]
+    answer: type[answers.Answer]
+    about: str
+    run: _Answering
+
+
+def _jobs(asking: Asking, name: str, asked: JobsAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
+    filters = {key: getattr(asked, key) for key in many_jobs.FILTERS}
+    return many_jobs.jobs(
+        asking.lake, asked.span(now_ns, "1d", asking.longest_ns), sight, now_ns, filters=filters, node=asked.node,
+        running=asked.running, sort=asked.sort, limit=asked.limit, offset=asked.offset,
+    )  # fmt: skip
+
+
+def _job(asking: Asking, name: str, asked: JobAsked, sight: Sight, now_ns: int) -> answers.Answer:
+    span = asked.span(now_ns, "1h", asking.longest_ns) if asked.says_when else None
+    return one_job.job(
+        asking.lake, name, sight, now_ns, cluster=asked.cluster, span=span, points=asked.points
+    )  # fmt: skip
+
+
+def _system(asking: Asking, name: str, asked: PageAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
+    return machine.system(asking.lake, asked.span(now_ns, "1d", asking.longest_ns), sight, now_ns, points=asked.points)
+
+
+def _node(asking: Asking, name: str, asked: PageAsked, sight: Sight, now_ns: int) -> answers.Answer:
+    span = asked.span(now_ns, "1h", asking.longest_ns)
+    return machine.node(asking.lake, name, span, sight, now_ns, points=asked.points)
+
+
+def _targets(asking: Asking, name: str, asked: Asked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
+    return components.targets(asking.lake, asked.span(now_ns, "5m", asking.longest_ns))
+
+
+def _page_of(kind: str) -> _Answering:
+    def page(asking: Asking, name: str, asked: PageAsked, sight: Sight, now_ns: int) -> answers.Answer:
+        span = asked.span(now_ns, "1h", asking.longest_ns)
+        return components.component(
+            asking.lake, kind, name, span, sight, now_ns, points=asked.points, limit=asked.limit
+        )  # fmt: skip
+
+    return page
+
+
+def _mds(asking: Asking, name: str, asked: MdsAsked, sight: Sight, now_ns: int) -> answers.Answer:
+    span = asked.span(now_ns, "5m", asking.longest_ns)
+    server = name or asked.server
+    return mds.mds(asking.lake, server, span, sight, now_ns, points=asked.points, limit=asked.limit)
+
+
+def _heatmap(asking: Asking, name: str, asked: LoadAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
+    span = asked.span(now_ns, "1d", asking.longest_ns)
+    if span.length_ns > 32 * 86400 * 10**9:
+        raise UsageError("a heat map by hour is of at most 32 days", remedy="ask for less")
+    peak = asked.peak or asking.peaks.get("forwarder")
+    return distributions.heatmap(asking.lake, span, asking.kept, now_ns, peak_bytes_per_s=peak)
+
+
+def _cdf(asking: Asking, name: str, asked: LoadAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
+    span = asked.span(now_ns, "1d", asking.longest_ns)
+    peak = asked.peak or asking.peaks.get("target")
+    return distributions.cdf(asking.lake, span, asking.kept, now_ns, peak_bytes_per_s=peak)
+
+
+def _top(asking: Asking, name: str, asked: TopAsked, sight: Sight, now_ns: int) -> answers.Answer:
+    if name not in many_jobs.BY:
+        raise UsageError(f"no ranking of {name!r}", remedy=f"one of {', '.join(many_jobs.BY)}")
+    span = asked.span(now_ns, "1h", asking.longest_ns)
+    return many_jobs.top(asking.lake, span, sight, now_ns, by=name, metric=asked.metric, limit=asked.limit)
+
+
+def _health(asking: Asking, name: str, asked: HealthAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
+    return machine.health(asking.lake, sight, now_ns, everything=asked.all)
+
+
+QUESTIONS: dict[str, Question] = {
+    "jobs": Question("jobs", JobsAsked, answers.Jobs, "Jobs that ran in the span.", _jobs),
+    "job": Question("jobs/{name}", JobAsked, answers.JobPage, "One job.", _job),
+    "system": Question("system", PageAsked, answers.System, "The machine at a glance.", _system),
+    "node": Question("nodes/{name}", PageAsked, answers.NodePage, "One node.", _node),
+    "cdf": Question("targets/cdf", LoadAsked, answers.Cdf, "How busy storage targets are, as a distribution.", _cdf),
+    "targets": Question("targets", Asked, answers.Targets, "Load, space and imbalance of all targets.", _targets),
+    "target": Question(
+        "targets/{name}", PageAsked, answers.ComponentPage, "One storage target and who uses it.", _page_of("target")
+    ),
+    "mds": Question("mds", MdsAsked, answers.Mds, "Metadata load and where it comes from.", _mds),
+    "heatmap": Question(
+        "forwarders/heatmap", LoadAsked, answers.HeatMap, "Forwarders by hour: their busiest minute.", _heatmap
+    ),
+    "forwarder": Question(
+        "forwarders/{name}", PageAsked, answers.ComponentPage, "One forwarder and who uses it.", _page_of("forwarder")
+    ),
+    "top": Question("top/{name}", TopAsked, answers.Top, "Who moved most: jobs, users, projects, programs.", _top),
+    "health": Question("health", HealthAsked, answers.Health, "How watching goes: every source's last word.", _health),
+}
+"""Name → question. Longer paths come before those that would take them for a name."""
+
+
+def ask(asking: Asking, question: str, name: str, asked: msgspec.Struct, sight: Sight, now_ns: int) -> answers.Answer:
+    """The answer. Raises UsageError, UnknownNameError, LakeError."""
+    return QUESTIONS[question].run(asking, name, asked, sight, now_ns)
+
+
+def asked_of(question: str, words: dict[str, str]) -> msgspec.Struct:
+    """Parameters as text (a query string, options) → the struct of the question. Raises UsageError naming the wrong
+    one."""
+    kind = QUESTIONS[question].asked
+    try:
+        return msgspec.convert(words, kind, strict=False)
+    except msgspec.ValidationError as error:
+        known = ", ".join(msgspec.structs.fields(kind)[k].encode_name for k in range(len(msgspec.structs.fields(kind))))
+        raise UsageError(f"a parameter is wrong: {error}", remedy=f"parameters: {known}") from error
+
+
+def words_of(asked: msgspec.Struct) -> dict[str, str]:
+    """The other way: parameters that are not the default, as text."""
+    plain = msgspec.to_builtins(asked)
+    return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in plain.items()}

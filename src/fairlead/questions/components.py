@@ -1,0 +1,194 @@
+"""Storage targets and forwarders: load, imbalance, fullness, growth of all; one over time and who makes it up.
+
+Not here: metadata servers (`mds`), heat maps and distributions (`distributions`).
+"""
+# ruff: noqa: S608  (conditions are numbers and words of ours; what others say goes in as parameters)
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fairlead.questions.accounts import accounts_of
+from fairlead.questions.answers import ComponentPage, ComponentRow, Share, Targets
+from fairlead.questions.asking import Sight, Tables, UnknownNameError, days, near, records, select
+from fairlead.questions.coverage import coverage
+from fairlead.questions.job import weight
+from fairlead.questions.ranking import accounts
+from fairlead.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS, Span
+from fairlead.questions.sums import VALUES, rollup_rows, sums_of
+from fairlead.questions.timelines import layered, timeline
+
+_WHOLE = "kind = $kind AND layer = $layer AND job_id IS NULL"
+_LAYERS = {"target": "target", "forwarder": "forwarder", "mds": "metadata"}
+SERVED_BY = ("target→server", "target_server")
+"""Words of `mapping` for which server serves a target."""
+_SERVED_WITHIN_NS = 10 * MINUTE_NS
+"""How far back raw counters are read for the server of a target."""
+_SPACE_WITHIN_NS = 6 * HOUR_NS
+"""Space is told every few minutes; a target's last word counts this long."""
+
+
+def components(lake: Tables, span: Span, kind: str) -> list[ComponentRow]:
+    """All of a kind with their load and space in the span, busiest first."""
+    layer = _LAYERS[kind]
+    step = SECOND_NS if span.length_ns <= 10 * MINUTE_NS else MINUTE_NS if span.length_ns <= DAY_NS else HOUR_NS
+    added = ", ".join(f"sum({name})::BIGINT AS {name}" for name in VALUES)
+    each = (
+        f"SELECT id, ts_ns, sum(coalesce(read_bytes, 0) + coalesce(write_bytes, 0)) AS moved, {added} FROM rollup"
+        f" WHERE interval_ns = {step} AND {_WHOLE} AND ts_ns >= {span.aligned(step).from_ns}"
+        f" AND ts_ns < {span.to_ns} AND {days(span.aligned(step))} GROUP BY id, ts_ns"
+    )
+    found = select(
+        lake,
+        f"SELECT id, {added}, max(moved) * 1e9 / {step} AS peak, count(*) FILTER (WHERE moved > 0) * {step / 1e9}"
+        f" / {span.seconds} AS busy FROM ({each}) GROUP BY id",
+        {"kind": kind, "layer": layer},
+        within=span.aligned(step),
+    )
+    space = _space(lake, span, kind, layer)
+    load = {row["id"]: row for row in records(found)}
+    rows = [_row(name, load.get(name), space.get(name)) for name in sorted(load.keys() | space.keys())]
+    return sorted(rows, key=lambda row: -(row.sums.bytes or row.sums.metadata_ops or 0))
+
+
+def _row(name: str, load: Mapping[str, Any] | None, space: Mapping[str, Any] | None) -> ComponentRow:
+    used = space["used"] if space else None
+    capacity = space["capacity"] if space else None
+    before = space["before"] if space else None
+    return ComponentRow(
+        id=name, sums=sums_of(load or dict.fromkeys(VALUES)),
+        peak_bytes_per_s=load["peak"] if load else None, busy_share=min(1.0, load["busy"]) if load else None,
+        used_bytes=used, capacity_bytes=capacity,
+        fullness=used / capacity if used is not None and capacity else None,
+        grown_bytes=used - before if used is not None and before is not None else None,
+    )  # fmt: skip
+
+
+def _space(lake: Tables, span: Span, kind: str, layer: str) -> dict[str, dict[str, Any]]:
+    """Used and capacity by the end of the span, used at its beginning."""
+    step = MINUTE_NS if span.length_ns <= DAY_NS else HOUR_NS
+    wide = Span(span.from_ns - _SPACE_WITHIN_NS, span.to_ns).aligned(step)
+    found = select(
+        lake,
+        "SELECT id, arg_max(used_bytes_max, ts_ns) AS used, arg_max(capacity_bytes, ts_ns) AS capacity,"
+        f" coalesce(arg_max(used_bytes_max, ts_ns) FILTER (WHERE ts_ns < {span.from_ns}),"
+        " arg_min(used_bytes_max, ts_ns)) AS before FROM rollup"
+        f" WHERE interval_ns = {step} AND {_WHOLE} AND used_bytes_max IS NOT NULL AND ts_ns >= {wide.from_ns}"
+        f" AND ts_ns < {wide.to_ns} AND {days(wide)} GROUP BY id",
+        {"kind": kind, "layer": layer},
+        within=wide,
+    )
+    return {row["id"]: row for row in records(found)}
+
+
+def targets(lake: Tables, span: Span) -> Targets:
+    """Every storage target, and how evenly load and space lie on them."""
+    rows = components(lake, span, "target")
+    moved = [row.sums.bytes for row in rows if row.sums.bytes is not None]
+    mean = sum(moved) / len(moved) if moved else None
+    full = [row.fullness for row in rows if row.fullness is not None]
+    return Targets(
+        from_ns=span.from_ns, to_ns=span.to_ns, targets=rows, mean_bytes=mean,
+        imbalance=max(moved) / mean if mean else None, idle=sum(1 for value in moved if value == 0),
+        fullness_spread=max(full) - min(full) if full else None,
+    )  # fmt: skip
+
+
+def component(
+    lake: Tables, kind: str, name: str, span: Span, sight: Sight, now_ns: int, *, points: int = 600, limit: int = 20
+) -> ComponentPage:
+    """One target, forwarder or metadata server. Raises UnknownNameError."""
+    where = "kind = $kind AND id = $id AND job_id IS NULL"
+    steps, found = layered(lake, span, where, {"kind": kind, "id": name}, now_ns, points)
+    rows = [row for row in components(lake, span, kind) if row.id == name]
+    if not rows and not found.num_rows:
+        known = names_of(lake, kind, now_ns, span)
+        if name not in known:
+            raise UnknownNameError(kind, name, near(name, known))
+    sources = [name, *_servers(lake, kind, name, span)]
+    cover = coverage(lake, sources, steps)
+    row = rows[0] if rows else _row(name, None, None)
+    return ComponentPage(
+        kind=kind, id=name, from_ns=span.from_ns, to_ns=span.to_ns, row=row,
+        timeline=timeline(steps, found, cover), who=who(lake, kind, name, span, sight, limit),
+        hidden=not sight.everything, gaps=cover.gaps,
+    )  # fmt: skip
+
+
+def who(lake: Tables, kind: str, name: str, span: Span, sight: Sight, limit: int) -> list[Share]:
+    """Jobs by their part in what one component did; of a reader with a user, that user's. `share` is of the whole."""
+    added = ", ".join(f"sum({value})::BIGINT AS {value}" for value in VALUES)
+    columns = f"job_id, layer, {', '.join(VALUES)}"
+    found = select(
+        lake,
+        f"SELECT job_id, layer, {added} FROM {rollup_rows(span, 'kind = $kind AND id = $id', columns)}"
+        " GROUP BY job_id, layer",
+        {"kind": kind, "id": name},
+        within=span.aligned(HOUR_NS),
+    )
+    rows = records(found)
+    whole = {row["layer"]: weight(row) for row in rows if row["job_id"] is None}
+    parts = [row for row in rows if row["job_id"] is not None]
+    if not sight.everything:
+        own = set(accounts(lake, span, sight.user, ("job_id",)).column("job_id").to_pylist())
+        parts = [row for row in parts if row["job_id"] in own]
+    parts.sort(key=lambda row: (-weight(row), row["job_id"]))
+    told = accounts_of(lake, [row["job_id"] for row in parts[:limit]], span)
+    shares = []
+    for row in parts[:limit]:
+        account = told.get(row["job_id"])
+        all_of = whole.get(row["layer"]) or 0
+        shares.append(
+            Share(
+                kind="job",
+                id=row["job_id"],
+                layer=row["layer"],
+                sums=sums_of(row),
+                share=weight(row) / all_of if all_of else None,
+                user=account["user"] if account else None,
+                program=account["program"] if account else None,
+            )
+        )
+    return shares
+
+
+def names_of(lake: Tables, kind: str, now_ns: int, span: Span) -> list[str]:
+    """Components of a kind that counters named in the last week or in the span."""
+    names: set[str] = set()
+    for look in (Span(now_ns - 7 * DAY_NS, now_ns), span):
+        wide = look.aligned(HOUR_NS)
+        found = select(
+            lake,
+            f"SELECT DISTINCT id FROM rollup WHERE interval_ns = {HOUR_NS} AND kind = $kind"
+            f" AND ts_ns >= {wide.from_ns} AND ts_ns < {wide.to_ns} AND {days(wide)}",
+            {"kind": kind},
+            within=wide,
+        )
+        names.update(found.column("id").to_pylist())
+    return sorted(names)
+
+
+def _servers(lake: Tables, kind: str, name: str, span: Span) -> list[str]:
+    """Servers that count for a target (from the mapping, else from raw counters near the end of the span)."""
+    if kind == "forwarder":
+        return []
+    found = select(
+        lake,
+        f"SELECT DISTINCT b FROM mapping WHERE kind IN (SELECT unnest($kinds)) AND a = $name AND from_ns < {span.to_ns}"
+        f" AND (to_ns IS NULL OR to_ns > {span.from_ns})",
+        {"kinds": list(SERVED_BY), "name": name},
+    )
+    names: Sequence[str] = found.column("b").to_pylist()
+    if names:
+        return list(names)
+    last = Span(max(span.from_ns, span.to_ns - _SERVED_WITHIN_NS), span.to_ns)
+    table = "target" if kind == "target" else "metadata"
+    raw = select(
+        lake,
+        f"SELECT DISTINCT server FROM {table} WHERE target = $name AND server IS NOT NULL"
+        f" AND ts_ns >= {last.from_ns} AND ts_ns < {last.to_ns} AND {days(last)} LIMIT 8",
+        {"name": name},
+        within=last,
+    )
+    return [server for server in raw.column("server").to_pylist() if server]

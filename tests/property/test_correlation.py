@@ -1,0 +1,185 @@
+"""Laws of correlation: interval joins against a plain loop, and splits that add up to the whole."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairlead.analysis.correlate import (
+    FOREVER,
+    PLACEMENTS,
+    attributed,
+    intervals_of,
+    overlapping,
+    placements,
+    unmapped,
+)
+from fairlead.analysis.shares import behind, split
+from fairlead.model.tables import JOBS, MAPPING
+
+S = 1_000_000_000
+NAME = st.sampled_from(["n1", "n2", "n3"])
+TIME = st.integers(0, 12)
+END = st.one_of(st.none(), TIME)
+
+
+def mapping(rows: list[tuple[object, ...]], kind: str = "node_forwarder") -> pa.Table:
+    return pa.Table.from_pylist(
+        [{"kind": kind, "a": a, "b": b, "from_ns": begin, "to_ns": end} for a, b, begin, end in rows], MAPPING.schema
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(NAME, st.sampled_from(["f1", "f2", "f3"]), TIME, END), max_size=9))
+def test_the_mapping_that_began_last_holds(rows: list[tuple[str, str, int, int | None]]) -> None:
+    found = intervals_of(mapping(rows))
+    names = [name for name in ("n1", "n2", "n3", "n9") for _ in range(14)]
+    times = np.tile(np.arange(-1, 13), 4)
+    told = found.at(pa.array(names), times).to_pylist()
+    for name, time, answer in zip(names, times.tolist(), told, strict=True):
+        holding = [r for r in rows if r[0] == name and r[2] <= time and (r[3] is None or time < r[3])]
+        if not holding:
+            assert answer is None
+            continue
+        latest = max(r[2] for r in holding)
+        last = [r for r in holding if r[2] == latest]
+        soonest = min(FOREVER if r[3] is None else r[3] for r in last)
+        assert answer in {r[1] for r in last if (FOREVER if r[3] is None else r[3]) == soonest}
+
+
+def test_a_live_map_is_before_a_static_table_and_gives_way_to_it_again() -> None:
+    found = intervals_of(mapping([("n1", "static", 0, None), ("n1", "live", 10, 20)]))
+    assert found.at(pa.array(["n1"] * 3), np.array([5, 15, 25])).to_pylist() == ["static", "live", "static"]
+    assert unmapped(["n1", "n7"], found, 3) == ["n7"]
+    assert intervals_of(mapping([])).at(pa.array(["n1"]), np.array([5])).to_pylist() == [None]
+
+
+SPAN = st.tuples(NAME, TIME, st.integers(1, 6))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(SPAN, max_size=8), st.lists(SPAN, max_size=8))
+def test_overlaps_are_all_found(left: list[tuple[str, int, int]], right: list[tuple[str, int, int]]) -> None:
+    def columns(spans: list[tuple[str, int, int]]) -> tuple[pa.Array, np.ndarray, np.ndarray]:
+        begin = np.array([s[1] for s in spans], np.int64)
+        return pa.array([s[0] for s in spans], pa.string()), begin, begin + np.array([s[2] for s in spans], np.int64)
+
+    found = overlapping(*columns(left), *columns(right))
+    pairs = list(zip(*(side.tolist() for side in found), strict=True))
+    assert len(pairs) == len(set(pairs))
+    assert set(pairs) == {
+        (i, j)
+        for i, (a, begin, long) in enumerate(left)
+        for j, (b, since, wide) in enumerate(right)
+        if a == b and begin < since + wide and since < begin + long
+    }
+
+
+def jobs(*rows: dict[str, object]) -> pa.Table:
+    return pa.Table.from_pylist(list(rows), JOBS.schema)
+
+
+def traffic(rows: list[tuple[object, ...]]) -> pa.Table:
+    names = ("ts_ns", "node", "job_id", "read_bytes", "write_bytes", "metadata_ops")
+    types = (pa.int64(), pa.string(), pa.string(), pa.int64(), pa.int64(), pa.int64())
+    columns = [pa.array([r[k] for r in rows], types[k]) for k in range(len(names))]
+    return pa.table([*columns, pa.array([S] * len(rows), pa.int64())], names=[*names, "interval_ns"])
+
+
+def test_a_job_that_grew_and_one_told_twice_are_there_once() -> None:
+    placed = placements(
+        jobs({"job_id": "7", "start_ns": 0, "end_ns": 10 * S, "nodes": ["n1", "n2"]},
+             {"job_id": "7", "start_ns": 0, "end_ns": 10 * S, "nodes": ["n1"]},
+             {"job_id": "8", "start_ns": 5 * S, "end_ns": 5 * S, "nodes": ["n1"]},
+             {"job_id": "9", "nodes": ["n1"]}),
+        mapping([("7", "n3", 4 * S, None)], "job_node"),
+    )  # fmt: skip
+    assert placed.schema.equals(PLACEMENTS)
+    found = attributed(
+        traffic([(0, "n1", None, 1, 1, 0), (5 * S, "n3", None, 1, 1, 0), (0, "n3", None, 1, 1, 0)]), placed
+    )
+    assert dict(zip(found.row.tolist(), zip(found.job_id.to_pylist(), found.how, strict=True), strict=True)) == {
+        0: ("7", "alone"), 1: ("7", "alone"), 2: (None, "nobody"),
+    }  # fmt: skip
+
+
+def test_jobs_that_share_a_node_share_equally_unless_records_name_them() -> None:
+    placed = placements(
+        jobs({"job_id": "7", "start_ns": 0, "nodes": ["n1"]}, {"job_id": "8", "start_ns": 0, "nodes": ["n1"]})
+    )
+    found = attributed(traffic([(0, "n1", None, 10, 0, 0), (0, "n1", "8", 5, 0, 0)]), placed)
+    told = sorted(zip(found.row.tolist(), found.job_id.to_pylist(), found.part.tolist(), found.how, strict=True))
+    assert told == [(0, "7", 0.5, "shared"), (0, "8", 0.5, "shared"), (1, "8", 1.0, "counted")]
+
+
+def test_a_remap_in_mid_job_moves_its_traffic() -> None:
+    placed = placements(jobs({"job_id": "7", "start_ns": 0, "end_ns": 10 * S, "nodes": ["n1", "n2"]}))
+    routes = intervals_of(mapping([("n1", "f1", 0, None), ("n1", "f2", 5 * S, None)]))
+    rows = [(t * S, "n1", None, 0, 100, 1) for t in range(10)] + [(0, "n2", None, 0, 5, 0)]
+    found = behind(traffic(rows), placed, routes)
+    totals: dict[object, float] = defaultdict(float)
+    for row in found.to_pylist():
+        assert row["job_id"] == "7"
+        assert row["ambiguous"] == 0
+        totals[row["component"]] += row["write_bytes"]
+    assert totals == {"f1": 500, "f2": 500, None: 5}
+
+
+AMOUNT = st.sampled_from([None, 0, 1, 7, 10**6 + 1, 2**52])
+WHOLE = st.dictionaries(
+    st.tuples(st.sampled_from([0, S]), st.sampled_from(["f1", "f2"])), st.tuples(AMOUNT, AMOUNT, AMOUNT), max_size=4
+)
+WEIGHTS = st.dictionaries(
+    st.tuples(st.sampled_from([0, S, 2 * S]), st.sampled_from(["f1", "f2", None]), st.sampled_from(["7", "8", None])),
+    st.tuples(*[st.sampled_from([0.0, 1.0, 3.0, 1e9])] * 3), max_size=9,
+)  # fmt: skip
+VALUES = ("read_bytes", "write_bytes", "metadata_ops")
+
+
+def table(cells: dict[tuple[object, ...], tuple[object, ...]], keys: tuple[str, ...], kind: pa.DataType) -> pa.Table:
+    columns = {"ts_ns": pa.int64(), "component": pa.string(), "job_id": pa.string()}
+    schema = pa.schema([pa.field(k, columns[k]) for k in keys] + [pa.field(v, kind) for v in VALUES])
+    rows = [dict(zip((*keys, *VALUES), (*key, *values), strict=True)) for key, values in cells.items()]
+    return pa.Table.from_pylist(rows, schema)
+
+
+@settings(max_examples=200, deadline=None)
+@given(WHOLE, WEIGHTS, st.integers(0, 3))
+def test_a_split_adds_up_to_the_whole(whole: dict, weights: dict, counted_rows: int) -> None:  # type: ignore[type-arg]
+    keys = ("ts_ns", "component", "job_id")
+    parts = {(*key, "7"): tuple(v if v is None else v // 2 for v in values)
+             for key, values in list(whole.items())[:counted_rows]}  # fmt: skip
+    client = table(weights, keys, pa.float64())
+    client = client.append_column("ambiguous", pa.array(np.zeros(client.num_rows)))
+    counted = table(parts, keys, pa.int64())
+    made = split(table(whole, keys[:2], pa.int64()), client, counted)
+    for number, value in enumerate(VALUES):
+        sums: dict[tuple[object, object], object] = defaultdict(int)
+        for row in made.to_pylist():
+            if row[value] is not None:
+                assert row[value] >= 0
+                sums[row["ts_ns"], row["component"]] += row[value]  # type: ignore[operator]
+        for key, values in whole.items():
+            if values[number] is not None:
+                assert sums[key] == values[number]
+    for row in made.to_pylist():
+        assert row["estimated"] == ((row["ts_ns"], row["component"], row["job_id"]) not in parts)
+        cell = weights.get((row["ts_ns"], row["component"], row["job_id"]))
+        of_all = [w[1] for k, w in weights.items() if k[:2] == (row["ts_ns"], row["component"])]
+        total = whole[row["ts_ns"], row["component"]][1]
+        if row["estimated"] and not parts and cell is not None and sum(of_all) > 0 and total is not None:
+            assert row["write_bytes"] == pytest.approx(total * cell[1] / sum(of_all), rel=1e-6, abs=2)
+
+
+def test_what_no_client_explains_belongs_to_nobody() -> None:
+    whole = table({(0, "f1"): (10, 20, 3)}, ("ts_ns", "component"), pa.int64())
+    client = table({(0, "f1", "7"): (0.0, 5.0, 0.0)}, ("ts_ns", "component", "job_id"), pa.float64())
+    client = client.append_column("ambiguous", pa.array([0.0]))
+    found = {row["job_id"]: row for row in split(whole, client).to_pylist()}
+    assert [found["7"][v] for v in VALUES] == [0, 20, 0]
+    assert [found[None][v] for v in VALUES] == [10, 0, 3]

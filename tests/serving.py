@@ -1,0 +1,235 @@
+"""A real `fairlead up` for tests, and what an agent would send to it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from array import array
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from fairlead.access.tokens import Claims, issue, read_key
+from fairlead.batches.encoding import Header, Numbers, encode, numbers, same_word, words
+from fairlead.lake.store import Lake
+
+PATIENCE_S = 30.0
+BOOT = "ab" * 16
+
+
+def now_ns() -> int:
+    return time.time_ns()
+
+
+def ops_batch(
+    seq: int, *, rows: int = 4, node: str = "n1", boot: str = BOOT, at_ns: int | None = None, version: int = 1,
+    extra: Mapping[str, Any] | None = None, table: str = "ops",
+) -> bytes:  # fmt: skip
+    """A batch of `ops`; its rows carry `seq` in `file_id` and their place in `handle`."""
+    start = at_ns if at_ns is not None else now_ns() - 1_000_000_000
+    columns: dict[str, Any] = {
+        "start_ns": numbers([start + k for k in range(rows)]), "end_ns": numbers([start + k + 1 for k in range(rows)]),
+        "busy_ns": numbers([1] * rows), "node": same_word(node, rows), "interface": same_word("posix", rows),
+        "op": same_word("write", rows), "file_id": numbers([seq] * rows), "handle": numbers(list(range(rows))),
+        "size": numbers([4096] * rows), "count": numbers([1] * rows),
+    }  # fmt: skip
+    columns |= extra or {}
+    header = Header(
+        table=table, version=version, node=node, boot_id=boot, seq=seq, rows=rows, layer="agent", writer="test",
+        first_ns=start, last_ns=start + rows,
+    )  # fmt: skip
+    return encode(header, columns)
+
+
+def health_batch(
+    seq: int, *, node: str = "n1", boot: str = BOOT, state: str = "ok", text: str | None = None,
+    interval_ns: int = 60_000_000_000, unknown: int = 0, offset_ns: int | None = None, at_ns: int | None = None,
+) -> bytes:  # fmt: skip
+    """A batch of two rows of `health`: of the agent, and of the probe `lustre`."""
+    start = at_ns if at_ns is not None else now_ns()
+    header = Header(
+        table="health", version=1, node=node, boot_id=boot, seq=seq, rows=2, layer="agent", writer="agent",
+        first_ns=start, last_ns=start,
+    )  # fmt: skip
+    return encode(header, {
+        "ts_ns": numbers([start] * 2), "node": same_word(node, 2), "probe": words(["agent", "lustre"]),
+        "state": words(["ok", state]), "interval_ns": numbers([interval_ns] * 2),
+        "unknown_lines": numbers([0, unknown]), "clock_offset_ns": numbers([offset_ns, None]),
+        "text": words([None, text]),
+    })  # fmt: skip
+
+
+class Answer:
+    """Status, headers (lower case) and body of an answer."""
+
+    def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        self.status = status
+        self.headers = {name.lower(): value for name, value in headers.items()}
+        self.body = body
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class Up:
+    """`fairlead up` in a folder: lake, state and settings are below it."""
+
+    def __init__(self, folder: Path, settings: str = "", *, tls: bool = False) -> None:
+        self.folder = folder
+        self.lake = folder / "lake"
+        self.state = folder / "state"
+        self.unix = folder / "s.sock"
+        self.log = folder / "log"
+        self.tls = tls
+        self.port = 0
+        self.process: subprocess.Popen[bytes] | None = None
+        self.state.mkdir(exist_ok=True)
+        kind = "tls" if tls else "tcp"
+        self.config = folder / "server.toml"
+        listen = f'listen = ["{kind}:127.0.0.1:0", "unix:{self.unix}"]'
+        tables = f'[server]\nlake = "{self.lake}"\nstate = "{self.state}"\n'
+        if "[api]" not in settings:
+            settings += "\n[api]\non = false\n"
+        if "[analysis]" not in settings:
+            settings += "\n[analysis]\non = false\n"
+        if "[collector]" in settings:
+            settings = settings.replace("[collector]", f"[collector]\n{listen}")
+        else:
+            tables += f"[collector]\n{listen}\n"
+        self.config.write_text(tables + settings, encoding="utf-8")
+
+    def __enter__(self) -> Up:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+
+    def start(self, *, wait: bool = True) -> None:
+        assert self.process is None
+        self.log.touch()
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "fairlead", "up", "--config", str(self.config)], stdout=log, stderr=log,
+                stdin=subprocess.DEVNULL,
+            )  # fmt: skip
+        self._from = self.log.stat().st_size
+        if wait:
+            self.wait_ready()
+
+    def wait_ready(self) -> None:
+        until = time.monotonic() + PATIENCE_S
+        while time.monotonic() < until:
+            assert self.process is not None
+            assert self.process.poll() is None, self.said()
+            try:
+                told = json.loads((self.state / "addresses.json").read_text())
+            except (OSError, ValueError):
+                told = {"pid": -1}
+            if told["pid"] == self.process.pid:
+                self.port = int(told["collector"][0].rpartition(":")[2])
+                return
+            time.sleep(0.05)
+        raise AssertionError(f"not ready: {self.said()}")
+
+    def said(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def stop(self, patience_s: float = PATIENCE_S) -> int:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(patience_s)
+        self.process = None
+        return code
+
+    def kill(self) -> None:
+        """The whole tree at once: children end with their parent."""
+        if self.process is None:
+            return
+        children = self.children()
+        self.process.kill()
+        self.process.wait(PATIENCE_S)
+        self.process = None
+        until = time.monotonic() + PATIENCE_S
+        while any(_lives(pid) for pid in children) and time.monotonic() < until:
+            time.sleep(0.01)
+
+    def children(self) -> list[int]:
+        assert self.process is not None
+        try:
+            text = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
+        except OSError:
+            return []
+        return [int(word) for word in text.split()]
+
+    def token(self, role: str = "agent", **claims: Any) -> str:
+        key = read_key(self.state / "server.key")
+        return issue(key, Claims(int(time.time()) + 3600, role=role, **claims))
+
+    def ask(
+        self, method: str, path: str, *, body: bytes | None = None, token: str | None = None,
+        headers: Mapping[str, str] | None = None, timeout_s: float = PATIENCE_S,
+    ) -> Answer:  # fmt: skip
+        connection: http.client.HTTPConnection
+        if self.tls:
+            context = ssl.create_default_context(cafile=str(self.folder / "cert.pem"))
+            connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=timeout_s, context=context)
+        else:
+            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout_s)
+        try:
+            sent = {"Authorization": f"Bearer {token}"} if token is not None else {}
+            connection.request(method, path, body=body, headers={**sent, **(headers or {})})
+            answer = connection.getresponse()
+            return Answer(answer.status, dict(answer.getheaders()), answer.read())
+        finally:
+            connection.close()
+
+    def post(self, body: bytes, token: str | None = None, **headers: str) -> Answer:
+        return self.ask(
+            "POST", "/v1/batches", body=body, token=token if token is not None else self.token(),
+            headers={"Content-Type": "application/x-fairlead-batches", "Fairlead-Agent": "0.1.0", **headers},
+        )  # fmt: skip
+
+    def health(self) -> Any:
+        return self.ask("GET", "/api/v1/health", token=self.token("operator")).json
+
+    def query(self, sql: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = Lake.open(self.lake).query(sql).to_pylist()
+        return found
+
+    def raw(self) -> socket.socket:
+        sock = socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S)
+        return sock
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def until(what: Any, patience_s: float = PATIENCE_S) -> Any:
+    """Polls `what` until it gives something true; the last answer."""
+    end = time.monotonic() + patience_s
+    while True:
+        found = what()
+        if found or time.monotonic() > end:
+            return found
+        time.sleep(0.05)
+
+
+def constant(value: int) -> Numbers:
+    return Numbers(array("q", [value]))
