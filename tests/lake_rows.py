@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from fairlead.batches.encoding import Header, encode, numbers, words
+from fairlead.batches.rows import decode
 from fairlead.lake.writer import BatchWriter, Writer
 from fairlead.model.tables import EVENTS, FILE_COUNTERS, FILES, LAYOUTS, OPS, batch_of
 
@@ -47,3 +49,25 @@ def fill(batch: BatchWriter, job: int, *, day: int = 0, rows: int = OPS_ROWS) ->
 def put(writer: Writer, job: int, *, day: int = 0, rows: int = OPS_ROWS) -> bool:
     """Takes one input in; False when it was known."""
     return fill(writer.batch(f"test:{job}", source="test", path=f"/t/{job}"), job, day=day, rows=rows).commit()
+
+
+def wire(
+    seq: int, *, node: str = "n1", boot: str = "b1", rows: int = OPS_ROWS, start_ns: int = DAY_ONE, job: str = "7",
+    said: dict[str, object] | None = None,
+) -> bytes:  # fmt: skip
+    """A batch of `ops` as a node sends it, its rows a millisecond apart from `start_ns` on; their `file_id` is `seq`."""
+    start = [start_ns + k * 1_000_000 for k in range(rows)]
+    columns = {
+        "start_ns": numbers(start), "end_ns": numbers([at + 10 for at in start]), "busy_ns": numbers([10] * rows),
+        "node": words([node] * rows), "job_id": words([job] * rows), "interface": words(["POSIX"] * rows),
+        "op": words(["write"] * rows), "file_id": numbers([seq] * rows), "offset": numbers([k << 12 for k in range(rows)]),
+        "size": numbers([4096] * rows), "count": numbers([1] * rows),
+    }  # fmt: skip
+    header = Header("ops", 1, node, boot, seq, rows, "agent", "agent", start[0], start[-1], said)
+    return encode(header, columns)
+
+
+def send(writer: Writer, *batches: bytes) -> tuple[int, int]:
+    """Takes one body in: (taken, known)."""
+    body = b"".join(batches)
+    return writer.take_batches(body, decode(body))

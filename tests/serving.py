@@ -209,8 +209,7 @@ class Up:
         return found
 
     def raw(self) -> socket.socket:
-        sock = socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S)
-        return sock
+        return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S)
 
 
 def _lives(pid: int) -> bool:

@@ -329,7 +329,7 @@ def test_space(shared_data: Path) -> None:
 def test_connections_and_recoveries(shared_data: Path) -> None:
     events = look(lustre(shared_data, GSI), "lustre_states").events
     kinds = [event.kind for event in events]
-    assert {kind: kinds.count(kind) for kind in set(kinds)} == {"disconnect": 11, "reconnect": 11, "recovery": 4}
+    assert {kind: kinds.count(kind) for kind in set(kinds)} == {"disconnect": 12, "reconnect": 12, "recovery": 4}
     third = [event for event in events if event.component == "lustrefs-OST0003"]
     assert [(event.kind, event.ts_ns, event.end_ns) for event in third] == [
         ("disconnect", 1510605153 * 10**9, 1510605463 * 10**9), ("reconnect", 1510605463 * 10**9, None),

@@ -58,9 +58,9 @@ class Tally:
             self.failures += 1
         if outcome.text:
             self.text = outcome.text
-        if outcome.state in _WORST:
-            self.state = max(self.state or OK, outcome.state, key=_WORST.index)
-        else:
+        if outcome.state in _WORST and self.state in _WORST:
+            self.state = max(self.state, outcome.state, key=_WORST.index)
+        else:  # what came or went counts from now on
             self.state = outcome.state
 
     def story(self) -> str:

@@ -24,6 +24,8 @@ _ANSWERS = {
     429: (b"Too Many Requests", b"too many connections"),
     431: (b"Request Header Fields Too Large", b"the headers are too large"),
 }
+LINGER_S = 1.0
+"""What is sent by one that was refused is dropped so long before its connection is closed."""
 _DRAINED = 4
 """A body that was refused is read and dropped up to so many times the largest size, so that its sender reads why."""
 
@@ -69,6 +71,7 @@ class Connection(HttpToolsProtocol):
         self._in_headers = True
         self._header_bytes = 0
         self._trusted = False
+        self._refused = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Counts it, or refuses it."""
@@ -91,12 +94,12 @@ class Connection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes of a request. Headers are counted: the parser itself has no limit."""
-        if self.transport.is_closing() or not self._let_in:
+        if self.transport.is_closing() or not self._let_in or self._refused:
             return
         if self._in_headers:
             self._header_bytes += len(data)
         super().data_received(data)
-        if not self._in_headers or self.transport.is_closing():
+        if not self._in_headers or self._refused or self.transport.is_closing():
             return
         if self._header_bytes > self.crowd.limits.header_bytes:
             self._refuse(431, "headers")
@@ -128,16 +131,17 @@ class Connection(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         """Bytes of a body."""
-        if not self.transport.is_closing():
+        if not self._refused:
             super().on_body(body)
 
     def on_message_complete(self) -> None:
         """The request is there in full; what takes time now is ours."""
+        if self._refused:
+            return
         self._no_deadline()
         self._in_headers = True
         self._header_bytes = 0
-        if not self.transport.is_closing():
-            super().on_message_complete()
+        super().on_message_complete()
 
     def timeout_keep_alive_handler(self) -> None:
         """Silent for long. What it has not read by now it never will."""
@@ -145,7 +149,7 @@ class Connection(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002  (the parser's own words help nobody)
         """Bytes that are no HTTP."""
-        if not self.transport.is_closing():
+        if not self._refused:
             self._refuse(400, "malformed")
 
     def _within(self, seconds: float) -> None:
@@ -180,7 +184,12 @@ class Connection(HttpToolsProtocol):
         self.crowd.metrics.refused_connections.add(reason=why)
         self.crowd.complaints.tell(self._address or "unix socket", why, f"refused ({status}): {said.decode()}")
         self._no_deadline()
-        self.transport.close()
+        self._in_headers = self._refused = True
+        if status == 429 or not self.transport.can_write_eof():
+            self.transport.close()
+        else:  # closing while more arrives would reset it, and the answer might never be read
+            self.transport.write_eof()
+            self._deadline = self.loop.call_later(LINGER_S, self.transport.abort)
 
 
 def connection_class(crowd: Crowd) -> type[Connection]:

@@ -61,9 +61,9 @@ class Lake:
         """Runs one SELECT over the record tables (`ops`, `jobs`, ...; each has `day`, a date, besides its columns).
 
         All tables are seen as of one moment. `parameters` fill `?` (a sequence) or `$name` (a mapping). `between`
-        (from, to; ns) promises that the query wants of every series it names (`tables.SERIES`) only rows dated in that time:
-        files that hold none are not opened; the query still has to say so itself. Raises UsageError for wrong SQL,
-        LakeError.
+        (from, to; ns) promises that the query wants of every series it names (`tables.SERIES`) only rows dated in
+        that time: files that hold none are not opened; the query still has to say so itself. Raises UsageError for
+        wrong SQL, LakeError.
         """
         for attempt in range(_NO_COMMON_SIGHT):
             views = self._snapshots.take(query.mentioned(sql), between)

@@ -47,8 +47,8 @@ class JobsDbSource:
                     "nodes_count": [count if isinstance(count, int) and count > 0 else None for count in nodes],
                 })  # fmt: skip
         yield Missing(
-            kind="not_kept", what="users, node names and states of jobs", why="the database holds none", where=str(path),
-            remedy="ingest the scheduler's own accounting (sacct -P) as well",
+            kind="not_kept", what="users, node names and states of jobs", why="the database holds none",
+            where=str(path), remedy="ingest the scheduler's own accounting (sacct -P) as well",
         )  # fmt: skip
 
 

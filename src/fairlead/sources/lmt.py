@@ -56,8 +56,8 @@ class LmtSource:
             resets += yield from _operations(database, times)
         if resets:
             yield Missing(
-                kind="counter_resets", what=f"{resets} intervals", why="a counter began anew in them: its server restarted",
-                where=where,
+                kind="counter_resets", what=f"{resets} intervals",
+                why="a counter began anew in them: its server restarted", where=where,
             )  # fmt: skip
         if self.time_zone is None:
             yield Missing(

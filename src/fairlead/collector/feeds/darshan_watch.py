@@ -1,4 +1,4 @@
-"""Watches a tree of Darshan logs that jobs write as they end: each is read once, by its content; the tree stays as it is.
+"""Watches a tree of Darshan logs that jobs write as they end: each is read once, by its content; nothing is changed.
 
 Not here: how a log is read (`reading`).
 """

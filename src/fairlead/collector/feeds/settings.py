@@ -39,7 +39,7 @@ class DarshanWatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class Slurm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One cluster's jobs: `sacct` at intervals, `squeue` for those that run, a folder the Prolog and Epilog write to."""
+    """One cluster's jobs: `sacct` at intervals, `squeue` for what runs, a folder the Prolog and Epilog write to."""
 
     cluster: str = ""
     """Name of the cluster; empty: as Slurm gives it."""
@@ -108,4 +108,4 @@ class Feeds(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     scrape: list[Scrape] = []
     remote_write: RemoteWrite = RemoteWrite()
     state: str = ""
-    """Folder where feeds keep what they remember between two starts; empty: nothing is kept, and jobs are told again."""
+    """Folder where feeds keep what they remember between two starts; empty: none, and jobs are told again."""

@@ -1,5 +1,5 @@
 """Lines of Prolog and Epilog scripts (`SECONDS.FRACTION prolog|epilog[ctl] key=value ...`) as jobs; the log of a
-burst_buffer.lua as events. Not here: the script (`deploy/slurm`), the feed that reads its files (`collector.feeds.slurm`).
+burst_buffer.lua as events. Not here: the script (`deploy/slurm`), the feed that reads its files (`collector.feeds`).
 """
 
 from __future__ import annotations

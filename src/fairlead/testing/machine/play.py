@@ -105,8 +105,9 @@ class Play:
         carried = s.rate[written] * (np.minimum(s.end_s[written], at_s) - s.begin_s[written])
         return np.floor(base + np.bincount(course.target[s.flow[written]], carried, machine.targets))
 
-    def without(self, *, faults: bool = False, jobs: Sequence[int] = ()) -> Play:
-        """The same play with no faults, or without some jobs (by number); the others begin when and where they did."""
+    def without(self, *, faults: Sequence[Fault] | None = None, jobs: Sequence[int] = ()) -> Play:
+        """The same play with other faults (None: the same), or without some jobs (by number); all others begin when
+        and where they did."""
         placed = {job.drawn.number: (job.start_s, job.nodes) for job in self.course.jobs}
         kept = [job for job in self.drawn if job.number in placed and job.number not in jobs]
-        return replace(self, faults=() if faults else self.faults, jobs=kept, placed=placed)
+        return replace(self, faults=self.faults if faults is None else faults, jobs=kept, placed=placed)

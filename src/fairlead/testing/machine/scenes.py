@@ -45,10 +45,10 @@ def play(
 def co_run(seed: int = 7, *, together: bool = True, seconds: int = 120) -> Play:
     """Beacon's co-run table: a 1-1 job (number 1) that writes through the forwarder of an N-1 job (number 0), or alone."""
     small_requests = 256 << 10
-    shared = Step(op="write", volume=24 << 30, request=128 << 10, writers=32, files=1, contested=True, label="shared")
+    shared = Step(op="write", volume=24 << 30, request=128 << 10, writers=60, files=1, contested=True, label="shared")
     serial = Step(op="write", volume=4 << 30, request=small_requests, writers=1, files=1, label="own", compute_s=20.0)
-    first = (job(0, [shared], 8, name="nto1", mode="N-1"), 0.0, 0)
-    second = (job(1, [serial], 1, name="oneone", mode="1-1"), 0.0, 8)
+    first = (job(0, [shared], 15, name="nto1", mode="N-1"), 0.0, 0)
+    second = (job(1, [serial], 1, name="oneone", mode="1-1"), 0.0, 15)
     return play([first, second] if together else [second], seconds, seed=seed)
 
 

@@ -72,7 +72,8 @@ class _Api:
         self._asking = asking
         self._settings = settings
         self._clock = clock
-        self._gate = Gate(settings.at_once, settings.waiting, settings.wait_s, settings.user_at_once)
+        each = settings.user_at_once if settings.key is not None else settings.at_once + settings.waiting
+        self._gate = Gate(settings.at_once, settings.waiting, settings.wait_s, each)
         self._threads = ThreadPoolExecutor(settings.at_once, thread_name_prefix="question")
 
     async def ping(self, request: Request) -> Response:  # noqa: ARG002
@@ -144,9 +145,6 @@ class _Api:
             _LOG.warning("%s: %s", question, error)
             status = 503 if isinstance(error, LakeError) else 500
             raise _RefusedError(status, "the lake cannot answer this now", "ask about less, or later") from None
-        except Exception:
-            _LOG.exception("%s failed", question)
-            raise _RefusedError(500, "this question failed: a defect of fairlead", "its log says more") from None
 
     def _done(self, work: asyncio.Future[tuple[bytes, bool]], reader: str) -> None:
         self._gate.leave(reader)

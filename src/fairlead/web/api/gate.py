@@ -10,7 +10,7 @@ from collections import Counter
 
 
 class BusyError(Exception):
-    """No place: too many wait already (`full`), this reader has its share (`own`), or none came free in time (`late`)."""
+    """No place: too many wait (`full`), this reader has its share (`own`), or none came free in time (`late`)."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why)

@@ -1,0 +1,291 @@
+"""The analysis loop: finds jobs that ended and whose data has arrived, and writes their row of `job_summary`.
+
+Its only memory is the lake, so it may be killed and started at any time. Bounded work a step. Not here: what a summary
+is (`analysis.job_summary`), starting the process (`runtime.child`).
+"""
+# ruff: noqa: S608  (names of tables and columns are ours; what others say goes in as parameters)
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fairlead import clock
+from fairlead.analysis.correlate import attributed, intervals_of, placements
+from fairlead.analysis.job_summary import ANALYSIS_VERSION, SERIES, JobData, Row, summarised, summary_table
+from fairlead.analysis.operations import NOT_METADATA
+from fairlead.analysis.rollups import UPPER_INTERFACES
+from fairlead.errors import FairleadError, LakeError
+from fairlead.model.tables import JOBS, MAPPING
+from fairlead.model.units import NS_PER_S
+
+LAG_NS = 120 * NS_PER_S
+"""After its end a job's records get this long to arrive before it is summarised."""
+AGAIN_NS = 86_400 * NS_PER_S
+"""So long after its end a job is looked at again for records that came late; later ones change no summary."""
+MOST_JOBS = 200
+"""Jobs summarised in one step."""
+LONGEST_S = 1_000_000
+"""A job of more seconds is summarised from minutes."""
+DAY_NS = 86_400 * NS_PER_S
+log = logging.getLogger("fairlead.analysis")
+
+
+class Tables(Protocol):
+    """Whatever answers SQL over the record tables."""
+
+    def query(self, sql: str, parameters: Any = None) -> pa.Table:
+        """The result of one SELECT."""
+
+
+class Output(Protocol):
+    """Where summaries go (`lake.writer.Writer` is one)."""
+
+    def batch(self, stream: str, seq: int = 0, *, source: str = "", path: str = "") -> Any:
+        """A batch to fill and commit."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one step did. `more`: there was more to do than one step does."""
+
+    summaries: int
+    more: bool
+
+
+def run(config: Any, stop: threading.Event) -> None:
+    """Steps every `config.analysis.every_s` until `stop`. Raises LakeError when the lake cannot be opened."""
+    from fairlead.lake.store import Lake
+
+    root = Path(config.server.lake)
+    while not (root / "lake.toml").is_file():  # the collector makes it
+        if stop.wait(0.2):
+            return
+    lake = Lake.open(root, memory=config.server.memory)
+    with lake.writer(config.analysis.shard, wait_s=30.0) as writer:
+        while not stop.is_set():
+            try:
+                done = step(lake, writer, clock.now_ns())
+                if done.summaries:
+                    writer.flush()
+            except LakeError as fault:
+                # A full disk or a file just vacuumed: what is not done now is found again.
+                log.warning("jobs are not summarised now: %s", fault)
+                done = Step(0, more=False)
+            if not done.more:
+                stop.wait(config.analysis.every_s)
+
+
+def step(lake: Tables, writer: Output, now_ns: int, *, lag_ns: int = LAG_NS, most: int = MOST_JOBS) -> Step:
+    """Summarises jobs that ended before `now_ns - lag_ns` and have no summary yet, or one that later records made
+    untrue; the longest waiting first. Raises LakeError."""
+    jobs = due(lake, now_ns, lag_ns=lag_ns, most=most)
+    silent = _silent(lake, [job for job in jobs if not job["recorded"]])
+    rows: list[Row] = []
+    for job in jobs:
+        try:
+            data = _nothing(job) if job["job_id"] in silent else data_of(lake, job)
+            rows.append(summarised(data, now_ns))
+        except LakeError:
+            raise
+        except FairleadError as fault:
+            raise LakeError(f"job {job['job_id']} cannot be summarised: {fault.what}") from fault
+    if rows:
+        batch = writer.batch(f"job_summary/{now_ns}", source="analysis")
+        batch.add(summary_table(rows))
+        batch.commit()
+    return Step(len(rows), len(jobs) == most)
+
+
+_AMOUNT = """coalesce(read_bytes, 0) + coalesce(write_bytes, 0) + coalesce(read_ops, 0) + coalesce(write_ops, 0)
+    + coalesce(metadata_ops, 0)"""
+_JOBS_METADATA = "CASE WHEN layer <> 'target' THEN metadata_ops END"
+"""Storage targets count operations that no metadata server saw; they are not metadata operations of a job."""
+_DUE = f"""
+WITH ended AS (
+    SELECT * EXCLUDE (day) FROM jobs WHERE start_ns IS NOT NULL AND end_ns >= start_ns AND end_ns <= $now - $lag
+), told AS (
+    SELECT cluster, job_id, start_ns, made_ns, end_ns, analysis_version, basis, {_AMOUNT} AS amount FROM job_summary
+), again AS (
+    SELECT job_id, start_ns, end_ns FROM ended WHERE end_ns > $now - $reach
+), counted AS (
+    SELECT id, layer, ts_ns, read_bytes, write_bytes, read_ops, write_ops, {_JOBS_METADATA} AS metadata_ops
+    FROM rollup WHERE kind = 'job' AND interval_ns = 60000000000
+        AND ts_ns > (SELECT coalesce(min(start_ns), $now) FROM again) - 60000000000
+        AND id IN (SELECT job_id FROM again)
+), amounts AS (
+    SELECT again.job_id, again.start_ns, layer, sum({_AMOUNT}) AS amount
+    FROM again JOIN counted ON counted.id = again.job_id AND counted.ts_ns <= again.end_ns
+        AND counted.ts_ns > again.start_ns - 60000000000
+    GROUP BY ALL
+), best AS (
+    SELECT job_id, start_ns,
+        CASE WHEN bool_or(layer = 'client') THEN sum(amount) FILTER (layer = 'client')
+             WHEN bool_or(layer = 'pfs_client') THEN sum(amount) FILTER (layer = 'pfs_client')
+             WHEN bool_or(layer IN ('target', 'metadata')) THEN sum(amount) FILTER (layer IN ('target', 'metadata'))
+             ELSE sum(amount) FILTER (layer = 'forwarder') END AS amount
+    FROM amounts GROUP BY ALL
+)
+SELECT ended.*, best.job_id IS NOT NULL OR ended.end_ns > $now - $reach AS recorded FROM ended
+LEFT JOIN told ON told.job_id = ended.job_id AND told.start_ns = ended.start_ns
+    AND told.cluster IS NOT DISTINCT FROM ended.cluster
+LEFT JOIN best ON best.job_id = ended.job_id AND best.start_ns = ended.start_ns
+WHERE told.job_id IS NULL OR told.end_ns IS DISTINCT FROM ended.end_ns OR told.analysis_version < $version
+    OR (best.amount IS NOT NULL AND (told.basis IS NULL OR told.basis = 'estimate' OR told.amount <> best.amount)
+        AND told.made_ns < $now - $lag)
+ORDER BY told.made_ns NULLS FIRST, ended.end_ns DESC LIMIT $most
+"""
+
+
+def due(lake: Tables, now_ns: int, *, lag_ns: int = LAG_NS, most: int = MOST_JOBS) -> list[Mapping[str, Any]]:
+    """Rows of `jobs` that want a summary: none yet, one of an older analysis or of another end, or one whose sums are
+    not what the rollup says now (looked at again after another `lag_ns`)."""
+    found = lake.query(
+        _DUE,
+        {"now": now_ns, "lag": lag_ns, "reach": AGAIN_NS + lag_ns, "version": ANALYSIS_VERSION, "most": most},
+    )
+    return list(found.to_pylist())
+
+
+def _silent(lake: Tables, jobs: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Of jobs that ended long ago, those nothing was recorded of: accounting of years may be taken in at once."""
+    names = [str(job["job_id"]) for job in jobs if not job.get("nodes")]
+    if not names:
+        return set()
+    found = lake.query(
+        "SELECT DISTINCT id FROM rollup WHERE kind = 'job' AND interval_ns = 3600000000000"
+        " AND id IN (SELECT unnest($names))",
+        {"names": names},
+    )
+    return set(names) - {str(name) for name in found["id"].to_pylist()}
+
+
+def _nothing(job: Mapping[str, Any]) -> JobData:
+    columns = {"ts_ns": pa.int64(), "layer": pa.string(), **dict.fromkeys(SERIES, pa.int64())}
+    return JobData(job=job, series=pa.schema(list(columns.items())).empty_table())
+
+
+def data_of(lake: Tables, job: Mapping[str, Any]) -> JobData:
+    """Everything the lake knows of a job's I/O. Raises LakeError."""
+    begin, end = int(job["start_ns"]), int(job["end_ns"])
+    long = (end - begin) // NS_PER_S > LONGEST_S
+    interval = 60 * NS_PER_S if long else NS_PER_S
+    # Whole minutes, so that `due` finds the same sums in the rollup of minutes.
+    minute = 60 * NS_PER_S
+    span = {"job": job["job_id"], "from": begin // minute * minute, "to": (end // minute + 1) * minute}
+    series = lake.query(
+        f"SELECT ts_ns, layer, {_summed(_JOBS_METADATA)} FROM rollup WHERE kind = 'job' AND id = $job"
+        f" AND interval_ns = {interval} AND ts_ns >= $from AND ts_ns < $to AND {_days(begin, end)}"
+        " GROUP BY ts_ns, layer",
+        span,
+    )
+    layers = set(series["layer"].to_pylist())
+    nodes = [str(name) for name in job.get("nodes") or []]
+    traffic, shared = _nodes_traffic(lake, job, nodes, interval) if not layers and nodes else (None, False)
+    forwarders, routed = _forwarders(lake, nodes, span, begin, end)
+    return JobData(
+        job=job, series=series, interval_ns=interval, io=_io(lake, span, begin, end) if "client" in layers else None,
+        nodes_traffic=traffic, io_nodes=None, forwarders=forwarders, targets=_targets(lake, span, begin, end),
+        estimated=[*(["forwarders"] if routed else []), *(["io_nodes"] if shared else [])],
+    )  # fmt: skip
+
+
+def _summed(metadata: str = "metadata_ops") -> str:
+    values = {**{name: name for name in SERIES}, "metadata_ops": metadata}
+    return ", ".join(f"CAST(sum({value}) AS BIGINT) AS {name}" for name, value in values.items())
+
+
+def _days(begin_ns: int, end_ns: int) -> str:
+    """The same in words of partitions, so that other days' files are not opened."""
+    low, high = ((at // DAY_NS + shift) for at, shift in ((begin_ns, -1), (end_ns, 1)))
+    return f"day >= DATE '1970-01-01' + {low} AND day <= DATE '1970-01-01' + {high}"
+
+
+def _io(lake: Tables, span: Mapping[str, Any], begin: int, end: int) -> pa.Table | None:
+    """Sums of the job's operations by node, rank and file."""
+    upper = ", ".join(f"'{name}'" for name in UPPER_INTERFACES)
+    other = ", ".join(f"'{name}'" for name in NOT_METADATA)
+    parts = ", ".join(
+        f"CAST(sum({value}) FILTER ({rows}) AS BIGINT) AS {name}"
+        for name, value, rows in (
+            ("read_bytes", "size * count", "op = 'read'"), ("write_bytes", "size * count", "op = 'write'"),
+            ("read_time_ns", "busy_ns", "op = 'read'"), ("write_time_ns", "busy_ns", "op = 'write'"),
+            ("metadata_time_ns", "busy_ns", f"op <> 'read' AND op <> 'write' AND op NOT IN ({other})"),
+        )
+    )  # fmt: skip
+    found = lake.query(
+        f"SELECT node, rank, file_id, {parts} FROM ops WHERE job_id = $job AND start_ns >= $from AND start_ns < $to"
+        f" AND {_days(begin, end)} AND interface NOT IN ({upper}) GROUP BY node, rank, file_id",
+        span,
+    )
+    return found if found.num_rows else None
+
+
+def _nodes_traffic(
+    lake: Tables, job: Mapping[str, Any], nodes: Sequence[str], interval_ns: int
+) -> tuple[pa.Table | None, bool]:
+    """What counters of the job's nodes say, shared out among the jobs that were on them; and whether there were
+    others."""
+    begin, end = int(job["start_ns"]), int(job["end_ns"])
+    moved = lake.query(
+        f"SELECT ts_ns, id AS node, {_summed()}, CAST(NULL AS VARCHAR) AS job_id FROM rollup WHERE kind = 'node'"
+        f" AND job_id IS NULL AND layer = 'pfs_client' AND interval_ns = {interval_ns}"
+        f" AND ts_ns > $from AND ts_ns < $to AND {_days(begin, end)} AND id IN (SELECT unnest($nodes)) GROUP BY ts_ns, id",
+        {"from": begin - interval_ns, "to": end, "nodes": list(nodes)},
+    )
+    if not moved.num_rows:
+        return None, False
+    moved = moved.append_column("interval_ns", pa.array([interval_ns] * moved.num_rows, pa.int64()))
+    beside = lake.query(
+        "SELECT * EXCLUDE (day) FROM jobs WHERE start_ns < $to AND (end_ns IS NULL OR end_ns > $from)"
+        " AND list_has_any(nodes, $nodes)",
+        {"from": begin, "to": end, "nodes": list(nodes)},
+    )
+    found = attributed(moved, placements(beside.select(JOBS.schema.names)))
+    mine = pc.equal(found.job_id, str(job["job_id"])).fill_null(False).to_numpy(zero_copy_only=False)
+    rows = pa.array(found.row[mine])
+    columns = {"ts_ns": moved["ts_ns"].take(rows), "layer": pa.array(["pfs_client"] * len(rows), pa.string())}
+    for name in SERIES:
+        columns[name] = pc.multiply(moved[name].take(rows).cast(pa.float64()), pa.array(found.part[mine]))
+    return pa.table(columns), bool((found.part[mine] < 1).any())
+
+
+def _forwarders(
+    lake: Tables, nodes: Sequence[str], span: Mapping[str, Any], begin: int, end: int
+) -> tuple[list[str] | None, bool]:
+    """Forwarders that counted the job; else those its nodes were mapped to while it ran, and True."""
+    counted = lake.query(
+        "SELECT DISTINCT id FROM rollup WHERE kind = 'forwarder' AND job_id = $job AND interval_ns = 3600000000000"
+        f" AND ts_ns > $from - 3600000000000 AND ts_ns < $to AND {_days(begin, end)}",
+        span,
+    )
+    if counted.num_rows:
+        return [str(name) for name in counted["id"].to_pylist()], False
+    if not nodes:
+        return None, False
+    mapping = lake.query(
+        "SELECT * EXCLUDE (day) FROM mapping WHERE kind IN ('node_forwarder', 'node→forwarder')"
+        " AND from_ns < $to AND (to_ns IS NULL OR to_ns > $from) AND a IN (SELECT unnest($nodes))",
+        {"from": begin, "to": end, "nodes": list(nodes)},
+    )
+    routes = intervals_of(mapping.select(MAPPING.schema.names))
+    held = (routes.from_ns < end) & (routes.to_ns > begin)
+    names = sorted(set(routes.b.filter(pa.array(held)).to_pylist()))
+    return (names, True) if names else (None, False)
+
+
+def _targets(lake: Tables, span: Mapping[str, Any], begin: int, end: int) -> list[str] | None:
+    """Targets that counted the job; None where none counts by job."""
+    found = lake.query(
+        "SELECT DISTINCT id FROM rollup WHERE kind = 'target' AND job_id = $job AND interval_ns = 3600000000000"
+        f" AND ts_ns > $from - 3600000000000 AND ts_ns < $to AND {_days(begin, end)}",
+        span,
+    )
+    return [str(name) for name in found["id"].to_pylist()] or None

@@ -1,0 +1,53 @@
+"""A real GlusterFS volume, watched: what was written and read on its mount is what its bricks count."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fairlead.probes.gluster import Volumes
+from gluster_volume import Volume, volume
+
+pytestmark = pytest.mark.gluster
+MIB = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def v0(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Volume]:
+    """One volume for the tests of this file."""
+    with volume(tmp_path_factory.mktemp("gluster")) as made:
+        yield made
+
+
+def _totals() -> dict[str, dict[str, int]]:
+    """By brick, what the probe reads now."""
+    targets, _ = Volumes("/", "here").read(0).readings
+    names = targets.counters + targets.gauges
+    return {str(key[1]): dict(zip(names, row, strict=True)) for key, row in targets.rows.items()}
+
+
+def test_bytes_on_the_mount_are_bytes_of_the_bricks(v0: Volume) -> None:
+    """Sixteen files of one MiB, synced, read back past the caches."""
+    before = _totals()
+    assert set(before) == set(v0.bricks)
+    for number in range(16):
+        path = v0.mount / f"f{number}"
+        with path.open("wb") as out:
+            out.write(os.urandom(MIB))
+            out.flush()
+            os.fsync(out.fileno())
+    for number in range(16):
+        descriptor = os.open(v0.mount / f"f{number}", os.O_RDONLY)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        assert len(os.read(descriptor, MIB)) == MIB
+        os.close(descriptor)
+    after = _totals()
+    written = {brick: after[brick]["write_bytes"] - before[brick]["write_bytes"] for brick in v0.bricks}
+    assert sum(written.values()) == 16 * MIB
+    assert sum(after[b]["metadata_ops"] - before[b]["metadata_ops"] for b in v0.bricks) >= 16
+    assert all(after[brick]["capacity_bytes"] > after[brick]["used_bytes"] > 0 for brick in v0.bricks)
+    held = {brick: sum(f.stat().st_size for f in Path(brick.partition(":")[2]).glob("f*")) for brick in v0.bricks}
+    assert written == held, "and each brick counts what lies on it"
