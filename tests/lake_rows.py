@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from fairlead.batches.encoding import Header, encode, numbers, words
 from fairlead.batches.rows import decode
 from fairlead.lake.writer import BatchWriter, Writer
-from fairlead.model.tables import EVENTS, FILE_COUNTERS, FILES, LAYOUTS, OPS, batch_of
+from fairlead.model.tables import EVENTS, FILE_COUNTERS, FILES, LAYOUTS, OPS, ROLLUP, batch_of
 
 DAY_NS = 86_400_000_000_000
 DAY_ONE = 20_000 * DAY_NS
@@ -53,17 +56,17 @@ def put(writer: Writer, job: int, *, day: int = 0, rows: int = OPS_ROWS) -> bool
 
 def wire(
     seq: int, *, node: str = "n1", boot: str = "b1", rows: int = OPS_ROWS, start_ns: int = DAY_ONE, job: str = "7",
-    said: dict[str, object] | None = None,
+    said: dict[str, object] | None = None, table: str = "ops",
 ) -> bytes:  # fmt: skip
-    """A batch of `ops` as a node sends it, its rows a millisecond apart from `start_ns` on; their `file_id` is `seq`."""
+    """A batch of `ops` as a node sends it: rows a millisecond apart from `start_ns` on, whose `file_id` is `seq`."""
     start = [start_ns + k * 1_000_000 for k in range(rows)]
     columns = {
         "start_ns": numbers(start), "end_ns": numbers([at + 10 for at in start]), "busy_ns": numbers([10] * rows),
         "node": words([node] * rows), "job_id": words([job] * rows), "interface": words(["POSIX"] * rows),
-        "op": words(["write"] * rows), "file_id": numbers([seq] * rows), "offset": numbers([k << 12 for k in range(rows)]),
-        "size": numbers([4096] * rows), "count": numbers([1] * rows),
+        "op": words(["write"] * rows), "file_id": numbers([seq] * rows),
+        "offset": numbers([k << 12 for k in range(rows)]), "size": numbers([4096] * rows), "count": numbers([1] * rows),
     }  # fmt: skip
-    header = Header("ops", 1, node, boot, seq, rows, "agent", "agent", start[0], start[-1], said)
+    header = Header(table, 1, node, boot, seq, rows, "agent", "agent", start[0], start[-1], said)
     return encode(header, columns)
 
 
@@ -71,3 +74,21 @@ def send(writer: Writer, *batches: bytes) -> tuple[int, int]:
     """Takes one body in: (taken, known)."""
     body = b"".join(batches)
     return writer.take_batches(body, decode(body))
+
+
+def sums(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+    """Rollup rows of 1 s and 60 s: bytes by node."""
+    if "ops" not in tables:
+        return {}
+    ops = tables["ops"]
+    made = []
+    for interval in (10**9, 60 * 10**9):
+        ts = pc.multiply(pc.divide(ops["start_ns"], interval), interval)
+        cells = pa.table({
+            "ts_ns": ts, "id": ops["node"].cast(pa.string()), "write_bytes": pc.multiply(ops["size"], ops["count"]),
+        }).group_by(["ts_ns", "id"]).aggregate([("write_bytes", "sum")])  # fmt: skip
+        made.append(batch_of(ROLLUP, {
+            "ts_ns": cells["ts_ns"], "interval_ns": [interval] * cells.num_rows, "kind": ["node"] * cells.num_rows,
+            "id": cells["id"], "layer": ["client"] * cells.num_rows, "write_bytes": cells["write_bytes_sum"],
+        }))  # fmt: skip
+    return {"rollup": pa.Table.from_batches(made)}

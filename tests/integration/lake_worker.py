@@ -12,13 +12,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from fairlead.lake import delta, parts, place, wal, writer
+from fairlead.compression.nodes import merge_nodes
+from fairlead.lake import carrying, delta, parts, place, wal, writer
 from fairlead.lake.compaction import compact
 from fairlead.lake.retention import expire
 from fairlead.lake.store import Lake
-from lake_rows import DAY_NS, DAY_ONE, fill
+from lake_rows import DAY_NS, DAY_ONE, fill, send, sums, wire
 
 JOBS = 6
 
@@ -46,6 +49,27 @@ def take_all(lake: Lake, jobs: int, told: Callable[..., None]) -> None:
                 told("compacted", job)
 
 
+def take_wire(lake: Lake, jobs: int, told: Callable[..., None]) -> None:
+    """Takes in bodies of several nodes' batches, each sent twice; rollups and groups are made of them."""
+    with writer.Writer(lake.place, "main", now_ns=lambda: DAY_ONE, derive=sums, regroup=always) as one:
+        for job in range(jobs):
+            body = [wire(job + 1, node=f"n{node}", rows=10, job=f"job-{job}") for node in range(6)]
+            send(one, *body)
+            told("taken", job)
+            assert send(one, *body) == (0, 6)
+            if job % 2:
+                one.flush()
+                told("flushed", job)
+            if job == 4:
+                compact(lake, one, keep_hours=0)
+                told("compacted", job)
+
+
+def always(ops: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Groups wherever there can be any."""
+    return merge_nodes(ops, always=True)
+
+
 def kills(lake: Lake, jobs: int) -> None:
     """Takes inputs in until killed or done."""
     writer.SPILL_BYTES = 3_000
@@ -53,10 +77,11 @@ def kills(lake: Lake, jobs: int) -> None:
     say("done")
 
 
-def crash_steps(lake_folder: Path, first: int, stride: int) -> None:
+def crash_steps(lake_folder: Path, first: int, stride: int, kind: str) -> None:
     """Dies at step `first`, `first + stride`, ... of the same work, each time in a lake of its own, and lets a
     second writer finish. A step is anything that changes the disk. Prints `step N ...` for each and `steps N`."""
     writer.SPILL_BYTES = 3_000
+    work, check_all = {"inputs": (take_all, _check), "wire": (take_wire, _check_wire)}[kind]
     step = first
     while True:
         folder = lake_folder / f"step{step}"
@@ -64,12 +89,12 @@ def crash_steps(lake_folder: Path, first: int, stride: int) -> None:
         if child == 0:
             _die_at(step)
             with (lake_folder / f"acked{step}").open("w", encoding="utf-8", buffering=1) as acked:
-                take_all(Lake.open(folder, create=True), JOBS, lambda *words, to=acked: print(words, file=to))
+                work(Lake.open(folder, create=True), JOBS, lambda *words, to=acked: print(words, file=to))
             os._exit(0)
         _, status = os.waitpid(child, 0)
         check = os.fork()
         if check == 0:
-            _check(folder, lake_folder / f"acked{step}")
+            check_all(folder, lake_folder / f"acked{step}")
             os._exit(0)
         _, checked = os.waitpid(check, 0)
         if checked != 0:
@@ -81,13 +106,38 @@ def crash_steps(lake_folder: Path, first: int, stride: int) -> None:
         step += stride
 
 
+def _acknowledged(acked: Path) -> set[int]:
+    if not acked.exists():
+        return set()
+    return {int(line.split(",")[1].strip(" )")) for line in acked.read_text().splitlines() if "taken" in line}
+
+
+def _check_wire(folder: Path, acked: Path) -> None:
+    """Every body is there whole and once, for a reader now and after a second writer; rollups are the sum of rows."""
+    taken = _acknowledged(acked)
+    if (folder / "lake.toml").exists():
+        seen = _whole_bodies(Lake.open(folder))
+        assert taken <= seen <= taken | {max(taken, default=-1) + 1}, (taken, seen)
+    lake = Lake.open(folder, create=True)
+    take_wire(lake, JOBS, lambda *_: None)
+    assert _whole_bodies(lake) == set(range(JOBS))
+    assert lake.query("SELECT sum(batches)::BIGINT AS n FROM _batches").to_pylist() == [{"n": 6 * JOBS}]
+    for interval in (10**9, 60 * 10**9):
+        rolled = "SELECT id, sum(write_bytes)::BIGINT AS n FROM rollup WHERE interval_ns = $i GROUP BY 1 ORDER BY 1"
+        raw = "SELECT node AS id, sum(size * count)::BIGINT AS n FROM ops GROUP BY 1 ORDER BY 1"
+        assert lake.query(rolled, {"i": interval}).to_pylist() == lake.query(raw).to_pylist()
+    assert lake.query("SELECT count(*) AS n FROM op_groups").to_pylist()[0]["n"] > 0
+
+
+def _whole_bodies(lake: Lake) -> set[int]:
+    rows = lake.query("SELECT file_id AS body, count(*) AS n, count(DISTINCT node) AS nodes FROM ops GROUP BY 1")
+    assert all((row["n"], row["nodes"]) == (60, 6) for row in rows.to_pylist()), rows.to_pylist()
+    return {row["body"] - 1 for row in rows.to_pylist()}
+
+
 def _check(folder: Path, acked: Path) -> None:
     """What was acknowledged is there once for a reader now, and everything once after a second writer."""
-    taken = (
-        {int(line.split(",")[1].strip(" )")) for line in acked.read_text().splitlines() if "taken" in line}
-        if acked.exists()
-        else set()
-    )
+    taken = _acknowledged(acked)
     if (folder / "lake.toml").exists():
         seen = _whole_jobs(Lake.open(folder))
         assert taken <= seen <= taken | {max(taken, default=-1) + 1}, (taken, seen)
@@ -145,6 +195,7 @@ def _die_at(step: int) -> None:
     delta._transact = counted(delta._transact)
     delta._make_durable = counted(delta._make_durable)
     delta.vacuum = counted(delta.vacuum)
+    carrying.write_durably = counted(carrying.write_durably)
 
 
 def write_and_tidy(lake: Lake, rounds: int) -> None:
@@ -195,7 +246,7 @@ if __name__ == "__main__":
         case "kills":
             kills(Lake.open(where, create=True), *map(int, numbers))
         case "steps":
-            crash_steps(where, *map(int, numbers))
+            crash_steps(where, int(numbers[0]), int(numbers[1]), numbers[2])
         case "tidy":
             write_and_tidy(Lake.open(where, create=True), *map(int, numbers))
         case "watch":

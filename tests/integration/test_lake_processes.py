@@ -30,8 +30,8 @@ def _run(*arguments: object) -> str:
     return out
 
 
-def _die_everywhere(folder: Path, first: int, stride: int) -> int:
-    lines = _run("steps", folder, first, stride).splitlines()
+def _die_everywhere(folder: Path, first: int, stride: int, kind: str = "inputs") -> int:
+    lines = _run("steps", folder, first, stride, kind).splitlines()
     assert not [line for line in lines if line.endswith("failed")]
     assert lines[-1] != "steps broken"
     return sum(line.endswith("survived") for line in lines)
@@ -42,11 +42,16 @@ def test_a_writer_killed_at_any_step_loses_and_doubles_nothing(tmp_path: Path) -
     assert _die_everywhere(tmp_path, 17, 71) >= 6
 
 
+def test_batches_of_nodes_and_what_is_derived_of_them_survive_a_kill_at_any_step(tmp_path: Path) -> None:
+    assert _die_everywhere(tmp_path, 11, 37, "wire") >= 6
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
+@pytest.mark.parametrize("kind", ["inputs", "wire"])
 @pytest.mark.parametrize("first", [1, 2, 3])
-def test_a_writer_killed_at_every_step_loses_and_doubles_nothing(tmp_path: Path, first: int) -> None:
-    assert _die_everywhere(tmp_path, first, 3) >= 100
+def test_a_writer_killed_at_every_step_loses_and_doubles_nothing(tmp_path: Path, first: int, kind: str) -> None:
+    assert _die_everywhere(tmp_path, first, 3, kind) >= 60
 
 
 def _kill_again_and_again(lake_folder: Path, jobs: int, kills: int, seed: int) -> None:

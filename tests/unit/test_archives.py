@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import shutil
 import sqlite3
 import sys
@@ -293,7 +294,7 @@ def test_slurmrestd_answers_as_telegraf_reads_them(shared_data: Path) -> None:
             kind, *labels = tags.split(",")
             name = dict(label.split("=") for label in labels)
             values = {}
-            for part in __import__("re").findall(r'(\w+)=("[^"]*"|[^,]*)', fields):
+            for part in re.findall(r'(\w+)=("[^"]*"|[^,]*)', fields):
                 values[part[0]] = part[1].strip('"').removesuffix("i")
             said.setdefault(kind, {})[name.get("job_id") or name.get("name", "")] = values
     answers = folder / "responses"
@@ -418,8 +419,10 @@ def test_mmperfmon_gaps_are_no_zeros(tmp_path: Path) -> None:
 
 
 def test_collectd_shapes(tmp_path: Path) -> None:
-    hit = '{"_source": {"collectd_type": "%s", "hostname": "h", "plugin_instance": "sda", "read": %s, "write": 2.0,' \
-          ' "@timestamp": "2024-01-01T00:00:%s.000Z"}}'  # fmt: skip
+    hit = (
+        '{"_source": {"collectd_type": "%s", "hostname": "h", "plugin_instance": "sda", "read": %s,'
+        ' "write": 2.0, "@timestamp": "2024-01-01T00:00:%s.000Z"}}'
+    )
     hits = ", ".join((hit % ("disk_ops", 1.5, "00"), hit % ("disk_ops", 3, "10"), hit % ("cpu", 1, "10")))
     path = tmp_path / "c.json"
     for text in (f"[{hits}]", f"[[{hits}]]", f'{{"took": 1, "hits": {{"hits": [{hits}]}}}}'):

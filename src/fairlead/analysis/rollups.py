@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from fairlead.analysis import rollup_cells as rc
 from fairlead.analysis.intervals import OCTAVES_NS, middles_ns
-from fairlead.analysis.operations import NOT_METADATA
+from fairlead.analysis.operations import DATA_WORDS
 from fairlead.analysis.rollup_cells import I64, Amounts, Cells, Flags, Names
 from fairlead.model.tables import PART_SOURCES, ROLLUP
 from fairlead.model.units import NS_PER_S
@@ -23,6 +23,9 @@ from fairlead.model.units import NS_PER_S
 INTERVALS_S = (1, 60, 3600)
 UPPER_INTERFACES = ("APP", "MPI-IO", "HDF5", "H5F", "H5D", "PNETCDF", "PNETCDF_FILE", "PNETCDF_VAR")
 """Interfaces whose bytes the one below them counts again: their rows are left out of sums."""
+NO_METADATA = (*DATA_WORDS, "closedir", "fcntl")
+"""Words of `ops` that no metadata server hears of. Unlike in a report, which counts as Darshan does, a close counts: it
+is a request, and the layers below count it."""
 CLIENT_WHOLE, CLIENT_PARTS = ("llite",), ("osc", "rpc_stats")
 """Sources of `pfs_client` that count a whole mount, and those that tell of the same bytes once more: these are left
 out for nodes the tables hold rows of the former of."""
@@ -183,7 +186,7 @@ def _op_cells(
 def _kinds(op: Names) -> I64:
     """Class of each operation."""
     of_word = [
-        _READ if word == "read" else _WRITE if word == "write" else _OTHER if word in NOT_METADATA else _METADATA
+        _READ if word == "read" else _WRITE if word == "write" else _OTHER if word in NO_METADATA else _METADATA
         for word in op.words.to_pylist()
     ]
     return np.asarray(np.array(of_word, np.int64)[op.codes])

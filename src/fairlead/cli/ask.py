@@ -33,7 +33,7 @@ _WHERE = (
                  help="Certificates (PEM) the server's is checked with. Default: the system's."),
 )  # fmt: skip
 _WHEN = (
-    click.option("--last", default="", metavar="AGE", help="This long up to now, or up to --to or --at: 90s, 5m, 2h, 7d."),
+    click.option("--last", default="", metavar="AGE", help="So long, up to now or to --to or --at: 90s, 5m, 2h, 7d."),
     click.option("--from", "from_", default="", metavar="TIME",
                  help="From then on: 2026-11-21, 2026-11-21T08:00 (UTC, or with a zone), -2h, or seconds since 1970."),
     click.option("--to", default="", metavar="TIME", help="Until then. Default: now."),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import codecs
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 
 from rich.console import Console
 from rich.text import Text
@@ -46,7 +47,7 @@ def squeezed(values: Sequence[float | None], columns: int) -> list[float | None]
         return list(values)
     edges = [k * len(values) // columns for k in range(columns + 1)]
     means: list[float | None] = []
-    for first, last in zip(edges, edges[1:], strict=False):
+    for first, last in pairwise(edges):
         known = [v for v in values[first:last] if v is not None]
         means.append(sum(known) / len(known) if known else None)
     return means

@@ -32,7 +32,7 @@ def output_of(argv: List[str], timeout_s: float, max_bytes: int = MAX_BYTES) -> 
         child.communicate()
         raise OSError("{} took longer than {:g} s".format(argv[0], timeout_s)) from None
     if child.returncode != 0:
-        said = complaint.decode("utf-8", "replace").strip().splitlines()
+        said = (complaint.strip() or out[:4096]).decode("utf-8", "replace").strip().splitlines()
         raise OSError("{} ended with {}: {}".format(argv[0], child.returncode, said[0][:200] if said else ""))
     if len(out) > max_bytes:
         raise OSError("{} printed more than {} bytes".format(argv[0], max_bytes))

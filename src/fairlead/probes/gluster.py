@@ -245,7 +245,13 @@ class Volumes(Probe):
 
     def read(self, now_ns: int) -> Found:  # noqa: ARG002
         """Raises AbsentError where there is no `gluster` or no volume, OSError when a volume is not profiled."""
-        listed = output_of(["gluster", "--mode=script", "volume", "list"], self.timeout_s).decode("utf-8", "replace")
+        try:
+            printed = output_of(["gluster", "--mode=script", "volume", "list"], self.timeout_s)
+        except OSError as fault:
+            if "Connection failed" in str(fault):
+                raise AbsentError("no glusterd runs on this node") from None
+            raise
+        listed = printed.decode("utf-8", "replace")
         volumes = [line.strip() for line in listed.splitlines() if line.strip() and "No volumes" not in line]
         if not volumes:
             raise AbsentError("no GlusterFS volume here")

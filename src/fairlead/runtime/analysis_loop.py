@@ -20,8 +20,7 @@ import pyarrow.compute as pc
 from fairlead import clock
 from fairlead.analysis.correlate import attributed, intervals_of, placements
 from fairlead.analysis.job_summary import ANALYSIS_VERSION, SERIES, JobData, Row, summarised, summary_table
-from fairlead.analysis.operations import NOT_METADATA
-from fairlead.analysis.rollups import UPPER_INTERFACES
+from fairlead.analysis.rollups import NO_METADATA, UPPER_INTERFACES
 from fairlead.errors import FairleadError, LakeError
 from fairlead.model.tables import JOBS, MAPPING
 from fairlead.model.units import NS_PER_S
@@ -211,7 +210,7 @@ def _days(begin_ns: int, end_ns: int) -> str:
 def _io(lake: Tables, span: Mapping[str, Any], begin: int, end: int) -> pa.Table | None:
     """Sums of the job's operations by node, rank and file."""
     upper = ", ".join(f"'{name}'" for name in UPPER_INTERFACES)
-    other = ", ".join(f"'{name}'" for name in NOT_METADATA)
+    other = ", ".join(f"'{name}'" for name in NO_METADATA)
     parts = ", ".join(
         f"CAST(sum({value}) FILTER ({rows}) AS BIGINT) AS {name}"
         for name, value, rows in (
@@ -237,7 +236,8 @@ def _nodes_traffic(
     moved = lake.query(
         f"SELECT ts_ns, id AS node, {_summed()}, CAST(NULL AS VARCHAR) AS job_id FROM rollup WHERE kind = 'node'"
         f" AND job_id IS NULL AND layer = 'pfs_client' AND interval_ns = {interval_ns}"
-        f" AND ts_ns > $from AND ts_ns < $to AND {_days(begin, end)} AND id IN (SELECT unnest($nodes)) GROUP BY ts_ns, id",
+        f" AND ts_ns > $from AND ts_ns < $to AND {_days(begin, end)} AND id IN (SELECT unnest($nodes))"
+        " GROUP BY ts_ns, id",
         {"from": begin - interval_ns, "to": end, "nodes": list(nodes)},
     )
     if not moved.num_rows:

@@ -180,7 +180,7 @@ def _closed_by(sock: socket.socket) -> bool:
 def test_who_is_slow_is_cut_off_and_nobody_else_waits(server: Up) -> None:
     head = f"POST /v1/batches HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {server.token()}\r\n".encode()
     silent, in_headers, in_body = server.raw(), server.raw(), server.raw()
-    in_headers.sendall(head[:20])
+    in_headers.sendall(head[:60])
     in_body.sendall(head + b"Content-Length: 5000\r\n\r\nabc")
     waiting = {in_headers: b"X", in_body: b"y", silent: b""}
     end = time.monotonic() + 25

@@ -172,24 +172,30 @@ def asked(command: Sequence[str], patterns: Sequence[str], timeout_s: float) -> 
     names = [pattern.replace("/", ".") for pattern in patterns]
     output = tempfile.TemporaryFile()  # noqa: SIM115  (the Dump holds it)
     try:
-        with open(os.devnull, "r+b") as nothing:
-            process = subprocess.Popen(
-                [*command, "get_param", *names], stdin=nothing, stdout=output, stderr=nothing, close_fds=True
-            )
-        try:
-            status = process.wait(timeout=timeout_s)
-        except BaseException as fault:
-            process.kill()
-            process.wait()
-            if isinstance(fault, subprocess.TimeoutExpired):
-                raise TimeoutError("{} get_param has not ended after {} s".format(command[0], timeout_s)) from None
-            raise
-        if status != 0 and output.seek(0, os.SEEK_END) == 0:
-            return Dump(tempfile.TemporaryFile())  # none of the names is there; lctl says so by its status
+        _run([*command, "get_param", *names], output, timeout_s)
         return Dump(output)
     except BaseException:
         output.close()
         raise
+
+
+def _run(command: Sequence[str], output: BinaryIO, timeout_s: float) -> None:
+    """Run a command to its end. Raises OSError when it takes too long, or fails and says nothing."""
+    with open(os.devnull, "rb") as nothing, tempfile.TemporaryFile() as complaints:
+        process = subprocess.Popen(command, stdin=nothing, stdout=output, stderr=complaints, close_fds=True)
+        try:
+            status = process.wait(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            raise TimeoutError("{} has not ended after {} s".format(command[0], timeout_s)) from None
+        finally:
+            if process.returncode is None:
+                process.kill()
+                process.wait()
+        # lctl says by its status that one of the names is not there, and gives the others.
+        if status not in (0, errno.ENOENT) and output.seek(0, os.SEEK_END) == 0:
+            complaints.seek(0)
+            said = complaints.read(200).decode("utf-8", "replace").strip()
+            raise OSError("{} ended with status {}: {}".format(command[0], status, said))
 
 
 def _headers(file: BinaryIO) -> Iterator[Tuple[str, int, int]]:

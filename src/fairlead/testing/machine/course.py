@@ -121,6 +121,8 @@ class Site:
             self._queue = [job for job in self._queue if not self._begin(job, now)]
             later = self._begins[self._coming[0].number] if self._coming and not self._queue else until_s
             step = TICK_S if self._queue else max(TICK_S, float(np.ceil(later - now)))
+            if not (self._coming or self._queue or self._running):
+                break
             now = min(now + step, until_s)
             parts.append(self._engine.run(now, record=True))
         self._retire()

@@ -18,6 +18,8 @@ from fairlead.testing.machine.client_rows import NS
 from fairlead.testing.machine.files import job_id
 from fairlead.testing.machine.play import Play
 
+Times = dict[int, NDArray[np.float64]]
+"""Seconds each phase of I/O took, by job number."""
 LEAST_S = 0.5
 """A job that lost less is not called a victim."""
 LEAST_SHARE = 0.02
@@ -26,8 +28,8 @@ LEAST_SHARE = 0.02
 
 @dataclass(frozen=True)
 class Victim:
-    """A job that took longer: seconds of I/O it lost, and had. `open`: it had not ended when the play did, and both
-    are of the phases that ended in both runs."""
+    """A job that took longer: seconds its phases of I/O took, and how many of them it would not have lost. Both are of
+    the whole job; `open`: it had not ended when the play did."""
 
     job_id: str
     cost_s: float
@@ -53,9 +55,11 @@ class Label:
 def labels(play: Play, culprits: Sequence[int] | None = None) -> list[Label]:
     """The truth of a play: every fault, and every one of `culprits` (jobs by number; default: `suspects`) that cost
     another job time. One run of the engine for each."""
-    found = [_of_fault(play, number) for number in range(len(play.faults))]
+    whole = play.to_the_end()
+    had = io_times(whole)
+    found = [_of_fault(play, whole, had, number) for number in range(len(play.faults))]
     for number in suspects(play) if culprits is None else culprits:
-        label = _of_job(play, number)
+        label = _of_job(play, whole, had, number)
         if label.victims:
             found.append(label)
     return found
@@ -74,13 +78,13 @@ def suspects(play: Play, most: int = 12) -> list[int]:
     return [*loud, *rest][:most]
 
 
-def _of_fault(play: Play, number: int) -> Label:
+def _of_fault(play: Play, whole: Play, had: Times, number: int) -> Label:
     fault = play.faults[number]
     others = [other for i, other in enumerate(play.faults) if i != number]
     return Label(
         kind=fault.kind, from_ns=play.origin_ns + int(fault.from_s * NS), to_ns=play.origin_ns + int(fault.to_s * NS),
         component=component_name(play, fault), layer=fault.component, factor=0.0 if fault.kind == "dead" else fault.factor,
-        victims=_victims(play, play.without(faults=others)),
+        victims=_victims(play, had, whole.without(faults=others)),
     )  # fmt: skip
 
 
@@ -94,7 +98,7 @@ def component_name(play: Play, fault: Fault) -> str:
     return names[fault.component](fault.number)
 
 
-def _of_job(play: Play, number: int) -> Label:
+def _of_job(play: Play, whole: Play, had: Times, number: int) -> Label:
     job = next(job for job in play.course.jobs if job.drawn.number == number)
     end = job.end_s if not np.isnan(job.end_s) else float(play.seconds)
     kinds = {"strided": "N-1", "shared_read": "N-1", "storm": "mdops"}
@@ -102,26 +106,26 @@ def _of_job(play: Play, number: int) -> Label:
     return Label(
         kind="interference", from_ns=play.origin_ns + int(job.start_s * NS), to_ns=play.origin_ns + int(end * NS),
         culprit=job_id(job.drawn), culprit_kind="N-1" if loud else kinds.get(job.drawn.program.pattern, "bandwidth"),
-        victims=_victims(play, play.without(jobs=[number])),
+        victims=_victims(play, had, whole.without(jobs=[number])),
     )  # fmt: skip
 
 
-def _victims(play: Play, without: Play) -> list[Victim]:
-    had, would = io_times(play), io_times(without)
+def _victims(play: Play, had: Times, without: Play) -> list[Victim]:
+    would = io_times(without)
     found = []
     for job in play.course.jobs:
         number = job.drawn.number
         if number not in would:
             continue
         # Phases that ended in both runs: the same work.
-        n = int(min(np.isfinite(had[number]).sum(), np.isfinite(would[number]).sum()))
-        io_s, cost = float(had[number][:n].sum()), float((had[number] - would[number])[:n].sum())
+        both = np.isfinite(had[number]) & np.isfinite(would[number])
+        io_s, cost = float(had[number][both].sum()), float((had[number] - would[number])[both].sum())
         if cost >= LEAST_S and cost >= LEAST_SHARE * io_s:
             found.append(Victim(job_id(job.drawn), round(cost, 3), round(io_s, 3), bool(np.isnan(job.end_s))))
     return sorted(found, key=lambda victim: -victim.cost_s)
 
 
-def io_times(play: Play) -> dict[int, NDArray[np.float64]]:
+def io_times(play: Play) -> Times:
     """Seconds each phase of I/O took, by job number; NaN where it did not end."""
     course = play.course
     took = course.phase_ended - course.phase_begun

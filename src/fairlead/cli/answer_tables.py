@@ -1,0 +1,252 @@
+"""Tables of answers that fit a terminal: columns that do not are left out, the least telling first; nothing wraps.
+
+Text from records is made inert here. Not here: pictures (`pictures`), which answer to show (the commands).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from fairlead.cli.pictures import META, READ, WRITE, axis, bar, line
+from fairlead.inert import inert
+from fairlead.model import units
+from fairlead.questions.answers import ComponentRow, Gap, JobRow, OpCount, Share, Sums, Timeline, TopRow
+
+T = TypeVar("T")
+_GAP = 2
+"""Columns between columns."""
+_LONGEST = 28
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: heading, what a row says, whether numbers, and how soon it may go (0 never, higher sooner)."""
+
+    name: str
+    show: Callable[[Any], str | Text]
+    right: bool = False
+    spare: int = 0
+    longest: int = _LONGEST
+
+
+def fitted(columns: Sequence[Column], rows: Sequence[Any], width: int) -> RenderableType:
+    """The rows as a table no wider than `width`."""
+    cells = [[_cell(column, row) for column in columns] for row in rows]
+    wide = [max([len(c.name), *(row[k].cell_len for row in cells)]) for k, c in enumerate(columns)]
+    chosen = list(range(len(columns)))
+    while sum(wide[k] + _GAP for k in chosen) - _GAP > width:
+        spare = max(chosen, key=lambda k: (columns[k].spare, k))
+        if columns[spare].spare == 0:
+            break
+        chosen.remove(spare)
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="dim")
+    for k in chosen:
+        table.add_column(
+            columns[k].name, justify="right" if columns[k].right else "left", no_wrap=True, overflow="ellipsis"
+        )  # fmt: skip
+    for row in cells:
+        table.add_row(*(row[k] for k in chosen))
+    return table
+
+
+def _cell(column: Column, row: Any) -> Text:
+    said = column.show(row)
+    text = said if isinstance(said, Text) else Text(inert(said))
+    text.truncate(column.longest, overflow="ellipsis")
+    return text
+
+
+def word(value: str | None) -> str:
+    """A word, or a dash."""
+    return units.ABSENT if value is None or value == "" else value
+
+
+def _bytes(get: Callable[[Any], Sums], name: str) -> Callable[[Any], str]:
+    return lambda row: units.format_bytes(getattr(get(row), name))
+
+
+def _count(get: Callable[[Any], Sums], name: str) -> Callable[[Any], str]:
+    return lambda row: units.format_count(getattr(get(row), name))
+
+
+def _sums(row: Any) -> Sums:
+    return row.sums  # type: ignore[no-any-return]
+
+
+def sum_columns(get: Callable[[Any], Sums] = _sums) -> list[Column]:
+    """Read, written, operations."""
+    return [
+        Column("read", _bytes(get, "read_bytes"), right=True),
+        Column("written", _bytes(get, "write_bytes"), right=True),
+        Column("metadata ops", _count(get, "metadata_ops"), right=True, spare=3),
+        Column("reads", _count(get, "read_ops"), right=True, spare=8),
+        Column("writes", _count(get, "write_ops"), right=True, spare=8),
+    ]
+
+
+def job_table(rows: Sequence[JobRow], now_ns: int, width: int) -> RenderableType:
+    """A line a job."""
+
+    def ran(row: JobRow) -> str:
+        end = row.end_ns if row.end_ns is not None else now_ns if row.running else None
+        return units.format_duration(
+            (end - row.start_ns) / 1e9 if end is not None and row.start_ns is not None else None
+        )
+
+    def state(row: JobRow) -> Text:
+        said = "running" if row.running else inert(word(row.state)).lower() if row.accounted else "not accounted"
+        return Text(said, style="green" if row.running else "" if said in ("completed", "running") else "yellow")
+
+    columns = [
+        Column("job", lambda r: r.job_id, longest=20),
+        Column("user", lambda r: word(r.user), spare=2, longest=14),
+        Column("program", lambda r: program_of(r.program, r.name), spare=1, longest=20),
+        Column("state", state, spare=2, longest=14),
+        Column("nodes", lambda r: units.format_count(r.nodes_count), right=True, spare=4),
+        Column("started", lambda r: units.format_time(r.start_ns).removesuffix(" UTC"), spare=5),
+        Column("ran", ran, right=True, spare=3),
+        *sum_columns(),
+        Column("project", lambda r: word(r.project), spare=6, longest=14),
+        Column("partition", lambda r: word(r.partition), spare=9, longest=12),
+        Column("counted at", lambda r: word(r.layer), spare=7),
+    ]
+    return fitted(columns, rows, width)
+
+
+def program_of(program: str | None, name: str | None = None) -> str:
+    """A program without its folder and arguments, else the job's name."""
+    text = (program or name or "").strip()
+    return word(text.split(" ")[0].rsplit("/", 1)[-1])
+
+
+def top_table(rows: Sequence[TopRow], by: str, width: int) -> RenderableType:
+    """A line for each of those who moved most, with a bar."""
+    room = 16 if width >= 100 else 8
+    columns = [
+        Column(by.removesuffix("s"), lambda r: "not known" if r.name is None else r.name, longest=24),
+        *([Column("user", lambda r: word(r.user), spare=1, longest=14),
+           Column("program", lambda r: program_of(r.program), spare=2, longest=18)] if by == "jobs"
+          else [Column("jobs", lambda r: units.format_count(r.jobs), right=True, spare=2)]),
+        *sum_columns(),
+        Column("share", lambda r: units.format_percent(r.share), right=True, spare=1),
+        Column("", lambda r: bar(r.share, room, READ), spare=4),
+    ]  # fmt: skip
+    return fitted(columns, rows, width)
+
+
+def share_table(rows: Sequence[Share], width: int, heading: str = "job") -> RenderableType:
+    """Parts of a whole."""
+    columns = [
+        Column("kind", lambda r: r.kind, spare=3 if heading != "component" else 0),
+        Column(heading, lambda r: r.id, longest=24),
+        *([Column("user", lambda r: word(r.user), spare=1, longest=14),
+           Column("program", lambda r: program_of(r.program), spare=2, longest=18)] if heading == "job" else []),
+        *sum_columns(),
+        Column("share", lambda r: "mapped" if r.mapped else units.format_percent(r.share), right=True, spare=1),
+        Column("", lambda r: bar(r.share, 12, READ) if not r.mapped else Text(), spare=4),
+    ]  # fmt: skip
+    return fitted(columns[1:] if heading == "job" else columns, rows, width)
+
+
+def component_table(rows: Sequence[ComponentRow], seconds: float, width: int, heading: str) -> RenderableType:
+    """Load and space of components; bars are of the busiest."""
+    most = max((row.sums.bytes or 0 for row in rows), default=0)
+    columns = [
+        Column(heading, lambda r: r.id, longest=24),
+        Column("read", lambda r: rate(r.sums.read_bytes, seconds), right=True),
+        Column("written", lambda r: rate(r.sums.write_bytes, seconds), right=True),
+        Column("load", lambda r: bar((r.sums.bytes or 0) / most if most else 0.0, 14, WRITE), spare=2),
+        Column("peak", lambda r: units.format_bandwidth(r.peak_bytes_per_s), right=True, spare=4),
+        Column("busy", lambda r: units.format_percent(r.busy_share), right=True, spare=5),
+        Column("used", lambda r: units.format_bytes(r.used_bytes), right=True, spare=3),
+        Column("full", lambda r: _full(r.fullness), right=True, spare=1),
+        Column("grown", lambda r: _signed(r.grown_bytes), right=True, spare=2),
+        Column("metadata ops", lambda r: units.format_count(r.sums.metadata_ops), right=True, spare=7),
+    ]
+    return fitted(columns, rows, width)
+
+
+def rate(value: int | None, seconds: float) -> str:
+    """Bytes over a time as bandwidth."""
+    return units.format_bandwidth(None if value is None else value / seconds)
+
+
+def _full(share: float | None) -> Text:
+    style = "" if share is None or share < 0.8 else "yellow" if share < 0.9 else "bold red"
+    return Text(units.format_percent(share), style=style)
+
+
+def _signed(value: int | None) -> str:
+    text = units.format_bytes(value)
+    return f"+{text}" if value is not None and value > 0 else text
+
+
+def op_table(rows: Sequence[OpCount], heading: str, width: int, *, owner: bool = False) -> RenderableType:
+    """Metadata operations by name, with bars."""
+    columns = [
+        Column(heading, lambda r: r.name, longest=30),
+        *([Column("user", lambda r: word(r.user), spare=1, longest=14),
+           Column("program", lambda r: program_of(r.program), spare=2, longest=18)] if owner else []),
+        Column("ops/s", lambda r: units.format_count(round(r.per_s, 1)), right=True),
+        Column("share", lambda r: units.format_percent(r.share), right=True, spare=1),
+        Column("", lambda r: bar(r.share, 20 if width >= 100 else 12, META), spare=3),
+        Column("ops", lambda r: units.format_count(r.count), right=True, spare=4),
+    ]  # fmt: skip
+    return fitted(columns, rows, width)
+
+
+def timeline_picture(drawn: Timeline, width: int, *, layers: Sequence[str] | None = None) -> RenderableType:
+    """Each layer's reads, writes and metadata operations over time, one line each, all byte lines to one scale."""
+    shown = [s for s in drawn.series if layers is None or s.layer in layers]
+    labels = 24
+    columns = max(10, width - labels - 14)
+    moving = [v for s in shown for line_ in (s.read_bytes_per_s, s.write_bytes_per_s) for v in line_ if v is not None]
+    top = max(moving, default=0.0)
+    table = Table.grid(padding=(0, 1, 0, 0))
+    table.add_column(width=labels, no_wrap=True, overflow="ellipsis")
+    table.add_column(no_wrap=True, overflow="crop")
+    table.add_column(no_wrap=True, justify="right")
+    drawn_any = False
+    for series in shown:
+        for name, values, style, form in (
+            ("read", series.read_bytes_per_s, READ, units.format_bandwidth),
+            ("write", series.write_bytes_per_s, WRITE, units.format_bandwidth),
+            ("metadata", series.metadata_ops_per_s, META, _per_s),
+        ):
+            known = [v for v in values if v is not None]
+            if not known or (not any(known) and name != "write"):
+                continue
+            label = f"{series.layer} {name}" + (" (estimate)" if series.estimated else "")
+            picture = line(values, columns, top=top if name != "metadata" else None, style=style)
+            table.add_row(Text(label), picture, Text(f"{form(max(known))}", style="dim"))
+            drawn_any = True
+    if not drawn_any:
+        return Text("no data in this time", style="yellow")
+    end_ns = drawn.from_ns + drawn.points * drawn.step_ns
+    table.add_row(Text(""), axis(drawn.from_ns, end_ns, min(columns, drawn.points)), Text("highest", style="dim"))
+    return table
+
+
+def _per_s(value: float) -> str:
+    return f"{units.format_count(round(value, 1))}/s"
+
+
+def gap_lines(gaps: Sequence[Gap], most: int = 8) -> list[Text]:
+    """What was silent, since when."""
+    lines = [
+        Text.assemble(
+            (inert(gap.source), "bold"), f" no data from {units.format_time(gap.from_ns)} ",
+            "until now" if gap.to_ns is None else f"to {units.format_time(gap.to_ns)}",
+            (f": {inert(gap.why)}" if gap.why else ""),
+        )
+        for gap in gaps[:most]
+    ]  # fmt: skip
+    if len(gaps) > most:
+        lines.append(Text(f"and {len(gaps) - most} more", style="dim"))
+    return lines

@@ -1,0 +1,212 @@
+"""The analysis loop over a lake of a made machine: every job summarised once, right, and again when records come late."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from fairlead.analysis.correlate import intervals_of, placements
+from fairlead.analysis.rollups import derive
+from fairlead.analysis.shares import behind, split
+from fairlead.lake.store import Lake
+from fairlead.runtime.analysis_loop import LAG_NS, step
+from fairlead.testing.machine import small
+
+S = 1_000_000_000
+SUMS = ("read_bytes", "write_bytes", "read_ops", "write_ops", "metadata_ops")
+Tables = dict[str, pa.Table]
+
+
+@pytest.fixture(scope="module")
+def play() -> Tables:
+    return small(seed=11, seconds=300).tables()
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake.open(tmp_path / "lake", create=True)
+
+
+def fill(lake: Lake, tables: Tables, stream: str = "play") -> None:
+    with lake.writer("main", derive=derive) as writer:
+        batch = writer.batch(stream)
+        for table in tables.values():
+            batch.add(table)
+        batch.commit()
+
+
+def steps(lake: Lake, now_ns: int, most: int = 200) -> int:
+    """Each step by a new writer: nothing is remembered but what the lake holds."""
+    done = 0
+    while True:
+        with lake.writer("analysis") as writer:
+            made = step(lake, writer, now_ns, most=most)
+        done += made.summaries
+        if not made.more:
+            return done
+
+
+def ended(tables: Tables) -> dict[str, dict[str, object]]:
+    rows = tables["jobs"].filter(pc.is_valid(tables["jobs"]["end_ns"])).to_pylist()
+    return {row["job_id"]: row for row in rows}
+
+
+def later(tables: Tables) -> int:
+    return int(pc.max(tables["jobs"]["end_ns"]).as_py()) + LAG_NS + S
+
+
+def summaries(lake: Lake) -> dict[str, dict[str, object]]:
+    rows = lake.query("SELECT * FROM job_summary").to_pylist()
+    assert len({row["job_id"] for row in rows}) == len(rows)
+    return {row["job_id"]: row for row in rows}
+
+
+def truth(tables: Tables, job: str) -> dict[str, int]:
+    ops = tables["ops"].filter(pc.equal(tables["ops"]["job_id"].cast(pa.string()), job))
+    out = dict.fromkeys(SUMS, 0)
+    for word, size, count in zip(ops["op"].to_pylist(), ops["size"].to_pylist(), ops["count"].to_pylist(), strict=True):
+        if word in ("read", "write"):
+            out[f"{word}_bytes"] += size * count
+            out[f"{word}_ops"] += count
+        else:
+            out["metadata_ops"] += count
+    return out
+
+
+def test_every_job_that_ended_is_summarised_as_it_was(play: Tables, lake: Lake) -> None:
+    fill(lake, play)
+    jobs, now = ended(play), later(play)
+    assert steps(lake, now, most=7) == len(jobs) > 3
+    found = summaries(lake)
+    assert found.keys() == jobs.keys()
+    moved = 0
+    for job, row in found.items():
+        expected = truth(play, job)
+        if row["basis"] is None:
+            assert not any(expected.values())
+            continue
+        assert row["basis"] == "client"
+        assert row["estimated"] is None
+        assert {name: row[name] for name in SUMS} == expected
+        moved += expected["write_bytes"]
+        mine = play["ops"].filter(pc.equal(play["ops"]["job_id"].cast(pa.string()), job))
+        data = mine.filter(pc.is_in(mine["op"].cast(pa.string()), pa.array(["read", "write"])))
+        assert row["io_processes"] == len(set(data["rank"].to_pylist()))
+        assert row["io_nodes"] == (len(set(data["node"].to_pylist())) or None)
+        assert (row["peak_write_bytes_per_s"] or 0) >= (row["write_bandwidth_bytes_per_s"] or 0)
+        assert row["write_mode"] in ("N-N", "N-M", "N-1", "1-1", "none")
+        assert row["forwarders"]
+    assert moved > 0
+    assert steps(lake, now + 10 * LAG_NS) == 0
+
+
+def test_layers_below_tell_the_same_bytes(play: Tables, tmp_path: Path) -> None:
+    """The bytes of a job are the same whether clients, job_stats or forwarders counted them."""
+    without = {
+        "client": (), "job_stats": ("ops",), "forwarder": ("ops", "target", "metadata"),
+    }  # fmt: skip
+    found = {}
+    for basis, dropped in without.items():
+        lake = Lake.open(tmp_path / basis, create=True)
+        fill(lake, {name: table for name, table in play.items() if name not in dropped})
+        steps(lake, later(play))
+        found[basis] = {job: row for job, row in summaries(lake).items() if row["basis"] is not None}
+        assert {row["basis"] for row in found[basis].values()} == {basis}
+    for job, row in found["client"].items():
+        for basis in ("job_stats", "forwarder"):
+            assert {name: found[basis][job][name] for name in SUMS} == {name: row[name] for name in SUMS}, (job, basis)
+            assert found[basis][job]["write_mode"] is None
+
+
+def test_records_that_come_late_change_the_summary(play: Tables, lake: Lake) -> None:
+    ops = play["ops"]
+    half = ops.num_rows // 2
+    fill(lake, {"jobs": play["jobs"], "ops": ops.slice(0, half)})
+    now = later(play)
+    first = steps(lake, now)
+    fill(lake, {"ops": ops.slice(half)}, "late")
+    assert steps(lake, now + S) == 0  # not at once: more may come
+    again = steps(lake, now + LAG_NS + S)
+    assert 0 < again <= first
+    for job, row in summaries(lake).items():
+        assert {name: row[name] or 0 for name in SUMS} == truth(play, job)
+    assert steps(lake, now + 10 * LAG_NS) == 0
+
+
+def test_a_job_is_not_summarised_before_its_records_can_have_come(play: Tables, lake: Lake) -> None:
+    fill(lake, play)
+    first = int(pc.min(play["jobs"]["end_ns"]).as_py())
+    assert steps(lake, first + LAG_NS - 1) == 0
+    assert steps(lake, first + LAG_NS) == 1
+
+
+def test_counters_of_exclusive_nodes_give_an_estimate_that_says_so(play: Tables, lake: Lake) -> None:
+    """Only llite on the compute nodes, which know no jobs: their job is the one that ran there."""
+    jobs = play["jobs"]
+    row = next(r for r in jobs.to_pylist() if r["end_ns"] and r["nodes"])
+    ts = np.arange(3) * S + (row["start_ns"] // S + 2) * S
+    node = row["nodes"][0]
+    moved = pa.Table.from_pylist(
+        [{"ts_ns": int(t), "interval_ns": S, "node": node, "source": "llite", "write_bytes": 100, "read_bytes": 0,
+          "write_ops": 2} for t in ts],
+        _schema("pfs_client"),
+    )  # fmt: skip
+    fill(lake, {"jobs": jobs, "pfs_client": moved})
+    steps(lake, later(play))
+    found = summaries(lake)[row["job_id"]]
+    assert found["basis"] == "estimate"
+    assert (found["write_bytes"], found["read_bytes"], found["metadata_ops"]) == (300, 0, None)
+    assert {"write_bytes", "peak_write_bytes_per_s"} <= set(found["estimated"])
+
+
+def _schema(name: str) -> pa.Schema:
+    from fairlead.model.tables import TABLES
+
+    return TABLES[name].schema
+
+
+def _rolled(tables: Tables, kind: str, layer: str) -> Iterator[dict[str, object]]:
+    for row in derive(tables)["rollup"].to_pylist():
+        if (row["kind"], row["layer"], row["interval_ns"]) == (kind, layer, S):
+            yield row
+
+
+def test_shares_of_forwarders_come_near_what_was_counted_by_job(play: Tables) -> None:
+    """Forwarders count by job here: without that, the clients' traffic must split their bytes nearly the same."""
+    cells: dict[tuple[int, str], dict[str, int]] = {}
+    by_job: dict[str, int] = {}
+    for row in _rolled({"forwarder": play["forwarder"]}, "forwarder", "forwarder"):
+        if row["job_id"] is None:
+            cell = cells.setdefault((row["ts_ns"], row["id"]), dict.fromkeys(VALUES, 0))  # type: ignore[index]
+            for name in VALUES:
+                cell[name] += row[name] or 0  # type: ignore[operator]
+        else:
+            by_job[row["job_id"]] = by_job.get(row["job_id"], 0) + row["write_bytes"]  # type: ignore[index, operator]
+    whole = pa.Table.from_pylist([{"ts_ns": ts, "component": name, **cell} for (ts, name), cell in cells.items()])
+    nodes = [
+        {"ts_ns": r["ts_ns"], "interval_ns": S, "node": r["id"], "job_id": None, **{n: r[n] for n in VALUES}}
+        for r in _rolled({"ops": play["ops"]}, "node", "client") if r["job_id"] is None
+    ]  # fmt: skip
+    schema = pa.schema([("ts_ns", pa.int64()), ("interval_ns", pa.int64()), ("node", pa.string()),
+                        ("job_id", pa.string()), *((name, pa.int64()) for name in VALUES)])  # fmt: skip
+    routes = intervals_of(play["mapping"])
+    traffic = behind(pa.Table.from_pylist(nodes, schema), placements(play["jobs"]), routes)
+    made = split(whole, traffic)
+    total = sum(by_job.values())
+    assert pc.sum(made["write_bytes"]).as_py() == total
+    wrong = 0
+    shares: dict[str, int] = {}
+    for row in made.to_pylist():
+        assert row["estimated"]
+        shares[row["job_id"]] = shares.get(row["job_id"], 0) + row["write_bytes"]
+    for job in by_job.keys() | {j for j in shares if j is not None}:
+        wrong += abs(shares.get(job, 0) - by_job.get(job, 0))
+    assert wrong <= 0.05 * total
+
+
+VALUES = ("read_bytes", "write_bytes", "metadata_ops")

@@ -1,0 +1,99 @@
+"""What the agent is told: options over a file, every mistake named with its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import pytest
+
+from fairlead.agent import probe_table
+from fairlead.agent.settings import _READERS, HELP, SettingError, from_arguments
+from fairlead.cli.agent import agent
+
+NONE = "/nonexistent/agent.conf"
+
+
+def test_options_override_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "agent.conf"
+    file.write_text(
+        "# a comment\n[agent]\nserver = https://c:9\ntoken = /t\nspool_bytes = 64M\nship_s = 5\nspools = /a, /b\n"
+        "[probe lustre_ost]\nperiod_s = 5\n; another\n[probe events]\npaths = /var/log/a /var/log/b\nhistory = yes\n"
+    )
+    found = from_arguments(["--config", str(file), "--ship-s=2.5", "--node", "n7"], NONE)
+    assert (found.server, found.ship_s, found.spool_bytes, found.node) == ("https://c:9", 2.5, 64 << 20, "n7")
+    assert found.spools == ("/a", "/b")
+    sections = dict(found.probe)
+    assert sections["lustre_ost"].period_s == 5
+    assert sections["events"].options == (("paths", "/var/log/a /var/log/b"), ("history", "yes"))
+    assert from_arguments([], str(file)).ship_s == 5
+    assert from_arguments([], NONE).node
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("nonsense\n", r"conf:1: 'nonsense' is no"),
+        ("a = 1\n", r"conf:1: no setting 'a'"),
+        ("once = yes\n", r"conf:1: no setting 'once'"),
+        ("\nship_s = fast\n", r"conf:2 \(ship_s\): 'fast' cannot be used"),
+        ("spool_bytes = 5Q\n", "conf:1"),
+        ("sync = perhaps\n", "conf:1"),
+        ("[probe]\n", "conf:1: sections are"),
+        ("[probe x]\nperiod_s = 0\n", r"conf:2 \(period_s\)"),
+        ("server = ftp://x\n", "give https://HOST:PORT"),
+        ("server = https://x\n", "a server needs a token"),
+    ],
+)
+def test_a_mistake_in_the_file_is_named(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "agent.conf"
+    file.write_text(text)
+    with pytest.raises(SettingError, match=said):
+        from_arguments([], str(file))
+
+
+@pytest.mark.parametrize(
+    "words", [["--nothing"], ["server"], ["--server"], ["--once=yes"], ["--ship-s", "x"], ["--config", "/nonexistent"]]
+)
+def test_a_wrong_option_is_named(words: list[str]) -> None:
+    with pytest.raises(SettingError):
+        from_arguments(words, NONE)
+
+
+def test_the_command_takes_the_same_options_as_the_single_file() -> None:
+    options = {one.opts[0] for one in agent.params if isinstance(one, click.Option)}
+    own = {"--" + name.replace("_", "-") for name in _READERS} | {"--config"}
+    assert options == own - {"--quiet"}, "which is an option of fairlead itself"
+    for option in own:
+        assert option in HELP
+
+
+def test_probes_are_named_and_found() -> None:
+    assert set(probe_table.names_of(["auto"])) == set(probe_table.PROBES) - set(probe_table.ON_REQUEST)
+    assert probe_table.names_of(["lustre-client", "lustre_osc"]) == ["lustre_llite", "lustre_osc", "lustre_mdc"]
+    assert probe_table.by_name(["auto", "disks"]) == ["disks"]
+    with pytest.raises(SettingError, match="no probe 'x'"):
+        probe_table.names_of(["x"])
+    with pytest.raises(SettingError, match="no such probe"):
+        probe_table.make_all(["auto"], "/", "n", from_arguments_of("[probe nothing]\nperiod_s = 1\n"))
+    with pytest.raises(SettingError, match="colour"):
+        probe_table.make_all(["disks"], "/", "n", from_arguments_of("[probe disks]\ncolour = red\n"))
+    ((_, probe),) = probe_table.make_all(["disks"], "/", "n", from_arguments_of("[probe disks]\nperiod_s = 7\n"))
+    assert probe.period_s == 7
+
+
+def from_arguments_of(text: str) -> tuple:  # type: ignore[type-arg]
+    import tempfile
+
+    with tempfile.NamedTemporaryFile("w", suffix=".conf") as file:
+        file.write(text)
+        file.flush()
+        return from_arguments(["--config", file.name], NONE).probe
+
+
+def test_every_probe_of_the_table_is_there_and_takes_a_root(tmp_path: Path) -> None:
+    made = dict(probe_table.make_all(list(probe_table.PROBES), str(tmp_path), "n1", ()))
+    assert set(made) == set(probe_table.PROBES)
+    for probe in made.values():
+        assert probe.period_s > 0
+        assert probe.timeout_s > 0
