@@ -1,5 +1,5 @@
-"""A real Slurm on one host for tests: munged, mariadbd, slurmdbd, slurmctld and some slurmd, all in one folder, on ports of
-their own, as root. Not a stand-in for Slurm: nothing here imitates it.
+"""A real Slurm on one host for tests: munged, mariadbd, slurmdbd, slurmctld and some slurmd, all in one folder, on ports
+of their own, as root. Not a stand-in for Slurm: nothing here imitates it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 PROGRAMS = (
-    "munged", "mariadbd", "mariadb-install-db", "mariadb", "slurmdbd", "slurmctld", "slurmd", "sacctmgr", "sbatch",
+    "munge", "munged", "mariadbd", "mariadb-install-db", "mariadb", "slurmdbd", "slurmctld", "slurmd", "sacctmgr", "sbatch",
     "sacct", "squeue", "scancel", "scontrol", "sinfo", "runuser",
 )  # fmt: skip
 HOOK = Path(__file__).resolve().parents[1] / "deploy" / "slurm" / "fairlead-prolog.sh"
+_MUNGE = Path("/run/munge/munge.socket.2")
 NODES = 3
 USER = "nobody"
 
@@ -43,7 +44,8 @@ class SlurmCluster:
         self.name = name
         self.hooks = folder / "hooks"
         self.environment = {
-            **os.environ, "SLURM_CONF": str(folder / "slurm.conf"), "MYSQL_UNIX_PORT": str(folder / "db.sock"), "TZ": "UTC",
+            **os.environ, "SLURM_CONF": str(folder / "slurm.conf"), "MYSQL_UNIX_PORT": str(folder / "sql" / "s"),
+            "TZ": "UTC",
         }  # fmt: skip
         self._children: list[tuple[str, subprocess.Popen[bytes]]] = []
 
@@ -65,8 +67,7 @@ class SlurmCluster:
 
     def command(self, name: str) -> list[str]:
         """A command as words, which needs nothing of this process's environment."""
-        conf, database = self.environment["SLURM_CONF"], self.environment["MYSQL_UNIX_PORT"]
-        return ["env", f"SLURM_CONF={conf}", f"MYSQL_UNIX_PORT={database}", "TZ=Pacific/Chatham", str(shutil.which(name))]
+        return ["env", f"SLURM_CONF={self.environment['SLURM_CONF']}", "TZ=Pacific/Chatham", str(shutil.which(name))]
 
     def state(self, job_id: str) -> str:
         """State of a job as the controller knows it."""
@@ -94,8 +95,7 @@ class SlurmCluster:
         self._munge()
         self._database()
         self._start("slurmdbd", "slurmdbd", "-D")
-        self.until(lambda: bool(self._answers("sacctmgr", "--noheader", "show", "configuration")))
-        self.run("sacctmgr", "--immediate", "add", "cluster", self.name)
+        self.until(lambda: "added" in self._answers("sacctmgr", "--immediate", "add", "cluster", self.name).lower())
         self._start("slurmctld", "slurmctld", "-D")
         self.until(lambda: self._answers("scontrol", "ping").find("UP") > 0)
         for number in range(1, NODES + 1):
@@ -125,16 +125,20 @@ class SlurmCluster:
         self._children.append((log, child))
 
     def _munge(self) -> None:
+        """The machine's munged where one runs, else one of our own where Slurm's commands look for it."""
+        if _MUNGE.exists() and self._answers("munge", "--no-input").startswith("MUNGE"):
+            return
         place = self.folder / "munge"
         place.mkdir(mode=0o755)
         key = place / "key"
         key.write_bytes(os.urandom(128))
         key.chmod(0o400)
+        _MUNGE.parent.mkdir(mode=0o755, exist_ok=True)
         self._start(
-            "munged", "munged", "--foreground", "--force", f"--socket={place}/socket", f"--key-file={key}",
-            f"--pid-file={place}/pid", f"--log-file={place}/log", f"--seed-file={place}/seed", "--num-threads=2",
+            "munged", "munged", "--foreground", "--force", f"--socket={_MUNGE}", f"--key-file={key}",
+            f"--pid-file={place}/pid", f"--log-file={place}/log", f"--seed-file={place}/seed", "--num-threads=4",
         )  # fmt: skip
-        self.until((place / "socket").exists)
+        self.until(lambda: self._answers("munge", "--no-input").startswith("MUNGE"))
 
     def _database(self) -> None:
         data = self.folder / "db"
@@ -148,7 +152,6 @@ class SlurmCluster:
         place = self.folder / "sql"
         place.mkdir()
         shutil.chown(place, "mysql", "mysql")
-        self.environment["MYSQL_UNIX_PORT"] = str(place / "s")
         self._start(
             "mariadbd", "mariadbd", "--no-defaults", "--user=mysql", f"--datadir={data}", f"--socket={place}/s",
             "--skip-networking", "--innodb-buffer-pool-size=64M", "--innodb-lock-wait-timeout=900",
@@ -167,7 +170,6 @@ class SlurmCluster:
             (self.folder / name).mkdir()
         ports = _free_ports(NODES + 3)
         host = socket.gethostname().partition(".")[0]
-        munge = f"{self.folder}/munge/socket"
         nodes = "\n".join(
             f"NodeName=n{i} NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[i - 1]} CPUs=4 RealMemory=500 State=UNKNOWN"
             for i in range(1, NODES + 1)
@@ -178,7 +180,6 @@ SlurmctldHost={host}(127.0.0.1)
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
-AuthInfo=socket={munge}
 CredType=cred/munge
 SlurmctldPort={ports[-1]}
 SlurmdPort={ports[-2]}
@@ -210,7 +211,6 @@ PartitionName=main Nodes=n[1-{NODES}] Default=YES MaxTime=60 State=UP
         conf = self.folder / "slurmdbd.conf"
         conf.write_text(f"""\
 AuthType=auth/munge
-AuthInfo=socket={munge}
 DbdHost=localhost
 DbdAddr=127.0.0.1
 DbdPort={ports[-3]}

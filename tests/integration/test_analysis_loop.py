@@ -1,4 +1,4 @@
-"""The analysis loop over a lake of a made machine: every job summarised once, right, and again when records come late."""
+"""The analysis loop over a lake of a made machine: each job summarised once and right, and again for late records."""
 
 from __future__ import annotations
 

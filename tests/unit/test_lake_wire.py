@@ -10,15 +10,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead.batches.rows import decode
 from fairlead.compression.nodes import merge_nodes, split_nodes
 from fairlead.errors import LakeError, OversizeError, TooOldError, UnfitError
-from fairlead.lake import hot, tailing, wal, writer
+from fairlead.lake import grouped, hot, tailing, wal, writer
 from fairlead.lake.compaction import compact
 from fairlead.lake.maintenance import maintain
 from fairlead.lake.retention import Policy, expire, forget
@@ -194,9 +195,11 @@ def test_rows_in_groups_are_rows_of_ops_to_every_query(lake: Lake) -> None:
         assert found.to_pylist() == [{"n": 37 * 8}]
 
 
+ENGINE = duckdb.connect()
 numbers_or_none = st.none() | st.integers(-(1 << 62), 1 << 62)
 
 
+@settings(max_examples=40, deadline=None)
 @given(
     st.lists(
         st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 10**9 - 1), numbers_or_none, numbers_or_none),
@@ -204,10 +207,6 @@ numbers_or_none = st.none() | st.integers(-(1 << 62), 1 << 62)
     )
 )  # fmt: skip
 def test_sql_expands_groups_as_python_does(members: list[tuple[int, int, int, int | None, int | None]]) -> None:
-    import duckdb
-
-    from fairlead.lake import grouped
-
     count = len(members)
     ops = pa.Table.from_batches([batch_of(OPS, {
         "start_ns": [m[2] for m in members], "end_ns": [m[2] + 9 for m in members], "busy_ns": [3] * count,
@@ -219,9 +218,10 @@ def test_sql_expands_groups_as_python_does(members: list[tuple[int, int, int, in
     if not op_groups.num_rows:
         return
     wanted = split_nodes(op_groups)
-    with duckdb.connect() as connection:
-        connection.register("g", hot_day(op_groups))
-        found = connection.sql(grouped.expanded("g")).to_arrow_table()
+    cursor = ENGINE.cursor()
+    cursor.register("g", hot_day(op_groups))
+    found = cursor.sql(grouped.expanded("g")).to_arrow_table()
+    cursor.close()
     order = [(name, "ascending") for name in ("start_ns", "node", "rank", "file_id", "offset")]
     names = [name for name in OPS.schema.names if not name.endswith("s_ns") or name == "busy_ns"]
     plain = pa.table({name: wanted[name].cast(found[name].type) for name in names})
@@ -329,6 +329,7 @@ def test_maintaining_merges_by_number_within_a_tier(lake: Lake) -> None:
         assert (_rolled(lake, 10**9), _rolled(lake, 60 * 10**9)) == (0, 9 * OPS_ROWS * 4096)
 
 
+@settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 30)), max_size=60), st.integers(1, 5))
 def test_ranges_know_what_a_set_knows(batches: list[tuple[int, int]], every: int) -> None:
     """Also when they are written, merged and read again in between."""

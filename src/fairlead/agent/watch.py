@@ -7,7 +7,7 @@ Not here: running probes (`crew`), sending (`shipping`), signals and clocks (`ru
 from typing import Callable, Dict, Optional, Sequence, Tuple
 
 from fairlead.agent.crew import FAILING, MISSING, OK, Outcome, Runs
-from fairlead.agent.deltas import Deltas, Shape, shape_of
+from fairlead.agent.deltas import IDLE_NS, Deltas, Shape, shape_of
 from fairlead.agent.health import Cost, Tally, Told, health_row
 from fairlead.agent.probe_table import by_name
 from fairlead.agent.schedule import SECOND_NS, Grid, Steps, aligned, phase_of
@@ -69,6 +69,8 @@ class Watch:
         asked_for = by_name(settings.probes)
         # The first look is a base, and taken at once.
         self.watched = [Watched(name, probe, mono_ns, name in asked_for) for name, probe in probes]
+        self._quiet_ns = IDLE_NS if not settings.once else 0
+        """After this time what did not change is told; at once when there are two looks only."""
         self._lively = True
         """Whether something other than idle rows waits."""
         self._ship_ns, self._idle_ns = int(settings.ship_s * 1e9), int(settings.idle_s * 1e9)
@@ -76,7 +78,7 @@ class Watch:
         self._ship = Grid(first, self._ship_ns)
         self._written_ns = mono_ns
         self._health_ns = int(settings.health_s * 1e9)
-        self._health = Grid(mono_ns + _FIRST_HEALTH_NS, self._health_ns)
+        self._health = Grid(mono_ns + min(_FIRST_HEALTH_NS, self._health_ns), self._health_ns)
         self._told_at_ns = mono_ns
         self._before = cost()
         self._lost_before = 0
@@ -163,7 +165,7 @@ class Watch:
 
     def _advance(self, one: Watched, reading: Reading, outcome: Outcome) -> None:
         shape = shape_of(reading)
-        deltas = one.series.pop(shape, None) or Deltas()
+        deltas = one.series.pop(shape, None) or Deltas(self._quiet_ns)
         one.series[shape] = deltas  # the last looked at is the last to go
         while len(one.series) > _MAX_SHAPES:
             del one.series[next(iter(one.series))]

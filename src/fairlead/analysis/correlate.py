@@ -107,7 +107,9 @@ PLACEMENTS = pa.schema([
 
 def placements(jobs: pa.Table, mapping: pa.Table | None = None) -> pa.Table:
     """Which jobs were on which nodes (schema PLACEMENTS): `jobs.nodes` while the job ran, and `mapping` rows of kind
-    `job_node`. Jobs without a start, without nodes or that ended before they began are nowhere."""
+    `job_node`. Of several rows of one run the one with the latest end counts. Jobs without a start, without nodes or
+    that ended before they began are nowhere."""
+    jobs = _latest(jobs)
     lists = jobs["nodes"].combine_chunks()
     parents = pc.list_parent_indices(lists)
     start, end = jobs["start_ns"].take(parents), jobs["end_ns"].take(parents)
@@ -118,6 +120,26 @@ def placements(jobs: pa.Table, mapping: pa.Table | None = None) -> pa.Table:
     grown = _of_kind(mapping, ON_NODE)
     more = [_strings(grown["a"]), _strings(grown["b"]), grown["from_ns"], grown["to_ns"]]
     return pa.concat_tables([told, pa.table(more, PLACEMENTS)])
+
+
+def _latest(jobs: pa.Table) -> pa.Table:
+    """One row a run (cluster, job, start): a job is told of when it begins, and again when it ends."""
+    if not jobs.num_rows:
+        return jobs
+    cluster, job = (jobs[name].cast(pa.string()).combine_chunks().dictionary_encode() for name in ("cluster", "job_id"))
+    keys = [_indices(cluster), _indices(job), pc.fill_null(jobs["start_ns"], -1).to_numpy()]
+    end = pc.fill_null(jobs["end_ns"], -1).to_numpy()
+    order = np.lexsort((end, *keys[::-1]))
+    last = np.zeros(len(order), np.bool_)
+    last[-1] = True
+    for key in keys:
+        last[:-1] |= key[order][1:] != key[order][:-1]
+    return jobs.take(pa.array(np.sort(order[last])))
+
+
+def _indices(column: pa.Array | pa.ChunkedArray) -> I64:
+    one = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
+    return np.asarray(one.indices.fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ class Asker:
         self._authority = authority
         self._asking: Any = None
 
-    def ask(self, question: str, name: str = "", now_ns: int | None = None, **words: object) -> Answer:
+    def ask(self, question: str, name: str = "", **words: object) -> Answer:
         """The answer to a question of `questions.catalog`; `words` that are empty or None are left out.
 
         Raises UsageError (also for a name nobody knows), LakeError, NoAnswerError, RefusedError, ServerError.
@@ -83,9 +83,9 @@ class Asker:
         asked = asked_of(question, given)
         if self._server is not None:
             return self._ask_server(self._server, question, name, given)
-        return self._ask_lake(question, name, asked, now_ns)
+        return self._ask_lake(question, name, asked)
 
-    def _ask_lake(self, question: str, name: str, asked: msgspec.Struct, now_ns: int | None) -> Answer:
+    def _ask_lake(self, question: str, name: str, asked: msgspec.Struct) -> Answer:
         from fairlead import clock
         from fairlead.lake.place import default_lake
         from fairlead.lake.store import Lake
@@ -95,7 +95,7 @@ class Asker:
         if self._asking is None:
             self._asking = Asking(Lake.open(self._root or default_lake()))
         try:
-            return ask(self._asking, question, name, asked, Sight(), clock.now_ns() if now_ns is None else now_ns)
+            return ask(self._asking, question, name, asked, Sight(), clock.now_ns())
         except UnknownNameError as unknown:
             raise UsageError(str(unknown), remedy=_like(unknown.near, question)) from None
 

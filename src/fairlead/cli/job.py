@@ -1,4 +1,4 @@
-"""`fairlead job ID`: one job, what it moved at each layer over time, through which components. Not here: lists (`jobs`)."""
+"""`fairlead job ID`: one job, what it moved at each layer, through which components. Not here: lists (`jobs`)."""
 
 from __future__ import annotations
 

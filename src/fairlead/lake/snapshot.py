@@ -19,7 +19,7 @@ from fairlead.lake.parts import Part, tier_of, version_of
 from fairlead.lake.place import Place
 from fairlead.lake.tables import REACH_NS, SERIES, SPECS
 from fairlead.lake.tailing import Span, Tail
-from fairlead.model.tables import TableSpec
+from fairlead.model.tables import OP_GROUPS, OPS, TableSpec
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -79,12 +79,18 @@ class Snapshots:
                     return views
 
     def _look(self, specs: list[TableSpec], growing: dict[str, int | None], between: Span | None) -> dict[str, View]:
-        views = {spec.name: View(spec) for spec in specs}
+        # Rows of `ops` that were put into groups have left `ops` with the same segment, whose groups are committed first:
+        # looked at last, they are never behind, and what is ahead is not looked at.
+        views = {spec.name: View(spec) for spec in sorted(specs, key=lambda spec: spec is OP_GROUPS)}
         for shard, last in growing.items():
+            carried: dict[str, int] = {}
             for name, view in views.items():
                 folder = self._place.table(shard, name)
                 table = self._open(folder)
-                listed = self._list(folder, table, view.spec, last)
+                bounds = [last, carried[OPS.name] + 1 if name == OP_GROUPS.name and OPS.name in carried else None]
+                bound = min((b for b in bounds if b is not None), default=None)
+                listed = self._list(folder, table, view.spec, bound)
+                carried[name] = listed.carried
                 span = between if name in SERIES else None
                 tail = self._tail(shard)
                 parts = listed.parts + tail.parts(name, listed.carried)
@@ -122,16 +128,16 @@ class Snapshots:
             self._tables[folder] = table
         return table
 
-    def _list(self, folder: Path, table: DeltaTable | None, spec: TableSpec, growing: int | None) -> _Listed:
+    def _list(self, folder: Path, table: DeltaTable | None, spec: TableSpec, bound: int | None) -> _Listed:
         if table is None:
             return _Listed(-1, 0, [])
         held = self._listed.get(folder)
         if held is None or held.version != table.version():
             held = _listing(table, spec)
             self._listed[folder] = held
-        if growing is not None and held.carried >= growing:
+        if bound is not None and held.carried >= bound:
             # Carried over since the log was read: other tables may not know that segment yet.
-            return _listing(delta.before(folder, table, growing), spec)
+            return _listing(delta.before(folder, table, bound), spec)
         return held
 
     def _columns_of(self, folder: Path, version: str, path: str) -> frozenset[str]:

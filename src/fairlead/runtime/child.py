@@ -12,13 +12,12 @@ import signal
 import socket
 import sys
 import threading
-from importlib import import_module
 from pathlib import Path
 
 import msgspec
 
 from fairlead import clock
-from fairlead.errors import FairleadError, MissingDependencyError
+from fairlead.errors import FairleadError
 from fairlead.inert import inert
 from fairlead.runtime.config import Config
 
@@ -102,10 +101,8 @@ def _collector(task: Task, pulse: Pulse) -> None:
 
 
 def _analysis(task: Task, pulse: Pulse) -> None:
-    try:
-        run = import_module("fairlead.runtime.analysis_loop").run
-    except ImportError as error:
-        raise MissingDependencyError("this fairlead has no analysis loop") from error
+    from fairlead.runtime.analysis_loop import run
+
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -123,20 +120,27 @@ def _beating(pulse: Pulse, stop: threading.Event) -> None:
 
 
 def _api(task: Task, pulse: Pulse) -> None:
+    from fairlead.access.tokens import read_key
     from fairlead.collector.serving import serve
     from fairlead.lake.store import Lake
+    from fairlead.questions.catalog import Asking
+    from fairlead.web.api.app import application
+    from fairlead.web.api.settings import ApiSettings
 
-    try:
-        application = import_module("fairlead.web.api").application
-    except (ImportError, AttributeError) as error:
-        raise MissingDependencyError("this fairlead answers no questions over HTTP") from error
-    root = Path(task.config.server.lake)
+    config = task.config
+    root = Path(config.server.lake)
     while not (root / "lake.toml").is_file():  # the collector makes it
         clock.sleep_s(0.1)
-    lake = Lake.open(root, memory=task.config.server.memory)
+    settings = ApiSettings(
+        key=read_key(Path(config.collector.token_key)), longest_days=config.api.longest_days,
+        at_once=config.api.at_once, waiting=config.api.waiting, wait_s=config.api.wait_s,
+        answer_s=config.api.answer_s, user_at_once=config.api.user_at_once,
+    )  # fmt: skip
+    lake = Lake.open(root, memory=config.server.memory)
     serve(
-        application(lake, task.config), task.config.collector, _sockets(task), on_ready=pulse.ready, on_beat=pulse.beat
-    )
+        application(Asking(lake), settings), config.collector, _sockets(task), on_ready=pulse.ready,
+        on_beat=pulse.beat,
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -47,6 +47,18 @@ class Api(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     on: bool = True
     listen: list[str] = []
     """Addresses as those of the collector. Empty: `tcp:127.0.0.1:8572`."""
+    longest_days: int = 400
+    """A question is of at most so long a span."""
+    at_once: int = 4
+    """Questions worked on at the same time."""
+    waiting: int = 32
+    """Questions that may wait for one of these; more: 429."""
+    wait_s: float = 5.0
+    """How long one waits, then 503."""
+    answer_s: float = 20.0
+    """How long one is worked on, then 503."""
+    user_at_once: int = 3
+    """Of `at_once`, how many one token may hold."""
 
 
 class Analysis(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

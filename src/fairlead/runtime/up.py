@@ -10,7 +10,6 @@ import logging
 import os
 import socket
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
@@ -64,9 +63,9 @@ def up(config: Config, say: Callable[[str], None], reload: Callable[[], Config |
     sockets: dict[str, list[Bound]] = {}
     addresses: dict[str, list[str]] = {"collector": [], "api": []}
     listening = {"collector": config.collector.listen}
-    if config.api.on and find_spec("fairlead.web.api") is not None:
+    if config.api.on:
         listening["api"] = config.api.listen
-    if config.analysis.on and find_spec("fairlead.runtime.analysis_loop") is not None:
+    if config.analysis.on:
         listening["analysis"] = []
     try:
         for name, wanted in listening.items():

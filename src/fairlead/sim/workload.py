@@ -145,7 +145,12 @@ def _metadata(machine: Machine, step: Step, rank: I64, node: I32, forwarder: I32
     at = machine.at
     columns: list[tuple[NDArray[np.int_] | I32, F64 | float]] = []
     if machine.forwarders:
-        columns.append((at.workers + fwd, machine.metadata_rtt_s / 2))
+        # Operations that wait for a metadata server that is behind hold a worker, as those that wait for a lock.
+        behind = np.minimum(streams, machine.workers) * len(rank) / (machine.mdops * streams)
+        storm = len(rank) / machine.metadata_rtt_s > machine.mdops
+        columns.append(
+            (at.workers + fwd, np.maximum(behind, machine.metadata_rtt_s / 2) if storm else machine.metadata_rtt_s / 2)
+        )
     columns.append((np.full(len(fwd), at.mds + mds), 1.0))
     crosses, cost = _crossings(columns, len(fwd))
     cap = streams / machine.metadata_rtt_s

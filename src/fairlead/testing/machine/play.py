@@ -78,9 +78,9 @@ class Play:
         batches = {
             "ops": client_rows.ops_rows(course, t, runs, origin),
             "forwarder": server_rows.forwarder_rows(course, a, origin),
-            "pfs_client": server_rows.pfs_client_rows(course, a, origin),
+            "pfs_client": server_rows.pfs_client_rows(course, a, t, runs, origin),
             "target": server_rows.target_rows(course, a, origin, from_s, to_s, self.used_bytes(from_s)),
-            "metadata": server_rows.metadata_rows(course, a, origin),
+            "metadata": server_rows.metadata_rows(course, a, t, runs, origin),
             "port": server_rows.port_rows(course, a, origin),
             "device": server_rows.device_rows(course, a, origin),
             "jobs": feed_rows.job_rows(course, origin, from_s, to_s),

@@ -38,6 +38,8 @@ TRIVIAL_BYTES = 200_000_000
 """Beacon's bound: a job moves more, or its I/O is trivial."""
 REQUESTS = (4 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20)
 REQUEST_SHARES = (0.10, 0.15, 0.20, 0.40, 0.15)
+MOST_RANDOM = 200_000
+"""Requests at random a run makes at most."""
 PATTERNS = {
     "N-N": ("checkpoint", "restart", "training", "logs"), "N-M": ("aggregated", "collective"),
     "N-1": ("strided", "shared_read"), "1-1": ("serial",),
@@ -201,7 +203,10 @@ def steps_of(machine: Machine, program: Program, read: int, write: int, rng: np.
         case "restart":
             return (io("read", read, label="restart"), io("write", write, label="state"))
         case "training":
+            # Requests that cannot be joined are rows: their number is bounded, as real samples are of a few 10^5.
             chunk = min(size, 64 << 10)
+            while read / chunk > MOST_RANDOM:
+                chunk *= 2
             epochs = tuple(
                 io("read", read / n, request=chunk, random=True, label="samples", fresh=i == 0) for i in range(n)
             )

@@ -35,7 +35,8 @@ def play(
 ) -> Play:  # fmt: skip
     """Jobs, each with when it begins and the first of its nodes."""
     placed = {
-        drawn.number: (begin, np.arange(first, first + drawn.program.nodes, dtype=np.int32)) for drawn, begin, first in jobs
+        drawn.number: (begin, np.arange(first, first + drawn.program.nodes, dtype=np.int32))
+        for drawn, begin, first in jobs
     }
     return Play(
         machine or small(), Mix(), seed, seconds, faults=faults, jobs=[drawn for drawn, _, _ in jobs], placed=placed
@@ -43,7 +44,7 @@ def play(
 
 
 def co_run(seed: int = 7, *, together: bool = True, seconds: int = 120) -> Play:
-    """Beacon's co-run table: a 1-1 job (number 1) that writes through the forwarder of an N-1 job (number 0), or alone."""
+    """Beacon's co-run: a 1-1 job (number 1) writes through the forwarder of an N-1 job (number 0), or alone."""
     small_requests = 256 << 10
     shared = Step(op="write", volume=24 << 30, request=128 << 10, writers=60, files=1, contested=True, label="shared")
     serial = Step(op="write", volume=4 << 30, request=small_requests, writers=1, files=1, label="own", compute_s=20.0)
@@ -54,8 +55,6 @@ def co_run(seed: int = 7, *, together: bool = True, seconds: int = 120) -> Play:
 
 def slow_target(seed: int = 7, *, factor: float = 0.1, seconds: int = 180) -> Play:
     """One job writes checkpoints to all targets; from 60 s to 120 s target 3 has only `factor` of its speed."""
-    steps = [
-        Step(op="write", volume=8 << 30, writers=64, files=64, label="ckpt", compute_s=10.0) for _ in range(6)
-    ]
+    steps = [Step(op="write", volume=8 << 30, writers=64, files=64, label="ckpt", compute_s=10.0) for _ in range(6)]
     fault = Fault(component="target", number=3, from_s=60.0, to_s=120.0, factor=factor)
     return play([(job(0, steps, 16, name="ckpt"), 0.0, 0)], seconds, seed=seed, faults=[fault])

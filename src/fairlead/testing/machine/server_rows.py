@@ -16,7 +16,7 @@ import pyarrow as pa
 from fairlead.model.tables import DEVICE, FORWARDER, METADATA, PFS_CLIENT, PORT, TARGET, batch_of, word_column
 from fairlead.sim.platform import F64
 from fairlead.sim.workload import I64
-from fairlead.testing.machine.client_rows import NS, words
+from fairlead.testing.machine.client_rows import NS, ClientRuns, words
 from fairlead.testing.machine.course import DATA, Course
 from fairlead.testing.machine.course import OPS as WORDS
 from fairlead.testing.machine.files import job_id
@@ -159,20 +159,27 @@ def device_rows(course: Course, a: Account, origin_ns: int) -> pa.RecordBatch:
     })  # fmt: skip
 
 
-def metadata_rows(course: Course, a: Account, origin_ns: int) -> pa.RecordBatch:
-    """Per second, server and operation the whole (`md_stats`), and its parts by job (`job_stats`) and by forwarder
-    (`exports`)."""
+def metadata_rows(course: Course, a: Account, t: Traffic, runs: ClientRuns, origin_ns: int) -> pa.RecordBatch:
+    """Per second, server and operation the whole (`md_stats`), and its parts by job (`job_stats`) and by client
+    (`exports`): the forwarders, or where there are none the nodes."""
     machine = course.machine
     meta = (a.op >= DATA) & (a.requests > 0)
     second, mds, op, job, fwd = (x[meta] for x in (a.second, a.target, a.op, a.job, a.forwarder))
     count = a.requests[meta]
     (s0, m0, o0), (c0,) = sums([second, mds, op], [count])
     (s1, m1, o1, j1), (c1,) = sums([second, mds, op, job], [count])
-    served = fwd >= 0
-    (s2, m2, o2, f2), (c2,) = sums([x[served] for x in (second, mds, op, fwd)], [count[served]])
+    if machine.forwarders:
+        (s2, m2, o2, f2), (c2,) = sums([second, mds, op, fwd], [count])
+    else:
+        flow = t.flow[runs.row]
+        here = course.op[flow] >= DATA
+        flow, node = flow[here], course.node[runs.lane[here]]
+        keys = [t.second[runs.row[here]], *(x.astype(np.int64) for x in (course.target[flow], course.op[flow], node))]
+        (s2, m2, o2, f2), (c2,) = sums(keys, [runs.count[here]])
     source = np.repeat([0, 1, 2], [len(s0), len(s1), len(s2)])
     nobody, nothing = np.zeros(len(s0), np.int64), np.zeros(len(s2), np.int64)
-    client = words(np.concatenate([nobody, np.zeros(len(s1), np.int64), f2]), machine.forwarder_name)
+    name = machine.forwarder_name if machine.forwarders else machine.node_name
+    client = words(np.concatenate([nobody, np.zeros(len(s1), np.int64), f2]), name)
     return batch_of(METADATA, {
         "ts_ns": origin_ns + (np.concatenate([s0, s1, s2]) + 1) * NS, "interval_ns": np.full(len(source), NS),
         "server": words(np.concatenate([m0, m1, m2]), machine.mds_name),
@@ -184,20 +191,32 @@ def metadata_rows(course: Course, a: Account, origin_ns: int) -> pa.RecordBatch:
     })  # fmt: skip
 
 
-def pfs_client_rows(course: Course, a: Account, origin_ns: int) -> pa.RecordBatch:
-    """Per second, forwarder (the client of the file system) and target: what it asked for (`osc`)."""
+def pfs_client_rows(course: Course, a: Account, t: Traffic, runs: ClientRuns, origin_ns: int) -> pa.RecordBatch:
+    """Per second, client of the file system and target: what it asked for (`osc`). The clients are the forwarders, or
+    where there are none the nodes."""
     machine = course.machine
-    data = (a.op < DATA) & (a.forwarder >= 0)
-    read = a.op == 0
-    (second, fwd, target), (rr, wr, rb, wb) = sums(
-        [x[data] for x in (a.second, a.forwarder, a.target)],
-        [x[data] for x in (read * a.requests, ~read * a.requests, read * a.bytes, ~read * a.bytes)],
+    if machine.forwarders:
+        mine = a.op < DATA
+        second, client, target, op, requests, moved = (
+            x[mine] for x in (a.second, a.forwarder, a.target, a.op, a.requests, a.bytes)
+        )
+    else:
+        flow = t.flow[runs.row]
+        mine = course.op[flow] < DATA
+        flow, count = flow[mine], runs.count[mine]
+        second, client = t.second[runs.row[mine]], course.node[runs.lane[mine]].astype(np.int64)
+        target, op = course.target[flow].astype(np.int64), course.op[flow].astype(np.int64)
+        requests, moved = count, count * course.size[flow]
+    read = op == 0
+    (second, client, target), (rr, wr, rb, wb) = sums(
+        [second, client, target], [read * requests, ~read * requests, read * moved, ~read * moved]
     )
     some = rr + wr > 0
     n = int(some.sum())
     return batch_of(PFS_CLIENT, {
         "ts_ns": origin_ns + (second[some] + 1) * NS, "interval_ns": np.full(n, NS),
-        "node": words(fwd[some], machine.forwarder_name), "target": words(target[some], machine.target_name),
+        "node": words(client[some], machine.forwarder_name if machine.forwarders else machine.node_name),
+        "target": words(target[some], machine.target_name),
         "read_rpcs": _ints(rr[some]), "write_rpcs": _ints(wr[some]), "read_bytes": _ints(rb[some]),
         "write_bytes": _ints(wb[some]), "source": word_column("osc", n), "fs": word_column(course.files.fs, n),
     })  # fmt: skip

@@ -68,11 +68,7 @@ def labels(play: Play, culprits: Sequence[int] | None = None) -> list[Label]:
 def suspects(play: Play, most: int = 12) -> list[int]:
     """Jobs worth a counterfactual run: all that contend for a file or storm the metadata servers, then the largest."""
     course = play.course
-    loud = [
-        job.drawn.number
-        for job in course.jobs
-        if any(step.contested or step.each > 1 for step in job.drawn.steps)
-    ]
+    loud = [job.drawn.number for job in course.jobs if any(step.contested or step.each > 1 for step in job.drawn.steps)]
     by_volume = sorted(course.jobs, key=lambda job: -(job.drawn.read_bytes + job.drawn.write_bytes))
     rest = [job.drawn.number for job in by_volume if job.drawn.number not in loud]
     return [*loud, *rest][:most]

@@ -1,0 +1,66 @@
+"""`fairlead node NAME`: what runs on a node, what it moves, how it is watched. Not here: targets and servers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from fairlead.cli.ask import Asker, asking_options, show_json
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from fairlead.questions.answers import NodePage
+
+
+@click.command()
+@click.argument("name")
+@asking_options
+def node(
+    name: str,
+    root: Path | None, server: str | None, token: Path | None, authority: Path | None,
+    last: str, from_: str, to: str, at: str, as_json: bool,
+) -> None:  # fmt: skip
+    """Show a node (the last hour): its jobs, its I/O by layer, its probes, gaps and events."""
+    answer = Asker(root, server, token, authority).ask("node", name, last=last, from_=from_, to=to, at=at)
+    if as_json:
+        show_json(answer)
+        return
+    from fairlead.cli.pictures import screen
+
+    console = screen()
+    for part in _page(cast("NodePage", answer), console.width):
+        console.print(part)
+
+
+def _page(answer: NodePage, width: int) -> list[RenderableType]:
+    from rich.text import Text
+
+    from fairlead.cli.answer_tables import Column, fitted, gap_lines, job_table, sum_columns, timeline_picture, word
+    from fairlead.inert import inert
+    from fairlead.model import units
+
+    times = f"{units.format_time(answer.from_ns)} to {units.format_time(answer.to_ns)}"
+    parts: list[RenderableType] = [Text.assemble((f"node {inert(answer.node)}", "bold"), (f"  {times}\n", "dim"))]
+    parts.append(timeline_picture(answer.timeline, width))
+    if answer.sums:
+        rows = list(answer.sums.items())
+        columns = [Column("layer", lambda r: r[0]), *sum_columns(lambda r: r[1])]
+        parts += [Text(""), fitted(columns, rows, width)]
+    if answer.jobs:
+        parts += [Text("\nJobs", style="bold"), job_table(answer.jobs, answer.to_ns, width)]
+    if answer.probes:
+        probes = [
+            Column("probe", lambda r: r.probe), Column("state", lambda r: "silent" if r.silent else r.state),
+            Column("last word", lambda r: units.format_time(r.ts_ns), spare=1),
+            Column("rows", lambda r: units.format_count(r.rows), right=True, spare=3),
+            Column("says", lambda r: word(r.text), spare=2, longest=60),
+        ]  # fmt: skip
+        parts += [Text("\nWatched by", style="bold"), fitted(probes, answer.probes, width)]
+    if answer.gaps:
+        parts += [Text("\nGaps", style="bold yellow"), *(Text("  ") + gap for gap in gap_lines(answer.gaps))]
+    for event in answer.events[:8]:
+        parts.append(Text(f"{units.format_time(event.ts_ns)}  {inert(event.kind)}  {inert(event.text or '')}"))
+    return parts

@@ -1,0 +1,177 @@
+"""A server killed at any instant, a sender that repeats and reorders: every acknowledged row is there exactly once."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+import time
+from collections import Counter
+from http.client import HTTPException
+from pathlib import Path
+
+import pytest
+
+from fairlead.cli.main import main
+from serving import Up, ops_batch, until
+
+SETTINGS = "[carry]\nevery_s = 0.3\ncompact_every_s = 1\n"
+
+
+class Sender(threading.Thread):
+    """Sends batches until told to end, each until it is acknowledged; some twice, some late, several in a body."""
+
+    def __init__(self, server: Up, number: int) -> None:
+        super().__init__(daemon=True)
+        self.node = f"s{number}"
+        self.acknowledged: set[int] = set()
+        self.done = threading.Event()
+        self.faults: list[str] = []
+        self._server = server
+        self._random = random.Random(number)
+        self._token = server.token("agent", node=self.node)
+
+    def run(self) -> None:
+        seq = 0
+        late: list[int] = []
+        while not self.done.is_set():
+            fresh = list(range(seq + 1, seq + 1 + self._random.randint(1, 4)))
+            seq = fresh[-1]
+            if self._random.random() < 0.3:
+                late.append(fresh.pop())
+            if late and self._random.random() < 0.3:
+                fresh.append(late.pop(0))
+            if self.acknowledged and self._random.random() < 0.3:
+                fresh.append(self._random.choice(sorted(self.acknowledged)))
+            self._random.shuffle(fresh)
+            self._until_taken(fresh)
+        self._until_taken(late)
+
+    def _until_taken(self, numbers: list[int]) -> None:
+        if not numbers:
+            return
+        body = b"".join(ops_batch(seq, node=self.node, rows=3) for seq in numbers)
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            try:
+                answer = self._server.post(body, token=self._token)
+            except (OSError, HTTPException):  # it was killed before, or inside, its answer
+                time.sleep(0.01)
+                continue
+            if answer.status == 200:
+                assert answer.json["taken"] + answer.json["known"] == len(numbers)
+                self.acknowledged.update(numbers)
+                return
+            if answer.status not in (429, 503):
+                self.faults.append(f"{answer.status} {answer.body!r}")
+                return
+            time.sleep(0.01)
+        self.faults.append("never taken")
+
+
+def _check(server: Up, senders: list[Sender]) -> int:
+    rows = 0
+    for sender in senders:
+        assert sender.faults == []
+        found = server.query(f"SELECT file_id, handle FROM ops WHERE node = '{sender.node}'")  # noqa: S608
+        seen = Counter((row["file_id"], row["handle"]) for row in found)
+        assert [key for key, times in seen.items() if times > 1] == []
+        missing = sender.acknowledged - {seq for seq, _ in seen}
+        assert not missing, f"{sender.node} lost {sorted(missing)[:5]}"
+        assert len(seen) == 3 * len({seq for seq, _ in seen})
+        rows += len(seen)
+    return rows
+
+
+def _killed_at_random(folder: Path, kills: int, seed: int) -> int:
+    chance = random.Random(seed)
+    server = Up(folder, SETTINGS)
+    with server:
+        senders = [Sender(server, number) for number in range(3)]
+        for sender in senders:
+            sender.start()
+        for _ in range(kills):
+            time.sleep(chance.uniform(0.0, 0.7))
+            if chance.random() < 0.5:
+                children = server.children()
+                if children:
+                    os.kill(chance.choice(children), signal.SIGKILL)
+            else:
+                server.kill()
+                if chance.random() < 0.5:  # and again while it begins
+                    server.start(wait=False)
+                    time.sleep(chance.uniform(0.0, 0.8))
+                    server.kill()
+                server.start()
+        for sender in senders:
+            sender.done.set()
+        for sender in senders:
+            sender.join(90)
+            assert not sender.is_alive()
+        assert min(len(sender.acknowledged) for sender in senders) > 3
+        before = _check(server, senders)
+        assert server.stop() == 0
+        assert _check(server, senders) == before
+    assert main(["lake", "compact", "--lake", str(server.lake)]) == 0
+    assert _check(server, senders) == before
+    return before
+
+
+def test_ten_kills(tmp_path: Path) -> None:
+    assert _killed_at_random(tmp_path, 10, seed=1) > 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_a_hundred_kills(tmp_path: Path) -> None:
+    assert _killed_at_random(tmp_path, 100, seed=2) > 0
+
+
+def test_a_child_that_dies_is_started_again_and_no_orphan_stays(tmp_path: Path) -> None:
+    with Up(tmp_path) as server:
+        assert server.post(ops_batch(1)).status == 200
+        (before,) = server.children()
+        os.kill(before, signal.SIGKILL)
+        # The parent holds the sockets: who asks meanwhile waits, and is answered.
+        assert server.post(ops_batch(2)).status == 200
+        assert server.post(ops_batch(1)).json["known"] == 1
+        (after,) = server.children()
+        assert after != before
+        assert "collector ended" in server.said()
+        assert "SIGKILL" in server.said()
+        server.kill()
+        assert until(lambda: not Path(f"/proc/{after}").exists()), "an orphan stays"
+        server.start()
+        assert server.post(ops_batch(2)).json["known"] == 1
+
+
+@pytest.mark.slow
+def test_a_child_that_does_not_end_is_killed(tmp_path: Path) -> None:
+    with Up(tmp_path) as server:
+        (child,) = server.children()
+        os.kill(child, signal.SIGSTOP)
+        assert server.process is not None
+        began = time.monotonic()
+        assert server.stop() == 0
+        assert time.monotonic() - began < 15
+
+
+def test_sources_and_open_gaps_are_known_after_a_restart(tmp_path: Path) -> None:
+    from serving import health_batch
+
+    settings = "[collector]\nsilent_periods = 1.5\n[carry]\nevery_s = 0.3\n"
+    with Up(tmp_path, settings) as server:
+        server.post(health_batch(1, node="gone", interval_ns=1_000_000_000, state="failing", text="why"))
+        server.post(ops_batch(1, node="gone"))
+        gaps = "SELECT ts_ns, end_ns FROM events WHERE kind = 'gap' AND component = 'gone'"
+        assert until(lambda: server.query(gaps))
+        server.kill()
+        server.start()
+        (one,) = [source for source in server.health()["sources"] if source["node"] == "gone"]
+        assert (one["state"], one["batches"], one["rows"]) == ("silent", 2, 6)
+        assert {probe["probe"]: probe["text"] for probe in one["probes"]}["lustre"] == "why"
+        server.post(health_batch(2, node="gone"))
+        ended = until(lambda: server.query(f"{gaps} AND end_ns IS NOT NULL"))
+        assert len(ended) == 1
+        assert main(["status", "--lake", str(server.lake)]) in (0, 4)
