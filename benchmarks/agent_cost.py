@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -26,7 +25,7 @@ sys.path[:0] = [str(HERE.parent / "tools"), str(HERE.parent / "tests")]
 
 from agent import build  # noqa: E402
 
-from agent_server import Collector, certificate  # noqa: E402
+from agent_server import Collector, certificate, python36  # noqa: E402
 
 SHARED = Path(os.environ.get("FAIRLEAD_SHARED_DATA", HERE.parents[1] / "shared" / "data"))
 TREE = SHARED / "lustre" / "gsi-lustre_exporter"
@@ -39,10 +38,8 @@ def interpreters() -> list[str]:
     """This Python's base, and 3.6 where it is found."""
     base = str(Path(sys.base_prefix) / "bin" / f"python{sys.version_info[0]}.{sys.version_info[1]}")
     found = [base if Path(base).exists() else sys.executable]
-    named = shutil.which("python3.6")
-    candidates = [*([named] if named else []), *map(str, Path.home().glob(".pyenv/versions/3.6.*/bin/python3.6"))]
-    works = [one for one in candidates if subprocess.run([one, "-V"], capture_output=True, check=False).returncode == 0]
-    return [*found, *works[:1]]
+    old = python36()
+    return [*found, old] if old else found
 
 
 def cpu_s(pid: int) -> float:

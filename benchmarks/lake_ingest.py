@@ -45,6 +45,8 @@ RUN_MEAN = 4.0
 BACKLOG = 512 << 20
 """A collector refuses more (429) while this much waits."""
 LIMIT_ROWS_PER_S = 50_000
+ASKED_S = 40.0
+HOUR_NS = 3_600_000_000_000
 MIB = 1 << 20
 
 
@@ -56,7 +58,9 @@ def measured(logs: Path) -> tuple[np.ndarray, np.ndarray]:
     files, _ = inputs.discover([logs])
     for job in inputs.group(files):
         for path in job.files:
-            tables = [b for b in job.source.read(path) if isinstance(b, pa.RecordBatch) and "start_ns" in b.schema.names]
+            tables = [
+                b for b in job.source.read(path) if isinstance(b, pa.RecordBatch) and "start_ns" in b.schema.names
+            ]
             for ops in (b for b in tables if "busy_ns" in b.schema.names and b.num_rows):
                 start, end = ops.column("start_ns").to_numpy(), ops.column("end_ns").to_numpy()
                 took.append(end - start)
@@ -85,6 +89,7 @@ def batch(node: int, seq: int, begin_ns: int, took: np.ndarray, idle: np.ndarray
     size = np.where(random, 4096 << rng.integers(0, 5, ROWS), 1 << 20).astype("<i8")
     ahead = np.cumsum(np.where(random, 0, count * size)) + (seq << 32)
     offset = np.where(random, rng.integers(0, 1 << 26, ROWS) << 12, ahead).astype("<i8")
+    file_id = (file + node // 8 * FILES) * 0x9E3779B97F4A7C1 % (1 << 62)
     columns: list[tuple[str, str, bytes]] = [
         ("start_ns", "i64", start[order].tobytes()),
         ("end_ns", "i64", (start + length)[order].tobytes()),
@@ -94,9 +99,10 @@ def batch(node: int, seq: int, begin_ns: int, took: np.ndarray, idle: np.ndarray
         ("rank", "i64", (rank + node * RANKS).astype("<i8")[order].tobytes()),
         ("interface", "word=", b'["POSIX"]'), ("fs", "word=", b'["/scratch"]'),
         ("op", "word", rng.integers(0, 2, ROWS).astype("<i4").tobytes() + b'["read","write"]'),
-        ("file_id", "i64", ((file + node // 8 * FILES) * 0x9E3779B97F4A7C1 % (1 << 62)).astype("<i8")[order].tobytes()),
+        ("file_id", "i64", file_id.astype("<i8")[order].tobytes()),
         ("handle", "i64", (3 + file).astype("<i8")[order].tobytes()), ("offset", "i64", offset[order].tobytes()),
-        ("size", "i64", size[order].tobytes()), ("stride", "i64", np.where(count > 1, size, 0).astype("<i8")[order].tobytes()),
+        ("size", "i64", size[order].tobytes()),
+        ("stride", "i64", np.where(count > 1, size, 0).astype("<i8")[order].tobytes()),
         ("count", "i64", count[order].tobytes()),
     ]  # fmt: skip
     raw = b"".join(section for _, _, section in columns)
@@ -133,9 +139,10 @@ def prepared(folder: Path, rows: int, begin_ns: int) -> tuple[list[Path], list[l
     """Bodies of `rows` rows in two files, made by two processes."""
     bodies = -(-rows // (ROWS * IN_A_BODY))
     half = -(-bodies // 2)
-    # Each file holds its own nodes' later batches, so that both files can be sent at once.
-    parts = [(half, 0, begin_ns), (half, half, begin_ns + 600_000_000_000)]
-    paths = [folder / f"bodies{n}" for n in range(2)]
+    later = -(-int(LIMIT_ROWS_PER_S * ASKED_S * 1.5) // (ROWS * IN_A_BODY))
+    # Each file holds its own nodes' later batches, so that both files can be sent at once; the third is for later.
+    parts = [(half, 0, begin_ns), (half, half, begin_ns + HOUR_NS), (later, 2 * half + 64, begin_ns + 2 * HOUR_NS)]
+    paths = [folder / f"bodies{n}" for n in range(3)]
     logs = Path(__file__).resolve().parents[1] / "examples" / "logs"
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         made = pool.starmap(make, [(*part, path, logs) for part, path in zip(parts, paths, strict=True)])
@@ -154,7 +161,9 @@ def bodies_of(path: Path, ends: list[int]) -> Iterator[bytes]:
 class Sender(threading.Thread):
     """Takes bodies into a writer as fast as it can, or at `rows_per_s`, until `until`; counts what it did."""
 
-    def __init__(self, writer: Writer, bodies: Iterator[bytes], until: Callable[[], bool], rows_per_s: float = 0) -> None:
+    def __init__(
+        self, writer: Writer, bodies: Iterator[bytes], until: Callable[[], bool], rows_per_s: float = 0
+    ) -> None:
         super().__init__(daemon=True)
         self.writer, self.bodies, self.until, self.rows_per_s = writer, bodies, until, rows_per_s
         self.rows = self.operations = self.wire_bytes = self.refused = 0
@@ -203,7 +212,7 @@ def run_ingest(folder: Path, plan: dict[str, Any]) -> dict[str, object]:
     writer = lake.writer(derive=derive_of(plan["derive"]))
     senders = [
         Sender(writer, bodies_of(Path(path), ends), lambda: time.perf_counter() < stop)
-        for path, ends in zip(plan["paths"], plan["ends"], strict=True)
+        for path, ends in zip(plan["paths"][:2], plan["ends"][:2], strict=True)
     ]
     started = time.perf_counter()
     stop = started + plan["seconds"]
@@ -251,11 +260,107 @@ def lake_bytes(lake: Lake) -> dict[str, int]:
     batches = sum(p.stat().st_size for p in lake.place.root.rglob("shards/*/_batches/day=*/*.parquet"))
     ops = [t for t in tables if t.table == "ops"]
     return {
-        "all": sum(t.bytes for t in tables) + batches, "ops": sum(t.bytes for t in ops), "files": sum(t.files for t in ops),
+        "all": sum(t.bytes for t in tables) + batches,
+        "ops": sum(t.bytes for t in ops), "files": sum(t.files for t in ops),
     }  # fmt: skip
 
 
-ROLES = {"ingest": run_ingest}
+def run_arrivals(folder: Path, plan: dict[str, Any]) -> dict[str, object]:
+    """50,000 rows a second into the filled lake, carried over and looked after, while another process asks."""
+    from fairlead.lake.maintenance import maintain
+
+    lake = Lake.open(folder / "lake")
+    writer = lake.writer(derive=derive_of(plan["derive"]))
+    asking = threading.Event()
+    sender = Sender(
+        writer, bodies_of(Path(plan["paths"][2]), plan["ends"][2]), lambda: not asking.is_set(), LIMIT_ROWS_PER_S
+    )
+    sender.start()
+    command = [sys.executable, __file__, "--role", "ask", "--folder", str(folder)]
+    begun = last = time.perf_counter()
+    took: list[float] = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as asker:
+        while asker.poll() is None:
+            time.sleep(0.1)
+            if time.perf_counter() - last > plan["carry_s"]:
+                writer.flush()
+                last = time.perf_counter()
+                maintain(lake, writer)
+                took.append(time.perf_counter() - last)
+        spent = time.perf_counter() - begun
+        assert asker.stdout is not None
+        figures = json.loads(asker.stdout.read())
+    asking.set()
+    sender.join()
+    assert sender.failed is None
+    writer.close(flush=False)
+    acknowledged = np.array(sender.acknowledged)
+    return figures | {
+        "arriving_rows_per_s": sender.rows / spent,
+        "arriving_acknowledged_ms_p99": float(np.percentile(acknowledged, 99)),
+        "arriving_acknowledged_ms_max": float(acknowledged.max()), "maintain_s_max": max(took, default=0.0),
+    }  # fmt: skip
+
+
+QUESTIONS = {
+    "job_seconds": (
+        "SELECT ts_ns, sum(read_bytes) AS r, sum(write_bytes) AS w, sum(samples) AS n FROM rollup WHERE "
+        "interval_ns = 1000000000 AND kind = 'job' AND id = $job AND ts_ns >= $from AND ts_ns < $to "
+        "GROUP BY 1 ORDER BY 1"
+    ),
+    "node_seconds": (
+        "SELECT ts_ns, sum(read_bytes) AS r, sum(write_bytes) AS w FROM rollup WHERE interval_ns = 1000000000 "
+        "AND kind = 'node' AND id = $node AND job_id IS NULL AND ts_ns >= $from AND ts_ns < $to GROUP BY 1 ORDER BY 1"
+    ),
+    "system_minutes": (
+        "SELECT ts_ns, id, sum(read_bytes) AS r, sum(write_bytes) AS w FROM rollup WHERE interval_ns = 60000000000 "
+        "AND kind = 'job' AND ts_ns >= $from AND ts_ns < $to GROUP BY 1, 2 ORDER BY 1, 2"
+    ),
+    "job_operations": (
+        'SELECT start_ns, end_ns, node, rank, op, file_id, "offset", size, count FROM ops WHERE job_id = $job '
+        "AND start_ns >= $from AND start_ns < $to ORDER BY start_ns LIMIT 10000"
+    ),
+}
+WINDOWS_S = {"job_seconds": 600, "node_seconds": 600, "system_minutes": 3 * 3600, "job_operations": 5}
+
+
+def run_ask(folder: Path, plan: dict[str, Any]) -> dict[str, object]:
+    """What pages ask, one after the other, of times at random; milliseconds each."""
+    lake = Lake.open(folder / "lake")
+    rng = np.random.default_rng(1)
+    bounds = lake.query("SELECT min(ts_ns) AS first, max(ts_ns) AS last FROM rollup WHERE kind = 'job'").to_pylist()[0]
+    total = lake.query("SELECT count(*) AS n FROM ops").to_pylist()[0]["n"]
+    took: dict[str, list[float]] = {name: [] for name in QUESTIONS}
+    rows = dict.fromkeys(QUESTIONS, 0)
+    until = time.perf_counter() + plan["asked_s"]
+    while time.perf_counter() < until:
+        for name, sql in QUESTIONS.items():
+            window = WINDOWS_S[name] * 10**9
+            # Half of all questions are about the newest there is.
+            last = bounds["last"] if rng.random() < 0.5 else int(rng.integers(bounds["first"], bounds["last"]))
+            span = (last - window, last)
+            values: dict[str, object] = {"from": span[0], "to": span[1]}
+            if "$job" in sql:
+                values["job"] = str(4_000_000 + int(rng.integers(0, JOBS)))
+            if "$node" in sql:
+                values["node"] = f"node{int(rng.integers(0, NODES)):05d}"
+            started = time.perf_counter()
+            found = lake.query(sql, values, between=span)
+            took[name].append((time.perf_counter() - started) * 1e3)
+            rows[name] += found.num_rows
+    figures: dict[str, object] = {"asked_of_rows": total}
+    for name, values_ms in took.items():
+        for percent in (50, 95, 99):
+            figures[f"{name}_ms_p{percent}"] = float(np.percentile(values_ms, percent))
+        figures[f"{name}_rows"] = rows[name] / max(1, len(values_ms))
+    every = np.concatenate(list(took.values()))
+    figures["page_ms_p95"] = float(np.percentile(every, 95))
+    figures["asked"] = len(every)
+    figures["asking_peak_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return figures
+
+
+ROLES = {"ingest": run_ingest, "arrivals": run_arrivals, "ask": run_ask}
 
 
 def alone(role: str, folder: Path, plan: dict[str, object]) -> dict[str, Any]:
@@ -285,11 +390,12 @@ def main() -> None:
     rows = args.rows or int(seconds * 1_300_000)
     with tempfile.TemporaryDirectory(prefix="fairlead-bench-", dir=args.folder) as name:
         folder = Path(name)
-        paths, ends, _ = prepared(folder, rows, now_ns() - 3 * 3_600_000_000_000)
+        paths, ends, _ = prepared(folder, rows, now_ns() - 4 * HOUR_NS)
         plan = {"paths": list(map(str, paths)), "ends": ends, "seconds": seconds, "carry_s": args.carry,
-                "derive": not args.no_derive}  # fmt: skip
+                "derive": not args.no_derive, "asked_s": 5.0 if args.quick else ASKED_S}  # fmt: skip
         figures: dict[str, Any] = {"quick": args.quick, "derive": not args.no_derive}
         figures |= alone("ingest", folder, plan)
+        figures |= alone("arrivals", folder, plan)
     show(figures)
     if not args.no_history:
         append("lake_ingest", figures)
@@ -298,7 +404,9 @@ def main() -> None:
 def show(figures: dict[str, Any]) -> None:
     table = Table("figure", "value")
     for key, value in figures.items():
-        table.add_row(key, f"{value:,.2f}" if isinstance(value, float) else f"{value:,}" if type(value) is int else str(value))
+        table.add_row(
+            key, f"{value:,.2f}" if isinstance(value, float) else f"{value:,}" if type(value) is int else str(value)
+        )
     Console().print(table)
 
 

@@ -147,7 +147,7 @@ def patterns(nodes: int, bursts: int) -> dict[str, Callable[[Times], pa.Table]]:
             t, ("create", "close", "stat", "unlink"), every, 16,
             own * 64 + np.arange(16)[None, :])),
         "collective": lambda t: table(nodes, data(
-            t, "write", leaders, 16, 16 * MIB, 
+            t, "write", leaders, 16, 16 * MIB,
             lambda b, k: ((b * 16 + k) * nodes + leaders[:, None] // PER_NODE) * 16 * MIB, 77, 4.0)),
         "restart read": lambda t: table(nodes, [
             *data(t, "read", every, 1, 1024, lambda _, k: 0 * k, 78),

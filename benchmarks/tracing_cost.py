@@ -102,7 +102,9 @@ class Load:
         return count, now - began
 
 
-def measure(kind: str, contender: Contender, folder: Path, slices: int, seconds: float, *, switch: bool) -> Slices:
+def measure(
+    kind: str, contender: Contender, folder: Path, slices: int, seconds: float, switch: Callable[[bool], None]
+) -> Slices:
     """Pairs of slices, the order within each pair drawn: a drift of the machine falls on both alike."""
     load = Load(kind, folder)
     draw = random.Random(1)
@@ -111,7 +113,7 @@ def measure(kind: str, contender: Contender, folder: Path, slices: int, seconds:
     for _ in range(slices // 2):
         first = draw.random() < 0.5
         for on in (first, not first):
-            _record(contender, folder, on=on or not switch)
+            switch(on)
             load.run(seconds / 10)  # what was under way when the switch came
             cpu = contender.cpu_s()
             count, took = load.run(seconds)
@@ -122,7 +124,7 @@ def measure(kind: str, contender: Contender, folder: Path, slices: int, seconds:
     return found
 
 
-def _record(contender: Contender, folder: Path, *, on: bool) -> None:
+def record(contender: Contender, folder: Path, *, on: bool) -> None:
     """Switches both recorders: the forwarder is the contender's first process."""
     contender.processes[0].send_signal(SIGUSR1 if on else SIGUSR2)
     ask(folder, {"do": "record", "on": on})
@@ -191,11 +193,14 @@ def main() -> int:
         source = work / "source"
         source.mkdir()
         contender = forwarded(source, work, tcp=False)
+        folder = contender.folder(0)
+
+        def switch(on: bool) -> None:
+            record(contender, folder, on=on or options.switch == "nothing")
+
         try:
             for kind in options.runs:
-                found = measure(
-                    kind, contender, contender.folder(0), slices, seconds, switch=options.switch == "tracing"
-                )
+                found = measure(kind, contender, folder, slices, seconds, switch)
                 costs[kind] = cost_of(found)
         finally:
             contender.stop()

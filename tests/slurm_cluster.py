@@ -1,5 +1,5 @@
-"""A real Slurm on one host for tests: munged, mariadbd, slurmdbd, slurmctld and some slurmd, all in one folder, on ports
-of their own, as root. Not a stand-in for Slurm: nothing here imitates it.
+"""A real Slurm on one host for tests: munged, mariadbd, slurmdbd, slurmctld, some slurmd, in one folder, on ports of
+their own, as root. Not a stand-in for Slurm: nothing here imitates it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 PROGRAMS = (
-    "munge", "munged", "mariadbd", "mariadb-install-db", "mariadb", "slurmdbd", "slurmctld", "slurmd", "sacctmgr", "sbatch",
+    "munge", "munged", "mariadbd", "mariadb-install-db", "mariadb", "slurmdbd", "slurmctld", "slurmd", "sacctmgr",
+    "sbatch",
     "sacct", "squeue", "scancel", "scontrol", "sinfo", "runuser",
 )  # fmt: skip
 HOOK = Path(__file__).resolve().parents[1] / "deploy" / "slurm" / "fairlead-prolog.sh"
@@ -95,7 +96,9 @@ class SlurmCluster:
         self._munge()
         self._database()
         self._start("slurmdbd", "slurmdbd", "-D")
-        self.until(lambda: "added" in self._answers("sacctmgr", "--immediate", "add", "cluster", self.name).lower())
+        self.until(
+            lambda: f"{self.name} already" in self._answers("sacctmgr", "--immediate", "add", "cluster", self.name)
+        )
         self._start("slurmctld", "slurmctld", "-D")
         self.until(lambda: self._answers("scontrol", "ping").find("UP") > 0)
         for number in range(1, NODES + 1):
@@ -171,7 +174,7 @@ class SlurmCluster:
         ports = _free_ports(NODES + 3)
         host = socket.gethostname().partition(".")[0]
         nodes = "\n".join(
-            f"NodeName=n{i} NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[i - 1]} CPUs=4 RealMemory=500 State=UNKNOWN"
+            f"NodeName=n{i} NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[i - 1]} CPUs=4 RealMemory=500"
             for i in range(1, NODES + 1)
         )
         (self.folder / "slurm.conf").write_text(f"""\

@@ -13,7 +13,7 @@ folder=${FAIRLEAD_HOOKS:-/var/spool/fairlead/hooks}
     *pilog*) kind=epilog ;;
     *) if [ -n "$SLURM_JOB_EXIT_CODE2$SLURM_JOB_EXIT_CODE" ]; then kind=epilog; else kind=prolog; fi ;;
   esac
-  plain() { printf '%s' "$1" | tr -c 'A-Za-z0-9._,@/+:\[\]-' '_'; }
+  plain() { [ "$1" = "(null)" ] || printf '%s' "$1" | LC_ALL=C tr -c 'A-Za-z0-9._,@/+:\[\]-' '_'; }
   if [ -n "$job" ] && [ -d "$folder" ]; then
     name="$job.$kind.$(plain "${SLURMD_NODENAME:-ctl}").$$"
     now=$(date +%s.%N 2>/dev/null)

@@ -6,7 +6,6 @@ import io
 import os
 import random
 import resource
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_server import Collector, certificate
+from agent_server import Collector, certificate, python36
 from fairlead.batches.decoding import batches
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,15 +25,7 @@ DISKSTATS = "   8  0 sda {reads} 0 {sectors} 5 1 0 8 0 0 5 5\n"
 BASE = Path(sys.base_prefix) / "bin" / f"python{sys.version_info[0]}.{sys.version_info[1]}"
 
 
-def _python36() -> str | None:
-    candidates = [shutil.which("python3.6"), *map(str, Path.home().glob(".pyenv/versions/3.6.*/bin/python3.6"))]
-    for one in candidates:
-        if one and subprocess.run([one, "-V"], capture_output=True, check=False).returncode == 0:
-            return one
-    return None
-
-
-OLDEST = _python36()
+OLDEST = python36()
 needs_oldest = pytest.mark.skipif(OLDEST is None, reason="no Python 3.6: pyenv install 3.6")
 PYTHONS = [str(BASE), pytest.param(OLDEST or "", marks=needs_oldest)]
 
@@ -60,7 +51,7 @@ class Node:
         self.sectors = 0
         self.move(0)
         self.config = folder / "agent.conf"
-        self.config.write_text("health_s = 0.5\nidle_s = 1\nship_s = 0.1\n[probe disks]\nperiod_s = 0.02\n")
+        self.config.write_text("health_s = 0.2\nidle_s = 0.2\nship_s = 0.1\n[probe disks]\nperiod_s = 0.02\n")
 
     def move(self, sectors: int) -> None:
         self.sectors += sectors

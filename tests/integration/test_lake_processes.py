@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from fairlead.lake.backup import backup, restore
 from fairlead.lake.store import Lake
 from lake_rows import COUNTER_ROWS
 
@@ -131,6 +132,36 @@ def _watched(lake_folder: Path, rounds: int, readers: int) -> None:
     rows = Lake.open(lake_folder).query("SELECT max(file_id) AS last, min(file_id) AS first FROM ops").to_pylist()[0]
     assert rows["last"] == rounds - 1
     assert rows["first"] > 0
+
+
+def test_a_lake_is_backed_up_while_it_is_written_and_its_writer_killed(tmp_path: Path) -> None:
+    folder, copy, jobs = tmp_path / "lake", tmp_path / "copy", 400
+    promised: set[int] = set()
+    made = 0
+    with _start("kills", folder, jobs) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            _note(line, promised)
+            if len(promised) > 8 * (made + 1) and made < 3:
+                before = set(promised)
+                backup(Lake.open(folder).place, copy)
+                made += 1
+                again = tmp_path / f"again{made}"
+                restore(copy, again)
+                assert before <= _jobs(Lake.open(again))
+            if made == 3:
+                process.kill()
+                break
+    assert made == 3
+    backup(Lake.open(folder).place, copy)
+    restore(copy, tmp_path / "last")
+    assert _jobs(Lake.open(tmp_path / "last")) == _jobs(Lake.open(folder))
+    for again in (tmp_path / "again2", tmp_path / "last"):
+        _run("kills", again, 60)
+        lake = Lake.open(again)
+        assert set(range(60)) <= _jobs(lake)
+        counts = lake.query("SELECT file_id, count(*) AS n FROM ops GROUP BY 1").to_pylist()
+        assert {row["n"] for row in counts} == {30}
 
 
 def test_readers_see_whole_batches_while_a_writer_writes_merges_and_forgets(tmp_path: Path) -> None:

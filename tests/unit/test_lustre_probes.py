@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 from pathlib import Path
-from shutil import which
 from typing import Any
 
 import pytest
@@ -20,6 +19,7 @@ from fairlead.probes.lustre.job_ids import JobIds
 from fairlead.probes.lustre.parameters import BASES, Parameter, Tree
 from fairlead.probes.lustre.states import Recovery, history_of, import_of, lnet_row, recovery_of
 from fairlead.probes.lustre.stats_lines import stats_of
+from old_interpreter import HOW, old_python
 
 pytestmark = pytest.mark.shared_data
 ROOT = Path(__file__).resolve().parents[2]
@@ -447,20 +447,11 @@ print(json.dumps(said))
 """
 
 
-def old_python() -> str | None:
-    """A Python 3.6, of PATH or of pyenv."""
-    pyenv = sorted(Path.home().glob(".pyenv/versions/3.6*/bin/python3.6"))
-    for found in (which("python3.6"), *map(str, pyenv)):
-        if found and subprocess.run([found, "-c", ""], capture_output=True, check=False).returncode == 0:
-            return found
-    return None
-
-
 @pytest.mark.parametrize("tree", [GSI, TELEGRAF])
 def test_python_3_6_reads_the_same(shared_data: Path, tree: str) -> None:
     python = old_python()
     if python is None:
-        pytest.skip("no Python 3.6: pyenv install 3.6.15")
+        pytest.skip(HOW)
     arguments = ["-c", SCRIPT, str(ROOT / "src"), lustre(shared_data, tree)]
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
     old = subprocess.run([python, "-W", "error", *arguments], capture_output=True, check=True, env=environment)

@@ -8,9 +8,10 @@ import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from shutil import which
 
 import pytest
+
+from old_interpreter import HOW, old_python
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "fairlead"
@@ -41,24 +42,23 @@ NEWER = frozenset(
     re.findall(
         r"\S+",
         """time.time_ns time.monotonic_ns time.perf_counter_ns time.process_time_ns time.clock_gettime_ns
-    time.thread_time     math.prod math.comb math.perm math.dist math.isqrt math.lcm math.nextafter math.ulp math.cbrt math.exp2 math.sumprod
-    functools.cache functools.cached_property functools.singledispatchmethod itertools.pairwise itertools.batched
-    contextlib.nullcontext contextlib.AsyncExitStack contextlib.asynccontextmanager contextlib.aclosing contextlib.chdir
-    typing.Protocol typing.Literal typing.Final typing.TypedDict typing.ForwardRef typing.Annotated typing.final
-    typing.runtime_checkable typing.get_origin typing.get_args typing.SupportsIndex typing.ParamSpec typing.TypeAlias
-    typing.TypeGuard typing.Concatenate typing.Self typing.Never typing.assert_never typing.Required typing.NotRequired
-    typing.Unpack typing.override typing.OrderedDict typing.NoReturn
-    re.Pattern re.Match re.NOFLAG os.pidfd_open os.memfd_create os.posix_spawn os.waitstatus_to_exitcode os.eventfd
-    os.sched_getcpu os.register_at_fork os.preadv os.pwritev os.splice os.unshare shlex.join socket.create_server
-    socket.has_dualstack_ipv6 socket.send_fds socket.recv_fds hashlib.file_digest queue.SimpleQueue
-    asyncio.run asyncio.create_task asyncio.get_running_loop asyncio.current_task asyncio.all_tasks asyncio.to_thread
-    asyncio.timeout asyncio.TaskGroup asyncio.Runner statistics.fmean threading.excepthook threading.get_native_id
+    time.thread_time math.prod math.comb math.perm math.dist math.isqrt math.lcm math.nextafter math.ulp
+    math.cbrt math.exp2 math.sumprod functools.cache functools.cached_property functools.singledispatchmethod
+    itertools.pairwise itertools.batched contextlib.nullcontext contextlib.AsyncExitStack
+    contextlib.asynccontextmanager contextlib.aclosing contextlib.chdir typing.Protocol typing.Literal
+    typing.Final typing.TypedDict typing.ForwardRef typing.Annotated typing.final typing.runtime_checkable
+    typing.get_origin typing.get_args typing.SupportsIndex typing.ParamSpec typing.TypeAlias typing.TypeGuard
+    typing.Concatenate typing.Self typing.Never typing.assert_never typing.Required typing.NotRequired
+    typing.Unpack typing.override typing.OrderedDict typing.NoReturn re.Pattern re.Match re.NOFLAG os.pidfd_open
+    os.memfd_create os.posix_spawn os.waitstatus_to_exitcode os.eventfd os.sched_getcpu os.register_at_fork
+    os.preadv os.pwritev os.splice os.unshare shlex.join socket.create_server socket.has_dualstack_ipv6
+    socket.send_fds socket.recv_fds hashlib.file_digest queue.SimpleQueue asyncio.run asyncio.create_task
+    asyncio.get_running_loop asyncio.current_task asyncio.all_tasks asyncio.to_thread asyncio.timeout
+    asyncio.TaskGroup asyncio.Runner statistics.fmean threading.excepthook threading.get_native_id
     sys.breakpointhook sys.orig_argv sys.stdlib_module_names sys.audit sys.addaudithook sys.unraisablehook
-    importlib.metadata importlib.resources ssl.TLSVersion ssl.SSLContext.minimum_version
-    random.randbytes zlib.crc32_combine
-    hmac.digest http.ThreadingHTTPServer
-    http.server.ThreadingHTTPServer enum.StrEnum enum.verify enum.member datetime.UTC graphlib zoneinfo tomllib
-    platform.freedesktop_os_release""",
+    importlib.metadata importlib.resources ssl.TLSVersion ssl.SSLContext.minimum_version random.randbytes
+    zlib.crc32_combine hmac.digest http.ThreadingHTTPServer http.server.ThreadingHTTPServer enum.StrEnum
+    enum.verify enum.member datetime.UTC graphlib zoneinfo tomllib platform.freedesktop_os_release""",
     )
 )
 """module.name that 3.6 does not have."""
@@ -219,9 +219,9 @@ print(sorted(name for name in sys.modules if name.startswith("fairlead")))
 
 
 def test_what_travels_is_imported_by_python_3_6() -> None:
-    found = which("python3.6") or next(map(str, sorted(Path.home().glob(".pyenv/versions/3.6*/bin/python3.6"))), None)
-    if found is None or subprocess.run([found, "-c", ""], capture_output=True, check=False).returncode:
-        pytest.skip("no Python 3.6: pyenv install 3.6.15")
+    found = old_python()
+    if found is None:
+        pytest.skip(HOW)
     names = [".".join(("fairlead", *path.relative_to(PACKAGE).with_suffix("").parts)) for path in FILES]
     names = [name.replace(".__init__", "") for name in names if not name.endswith("__main__")]
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}

@@ -6,6 +6,7 @@ Not here: what is sent when, and what an answer means for a file (`shipping`).
 import json
 import os
 import socket
+from contextlib import closing
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from typing import Any, BinaryIO, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 from urllib.parse import urlsplit
@@ -190,7 +191,8 @@ class Line:
         sent_ns = self._wall()
         response = connection.getresponse()
         came_ns = self._wall()
-        answer = self._read(response, (sent_ns + came_ns) // 2)
+        with closing(response):
+            answer = self._read(response, (sent_ns + came_ns) // 2)
         if response.will_close or refused is not None:
             self.close()
         elif self._secure:
@@ -200,8 +202,9 @@ class Line:
     def _read(self, response: HTTPResponse, middle_ns: int) -> Answer:
         data = response.read(ANSWER_BYTES + 1)
         if len(data) > ANSWER_BYTES:
-            self.close()
             raise OSError("an answer of more than {} bytes".format(ANSWER_BYTES))
+        if response.length:
+            raise OSError("the answer ends early")
         try:
             body = json.loads(data.decode("utf-8")) if data else {}
         except (ValueError, RecursionError):

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 I64 = NDArray[np.int64]
-FOREVER = np.iinfo(np.int64).max
+ALWAYS, FOREVER = 0, np.iinfo(np.int64).max
 FORWARDED = ("node_forwarder", "node→forwarder")
 """Kinds of `mapping` rows that say which forwarder serves a node."""
 ON_NODE = ("job_node", "job→node")

@@ -217,13 +217,13 @@ def timeline_picture(drawn: Timeline, width: int, *, layers: Sequence[str] | Non
         for name, values, style, form in (
             ("read", series.read_bytes_per_s, READ, units.format_bandwidth),
             ("write", series.write_bytes_per_s, WRITE, units.format_bandwidth),
-            ("metadata", series.metadata_ops_per_s, META, _per_s),
+            ("operations", series.metadata_ops_per_s, META, _per_s),
         ):
             known = [v for v in values if v is not None]
             if not known or (not any(known) and name != "write"):
                 continue
             label = f"{series.layer} {name}" + (" (estimate)" if series.estimated else "")
-            picture = line(values, columns, top=top if name != "metadata" else None, style=style)
+            picture = line(values, columns, top=top if name != "operations" else None, style=style)
             table.add_row(Text(label), picture, Text(f"{form(max(known))}", style="dim"))
             drawn_any = True
     if not drawn_any:

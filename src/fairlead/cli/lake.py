@@ -40,7 +40,7 @@ _json_option = click.option("--json", "as_json", is_flag=True, help="Print the r
 
 @click.group()
 def lake() -> None:
-    """Look after a lake: info, compact, expire, query."""
+    """Look after a lake: info, compact, expire, query, backup, restore."""
 
 
 @lake.command()
@@ -67,6 +67,11 @@ def info(root: Path | None, columns: bool, as_json: bool) -> None:
         for t in found.tables
     ]  # fmt: skip
     _print_rows(["table", "shard", "rows", "waiting", "files", "size", "days"], rows)
+    if len(found.sums) > 1:
+        click.echo()
+        sums = [[s.shard, f"{s.rows + s.waiting_rows:,}", f"{s.waiting_rows:,}", format_bytes(s.bytes),
+                 format_bytes(s.log_bytes)] for s in found.sums]  # fmt: skip
+        _print_rows(["shard", "rows", "waiting", "size", "log"], sums)
     size = format_bytes(found.bytes_on_disk)
     click.echo(f"{format_count(found.batches)} inputs taken in, {size} on disk, {found.root}")
     for path in found.damaged_segments:
@@ -164,6 +169,47 @@ def query(sql: str, root: Path | None, as_csv: bool, as_json: bool) -> None:
     else:
         columns = [[_cell(value) for value in column.to_pylist()] for column in result.columns]
         _print_rows(result.column_names, [list(row) for row in zip(*columns, strict=True)])
+
+
+@lake.command()
+@click.argument("folder", type=click.Path(path_type=Path), metavar="DEST")
+@_lake_option
+@click.option("--link", is_flag=True, help="Link files that never change instead of copying them, where that can be.")
+@_json_option
+def backup(folder: Path, root: Path | None, link: bool, as_json: bool) -> None:
+    """Copy the lake to DEST, while it is written.
+
+    Each shard is copied as of one moment; what was acknowledged before is in it. When DEST holds a backup already,
+    only what is new is copied. Killed at any point, the backup before is whole.
+    """
+    from fairlead.lake.backup import backup as copy
+
+    done = copy(_open(root).place, folder, link=link)
+    if as_json:
+        _print_json({"schema": "fairlead.lake.backup-done/1", **asdict(done)})
+        return
+    new = f"{format_count(done.copied_files)} files with {format_bytes(done.copied_bytes)} of them new"
+    click.echo(f"{format_count(done.files)} files with {format_bytes(done.bytes)}, {new}, in {done.folder}")
+
+
+@lake.command()
+@click.argument("folder", type=click.Path(path_type=Path), metavar="BACKUP")
+@_lake_option
+@_json_option
+def restore(folder: Path, root: Path | None, as_json: bool) -> None:
+    """Make the lake of a backup in a new folder.
+
+    Every file is checked against its checksum; a damaged backup is not restored.
+    """
+    from fairlead.lake.backup import restore as bring_back
+
+    done = bring_back(folder, root or default_lake())
+    if as_json:
+        _print_json({"schema": "fairlead.lake.restore-done/1", **asdict(done)})
+        return
+    click.echo(
+        f"{format_count(done.files)} files with {format_bytes(done.bytes)} checked and restored to {done.folder}"
+    )
 
 
 def _open(root: Path | None) -> Lake:

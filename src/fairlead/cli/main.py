@@ -34,6 +34,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "target": ("fairlead.cli.target:target", "Storage targets: load, space, imbalance, who uses one."),
     "mds": ("fairlead.cli.mds:mds", "Metadata load: who, what, from where."),
     "forwarders": ("fairlead.cli.forwarders:forwarders", "Forwarders by hour as a heat map, or one and who uses it."),
+    "top": ("fairlead.cli.top:top", "Who moves most just now, refreshed."),
     "rules": ("fairlead.cli.rules:rules", "The diagnosis rules: list, show, check."),
     "forwarder": ("fairlead.cli.forwarder:forwarder", "Serve a tree of files to mounts."),
     "token": ("fairlead.cli.token:token", "Keys and tokens for forwarders on a network."),
@@ -44,6 +45,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "targets": ("fairlead.cli.targets:targets", "Look after striped trees: list, check, export, set-layout."),
     "metadata": ("fairlead.cli.metadata:metadata", "Serve the metadata of a striped tree to several forwarders."),
     "agent": ("fairlead.cli.agent:agent", "The node agent: watch counters, keep deltas, send them."),
+    "site": ("fairlead.cli.site:site", "Describe a site in one file: init, check."),
     "doctor": ("fairlead.cli.doctor:doctor", "What this machine can do, and the command for what it lacks."),
 }
 """Name → (module:attribute, the line `--help` shows). The line is the command's short help, so both agree."""

@@ -70,16 +70,9 @@ def _page(answer: System, width: int) -> list[RenderableType]:
     if answer.events:
         parts.append(Text("\nEvents", style="bold"))
         for event in answer.events[:12]:
-            parts.append(
-                Text.assemble(
-                    (units.format_time(event.ts_ns), "dim"),
-                    f"  {inert(event.component)}  ",
-                    (inert(event.kind), "bold"),
-                    f"  {inert(event.text or '')}",
-                    overflow="ellipsis",
-                    no_wrap=True,
-                )  # fmt: skip
-            )
+            when, kind = (units.format_time(event.ts_ns), "dim"), (inert(event.kind), "bold")
+            said, where = f"  {inert(event.text or '')}", f"  {inert(event.component)}  "
+            parts.append(Text.assemble(when, where, kind, said, overflow="ellipsis", no_wrap=True))
     return parts
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import resource
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from fairlead.collector.settings import Carry, Collector
 from fairlead.collector.sources import Sources
 from fairlead.collector.upkeep import Upkeep, memory_bytes
 from fairlead.errors import FairleadError
+from fairlead.lake.retention import Policy
 from fairlead.lake.store import Lake
 from fairlead.lake.tables import DAY_NS
 from fairlead.lake.writer import Writer
@@ -52,7 +53,7 @@ class Order:
     lake: Path
     collector: Collector
     carry: Carry
-    keep_days: Mapping[str, float]
+    keep: Policy
     feeds: Callable[[], Sequence[Feed]]
     token_key: Path
     memory: str = "1GB"
@@ -75,9 +76,7 @@ class Running:
         self.intake = Intake(writer, self.aside, self.sources, self.metrics, settings.limits)
         self.own = OwnRecords(writer, clock.now_ns)
         self.keeper = Keeper(writer, self.own, order.feeds())
-        self.upkeep = Upkeep(
-            lake, writer, self.sources, self.keeper, self.own, self.metrics, order.carry, order.keep_days
-        )
+        self.upkeep = Upkeep(lake, writer, self.sources, self.keeper, self.own, self.metrics, order.carry, order.keep)
         self.admission = Admission(read_key(order.token_key), clock.now_ns)
         self.complaints = Complaints(clock.now_ns)
         self.crowd = Crowd(settings.limits, self.metrics, self.complaints)

@@ -1,4 +1,4 @@
-"""What can be set about a collector: the tables `[collector]`, `[carry]` and `[keep]` of the server's TOML file.
+"""What can be set about a collector: the tables `[collector]` and `[carry]` of the server's TOML file.
 
 Not here: reading the file (`runtime.config`), the settings of feeds (`feeds`).
 """
@@ -19,12 +19,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Most that the batches of one body may hold uncompressed."""
     in_flight_bytes: int = 192 * MIB
     """Bodies being received or checked, all clients together. Beyond: 429."""
-    backlog_bytes: int = 2048 * MIB
-    """Acknowledged rows (compressed, as they lie in the log) that wait to be carried to the tables. Beyond: 429."""
+    backlog_bytes: int = 768 * MIB
+    """Memory of acknowledged rows that wait to be carried to the tables. Beyond: 429."""
     connections: int = 4096
     """Connections in all."""
-    connections_per_address: int = 256
-    """Connections from one address; unix sockets do not count."""
+    connections_per_address: int = 1024
+    """Connections from one address. Those of unix sockets do not count."""
     header_bytes: int = 16384
     """Request line and headers."""
     header_s: float = 10.0
@@ -71,17 +71,7 @@ class Carry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     every_s: float = 30.0
     """Acknowledged rows are carried to the tables this often."""
-    compact_every_s: float = 600.0
-    """Small files are merged this often, where there are enough of them."""
-    expire_every_s: float = 3600.0
-    """Old rows are looked for this often."""
-    merge_nodes: bool = False
+    maintain_every_s: float = 60.0
+    """What is due of merging small files and expiring old days is looked for this often."""
+    merge_nodes: bool = True
     """Operations that several nodes of a job made alike become one row of `op_groups` (the second pass)."""
-
-
-def keep_days() -> dict[str, float]:
-    """How long tables are kept, in days; 0: for ever. What is not listed is `raw`."""
-    return {
-        "raw": 14.0, "rollup_1s": 14.0, "rollup_60s": 183.0, "rollup_3600s": 1830.0, "events": 365.0, "health": 90.0,
-        "jobs": 0.0, "job_summary": 0.0, "mapping": 0.0, "files": 0.0, "layouts": 0.0,
-    }  # fmt: skip

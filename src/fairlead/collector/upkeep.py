@@ -1,6 +1,7 @@
 """What a collector does besides answering: carry rows to the tables, merge and expire, notice silence, tell its health.
 
-Two threads, off the way of requests. Not here: how rows are carried (`lake.writer`), which days go (`lake.retention`).
+Two threads, off the way of requests. Not here: how rows are carried (`lake.writer`), what is merged and which days go
+(`lake.maintenance`).
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import logging
 import resource
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,8 @@ from fairlead.collector.settings import Carry
 from fairlead.collector.sources import Sources
 from fairlead.errors import FairleadError
 from fairlead.inert import inert
+from fairlead.lake.maintenance import maintain
+from fairlead.lake.retention import Policy
 from fairlead.lake.store import Lake
 from fairlead.lake.writer import Writer
 
@@ -50,7 +53,7 @@ class Upkeep:
         own: OwnRecords,
         metrics: Metrics,
         carry: Carry,
-        keep_days: Mapping[str, float],
+        keep: Policy,
         now_ns: Callable[[], int] = clock.now_ns,
     ) -> None:
         self.carried = Carried()
@@ -61,7 +64,7 @@ class Upkeep:
         self._own = own
         self._metrics = metrics
         self._carry = carry
-        self._keep_days = keep_days
+        self._keep = keep
         self._now_ns = now_ns
         self._stop = threading.Event()
         self._threads = [
@@ -109,17 +112,13 @@ class Upkeep:
 
     def _carrying(self) -> None:
         carry = self._carry
-        compact_s = clock.monotonic_s() + carry.compact_every_s
-        expire_s = clock.monotonic_s() + min(60.0, carry.expire_every_s)
+        next_s = clock.monotonic_s() + carry.maintain_every_s
         while not self._stop.wait(carry.every_s):
             if not self._try("carrying", self._flush):
                 continue
-            if clock.monotonic_s() >= compact_s:
-                self._try("merging", self._merge)
-                compact_s = clock.monotonic_s() + carry.compact_every_s
-            if clock.monotonic_s() >= expire_s:
-                self._try("expiring", self._expire)
-                expire_s = clock.monotonic_s() + carry.expire_every_s
+            if clock.monotonic_s() >= next_s:
+                self._try("maintaining", self._maintain)
+                next_s = clock.monotonic_s() + carry.maintain_every_s
 
     def _try(self, what: str, do: Callable[..., Any], **arguments: Any) -> bool:
         """A round that fails is told and tried again at its next time: what is acknowledged stays in the log."""
@@ -147,20 +146,10 @@ class Upkeep:
         self._metrics.carried.add(count)
         self.carried.at_ns, self.carried.took_s = self._now_ns(), took_s
 
-    def _merge(self) -> None:
-        from fairlead.lake.compaction import compact
-
-        compact(self._lake, self._writer, thorough=False)
-
-    def _expire(self) -> None:
-        from fairlead.lake.retention import expire
-
-        raw = self._keep_days.get("raw", 0.0)
-        for table in self._writer.place.tables(self._writer.shard):
-            days = self._keep_days.get(table, raw)
-            if table.startswith("_") or table == "rollup" or days <= 0:
-                continue
-            expire(self._writer, before_ns=self._now_ns() - int(days * 86400e9), tables=[table])
+    def _maintain(self) -> None:
+        done = maintain(self._lake, self._writer, self._keep)
+        for one in done.expired:
+            log.info("%s: %d days expired, %d rows", f"{one.table} {one.tier}".rstrip(), one.days, one.rows)
 
 
 def memory_bytes() -> int:

@@ -193,6 +193,11 @@ def is_wire(frame: Frame) -> bool:
     return WIRE in frame.meta
 
 
+def parts_named(frame: Frame) -> dict[str, list[Part]]:
+    """Files of its rows that a frame names, by table."""
+    return {} if is_wire(frame) else msgspec.convert(frame.meta, Batch).parts
+
+
 def jobs_of(frame: Frame) -> tuple[str, ...]:
     """The table of jobs, when batches in the frame say whose they are."""
     if not is_wire(frame):

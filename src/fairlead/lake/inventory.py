@@ -30,6 +30,18 @@ class Holding:
 
 
 @dataclass(frozen=True)
+class Shard:
+    """One shard: rows in its tables and on their way there, bytes of either, batches taken in."""
+
+    shard: str
+    rows: int
+    waiting_rows: int
+    bytes: int
+    log_bytes: int
+    batches: int
+
+
+@dataclass(frozen=True)
 class Inventory:
     """One lake. `bytes_on_disk` also counts files kept for readers of older versions."""
 
@@ -41,6 +53,7 @@ class Inventory:
     log_bytes: int
     bytes_on_disk: int
     damaged_segments: list[str]
+    sums: list[Shard]
 
 
 def inventory(place: Place) -> Inventory:
@@ -48,9 +61,11 @@ def inventory(place: Place) -> Inventory:
     holdings: list[Holding] = []
     batches = log_bytes = 0
     damaged: list[str] = []
+    sums: list[Shard] = []
     for shard in place.shards():
         frames, size = _waiting(place.wal(shard))
         log_bytes += size
+        first, batches_before = len(holdings), batches
         damaged += [str(path) for path in wal.damaged_segments(place.wal(shard))]
         for name in sorted({*place.tables(shard), *_named(frames)}):
             holding = _holding(place, shard, name, frames)
@@ -58,6 +73,17 @@ def inventory(place: Place) -> Inventory:
                 batches += holding.rows + holding.waiting_rows
             else:
                 holdings.append(holding)
+        mine = holdings[first:]
+        sums.append(
+            Shard(
+                shard,
+                sum(h.rows for h in mine),
+                sum(h.waiting_rows for h in mine),
+                sum(h.bytes for h in mine),
+                size,
+                batches - batches_before,
+            )
+        )
     return Inventory(
         root=str(place.root),
         format=FORMAT,
@@ -67,6 +93,7 @@ def inventory(place: Place) -> Inventory:
         log_bytes=log_bytes,
         bytes_on_disk=_size(place.root),
         damaged_segments=damaged,
+        sums=sums,
     )
 
 

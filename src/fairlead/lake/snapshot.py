@@ -79,8 +79,8 @@ class Snapshots:
                     return views
 
     def _look(self, specs: list[TableSpec], growing: dict[str, int | None], between: Span | None) -> dict[str, View]:
-        # Rows of `ops` that were put into groups have left `ops` with the same segment, whose groups are committed first:
-        # looked at last, they are never behind, and what is ahead is not looked at.
+        # Rows of `ops` that were put into groups have left `ops` with the same segment, whose groups are committed
+        # first: looked at last, they are never behind, and what is ahead is not looked at.
         views = {spec.name: View(spec) for spec in sorted(specs, key=lambda spec: spec is OP_GROUPS)}
         for shard, last in growing.items():
             carried: dict[str, int] = {}

@@ -69,8 +69,8 @@ class Tail:
         for number, followed in self._segments.items():
             if number > after:
                 for entry in followed.entries:
-                    if table in entry.tables and not hot.is_wire(entry.frame):
-                        found += self._load(entry).parts.get(table, [])
+                    if table in entry.tables:
+                        found += hot.parts_named(entry.frame).get(table, [])
         return found
 
     def rows(self, table: str, after: int, between: Span | None) -> list[pa.Table]:

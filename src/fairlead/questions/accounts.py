@@ -21,6 +21,8 @@ COLUMNS = (
 _CHOSEN = ", ".join(f'"{name}"' for name in COLUMNS)
 LONGEST_RUN_NS = 32 * DAY_NS
 """Jobs that began earlier than this before a span are not looked for in it."""
+_MANY = 100_000
+"""Among so many of the latest jobs numbers like a wrong one are looked for."""
 _ENDED = (
     "completed", "failed", "cancelled", "timeout", "node_fail", "out_of_memory", "boot_fail", "deadline", "preempted",
 )  # fmt: skip
@@ -93,14 +95,13 @@ def visible(account: Mapping[str, Any] | None, sight: Sight) -> bool:
     return account is not None and account["user"] == sight.user
 
 
-def unknown_job(lake: Tables, job_id: str, sight: Sight, now_ns: int) -> UnknownNameError:
-    """The error for a job that is not there, with numbers like it among the recent ones this reader may see."""
-    recent = Span(now_ns - LONGEST_RUN_NS, now_ns + DAY_NS)
+def unknown_job(lake: Tables, job_id: str, sight: Sight) -> UnknownNameError:
+    """The error for a job that is not there, with numbers like it among the latest ones this reader may see."""
     mine = "" if sight.everything else 'AND "user" = $user'
     found = select(
         lake,
-        f"SELECT DISTINCT job_id FROM jobs WHERE start_ns >= {recent.from_ns} {mine} LIMIT 100000",
+        f"SELECT DISTINCT job_id FROM (SELECT job_id FROM jobs WHERE true {mine} ORDER BY start_ns DESC NULLS LAST"
+        f" LIMIT {_MANY})",
         None if sight.everything else {"user": sight.user},
-        within=recent,
     )
     return UnknownNameError("job", job_id, near(job_id, sorted(found.column("job_id").to_pylist())))

@@ -16,6 +16,7 @@ from fairlead.questions import job as one_job
 from fairlead.questions import jobs as many_jobs
 from fairlead.questions.asking import Sight, Tables
 from fairlead.questions.distributions import Kept
+from fairlead.questions.live import shifted
 from fairlead.questions.span import LONGEST_NS, MAX_POINTS, Span, span_of
 
 Name = Annotated[str, msgspec.Meta(max_length=256)]
@@ -128,6 +129,12 @@ class Question:
     run: _Answering
 
 
+def _live(asking: Asking, asked: Asked, default: str, now_ns: int) -> Span:
+    """The span asked for; a short one up to now ends where the rollup does."""
+    span = asked.span(now_ns, default, asking.longest_ns)
+    return span if asked.to or asked.at else shifted(asking.lake, span, now_ns)
+
+
 def _jobs(asking: Asking, name: str, asked: JobsAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
     filters = {key: getattr(asked, key) for key in many_jobs.FILTERS}
     return many_jobs.jobs(
@@ -153,7 +160,7 @@ def _node(asking: Asking, name: str, asked: PageAsked, sight: Sight, now_ns: int
 
 
 def _targets(asking: Asking, name: str, asked: Asked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
-    return components.targets(asking.lake, asked.span(now_ns, "5m", asking.longest_ns))
+    return components.targets(asking.lake, _live(asking, asked, "5m", now_ns))
 
 
 def _page_of(kind: str) -> _Answering:
@@ -167,7 +174,7 @@ def _page_of(kind: str) -> _Answering:
 
 
 def _mds(asking: Asking, name: str, asked: MdsAsked, sight: Sight, now_ns: int) -> answers.Answer:
-    span = asked.span(now_ns, "5m", asking.longest_ns)
+    span = _live(asking, asked, "5m", now_ns)
     server = name or asked.server
     return mds.mds(asking.lake, server, span, sight, now_ns, points=asked.points, limit=asked.limit)
 
@@ -189,7 +196,7 @@ def _cdf(asking: Asking, name: str, asked: LoadAsked, sight: Sight, now_ns: int)
 def _top(asking: Asking, name: str, asked: TopAsked, sight: Sight, now_ns: int) -> answers.Answer:
     if name not in many_jobs.BY:
         raise UsageError(f"no ranking of {name!r}", remedy=f"one of {', '.join(many_jobs.BY)}")
-    span = asked.span(now_ns, "1h", asking.longest_ns)
+    span = _live(asking, asked, "1h", now_ns)
     return many_jobs.top(asking.lake, span, sight, now_ns, by=name, metric=asked.metric, limit=asked.limit)
 
 

@@ -21,8 +21,9 @@ from fairlead.questions.sums import Steps
 
 PERIODS = 3
 """A source that reported is silent once this many of its periods have passed without a word."""
-LAG_NS = 15 * SECOND_NS
-"""What has happened this long ago is usually in the lake; later steps without rows are not known yet."""
+LAG_NS = 90 * SECOND_NS
+"""What has happened this long ago is usually in the rollup (a server carries rows there every 30 s); later steps
+without rows are not known yet."""
 _PERIOD_NS = MINUTE_NS
 """Of an agent's word on its health, where a row does not tell."""
 _TROUBLE = ("failing", "lost", "late")

@@ -44,11 +44,11 @@ def job(
         runs = [run for run in runs if _overlaps(run, span)] or runs
     if not runs:
         if not sight.everything or cluster:
-            raise unknown_job(lake, job_id, sight, now_ns)
+            raise unknown_job(lake, job_id, sight)
         return _unaccounted(lake, job_id, span, now_ns, points)
     mine = [run for run in runs if visible(run, sight)]
     if not mine:
-        raise unknown_job(lake, job_id, sight, now_ns)
+        raise unknown_job(lake, job_id, sight)
     account = mine[0]
     life = _life(account, now_ns, 0 if not sight.everything else _TAIL_NS)
     seen = life if span is None else span.within(life.from_ns, life.to_ns)
@@ -163,7 +163,7 @@ def _unaccounted(lake: Tables, job_id: str, span: Span | None, now_ns: int, poin
     )  # fmt: skip
     [row] = records(found)
     if row["first"] is None:
-        raise unknown_job(lake, job_id, Sight(), now_ns)
+        raise unknown_job(lake, job_id, Sight())
     seen = span or Span(row["first"], min(row["last"] + HOUR_NS, max(now_ns, row["first"] + 1)))
     account: dict[str, Any] = dict.fromkeys((*JobRow.__struct_fields__, "nodes")) | {"job_id": job_id}
     page = _page(lake, account, seen, now_ns, points, 0)

@@ -65,7 +65,7 @@ def system(lake: Tables, span: Span, sight: Sight, now_ns: int, *, points: int =
     totals_ = {name: added([one.sums for one in by_day if one.layer == name]) for name in layers}
     steps, series = layered(lake, span, _WHOLE, _WORDS, now_ns, points)
     running, ended = _job_counts(lake, span, sight, now_ns)
-    told = health(lake, sight, now_ns)
+    told = health(lake, sight, min(span.to_ns, now_ns))
     silent = [gap for gap in told.gaps if gap.to_ns is None]
     return System(
         from_ns=span.from_ns, to_ns=span.to_ns, jobs_running=running, jobs_ended=ended, layers=by_day, totals=totals_,
@@ -150,7 +150,7 @@ def node(lake: Tables, name: str, span: Span, sight: Sight, now_ns: int, *, poin
     steps, found = layered(lake, span, where, parameters, now_ns, points)
     cover = coverage(lake, [name], steps)
     running = jobs(lake, span, sight, now_ns, node=name, limit=100)
-    probes = _last_words(lake, now_ns, [name], sight)
+    probes = _last_words(lake, min(span.to_ns, now_ns), [name], sight)
     if not found.num_rows and not running.jobs and not probes and not cover.known.any():
         known = _nodes(lake, now_ns)
         if name not in known:

@@ -19,7 +19,7 @@ import msgspec
 from fairlead import clock
 from fairlead.errors import FairleadError
 from fairlead.inert import inert
-from fairlead.runtime.config import Config
+from fairlead.runtime.config import Config, kept
 
 _PR_SET_PDEATHSIG = 1
 
@@ -94,7 +94,7 @@ def _collector(task: Task, pulse: Pulse) -> None:
 
     config = task.config
     order = Order(
-        lake=Path(config.server.lake), collector=config.collector, carry=config.carry, keep_days=config.keep,
+        lake=Path(config.server.lake), collector=config.collector, carry=config.carry, keep=kept(config.keep),
         feeds=lambda: made(config.feeds), token_key=Path(config.collector.token_key), memory=config.server.memory,
     )  # fmt: skip
     run(order, _sockets(task), on_ready=pulse.ready, on_beat=pulse.beat)

@@ -17,9 +17,11 @@ import msgspec
 
 from fairlead.collector.feeds import Feeds
 from fairlead.collector.listen import parse
-from fairlead.collector.settings import Carry, Collector, keep_days
+from fairlead.collector.settings import Carry, Collector
 from fairlead.errors import ConfigError, InputError
 from fairlead.lake.place import check_shard, default_lake
+from fairlead.lake.retention import Policy
+from fairlead.model.tables import TABLES
 
 PREFIX = "FAIRLEAD"
 _PLACE = re.compile(r"^(?P<what>.*?)(?: - at `\$(?:\.(?P<path>[^`]*))?`)?$")
@@ -37,14 +39,13 @@ class Server(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Folder of keys, tokens and sockets that are made when none are given. Empty: the one the lake is in."""
     memory: str = "1GB"
     """What queries of one process may use."""
-    site: str = ""
-    """The site file (`fairlead site init`). Empty: none."""
 
 
 class Api(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[api]`: where questions are answered, in a process of its own."""
 
     on: bool = True
+    """Whether there is such a process."""
     listen: list[str] = []
     """Addresses as those of the collector. Empty: `tcp:127.0.0.1:8572`."""
     longest_days: int = 400
@@ -65,6 +66,7 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """`[analysis]`: the loop that summarises jobs that ended, in a process of its own."""
 
     on: bool = True
+    """Whether there is such a process."""
     shard: str = "analysis"
     """Shard of the lake it writes."""
     every_s: float = 30.0
@@ -77,9 +79,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     server: Server = Server()
     collector: Collector = Collector()
     carry: Carry = Carry()
-    keep: dict[str, float] = msgspec.field(default_factory=keep_days)
-    """`[keep]`: days a table is kept; 0: for ever. Tables not named: `raw`. Rollups by their interval: `rollup_1s`,
-    `rollup_60s`, `rollup_3600s`."""
+    keep: Policy = Policy()
+    """`[keep]`: days each kind of record is kept; 0: for ever."""
     api: Api = Api()
     analysis: Analysis = Analysis()
     feeds: Feeds = Feeds()
@@ -149,9 +150,7 @@ def _named(message: str, where: str) -> ConfigError:
 
 def settable() -> list[str]:
     """Paths of all settings that are no tables of tables: those an environment variable or a flag can give."""
-    return [path for path, kind in _fields(Config) if path.partition(".")[0] not in ("keep", "feeds")] + [
-        f"keep.{name}" for name in keep_days()
-    ]
+    return [path for path, _ in _fields(Config) if not path.startswith("feeds.") and path != "keep.tables"]
 
 
 def _fields(kind: type[msgspec.Struct], before: str = "") -> Iterator[tuple[str, Any]]:
@@ -173,7 +172,7 @@ def _leaves(raw: Mapping[str, Any], before: str = "") -> Iterator[str]:
 
 def _put(raw: dict[str, Any], path: str, text: str, where: str) -> None:
     kinds: dict[str, Any] = dict(_fields(Config))
-    kind = kinds.get(path, float)
+    kind = kinds[path]
     value: Any = [part for part in text.split(",") if part] if kind == list[str] else text
     try:
         value = msgspec.convert(value, kind, strict=False)
@@ -211,21 +210,22 @@ def _checked(config: Config) -> Config:
     for path, value in (("carry.every_s", config.carry.every_s), ("analysis.every_s", config.analysis.every_s)):
         if value < 0.05:
             raise ConfigError(f"{value} s is too short", where=path)
-    known = keep_days().keys()
-    from fairlead.model.tables import TABLES
-
-    for name in config.keep:
-        if name not in known and name not in TABLES:
-            raise ConfigError(f"there is no setting 'keep.{name}'", where="keep", remedy="name a record table")
+    for name in config.keep.tables:
+        if name not in TABLES:
+            raise ConfigError(
+                f"there is no table {name!r}", where=f"keep.tables.{name}", remedy=f"one of {', '.join(TABLES)}"
+            )
     return config
 
 
 def _values(raw: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """Leaves, those of a table before its tables: so they can be written as TOML in this order."""
+    for name, value in raw.items():
+        if not isinstance(value, dict):
+            yield f"{before}{name}", value
     for name, value in raw.items():
         if isinstance(value, dict):
             yield from _values(value, f"{before}{name}.")
-        else:
-            yield f"{before}{name}", value
 
 
 def resolved(config: Config) -> Config:
@@ -241,9 +241,15 @@ def resolved(config: Config) -> Config:
         collector=replace(
             collector, listen=listen, token_key=collector.token_key or str(state / "server.key"),
         ),
-        keep=keep_days() | config.keep,
         api=replace(config.api, listen=config.api.listen or [f"tcp:127.0.0.1:{API_PORT}"]),
     )  # fmt: skip
+
+
+def kept(policy: Policy) -> Policy:
+    """The policy with 0 as for ever, as files say it: TOML has no null."""
+    fields = {name: getattr(policy, name) or None for name in policy.__struct_fields__ if name != "tables"}
+    tables = {name: days or None for name, days in policy.tables.items()}
+    return Policy(**fields, tables=tables)
 
 
 def shown(config: Config, origins: Origins, *, with_origin: bool) -> str:
@@ -270,4 +276,4 @@ def _toml(value: Any) -> str:
         return f"{{ {inside} }}"
     if isinstance(value, str):
         return msgspec.json.encode(value).decode()
-    return '""' if value is None else repr(value)
+    return "0" if value is None else repr(value)

@@ -16,7 +16,7 @@ import pytest
 from fairlead.cli.main import main
 from serving import Up, ops_batch, until
 
-SETTINGS = "[carry]\nevery_s = 0.3\ncompact_every_s = 1\n"
+SETTINGS = "[carry]\nevery_s = 0.3\nmaintain_every_s = 1\n"
 
 
 class Sender(threading.Thread):

@@ -62,17 +62,19 @@ class JobTableFeed:
             if found == self._read:
                 sink.health(self.name, "ok")
                 return
-            strange, told = self._tell(sink, path)
+            reading = Reading(self.settings.time_zone)
+            strange, told = self._tell(sink, path, reading)
         except InputError as fault:
             missing = isinstance(fault.__cause__, FileNotFoundError)
             sink.health(self.name, "missing" if missing else "failing", fault.what)
             return
         self._read = found
         text = f"{strange} rows without a job number" if strange else ""
+        if reading.unreadable_times:
+            text = f"{reading.unreadable_times} times are in no form that is read"
         sink.health(self.name, "ok", text, rows=told, unknown_lines=strange)
 
-    def _tell(self, sink: Sink, path: Path) -> tuple[int, int]:
-        reading = Reading(self.settings.time_zone)
+    def _tell(self, sink: Sink, path: Path, reading: Reading) -> tuple[int, int]:
         table = _table(path, self.settings)
         numbered = pc.and_(table["job_id"].is_valid(), pc.not_equal(pc.utf8_trim_whitespace(table["job_id"]), ""))
         rows = table.filter(numbered)
@@ -111,7 +113,7 @@ def _table(path: Path, settings: JobTable) -> pa.Table:
 def _batches(rows: pa.Table, settings: JobTable, reading: Reading) -> list[pa.RecordBatch]:
     given = {name: _array(rows.column(name)) for name in rows.column_names}
     out: dict[str, pa.Array] = {"job_id": pc.utf8_trim_whitespace(given["job_id"])}
-    out |= {ours: times_ns(given[name], reading) for name, ours in _TIMES.items() if name in given}
+    out |= {ours: times_ns(_iso(given[name]), reading) for name, ours in _TIMES.items() if name in given}
     out |= {name: whole_numbers(given[name]) for name in _COUNTS if name in given}
     out |= {name: words(given[name]) for name in _TEXTS if name in given}
     states = given.get("state", pa.nulls(rows.num_rows, pa.string()))
@@ -122,6 +124,11 @@ def _batches(rows: pa.Table, settings: JobTable, reading: Reading) -> list[pa.Re
     lists = given["nodes"].to_pylist() if "nodes" in given else [None] * rows.num_rows
     nodes = NodeLists(lambda text: _names(text, settings.nodes_separator))
     return list(job_batches(columns, lists, nodes, count_nodes="nodes" in given and "nodes_count" not in given))
+
+
+def _iso(column: pa.Array) -> pa.Array:
+    """Times with a blank between date and time as ISO writes them."""
+    return pc.replace_substring_regex(pc.utf8_trim_whitespace(column), r"^(\d{4}-\d\d-\d\d) ", r"\1T")
 
 
 def _names(text: str, separator: str) -> list[str]:

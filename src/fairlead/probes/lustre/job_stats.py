@@ -7,6 +7,7 @@ fit it is read line by line.
 
 import re
 from array import array
+from operator import itemgetter
 from typing import Callable, Dict, FrozenSet, Iterable, List, Optional, Pattern, Sequence, Tuple
 
 from fairlead.probes.lustre.stats_lines import MOST, epoch_ns, shown
@@ -84,7 +85,7 @@ class _Reader:
     def blocks(self, text: bytes, end: int) -> None:
         """Read whole jobs, those before `end`."""
         at = 0
-        scan, take, zeros = self.scan, self.take, array("q", bytes(8 * self.shape.width))
+        scan, take = self.scan, self.take
         while at < end:
             layout = self._layout
             match = layout.pattern.match(text, at, end) if layout is not None else None
@@ -93,7 +94,7 @@ class _Reader:
                 scan.fast += 1
                 groups = match.groups()
                 values = layout.values(groups)
-                if values != zeros:
+                if values is not None:
                     start = epoch_ns(groups[1], groups[2] or b"") if groups[1] else None
                     take(groups[0], start, values)
                 continue
@@ -171,16 +172,17 @@ class _Layout:
                 order.append(_DATA[name] if name in _DATA else shape.places[name])
             text += rb"[, }][^\n]*\n"
         self.pattern: "Pattern[bytes]" = re.compile(text)
-        self._width = shape.width
-        self._order = order
-        self._straight = order == list(range(len(order))) and len(order) == shape.width
+        # Most places have one number or none; those of one place that has several are added.
+        of_place: List[List[int]] = [[at for at, to in enumerate(order) if to == place] for place in range(shape.width)]
+        self._pick = itemgetter(*[numbers[0] if numbers else len(order) for numbers in of_place])
+        self._more = [(place, itemgetter(*numbers)) for place, numbers in enumerate(of_place) if len(numbers) > 1]
 
-    def values(self, groups: Sequence[bytes]) -> "array[int]":
-        """The row of one job."""
-        if self._straight:
-            return array("q", map(int, groups[3:]))
-        row = [0] * self._width
-        for place, digits in zip(self._order, groups[3:]):
-            if digits != b"0":
-                row[place] += int(digits)
-        return array("q", row)
+    def values(self, groups: Sequence[bytes]) -> "Optional[array[int]]":
+        """The row of one job, or None when it has counted nothing."""
+        numbers = [*map(int, groups[3:]), 0]
+        if not any(numbers):
+            return None
+        row = array("q", self._pick(numbers))
+        for place, several in self._more:
+            row[place] = sum(several(numbers))
+        return row

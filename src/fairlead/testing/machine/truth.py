@@ -79,7 +79,8 @@ def _of_fault(play: Play, whole: Play, had: Times, number: int) -> Label:
     others = [other for i, other in enumerate(play.faults) if i != number]
     return Label(
         kind=fault.kind, from_ns=play.origin_ns + int(fault.from_s * NS), to_ns=play.origin_ns + int(fault.to_s * NS),
-        component=component_name(play, fault), layer=fault.component, factor=0.0 if fault.kind == "dead" else fault.factor,
+        component=component_name(play, fault), layer=fault.component,
+        factor=0.0 if fault.kind == "dead" else fault.factor,
         victims=_victims(play, had, whole.without(faults=others)),
     )  # fmt: skip
 

@@ -1,0 +1,83 @@
+"""`fairlead site`: describe a site in one file. Not here: what is in it (`model.site`), finding out (`runtime`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from fairlead.cli.talk import say
+from fairlead.errors import ConfigError, InputError, UsageError
+
+
+@click.group()
+def site() -> None:
+    """Describe a site in one file: write it from what is known, check it."""
+
+
+@site.command()
+@click.option(
+    "--lake", "lake_dir", type=click.Path(path_type=Path), metavar="DIR",
+    help="A lake, for the nodes, forwarders, targets and mappings seen there.",
+)  # fmt: skip
+@click.option(
+    "--output", "-o", type=click.Path(path_type=Path), metavar="FILE", help="Write here; by default to standard output."
+)
+@click.option("--force", is_flag=True, help="Overwrite FILE.")
+@click.option("--root", type=click.Path(path_type=Path), default=Path("/"), hidden=True)
+def init(lake_dir: Path | None, output: Path | None, force: bool, root: Path) -> None:
+    """Write a site file from what can be found out here.
+
+    Asks Slurm, Lustre, /proc/mounts and the hosts file of this node, and a lake. What was not found out stands in the
+    file as a comment.
+    """
+    from fairlead.runtime.site_discovery import discover
+    from fairlead.runtime.site_text import site_text
+
+    lake = None
+    if lake_dir is not None:
+        from fairlead.lake.store import Lake
+
+        lake = Lake.open(lake_dir)
+    found = discover(root, lake=lake)
+    text = site_text(found.site, found.remarks)
+    if output is None:
+        click.echo(text, nl=False)
+        return
+    if output.exists() and not force:
+        raise UsageError("the file is there already", where=str(output), remedy="give --force, or another name")
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as fault:
+        what = f"cannot be written: {(fault.strerror or str(fault)).lower()}"
+        raise InputError(what, where=str(output), remedy="check the folder") from fault
+    say(
+        f"wrote {output}: {sum(len(r) for r in found.remarks.values())} things could not be found out, see its comments"
+    )
+
+
+@site.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+def check(file: Path, as_json: bool) -> None:
+    """Check a site file: keys, host lists, and whether its parts fit together."""
+    from fairlead.model.site import check_site, parse_site, site_mapping
+    from fairlead.sources.slurm.hostlist import expand_hostlist
+
+    try:
+        content = file.read_bytes()
+    except OSError as fault:
+        what = f"cannot be read: {(fault.strerror or str(fault)).lower()}"
+        raise InputError(what, where=str(file), remedy="check the path") from fault
+    described = parse_site(content, str(file))
+    faults = check_site(described, expand_hostlist)
+    if as_json:
+        import json
+
+        layers, mappings = described.layers, site_mapping(described, expand_hostlist).num_rows
+        click.echo(json.dumps({"schema": "fairlead.site.check/1", "name": described.name, "layers": layers,
+                               "mappings": mappings, "faults": faults}))  # fmt: skip
+    if faults:
+        raise ConfigError("; ".join(faults), where=str(file), remedy="see docs/howto/describe-a-site.md")
+    if not as_json:
+        click.echo(f"{described.name}: sound, {' → '.join(described.layers)}")

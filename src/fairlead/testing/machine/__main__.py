@@ -1,0 +1,82 @@
+"""`python -m fairlead.testing.machine`: a made machine's records as files. Everything it writes is simulated."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from fairlead.errors import FairleadError, UsageError
+from fairlead.sim.faults import Fault
+from fairlead.testing import machine
+from fairlead.testing.machine import Play, lustre_tree, truth, wire
+
+PLAYS = {"small": machine.small, "two_layer": machine.two_layer, "taihulight": machine.taihulight}
+FORMS = ("batches", "parquet", "tree", "truth")
+
+
+def fault_of(text: str) -> Fault:
+    """`target:3:60:120:0.1` or `target:3:60:120:0.1:fail_slow`: component, number, from, to (s), factor, kind."""
+    parts = text.split(":")
+    try:
+        component, number, begin, end, factor, kind = (*parts, "degraded") if len(parts) == 5 else parts
+        return Fault(component=component, number=int(number), from_s=float(begin), to_s=float(end),
+                     factor=float(factor), kind=kind)  # fmt: skip
+    except ValueError as fault:
+        raise UsageError(f"no fault: {text!r}", remedy="COMPONENT:NUMBER:FROM:TO:FACTOR[:KIND]") from fault
+
+
+def write(play: Play, folder: Path, forms: list[str], every_s: int) -> dict[str, object]:
+    """The play's records under `folder` in each of the forms; what was written, in numbers."""
+    folder.mkdir(parents=True, exist_ok=True)
+    told: dict[str, object] = {
+        "simulated": True,
+        "machine": play.machine.name,
+        "seed": play.seed,
+        "seconds": play.seconds,
+    }
+    told["jobs"] = len(play.course.jobs)
+    if "batches" in forms:
+        manifest = wire.write(play, folder / "posts", every_s)
+        told["batches"] = {key: manifest[key] for key in ("rows", "ops_rows", "operations", "bytes")}
+    if "parquet" in forms:
+        tables = play.tables()
+        for name, table in tables.items():
+            pq.write_table(table, folder / f"{name}.parquet")
+        told["tables"] = {name: table.num_rows for name, table in tables.items()}
+    if "tree" in forms:
+        lustre_tree.MachineTree(play, folder / "hosts").tick(play.seconds)
+    if "truth" in forms:
+        labels = truth.labels(play)
+        truth.write(labels, folder / "truth.json")
+        told["labels"] = len(labels)
+    return told
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Exit code: 0, or the error's."""
+    parser = argparse.ArgumentParser(prog="python -m fairlead.testing.machine", description=__doc__)
+    parser.add_argument("--machine", choices=PLAYS, default="small")
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--hours", type=float, default=1.0)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--form", action="append", choices=FORMS, help="what to write (default: batches and truth)")
+    parser.add_argument("--every", type=int, default=10, metavar="S", help="seconds of records in one body")
+    parser.add_argument("--fault", action="append", default=[], metavar="COMPONENT:NUMBER:FROM:TO:FACTOR[:KIND]")
+    given = parser.parse_args(arguments)
+    try:
+        faults = [fault_of(text) for text in given.fault]
+        play = PLAYS[given.machine](given.seed, max(round(given.hours * 3600), 1), faults=faults)
+        told = write(play, given.out, given.form or ["batches", "truth"], given.every)
+    except FairleadError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    sys.stdout.write(json.dumps(told) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,91 @@
+"""Who sends and who has gone silent: pure, with a clock that is an argument."""
+
+from __future__ import annotations
+
+from fairlead.collector.sources import Sources
+from fairlead.model.tables import HEALTH, batch_of
+
+S = 1_000_000_000
+START = 1_000 * S
+
+
+def _sources(started: int = START) -> Sources:
+    return Sources(started_ns=started, silent_periods=3, period_ns=60 * S)
+
+
+def _health(node: str, at: int, *, interval: int | None = 10 * S, state: str = "ok", **more: object) -> object:
+    columns: dict[str, object] = {
+        "ts_ns": [at], "node": [node], "probe": ["agent"], "state": [state], "interval_ns": [interval],
+    }  # fmt: skip
+    return batch_of(HEALTH, columns | {name: [value] for name, value in more.items()})
+
+
+def _seen(sources: Sources, node: str, at: int, **more: object) -> None:
+    sources.seen(node, at, batches=1, rows=5, last_ns=at - 2 * S)
+    sources.heard(_health(node, at, **more), node)  # type: ignore[arg-type]
+
+
+def test_a_gap_opens_once_and_closes_once() -> None:
+    sources = _sources()
+    _seen(sources, "a", START)
+    assert sources.gaps(START + 30 * S) == []
+    (opened,) = sources.gaps(START + 31 * S)
+    assert (opened.component, opened.kind, opened.ts_ns, opened.end_ns) == ("a", "gap", START, None)
+    assert sources.gaps(START + 99 * S) == []
+    assert sources.states() == {"silent": 1}
+    _seen(sources, "a", START + 100 * S)
+    (closed,) = sources.gaps(START + 101 * S)
+    assert (closed.ts_ns, closed.end_ns) == (START, START + 100 * S)
+    (one,) = sources.all(START + 101 * S)
+    assert (one.state, one.gaps, one.batches, one.rows, one.lag_ns) == ("ok", 1, 2, 10, 3 * S)
+
+
+def test_gaps_that_could_not_be_written_are_told_again() -> None:
+    sources = _sources()
+    _seen(sources, "a", START)
+    told = sources.gaps(START + 40 * S)
+    sources.undo(told)
+    assert sources.gaps(START + 41 * S) == told
+    _seen(sources, "a", START + 50 * S)
+    closed = sources.gaps(START + 51 * S)
+    sources.undo(closed)
+    assert sources.gaps(START + 52 * S) == closed
+
+
+def test_silence_before_the_collector_began_is_not_a_gap() -> None:
+    sources = _sources(START + 500 * S)
+    sources.recall("a", START, batches=3, rows=30, gap_since_ns=None)
+    sources.heard(_health("a", START), "a")  # type: ignore[arg-type]
+    assert sources.gaps(START + 529 * S) == []
+    (opened,) = sources.gaps(START + 531 * S)
+    assert opened.ts_ns == START
+
+
+def test_a_gap_open_before_a_restart_closes_after_it() -> None:
+    sources = _sources(START + 500 * S)
+    sources.recall("a", START, batches=3, rows=30, gap_since_ns=START)
+    assert sources.states() == {"silent": 1}
+    assert sources.gaps(START + 900 * S) == []
+    sources.seen("a", START + 901 * S, batches=1, rows=1, last_ns=None)
+    (closed,) = sources.gaps(START + 902 * S)
+    assert (closed.ts_ns, closed.end_ns) == (START, START + 901 * S)
+
+
+def test_without_health_nobody_knows_when_to_expect_it() -> None:
+    sources = _sources()
+    sources.seen("a", START, batches=1, rows=1, last_ns=None)
+    assert sources.gaps(START + 10**6 * S) == []
+    assert sources.states() == {"unmonitored": 1}
+    sources.heard(_health("a", START, interval=None), "a")  # type: ignore[arg-type]
+    assert len(sources.gaps(START + 181 * S)) == 1
+
+
+def test_the_latest_health_counts_in_whatever_order() -> None:
+    sources = _sources()
+    _seen(sources, "a", START + 60 * S, state="failing", text="now", unknown_lines=2, clock_offset_ns=7)
+    _seen(sources, "a", START, state="ok", text="before", unknown_lines=3, lost_batches=4)
+    (one,) = sources.all(START + 61 * S)
+    assert one.state == "failing"
+    (probe,) = one.probes
+    assert (probe.text, probe.unknown_lines, one.lost_batches, one.clock_offset_ns) == ("now", 5, 4, 7)
+    assert one.last_seen_ns == START + 60 * S
