@@ -13,7 +13,7 @@ INSTALL_SELF := $(PIP) install --no-deps --no-build-isolation --editable .
 LOG ?= examples/logs/phases_write_only_n1_4x5.darshan
 WORKERS ?= 2
 
-.PHONY: help run test test-full unit lint format types imports docs docs-serve docs-generate bench lock agent wheel clean venv dev browser programs test-fuse
+.PHONY: help run test test-full unit lint format types imports docs docs-serve docs-generate bench lock agent wheel wheelhouse clean venv dev browser programs test-fuse
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -74,6 +74,9 @@ lock: $(VENV)/dev.stamp  ## renew requirements*.lock from pyproject.toml (UPGRAD
 
 agent: $(VENV)/runtime.stamp  ## the node agent as one file (Python 3.6 or newer), into dist/
 	@$(BIN)/python tools/agent.py
+
+wheelhouse: $(VENV)/runtime.stamp  ## all a machine without network needs, into build/air-gapped
+	@tools/air_gapped.sh build/air-gapped
 
 wheel: $(VENV)/runtime.stamp  ## a wheel, into dist/
 	@$(BIN)/python -m hatchling build -t wheel

@@ -113,7 +113,8 @@ def jobs_table(pythons: list[str], jobs: int, looks: int) -> dict[str, Any]:
                 took, rows, two, cpu = run(python, ONE, probe, root, str(looks))
                 which, best = version(python), min(took)
                 print(f"{name:<22}{which:<9}{megabytes:>7.1f}{rows:>8,}{first * 1e3:>10.0f}{best * 1e3:>9.0f}"
-                      f"{min(cpu) * 1e3:>8.0f}{megabytes / best:>7.0f}{peak / 1e6:>9.1f}{two / 1e6:>14.1f}")  # fmt: skip
+                      f"{min(cpu) * 1e3:>8.0f}{megabytes / best:>7.0f}{peak / 1e6:>9.1f}"
+                      f"{two / 1e6:>14.1f}")  # fmt: skip
                 figures[f"{name}, {which}"] = {
                     "text_bytes": text.stat().st_size, "rows": rows, "first_s": round(first, 4),
                     "best_s": round(best, 4), "cpu_s": round(min(cpu), 4),

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -13,8 +16,9 @@ import pytest
 from fairlead.analysis.correlate import intervals_of, placements
 from fairlead.analysis.rollups import derive
 from fairlead.analysis.shares import behind, split
+from fairlead.errors import InputError
 from fairlead.lake.store import Lake
-from fairlead.runtime.analysis_loop import LAG_NS, step
+from fairlead.runtime.analysis_loop import LAG_NS, run, step, take_site
 from fairlead.testing.machine import small
 
 S = 1_000_000_000
@@ -210,3 +214,63 @@ def test_shares_of_forwarders_come_near_what_was_counted_by_job(play: Tables) ->
 
 
 VALUES = ("read_bytes", "write_bytes", "metadata_ops")
+
+
+def test_without_counters_by_job_targets_are_those_of_its_files(play: Tables, lake: Lake) -> None:
+    target = play["target"].filter(pc.is_null(play["target"]["job_id"]))
+    fill(lake, {**{name: play[name] for name in ("jobs", "ops", "layouts", "mapping")}, "target": target})
+    steps(lake, later(play))
+    layouts = {row["file_id"]: row["targets"] for row in play["layouts"].to_pylist()}
+    checked = 0
+    for job, row in summaries(lake).items():
+        if row["basis"] is None:
+            continue
+        mine = play["ops"].filter(pc.equal(play["ops"]["job_id"].cast(pa.string()), job))
+        numbers = {n for file in set(mine["file_id"].to_pylist()) for n in layouts[file]}
+        assert row["targets"] == [f"scratch-OST{n:04x}" for n in sorted(numbers)]
+        assert row["estimated"] == ["forwarders", "targets"]
+        checked += 1
+    assert checked > 3
+
+
+def test_the_mappings_of_the_site_file_are_taken_once(lake: Lake, tmp_path: Path) -> None:
+    file = tmp_path / "site.toml"
+    file.write_text('[[routes]]\nnodes = "n[1-4]"\nforwarders = "f[1-2]"\n')
+    with lake.writer("analysis") as writer:
+        assert not take_site(writer, "")
+        assert take_site(writer, str(file))
+        assert not take_site(writer, str(file))
+        with pytest.raises(InputError):
+            take_site(writer, str(tmp_path / "none.toml"))
+    routes = intervals_of(lake.query("SELECT * EXCLUDE (day) FROM mapping"))
+    assert routes.at(pa.array(["n1", "n4", "n5"]), np.full(3, S)).to_pylist() == ["f1", "f2", None]
+
+
+def test_the_loop_runs_until_it_is_stopped(play: Tables, lake: Lake) -> None:
+    fill(lake, {"jobs": play["jobs"]})
+    stop, raised = threading.Event(), []
+    config = SimpleNamespace(
+        server=SimpleNamespace(lake=str(lake.place.root), memory="512MB", site=""),
+        analysis=SimpleNamespace(shard="analysis", every_s=0.05),
+    )
+
+    def work() -> None:
+        try:
+            run(config, stop)
+        except Exception as fault:  # noqa: BLE001 (told below)
+            raised.append(fault)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        deadline = time.monotonic() + 30
+        while lake.query("SELECT count(*) AS n FROM job_summary")["n"][0].as_py() < len(ended(play)):
+            assert time.monotonic() < deadline
+            assert not raised
+            time.sleep(0.05)
+    finally:
+        stop.set()
+        thread.join(30)
+    assert not thread.is_alive()
+    assert not raised
+    assert {row["basis"] for row in summaries(lake).values()} == {None}

@@ -33,7 +33,8 @@ class FakeSlurm:
             program = folder / name
             program.write_text(
                 f'#!/bin/sh\necho "{name} $SLURM_TIME_FORMAT $*" >> {self.asked}\n'
-                f"if [ -f {folder}/{name}.fail ]; then cat {folder}/{name}.fail >&2; exit 1; fi\ncat {folder}/{name}.out\n"
+                f"if [ -f {folder}/{name}.fail ]; then cat {folder}/{name}.fail >&2; exit 1; fi\n"
+                f"cat {folder}/{name}.out\n"
             )
             program.chmod(0o755)
         self.accounts([])
@@ -54,9 +55,10 @@ class FakeSlurm:
 def account(
     job: str, state: str, start: int | str = 100_000, end: int | str = "Unknown", **more: Any
 ) -> dict[str, Any]:
-    row = {"JobID": job, "JobIDRaw": job, "Cluster": "c", "JobName": "a", "User": "ann", "Submit": 99_990,
-           "Start": start, "End": end, "State": state, "AllocNodes": 2, "AllocCPUS": 8, "NodeList": "n[1-2]"}  # fmt: skip
-    return row | more
+    return {
+        "JobID": job, "JobIDRaw": job, "Cluster": "c", "JobName": "a", "User": "ann", "Submit": 99_990, "Start": start,
+        "End": end, "State": state, "AllocNodes": 2, "AllocCPUS": 8, "NodeList": "n[1-2]", **more,
+    }  # fmt: skip
 
 
 def queued(job: int, state: str = "RUNNING", start: int = 100_000) -> dict[str, Any]:

@@ -38,8 +38,8 @@ class JobData:
     `job`: its row of `jobs`. `series`: rows of `ts_ns`, `layer` and SERIES at intervals of `interval_ns`, any number a
     moment: the job's rollup. `io`: by `node`, `rank` and `file_id`, sums of its operations (SERIES, `read_time_ns`,
     `write_time_ns`, `metadata_time_ns`); None where none were recorded. `nodes_traffic`: rows like `series` of what
-    the nodes it ran on moved by counters that know no jobs, already shared out; `shared` tells that other jobs were on
-    these nodes. `forwarders` and `targets`: what served it; None where nothing says so.
+    the nodes it ran on moved by counters that know no jobs, already shared out. `forwarders` and `targets`:
+    what served it; None where nothing says so.
     """
 
     job: Mapping[str, object]

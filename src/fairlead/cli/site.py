@@ -24,7 +24,10 @@ def site() -> None:
     "--output", "-o", type=click.Path(path_type=Path), metavar="FILE", help="Write here; by default to standard output."
 )
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
-@click.option("--root", type=click.Path(path_type=Path), default=Path("/"), hidden=True)
+@click.option(
+    "--root", type=click.Path(path_type=Path), default=Path("/"), metavar="DIR",
+    help="Where to look for /proc and /etc: a copy of a node's files. Default: /.",
+)  # fmt: skip
 def init(lake_dir: Path | None, output: Path | None, force: bool, root: Path) -> None:
     """Write a site file from what can be found out here.
 

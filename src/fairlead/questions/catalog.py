@@ -132,14 +132,14 @@ class Question:
 def _live(asking: Asking, asked: Asked, default: str, now_ns: int) -> Span:
     """The span asked for; a short one up to now ends where the rollup does."""
     span = asked.span(now_ns, default, asking.longest_ns)
-    return span if asked.to or asked.at else shifted(asking.lake, span, now_ns)
+    return (span if asked.to or asked.at else shifted(asking.lake, span, now_ns)).rounded()
 
 
 def _jobs(asking: Asking, name: str, asked: JobsAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
     filters = {key: getattr(asked, key) for key in many_jobs.FILTERS}
+    span = asked.span(now_ns, "1d", asking.longest_ns).rounded()
     return many_jobs.jobs(
-        asking.lake, asked.span(now_ns, "1d", asking.longest_ns), sight, now_ns, filters=filters, node=asked.node,
-        running=asked.running, sort=asked.sort, limit=asked.limit, offset=asked.offset,
+        asking.lake, span, sight, now_ns, filters=filters, node=asked.node, running=asked.running, sort=asked.sort, limit=asked.limit, offset=asked.offset,
     )  # fmt: skip
 
 
@@ -151,7 +151,8 @@ def _job(asking: Asking, name: str, asked: JobAsked, sight: Sight, now_ns: int) 
 
 
 def _system(asking: Asking, name: str, asked: PageAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
-    return machine.system(asking.lake, asked.span(now_ns, "1d", asking.longest_ns), sight, now_ns, points=asked.points)
+    span = asked.span(now_ns, "1d", asking.longest_ns).rounded()
+    return machine.system(asking.lake, span, sight, now_ns, points=asked.points)
 
 
 def _node(asking: Asking, name: str, asked: PageAsked, sight: Sight, now_ns: int) -> answers.Answer:

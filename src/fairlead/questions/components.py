@@ -15,7 +15,7 @@ from fairlead.questions.asking import Sight, Tables, UnknownNameError, days, nea
 from fairlead.questions.coverage import coverage
 from fairlead.questions.job import weight
 from fairlead.questions.ranking import accounts
-from fairlead.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS, Span
+from fairlead.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span, step_of_many
 from fairlead.questions.sums import VALUES, rollup_rows, sums_of
 from fairlead.questions.timelines import layered, timeline
 
@@ -29,24 +29,28 @@ _SPACE_WITHIN_NS = 6 * HOUR_NS
 """Space is told every few minutes; a target's last word counts this long."""
 
 
-def components(lake: Tables, span: Span, kind: str) -> list[ComponentRow]:
-    """All of a kind with their load and space in the span, busiest first."""
+def components(lake: Tables, span: Span, kind: str, only: str = "") -> list[ComponentRow]:
+    """All of a kind (or `only` one) with their load and space in the span, busiest first."""
     layer = _LAYERS[kind]
-    step = SECOND_NS if span.length_ns <= 10 * MINUTE_NS else MINUTE_NS if span.length_ns <= DAY_NS else HOUR_NS
+    step = step_of_many(span)
+    named = " AND id = $id" if only else ""
+    parameters: dict[str, object] = {"kind": kind, "layer": layer}
+    if only:
+        parameters["id"] = only
     added = ", ".join(f"sum({name})::BIGINT AS {name}" for name in VALUES)
     each = (
         f"SELECT id, ts_ns, sum(coalesce(read_bytes, 0) + coalesce(write_bytes, 0)) AS moved, {added} FROM rollup"
-        f" WHERE interval_ns = {step} AND {_WHOLE} AND ts_ns >= {span.aligned(step).from_ns}"
+        f" WHERE interval_ns = {step} AND {_WHOLE}{named} AND ts_ns >= {span.aligned(step).from_ns}"
         f" AND ts_ns < {span.to_ns} AND {days(span.aligned(step))} GROUP BY id, ts_ns"
     )
     found = select(
         lake,
         f"SELECT id, {added}, max(moved) * 1e9 / {step} AS peak, count(*) FILTER (WHERE moved > 0) * {step / 1e9}"
         f" / {span.seconds} AS busy FROM ({each}) GROUP BY id",
-        {"kind": kind, "layer": layer},
+        parameters,
         within=span.aligned(step),
     )
-    space = _space(lake, span, kind, layer)
+    space = _space(lake, span, named, parameters)
     load = {row["id"]: row for row in records(found)}
     rows = [_row(name, load.get(name), space.get(name)) for name in sorted(load.keys() | space.keys())]
     return sorted(rows, key=lambda row: -(row.sums.bytes or row.sums.metadata_ops or 0))
@@ -65,18 +69,18 @@ def _row(name: str, load: Mapping[str, Any] | None, space: Mapping[str, Any] | N
     )  # fmt: skip
 
 
-def _space(lake: Tables, span: Span, kind: str, layer: str) -> dict[str, dict[str, Any]]:
+def _space(lake: Tables, span: Span, named: str, parameters: Mapping[str, object]) -> dict[str, dict[str, Any]]:
     """Used and capacity by the end of the span, used at its beginning."""
-    step = MINUTE_NS if span.length_ns <= DAY_NS else HOUR_NS
+    step = MINUTE_NS if span.length_ns < 6 * HOUR_NS else HOUR_NS
     wide = Span(span.from_ns - _SPACE_WITHIN_NS, span.to_ns).aligned(step)
     found = select(
         lake,
         "SELECT id, arg_max(used_bytes_max, ts_ns) AS used, arg_max(capacity_bytes, ts_ns) AS capacity,"
         f" coalesce(arg_max(used_bytes_max, ts_ns) FILTER (WHERE ts_ns < {span.from_ns}),"
         " arg_min(used_bytes_max, ts_ns)) AS before FROM rollup"
-        f" WHERE interval_ns = {step} AND {_WHOLE} AND used_bytes_max IS NOT NULL AND ts_ns >= {wide.from_ns}"
+        f" WHERE interval_ns = {step} AND {_WHOLE}{named} AND used_bytes_max IS NOT NULL AND ts_ns >= {wide.from_ns}"
         f" AND ts_ns < {wide.to_ns} AND {days(wide)} GROUP BY id",
-        {"kind": kind, "layer": layer},
+        parameters,
         within=wide,
     )
     return {row["id"]: row for row in records(found)}
@@ -101,7 +105,7 @@ def component(
     """One target, forwarder or metadata server. Raises UnknownNameError."""
     where = "kind = $kind AND id = $id AND job_id IS NULL"
     steps, found = layered(lake, span, where, {"kind": kind, "id": name}, now_ns, points)
-    rows = [row for row in components(lake, span, kind) if row.id == name]
+    rows = components(lake, span, kind, name)
     if not rows and not found.num_rows:
         known = names_of(lake, kind, now_ns, span)
         if name not in known:
@@ -122,7 +126,7 @@ def who(lake: Tables, kind: str, name: str, span: Span, sight: Sight, limit: int
     columns = f"job_id, layer, {', '.join(VALUES)}"
     found = select(
         lake,
-        f"SELECT job_id, layer, {added} FROM {rollup_rows(span, 'kind = $kind AND id = $id', columns)}"
+        f"SELECT job_id, layer, {added} FROM {rollup_rows(span, 'kind = $kind AND id = $id', columns, one=True)}"
         " GROUP BY job_id, layer",
         {"kind": kind, "id": name},
         within=span.aligned(HOUR_NS),

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from fairlead.questions.answers import Cdf, HeatMap, HeatRow
@@ -217,7 +216,7 @@ def cdf(
     found = kept.get(key, now_ns)
     if found is not None:
         return found  # type: ignore[no-any-return]
-    counts, components, told = _utilisation(lake, wide, kind, highest)
+    counts, components, told = _utilisation(lake, wide, kept, now_ns, kind, highest)
     all_minutes = components * (wide.length_ns // MINUTE_NS)
     idle = _idle_minutes(lake, wide, kind, all_minutes - told)
     counts[0] += idle
@@ -238,17 +237,13 @@ def _at(share: NDArray[np.float64], utilisation: float, known: int) -> float | N
     return float(share[round(utilisation * BINS)]) if known else None
 
 
-def _utilisation(lake: Tables, span: Span, kind: str, highest: float | None) -> tuple[NDArray[np.int64], int, int]:
+def _utilisation(
+    lake: Tables, span: Span, kept: Kept, now_ns: int, kind: str, highest: float | None
+) -> tuple[NDArray[np.int64], int, int]:
     """Minutes by half per cent of utilisation (rounded up, over 100 % counts as 100 %), components, minutes in all."""
-    found: pa.Table = select(
-        lake,
-        "SELECT least($bins, ceil(rate * $scale))::BIGINT AS place, count(*)::BIGINT AS minutes"
-        f" FROM ({_minutes(span)}) GROUP BY place",
-        {"kind": kind, "layer": _LAYERS[kind], "bins": BINS, "scale": BINS / highest if highest else 0.0},
-        within=span,
-    )
-    counts = np.zeros(BINS + 1, np.int64)
-    np.add.at(counts, integers(found, "place"), integers(found, "minutes"))
+    rates = _rates(lake, span, kept, now_ns, kind)
+    scaled = np.ceil(rates * (BINS / highest if highest else 0.0))
+    counts = np.bincount(np.minimum(scaled, BINS).astype(np.int64), minlength=BINS + 1)
     named = select(
         lake,
         f"SELECT count(DISTINCT id) AS n FROM rollup WHERE interval_ns = {HOUR_NS} AND kind = $kind"
@@ -256,7 +251,31 @@ def _utilisation(lake: Tables, span: Span, kind: str, highest: float | None) -> 
         {"kind": kind, "layer": _LAYERS[kind]},
         within=span,
     )
-    return counts, int(named.column("n")[0].as_py()), int(counts.sum())
+    return counts, int(named.column("n")[0].as_py()), len(rates)
+
+
+def _rates(lake: Tables, span: Span, kept: Kept, now_ns: int, kind: str) -> NDArray[np.float32]:
+    """Bytes a second of every component-minute of the span that has rows; closed hours are kept."""
+    starts = range(span.from_ns, span.to_ns, HOUR_NS)
+    held = {start: kept.get(("rates", kind, start), now_ns) for start in starts}
+    wanted = [start for start in starts if held[start] is None]
+    if wanted:
+        stretch = Span(wanted[0], min(wanted[-1] + HOUR_NS, span.to_ns))
+        found = select(
+            lake,
+            f"SELECT (ts_ns // {HOUR_NS})::BIGINT AS hour, rate::FLOAT AS rate FROM ({_minutes(stretch)})"
+            " ORDER BY hour",
+            {"kind": kind, "layer": _LAYERS[kind]},
+            within=stretch,
+        )
+        hours = integers(found, "hour")
+        rates = np.asarray(found.column("rate").to_numpy(), np.float32)
+        for start in range(wanted[0], stretch.to_ns, HOUR_NS):
+            first, last = np.searchsorted(hours, [start // HOUR_NS, start // HOUR_NS + 1])
+            held[start] = rates[first:last].copy()
+            if start + HOUR_NS + SETTLED_NS <= now_ns:
+                kept.put(("rates", kind, start), held[start], now_ns)
+    return np.concatenate([held[start] for start in starts])
 
 
 def _idle_minutes(lake: Tables, span: Span, kind: str, without_rows: int) -> int:

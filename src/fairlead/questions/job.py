@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import pyarrow as pa
 from msgspec.structs import replace
 
 from fairlead.questions.accounts import row_of, runs_of, unknown_job, visible
@@ -15,9 +16,8 @@ from fairlead.questions.answers import JobPage, JobRow, JobSummary, Share, Sums
 from fairlead.questions.asking import Sight, Tables, records, select
 from fairlead.questions.coverage import coverage
 from fairlead.questions.estimates import estimates
-from fairlead.questions.ranking import ranked
 from fairlead.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span
-from fairlead.questions.sums import sums_of, totals
+from fairlead.questions.sums import METADATA_RANK, RANK, VALUES, sums_of, totals
 from fairlead.questions.timelines import layered, timeline
 
 NODES_SHOWN = 1000
@@ -87,7 +87,8 @@ def _page(lake: Tables, account: dict[str, Any], span: Span, now_ns: int, points
     drawn = timeline(steps, found, cover)
     extra, mapped, missing = estimates(lake, job_id, nodes, steps, found, cover)
     drawn = replace(drawn, series=[*drawn.series, *extra])
-    row, summary = _row_and_summary(lake, account, span, now_ns)
+    layer, sums = _moved(found)
+    row, summary = row_of(account, now_ns, sums=sums, layer=layer), _summary(lake, account)
     shares = _components(lake, job_id, span)
     known = {(share.kind, share.id) for share in shares}
     shares += [Share(kind=k, id=i, layer=k, sums=Sums(), mapped=True) for k, i in mapped if (k, i) not in known]
@@ -97,17 +98,18 @@ def _page(lake: Tables, account: dict[str, Any], span: Span, now_ns: int, points
     )  # fmt: skip
 
 
-def _row_and_summary(
-    lake: Tables, account: dict[str, Any], span: Span, now_ns: int
-) -> tuple[JobRow, JobSummary | None]:
-    import pyarrow as pa
-
-    only = pa.table({name: pa.array([account[name]], kind) for name, kind in (
-        ("job_id", pa.string()), ("start_ns", pa.int64()), ("end_ns", pa.int64()))})  # fmt: skip
-    only = only.set_column(2, "end_ns", pa.array([None if account["end_ns"] is None else span.to_ns], pa.int64()))
-    moved = records(ranked(lake, span, only))
-    layer, sums = (moved[0]["layer"], sums_of(moved[0])) if moved else (None, None)
-    return row_of(account, now_ns, sums=sums, layer=layer), _summary(lake, account)
+def _moved(found: pa.Table) -> tuple[str | None, Sums]:
+    """Layer and sums of the layer that tells the job best, of its sums by step and layer."""
+    by_layer = {
+        row["layer"]: Sums(**{name: row[f"{name}_sum"] for name in VALUES})
+        for row in records(found.group_by("layer").aggregate([(name, "sum") for name in VALUES]))
+    }
+    order = [name for name in RANK if name in by_layer] + sorted(by_layer.keys() - set(RANK))
+    layer = next((name for name in order if by_layer[name].bytes is not None), order[0] if order else None)
+    if layer is None:
+        return None, Sums()
+    told = [name for name in METADATA_RANK if name in by_layer and by_layer[name].metadata_ops is not None]
+    return layer, replace(by_layer[layer], metadata_ops=by_layer[told[0]].metadata_ops if told else None)
 
 
 def _summary(lake: Tables, account: Mapping[str, Any]) -> JobSummary | None:

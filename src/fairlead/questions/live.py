@@ -30,4 +30,4 @@ def shifted(lake: Tables, span: Span, now_ns: int) -> Span:
     if row["newest"] is None:
         return span
     end = min(now_ns, row["newest"] + SECOND_NS)
-    return Span(end - span.length_ns, end)
+    return Span(end - span.length_ns, end, live=True)

@@ -63,7 +63,7 @@ def system(lake: Tables, span: Span, sight: Sight, now_ns: int, *, points: int =
     by_day = [LayerDay(day=str(np.datetime64(r["date"], "D")), layer=r["layer"], sums=sums_of(r)) for r in rows]
     layers = [name for name in LAYERS if any(one.layer == name for one in by_day)]
     totals_ = {name: added([one.sums for one in by_day if one.layer == name]) for name in layers}
-    steps, series = layered(lake, span, _WHOLE, _WORDS, now_ns, points)
+    steps, series = layered(lake, span, _WHOLE, _WORDS, now_ns, points, many=True)
     running, ended = _job_counts(lake, span, sight, now_ns)
     told = health(lake, sight, min(span.to_ns, now_ns))
     silent = [gap for gap in told.gaps if gap.to_ns is None]

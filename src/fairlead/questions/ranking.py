@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from fairlead.questions.accounts import COLUMNS, begun_in, in_span
 from fairlead.questions.asking import Tables, select
-from fairlead.questions.span import Span, pieces
+from fairlead.questions.span import Span, around
 from fairlead.questions.sums import METADATA_RANK, RANK, VALUES, rollup_rows
 
 _FOREVER = 2**62
@@ -52,7 +52,7 @@ def ranked(lake: Tables, span: Span, accounts: pa.Table | None = None) -> pa.Tab
         f" arg_min({VALUES[-1]}, metadata_place) AS {VALUES[-1]} FROM layered GROUP BY id) "
         f"SELECT id, best.layer AS layer, {_TAKEN}, {VALUES[-1]} FROM chosen"
     )
-    return select(lake, sql, parameters, within=span.aligned(pieces(span)[0][0]))
+    return select(lake, sql, parameters, within=around(span))
 
 
 def _none() -> pa.Table:

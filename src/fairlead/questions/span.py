@@ -32,6 +32,8 @@ class Span:
 
     from_ns: int
     to_ns: int
+    live: bool = False
+    """It ends now: what is asked about lies in the newest, small files."""
 
     @property
     def length_ns(self) -> int:
@@ -45,13 +47,18 @@ class Span:
 
     def aligned(self, step_ns: int) -> Span:
         """The smallest span around it whose ends are multiples of `step_ns`."""
-        return Span(self.from_ns // step_ns * step_ns, -(-self.to_ns // step_ns) * step_ns)
+        return Span(self.from_ns // step_ns * step_ns, -(-self.to_ns // step_ns) * step_ns, self.live)
 
     def within(self, from_ns: int | None, to_ns: int | None) -> Span:
         """What of it lies in [from_ns, to_ns]; empty when nothing does."""
         first = self.from_ns if from_ns is None else max(self.from_ns, from_ns)
         last = self.to_ns if to_ns is None else min(self.to_ns, to_ns)
-        return Span(first, max(first, last))
+        return Span(first, max(first, last), self.live)
+
+    def rounded(self) -> Span:
+        """What a question about many components really adds up: whole steps (`step_of_many`), but never the future."""
+        wide = self.aligned(step_of_many(self))
+        return Span(wide.from_ns, self.to_ns if self.live else wide.to_ns, self.live)
 
 
 def age_ns(text: str) -> int:
@@ -114,7 +121,7 @@ def span_of(
         raise UsageError(
             f"the span is longer than {longest_ns // DAY_NS} days", remedy="ask for less, or query the lake in parts"
         )
-    return Span(begin, end)
+    return Span(begin, end, end == now_ns)
 
 
 def interval_ns(span: Span) -> int:
@@ -129,11 +136,27 @@ def bin_ns(span: Span, step_ns: int, points: int = MAX_POINTS) -> int:
     return step_ns * max(1, -(-span.length_ns // (step_ns * max(1, points))))
 
 
-def pieces(span: Span) -> list[tuple[int, Span]]:
-    """(interval, span) of rollup rows that together are exactly the span, rounded to seconds, minutes beyond half an
-    hour: whole hours as such, what is left at its ends finer."""
+def step_of_many(span: Span) -> int:
+    """The interval of `rollup` for sums over many components: seconds of the last minutes only (they lie sorted by
+    component, so that a few minutes of all of them are dear in a large file), then minutes, from 6 h on hours."""
+    if span.live and span.length_ns <= 10 * MINUTE_NS:
+        return SECOND_NS
+    return MINUTE_NS if span.length_ns < 6 * HOUR_NS else HOUR_NS
+
+
+def pieces(span: Span, *, one: bool = False) -> list[tuple[int, Span]]:
+    """(interval, span) of the rollup rows whose sum is that of the span. Of many components: whole steps around it.
+    Of `one`: the span to the second, or minute beyond half an hour; whole hours as such, its ends finer."""
+    if not one:
+        step = step_of_many(span)
+        return [(step, span.aligned(step))]
     finest = SECOND_NS if span.length_ns <= HOUR_NS // 2 else MINUTE_NS
     return _pieces(span.aligned(finest), finest)
+
+
+def around(span: Span) -> Span:
+    """The span with what `pieces` may round to."""
+    return span.aligned(HOUR_NS)
 
 
 def _pieces(span: Span, finest: int) -> list[tuple[int, Span]]:

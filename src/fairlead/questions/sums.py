@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fairlead.questions.answers import Sums
 from fairlead.questions.asking import Tables, days, select
-from fairlead.questions.span import Span, bin_ns, interval_ns, pieces
+from fairlead.questions.span import Span, around, bin_ns, interval_ns, pieces
 
 VALUES = ("read_bytes", "write_bytes", "read_ops", "write_ops", "metadata_ops")
 _ADDED = ", ".join(f"sum({name})::BIGINT AS {name}" for name in VALUES)
@@ -27,12 +27,12 @@ METADATA_RANK = ("client", "metadata", "forwarder", "pfs_client", "target")
 """The same for metadata operations: what a target counts as such are truncations and syncs."""
 
 
-def rollup_rows(span: Span, where: str, columns: str = "*") -> str:
-    """A sub-select of rollup rows that are exactly the span (`span.pieces`); `where` filters each piece."""
+def rollup_rows(span: Span, where: str, columns: str = "*", *, one: bool = False) -> str:
+    """A sub-select of the rollup rows of the span (`span.pieces`); `where` filters each piece."""
     parts = [
         f"SELECT {columns} FROM rollup WHERE interval_ns = {step} AND ts_ns >= {piece.from_ns}"
         f" AND ts_ns < {piece.to_ns} AND {days(piece)} AND ({where})"
-        for step, piece in pieces(span)
+        for step, piece in pieces(span, one=one)
     ]
     return f"({' UNION ALL '.join(parts)})"
 
@@ -45,7 +45,7 @@ def totals(
         VALUES
     )
     sql = f"SELECT {by}, {_ADDED}{more} FROM {rollup_rows(span, where, columns)} GROUP BY {by}"
-    return select(lake, sql, parameters, within=span.aligned(pieces(span)[0][0]))
+    return select(lake, sql, parameters, within=around(span))
 
 
 def sums_of(row: Mapping[str, Any]) -> Sums:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fairlead.questions.answers import Series, Timeline
 from fairlead.questions.asking import Tables, floats, integers
 from fairlead.questions.coverage import Coverage, known_share, with_idle
-from fairlead.questions.span import INTERVALS, Span
+from fairlead.questions.span import INTERVALS, Span, step_of_many
 from fairlead.questions.sums import Steps, filled, numbers, stepped, steps_of
 
 LAYERS = ("client", "forwarder", "pfs_client", "target", "metadata", "device", "port")
@@ -24,11 +24,18 @@ Line = NDArray[np.float64]
 
 
 def layered(
-    lake: Tables, span: Span, where: str, parameters: Mapping[str, object], now_ns: int, points: int
+    lake: Tables,
+    span: Span,
+    where: str,
+    parameters: Mapping[str, object],
+    now_ns: int,
+    points: int,
+    *,
+    many: bool = False,
 ) -> tuple[Steps, pa.Table]:
     """Sums by step and layer (columns `step`, `layer` and values). When the interval that suits the span holds nothing
-    (seconds are forgotten first), the next coarser one is read."""
-    steps, interval = steps_of(span, now_ns, points)
+    (seconds are forgotten first), the next coarser one is read. `many` components: as `span.step_of_many`."""
+    steps, interval = steps_of(span, now_ns, points, step_of_many(span) if many else None)
     found = stepped(lake, steps, interval, "layer", where, parameters)
     for coarser in INTERVALS[INTERVALS.index(interval) + 1 :]:
         if found.num_rows:

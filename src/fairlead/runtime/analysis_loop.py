@@ -8,9 +8,11 @@ is (`analysis.job_summary`), starting the process (`runtime.child`).
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,7 +23,7 @@ from fairlead import clock
 from fairlead.analysis.correlate import attributed, intervals_of, placements
 from fairlead.analysis.job_summary import ANALYSIS_VERSION, SERIES, JobData, Row, summarised, summary_table
 from fairlead.analysis.rollups import NO_METADATA, UPPER_INTERFACES
-from fairlead.errors import FairleadError, LakeError
+from fairlead.errors import FairleadError, InputError, LakeError
 from fairlead.model.tables import JOBS, MAPPING
 from fairlead.model.units import NS_PER_S
 
@@ -35,6 +37,7 @@ LONGEST_S = 1_000_000
 """A job of more seconds is summarised from minutes."""
 DAY_NS = 86_400 * NS_PER_S
 log = logging.getLogger("fairlead.analysis")
+_OST = re.compile(r"-OST([0-9a-fA-F]{4})$")
 
 
 class Tables(Protocol):
@@ -69,6 +72,7 @@ def run(config: Any, stop: threading.Event) -> None:
             return
     lake = Lake.open(root, memory=config.server.memory)
     with lake.writer(config.analysis.shard, wait_s=30.0) as writer:
+        take_site(writer, config.server.site)
         while not stop.is_set():
             try:
                 done = step(lake, writer, clock.now_ns())
@@ -80,6 +84,24 @@ def run(config: Any, stop: threading.Event) -> None:
                 done = Step(0, more=False)
             if not done.more:
                 stop.wait(config.analysis.every_s)
+
+
+def take_site(writer: Output, file: str) -> bool:
+    """Writes the mappings of the site file into the lake, once for each content; False when they are there already or
+    no file is set. Raises ConfigError, InputError."""
+    if not file:
+        return False
+    from fairlead.model.site import parse_site, site_mapping
+    from fairlead.sources.slurm.hostlist import expand_hostlist
+
+    try:
+        content = Path(file).read_bytes()
+    except OSError as fault:
+        raise InputError((fault.strerror or str(fault)).lower(), where=file, remedy="check server.site") from fault
+    rows = site_mapping(parse_site(content, file), expand_hostlist)
+    batch = writer.batch(f"site/{blake2b(content, digest_size=8).hexdigest()}", source="site", path=file)
+    batch.add(rows)
+    return bool(batch.commit())
 
 
 def step(lake: Tables, writer: Output, now_ns: int, *, lag_ns: int = LAG_NS, most: int = MOST_JOBS) -> Step:
@@ -187,12 +209,13 @@ def data_of(lake: Tables, job: Mapping[str, Any]) -> JobData:
     )
     layers = set(series["layer"].to_pylist())
     nodes = [str(name) for name in job.get("nodes") or []]
-    traffic, shared = _nodes_traffic(lake, job, nodes, interval) if not layers and nodes else (None, False)
+    traffic = _nodes_traffic(lake, job, nodes, interval) if not layers and nodes else None
     forwarders, routed = _forwarders(lake, nodes, span, begin, end)
+    targets, striped = _targets(lake, span, begin, end)
     return JobData(
         job=job, series=series, interval_ns=interval, io=_io(lake, span, begin, end) if "client" in layers else None,
-        nodes_traffic=traffic, io_nodes=None, forwarders=forwarders, targets=_targets(lake, span, begin, end),
-        estimated=[*(["forwarders"] if routed else []), *(["io_nodes"] if shared else [])],
+        nodes_traffic=traffic, io_nodes=None, forwarders=forwarders, targets=targets,
+        estimated=[name for name, is_so in (("forwarders", routed), ("targets", striped)) if is_so],
     )  # fmt: skip
 
 
@@ -227,11 +250,8 @@ def _io(lake: Tables, span: Mapping[str, Any], begin: int, end: int) -> pa.Table
     return found if found.num_rows else None
 
 
-def _nodes_traffic(
-    lake: Tables, job: Mapping[str, Any], nodes: Sequence[str], interval_ns: int
-) -> tuple[pa.Table | None, bool]:
-    """What counters of the job's nodes say, shared out among the jobs that were on them; and whether there were
-    others."""
+def _nodes_traffic(lake: Tables, job: Mapping[str, Any], nodes: Sequence[str], interval_ns: int) -> pa.Table | None:
+    """What counters of the job's nodes say, shared out among the jobs that were on them."""
     begin, end = int(job["start_ns"]), int(job["end_ns"])
     moved = lake.query(
         f"SELECT ts_ns, id AS node, {_summed()}, CAST(NULL AS VARCHAR) AS job_id FROM rollup WHERE kind = 'node'"
@@ -241,7 +261,7 @@ def _nodes_traffic(
         {"from": begin - interval_ns, "to": end, "nodes": list(nodes)},
     )
     if not moved.num_rows:
-        return None, False
+        return None
     moved = moved.append_column("interval_ns", pa.array([interval_ns] * moved.num_rows, pa.int64()))
     beside = lake.query(
         "SELECT * EXCLUDE (day) FROM jobs WHERE start_ns < $to AND (end_ns IS NULL OR end_ns > $from)"
@@ -254,7 +274,7 @@ def _nodes_traffic(
     columns = {"ts_ns": moved["ts_ns"].take(rows), "layer": pa.array(["pfs_client"] * len(rows), pa.string())}
     for name in SERIES:
         columns[name] = pc.multiply(moved[name].take(rows).cast(pa.float64()), pa.array(found.part[mine]))
-    return pa.table(columns), bool((found.part[mine] < 1).any())
+    return pa.table(columns)
 
 
 def _forwarders(
@@ -281,11 +301,29 @@ def _forwarders(
     return (names, True) if names else (None, False)
 
 
-def _targets(lake: Tables, span: Mapping[str, Any], begin: int, end: int) -> list[str] | None:
-    """Targets that counted the job; None where none counts by job."""
+def _targets(lake: Tables, span: Mapping[str, Any], begin: int, end: int) -> tuple[list[str] | None, bool]:
+    """Targets that counted the job; else those its files are striped over, and True. None where nothing says so."""
     found = lake.query(
         "SELECT DISTINCT id FROM rollup WHERE kind = 'target' AND job_id = $job AND interval_ns = 3600000000000"
         f" AND ts_ns > $from - 3600000000000 AND ts_ns < $to AND {_days(begin, end)}",
         span,
     )
-    return [str(name) for name in found["id"].to_pylist()] or None
+    if found.num_rows:
+        return [str(name) for name in found["id"].to_pylist()], False
+    striped = lake.query(
+        "SELECT DISTINCT unnest(targets) AS number FROM layouts WHERE file_id IN (SELECT DISTINCT file_id FROM ops"
+        f" WHERE job_id = $job AND start_ns >= $from AND start_ns < $to AND {_days(begin, end)})",
+        span,
+    )
+    numbers = {int(number) for number in striped["number"].to_pylist() if number is not None}
+    if not numbers:
+        return None, False
+    known = lake.query("SELECT DISTINCT id FROM rollup WHERE kind = 'target' AND interval_ns = 3600000000000")
+    named: dict[int, list[str]] = {}
+    for name in known["id"].to_pylist():
+        match = _OST.search(name)
+        if match:
+            named.setdefault(int(match.group(1), 16), []).append(name)
+    # A number names one target only where there is one file system.
+    names = [named[number][0] for number in sorted(numbers) if len(named.get(number, ())) == 1]
+    return (names, True) if len(names) == len(numbers) else (None, False)

@@ -39,6 +39,8 @@ class Step:
     each: int = 0
     label: str = "out"
     interface: str = "POSIX"
+    pauses: int = 1
+    """Parts that what a process does in a second falls into, apart by more than a run of operations spans."""
     fresh: bool = True
     """Whether its files are new; else they are those of the step of the same label before it."""
 

@@ -207,7 +207,7 @@ class SlurmFeed:
         if strange:
             self._faults["hooks"] = ("failing", f"hooks: {strange} lines are of no hook of fairlead's")
         new = {(self.settings.cluster or job.cluster, job.job_id): job for job in jobs_of(calls)}
-        if new.keys() - self._waiting.keys():
+        if {key for key, job in new.items() if job.end_ns is None} - self._waiting.keys():
             self._hooked = clock.monotonic_s()
             self._due_squeue = min(self._due_squeue, self._soon(self._asked_squeue))
         self._waiting = new

@@ -9,7 +9,7 @@ from fairlead.probes.base import Found, Key
 from fairlead.probes.lustre.histograms import MODIFY, Tables, by_pages, in_flight, tables_of, total
 from fairlead.probes.lustre.names import CLIENT_METADATA, CLIENT_OTHER, INTENTS, READ_AHEAD_PARTS
 from fairlead.probes.lustre.parameters import Place
-from fairlead.probes.lustre.stats_lines import Stats, stats_of
+from fairlead.probes.lustre.stats_lines import Stats, stats_of, together
 from fairlead.probes.lustre.watching import LustreProbe, Tally, Unchanged, fs_of, merged, mount_of, target_of
 
 _LLITE = (
@@ -56,7 +56,7 @@ class LliteProbe(LustreProbe):
             moved: List[Optional[int]] = [
                 stats.counts.get("read_bytes", 0), stats.counts.get("write_bytes", 0),
                 stats.sums.get("read_bytes", 0), stats.sums.get("write_bytes", 0),
-                sum(count for name, count in stats.counts.items() if name in CLIENT_METADATA),
+                together(count for name, count in stats.counts.items() if name in CLIENT_METADATA),
             ]  # fmt: skip
             merged(rows, key, moved + cache)
         return Found([self.reading("pfs_client", ("fs",), _LLITE, rows, "llite", tally, epochs)])
@@ -181,4 +181,4 @@ def _shapes(read: Tables, tally: Tally, values: List[Any]) -> List[Optional[List
 def _requests(text: bytes, tally: Tally) -> int:
     stats = stats_of(text)
     named(stats, INTENTS, tally)
-    return sum(stats.counts.values())
+    return together(stats.counts.values())

@@ -1,9 +1,10 @@
 """exports/*/stats: what each client did at each target, by its address (NID). Not here: wholes and jobs.
 
 A site has as many of these files as clients times targets, so they are read once a minute and those of clients that did
-nothing are passed over by their length.
+nothing but keep their connection are passed over unread.
 """
 
+import re
 from typing import Any, Dict, List, Optional, Sequence
 
 from fairlead.probes.base import Found, Key
@@ -11,10 +12,12 @@ from fairlead.probes.lustre.client import named
 from fairlead.probes.lustre.names import MDT_DATA, MDT_OPS, OST_METADATA, OST_OTHER
 from fairlead.probes.lustre.parameters import Place
 from fairlead.probes.lustre.servers import KNOWN_MDT, mdt_data, ost_row
-from fairlead.probes.lustre.stats_lines import stats_of
+from fairlead.probes.lustre.stats_lines import stats_of, together
 from fairlead.probes.lustre.watching import TARGET_ROW, LustreProbe, Tally
 
 _KEYS = ("target", "client")
+_ACTIVE = re.compile(rb"^(?!ping |connect |reconnect |disconnect |snapshot_time|start_time|elapsed_time)[^\n]", re.M)
+"""A line beside the times and the upkeep of a connection."""
 
 
 class OstExportsProbe(LustreProbe):
@@ -36,7 +39,7 @@ class OstExportsProbe(LustreProbe):
         epochs: Dict[Key, int] = {}
         for one in exports:
             text = place.read(one)
-            if b" samples " not in text:
+            if _ACTIVE.search(text) is None:
                 continue
             stats = stats_of(text)
             named(stats, OST_METADATA, OST_OTHER, tally)
@@ -68,7 +71,7 @@ class MdtExportsProbe(LustreProbe):
         epochs: Dict[Key, int] = {}
         for one in exports:
             text = place.read(one)
-            if b" samples " not in text:
+            if _ACTIVE.search(text) is None:
                 continue
             stats = stats_of(text)
             named(stats, KNOWN_MDT, MDT_DATA, tally)
@@ -93,5 +96,5 @@ class MdtExportsProbe(LustreProbe):
 def mdt_row(counts: Dict[str, int]) -> List[int]:
     """Operations by name as MDT_OPS has them."""
     known = [counts.get(name, 0) for name in MDT_OPS[:-1]]
-    other = sum(n for name, n in counts.items() if name not in KNOWN_MDT and name not in MDT_DATA)
+    other = together(n for name, n in counts.items() if name not in KNOWN_MDT and name not in MDT_DATA)
     return [*known, other]

@@ -4,9 +4,9 @@ A bucket is written `16:` or `4K:` (up to that many), in extents `4K - 8K:`.
 """
 
 import re
-from typing import Dict, List, NamedTuple, Sequence, Tuple
+from typing import Dict, List, NamedTuple, Sequence
 
-from fairlead.probes.lustre.stats_lines import MOST, Times, shown, times_of
+from fairlead.probes.lustre.stats_lines import MOST, Times, shown, times_of, together
 
 SIZE_BINS = 16
 """Power-of-two bins of 4 KiB pages that rows hold: 1 page, 2, 4 ... 2^14, and all above."""
@@ -97,7 +97,7 @@ def by_time(*tables: Dict[int, int]) -> List[int]:
     """Buckets of milliseconds as NS_BINS counts, all tables together."""
     total = [0] * NS_BINS
     for buckets in tables:
-        total = [min(MOST, a + b) for a, b in zip(total, _binned(buckets, _MS_SHIFT, NS_BINS))]
+        total = [together(pair) for pair in zip(total, _binned(buckets, _MS_SHIFT, NS_BINS))]
     return total
 
 
@@ -112,12 +112,7 @@ def in_flight(buckets: Dict[int, int]) -> List[int]:
 
 def total(buckets: Dict[int, int]) -> int:
     """All counts of a table's side."""
-    return min(MOST, sum(buckets.values()))
-
-
-def added(a: Sequence[int], b: Sequence[int]) -> List[int]:
-    """Two histograms of one length as one."""
-    return [min(MOST, x + y) for x, y in zip(a, b)]
+    return together(buckets.values())
 
 
 def _binned(buckets: Dict[int, int], shift: int, bins: int) -> List[int]:
@@ -127,8 +122,3 @@ def _binned(buckets: Dict[int, int], shift: int, bins: int) -> List[int]:
         place = min(max(place + shift, 0), bins - 1)
         made[place] = min(MOST, made[place] + count)
     return made
-
-
-def edges(table: Table) -> "Tuple[List[int], List[int]]":
-    """The buckets of a table that counted something, by side, sorted."""
-    return sorted(k for k, v in table.reads.items() if v), sorted(k for k, v in table.writes.items() if v)

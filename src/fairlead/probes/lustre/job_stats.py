@@ -10,7 +10,7 @@ from array import array
 from operator import itemgetter
 from typing import Callable, Dict, FrozenSet, Iterable, List, Optional, Pattern, Sequence, Tuple
 
-from fairlead.probes.lustre.stats_lines import MOST, epoch_ns, shown
+from fairlead.probes.lustre.stats_lines import MOST, epoch_ns, shown, together
 
 _JOB = re.compile(rb"[ \t]*- job_id[ \t]*:[ \t]*([^\n]*?)[ \t\r]*\Z")
 _TIME = re.compile(rb"[ \t]*(snapshot_time|start_time|elapsed_time)[ \t]*:[ \t]*(\d+)(?:\.(\d+))?[^\n]*\Z")
@@ -184,5 +184,5 @@ class _Layout:
             return None
         row = array("q", self._pick(numbers))
         for place, several in self._more:
-            row[place] = sum(several(numbers))
+            row[place] = together(several(numbers))
         return row

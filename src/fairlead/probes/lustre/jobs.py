@@ -8,6 +8,7 @@ from fairlead.probes.lustre.job_ids import JobIds
 from fairlead.probes.lustre.job_stats import Shape, scan
 from fairlead.probes.lustre.names import MDT_OPS, MDT_UPKEEP, OST_METADATA, OST_OTHER
 from fairlead.probes.lustre.parameters import Parameter, Place
+from fairlead.probes.lustre.stats_lines import together
 from fairlead.probes.lustre.watching import TARGET_ROW, LustreProbe, Tally
 
 
@@ -94,7 +95,7 @@ class _Parts:
         if last is not None and last[0] == start_ns and all(b >= a for a, b in zip(last[1], values)):
             new = [b - a for a, b in zip(last[1], values)]
         there = self._sums.get(job)
-        self._sums[job] = array("q", new) if there is None else array("q", [a + b for a, b in zip(there, new)])
+        self._sums[job] = array("q", new) if there is None else array("q", map(together, zip(there, new)))
 
     def totals(self) -> "Dict[Optional[str], array[int]]":
         """Sums of the jobs of this look, and an end to it."""

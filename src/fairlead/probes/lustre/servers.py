@@ -10,7 +10,7 @@ from fairlead.probes.lustre.client import named, requested
 from fairlead.probes.lustre.histograms import Table, by_bytes, by_pages, by_time, tables_of, total
 from fairlead.probes.lustre.names import MDT_DATA, MDT_OPS, MDT_UPKEEP, OST_METADATA, OST_OTHER
 from fairlead.probes.lustre.parameters import Place
-from fairlead.probes.lustre.stats_lines import MOST, Stats, stats_of
+from fairlead.probes.lustre.stats_lines import Stats, stats_of, together
 from fairlead.probes.lustre.watching import TARGET_ROW, LustreProbe, Tally
 
 KNOWN_MDT = frozenset(MDT_OPS) | MDT_UPKEEP
@@ -134,7 +134,7 @@ class _Queue:
 
 def ost_row(stats: Stats) -> List[int]:
     """The values of TARGET_ROW for an OST."""
-    return [*mdt_data(stats), min(MOST, sum(n for name, n in stats.counts.items() if name in OST_METADATA))]
+    return [*mdt_data(stats), together(n for name, n in stats.counts.items() if name in OST_METADATA)]
 
 
 def mdt_data(stats: Stats) -> List[int]:

@@ -4,7 +4,7 @@ All that Lustre writes by one routine: stats, md_stats, read_ahead_stats, of all
 """
 
 import re
-from typing import Dict, NamedTuple, Optional, Pattern, Tuple
+from typing import Dict, Iterable, NamedTuple, Optional, Pattern, Tuple
 
 MOST = (1 << 63) - 1
 """What a column holds. A counter beyond it stays there."""
@@ -36,6 +36,11 @@ class Stats(NamedTuple):
     times: Times
     unknown: int
     unknown_example: str
+
+
+def together(counts: Iterable[int]) -> int:
+    """Counters added up, as far as a column holds them."""
+    return min(MOST, sum(counts))
 
 
 def stats_of(text: bytes) -> Stats:

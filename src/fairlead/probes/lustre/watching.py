@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, Generic, List, Optional, Sequence, Tuple
 
 from fairlead.probes.base import AbsentError, Found, Key, Probe, Reading
 from fairlead.probes.lustre.parameters import BASES, Place, Tree, asked
+from fairlead.probes.lustre.stats_lines import together
 
 TARGET_ROW = ("read_rpcs", "write_rpcs", "read_bytes", "write_bytes", "metadata_ops")
 """Counters of a `target` row, in the order probes give them."""
@@ -168,5 +169,5 @@ def _sum(a: Any, b: Any) -> Any:
     if a is None or b is None:
         return b if a is None else a
     if isinstance(a, list):
-        return [x + y for x, y in zip(a, b)]
-    return a + b
+        return [together(pair) for pair in zip(a, b)]
+    return together((a, b))

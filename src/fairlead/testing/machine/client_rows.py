@@ -51,37 +51,30 @@ def client_runs(course: Course, t: Traffic, seed: int) -> ClientRuns:
     kept = count > 0
     row, first, count = row[kept], first[kept], count[kept]
     lane = course.first_lane[t.flow[row]] + member[kept]
-    scattered = course.random[t.flow[row]] & (count > 1)
-    if scattered.any():
-        again = np.where(scattered, count, 1)
-        nth = np.arange(int(again.sum())) - np.repeat(np.cumsum(again) - again, again)
-        pieces = np.repeat(count, again)
-        single = np.repeat(scattered, again)
-        row, lane, first = (
-            np.repeat(row, again),
-            np.repeat(lane, again),
-            np.repeat(first, again) + np.where(single, nth, 0),
-        )
-        count = np.where(single, 1, pieces)
-    else:
-        nth, pieces, single = np.zeros(len(row), np.int64), np.ones(len(row), np.int64), np.zeros(len(row), np.bool_)
-    start, end, busy = _times(t, row, count, nth, pieces, single, seed)
+    # A lane's second is one run, or as many as it has requests at random, or parts between pauses.
+    own = t.flow[row]
+    parts = np.where(course.random[own], count, np.minimum(course.pauses[own], count))
+    nth = np.zeros(len(row), np.int64)
+    if (parts > 1).any():
+        nth = np.arange(int(parts.sum())) - np.repeat(np.cumsum(parts) - parts, parts)
+        row, lane, first, count = (np.repeat(column, parts) for column in (row, lane, first, count))
+        parts = np.repeat(parts, parts)
+        begin = nth * count // parts
+        first, count = first + begin, (nth + 1) * count // parts - begin
+    start, end, busy = _times(t, row, count, nth, parts, seed)
     order = np.lexsort((start, course.node[lane]))
     return ClientRuns(row[order], lane[order], first[order], count[order], start[order], end[order], busy[order])
 
 
-def _times(
-    t: Traffic, row: I64, count: I64, nth: I64, pieces: I64, single: np.ndarray, seed: int
-) -> tuple[I64, I64, I64]:
-    """Starts, ends and busy times: a run fills the part of its second that its operations need."""
+def _times(t: Traffic, row: I64, count: I64, nth: I64, parts: I64, seed: int) -> tuple[I64, I64, I64]:
+    """Starts, ends and busy times: a run fills what its operations need of its part of the second."""
     rng = np.random.default_rng([seed, 5, int(t.second[0]) if len(t.second) else 0])
-    span = t.end_s[row] - t.start_s[row]
+    share = (t.end_s[row] - t.start_s[row]) / parts
     each = t.busy_s[row] / t.count[row]
     need = each * count * np.exp(JITTER * rng.standard_normal(len(row), np.float32))
     late = rng.random(len(row), np.float32)
-    share = np.where(single, span / pieces, span)
     taken = np.where(count == 1, need, np.minimum(need, share))
-    begin = t.start_s[row] + np.where(single, nth * share, 0.0) + late * np.maximum(share - taken, 0.0)
+    begin = t.start_s[row] + nth * share + late * np.maximum(share - taken, 0.0)
     # An operation longer than its second ends in it and began before.
     begin = np.maximum(np.minimum(begin, t.end_s[row] - taken), 0.0)
     start = (begin * NS).astype(np.int64)

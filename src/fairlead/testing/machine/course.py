@@ -64,6 +64,7 @@ class Course:
     op: I32
     interface: I32
     random: NDArray[np.bool_]
+    pauses: I32
     forwarder: I32
     target: I32
     size: I64
@@ -234,6 +235,7 @@ class Site:
             op=of_step([OPS.index(step.op) for step in steps]).astype(np.int32),
             interface=of_step([INTERFACES.index(step.interface) for step in steps]).astype(np.int32),
             random=of_step([step.random for step in steps]).astype(np.bool_),
+            pauses=of_step([step.pauses for step in steps]).astype(np.int32),
             forwarder=_together([one.forwarder for one in laid], np.int32),
             target=_together([one.target for one in laid], np.int32), size=of_step([one.size for one in laid]),
             requests=of_step([one.requests for one in laid]), streams=_together([one.streams for one in laid]),
