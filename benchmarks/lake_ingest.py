@@ -139,7 +139,7 @@ def prepared(folder: Path, rows: int, begin_ns: int) -> tuple[list[Path], list[l
     """Bodies of `rows` rows in two files, made by two processes."""
     bodies = -(-rows // (ROWS * IN_A_BODY))
     half = -(-bodies // 2)
-    later = -(-int(LIMIT_ROWS_PER_S * ASKED_S * 1.5) // (ROWS * IN_A_BODY))
+    later = -(-int(LIMIT_ROWS_PER_S * ASKED_S * 3) // (ROWS * IN_A_BODY))
     # Each file holds its own nodes' later batches, so that both files can be sent at once; the third is for later.
     parts = [(half, 0, begin_ns), (half, half, begin_ns + HOUR_NS), (later, 2 * half + 64, begin_ns + 2 * HOUR_NS)]
     paths = [folder / f"bodies{n}" for n in range(3)]
@@ -277,26 +277,35 @@ def run_arrivals(folder: Path, plan: dict[str, Any]) -> dict[str, object]:
     )
     sender.start()
     command = [sys.executable, __file__, "--role", "ask", "--folder", str(folder)]
-    begun = last = time.perf_counter()
+    began = last = time.perf_counter()
     took: list[float] = []
+
+    def look_after() -> None:
+        while not asking.wait(20):
+            started = time.perf_counter()
+            maintain(lake, writer)
+            took.append(time.perf_counter() - started)
+
+    tidier = threading.Thread(target=look_after)
+    tidier.start()
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as asker:
         while asker.poll() is None:
             time.sleep(0.1)
             if time.perf_counter() - last > plan["carry_s"]:
                 writer.flush()
                 last = time.perf_counter()
-                maintain(lake, writer)
-                took.append(time.perf_counter() - last)
-        spent = time.perf_counter() - begun
+        spent = time.perf_counter() - began
+        rows = sender.rows
         assert asker.stdout is not None
         figures = json.loads(asker.stdout.read())
     asking.set()
     sender.join()
+    tidier.join()
     assert sender.failed is None
     writer.close(flush=False)
     acknowledged = np.array(sender.acknowledged)
     return figures | {
-        "arriving_rows_per_s": sender.rows / spent,
+        "arriving_rows_per_s": rows / spent,
         "arriving_acknowledged_ms_p99": float(np.percentile(acknowledged, 99)),
         "arriving_acknowledged_ms_max": float(acknowledged.max()), "maintain_s_max": max(took, default=0.0),
     }  # fmt: skip

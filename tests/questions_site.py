@@ -1,6 +1,6 @@
 """A small site in a real lake for tests of questions: four nodes, two forwarders, three targets, two metadata targets.
 
-Ten minutes around `T0`: job 100 (alice, n1 n2) has run, job 101 (bob, n3 n4) still runs. One row a second and component.
+Ten minutes from `T0` on: job 100 (alice, n1 n2) has run, job 101 (bob, n3 n4) still runs. A row a second and component.
 """
 
 from __future__ import annotations

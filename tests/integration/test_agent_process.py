@@ -138,7 +138,8 @@ def test_once_over_tls(tmp_path: Path, agent_file: Path, python: str) -> None:
             until(lambda: node.spool.exists())
             assert child.wait(25) == 0
         assert {row["probe"] for row in collector.rows("health")} >= {"agent", "disks"}
-        assert collector.rows("device")
+        rows = collector.rows("device")
+        assert {(row["read_bytes"], row["device"]) for row in rows} == {(0, "sda")}, "nothing moved, and that is told"
         assert collector.agents == {"0.1.0"}
         assert not node.waiting()
 
@@ -238,10 +239,14 @@ def test_a_file_cut_off_by_a_loss_of_power_is_dropped_and_told(tmp_path: Path, a
         url = away.url
     with node.running(url):
         until(lambda: len(node.waiting()) > 3)
+    for left in node.spool.glob(".*.tmp"):
+        os.utime(left, (1, 1))
     half, empty = node.waiting()[-2:]
     half.write_bytes(half.read_bytes()[:-7])
     empty.write_bytes(b"")
-    (node.spool / ".n1-agent-0123456789ab.tmp").write_bytes(b"FLBA")
+    draft = node.spool / ".n1-agent-0123456789ab.tmp"
+    draft.write_bytes(b"FLBA")
+    os.utime(draft, (1, 1))
     with collecting() as collector:
         with node.running(collector.url, "--once") as child:
             assert child.wait(25) == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import random
+import re
 from typing import Any
 
 import pytest
@@ -161,6 +162,16 @@ def test_pieces_of_a_text_do_not_matter(seed: int, pieces: list[int]) -> None:
     assert in_pieces.unknown == at_once.unknown
 
 
+@pytest.mark.parametrize("digits", [18, 19, 30])
+def test_sums_of_the_largest_numbers_fit(digits: int) -> None:
+    texts = {name: re.sub(rb"(?<=[ :])\d+(?= )", b"9" * digits, text) for name, text in TEXTS.items()}
+    texts["obdfilter.fs-OST0000.job_stats"] = b"".join(texts["obdfilter.fs-OST0000.job_stats"] for _ in range(2))
+    double = {name.replace("ffff88105db50000", "ffff88105db60000"): text for name, text in texts.items()}
+    checked(looked({**texts, **double}))
+    job = re.sub(rb"(?<=[ :])\d+(?=[ ,])", b"9" * digits, TEXTS["obdfilter.fs-OST0000.job_stats"])
+    checked(looked({"obdfilter.fs-OST0000.job_stats": job}))
+
+
 def test_numbers_of_any_length_cost_no_time() -> None:
     found = looked(
         {**TEXTS, "obdfilter.fs-OST0000.stats": b"write_bytes " + b"9" * 100_000 + b" samples [bytes] 1 1 1\n"}
@@ -170,7 +181,17 @@ def test_numbers_of_any_length_cost_no_time() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [b"- job_id:" * 50_000, b"a " * 200_000, b" " * 500_000, b"1:" * 200_000, b"\n" * 50_000]
+    "text",
+    [
+        b"- job_id:" * 50_000,
+        b"a " * 200_000,
+        b" " * 500_000,
+        b"1:" * 200_000,
+        b"a" + b" " * 200_000 + b"b",
+        b"- job_id: a" + b" " * 200_000 + b"b\n",
+        b"status: a" + b" " * 60_000 + b"b",
+        b"\n" * 50_000,
+    ],
 )
 def test_lines_made_to_be_slow_are_read_in_no_time(text: bytes) -> None:
     checked(looked({name: text if name != "health_check" else b"healthy" for name in TEXTS}))

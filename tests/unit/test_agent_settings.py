@@ -42,6 +42,8 @@ def test_options_override_the_file(tmp_path: Path) -> None:
         ("[probe]\n", "conf:1: sections are"),
         ("[probe x]\nperiod_s = 0\n", r"conf:2 \(period_s\)"),
         ("server = ftp://x\n", "give https://HOST:PORT"),
+        ("server = https://x:port\n", "conf:1"),
+        ("server = https://:9\n", "give https://HOST:PORT"),
         ("server = https://x\n", "a server needs a token"),
     ],
 )

@@ -297,3 +297,18 @@ def test_spread_readings_are_rows_by_operation(tmp_path: Path) -> None:
     rows = [(row["op"], row["count"], row["server"]) for row in house.rows("metadata")]
     assert rows[:4] == [("open", 3, "mds1"), ("close", 6, "mds1"), ("open", 6, "mds1"), ("close", 12, "mds1")]
     assert rows[4:] == [("open", 0, "mds1")], "idle is one zero"
+
+
+def test_a_crew_that_is_ended_leaves_no_thread() -> None:
+    threads = threading.active_count()
+    crew = Crew(time.monotonic_ns, time.time_ns)
+    crew.start("good", Counting(lambda _: 1))
+    until = time.monotonic() + 20
+    while not crew.collect(time.monotonic_ns()):
+        assert time.monotonic() < until
+        time.sleep(0.002)
+    assert threading.active_count() == threads + 1
+    crew.end()
+    while threading.active_count() > threads:
+        assert time.monotonic() < until
+        time.sleep(0.002)

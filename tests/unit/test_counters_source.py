@@ -135,6 +135,18 @@ def test_two_snapshots_of_a_host_give_what_happened_between(tmp_path: Path) -> N
     assert missing(items) == []
 
 
+def test_snapshots_may_follow_one_another_in_one_file(tmp_path: Path) -> None:
+    path = written(tmp_path, "oss3.txt", dump(T0, 5, 7) + dump(T0 + 60, 25, 9) + dump(T0 + 90, 26, 9))
+    items = list(CountersSource().read(path))
+    counted = [row for row in rows(items, "target") if row["source"] == "obdfilter"]
+    assert [(row["ts_ns"] // 10**9 - T0, row["interval_ns"] // 10**9, row["write_rpcs"]) for row in counted] == [
+        (60, 60, 20), (90, 30, 1)
+    ]  # fmt: skip
+    assert missing(items) == []
+    twice = written(tmp_path, "oss4.txt", dump(T0, 5, 7) + "obdfilter.fs-OST0000.kbytesfree=500\n")
+    assert [row["used_bytes"] for row in rows(list(CountersSource().read(twice)), "target")] == [512000]
+
+
 def test_a_counter_that_began_anew_tells_nothing_of_that_interval(tmp_path: Path) -> None:
     paths = [
         written(tmp_path, name, dump(T0 + at, n, 7)) for name, at, n in (("a", 0, 50), ("b", 60, 5), ("c", 120, 6))
@@ -157,6 +169,20 @@ def test_a_single_file_is_named_after_its_folder_or_itself(tmp_path: Path) -> No
     assert {row["target"] for row in mdt} == {"mdt7"}
     assert {"rename", "unlink"} < {row["op"] for row in mdt}
     assert all(row["count"] > 0 for row in mdt)
+
+
+def test_a_copy_of_proc_keeps_its_names(tmp_path: Path) -> None:
+    folder = tmp_path / "proc/fs/lustre/obdfilter/fs-OST0002/exports/10.0.0.9@tcp"
+    folder.mkdir(parents=True)
+    head = f"snapshot_time             {T0}.0 secs.nsecs\nstart_time                {START}.0 secs.nsecs\n"
+    text = f"{head}write_bytes               5 samples [bytes] 1 1 50\npreprw                    5 samples [reqs]\n"
+    (row,) = rows(list(CountersSource().read(written(folder, "stats", text))), "target")
+    assert (row["target"], row["client"], row["source"], row["write_bytes"]) == (
+        "fs-OST0002",
+        "10.0.0.9@tcp",
+        "exports",
+        50,
+    )
 
 
 @pytest.mark.shared_data

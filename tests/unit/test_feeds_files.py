@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from fairlead.batches.encoding import Header, encode, numbers, same_word
-from fairlead.collector.feeds import Feeds, made, receiver
+from fairlead.collector.feeds import Feeds, made
 from fairlead.collector.feeds.arrivals import Arrivals
 from fairlead.collector.feeds.darshan_watch import DarshanFeed
 from fairlead.collector.feeds.drop import DropFeed
@@ -301,7 +301,6 @@ def test_a_table_of_jobs(tmp_path: Path) -> None:
 
 def test_settings_of_all_feeds(tmp_path: Path) -> None:
     assert made(Feeds()) == []
-    assert receiver(Feeds()) is None
     text = """
     [[drop]]
     folder = "/d"
@@ -319,9 +318,8 @@ def test_settings_of_all_feeds(tmp_path: Path) -> None:
     """
     settings = msgspec.toml.decode(text, type=Feeds)
     assert [feed.name for feed in made(settings)] == [
-        "drop:/d", "darshan:/l", "slurm:a", "job_table:/j.csv", "scrape:http://oss1:9169/metrics",
+        "drop:/d", "darshan:/l", "slurm:a", "job_table:/j.csv", "scrape:http://oss1:9169/metrics", "remote_write",
     ]  # fmt: skip
-    assert receiver(settings) is not None
     with pytest.raises(ConfigError, match="two feeds"):
         made(msgspec.structs.replace(settings, drop=settings.drop * 2))
     with pytest.raises(msgspec.ValidationError):

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import cramjam
 import pytest
@@ -18,7 +19,7 @@ from fairlead.collector.feeds.prometheus import protobuf
 from fairlead.collector.feeds.prometheus.assembly import Assembly
 from fairlead.collector.feeds.prometheus.exposition import Page, labels_of
 from fairlead.collector.feeds.prometheus.mapping import mapping
-from fairlead.collector.feeds.prometheus.remote_write import Receiver
+from fairlead.collector.feeds.prometheus.remote_write import RemoteWriteFeed
 from fairlead.collector.feeds.prometheus.scrape import ScrapeFeed
 from fairlead.collector.feeds.settings import RemoteWrite, Scrape
 from fairlead.errors import ConfigError, CorruptInputError, LakeError
@@ -54,8 +55,8 @@ def body(*parts: bytes) -> bytes:
     return bytes(cramjam.snappy.compress_raw(b"".join(parts)))
 
 
-def receiver(**options: object) -> Receiver:
-    return Receiver(RemoteWrite(enabled=True, **options), began_ns=1)  # type: ignore[arg-type]
+def receiver(**options: object) -> RemoteWriteFeed:
+    return RemoteWriteFeed(RemoteWrite(enabled=True, **options), began_ns=1)  # type: ignore[arg-type]
 
 
 def test_counters_become_growth_with_their_interval() -> None:
@@ -65,7 +66,7 @@ def test_counters_become_growth_with_their_interval() -> None:
     assert rows.schema.metadata[b"fairlead.table"] == b"target"
     found = rows.to_pylist()
     assert [row["write_bytes"] for row in found] == [500, 0, 2 * 10**15 - 1500]
-    assert [(row["ts_ns"], row["interval_ns"]) for row in found][0] == ((T0 + 15_000) * MS, 15_000 * MS)
+    assert (found[0]["ts_ns"], found[0]["interval_ns"]) == ((T0 + 15_000) * MS, 15_000 * MS)
     assert (found[0]["target"], found[0]["server"], found[0]["source"]) == ("lfs-OST0001", "oss1", "exporter")
     assert found[0]["read_bytes"] is None
 
@@ -143,8 +144,12 @@ def test_a_body_counts_once_and_is_kept_until_it_is_on_disk() -> None:
         with pytest.raises(LakeError):
             one.take(news, sink)
         one.take(body(series(OST, (T0 + 2000, 170))), sink)
-        one.take(news, sink)
+        assert one.receive(news, {"content-type": "application/x-protobuf"}, sink) == (204, "")
         assert one.take(news, sink).known
+        assert (
+            one.receive(news, {"content-type": "application/x-protobuf;proto=io.prometheus.write.v2.Request"}, sink)[0]
+            == 415
+        )
         assert sorted(row["write_bytes"] for row in sink.rows("target")) == [20, 50]
 
 
@@ -235,7 +240,7 @@ def test_pages_are_read_forgivingly() -> None:
         "__name__": "lustre_job_write_bytes_total", "component": "ost", "jobid": 'cp "a" }.0', "target": "lfs-OST0001",
     }  # fmt: skip
     assert found[2][1:] == (4.0, None)
-    assert (page.strange, page.example) == (2, "what is this")
+    assert (page.strange, page.example) == (1, "what is this")
     assert labels_of('a{b="c') is None
     assert labels_of("1a") is None
     assert labels_of('a{b="c\\nd\\\\"}') == {"__name__": "a", "b": "c\nd\\"}
@@ -247,7 +252,7 @@ def test_pages_are_read_forgivingly() -> None:
 class Exporter(BaseHTTPRequestHandler):
     page: bytes = b""
     status = 200
-    seen: list[str | None] = []
+    seen: ClassVar[list[str | None]] = []
 
     def do_GET(self) -> None:
         self.seen.append(self.headers.get("Authorization"))
@@ -267,7 +272,8 @@ def exporter() -> Iterator[str]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Exporter)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
-    Exporter.status, Exporter.page, Exporter.seen = 200, b"", []
+    Exporter.status, Exporter.page = 200, b""
+    Exporter.seen.clear()
     yield f"http://127.0.0.1:{server.server_address[1]}/metrics"
     server.shutdown()
     server.server_close()
@@ -293,9 +299,9 @@ def test_a_page_is_scraped(exporter: str, tmp_path: Path) -> None:
     ]  # fmt: skip
     assert [row["job_id"] for row in sink.rows("target") if row["source"] == "job_stats"] == ['cp "a" }.0'] * 2
     assert [row["busy_ns"] for row in sink.rows("device")] == [500_000_000, 0]
-    assert [(row["port"], row["rx_bytes"]) for row in sink.rows("port")][0] == ("mlx5_0/1", 100)
-    assert "2 lines not understood" in sink.healths[-1][2]
-    assert sink.unknown_lines == 5
+    assert [(row["port"], row["rx_bytes"]) for row in sink.rows("port")] == [("mlx5_0/1", 100), ("mlx5_0/1", 0)]
+    assert "1 lines not understood" in sink.healths[-1][2]
+    assert sink.unknown_lines == 4  # twice a line that is none, once each a broken and an unknown metric
     assert set(Exporter.seen) == {"Bearer abc"}
     Exporter.status = 500
     feed.look(sink)

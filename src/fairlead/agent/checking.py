@@ -84,7 +84,7 @@ def _spools(settings: Settings, say: Callable[[str], object]) -> bool:
 
 
 def _server(settings: Settings, say: Callable[[str], object]) -> bool:
-    """An empty body costs the collector nothing and shows whether it takes the token."""
+    """An empty body costs the collector nothing and shows whether it takes the token (its 400 means it would)."""
     if not settings.server:
         say("server             none     records stay in the spool: give --server and --token\n")
         return True
@@ -92,6 +92,8 @@ def _server(settings: Settings, say: Callable[[str], object]) -> bool:
 
     line = line_of(settings)
     state, text = OK, settings.server
+    if settings.server.startswith("http://") and not settings.server[7:].startswith(("localhost", "127.", "[::1]")):
+        say("server             note     the token travels in the clear: use https\n")
     try:
         mode = os.stat(settings.token).st_mode
         if mode & 0o077:

@@ -131,6 +131,18 @@ class Crew(Runs):
         task = None if hand is None else hand.task
         return None if hand is None or task is None else hand.since_ns + task.timeout_ns + 1
 
+    def end(self) -> None:
+        """The thread ends when it comes back; nothing is run any more."""
+        with self._lock:
+            self._tasks.clear()
+            hand, self._hand = self._hand, None
+            if hand is not None:
+                hand.given_up = True
+            self._lock.notify_all()
+            if not self.stuck and (hand is None or hand.task is None):  # nobody will write to it any more
+                os.close(self.wake_fd)
+                os.close(self._wake)
+
     def rouse(self) -> None:
         """Wakes the caller. By any thread, or a signal."""
         with suppress(BlockingIOError):  # it is awake

@@ -27,8 +27,9 @@ LAST_S = 5.0
 """How long the last shipment may take at the end."""
 USAGE, CONFIG, SPOOL = 2, 5, 8
 """Exit codes (docs/reference/exit-codes.md)."""
-_ONCE_NS = 10**9
+_ONCE_NS, _LONGEST_ONCE_NS = 10**9, 30 * 10**9
 _NEWEST = 64
+_STALE_NS = 60 * 10**9
 
 
 def mono_ns() -> int:
@@ -60,10 +61,14 @@ class Sending:
         while True:
             last = self._last
             now = mono_ns()
-            again = self.shipper.step(now)
+            try:
+                again = self.shipper.step(now)
+            except Exception as defect:  # noqa: BLE001  (a thread that ends would be silence for ever)
+                again = self.shipper.broke(now, defect)
             if again <= now:
                 continue  # there is more
             if last:
+                self.shipper.close()
                 return
             if not self._last:
                 self._wake.wait(min(max(again - mono_ns(), 0) / 1e9 + 0.001, 60.0))
@@ -117,10 +122,10 @@ class Agent:
             again = self.watch.step(now, wall_ns())
             if self.sending is not None:
                 self.sending.shipper.overdue(now)
-            if self.settings.once and now - began >= _ONCE_NS and not any(o.running for o in self.watch.watched):
-                return
-            if self.settings.once:
-                again = min(again, began + _ONCE_NS if now < began + _ONCE_NS else now + _ONCE_NS // 20)
+            if self.settings.once and now - began >= _ONCE_NS:
+                if self.watch.looked_twice or now - began >= _LONGEST_ONCE_NS:
+                    return
+                again = min(again, now + _ONCE_NS // 20)
             self._sleep(again, end)
 
     def _sleep(self, until_ns: int, end: "Ending") -> None:
@@ -135,6 +140,7 @@ class Agent:
         self.watch.finish(mono_ns(), wall_ns())
         if self.sending is not None:
             self.sending.end(within_s)
+        self.crew.end()
 
 
 class Ending:
@@ -177,8 +183,9 @@ def sweep(folder: str) -> List[str]:
     broken = []
     names = sorted(os.listdir(folder))
     for name in names:
-        if name[0] == "." and name.endswith(DRAFT) and "-agent-" in name:
-            os.unlink(os.path.join(folder, name))
+        path = os.path.join(folder, name)
+        if name[0] == "." and name.endswith(DRAFT) and wall_ns() - os.stat(path).st_mtime_ns > _STALE_NS:
+            os.unlink(path)
     for name in [name for name in names if name.endswith(ENDING)][-_NEWEST:]:
         path = os.path.join(folder, name)
         count, whole = batches_in(path)

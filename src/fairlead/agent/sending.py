@@ -113,7 +113,10 @@ class Line:
             else:  # Python 3.6
                 context.options |= ssl.OP_NO_SSLv2 | ssl.OP_NO_SSLv3 | ssl.OP_NO_TLSv1 | ssl.OP_NO_TLSv1_1
             if self._ca:
-                context.load_verify_locations(self._ca)
+                try:
+                    context.load_verify_locations(self._ca)
+                except OSError as fault:
+                    raise OSError("the authority {} cannot be used: {}".format(self._ca, fault)) from None
             else:
                 context.load_default_certs()
             self._context = context

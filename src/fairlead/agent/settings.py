@@ -5,6 +5,7 @@ Read by hand: argparse and configparser would take a megabyte each for the agent
 
 import os
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from urllib.parse import urlsplit
 
 DEFAULT_FILE = "/etc/fairlead/agent.conf"
 """Read when it is there and no other is named."""
@@ -58,8 +59,9 @@ def _path(value: str) -> str:
 
 
 def _server(value: str) -> str:
-    scheme, found, rest = value.partition("://")
-    if not found or scheme not in ("http", "https") or not rest.strip("/") or any(one in rest for one in "@?# "):
+    parts = urlsplit(value)
+    strange = parts.username or parts.query or parts.fragment or " " in value
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0 or strange:
         raise ValueError("give https://HOST:PORT")
     return value.rstrip("/")
 

@@ -99,6 +99,10 @@ class Shipper:
         if attempt is not None and mono_ns > attempt[0] + _ATTEMPT_NS + attempt[1] * SECOND_NS // _SLOWEST_BYTES_PER_S:
             self._line.cut()
 
+    def close(self) -> None:
+        """Ends the connection. By the thread that steps."""
+        self._line.close()
+
     def step(self, mono_ns: int) -> int:
         """Sends at most one body; returns the monotonic time of the next step."""
         if mono_ns < self._not_before_ns:
@@ -232,6 +236,10 @@ class Shipper:
         except OSError:
             pass  # a full disk: it is told in health, and gone
         self._remove(waiting)
+
+    def broke(self, mono_ns: int, defect: Exception) -> int:
+        """A defect of the agent itself: told, and the rest is tried again later."""
+        return self._failed(mono_ns, "defect: {}: {}".format(type(defect).__name__, defect)[:200], None)
 
     def _failed(self, mono_ns: int, text: str, retry_after_s: Optional[float]) -> int:
         self._told = self._told._replace(failing=True, failures=self._told.failures + 1, text=text)

@@ -39,6 +39,7 @@ class Watched:
         self.seen = False
         """Whether it ever found something here."""
         self.running = False
+        self.looks = 0
         self.state = ""
         self.series: Dict[Shape, Deltas] = {}
 
@@ -82,6 +83,7 @@ class Watch:
         self._told_at_ns = mono_ns
         self._before = cost()
         self._lost_before = 0
+        self._told_before = Told()
         self._first_told = False
 
     def _header(self, table: str, version: int, rows: int, first: Optional[int], last: Optional[int]) -> Header:
@@ -137,6 +139,7 @@ class Watch:
         one = next(watched for watched in self.watched if watched.name == outcome.name)
         first = not one.state
         one.running = False
+        one.looks += 1
         one.state = outcome.state
         one.tally.took(outcome)
         if outcome.found is None:
@@ -197,6 +200,13 @@ class Watch:
         if batches and self._spool.write(batches) is not None:
             self._wrote()
 
+    @property
+    def looked_twice(self) -> bool:
+        """Whether all that look once a second or more often, and find something, have a base and a delta."""
+        return not any(
+            one.running or (one.state == OK and one.looks < 2 and one.period_ns <= SECOND_NS) for one in self.watched
+        )
+
     def finish(self, mono_ns: int, wall_ns: int) -> None:
         """The end: what was found so far, and how it went, become the last file."""
         for outcome in self._crew.collect(mono_ns):
@@ -221,7 +231,9 @@ class Watch:
         told, cost = self._told(), self._cost()
         lost = self._spool.lost_batches + told.refused
         whole = Tally()
-        whole.runs, whole.rows, whole.failures = told.sent_files, told.sent_batches, told.failures
+        before, self._told_before = self._told_before, told
+        whole.runs, whole.rows = told.sent_files - before.sent_files, told.sent_batches - before.sent_batches
+        whole.failures = told.failures - before.failures
         whole.busy_ns = cost.cpu_ns - self._before.cpu_ns
         whole.text = told.text
         state = "lost" if lost > self._lost_before else FAILING if told.failing else OK
@@ -230,7 +242,7 @@ class Watch:
         self._before, self._lost_before = cost, lost
         if told.spools:
             spools = Tally()
-            spools.runs = spools.rows = told.foreign_files
+            spools.runs = spools.rows = told.foreign_files - before.foreign_files
             self._row(wall_ns, "spools", OK if told.spools_found else MISSING, interval, spools, None)
         if not self._first_told:
             self._first_told = True

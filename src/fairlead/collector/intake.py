@@ -70,7 +70,7 @@ class Intake:
         if self.free_bytes() < self._limits.free_bytes + size:
             raise no_room()
         if self._writer.backlog_bytes > self._limits.backlog_bytes:
-            raise Refusal(429, "the tables are behind the log", remedy="keep the batches and try again", retry_s=10)
+            raise Refusal(429, "the tables are behind the log", remedy="keep the batches and try again", retry_s=2)
 
     def free_bytes(self) -> int:
         """Room on the file system of the lake, as of half a second ago at most."""

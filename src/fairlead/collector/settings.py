@@ -19,7 +19,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Most that the batches of one body may hold uncompressed."""
     in_flight_bytes: int = 192 * MIB
     """Bodies being received or checked, all clients together. Beyond: 429."""
-    backlog_bytes: int = 768 * MIB
+    backlog_bytes: int = 448 * MIB
     """Memory of acknowledged rows that wait to be carried to the tables. Beyond: 429."""
     connections: int = 4096
     """Connections in all."""

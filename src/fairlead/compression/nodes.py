@@ -124,6 +124,8 @@ def _codes(column: pa.Array, rows: NDArray[np.intp]) -> I64:
     """Small integers for the values of a column at `rows`; equal values have equal ones, null is 0."""
     if isinstance(column, pa.DictionaryArray):
         words = column.dictionary
+        if len(words) == 1 and column.null_count == 0:
+            return np.ones(len(rows), np.int64)
         codes = column.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
         if len(words) != pc.count_distinct(words).as_py():
             same = words.dictionary_encode().indices.to_numpy().astype(np.int64)
@@ -187,7 +189,7 @@ def _paying(batch: pa.RecordBatch, rows: NDArray[np.intp], groups: I64) -> tuple
             # Whole groups from several places: neighbours are of one second.
             places = np.linspace(0, len(mine) - 1, 8).astype(np.intp)
             wanted = {int(g) for p in places for g in groups[mine[p : p + _SAMPLED_ROWS // 8]]}
-            mine = mine[np.isin(groups[mine], list(wanted))]
+            mine = mine[np.isin(groups[mine], list(wanted))][: 2 * _SAMPLED_ROWS]
         pays[word] = _smaller(batch, rows[mine], groups[mine])
     kept = pays[op]
     return rows[kept], _coded([groups[kept]]).codes
@@ -208,10 +210,12 @@ def _stored(table: pa.Table) -> int:
 
     out = pa.BufferOutputStream()
     packed = [f.name for f in table.schema if f.name in ("start_ns", "end_ns", "busy_ns", "offset", "stride")]
+    words = [f.name for f in table.schema if f.name not in packed and not pa.types.is_nested(f.type)]
+    packed += [f"{f.name}.list.element" for f in table.schema if f.type == pa.list_(pa.int64())]
+    words += [f"{f.name}.list.element" for f in table.schema if f.type == pa.list_(pa.string())]
     parquet.write_table(
         table, out, compression="zstd", compression_level=3, store_schema=False, write_statistics=False,
-        use_dictionary=[f.name for f in table.schema if f.name not in packed and not pa.types.is_nested(f.type)],
-        column_encoding=dict.fromkeys(packed, "DELTA_BINARY_PACKED"),
+        use_dictionary=words, column_encoding=dict.fromkeys(packed, "DELTA_BINARY_PACKED"),
     )  # fmt: skip
     return int(out.getvalue().size)
 

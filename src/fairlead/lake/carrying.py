@@ -7,10 +7,12 @@ derived from the rows (rollups, groups) is exact too, even when another version 
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -183,3 +185,19 @@ def of_newer(table: str, where: Path) -> LakeError:
         where=str(where),
         remedy="upgrade this fairlead, or let the newer one finish: fairlead lake compact",
     )
+
+
+@cache
+def _trim() -> Callable[[int], int] | None:
+    try:
+        return ctypes.CDLL(None).malloc_trim
+    except (OSError, AttributeError):  # not every C library has it
+        return None
+
+
+def give_back_memory() -> None:
+    """Returns freed memory to the system: rows come and go by the hundred MiB, in small pieces that would stay."""
+    pa.default_memory_pool().release_unused()
+    trim = _trim()
+    if trim is not None:
+        trim(0)

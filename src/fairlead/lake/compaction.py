@@ -57,9 +57,15 @@ def compact(
 
 
 def merge_due(
-    lake: Lake, writer: Writer, *, thorough: bool = False, tables: Iterable[str] | None = None
+    lake: Lake,
+    writer: Writer,
+    *,
+    thorough: bool = False,
+    tables: Iterable[str] | None = None,
+    most: int | None = None,
 ) -> list[Merged]:
-    """Merges what is due among the files of each table of the writer's shard; removes nothing. Raises LakeError."""
+    """Merges what is due among the files of each table of the writer's shard, at most `most` groups of each; removes
+    nothing. Raises LakeError."""
     done = []
     for name in writer.place.tables(writer.shard):
         spec = SPECS.get(name)
@@ -67,7 +73,7 @@ def merge_due(
             continue
         with writer.table(spec) as table:
             before = delta.active(table, spec)
-        for group in due(before, thorough=thorough):
+        for group in due(before, thorough=thorough)[:most]:
             merge(writer, lake.engine, spec, group)
         with writer.table(spec) as table:
             done.append(Merged(name, len(before), len(delta.active(table)), 0))

@@ -18,6 +18,8 @@ from fairlead.lake.writer import Writer
 
 KEEP_HOURS = 6
 """How long files that were merged or expired away stay for readers, while a collector runs."""
+MERGES_AT_ONCE = 4
+"""Groups of files of one table that one call merges: what else is due does not wait for hours of merging."""
 REMOVE_EVERY_NS = 3_600_000_000_000
 
 
@@ -48,7 +50,7 @@ def maintain(lake: Lake, writer: Writer, policy: Policy | None = None, *, keep_h
     memory = _memories.setdefault(writer, _Memory())
     expired = retention.expire_by(writer, policy or Policy())
     forgotten = retention.forget(writer, memory.looked_at)
-    merged = compaction.merge_due(lake, writer)
+    merged = compaction.merge_due(lake, writer, most=MERGES_AT_ONCE)
     removed = 0
     now_ns = writer.now_ns()
     if memory.removed_ns is None or now_ns - memory.removed_ns >= REMOVE_EVERY_NS:

@@ -31,6 +31,7 @@ ZSTD_LEVEL = 3
 _SPLIT_ROWS = 600_000
 _NO_DAY_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 _DELTA_ENCODED = ("_ns", "offset", "stride", "key", "seq", "bytes")
+_DELTA_LISTS = ("_ns", "_ids", "_codes", "handles", "offsets", "ranks")
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -149,12 +150,18 @@ def _row_groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterato
 
 
 def _layout(schema: pa.Schema) -> dict[str, Any]:
-    """Times and offsets as packed differences, everything else as a dictionary; all of it zstd."""
+    """Times and offsets (in lists too) as packed differences, words and other numbers as dictionaries; all zstd."""
     packed = [f.name for f in schema if f.type == pa.int64() and f.name.endswith(_DELTA_ENCODED)]
+    words = [f.name for f in schema if f.name not in packed and not pa.types.is_nested(f.type)]
+    for f in schema:
+        if f.type == pa.list_(pa.int64()) and f.name.endswith(_DELTA_LISTS):
+            packed.append(f"{f.name}.list.element")
+        elif f.type == pa.list_(pa.string()):
+            words.append(f"{f.name}.list.element")
     return {
         "compression": "zstd",
         "compression_level": ZSTD_LEVEL,
-        "use_dictionary": [f.name for f in schema if f.name not in packed and not pa.types.is_nested(f.type)],
+        "use_dictionary": words,
         "column_encoding": dict.fromkeys(packed, "DELTA_BINARY_PACKED"),
         "store_schema": False,
         "write_page_index": False,

@@ -43,13 +43,17 @@ class View:
     waiting: list[pa.Table] = field(default_factory=list)
 
 
+_File = tuple[Part, str, tuple[str, str]]
+"""A file, its path, and what files of equal columns and tier have in common."""
+
+
 @dataclass(frozen=True)
 class _Listed:
     """One version of a table: the last segment it has rows of, and its files."""
 
     version: int
     carried: int
-    parts: list[Part]
+    files: list[_File]
 
 
 class Snapshots:
@@ -93,10 +97,11 @@ class Snapshots:
                 carried[name] = listed.carried
                 span = between if name in SERIES else None
                 tail = self._tail(shard)
-                parts = listed.parts + tail.parts(name, listed.carried)
+                ahead = tail.parts(name, listed.carried)
+                files = listed.files + [_file(folder, part) for part in ahead] if ahead else listed.files
                 if span is not None:
-                    parts = [part for part in parts if _overlaps(part, span, REACH_NS.get(name, 0))]
-                self._fill(view, folder, parts)
+                    files = [file for file in files if _overlaps(file[0], span, REACH_NS.get(name, 0))]
+                self._fill(view, folder, files)
                 reach = None if span is None else (span[0] - REACH_NS.get(name, 0), span[1])
                 view.waiting += tail.rows(name, listed.carried, reach)
         return views
@@ -106,12 +111,10 @@ class Snapshots:
             self._tails[shard] = Tail(self._place.wal(shard))
         return self._tails[shard]
 
-    def _fill(self, view: View, folder: Path, parts: list[Part]) -> None:
+    def _fill(self, view: View, folder: Path, files: list[_File]) -> None:
         alike: dict[tuple[str, str], list[str]] = {}
-        for part in parts:
-            version = version_of(part.path)
-            # Files of unknown making may differ among themselves: each is its own group.
-            alike.setdefault((version or part.path, tier_of(part.path)), []).append(str(folder / part.path))
+        for _, path, kind in files:
+            alike.setdefault(kind, []).append(path)
         for (version, tier), paths in sorted(alike.items()):
             view.groups.append(Group(paths, self._columns_of(folder, version, paths[0]), tier))
 
@@ -133,11 +136,11 @@ class Snapshots:
             return _Listed(-1, 0, [])
         held = self._listed.get(folder)
         if held is None or held.version != table.version():
-            held = _listing(table, spec)
+            held = _listing(folder, table, spec)
             self._listed[folder] = held
         if bound is not None and held.carried >= bound:
             # Carried over since the log was read: other tables may not know that segment yet.
-            return _listing(delta.before(folder, table, bound), spec)
+            return _listing(folder, delta.before(folder, table, bound), spec)
         return held
 
     def _columns_of(self, folder: Path, version: str, path: str) -> frozenset[str]:
@@ -149,8 +152,14 @@ class Snapshots:
         return self._columns[key]
 
 
-def _listing(table: DeltaTable, spec: TableSpec) -> _Listed:
-    return _Listed(table.version(), delta.carried(table), delta.active(table, spec))
+def _listing(folder: Path, table: DeltaTable, spec: TableSpec) -> _Listed:
+    files = [_file(folder, part) for part in delta.active(table, spec)]
+    return _Listed(table.version(), delta.carried(table), files)
+
+
+def _file(folder: Path, part: Part) -> _File:
+    # Files of unknown making may differ among themselves: each is its own group.
+    return part, f"{folder}/{part.path}", (version_of(part.path) or part.path, tier_of(part.path))
 
 
 def _overlaps(part: Part, between: Span, reach_ns: int) -> bool:

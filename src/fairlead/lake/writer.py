@@ -20,7 +20,7 @@ from fairlead import clock
 from fairlead.batches.rows import Decoded
 from fairlead.errors import InputError, LakeError, TooOldError, UnfitError
 from fairlead.lake import delta, hot, wal
-from fairlead.lake.carrying import Carrier, Derive, Regroup, of_newer
+from fairlead.lake.carrying import Carrier, Derive, Regroup, give_back_memory, of_newer
 from fairlead.lake.parts import Part, write_parts
 from fairlead.lake.place import Place, ShardLock
 from fairlead.lake.tables import BATCHES, DAY_NS, MAX_DAYS, SPECS, conform, days_of, first_time, spec_of
@@ -126,7 +126,7 @@ class Writer:
         load = hot.load_of_wire(decoded, now_ns)
         body = memoryview(data)
         with self._turn:
-            segment = self._usable()
+            segment, full = self._usable()
             new = self._new(keys, decoded)
             if new:
                 whole = len(new) == len(decoded)
@@ -137,7 +137,6 @@ class Writer:
                 self._note(load)
             else:
                 offset = segment.size
-            full = self._bytes.get(segment.number, 0) > ROLL_BYTES
         segment.settle(offset)
         if full:
             self._carry_soon()
@@ -148,14 +147,13 @@ class Writer:
         meta, bodies = hot.pack(batch, tables)
         load = hot.load_of_tables(batch, tables)
         with self._turn:
-            segment = self._usable()
+            segment, full = self._usable()
             known = self._known().has(batch.key, batch.seq)
             if not known:
                 offset = segment.append(meta, bodies)
                 self._note(load)
             else:
                 offset = segment.size
-            full = self._bytes.get(segment.number, 0) > ROLL_BYTES
         segment.settle(offset)
         if full and self.backlog_bytes > _TOO_FULL * ROLL_BYTES:
             self.flush()
@@ -164,13 +162,14 @@ class Writer:
         return not known
 
     def flush(self) -> int:
-        """Carries every acknowledged batch to its tables; returns how many it was of the growing segment. Readers see
-        no difference. Raises LakeError; nothing is lost then, and the next flush begins where this one failed."""
+        """Carries every acknowledged batch to its tables; returns how many they were. Readers see no difference.
+
+        Raises LakeError; nothing is lost then, and the next flush begins where this one failed.
+        """
         with self._flushing:
             with self._turn:
-                number = self._segment.number
                 self._roll()
-                count = sum(len(load.notes) for load in self._loads.get(number, []))
+                count = sum(len(load.notes) for loads in self._loads.values() for load in loads)
             self._carry_over_older()
             self.trouble = None
             return count
@@ -214,10 +213,15 @@ class Writer:
                             before.add(note.key, note.seq)
                 self._taken = before
 
-    def _usable(self) -> wal.Segment:
+    def _usable(self) -> tuple[wal.Segment, bool]:
+        """The segment to append to, and whether the one before it is full and waits to be carried over. Segments stay
+        small: carrying one over takes several times its memory."""
         if self._closed:
             raise LakeError("the writer is closed", where=str(self.place.root))
-        return self._segment
+        full = self._bytes.get(self._segment.number, 0) > ROLL_BYTES
+        if full:
+            self._roll()
+        return self._segment, full
 
     def _note(self, load: hot.Load) -> None:
         taken = self._known()
@@ -315,9 +319,6 @@ class Writer:
                 return
             try:
                 with self._flushing:
-                    with self._turn:
-                        if self._bytes.get(self._segment.number, 0) > ROLL_BYTES:
-                            self._roll()
                     self._carry_over_older()
                 self.trouble = None
             except LakeError as error:
@@ -350,6 +351,8 @@ class Writer:
         with self._turn:
             self._loads.pop(number, None)
             self._bytes.pop(number, None)
+        del loads
+        give_back_memory()
 
 
 def _times(rows: pa.RecordBatch, spec: TableSpec) -> tuple[int, int] | None:

@@ -139,7 +139,8 @@ def _jobs(asking: Asking, name: str, asked: JobsAsked, sight: Sight, now_ns: int
     filters = {key: getattr(asked, key) for key in many_jobs.FILTERS}
     span = asked.span(now_ns, "1d", asking.longest_ns).rounded()
     return many_jobs.jobs(
-        asking.lake, span, sight, now_ns, filters=filters, node=asked.node, running=asked.running, sort=asked.sort, limit=asked.limit, offset=asked.offset,
+        asking.lake, span, sight, now_ns, filters=filters, node=asked.node, running=asked.running,
+        sort=asked.sort, limit=asked.limit, offset=asked.offset,
     )  # fmt: skip
 
 

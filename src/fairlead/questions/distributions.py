@@ -77,7 +77,9 @@ def heatmap(
         rows = np.array([place[name] for name in hour.ids], np.int64)
         if len(rows):
             grid[rows, k] = hour.peak
-    idle = np.array([known.get(name, np.zeros(columns, np.bool_)) for name in names]).reshape(len(names), columns)
+    idle = np.zeros((len(names), columns), np.bool_)
+    for k, name in enumerate(names):
+        idle[k] = known.get(name, False)
     grid = np.where(np.isnan(grid) & idle, 0.0, grid)
     highest, basis = peak_bytes_per_s, "given"
     if highest is None:
@@ -141,7 +143,7 @@ def _read_hours(lake: Tables, span: Span, kind: str) -> dict[int, _Hour]:
     hours, peaks = integers(found, "hour"), floats(found, "peak")
     ids = found.column("id")
     firsts = np.flatnonzero(np.diff(hours, prepend=-1)) if len(hours) else np.empty(0, np.int64)
-    lasts = [*firsts[1:].tolist(), len(hours)]
+    lasts = [*firsts[1:].tolist(), len(hours)][: len(firsts)]
     return {
         int(hours[first]) * HOUR_NS: _Hour(ids.slice(first, last - first).to_pylist(), peaks[first:last])
         for first, last in zip(firsts.tolist(), lasts, strict=True)
@@ -218,7 +220,7 @@ def cdf(
         return found  # type: ignore[no-any-return]
     counts, components, told = _utilisation(lake, wide, kept, now_ns, kind, highest)
     all_minutes = components * (wide.length_ns // MINUTE_NS)
-    idle = _idle_minutes(lake, wide, kind, all_minutes - told)
+    idle = max(0, _watched_minutes(lake, wide, kind, all_minutes) - told)
     counts[0] += idle
     known = told + idle
     share = np.cumsum(counts) / known if known else np.zeros(BINS + 1)
@@ -278,12 +280,10 @@ def _rates(lake: Tables, span: Span, kept: Kept, now_ns: int, kind: str) -> NDAr
     return np.concatenate([held[start] for start in starts])
 
 
-def _idle_minutes(lake: Tables, span: Span, kind: str, without_rows: int) -> int:
-    """How many of the minutes without rows were idle ones: the share of the time that the servers were watched."""
+def _watched_minutes(lake: Tables, span: Span, kind: str, all_minutes: int) -> int:
+    """In how many of all component-minutes somebody watched: the share of time that the servers' agents were well."""
     from fairlead.questions.components import SERVED_BY
 
-    if without_rows <= 0:
-        return 0
     found = select(
         lake,
         "SELECT count(DISTINCT (node, ts_ns // $minute)) AS watched, count(DISTINCT node) AS nodes FROM health"
@@ -296,4 +296,4 @@ def _idle_minutes(lake: Tables, span: Span, kind: str, without_rows: int) -> int
     [row] = records(found)
     if not row["nodes"]:
         return 0
-    return int(without_rows * min(1.0, row["watched"] / (row["nodes"] * (span.length_ns // MINUTE_NS))))
+    return int(all_minutes * min(1.0, row["watched"] / (row["nodes"] * (span.length_ns // MINUTE_NS))))

@@ -39,6 +39,8 @@ class Server(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Folder of keys, tokens and sockets that are made when none are given. Empty: the one the lake is in."""
     memory: str = "1GB"
     """What queries of one process may use."""
+    site: str = ""
+    """The site file (`fairlead site init`): forwarders, targets and who is served by whom. Empty: none."""
 
 
 class Api(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

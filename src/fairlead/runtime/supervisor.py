@@ -20,7 +20,7 @@ import msgspec
 
 from fairlead import clock
 from fairlead.collector.serving import Bound
-from fairlead.errors import MissingDependencyError, ServerError
+from fairlead.errors import ServerError
 from fairlead.inert import inert
 from fairlead.runtime.child import Task
 from fairlead.runtime.config import Config
@@ -53,6 +53,8 @@ class _Child:
     again_s: float | None = None
     """When it is to be started; None: it runs, or is not to."""
     text: bytes = b""
+    exchanged: bool = False
+    """It was asked to end, so that it begins with other settings."""
 
 
 class Supervisor:
@@ -160,8 +162,8 @@ class Supervisor:
         why = f"{how}{f': {child.reason}' if child.reason else ''}"
         if child.name == "collector" and not child.was_ready and code > 0:
             raise ServerError(f"the collector cannot begin: {child.reason or how}", remedy="see the lines above")
-        if code == MissingDependencyError.exit_code:
-            log.warning("%s", inert(f"{child.name} is left out: {child.reason}"))
+        if child.exchanged:
+            child.exchanged, child.again_s = False, clock.monotonic_s()
             return
         pause_s = child.restarts.pause_s(ran_s)
         child.again_s = clock.monotonic_s() + pause_s
@@ -176,6 +178,7 @@ class Supervisor:
             child.process = subprocess.Popen(
                 [sys.executable, "-m", "fairlead.runtime.child"], stdin=subprocess.PIPE,
                 pass_fds=[*(number for number, _ in sockets), theirs], start_new_session=True,
+                env={"MALLOC_ARENA_MAX": "2", **os.environ},  # threads that come and go keep less
             )  # fmt: skip
         finally:
             os.close(theirs)
@@ -207,6 +210,7 @@ class Supervisor:
             self._config = config
             for child in self._children:
                 if child.process is not None:
+                    child.exchanged = True
                     child.process.send_signal(signal.SIGTERM)
         self._notifier.tell("READY=1", "STATUS=serving")
 

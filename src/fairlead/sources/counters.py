@@ -33,6 +33,7 @@ _GZIP = b"\x1f\x8b"
 _KINDS = (
     b"obdfilter|osd-[a-z]+|mdt|mdd|mds|mgs|ost|llite|osc|mdc|lmv|lov|osp|lod|mgc|ldlm|health_check|jobid_name|jobid_var"
 )
+_KIND = re.compile(r"obdfilter|osd-[a-z]+|mdt|llite")
 _DUMP = re.compile(rb"^(?:" + _KINDS + rb")(?:\.[^\s=]+)?=", re.M)
 _STATS = re.compile(rb"\s*snapshot_time:?\s+\d+\.\d+ \(?secs\.[nu]secs\)?\s*\n")
 _TIME = re.compile(rb"^[ \t]*snapshot_time[ \t]*:?[ \t]*\d[^\n]*$", re.M)
@@ -82,9 +83,10 @@ class CountersSource:
 
     def origin(self, path: Path, head: bytes) -> Origin:  # noqa: ARG002
         """The host, told by its targets and mounts. Raises as `read`."""
-        with _opened(path) as (dump, taken_ns):
-            key = _host_of(dump)
-        return Origin(key, taken_ns, taken_ns, _MANY_YEARS_NS)
+        with _opened(path) as dumps:
+            key = _host_of(dumps[0])
+            taken = [_taken(dump, path) for dump in dumps]
+        return Origin(key, min(taken), max(taken), _MANY_YEARS_NS)
 
     def read(self, path: Path) -> Iterator[Item]:
         """What one snapshot tells. Raises CorruptInputError where it names no counter that is known."""
@@ -92,17 +94,22 @@ class CountersSource:
 
     def read_series(self, paths: Iterable[Path]) -> Iterator[Item]:
         """What snapshots of one host tell, oldest first whatever their order. Raises as `read`."""
-        dated = []
+        dated: list[tuple[int, Path, int]] = []
         for path in paths:
-            with _opened(path) as (_, taken_ns):
-                dated.append((taken_ns, path))
-        dated.sort(key=lambda pair: pair[0])
-        host = _Host(_node_of(dated[0][1])) if dated else None
+            with _opened(path) as dumps:
+                dated += [(_taken(dump, path), path, place) for place, dump in enumerate(dumps)]
+        dated.sort(key=lambda one: one[0])
+        host = _Host(_node_of(dated[0][1]) if dated else "")
         tally = _Tally()
-        for number, (taken_ns, path) in enumerate(dated):
-            assert host is not None  # noqa: S101  (there is a file, so there is a host)
-            with _opened(path) as (dump, _):
-                yield from _snapshot(host, dump, path, taken_ns, tally, first=number == 0)
+        at = 0
+        while at < len(dated):
+            path = dated[at][1]
+            with _opened(path) as dumps:
+                # Snapshots of one file that follow one another are read while it is open.
+                while at < len(dated) and dated[at][1] == path:
+                    taken_ns, _, place = dated[at]
+                    yield from _snapshot(host, dumps[place], path, taken_ns, tally, first=at == 0)
+                    at += 1
         where = str(dated[0][1]) if dated else ""
         yield from _said(tally, where, len(dated))
 
@@ -212,8 +219,8 @@ def _said(tally: _Tally, where: str, snapshots: int) -> Iterator[Missing]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[tuple[Dump, int]]:
-    """The file as a dump, and when it was taken: the latest time in it, else that of the file."""
+def _opened(path: Path) -> Iterator[list[Dump]]:
+    """The dumps a file holds, one as a rule."""
     with path.open("rb") as raw, tempfile.TemporaryFile() as plain:
         head = raw.read(HEAD_BYTES)
         raw.seek(0)
@@ -233,9 +240,9 @@ def _opened(path: Path) -> Iterator[tuple[Dump, int]]:
             with tempfile.TemporaryFile() as wrapped:
                 wrapped.write(f"{_named(lone, path)}=\n".encode())
                 shutil.copyfileobj(file, wrapped)
-                yield Dump(wrapped), _taken(wrapped, path)
+                yield [Dump(wrapped)]
             return
-        yield Dump(file), _taken(file, path)
+        yield Dump.snapshots(file)
 
 
 def _head(file: BinaryIO) -> bytes:
@@ -243,11 +250,17 @@ def _head(file: BinaryIO) -> bytes:
     return file.read(HEAD_BYTES)
 
 
-def _taken(file: BinaryIO, path: Path) -> int:
-    file.seek(0)
+def _taken(dump: Dump, path: Path) -> int:
+    """When a dump was taken: the latest time in it, else that of the file."""
+    at, end = dump.extent
     latest = 0
     # The times of job_stats are those of each job's last request, and none is later than the text.
-    while chunk := file.read(1 << 20):
+    while at < end:
+        dump.file.seek(at)
+        chunk = dump.file.read(min(1 << 20, end - at))
+        if not chunk:
+            break
+        at += len(chunk)
         latest = max([latest, *(times_of(line).snapshot_ns or 0 for line in _TIME.findall(chunk))])
     return latest or path.stat().st_mtime_ns
 
@@ -271,8 +284,13 @@ def _lone(head: bytes) -> str | None:
 
 
 def _named(parameter: str, path: Path) -> str:
-    """The parameter with its device: the folder the file lies in where that is one, as in a copy of /proc."""
-    folder = path.resolve().parent.name
+    """The parameter with its device. A copy of /proc keeps its names; else the device is the folder the file lies in,
+    where that is a target's or a mount's name, or the file's own."""
+    parts = path.resolve().parts
+    for at, part in enumerate(parts[:-2]):
+        if _KIND.fullmatch(part) and len(parts) - at in (3, 5):
+            return ".".join(parts[at:])
+    folder = parts[-2] if len(parts) > 1 else ""
     device = folder if re.fullmatch(r"[\w-]+-((OST|MDT)[0-9a-fA-F]{4}|[0-9a-f]{8,})", folder) else path.stem
     return parameter.replace("*", re.sub(r"[^\w@-]", "_", device))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -92,7 +93,9 @@ def _killed_at_random(folder: Path, kills: int, seed: int) -> int:
         for sender in senders:
             sender.start()
         for _ in range(kills):
-            time.sleep(chance.uniform(0.0, 0.7))
+            before = sum(len(sender.acknowledged) for sender in senders)
+            assert until(lambda: sum(len(sender.acknowledged) for sender in senders) > before)  # noqa: B023
+            time.sleep(chance.uniform(0.0, 0.5))
             if chance.random() < 0.5:
                 children = server.children()
                 if children:
@@ -109,7 +112,7 @@ def _killed_at_random(folder: Path, kills: int, seed: int) -> int:
         for sender in senders:
             sender.join(90)
             assert not sender.is_alive()
-        assert min(len(sender.acknowledged) for sender in senders) > 3
+        assert sum(len(sender.acknowledged) for sender in senders) > kills
         before = _check(server, senders)
         assert server.stop() == 0
         assert _check(server, senders) == before
@@ -175,3 +178,37 @@ def test_sources_and_open_gaps_are_known_after_a_restart(tmp_path: Path) -> None
         ended = until(lambda: server.query(f"{gaps} AND end_ns IS NOT NULL"))
         assert len(ended) == 1
         assert main(["status", "--lake", str(server.lake)]) in (0, 4)
+
+
+def test_all_processes_answer_and_new_settings_exchange_them(tmp_path: Path) -> None:
+    import http.client
+
+    settings = '[api]\non = true\nlisten = ["tcp:127.0.0.1:0"]\n[analysis]\non = true\nevery_s = 1\n'
+    with Up(tmp_path, settings) as server:
+        assert len(server.children()) == 3
+        told = json.loads((server.state / "addresses.json").read_text())
+        connection = http.client.HTTPConnection("127.0.0.1", int(told["api"][0].rpartition(":")[2]), timeout=30)
+        server.post(ops_batch(1))
+
+        def asked(token: str) -> int:
+            connection.request("GET", "/api/v1/system", headers={"Authorization": f"Bearer {token}"})
+            answer = connection.getresponse()
+            answer.read()
+            return answer.status
+
+        assert asked(server.token("reader")) == 200
+        assert asked(server.token("agent")) == 403
+        before = set(server.children())
+        text = server.config.read_text()
+        server.config.write_text(text.replace("every_s = 1", "every_s = 2") + "[carry]\nevery_s = nonsense\n")
+        assert server.process is not None
+        server.process.send_signal(signal.SIGHUP)
+        assert until(lambda: "stay as they are" in server.said())
+        server.config.write_text(text.replace("every_s = 1", "every_s = 2") + "[collector.limits]\nbody_bytes = 500\n")
+        server.process.send_signal(signal.SIGHUP)
+        assert until(lambda: len(server.children()) == 3 and not before & set(server.children()))
+        assert until(lambda: server.post(bytes(600)).status == 413)
+        assert server.post(ops_batch(1, rows=1), server.token("operator")).status in (200, 413)
+        began = time.monotonic()
+        assert server.stop() == 0
+        assert time.monotonic() - began < 10

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from fairlead.collector.feed import Feed
 from fairlead.collector.feeds.settings import Feeds
 from fairlead.errors import ConfigError
 
-if TYPE_CHECKING:
-    from fairlead.collector.feeds.prometheus.remote_write import Receiver
-
 
 def made(settings: Feeds) -> list[Feed]:
-    """The feeds that are asked for, each with a name of its own. Raises ConfigError.
-
-    Remote-write is no feed (it waits for requests): see `receiver`."""
+    """The feeds that are asked for, each with a name of its own. Raises ConfigError."""
     feeds: list[Feed] = []
     if settings.drop:
         from fairlead.collector.feeds.drop import DropFeed
@@ -37,17 +30,12 @@ def made(settings: Feeds) -> list[Feed]:
         from fairlead.collector.feeds.prometheus.scrape import ScrapeFeed
 
         feeds += [ScrapeFeed(one, settings.remote_write.mapping) for one in settings.scrape]
+    if settings.remote_write.enabled:
+        from fairlead.collector.feeds.prometheus.remote_write import RemoteWriteFeed
+
+        feeds.append(RemoteWriteFeed(settings.remote_write))
     names = [feed.name for feed in feeds]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise ConfigError(f"two feeds are named {twice[0]!r}", where="feeds", remedy="remove one of them")
     return feeds
-
-
-def receiver(settings: Feeds) -> Receiver | None:
-    """What takes the bodies of `POST /api/v1/write`; None where it is not enabled. Raises ConfigError."""
-    if not settings.remote_write.enabled:
-        return None
-    from fairlead.collector.feeds.prometheus.remote_write import Receiver
-
-    return Receiver(settings.remote_write)

@@ -27,6 +27,7 @@ _TITLE = re.compile(rb"[ \t]*([a-zA-Z][^\t|%]*?)(?:[ \t]{2,}|[ \t]+)(rpcs|ios|ca
 _SIDES = re.compile(rb"[ \t]*(?:read|modify|write)[ \t|]*(?:write)?[ \t\r]*$")
 MODIFY = "modify "
 """Begins the title of a table of modifying RPCs (mdc); the same file may have one of reads and writes."""
+_LONGEST_LINE = 512
 _UNITS = {b"": 0, b"k": 10, b"m": 20, b"g": 30}
 
 
@@ -57,11 +58,15 @@ def tables_of(text: bytes) -> Tables:
     unknown = 0
     example = ""
     for line in text.split(b"\n"):
+        if not line.strip():
+            continue
+        if len(line) > _LONGEST_LINE:
+            unknown += 1
+            example = example or shown(line)
+            continue
         bucket = _BUCKET.match(line.lstrip(b" \t")) if table is not None else None
         if bucket is not None and table is not None:
             _add(table, bucket.groups())
-            continue
-        if not line.strip():
             continue
         title = _TITLE.match(line)
         if title is not None:

@@ -12,7 +12,7 @@ from typing import Callable, Dict, FrozenSet, Iterable, List, Optional, Pattern,
 
 from fairlead.probes.lustre.stats_lines import MOST, epoch_ns, shown, together
 
-_JOB = re.compile(rb"[ \t]*- job_id[ \t]*:[ \t]*([^\n]*?)[ \t\r]*\Z")
+_JOB = re.compile(rb"[ \t]*- job_id[ \t]*:([^\n]*)\Z")
 _TIME = re.compile(rb"[ \t]*(snapshot_time|start_time|elapsed_time)[ \t]*:[ \t]*(\d+)(?:\.(\d+))?[^\n]*\Z")
 _OP = re.compile(
     rb"([ \t]*)([^\s:{}]+)[ \t]*:[ \t]*\{[ \t]*samples:[ \t]*(\d+)(?:,[ \t]*unit:[ \t]*[^\s,}]+)?"
@@ -20,9 +20,10 @@ _OP = re.compile(
 )
 _LONGEST_BLOCK = 1 << 20
 """A job's text that is longer is no job's text: it is read for what it holds, in pieces."""
+_LONGEST_LINE = 4096
 _MOST_LAYOUTS = 8
 _HEAD = (
-    rb"[ \t]*- job_id[ \t]*:[ \t]*([^\n]*?)[ \t\r]*\n"
+    rb"[ \t]*- job_id[ \t]*:([^\n]*)\n"
     rb"(?:[ \t]*snapshot_time[ \t]*:[^\n]*\n)?"
     rb"(?:[ \t]*start_time[ \t]*:[ \t]*(\d+)(?:\.(\d+))?[^\n]*\n)?"
     rb"(?:[ \t]*elapsed_time[ \t]*:[^\n]*\n)?"
@@ -96,7 +97,7 @@ class _Reader:
                 values = layout.values(groups)
                 if values is not None:
                     start = epoch_ns(groups[1], groups[2] or b"") if groups[1] else None
-                    take(groups[0], start, values)
+                    take(groups[0].strip(), start, values)
                 continue
             after = text.find(b"\n- job_id", at, end) + 1 or end
             self._lines(text[at:after])
@@ -110,6 +111,10 @@ class _Reader:
         ops: List[Tuple[bytes, bool]] = []
         strange = self.scan.unknown
         for line in lines:
+            if len(line) > _LONGEST_LINE:
+                if line.strip():
+                    self.scan.strange(line)
+                continue
             op = _OP.match(line)
             if op is not None and job is not None:
                 _indent, name, samples, has_sum, total = op.groups()
@@ -123,7 +128,7 @@ class _Reader:
                 continue
             named = _JOB.match(line)
             if named is not None and job is None:
-                job = named.group(1)
+                job = named.group(1).strip()
             elif line.strip() not in (b"", b"job_stats:"):
                 self.scan.strange(line)
         if job is None:

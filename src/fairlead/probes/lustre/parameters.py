@@ -127,20 +127,27 @@ class Tree(Place):
 class Dump(Place):
     """The text of `lctl get_param`: `name=value` lines, or `name=` and the lines of the value."""
 
-    def __init__(self, file: BinaryIO) -> None:
-        """`file` can seek; it is read once for its names, and again where a value is wanted."""
+    def __init__(self, file: BinaryIO, values: Optional[Dict[str, Tuple[int, int]]] = None) -> None:
+        """`file` can seek; it is read once for its names, and again where a value is wanted. `values` are the places of
+        those of one snapshot, where the file holds several; without, a parameter written twice is as it was last."""
         self.file = file
-        self._values: Dict[str, Tuple[int, int]] = {}
-        last: str = ""
-        begin = end = 0
-        for name, at, after in _headers(file):
-            if last:
-                self._values[last] = (begin, at)
-            last, begin = name, after
-        if last:
-            end = file.seek(0, os.SEEK_END)
-            self._values[last] = (begin, end)
-        self.names = sorted(self._values)
+        if values is None:
+            values = {}
+            for part in _snapshots(file):
+                values.update(part)
+        self._values = values
+        self.names = sorted(values)
+
+    @classmethod
+    def snapshots(cls, file: BinaryIO) -> "List[Dump]":
+        """The dumps of a file that each one was added to (`>>`): a new one begins where the first name returns."""
+        return [cls(file, values) for values in _snapshots(file)]
+
+    @property
+    def extent(self) -> Tuple[int, int]:
+        """From where to where the file holds this dump's values."""
+        places = self._values.values()
+        return min((begin for begin, _ in places), default=0), max((end for _, end in places), default=0)
 
     def find(self, pattern: str) -> List[Parameter]:
         wanted = _pattern(pattern)
@@ -196,6 +203,23 @@ def _run(command: Sequence[str], output: BinaryIO, timeout_s: float) -> None:
             complaints.seek(0)
             said = complaints.read(200).decode("utf-8", "replace").strip()
             raise OSError("{} ended with status {}: {}".format(command[0], status, said))
+
+
+def _snapshots(file: BinaryIO) -> List[Dict[str, Tuple[int, int]]]:
+    """Where the values of each name begin and end, by snapshot; one, perhaps empty, at least."""
+    found: List[Dict[str, Tuple[int, int]]] = [{}]
+    first = last = ""
+    begin = 0
+    for name, at, after in _headers(file):
+        if last:
+            found[-1][last] = (begin, at)
+        if name == first:
+            found.append({})
+        first = first or name
+        last, begin = name, after
+    if last:
+        found[-1][last] = (begin, file.seek(0, os.SEEK_END))
+    return found
 
 
 def _headers(file: BinaryIO) -> Iterator[Tuple[str, int, int]]:

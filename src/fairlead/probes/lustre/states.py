@@ -16,7 +16,7 @@ from fairlead.probes.lustre.watching import LustreProbe, Tally, switched, target
 _RECENT_NS = 600 * 10**9
 """At the first look, what happened longer ago is not told: an agent that starts again would tell it twice."""
 _HISTORY = re.compile(rb"^[ \t]*- \[[ \t]*(\d{1,10}),[ \t]*([A-Z_]+)[ \t]*\]", re.M)
-_FIELD = re.compile(rb"^[ \t]*([a-z_]+):[ \t]*([^\n]*?)[ \t\r]*$", re.M)
+_FIELD = re.compile(rb"^[ \t]*([a-z_]+):([^\n]*)$", re.M)
 _LOST = ("DISCONN", "EVICTED")
 _FEWER = 0.9
 
@@ -84,7 +84,7 @@ def _seconds(text: str) -> Optional[int]:
 def _fields(text: bytes) -> Dict[str, str]:
     found: Dict[str, str] = {}
     for name, value in _FIELD.findall(text):
-        found.setdefault(name.decode(), value.decode("utf-8", "replace"))
+        found.setdefault(name.decode(), value.strip().decode("utf-8", "replace"))
     return found
 
 

@@ -98,5 +98,5 @@ def rest_of(text: bytes, read: int, known: "Tuple[Pattern[bytes], ...]") -> Tupl
 
 def shown(line: bytes) -> str:
     """A line as text to show: at most 120 characters, without those that do not print."""
-    text = line[:240].decode("utf-8", "replace").strip()
+    text = line[:240].strip().decode("utf-8", "replace")
     return "".join(c if c.isprintable() else "?" for c in text)[:120]

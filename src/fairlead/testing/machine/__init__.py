@@ -18,7 +18,10 @@ SMALL = Mix(
 )  # fmt: skip
 """The population bent so that ten minutes of a small site show every kind of job."""
 
-__all__ = ["SMALL", "Fault", "Mix", "Play", "small", "taihulight", "two_layer"]
+TAIHULIGHT = Mix(arrivals_per_s=0.0142, backlog=1500)
+"""The published population: 1,460,662 jobs in 39 months (Beacon), and as many waiting as fill the machine."""
+
+__all__ = ["SMALL", "TAIHULIGHT", "Fault", "Mix", "Play", "small", "taihulight", "two_layer"]
 
 
 def small(seed: int = 7, seconds: int = 600, faults: Sequence[Fault] = (), mix: Mix = SMALL) -> Play:
@@ -31,6 +34,6 @@ def two_layer(seed: int = 7, seconds: int = 600, faults: Sequence[Fault] = (), m
     return Play(platform.two_layer(), mix, seed, seconds, faults=faults)
 
 
-def taihulight(seed: int = 7, seconds: int = 3600, faults: Sequence[Fault] = (), mix: Mix | None = None) -> Play:
+def taihulight(seed: int = 7, seconds: int = 3600, faults: Sequence[Fault] = (), mix: Mix = TAIHULIGHT) -> Play:
     """40,960 nodes, 288 forwarders, 864 targets, 2 MDS."""
-    return Play(platform.taihulight(), mix or Mix(arrivals_per_s=0.05), seed, seconds, faults=faults)
+    return Play(platform.taihulight(), mix, seed, seconds, faults=faults)

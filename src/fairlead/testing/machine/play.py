@@ -46,7 +46,7 @@ class Play:
         if self.jobs is not None:
             return self.jobs
         rng = np.random.default_rng([self.seed, 1])
-        many = int(self.mix.arrivals_per_s * self.seconds * 1.5) + 8
+        many = self.mix.backlog + int(self.mix.arrivals_per_s * self.seconds * 1.5) + 8
         return [job for job in draw(self.machine, self.mix, many, rng) if job.submit_s < self.seconds]
 
     @cached_property

@@ -7,7 +7,7 @@ Distributions, and where their parameters are from:
 - I/O modes, mean volumes, the share of jobs with non-trivial I/O and with many metadata operations: Beacon (Yang et
   al., ACM TOS 2023, section 5).
 - Spread of volumes about their mean, and of request sizes: 53,546 Darshan records of Summit, 2021. The logarithm of a
-  job's volume deviates by 3.8 (read) and 4.9 (write) over all applications; within one mode 1.6 is used, which keeps
+  job's bytes deviates by 5.1 (read) and 4.5 (written) over all applications; within one mode 1.6 is used, which keeps
   the published means reachable in a few thousand jobs.
 """
 
@@ -94,7 +94,8 @@ class Drawn:
 class Mix:
     """How the population is bent to fit a machine and a span: nothing of it for the published one.
 
-    `volume_scale` multiplies volumes, `time_scale` run times (at most `longest_s`); `arrivals_per_s` jobs handed in.
+    `volume_scale` multiplies volumes, `time_scale` run times (at most `longest_s`); `arrivals_per_s` jobs handed in,
+    `backlog` of them at once in the beginning, so that a machine is not empty.
     """
 
     nontrivial_share: float = NONTRIVIAL_SHARE
@@ -106,6 +107,7 @@ class Mix:
     arrivals_per_s: float = 0.02
     programs_per_pattern: int = 4
     largest_share: float = 0.5
+    backlog: int = 0
 
 
 def programs(machine: Machine, mix: Mix, rng: np.random.Generator) -> dict[str, list[Program]]:
@@ -153,7 +155,9 @@ def draw(machine: Machine, mix: Mix, jobs: int, rng: np.random.Generator) -> lis
     """`jobs` jobs in the order they are handed in; times between arrivals are exponential."""
     site = programs(machine, mix, rng)
     weights = np.array(MODE_JOBS) / sum(MODE_JOBS)
-    submit = np.cumsum(rng.exponential(1.0 / mix.arrivals_per_s, jobs))
+    waits = rng.exponential(1.0 / mix.arrivals_per_s, jobs)
+    waits[: mix.backlog] = 0.0
+    submit = np.cumsum(waits)
     out = []
     for number in range(jobs):
         chance = rng.random()

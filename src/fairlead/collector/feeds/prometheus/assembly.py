@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from fairlead.collector.feeds.prometheus.mapping import FREE, Mapping, Place, Row
+from fairlead.collector.feeds.prometheus.mapping import FREE, Mapping, Place, Thing
 from fairlead.model.tables import TABLES, batch_of
 
 _NS_PER_MS = 1_000_000
@@ -26,12 +27,20 @@ Key = str | bytes
 class _Series:
     """One series: where its samples go, and the last one."""
 
-    __slots__ = ("place", "stamp", "value")
+    __slots__ = ("born", "column", "counts", "factor", "seen", "stamp", "thing", "value")
 
     def __init__(self, place: Place) -> None:
-        self.place = place
+        self.thing = place.thing
+        self.column = place.metric.column
+        self.factor = place.metric.factor
+        self.counts = place.metric.kind == "counter"
+        self.born = place.metric.born
+        self.seen = (place.instance, place.thing.table)
         self.stamp = -1
         self.value = math.nan
+
+
+_Found = dict[tuple[Thing, int], dict[str, float]]
 
 
 @dataclass
@@ -77,65 +86,58 @@ class Assembly:
 
     def rows(self, samples: Iterable[tuple[Key, int, float]]) -> list[pa.RecordBatch]:
         """Rows from (series, milliseconds, value) in any order of series; of a series in the order of time."""
-        found: dict[tuple[Row, int], dict[str, float]] = {}
+        found: _Found = {}
         newest: dict[tuple[str, str], int] = {}
+        known = self._series
         for key, stamp, value in samples:
             self.counts.samples += 1
-            series = self._series[key] if key in self._series else self._new(key)
+            series = known[key] if key in known else self._new(key)
             if series is None:
                 continue
-            place = series.place
-            seen = (place.instance, place.row.table)
-            if stamp > newest.get(seen, -1):
-                newest[seen] = stamp
+            if stamp > newest.get(series.seen, -1):
+                newest[series.seen] = stamp
             self._one(series, stamp, value, found)
         for seen, stamp in newest.items():
             self._seen[seen] = max(stamp, self._seen.get(seen, -1))
-        if len(self._series) > self._most:
+        if len(known) > self._most:
             self._forget()
         return _batches(found)
 
-    def _one(self, series: _Series, stamp: int, value: float, found: dict[tuple[Row, int], dict[str, float]]) -> None:
-        if value != value or math.isinf(value):
+    def _one(self, series: _Series, stamp: int, value: float, found: _Found) -> None:
+        if not math.isfinite(value):
             # A stale marker, or no number: the series has no base any more.
             self.counts.stale += 1
             if stamp > series.stamp:
                 series.value, series.stamp = math.nan, stamp
             return
-        place = series.place
-        metric = place.metric
         if stamp <= series.stamp:
             self.counts.late += 1
             return
         before, since = series.value, series.stamp
-        first = since < 0
         series.value, series.stamp = value, stamp
-        if metric.kind == "gauge":
-            row = found.setdefault((place.row, stamp), {})
-            row[metric.column] = value * metric.factor
+        if not series.counts:
+            found.setdefault((series.thing, stamp), {})[series.column] = value * series.factor
             return
-        if first and metric.born:
-            since = self._seen.get((place.instance, place.row.table), -1)
+        if since < 0 and series.born:
+            since = self._seen.get(series.seen, -1)
             if self._forgot or since < 0 or not 0 < stamp - since <= _BORN_WITHIN_MS:
                 return
             before = 0.0
-        if before != before:
+        if before != before or stamp - since > _LONGEST_MS:
             return
         if value < before:
             self.counts.resets += 1
             return
-        if stamp - since > _LONGEST_MS:
-            return
-        row = found.setdefault((place.row, stamp), {})
-        row[metric.column] = (value - before) * metric.factor
+        row = found.setdefault((series.thing, stamp), {})
+        row[series.column] = (value - before) * series.factor
         row["interval_ns"] = (stamp - since) * _NS_PER_MS
 
     def _new(self, key: Key) -> _Series | None:
         labels = self._labels_of(key)
         place = self._mapping.place(labels, self._node) if labels is not None else None
         if place is not None:
-            names = {name for name, _ in place.row.names}
-            spec = TABLES[place.row.table]
+            names = place.thing.names
+            spec = TABLES[place.thing.table]
             # A series that does not say what it counts (no target) makes no row.
             if any(not column.nullable and column.name in place.metric.keys and column.name not in names
                    for column in spec.schema):  # fmt: skip
@@ -157,35 +159,34 @@ class Assembly:
             del self._series[key]
 
 
-def _batches(found: dict[tuple[Row, int], dict[str, float]]) -> list[pa.RecordBatch]:
+def _batches(found: _Found) -> list[pa.RecordBatch]:
     """A batch a table; a column that no sample told of is null."""
-    tables: dict[str, list[tuple[Row, int, dict[str, float]]]] = {}
-    for (row, stamp), values in found.items():
+    tables: dict[str, list[tuple[Thing, int, dict[str, float]]]] = {}
+    for (thing, stamp), values in found.items():
         _use(values)
         if len(values) > ("interval_ns" in values):
-            tables.setdefault(row.table, []).append((row, stamp, values))
+            tables.setdefault(thing.table, []).append((thing, stamp, values))
     return [_batch(name, rows) for name, rows in tables.items()]
 
 
 def _use(values: dict[str, float]) -> None:
     """What is free becomes what is used."""
     for free, (used, whole) in FREE.items():
-        left = values.pop(free, None)
-        if left is not None and whole in values:
-            values[used] = max(values[whole] - left, 0)
+        if free in values:
+            left = values.pop(free)
+            if whole in values:
+                values[used] = max(values[whole] - left, 0)
 
 
-def _batch(name: str, rows: list[tuple[Row, int, dict[str, float]]]) -> pa.RecordBatch:
+def _batch(name: str, rows: list[tuple[Thing, int, dict[str, float]]]) -> pa.RecordBatch:
     spec = TABLES[name]
     columns: dict[str, object] = {"ts_ns": pa.array([stamp * _NS_PER_MS for _, stamp, _ in rows], pa.int64())}
-    words = [dict(row.names) for row, _, _ in rows]
-    for column in dict.fromkeys(column for named in words for column in named):
-        columns[column] = [named.get(column) for named in words]
-    for column in dict.fromkeys(column for _, _, values in rows for column in values):
+    named = {column for thing, _, _ in rows for column in thing.names}
+    for column in named:
+        columns[column] = [thing.names.get(column) for thing, _, _ in rows]
+    told = {column for _, _, values in rows for column in values}
+    for column in told:
         kind = spec.schema.field(column).type
-        found = [values.get(column) for _, _, values in rows]
-        if pa.types.is_integer(kind):
-            columns[column] = pa.array([None if value is None else round(value) for value in found], kind)
-        else:
-            columns[column] = pa.array(found, kind)
+        found = pa.array([values.get(column) for _, _, values in rows], pa.float64())
+        columns[column] = pc.round(found).cast(kind, safe=False) if pa.types.is_integer(kind) else found
     return batch_of(spec, columns)

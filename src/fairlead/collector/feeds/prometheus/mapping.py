@@ -19,6 +19,7 @@ from fairlead.model.tables import TABLES
 FREE = {"free_bytes": ("used_bytes", "capacity_bytes"), "inodes_free": ("inodes_used", "inodes")}
 """Columns no table has: what is free becomes what is used, where the whole is known."""
 _INSTANCE = "instance"
+_MOST_THINGS = 1_000_000
 
 
 class Metric(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -48,12 +49,14 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ignore: list[str] = []
 
 
-@dataclass(frozen=True)
-class Row:
-    """What a sample's row is called: its table, and the columns that name it, in one order."""
+class Thing:
+    """What rows are about: their table, and the columns that name it. There is one of each, so it is told by identity."""
 
-    table: str
-    names: tuple[tuple[str, str], ...]
+    __slots__ = ("names", "table")
+
+    def __init__(self, table: str, names: dict[str, str]) -> None:
+        self.table = table
+        self.names = names
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ class Place:
     """Where the samples of one series go."""
 
     metric: Metric
-    row: Row
+    thing: Thing
     instance: str
 
 
@@ -73,6 +76,7 @@ class Mapping:
         for entry in entries:
             self._by_name.setdefault(entry.name, []).append(entry)
         self._ignore = tuple(ignore)
+        self._things: dict[tuple[object, ...], Thing] = {}
 
     def ignored(self, name: str) -> bool:
         """Whether a metric is known to hold nothing that is kept."""
@@ -84,13 +88,20 @@ class Mapping:
         if entry is None:
             return None
         instance = _host(labels.get(_INSTANCE, "")) or node
-        names: list[tuple[str, str]] = []
+        names: dict[str, str] = {}
         for column, label in entry.keys.items():
             given = [instance if name == _INSTANCE else labels.get(name, "") for name in _list(label)]
             text = "/".join(part for part in given if part)
             if text:
-                names.append((column, _fs(text) if column == "fs" else text))
-        return Place(entry, Row(entry.table, (*names, *entry.set.items())), instance)
+                names[column] = _fs(text) if column == "fs" else text
+        names |= entry.set
+        key = (entry.table, *sorted(names.items()))
+        thing = self._things.get(key)
+        if thing is None:
+            if len(self._things) >= _MOST_THINGS:
+                self._things.clear()
+            thing = self._things[key] = Thing(entry.table, names)
+        return Place(entry, thing, instance)
 
 
 def mapping(path: str = "") -> Mapping:

@@ -68,23 +68,32 @@ def labels_of(data: bytes) -> dict[str, str]:
 
 
 def _series(message: bytes, at: int, stop: int) -> tuple[bytes, list[Sample]]:
-    labels: list[bytes] = []
+    begin = at
+    while at < stop and message[at] == _LABELS:
+        size = message[at + 1]
+        at += 2
+        if size > 0x7F:
+            size, at = _varint(message, at - 1)
+        at += size
+    if at > stop:
+        raise _broken("a label ends early")
+    labels = message[begin:at]
     samples: list[Sample] = []
     while at < stop:
         begin = at
         tag, at = _varint(message, at)
-        if tag in (_LABELS, _SAMPLES):
-            size, at = _varint(message, at)
-            if at + size > stop:
-                raise _broken("a field ends early")
-            if tag == _LABELS:
-                labels.append(message[begin : at + size])
-            else:
-                samples.append(_sample(message, at, at + size))
-            at += size
-        else:
+        if tag not in (_LABELS, _SAMPLES):
             at = _skipped(message, at, tag)
-    return b"".join(labels), samples
+            continue
+        size, at = _varint(message, at)
+        if at + size > stop:
+            raise _broken("a field ends early")
+        if tag == _SAMPLES:
+            samples.append(_sample(message, at, at + size))
+        else:
+            labels += message[begin : at + size]
+        at += size
+    return labels, samples
 
 
 def _sample(message: bytes, at: int, stop: int) -> Sample:

@@ -1,13 +1,13 @@
 """What Prometheus sends to `POST /api/v1/write` (remote-write 1.0), as rows in the lake, each body once.
 
-Not here: HTTP, tokens (the collector's app). `Receiver.take` is given a body and says what became of it.
+Not here: HTTP, tokens (the collector's app), protocol 2.0 (it is refused with 415, and Prometheus is told to send 1.0).
 """
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import cast
@@ -37,11 +37,16 @@ class Received:
     known: bool = False
 
 
-class Receiver:
-    """Takes bodies from any thread, one after the other. Raises ConfigError for a site's mapping that is wrong."""
+class RemoteWriteFeed:
+    """A `Receiver`: takes bodies from any thread, one after the other. Raises ConfigError for a site's mapping that is
+    wrong."""
+
+    name = NAME
+    path = "/api/v1/write"
 
     def __init__(self, settings: RemoteWrite, *, began_ns: int | None = None) -> None:
         self.settings = settings
+        self.most_bytes = settings.most_bytes
         self._assembly = Assembly(
             mapping(settings.mapping), lambda key: labels_of(cast("bytes", key)), most_series=settings.most_series
         )
@@ -57,6 +62,19 @@ class Receiver:
     def counts(self) -> Counts:
         """What happened to samples so far."""
         return self._assembly.counts
+
+    def run(self, sink: Sink, stop: threading.Event) -> None:
+        """Waits: Prometheus sends. Bodies that could not be stored are stored when it sends them again."""
+        sink.health(NAME, "ok")
+        while not stop.wait(0.5):
+            pass
+
+    def receive(self, body: bytes, headers: Mapping[str, str], sink: Sink) -> tuple[int, str]:
+        """204 when the rows are on disk, 415 for protocol 2.0. Raises as `take`."""
+        if "write.v2" in headers.get("content-type", ""):
+            return 415, "protocol 2.0 is not taken: send 1.0 (protobuf_message: prometheus.WriteRequest)\n"
+        self.take(body, sink)
+        return 204, ""
 
     def accept(self, body: bytes) -> list[pa.RecordBatch]:
         """The rows of a body: growth since the samples before, gauges as they are. Raises CorruptInputError."""
