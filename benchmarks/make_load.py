@@ -1,7 +1,7 @@
 """Makes the batches that the monitoring benchmark sends: a described machine at a chosen number of rows a second.
 
-Prints one table. A day and its burst hour are told by two levels; each is made for as many seconds as asked, so that a sender
-chooses how fast time goes. Everything is simulated (`fairlead.testing.machine`).
+Prints one table. A day and its burst hour are two levels; each is made for as many seconds as asked, so that a
+sender chooses how fast time goes. Everything is simulated (`fairlead.testing.machine`).
 """
 
 from __future__ import annotations

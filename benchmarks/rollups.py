@@ -39,8 +39,9 @@ def runs(rows: int, nodes: int, longest_ns: int) -> pa.Table:
     )
     return pa.Table.from_batches([batch_of(OPS, {
         "start_ns": start, "end_ns": start + took, "busy_ns": took, "node": words(node, "cn"),
-        "job_id": words(node // 32, "job"), "interface": word_column("POSIX", rows), "fs": word_column("/scratch", rows),
-        "op": op, "size": rng.integers(1, 1 << 22, rows), "count": rng.integers(1, 20, rows),
+        "job_id": words(node // 32, "job"), "interface": word_column("POSIX", rows),
+        "fs": word_column("/scratch", rows), "op": op,
+        "size": rng.integers(1, 1 << 22, rows), "count": rng.integers(1, 20, rows),
     })])  # fmt: skip
 
 

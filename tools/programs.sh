@@ -2,6 +2,13 @@
 # Sees to the programs the tests of mounts drive. Never fails: tests that lack one skip and say which.
 set -euo pipefail
 declare -A package=([fusermount3]=fuse3 [fio]=fio [sqlite3]=sqlite3 [git]=git [gcc]=gcc [setfattr]=attr [rsync]=rsync)
+# A whole Slurm cluster with its database, only where it is asked for: it brings daemons along.
+if [ -n "${FAIRLEAD_TEST_SLURM:-}" ]; then
+  package+=([slurmctld]=slurmctld [slurmd]=slurmd [sbatch]=slurm-client [slurmdbd]=slurmdbd [munged]=munge
+    [mariadbd]=mariadb-server)
+  [ -e /usr/lib/"$(uname -m)"-linux-gnu/slurm-wlm/accounting_storage_mysql.so ] ||
+    package+=([no-such-program]=slurm-wlm-mysql-plugin)
+fi
 lacking=()
 for program in "${!package[@]}"; do
   command -v "$program" >/dev/null || lacking+=("${package[$program]}")

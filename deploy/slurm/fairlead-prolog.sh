@@ -18,7 +18,7 @@ folder=${FAIRLEAD_HOOKS:-/var/spool/fairlead/hooks}
     name="$job.$kind.$(plain "${SLURMD_NODENAME:-ctl}").$$"
     now=$(date +%s.%N 2>/dev/null)
     case $now in *[!0-9.]* | '') now=$(date +%s) ;; esac
-    umask 077
+    umask 022
     printf '%s %s job=%s cluster=%s user=%s account=%s partition=%s nodes=%s node=%s start=%s array=%s name=%s\n' \
       "$now" "$kind" "$job" "$(plain "$SLURM_CLUSTER_NAME")" "$(plain "$SLURM_JOB_USER")" \
       "$(plain "$SLURM_JOB_ACCOUNT")" "$(plain "$SLURM_JOB_PARTITION")" "$(plain "$SLURM_JOB_NODELIST")" \

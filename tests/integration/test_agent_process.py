@@ -94,6 +94,12 @@ def collecting(**options: object) -> Iterator[Collector]:
         collector.close()
 
 
+def runs_of(collector: Collector) -> int:
+    """Runs of agents that something came from."""
+    with collector.lock:
+        return len({boot_id for _, boot_id, _, _ in collector.taken})
+
+
 def read_bytes(collector: Collector) -> int:
     return sum(int(row["read_bytes"] or 0) for row in collector.rows("device"))  # type: ignore[call-overload]
 
@@ -187,10 +193,10 @@ def test_a_hang_up_reads_token_and_settings_anew(tmp_path: Path, agent_file: Pat
         node.token.write_text("secret\n")
         node.config.write_text(node.config.read_text().replace("ship_s = 0.1", "ship_s = 0.2"))
         child.send_signal(signal.SIGHUP)
-        until(lambda: len({one.header.boot_id for one in collector.taken.values()}) == 2)
+        until(lambda: runs_of(collector) == 2)
         node.config.write_text("nonsense\n")
         child.send_signal(signal.SIGHUP)
-        until(lambda: len({one.header.boot_id for one in collector.taken.values()}) == 3)
+        until(lambda: runs_of(collector) == 3)
         assert child.poll() is None
 
 
@@ -209,10 +215,9 @@ def test_killed_at_any_moment_nothing_that_was_in_the_spool_is_lost(tmp_path: Pa
     try:
         with collecting() as collector:
             seen: set[tuple[str, str, str, int]] = set()
-            for _ in range(10):
+            for run in range(10):
                 with node.running(collector.url):
-                    before = len(collector.taken)
-                    until(lambda before=before: len(collector.taken) > before)  # type: ignore[misc]
+                    until(lambda run=run: runs_of(collector) > run)  # type: ignore[misc]
                     time.sleep(drawn.random() * 0.4)
                 for path in node.waiting():
                     found = list(batches(io.BytesIO(path.read_bytes()), str(path)))

@@ -69,7 +69,7 @@ class Api:
 
     def __init__(self, lake: Any, **settings: Any) -> None:
         self._asking = Asking(lake)
-        self._settings = ApiSettings(**{"key": KEY, **settings})
+        self._settings = ApiSettings(**{"key": KEY, "warm": False, **settings})
         self.app = application(self._asking, self._settings, clock=lambda: NOW)
 
     def get(self, path: str, token: str | None = None, method: str = "GET", **headers: str) -> Answered:
@@ -301,3 +301,17 @@ def test_a_lake_that_fails_is_503_without_its_paths(tmp_path: Path) -> None:
     answer = Api(Broken()).get("jobs", token())
     assert answer.status == 503
     assert b"secret" not in answer.body
+
+
+def test_what_is_dear_is_asked_once_at_the_start(lake: Lake) -> None:
+    class Counting:
+        def __init__(self) -> None:
+            self.asked = threading.Semaphore(0)
+
+        def query(self, sql: str, parameters: Any = None) -> Any:
+            self.asked.release()
+            return lake.query(sql, parameters)
+
+    counting = Counting()
+    Api(counting, warm=True)
+    assert counting.asked.acquire(timeout=30)

@@ -431,3 +431,30 @@ def test_names_are_data(site: Site) -> None:
         assert site.ask("jobs", user=name).jobs == []
     assert isinstance(site.asking.lake.query("SELECT count(*) AS n FROM jobs"), pa.Table)
     assert JOBS.name == "jobs"
+
+
+# -- a simulated machine -----------------------------------------------------------------------------------------------
+
+
+def test_what_a_simulated_machine_moved_is_what_the_questions_say(tmp_path: Path) -> None:
+    import pyarrow.compute as pc
+
+    from fairlead.testing import machine
+
+    tables = machine.small(seconds=240).tables()
+    lake = Lake.open(tmp_path / "lake", create=True)
+    put(lake, *(batch for table in tables.values() for batch in table.combine_chunks().to_batches()))
+    site = Site(Asking(lake))
+    target = tables["target"]
+    end = int(pc.max(target["ts_ns"]).as_py())
+    whole = {"from_": str(end - 300 * S), "to": str(end)}
+    counted = target.filter(pc.is_null(target["job_id"])) if target["job_id"].null_count else target
+    parts = ("job_stats", "exports", "brw_stats")
+    rows = [r for r in counted.to_pylist() if r["source"] not in parts]
+    written = sum(r["write_bytes"] or 0 for r in rows)
+    found = site.ask("targets", now_ns=end + S, **whole)
+    assert sum(row.sums.write_bytes or 0 for row in found.targets) == written > 0
+    moved = site.ask("top", "jobs", now_ns=end + S, metric="write", limit="1000", **whole)
+    ops = tables["ops"].to_pylist()
+    assert moved.total.write_bytes == sum(r["size"] * r["count"] for r in ops if r["op"] == "write")
+    assert all(row.user for row in moved.rows)

@@ -34,7 +34,7 @@ def mapping(rows: list[tuple[object, ...]], kind: str = "node_forwarder") -> pa.
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(st.tuples(NAME, st.sampled_from(["f1", "f2", "f3"]), TIME, END), max_size=9))
 def test_the_mapping_that_began_last_holds(rows: list[tuple[str, str, int, int | None]]) -> None:
     found = intervals_of(mapping(rows))
@@ -62,7 +62,7 @@ def test_a_live_map_is_before_a_static_table_and_gives_way_to_it_again() -> None
 SPAN = st.tuples(NAME, TIME, st.integers(1, 6))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(SPAN, max_size=8), st.lists(SPAN, max_size=8))
 def test_overlaps_are_all_found(left: list[tuple[str, int, int]], right: list[tuple[str, int, int]]) -> None:
     def columns(spans: list[tuple[str, int, int]]) -> tuple[pa.Array, np.ndarray, np.ndarray]:
@@ -148,7 +148,7 @@ def table(cells: dict[tuple[object, ...], tuple[object, ...]], keys: tuple[str, 
     return pa.Table.from_pylist(rows, schema)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(WHOLE, WEIGHTS, st.integers(0, 3))
 def test_a_split_adds_up_to_the_whole(whole: dict, weights: dict, counted_rows: int) -> None:  # type: ignore[type-arg]
     keys = ("ts_ns", "component", "job_id")

@@ -53,7 +53,7 @@ def blocks(nodes: int, per_node: int, step: int) -> pa.Table:
     return table_of(rows)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(ROW, max_size=40), st.booleans())
 def test_every_row_comes_back(rows: list[dict[str, object]], always: bool) -> None:
     ops = table_of(rows)
@@ -67,7 +67,7 @@ def test_every_row_comes_back(rows: list[dict[str, object]], always: bool) -> No
         assert len(set(row["nodes"])) == len(row["nodes"]) >= 2
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(2, 5), st.integers(1, 4), st.sampled_from([0, 10, -4096, 2**62]), st.randoms(use_true_random=False))
 def test_laws_are_written_short(nodes: int, per_node: int, step: int, random: object) -> None:
     ops = blocks(nodes, per_node, (step + 2**63) % 2**64 - 2**63 if abs(step) < 2**60 else 8)

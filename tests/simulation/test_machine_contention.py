@@ -125,21 +125,21 @@ def test_faults_of_one_component_multiply() -> None:
 
 
 def test_the_population_is_the_published_one() -> None:
-    """Beacon's shares and mean volumes, within the error of 40,000 jobs whose volumes spread by a factor of five."""
-    jobs = draw(taihulight(), Mix(), 40_000, np.random.default_rng(1))
+    """Beacon's shares and mean volumes, within the error of 12,000 jobs whose volumes spread by a factor of five."""
+    jobs = draw(taihulight(), Mix(), 12_000, np.random.default_rng(1))
     kinds = [job.program for job in jobs]
     storms = sum(program.pattern == "storm" for program in kinds) / len(jobs)
     loud = [job for job in jobs if job.program.pattern != "quiet"]
-    assert len(loud) / len(jobs) == pytest.approx(NONTRIVIAL_SHARE, abs=0.006)
-    assert storms == pytest.approx(HIGH_MDOPS_SHARE, abs=0.0015)
+    assert len(loud) / len(jobs) == pytest.approx(NONTRIVIAL_SHARE, abs=0.01)
+    assert storms == pytest.approx(HIGH_MDOPS_SHARE, abs=0.002)
     data = [job for job in loud if job.program.pattern != "storm"]
     for mode, published in zip(MODES, MODE_JOBS, strict=True):
         mine = [job for job in data if job.program.mode == mode]
-        assert len(mine) / len(data) == pytest.approx(published / sum(MODE_JOBS), abs=0.015)
+        assert len(mine) / len(data) == pytest.approx(published / sum(MODE_JOBS), abs=0.025)
     for mode, read, write in (("N-N", 96.8, 120.1), ("1-1", 33.0, 142.3)):
         mine = [job for job in data if job.program.mode == mode]
-        assert np.mean([job.read_bytes for job in mine]) / 1e9 == pytest.approx(read, rel=0.25)
-        assert np.mean([job.write_bytes for job in mine]) / 1e9 == pytest.approx(write, rel=0.25)
+        assert np.mean([job.read_bytes for job in mine]) / 1e9 == pytest.approx(read, rel=0.35)
+        assert np.mean([job.write_bytes for job in mine]) / 1e9 == pytest.approx(write, rel=0.35)
     trivial = [job for job in jobs if job.program.pattern == "quiet"]
     assert max(job.read_bytes + job.write_bytes for job in trivial) <= 200_000_000
     runs = np.unique([program.name + program.user for program in kinds], return_counts=True)[1]

@@ -269,6 +269,9 @@ def test_a_probe_that_hangs_holds_up_nobody_and_is_given_up_once() -> None:
     hanging.free.set()
     wait_for("hanging", "late", 2)
     assert crew.stuck == []
+    back = next(one for one in reversed(done) if one.name == "hanging")
+    assert back.found is not None
+    assert [event.kind for event in back.found.events] == ["free"], "events are not lost"
     crew.start("hanging", hanging)
     wait_for("hanging", "ok", 1)
     assert hanging.looks == 2

@@ -10,7 +10,7 @@ START = 1_000 * S
 
 
 def _sources(started: int = START) -> Sources:
-    return Sources(started_ns=started, silent_periods=3, period_ns=60 * S)
+    return Sources(started_ns=started, silent_periods=3, period_ns=10 * S)
 
 
 def _health(node: str, at: int, *, interval: int | None = 10 * S, state: str = "ok", **more: object) -> object:
@@ -77,7 +77,17 @@ def test_without_health_nobody_knows_when_to_expect_it() -> None:
     assert sources.gaps(START + 10**6 * S) == []
     assert sources.states() == {"unmonitored": 1}
     sources.heard(_health("a", START, interval=None), "a")  # type: ignore[arg-type]
-    assert len(sources.gaps(START + 181 * S)) == 1
+    assert sources.gaps(START + 30 * S) == []
+    assert len(sources.gaps(START + 31 * S)) == 1
+
+
+def test_a_source_that_tells_less_often_is_believed_one_that_tells_a_moment_is_not() -> None:
+    sources = _sources()
+    _seen(sources, "slow", START, interval=100 * S)
+    _seen(sources, "new", START, interval=1 * S)
+    assert sources.gaps(START + 29 * S) == []
+    assert [event.component for event in sources.gaps(START + 299 * S)] == ["new"]
+    assert [event.component for event in sources.gaps(START + 301 * S)] == ["slow"]
 
 
 def test_the_latest_health_counts_in_whatever_order() -> None:

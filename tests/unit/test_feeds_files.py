@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from fairlead.batches.encoding import Header, encode, numbers, same_word
-from fairlead.collector.feeds import Feeds, made
+from fairlead.collector.feeds import Feeds, made, reading
 from fairlead.collector.feeds.arrivals import Arrivals
 from fairlead.collector.feeds.darshan_watch import DarshanFeed
 from fairlead.collector.feeds.drop import DropFeed
@@ -324,3 +324,36 @@ def test_settings_of_all_feeds(tmp_path: Path) -> None:
         made(msgspec.structs.replace(settings, drop=settings.drop * 2))
     with pytest.raises(msgspec.ValidationError):
         msgspec.toml.decode("[[drop]]\nfolde = 1", type=Feeds)
+
+
+def test_a_large_file_goes_in_pieces_and_goes_on_where_it_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "PIECE_BYTES", 2000)
+    whole = MemorySink()
+    take(whole, detect(LOG), LOG, STOP)
+    name = next(iter(whole.batches))[0]
+    pieces = sorted(seq for _, seq in whole.batches)
+    assert len(pieces) > 2
+    assert pieces == list(range(len(pieces)))
+    sink = MemorySink()
+    batch_of_sink = sink.batch
+    calls = iter(range(100))
+
+    def failing(*arguments: Any, **named: Any) -> bool:
+        if next(calls) == 1:
+            raise LakeError("the disk is full")
+        return batch_of_sink(*arguments, **named)
+
+    monkeypatch.setattr(sink, "batch", failing)
+    with pytest.raises(LakeError):
+        take(sink, detect(LOG), LOG, STOP)
+    assert not sink.known(name, 0)  # the last piece says that all are there
+    found = take(sink, detect(LOG), LOG, STOP)
+    assert not found.known
+    assert sink.batches.keys() == whole.batches.keys()
+    for table in ("jobs", "files", "file_counters", "ops"):
+        assert sink.rows(table) == whole.rows(table) or sorted(map(repr, sink.rows(table))) == sorted(
+            map(repr, whole.rows(table))
+        )
+    assert take(sink, detect(LOG), LOG, STOP).known

@@ -87,9 +87,9 @@ def test_resets_late_and_stale_samples_make_no_traffic() -> None:
     (rows,) = one.accept(body(series(OST, (T0 + 2000, 30.0))))
     assert rows["write_bytes"].to_pylist() == [20]
     assert one.accept(body(series(OST, (T0 + 3000, STALE), (T0 + 4000, 90.0)))) == []  # a new base after the marker
-    assert one.accept(body(series(OST, (T0 + 5000, math.nan)))) == []
+    assert one.accept(body(series(OST, (T0 + 5000, math.nan), (T0 + 5001, math.inf), (T0 + 5002, 1e300)))) == []
     assert one.accept(body(series(OST, (T0 + 6000, 95.0), (T0 + 20 * 60_000, 96.0)))) == []  # too long ago
-    assert (one.counts.resets, one.counts.late, one.counts.stale) == (1, 2, 2)
+    assert (one.counts.resets, one.counts.late, one.counts.stale) == (1, 2, 4)
 
 
 def test_a_job_that_begins_is_counted_from_nothing() -> None:

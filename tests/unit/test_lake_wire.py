@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import duckdb
@@ -16,7 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.batches.rows import decode
+from fairlead.batches.decoding import batches
+from fairlead.batches.encoding import Header, encode, fractions, lists, numbers, same_word, words
+from fairlead.batches.rows import decode, rows_of
 from fairlead.compression.nodes import merge_nodes, split_nodes
 from fairlead.errors import LakeError, OversizeError, TooOldError, UnfitError
 from fairlead.lake import grouped, hot, tailing, wal, writer
@@ -168,6 +171,49 @@ def test_what_is_derived_of_rows_comes_with_them_also_of_those_written_ahead(
     assert _rolled(lake, 10**9) == 4096 * (3 * OPS_ROWS + 1000)
     names = [path.name.split("-")[1] for path in lake.place.table("main", "rollup").rglob("*.parquet")]
     assert set(names) == {"i1", "i60"}
+
+
+def test_numbers_a_node_made_up_cost_nobody_else_their_sums(lake: Lake) -> None:
+    def strict(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+        if "ops" in tables and 2 in tables["ops"]["file_id"].to_pylist():
+            raise pa.ArrowInvalid("overflow")
+        return sums(tables)
+
+    with _writer(lake, derive=strict) as one:
+        send(one, wire(1), wire(2), wire(3))
+        one.flush()
+        assert one.underived_rows == OPS_ROWS
+        assert one.backlog_bytes == 0
+    assert len(_seqs(lake)) == 3
+    assert _rolled(lake, 10**9) == 4096 * 2 * OPS_ROWS
+
+
+def test_a_body_is_decoded_as_a_file_is() -> None:
+    rows = 20_000
+    columns = {
+        "ts_ns": numbers([DAY_ONE + k for k in range(rows)]), "interval_ns": numbers([5] * rows),
+        "node": same_word("n1", rows), "op_class": words(["read", "write"] * (rows // 2)),
+        "requests": numbers([None, 7] * (rows // 2)), "queue_len_mean": fractions([0.5] * rows),
+        "wait_ns_histogram": lists([None, [1, 2]] * (rows // 2)),
+    }  # fmt: skip
+    body = encode(Header("forwarder", 1, "n1", "b", 1, rows), columns) + wire(3)
+    one, two = decode(body)
+    assert (one.begin, one.end, two.end) == (0, two.begin, len(body))
+    [batch, _] = batches(io.BytesIO(body), "x")
+    [row_batch] = rows_of(batch, "x")
+    assert isinstance(row_batch, pa.RecordBatch)
+    assert one.rows is not None
+    assert one.rows.equals(row_batch)
+    one.rows.validate(full=True)
+    assert one.rows.slice(0, 2).to_pylist() == [
+        {"ts_ns": DAY_ONE, "interval_ns": 5, "node": "n1", "job_id": None, "op_class": "read", "requests": None,
+         "bytes": None, "wait_ns_histogram": None, "service_ns_histogram": None, "queue_len_mean": 0.5,
+         "queue_len_max": None},
+        {"ts_ns": DAY_ONE + 1, "interval_ns": 5, "node": "n1", "job_id": None, "op_class": "write", "requests": 7,
+         "bytes": None, "wait_ns_histogram": [1, 2], "service_ns_histogram": None, "queue_len_mean": 0.5,
+         "queue_len_max": None},
+    ]  # fmt: skip
+    assert decode(b"") == []
 
 
 def _nodes_alike(rows: int) -> list[bytes]:

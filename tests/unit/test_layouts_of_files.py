@@ -120,7 +120,7 @@ def target_of(file: int | None, at: int) -> int | None:
     return None
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(OP, max_size=6))
 def test_bytes_lie_where_the_layout_says(rows: list[dict[str, object]]) -> None:
     made = [{**{k: v for k, v in r.items() if k != "start"}, "start_ns": EPOCH + r["start"],

@@ -15,7 +15,7 @@ from fairlead.probes.base import AbsentError, Found
 from fairlead.probes.lustre import PROBES
 from fairlead.probes.lustre.histograms import MODIFY, by_bytes, by_pages, by_time, in_flight, tables_of
 from fairlead.probes.lustre.job_ids import JobIds, unquoted
-from fairlead.probes.lustre.job_stats import scan
+from fairlead.probes.lustre.job_stats import Memory, scan
 from fairlead.probes.lustre.jobs import MDT_SHAPE, OST_SHAPE
 from fairlead.probes.lustre.names import MDT_OPS
 from fairlead.probes.lustre.parameters import Dump, asked
@@ -217,6 +217,31 @@ def test_jobs_read_by_one_regex_are_as_those_read_line_by_line(new: bool, mdt: b
         slow += found
     assert fast == slow
     assert 0 < len(fast) < 200, "jobs that did nothing are left out"
+
+
+@pytest.mark.parametrize("mdt", [True, False])
+def test_jobs_that_did_not_change_are_known_again(mdt: bool) -> None:
+    shape = MDT_SHAPE if mdt else OST_SHAPE
+    jobs = b"".join(job_stats(100, seed=3, mdt=mdt)).split(b"\n- ")
+    other = b"".join(job_stats(100, seed=4, mdt=mdt)).split(b"\n- ")
+    memory = Memory()
+    for look in range(8):
+        # A tenth changes each time, one goes, and an odd line comes and stays.
+        now = [other[k] if k and (k + look) % 10 == 0 else job for k, job in enumerate(jobs) if k != 50 + look]
+        if look > 4:
+            now[7] += b"\n  no such line"
+        text = b"\n- ".join(now)
+        found: list[Any] = []
+        pieces = (text[at : at + 5000] for at in range(0, len(text), 5000))
+
+        def take(job: bytes, start: int | None, values: Any, into: list[Any] = found) -> None:
+            into.append((job, start, list(values)))
+
+        read = scan(pieces, shape, take, memory)
+        expected, alone = scanned(text, shape=shape)
+        assert found == expected
+        assert read.unknown == alone.unknown == (look > 4)
+        assert read.same == 0 if look < 2 else 60 < read.same < 95
 
 
 def test_an_operation_not_known_is_counted_and_the_others_are_read() -> None:

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
+from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
@@ -157,15 +158,13 @@ def test_columns_survive_the_wire(play: Play, tables: dict[str, pa.Table]) -> No
                 assert back.column(field.name).to_pylist() == batch.column(field.name).to_pylist(), (name, field.name)
 
 
-def test_same_seed_same_records_in_another_process(play: Play) -> None:
+def test_same_seed_same_records_in_another_process() -> None:
     short = machine.small(11, 60)
     code = (
         "from hashlib import blake2b\nfrom fairlead.testing import machine\nfrom fairlead.testing.machine import wire\n"
         "print(blake2b(b''.join(b.data for b in wire.bodies(machine.small(11, 60)))).hexdigest())"
     )
     there = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    from hashlib import blake2b
-
     assert there.stdout.strip() == blake2b(b"".join(b.data for b in wire.bodies(short))).hexdigest()
     other = machine.small(12, 60)
     assert not np.array_equal([j.submit_s for j in short.drawn], [j.submit_s for j in other.drawn])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -138,3 +140,11 @@ def test_folding_and_expanding_give_the_names_back(names: list[str]) -> None:
 
 def test_neighbours_are_folded_into_ranges() -> None:
     assert folded(["n002", "n001", "n003", "n010", "login1"]) == "login1,n[001-003,010]"
+
+
+def test_the_example_of_the_reference_is_sound() -> None:
+    page = Path(__file__).resolve().parents[2] / "docs" / "reference" / "site.md"
+    site = parse_site(page.read_text("utf-8").split("```toml\n")[1].split("```")[0])
+    assert check_site(site, expand_hostlist) == []
+    mapped = {(r["kind"], r["a"], r["b"]) for r in site_mapping(site, expand_hostlist).to_pylist()}
+    assert {("nid→node", "10.1.0.4@o2ib", "mds1"), ("node→port", "n0032", "leaf1/32")} <= mapped

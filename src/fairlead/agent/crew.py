@@ -78,6 +78,12 @@ class Runs:
         raise NotImplementedError
 
 
+def _late(outcome: Outcome) -> Outcome:
+    """What counters were is of a time long past, and the next look loses nothing of them; events are kept."""
+    found = None if outcome.found is None else outcome.found._replace(readings=[])
+    return outcome._replace(state=LATE, found=found, text="came back")
+
+
 class Crew(Runs):
     """Runs probes for one caller, who is woken through `wake_fd` and collects what came of them."""
 
@@ -88,6 +94,7 @@ class Crew(Runs):
         self._tasks: Deque[_Task] = deque()
         self._done: Deque[Outcome] = deque()
         self._hand: Optional[_Hand] = None
+        self._ended = False
         self.stuck = []
         self.wake_fd, self._wake = os.pipe()
         for descriptor in (self.wake_fd, self._wake):
@@ -139,14 +146,15 @@ class Crew(Runs):
             if hand is not None:
                 hand.given_up = True
             self._lock.notify_all()
-            if not self.stuck and (hand is None or hand.task is None):  # nobody will write to it any more
-                os.close(self.wake_fd)
-                os.close(self._wake)
+            self._ended = True
+            os.close(self.wake_fd)
+            os.close(self._wake)
 
     def rouse(self) -> None:
-        """Wakes the caller. By any thread, or a signal."""
-        with suppress(BlockingIOError):  # it is awake
-            os.write(self._wake, b".")
+        """Wakes the caller. By any thread."""
+        with self._lock, suppress(BlockingIOError):  # it is awake
+            if not self._ended:
+                os.write(self._wake, b".")
 
     def _hire(self) -> None:
         self._hand = _Hand()
@@ -167,8 +175,7 @@ class Crew(Runs):
             with self._lock:
                 hand.task = None
                 given_up = hand.given_up
-                # What a late run found is of a time long past: its rows would be dated wrongly. Counters lose nothing.
-                self._done.append(outcome._replace(state=LATE, found=None, text="came back") if given_up else outcome)
+                self._done.append(_late(outcome) if given_up else outcome)
                 idle = not self._tasks
             if idle or given_up:
                 self.rouse()

@@ -23,6 +23,7 @@ PROBES = {
     "lustre_lnet": _LUSTRE + "states:LnetProbe",
     "gluster": "fairlead.probes.gluster:Volumes",
     "gluster_client": "fairlead.probes.gluster:Clients",
+    "gpfs": "fairlead.probes.gpfs:Performance",
     "disks": "fairlead.probes.diskstats:Diskstats",
     "infiniband": "fairlead.probes.infiniband:Ports",
     "switches": "fairlead.probes.infiniband:Switches",
@@ -38,7 +39,7 @@ GROUPS = {
     "lustre_mds": ("lustre_mdt", "lustre_mdt_jobs", "lustre_mdt_exports", "lustre_space"),
 }
 """Names for several."""
-ON_REQUEST = ("switches", "usage")
+ON_REQUEST = ("switches", "usage", "gpfs")
 """Not in `auto`: one node of a site looks at them for all."""
 _LISTS = ("lctl", "command", "commands", "paths", "files")
 """Options of probes that are several words."""

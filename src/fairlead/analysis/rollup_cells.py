@@ -181,6 +181,8 @@ class Cells:
     names: Mapping[str, Names]
     sums: Mapping[str, Amounts]
     largest: Mapping[str, Amounts]
+    apart: bool = False
+    """Whether no two rows are of one second and the same names."""
 
     def where(self, rows: Flags) -> Cells:
         """These rows only."""
@@ -192,10 +194,12 @@ class Cells:
             return {n: Amounts(c.values[at], None if c.known is None else c.known[at]) for n, c in columns.items()}
 
         kept = {name: column.take(at) for name, column in self.names.items()}
-        return Cells(second, kept, taken(self.sums), taken(self.largest))
+        return Cells(second, kept, taken(self.sums), taken(self.largest), self.apart)
 
     def by(self, wanted: Sequence[str], interval_s: int = 1) -> Cells:
         """Added up by interval and the names in `wanted`; other names are dropped."""
+        if self.apart and interval_s == 1 and len(wanted) == len(self.names):
+            return self
         second = self.second // interval_s * interval_s
         groups, one = grouped([second, *(self.names[name].codes for name in wanted)])
         count = len(one)
@@ -204,4 +208,5 @@ class Cells:
             {name: self.names[name].take(one) for name in wanted},
             {name: added(column, groups, count) for name, column in self.sums.items()},
             {name: largest(column, groups, count) for name, column in self.largest.items()},
+            apart=True,
         )

@@ -180,7 +180,7 @@ def _op_cells(
         "busy_ns": rc.added(Amounts(amounts["busy_ns"]), groups, cells),
         "samples": rc.added(Amounts(amounts["samples"]), groups, cells),
     }
-    return Cells(second, names, sums, {})
+    return Cells(second, names, sums, {}, apart=True)
 
 
 def _kinds(op: Names) -> I64:

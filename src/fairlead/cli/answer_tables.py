@@ -212,6 +212,7 @@ def timeline_picture(drawn: Timeline, width: int, *, layers: Sequence[str] | Non
     table.add_column(width=labels, no_wrap=True, overflow="ellipsis")
     table.add_column(no_wrap=True, overflow="crop")
     table.add_column(no_wrap=True, justify="right")
+    each = max(1, columns // max(1, drawn.points))
     drawn_any = False
     for series in shown:
         for name, values, style, form in (
@@ -223,13 +224,16 @@ def timeline_picture(drawn: Timeline, width: int, *, layers: Sequence[str] | Non
             if not known or (not any(known) and name != "write"):
                 continue
             label = f"{series.layer} {name}" + (" (estimate)" if series.estimated else "")
+            values = [value for value in values for _ in range(each)]
             picture = line(values, columns, top=top if name != "operations" else None, style=style)
             table.add_row(Text(label), picture, Text(f"{form(max(known))}", style="dim"))
             drawn_any = True
     if not drawn_any:
         return Text("no data in this time", style="yellow")
     end_ns = drawn.from_ns + drawn.points * drawn.step_ns
-    table.add_row(Text(""), axis(drawn.from_ns, end_ns, min(columns, drawn.points)), Text("highest", style="dim"))
+    table.add_row(
+        Text(""), axis(drawn.from_ns, end_ns, min(columns, drawn.points * each)), Text("highest", style="dim")
+    )
     return table
 
 

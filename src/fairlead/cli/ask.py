@@ -25,10 +25,10 @@ _MAX_ANSWER = 256 << 20
 _WHERE = (
     click.option("--lake", "root", type=click.Path(path_type=Path), metavar="DIR",
                  help="Ask this lake. Default: $FAIRLEAD_LAKE, else fairlead/lake in your data folder."),
-    click.option("--server", metavar="URL", envvar="FAIRLEAD_SERVER", show_envvar=True,
+    click.option("--server", metavar="URL", envvar="FAIRLEAD_API", show_envvar=True,
                  help="Ask a server (https://host:port) instead of a lake."),
     click.option("--token", "token", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-                 envvar="FAIRLEAD_TOKEN", show_envvar=True, help="File with your reader's token for the server."),
+                 envvar="FAIRLEAD_TOKEN_FILE", show_envvar=True, help="File with your reader's token for the server."),
     click.option("--ca", "authority", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
                  help="Certificates (PEM) the server's is checked with. Default: the system's."),
 )  # fmt: skip
@@ -64,7 +64,7 @@ class Asker:
         self, root: Path | None, server: str | None, token: Path | None, authority: Path | None = None
     ) -> None:
         """`root` counts over `server`. Raises UsageError, InputError; LakeError with the first question."""
-        if root is not None and server and os.environ.get("FAIRLEAD_SERVER") != server:
+        if root is not None and server and os.environ.get("FAIRLEAD_API") != server:
             raise UsageError("--lake and --server both say whom to ask", remedy="give one of them")
         self._root = root
         self._server = None if root is not None else server

@@ -6,6 +6,7 @@ Also wakes on a resize. Not here: what a key does.
 from __future__ import annotations
 
 import os
+import re
 import select
 import signal
 import termios
@@ -17,6 +18,7 @@ _NAMES = {
     b"\x1b[A": "up", b"\x1b[B": "down", b"\x1bOA": "up", b"\x1bOB": "down", b"\x1b[5~": "page_up",
     b"\x1b[6~": "page_down", b"\x1b[H": "home", b"\x1b[1~": "home",
 }  # fmt: skip
+_SEQUENCE = re.compile(rb"\x1b(?:\[[0-9;]*[A-Za-z~]|O[A-Za-z])")
 
 
 class Keys:
@@ -27,6 +29,7 @@ class Keys:
         self._before: list[object] | None = None
         self._woken: tuple[int, int] | None = None
         self._old_handler: object = None
+        self._typed = b""
 
     def __enter__(self) -> Keys:
         self._before = termios.tcgetattr(self._terminal)
@@ -52,6 +55,8 @@ class Keys:
         """The next key (a character, or `up`, `down`, `page_up`, `page_down`, `home`), "resize", or "" after that time.
         A terminal that has gone is "q"."""
         assert self._woken is not None  # noqa: S101 (inside the with)
+        if self._typed:
+            return self._take()
         ready, _, _ = select.select([self._terminal, self._woken[0]], [], [], seconds)
         if self._woken[0] in ready:
             os.read(self._woken[0], 4096)
@@ -64,7 +69,15 @@ class Keys:
             return "q"
         if not data:
             return "q"
-        return _NAMES.get(data, data[:1].decode("ascii", "replace") if data[:1] != b"\x1b" else "")
+        self._typed += data
+        return self._take()
+
+    def _take(self) -> str:
+        """The first of the keys that came; "" for one without a name here."""
+        match = _SEQUENCE.match(self._typed)
+        key = match[0] if match is not None else self._typed[:1]
+        self._typed = self._typed[len(key) :]
+        return _NAMES.get(key, key.decode("ascii", "replace") if len(key) == 1 and key != b"\x1b" else "")
 
     def _resized(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
         if self._woken is not None:

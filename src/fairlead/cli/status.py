@@ -12,7 +12,6 @@ import click
 
 if TYPE_CHECKING:
     from fairlead.collector.health import Health
-    from fairlead.collector.sources import SourceHealth
 
 SHOWN = 20
 DEGRADED = 4
@@ -37,11 +36,12 @@ def status(
 ) -> int:
     """How the server and its sources are. Exit code 4 when something is not as it should be."""
     from fairlead.clock import now_ns
+    from fairlead.collector.health import ALL, TROUBLED
     from fairlead.runtime.asking import found_url, health, read_token
     from fairlead.runtime.lake_health import lake_health
 
     found = lake_health(lake, now_ns()) if lake is not None else health(
-        server or found_url(), read_token(token_file), ca
+        server or found_url(), read_token(token_file), ca, which=ALL if everything or as_json else TROUBLED
     )  # fmt: skip
     if as_json:
         import msgspec
@@ -78,9 +78,10 @@ def _show(found: Health, everything: bool) -> None:
 
 
 def _show_sources(found: Health, everything: bool) -> None:
+    from fairlead.collector.sources import needs_attention
     from fairlead.inert import inert
 
-    troubled = [one for one in found.sources if one.state in ("silent", "failing") or _unknown_lines(one)]
+    troubled = [one for one in found.sources if needs_attention(one)]
     chosen = found.sources if everything else troubled[:SHOWN]
     if not chosen:
         return
@@ -100,10 +101,6 @@ def _show_sources(found: Health, everything: bool) -> None:
                 click.echo(f"  {inert(probe.probe)}: {probe.unknown_lines} lines not understood")
     if len(troubled) > len(chosen):
         click.echo(f"... and {len(troubled) - len(chosen)} more: --all")
-
-
-def _unknown_lines(one: SourceHealth) -> int:
-    return sum(probe.unknown_lines for probe in one.probes)
 
 
 def _ago(ns: int) -> str:

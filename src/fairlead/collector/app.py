@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
+from urllib.parse import parse_qsl
 
 import msgspec
 from starlette.applications import Starlette
@@ -23,7 +24,7 @@ from fairlead.clock import now_ns
 from fairlead.collector import metrics as exposition
 from fairlead.collector.admission import ASKERS, SENDERS, Admission, Complaints, Room
 from fairlead.collector.feed import Receiver, Sink
-from fairlead.collector.health import Health
+from fairlead.collector.health import ALL, WHICH, Health
 from fairlead.collector.intake import Taken
 from fairlead.collector.metrics import Metrics
 from fairlead.collector.refusal import Refusal, of_error, of_lake
@@ -63,7 +64,7 @@ class Door:
         metrics: Metrics,
         complaints: Complaints,
         limits: Limits,
-        health: Callable[[], Health],
+        health: Callable[[str], Health],
     ) -> None:
         self.stopping = False
         self.room = Room(limits.in_flight_bytes)
@@ -189,8 +190,11 @@ class Door:
 
     async def _api_health(self, request: _Request) -> Answer:
         self.claims(request, ASKERS)
+        which = dict(parse_qsl(request.query)).get("sources", ALL)
+        if which not in WHICH:
+            raise Refusal(400, f"sources={which[:40]}", remedy=f"one of {', '.join(WHICH)}")
         loop = asyncio.get_running_loop()
-        return 200, JSON, await loop.run_in_executor(None, lambda: msgspec.json.encode(self._health()))
+        return 200, JSON, await loop.run_in_executor(None, lambda: msgspec.json.encode(self._health(which)))
 
 
 class _Endpoint:
@@ -234,6 +238,11 @@ class _Request:
     def headers(self) -> dict[str, str]:
         """All of them, names in lower case."""
         return {name.decode("latin-1"): value.decode("latin-1") for name, value in self._scope["headers"]}
+
+    @property
+    def query(self) -> str:
+        """What follows the question mark."""
+        return bytes(self._scope["query_string"]).decode("latin-1")
 
     def header(self, name: bytes) -> str:
         """One of them, empty when it is not there."""

@@ -10,6 +10,9 @@ import msgspec
 from fairlead.collector.sources import SourceHealth
 
 SCHEMA = "fairlead.health/1"
+ALL, TROUBLED, NONE = "all", "troubled", "none"
+WHICH = (ALL, TROUBLED, NONE)
+"""Sources that are listed one by one; the counts are always of all."""
 
 
 class FeedHealth(msgspec.Struct, frozen=True, kw_only=True):

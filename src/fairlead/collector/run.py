@@ -20,7 +20,7 @@ from fairlead.collector.app import Door
 from fairlead.collector.aside import FOLDER, Aside
 from fairlead.collector.connections import Crowd, connection_class
 from fairlead.collector.feed import Feed, Receiver
-from fairlead.collector.health import CollectorHealth, Health
+from fairlead.collector.health import ALL, TROUBLED, CollectorHealth, Health
 from fairlead.collector.intake import Intake
 from fairlead.collector.keeper import Keeper
 from fairlead.collector.metrics import Metrics
@@ -29,7 +29,7 @@ from fairlead.collector.recall import recall
 from fairlead.collector.server import Server
 from fairlead.collector.serving import Bound, listeners_of, renew_certificates
 from fairlead.collector.settings import Carry, Collector
-from fairlead.collector.sources import Sources
+from fairlead.collector.sources import Sources, needs_attention
 from fairlead.collector.upkeep import Upkeep, memory_bytes
 from fairlead.errors import FairleadError
 from fairlead.lake.retention import Policy
@@ -89,8 +89,8 @@ class Running:
         except FairleadError as error:  # no reason to refuse what arrives
             log.warning("what was known of sources cannot be read: %s", error)
 
-    def health(self) -> Health:
-        """The document of now."""
+    def health(self, which: str = ALL) -> Health:
+        """The document of now, with `which` of the sources one by one."""
         now_ns = clock.now_ns()
         sources = self.sources.all(now_ns)
         states: dict[str, int] = {}
@@ -111,7 +111,8 @@ class Running:
         fine = fine and all(feed.state == "ok" for feed in feeds)
         return Health(
             now_ns=now_ns, state="ok" if fine else "degraded", collector=collector, feeds=feeds,
-            states=states, agents=agents, sources=sources,
+            states=states, agents=agents,
+            sources=[one for one in sources if which == ALL or (which == TROUBLED and needs_attention(one))],
         )  # fmt: skip
 
     def renew(self) -> str:

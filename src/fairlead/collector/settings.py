@@ -19,7 +19,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Most that the batches of one body may hold uncompressed."""
     in_flight_bytes: int = 192 * MIB
     """Bodies being received or checked, all clients together. Beyond: 429."""
-    backlog_bytes: int = 448 * MIB
+    backlog_bytes: int = 384 * MIB
     """Memory of acknowledged rows that wait to be carried to the tables. Beyond: 429."""
     connections: int = 4096
     """Connections in all."""
@@ -62,7 +62,7 @@ class Collector(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     silent_periods: float = 3.0
     """A source that has told nothing for so many of its health periods has a gap."""
     health_period_s: float = 60.0
-    """The period of a source that does not tell its own."""
+    """How often a source is expected to tell its health. One that says it does so less often is believed."""
     limits: Limits = Limits()
 
 

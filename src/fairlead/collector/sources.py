@@ -68,11 +68,17 @@ class _Source:
     probes: dict[str, ProbeHealth] = field(default_factory=dict)
 
 
+def needs_attention(one: SourceHealth) -> bool:
+    """Whether a person should look at it: silent, a probe fails, or lines were not understood."""
+    return one.state in ("silent", "failing") or any(probe.unknown_lines for probe in one.probes)
+
+
 class Sources:
     """All of them. Safe to use from many threads."""
 
     def __init__(self, *, started_ns: int, silent_periods: float, period_ns: int) -> None:
-        """Silence is counted from `started_ns` on: a collector that was away has heard nobody."""
+        """Silence is counted from `started_ns` on: a collector that was away has heard nobody. `period_ns`: how often a
+        source tells its health at least; one that says it tells it less often is believed."""
         self._started_ns = started_ns
         self._silent_periods = silent_periods
         self._period_ns = period_ns
@@ -121,10 +127,8 @@ class Sources:
             probe=probe, state=str(row["state"]), ts_ns=ts_ns, text=str(row["text"] or ""),
             failures=row["failures"], unknown_lines=unknown,  # type: ignore[arg-type]
         )  # fmt: skip
-        if row["interval_ns"]:
-            one.period_ns = max(int(row["interval_ns"]), 1_000_000_000)  # type: ignore[call-overload]
-        elif one.period_ns is None:
-            one.period_ns = self._period_ns
+        # An agent's first row after its start tells of a moment, not of a period.
+        one.period_ns = max(int(row["interval_ns"] or 0), self._period_ns)  # type: ignore[call-overload]
         if row["clock_offset_ns"] is not None:
             one.clock_offset_ns = int(row["clock_offset_ns"])  # type: ignore[call-overload]
 

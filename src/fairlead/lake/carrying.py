@@ -59,6 +59,8 @@ class Carrier:
         self._tables: dict[str, DeltaTable] = {}
         self._turn = threading.RLock()
         self._pool: ThreadPoolExecutor | None = None
+        self.underived_rows = 0
+        """Rows nothing could be derived of because their numbers make no sense."""
 
     @contextmanager
     def table(self, spec: TableSpec) -> Iterator[DeltaTable]:
@@ -151,9 +153,25 @@ class Carrier:
             return derived
         ahead = ({name: rows} for name, parts in plan.items() for rows in self._rows_in(SPECS[name], parts))
         for tables in ({name: rows for name, (rows, _) in held.items()}, *ahead):
-            for name, made in self._derive(tables).items():
-                derived.setdefault(name, []).append(made)
+            for made in self._made_of(self._derive, tables):
+                for name, rows in made.items():
+                    derived.setdefault(name, []).append(rows)
         return derived
+
+    def _made_of(self, derive: Derive, tables: Mapping[str, pa.Table]) -> Iterator[Mapping[str, pa.Table]]:
+        """What is derived of rows. Numbers a node made up (sums beyond 64 bits) cost the rows of its batch their sums,
+        never the other nodes theirs, and never the raw rows."""
+        whole = _or_none(derive, tables)
+        if whole is not None:
+            yield whole
+            return
+        for name, rows in tables.items():
+            for batch in rows.to_batches():
+                made = _or_none(derive, {name: pa.Table.from_batches([batch])})
+                if made is None:
+                    self.underived_rows += batch.num_rows
+                else:
+                    yield made
 
     def _rows_in(self, spec: TableSpec, parts: Sequence[Part]) -> Iterator[pa.Table]:
         """Rows of files an input wrote ahead, in stretches."""
@@ -176,6 +194,13 @@ class Carrier:
             return None
         rest = conform(rest, OPS, strict=True)
         return rest, days_of(rest, OPS, None)
+
+
+def _or_none(derive: Derive, tables: Mapping[str, pa.Table]) -> Mapping[str, pa.Table] | None:
+    try:
+        return derive(tables)
+    except (ArithmeticError, ValueError):  # pyarrow's refusals of numbers are ValueErrors
+        return None
 
 
 def of_newer(table: str, where: Path) -> LakeError:

@@ -102,6 +102,11 @@ class Writer:
         grows beyond what it may use."""
         return sum(tuple(self._bytes.values()))
 
+    @property
+    def underived_rows(self) -> int:
+        """Rows carried over since opening that nothing could be derived of: their numbers make no sense."""
+        return self._carrier.underived_rows
+
     def batch(self, stream: str, seq: int = 0, *, source: str = "", path: str = "") -> BatchWriter:
         """A batch to fill and commit. `stream` and `seq` identify it for ever: each number of a stream is taken once,
         in whatever order (an agent's boot counts up; a file's content is a stream of one batch)."""

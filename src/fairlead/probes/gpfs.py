@@ -1,12 +1,16 @@
-"""The text of `mmperfmon query` (IBM Storage Scale, GPFS): a legend of series, then tables of their values by time.
+"""The text of `mmperfmon query` (IBM Storage Scale, GPFS): a legend of series, then tables of their values by time; and a
+probe that asks for it.
 
-Not here: running the command, what a series becomes. Python 3.6, standard library only.
+Not here: the archives of such text (`sources.gpfs`). Python 3.6, standard library only.
 """
 
 import re
 from calendar import timegm
 from time import strptime
-from typing import Iterable, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+from fairlead.probes.base import AbsentError, Found, Probe, Reading
+from fairlead.probes.commands import output_of
 
 _LEGEND = re.compile(r"\s*\d+:\s+(\S+(?:\|\S+)+)\s*$")
 _ROW = re.compile(r"\s*\d+\s+(\d{4}-\d\d-\d\d-\d\d:\d\d:\d\d)\s+(.*)$")
@@ -109,3 +113,71 @@ def _numbers(text: str) -> Optional[List[Optional[float]]]:
         except ValueError:
             return None
     return found
+
+
+_METRICS = {
+    "GPFSFilesystem": ("gpfs_fs_bytes_read", "gpfs_fs_bytes_written", "gpfs_fs_read_ops", "gpfs_fs_write_ops"),
+    "GPFSNSDDisk": (
+        "gpfs_nsdds_bytes_read", "gpfs_nsdds_bytes_written", "gpfs_nsdds_read_ops", "gpfs_nsdds_write_ops",
+    ),
+}  # fmt: skip
+_BUCKET_S = 10
+_BUCKETS = 18
+"""Three minutes: a look that comes late or fails once loses nothing."""
+
+
+class Performance(Probe):
+    """File systems as nodes use them (`pfs_client`) and NSD disks (`target`) of a whole cluster, asked of `mmperfmon` on
+    one node. It tells what happened in each bucket; the probe adds the buckets up, so that each counts once. `command`
+    is asked with the metrics of one sensor and the buckets' number and size after it."""
+
+    name = "gpfs"
+    period_s = 60.0
+    timeout_s = 45.0
+
+    def __init__(self, root: str = "/", node: str = "", command: Sequence[str] = ("mmperfmon", "query")) -> None:
+        super().__init__(root, node)
+        self._command = list(command)
+        self._totals = {}  # type: Dict[Tuple[str, str, str, str], int]
+        self._newest = {}  # type: Dict[Tuple[str, str, str, str], int]
+
+    def read(self, now_ns: int) -> Found:  # noqa: ARG002
+        """Raises AbsentError where there is no mmperfmon or it knows no such sensor, OSError."""
+        parser = Parser()
+        for metrics in _METRICS.values():
+            ask = [*self._command, ",".join(metrics), "--raw", "-b", str(_BUCKET_S), "-n", str(_BUCKETS)]
+            text = output_of(ask, self.timeout_s).decode("utf-8", "replace")
+            self._add(list(parser.values(text.splitlines())))
+        if not self._totals:
+            raise AbsentError("mmperfmon tells of no file system and no NSD disk")
+        return Found([self._reading(sensor, parser) for sensor in _METRICS])
+
+    def _add(self, values: List[Value]) -> None:
+        """Counts buckets that are over and were not counted before. The newest one may still fill."""
+        fills = max((value.local_s for value in values), default=0)
+        first = {}  # type: Dict[Tuple[str, str, str, str], int]
+        for value in sorted(values, key=lambda value: value.local_s):
+            if value.sensor not in _METRICS or not value.names or value.local_s >= fills:
+                continue
+            series = (value.sensor, value.host, value.names[-1], value.metric)
+            newest = self._newest.get(series)
+            if newest is None:
+                first[series] = value.local_s
+                self._totals.setdefault(series, 0)
+            elif value.local_s > newest:
+                self._totals[series] += int(value.value or 0)
+                self._newest[series] = value.local_s
+        self._newest.update(first)
+
+    def _reading(self, sensor: str, parser: Parser) -> Reading:
+        metrics = _METRICS[sensor]
+        rows = {}  # type: Dict[Key, List[Any]]
+        for (of, host, name, metric), total in self._totals.items():
+            if of == sensor and metric in metrics:
+                rows.setdefault((host, name, "gpfs"), [None] * len(metrics))[metrics.index(metric)] = total
+        unknown, example = (parser.unknown, parser.unknown_example) if sensor == "GPFSFilesystem" else (0, "")
+        if sensor == "GPFSFilesystem":
+            keys, counters = ("node", "fs", "source"), ("read_bytes", "write_bytes", "read_ops", "write_ops")
+            return Reading("pfs_client", keys, counters, (), dict(rows), unknown=unknown, unknown_example=example)
+        keys, counters = ("server", "target", "source"), ("read_bytes", "write_bytes", "read_rpcs", "write_rpcs")
+        return Reading("target", keys, counters, (), dict(rows))

@@ -111,7 +111,7 @@ def gaps_of(lake: Tables, sources: Sequence[str] | None, span: Span) -> list[Gap
         "SELECT component, ts_ns, max(end_ns) AS end_ns, max(text) AS text FROM events "
         f"WHERE kind = 'gap' AND ts_ns >= {wide.from_ns} AND ts_ns < {span.to_ns} AND {days(wide)} {chosen} "
         f"GROUP BY component, ts_ns HAVING coalesce(max(end_ns), {span.to_ns}) > {span.from_ns} "
-        f"ORDER BY ts_ns DESC LIMIT {_MAX_GAPS}",
+        f"ORDER BY ts_ns DESC, component LIMIT {_MAX_GAPS}",
         {"sources": list(sources)} if sources is not None else None,
         within=wide,
     )

@@ -130,7 +130,7 @@ def events(lake: Tables, span: Span, sight: Sight, components: list[str] | None 
         lake,
         "SELECT ts_ns, max(end_ns) AS end_ns, component, kind, max(text) AS text FROM events"
         f" WHERE ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns} AND {days(span)}{chosen}{hidden}"
-        f" GROUP BY ts_ns, component, kind ORDER BY ts_ns DESC LIMIT {_MOST_EVENTS}",
+        f" GROUP BY ts_ns, component, kind ORDER BY ts_ns DESC, component, kind LIMIT {_MOST_EVENTS}",
         {"components": components} if components is not None else None,
         within=span,
     )

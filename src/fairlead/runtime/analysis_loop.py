@@ -177,15 +177,18 @@ def due(lake: Tables, now_ns: int, *, lag_ns: int = LAG_NS, most: int = MOST_JOB
 
 def _silent(lake: Tables, jobs: Sequence[Mapping[str, Any]]) -> set[str]:
     """Of jobs that ended long ago, those nothing was recorded of: accounting of years may be taken in at once."""
-    names = [str(job["job_id"]) for job in jobs if not job.get("nodes")]
-    if not names:
+    if not jobs:
         return set()
+    begin, end = min(int(job["start_ns"]) for job in jobs), max(int(job["end_ns"]) for job in jobs)
     found = lake.query(
-        "SELECT DISTINCT id FROM rollup WHERE kind = 'job' AND interval_ns = 3600000000000"
-        " AND id IN (SELECT unnest($names))",
-        {"names": names},
+        "SELECT DISTINCT CASE WHEN kind = 'job' THEN id END AS id FROM rollup WHERE interval_ns = 3600000000000"
+        " AND ts_ns > $from - 3600000000000 AND ts_ns < $to AND (kind = 'job' AND id IN (SELECT unnest($names))"
+        f" OR kind = 'node' AND layer = 'pfs_client' AND job_id IS NULL) AND {_days(begin, end)}",
+        {"from": begin, "to": end, "names": [str(job["job_id"]) for job in jobs]},
     )
-    return set(names) - {str(name) for name in found["id"].to_pylist()}
+    recorded = set(found["id"].to_pylist())
+    # A null: counters of nodes were taken at the time, so that a job with nodes may be estimated.
+    return {str(job["job_id"]) for job in jobs if not (None in recorded and job.get("nodes"))} - recorded
 
 
 def _nothing(job: Mapping[str, Any]) -> JobData:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from fairlead.access.tls import client_context
-from fairlead.collector.health import Health
+from fairlead.collector.health import ALL, Health
 from fairlead.collector.listen import url as url_of
 from fairlead.errors import InputError, NoAnswerError, ServerError, UsageError
 from fairlead.lake.place import default_lake
@@ -60,9 +60,10 @@ def read_token(file: Path | None) -> str:
         raise InputError("the token cannot be read", where=str(named), remedy="check the path") from error
 
 
-def health(url: str, token: str, authority: Path | None = None) -> Health:
-    """What the server says of itself. Raises NoAnswerError, ServerError."""
-    status, body = get(url, "/api/v1/health", token, authority)
+def health(url: str, token: str, authority: Path | None = None, *, which: str = ALL) -> Health:
+    """What the server says of itself; `which` sources one by one (`collector.health`). Raises NoAnswerError,
+    ServerError."""
+    status, body = get(url, f"/api/v1/health?sources={which}", token, authority)
     if status != 200:
         raise _refused(url, status, body)
     try:

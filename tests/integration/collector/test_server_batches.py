@@ -15,14 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.batches.encoding import MAGIC, PREFIX, numbers
+from fairlead.batches.encoding import MAGIC, PREFIX, Header, encode, numbers, same_word
 from fairlead.lake.store import Lake
-from serving import Answer, Up, health_batch, now_ns, ops_batch, until
+from serving import BOOT, Answer, Up, health_batch, now_ns, ops_batch, until
 
 DAY_NS = 86_400_000_000_000
 SETTINGS = """
 [collector]
 silent_periods = 2
+health_period_s = 1
 [collector.limits]
 body_bytes = 200_000
 connections_per_address = 60
@@ -85,6 +86,15 @@ def test_a_newer_agents_columns_are_told_and_its_tables_kept(server: Up) -> None
 def test_an_older_agent_sends_fewer_columns(server: Up) -> None:
     assert server.post(ops_batch(1, node="older", version=0)).json["taken"] == 1
     assert len(_rows_of(server, "older")) == 4
+
+
+def test_a_table_of_version_one_lacks_what_came_later(server: Up) -> None:
+    at = now_ns()
+    header = Header("target", 1, "v1", BOOT, 1, 1, "agent", "agent", at, at)
+    columns = {"ts_ns": numbers([at]), "target": same_word("OST0", 1), "read_bytes": numbers([7])}
+    assert server.post(encode(header, columns)).json["taken"] == 1
+    found = server.query("SELECT read_bytes, source FROM target WHERE target = 'OST0'")
+    assert found == [{"read_bytes": 7, "source": None}]
 
 
 def _changed_header(body: bytes, **changes: object) -> bytes:
@@ -261,6 +271,16 @@ def test_health_tells_of_sources_probes_and_clocks(server: Up) -> None:
     )  # fmt: skip
     assert health["state"] == "degraded"
     assert health["states"]["failing"] >= 1
+    asked = {
+        which: server.ask("GET", f"/api/v1/health?sources={which}", token=server.token("reader"))
+        for which in ("troubled", "none", "x")
+    }
+    troubled = asked["troubled"].json
+    assert "sick" in [source["node"] for source in troubled["sources"]]
+    assert all(source["state"] in ("silent", "failing") for source in troubled["sources"])
+    assert asked["none"].json["sources"] == []
+    assert asked["none"].json["states"] == troubled["states"]
+    assert asked["x"].status == 400
     assert sum(health["agents"].values()) == len(health["sources"])
 
 

@@ -163,7 +163,7 @@ def test_a_child_that_does_not_end_is_killed(tmp_path: Path) -> None:
 def test_sources_and_open_gaps_are_known_after_a_restart(tmp_path: Path) -> None:
     from serving import health_batch
 
-    settings = "[collector]\nsilent_periods = 1.5\n[carry]\nevery_s = 0.3\n"
+    settings = "[collector]\nsilent_periods = 1.5\nhealth_period_s = 1\n[carry]\nevery_s = 0.3\n"
     with Up(tmp_path, settings) as server:
         server.post(health_batch(1, node="gone", interval_ns=1_000_000_000, state="failing", text="why"))
         server.post(ops_batch(1, node="gone"))
@@ -212,3 +212,19 @@ def test_all_processes_answer_and_new_settings_exchange_them(tmp_path: Path) -> 
         began = time.monotonic()
         assert server.stop() == 0
         assert time.monotonic() - began < 10
+        connection.close()
+
+
+def test_what_was_kept_aside_is_taken_in_after_an_upgrade(tmp_path: Path) -> None:
+    with Up(tmp_path) as server:
+        assert server.post(ops_batch(1, table="moods")).json["taken"] == 1
+        server.kill()
+        aside = server.lake / "wal" / "main" / "aside"
+        (unknown,) = aside.iterdir()
+        known = aside / "ops-0123.batch"  # as if `ops` had been unknown
+        known.write_bytes(ops_batch(1))
+        (aside / "ops-4567.batch").write_bytes(b"damaged")
+        server.start()
+        assert server.query("SELECT count(*) AS n FROM ops") == [{"n": 4}]
+        assert sorted(path.name for path in aside.iterdir()) == sorted([unknown.name, "ops-4567.batch"])
+        assert server.post(ops_batch(1)).json["known"] == 1

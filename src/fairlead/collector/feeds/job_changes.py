@@ -13,7 +13,8 @@ from fairlead.model.units import NS_PER_S
 
 Key = tuple[str | None, str]
 _SEEN = ("end_ns", "state", "nodes_count", "cores", "processes", "user", "name")
-_MOST_RUNS = 1 << 20
+_MOST_RUNS = 1 << 17
+"""Runs remembered; of one that is forgotten the next account is told again, which changes nothing."""
 SAME_RUN_NS = 120 * NS_PER_S
 """A start told by a hook and one told by Slurm are of one run when they are this close."""
 
@@ -90,3 +91,5 @@ class JobChanges:
             oldest = next(iter(self._told))
             del self._told[oldest]
             self._guessed.pop(oldest[:2], None)
+        while len(self._running) > _MOST_RUNS:
+            del self._running[next(iter(self._running))]

@@ -92,7 +92,7 @@ class RemoteWrite(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     enabled: bool = False
     most_bytes: int = 32 << 20
     """Of one message once decompressed."""
-    most_series: int = 1_000_000
+    most_series: int = 250_000
     """Series remembered at most; those silent longest are forgotten first."""
     mapping: str = ""
     """A TOML file of more metrics, in the form of the built-in table; its entries come first."""

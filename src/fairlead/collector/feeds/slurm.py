@@ -60,6 +60,8 @@ class SlurmFeed:
         self._waiting: dict[tuple[str | None, str], HookJob] = {}
         """Jobs a hook told of that Slurm has not yet."""
         self._spent: list[Path] = []
+        self._stuck: set[Path] = set()
+        """Hook files that were told but cannot be removed."""
         self._faults: dict[str, tuple[str, str]] = {}
 
     def run(self, sink: Sink, stop: threading.Event) -> None:
@@ -186,9 +188,9 @@ class SlurmFeed:
         if not self.settings.hooks:
             return
         calls: list[Call] = []
-        strange = 0
+        strange = unread = 0
         try:
-            names = sorted(p for p in Path(self.settings.hooks).iterdir() if p.suffix == ".hook" and p.name[0] != ".")
+            names = sorted(p for p in Path(self.settings.hooks).glob("[!.]*.hook") if p not in self._stuck)
         except OSError as fault:
             self._faults["hooks"] = ("missing", f"hooks: {fault.strerror}")
             return
@@ -196,16 +198,21 @@ class SlurmFeed:
             try:
                 with path.open("rb") as file:
                     text = file.read(_LONGEST_HOOK).decode("utf-8", "replace")
+            except FileNotFoundError:
+                continue
             except OSError:
+                unread += 1
                 continue
             found = [call_of(line) for line in text.splitlines()]
             strange += found.count(None)
             calls += [call for call in found if call is not None]
             if path not in self._spent:
                 self._spent.append(path)
-        self._faults.pop("hooks", None)
-        if strange:
-            self._faults["hooks"] = ("failing", f"hooks: {strange} lines are of no hook of fairlead's")
+        if not self._stuck:
+            self._faults.pop("hooks", None)
+        if strange or unread:
+            text = f"{unread} files cannot be read" if unread else f"{strange} lines are of no hook of fairlead's"
+            self._faults["hooks"] = ("failing", f"hooks: {text}")
         new = {(self.settings.cluster or job.cluster, job.job_id): job for job in jobs_of(calls)}
         if {key for key, job in new.items() if job.end_ns is None} - self._waiting.keys():
             self._hooked = clock.monotonic_s()
@@ -229,7 +236,11 @@ class SlurmFeed:
             self._tell(sink, job_rows(told))
         self._waiting.clear()
         for path in self._spent:
-            path.unlink(missing_ok=True)
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as fault:
+                self._faults["hooks"] = ("failing", f"hooks: {path.name} cannot be removed: {fault.strerror}")
+                self._stuck.add(path)
         self._spent.clear()
 
     def _recalled(self) -> int | None:

@@ -45,13 +45,15 @@ class Shape:
 
 
 class Scan:
-    """What was not understood in a text, once it is read: lines, the first of them, jobs read by the regex and not."""
+    """What was not understood in a text, once it is read: lines, the first of them; and how many jobs were read by the
+    regex, line by line, and not again because nothing of them had changed."""
 
     def __init__(self) -> None:
         self.unknown = 0
         self.example = ""
         self.fast = 0
         self.slow = 0
+        self.same = 0
 
     def strange(self, line: bytes) -> None:
         """Count a line."""
@@ -59,9 +61,30 @@ class Scan:
         self.example = self.example or shown(line)
 
 
-def scan(chunks: Iterable[bytes], shape: Shape, take: Take) -> Scan:
+class Memory:
+    """The jobs of the look before, by the hash of their lines. Lustre lists a job for ten minutes after its last
+    request, with the same lines: they are not read again. The first look fills nothing, so that it is not slower."""
+
+    def __init__(self) -> None:
+        self.last: "Dict[int, Optional[Tuple[bytes, Optional[int], array[int]]]]" = {}
+        self.now: "Dict[int, Optional[Tuple[bytes, Optional[int], array[int]]]]" = {}
+        self.looks = 0
+
+    def begin(self) -> None:
+        """Before a look; what one that failed left is forgotten."""
+        self.now = {}
+
+    def end(self) -> None:
+        """After a look."""
+        self.last, self.now = self.now, {}
+        self.looks += 1
+
+
+def scan(chunks: Iterable[bytes], shape: Shape, take: Take, memory: Optional[Memory] = None) -> Scan:
     """Read a text given in pieces of any size, and hand every job over. Raises what reading the pieces raises."""
-    reader = _Reader(shape, take)
+    if memory is not None:
+        memory.begin()
+    reader = _Reader(shape, take, memory if memory is not None and memory.looks else None)
     kept = b""
     for chunk in chunks:
         text = kept + chunk
@@ -71,33 +94,46 @@ def scan(chunks: Iterable[bytes], shape: Shape, take: Take) -> Scan:
         reader.blocks(text, cut)
         kept = text[cut:]
     reader.blocks(kept, len(kept))
+    if memory is not None:
+        memory.end()
     return reader.scan
 
 
 class _Reader:
-    def __init__(self, shape: Shape, take: Take) -> None:
+    def __init__(self, shape: Shape, take: Take, memory: Optional[Memory]) -> None:
         self.shape = shape
         self.take = take
+        self.memory = memory
         self.scan = Scan()
         self._layout: "Optional[_Layout]" = None
         self._made = 0
-        self._job: Optional[bytes] = None
 
     def blocks(self, text: bytes, end: int) -> None:
         """Read whole jobs, those before `end`."""
         at = 0
-        scan, take = self.scan, self.take
+        scan, take, memory = self.scan, self.take, self.memory
+        after = seen = 0
         while at < end:
+            if memory is not None:
+                after = text.find(b"\n- job_id", at, end) + 1 or end
+                seen = hash(text[at:after])
+                if seen in memory.last:
+                    known = memory.now[seen] = memory.last[seen]
+                    scan.same += 1
+                    at = after
+                    if known is not None:
+                        take(*known)
+                    continue
             layout = self._layout
             match = layout.pattern.match(text, at, end) if layout is not None else None
             if match is not None and layout is not None:
                 at = match.end()
                 scan.fast += 1
-                groups = match.groups()
-                values = layout.values(groups)
-                if values is not None:
-                    start = epoch_ns(groups[1], groups[2] or b"") if groups[1] else None
-                    take(groups[0].strip(), start, values)
+                job = layout.job(match.groups())
+                if memory is not None and at == after:
+                    memory.now[seen] = job
+                if job is not None:
+                    take(*job)
                 continue
             after = text.find(b"\n- job_id", at, end) + 1 or end
             self._lines(text[at:after])
@@ -182,12 +218,13 @@ class _Layout:
         self._pick = itemgetter(*[numbers[0] if numbers else len(order) for numbers in of_place])
         self._more = [(place, itemgetter(*numbers)) for place, numbers in enumerate(of_place) if len(numbers) > 1]
 
-    def values(self, groups: Sequence[bytes]) -> "Optional[array[int]]":
-        """The row of one job, or None when it has counted nothing."""
+    def job(self, groups: Sequence[bytes]) -> "Optional[Tuple[bytes, Optional[int], array[int]]]":
+        """What `Take` is given of one job, or None when it has counted nothing."""
         numbers = [*map(int, groups[3:]), 0]
         if not any(numbers):
             return None
         row = array("q", self._pick(numbers))
         for place, several in self._more:
             row[place] = together(several(numbers))
-        return row
+        start = epoch_ns(groups[1], groups[2] or b"") if groups[1] else None
+        return groups[0].strip(), start, row

@@ -5,7 +5,7 @@ from typing import Any, Dict, FrozenSet, Iterable, Optional, Sequence, Set, Tupl
 
 from fairlead.probes.base import Found, Key
 from fairlead.probes.lustre.job_ids import JobIds
-from fairlead.probes.lustre.job_stats import Shape, scan
+from fairlead.probes.lustre.job_stats import Memory, Shape, scan
 from fairlead.probes.lustre.names import MDT_OPS, MDT_UPKEEP, OST_METADATA, OST_OTHER
 from fairlead.probes.lustre.parameters import Parameter, Place
 from fairlead.probes.lustre.stats_lines import together
@@ -37,6 +37,7 @@ class _JobsProbe(LustreProbe):
     def __init__(self, *arguments: Any, jobid_name: Optional[str] = None, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._jobid_name = jobid_name
+        self._memories: Dict[str, Memory] = {}
         self._parts: "Dict[str, _Parts]" = {}
 
     def gather(self, place: Place, tally: Tally) -> "Optional[Tuple[Dict[Key, array[int]], Dict[Key, int]]]":
@@ -69,7 +70,7 @@ class _JobsProbe(LustreProbe):
             if start_ns is not None:
                 epochs[key] = start_ns
 
-        read = scan(place.chunks(one), self.shape, take)
+        read = scan(place.chunks(one), self.shape, take, self._memories.setdefault(target, Memory()))
         tally.add(read.unknown, read.example)
         if parts is not None:
             for job, values in parts.totals().items():

@@ -158,10 +158,8 @@ class MachineTree:
             text += f"- job_id:          {job_id(self.play.course.jobs[job].drawn)}\n  snapshot_time:   {second}\n"
             for op in range(DATA):
                 samples, total, low, high = self._data.get((1, target, op, job), np.zeros(4, np.int64))
-                text += (
-                    f"  {OPS[op] + '_bytes:':<16} {{ samples: {samples:>11}, unit: bytes, min: {low:>7}, max: {high:>7},"
-                    f" sum: {total:>15} }}\n"
-                )
+                text += f"  {OPS[op] + '_bytes:':<16} {{ samples: {samples:>11}, unit: bytes, "
+                text += f"min: {low:>7}, max: {high:>7}, sum: {total:>15} }}\n"
             text += "".join(
                 f"  {word + ':':<16} {{ samples: {0:>11}, unit:  reqs }}\n" for word in ("getattr", "setattr")
             )

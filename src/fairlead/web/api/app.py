@@ -63,6 +63,8 @@ def application(asking: Asking, settings: ApiSettings, *, clock: Callable[[], in
         Route(f"{ROOT}/ping", api.ping, methods=["GET"]),
         Route("/{path:path}", _nothing, methods=["GET"]),
     ]
+    if settings.warm:
+        api.warm()
     compress = Middleware(GZipMiddleware, minimum_size=1024, compresslevel=4)
     return Starlette(routes=routes, middleware=[compress])
 
@@ -75,6 +77,11 @@ class _Api:
         each = settings.user_at_once if settings.key is not None else settings.at_once + settings.waiting
         self._gate = Gate(settings.at_once, settings.waiting, settings.wait_s, each)
         self._threads = ThreadPoolExecutor(settings.at_once, thread_name_prefix="question")
+
+    def warm(self) -> None:
+        """Asks once, in a thread, what is kept between questions."""
+        for question in ("heatmap", "cdf"):
+            self._threads.submit(self._ask, question, "", asked_of(question, {}), Sight(), self._clock())
 
     async def ping(self, request: Request) -> Response:  # noqa: ARG002
         """Version and time; needs no token."""

@@ -25,3 +25,5 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """How long an answer up to now may be kept by a cache of the reader's own."""
     past_s: int = 60
     """The same for an answer of times past."""
+    warm: bool = True
+    """Whether the day's heat map and distribution are asked once at the start, so that nobody waits for the first."""

@@ -21,6 +21,8 @@ _LONGEST_MS = 15 * 60_000
 """Between two samples of a counter: after more, nothing is said of the time between."""
 _BORN_WITHIN_MS = 5 * 60_000
 _MOST_UNKNOWN = 1000
+_LARGEST = 4e18
+"""Of what 64 bits hold; no counter of bytes gets there."""
 Key = str | bytes
 
 
@@ -67,7 +69,7 @@ class Assembly:
 
     def __init__(
         self, mapping: Mapping, labels_of: Callable[[Key], dict[str, str] | None], *, node: str = "",
-        most_series: int = 1_000_000,
+        most_series: int = 250_000,
     ) -> None:  # fmt: skip
         self.counts = Counts()
         self._mapping = mapping
@@ -104,8 +106,8 @@ class Assembly:
         return _batches(found)
 
     def _one(self, series: _Series, stamp: int, value: float, found: _Found) -> None:
-        if not math.isfinite(value):
-            # A stale marker, or no number: the series has no base any more.
+        if not abs(value * series.factor) < _LARGEST:
+            # A stale marker, or no number that can be stored: the series has no base any more.
             self.counts.stale += 1
             if stamp > series.stamp:
                 series.value, series.stamp = math.nan, stamp

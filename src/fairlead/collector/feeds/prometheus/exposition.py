@@ -24,7 +24,7 @@ class Page:
 
     def values(self) -> Iterator[tuple[str, float, int | None]]:
         """Series as written (`name` or `name{labels}`), value, and milliseconds since the epoch where the page says."""
-        for line in self._text.splitlines():
+        for line in self._text.split("\n"):
             if not line or line[0] == "#":
                 continue
             at = line.find(" # {")

@@ -50,7 +50,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Thing:
-    """What rows are about: their table, and the columns that name it. There is one of each, so it is told by identity."""
+    """What rows are about: their table, and the columns that name it. There is one of each, told by its identity."""
 
     __slots__ = ("names", "table")
 
