@@ -106,7 +106,11 @@ class SlurmCluster:
         self.until(lambda: self._answers("sinfo", "--noheader", "--states=idle", "--format=%D") == str(NODES))
 
     def down(self) -> None:
-        """Ends everything that was started here, last first."""
+        """Ends everything that was started here, jobs first, then daemons, last first."""
+        with suppress(TimeoutError, RuntimeError, subprocess.TimeoutExpired):
+            for user in ("root", USER):
+                self._answers("scancel", f"--user={user}")
+            self.until(lambda: not self._answers("squeue", "--noheader"), 15)
         for _, child in reversed(self._children):
             with suppress(ProcessLookupError):
                 child.send_signal(signal.SIGTERM)

@@ -436,6 +436,7 @@ def test_names_are_data(site: Site) -> None:
 # -- a simulated machine -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_what_a_simulated_machine_moved_is_what_the_questions_say(tmp_path: Path) -> None:
     import pyarrow.compute as pc
 

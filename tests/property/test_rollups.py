@@ -110,6 +110,14 @@ def test_sizes_nobody_knows_are_unknown_and_not_zero() -> None:
     assert found["wait_ns"] is None
 
 
+def test_sizes_nobody_can_believe_are_unknown() -> None:
+    row = {"start": 0, "length": 5, "node": "a", "job_id": "1", "fs": None, "op": "write", "count": 5,
+           "interface": "POSIX"}  # fmt: skip
+    rollup = derive({"ops": ops_of([{**row, "size": size} for size in (2**62, -7, 10)])})["rollup"]
+    assert everywhere(rollup, "write_bytes", "job", "client") == {"1": 50}
+    assert everywhere(rollup, "write_ops", "job", "client") == {"1": 15}
+
+
 def test_a_wrong_end_cannot_fill_the_memory() -> None:
     row = {"start": 0, "length": 10**18, "node": "a", "job_id": "1", "fs": None, "op": "write", "size": 1 << 50,
            "count": 1, "interface": "POSIX"}  # fmt: skip

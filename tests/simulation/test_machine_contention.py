@@ -143,4 +143,4 @@ def test_the_population_is_the_published_one() -> None:
     trivial = [job for job in jobs if job.program.pattern == "quiet"]
     assert max(job.read_bytes + job.write_bytes for job in trivial) <= 200_000_000
     runs = np.unique([program.name + program.user for program in kinds], return_counts=True)[1]
-    assert np.median(runs) > 20
+    assert runs[runs >= 10].sum() > 0.9 * len(jobs)

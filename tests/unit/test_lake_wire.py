@@ -23,8 +23,9 @@ from fairlead.batches.rows import decode, rows_of
 from fairlead.compression.nodes import merge_nodes, split_nodes
 from fairlead.errors import LakeError, OversizeError, TooOldError, UnfitError
 from fairlead.lake import grouped, hot, tailing, wal, writer
-from fairlead.lake.compaction import compact
+from fairlead.lake.compaction import compact, due
 from fairlead.lake.maintenance import maintain
+from fairlead.lake.parts import Part, tier_of
 from fairlead.lake.retention import Policy, expire, forget
 from fairlead.lake.spilling import folder as spill_folder
 from fairlead.lake.store import Lake
@@ -373,6 +374,15 @@ def test_maintaining_merges_by_number_within_a_tier(lake: Lake) -> None:
         assert _rolled(lake, 10**9) == _rolled(lake, 60 * 10**9) == 9 * OPS_ROWS * 4096
         expire(one, before_ns=DAY_ONE + DAY_NS, tables=["rollup"], tier="i1")
         assert (_rolled(lake, 10**9), _rolled(lake, 60 * 10**9)) == (0, 9 * OPS_ROWS * 4096)
+
+
+def test_what_is_due_is_merged_in_portions_unless_all_is_asked_for() -> None:
+    parts = [Part(f"day=d/v1-i1-{n:016x}-x.parquet", "d", 10, 30 << 20) for n in range(12)]
+    parts += [Part(f"day=d/v1-i60-{n:016x}-x.parquet", "d", 10, 30 << 20) for n in range(8)]
+    assert [len(group) for group in due(parts, thorough=False)] == [5, 3, 5, 5, 2]
+    assert all(len({tier_of(part.path) for part in group}) == 1 for group in due(parts, thorough=False))
+    assert sorted(len(group) for group in due(parts, thorough=True)) == [8, 12]
+    assert due(parts[:7], thorough=False) == []
 
 
 @settings(max_examples=40, deadline=None)

@@ -35,6 +35,7 @@ NO_OPERATIONS = frozenset(
 )  # fmt: skip
 """Words of `metadata` that split up another word (Lustre's kinds of rename) or are no metadata operations."""
 _OTHER, _READ, _WRITE, _METADATA = range(4)
+_MOST_BYTES = 1 << 62
 _SUMS = (
     "read_bytes", "write_bytes", "read_ops", "write_ops", "metadata_ops", "busy_ns", "wait_ns", "waits",
     "cache_hit", "cache_miss", "samples",
@@ -140,6 +141,7 @@ def _ops(ops: pa.Table) -> _Sums:
     count = ops["count"].to_numpy()
     size = rc.amounts(ops["size"])
     data = (kind == _READ) | (kind == _WRITE)
+    size = _believable(size, count)
     moved = np.where(data, size.values * count, 0)
     unsized = None if size.known is None else data & ~size.known
     start, end = ops["start_ns"].to_numpy(), ops["end_ns"].to_numpy()
@@ -152,6 +154,15 @@ def _ops(ops: pa.Table) -> _Sums:
     groups, one = rc.grouped([second, *(column.codes for column in keys.values())])
     yield _op_cells(second[one], {n: c.take(one) for n, c in keys.items()}, groups, kind, unsized,
                     {"count": count, "moved": moved, "busy_ns": busy, "samples": samples}), _CLIENT  # fmt: skip
+
+
+def _believable(size: Amounts, count: I64) -> Amounts:
+    """Sizes that are negative, or move more bytes than 63 bits can tell, are not known."""
+    if int(size.values.min()) >= 0 and int(size.values.max()) * int(count.max()) < _MOST_BYTES:
+        return size
+    sound = (size.values >= 0) & (size.values.astype(np.float64) * count < _MOST_BYTES)
+    known = sound if size.known is None else sound & size.known
+    return Amounts(np.where(known, size.values, 0), known)
 
 
 def _op_cells(

@@ -23,6 +23,8 @@ TARGET_BYTES = 256 << 20
 """A merged file is about this large; files of half of it or more are left alone."""
 FAN_IN = 8
 """Files of one day and like size that are merged once there are so many: a row is rewritten once a size class."""
+PORTION_BYTES = 160 << 20
+"""What is merged at once beside a running collector."""
 MANY_FILES = 150
 """With more active files than this in a table, every day with several small files is merged."""
 KEEP_HOURS = 7 * 24
@@ -82,13 +84,25 @@ def merge_due(
 
 def due(parts: Sequence[Part], *, thorough: bool) -> list[list[Part]]:
     """Which files of a table to merge with which, the newest days first. Every group is of one day."""
-    thorough = thorough or len(parts) > MANY_FILES
+    asked, thorough = thorough, thorough or len(parts) > MANY_FILES
     groups: dict[tuple[str, str, int], list[Part]] = defaultdict(list)
     for part in parts:
         if part.size < TARGET_BYTES // 2:
             groups[(part.day or "", tier_of(part.path), 0 if thorough else _size_class(part))].append(part)
     enough = 2 if thorough else FAN_IN
-    return [group for _, group in sorted(groups.items(), reverse=True) if len(group) >= enough]
+    found = [group for _, group in sorted(groups.items(), reverse=True) if len(group) >= enough]
+    return found if asked else [some for group in found for some in _portions(group) if len(some) > 1]
+
+
+def _portions(group: Sequence[Part]) -> Iterator[list[Part]]:
+    """A group as neighbours of about PORTION_BYTES: sorting takes many times their size while rows arrive."""
+    some: list[Part] = []
+    for part in sorted(group, key=lambda part: part.path):
+        if some and sum(p.size for p in some) + part.size > PORTION_BYTES:
+            yield some
+            some = []
+        some.append(part)
+    yield some
 
 
 def _size_class(part: Part) -> int:

@@ -80,10 +80,10 @@ class Writer:
         self._carrier = Carrier(place, shard, now_ns, derive, regroup)
         try:
             self._folder = place.wal(shard)
-            self._taken: Taken | None = None
             self._segment = self._next_segment()
             self._carry_over_older()
             self._carrier.tidy()
+            self._taken = Taken(self._taken_before())
         except BaseException:
             self._lock.release()
             raise
@@ -116,7 +116,7 @@ class Writer:
     def known(self, stream: str, seq: int = 0) -> bool:
         """Whether this batch has been taken in."""
         with self._turn:
-            return self._known().has(stream_key(stream), seq)
+            return self._taken.has(stream_key(stream), seq)
 
     def take_batches(self, data: bytes | memoryview, decoded: Sequence[Decoded]) -> tuple[int, int]:
         """Takes in a body of batches, which `batches.rows.decode` made `decoded` of: (taken, known before).
@@ -153,7 +153,7 @@ class Writer:
         load = hot.load_of_tables(batch, tables)
         with self._turn:
             segment, full = self._usable()
-            known = self._known().has(batch.key, batch.seq)
+            known = self._taken.has(batch.key, batch.seq)
             if not known:
                 offset = segment.append(meta, bodies)
                 self._note(load)
@@ -229,16 +229,15 @@ class Writer:
         return self._segment, full
 
     def _note(self, load: hot.Load) -> None:
-        taken = self._known()
         for note in load.notes:
-            taken.add(note.key, note.seq)
+            self._taken.add(note.key, note.seq)
         number = self._segment.number
         self._loads.setdefault(number, []).append(load)
         self._bytes[number] = self._bytes.get(number, 0) + load.nbytes
 
     def _new(self, keys: Sequence[int], decoded: Sequence[Decoded]) -> list[int]:
         """Which batches of a body are new; of two equal ones the first. Raises UnfitError."""
-        taken = self._known()
+        taken = self._taken
         new: dict[tuple[int, int], int] = {}
         for number, (key, one) in enumerate(zip(keys, decoded, strict=True)):
             if (key, one.header.seq) not in new and not taken.has(key, one.header.seq):
@@ -267,11 +266,6 @@ class Writer:
                 )
             if times is not None and times[1] - times[0] > _MAX_SPAN_NS:
                 raise UnfitError("rows of more than a year", where=one.stream, remedy="set the clock of the node right")
-
-    def _known(self) -> Taken:
-        if self._taken is None:
-            self._taken = Taken(self._taken_before())
-        return self._taken
 
     def _taken_before(self) -> Rows:
         """What the table `_batches` says."""

@@ -1,5 +1,5 @@
-"""The text of `mmperfmon query` (IBM Storage Scale, GPFS): a legend of series, then tables of their values by time; and a
-probe that asks for it.
+"""The text of `mmperfmon query` (IBM Storage Scale, GPFS): a legend of series, then tables of their values by time; and
+a probe that asks for it.
 
 Not here: the archives of such text (`sources.gpfs`). Python 3.6, standard library only.
 """
@@ -7,9 +7,9 @@ Not here: the archives of such text (`sources.gpfs`). Python 3.6, standard libra
 import re
 from calendar import timegm
 from time import strptime
-from typing import Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from fairlead.probes.base import AbsentError, Found, Probe, Reading
+from fairlead.probes.base import AbsentError, Found, Key, Probe, Reading
 from fairlead.probes.commands import output_of
 
 _LEGEND = re.compile(r"\s*\d+:\s+(\S+(?:\|\S+)+)\s*$")
@@ -41,7 +41,7 @@ class Parser:
     def __init__(self) -> None:
         self.unknown = 0
         self.unknown_example = ""
-        self._legend = []  # type: List[Tuple[str, str, Tuple[str, ...], str]]
+        self._legend: List[Tuple[str, str, Tuple[str, ...], str]] = []
         self._in_legend = False
         self._first = 0
         self._columns = 0
@@ -98,7 +98,7 @@ class Parser:
 
 def _numbers(text: str) -> Optional[List[Optional[float]]]:
     """Numbers of a row, each perhaps followed by its unit; None when it holds anything else."""
-    found = []  # type: List[Optional[float]]
+    found: List[Optional[float]] = []
     for token in text.split():
         if token in ("null", "-"):
             found.append(None)
@@ -127,9 +127,9 @@ _BUCKETS = 18
 
 
 class Performance(Probe):
-    """File systems as nodes use them (`pfs_client`) and NSD disks (`target`) of a whole cluster, asked of `mmperfmon` on
-    one node. It tells what happened in each bucket; the probe adds the buckets up, so that each counts once. `command`
-    is asked with the metrics of one sensor and the buckets' number and size after it."""
+    """File systems as nodes use them (`pfs_client`) and NSD disks (`target`) of a whole cluster, asked of `mmperfmon`
+    on one node. It tells what happened in each bucket; the probe adds the buckets up, so each counts once. `command` is
+    asked with the metrics of one sensor and the buckets' number and size after it."""
 
     name = "gpfs"
     period_s = 60.0
@@ -138,8 +138,8 @@ class Performance(Probe):
     def __init__(self, root: str = "/", node: str = "", command: Sequence[str] = ("mmperfmon", "query")) -> None:
         super().__init__(root, node)
         self._command = list(command)
-        self._totals = {}  # type: Dict[Tuple[str, str, str, str], int]
-        self._newest = {}  # type: Dict[Tuple[str, str, str, str], int]
+        self._totals: Dict[Tuple[str, str, str, str], int] = {}
+        self._newest: Dict[Tuple[str, str, str, str], int] = {}
 
     def read(self, now_ns: int) -> Found:  # noqa: ARG002
         """Raises AbsentError where there is no mmperfmon or it knows no such sensor, OSError."""
@@ -155,7 +155,7 @@ class Performance(Probe):
     def _add(self, values: List[Value]) -> None:
         """Counts buckets that are over and were not counted before. The newest one may still fill."""
         fills = max((value.local_s for value in values), default=0)
-        first = {}  # type: Dict[Tuple[str, str, str, str], int]
+        first: Dict[Tuple[str, str, str, str], int] = {}
         for value in sorted(values, key=lambda value: value.local_s):
             if value.sensor not in _METRICS or not value.names or value.local_s >= fills:
                 continue
@@ -171,7 +171,7 @@ class Performance(Probe):
 
     def _reading(self, sensor: str, parser: Parser) -> Reading:
         metrics = _METRICS[sensor]
-        rows = {}  # type: Dict[Key, List[Any]]
+        rows: Dict[Key, List[Any]] = {}
         for (of, host, name, metric), total in self._totals.items():
             if of == sensor and metric in metrics:
                 rows.setdefault((host, name, "gpfs"), [None] * len(metrics))[metrics.index(metric)] = total

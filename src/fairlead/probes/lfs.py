@@ -54,7 +54,7 @@ class Parser:
     def __init__(self) -> None:
         self.unknown = 0
         self.unknown_example = ""
-        self._at_s = None  # type: Optional[int]
+        self._at_s: Optional[int] = None
         self._inodes = False
 
     def lines(self, lines: Iterable[str]) -> Iterator[Line]:

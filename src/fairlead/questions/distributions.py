@@ -220,7 +220,7 @@ def cdf(
         return found  # type: ignore[no-any-return]
     counts, components, told = _utilisation(lake, wide, kept, now_ns, kind, highest)
     all_minutes = components * (wide.length_ns // MINUTE_NS)
-    idle = max(0, _watched_minutes(lake, wide, kind, all_minutes) - told)
+    idle = max(0, int(all_minutes * _watched_share(lake, wide, kept, now_ns, kind)) - told)
     counts[0] += idle
     known = told + idle
     share = np.cumsum(counts) / known if known else np.zeros(BINS + 1)
@@ -246,14 +246,20 @@ def _utilisation(
     rates = _rates(lake, span, kept, now_ns, kind)
     scaled = np.ceil(rates * (BINS / highest if highest else 0.0))
     counts = np.bincount(np.minimum(scaled, BINS).astype(np.int64), minlength=BINS + 1)
-    named = select(
-        lake,
-        f"SELECT count(DISTINCT id) AS n FROM rollup WHERE interval_ns = {HOUR_NS} AND kind = $kind"
-        f" AND layer = $layer AND job_id IS NULL AND ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns} AND {days(span)}",
-        {"kind": kind, "layer": _LAYERS[kind]},
-        within=span,
-    )
-    return counts, int(named.column("n")[0].as_py()), len(rates)
+    key = ("components", kind, span.aligned(HOUR_NS))
+    components = kept.get(key, now_ns)
+    if components is None:
+        named = select(
+            lake,
+            f"SELECT count(DISTINCT id) AS n FROM rollup WHERE interval_ns = {HOUR_NS} AND kind = $kind"
+            f" AND layer = $layer AND job_id IS NULL AND ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns}"
+            f" AND {days(span)}",
+            {"kind": kind, "layer": _LAYERS[kind]},
+            within=span,
+        )
+        components = int(named.column("n")[0].as_py())
+        kept.put(key, components, now_ns)
+    return counts, components, len(rates)
 
 
 def _rates(lake: Tables, span: Span, kept: Kept, now_ns: int, kind: str) -> NDArray[np.float32]:
@@ -280,20 +286,24 @@ def _rates(lake: Tables, span: Span, kept: Kept, now_ns: int, kind: str) -> NDAr
     return np.concatenate([held[start] for start in starts])
 
 
-def _watched_minutes(lake: Tables, span: Span, kind: str, all_minutes: int) -> int:
-    """In how many of all component-minutes somebody watched: the share of time that the servers' agents were well."""
+def _watched_share(lake: Tables, span: Span, kept: Kept, now_ns: int, kind: str) -> float:
+    """The share of the time somebody watched: of the minutes of all servers, those whose agent was well."""
     from fairlead.questions.components import SERVED_BY
 
-    found = select(
-        lake,
-        "SELECT count(DISTINCT (node, ts_ns // $minute)) AS watched, count(DISTINCT node) AS nodes FROM health"
-        f" WHERE probe = 'agent' AND state = 'ok' AND ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns}"
-        f" AND {days(span)} AND node IN (SELECT b FROM mapping WHERE kind IN (SELECT unnest($kinds))"
-        f" UNION SELECT id FROM rollup WHERE interval_ns = {HOUR_NS} AND kind = $component"
-        f" AND ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns})",
-        {"minute": MINUTE_NS, "kinds": list(SERVED_BY), "component": kind},
-    )
-    [row] = records(found)
-    if not row["nodes"]:
-        return 0
-    return int(all_minutes * min(1.0, row["watched"] / (row["nodes"] * (span.length_ns // MINUTE_NS))))
+    key = ("watched share", kind, span.aligned(HOUR_NS))
+    share = kept.get(key, now_ns)
+    if share is None:
+        found = select(
+            lake,
+            "SELECT count(DISTINCT (node, ts_ns // $minute)) AS watched, count(DISTINCT node) AS nodes FROM health"
+            f" WHERE probe = 'agent' AND state = 'ok' AND ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns}"
+            f" AND {days(span)} AND node IN (SELECT b FROM mapping WHERE kind IN (SELECT unnest($kinds))"
+            f" UNION SELECT id FROM rollup WHERE interval_ns = {HOUR_NS} AND kind = $component"
+            f" AND ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns})",
+            {"minute": MINUTE_NS, "kinds": list(SERVED_BY), "component": kind},
+        )
+        [row] = records(found)
+        minutes = row["nodes"] * (span.length_ns // MINUTE_NS)
+        share = min(1.0, row["watched"] / minutes) if minutes else 0.0
+        kept.put(key, share, now_ns)
+    return float(share)

@@ -9,6 +9,9 @@ import os
 import socket
 from collections.abc import Mapping
 
+_PATIENCE_S = 0.5
+"""Its queue is short: a few datagrams."""
+
 
 class Notifier:
     """`NOTIFY_SOCKET` and `WATCHDOG_USEC` of the environment."""
@@ -23,11 +26,13 @@ class Notifier:
         """It wants to hear of us at least this often; None: it does not."""
 
     def tell(self, *lines: str) -> None:
-        """Sends `READY=1`, `STATUS=...`, `WATCHDOG=1`, `STOPPING=1`. A service manager that is gone is no fault."""
+        """Sends `READY=1`, `STATUS=...`, `WATCHDOG=1`, `STOPPING=1`. A service manager that is gone, or does not listen
+        for a moment, is no fault and holds nothing up."""
         if not self._address:
             return
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock:
+                sock.settimeout(_PATIENCE_S)
                 sock.sendto("\n".join(lines).encode(), self._address)
         except OSError:
             return

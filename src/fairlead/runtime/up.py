@@ -60,6 +60,9 @@ def up(config: Config, say: Callable[[str], None], reload: Callable[[], Config |
     must_be_usable(config)
     for line in _make_secrets(config, state):
         say(line)
+    for text in config.collector.listen + config.api.listen:
+        if text.startswith("tcp:") and parse(text).host not in ("127.0.0.1", "::1", "localhost"):
+            log.warning("%s: tokens and records travel unencrypted; tls: encrypts them", text)
     sockets: dict[str, list[Bound]] = {}
     addresses: dict[str, list[str]] = {"collector": [], "api": []}
     listening = {"collector": config.collector.listen}
@@ -126,13 +129,16 @@ def _make_secrets(config: Config, state: Path) -> list[str]:
     if key_file.exists():
         return []
     key_file.parent.mkdir(parents=True, exist_ok=True)
-    make_key(key_file)
-    key = read_key(key_file)
+    draft = key_file.with_name(f".{key_file.name}.new")
+    draft.unlink(missing_ok=True)
+    make_key(draft)
+    key = read_key(draft)
     expires_s = clock.now_ns() // 1_000_000_000 + _YEAR_S
     told = [f"made the token key {key_file}"]
     for name, role in ((OPERATOR_TOKEN, OPERATOR), (AGENT_TOKEN, AGENT)):
         _write(state / name, (issue(key, Claims(expires_s, role=role)) + "\n").encode())
         told.append(f"made a token for {'an ' + role}, good for a year: {state / name}")
+    draft.rename(key_file)  # last: killed before, the next start makes all of it anew
     return told
 
 

@@ -16,7 +16,6 @@ F64 = NDArray[np.float64]
 I32 = NDArray[np.int32]
 I64 = NDArray[np.int64]
 _F = TypeVar("_F", bound=Callable[..., Any])
-
 WIDTH = 8
 """Resources a flow can cross."""
 BY_CAP = -1

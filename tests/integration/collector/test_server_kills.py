@@ -96,13 +96,13 @@ def _killed_at_random(folder: Path, kills: int, seed: int) -> int:
             before = sum(len(sender.acknowledged) for sender in senders)
             assert until(lambda: sum(len(sender.acknowledged) for sender in senders) > before)  # noqa: B023
             time.sleep(chance.uniform(0.0, 0.5))
-            if chance.random() < 0.5:
+            if chance.random() < 0.6:
                 children = server.children()
                 if children:
                     os.kill(chance.choice(children), signal.SIGKILL)
             else:
                 server.kill()
-                if chance.random() < 0.5:  # and again while it begins
+                if chance.random() < 0.3:  # and again while it begins
                     server.start(wait=False)
                     time.sleep(chance.uniform(0.0, 0.8))
                     server.kill()

@@ -205,10 +205,16 @@ def test_ready_and_the_watchdog_are_told_to_systemd(tmp_path: Path, monkeypatch:
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
         monkeypatch.setenv("WATCHDOG_USEC", "300000")
         monkeypatch.delenv("WATCHDOG_PID", raising=False)
+        seen: list[bytes] = []
+        listening = threading.Thread(target=_listen, args=(told, seen), daemon=True)
+        listening.start()
         with Up(tmp_path) as server:
-            seen = b""
-            while not (b"READY=1" in seen and b"WATCHDOG=1" in seen.partition(b"READY=1")[2]):
-                seen += told.recv(4096) + b"\n"
+            assert until(lambda: b"WATCHDOG=1" in b"\n".join(seen).partition(b"READY=1")[2])
             assert server.stop() == 0
-            while b"STOPPING=1" not in seen:
-                seen += told.recv(4096) + b"\n"
+        assert until(lambda: b"STOPPING=1" in b"\n".join(seen))
+        listening.join(PATIENCE_S)
+
+
+def _listen(told: socket.socket, seen: list[bytes]) -> None:
+    while not seen or b"STOPPING=1" not in seen[-1]:
+        seen.append(told.recv(4096))

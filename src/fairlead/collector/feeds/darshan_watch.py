@@ -20,7 +20,7 @@ from fairlead.model.units import NS_PER_S
 from fairlead.registry import source
 from fairlead.sources.inputs import head_of
 
-_MOST_REMEMBERED = 1 << 21
+_MOST_REMEMBERED = 1 << 20
 """Logs that are known without looking into them, at most; of others the lake is asked."""
 _DAY_NS = 86_400 * NS_PER_S
 

@@ -1,0 +1,215 @@
+"""Who does heavy work: this process, a local Dask cluster, a Dask scheduler elsewhere, or workers that Slurm starts.
+
+All of them take a function and pieces, and give results back as they are done. A worker that dies is no matter: its
+pieces are done again by others. Not here: what is done. Dask is imported only when it is wanted.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import fairlead
+from fairlead.errors import MissingDependencyError, NoAnswerError, ServerError, UsageError
+from fairlead.runtime.heavy.settings import Settings, Slurm
+
+INSTALL = "pip install 'fairlead[heavy]'"
+HERE = "here"
+RETRIES = 2
+"""A piece that failed is tried so often again: a file may have been removed by a merge meanwhile."""
+CONNECT_S = 15.0
+DEATHS = 5
+"""A piece that so many workers died of is given up: it does not fit into their memory."""
+FIRST_WORKER_S = 3600.0
+"""Workers may wait in Slurm's queue so long before the first begins."""
+P = TypeVar("P")
+R = TypeVar("R")
+
+
+class Workers(Protocol):
+    """Whoever can work on pieces."""
+
+    def each(self, function: Callable[..., R], pieces: Sequence[P], **fixed: object) -> Iterator[tuple[P, R]]:
+        """(piece, `function(piece, **fixed)`) of every piece, in the order they are done. `function` is one of a
+        module, changes nothing, and may run more than once. Raises what it raises."""
+        ...
+
+
+class Here:
+    """This process, one piece after the other."""
+
+    def each(self, function: Callable[..., R], pieces: Sequence[P], **fixed: object) -> Iterator[tuple[P, R]]:
+        """See `Workers`."""
+        for piece in pieces:
+            yield piece, function(piece, **fixed)
+
+
+class OnDask:
+    """Workers of a Dask client. Only pieces and results pass through its scheduler, never records."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def each(self, function: Callable[..., R], pieces: Sequence[P], **fixed: object) -> Iterator[tuple[P, R]]:
+        """See `Workers`. Raises ServerError when workers keep dying."""
+        from distributed import as_completed
+        from distributed.client import FutureCancelledError
+        from distributed.scheduler import KilledWorker
+
+        futures: dict[Any, P] = {
+            # Not pure: a result that another run left in the scheduler is of the lake as it was then.
+            self._client.submit(
+                checked, fairlead.__version__, function, piece, dict(fixed), pure=False, retries=RETRIES
+            ): piece
+            for piece in pieces
+        }
+        try:
+            for future in as_completed(list(futures)):
+                try:
+                    result = future.result()
+                except KilledWorker as death:
+                    raise ServerError(
+                        f"a worker died {DEATHS} times of the same piece",
+                        remedy="give workers more memory, or a smaller --memory to their queries",
+                    ) from death
+                except FutureCancelledError as loss:
+                    raise ServerError("the Dask scheduler was lost", remedy="run it again: it goes on") from loss
+                yield futures.pop(future), result
+                future.release()
+        finally:
+            self._client.cancel(list(futures))
+
+
+def checked(version: str, function: Callable[..., R], piece: object, fixed: Mapping[str, object]) -> R:
+    """What a worker runs. Raises UsageError when it is of another fairlead."""
+    if version != fairlead.__version__:
+        raise UsageError(
+            f"the worker has fairlead {fairlead.__version__}, not {version}", remedy="install the same on both"
+        )
+    return function(piece, **fixed)
+
+
+@contextmanager
+def workers(where: str, settings: Settings | None = None, *, count: int | None = None) -> Iterator[Workers]:
+    """Workers while the block runs. `where`: `here`, `threads`, `processes`, `slurm`, or the address of a scheduler
+    (`tcp://HOST:PORT`, `tls://HOST:PORT`); `count` of them, where they are started here (default: one a processor).
+
+    Raises UsageError, MissingDependencyError, NoAnswerError (no scheduler there), ServerError.
+    """
+    if where == HERE:
+        yield Here()
+        return
+    if where in ("threads", "processes"):
+        with _local(count, processes=where == "processes") as client:
+            yield OnDask(client)
+    elif where == "slurm":
+        with _slurm((settings or Settings()).slurm, count) as client:
+            yield OnDask(client)
+    elif where.startswith(("tcp://", "tls://")):
+        with _remote(where) as client:
+            yield OnDask(client)
+    else:
+        raise UsageError(
+            f"nobody works at {where!r}", remedy="here, threads, processes, slurm, or a scheduler's tcp://HOST:PORT"
+        )
+
+
+def _quiet_dask() -> Any:
+    """Settings of Dask that hold for this run. Raises MissingDependencyError."""
+    try:
+        import dask
+        import distributed  # noqa: F401
+    except ImportError as error:
+        raise MissingDependencyError("Dask is not installed", remedy=INSTALL) from error
+    return dask.config.set({
+        "distributed.scheduler.allowed-failures": DEATHS,
+        # No diagnostics page: nobody asked for another port to be open.
+        "distributed.worker.daemon": True,
+    })  # fmt: skip
+
+
+@contextmanager
+def _local(count: int | None, *, processes: bool) -> Iterator[Any]:
+    with _quiet_dask():
+        from distributed import Client, LocalCluster
+
+        many = count or len(os.sched_getaffinity(0))
+        share = max(1, len(os.sched_getaffinity(0)) // many)
+        options: dict[str, Any] = {"n_workers": many, "threads_per_worker": 1, "memory_limit": 0}
+        if processes:
+            # The query engine of each takes as many threads as this says, instead of one a processor.
+            options["env"] = {"SLURM_CPUS_ON_NODE": str(share)}
+        else:
+            options |= {"n_workers": 1, "threads_per_worker": many}
+        with (
+            LocalCluster(processes=processes, dashboard_address=None, host=None if not processes else "127.0.0.1",
+                         silence_logs=50, **options) as cluster,
+            Client(cluster, set_as_default=False) as client,
+        ):  # fmt: skip
+            yield client
+
+
+@contextmanager
+def _remote(address: str) -> Iterator[Any]:
+    with _quiet_dask():
+        from distributed import Client
+
+        try:
+            client = Client(address, timeout=CONNECT_S, set_as_default=False)
+        except (OSError, TimeoutError) as error:
+            raise NoAnswerError(
+                "no Dask scheduler answers", where=address, remedy="dask scheduler; check the address and TLS settings"
+            ) from error
+        with client:
+            yield client
+
+
+@contextmanager
+def _slurm(asked: Slurm, count: int | None) -> Iterator[Any]:
+    with _quiet_dask():
+        from distributed import Client
+
+        with slurm_cluster(asked) as cluster:
+            cluster.scale(jobs=count or asked.jobs)
+            with Client(cluster, set_as_default=False) as client:
+                try:
+                    client.wait_for_workers(1, timeout=FIRST_WORKER_S)
+                except TimeoutError as error:
+                    raise ServerError("Slurm started no worker in an hour", remedy="squeue --me; sinfo") from error
+                yield client
+
+
+def slurm_cluster(asked: Slurm) -> Any:
+    """A cluster without workers yet. Raises MissingDependencyError when dask-jobqueue or, for TLS, cryptography is
+    lacking."""
+    try:
+        from dask_jobqueue import SLURMCluster
+        from distributed.security import Security
+    except ImportError as error:
+        raise MissingDependencyError("dask-jobqueue is not installed", remedy=INSTALL) from error
+    options: dict[str, Any] = {
+        "cores": asked.cores, "memory": asked.memory, "processes": asked.processes, "walltime": asked.walltime,
+        "job_name": "fairlead-worker", "local_directory": asked.local_directory,
+        "job_extra_directives": list(asked.directives), "job_script_prologue": list(asked.prologue),
+    }  # fmt: skip
+    for name, value in (
+        ("queue", asked.queue), ("account", asked.account), ("interface", asked.interface), ("python", asked.python),
+        ("log_directory", asked.logs),
+    ):  # fmt: skip
+        if value:
+            options[name] = value
+    scheduler: dict[str, Any] = {"dashboard": False, "dashboard_address": None}
+    if asked.scheduler_interface:
+        scheduler["interface"] = asked.scheduler_interface
+    if asked.tls:
+        try:
+            options["security"] = Security.temporary()
+        except ImportError as error:
+            raise MissingDependencyError(
+                "TLS between scheduler and workers needs cryptography", remedy="pip install cryptography"
+            ) from error
+        options |= {"protocol": "tls://", "shared_temp_directory": str(Path(asked.shared_directory).expanduser())}
+    return SLURMCluster(scheduler_options=scheduler, **options)
