@@ -9,14 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 from fairlead.questions.accounts import accounts_of
 from fairlead.questions.answers import ComponentPage, ComponentRow, Share, Targets
-from fairlead.questions.asking import Sight, Tables, UnknownNameError, days, near, records, select
+from fairlead.questions.asking import Sight, Tables, UnknownNameError, days, floats, near, records, select
 from fairlead.questions.coverage import coverage
 from fairlead.questions.job import weight
 from fairlead.questions.ranking import accounts
 from fairlead.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span, step_of_many
-from fairlead.questions.sums import VALUES, rollup_rows, sums_of
+from fairlead.questions.sums import VALUES, Steps, rollup_rows, sums_of
 from fairlead.questions.timelines import layered, timeline
 
 _WHOLE = "kind = $kind AND layer = $layer AND job_id IS NULL"
@@ -29,18 +32,15 @@ _SPACE_WITHIN_NS = 6 * HOUR_NS
 """Space is told every few minutes; a target's last word counts this long."""
 
 
-def components(lake: Tables, span: Span, kind: str, only: str = "") -> list[ComponentRow]:
-    """All of a kind (or `only` one) with their load and space in the span, busiest first."""
+def components(lake: Tables, span: Span, kind: str) -> list[ComponentRow]:
+    """All of a kind with their load and space in the span, busiest first."""
     layer = _LAYERS[kind]
     step = step_of_many(span)
-    named = " AND id = $id" if only else ""
     parameters: dict[str, object] = {"kind": kind, "layer": layer}
-    if only:
-        parameters["id"] = only
     added = ", ".join(f"sum({name})::BIGINT AS {name}" for name in VALUES)
     each = (
         f"SELECT id, ts_ns, sum(coalesce(read_bytes, 0) + coalesce(write_bytes, 0)) AS moved, {added} FROM rollup"
-        f" WHERE interval_ns = {step} AND {_WHOLE}{named} AND ts_ns >= {span.aligned(step).from_ns}"
+        f" WHERE interval_ns = {step} AND {_WHOLE} AND ts_ns >= {span.aligned(step).from_ns}"
         f" AND ts_ns < {span.to_ns} AND {days(span.aligned(step))} GROUP BY id, ts_ns"
     )
     found = select(
@@ -50,7 +50,7 @@ def components(lake: Tables, span: Span, kind: str, only: str = "") -> list[Comp
         parameters,
         within=span.aligned(step),
     )
-    space = _space(lake, span, named, parameters)
+    space = _space(lake, span, "", parameters)
     load = {row["id"]: row for row in records(found)}
     rows = [_row(name, load.get(name), space.get(name)) for name in sorted(load.keys() | space.keys())]
     return sorted(rows, key=lambda row: -(row.sums.bytes or row.sums.metadata_ops or 0))
@@ -105,19 +105,32 @@ def component(
     """One target, forwarder or metadata server. Raises UnknownNameError."""
     where = "kind = $kind AND id = $id AND job_id IS NULL"
     steps, found = layered(lake, span, where, {"kind": kind, "id": name}, now_ns, points)
-    rows = components(lake, span, kind, name)
-    if not rows and not found.num_rows:
+    load = _load(found, steps, _LAYERS[kind])
+    space = _space(lake, span, " AND id = $id", {"kind": kind, "layer": _LAYERS[kind], "id": name}).get(name)
+    if load is None and space is None and not found.num_rows:
         known = names_of(lake, kind, now_ns, span)
         if name not in known:
             raise UnknownNameError(kind, name, near(name, known))
     sources = [name, *_servers(lake, kind, name, span)]
     cover = coverage(lake, sources, steps)
-    row = rows[0] if rows else _row(name, None, None)
+    row = _row(name, load, space)
     return ComponentPage(
         kind=kind, id=name, from_ns=span.from_ns, to_ns=span.to_ns, row=row,
         timeline=timeline(steps, found, cover), who=who(lake, kind, name, span, sight, limit),
         hidden=not sight.everything, gaps=cover.gaps,
     )  # fmt: skip
+
+
+def _load(found: pa.Table, steps: Steps, layer: str) -> dict[str, Any] | None:
+    """Sums, highest rate and busy share of one component, of its sums by step and layer; None without rows."""
+    import pyarrow.compute as pc
+
+    rows = found.filter(pc.equal(found.column("layer"), layer))
+    if not rows.num_rows:
+        return None
+    moved = np.nan_to_num(floats(rows, "read_bytes")) + np.nan_to_num(floats(rows, "write_bytes"))
+    sums = {name: pc.sum(rows.column(name)).as_py() for name in VALUES}
+    return sums | {"peak": float(moved.max()) * 1e9 / steps.step_ns, "busy": int((moved > 0).sum()) / steps.count}
 
 
 def who(lake: Tables, kind: str, name: str, span: Span, sight: Sight, limit: int) -> list[Share]:

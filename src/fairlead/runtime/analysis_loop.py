@@ -108,7 +108,18 @@ def step(lake: Tables, writer: Output, now_ns: int, *, lag_ns: int = LAG_NS, mos
     """Summarises jobs that ended before `now_ns - lag_ns` and have no summary yet, or one that later records made
     untrue; the longest waiting first. Raises LakeError."""
     jobs = due(lake, now_ns, lag_ns=lag_ns, most=most)
-    silent = _silent(lake, [job for job in jobs if not job["recorded"]])
+    rows = summaries_of(lake, jobs, now_ns)
+    if rows:
+        batch = writer.batch(f"job_summary/{now_ns}", source="analysis")
+        batch.add(summary_table(rows))
+        batch.commit()
+    return Step(len(rows), len(jobs) == most)
+
+
+def summaries_of(lake: Tables, jobs: Sequence[Mapping[str, Any]], now_ns: int) -> list[Row]:
+    """Summaries of rows of `jobs` as of `now_ns`, in their order. A job whose `recorded` is false or missing is looked
+    for among the hours first: most of many old jobs left no record. Raises LakeError."""
+    silent = _silent(lake, [job for job in jobs if not job.get("recorded")])
     rows: list[Row] = []
     for job in jobs:
         try:
@@ -118,11 +129,7 @@ def step(lake: Tables, writer: Output, now_ns: int, *, lag_ns: int = LAG_NS, mos
             raise
         except FairleadError as fault:
             raise LakeError(f"job {job['job_id']} cannot be summarised: {fault.what}") from fault
-    if rows:
-        batch = writer.batch(f"job_summary/{now_ns}", source="analysis")
-        batch.add(summary_table(rows))
-        batch.commit()
-    return Step(len(rows), len(jobs) == most)
+    return rows
 
 
 _AMOUNT = """coalesce(read_bytes, 0) + coalesce(write_bytes, 0) + coalesce(read_ops, 0) + coalesce(write_ops, 0)

@@ -6,6 +6,7 @@ Not here: who works on pieces (`workers`).
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 
 from fairlead.lake.store import Lake
@@ -17,7 +18,7 @@ def pieces(span: Span, step_ns: int) -> list[Span]:
     that what was done of one span is known again in another."""
     cuts = range(span.from_ns // step_ns * step_ns + step_ns, span.to_ns, step_ns)
     bounds = [span.from_ns, *cuts, span.to_ns]
-    return [Span(low, high) for low, high in zip(bounds, bounds[1:], strict=False) if high > low]
+    return [Span(low, high) for low, high in pairwise(bounds) if high > low]
 
 
 @lru_cache(maxsize=4)

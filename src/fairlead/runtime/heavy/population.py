@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fairlead.questions.answers import Cdf, LayerDay, Sums
+from fairlead.questions.answers import Answer, Cdf, LayerDay, Sums
 from fairlead.questions.asking import Tables, days, integers, records, select
 from fairlead.questions.components import SERVED_BY
 from fairlead.questions.distributions import BINS
@@ -38,7 +37,7 @@ _SUMS = ("jobs", "nontrivial", "core_s", "read_known", "write_known", "read_byte
 _KEYS = ("class", "read_mode", "write_mode")
 
 
-class ClassVolume(msgspec.Struct, frozen=True, kw_only=True):
+class ClassVolume(Answer, frozen=True, kw_only=True):
     """Jobs of one class of core-hours. Averages are over jobs whose volume is known; bandwidths over those that have
     one, the edge (bytes/s) that a share of them is below, by share."""
 
@@ -56,7 +55,7 @@ class ClassVolume(msgspec.Struct, frozen=True, kw_only=True):
     write_bandwidth: dict[str, float]
 
 
-class ModeVolume(msgspec.Struct, frozen=True, kw_only=True):
+class ModeVolume(Answer, frozen=True, kw_only=True):
     """Jobs of one I/O mode in one direction; `mode` null is unknown."""
 
     direction: str
@@ -65,9 +64,10 @@ class ModeVolume(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int | None
 
 
-class Population(msgspec.Struct, frozen=True, kw_only=True):
+class Population(Answer, frozen=True, kw_only=True):
     """What the jobs of a span did, and the machine with them. `jobs` counts those with a summary that began in it."""
 
+    schema: str = "fairlead.population/1"
     from_ns: int
     to_ns: int
     jobs: int
@@ -101,7 +101,12 @@ class Second:
 
 
 def population(
-    workers: Workers, root: str, span: Span, *, memory: str | None = None, peak_bytes_per_s: float | None = None,
+    workers: Workers,
+    root: str,
+    span: Span,
+    *,
+    memory: str | None = None,
+    peak_bytes_per_s: float | None = None,
     done: Callable[[int, int], None] | None = None,
 ) -> Population:
     """The population of `span`, widened to whole hours. `peak_bytes_per_s`: what a target can do; default: the busiest
@@ -226,7 +231,7 @@ def second_look(
     scale = BINS / peak if peak else 0.0
     found = select(
         lake,
-        f"SELECT least(ceil(rate::FLOAT * $scale::DOUBLE), {BINS})::INTEGER AS bin, count(*) AS minutes"
+        f"SELECT least(ceil(rate::FLOAT * $scale::FLOAT), {BINS})::INTEGER AS bin, count(*) AS minutes"
         f" FROM ({_minutes(span)}) GROUP BY bin",
         {"kind": "target", "scale": scale}, within=span,
     )  # fmt: skip

@@ -6,9 +6,11 @@ pieces are done again by others. Not here: what is done. Dask is imported only w
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -55,10 +57,7 @@ class OnDask:
 
     def each(self, function: Callable[..., R], pieces: Sequence[P], **fixed: object) -> Iterator[tuple[P, R]]:
         """See `Workers`. Raises ServerError when workers keep dying."""
-        from distributed import as_completed
-        from distributed.client import FutureCancelledError
-        from distributed.scheduler import KilledWorker
-
+        distributed = _imported("distributed")
         futures: dict[Any, P] = {
             # Not pure: a result that another run left in the scheduler is of the lake as it was then.
             self._client.submit(
@@ -67,15 +66,15 @@ class OnDask:
             for piece in pieces
         }
         try:
-            for future in as_completed(list(futures)):
+            for future in distributed.as_completed(list(futures), loop=self._client.loop):
                 try:
                     result = future.result()
-                except KilledWorker as death:
+                except distributed.KilledWorker as death:
                     raise ServerError(
                         f"a worker died {DEATHS} times of the same piece",
                         remedy="give workers more memory, or a smaller --memory to their queries",
                     ) from death
-                except FutureCancelledError as loss:
+                except distributed.client.FutureCancelledError as loss:
                     raise ServerError("the Dask scheduler was lost", remedy="run it again: it goes on") from loss
                 yield futures.pop(future), result
                 future.release()
@@ -117,48 +116,57 @@ def workers(where: str, settings: Settings | None = None, *, count: int | None =
         )
 
 
-def _quiet_dask() -> Any:
-    """Settings of Dask that hold for this run. Raises MissingDependencyError."""
+def _imported(name: str) -> Any:
+    """A module of the extra `heavy`. Raises MissingDependencyError."""
     try:
-        import dask
-        import distributed  # noqa: F401
+        return import_module(name)
     except ImportError as error:
-        raise MissingDependencyError("Dask is not installed", remedy=INSTALL) from error
-    return dask.config.set({
-        "distributed.scheduler.allowed-failures": DEATHS,
-        # No diagnostics page: nobody asked for another port to be open.
-        "distributed.worker.daemon": True,
-    })  # fmt: skip
+        raise MissingDependencyError(f"{name} is not installed", remedy=INSTALL) from error
+
+
+def _settings_of_dask() -> Any:
+    """What holds of Dask while workers are there."""
+    return _imported("dask").config.set({"distributed.scheduler.allowed-failures": DEATHS})
+
+
+def _certificates(distributed: Any) -> Any:
+    """TLS for this run alone: whoever reaches a scheduler without it may run programs as its user. Raises
+    MissingDependencyError."""
+    try:
+        return distributed.Security.temporary()
+    except ImportError as error:
+        raise MissingDependencyError(
+            "TLS between scheduler and workers needs cryptography", remedy="pip install cryptography"
+        ) from error
 
 
 @contextmanager
 def _local(count: int | None, *, processes: bool) -> Iterator[Any]:
-    with _quiet_dask():
-        from distributed import Client, LocalCluster
-
-        many = count or len(os.sched_getaffinity(0))
-        share = max(1, len(os.sched_getaffinity(0)) // many)
-        options: dict[str, Any] = {"n_workers": many, "threads_per_worker": 1, "memory_limit": 0}
+    with _settings_of_dask():
+        distributed = _imported("distributed")
+        processors = len(os.sched_getaffinity(0))
+        many = count or processors
+        options: dict[str, Any] = {"dashboard_address": None, "silence_logs": logging.CRITICAL, "memory_limit": 0}
         if processes:
             # The query engine of each takes as many threads as this says, instead of one a processor.
-            options["env"] = {"SLURM_CPUS_ON_NODE": str(share)}
+            share = {"SLURM_CPUS_ON_NODE": str(max(1, processors // many))}
+            options |= {"n_workers": many, "threads_per_worker": 1, "env": share, "host": "127.0.0.1"}
+            options |= {"protocol": "tls://", "security": _certificates(distributed)}
         else:
             options |= {"n_workers": 1, "threads_per_worker": many}
         with (
-            LocalCluster(processes=processes, dashboard_address=None, host=None if not processes else "127.0.0.1",
-                         silence_logs=50, **options) as cluster,
-            Client(cluster, set_as_default=False) as client,
-        ):  # fmt: skip
+            distributed.LocalCluster(processes=processes, **options) as cluster,
+            distributed.Client(cluster, set_as_default=False) as client,
+        ):
             yield client
 
 
 @contextmanager
 def _remote(address: str) -> Iterator[Any]:
-    with _quiet_dask():
-        from distributed import Client
-
+    with _settings_of_dask():
+        distributed = _imported("distributed")
         try:
-            client = Client(address, timeout=CONNECT_S, set_as_default=False)
+            client = distributed.Client(address, timeout=CONNECT_S, set_as_default=False)
         except (OSError, TimeoutError) as error:
             raise NoAnswerError(
                 "no Dask scheduler answers", where=address, remedy="dask scheduler; check the address and TLS settings"
@@ -169,12 +177,11 @@ def _remote(address: str) -> Iterator[Any]:
 
 @contextmanager
 def _slurm(asked: Slurm, count: int | None) -> Iterator[Any]:
-    with _quiet_dask():
-        from distributed import Client
-
+    with _settings_of_dask():
+        distributed = _imported("distributed")
         with slurm_cluster(asked) as cluster:
             cluster.scale(jobs=count or asked.jobs)
-            with Client(cluster, set_as_default=False) as client:
+            with distributed.Client(cluster, set_as_default=False) as client:
                 try:
                     client.wait_for_workers(1, timeout=FIRST_WORKER_S)
                 except TimeoutError as error:
@@ -185,31 +192,21 @@ def _slurm(asked: Slurm, count: int | None) -> Iterator[Any]:
 def slurm_cluster(asked: Slurm) -> Any:
     """A cluster without workers yet. Raises MissingDependencyError when dask-jobqueue or, for TLS, cryptography is
     lacking."""
-    try:
-        from dask_jobqueue import SLURMCluster
-        from distributed.security import Security
-    except ImportError as error:
-        raise MissingDependencyError("dask-jobqueue is not installed", remedy=INSTALL) from error
+    jobqueue, distributed = _imported("dask_jobqueue"), _imported("distributed")
     options: dict[str, Any] = {
         "cores": asked.cores, "memory": asked.memory, "processes": asked.processes, "walltime": asked.walltime,
         "job_name": "fairlead-worker", "local_directory": asked.local_directory,
         "job_extra_directives": list(asked.directives), "job_script_prologue": list(asked.prologue),
     }  # fmt: skip
-    for name, value in (
-        ("queue", asked.queue), ("account", asked.account), ("interface", asked.interface), ("python", asked.python),
-        ("log_directory", asked.logs),
-    ):  # fmt: skip
-        if value:
-            options[name] = value
+    named = {
+        "queue": asked.queue, "account": asked.account, "interface": asked.interface, "python": asked.python,
+        "log_directory": asked.logs,
+    }  # fmt: skip
+    options |= {name: value for name, value in named.items() if value}
     scheduler: dict[str, Any] = {"dashboard": False, "dashboard_address": None}
     if asked.scheduler_interface:
         scheduler["interface"] = asked.scheduler_interface
     if asked.tls:
-        try:
-            options["security"] = Security.temporary()
-        except ImportError as error:
-            raise MissingDependencyError(
-                "TLS between scheduler and workers needs cryptography", remedy="pip install cryptography"
-            ) from error
+        options["security"] = _certificates(distributed)
         options |= {"protocol": "tls://", "shared_temp_directory": str(Path(asked.shared_directory).expanduser())}
-    return SLURMCluster(scheduler_options=scheduler, **options)
+    return jobqueue.SLURMCluster(scheduler_options=scheduler, **options)
