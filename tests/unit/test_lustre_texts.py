@@ -269,6 +269,19 @@ def test_a_text_cut_off_anywhere_gives_the_jobs_before() -> None:
         assert read.unknown <= 1
 
 
+def test_a_job_with_more_lines_than_the_ones_before_it_keeps_them_all() -> None:
+    """Lustre prints an operation of the metadata server once it happened: a later job may have more lines."""
+    few = b"- job_id: 1\n  snapshot_time: 7\n  open: { samples: 1, unit: reqs }\n  close: { samples: 2, unit: reqs }\n"
+    more = few.replace(b"job_id: 1", b"job_id: 2") + b"  unlink: { samples: 5, unit: reqs }\n"
+    found: dict[bytes, int] = {}
+    read = scan(
+        [b"job_stats:\n" + few + few.replace(b"job_id: 1", b"job_id: 3") + more + few.replace(b": 1\n", b": 4\n")],
+        MDT_SHAPE,
+        lambda job, _, values: found.__setitem__(job.strip(), sum(values)),
+    )
+    assert (read.unknown, found) == (0, {b"1": 3, b"3": 3, b"2": 8, b"4": 3})
+
+
 def test_a_job_without_end_takes_no_memory() -> None:
     def pieces() -> Any:
         yield b"job_stats:\n- job_id: 1\n"

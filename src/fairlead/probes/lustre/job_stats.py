@@ -126,6 +126,8 @@ class _Reader:
                     continue
             layout = self._layout
             match = layout.pattern.match(text, at, end) if layout is not None else None
+            if match is not None and match.end() != end and not text.startswith(b"- job_id", match.end()):
+                match = None  # this job has more lines than those the layout was learned of
             if match is not None and layout is not None:
                 at = match.end()
                 scan.fast += 1

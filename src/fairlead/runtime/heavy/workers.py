@@ -125,7 +125,8 @@ def _imported(name: str) -> Any:
 
 
 def _settings_of_dask() -> Any:
-    """What holds of Dask while workers are there."""
+    """What holds of Dask while workers are there. Raises MissingDependencyError."""
+    _imported("distributed")  # brings its settings along: they would vanish with these
     return _imported("dask").config.set({"distributed.scheduler.allowed-failures": DEATHS})
 
 
