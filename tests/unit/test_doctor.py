@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from fairlead.cli import doctor as command
-from fairlead.doctor import Check, Machine, compute, examine, site, storage, tools, usable
+from fairlead.doctor import Check, Machine, compute, examine, monitoring, site, storage, tools, usable
 from fairlead.doctor.check import extra_requirements, install_command, pip_command
 from fairlead.errors import MissingDependencyError
 
@@ -70,7 +70,7 @@ def test_an_empty_machine_gives_every_check_and_no_exception(room: Room) -> None
 def test_this_machine_can_run_fairlead() -> None:
     checks = examine(Machine())
     assert usable(checks)
-    assert {check.area for check in checks} == {"core", "storage", "site", "tools"}
+    assert {check.area for check in checks} == {"core", "storage", "site", "monitoring", "tools"}
 
 
 # --- packages and memory ------------------------------------------------------------------------------------------
@@ -246,6 +246,72 @@ def test_infiniband(room: Room) -> None:
     assert (half.status, half.command) == ("partly", "sudo zypper install infiniband-diags")
     room.program("perfquery")
     assert site.infiniband(room.machine()).found == "1 of 2 ports active; perfquery"
+
+
+# --- monitoring ---------------------------------------------------------------------------------------------------
+
+
+def test_a_python_of_3_6_or_newer_runs_the_agent(room: Room) -> None:
+    room.distribution("ID=rocky\n")
+    room.program("python3", "echo Python 3.5.9")
+    none = monitoring.agent_python(room.machine())
+    assert (none.status, none.command) == ("missing", "sudo dnf install python3")
+    room.program("python3.6", "echo Python 3.6.8")
+    there = monitoring.agent_python(room.machine())
+    assert (there.status, there.found) == ("ok", f"{room.root}/bin/python3.6: Python 3.6.8")
+
+
+def test_lustre_counters_and_whether_they_may_be_read(room: Room) -> None:
+    assert monitoring.lustre(room.machine()).status == "missing"
+    room.put("proc/fs/lustre/obdfilter/scratch-OST0000/stats")
+    room.put("sys/fs/lustre/llite/scratch-ffff/stats")
+    there = monitoring.lustre(room.machine())
+    assert (there.status, there.found) == ("ok", "client and OSS; all readable")
+    room.put("proc/mounts", "mgs@tcp:/scratch /scratch lustre rw 0 0\n")
+    hidden = monitoring.lustre(room.machine())  # debugfs cannot be looked into: not there
+    assert hidden.status == "partly"
+    assert "not readable" in hidden.found
+    assert hidden.command
+
+
+def test_disks_of_a_machine_and_of_none(room: Room) -> None:
+    assert monitoring.counters(room.machine()).status == "missing"
+    room.put("proc/diskstats", "   8  0 sda 1 0 8 5 1 0 8 0 0 5 5\n")
+    assert monitoring.counters(room.machine()).found == f"1 devices in {room.root}/proc/diskstats"
+
+
+def test_jobs_of_a_node(room: Room) -> None:
+    assert monitoring.jobs_here(room.machine()).status == "missing"
+    room.program("slurmd")
+    assert monitoring.jobs_here(room.machine()).status == "partly"
+    room.put("sys/fs/cgroup/system.slice/slurmstepd.scope/cgroup.procs")
+    assert monitoring.jobs_here(room.machine()).status == "ok"
+
+
+@pytest.mark.parametrize(("version", "status"), [("slurm 20.11.9", "partly"), ("slurm 21.08.0", "ok")])
+def test_the_job_feed_needs_json(room: Room, version: str, status: str) -> None:
+    assert monitoring.job_feed(room.machine()).status == "missing"
+    room.program("squeue", f"echo {version}")
+    assert monitoring.job_feed(room.machine()).status == status
+
+
+def test_ports_of_the_server(room: Room) -> None:
+    head = "  sl  local_address rem_address   st\n"
+    room.put("proc/net/tcp", head + "   0: 0100007F:217B 0100007F:0001 01\n")  # a connection, not a listener
+    assert monitoring.ports(room.machine()).status == "ok"
+    room.put("proc/net/tcp6", head + "   0: 00000000000000000000000001000000:217C 00000000:0000 0A\n")
+    taken = monitoring.ports(room.machine())
+    assert (taken.status, taken.command) == ("partly", "fairlead status")
+    assert "8572: questions" in taken.found
+    assert "8571" not in taken.found
+
+
+def test_systemd_or_another_first_process(room: Room) -> None:
+    room.put("proc/1/comm", "tini\n")
+    assert monitoring.service(room.machine()).found == "the first process is tini"
+    room.put("proc/1/comm", "systemd\n")
+    room.program("systemctl", "echo systemd 252")
+    assert monitoring.service(room.machine()).found == "systemd 252"
 
 
 # --- tools --------------------------------------------------------------------------------------------------------

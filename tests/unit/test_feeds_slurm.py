@@ -102,6 +102,15 @@ def test_a_job_is_told_when_it_runs_and_when_it_ends(slurm: FakeSlurm, tmp_path:
     assert len(sink.rows("jobs")) == 2
 
 
+def test_states_between_do_not_stay(slurm: FakeSlurm, tmp_path: Path) -> None:
+    """The lake keeps one row a run: a word for what passes must not tie with the one that lasts."""
+    sink = MemorySink()
+    feed = SlurmFeed(slurm.settings())
+    slurm.queue([queued(7, "CONFIGURING"), queued(8, "COMPLETING")])
+    look(feed, sink, tmp_path, squeue=True)
+    assert [(row["job_id"], row["state"]) for row in sink.rows("jobs")] == [("7", "RUNNING")]
+
+
 def test_questions_overlap_and_ask_for_epoch_seconds(slurm: FakeSlurm, tmp_path: Path) -> None:
     sink = MemorySink()
     state = str(tmp_path / "state")

@@ -10,7 +10,7 @@ from fairlead.errors import MissingDependencyError
 
 SCHEMA = "fairlead.doctor/1"
 _MARKS = {"ok": "[green]●[/] ok", "partly": "[yellow]◐[/] partly", "missing": "[dim]○[/] missing"}
-_AREAS = {"core": "Core", "storage": "Storage", "site": "Site", "tools": "Tools"}
+_AREAS = {"core": "Core", "storage": "Storage", "site": "Site", "monitoring": "Monitoring", "tools": "Tools"}
 
 
 @click.command()
@@ -19,7 +19,8 @@ def doctor(as_json: bool) -> None:
     """What this machine can do, and the command for what it lacks.
 
     Looks at Python and its packages, processors, memory, FUSE, parallel file systems, cgroups, Slurm, InfiniBand,
-    trace recorders and optional extras. Changes nothing. Exits with 0 unless the core itself cannot work here.
+    what monitoring takes, trace recorders and optional extras. Changes nothing. Exits with 0 unless the core itself
+    cannot work here.
     """
     checks = examine(Machine())
     if as_json:

@@ -35,6 +35,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "mds": ("fairlead.cli.mds:mds", "Metadata load: who, what, from where."),
     "forwarders": ("fairlead.cli.forwarders:forwarders", "Forwarders by hour as a heat map, or one and who uses it."),
     "top": ("fairlead.cli.top:top", "Who moves most just now, refreshed."),
+    "analyse": ("fairlead.cli.analyse:analyse", "Heavy work on months of a lake: jobs, population."),
     "rules": ("fairlead.cli.rules:rules", "The diagnosis rules: list, show, check."),
     "forwarder": ("fairlead.cli.forwarder:forwarder", "Serve a tree of files to mounts."),
     "token": ("fairlead.cli.token:token", "Keys and tokens for forwarders on a network."),

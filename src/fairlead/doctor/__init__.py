@@ -5,7 +5,7 @@ Not here: how it is shown (`fairlead.cli.doctor`).
 
 from __future__ import annotations
 
-from fairlead.doctor import compute, site, storage, tools
+from fairlead.doctor import compute, monitoring, site, storage, tools
 from fairlead.doctor.check import Check
 from fairlead.doctor.machine import Machine
 
@@ -14,7 +14,8 @@ __all__ = ["Check", "Machine", "examine", "usable"]
 
 def examine(machine: Machine) -> list[Check]:
     """Every check, in the order people read them. Takes at most a few seconds: commands it runs are cut off."""
-    return [*compute.checks(machine), *storage.checks(machine), *site.checks(machine), *tools.checks(machine)]
+    areas = (compute, storage, site, monitoring, tools)
+    return [check for area in areas for check in area.checks(machine)]
 
 
 def usable(checks: list[Check]) -> bool:

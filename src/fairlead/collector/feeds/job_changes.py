@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from fairlead.model.tables import JOBS
 from fairlead.model.units import NS_PER_S
@@ -51,14 +52,14 @@ class JobChanges:
 
     def changed(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The rows of `jobs` that tell a run's beginning, end or another change. Jobs that never began are left out."""
-        rows = self._named(rows)
+        rows = _settled(self._named(rows))
         starts = rows.column("start_ns").to_pylist()
         clusters, jobs = rows.column("cluster").to_pylist(), rows.column("job_id").to_pylist()
         seen = zip(*(rows.column(name).to_pylist() for name in _SEEN), strict=True)
         keep: list[int] = []
         for at, (cluster, job_id, start, what) in enumerate(zip(clusters, jobs, starts, seen, strict=True)):
-            if start is None:
-                continue
+            if start is None or what[1] == "COMPLETING":
+                continue  # how it ended is told later, with the same end
             known = self._start((cluster, job_id), start)
             starts[at] = known
             mark = hash(what)
@@ -93,3 +94,11 @@ class JobChanges:
             self._guessed.pop(oldest[:2], None)
         while len(self._running) > _MOST_RUNS:
             del self._running[next(iter(self._running))]
+
+
+def _settled(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows with jobs whose nodes are being made ready as running: a run has one word for that it goes on."""
+    at = JOBS.schema.get_field_index("state")
+    state = rows.column(at)
+    running = pc.if_else(pc.equal(state, "CONFIGURING"), "RUNNING", state)
+    return rows.set_column(at, JOBS.schema.field(at), running)

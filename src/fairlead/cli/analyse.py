@@ -1,0 +1,214 @@
+"""`fairlead analyse`: heavy work on months of a lake. Not here: the work, and who does it (`runtime.heavy`)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from fairlead.cli.talk import quiet, say
+from fairlead.model import units
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from fairlead.questions.span import Span
+    from fairlead.runtime.heavy.population import Population
+    from fairlead.runtime.heavy.workers import Workers
+
+F = TypeVar("F", bound=Callable[..., Any])
+LONGEST_DAYS = 3660
+_OPTIONS = (
+    click.option("--lake", "root", type=click.Path(path_type=Path), metavar="DIR",
+                 help="The lake. Default: $FAIRLEAD_LAKE, else fairlead/lake in your data folder."),
+    click.option("--from", "from_", required=True, metavar="TIME",
+                 help="From then on: 2026-11-21, 2026-11-21T08:00 (UTC, or with a zone), -180d, or seconds since 1970."),
+    click.option("--to", default="now", metavar="TIME", help="Until then. Default: now."),
+    click.option("--dask", "where", default="here", metavar="WHERE",
+                 help="Who works: here (this process, without Dask), threads, processes (of this machine), slurm, or "
+                      "a scheduler's tcp://HOST:PORT. Default: here."),
+    click.option("--workers", "count", type=click.IntRange(1, 10_000), metavar="N",
+                 help="How many threads, processes or Slurm jobs. Default: one a processor; slurm.jobs."),
+    click.option("--dask-settings", "file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+                 help="What Slurm is asked for: the table [slurm] of a TOML file."),
+    click.option("--memory", metavar="SIZE",
+                 help="What the queries of one worker may use. Default: $FAIRLEAD_LAKE_MEMORY, else 2GB."),
+    click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
+)  # fmt: skip
+
+
+def _heavy_options(command: F) -> F:
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+@click.group()
+def analyse() -> None:
+    """Heavy work on months of a lake: jobs, population.
+
+    The span is cut into days or hours; workers open the lake by its path, which they must see, and with this fairlead.
+    """
+
+
+@analyse.command()
+@_heavy_options
+@click.option("--shard", default="reanalysis", show_default=True, metavar="NAME",
+              help="Shard the summaries are written to.")  # fmt: skip
+@click.option("--label", default="", metavar="WORD",
+              help="What this run is called: what was done under it is not done again. Default: the version.")  # fmt: skip
+@click.option("--wait", "wait_s", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS",
+              help="How long to wait for another run to finish.")  # fmt: skip
+def jobs(
+    root: Path | None, from_: str, to: str, where: str, count: int | None, file: Path | None, memory: str | None,
+    as_json: bool, shard: str, label: str, wait_s: float,
+) -> None:  # fmt: skip
+    """Make the summaries of past jobs again, with this version.
+
+    Of the jobs that began in the time and have ended. May be killed and run again: it goes on where it stopped, and
+    does nothing when all is done. A summary is left as it is where the records it was made of are gone.
+    """
+    from fairlead import clock
+    from fairlead.runtime.heavy.reanalysis import reanalyse
+
+    now_ns = clock.now_ns()
+    lake, span = _lake(root), _span(from_, to, now_ns)
+    with _workers(where, count, file) as workers, _progress("jobs") as done:
+        found = reanalyse(
+            workers, lake, span, now_ns, shard=shard, label=label, memory=memory, wait_s=wait_s, done=done
+        )  # fmt: skip
+    if as_json:
+        _print_json(found)
+        return
+    click.echo(f"{found.jobs:,} summaries made, {found.kept:,} left as they were, in {found.stretches:,} stretches")
+    if found.done_before:
+        say(f"{found.done_before:,} stretches were done before under the label {found.label!r}")
+    if found.kept:
+        say("records that summaries left as they were are made of have expired")
+
+
+@analyse.command()
+@_heavy_options
+@click.option("--peak", type=click.FloatRange(min=0, min_open=True), default=None, metavar="BYTES_PER_S",
+              help="What one target can do. Default: the busiest minute of the time.")  # fmt: skip
+def population(
+    root: Path | None, from_: str, to: str, where: str, count: int | None, file: Path | None, memory: str | None,
+    as_json: bool, peak: float | None,
+) -> None:  # fmt: skip
+    """What the jobs of a long time did, and the machine with them.
+
+    Volume by core-hours, I/O modes, volume by layer and day, how busy targets are. Needs job summaries and rollups only.
+    """
+    from fairlead import clock
+    from fairlead.runtime.heavy.population import population as asked
+
+    lake, span = _lake(root), _span(from_, to, clock.now_ns())
+    with _workers(where, count, file) as workers, _progress("population") as done:
+        found = asked(workers, lake, span, memory=memory, peak_bytes_per_s=peak, done=done)
+    if as_json:
+        from fairlead.cli.ask import show_json
+
+        show_json(found)
+        return
+    from fairlead.cli.pictures import screen
+
+    console = screen()
+    for part in _shown(found, console.width):
+        console.print(part)
+
+
+def _lake(root: Path | None) -> str:
+    from fairlead.lake.place import default_lake, open_place
+
+    # As workers on other machines have to name it.
+    return str(open_place(root or default_lake()).root)
+
+
+def _span(from_: str, to: str, now_ns: int) -> Span:
+    from fairlead.questions.span import DAY_NS, span_of
+
+    return span_of(now_ns=now_ns, default="1d", from_=from_, to=to, longest_ns=LONGEST_DAYS * DAY_NS)
+
+
+@contextmanager
+def _workers(where: str, count: int | None, file: Path | None) -> Iterator[Workers]:
+    from fairlead.runtime.heavy.settings import load
+    from fairlead.runtime.heavy.workers import workers
+
+    settings = load(file)
+    if where != "here":
+        say(f"waiting for workers: {where}")
+    with workers(where, settings, count=count) as found:
+        yield found
+
+
+@contextmanager
+def _progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
+    """A bar on a terminal, nothing in a pipe."""
+    if quiet() or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _shown(found: Population, width: int) -> list[RenderableType]:
+    from rich.text import Text
+
+    from fairlead.cli.answer_tables import Column, fitted, sum_columns, word
+
+    head = (
+        f"{units.format_time(found.from_ns)} to {units.format_time(found.to_ns)}: {found.jobs:,} jobs,"
+        f" {found.nontrivial:,} of them moved more than 200 MB"
+    )
+    classes = [
+        Column("core-hours", lambda r: word(r.core_hours)), Column("jobs", lambda r: f"{r.jobs:,}", right=True),
+        Column("read a job", lambda r: units.format_bytes(r.read_bytes_per_job), right=True),
+        Column("written a job", lambda r: units.format_bytes(r.write_bytes_per_job), right=True),
+        Column("read", lambda r: units.format_bytes(r.read_bytes), right=True, spare=1),
+        Column("written", lambda r: units.format_bytes(r.write_bytes), right=True, spare=2),
+        Column("reading, median", lambda r: _rate(r.read_bandwidth), right=True, spare=4),
+        Column("writing, median", lambda r: _rate(r.write_bandwidth), right=True, spare=3),
+    ]  # fmt: skip
+    modes = [
+        Column("direction", lambda r: r.direction), Column("mode", lambda r: word(r.mode)),
+        Column("jobs", lambda r: f"{r.jobs:,}", right=True),
+        Column("bytes", lambda r: units.format_bytes(r.bytes), right=True),
+    ]  # fmt: skip
+    days = [Column("day", lambda r: r.day), Column("layer", lambda r: r.layer), *sum_columns()]
+    return [
+        Text(head, style="bold"), Text("\nVolume by core-hours", style="bold"), fitted(classes, found.classes, width),
+        Text("\nI/O modes", style="bold"), fitted(modes, found.modes, width),
+        Text("\nVolume by day and layer", style="bold"), fitted(days, found.layers, width),
+        Text("\nHow busy targets are", style="bold"), Text(_busy(found)),
+    ]  # fmt: skip
+
+
+def _rate(quantiles: dict[str, float]) -> str:
+    return units.format_bandwidth(quantiles["0.5"] if quantiles else None)
+
+
+def _busy(found: Population) -> str:
+    targets = found.targets
+    if not targets.minutes:
+        return "nothing is known of targets"
+    shares = ", ".join(f"{float(q):.0%} of them at or below {value:.1%}" for q, value in found.target_quantiles.items())
+    return (
+        f"{targets.components:,} targets, {targets.minutes:,} minutes; of the peak of"
+        f" {units.format_bandwidth(targets.peak_bytes_per_s)} ({targets.peak_basis}): {shares};"
+        f" below 1 %: {targets.below_1_percent:.1%}, below 5 %: {targets.below_5_percent:.1%}"
+    )
+
+
+def _print_json(found: Any) -> None:
+    import msgspec
+
+    click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
