@@ -108,7 +108,8 @@ def volume(folder: Path) -> Iterator[Volume]:
 def _until_it_answers(daemon: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline and daemon.poll() is None:
-        asked = subprocess.run(["gluster", "--mode=script", "pool", "list"], capture_output=True, timeout=60, check=False)
+        command = ["gluster", "--mode=script", "pool", "list"]
+        asked = subprocess.run(command, capture_output=True, timeout=60, check=False)
         if asked.returncode == 0:
             return
         time.sleep(0.2)
