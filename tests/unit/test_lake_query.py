@@ -90,6 +90,18 @@ def test_parameters(lake: Lake) -> None:
     assert placed.to_pylist() == [{"n": 0}]
 
 
+def test_of_two_accounts_with_one_end_the_final_state_counts(tmp_path: Path) -> None:
+    """Slurm says COMPLETING with the end that FAILED will have."""
+    account = {"cluster": ["c"], "job_id": ["8"], "start_ns": [DAY_ONE], "end_ns": [DAY_ONE + 5]}
+    lake = Lake.open(tmp_path / "lake", create=True)
+    with lake.writer() as writer:
+        for number, state in enumerate(("COMPLETING", "FAILED", "COMPLETING")):
+            batch = writer.batch(f"{number}")
+            batch.add(batch_of(JOBS, account | {"state": [state]}))
+            batch.commit()
+    assert lake.read("jobs").column("state").to_pylist() == ["FAILED"]
+
+
 def test_a_path_seen_often_is_one_file_and_a_job_told_twice_is_one_job(tmp_path: Path) -> None:
     lake = Lake.open(tmp_path / "lake", create=True)
     running = {"cluster": ["c"], "job_id": ["7"], "start_ns": [DAY_ONE], "state": ["RUNNING"]}

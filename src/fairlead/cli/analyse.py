@@ -16,17 +16,20 @@ from fairlead.model import units
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from fairlead.questions.answers import LayerDay
     from fairlead.questions.span import Span
     from fairlead.runtime.heavy.population import Population
     from fairlead.runtime.heavy.workers import Workers
 
 F = TypeVar("F", bound=Callable[..., Any])
 LONGEST_DAYS = 3660
+DAYS_SHOWN = 14
+"""Of a longer time days are added up on the terminal; `--json` has them all."""
 _OPTIONS = (
     click.option("--lake", "root", type=click.Path(path_type=Path), metavar="DIR",
                  help="The lake. Default: $FAIRLEAD_LAKE, else fairlead/lake in your data folder."),
     click.option("--from", "from_", required=True, metavar="TIME",
-                 help="From then on: 2026-11-21, 2026-11-21T08:00 (UTC, or with a zone), -180d, or seconds since 1970."),
+                 help="From then on: 2026-11-21, 2026-11-21T08:00 (UTC or with a zone), -180d, seconds since 1970."),
     click.option("--to", default="now", metavar="TIME", help="Until then. Default: now."),
     click.option("--dask", "where", default="here", metavar="WHERE",
                  help="Who works: here (this process, without Dask), threads, processes (of this machine), slurm, or "
@@ -60,7 +63,7 @@ def analyse() -> None:
 @click.option("--shard", default="reanalysis", show_default=True, metavar="NAME",
               help="Shard the summaries are written to.")  # fmt: skip
 @click.option("--label", default="", metavar="WORD",
-              help="What this run is called: what was done under it is not done again. Default: the version.")  # fmt: skip
+              help="Name of the run: what was done under it is not done again. Default: the version.")  # fmt: skip
 @click.option("--wait", "wait_s", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS",
               help="How long to wait for another run to finish.")  # fmt: skip
 def jobs(
@@ -101,7 +104,7 @@ def population(
 ) -> None:  # fmt: skip
     """What the jobs of a long time did, and the machine with them.
 
-    Volume by core-hours, I/O modes, volume by layer and day, how busy targets are. Needs job summaries and rollups only.
+    Volume by core-hours, I/O modes, volume by layer and day, how busy targets are. Needs job summaries and rollups.
     """
     from fairlead import clock
     from fairlead.runtime.heavy.population import population as asked
@@ -183,13 +186,25 @@ def _shown(found: Population, width: int) -> list[RenderableType]:
         Column("jobs", lambda r: f"{r.jobs:,}", right=True),
         Column("bytes", lambda r: units.format_bytes(r.bytes), right=True),
     ]  # fmt: skip
-    days = [Column("day", lambda r: r.day), Column("layer", lambda r: r.layer), *sum_columns()]
+    by_day = found.to_ns - found.from_ns <= DAYS_SHOWN * 86_400_000_000_000
+    days = [Column("day", lambda r: r.day)] if by_day else []
+    days += [Column("layer", lambda r: r.layer), *sum_columns()]
+    layers = found.layers if by_day else _whole(found.layers)
     return [
         Text(head, style="bold"), Text("\nVolume by core-hours", style="bold"), fitted(classes, found.classes, width),
         Text("\nI/O modes", style="bold"), fitted(modes, found.modes, width),
-        Text("\nVolume by day and layer", style="bold"), fitted(days, found.layers, width),
+        Text(f"\nVolume by {'day and ' * by_day}layer", style="bold"), fitted(days, layers, width),
         Text("\nHow busy targets are", style="bold"), Text(_busy(found)),
     ]  # fmt: skip
+
+
+def _whole(days: list[LayerDay]) -> list[LayerDay]:
+    """All days of each layer as one."""
+    from fairlead.questions.answers import LayerDay
+    from fairlead.questions.sums import added
+
+    layers = dict.fromkeys(day.layer for day in days)
+    return [LayerDay(day="", layer=name, sums=added([d.sums for d in days if d.layer == name])) for name in layers]
 
 
 def _rate(quantiles: dict[str, float]) -> str:

@@ -53,9 +53,18 @@ _SORT = {"ops": ("job_id", "node", "start_ns")}
 """A trace is ingested whole, so its job comes first: a job's page then touches few row groups. Rows without a job
 (the raw side) lie by node and start, last."""
 
+PASSING = ", ".join(
+    f"'{state}'"
+    for state in ("PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "SIGNALING", "STAGE_OUT", "COMPLETING", "RESIZING")
+)
+"""Slurm's states of a job that has not come to its last one: an account with the same end and a last state counts."""
+
 IDENTITY = {
     "files": (("file_id", "fs", "path"), "first_seen_ns ASC NULLS LAST"),
-    "jobs": (("cluster", "job_id", "start_ns"), "end_ns DESC NULLS LAST, state, name, program"),
+    "jobs": (
+        ("cluster", "job_id", "start_ns"),
+        f"end_ns DESC NULLS LAST, upper(state) IN ({PASSING}), state, name, program",
+    ),
     "job_summary": (("cluster", "job_id", "start_ns"), "made_ns DESC"),
     "mapping": (("kind", "a", "b", "from_ns"), "to_ns DESC NULLS LAST"),
 }

@@ -8,7 +8,6 @@ is (`analysis.job_summary`), starting the process (`runtime.child`).
 from __future__ import annotations
 
 import logging
-import re
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,12 +19,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairlead import clock
-from fairlead.analysis.correlate import attributed, intervals_of, placements
+from fairlead.analysis.correlate import attributed, placements
 from fairlead.analysis.job_summary import ANALYSIS_VERSION, SERIES, JobData, Row, summarised, summary_table
 from fairlead.analysis.rollups import NO_METADATA, UPPER_INTERFACES
 from fairlead.errors import FairleadError, InputError, LakeError
-from fairlead.model.tables import JOBS, MAPPING
+from fairlead.model.tables import JOBS
 from fairlead.model.units import NS_PER_S
+from fairlead.runtime.served_by import Tables, forwarders_of, in_days, targets_of
 
 LAG_NS = 120 * NS_PER_S
 """After its end a job's records get this long to arrive before it is summarised."""
@@ -35,16 +35,7 @@ MOST_JOBS = 200
 """Jobs summarised in one step."""
 LONGEST_S = 1_000_000
 """A job of more seconds is summarised from minutes."""
-DAY_NS = 86_400 * NS_PER_S
 log = logging.getLogger("fairlead.analysis")
-_OST = re.compile(r"-OST([0-9a-fA-F]{4})$")
-
-
-class Tables(Protocol):
-    """Whatever answers SQL over the record tables."""
-
-    def query(self, sql: str, parameters: Any = None) -> pa.Table:
-        """The result of one SELECT."""
 
 
 class Output(Protocol):
@@ -190,7 +181,7 @@ def _silent(lake: Tables, jobs: Sequence[Mapping[str, Any]]) -> set[str]:
     found = lake.query(
         "SELECT DISTINCT CASE WHEN kind = 'job' THEN id END AS id FROM rollup WHERE interval_ns = 3600000000000"
         " AND ts_ns > $from - 3600000000000 AND ts_ns < $to AND (kind = 'job' AND id IN (SELECT unnest($names))"
-        f" OR kind = 'node' AND layer = 'pfs_client' AND job_id IS NULL) AND {_days(begin, end)}",
+        f" OR kind = 'node' AND layer = 'pfs_client' AND job_id IS NULL) AND {in_days(begin, end)}",
         {"from": begin, "to": end, "names": [str(job["job_id"]) for job in jobs]},
     )
     recorded = set(found["id"].to_pylist())
@@ -213,15 +204,15 @@ def data_of(lake: Tables, job: Mapping[str, Any]) -> JobData:
     span = {"job": job["job_id"], "from": begin // minute * minute, "to": (end // minute + 1) * minute}
     series = lake.query(
         f"SELECT ts_ns, layer, {_summed(_JOBS_METADATA)} FROM rollup WHERE kind = 'job' AND id = $job"
-        f" AND interval_ns = {interval} AND ts_ns >= $from AND ts_ns < $to AND {_days(begin, end)}"
+        f" AND interval_ns = {interval} AND ts_ns >= $from AND ts_ns < $to AND {in_days(begin, end)}"
         " GROUP BY ts_ns, layer",
         span,
     )
     layers = set(series["layer"].to_pylist())
     nodes = [str(name) for name in job.get("nodes") or []]
     traffic = _nodes_traffic(lake, job, nodes, interval) if not layers and nodes else None
-    forwarders, routed = _forwarders(lake, nodes, span, begin, end)
-    targets, striped = _targets(lake, span, begin, end)
+    forwarders, routed = forwarders_of(lake, nodes, span, begin, end)
+    targets, striped = targets_of(lake, span, begin, end)
     return JobData(
         job=job, series=series, interval_ns=interval, io=_io(lake, span, begin, end) if "client" in layers else None,
         nodes_traffic=traffic, io_nodes=None, forwarders=forwarders, targets=targets,
@@ -232,12 +223,6 @@ def data_of(lake: Tables, job: Mapping[str, Any]) -> JobData:
 def _summed(metadata: str = "metadata_ops") -> str:
     values = {**{name: name for name in SERIES}, "metadata_ops": metadata}
     return ", ".join(f"CAST(sum({value}) AS BIGINT) AS {name}" for name, value in values.items())
-
-
-def _days(begin_ns: int, end_ns: int) -> str:
-    """The same in words of partitions, so that other days' files are not opened."""
-    low, high = ((at // DAY_NS + shift) for at, shift in ((begin_ns, -1), (end_ns, 1)))
-    return f"day >= DATE '1970-01-01' + {low} AND day <= DATE '1970-01-01' + {high}"
 
 
 def _io(lake: Tables, span: Mapping[str, Any], begin: int, end: int) -> pa.Table | None:
@@ -254,7 +239,7 @@ def _io(lake: Tables, span: Mapping[str, Any], begin: int, end: int) -> pa.Table
     )  # fmt: skip
     found = lake.query(
         f"SELECT node, rank, file_id, {parts} FROM ops WHERE job_id = $job AND start_ns >= $from AND start_ns < $to"
-        f" AND {_days(begin, end)} AND interface NOT IN ({upper}) GROUP BY node, rank, file_id",
+        f" AND {in_days(begin, end)} AND interface NOT IN ({upper}) GROUP BY node, rank, file_id",
         span,
     )
     return found if found.num_rows else None
@@ -266,7 +251,7 @@ def _nodes_traffic(lake: Tables, job: Mapping[str, Any], nodes: Sequence[str], i
     moved = lake.query(
         f"SELECT ts_ns, id AS node, {_summed()}, CAST(NULL AS VARCHAR) AS job_id FROM rollup WHERE kind = 'node'"
         f" AND job_id IS NULL AND layer = 'pfs_client' AND interval_ns = {interval_ns}"
-        f" AND ts_ns > $from AND ts_ns < $to AND {_days(begin, end)} AND id IN (SELECT unnest($nodes))"
+        f" AND ts_ns > $from AND ts_ns < $to AND {in_days(begin, end)} AND id IN (SELECT unnest($nodes))"
         " GROUP BY ts_ns, id",
         {"from": begin - interval_ns, "to": end, "nodes": list(nodes)},
     )
@@ -285,55 +270,3 @@ def _nodes_traffic(lake: Tables, job: Mapping[str, Any], nodes: Sequence[str], i
     for name in SERIES:
         columns[name] = pc.multiply(moved[name].take(rows).cast(pa.float64()), pa.array(found.part[mine]))
     return pa.table(columns)
-
-
-def _forwarders(
-    lake: Tables, nodes: Sequence[str], span: Mapping[str, Any], begin: int, end: int
-) -> tuple[list[str] | None, bool]:
-    """Forwarders that counted the job; else those its nodes were mapped to while it ran, and True."""
-    counted = lake.query(
-        "SELECT DISTINCT id FROM rollup WHERE kind = 'forwarder' AND job_id = $job AND interval_ns = 3600000000000"
-        f" AND ts_ns > $from - 3600000000000 AND ts_ns < $to AND {_days(begin, end)}",
-        span,
-    )
-    if counted.num_rows:
-        return [str(name) for name in counted["id"].to_pylist()], False
-    if not nodes:
-        return None, False
-    mapping = lake.query(
-        "SELECT * EXCLUDE (day) FROM mapping WHERE kind IN ('node_forwarder', 'node→forwarder')"
-        " AND from_ns < $to AND (to_ns IS NULL OR to_ns > $from) AND a IN (SELECT unnest($nodes))",
-        {"from": begin, "to": end, "nodes": list(nodes)},
-    )
-    routes = intervals_of(mapping.select(MAPPING.schema.names))
-    held = (routes.from_ns < end) & (routes.to_ns > begin)
-    names = sorted(set(routes.b.filter(pa.array(held)).to_pylist()))
-    return (names, True) if names else (None, False)
-
-
-def _targets(lake: Tables, span: Mapping[str, Any], begin: int, end: int) -> tuple[list[str] | None, bool]:
-    """Targets that counted the job; else those its files are striped over, and True. None where nothing says so."""
-    found = lake.query(
-        "SELECT DISTINCT id FROM rollup WHERE kind = 'target' AND job_id = $job AND interval_ns = 3600000000000"
-        f" AND ts_ns > $from - 3600000000000 AND ts_ns < $to AND {_days(begin, end)}",
-        span,
-    )
-    if found.num_rows:
-        return [str(name) for name in found["id"].to_pylist()], False
-    striped = lake.query(
-        "SELECT DISTINCT unnest(targets) AS number FROM layouts WHERE file_id IN (SELECT DISTINCT file_id FROM ops"
-        f" WHERE job_id = $job AND start_ns >= $from AND start_ns < $to AND {_days(begin, end)})",
-        span,
-    )
-    numbers = {int(number) for number in striped["number"].to_pylist() if number is not None}
-    if not numbers:
-        return None, False
-    known = lake.query("SELECT DISTINCT id FROM rollup WHERE kind = 'target' AND interval_ns = 3600000000000")
-    named: dict[int, list[str]] = {}
-    for name in known["id"].to_pylist():
-        match = _OST.search(name)
-        if match:
-            named.setdefault(int(match.group(1), 16), []).append(name)
-    # A number names one target only where there is one file system.
-    names = [named[number][0] for number in sorted(numbers) if len(named.get(number, ())) == 1]
-    return (names, True) if len(names) == len(numbers) else (None, False)

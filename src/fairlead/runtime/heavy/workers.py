@@ -173,6 +173,10 @@ def _remote(address: str) -> Iterator[Any]:
                 "no Dask scheduler answers", where=address, remedy="dask scheduler; check the address and TLS settings"
             ) from error
         with client:
+            try:
+                client.wait_for_workers(1, timeout=CONNECT_S)
+            except TimeoutError as error:
+                raise NoAnswerError("the scheduler has no workers", where=address, remedy="dask worker") from error
             yield client
 
 

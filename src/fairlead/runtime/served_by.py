@@ -1,0 +1,121 @@
+"""What served a job: its forwarders and targets, by what counted it, what placed its files, what its nodes were mapped to.
+
+Counted components come first; what is only placed or mapped is told apart. Not here: how much (`analysis_loop`).
+"""
+# ruff: noqa: S608  (names of tables and columns are ours; what others say goes in as parameters)
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from fairlead.analysis.correlate import intervals_of
+from fairlead.analysis.correlate_targets import placed_by_name
+from fairlead.model.tables import MAPPING
+from fairlead.model.units import NS_PER_S
+
+DAY_NS = 86_400 * NS_PER_S
+MOST_FILES = 50_000
+"""A job of more files is not looked up file by file."""
+_OST = re.compile(r"-OST([0-9a-fA-F]{4})$")
+
+
+class Tables(Protocol):
+    """Whatever answers SQL over the record tables."""
+
+    def query(self, sql: str, parameters: Any = None) -> pa.Table:
+        """The result of one SELECT."""
+
+
+def in_days(begin_ns: int, end_ns: int) -> str:
+    """A span in words of partitions, so that other days' files are not opened."""
+    low, high = ((at // DAY_NS + shift) for at, shift in ((begin_ns, -1), (end_ns, 1)))
+    return f"day >= DATE '1970-01-01' + {low} AND day <= DATE '1970-01-01' + {high}"
+
+
+def forwarders_of(
+    lake: Tables, nodes: Sequence[str], span: Mapping[str, Any], begin: int, end: int
+) -> tuple[list[str] | None, bool]:
+    """Forwarders that counted the job; else those its nodes were mapped to while it ran, and True."""
+    counted = _counted(lake, "forwarder", span, begin, end)
+    if counted:
+        return counted, False
+    if not nodes:
+        return None, False
+    mapping = lake.query(
+        "SELECT * EXCLUDE (day) FROM mapping WHERE kind IN ('node_forwarder', 'node→forwarder')"
+        " AND from_ns < $to AND (to_ns IS NULL OR to_ns > $from) AND a IN (SELECT unnest($nodes))",
+        {"from": begin, "to": end, "nodes": list(nodes)},
+    )
+    routes = intervals_of(mapping.select(MAPPING.schema.names))
+    held = (routes.from_ns < end) & (routes.to_ns > begin)
+    names = sorted(set(routes.b.filter(pa.array(held)).to_pylist()))
+    return (names, True) if names else (None, False)
+
+
+def targets_of(lake: Tables, span: Mapping[str, Any], begin: int, end: int) -> tuple[list[str] | None, bool]:
+    """Targets that counted the job; else those its files lie on, and True: as fairlead's forwarders placed them (rows
+    of `mapping` of kind `file_targets`), else as their layouts say. None where a file's targets cannot be named."""
+    counted = _counted(lake, "target", span, begin, end)
+    if counted:
+        return counted, False
+    files = lake.query(
+        "SELECT used.file_id, f.path FROM (SELECT DISTINCT file_id FROM ops WHERE job_id = $job AND start_ns >= $from"
+        f" AND start_ns < $to AND {in_days(begin, end)} AND file_id IS NOT NULL LIMIT {MOST_FILES + 1}) used"
+        " LEFT JOIN (SELECT file_id, any_value(path) AS path FROM files GROUP BY file_id) f"
+        " ON f.file_id = used.file_id",
+        span,
+    )
+    if not files.num_rows or files.num_rows > MOST_FILES:
+        return None, False
+    by_file = placed_by_name(files, _placed(lake, end))
+    placed = {name for names in by_file.values() for name in names}
+    rest = [number for number in files["file_id"].to_pylist() if number not in by_file]
+    striped = _striped(lake, rest)
+    if striped is None:
+        return None, False
+    names = sorted(placed | striped)
+    return (names, True) if names else (None, False)
+
+
+def _counted(lake: Tables, kind: str, span: Mapping[str, Any], begin: int, end: int) -> list[str]:
+    found = lake.query(
+        "SELECT DISTINCT id FROM rollup WHERE kind = $kind AND job_id = $job AND interval_ns = 3600000000000"
+        f" AND ts_ns > $from - 3600000000000 AND ts_ns < $to AND {in_days(begin, end)}",
+        {**span, "kind": kind},
+    )
+    return [str(name) for name in found["id"].to_pylist()]
+
+
+def _placed(lake: Tables, end_ns: int) -> pa.Table:
+    """The last placement of every file before a time: `a`, `targets`."""
+    return lake.query(
+        "SELECT a, list(b) AS targets FROM (SELECT a, b, from_ns, max(from_ns) OVER (PARTITION BY a) AS latest"
+        " FROM mapping WHERE kind = 'file_targets' AND from_ns < $to) WHERE from_ns = latest GROUP BY a",
+        {"to": end_ns},
+    )
+
+
+def _striped(lake: Tables, files: Sequence[int]) -> set[str] | None:
+    """Names of the targets files are striped over; None when a number is no target's or several'."""
+    if not files:
+        return set()
+    striped = lake.query(
+        "SELECT DISTINCT unnest(targets) AS number FROM layouts WHERE file_id IN (SELECT unnest($files))",
+        {"files": list(files)},
+    )
+    numbers = {int(number) for number in striped["number"].to_pylist() if number is not None}
+    if not numbers:
+        return set()
+    known = lake.query("SELECT DISTINCT id FROM rollup WHERE kind = 'target' AND interval_ns = 3600000000000")
+    named: dict[int, list[str]] = {}
+    for name in known["id"].to_pylist():
+        match = _OST.search(name)
+        if match:
+            named.setdefault(int(match.group(1), 16), []).append(name)
+    # A number names one target only where there is one file system.
+    names = {named[number][0] for number in numbers if len(named.get(number, ())) == 1}
+    return names if len(names) == len(numbers) else None
