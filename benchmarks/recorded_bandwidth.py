@@ -150,7 +150,7 @@ def run(contender: Contender, spool: Path, load: str, phase: str, number: int, s
 def main() -> int:
     """Runs, prints the table, adds a line to the history."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="one short run a load: whether it works")
+    parser.add_argument("--quick", action="store_true", help="short runs: whether it works")
     parser.add_argument("--repeats", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--no-history", action="store_true")
@@ -159,7 +159,7 @@ def main() -> int:
     if options.rank:
         print(json.dumps(work(*json.loads(options.rank))))
         return 0
-    repeats, seconds = (1, 3.0) if options.quick else (options.repeats, options.seconds)
+    repeats, seconds = (2, 3.0) if options.quick else (options.repeats, options.seconds)
     place = Path(tempfile.mkdtemp(prefix="fairlead-bandwidth-", dir="/dev/shm"))
     deviations: dict[str, list[float]] = {}
     try:
@@ -168,16 +168,17 @@ def main() -> int:
         try:
             number = 0
             for load in LOADS:
-                for _ in range(repeats):
-                    for phase in ("write", "read"):
-                        number += 1
-                        one = run(contender, place / "spool", load, phase, number, seconds)
-                        deviations.setdefault(f"{load} {phase}", []).append(one)
+                for turn in range(repeats):
+                    phase = ("write", "read")[turn % 2]
+                    number += 1
+                    one = run(contender, place / "spool", load, phase, number, seconds)
+                    deviations.setdefault(f"{load} {phase}", []).append(one)
         finally:
             contender.stop()
     finally:
         shutil.rmtree(place, ignore_errors=True)
-    print(f"recorded against reported bandwidth, {repeats} runs of {seconds:g} s each, {RANKS} processes")
+    what = f"{repeats} runs of {seconds:g} s a load, writing and reading in turn, {RANKS} processes"
+    print(f"recorded against reported bandwidth, {what}")
     print(f"{'load':<20}{'mean |deviation|':>18}{'worst':>9}{'limit':>9}{'Beacon':>9}")
     means = {}
     for name, found in deviations.items():

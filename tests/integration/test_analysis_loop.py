@@ -18,6 +18,9 @@ from fairlead.analysis.rollups import derive
 from fairlead.analysis.shares import behind, split
 from fairlead.errors import InputError
 from fairlead.lake.store import Lake
+from fairlead.model.tables import PFS_CLIENT, batch_of
+from fairlead.questions.asking import Sight
+from fairlead.questions.catalog import Asking, ask, asked_of
 from fairlead.runtime.analysis_loop import LAG_NS, run, step, take_site
 from fairlead.testing.machine import small
 
@@ -65,7 +68,7 @@ def later(tables: Tables) -> int:
 
 
 def summaries(lake: Lake) -> dict[str, dict[str, object]]:
-    rows = lake.query("SELECT * FROM job_summary").to_pylist()
+    rows = lake.query("SELECT * FROM job_summary WHERE end_ns IS NOT NULL").to_pylist()
     assert len({row["job_id"] for row in rows}) == len(rows)
     return {row["job_id"]: row for row in rows}
 
@@ -231,6 +234,109 @@ def test_without_counters_by_job_targets_are_those_of_its_files(play: Tables, la
         assert row["estimated"] == ["forwarders", "targets"]
         checked += 1
     assert checked > 1
+
+
+def test_forwarders_say_where_they_placed_the_files_of_a_job(play: Tables, lake: Lake) -> None:
+    """No counter of targets by job, no layouts: only `file_targets` tells, by path in the tree below the mount."""
+    files = [{**row, "path": f"/mnt{row['path']}"} for row in play["files"].to_pylist()]
+    placed = [row for row in play["mapping"].to_pylist() if row["kind"] == "file_targets"]
+    assert len(placed) > 10
+    now = [{**row, "a": f"tree:{row['a']}"} for row in placed]
+    old = [{**row, "from_ns": row["from_ns"] - 5 * S, "b": "elsewhere"} for row in now]
+    fill(lake, {
+        "jobs": play["jobs"], "ops": play["ops"], "files": pa.Table.from_pylist(files, play["files"].schema),
+        "mapping": pa.Table.from_pylist([*old, *now], play["mapping"].schema),
+    })  # fmt: skip
+    steps(lake, later(play))
+    held: dict[int, set[str]] = {}
+    by_path: dict[str, set[str]] = {}
+    for row in placed:
+        by_path.setdefault(row["a"], set()).add(row["b"])
+    for row in play["files"].to_pylist():
+        held[row["file_id"]] = by_path.get(row["path"], set())
+    seen = 0
+    for job, row in summaries(lake).items():
+        mine = play["ops"].filter(pc.equal(play["ops"]["job_id"].cast(pa.string()), job))
+        expected = {name for file in set(mine["file_id"].drop_null().to_pylist()) for name in held[file]}
+        assert set(row["targets"] or ()) == expected, job
+        assert not expected or "targets" in row["estimated"]
+        seen += bool(expected)
+    assert seen > 3
+
+
+def running_at(tables: Tables, lake: Lake, now_ns: int) -> dict[str, dict[str, object]]:
+    """The summaries of running jobs, after one step."""
+    with lake.writer("analysis") as writer:
+        made = step(lake, writer, now_ns)
+    rows = lake.query("SELECT * FROM job_summary WHERE end_ns IS NULL").to_pylist()
+    assert made.running == len([row for row in rows if row["made_ns"] == now_ns])
+    return {row["job_id"]: row for row in rows}
+
+
+def still_running(tables: Tables) -> Tables:
+    """As it was before any job ended."""
+    jobs = tables["jobs"].set_column(
+        tables["jobs"].schema.get_field_index("end_ns"), "end_ns", pa.nulls(tables["jobs"].num_rows, pa.int64())
+    )
+    state = jobs.set_column(jobs.schema.get_field_index("state"), "state", pa.array(["RUNNING"] * jobs.num_rows))
+    return {**tables, "jobs": state.cast(tables["jobs"].schema)}
+
+
+def test_running_jobs_are_summarised_so_far_and_again_later(play: Tables, lake: Lake) -> None:
+    tables = still_running(play)
+    ops = tables["ops"].sort_by("start_ns")
+    fill(lake, {"jobs": tables["jobs"], "ops": ops.slice(0, ops.num_rows // 2)})
+    now = later(play)
+    first = running_at(tables, lake, now)
+    assert first.keys() == set(tables["jobs"]["job_id"].to_pylist())
+    fill(lake, {"ops": ops.slice(ops.num_rows // 2)}, "later")
+    assert running_at(tables, lake, now + 60 * S) == first  # not every step
+    second = running_at(tables, lake, now + 700 * S)
+    grown = 0
+    for job, row in second.items():
+        expected = truth(play, job)
+        assert {name: row[name] or 0 for name in SUMS} == expected
+        assert row["basis"] == ("client" if any(expected.values()) else None)
+        if row["basis"] is None:
+            assert {row[name] for name in SUMS} == {None}  # nothing counted it: unknown, not zero
+        assert row["phases"] is row["peak_write_bytes_per_s"] is row["end_ns"] is None
+        grown += (row["write_bytes"] or 0) > (first[job]["write_bytes"] or 0)
+    assert grown > 0
+    fill(lake, {"jobs": play["jobs"]}, "ended")
+    steps(lake, now + 800 * S)
+    assert summaries(lake).keys() == ended(play).keys()
+
+
+def test_running_jobs_without_a_counter_of_their_own_are_estimated_by_node(play: Tables, lake: Lake) -> None:
+    """Exclusive nodes: what llite counted on a job's nodes is the job's, so far and in every list."""
+    jobs = still_running(play)["jobs"].to_pylist()
+    job = max(jobs, key=lambda row: len(row["nodes"]))
+    start = job["start_ns"] // (60 * S) * 60 * S
+    idle = {**job, "job_id": "idle", "nodes": ["nowhere"]}
+    rows = pa.table({
+        "ts_ns": [start + 60 * S, start + 120 * S, start + 60 * S], "interval_ns": [60 * S] * 3,
+        "node": [job["nodes"][0], job["nodes"][0], "other"], "source": ["llite"] * 3,
+        "write_bytes": [600, 400, 7], "read_bytes": [0, 0, 0],
+    })  # fmt: skip
+    client = pa.Table.from_batches([batch_of(PFS_CLIENT, {name: rows[name] for name in rows.column_names})])
+    early = {**job, "start_ns": start}
+    fill(lake, {"jobs": pa.Table.from_pylist([early, {**idle, "start_ns": start}], play["jobs"].schema),
+                "pfs_client": client})  # fmt: skip
+    now = start + 300 * S
+    found = running_at(play, lake, now)
+    assert (found[job["job_id"]]["write_bytes"], found[job["job_id"]]["basis"]) == (1000, "estimate")
+    assert "write_bytes" in found[job["job_id"]]["estimated"]
+    assert (found["idle"]["write_bytes"], found["idle"]["basis"]) == (None, None)
+    asking = Asking(lake)
+    listed = ask(asking, "jobs", "", asked_of("jobs", {"last": "1h", "sort": "bytes"}), Sight(), now).jobs
+    assert [(row.job_id, row.sums.write_bytes, row.layer, row.running) for row in listed] == [
+        (job["job_id"], 1000, "estimate", True), ("idle", None, None, True),
+    ]  # fmt: skip
+    ranking = ask(asking, "top", "jobs", asked_of("top", {"last": "1h"}), Sight(), now).rows
+    assert [(row.name, row.sums.bytes, row.layer) for row in ranking] == [(job["job_id"], 1000, "estimate")]
+    page = ask(asking, "job", job["job_id"], asked_of("job", {}), Sight(), now)
+    assert (page.job.sums.write_bytes, page.job.layer, page.summary.so_far) == (1000, "estimate", True)
+    assert any("not counted by job" in text for text in page.missing)
 
 
 def test_the_mappings_of_the_site_file_are_taken_once(lake: Lake, tmp_path: Path) -> None:

@@ -244,6 +244,30 @@ def test_spools_of_mounts_are_sent_as_they_are_in_order_of_time(tmp_path: Path) 
     assert not missing.told().spools_found
 
 
+def test_a_mounts_file_of_another_node_holds_up_no_other(tmp_path: Path) -> None:
+    def answer(found: list[Batch]) -> Answer:
+        other = any(batch.header.node != "n1" for batch in found)
+        return Answer(403, {"error": "the token is for n1"}) if other else OK
+
+    own, mount, wire = tmp_path / "own", tmp_path / "mount", Wire(answer)
+    times = iter(range(1, 1000))
+    spools = [Spool(folder, node=node, writer="w", clock=lambda: next(times))
+              for folder, node in ((mount, "elsewhere"), (own, "n1"), (mount, "n1"))]  # fmt: skip
+    for spool in spools * 2:
+        fill(spool, 1)
+    shipper = shipper_of(own, wire, mount)
+    drain(shipper)
+    assert (left(own), left(mount)) == (0, 2)
+    assert "the token is for n1" in shipper.told().text
+    sent = len(wire.bodies)
+    drain(shipper, 10**12)
+    assert len(wire.bodies) == sent
+    wire.answer = lambda _: OK
+    shipper.hasten()  # another token
+    drain(shipper, 2 * 10**12)
+    assert left(mount) == 0
+
+
 def test_a_file_that_cannot_be_removed_is_not_sent_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spool, wire = spool_in(tmp_path), Wire(lambda _: OK)
     fill(spool, 2)

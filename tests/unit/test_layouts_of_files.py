@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.analysis.correlate_targets import BY_TARGET, bytes_by_target, layout_rows
+from fairlead.analysis.correlate_targets import BY_TARGET, bytes_by_target, layout_rows, placed_by_name
 from fairlead.model.identity import file_id
 from fairlead.model.tables import LAYOUTS, OPS
 from fairlead.probes.layouts import Component, Parser
@@ -149,3 +149,15 @@ def test_bytes_lie_where_the_layout_says(rows: list[dict[str, object]]) -> None:
                 assert key not in told
                 told[key] = row[f"{way}_bytes"]
     assert told == expected
+
+
+def test_files_are_found_among_what_forwarders_placed() -> None:
+    files = pa.table({
+        "file_id": [1, 2, 3, 4, 5],
+        "path": ["/mnt/run/out", "/mnt/deep/run/out", "/mnt/both", "/mnt/nowhere", None],
+    })  # fmt: skip
+    placed = pa.table({
+        "a": ["tree:/run/out", "tree:/deep/run/out", "one:/both", "two:/both", "tree:77"],
+        "targets": [["t0", "t1"], ["t2"], ["t3"], ["t4"], ["t5"]],
+    })  # fmt: skip
+    assert placed_by_name(files, placed) == {1: ["t0", "t1"], 2: ["t2"]}

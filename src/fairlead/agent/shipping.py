@@ -80,7 +80,9 @@ class Shipper:
         self._alone = 0
         """So many of the oldest files go one by one: a body of several was refused, and one of them is why."""
         self._kept: Set[str] = set()
-        """Taken by the collector, and yet not to be removed."""
+        """Not to be sent again, and yet not to be removed: taken, or of a node our token is not for."""
+        self._left = ""
+        """Which file of a mount was left, and why."""
         self._not_before_ns = 0
         self._attempt: Optional[Tuple[int, int]] = None
         self._told = Told(spools=bool(foreign))
@@ -92,6 +94,8 @@ class Shipper:
     def hasten(self) -> None:
         """No more waiting: the settings or the token changed, or the end is near."""
         self._not_before_ns = 0
+        self._kept.clear()  # another token may be for them; what was taken is known
+        self._left = ""
 
     def overdue(self, mono_ns: int) -> None:
         """Cuts an attempt that takes far too long, however busily the other side pretends."""
@@ -175,13 +179,15 @@ class Shipper:
             foreign = sum(waiting.folder != self._own for waiting in sent)
             self._told = self._told._replace(
                 sent_files=self._told.sent_files + len(sent), sent_batches=self._told.sent_batches + taken + known,
-                foreign_files=self._told.foreign_files + foreign, failing=False, text="",
+                foreign_files=self._told.foreign_files + foreign, failing=False, text=self._left,
             )  # fmt: skip
             self._settled(len(sent))
             return mono_ns
         # A proxy on the way may say 400 of a request it did not understand: only the collector's own word counts.
         if answer.status in NEVER and (answer.said or answer.status == 413):
             self._refused(sent, answer)
+            return mono_ns
+        if answer.status == 403 and self._left_out(sent, answer):
             return mono_ns
         meaning = _MEANINGS.get(answer.status)
         if answer.status == 200:
@@ -194,6 +200,20 @@ class Shipper:
     def _settled(self, count: int) -> None:
         self._alone = max(self._alone - count, 0)
         self._backoff.succeeded()
+
+    def _left_out(self, sent: List[_Waiting], answer: Answer) -> bool:
+        """Whether a mount's file our token is not for stays where it is, so that it holds up no other."""
+        if all(waiting.folder == self._own for waiting in sent):
+            return False
+        if len(sent) > 1:
+            self._alone = len(sent)
+            return True
+        self._left = "{} is not sent: 403 {}".format(sent[0].path, answer.said)
+        self._told = self._told._replace(failures=self._told.failures + 1, text=self._left)
+        self._candidates.remove(sent[0])
+        self._keep(sent[0].path)
+        self._settled(1)
+        return True
 
     def _refused(self, sent: List[_Waiting], answer: Answer) -> None:
         if len(sent) > 1:  # none of it was taken, and one of them is why

@@ -6,7 +6,7 @@ Not here: counters of targets by job (`job_stats`), which are preferred.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -154,17 +154,23 @@ def _summed(ops: pa.Table, kind: I64, row: I64, target: I64, moved: I64) -> pa.T
 
 def placed_by_name(files: pa.Table, placed: pa.Table) -> dict[int, list[str]]:
     """Targets of files (`file_id`, `path`) as fairlead's forwarders placed them (`a`: `TREE:/path in the tree` or the
-    path itself; `targets`). A file's path is where it was mounted, so a name fits that ends it; the longest wins. A file
-    that fits equally long in several trees is left out, as is one whose name a forwarder did not see."""
+    path itself; `targets`). A file's path is where it was mounted, so a name fits that ends it; the longest wins. Left
+    out: a file that fits equally long in several trees, and one whose name no forwarder saw."""
     by_path: dict[str, list[tuple[str, list[str]]]] = {}
     for a, targets in zip(placed["a"].to_pylist(), placed["targets"].to_pylist(), strict=True):
         tree, mark, inside = a.partition(":/")
         by_path.setdefault(f"/{inside}" if mark else a, []).append((tree if mark else "", targets))
     found: dict[int, list[str]] = {}
     for number, path in zip(files["file_id"].to_pylist(), files["path"].to_pylist(), strict=True):
-        at = 0 if path else -1
-        while at >= 0 and (fitting := by_path.get(path[at:])) is None:
-            at = path.find("/", at + 1)
-        if at >= 0 and fitting is not None and len(fitting) == 1:
+        fitting = next((by_path[end] for end in endings(path) if end in by_path), [])
+        if len(fitting) == 1:
             found[number] = sorted(set(fitting[0][1]))
     return found
+
+
+def endings(path: str | None) -> Iterator[str]:
+    """A path, and what is left of it from each `/` on, longest first."""
+    at = 0 if path else -1
+    while path and at >= 0:
+        yield path[at:]
+        at = path.find("/", at + 1)

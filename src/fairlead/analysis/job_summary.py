@@ -57,6 +57,31 @@ class JobData:
 def summarised(data: JobData, made_ns: int) -> Row:
     """One row of JOB_SUMMARY. What is not known is null; a job without any I/O recorded has zeros only where something
     that would have counted it was there."""
+    row, basis, series, sums = _begun(data, made_ns)
+    row |= _rates(series, data.interval_ns, sums)
+    estimated = list(data.estimated)
+    if basis == ESTIMATE:
+        estimated += [name for name in _FROM_SERIES if row.get(name) is not None]
+    row |= _who(data)
+    row["io_nodes"] = row["io_nodes"] if row["io_nodes"] is not None else data.io_nodes
+    row["estimated"] = sorted(set(estimated)) or None
+    return row
+
+
+def so_far(data: JobData, made_ns: int) -> Row:
+    """The row of a job that still runs: `end_ns` is null, sums are those up to `made_ns`, and rates, phases, modes and
+    files are not known before the end."""
+    row, basis, _, sums = _begun(data, made_ns)
+    row["end_ns"] = None
+    estimated = list(data.estimated)
+    if basis == ESTIMATE:
+        estimated += [name for name in SERIES if sums[name] is not None]
+    row["estimated"] = sorted(set(estimated)) or None
+    return row
+
+
+def _begun(data: JobData, made_ns: int) -> tuple[Row, str | None, pa.Table, dict[str, int | None]]:
+    """What a row of either kind holds; the layer its figures are of, the rows of that, their sums."""
     row: Row = dict.fromkeys(JOB_SUMMARY.schema.names)
     for name in ("cluster", "job_id", "start_ns", "end_ns", "user", "project", "program", "nodes_count", "cores"):
         row[name] = data.job.get(name)
@@ -65,17 +90,10 @@ def summarised(data: JobData, made_ns: int) -> Row:
     row["basis"] = basis
     sums = {name: _sum(series, name) for name in SERIES}
     row |= sums
-    row |= _rates(series, data.interval_ns, sums)
-    estimated = list(data.estimated)
-    if basis == ESTIMATE:
-        estimated += [name for name in _FROM_SERIES if row.get(name) is not None]
-    row |= _who(data)
-    row["io_nodes"] = row["io_nodes"] if row["io_nodes"] is not None else data.io_nodes
     for name in ("forwarders", "targets"):
         known = getattr(data, name)
         row[name] = None if known is None else sorted(set(known))
-    row["estimated"] = sorted(set(estimated)) or None
-    return row
+    return row, basis, series, sums
 
 
 _FROM_SERIES = (

@@ -6,9 +6,11 @@ Not here: the columns as Arrow (`rows`).
 from __future__ import annotations
 
 import json
+import threading
 import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, BinaryIO
 
@@ -21,7 +23,9 @@ MAX_HEADER = 4 << 20
 MAX_PAYLOAD = 256 << 20
 MAX_RAW = 1 << 30
 """Bytes of all columns of a batch once decompressed, at most."""
-
+MAX_COLUMNS = 1024
+MAX_BATCHES = 20_000
+"""Of one body."""
 
 _KINDS = {"i64": np.dtype("<i8"), "f64": np.dtype("<f8")}
 _CODES = np.dtype("<i4")
@@ -31,8 +35,9 @@ _CODES = np.dtype("<i4")
 class Batch:
     """A decoded batch. Its columns are those of `encoding` with NumPy arrays in the place of `array`.
 
-    `raw_bytes` is what its columns take once decompressed; `begin` and `end` say where it lies in the body it came in
-    (0 when it came from a stream)."""
+    `raw_bytes` is about what it takes in memory: its columns once decompressed, and what rows of its table take beside
+    them (values told once for all rows, columns it leaves out); `begin` and `end` say where it lies in the body it came
+    in (0 when it came from a stream)."""
 
     header: Header
     columns: dict[str, Column] = field(default_factory=dict)
@@ -49,18 +54,20 @@ def _array(kind: np.dtype[Any], data: bytes) -> Any:
 def split(body: bytes | memoryview, where: str, limit: int = MAX_RAW) -> Iterator[Batch]:
     """The batches of a body that is in memory, as `batches` gives those of a stream; each says where it lies.
 
-    Raises OversizeError before more than `limit` bytes of columns are unpacked from the whole body."""
-    at = used = 0
+    Raises OversizeError before much more than `limit` bytes of memory are taken for the whole body, and for one of more
+    than MAX_BATCHES."""
+    at = used = count = 0
     view = memoryview(body)
     while at < len(view):
         about, first, end = _at(view, at, where)
-        used += _announced(about)
-        if used > limit:
-            raise OversizeError(
-                f"batches of more than {limit >> 20} MiB of columns", where=where, remedy="send fewer rows at once"
-            )
-        batch = _whole(about, view[first:end], where)
-        yield Batch(batch.header, batch.columns, batch.raw_bytes, at, end)
+        count += 1
+        if count > MAX_BATCHES:
+            raise OversizeError(f"more than {MAX_BATCHES} batches", where=where, remedy="send fewer at a time")
+        batch = _whole(about, view[first:end], where, limit - used)
+        # What it says of itself is kept for a while, too.
+        batch = replace(batch, raw_bytes=batch.raw_bytes + first - at, begin=at, end=end)
+        used += batch.raw_bytes
+        yield batch
         at = end
 
 
@@ -74,14 +81,40 @@ def split_headers(body: bytes | memoryview, where: str) -> Iterator[tuple[Header
         at = end
 
 
-def _announced(about: dict[str, object]) -> int:
-    """Bytes its columns may take in memory, as far as what it says can be believed: a column of one value is short on
-    the wire and as long as any other here."""
-    raw, rows, columns = about.get("raw_bytes"), about.get("rows"), about.get("columns")
-    if type(raw) is not int or type(rows) is not int or not isinstance(columns, list):
+def _announced(about: dict[str, object], rows: int) -> int:
+    """Bytes it takes in memory at least, as far as what it says can be believed: a column of one value is short on the
+    wire and as long as any other here, and so is one that is left out. Those of few rows share their memory."""
+    raw, columns = about.get("raw_bytes"), about.get("columns")
+    if type(raw) is not int or not isinstance(columns, list):
         return 0  # refused where they are read
-    constant = sum(isinstance(one, list) and len(one) == 3 and str(one[1]).endswith("=") for one in columns)
-    return max(raw, 0) + (8 * max(rows, 0) * constant if rows > _FEW_ROWS else 0)
+    if rows <= _FEW_ROWS:
+        return max(raw, 0)
+    told = [one for one in columns if isinstance(one, list) and len(one) == 3]
+    constant = sum(str(one[1]).endswith("=") for one in told)
+    names = {one[0] for one in told if isinstance(one[0], str)}
+    left_out = sum(width for name, width in _optional(str(about.get("table"))).items() if name not in names)
+    return max(raw, 0) + rows * (8 * constant + left_out)
+
+
+@lru_cache(maxsize=64)
+def _optional(table: str) -> Mapping[str, int]:
+    """Columns of a table that a batch may leave out, and what a null of them takes."""
+    from fairlead.model.tables import TABLES
+
+    schema = TABLES[table].schema if table in TABLES else ()
+    return {one.name: 8 if str(one.type) in ("int64", "double") else 4 for one in schema if one.nullable}
+
+
+@lru_cache(maxsize=64)
+def _texts(table: str) -> frozenset[str]:
+    """Columns of a table that hold each text as it is, not a code for it."""
+    from fairlead.model.tables import TABLES
+
+    return (
+        frozenset(one.name for one in TABLES[table].schema if str(one.type) == "string")
+        if table in TABLES
+        else frozenset()
+    )
 
 
 def _at(view: memoryview, at: int, where: str) -> tuple[dict[str, object], int, int]:
@@ -112,15 +145,43 @@ def batches(stream: BinaryIO, where: str) -> Iterator[Batch]:
         payload = stream.read(payload_bytes)
         if len(payload) < payload_bytes:
             raise _broken("a batch ends early", where)
-        yield _whole(about, payload, where)
+        yield _whole(about, payload, where, MAX_RAW)
 
 
-def _whole(about: dict[str, object], payload: bytes | memoryview, where: str) -> Batch:
+def _whole(about: dict[str, object], payload: bytes | memoryview, where: str, limit: int) -> Batch:
+    """The batch, which takes `limit` bytes at most."""
     if checksum(payload) != about.get("checksum"):  # type: ignore[arg-type]  # (any buffer can be hashed)
         raise _broken("the checksum of a batch does not hold", where)
     header = _header(about, where)
+    size = _announced(about, header.rows)
+    if size > limit:
+        raise _large(limit, where)
     raw = _inflated(payload, about, where)
-    return Batch(header, dict(_columns(about, raw, header.rows, where)), len(raw))
+    columns: dict[str, Column] = {}
+    for name, column, made in _columns(about, raw, header.rows, where):
+        size += made
+        if isinstance(column, Words) and name in _texts(header.table):
+            size += _length(column)
+        if size > limit:
+            raise _large(limit, where)
+        columns[name] = column
+    return Batch(header, columns, size)
+
+
+def _large(limit: int, where: str) -> OversizeError:
+    what = (
+        f"batches that take more than {limit >> 20} MiB of memory"
+        if limit >= 0
+        else "batches that take too much memory"
+    )
+    return OversizeError(what, where=where, remedy="send fewer rows at once")
+
+
+def _length(column: Words) -> int:
+    """Bytes of all texts of a column, each as often as it is in it."""
+    codes: Any = column.codes
+    lengths = np.fromiter((len(word.encode("utf-8", "surrogatepass")) for word in column.words), np.int64)
+    return int(lengths[codes[codes >= 0]].sum()) if len(lengths) else 0
 
 
 def _broken(what: str, where: str) -> CorruptInputError:
@@ -203,29 +264,36 @@ def _inflated(payload: bytes | memoryview, about: dict[str, object], where: str)
     return raw
 
 
-def _columns(about: dict[str, object], raw: bytes, rows: int, where: str) -> Iterator[tuple[str, Column]]:
+def _columns(about: dict[str, object], raw: bytes, rows: int, where: str) -> Iterator[tuple[str, Column, int]]:
+    """Name, column, and bytes that were made for it (few rows of one value only; more were announced)."""
     described = about.get("columns")
     if not isinstance(described, list):
         raise _broken("the header of a batch names no columns", where)
+    if len(described) > MAX_COLUMNS:
+        raise _broken("a batch of too many columns", where)
     at = 0
     for one in described:
-        if not (isinstance(one, list) and len(one) == 3 and isinstance(one[0], str) and _is_count(one[2])):
+        if not (isinstance(one, list) and len(one) == 3 and isinstance(one[0], str) and _is_count(one[2])) or len(one[0]) > 255:
             raise _broken("the header of a batch describes no column where it should", where)
         name, kind, length = one
         section = raw[at : at + length]
         at += length
-        column = _column(kind, section, rows) if len(section) == length else None
+        column, made = _column(kind, section, rows) if len(section) == length else (None, 0)
         if column is None:
             raise _broken(f"column {name} of a batch does not fit its {rows} rows", where)
-        yield name, column
+        yield name, column, made
     if at != len(raw):
         raise _broken("a batch holds more than its columns", where)
 
 
-def _column(kind: object, section: bytes, rows: int) -> Column | None:
-    """The column in a section, None when it does not hold together."""
+def _column(kind: object, section: bytes, rows: int) -> tuple[Column | None, int]:
+    """The column in a section, None when it does not hold together, and the bytes made for it."""
     if kind in ("i64=", "f64=", "word="):
         return _one_value(kind[:-1], section, rows)
+    return _many_values(kind, section, rows), 0
+
+
+def _many_values(kind: object, section: bytes, rows: int) -> Column | None:
     if kind in ("i64", "f64"):
         if len(section) not in (8 * rows, 9 * rows):
             return None
@@ -252,31 +320,48 @@ def _words(text: bytes) -> list[str] | None:
     return found if isinstance(found, list) and all(isinstance(word, str) for word in found) else None
 
 
-def _one_value(kind: str, section: bytes, rows: int) -> Column | None:
-    """A column of one value for all rows."""
+def _one_value(kind: str, section: bytes, rows: int) -> tuple[Column | None, int]:
+    """A column of one value for all rows, and the bytes made for it."""
     if rows * 8 > MAX_RAW:
-        return None
+        return None, 0
     if kind != "word":
         if len(section) != 8:
-            return None
-        return Numbers(_constant(section, kind, rows))
+            return None, 0
+        values, made = _constant(section, kind, rows)
+        return Numbers(values), made
     words = _words(section)
-    return Words(_constant(bytes(4), "word", rows), words) if words is not None and len(words) == 1 else None
+    if words is None or len(words) != 1:
+        return None, 0
+    codes, made = _constant(bytes(4), "word", rows)
+    return Words(codes, words), made
 
 
 _FEW_ROWS = 1 << 14
+_SHARED_BYTES = 16 << 20
+_turn = threading.Lock()
+_shared: OrderedDict[tuple[bytes, str, int], Any] = OrderedDict()
+_held = [0]
 
 
-def _constant(value: bytes, kind: str, rows: int) -> Any:
-    """One value for all rows. Most batches have few rows and the same constants: those share their memory."""
+def _constant(value: bytes, kind: str, rows: int) -> tuple[Any, int]:
+    """One value for all rows, and the bytes made for it. Most batches have few rows and the same constants: those share
+    their memory, with others of about as many rows (a batch of one row must not keep more alive than it says)."""
     if rows > _FEW_ROWS:
-        return _repeated(value, kind, rows)
-    return _shared(value, kind)[:rows]
-
-
-@lru_cache(maxsize=256)
-def _shared(value: bytes, kind: str) -> Any:
-    return _repeated(value, kind, _FEW_ROWS)
+        return _repeated(value, kind, rows), 0
+    key = (value, kind, 1 << max(rows - 1, 0).bit_length())
+    with _turn:
+        known = _shared.get(key)
+        if known is not None:
+            _shared.move_to_end(key)
+            return known[:rows], 0
+    made = _repeated(*key)
+    with _turn:
+        if key not in _shared:
+            _shared[key] = made
+            _held[0] += made.nbytes
+        while _held[0] > _SHARED_BYTES:
+            _held[0] -= _shared.popitem(last=False)[1].nbytes
+    return made[:rows], made.nbytes
 
 
 def _repeated(value: bytes, kind: str, rows: int) -> Any:

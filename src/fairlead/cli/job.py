@@ -102,6 +102,8 @@ def _figures(answer: JobPage) -> RenderableType:
 
     sums, summary = answer.job.sums, answer.summary
     table = Table.grid(padding=(0, 3, 0, 0))
+    if summary is not None and summary.so_far and answer.job.running:
+        summary = None  # the figures above are younger
     pairs = [
         ("read", units.format_bytes(sums.read_bytes)), ("written", units.format_bytes(sums.write_bytes)),
         ("metadata ops", units.format_count(sums.metadata_ops)), ("counted at", word(answer.job.layer)),

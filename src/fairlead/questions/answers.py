@@ -131,7 +131,10 @@ class JobSummary(Answer, frozen=True, kw_only=True):
     phases: int | None = None
     basis: str | None = None
     estimated: list[str] = []
+    end_ns: int | None = None
     made_ns: int | None = None
+    so_far: bool = False
+    """The job still ran when this was made (`made_ns`): sums up to then, the rest is not known yet."""
 
 
 class JobPage(Answer, frozen=True, kw_only=True):

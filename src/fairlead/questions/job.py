@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from fairlead.questions.accounts import row_of, runs_of, unknown_job, visible
 from fairlead.questions.answers import JobPage, JobRow, JobSummary, Share, Sums
 from fairlead.questions.asking import Sight, Tables, records, select
+from fairlead.questions.by_node import ESTIMATE, by_node
 from fairlead.questions.coverage import coverage
 from fairlead.questions.estimates import estimates
 from fairlead.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span
@@ -88,6 +89,10 @@ def _page(lake: Tables, account: dict[str, Any], span: Span, now_ns: int, points
     extra, mapped, missing = estimates(lake, job_id, nodes, steps, found, cover)
     drawn = replace(drawn, series=[*drawn.series, *extra])
     layer, sums = _moved(found)
+    if layer is None and nodes:
+        layer, sums = _by_nodes(lake, account, span)
+        if layer is not None:
+            missing = [_ESTIMATED, *missing]
     row, summary = row_of(account, now_ns, sums=sums, layer=layer), _summary(lake, account)
     shares = _components(lake, job_id, span)
     known = {(share.kind, share.id) for share in shares}
@@ -96,6 +101,17 @@ def _page(lake: Tables, account: dict[str, Any], span: Span, now_ns: int, points
         from_ns=span.from_ns, to_ns=span.to_ns, job=row, nodes=nodes[:NODES_SHOWN], summary=summary, timeline=drawn,
         components=shares, missing=missing, gaps=cover.gaps, other_runs=others,
     )  # fmt: skip
+
+
+_ESTIMATED = "client: not counted by job; sums are those of its nodes while it was there, shared with jobs beside it"
+
+
+def _by_nodes(lake: Tables, account: Mapping[str, Any], span: Span) -> tuple[str | None, Sums]:
+    """Sums by what its nodes counted, where that is known."""
+    for row in records(by_node(lake, span, [account["job_id"]])):
+        if row["start_ns"] == account["start_ns"]:
+            return ESTIMATE, sums_of(row)
+    return None, Sums()
 
 
 def _moved(found: pa.Table) -> tuple[str | None, Sums]:
@@ -113,7 +129,7 @@ def _moved(found: pa.Table) -> tuple[str | None, Sums]:
 
 
 def _summary(lake: Tables, account: Mapping[str, Any]) -> JobSummary | None:
-    fields = [name for name in JobSummary.__struct_fields__ if name != "sums"]
+    fields = [name for name in JobSummary.__struct_fields__ if name not in ("sums", "so_far")]
     found = select(
         lake,
         "SELECT * FROM job_summary WHERE job_id = $job_id AND cluster IS NOT DISTINCT FROM $cluster "
@@ -122,7 +138,7 @@ def _summary(lake: Tables, account: Mapping[str, Any]) -> JobSummary | None:
     )
     for row in records(found):
         row["estimated"] = row["estimated"] or []
-        return JobSummary(**{name: row[name] for name in fields}, sums=sums_of(row))
+        return JobSummary(**{name: row[name] for name in fields}, sums=sums_of(row), so_far=row["end_ns"] is None)
     return None
 
 

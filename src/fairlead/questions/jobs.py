@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from fairlead.questions.accounts import COLUMNS, begun_in, in_span, is_running, row_of
 from fairlead.questions.answers import JobRow, Jobs, Sums, Top, TopRow
 from fairlead.questions.asking import Sight, Tables, records, select
+from fairlead.questions.by_node import with_estimates
 from fairlead.questions.ranking import accounts, ranked, with_accounts
 from fairlead.questions.span import Span
 from fairlead.questions.sums import VALUES, sums_of
@@ -31,7 +32,7 @@ _ORDER = {
     "user": '"user" NULLS LAST',
     "job": "job_id",
 }
-_OWNER = ("job_id", "user", "project", "program", "start_ns", "end_ns", "state")
+_OWNER = ("job_id", "user", "project", "program", "start_ns", "end_ns", "state", "nodes_count")
 
 
 def jobs(
@@ -54,7 +55,8 @@ def jobs(
     own = None if sight.everything else accounts(lake, span, sight.user, ("job_id",)).column("job_id")
 
     def moved(of: pa.Table) -> pa.Table:
-        return ranked(lake, span, of if own is None else of.filter(pc.is_in(of.column("job_id"), own.combine_chunks())))
+        mine = of if own is None else of.filter(pc.is_in(of.column("job_id"), own.combine_chunks()))
+        return with_estimates(lake, span, ranked(lake, span, mine), mine)
 
     if sort in _ORDER and not running:
         found = _accounts(lake, span, conditions, parameters, _ORDER[sort], f" LIMIT {limit} OFFSET {offset}")
@@ -67,7 +69,7 @@ def jobs(
         page = found.slice(offset, limit)
         return _page(span, found.num_rows, sort, _rows(page, moved(page), now_ns))
     open_to_all = sight.everything and not filters and not node and not running
-    sums = ranked(lake, span) if open_to_all else moved(found)
+    sums = with_estimates(lake, span, ranked(lake, span), found) if open_to_all else moved(found)
     listed = _rows(found, sums, now_ns)
     if open_to_all:
         listed += _unaccounted(sums, {row.job_id for row in listed})
@@ -137,7 +139,8 @@ def top(
     """Who moved most in the span (`by` of `BY`, `metric` of `METRICS`). A reader with a user sees that user's jobs, and
     totals of these alone."""
     told = accounts(lake, span, sight.user, _OWNER)
-    table = with_accounts(ranked(lake, span, None if sight.everything else told), told)
+    moved = ranked(lake, span, None if sight.everything else told)
+    table = with_accounts(with_estimates(lake, span, moved, told), told)
     total = Sums(**{name: pc.sum(table.column(name)).as_py() for name in VALUES})
     if by == "jobs":
         table = table.append_column("jobs", pa.array([1] * table.num_rows, pa.int64()))

@@ -1,4 +1,4 @@
-"""The analysis loop: finds jobs that ended and whose data has arrived, and writes their row of `job_summary`.
+"""The analysis loop: finds jobs that ended and whose data has arrived, or that run, and writes their `job_summary`.
 
 Its only memory is the lake, so it may be killed and started at any time. Bounded work a step. Not here: what a summary
 is (`analysis.job_summary`), starting the process (`runtime.child`).
@@ -25,6 +25,7 @@ from fairlead.analysis.rollups import NO_METADATA, UPPER_INTERFACES
 from fairlead.errors import FairleadError, InputError, LakeError
 from fairlead.model.tables import JOBS
 from fairlead.model.units import NS_PER_S
+from fairlead.runtime.running_jobs import EVERY_NS, running_due, running_summaries
 from fairlead.runtime.served_by import Tables, forwarders_of, in_days, targets_of
 
 LAG_NS = 120 * NS_PER_S
@@ -47,10 +48,11 @@ class Output(Protocol):
 
 @dataclass(frozen=True)
 class Step:
-    """What one step did. `more`: there was more to do than one step does."""
+    """What one step did. `more`: there was more to do than one step does. `running`: summaries of jobs that run."""
 
     summaries: int
     more: bool
+    running: int = 0
 
 
 def run(config: Any, stop: threading.Event) -> None:
@@ -66,8 +68,8 @@ def run(config: Any, stop: threading.Event) -> None:
         take_site(writer, config.server.site)
         while not stop.is_set():
             try:
-                done = step(lake, writer, clock.now_ns())
-                if done.summaries:
+                done = step(lake, writer, clock.now_ns(), running_ns=int(config.analysis.running_s * NS_PER_S))
+                if done.summaries or done.running:
                     writer.flush()
             except LakeError as fault:
                 # A full disk or a file just vacuumed: what is not done now is found again.
@@ -95,16 +97,20 @@ def take_site(writer: Output, file: str) -> bool:
     return bool(batch.commit())
 
 
-def step(lake: Tables, writer: Output, now_ns: int, *, lag_ns: int = LAG_NS, most: int = MOST_JOBS) -> Step:
+def step(
+    lake: Tables, writer: Output, now_ns: int, *, lag_ns: int = LAG_NS, most: int = MOST_JOBS,
+    running_ns: int = EVERY_NS,
+) -> Step:  # fmt: skip
     """Summarises jobs that ended before `now_ns - lag_ns` and have no summary yet, or one that later records made
-    untrue; the longest waiting first. Raises LakeError."""
+    untrue, the longest waiting first; and jobs that run, each again after `running_ns`. Raises LakeError."""
     jobs = due(lake, now_ns, lag_ns=lag_ns, most=most)
     rows = summaries_of(lake, jobs, now_ns)
-    if rows:
+    running = running_summaries(lake, running_due(lake, now_ns, every_ns=running_ns), now_ns)
+    if rows or running:
         batch = writer.batch(f"job_summary/{now_ns}", source="analysis")
-        batch.add(summary_table(rows))
+        batch.add(summary_table([*rows, *running]))
         batch.commit()
-    return Step(len(rows), len(jobs) == most)
+    return Step(len(rows), len(jobs) == most, len(running))
 
 
 def summaries_of(lake: Tables, jobs: Sequence[Mapping[str, Any]], now_ns: int) -> list[Row]:

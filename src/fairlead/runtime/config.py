@@ -73,6 +73,8 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Shard of the lake it writes."""
     every_s: float = 30.0
     """Time between two rounds."""
+    running_s: float = 600.0
+    """A job that runs is summarised again after this time, at the earliest."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -209,7 +211,11 @@ def _checked(config: Config) -> Config:
             raise ConfigError(str(error), where=path) from error
     if shards[0] == shards[1]:
         raise ConfigError("two processes cannot write one shard", where="analysis.shard", remedy="give it another name")
-    for path, value in (("carry.every_s", config.carry.every_s), ("analysis.every_s", config.analysis.every_s)):
+    for path, value in (
+        ("carry.every_s", config.carry.every_s),
+        ("analysis.every_s", config.analysis.every_s),
+        ("analysis.running_s", config.analysis.running_s),
+    ):
         if value < 0.05:
             raise ConfigError(f"{value} s is too short", where=path)
     for name in config.keep.tables:

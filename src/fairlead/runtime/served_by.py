@@ -1,4 +1,4 @@
-"""What served a job: its forwarders and targets, by what counted it, what placed its files, what its nodes were mapped to.
+"""What served a job: its forwarders and targets, by what counted it, placed its files, or was mapped to its nodes.
 
 Counted components come first; what is only placed or mapped is told apart. Not here: how much (`analysis_loop`).
 """
@@ -13,12 +13,12 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from fairlead.analysis.correlate import intervals_of
-from fairlead.analysis.correlate_targets import placed_by_name
+from fairlead.analysis.correlate_targets import endings, placed_by_name
 from fairlead.model.tables import MAPPING
 from fairlead.model.units import NS_PER_S
 
 DAY_NS = 86_400 * NS_PER_S
-MOST_FILES = 50_000
+MOST_FILES = 10_000
 """A job of more files is not looked up file by file."""
 _OST = re.compile(r"-OST([0-9a-fA-F]{4})$")
 
@@ -71,7 +71,7 @@ def targets_of(lake: Tables, span: Mapping[str, Any], begin: int, end: int) -> t
     )
     if not files.num_rows or files.num_rows > MOST_FILES:
         return None, False
-    by_file = placed_by_name(files, _placed(lake, end))
+    by_file = placed_by_name(files, _placed(lake, files, end))
     placed = {name for names in by_file.values() for name in names}
     rest = [number for number in files["file_id"].to_pylist() if number not in by_file]
     striped = _striped(lake, rest)
@@ -90,12 +90,15 @@ def _counted(lake: Tables, kind: str, span: Mapping[str, Any], begin: int, end: 
     return [str(name) for name in found["id"].to_pylist()]
 
 
-def _placed(lake: Tables, end_ns: int) -> pa.Table:
-    """The last placement of every file before a time: `a`, `targets`."""
+def _placed(lake: Tables, files: pa.Table, end_ns: int) -> pa.Table:
+    """The last placement before a time of every name one of `files` may have in a tree: `a`, `targets`."""
+    names = {end for path in files["path"].to_pylist() for end in endings(path)}
     return lake.query(
         "SELECT a, list(b) AS targets FROM (SELECT a, b, from_ns, max(from_ns) OVER (PARTITION BY a) AS latest"
-        " FROM mapping WHERE kind = 'file_targets' AND from_ns < $to) WHERE from_ns = latest GROUP BY a",
-        {"to": end_ns},
+        " FROM mapping WHERE kind = 'file_targets' AND from_ns < $to AND CASE WHEN contains(a, ':/')"
+        " THEN substr(a, strpos(a, ':/') + 1) ELSE a END IN (SELECT unnest($names)))"
+        " WHERE from_ns = latest GROUP BY a",
+        {"to": end_ns, "names": sorted(names)},
     )
 
 

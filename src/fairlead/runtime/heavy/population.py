@@ -65,7 +65,8 @@ class ModeVolume(Answer, frozen=True, kw_only=True):
 
 
 class Population(Answer, frozen=True, kw_only=True):
-    """What the jobs of a span did, and the machine with them. `jobs` counts those with a summary that began in it."""
+    """What the jobs of a span did, and the machine with them. `jobs` counts those with a summary that
+    began in it and have ended."""
 
     schema: str = "fairlead.population/1"
     from_ns: int
@@ -195,11 +196,15 @@ def _class() -> str:
     """SQL of a job's class. Whole core-seconds: sums of them are exact."""
     core_s = "cores * ((end_ns - start_ns) // 1000000000)"
     cases = " ".join(f"WHEN {core_s} <= {edge * 3600} THEN '{name}'" for edge, name in CLASSES)
-    return f"CASE WHEN cores IS NULL OR end_ns IS NULL THEN NULL {cases} ELSE '{LARGEST}' END"
+    return f"CASE WHEN cores IS NULL THEN NULL {cases} ELSE '{LARGEST}' END"
 
 
 def _begun(span: Span) -> str:
-    return f"FROM job_summary WHERE start_ns >= {span.from_ns} AND start_ns < {span.to_ns} AND {days(span)}"
+    """Jobs that have ended: of one that runs there is a summary of its part so far."""
+    return (
+        f"FROM job_summary WHERE start_ns >= {span.from_ns} AND start_ns < {span.to_ns} AND {days(span)}"
+        " AND end_ns >= start_ns"
+    )
 
 
 def _jobs_sql(span: Span) -> str:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Protocol, TypeVar
 
 import fairlead
-from fairlead.errors import MissingDependencyError, NoAnswerError, ServerError, UsageError
+from fairlead.errors import InputError, MissingDependencyError, NoAnswerError, ServerError, UsageError
 from fairlead.runtime.heavy.settings import Settings, Slurm
 
 INSTALL = "pip install 'fairlead[heavy]'"
@@ -23,6 +24,8 @@ HERE = "here"
 RETRIES = 2
 """A piece that failed is tried so often again: a file may have been removed by a merge meanwhile."""
 CONNECT_S = 15.0
+NO_PAGE = "127.0.0.1:0"
+"""Where Dask's own pages are: it has no way not to serve any, so nobody else reaches them."""
 DEATHS = 5
 """A piece that so many workers died of is given up: it does not fit into their memory."""
 FIRST_WORKER_S = 3600.0
@@ -147,7 +150,7 @@ def _local(count: int | None, *, processes: bool) -> Iterator[Any]:
         distributed = _imported("distributed")
         processors = len(os.sched_getaffinity(0))
         many = count or processors
-        options: dict[str, Any] = {"dashboard_address": None, "silence_logs": logging.CRITICAL, "memory_limit": 0}
+        options: dict[str, Any] = {"dashboard_address": NO_PAGE, "silence_logs": logging.CRITICAL, "memory_limit": 0}
         if processes:
             # The query engine of each takes as many threads as this says, instead of one a processor.
             share = {"SLURM_CPUS_ON_NODE": str(max(1, processors // many))}
@@ -184,7 +187,8 @@ def _remote(address: str) -> Iterator[Any]:
 def _slurm(asked: Slurm, count: int | None) -> Iterator[Any]:
     with _settings_of_dask():
         distributed = _imported("distributed")
-        with slurm_cluster(asked) as cluster:
+        with ExitStack() as held:
+            cluster = held.enter_context(slurm_cluster(asked, _kept_certificates(asked, distributed, held)))
             cluster.scale(jobs=count or asked.jobs)
             with distributed.Client(cluster, set_as_default=False) as client:
                 try:
@@ -194,24 +198,44 @@ def _slurm(asked: Slurm, count: int | None) -> Iterator[Any]:
                 yield client
 
 
-def slurm_cluster(asked: Slurm) -> Any:
-    """A cluster without workers yet. Raises MissingDependencyError when dask-jobqueue or, for TLS, cryptography is
-    lacking."""
-    jobqueue, distributed = _imported("dask_jobqueue"), _imported("distributed")
+def _kept_certificates(asked: Slurm, distributed: Any, held: ExitStack) -> Any:
+    """TLS whose certificates lie in a folder of one's own that workers see, until `held` ends; None: no TLS is wanted.
+    Raises InputError when they cannot be put there."""
+    if not asked.tls:
+        return None
+    made, shared = _certificates(distributed), Path(asked.shared_directory).expanduser()
+    try:
+        folder = Path(held.enter_context(TemporaryDirectory(prefix=".fairlead-dask-", dir=shared)))
+        paths = {"cert": folder / "cert.pem", "key": folder / "key.pem"}
+        paths["cert"].write_text(made.tls_client_cert, encoding="ascii")
+        paths["key"].write_text(made.tls_client_key, encoding="ascii")
+    except OSError as error:
+        raise InputError(
+            f"certificates cannot be written: {error.strerror}", where=str(shared), remedy="set slurm.shared_directory"
+        ) from error
+    roles = {
+        f"tls_{role}_{kind}": str(path) for role in ("client", "scheduler", "worker") for kind, path in paths.items()
+    }
+    return distributed.Security(require_encryption=True, tls_ca_file=str(paths["cert"]), **roles)
+
+
+def slurm_cluster(asked: Slurm, security: Any = None) -> Any:
+    """A cluster without workers yet. Raises MissingDependencyError when dask-jobqueue is lacking."""
+    jobqueue = _imported("dask_jobqueue")
     options: dict[str, Any] = {
         "cores": asked.cores, "memory": asked.memory, "processes": asked.processes, "walltime": asked.walltime,
         "job_name": "fairlead-worker", "local_directory": asked.local_directory,
         "job_extra_directives": list(asked.directives), "job_script_prologue": list(asked.prologue),
+        "worker_extra_args": ["--no-dashboard"],
     }  # fmt: skip
     named = {
         "queue": asked.queue, "account": asked.account, "interface": asked.interface, "python": asked.python,
         "log_directory": asked.logs,
     }  # fmt: skip
     options |= {name: value for name, value in named.items() if value}
-    scheduler: dict[str, Any] = {"dashboard": False, "dashboard_address": None}
+    scheduler: dict[str, Any] = {"dashboard": False, "dashboard_address": NO_PAGE}
     if asked.scheduler_interface:
         scheduler["interface"] = asked.scheduler_interface
-    if asked.tls:
-        options["security"] = _certificates(distributed)
-        options |= {"protocol": "tls://", "shared_temp_directory": str(Path(asked.shared_directory).expanduser())}
+    if security is not None:
+        options |= {"protocol": "tls://", "security": security}
     return jobqueue.SLURMCluster(scheduler_options=scheduler, **options)

@@ -1,0 +1,344 @@
+"""Two collectors on one lake at the same time, and heavy work on it with real Dask clusters.
+
+The answers are those of one collector and one process, whatever dies meanwhile."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import msgspec
+import pyarrow.compute as pc
+import pytest
+from deltalake import DeltaTable
+
+from fairlead.access.tokens import make_key
+from fairlead.analysis.rollups import derive
+from fairlead.batches.rows import decode
+from fairlead.errors import LakeBusyError, ServerError
+from fairlead.lake.retention import expire
+from fairlead.lake.store import Lake
+from fairlead.questions.asking import Sight
+from fairlead.questions.distributions import Kept, cdf
+from fairlead.questions.machine import system
+from fairlead.questions.span import DAY_NS, HOUR_NS, Span
+from fairlead.runtime.analysis_loop import LAG_NS, step
+from fairlead.runtime.heavy import reanalysis
+from fairlead.runtime.heavy.pieces import pieces
+from fairlead.runtime.heavy.population import Population, population
+from fairlead.runtime.heavy.reanalysis import Reanalysis, made_again, reanalyse
+from fairlead.runtime.heavy.settings import Settings, Slurm
+from fairlead.runtime.heavy.workers import Here, Workers, workers
+from fairlead.testing.machine import small
+from fairlead.testing.machine.play import Play
+from fairlead.testing.machine.wire import Body, bodies
+from serving import Up, until
+
+S = 1_000_000_000
+MIDNIGHT_NS = time.time_ns() // DAY_NS * DAY_NS - DAY_NS
+SPAN = Span(MIDNIGHT_NS - 3 * HOUR_NS, MIDNIGHT_NS + 3 * HOUR_NS)
+NOW_NS = MIDNIGHT_NS + HOUR_NS
+SETTINGS = '[collector]\nshard = "{shard}"\n[carry]\nevery_s = 1\n'
+
+
+@pytest.fixture(scope="module")
+def play() -> Play:
+    """Six minutes around a midnight, so that days and hours are cut right through."""
+    return replace(small(seed=7, seconds=360), origin_ns=MIDNIGHT_NS - 180 * S)
+
+
+@pytest.fixture(scope="module")
+def sent(play: Play) -> list[Body]:
+    return list(bodies(play, every_s=60))
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory, sent: list[Body]) -> Path:
+    """A lake that two servers wrote at the same time, each its shard: each node is sent to one of them."""
+    first = Up(tmp_path_factory.mktemp("a"), SETTINGS.format(shard="a"))
+    second = Up(tmp_path_factory.mktemp("b"), SETTINGS.format(shard="b"))
+    second.config.write_text(second.config.read_text().replace(str(second.lake), str(first.lake)))
+    make_key(first.state / "server.key")
+    shutil.copy2(first.state / "server.key", second.state / "server.key")
+    with first, second:
+        token = first.token()
+        refused: list[object] = []
+
+        def feed(server: Up, turn: int) -> None:
+            for body in sent:
+                if crc32(body.node.encode()) % 2 == turn:
+                    answer = server.post(body.data, token)
+                    if answer.status != 200:
+                        refused.append((body.node, answer.status, answer.body))
+
+        threads = [threading.Thread(target=feed, args=pair) for pair in ((first, 0), (second, 1))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not refused, refused[:3]
+        for server in (first, second):
+            assert until(lambda server=server: server.health()["collector"]["backlog_bytes"] == 0)
+        assert (first.stop(), second.stop()) == (0, 0)
+    return first.lake
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory: pytest.TempPathFactory, sent: list[Body]) -> Lake:
+    """The same batches in one shard, written by this process; its jobs summarised by the analysis loop."""
+    lake = Lake.open(tmp_path_factory.mktemp("one") / "lake", create=True)
+    with lake.writer("main", derive=derive) as writer:
+        for body in sent:
+            writer.take_batches(body.data, decode(body.data))
+    with lake.writer("analysis") as writer:
+        assert not step(lake, writer, NOW_NS).more
+    return lake
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[Workers]:
+    with workers("processes", count=2) as found:
+        yield found
+
+
+def summaries(lake: Lake) -> list[dict[str, Any]]:
+    """Those of jobs that ended, but for when they were made."""
+    found = lake.query(
+        "SELECT * EXCLUDE (day, made_ns) FROM job_summary WHERE end_ns IS NOT NULL ORDER BY job_id, start_ns"
+    ).to_pylist()
+    assert found
+    return found
+
+
+def plain(found: Population) -> dict[str, Any]:
+    told: dict[str, Any] = msgspec.to_builtins(found)
+    return told
+
+
+def test_two_collectors_make_one_lake(two: Path, play: Play) -> None:
+    lake, told = Lake.open(two), play.tables()
+    assert lake.place.shards() == ["a", "b"]
+    for name in ("ops", "pfs_client", "target", "metadata", "forwarder", "files"):
+        mine = [lake.place.table(shard, name).is_dir() for shard in ("a", "b")]
+        assert any(mine), name
+        assert lake.query(f"SELECT count(*) AS n FROM {name}")["n"].to_pylist() == [told[name].num_rows], name  # noqa: S608
+    moved = pc.sum(pc.multiply(pc.fill_null(told["ops"]["size"], 0), told["ops"]["count"])).as_py()
+    found = lake.query("SELECT sum(size * count)::BIGINT AS n FROM ops")["n"].to_pylist()
+    assert found == [moved]
+    nodes = [{stream.partition("/")[0] for stream in _streams(lake, shard)} for shard in ("a", "b")]
+    assert nodes[0]
+    assert nodes[1]
+    assert not nodes[0] & nodes[1]
+
+
+def _streams(lake: Lake, shard: str) -> list[str]:
+    rows = DeltaTable(str(lake.place.table(shard, "_batches"))).to_pyarrow_table()
+    return [str(name) for name in rows["stream"].to_pylist()]
+
+
+def test_jobs_of_two_shards_are_summarised_as_of_one(two: Path, one: Lake, processes: Workers) -> None:
+    done: list[tuple[int, int]] = []
+    found = reanalyse(processes, str(two), SPAN, NOW_NS, done=lambda k, n: done.append((k, n)))
+    assert (found.stretches, found.done_before, found.kept) == (2, 0, 0)
+    assert done == [(0, 2), (1, 2), (2, 2)]
+    lake = Lake.open(two)
+    assert lake.place.shards() == ["a", "b", "reanalysis"]
+    assert summaries(lake) == summaries(one)
+    assert found.jobs == len(summaries(one)) > 3
+    again = reanalyse(processes, str(two), SPAN, NOW_NS + HOUR_NS)
+    assert (again.jobs, again.done_before) == (0, 2)
+    rows = lake.query("SELECT count(*) AS n, max(made_ns) AS made FROM job_summary").to_pylist()
+    assert rows == [{"n": found.jobs, "made": NOW_NS}]
+    with workers("threads", count=2) as threads:
+        later = reanalyse(threads, str(two), SPAN, NOW_NS + HOUR_NS, label="later")
+    assert (later.jobs, later.kept) == (found.jobs, 0)
+    assert summaries(lake) == summaries(one)
+
+
+def test_the_population_is_that_of_one_process_and_of_the_questions(two: Path, one: Lake, processes: Workers) -> None:
+    reanalyse(Here(), str(two), SPAN, NOW_NS)
+    expected = population(Here(), str(one.place.root), SPAN)
+    found = population(processes, str(two), SPAN)
+    assert plain(found) == plain(expected)
+    assert found.jobs == len(summaries(one))
+    assert [c.jobs for c in found.classes] and sum(m.jobs for m in found.modes) == 2 * found.jobs  # noqa: PT018
+    wide = SPAN.aligned(HOUR_NS)
+    lake = Lake.open(two)
+    peak = found.targets.peak_bytes_per_s
+    assert peak
+    asked = msgspec.to_builtins(cdf(lake, wide, Kept(), NOW_NS + DAY_NS, peak_bytes_per_s=peak))
+    mine = msgspec.to_builtins(found.targets)
+    assert (mine.pop("peak_basis"), asked.pop("peak_basis")) == ("highest of the span", "given")
+    assert mine == asked
+    assert asked["minutes"] > 0
+    seen = system(lake, wide, Sight(), NOW_NS + DAY_NS)
+    assert found.layers == seen.layers
+    assert len({day.day for day in found.layers}) == 2
+    written = one.query("SELECT sum(write_bytes)::BIGINT AS n FROM job_summary WHERE end_ns IS NOT NULL")[
+        "n"
+    ].to_pylist()
+    assert [sum(c.write_bytes or 0 for c in found.classes)] == written
+
+
+def test_a_cut_elsewhere_changes_nothing(one: Lake) -> None:
+    """Any cut into pieces gives the sums of the whole."""
+    root = str(one.place.root)
+    whole = population(Here(), root, SPAN)
+    days = [population(Here(), root, part, peak_bytes_per_s=whole.targets.peak_bytes_per_s)
+            for part in pieces(SPAN, DAY_NS)]  # fmt: skip
+    assert len(days) == 2
+    assert sum(day.jobs for day in days) == whole.jobs
+    assert [layer for day in days for layer in day.layers] == whole.layers
+
+
+def dying(piece: Span, *, root: str, **rest: Any) -> Any:
+    """`made_again`, but the first worker that comes here is killed."""
+    mark = Path(root).with_name("died")
+    try:
+        mark.touch(exist_ok=False)
+    except FileExistsError:
+        return made_again(piece, root=root, **rest)
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError("killed")
+
+
+def test_a_worker_that_is_killed_changes_nothing(
+    two: Path, one: Lake, processes: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reanalysis, "made_again", dying)
+    found = reanalyse(processes, str(two), SPAN, NOW_NS + 2 * HOUR_NS, label="killed")
+    assert two.with_name("died").exists()
+    assert (found.jobs, found.done_before) == (len(summaries(one)), 0)
+    assert summaries(Lake.open(two)) == summaries(one)
+
+
+def always_dying(piece: int) -> int:
+    """Kills the worker, whoever it is."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    return piece
+
+
+@pytest.mark.slow
+def test_a_piece_that_kills_every_worker_is_given_up() -> None:
+    with workers("processes", count=1) as one, pytest.raises(ServerError, match="died"):
+        list(one.each(always_dying, [1]))
+
+
+_KILLED = """
+import os, sys
+from fairlead.questions.span import Span
+from fairlead.runtime.heavy.reanalysis import reanalyse
+from fairlead.runtime.heavy.workers import Here
+root, low, high, now = sys.argv[1], *map(int, sys.argv[2:])
+reanalyse(Here(), root, Span(low, high), now, label="again", shard="again",
+          done=lambda k, n: os._exit(9) if k == 1 else None)
+"""
+
+
+def test_a_run_that_is_killed_goes_on_where_it_stopped(two: Path, one: Lake) -> None:
+    arguments = [str(two), str(SPAN.from_ns), str(SPAN.to_ns), str(NOW_NS)]
+    killed = subprocess.run([sys.executable, "-c", _KILLED, *arguments], check=False)
+    assert killed.returncode == 9
+    found = reanalyse(Here(), str(two), SPAN, NOW_NS, label="again", shard="again")
+    assert (found.stretches, found.done_before) == (2, 1)
+    lake = Lake.open(two)
+    stored = DeltaTable(str(lake.place.table("again", "job_summary"))).to_pyarrow_table()
+    assert sorted(stored["job_id"].to_pylist()) == [row["job_id"] for row in summaries(one)]
+    assert summaries(lake) == summaries(one)
+
+
+def test_only_one_run_writes_a_shard(one: Lake) -> None:
+    with one.writer("busy"), pytest.raises(LakeBusyError):
+        reanalyse(Here(), str(one.place.root), SPAN, NOW_NS, shard="busy")
+
+
+def test_what_expired_is_not_forgotten(tmp_path: Path, sent: list[Body]) -> None:
+    """A summary made when the operations were there stays, once only sums are left."""
+    lake = Lake.open(tmp_path / "lake", create=True)
+    with lake.writer("main", derive=derive) as writer:
+        for body in sent:
+            writer.take_batches(body.data, decode(body.data))
+    first = reanalyse(Here(), str(lake.place.root), SPAN, NOW_NS)
+    before = summaries(lake)
+    with lake.writer("main") as writer:
+        expire(writer, before_ns=SPAN.to_ns + DAY_NS, tables=["ops", "op_groups"])
+    again = reanalyse(Here(), str(lake.place.root), SPAN, NOW_NS + HOUR_NS, label="again")
+    doing = sum(row["io_processes"] is not None for row in before)
+    assert doing > 0
+    assert again.kept >= doing
+    assert again.jobs + again.kept == first.jobs
+    assert summaries(lake) == before
+
+
+def test_jobs_that_have_not_ended_are_left_out(one: Lake) -> None:
+    ends = one.query("SELECT end_ns FROM jobs WHERE end_ns IS NOT NULL ORDER BY end_ns")["end_ns"].to_pylist()
+    middle = ends[len(ends) // 2]
+    found = reanalyse(Here(), str(one.place.root), SPAN, middle + LAG_NS, label="early", shard="early")
+    assert found.jobs == sum(end <= middle for end in ends)
+
+
+def test_a_scheduler_elsewhere_works_too(one: Lake) -> None:
+    from distributed import LocalCluster
+
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=2, processes=False, protocol="tcp://", host="127.0.0.1",
+                     dashboard_address="127.0.0.1:0", silence_logs=50) as cluster,
+        workers(cluster.scheduler_address) as found,
+    ):  # fmt: skip
+        assert cluster.scheduler_address.startswith("tcp://")
+        assert plain(population(found, str(one.place.root), SPAN)) == plain(
+            population(Here(), str(one.place.root), SPAN)
+        )
+
+
+_SBATCH = """#!/bin/sh
+for script; do :; done
+setsid sh "$script" > "{folder}/$$.log" 2>&1 &
+echo $! > "{folder}/pid"
+echo "Submitted batch job $!"
+"""
+_SCANCEL = """#!/bin/sh
+for id; do kill -TERM -- -$id 2> /dev/null; done
+exit 0
+"""
+
+
+def test_workers_of_slurm_work_too(one: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With an `sbatch` that starts the job at once on this machine; scheduler and worker talk by TLS."""
+    for name, text in (("sbatch", _SBATCH), ("scancel", _SCANCEL)):
+        program = tmp_path / name
+        program.write_text(text.format(folder=tmp_path) if name == "sbatch" else text)
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    asked = Slurm(
+        cores=1, memory="1GB", interface="lo", shared_directory=str(tmp_path), local_directory=str(tmp_path),
+        prologue=[f"echo before > {tmp_path}/before"], walltime="00:05:00",
+    )  # fmt: skip
+    root = str(one.place.root)
+    with workers("slurm", Settings(slurm=asked)) as found:
+        there = population(found, root, SPAN)
+    assert plain(there) == plain(population(Here(), root, SPAN))
+    assert (tmp_path / "before").read_text() == "before\n"
+
+
+def test_the_command_says_what_it_did(two: Path, one: Lake) -> None:
+    command = [sys.executable, "-m", "fairlead", "analyse"]
+    when = ["--from", f"@{SPAN.from_ns}", "--to", f"@{SPAN.to_ns}", "--lake", str(one.place.root), "--json"]
+    run = subprocess.run([*command, "jobs", *when, "--dask", "threads"], capture_output=True, check=False, text=True)
+    assert run.returncode == 0, run.stderr
+    told = msgspec.json.decode(run.stdout, type=Reanalysis)
+    assert told.jobs + told.kept == len(summaries(one))
+    run = subprocess.run([*command, "population", *when], capture_output=True, check=False, text=True)
+    assert run.returncode == 0, run.stderr
+    assert msgspec.json.decode(run.stdout, type=Population) == population(Here(), str(one.place.root), SPAN)
