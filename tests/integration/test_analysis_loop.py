@@ -264,6 +264,38 @@ def test_forwarders_say_where_they_placed_the_files_of_a_job(play: Tables, lake:
     assert seen > 3
 
 
+def test_a_job_a_tracer_and_a_mount_recorded_counts_once(play: Tables, lake: Lake) -> None:
+    """The log of a tracer comes after the mount's records: every figure stays the mount's."""
+    mounted = play["ops"].set_column(
+        play["ops"].schema.get_field_index("interface"), "interface", pa.array(["fuse"] * play["ops"].num_rows)
+    ).cast(play["ops"].schema)  # fmt: skip
+    fill(lake, {**play, "ops": mounted})
+    now = later(play)
+    steps(lake, now)
+    before = summaries(lake)
+    moved = {job: truth(play, job) for job in before}
+    fill(lake, {"ops": play["ops"]}, "tracer")  # the same calls, as the processes made them
+    assert steps(lake, now + 2 * LAG_NS) == 0
+    assert summaries(lake) == before
+    asking = Asking(lake)
+    for job, row in before.items():
+        assert {name: row[name] or 0 for name in SUMS} == moved[job]
+        page = ask(asking, "job", job, asked_of("job", {}), Sight(), now)
+        if row["basis"] is not None:
+            assert (page.job.layer, page.job.sums.read_bytes, page.job.sums.write_bytes) == (
+                "mount", moved[job]["read_bytes"], moved[job]["write_bytes"],
+            )  # fmt: skip
+            assert {"client", "mount"} <= {series.layer for series in page.timeline.series}
+    total = sum(truth(play, job)["write_bytes"] for job in set(play["ops"]["job_id"].drop_null().to_pylist()))
+    system = ask(asking, "system", "", asked_of("system", {}), Sight(), now)
+    assert system.totals["mount"].write_bytes == system.totals["client"].write_bytes == total
+    listed = ask(asking, "jobs", "", asked_of("jobs", {"sort": "bytes", "limit": "1000"}), Sight(), now).jobs
+    assert {row.job_id: row.sums.write_bytes for row in listed if row.sums.write_bytes} == {
+        job: truth(play, job)["write_bytes"] for job in {row.job_id for row in listed}
+        if truth(play, job)["write_bytes"]
+    }  # fmt: skip
+
+
 def running_at(tables: Tables, lake: Lake, now_ns: int) -> dict[str, dict[str, object]]:
     """The summaries of running jobs, after one step."""
     with lake.writer("analysis") as writer:
@@ -357,7 +389,7 @@ def test_the_loop_runs_until_it_is_stopped(play: Tables, lake: Lake) -> None:
     stop, raised = threading.Event(), []
     config = SimpleNamespace(
         server=SimpleNamespace(lake=str(lake.place.root), memory="512MB", site=""),
-        analysis=SimpleNamespace(shard="analysis", every_s=0.05),
+        analysis=SimpleNamespace(shard="analysis", every_s=0.05, running_s=600.0),
     )
 
     def work() -> None:
@@ -390,7 +422,7 @@ def test_accounting_of_years_is_summarised_without_looking_at_each_job(lake: Lak
     asked = Counting(lake)
     with lake.writer("analysis") as writer:
         assert step(asked, writer, 20_000 * 86_400 * S + year, most=400).summaries == 400
-    assert asked.questions == 2
+    assert asked.questions == 3
     assert steps(lake, 20_000 * 86_400 * S + year) == 100
 
 

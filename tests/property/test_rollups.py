@@ -56,6 +56,27 @@ def everywhere(rollup: pa.Table, column: str, kind: str, layer: str, *, parts: b
     return first
 
 
+def _adds_up(rollup: pa.Table, layer: str, counted: list[dict[str, object]]) -> None:
+    for kind, key in (("job", "job_id"), ("node", "node")):
+        mine = [row for row in counted if row[key] is not None]
+        for column, word in (("read_ops", "read"), ("write_ops", "write"), ("metadata_ops", "open")):
+            expected: dict[str, object] = defaultdict(int)
+            for row in mine:
+                expected[row[key]] += row["count"] if row["op"] == word else 0  # type: ignore[operator]
+            assert everywhere(rollup, column, kind, layer) == expected
+        for column, word in (("read_bytes", "read"), ("write_bytes", "write")):
+            expected = defaultdict(int)
+            for row in mine:
+                moved = row["size"] * row["count"] if row["op"] == word and row["size"] is not None else 0
+                expected[row[key]] += moved  # type: ignore[operator]
+            assert {k: v or 0 for k, v in everywhere(rollup, column, kind, layer).items()} == expected
+        samples = everywhere(rollup, "samples", kind, layer)
+        assert sum(samples.values()) == len(mine)  # type: ignore[arg-type]
+    parts = everywhere(rollup, "write_bytes", "node", layer, parts=True)
+    both = [row for row in counted if row["node"] and row["job_id"]]
+    assert set(parts) == {row["node"] for row in both}
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.lists(OP, max_size=12))
 def test_operations_add_up(rows: list[dict[str, object]]) -> None:
@@ -66,24 +87,8 @@ def test_operations_add_up(rows: list[dict[str, object]]) -> None:
         return
     rollup = made["rollup"]
     assert rollup.schema.equals(ROLLUP.schema)
-    for kind, key in (("job", "job_id"), ("node", "node")):
-        mine = [row for row in counted if row[key] is not None]
-        for column, word in (("read_ops", "read"), ("write_ops", "write"), ("metadata_ops", "open")):
-            expected: dict[str, object] = defaultdict(int)
-            for row in mine:
-                expected[row[key]] += row["count"] if row["op"] == word else 0  # type: ignore[operator]
-            assert everywhere(rollup, column, kind, "client") == expected
-        for column, word in (("read_bytes", "read"), ("write_bytes", "write")):
-            expected = defaultdict(int)
-            for row in mine:
-                moved = row["size"] * row["count"] if row["op"] == word and row["size"] is not None else 0
-                expected[row[key]] += moved  # type: ignore[operator]
-            assert {k: v or 0 for k, v in everywhere(rollup, column, kind, "client").items()} == expected
-        samples = everywhere(rollup, "samples", kind, "client")
-        assert sum(samples.values()) == len(mine)  # type: ignore[arg-type]
-    parts = everywhere(rollup, "write_bytes", "node", "client", parts=True)
-    both = [row for row in counted if row["node"] and row["job_id"]]
-    assert set(parts) == {row["node"] for row in both}
+    for layer, interface in (("client", "POSIX"), ("mount", "fuse")):
+        _adds_up(rollup, layer, [row for row in counted if row["interface"] == interface])
     for row in rollup.to_pylist():
         assert row["ts_ns"] % row["interval_ns"] == 0
         assert all(row[name] is None or row[name] >= 0 for name in ("read_bytes", "write_bytes", "busy_ns", "samples"))
@@ -210,10 +215,12 @@ def test_a_client_is_counted_at_one_height() -> None:
         one_interval(PFS_CLIENT.schema, node="n", source="llite", read_bytes=5, read_ops=2),
         one_interval(PFS_CLIENT.schema, node="n", source="osc", target="t", read_bytes=5, read_rpcs=9),
     ]
-    (row,) = rows_of(derive({"pfs_client": pa.concat_tables(tables)}), "node")
-    assert (row["read_bytes"], row["read_ops"]) == (5, 2)
-    (row,) = rows_of(derive({"pfs_client": tables[1]}), "node")
-    assert (row["read_bytes"], row["read_ops"]) == (5, 9)
+    together = rows_of(derive({"pfs_client": pa.concat_tables(tables)}), "node")
+    apart = [row for table in tables for row in rows_of(derive({"pfs_client": table}), "node")]  # in two segments
+    for rows in (together, apart):
+        assert [(row["layer"], row["read_bytes"], row["read_ops"]) for row in rows] == [
+            ("pfs_client", 5, 2), ("osc", 5, 9),
+        ]  # fmt: skip
 
 
 def test_kinds_of_rename_are_one_rename_and_the_target_names_the_server() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from fairlead.analysis.job_summary import SERIES, JobData, summarised, summary_table
@@ -113,3 +114,11 @@ def test_a_series_of_years_is_not_cut_into_phases() -> None:
     row = summarised(JobData(JOB, writes("client", 0, 50_000_000)), 0)
     assert row["phases"] is None
     assert row["write_bandwidth_bytes_per_s"] == 100
+
+
+def test_a_mounts_figures_are_taken_before_a_tracers_and_never_with_them() -> None:
+    both = pa.concat_tables([writes("client", 0, 1, each=90), writes("mount", 0, 1), writes("forwarder", 0, 1)])
+    row = summarised(JobData(job=JOB, series=both), 0)
+    assert (row["basis"], row["write_bytes"]) == ("client", 200)
+    row = summarised(JobData(job=JOB, series=both.filter(pc.not_equal(both["layer"], "mount"))), 0)
+    assert (row["basis"], row["write_bytes"]) == ("client", 180)

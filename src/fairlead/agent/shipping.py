@@ -24,6 +24,10 @@ _FIRST_S, _LONGEST_S, _PATIENCE_S = 0.5, 60.0, 3600.0
 _CANDIDATES = 512
 _MOST_KEPT = 10000
 _ATTEMPT_NS = 60 * SECOND_NS
+_KEPT_NS = 5 * SECOND_NS
+"""A connection is kept when the next attempt is within this: a server has fewer connections than a machine has nodes."""
+_PAUSE_NS = SECOND_NS
+"""Between two bodies of what has piled up, at most: after an outage every node has as much."""
 _SLOWEST_BYTES_PER_S = 64 << 10
 """A request may take a minute, and the time its bytes take at this rate."""
 _MEANINGS = {
@@ -75,6 +79,7 @@ class Shipper:
         self._own = own
         self._line = line
         self._backoff = Backoff(draw)
+        self._draw = draw
         self._poll_ns = int(poll_s * 1e9)
         self._candidates: List[_Waiting] = []
         self._alone = 0
@@ -84,6 +89,7 @@ class Shipper:
         self._left = ""
         """Which file of a mount was left, and why."""
         self._not_before_ns = 0
+        self._hurried = False
         self._attempt: Optional[Tuple[int, int]] = None
         self._told = Told(spools=bool(foreign))
 
@@ -94,6 +100,7 @@ class Shipper:
     def hasten(self) -> None:
         """No more waiting: the settings or the token changed, or the end is near."""
         self._not_before_ns = 0
+        self._hurried = True
         self._kept.clear()  # another token may be for them; what was taken is known
         self._left = ""
 
@@ -114,8 +121,9 @@ class Shipper:
         with ExitStack() as opened:
             batch = self._pick(opened)
             if not batch:
-                return mono_ns + self._poll_ns
+                return self._rest(mono_ns, mono_ns + self._poll_ns)
             waiting, files, size = zip(*batch)
+            more = len(self._candidates) > len(batch) and not self._alone
             self._attempt = (mono_ns, sum(size))
             try:
                 answer = self._line.post(files, sum(size))
@@ -123,7 +131,16 @@ class Shipper:
                 return self._failed(mono_ns, str(fault), None)
             finally:
                 self._attempt = None
-        return self._answered(mono_ns, list(waiting), answer)
+        again = self._answered(mono_ns, list(waiting), answer)
+        if more and not self._hurried and again <= mono_ns:
+            self._not_before_ns = mono_ns + int(self._draw() * _PAUSE_NS)
+            return self._not_before_ns
+        return again
+
+    def _rest(self, mono_ns: int, again_ns: int) -> int:
+        if again_ns - mono_ns > _KEPT_NS:
+            self._line.close()
+        return again_ns
 
     # -- picking --------------------------------------------------------------------------------------------------
 
@@ -264,7 +281,7 @@ class Shipper:
     def _failed(self, mono_ns: int, text: str, retry_after_s: Optional[float]) -> int:
         self._told = self._told._replace(failing=True, failures=self._told.failures + 1, text=text)
         self._not_before_ns = mono_ns + int(self._backoff.failed(retry_after_s) * 1e9)
-        return self._not_before_ns
+        return self._rest(mono_ns, self._not_before_ns)
 
 
 def _open(path: str) -> BinaryIO:

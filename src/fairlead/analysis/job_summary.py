@@ -22,8 +22,8 @@ from fairlead.model.units import NS_PER_S
 
 ANALYSIS_VERSION = 1
 SERIES = ("read_bytes", "write_bytes", "read_ops", "write_ops", "metadata_ops")
-BASES = (("client", ("client",)), ("client", ("pfs_client",)), ("job_stats", ("target", "metadata")),
-         ("forwarder", ("forwarder",)))  # fmt: skip
+BASES = (("client", ("mount",)), ("client", ("client",)), ("client", ("pfs_client",)), ("client", ("osc",)),
+         ("job_stats", ("target", "metadata")), ("forwarder", ("forwarder",)))  # fmt: skip
 """In this order: what figures are taken from, and the layers of the job's rollup they are summed over."""
 ESTIMATE = "estimate"
 _MOST_BINS = 2_000_000

@@ -20,6 +20,9 @@ Flags = NDArray[np.bool_]
 MOST_CELLS = 7200
 """A row that covers more seconds than this is laid down every second, third, ... second only, so that one wrong time
 cannot fill the memory. Its sums stay exact."""
+LONGEST_NS = 31 * 86_400 * NS_PER_S
+"""A row that says it covers more than this has a wrong time, and lies in one second: else it alone would make a file of
+every day it claims."""
 
 
 @dataclass(frozen=True)
@@ -88,8 +91,10 @@ def spread(start_ns: I64, end_ns: I64, amounts: Sequence[I64]) -> tuple[NDArray[
     """Rows cut at the borders of seconds: (row each piece is of, its second, its part of every amount).
 
     The row index is None when no row crosses a border. An amount is shared in proportion to time and rounded so that
-    its parts add up to it; a row without length, or that ends before it starts, lies in the second of its start.
+    its parts add up to it; a row without length, that ends before it starts or claims more than LONGEST_NS, lies in the
+    second of its start.
     """
+    end_ns = np.where(end_ns - start_ns > LONGEST_NS, start_ns, end_ns)
     first = start_ns // NS_PER_S
     last = np.maximum(end_ns - 1, start_ns) // NS_PER_S
     at = np.flatnonzero(last > first)

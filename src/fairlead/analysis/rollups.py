@@ -23,12 +23,19 @@ from fairlead.model.units import NS_PER_S
 INTERVALS_S = (1, 60, 3600)
 UPPER_INTERFACES = ("APP", "MPI-IO", "HDF5", "H5F", "H5D", "PNETCDF", "PNETCDF_FILE", "PNETCDF_VAR")
 """Interfaces whose bytes the one below them counts again: their rows are left out of sums."""
+MOUNT_INTERFACES = ("fuse", "lwfs")
+"""Interfaces of a forwarding mount: requests that reached it. A tracer inside the processes (Darshan, DFTracer) tells
+of the same calls at another height, so a mount's are a layer of their own (`mount` beside `client`) and the two are
+never added. Who asks for one figure takes the mount's: it was there for every process, and when the job ran."""
+CLIENT, MOUNT = "client", "mount"
 NO_METADATA = (*DATA_WORDS, "closedir", "fcntl")
 """Words of `ops` that no metadata server hears of. Unlike in a report, which counts as Darshan does, a close counts: it
 is a request, and the layers below count it."""
-CLIENT_WHOLE, CLIENT_PARTS = ("llite",), ("osc", "rpc_stats")
-"""Sources of `pfs_client` that count a whole mount, and those that tell of the same bytes once more: these are left
-out for nodes the tables hold rows of the former of."""
+CLIENT_PARTS = ("osc", "rpc_stats")
+"""Sources of `pfs_client` that tell of a mount's bytes once more, target by target: a layer of their own (`osc`), as
+segments do not know whether another one holds the whole (`llite`)."""
+OWN_SPACE = ("statvfs",)
+"""Sources of `target` that tell of room on file systems a node has for itself: devices, no targets."""
 NO_OPERATIONS = frozenset(
     ("samedir_rename", "crossdir_rename", "parallel_rename_dir", "parallel_rename_file", "read", "write",
      "read_bytes", "write_bytes")
@@ -117,11 +124,12 @@ _Sums = Iterator[tuple[Cells, Sequence[_Plan]]]
 
 # -- operations -------------------------------------------------------------------------------------------------------
 
-_CLIENT = (
-    _Plan("job", "client", "job_id", None, "fs"),
-    _Plan("node", "client", "node", None, "fs"),
-    _Plan("node", "client", "node", "job_id", "fs"),
-)
+
+def _client_plans(layer: str) -> tuple[_Plan, ...]:
+    return (
+        _Plan("job", layer, "job_id", None, "fs"), _Plan("node", layer, "node", None, "fs"),
+        _Plan("node", layer, "node", "job_id", "fs"),
+    )  # fmt: skip
 
 
 def _op_groups(groups: pa.Table) -> _Sums:
@@ -132,9 +140,16 @@ def _op_groups(groups: pa.Table) -> _Sums:
 
 def _ops(ops: pa.Table) -> _Sums:
     interface = rc.names(ops["interface"])
-    upper = np.isin(interface.words.to_pylist(), UPPER_INTERFACES)
-    if upper.any():
-        ops = ops.filter(pa.array(~upper[interface.codes]))
+    words = interface.words.to_pylist()
+    upper, mount = np.isin(words, UPPER_INTERFACES), np.isin(words, MOUNT_INTERFACES)
+    for layer, chosen in ((CLIENT, ~upper & ~mount), (MOUNT, mount)):
+        if chosen.all():
+            yield from _of_layer(ops, layer)
+        elif chosen.any():
+            yield from _of_layer(ops.filter(pa.array(chosen[interface.codes])), layer)
+
+
+def _of_layer(ops: pa.Table, layer: str) -> _Sums:
     if not ops.num_rows:
         return
     kind = _kinds(rc.names(ops["op"]))
@@ -152,8 +167,9 @@ def _ops(ops: pa.Table) -> _Sums:
         keys = {name: column.take(row) for name, column in keys.items()}
         kind, unsized = kind[row], None if unsized is None else unsized[row]
     groups, one = rc.grouped([second, *(column.codes for column in keys.values())])
-    yield _op_cells(second[one], {n: c.take(one) for n, c in keys.items()}, groups, kind, unsized,
-                    {"count": count, "moved": moved, "busy_ns": busy, "samples": samples}), _CLIENT  # fmt: skip
+    amounts = {"count": count, "moved": moved, "busy_ns": busy, "samples": samples}
+    named = {name: column.take(one) for name, column in keys.items()}
+    yield _op_cells(second[one], named, groups, kind, unsized, amounts), _client_plans(layer)
 
 
 def _believable(size: Amounts, count: I64) -> Amounts:
@@ -209,7 +225,8 @@ def _kinds(op: Names) -> I64:
 def _of_intervals(table: pa.Table, names: Mapping[str, Names], columns: Mapping[str, Amounts]) -> Cells:
     """Rows of an interval table as cells: `columns` are sums, but for those named in `_LARGEST`."""
     end = table["ts_ns"].to_numpy()
-    start = end - np.maximum(pc.fill_null(table["interval_ns"], 0).to_numpy(), 0)
+    interval = np.maximum(pc.fill_null(table["interval_ns"], 0).to_numpy(), 0)
+    start = end - np.where(interval > rc.LONGEST_NS, 0, interval)
     sums = {**columns, "samples": Amounts(np.ones(len(end), np.int64))}
     tops = {name: sums.pop(name) for name in _LARGEST if name in sums}
     row, second, parts = rc.spread(start, end, [column.values for column in sums.values()])
@@ -297,27 +314,30 @@ def _waited(table: pa.Table) -> tuple[Amounts, Amounts]:
 
 def _pfs_client(table: pa.Table) -> _Sums:
     part = _from(table, CLIENT_PARTS)
-    if part.any():
-        node = rc.names(table["node"])
-        told = np.zeros(len(node.words), np.bool_)
-        told[node.codes[_from(table, CLIENT_WHOLE)]] = True
-        table = table.filter(pa.array(~(part & told[node.codes])))
+    for layer, rows in (("pfs_client", ~part), ("osc", part)):
+        if rows.any():
+            yield _client_cells(table.filter(pa.array(rows))), _client_plans(layer)
+
+
+def _client_cells(table: pa.Table) -> Cells:
     columns = {**_traffic(table), "cache_hit": _column(table, "cache_hit"), "cache_miss": _column(table, "cache_miss")}
     names = {"node": rc.names(table["node"]), "job_id": _words(table, "job_id"), "fs": _words(table, "fs")}
-    yield _of_intervals(table, names, columns), (
-        _Plan("node", "pfs_client", "node", None, "fs"), _Plan("node", "pfs_client", "node", "job_id", "fs"),
-        _Plan("job", "pfs_client", "job_id", None, "fs"),
-    )  # fmt: skip
+    return _of_intervals(table, names, columns)
 
 
 def _target(table: pa.Table) -> _Sums:
+    own = _from(table, OWN_SPACE)
+    if own.any():
+        rows = table.filter(pa.array(own))
+        yield (
+            _of_intervals(rows, {"device": rc.names(rows["target"])}, _room(rows)),
+            (_Plan("device", "device", "device"),),
+        )
+        table = table.filter(pa.array(~own))
     whole = _Plan("target", "target", "target")
     by_job = (_Plan("target", "target", "target", "job_id"), _Plan("job", "target", "job_id"))
     for rows, plans in _whole_and_by_job(table, whole, by_job):
-        columns = {
-            **_traffic(rows), "used_bytes_max": _column(rows, "used_bytes"),
-            "capacity_bytes": _column(rows, "capacity_bytes"),
-        }  # fmt: skip
+        columns = {**_traffic(rows), **_room(rows)}
         names = {"target": rc.names(rows["target"]), "job_id": _words(rows, "job_id")}
         yield _of_intervals(rows, names, columns), plans
 
@@ -352,10 +372,13 @@ def _port(table: pa.Table) -> _Sums:
     yield _of_intervals(table, names, columns), (_Plan("port", "port", "port"),)
 
 
+def _room(table: pa.Table) -> dict[str, Amounts]:
+    return {"used_bytes_max": _column(table, "used_bytes"), "capacity_bytes": _column(table, "capacity_bytes")}
+
+
 def _device(table: pa.Table) -> _Sums:
     columns = {
-        **_traffic(table), "busy_ns": _column(table, "busy_ns"), "wait_ns": _column(table, "queue_ns"),
-        "used_bytes_max": _column(table, "used_bytes"), "capacity_bytes": _column(table, "capacity_bytes"),
+        **_traffic(table), "busy_ns": _column(table, "busy_ns"), "wait_ns": _column(table, "queue_ns"), **_room(table)
     }  # fmt: skip
     names = {"device": rc.joined(rc.names(table["node"]), rc.names(table["device"]), "/")}
     yield _of_intervals(table, names, columns), (_Plan("device", "device", "device"),)

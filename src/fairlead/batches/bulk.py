@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from fairlead.batches.decoding import sayable
 from fairlead.batches.encoding import FORMAT, MAGIC, PREFIX, Header, checksum
 from fairlead.model.tables import OPS, TABLES, TableSpec
 
@@ -130,7 +131,7 @@ def _small(body: bytes, at: int) -> Small | None:
         return None
     header = Header(
         about.table, about.version, about.node, about.boot_id, about.seq, about.rows, about.layer, about.writer,
-        about.first_ns, about.last_ns, about.job,
+        about.first_ns, about.last_ns, sayable(about.job),
     )  # fmt: skip
     return Small(header, at, end, raw, layout)
 
@@ -312,8 +313,7 @@ def _words(sections: Sequence[_Section | None], raws: Sequence[bytes], counts: N
             words = _parsed(raw[middle : section.end])
             parts.append(raw[section.begin : middle])
             repeated.extend([1] * rows)
-        for word in words:
-            place.append(index.setdefault(word, len(index)))
+        place += [index.setdefault(word, len(index)) for word in words]
     codes = np.frombuffer(b"".join(parts), np.dtype("<i4"))
     if len(codes) < int(counts.sum()):
         codes = np.repeat(codes, repeated)

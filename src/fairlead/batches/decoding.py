@@ -26,6 +26,7 @@ MAX_RAW = 1 << 30
 MAX_COLUMNS = 1024
 MAX_BATCHES = 20_000
 """Of one body."""
+_LONGEST_TEXT, _LONGEST_JOB = 4096, 64 << 10
 
 _KINDS = {"i64": np.dtype("<i8"), "f64": np.dtype("<f8")}
 _CODES = np.dtype("<i4")
@@ -232,14 +233,34 @@ def _header(about: dict[str, object], where: str) -> Header:
     times = {name: about.get(name) for name in ("first_ns", "last_ns")}
     job = about.get("job")
     sound = (
-        all(isinstance(value, str) for value in texts.values())
+        all(isinstance(value, str) and _is_text(value) for value in texts.values())
         and all(_is_count(value) for value in counts.values())
         and all(value is None or _is_int64(value) for value in times.values())
         and (job is None or isinstance(job, dict))
     )
     if not sound:
         raise _broken("the header of a batch lacks what it must say", where)
-    return Header(**texts, **counts, **times, job=job)  # type: ignore[arg-type]
+    return Header(**texts, **counts, **times, job=sayable(job))  # type: ignore[arg-type]
+
+
+def _is_text(value: str) -> bool:
+    """Whether it can be kept: what JSON calls a string may be no text (half of a surrogate pair)."""
+    try:
+        return len(value.encode()) <= _LONGEST_TEXT
+    except UnicodeEncodeError:
+        return False
+
+
+def sayable(job: object) -> dict[str, object] | None:
+    """What is said of a job, None when it cannot be kept as it is: that takes nothing away from the rows."""
+    if not job:
+        return None
+    try:
+        text = json.dumps(job, ensure_ascii=False).encode()
+    except (UnicodeEncodeError, RecursionError):
+        return None
+    fits = len(text) <= _LONGEST_JOB and all(type(v) is not int or _is_int64(v) for v in job.values())  # type: ignore[attr-defined]
+    return job if fits else None  # type: ignore[return-value]
 
 
 def _is_int64(value: object) -> bool:
@@ -273,7 +294,10 @@ def _columns(about: dict[str, object], raw: bytes, rows: int, where: str) -> Ite
         raise _broken("a batch of too many columns", where)
     at = 0
     for one in described:
-        if not (isinstance(one, list) and len(one) == 3 and isinstance(one[0], str) and _is_count(one[2])) or len(one[0]) > 255:
+        if (
+            not (isinstance(one, list) and len(one) == 3 and isinstance(one[0], str) and _is_count(one[2]))
+            or len(one[0]) > 255
+        ):
             raise _broken("the header of a batch describes no column where it should", where)
         name, kind, length = one
         section = raw[at : at + length]

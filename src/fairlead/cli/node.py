@@ -23,7 +23,7 @@ def node(
     root: Path | None, server: str | None, token: Path | None, authority: Path | None,
     last: str, from_: str, to: str, at: str, as_json: bool,
 ) -> None:  # fmt: skip
-    """Show a node (the last hour): its jobs, its I/O by layer, its probes, gaps and events."""
+    """Show a node (the last hour): its jobs, its I/O by layer, its own disks, its probes, gaps and events."""
     answer = Asker(root, server, token, authority).ask("node", name, last=last, from_=from_, to=to, at=at)
     if as_json:
         show_json(answer)
@@ -38,17 +38,30 @@ def node(
 def _page(answer: NodePage, width: int) -> list[RenderableType]:
     from rich.text import Text
 
-    from fairlead.cli.answer_tables import Column, fitted, gap_lines, job_table, sum_columns, timeline_picture, word
+    from fairlead.cli.answer_tables import (
+        Column,
+        component_table,
+        fitted,
+        gap_lines,
+        job_table,
+        sum_columns,
+        timeline_picture,
+        word,
+    )
     from fairlead.inert import inert
     from fairlead.model import units
 
     times = f"{units.format_time(answer.from_ns)} to {units.format_time(answer.to_ns)}"
     parts: list[RenderableType] = [Text.assemble((f"node {inert(answer.node)}", "bold"), (f"  {times}\n", "dim"))]
-    parts.append(timeline_picture(answer.timeline, width))
+    if answer.timeline.series or not answer.devices:
+        parts.append(timeline_picture(answer.timeline, width))
     if answer.sums:
         rows = list(answer.sums.items())
         columns = [Column("layer", lambda r: r[0]), *sum_columns(lambda r: r[1])]
         parts += [Text(""), fitted(columns, rows, width)]
+    if answer.devices:
+        seconds = (answer.to_ns - answer.from_ns) / 1e9
+        parts += [Text("\nIts own", style="bold"), component_table(answer.devices, seconds, width, "device")]
     if answer.jobs:
         parts += [Text("\nJobs", style="bold"), job_table(answer.jobs, answer.to_ns, width)]
     if answer.probes:

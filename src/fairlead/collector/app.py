@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl
 import msgspec
 from starlette.applications import Starlette
 from starlette.routing import Route
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import fairlead
 from fairlead.access.tokens import Claims
@@ -24,6 +24,7 @@ from fairlead.clock import now_ns
 from fairlead.collector import metrics as exposition
 from fairlead.collector.admission import ASKERS, SENDERS, Admission, Complaints, Room
 from fairlead.collector.feed import Receiver, Sink
+from fairlead.collector.gathering import Arrival, Gathering
 from fairlead.collector.health import ALL, WHICH, Health
 from fairlead.collector.intake import Taken
 from fairlead.collector.metrics import Metrics
@@ -32,6 +33,7 @@ from fairlead.collector.settings import Limits
 from fairlead.errors import InputError, LakeError
 from fairlead.model.tables import TABLES
 
+BATCHES = "/v1/batches"
 JSON = b"application/json"
 _AGENT_LONG = 64
 
@@ -48,8 +50,8 @@ class Takes(Protocol):
         """Raises Refusal 429, 507."""
         ...
 
-    def take(self, body: bytes, *, node: str, agent: str) -> Taken:
-        """Raises Refusal."""
+    def take_all(self, arrivals: Sequence[Arrival]) -> Sequence[Taken | Exception]:
+        """An answer, or a Refusal, for each."""
         ...
 
 
@@ -74,12 +76,12 @@ class Door:
         self._complaints = complaints
         self._limits = limits
         self._health = health
+        self._gathering = Gathering(intake.take_all, limits.checking_threads)
         self._threads = ThreadPoolExecutor(limits.checking_threads, thread_name_prefix="checking")
 
-    def application(self, receivers: Sequence[Receiver] = (), sink: Sink | None = None) -> Starlette:
+    def application(self, receivers: Sequence[Receiver] = (), sink: Sink | None = None) -> ASGIApp:
         """The ASGI application."""
         routes = [
-            self._route("/v1/batches", "POST", self._batches),
             self._route("/v1/ping", "GET", self._ping),
             self._route("/healthz", "GET", self._healthz),
             self._route("/metrics", "GET", self._page),
@@ -87,11 +89,21 @@ class Door:
         ]
         if sink is not None:
             routes += [self._route(one.path, "POST", self._receiving(one, sink)) for one in receivers]
-        return Starlette(routes=routes)
+        others = Starlette(routes=routes)
+
+        async def application(scope: Scope, receive: Receive, send: Send) -> None:
+            # Nearly all requests are of this path: they go no detour.
+            if scope["type"] == "http" and scope["path"] == BATCHES:
+                await self.answer(scope, receive, send, "POST", self._batches)
+            else:
+                await others(scope, receive, send)
+
+        return application
 
     def close(self) -> None:
         """Waits for threads that check."""
         self._threads.shutdown(wait=True, cancel_futures=True)
+        self._gathering.close()
 
     def _route(self, path: str, method: str, ask: Callable[[_Request], Awaitable[Answer]]) -> Route:
         return Route(path, _Endpoint(self, method, ask))
@@ -132,12 +144,8 @@ class Door:
         agent = request.header(b"fairlead-agent")[:_AGENT_LONG]
         with self._admitted(request, self._limits.body_bytes):
             body = await request.body()
-            loop = asyncio.get_running_loop()
-            taken = await loop.run_in_executor(self._threads, self._take, body, claims.node, agent)
+            taken = await self._gathering.taken(Arrival(body, claims.node, agent))
         return 200, JSON, msgspec.json.encode(taken)
-
-    def _take(self, body: bytes, node: str, agent: str) -> Taken:
-        return self._intake.take(body, node=node, agent=agent)
 
     def _admitted(self, request: _Request, most_bytes: int) -> Any:
         """Room for the body of a request. Raises Refusal 411, 413, 429, 503, 507."""

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 import pyarrow as pa
 
+from fairlead.batches.encoding import Header
 from fairlead.batches.rows import Decoded, decode
 from fairlead.collector.refusal import Refusal, of_error
 from fairlead.errors import FairleadError, InputError, OversizeError, TooOldError, UnfitError, UnsupportedVersionError
@@ -41,6 +43,11 @@ def check(body: bytes, *, raw_bytes: int, node: str) -> list[Decoded]:
     return found
 
 
+def may_send(header: Header, node: str) -> bool:
+    """Whether the names of a batch are names, and of `node` (empty: any)."""
+    return (not node or header.node == node) and _is_name(header.node) and _is_name(header.boot_id)
+
+
 def status_of(error: FairleadError) -> int:
     """The status that says why batches can never be taken."""
     if isinstance(error, UnsupportedVersionError):
@@ -65,6 +72,7 @@ def apart(body: bytes, found: Sequence[Decoded]) -> tuple[memoryview, list[Decod
     return memoryview(data), moved, [one for one in found if one.rows is None]
 
 
+@lru_cache(maxsize=1 << 13)
 def _is_name(value: str) -> bool:
     if not 0 < len(value) <= _NAME_LONG or _BREAKS & set(value):
         return False

@@ -15,21 +15,25 @@ from pathlib import Path
 import msgspec
 
 from fairlead import clock
+from fairlead.batches.bulk import Small, small
+from fairlead.batches.encoding import Header
 from fairlead.batches.rows import Decoded
 from fairlead.collector.aside import Aside
-from fairlead.collector.checking import apart, check, status_of
+from fairlead.collector.checking import apart, check, may_send, status_of
+from fairlead.collector.gathering import Arrival
 from fairlead.collector.metrics import Metrics
 from fairlead.collector.refusal import NO_ROOM, Refusal, no_room, of_error, of_lake
 from fairlead.collector.settings import Limits
-from fairlead.collector.sources import Sources
+from fairlead.collector.sources import Sight, Sources
 from fairlead.errors import InputError, LakeError, TooOldError
 from fairlead.inert import inert
-from fairlead.lake.writer import Writer
+from fairlead.lake.writer import Ticket, Writer
 from fairlead.model.missing import Missing
 from fairlead.model.tables import HEALTH
 
 _LOOK_EVERY_S = 0.5
 _MISSING_KEPT = 100
+_SMALL_BODY = 64 << 10
 
 log = logging.getLogger("fairlead.collector")
 
@@ -83,16 +87,97 @@ class Intake:
     def take(self, body: bytes, *, node: str, agent: str) -> Taken:
         """Returns when every batch of `body` is on disk. `node`: the only one it may be of; empty: any. Raises Refusal:
         then nothing of it was acknowledged, and what can be sent again is taken once."""
+        answer = self.take_all([Arrival(body, node, agent)])[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def take_all(self, arrivals: Sequence[Arrival]) -> list[Taken | Exception]:
+        """`take` for several bodies with one sync for all; each has its own answer, or the Refusal that is one."""
         began_s = clock.monotonic_s()
-        found = check(body, raw_bytes=self._limits.raw_bytes, node=node)
+        answers: list[Taken | Exception | None] = [None] * len(arrivals)
+        tickets: list[tuple[Ticket, list[int]]] = []
+        sights: list[Sight] = []
+        self._take_small(arrivals, answers, tickets, sights)
+        for number, arrival in enumerate(arrivals):
+            if answers[number] is None:
+                try:
+                    answers[number], ticket = self._take_one(arrival, sights)
+                except Refusal as refusal:
+                    answers[number] = refusal
+                except Exception as error:  # noqa: BLE001  (a defect, of this body alone)
+                    answers[number] = error
+                else:
+                    tickets += [] if ticket is None else [(ticket, [number])]
         checked_s = clock.monotonic_s()
-        taken, known = self._keep(body, found)
         self._metrics.checking.observe(checked_s - began_s)
+        for ticket, numbers in reversed(tickets):  # the last sync serves those before it
+            try:
+                self._writer.settle(ticket)
+            except LakeError as error:
+                for number in numbers:
+                    answers[number] = self._lake_refusal(error)
         self._metrics.durable.observe(clock.monotonic_s() - checked_s)
+        self._sources.seen_all(sights, self._now_ns())
+        return [answer for answer in answers if answer is not None]
+
+    def _take_small(
+        self,
+        arrivals: Sequence[Arrival],
+        answers: list[Taken | Exception | None],
+        tickets: list[tuple[Ticket, list[int]]],
+        sights: list[Sight],
+    ) -> None:
+        """Appends what is small, new and sound in one go; anything else has no answer after it."""
+        numbers: list[int] = []
+        bodies: list[tuple[bytes, list[Small]]] = []
+        for number, arrival in enumerate(arrivals):
+            batches = small(arrival.body) if len(arrival.body) <= _SMALL_BODY else None
+            if batches and all(may_send(one.header, arrival.node) for one in batches):
+                numbers.append(number)
+                bodies.append((arrival.body, batches))
+        if not bodies:
+            return
+        try:
+            chosen, ticket, tables = self._writer.append_small(bodies)
+        except LakeError as error:
+            for number in numbers:
+                answers[number] = self._lake_refusal(error)
+            return
+        if ticket is None:
+            return
         now_ns = self._now_ns()
+        size = 0
+        senders: list[str] = []
+        for place in chosen:
+            body, batches = bodies[place]
+            number = numbers[place]
+            answers[number] = Taken(taken=len(batches), known=0, now_ns=now_ns)
+            size += len(body)
+            headers = [one.header for one in batches]
+            sights += _sights(headers, arrivals[number].agent, fresh=True)
+            for header in headers:
+                if header.table == HEALTH.name:
+                    senders += [header.node] * header.rows
+        tickets.append((ticket, [numbers[place] for place in chosen]))
+        self._metrics.bytes.add(size)
+        self._metrics.batches.add(sum(len(bodies[place][1]) for place in chosen), result="taken")
+        for table, rows in tables.items():
+            self._metrics.rows.add(rows.num_rows, table=table)
+        if HEALTH.name in tables:
+            self._sources.heard(tables[HEALTH.name], senders)
+
+    def _take_one(self, arrival: Arrival, sights: list[Sight]) -> tuple[Taken, Ticket | None]:
+        """Appends one body. Raises Refusal."""
+        body = arrival.body
+        found = check(body, raw_bytes=self._limits.raw_bytes, node=arrival.node)
+        taken, known, ticket = self._keep(body, found)
         self._count(len(body), found, taken, known)
-        self._note(found, agent, now_ns, fresh=taken > 0)
-        return Taken(taken=taken, known=known, now_ns=now_ns)
+        sights += _sights([one.header for one in found], arrival.agent, fresh=taken > 0)
+        for one in found:
+            if taken and one.rows is not None and one.header.table == HEALTH.name:
+                self._sources.heard(one.rows, one.header.node)
+        return Taken(taken=taken, known=known, now_ns=self._now_ns()), ticket
 
     def retake_aside(self) -> int:
         """Takes in what was kept aside and is understood by now; returns how many batches. Raises LakeError."""
@@ -110,20 +195,23 @@ class Intake:
                 done += 1
         return done
 
-    def _keep(self, body: bytes, found: Sequence[Decoded]) -> tuple[int, int]:
-        """(taken, known before), once on disk."""
+    def _keep(self, body: bytes, found: Sequence[Decoded]) -> tuple[int, int, Ticket | None]:
+        """(taken, known before, what is to be settled before that is told)."""
         data, usual, strange = apart(body, found)
         try:
             kept = sum([self._aside.keep(one, body[one.begin : one.end]) for one in strange])
-            taken, known = self._writer.take_batches(data, usual) if usual else (0, 0)
+            taken, known, ticket = self._writer.append_batches(data, usual) if usual else (0, 0, None)
         except (InputError, TooOldError) as error:
             raise of_error(error, status_of(error)) from error
         except LakeError as error:
-            if isinstance(error.__cause__, OSError) and error.__cause__.errno in NO_ROOM:
-                with self._turn:
-                    self._free = (clock.monotonic_s(), 0)
-            raise of_lake(error) from error
-        return taken + kept, known + len(strange) - kept
+            raise self._lake_refusal(error) from error
+        return taken + kept, known + len(strange) - kept, ticket
+
+    def _lake_refusal(self, error: LakeError) -> Refusal:
+        if isinstance(error.__cause__, OSError) and error.__cause__.errno in NO_ROOM:
+            with self._turn:
+                self._free = (clock.monotonic_s(), 0)
+        return of_lake(error)
 
     def _count(self, size: int, found: Sequence[Decoded], taken: int, known: int) -> None:
         self._metrics.bytes.add(size)
@@ -146,20 +234,18 @@ class Intake:
         if what in self.newer or len(self.newer) < _MISSING_KEPT:
             self.newer[what] += 1
 
-    def _note(self, found: Sequence[Decoded], agent: str, now_ns: int, *, fresh: bool) -> None:
-        """Tells `sources` who was here. Batches that were sent again say no more than that their sender lives."""
-        by_node: dict[str, list[Decoded]] = {}
-        for one in found:
-            by_node.setdefault(one.header.node, []).append(one)
-        for node, batches in by_node.items():
-            times = [one.header.last_ns for one in batches if one.header.last_ns is not None]
-            self._sources.seen(
-                node, now_ns, batches=len(batches) if fresh else 0, last_ns=max(times, default=None), agent=agent,
-                rows=sum(one.header.rows for one in batches) if fresh else 0,
-            )  # fmt: skip
-            for one in batches:
-                if fresh and one.rows is not None and one.header.table == HEALTH.name:
-                    self._sources.heard(one.rows, node)
+
+def _sights(headers: Sequence[Header], agent: str, *, fresh: bool) -> list[Sight]:
+    """Who was here. Batches that were sent again say no more than that their sender lives."""
+    by_node: dict[str, list[Header]] = {}
+    for header in headers:
+        by_node.setdefault(header.node, []).append(header)
+    sights = []
+    for node, some in by_node.items():
+        times = [header.last_ns for header in some if header.last_ns is not None]
+        rows = sum([header.rows for header in some])
+        sights.append(Sight(node, len(some) if fresh else 0, rows if fresh else 0, max(times, default=None), agent))
+    return sights
 
 
 def free_bytes(folder: Path) -> int:

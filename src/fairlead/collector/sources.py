@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -17,9 +18,21 @@ import pyarrow as pa
 from fairlead.probes.base import Event
 
 GAP = "gap"
+_HEARD = ("node", "probe", "state", "ts_ns", "interval_ns", "failures", "unknown_lines", "lost_batches",
+          "clock_offset_ns", "text")  # fmt: skip
 
 
-class ProbeHealth(msgspec.Struct, frozen=True, kw_only=True):
+class Sight(NamedTuple):
+    """A node that has sent `batches` new batches of `rows` rows, the latest of `last_ns`."""
+
+    node: str
+    batches: int
+    rows: int
+    last_ns: int | None
+    agent: str
+
+
+class ProbeHealth(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The last thing a node said of one of its probes."""
 
     probe: str
@@ -88,49 +101,57 @@ class Sources:
 
     def seen(self, node: str, now_ns: int, *, batches: int, rows: int, last_ns: int | None, agent: str = "") -> None:
         """A node has sent something (`batches` new ones; 0: it sent what was known)."""
-        with self._turn:
-            one = self._all.get(node)
-            if one is None:
-                one = self._all[node] = _Source(node, now_ns, first_seen_ns=now_ns)
-            one.last_seen_ns = max(one.last_seen_ns, now_ns)
-            one.batches += batches
-            one.rows += rows
-            one.agent = agent or one.agent
-            if last_ns is not None:
-                one.last_record_ns = max(last_ns, one.last_record_ns or last_ns)
-            if one.gap_since_ns is not None:
-                self._back.append(_closed(one, now_ns))
-                one.gap_since_ns = None
+        self.seen_all([Sight(node, batches, rows, last_ns, agent)], now_ns)
 
-    def heard(self, rows: pa.RecordBatch | pa.Table, sender: str = "") -> None:
-        """Rows of `health` that arrived from `sender`, the node they are about when they say no other. Of a probe the
-        latest counts."""
-        columns = ("node", "probe", "state", "ts_ns", "interval_ns", "failures", "unknown_lines", "lost_batches",
-                   "clock_offset_ns", "text")  # fmt: skip
+    def seen_all(self, sights: Iterable[Sight], now_ns: int) -> None:
+        """Nodes have sent something, each once or more."""
         with self._turn:
-            for row in rows.select(columns).to_pylist():
-                self._hear(row, sender)
+            for node, batches, rows, last_ns, agent in sights:
+                one = self._all.get(node)
+                if one is None:
+                    one = self._all[node] = _Source(node, now_ns, first_seen_ns=now_ns)
+                one.last_seen_ns = max(one.last_seen_ns, now_ns)
+                one.batches += batches
+                one.rows += rows
+                one.agent = agent or one.agent
+                if last_ns is not None:
+                    one.last_record_ns = max(last_ns, one.last_record_ns or last_ns)
+                if one.gap_since_ns is not None:
+                    self._back.append(_closed(one, now_ns))
+                    one.gap_since_ns = None
 
-    def _hear(self, row: dict[str, object], sender: str) -> None:
+    def heard(self, rows: pa.RecordBatch | pa.Table, sender: str | Sequence[str] = "") -> None:
+        """Rows of `health` that arrived from `sender` (one name, or one a row), the node they are about when they say
+        no other. Of a probe the latest counts."""
+        columns = [_values(rows.column(name)) for name in _HEARD]
+        senders = [sender] * rows.num_rows if isinstance(sender, str) else sender
+        with self._turn:
+            for who, said in zip(senders, zip(*columns, strict=True), strict=True):
+                self._hear(who, *said)
+
+    def _hear(
+        self, sender: str, named: str, probe: str, state: str, ts_ns: int, interval_ns: int | None,
+        failures: int | None, unknown_lines: int | None, lost_batches: int | None, clock_offset_ns: int | None,
+        text: str | None,
+    ) -> None:  # fmt: skip
         # One agent may name another node in its rows (a server's own name): they are shown with who sent them.
-        node, probe, ts_ns = sender or str(row["node"]), str(row["probe"]), int(row["ts_ns"])  # type: ignore[call-overload]
+        node = sender or named
         one = self._all.get(node)
         if one is None:
             one = self._all[node] = _Source(node, ts_ns)
         before = one.probes.get(probe)
-        unknown = (before.unknown_lines if before else 0) + int(row["unknown_lines"] or 0)  # type: ignore[call-overload]
-        one.lost_batches += int(row["lost_batches"] or 0)  # type: ignore[call-overload]
+        unknown = (before.unknown_lines if before else 0) + (unknown_lines or 0)
+        one.lost_batches += lost_batches or 0
         if before is not None and before.ts_ns > ts_ns:
             one.probes[probe] = msgspec.structs.replace(before, unknown_lines=unknown)
             return
         one.probes[probe] = ProbeHealth(
-            probe=probe, state=str(row["state"]), ts_ns=ts_ns, text=str(row["text"] or ""),
-            failures=row["failures"], unknown_lines=unknown,  # type: ignore[arg-type]
-        )  # fmt: skip
+            probe=probe, state=state, ts_ns=ts_ns, text=text or "", failures=failures, unknown_lines=unknown
+        )
         # An agent's first row after its start tells of a moment, not of a period.
-        one.period_ns = max(int(row["interval_ns"] or 0), self._period_ns)  # type: ignore[call-overload]
-        if row["clock_offset_ns"] is not None:
-            one.clock_offset_ns = int(row["clock_offset_ns"])  # type: ignore[call-overload]
+        one.period_ns = max(interval_ns or 0, self._period_ns)
+        if clock_offset_ns is not None:
+            one.clock_offset_ns = clock_offset_ns
 
     def recall(self, node: str, last_seen_ns: int, *, batches: int, rows: int, gap_since_ns: int | None) -> None:
         """What the lake knows of a node from before this collector began."""
@@ -175,6 +196,20 @@ class Sources:
         """Every source, by name."""
         with self._turn:
             return [_shown(self._all[node], now_ns) for node in sorted(self._all)]
+
+
+def _values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """A column as Python values; its words are looked up, not made anew."""
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+        if isinstance(column, pa.ChunkedArray):
+            return [value for chunk in column.chunks for value in _values(chunk)]
+    if column.null_count == len(column):
+        return [None] * len(column)
+    if isinstance(column, pa.DictionaryArray):
+        words = column.dictionary.to_pylist()
+        return [None if code is None else words[code] for code in column.indices.to_pylist()]
+    return column.to_pylist()  # type: ignore[no-any-return]
 
 
 def _closed(one: _Source, now_ns: int) -> Event:

@@ -15,6 +15,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from fairlead.batches import bulk
+from fairlead.batches.bulk import Small
 from fairlead.batches.decoding import split_headers
 from fairlead.batches.rows import Decoded, decode
 from fairlead.lake.parts import Part
@@ -23,6 +25,10 @@ from fairlead.lake.taken import stream_key
 from fairlead.lake.wal import Frame
 from fairlead.model.job import Job
 from fairlead.model.tables import JOBS, TableSpec, batch_of
+
+_NOTE_BYTES = 512
+"""What the name of a batch takes in memory until its segment is carried over."""
+_SMALL_FRAME = 64 << 20
 
 Rows = tuple[pa.Table, NDArray[np.int32]]
 """Rows of one table (its schema in `model.tables`) and the day of each."""
@@ -110,6 +116,24 @@ def load_of_tables(batch: Batch, tables: Mapping[str, pa.Table], *, nbytes: int 
     return Load([note], pieces, dict(batch.parts), size)
 
 
+def load_of_small(
+    batches: Sequence[Small], keys: Sequence[int], tables: Mapping[str, pa.RecordBatch], taken_ns: int
+) -> Load:
+    """Small batches whose rows are `tables`: a piece a table, however many they are."""
+    load = Load([])
+    jobs: dict[bytes, Job] = {}
+    for one, key in zip(batches, keys, strict=True):
+        header = one.header
+        load.notes.append(Note(one.stream, header.seq, key, taken_ns, WIRE, header.writer, header.rows))
+        load.nbytes += _NOTE_BYTES + len(one.raw)
+        if header.job is not None:
+            _note_job(header.job, jobs)
+    for name, rows in tables.items():
+        load.pieces[name] = [piece(pa.Table.from_batches([rows]), SPECS[name], None)]
+    _add_jobs(jobs, load)
+    return load
+
+
 def load_of_wire(batches: Iterable[Decoded], taken_ns: int) -> Load:
     """Batches from the wire. Those of a table this fairlead does not know are noted and have no rows. The jobs they
     say they are of become rows of `jobs`."""
@@ -120,18 +144,22 @@ def load_of_wire(batches: Iterable[Decoded], taken_ns: int) -> Load:
         load.notes.append(
             Note(one.stream, header.seq, stream_key(one.stream), taken_ns, WIRE, header.writer, header.rows)
         )
-        load.nbytes += one.raw_bytes
+        load.nbytes += _NOTE_BYTES + one.raw_bytes
         if one.rows is not None and one.rows.num_rows:
             table = pa.Table.from_batches([one.rows])
             load.pieces.setdefault(header.table, []).append(piece(table, SPECS[header.table], header.first_ns))
         if header.job is not None:
             _note_job(header.job, jobs)
+    _add_jobs(jobs, load)
+    return load
+
+
+def _add_jobs(jobs: Mapping[bytes, Job], load: Load) -> None:
     if jobs:
         columns = {name: [getattr(job, name) for job in jobs.values()] for name in JOBS.schema.names}
         load.pieces.setdefault(JOBS.name, []).append(
             piece(pa.Table.from_batches([batch_of(JOBS, dict(columns))]), JOBS, None)
         )
-    return load
 
 
 def _note_job(said: Mapping[str, object], jobs: dict[bytes, Job]) -> None:
@@ -159,7 +187,12 @@ def piece(table: pa.Table, spec: TableSpec, fallback_ns: int | None) -> Piece:
 def load_of_frame(frame: Frame, *, strict: bool) -> Load:
     """What `frame` holds, decoded. `strict` refuses columns of a newer fairlead (LakeError), else they are left out."""
     if WIRE in frame.meta:
-        return load_of_wire(decode(frame.body, "the write-ahead log", 1 << 40), int(frame.meta["taken_ns"]))
+        taken_ns = int(frame.meta["taken_ns"])
+        small = _small(frame)
+        if small is not None:
+            keys = [stream_key(one.stream) for one in small[0]]
+            return load_of_small(small[0], keys, small[1], taken_ns)
+        return load_of_wire(decode(frame.body, "the write-ahead log", 1 << 40), taken_ns)
     batch = msgspec.convert(frame.meta, Batch)
     tables: dict[str, pa.Table] = {}
     at = 0
@@ -169,6 +202,13 @@ def load_of_frame(frame: Frame, *, strict: bool) -> Load:
                 tables[held.table] = conform(reader.read_all(), SPECS[held.table], strict=strict)
         at += held.length
     return load_of_tables(batch, tables)
+
+
+def _small(frame: Frame) -> tuple[list[Small], dict[str, pa.RecordBatch]] | None:
+    """Small batches and their rows, when the frame holds nothing else."""
+    batches = bulk.small(bytes(frame.body)) if len(frame.body) <= _SMALL_FRAME else None
+    tables = bulk.rows(batches) if batches else None
+    return (batches, tables) if batches and tables is not None else None
 
 
 def counts_of(frame: Frame) -> tuple[dict[str, int], int]:

@@ -7,16 +7,18 @@ commits (`carrying`), maintenance (`compaction`, `retention`).
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from fairlead import clock
+from fairlead.batches import bulk
+from fairlead.batches.bulk import Small
 from fairlead.batches.rows import Decoded
 from fairlead.errors import InputError, LakeError, TooOldError, UnfitError
 from fairlead.lake import delta, hot, wal
@@ -40,6 +42,14 @@ AHEAD_NS = DAY_NS
 """Rows of the wire may be dated this much ahead of the writer's clock."""
 _MAX_SPAN_NS = 400 * DAY_NS
 _TOO_FULL = 2
+
+
+class Ticket(NamedTuple):
+    """What has been appended and is not acknowledged before `Writer.settle` returns."""
+
+    segment: wal.Segment
+    offset: int
+    full: bool
 
 
 class Writer:
@@ -125,6 +135,12 @@ class Writer:
         batches of the body are taken or none. Raises TooOldError for a batch that is older than what is remembered,
         UnfitError for rows that cannot be (of an unknown table, of tomorrow), LakeError; nothing was taken then.
         """
+        taken, known, ticket = self.append_batches(data, decoded)
+        self.settle(ticket)
+        return taken, known
+
+    def append_batches(self, data: bytes | memoryview, decoded: Sequence[Decoded]) -> tuple[int, int, Ticket]:
+        """`take_batches` without waiting for the disk: that is `settle`'s."""
         now_ns = self.now_ns()
         self._check_wire(decoded, now_ns)
         keys = [stream_key(one.stream) for one in decoded]
@@ -142,10 +158,36 @@ class Writer:
                 self._note(load)
             else:
                 offset = segment.size
-        segment.settle(offset)
-        if full:
+        return len(new), len(decoded) - len(new), Ticket(segment, offset, full)
+
+    def append_small(
+        self, bodies: Sequence[tuple[bytes, Sequence[Small]]]
+    ) -> tuple[list[int], Ticket | None, dict[str, pa.RecordBatch]]:
+        """Appends small bodies as one frame: which of them, a ticket to `settle`, and their rows by table. Those left
+        out (something of them is known or cannot be) are to be taken with `take_batches`. Raises LakeError."""
+        now_ns = self.now_ns()
+        keys = [[stream_key(one.stream) for one in batches] for _, batches in bodies]
+        with self._turn:
+            chosen = [n for n, (_, batches) in enumerate(bodies) if self._all_new(keys[n], batches)]
+        batches = [one for n in chosen for one in bodies[n][1]]
+        chosen_keys = [key for n in chosen for key in keys[n]]
+        tables = bulk.rows(batches) if batches else None
+        if tables is None or not self._of_now(batches, tables, now_ns):
+            return [], None, {}
+        load = hot.load_of_small(batches, chosen_keys, tables, now_ns)
+        with self._turn:
+            segment, full = self._usable()
+            if not self._all_new(chosen_keys, batches):  # taken by another thread since, or twice among these
+                return [], None, {}
+            offset = segment.append(hot.wire_meta(now_ns), [b"".join([bodies[n][0] for n in chosen])])
+            self._note(load)
+        return chosen, Ticket(segment, offset, full), tables
+
+    def settle(self, ticket: Ticket) -> None:
+        """Returns when what was appended is on disk: it may be acknowledged. Raises LakeError."""
+        ticket.segment.settle(ticket.offset)
+        if ticket.full:
             self._carry_soon()
-        return len(new), len(decoded) - len(new)
 
     def take(self, batch: hot.Batch, tables: dict[str, pa.Table]) -> bool:
         """Appends one batch and returns when it is on disk: True, or False when it was known. Raises LakeError."""
@@ -248,23 +290,40 @@ class Writer:
                 new[key, one.header.seq] = number
         return list(new.values())
 
+    def _all_new(self, keys: Sequence[int], batches: Sequence[Small]) -> bool:
+        """Whether none was taken, none is twice among them, and all can be remembered."""
+        taken = self._taken
+        pairs = {(key, one.header.seq) for key, one in zip(keys, batches, strict=True)}
+        return len(pairs) == len(batches) and all(not taken.has(*pair) and taken.room(pair[0]) for pair in pairs)
+
+    def _of_now(self, batches: Sequence[Small], tables: Mapping[str, pa.RecordBatch], now_ns: int) -> bool:
+        """Whether every row and every header is of a time that `_check_wire` lets pass, told by the outermost alone."""
+        times = [time for name, rows in tables.items() if (time := _times(rows, SPECS[name])) is not None]
+        first = min([time[0] for time in times])
+        said = min([one.header.last_ns for one in batches if one.header.last_ns is not None], default=first)
+        last = max([time[1] for time in times])
+        oldest = now_ns - min(self.remember_ns, _MAX_SPAN_NS - AHEAD_NS)
+        return min(first, said) >= oldest and last <= now_ns + AHEAD_NS
+
     def _check_wire(self, decoded: Sequence[Decoded], now_ns: int) -> None:
         for one in decoded:
             header = one.header
             if one.rows is None:
                 raise UnfitError(f"rows of an unknown table {header.table!r}", remedy="upgrade fairlead")
             times = _times(one.rows, SPECS[header.table])
-            last_ns = max((t for t in (header.last_ns, times and times[1]) if t is not None), default=None)
+            # What has no time of its own is of the day its header says.
+            said = [t for t in (header.first_ns, header.last_ns, *(times or ())) if t is not None]
+            last_ns = max((t for t in (header.last_ns, times and times[1]) if t is not None), default=header.first_ns)
             if last_ns is not None and last_ns < now_ns - self.remember_ns:
                 raise TooOldError(
                     f"a batch older than {self.remember_ns // DAY_NS} days",
                     where=one.stream, remedy="ingest it as a file: fairlead ingest",
                 )  # fmt: skip
-            if times is not None and times[1] > now_ns + AHEAD_NS:
+            if said and max(said) > now_ns + AHEAD_NS:
                 raise UnfitError(
                     "rows dated more than a day ahead", where=one.stream, remedy="set the clock of the node right"
                 )
-            if times is not None and times[1] - times[0] > _MAX_SPAN_NS:
+            if said and max(said) - min(said) > _MAX_SPAN_NS:
                 raise UnfitError("rows of more than a year", where=one.stream, remedy="set the clock of the node right")
 
     def _taken_before(self) -> Rows:

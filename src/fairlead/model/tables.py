@@ -209,9 +209,9 @@ ROLLUP = _spec("rollup", 1, "ts_ns", ("kind", "id", "ts_ns"), [
 ])  # fmt: skip
 """Sums over one interval (1 s, 1 min, 1 h; `ts_ns` is its beginning) of one component as one layer counts it. Rows are
 *partial*: several of one key add up (`_max` columns: the largest counts), so that late records need no rewriting.
-`kind`: job, node, forwarder, target, mds, port, device, client_class. `layer`: client, forwarder, pfs_client, target,
-metadata, port, device. `job_id` is set on parts of a component's sum and null on the whole (`kind` job: null; `id`
-is the job). A null sum is unknown, never zero."""
+`kind`: job, node, forwarder, target, mds, port, device, client_class. `layer`: client, mount, forwarder, pfs_client,
+osc, target, metadata, port, device. `job_id` is set on parts of a component's sum and null on the whole (`kind` job:
+null; `id` is the job). A null sum is unknown, never zero."""
 
 OP_GROUPS = _spec("op_groups", 1, "start_ns", ("job_id", "start_ns"), [
     _required("start_ns", _I64), _required("end_ns", _I64), _optional("job_id", _WORD), _required("interface", _WORD),

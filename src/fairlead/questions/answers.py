@@ -230,21 +230,6 @@ class Health(Answer, frozen=True, kw_only=True):
     gaps: list[Gap]
 
 
-class NodePage(Answer, frozen=True, kw_only=True):
-    """A node: what runs on it, what it moves, how it is watched."""
-
-    schema: str = "fairlead.node/1"
-    from_ns: int
-    to_ns: int
-    node: str
-    jobs: list[JobRow]
-    sums: dict[str, Sums]
-    timeline: Timeline
-    probes: list[ProbeHealth]
-    gaps: list[Gap]
-    events: list[Event]
-
-
 class ComponentRow(Answer, frozen=True, kw_only=True):
     """One target, server or forwarder in a list. Utilisation is a share of its known peak."""
 
@@ -258,6 +243,23 @@ class ComponentRow(Answer, frozen=True, kw_only=True):
     fullness: float | None = None
     grown_bytes: int | None = None
     """Used at the end less used at the beginning of the span."""
+
+
+class NodePage(Answer, frozen=True, kw_only=True):
+    """A node: what runs on it, what it moves, how it is watched."""
+
+    schema: str = "fairlead.node/1"
+    from_ns: int
+    to_ns: int
+    node: str
+    jobs: list[JobRow]
+    sums: dict[str, Sums]
+    timeline: Timeline
+    probes: list[ProbeHealth]
+    gaps: list[Gap]
+    events: list[Event]
+    devices: list[ComponentRow] = []
+    """Its own block devices and file systems, by name without the node's."""
 
 
 class Targets(Answer, frozen=True, kw_only=True):

@@ -23,7 +23,7 @@ from fairlead.questions.sums import VALUES, Steps, rollup_rows, sums_of
 from fairlead.questions.timelines import layered, timeline
 
 _WHOLE = "kind = $kind AND layer = $layer AND job_id IS NULL"
-_LAYERS = {"target": "target", "forwarder": "forwarder", "mds": "metadata"}
+_LAYERS = {"target": "target", "forwarder": "forwarder", "mds": "metadata", "device": "device"}
 SERVED_BY = ("target→server", "target_server")
 """Words of `mapping` for which server serves a target."""
 _SERVED_WITHIN_NS = 10 * MINUTE_NS
@@ -34,13 +34,22 @@ _SPACE_WITHIN_NS = 6 * HOUR_NS
 
 def components(lake: Tables, span: Span, kind: str) -> list[ComponentRow]:
     """All of a kind with their load and space in the span, busiest first."""
-    layer = _LAYERS[kind]
+    return _components(lake, span, kind, "", {})
+
+
+def devices(lake: Tables, span: Span, node: str) -> list[ComponentRow]:
+    """What a node has for itself: block devices (`NODE/vda`) and the room on its file systems (`NODE:/scratch`)."""
+    mine = " AND (starts_with(id, $device) OR starts_with(id, $folder))"
+    return _components(lake, span, "device", mine, {"device": f"{node}/", "folder": f"{node}:/"})
+
+
+def _components(lake: Tables, span: Span, kind: str, named: str, names: Mapping[str, object]) -> list[ComponentRow]:
     step = step_of_many(span)
-    parameters: dict[str, object] = {"kind": kind, "layer": layer}
+    parameters: dict[str, object] = {"kind": kind, "layer": _LAYERS[kind], **names}
     added = ", ".join(f"sum({name})::BIGINT AS {name}" for name in VALUES)
     each = (
         f"SELECT id, ts_ns, sum(coalesce(read_bytes, 0) + coalesce(write_bytes, 0)) AS moved, {added} FROM rollup"
-        f" WHERE interval_ns = {step} AND {_WHOLE} AND ts_ns >= {span.aligned(step).from_ns}"
+        f" WHERE interval_ns = {step} AND {_WHOLE}{named} AND ts_ns >= {span.aligned(step).from_ns}"
         f" AND ts_ns < {span.to_ns} AND {days(span.aligned(step))} GROUP BY id, ts_ns"
     )
     found = select(
@@ -50,7 +59,7 @@ def components(lake: Tables, span: Span, kind: str) -> list[ComponentRow]:
         parameters,
         within=span.aligned(step),
     )
-    space = _space(lake, span, "", parameters)
+    space = _space(lake, span, named, parameters)
     load = {row["id"]: row for row in records(found)}
     rows = [_row(name, load.get(name), space.get(name)) for name in sorted(load.keys() | space.keys())]
     return sorted(rows, key=lambda row: -(row.sums.bytes or row.sums.metadata_ops or 0))

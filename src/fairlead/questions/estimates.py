@@ -44,7 +44,7 @@ def estimates(
             "traffic: no counter names this job"
             + ("" if cover.known.any() else ", and no agent reports from its nodes")
         )
-    elif "client" not in layers and "pfs_client" not in layers:
+    elif not layers & {"mount", "client", "pfs_client"}:
         missing.append("client: no traffic of its own nodes is recorded")
     if "forwarder" not in layers:
         served = _served(lake, nodes, span)
@@ -101,7 +101,7 @@ def _forwarders(lake: Tables, job_id: str, nodes: Sequence[str], served: dict[st
     )  # fmt: skip
     if not whole.num_rows:
         return None
-    for layer in ("client", "pfs_client"):
+    for layer in ("mount", "client", "pfs_client"):
         behind = stepped(
             lake, steps, interval, "id, job_id",
             _BEHIND,
@@ -129,7 +129,7 @@ def _forwarders(lake: Tables, job_id: str, nodes: Sequence[str], served: dict[st
 
 
 def _stored(lake: Tables, job_id: str, names: Sequence[str], steps: Steps, layers: set[str]) -> Series | None:
-    layer = next((name for name in ("client", "forwarder", "pfs_client") if name in layers), None)
+    layer = next((name for name in ("mount", "client", "forwarder", "pfs_client") if name in layers), None)
     if layer is None:
         return None
     interval = _interval(steps)

@@ -11,10 +11,12 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from fairlead.questions.accounts import begun_in, in_span
 from fairlead.questions.answers import (
     Amplification,
+    ComponentRow,
     Event,
     Gap,
     Health,
@@ -25,6 +27,7 @@ from fairlead.questions.answers import (
     System,
 )
 from fairlead.questions.asking import Sight, Tables, UnknownNameError, days, near, records, select
+from fairlead.questions.components import devices
 from fairlead.questions.coverage import PERIODS, Coverage, coverage, gaps_of
 from fairlead.questions.jobs import jobs
 from fairlead.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span
@@ -36,12 +39,12 @@ _HEARD_NS = 2 * HOUR_NS
 _MOST_EVENTS, _MOST_SILENT, _MOST_PROBES = 50, 100, 200
 _TROUBLE = ("failing", "lost", "late", "missing")
 _WHOLE = (
-    "job_id IS NULL AND ((kind = $node AND layer IN ($client, $pfs)) OR (kind = $fwd AND layer = $fwd)"
+    "job_id IS NULL AND ((kind = $node AND layer IN ($client, $mount, $pfs)) OR (kind = $fwd AND layer = $fwd)"
     " OR (kind = $ost AND layer = $ost) OR (kind = $mds AND layer = $meta))"
 )
 _WORDS = {
-    "node": "node", "client": "client", "pfs": "pfs_client", "fwd": "forwarder", "ost": "target", "mds": "mds",
-    "meta": "metadata",
+    "node": "node", "client": "client", "mount": "mount", "pfs": "pfs_client", "fwd": "forwarder", "ost": "target",
+    "mds": "mds", "meta": "metadata",
 }  # fmt: skip
 """Of each layer the components that count all of it. As parameters: a query reads every table it names."""
 
@@ -76,7 +79,8 @@ def system(lake: Tables, span: Span, sight: Sight, now_ns: int, *, points: int =
 
 def amplification(sums: Mapping[str, Sums]) -> list[Amplification]:
     """Bytes each layer moved for a byte of the layer above it that moved any."""
-    layers = [name for name in ("client", "forwarder", "pfs_client", "target") if name in sums]
+    top = "mount" if "mount" in sums else "client"  # a tracer follows some jobs only, a mount all of them
+    layers = [name for name in (top, "forwarder", "pfs_client", "target") if name in sums]
     pairs = []
     for upper, lower in pairwise(layers):
         above, below = sums[upper], sums[lower]
@@ -159,8 +163,14 @@ def node(lake: Tables, name: str, span: Span, sight: Sight, now_ns: int, *, poin
     return NodePage(
         from_ns=span.from_ns, to_ns=span.to_ns, node=name, jobs=running.jobs,
         sums={row["layer"]: sums_of(row) for row in by_layer}, timeline=timeline(steps, found, cover), probes=probes,
-        gaps=cover.gaps, events=events(lake, span, sight, [name]),
+        gaps=cover.gaps, events=events(lake, span, sight, [name]), devices=_own(lake, span, name),
     )  # fmt: skip
+
+
+def _own(lake: Tables, span: Span, node: str) -> list[ComponentRow]:
+    """The node's devices, named without the node."""
+    rows = devices(lake, span, node)
+    return [replace(row, id=row.id[len(node) + 1 :]) for row in rows]
 
 
 def _nodes(lake: Tables, now_ns: int) -> list[str]:

@@ -21,9 +21,10 @@ from fairlead.questions.span import Span, around, bin_ns, interval_ns, pieces
 
 VALUES = ("read_bytes", "write_bytes", "read_ops", "write_ops", "metadata_ops")
 _ADDED = ", ".join(f"sum({name})::BIGINT AS {name}" for name in VALUES)
-RANK = ("client", "target", "forwarder", "pfs_client", "metadata", "device")
-"""Layers by how well they tell what a job moved: its own clients first, then counters that name jobs."""
-METADATA_RANK = ("client", "metadata", "forwarder", "pfs_client", "target")
+RANK = ("mount", "client", "target", "forwarder", "pfs_client", "osc", "metadata", "device")
+"""Layers by how well they tell what a job moved: its own clients first (as a mount saw
+them, then as a tracer inside the processes did), then counters that name jobs."""
+METADATA_RANK = ("mount", "client", "metadata", "forwarder", "pfs_client", "osc", "target")
 """The same for metadata operations: what a target counts as such are truncations and syncs."""
 
 

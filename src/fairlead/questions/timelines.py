@@ -17,7 +17,7 @@ from fairlead.questions.coverage import Coverage, known_share, with_idle
 from fairlead.questions.span import INTERVALS, Span, step_of_many
 from fairlead.questions.sums import Steps, filled, numbers, stepped, steps_of
 
-LAYERS = ("client", "forwarder", "pfs_client", "target", "metadata", "device", "port")
+LAYERS = ("client", "mount", "forwarder", "pfs_client", "osc", "target", "metadata", "device", "port")
 """From the application down."""
 _RATES = ("read_bytes", "write_bytes", "metadata_ops")
 Line = NDArray[np.float64]

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from fairlead import clock
 from fairlead.analysis.correlate import attributed, placements
 from fairlead.analysis.job_summary import ANALYSIS_VERSION, SERIES, JobData, Row, summarised, summary_table
-from fairlead.analysis.rollups import NO_METADATA, UPPER_INTERFACES
+from fairlead.analysis.rollups import CLIENT, MOUNT, MOUNT_INTERFACES, NO_METADATA, UPPER_INTERFACES
 from fairlead.errors import FairleadError, InputError, LakeError
 from fairlead.model.tables import JOBS
 from fairlead.model.units import NS_PER_S
@@ -152,8 +152,10 @@ WITH ended AS (
     GROUP BY ALL
 ), best AS (
     SELECT job_id, start_ns,
-        CASE WHEN bool_or(layer = 'client') THEN sum(amount) FILTER (layer = 'client')
+        CASE WHEN bool_or(layer = 'mount') THEN sum(amount) FILTER (layer = 'mount')
+             WHEN bool_or(layer = 'client') THEN sum(amount) FILTER (layer = 'client')
              WHEN bool_or(layer = 'pfs_client') THEN sum(amount) FILTER (layer = 'pfs_client')
+             WHEN bool_or(layer = 'osc') THEN sum(amount) FILTER (layer = 'osc')
              WHEN bool_or(layer IN ('target', 'metadata')) THEN sum(amount) FILTER (layer IN ('target', 'metadata'))
              ELSE sum(amount) FILTER (layer = 'forwarder') END AS amount
     FROM amounts GROUP BY ALL
@@ -220,7 +222,7 @@ def data_of(lake: Tables, job: Mapping[str, Any]) -> JobData:
     forwarders, routed = forwarders_of(lake, nodes, span, begin, end)
     targets, striped = targets_of(lake, span, begin, end)
     return JobData(
-        job=job, series=series, interval_ns=interval, io=_io(lake, span, begin, end) if "client" in layers else None,
+        job=job, series=series, interval_ns=interval, io=_io(lake, span, begin, end, layers),
         nodes_traffic=traffic, io_nodes=None, forwarders=forwarders, targets=targets,
         estimated=[name for name, is_so in (("forwarders", routed), ("targets", striped)) if is_so],
     )  # fmt: skip
@@ -231,9 +233,13 @@ def _summed(metadata: str = "metadata_ops") -> str:
     return ", ".join(f"CAST(sum({value}) AS BIGINT) AS {name}" for name, value in values.items())
 
 
-def _io(lake: Tables, span: Mapping[str, Any], begin: int, end: int) -> pa.Table | None:
-    """Sums of the job's operations by node, rank and file."""
-    upper = ", ".join(f"'{name}'" for name in UPPER_INTERFACES)
+def _io(lake: Tables, span: Mapping[str, Any], begin: int, end: int, layers: set[str]) -> pa.Table | None:
+    """Sums of the job's operations by node, rank and file, of the layer its figures are of."""
+    if not layers & {CLIENT, MOUNT}:
+        return None
+    mounts = ", ".join(f"'{name}'" for name in MOUNT_INTERFACES)
+    upper = ", ".join(f"'{name}'" for name in (*UPPER_INTERFACES, *MOUNT_INTERFACES))
+    interface = f"interface IN ({mounts})" if MOUNT in layers else f"interface NOT IN ({upper})"
     other = ", ".join(f"'{name}'" for name in NO_METADATA)
     parts = ", ".join(
         f"CAST(sum({value}) FILTER ({rows}) AS BIGINT) AS {name}"
@@ -245,7 +251,7 @@ def _io(lake: Tables, span: Mapping[str, Any], begin: int, end: int) -> pa.Table
     )  # fmt: skip
     found = lake.query(
         f"SELECT node, rank, file_id, {parts} FROM ops WHERE job_id = $job AND start_ns >= $from AND start_ns < $to"
-        f" AND {in_days(begin, end)} AND interface NOT IN ({upper}) GROUP BY node, rank, file_id",
+        f" AND {in_days(begin, end)} AND {interface} GROUP BY node, rank, file_id",
         span,
     )
     return found if found.num_rows else None

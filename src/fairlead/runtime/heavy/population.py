@@ -174,12 +174,12 @@ def first_look(span: Span, *, root: str, memory: str | None) -> First:
 
 
 _WHOLE = (
-    "job_id IS NULL AND ((kind = $node AND layer IN ($client, $pfs)) OR (kind = $fwd AND layer = $fwd)"
+    "job_id IS NULL AND ((kind = $node AND layer IN ($client, $mount, $pfs)) OR (kind = $fwd AND layer = $fwd)"
     " OR (kind = $ost AND layer = $ost) OR (kind = $mds AND layer = $meta))"
 )
 _WORDS = {
-    "node": "node", "client": "client", "pfs": "pfs_client", "fwd": "forwarder", "ost": "target", "mds": "mds",
-    "meta": "metadata",
+    "node": "node", "client": "client", "mount": "mount", "pfs": "pfs_client", "fwd": "forwarder", "ost": "target",
+    "mds": "mds", "meta": "metadata",
 }  # fmt: skip
 """Of each layer the components that count all of it. As parameters: a query reads every table it names."""
 

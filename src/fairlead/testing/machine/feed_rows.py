@@ -85,16 +85,19 @@ def _seen(course: Course, from_s: int, to_s: int) -> np.ndarray:
 
 
 def health_rows(course: Course, origin_ns: int, from_s: int, to_s: int) -> pa.RecordBatch:
-    """Each minute, every node's agent says it is well; nodes spread over the minute."""
+    """Each minute, the agent of every node, forwarder and server says it is well; they spread over the minute."""
     machine = course.machine
-    nodes = np.arange(machine.nodes)
+    counts = (machine.nodes, machine.forwarders, machine.servers, machine.mds)
+    namers = (machine.node_name, machine.forwarder_name, machine.server_name, machine.mds_name)
+    names = [namer(k) for namer, count in zip(namers, counts, strict=True) for k in range(count)]
+    nodes = np.arange(len(names))
     minutes = np.arange(from_s // HEALTH_S, -(-to_s // HEALTH_S))
     when = (minutes[:, None] * HEALTH_S + nodes[None, :] % HEALTH_S).ravel()
     node = np.tile(nodes, len(minutes))
     kept = (when >= from_s) & (when < to_s)
     n = int(kept.sum())
     return batch_of(HEALTH, {
-        "ts_ns": origin_ns + when[kept] * NS, "node": words(node[kept], machine.node_name),
+        "ts_ns": origin_ns + when[kept] * NS, "node": words(node[kept], names.__getitem__),
         "probe": word_column("agent", n), "state": word_column("ok", n), "interval_ns": np.full(n, HEALTH_S * NS),
         "runs": np.full(n, HEALTH_S), "failures": np.zeros(n, np.int64), "lost_batches": np.zeros(n, np.int64),
         "clock_offset_ns": np.zeros(n, np.int64),
