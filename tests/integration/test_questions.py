@@ -12,7 +12,7 @@ import pytest
 
 from fairlead.errors import UsageError
 from fairlead.lake.store import Lake
-from fairlead.model.tables import JOBS, MAPPING
+from fairlead.model.tables import DEVICE, JOBS, MAPPING, TARGET
 from fairlead.questions import answers
 from fairlead.questions.asking import Sight, UnknownNameError
 from fairlead.questions.catalog import QUESTIONS, Asking, ask, asked_of, words_of
@@ -28,6 +28,7 @@ from questions_site import (
     accounts,
     batch_of,
     build,
+    columns,
     forwarded,
     ops,
     put,
@@ -459,3 +460,23 @@ def test_what_a_simulated_machine_moved_is_what_the_questions_say(tmp_path: Path
     ops = tables["ops"].to_pylist()
     assert moved.total.write_bytes == sum(r["size"] * r["count"] for r in ops if r["op"] == "write")
     assert all(row.user for row in moved.rows)
+
+
+def test_a_nodes_own_devices_are_its_own_and_no_storage_target(tmp_path: Path) -> None:
+    lake = Lake.open(tmp_path / "lake", create=True)
+    when = {"ts_ns": NOW - 30 * S, "interval_ns": S}
+    disks = [
+        {**when, "node": "n1", "device": "vda", "read_bytes": MIB, "write_bytes": 0},
+        {**when, "node": "n11", "device": "vda", "read_bytes": 7 * MIB, "write_bytes": 0},
+    ]
+    room = {"ts_ns": NOW - 30 * S, "server": "n1", "target": "n1:/scratch", "source": "statvfs",
+            "capacity_bytes": 100 * MIB, "used_bytes": 40 * MIB}  # fmt: skip
+    put(lake, batch_of(DEVICE, columns(disks)), batch_of(TARGET, columns([room])), stored("OST0", 560, 580, MIB))
+    site = Site(Asking(lake))
+    own = {row.id: row for row in site.ask("node", "n1", last="1h").devices}
+    assert own.keys() == {"vda", "/scratch"}
+    assert own["vda"].sums.read_bytes == MIB
+    scratch = own["/scratch"]
+    assert (scratch.fullness, scratch.used_bytes) == (0.4, 40 * MIB)
+    assert (scratch.sums.read_bytes, scratch.peak_bytes_per_s, scratch.busy_share) == (None, None, None)
+    assert "n1:/scratch" not in {row.id for row in site.ask("targets", last="1h").targets}

@@ -126,7 +126,7 @@ def plain(found: Population) -> dict[str, Any]:
     return told
 
 
-def test_two_collectors_make_one_lake(two: Path, play: Play) -> None:
+def test_two_collectors_make_one_lake(two: Path, play: Play, sent: list[Body]) -> None:
     lake, told = Lake.open(two), play.tables()
     assert lake.place.shards() == ["a", "b"]
     for name in ("ops", "pfs_client", "target", "metadata", "forwarder", "files"):
@@ -136,10 +136,11 @@ def test_two_collectors_make_one_lake(two: Path, play: Play) -> None:
     moved = pc.sum(pc.multiply(pc.fill_null(told["ops"]["size"], 0), told["ops"]["count"])).as_py()
     found = lake.query("SELECT sum(size * count)::BIGINT AS n FROM ops")["n"].to_pylist()
     assert found == [moved]
-    nodes = [{stream.partition("/")[0] for stream in _streams(lake, shard)} for shard in ("a", "b")]
-    assert nodes[0]
-    assert nodes[1]
-    assert not nodes[0] & nodes[1]
+    by_shard = [{stream.partition("/")[0] for stream in _streams(lake, shard)} for shard in ("a", "b")]
+    nodes = {body.node for body in sent}
+    assert all(by_shard)
+    assert by_shard[0] & by_shard[1] & nodes == set()
+    assert nodes <= by_shard[0] | by_shard[1]
 
 
 def _streams(lake: Lake, shard: str) -> list[str]:
@@ -304,7 +305,8 @@ def test_a_scheduler_elsewhere_works_too(one: Lake) -> None:
 
 _SBATCH = """#!/bin/sh
 for script; do :; done
-setsid sh "$script" > "{folder}/$$.log" 2>&1 &
+cp "$script" "{folder}/job.sh"  # as Slurm does: it is gone when this returns
+setsid sh "{folder}/job.sh" > "{folder}/$$.log" 2>&1 &
 echo $! > "{folder}/pid"
 echo "Submitted batch job $!"
 """
@@ -320,6 +322,7 @@ def test_workers_of_slurm_work_too(one: Lake, tmp_path: Path, monkeypatch: pytes
         program = tmp_path / name
         program.write_text(text.format(folder=tmp_path) if name == "sbatch" else text)
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setattr("fairlead.runtime.heavy.workers.FIRST_WORKER_S", 60.0)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     asked = Slurm(
         cores=1, memory="1GB", interface="lo", shared_directory=str(tmp_path), local_directory=str(tmp_path),

@@ -39,7 +39,7 @@ GROUPS = {
     "lustre_mds": ("lustre_mdt", "lustre_mdt_jobs", "lustre_mdt_exports", "lustre_space"),
 }
 """Names for several."""
-ON_REQUEST = ("switches", "usage", "gpfs")
+ON_REQUEST = ("switches", "gpfs")
 """Not in `auto`: one node of a site looks at them for all."""
 _LISTS = ("lctl", "command", "commands", "paths", "files")
 """Options of probes that are several words."""

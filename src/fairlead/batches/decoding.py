@@ -62,7 +62,7 @@ def split(body: bytes | memoryview, where: str, limit: int = MAX_RAW) -> Iterato
     while at < len(view):
         about, first, end = _at(view, at, where)
         count += 1
-        if count > MAX_BATCHES:
+        if count > MAX_BATCHES and limit <= MAX_RAW:  # the log joins bodies, and is read without limit
             raise OversizeError(f"more than {MAX_BATCHES} batches", where=where, remedy="send fewer at a time")
         batch = _whole(about, view[first:end], where, limit - used)
         # What it says of itself is kept for a while, too.

@@ -167,8 +167,9 @@ def component_table(rows: Sequence[ComponentRow], seconds: float, width: int, he
         Column("used", lambda r: units.format_bytes(r.used_bytes), right=True, spare=3),
         Column("full", lambda r: _full(r.fullness), right=True, spare=1),
         Column("grown", lambda r: _signed(r.grown_bytes), right=True, spare=2),
-        Column("metadata ops", lambda r: units.format_count(r.sums.metadata_ops), right=True, spare=7),
     ]
+    if any(row.sums.metadata_ops is not None for row in rows):
+        columns.append(Column("metadata ops", lambda r: units.format_count(r.sums.metadata_ops), right=True, spare=7))
     return fitted(columns, rows, width)
 
 

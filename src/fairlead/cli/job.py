@@ -12,7 +12,7 @@ from fairlead.cli.ask import Asker, asking_options, show_json
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from fairlead.questions.answers import JobPage
+    from fairlead.questions.answers import ClockShift, JobPage
 
 
 @click.command()
@@ -57,6 +57,14 @@ def page(answer: JobPage, width: int) -> list[RenderableType]:
         parts += [Text("\nThrough", style="bold"), share_table(answer.components[:20], width, "component")]
         if len(answer.components) > 20:
             parts.append(Text(f"and {len(answer.components) - 20} more (--json has all)", style="dim"))
+    if answer.ports:
+        from fairlead.cli.beside import port_table, unevenness
+
+        parts += [Text("\nSwitch ports", style="bold"), port_table(answer.ports[:10], width)]
+        if answer.port_imbalance is not None:
+            parts.append(Text(unevenness(answer.port_imbalance), style="dim"))
+    if answer.clocks:
+        parts += [Text("\nClocks", style="bold yellow"), *(Text(f"  {line}") for line in clock_lines(answer.clocks))]
     if answer.missing or answer.gaps:
         parts.append(Text("\nNot known", style="bold yellow"))
         parts += [Text(f"  {inert(text)}") for text in answer.missing]
@@ -64,6 +72,19 @@ def page(answer: JobPage, width: int) -> list[RenderableType]:
     if answer.other_runs:
         parts.append(Text(f"\n{answer.other_runs} more with this number; choose with --at or --cluster", style="dim"))
     return parts
+
+
+def clock_lines(clocks: list[ClockShift]) -> list[str]:
+    """What was shifted, source by source."""
+    from fairlead.inert import inert
+    from fairlead.model import units
+
+    lines = []
+    for one in clocks[:10]:
+        way = "later" if one.offset_ns > 0 else "earlier"
+        off = units.format_duration(abs(one.offset_ns) / 1e9)
+        lines.append(f"{inert(one.source)}: its clock is off; its records are shown {off} {way} than it dated them")
+    return [*lines, *([f"and {len(clocks) - 10} more (--json has all)"] if len(clocks) > 10 else [])]
 
 
 def _head(answer: JobPage) -> RenderableType:

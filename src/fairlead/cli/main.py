@@ -38,7 +38,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "analyse": ("fairlead.cli.analyse:analyse", "Heavy work on months of a lake: jobs, population."),
     "rules": ("fairlead.cli.rules:rules", "The diagnosis rules: list, show, check."),
     "forwarder": ("fairlead.cli.forwarder:forwarder", "Serve a tree of files to mounts."),
-    "token": ("fairlead.cli.token:token", "Keys and tokens for forwarders on a network."),
+    "token": ("fairlead.cli.token:token", "Keys and tokens for forwarders and servers."),
     "mount": ("fairlead.cli.mount:mount", "Mount a tree through forwarders, or a folder of this machine."),
     "remap": ("fairlead.cli.remap:remap", "Move a mount to other forwarders, in use."),
     "umount": ("fairlead.cli.umount:umount", "End a mount."),

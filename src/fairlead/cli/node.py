@@ -61,7 +61,9 @@ def _page(answer: NodePage, width: int) -> list[RenderableType]:
         parts += [Text(""), fitted(columns, rows, width)]
     if answer.devices:
         seconds = (answer.to_ns - answer.from_ns) / 1e9
-        parts += [Text("\nIts own", style="bold"), component_table(answer.devices, seconds, width, "device")]
+        if len(parts) > 1:
+            parts.append(Text(""))
+        parts += [Text("Its own", style="bold"), component_table(answer.devices, seconds, width, "device")]
     if answer.jobs:
         parts += [Text("\nJobs", style="bold"), job_table(answer.jobs, answer.to_ns, width)]
     if answer.probes:

@@ -8,20 +8,47 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from fairlead.cli.ask import Asker, asking_options, show_json
+from fairlead.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
     from fairlead.questions.answers import Amplification, Health, System
+    from fairlead.questions.answers_site import Devices, Ports, Usage
 
 
 @click.command()
 @click.option("--health", "watching", is_flag=True, help="Show how every source is watched instead.")
 @click.option("--all", "everything", is_flag=True, help="With --health: probes in order too.")
+@click.option(
+    "--space",
+    "usage",
+    is_flag=True,
+    help="Show space instead: targets, who holds most, who grew (the last day), who is near a limit.",
+)
+@click.option("--network", is_flag=True, help="Show switch ports instead, and jobs that use theirs unevenly (1 hour).")
+@click.option("--devices", is_flag=True, help="Show devices by hour of the day instead (the last 7 days).")
+@click.option("--fs", default="", metavar="NAME", help="With --space: this file system.")
+@click.option("--target", default="", metavar="NAME", help="With --space: this target.")
+@click.option(
+    "--owners",
+    type=click.Choice(["user", "group", "project"]),
+    default=None,
+    help="With --space: owners of this kind only.",
+)
+@click.option("--node", default="", metavar="NAME", help="With --devices: those of this node.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 1000),
+    default=20,
+    show_default=True,
+    help="With --space, --network, --devices: how many of each to list.",
+)
 @asking_options
 def system(
-    watching: bool, everything: bool,
+    watching: bool, everything: bool, usage: bool, network: bool, devices: bool, fs: str, target: str,
+    owners: str | None, node: str, limit: int,
     root: Path | None, server: str | None, token: Path | None, authority: Path | None,
     last: str, from_: str, to: str, at: str, as_json: bool,
 ) -> None:  # fmt: skip
@@ -30,17 +57,36 @@ def system(
     A lower layer that reads several times what the one above asked for is thrashing a cache or reading ahead too far.
     """
     asker = Asker(root, server, token, authority)
+    if watching + usage + network + devices > 1:
+        raise UsageError("--health, --space, --network and --devices are views of their own", remedy="give one of them")
+    when = {"last": last, "from_": from_, "to": to, "at": at}
     if watching:
         answer = asker.ask("health", all=everything)
+    elif usage:
+        answer = asker.ask("usage", fs=fs, target=target, kind=owners, limit=limit, **when)
+    elif network:
+        answer = asker.ask("ports", limit=limit, **when)
+    elif devices:
+        answer = asker.ask("devices", node=node, limit=limit, **when)
     else:
-        answer = asker.ask("system", last=last, from_=from_, to=to, at=at)
+        answer = asker.ask("system", **when)
     if as_json:
         show_json(answer)
         return
     from fairlead.cli.pictures import screen
 
     console = screen()
-    shown = _health(cast("Health", answer), console.width) if watching else _page(cast("System", answer), console.width)
+    from fairlead.cli import beside
+
+    if usage:
+        shown = beside.space(cast("Usage", answer), console.width)
+    elif network:
+        shown = beside.network(cast("Ports", answer), console.width)
+    elif devices:
+        shown = beside.devices(cast("Devices", answer), console.width)
+    else:
+        system_wide = cast("System", answer)
+        shown = _health(cast("Health", answer), console.width) if watching else _page(system_wide, console.width)
     for part in shown:
         console.print(part)
 

@@ -33,7 +33,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Time a body may take whatever its size; to this `body_bytes_per_s` is added."""
     body_bytes_per_s: int = 65536
     """Slowest sending that is waited for."""
-    idle_s: float = 75.0
+    idle_s: float = 20.0
     """A connection without a request is closed after this."""
     free_bytes: int = 256 * MIB
     """With less room than this on the lake's file system nothing is taken (507)."""

@@ -175,7 +175,20 @@ class Segment:
 
     def _check(self) -> None:
         if self._broken is not None:
-            raise _unwritable(self.path, self._broken)
+            raise _unwritable(self.path, self._broken) from self._broken
+
+    @property
+    def broken(self) -> OSError | None:
+        """Why nothing more can be acknowledged from this segment; None when it can."""
+        with self._turn:
+            return self._broken
+
+    def abandon(self) -> None:
+        """Closes a broken segment as it is."""
+        with self._turn:
+            while self._syncing:
+                self._turn.wait()
+            os.close(self._handle)
 
     def settle(self, offset: int) -> None:
         """Returns once everything before `offset` is on disk: one thread syncs for all that wait. Raises LakeError.

@@ -83,6 +83,8 @@ class Writer:
         self._flushing = threading.Lock()
         self._lock = ShardLock(place, shard, wait_s=wait_s)
         self._closed = False
+        self._doubtful: tuple[int, OSError] | None = None
+        """The segment whose last frames may not be on disk, and why, until it has been carried over."""
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
         self._loads: dict[int, list[hot.Load]] = {}
@@ -265,6 +267,11 @@ class Writer:
         small: carrying one over takes several times its memory."""
         if self._closed:
             raise LakeError("the writer is closed", where=str(self.place.root))
+        if self._doubtful is not None:
+            raise LakeError(
+                "the log could not be written: nothing is taken before what it holds is in the tables",
+                where=str(self.place.root), remedy="make room or repair the file system",
+            ) from self._doubtful[1]  # fmt: skip
         full = self._bytes.get(self._segment.number, 0) > ROLL_BYTES
         if full:
             self._roll()
@@ -355,7 +362,12 @@ class Writer:
     def _roll(self) -> None:
         """Begins a new segment when there is anything in this one."""
         done = self._segment
-        if done.frames:
+        if (failure := done.broken) is not None:
+            # What of it was not acknowledged may not be on disk: it is carried over from memory before more is taken.
+            self._segment = wal.Segment(self._folder, done.number + 1)
+            self._doubtful = (done.number, failure)
+            done.abandon()
+        elif done.frames:
             # Under the lock: a batch sent twice must not be called known before its first copy is on disk.
             done.settle(done.size)
             self._segment = wal.Segment(self._folder, done.number + 1)
@@ -409,6 +421,8 @@ class Writer:
         with self._turn:
             self._loads.pop(number, None)
             self._bytes.pop(number, None)
+            if self._doubtful is not None and self._doubtful[0] == number:
+                self._doubtful = None
         del loads
         give_back_memory()
 

@@ -137,6 +137,40 @@ class JobSummary(Answer, frozen=True, kw_only=True):
     """The job still ran when this was made (`made_ns`): sums up to then, the rest is not known yet."""
 
 
+class ClockShift(Answer, frozen=True, kw_only=True):
+    """A source's clock against the server's: so much is added to its times where they are shown."""
+
+    source: str
+    offset_ns: int
+
+
+class PortVolume(Answer, frozen=True, kw_only=True):
+    """A switch port (`switch/port`) and the node behind it; bytes in the node's view."""
+
+    port: str
+    node: str | None
+    received_bytes: int
+    sent_bytes: int
+    shared_bytes: int = 0
+    """Of these, bytes split among several jobs on the node."""
+    peak_share: float | None = None
+    """Mean rate of the busier direction over the link's, where the site tells it."""
+
+
+class PortImbalance(Answer, frozen=True, kw_only=True):
+    """How unevenly a job uses its ports. 1 and 0: all alike."""
+
+    job_id: str
+    ports: int
+    received_bytes: int
+    sent_bytes: int
+    highest_over_mean: float
+    deviation: float
+    """Standard deviation over the mean."""
+    user: str | None = None
+    program: str | None = None
+
+
 class JobPage(Answer, frozen=True, kw_only=True):
     """One job: who, what it moved, through what, over time."""
 
@@ -154,6 +188,11 @@ class JobPage(Answer, frozen=True, kw_only=True):
     gaps: list[Gap]
     other_runs: int = 0
     """Jobs of the same number: older runs, other clusters (`cluster` chooses)."""
+    ports: list[PortVolume] = []
+    """Switch ports of its nodes, busiest first, where links are known."""
+    port_imbalance: PortImbalance | None = None
+    clocks: list[ClockShift] = []
+    """Nodes and forwarders of it whose clocks are off; their records are shown shifted."""
 
 
 class LayerDay(Answer, frozen=True, kw_only=True):
@@ -258,6 +297,8 @@ class NodePage(Answer, frozen=True, kw_only=True):
     probes: list[ProbeHealth]
     gaps: list[Gap]
     events: list[Event]
+    clock: ClockShift | None = None
+    """Set where its clock is off: its records are shown shifted."""
     devices: list[ComponentRow] = []
     """Its own block devices and file systems, by name without the node's."""
 

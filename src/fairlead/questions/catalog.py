@@ -11,9 +11,11 @@ from typing import Annotated, Any, Literal, Protocol
 import msgspec
 
 from fairlead.errors import UsageError
-from fairlead.questions import answers, components, distributions, machine, mds
+from fairlead.model.site_facts import SiteFacts
+from fairlead.questions import answers, answers_site, components, distributions, machine, mds, network
 from fairlead.questions import job as one_job
 from fairlead.questions import jobs as many_jobs
+from fairlead.questions import usage as space
 from fairlead.questions.asking import Sight, Tables
 from fairlead.questions.distributions import Kept
 from fairlead.questions.live import shifted
@@ -103,6 +105,28 @@ class HealthAsked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     all: bool = False
 
 
+class UsageAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Whose space: a file system, a target, a kind of owner."""
+
+    fs: Name = ""
+    target: Name = ""
+    kind: Literal["", "user", "group", "project"] = ""
+    limit: Limit = 20
+
+
+class PortsAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How many ports and jobs."""
+
+    limit: Limit = 20
+
+
+class DevicesAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Devices of one node, or the busiest of all."""
+
+    node: Name = ""
+    limit: Limit = 50
+
+
 @dataclass
 class Asking:
     """What a question is asked of: a lake, what is remembered between questions, the longest span taken."""
@@ -112,6 +136,12 @@ class Asking:
     longest_ns: int = LONGEST_NS
     peaks: dict[str, float] = field(default_factory=dict)
     """Known peak of a kind of component, bytes a second (`forwarder`, `target`): of the site's description."""
+    facts: SiteFacts | None = None
+    """What the site's description tells; None: there is none."""
+
+    def __post_init__(self) -> None:
+        if self.facts is not None:
+            self.peaks = {**self.facts.peaks, **self.peaks}
 
 
 class _Answering(Protocol):
@@ -147,7 +177,8 @@ def _jobs(asking: Asking, name: str, asked: JobsAsked, sight: Sight, now_ns: int
 def _job(asking: Asking, name: str, asked: JobAsked, sight: Sight, now_ns: int) -> answers.Answer:
     span = asked.span(now_ns, "1h", asking.longest_ns) if asked.says_when else None
     return one_job.job(
-        asking.lake, name, sight, now_ns, cluster=asked.cluster, span=span, points=asked.points
+        asking.lake, name, sight, now_ns, cluster=asked.cluster, span=span, points=asked.points,
+        rates=asking.facts.ports if asking.facts else None,
     )  # fmt: skip
 
 
@@ -178,7 +209,24 @@ def _page_of(kind: str) -> _Answering:
 def _mds(asking: Asking, name: str, asked: MdsAsked, sight: Sight, now_ns: int) -> answers.Answer:
     span = _live(asking, asked, "5m", now_ns)
     server = name or asked.server
-    return mds.mds(asking.lake, server, span, sight, now_ns, points=asked.points, limit=asked.limit)
+    return mds.mds(asking.lake, server, span, sight, now_ns, points=asked.points, limit=asked.limit, facts=asking.facts)
+
+
+def _usage(asking: Asking, name: str, asked: UsageAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
+    span = asked.span(now_ns, "1d", asking.longest_ns)
+    return space.usage(
+        asking.lake, span, sight, now_ns, fs=asked.fs, target=asked.target, kind=asked.kind, limit=asked.limit
+    )  # fmt: skip
+
+
+def _ports(asking: Asking, name: str, asked: PortsAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
+    rates = asking.facts.ports if asking.facts else None
+    return network.ports(asking.lake, _live(asking, asked, "1h", now_ns), sight, rates=rates, limit=asked.limit)
+
+
+def _devices(asking: Asking, name: str, asked: DevicesAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
+    span = asked.span(now_ns, "7d", asking.longest_ns)
+    return network.device_hours(asking.lake, span, asked.node, limit=asked.limit)
 
 
 def _heatmap(asking: Asking, name: str, asked: LoadAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
@@ -224,6 +272,9 @@ QUESTIONS: dict[str, Question] = {
         "forwarders/{name}", PageAsked, answers.ComponentPage, "One forwarder and who uses it.", _page_of("forwarder")
     ),
     "top": Question("top/{name}", TopAsked, answers.Top, "Who moved most: jobs, users, projects, programs.", _top),
+    "usage": Question("usage", UsageAsked, answers_site.Usage, "Who holds space, who grew, who nears a limit.", _usage),
+    "ports": Question("ports", PortsAsked, answers_site.Ports, "Switch ports, and how evenly jobs use them.", _ports),
+    "devices": Question("devices", DevicesAsked, answers_site.Devices, "Devices by hour of the day.", _devices),
     "health": Question("health", HealthAsked, answers.Health, "How watching goes: every source's last word.", _health),
 }
 """Name → question. Longer paths come before those that would take them for a name."""

@@ -26,7 +26,7 @@ _WHOLE = "kind = $kind AND layer = $layer AND job_id IS NULL"
 _LAYERS = {"target": "target", "forwarder": "forwarder", "mds": "metadata", "device": "device"}
 SERVED_BY = ("target→server", "target_server")
 """Words of `mapping` for which server serves a target."""
-_SERVED_WITHIN_NS = 10 * MINUTE_NS
+SERVED_WITHIN_NS = 10 * MINUTE_NS
 """How far back raw counters are read for the server of a target."""
 _SPACE_WITHIN_NS = 6 * HOUR_NS
 """Space is told every few minutes; a target's last word counts this long."""
@@ -48,14 +48,14 @@ def _components(lake: Tables, span: Span, kind: str, named: str, names: Mapping[
     parameters: dict[str, object] = {"kind": kind, "layer": _LAYERS[kind], **names}
     added = ", ".join(f"sum({name})::BIGINT AS {name}" for name in VALUES)
     each = (
-        f"SELECT id, ts_ns, sum(coalesce(read_bytes, 0) + coalesce(write_bytes, 0)) AS moved, {added} FROM rollup"
-        f" WHERE interval_ns = {step} AND {_WHOLE}{named} AND ts_ns >= {span.aligned(step).from_ns}"
+        f"SELECT id, ts_ns, sum(coalesce(read_bytes + write_bytes, read_bytes, write_bytes)) AS moved, {added}"
+        f" FROM rollup WHERE interval_ns = {step} AND {_WHOLE}{named} AND ts_ns >= {span.aligned(step).from_ns}"
         f" AND ts_ns < {span.to_ns} AND {days(span.aligned(step))} GROUP BY id, ts_ns"
     )
     found = select(
         lake,
-        f"SELECT id, {added}, max(moved) * 1e9 / {step} AS peak, count(*) FILTER (WHERE moved > 0) * {step / 1e9}"
-        f" / {span.seconds} AS busy FROM ({each}) GROUP BY id",
+        f"SELECT id, {added}, max(moved) * 1e9 / {step} AS peak, CASE WHEN count(moved) > 0 THEN"
+        f" count(*) FILTER (WHERE moved > 0) * {step / 1e9} / {span.seconds} END AS busy FROM ({each}) GROUP BY id",
         parameters,
         within=span.aligned(step),
     )
@@ -69,9 +69,10 @@ def _row(name: str, load: Mapping[str, Any] | None, space: Mapping[str, Any] | N
     used = space["used"] if space else None
     capacity = space["capacity"] if space else None
     before = space["before"] if space else None
+    busy = load["busy"] if load else None
     return ComponentRow(
         id=name, sums=sums_of(load or dict.fromkeys(VALUES)),
-        peak_bytes_per_s=load["peak"] if load else None, busy_share=min(1.0, load["busy"]) if load else None,
+        peak_bytes_per_s=load["peak"] if load else None, busy_share=None if busy is None else min(1.0, busy),
         used_bytes=used, capacity_bytes=capacity,
         fullness=used / capacity if used is not None and capacity else None,
         grown_bytes=used - before if used is not None and before is not None else None,
@@ -208,7 +209,7 @@ def _servers(lake: Tables, kind: str, name: str, span: Span) -> list[str]:
     names: Sequence[str] = found.column("b").to_pylist()
     if names:
         return list(names)
-    last = Span(max(span.from_ns, span.to_ns - _SERVED_WITHIN_NS), span.to_ns)
+    last = Span(max(span.from_ns, span.to_ns - SERVED_WITHIN_NS), span.to_ns)
     table = "target" if kind == "target" else "metadata"
     raw = select(
         lake,

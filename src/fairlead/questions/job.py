@@ -12,11 +12,13 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from fairlead.questions.accounts import row_of, runs_of, unknown_job, visible
-from fairlead.questions.answers import JobPage, JobRow, JobSummary, Share, Sums
-from fairlead.questions.asking import Sight, Tables, records, select
+from fairlead.questions.answers import ClockShift, JobPage, JobRow, JobSummary, Share, Sums
+from fairlead.questions.asking import Sight, Tables, days, records, select
 from fairlead.questions.by_node import ESTIMATE, by_node
+from fairlead.questions.clocks import moved_in_time, offsets
 from fairlead.questions.coverage import coverage
 from fairlead.questions.estimates import estimates
+from fairlead.questions.network import ports_of
 from fairlead.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span
 from fairlead.questions.sums import METADATA_RANK, RANK, VALUES, sums_of, totals
 from fairlead.questions.timelines import layered, timeline
@@ -37,6 +39,7 @@ def job(
     cluster: str = "",
     span: Span | None = None,
     points: int = 600,
+    rates: Mapping[str, float] | None = None,
 ) -> JobPage:
     """The page of the latest job of this number (of `cluster`). `span` looks at a part of it. Raises UnknownNameError
     for one that neither the scheduler nor counters know, or that is not this reader's."""
@@ -58,7 +61,7 @@ def job(
     shared = [r for r in runs if r is not account and r["user"] != account["user"] and _overlaps(r, life)]
     if shared and not sight.everything:
         return _without_counters(account, seen, now_ns, len(mine) - 1)
-    return _page(lake, account, seen, now_ns, points, len(mine) - 1)
+    return _page(lake, account, seen, now_ns, points, len(mine) - 1, rates)
 
 
 def _overlaps(run: Mapping[str, Any], span: Span) -> bool:
@@ -80,10 +83,16 @@ def _life(account: Mapping[str, Any], now_ns: int, tail_ns: int) -> Span:
     return Span(start, max(end, start + MINUTE_NS // 60))
 
 
-def _page(lake: Tables, account: dict[str, Any], span: Span, now_ns: int, points: int, others: int) -> JobPage:
+def _page(
+    lake: Tables, account: dict[str, Any], span: Span, now_ns: int, points: int, others: int,
+    rates: Mapping[str, float] | None = None,
+) -> JobPage:  # fmt: skip
     job_id = account["job_id"]
     nodes = account["nodes"] or []
     steps, found = layered(lake, span, "kind = $kind AND id = $id", {"kind": "job", "id": job_id}, now_ns, points)
+    off = offsets(lake, [*nodes[:4096], *_forwarders(lake, job_id, span)], span)
+    if off:
+        found = moved_in_time(lake, job_id, steps, found, nodes, off)
     cover = coverage(lake, nodes[:4096], steps)
     drawn = timeline(steps, found, cover)
     extra, mapped, missing = estimates(lake, job_id, nodes, steps, found, cover)
@@ -97,10 +106,25 @@ def _page(lake: Tables, account: dict[str, Any], span: Span, now_ns: int, points
     shares = _components(lake, job_id, span)
     known = {(share.kind, share.id) for share in shares}
     shares += [Share(kind=k, id=i, layer=k, sums=Sums(), mapped=True) for k, i in mapped if (k, i) not in known]
+    volumes, uneven = ports_of(lake, span, job_id, nodes, rates)
     return JobPage(
         from_ns=span.from_ns, to_ns=span.to_ns, job=row, nodes=nodes[:NODES_SHOWN], summary=summary, timeline=drawn,
-        components=shares, missing=missing, gaps=cover.gaps, other_runs=others,
+        components=shares, missing=missing, gaps=cover.gaps, other_runs=others, ports=volumes[:NODES_SHOWN],
+        port_imbalance=uneven, clocks=[ClockShift(source=name, offset_ns=ns) for name, ns in sorted(off.items())],
     )  # fmt: skip
+
+
+def _forwarders(lake: Tables, job_id: str, span: Span) -> list[str]:
+    """Forwarders whose counters name the job."""
+    hours = span.aligned(HOUR_NS)
+    found = select(
+        lake,
+        f"SELECT DISTINCT id FROM rollup WHERE interval_ns = {HOUR_NS} AND kind = $kind AND job_id = $job_id"  # noqa: S608
+        f" AND ts_ns >= {hours.from_ns} AND ts_ns < {hours.to_ns} AND {days(hours)}",
+        {"kind": "forwarder", "job_id": job_id},
+        within=hours,
+    )
+    return [str(name) for name in found["id"].to_pylist()]
 
 
 _ESTIMATED = "client: not counted by job; sums are those of its nodes while it was there, shared with jobs beside it"

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
+from msgspec.structs import replace
 
 from fairlead.questions.accounts import begun_in, in_span
 from fairlead.questions.answers import (
@@ -28,6 +29,7 @@ from fairlead.questions.answers import (
 )
 from fairlead.questions.asking import Sight, Tables, UnknownNameError, days, near, records, select
 from fairlead.questions.components import devices
+from fairlead.questions.clocks import offsets
 from fairlead.questions.coverage import PERIODS, Coverage, coverage, gaps_of
 from fairlead.questions.jobs import jobs
 from fairlead.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span
@@ -151,19 +153,24 @@ def node(lake: Tables, name: str, span: Span, sight: Sight, now_ns: int, *, poin
     """A node: its jobs, its I/O by layer, its probes. Raises UnknownNameError."""
     where = "kind IN ($node, $fwd) AND id = $id AND job_id IS NULL"
     parameters = {"node": "node", "fwd": "forwarder", "id": name}
-    steps, found = layered(lake, span, where, parameters, now_ns, points)
+    off = offsets(lake, [name], span).get(name, 0)
+    dated = Span(span.from_ns - off, span.to_ns - off)
+    steps, found = layered(lake, dated, where, parameters, now_ns - off, points)
     cover = coverage(lake, [name], steps)
     running = jobs(lake, span, sight, now_ns, node=name, limit=100)
     probes = _last_words(lake, min(span.to_ns, now_ns), [name], sight)
-    if not found.num_rows and not running.jobs and not probes and not cover.known.any():
+    own = _own(lake, span, name)
+    if not found.num_rows and not running.jobs and not probes and not own and not cover.known.any():
         known = _nodes(lake, now_ns)
         if name not in known:
             raise UnknownNameError("node", name, near(name, known))
-    by_layer = records(totals(lake, span, "layer", where, parameters))
+    by_layer = records(totals(lake, dated, "layer", where, parameters))
+    drawn = timeline(steps, found, cover)
     return NodePage(
         from_ns=span.from_ns, to_ns=span.to_ns, node=name, jobs=running.jobs,
-        sums={row["layer"]: sums_of(row) for row in by_layer}, timeline=timeline(steps, found, cover), probes=probes,
-        gaps=cover.gaps, events=events(lake, span, sight, [name]), devices=_own(lake, span, name),
+        sums={row["layer"]: sums_of(row) for row in by_layer}, timeline=replace(drawn, from_ns=drawn.from_ns + off), probes=probes,
+        clock=ClockShift(source=name, offset_ns=off) if off else None,
+        gaps=cover.gaps, events=events(lake, span, sight, [name]), devices=own,
     )  # fmt: skip
 
 

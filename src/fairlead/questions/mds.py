@@ -10,11 +10,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from fairlead.model.site_facts import SiteFacts
 from fairlead.model.tables import PART_SOURCES
 from fairlead.questions.accounts import accounts_of
 from fairlead.questions.answers import Mds, OpCount
 from fairlead.questions.asking import Sight, Tables, UnknownNameError, days, near, records, select
-from fairlead.questions.components import SERVED_BY, names_of
+from fairlead.questions.components import SERVED_BY, SERVED_WITHIN_NS, names_of
 from fairlead.questions.coverage import coverage
 from fairlead.questions.ranking import accounts
 from fairlead.questions.span import DAY_NS, HOUR_NS, Span
@@ -31,7 +32,8 @@ _NOT_COUNTED = (
 _DIGITS = re.compile(r"[0-9]+.*$")
 
 
-def mds(lake: Tables, server: str, span: Span, sight: Sight, now_ns: int, *, points: int = 600, limit: int = 20) -> Mds:
+def mds(lake: Tables, server: str, span: Span, sight: Sight, now_ns: int, *, points: int = 600, limit: int = 20,
+        facts: SiteFacts | None = None) -> Mds:  # fmt: skip
     """Metadata load of one server or metadata target, or of all (`server` empty). Raises UnknownNameError."""
     where = "kind = $kind AND job_id IS NULL" + (" AND id = $id" if server else "")
     parameters: dict[str, object] = {"kind": "mds"}
@@ -49,7 +51,7 @@ def mds(lake: Tables, server: str, span: Span, sight: Sight, now_ns: int, *, poi
     raw = Span(max(span.from_ns, span.to_ns - RAW_NS), span.to_ns)
     ops = _raw(lake, raw, "op", server, parts=False)
     clients = _raw(lake, raw, "client", server, parts=True)
-    classes = _classes(clients)
+    classes = _classes(clients, facts)
     raw_s = max(1e-9, (min(raw.to_ns, max(now_ns, raw.from_ns + 1)) - raw.from_ns) / 1e9)
     return Mds(
         from_ns=span.from_ns, to_ns=span.to_ns, server=server or None, total=total,
@@ -97,11 +99,17 @@ def _raw(lake: Tables, span: Span, column: str, server: str, *, parts: bool) -> 
     return records(found)
 
 
-def _classes(clients: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Clients by class: the letters their names begin with (`login03` → login, `10.0.1.2@o2ib` → its network)."""
+UNKNOWN_CLASS = "unknown class"
+
+
+def _classes(clients: list[dict[str, Any]], facts: SiteFacts | None) -> list[dict[str, Any]]:
+    """Clients by class: as the site says (`UNKNOWN_CLASS` where it does not); where no site is described, the letters
+    their names begin with (`login03` → login, `10.0.1.2@o2ib` → its network)."""
     sums: dict[str, int] = {}
     for row in clients:
-        sums[class_of(row["name"])] = sums.get(class_of(row["name"]), 0) + row["count"]
+        described = facts is not None and facts.classes
+        name = (facts.class_of(row["name"]) or UNKNOWN_CLASS) if facts and described else class_of(row["name"])
+        sums[name] = sums.get(name, 0) + row["count"]
     return [{"name": name, "count": sums[name]} for name in sorted(sums, key=lambda name: -sums[name])]
 
 
@@ -150,7 +158,7 @@ def _jobs(
 
 
 def _hosts(lake: Tables, span: Span, server: str) -> list[str]:
-    """Hosts that serve metadata targets, from the mapping."""
+    """Hosts that serve metadata targets: from the mapping, else those that counted near the end of the span."""
     chosen = "AND a = $name" if server else ""
     found = select(
         lake,
@@ -158,4 +166,16 @@ def _hosts(lake: Tables, span: Span, server: str) -> list[str]:
         f" AND (to_ns IS NULL OR to_ns > {span.from_ns - DAY_NS}) {chosen} LIMIT 64",
         {"kinds": list(SERVED_BY)} | ({"name": server} if server else {}),
     )
-    return list(found.column("b").to_pylist())
+    mapped: list[str] = found.column("b").to_pylist()
+    if mapped:
+        return mapped
+    last = Span(max(span.from_ns, span.to_ns - SERVED_WITHIN_NS), span.to_ns)
+    chosen = "AND target = $name" if server else ""
+    raw = select(
+        lake,
+        f"SELECT DISTINCT server FROM metadata WHERE server IS NOT NULL AND ts_ns >= {last.from_ns}"
+        f" AND ts_ns < {last.to_ns} AND {days(last)} {chosen} LIMIT 64",
+        {"name": server} if server else None,
+        within=last,
+    )
+    return [name for name in raw.column("server").to_pylist() if name]

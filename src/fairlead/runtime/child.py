@@ -124,6 +124,7 @@ def _api(task: Task, pulse: Pulse) -> None:
     from fairlead.collector.serving import serve
     from fairlead.lake.store import Lake
     from fairlead.questions.catalog import Asking
+    from fairlead.runtime.site_told import site_facts
     from fairlead.web.api.app import application
     from fairlead.web.api.settings import ApiSettings
 
@@ -137,9 +138,9 @@ def _api(task: Task, pulse: Pulse) -> None:
         answer_s=config.api.answer_s, user_at_once=config.api.user_at_once,
     )  # fmt: skip
     lake = Lake.open(root, memory=config.server.memory)
+    asking = Asking(lake, facts=site_facts(config.server.site))
     serve(
-        application(Asking(lake), settings), config.collector, _sockets(task), on_ready=pulse.ready,
-        on_beat=pulse.beat,
+        application(asking, settings), config.collector, _sockets(task), on_ready=pulse.ready, on_beat=pulse.beat
     )  # fmt: skip
 
 

@@ -6,7 +6,9 @@ finds it known.
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -111,6 +113,7 @@ class DropFeed:
             if self.settings.after == "delete":
                 path.unlink()
             else:
+                _must_be_own(self._folder / TAKEN)
                 path.replace(_free(self._folder / TAKEN / path.name))
         except OSError as fault:
             self._failing[path.name] = f"{path.name} is taken but cannot be put away: {fault.strerror}"
@@ -119,6 +122,7 @@ class DropFeed:
         self._told.discard(path.name)
         target = _free(self._folder / REFUSED / path.name)
         try:
+            _must_be_own(target.parent)
             target.with_name(target.name + WHY).write_text(f"{fault}\n", encoding="utf-8")
             path.replace(target)
             self._forget_refused()
@@ -136,6 +140,13 @@ class DropFeed:
         for path in files[: len(files) - self.settings.kept_refused]:
             path.unlink(missing_ok=True)
             path.with_name(path.name + WHY).unlink(missing_ok=True)
+
+
+def _must_be_own(folder: Path) -> None:
+    """Who may write in the drop folder may have put a link in the place of ours. Raises OSError."""
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        raise OSError(errno.EPERM, f"{folder.name}/ is not the collector's own folder")
 
 
 def _free(path: Path) -> Path:

@@ -32,6 +32,8 @@ NONTRIVIAL_BYTES = 200_000_000
 """A job that moved more has non-trivial I/O (Beacon)."""
 STEPS = 8
 """Steps to a doubling that bandwidths of jobs are counted in: a quantile is told to 9 %."""
+LONG_NS = 32 * DAY_NS
+"""A longer span is cut into pieces of four days: fewer and larger queries."""
 QUANTILES = (0.5, 0.9, 0.99)
 _SUMS = ("jobs", "nontrivial", "core_s", "read_known", "write_known", "read_bytes", "write_bytes")
 _KEYS = ("class", "read_mode", "write_mode")
@@ -116,7 +118,7 @@ def population(
     Each day is as of the moment a worker looks at it. Raises LakeError and what workers raise.
     """
     wide = span.aligned(HOUR_NS)
-    cut = pieces(wide, DAY_NS)
+    cut = pieces(wide, DAY_NS if wide.length_ns <= LONG_NS else 4 * DAY_NS)
     count = 0
 
     def tell(_: object) -> None:

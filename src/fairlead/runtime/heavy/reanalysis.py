@@ -77,7 +77,7 @@ def reanalyse(
     Raises LakeBusyError when another run writes `shard`, LakeError, and what workers raise.
     """
     label = label or label_of_this()
-    lake = Lake.open(lake_at(root, memory).place.root, memory=memory)
+    lake = lake_at(root, memory)
     with lake.writer(shard, wait_s=wait_s) as writer:
         cut = stretches(lake, span)
         wanted = [one for one in cut if not writer.known(stream_of(label, one))]

@@ -21,6 +21,9 @@ _LONGEST_MS = 15 * 60_000
 """Between two samples of a counter: after more, nothing is said of the time between."""
 _BORN_WITHIN_MS = 5 * 60_000
 _MOST_UNKNOWN = 1000
+_LAST_MS = (1 << 63) // _NS_PER_MS - 1
+AHEAD_MS = 86_400_000
+"""Samples may be dated this much ahead of the collector's clock."""
 _LARGEST = 4e18
 """Of what 64 bits hold; no counter of bytes gets there."""
 Key = str | bytes
@@ -52,11 +55,14 @@ class Counts:
     samples: int = 0
     resets: int = 0
     late: int = 0
+    misdated: int = 0
     stale: int = 0
     unknown: Counter[str] = field(default_factory=Counter)
 
     def text(self) -> str:
         """For health: what was not understood."""
+        if self.misdated:
+            return f"{self.misdated} samples dated before 1970 or more than a day ahead"
         if not self.unknown:
             return ""
         names = ", ".join(name for name, _ in self.unknown.most_common(3))
@@ -86,13 +92,17 @@ class Assembly:
         """Series remembered, those of no interest among them."""
         return len(self._series)
 
-    def rows(self, samples: Iterable[tuple[Key, int, float]]) -> list[pa.RecordBatch]:
-        """Rows from (series, milliseconds, value) in any order of series; of a series in the order of time."""
+    def rows(self, samples: Iterable[tuple[Key, int, float]], newest_ms: int = _LAST_MS) -> list[pa.RecordBatch]:
+        """Rows from (series, milliseconds, value) in any order of series; of a series in the order of time. Samples
+        dated after `newest_ms` are left out: believed, they would make all that follow late."""
         found: _Found = {}
         newest: dict[tuple[str, str], int] = {}
         known = self._series
         for key, stamp, value in samples:
             self.counts.samples += 1
+            if not 0 <= stamp <= newest_ms:
+                self.counts.misdated += 1
+                continue
             series = known[key] if key in known else self._new(key)
             if series is None:
                 continue

@@ -38,7 +38,7 @@ class Page:
             try:
                 value = float(words[0])
                 stamp = _milliseconds(words[1]) if len(words) > 1 else None
-            except (IndexError, ValueError):
+            except (IndexError, ValueError, OverflowError):
                 self._unknown(line)
                 continue
             if len(words) > 2:

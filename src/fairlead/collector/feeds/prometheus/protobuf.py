@@ -15,6 +15,10 @@ from fairlead.errors import CorruptInputError
 _DOUBLE = struct.Struct("<d")
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _SERIES, _LABELS, _SAMPLES = 0x0A, 0x0A, 0x12
+MOST = 500_000
+"""Series and samples of one message: few bytes can be many of them. Prometheus sends some thousands."""
+LONGEST_LABELS = 64 << 10
+"""Of one series, which is remembered by them."""
 Sample = tuple[int, float]
 """Milliseconds since the epoch, and the value."""
 
@@ -32,7 +36,7 @@ def inflated(body: bytes, most_bytes: int) -> bytes:
 
 def series_of(message: bytes) -> Iterator[tuple[bytes, list[Sample]]]:
     """The label bytes and samples of each time series. Raises CorruptInputError."""
-    at, end = 0, len(message)
+    at, end, count = 0, len(message), 0
     try:
         while at < end:
             tag, at = _varint(message, at)
@@ -41,7 +45,11 @@ def series_of(message: bytes) -> Iterator[tuple[bytes, list[Sample]]]:
                 stop = at + size
                 if stop > end:
                     raise _broken("a series ends early")
-                yield _series(message, at, stop)
+                found = _series(message, at, stop)
+                count += 1 + len(found[1])
+                if count > MOST:
+                    raise _broken(f"it holds more than {MOST} samples")
+                yield found
                 at = stop
             else:
                 at = _skipped(message, at, tag)
@@ -77,7 +85,8 @@ def _series(message: bytes, at: int, stop: int) -> tuple[bytes, list[Sample]]:
         at += size
     if at > stop:
         raise _broken("a label ends early")
-    labels = message[begin:at]
+    parts = [message[begin:at]]
+    long = at - begin
     samples: list[Sample] = []
     while at < stop:
         begin = at
@@ -90,10 +99,15 @@ def _series(message: bytes, at: int, stop: int) -> tuple[bytes, list[Sample]]:
             raise _broken("a field ends early")
         if tag == _SAMPLES:
             samples.append(_sample(message, at, at + size))
+            if len(samples) > MOST:
+                raise _broken(f"it holds more than {MOST} samples")
         else:
-            labels += message[begin : at + size]
+            parts.append(message[begin : at + size])
+            long += at + size - begin
         at += size
-    return labels, samples
+    if long > LONGEST_LABELS:
+        raise _broken(f"a series with labels of {long} bytes")
+    return b"".join(parts), samples
 
 
 def _sample(message: bytes, at: int, stop: int) -> Sample:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from fairlead import clock
 from fairlead.collector.feed import Sink
-from fairlead.collector.feeds.prometheus.assembly import Assembly, Counts, Key
+from fairlead.collector.feeds.prometheus.assembly import AHEAD_MS, Assembly, Counts, Key
 from fairlead.collector.feeds.prometheus.mapping import mapping
 from fairlead.collector.feeds.prometheus.protobuf import inflated, labels_of, series_of
 from fairlead.collector.feeds.settings import RemoteWrite
@@ -112,7 +112,7 @@ class RemoteWriteFeed:
     def _rows(self, body: bytes) -> list[pa.RecordBatch]:
         # All of it is read before the first sample counts: a body that is broken at its end changes nothing.
         series = list(series_of(inflated(body, self.settings.most_bytes)))
-        return self._assembly.rows(_samples(series))
+        return self._assembly.rows(_samples(series), clock.now_ns() // 1_000_000 + AHEAD_MS)
 
     def _tell(self, sink: Sink, rows: int) -> None:
         now = clock.now_ns()

@@ -15,7 +15,7 @@ from typing import cast
 
 from fairlead import clock
 from fairlead.collector.feed import Sink
-from fairlead.collector.feeds.prometheus.assembly import Assembly, Key
+from fairlead.collector.feeds.prometheus.assembly import AHEAD_MS, Assembly, Key
 from fairlead.collector.feeds.prometheus.exposition import Page, labels_of
 from fairlead.collector.feeds.prometheus.mapping import mapping
 from fairlead.collector.feeds.settings import Scrape
@@ -27,6 +27,13 @@ MOST_BYTES = 128 << 20
 _CHUNK = 1 << 20
 _NS_PER_MS = 1_000_000
 _ACCEPT = "text/plain;version=0.0.4, application/openmetrics-text;version=1.0.0;q=0.5, */*;q=0.1"
+
+
+class _Stay(urllib.request.HTTPRedirectHandler):
+    """Goes nowhere else: the token is for this exporter."""
+
+    def redirect_request(self, *_: object) -> None:
+        """An answer like any other that is no page."""
 
 
 class ScrapeFeed:
@@ -42,7 +49,7 @@ class ScrapeFeed:
         self._assembly = Assembly(
             mapping(own_mapping), lambda key: labels_of(cast("str", key)), node=settings.node or parts.hostname
         )
-        self._opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=_context(settings)))
+        self._opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=_context(settings)), _Stay())
         self._unknown_told = 0
 
     def run(self, sink: Sink, stop: threading.Event) -> None:
@@ -59,7 +66,7 @@ class ScrapeFeed:
             self._telling.settle(sink)
             now_ms = clock.now_ns() // _NS_PER_MS
             page = Page(self._page())
-            rows = self._assembly.rows(_samples(page, now_ms))
+            rows = self._assembly.rows(_samples(page, now_ms), now_ms + AHEAD_MS)
             self._telling.send(sink, rows)
         except LakeError as fault:
             sink.health(self.name, "failing", f"the lake takes nothing: {fault.what}")
