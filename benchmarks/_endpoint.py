@@ -254,7 +254,7 @@ class Watch:
                 connection.request("GET", "/metrics", headers={"Authorization": f"Bearer {self._to.token}"})
                 text = connection.getresponse().read().decode()
                 for line in text.splitlines():
-                    if line.startswith("fairlead_backlog_bytes "):
+                    if line.startswith("fairlead_collector_backlog_bytes "):
                         self.backlog.append(int(float(line.split()[-1])))
 
     def close(self) -> None:

@@ -105,10 +105,19 @@ def through(
     return sent, used, max(watch.backlog, default=0)
 
 
-def ingest(quick: bool) -> tuple[list[Row], dict[str, Any]]:
-    """A minute of rows of `ops`."""
+def carried_over(path: Path) -> Any:
+    """The lake of a server that has ended, what waited in its log carried to the tables as the server does."""
+    from fairlead.analysis.rollups import derive
+    from fairlead.compression.nodes import merge_nodes
     from fairlead.lake.store import Lake
 
+    lake = Lake.open(path)
+    lake.writer("main", wait_s=60, derive=derive, regroup=merge_nodes).close()
+    return lake
+
+
+def ingest(quick: bool) -> tuple[list[Row], dict[str, Any]]:
+    """A minute of rows of `ops`."""
     seconds = 8.0 if quick else 60.0
     with tempfile.TemporaryDirectory(prefix="fairlead-ingest-") as name:
         folder = Path(name)
@@ -124,9 +133,9 @@ def ingest(quick: bool) -> tuple[list[Row], dict[str, Any]]:
         with server(folder / "server") as to:
             sent, used, backlog = through(to, whole, joined, connections=8, seconds=seconds)
             peak = to.peak_bytes()
-        lake = Lake.open(folder / "server" / "lake")
+        lake = carried_over(folder / "server" / "lake")
         held = lake.query("SELECT count(*) AS rows, sum(count)::BIGINT AS operations FROM ops").to_pylist()[0]
-        size = lake_ingest.lake_bytes(lake)["all"]
+        size = lake_ingest.lake_bytes(lake)["all"] + sum(p.stat().st_size for p in lake.place.root.rglob("*.wal"))
     expected = sent.bodies * lake_ingest.ROWS * lake_ingest.IN_A_BODY
     assert held["rows"] == expected, f"{held['rows']} rows in the lake, {expected} were acknowledged"
     rate = held["rows"] / sent.seconds
@@ -140,7 +149,7 @@ def ingest(quick: bool) -> tuple[list[Row], dict[str, Any]]:
         ("ops rows a second, durable", f"{rate:,.0f} for {sent.seconds:.0f} s", "≥ 1,000,000 for 60 s"),
         ("  bytes a row, an operation", f"{size / held['rows']:.1f}, {size / held['operations']:.1f}", "≤ 18, ≤ 8"),
         ("  peak memory of the collector", f"{peak / MIB:,.0f} MiB", "≤ 2,048"),
-        ("  server, sender: processor s", f"{used:.0f}, {sent.cpu_s:.0f}", ""),
+        ("  server, sender: processor s", f"{used:.1f}, {sent.cpu_s:.1f}", ""),
         ("  highest backlog, bodies held back", f"{backlog / MIB:,.0f} MiB, {sent.held_back}", ""),
     ], figures
 

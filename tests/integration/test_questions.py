@@ -303,7 +303,7 @@ def test_health_lists_trouble_first(site: Site) -> None:
 
 def test_an_empty_lake_answers_everything(tmp_path: Path) -> None:
     site = Site(Asking(Lake.open(tmp_path / "lake", create=True)))
-    for question in ("jobs", "system", "targets", "mds", "heatmap", "cdf", "health"):
+    for question in ("jobs", "system", "targets", "mds", "heatmap", "cdf", "usage", "ports", "devices", "health"):
         msgspec.json.encode(site.ask(question))
     assert site.ask("system").jobs_running is None
     assert site.ask("mds").total is None
@@ -355,7 +355,8 @@ def test_a_shared_forwarder_is_split_by_the_share_of_traffic_and_marked(tmp_path
 def test_a_reader_of_one_user_sees_no_other_user_anywhere(site: Site) -> None:
     asked = [("jobs", ""), ("job", "100"), ("system", ""), ("node", "n1"), ("node", "n3"), ("targets", ""),
              ("target", "OST0"), ("forwarder", "f2"), ("mds", ""), ("mds", "MDT2"), ("heatmap", ""), ("cdf", ""),
-             ("top", "jobs"), ("top", "users"), ("top", "projects"), ("top", "programs"), ("health", "")]  # fmt: skip
+             ("top", "jobs"), ("top", "users"), ("top", "projects"), ("top", "programs"), ("usage", ""), ("ports", ""),
+             ("devices", ""), ("health", "")]  # fmt: skip
     assert {question for question, _ in asked} == set(QUESTIONS)
     for question, name in asked:
         text = msgspec.json.encode(site.ask(question, name, ALICE)).decode()

@@ -44,6 +44,7 @@ from fairlead.testing.machine import small
 from fairlead.testing.machine.play import Play
 from fairlead.testing.machine.wire import Body, bodies
 from serving import Up, until
+from slurm_cluster import lacking, slurm_cluster
 
 S = 1_000_000_000
 MIDNIGHT_NS = time.time_ns() // DAY_NS * DAY_NS - DAY_NS
@@ -63,14 +64,21 @@ def sent(play: Play) -> list[Body]:
     return list(bodies(play, every_s=60))
 
 
+def beside(first: Up, folder: Path, shard: str) -> Up:
+    """A server elsewhere with the lake and the key of the first."""
+    server = Up(folder, SETTINGS.format(shard=shard))
+    server.config.write_text(server.config.read_text().replace(str(server.lake), str(first.lake)))
+    server.lake = first.lake
+    shutil.copy2(first.state / "server.key", server.state / "server.key")
+    return server
+
+
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory, sent: list[Body]) -> Path:
     """A lake that two servers wrote at the same time, each its shard: each node is sent to one of them."""
     first = Up(tmp_path_factory.mktemp("a"), SETTINGS.format(shard="a"))
-    second = Up(tmp_path_factory.mktemp("b"), SETTINGS.format(shard="b"))
-    second.config.write_text(second.config.read_text().replace(str(second.lake), str(first.lake)))
     make_key(first.state / "server.key")
-    shutil.copy2(first.state / "server.key", second.state / "server.key")
+    second = beside(first, tmp_path_factory.mktemp("b"), "b")
     with first, second:
         token = first.token()
         refused: list[object] = []
@@ -128,7 +136,7 @@ def plain(found: Population) -> dict[str, Any]:
 
 def test_two_collectors_make_one_lake(two: Path, play: Play, sent: list[Body]) -> None:
     lake, told = Lake.open(two), play.tables()
-    assert lake.place.shards() == ["a", "b"]
+    assert {"a", "b"} <= set(lake.place.shards())
     for name in ("ops", "pfs_client", "target", "metadata", "forwarder", "files"):
         mine = [lake.place.table(shard, name).is_dir() for shard in ("a", "b")]
         assert any(mine), name
@@ -148,19 +156,43 @@ def _streams(lake: Lake, shard: str) -> list[str]:
     return [str(name) for name in rows["stream"].to_pylist()]
 
 
+def test_a_lost_collector_is_replaced_elsewhere(tmp_path: Path, sent: list[Body]) -> None:
+    """What it acknowledged is read by all, and known to the one that takes its shard over."""
+    for name in ("a", "elsewhere"):
+        (tmp_path / name).mkdir()
+    first = Up(tmp_path / "a", SETTINGS.format(shard="a").replace("every_s = 1", "every_s = 600"))
+    make_key(first.state / "server.key")
+    bodies_of_first = [body for body in sent if body.ops_rows][:12]
+    rows = sum(body.ops_rows for body in bodies_of_first)
+    with first:
+        token = first.token()
+        assert {first.post(body.data, token).status for body in bodies_of_first} == {200}
+        first.kill()
+    lake = Lake.open(first.lake)
+    assert lake.query("SELECT count(*) AS n FROM ops")["n"].to_pylist() == [rows]
+    with beside(first, tmp_path / "elsewhere", "a") as replacement:
+        assert {replacement.post(body.data, token).json["taken"] for body in bodies_of_first} == {0}
+        assert replacement.post(sent[-1].data, token).json["taken"] > 0
+        assert replacement.stop() == 0
+    assert lake.place.shards() == ["a"]
+    assert lake.query("SELECT count(*) AS n FROM ops")["n"].to_pylist() == [rows + sent[-1].ops_rows]
+
+
 def test_jobs_of_two_shards_are_summarised_as_of_one(two: Path, one: Lake, processes: Workers) -> None:
     done: list[tuple[int, int]] = []
-    found = reanalyse(processes, str(two), SPAN, NOW_NS, done=lambda k, n: done.append((k, n)))
+    found = reanalyse(processes, str(two), SPAN, NOW_NS, label="first", done=lambda k, n: done.append((k, n)))
     assert (found.stretches, found.done_before, found.kept) == (2, 0, 0)
     assert done == [(0, 2), (1, 2), (2, 2)]
     lake = Lake.open(two)
-    assert lake.place.shards() == ["a", "b", "reanalysis"]
+    assert {"a", "b", "reanalysis"} <= set(lake.place.shards())
     assert summaries(lake) == summaries(one)
     assert found.jobs == len(summaries(one)) > 3
-    again = reanalyse(processes, str(two), SPAN, NOW_NS + HOUR_NS)
+    again = reanalyse(processes, str(two), SPAN, NOW_NS + HOUR_NS, label="first")
     assert (again.jobs, again.done_before) == (0, 2)
-    rows = lake.query("SELECT count(*) AS n, max(made_ns) AS made FROM job_summary").to_pylist()
-    assert rows == [{"n": found.jobs, "made": NOW_NS}]
+    rows = lake.query(
+        "SELECT count(*) AS n, max(made_ns) < $later AS old FROM job_summary", {"later": NOW_NS + HOUR_NS}
+    )
+    assert rows.to_pylist() == [{"n": found.jobs, "old": True}]
     with workers("threads", count=2) as threads:
         later = reanalyse(threads, str(two), SPAN, NOW_NS + HOUR_NS, label="later")
     assert (later.jobs, later.kept) == (found.jobs, 0)
@@ -333,6 +365,33 @@ def test_workers_of_slurm_work_too(one: Lake, tmp_path: Path, monkeypatch: pytes
         there = population(found, root, SPAN)
     assert plain(there) == plain(population(Here(), root, SPAN))
     assert (tmp_path / "before").read_text() == "before\n"
+
+
+@pytest.mark.slow
+@pytest.mark.slurm
+def test_workers_of_a_real_slurm_work_too(one: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two jobs on two nodes of a real cluster; both are gone afterwards."""
+    reason = lacking()
+    if reason is not None:
+        pytest.skip(reason)
+    monkeypatch.setattr("fairlead.runtime.heavy.workers.FIRST_WORKER_S", 120.0)
+    root = str(one.place.root)
+    with slurm_cluster("heavy") as cluster:
+        monkeypatch.setenv("SLURM_CONF", cluster.environment["SLURM_CONF"])
+        asked = Slurm(
+            jobs=2, cores=4, memory="2GB", directives=["--mem=100M"], interface="lo", walltime="00:10:00",
+            shared_directory=str(tmp_path), local_directory=str(tmp_path), logs=str(tmp_path),
+        )  # fmt: skip
+        with workers("slurm", Settings(slurm=asked)) as found:
+            there = population(found, root, SPAN)
+            nodes = cluster.run("squeue", "--noheader", "--name=fairlead-worker", "--format=%N")
+            seen = {node for _, node in found.each(os.getenv, ["SLURMD_NODENAME"])}
+            made = reanalyse(found, root, SPAN, NOW_NS, label="slurm", shard="slurm")
+        assert nodes
+        assert seen <= {"n1", "n2", "n3"}
+        assert made.jobs + made.kept == len(summaries(one))
+        cluster.until(lambda: not cluster.run("squeue", "--noheader", "--name=fairlead-worker"))
+    assert plain(there) == plain(population(Here(), root, SPAN))
 
 
 def test_the_command_says_what_it_did(two: Path, one: Lake) -> None:

@@ -21,7 +21,8 @@ ROW = st.fixed_dictionaries({
     "interface": st.sampled_from(["POSIX", "fuse"]), "fs": st.sampled_from(["/s", None]),
     "op": st.sampled_from(["read", "write", "write"]), "file_id": st.sampled_from([None, 1, 2**63 - 1]),
     "handle": st.sampled_from([None, 3]), "offset": st.one_of(st.none(), FAR),
-    "size": st.sampled_from([10, 10, None]), "stride": st.sampled_from([None, 10]), "count": st.sampled_from([1, 1, 4]),
+    "size": st.sampled_from([10, 10, None]), "stride": st.sampled_from([None, 10, -3, 2**63 - 1]),
+    "count": st.sampled_from([1, 1, 4]),
     "gaps_ns": st.sampled_from([None, None, None, [1, 2]]),
 })  # fmt: skip
 
@@ -113,3 +114,21 @@ def test_many_nodes_alike_pay() -> None:
     assert groups.num_rows == 1
     assert rest.num_rows == 0
     assert counted(split_nodes(groups)) == counted(ops)
+
+
+def test_random_offsets_merge_and_groups_of_the_first_version_are_read() -> None:
+    rows = [
+        {"start_ns": rank, "length": 5, "idle": 0, "node": f"n{rank % 4}", "job_id": "7", "rank": rank,
+         "interface": "POSIX", "fs": "/s", "op": "read", "file_id": 1, "handle": None, "offset": rank * rank * 11,
+         "size": 10, "stride": None if rank == 3 else (rank * 7919) % 4096, "count": 2}
+        for rank in range(16)
+    ]  # fmt: skip
+    ops = table_of(rows)
+    rest, groups = merge_nodes(ops, always=True)
+    assert (rest.num_rows, groups.num_rows) == (0, 1)
+    assert counted(split_nodes(groups)) == counted(ops)
+    same = table_of([{**row, "stride": 10} for row in rows])
+    rest, groups = merge_nodes(same, always=True)
+    assert (groups["stride"].to_pylist(), groups["strides"].to_pylist()) == ([10], [None])
+    old = groups.drop_columns(["strides"])
+    assert counted(split_nodes(old)) == counted(same)

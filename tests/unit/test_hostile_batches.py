@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fairlead.analysis.rollups import derive
-from fairlead.batches import decoding
+from fairlead.batches import bulk, decoding
 from fairlead.batches.decoding import MAX_BATCHES, MAX_COLUMNS
 from fairlead.batches.encoding import (
     MAGIC,
@@ -219,3 +219,29 @@ def test_what_has_no_time_of_its_own_is_held_to_its_headers(
     body = of_table("files", columns, 1, first_ns=first_ns, last_ns=last_ns)
     with Writer(lake.place, "main", now_ns=lambda: NOW) as writer, pytest.raises(fault):
         writer.take_batches(body, check(body, raw_bytes=LIMIT, node="n1"))
+
+
+def test_small_batches_of_constants_are_counted_as_what_they_take(tmp_path: Path) -> None:
+    """Back-pressure goes by the memory of rows that wait: it must not be told by the wire's size."""
+    names = ("start_ns", "end_ns", "busy_ns", "file_id", "size", "count", "offset", "stride", "handle")
+    columns: dict[str, Any] = {name: numbers([NOW] * 1024) for name in names}
+    columns |= {name: same_word("x", 1024) for name in ("node", "interface", "op")}
+    body = b"".join(of_table("ops", columns, 1024, seq=seq, last_ns=NOW) for seq in range(50))
+    lake = Lake.open(tmp_path / "lake", create=True)
+    with Writer(lake.place, "main", now_ns=lambda: NOW) as writer:
+        batches = bulk.small(body)
+        assert batches is not None
+        chosen, ticket, tables = writer.append_small([(body, batches)])
+        assert chosen == [0]
+        assert ticket is not None
+        writer.settle(ticket)
+        assert writer.backlog_bytes >= sum(rows.nbytes for rows in tables.values()) > 50 * 1024 * 8 * len(names)
+
+
+def test_words_that_senders_choose_are_not_remembered_without_bound() -> None:
+    before = bulk._remembered.cache_info().currsize
+    for number in range(50):
+        assert len(bulk._parsed(json.dumps([f"{number}-{place}" for place in range(1000)]).encode())) == 1000
+    assert bulk._remembered.cache_info().currsize == before
+    columns = [[f"c{number}", "i64=", 8] for number in range(1000)]
+    assert bulk._layout(json.dumps(columns).encode()) is None

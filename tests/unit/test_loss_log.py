@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.errors import LakeError
+from fairlead.lake import wal
 from fairlead.lake.store import Lake
 from fairlead.lake.writer import Writer
 from lake_rows import DAY_NS, DAY_ONE, OPS_ROWS, send, wire
@@ -68,3 +69,59 @@ def test_killed_after_a_failed_sync_every_batch_is_there_once_when_it_was_sent_a
     with Writer(lake.place, "main", now_ns=lambda: NOON) as writer:
         assert sum(send(writer, wire(1), wire(2))) == 2
         assert counts(lake) == {1: OPS_ROWS, 2: OPS_ROWS}
+
+
+def test_frames_behind_a_damaged_length_are_not_dropped_as_torn(tmp_path: Path) -> None:
+    """A flipped bit in a length makes all that follows look cut off: it is kept for a person, and told."""
+    lake = Lake.open(tmp_path / "lake", create=True)
+    writer = Writer(lake.place, "main", now_ns=lambda: NOON)
+    for seq in (1, 2, 3):
+        send(writer, wire(seq))
+    writer.close(flush=False)
+    [segment] = (tmp_path / "lake").rglob("*.wal")
+    data = bytearray(segment.read_bytes())
+    second = len(data) // 3
+    first_length = wal.read_segment(segment).frames[0]
+    at = data.index(bytes(first_length.body)) + len(first_length.body)
+    assert 0 < at - second < len(data)
+    data[at + 15] ^= 0x40  # the length of the second frame's body
+    segment.write_bytes(data)
+    with Writer(lake.place, "main", now_ns=lambda: NOON) as writer:
+        assert [path.name for path in writer.damaged] == [f"{segment.name}.damaged"]
+        assert writer.damaged[0].read_bytes() == data
+        assert counts(lake) == {1: OPS_ROWS}
+
+
+def test_a_segment_cut_off_by_a_kill_is_not_called_damaged(tmp_path: Path) -> None:
+    lake = Lake.open(tmp_path / "lake", create=True)
+    writer = Writer(lake.place, "main", now_ns=lambda: NOON)
+    send(writer, wire(1))
+    send(writer, wire(2))
+    writer.close(flush=False)
+    [segment] = (tmp_path / "lake").rglob("*.wal")
+    segment.write_bytes(segment.read_bytes()[:-7])
+    with Writer(lake.place, "main", now_ns=lambda: NOON) as writer:
+        assert writer.damaged == []
+        assert counts(lake) == {1: OPS_ROWS}
+
+
+@pytest.mark.parametrize("damage", ["middle", "junk", "gone"])
+@pytest.mark.parametrize("table", ["ops", "_batches"])
+def test_a_damaged_file_of_a_table_is_an_error_with_a_next_step(tmp_path: Path, damage: str, table: str) -> None:
+    lake = Lake.open(tmp_path / "lake", create=True)
+    with Writer(lake.place, "main", now_ns=lambda: NOON) as writer:
+        send(writer, wire(1))
+    [path] = (tmp_path / "lake" / "shards" / "main" / table).rglob("*.parquet")
+    data = path.read_bytes()
+    if damage == "gone":
+        path.unlink()
+    else:
+        path.write_bytes(b"x" * 200 if damage == "junk" else data[:4] + bytes(len(data) - 4))
+    ask = {
+        "ops": lambda: Lake.open(tmp_path / "lake").query("SELECT sum(size) FROM ops"),
+        "_batches": lambda: Writer(lake.place, "main", now_ns=lambda: NOON),
+    }[table]
+    with pytest.raises(LakeError) as told:
+        ask()
+    assert "restore" in (told.value.remedy or "")
+    assert path.name in str(told.value)

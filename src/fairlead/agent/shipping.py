@@ -260,7 +260,8 @@ class Shipper:
             os.makedirs(folder, 0o750, exist_ok=True)
             with _open(waiting.path) as source:
                 if os.fstat(source.fileno()).st_size <= REFUSED_BYTES:
-                    with open(os.path.join(folder, waiting.name), "wb") as copy:
+                    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+                    with os.fdopen(os.open(os.path.join(folder, waiting.name), flags, 0o640), "wb") as copy:
                         for part in iter(lambda: source.read(1 << 16), b""):
                             copy.write(part)
             held = sorted((one, os.stat(os.path.join(folder, one)).st_size) for one in os.listdir(folder))

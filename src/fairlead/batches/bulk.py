@@ -25,6 +25,8 @@ MOST_ROWS = 1024
 """Rows of a batch that is small."""
 MOST_BYTES = 64 << 10
 """Bytes of its header, of its payload, and of its columns."""
+_SHORT, _LONGEST_LAYOUT = 128, 2048
+"""Bytes of words that are remembered, and of a description of columns: what senders choose must not fill the memory."""
 _INT64 = 1 << 63
 _COUNT = 1 << 62
 _WORD, _LISTS, _INTEGERS, _FRACTIONS = "word", "i64s", "i64", "f64"
@@ -163,7 +165,7 @@ def _plain_tables() -> frozenset[str]:
 @lru_cache(maxsize=8192)
 def _layout(text: bytes) -> _Layout | None:
     """Where each column lies, None when the columns are not described as they should be."""
-    if len(text) > MOST_BYTES >> 3:
+    if len(text) > _LONGEST_LAYOUT:
         return None
     at, sections = 0, []
     for name, kind, length in _described.decode(text):
@@ -331,8 +333,12 @@ def _words(sections: Sequence[_Section | None], raws: Sequence[bytes], counts: N
     return pa.DictionaryArray.from_arrays(indices, pa.array(list(index), pa.string()), safe=False)
 
 
-@lru_cache(maxsize=1 << 14)
 def _parsed(text: bytes) -> tuple[str, ...]:
+    return _remembered(text) if len(text) <= _SHORT else _texts.decode(text)
+
+
+@lru_cache(maxsize=1 << 14)
+def _remembered(text: bytes) -> tuple[str, ...]:
     return _texts.decode(text)
 
 

@@ -74,6 +74,10 @@ def _page(answer: NodePage, width: int) -> list[RenderableType]:
             Column("says", lambda r: word(r.text), spare=2, longest=60),
         ]  # fmt: skip
         parts += [Text("\nWatched by", style="bold"), fitted(probes, answer.probes, width)]
+    if answer.clock is not None:
+        from fairlead.cli.job import clock_lines
+
+        parts += [Text("\nClock", style="bold yellow"), *(Text(f"  {line}") for line in clock_lines([answer.clock]))]
     if answer.gaps:
         parts += [Text("\nGaps", style="bold yellow"), *(Text("  ") + gap for gap in gap_lines(answer.gaps))]
     for event in answer.events[:8]:

@@ -227,6 +227,8 @@ class _Request:
     def __init__(self, scope: Scope, receive: Receive) -> None:
         self._scope = scope
         self._receive = receive
+        # Of a header that is there twice the first counts.
+        self._named = dict(reversed(scope["headers"]))
         length = self.header(b"content-length")
         self.size = int(length) if length.isdigit() else -1
         """Bytes of the body; -1: not said."""
@@ -254,7 +256,7 @@ class _Request:
 
     def header(self, name: bytes) -> str:
         """One of them, empty when it is not there."""
-        return next((bytes(v).decode("latin-1") for n, v in self._scope["headers"] if n == name), "")
+        return bytes(self._named.get(name, b"")).decode("latin-1")
 
     async def body(self) -> bytes:
         """All of it. Raises _GoneError."""

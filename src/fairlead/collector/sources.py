@@ -18,6 +18,10 @@ import pyarrow as pa
 from fairlead.probes.base import Event
 
 GAP = "gap"
+MOST_SOURCES = 200_000
+"""Names kept in mind at most, and probes of each: a token for any node can send under any name."""
+MOST_PROBES = 256
+_LONGEST_TEXT = 500
 _HEARD = ("node", "probe", "state", "ts_ns", "interval_ns", "failures", "unknown_lines", "lost_batches",
           "clock_offset_ns", "text")  # fmt: skip
 
@@ -109,6 +113,8 @@ class Sources:
             for node, batches, rows, last_ns, agent in sights:
                 one = self._all.get(node)
                 if one is None:
+                    if len(self._all) >= MOST_SOURCES:
+                        continue  # their records are taken; who they are from, the lake knows
                     one = self._all[node] = _Source(node, now_ns, first_seen_ns=now_ns)
                 one.last_seen_ns = max(one.last_seen_ns, now_ns)
                 one.batches += batches
@@ -138,15 +144,24 @@ class Sources:
         node = sender or named
         one = self._all.get(node)
         if one is None:
+            if len(self._all) >= MOST_SOURCES:
+                return
             one = self._all[node] = _Source(node, ts_ns)
         before = one.probes.get(probe)
+        if before is None and len(one.probes) >= MOST_PROBES:
+            return
         unknown = (before.unknown_lines if before else 0) + (unknown_lines or 0)
         one.lost_batches += lost_batches or 0
         if before is not None and before.ts_ns > ts_ns:
             one.probes[probe] = msgspec.structs.replace(before, unknown_lines=unknown)
             return
         one.probes[probe] = ProbeHealth(
-            probe=probe, state=state, ts_ns=ts_ns, text=text or "", failures=failures, unknown_lines=unknown
+            probe=probe,
+            state=state,
+            ts_ns=ts_ns,
+            text=(text or "")[:_LONGEST_TEXT],
+            failures=failures,
+            unknown_lines=unknown,
         )
         # An agent's first row after its start tells of a moment, not of a period.
         one.period_ns = max(interval_ns or 0, self._period_ns)

@@ -22,7 +22,7 @@ from fairlead.model.tables import OP_GROUPS, OPS
 I64 = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 SECOND_NS = 1_000_000_000
-ALIKE = ("job_id", "interface", "fs", "op", "size", "stride", "count")
+ALIKE = ("job_id", "interface", "fs", "op", "size", "count")
 """With the second of their start, what members of a group have in common (null is a value of its own)."""
 FEWEST_MEMBERS = 4
 """Smaller groups cost as much as their rows."""
@@ -54,6 +54,9 @@ def merge_nodes(ops: pa.Table, *, always: bool = False) -> tuple[pa.Table, pa.Ta
 
 def split_nodes(op_groups: pa.Table) -> pa.Table:
     """The rows of `ops` that were merged: exactly they, group after group."""
+    if "strides" not in op_groups.schema.names:  # version 1
+        strides = OP_GROUPS.schema.field("strides")
+        op_groups = op_groups.append_column(strides, pa.nulls(op_groups.num_rows, strides.type))
     table = op_groups.select(OP_GROUPS.schema.names).combine_chunks()
     if not table.num_rows:
         return OPS.schema.empty_table()
@@ -69,7 +72,7 @@ def split_nodes(op_groups: pa.Table) -> pa.Table:
         "node": lists.expanded_nodes(table["nodes"], table["node_codes"], at),
         "rank": lists.expanded(table["ranks"], at).cast(pa.int32()), "file_id": lists.expanded(table["file_ids"], at),
         "handle": lists.expanded(table["handles"], at), "offset": lists.expanded(table["offsets"], at),
-        **no_lists(len(source)),
+        "stride": _strides(table, at), **no_lists(len(source)),
     }  # fmt: skip
     shared = table.select(ALIKE).take(pa.array(source))
     arrays = []
@@ -80,6 +83,13 @@ def split_nodes(op_groups: pa.Table) -> pa.Table:
             column = column.cast(pa.string()).dictionary_encode().cast(field.type)
         arrays.append(column if column.type == field.type else column.cast(field.type))
     return pa.Table.from_arrays(arrays, schema=OPS.schema)
+
+
+def _strides(table: pa.Table, at: lists.Members) -> pa.Array:
+    """Of every member: the group's, or its own where they are listed."""
+    shared = table["stride"].take(pa.array(at.group)).combine_chunks()
+    own = lists.expanded(table["strides"], at)
+    return pc.coalesce(own, shared) if own.null_count < len(own) else shared
 
 
 # -- which rows -------------------------------------------------------------------------------------------------------
@@ -227,11 +237,14 @@ def _table(batch: pa.RecordBatch, rows: NDArray[np.intp], groups: I64) -> pa.Tab
     """Groups that lie together in `rows`, numbered 0, 1, ..., as rows of OP_GROUPS."""
     heads = np.flatnonzero(np.diff(groups, prepend=-1))
     cut = lists.Cut(heads, np.diff(heads, append=len(rows)))
-    taken = batch.select(["node", "rank", "file_id", "handle", "offset"]).take(pa.array(rows))
+    taken = batch.select(["node", "rank", "file_id", "handle", "offset", "stride"]).take(pa.array(rows))
     start, end, busy = (batch.column(name).to_numpy()[rows] for name in ("start_ns", "end_ns", "busy_ns"))
     first = np.minimum.reduceat(start, heads)
     shared = batch.select(list(ALIKE)).take(pa.array(rows[heads]))
     nodes, codes = lists.nodes(taken.column("node"), groups, cut)
+    strides = lists.short(taken.column("stride"), cut)
+    of_all = pc.equal(pc.list_value_length(strides).fill_null(0), 1)
+    stride = pc.if_else(of_all, taken.column("stride").take(pa.array(heads)), pa.scalar(None, pa.int64()))
     columns: dict[str, pa.Array] = {
         "start_ns": pa.array(first), "end_ns": pa.array(np.maximum.reduceat(end, heads)),
         "members": pa.array(cut.lengths), "nodes": nodes, "node_codes": codes,
@@ -240,7 +253,8 @@ def _table(batch: pa.RecordBatch, rows: NDArray[np.intp], groups: I64) -> pa.Tab
         "offsets": lists.short(taken.column("offset"), cut),
         "starts_ns": lists.short(pa.array(start - np.repeat(first, cut.lengths)), cut),
         "lengths_ns": lists.short(pa.array(end - start), cut),
-        "busies_ns": lists.short(pa.array(end - start - busy), cut),
+        "busies_ns": lists.short(pa.array(end - start - busy), cut), "stride": stride,
+        "strides": pc.if_else(of_all, pa.scalar(None, pa.list_(pa.int64())), strides),
     }  # fmt: skip
     arrays = [columns[f.name] if f.name in columns else shared.column(f.name) for f in OP_GROUPS.schema]
     return pa.Table.from_arrays(arrays, schema=OP_GROUPS.schema)

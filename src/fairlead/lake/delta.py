@@ -25,6 +25,9 @@ APP = "fairlead-wal"
 
 _CONFIGURATION = {"delta.checkpointInterval": "50", "delta.logRetentionDuration": "interval 7 days"}
 
+RESTORE = "restore it: fairlead lake restore BACKUP --lake NEW-FOLDER"
+"""The way back from damage that nothing else mends."""
+
 
 def open_delta(folder: Path) -> DeltaTable | None:
     """The table in `folder` at its newest version; None when there is none yet. Raises LakeError when it is broken."""
@@ -215,6 +218,14 @@ def active(table: DeltaTable, spec: TableSpec | None = None) -> list[Part]:
         for path, day, count, size, first, last in rows
     ]
     return sorted(parts, key=lambda part: part.path)
+
+
+def damaged(path: Path | str, error: Exception) -> LakeError:
+    """The error for a file of a table that is not what the table's log says."""
+    what = "is gone" if isinstance(error, FileNotFoundError) else "is damaged"
+    return LakeError(
+        f"a file of the lake {what}: {(str(error).splitlines() or [''])[0][:200]}", where=str(path), remedy=RESTORE
+    )
 
 
 def _broken(folder: Path, error: Exception) -> LakeError:

@@ -8,8 +8,6 @@ from __future__ import annotations
 from fairlead.lake.tables import DAY
 from fairlead.model.tables import OP_GROUPS
 
-_SHARED = ("job_id", "interface", "fs", "op", "size", "stride", "count")
-
 
 def expanded(groups: str = OP_GROUPS.name) -> str:
     """A SELECT with the columns of `ops` and `day`, in their order: every row of every group."""
@@ -23,7 +21,8 @@ def expanded(groups: str = OP_GROUPS.name) -> str:
         f"SELECT {start} AS start_ns, {start} + {length} AS end_ns, {length} - {_member('busies_ns')} AS busy_ns, "  # noqa: S608 (our own names)
         f"{named} AS node, job_id, {_member('ranks')}::INTEGER AS rank, interface, fs, op, "
         f'{_member("file_ids")} AS file_id, {_member("handles")} AS handle, {_member("offsets")} AS "offset", '
-        f"size, stride, count, NULL::BIGINT[] AS gaps_ns, NULL::BIGINT[] AS durations_ns, {DAY} "
+        f"size, coalesce({_member('strides')}, stride) AS stride, count, "
+        f"NULL::BIGINT[] AS gaps_ns, NULL::BIGINT[] AS durations_ns, {DAY} "
         f"FROM (SELECT *, unnest(range(members)) AS k FROM {groups})"
     )
 

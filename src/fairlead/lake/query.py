@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import threading
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,17 @@ import pyarrow as pa
 
 from fairlead.errors import LakeError, UsageError
 from fairlead.lake import grouped, spilling
+from fairlead.lake.delta import RESTORE
 from fairlead.lake.snapshot import Group, View
 from fairlead.lake.tables import DAY, IDENTITY, OPS_STORED, SPECS, TIERS, plain
 from fairlead.model.tables import OP_GROUPS, OPS, TableSpec
 
 DEFAULT_MEMORY = "2GB"
 Parameters = Sequence[object] | Mapping[str, object] | None
+
+Sight = tuple[object, ...]
+"""What tells views of one moment from those of another: their files."""
+_READY = 12
 
 _WORD = re.compile(r"\w+")
 _engines: dict[tuple[int, Path], Engine] = {}
@@ -37,6 +43,8 @@ class Engine:
         import duckdb
 
         self._root = root
+        self._turn = threading.Lock()
+        self._ready: OrderedDict[Sight, list[Any]] = OrderedDict()
         self._spill = spilling.folder()
         try:
             self._instance = duckdb.connect(":memory:", config={"memory_limit": memory})
@@ -65,6 +73,28 @@ class Engine:
         """A connection of its own: its temporary views are seen by nobody else."""
         return self._instance.cursor()
 
+    def take(self, sight: Sight) -> Any | None:
+        """A connection that knows the tables of `sight` from a query before, for the caller alone."""
+        with self._turn:
+            held = self._ready.get(sight)
+            if not held:
+                return None
+            cursor = held.pop()
+            if not held:
+                del self._ready[sight]
+            return cursor
+
+    def keep(self, sight: Sight, cursor: Any) -> None:
+        """Keeps a connection for a later query of the same sight: to make views is a large part of a small query."""
+        gone = []
+        with self._turn:
+            self._ready.setdefault(sight, []).append(cursor)
+            self._ready.move_to_end(sight)
+            while len(self._ready) > _READY:
+                gone += self._ready.popitem(last=False)[1]
+        for one in gone:
+            one.close()
+
 
 def engine(root: Path, memory: str = DEFAULT_MEMORY) -> Engine:
     """The engine of this process for the lake in `root`; `memory` counts when it is the first call."""
@@ -85,29 +115,71 @@ def mentioned(sql: str) -> list[str]:
     return [name for name in SPECS if name in words]
 
 
-def run(engine: Engine, views: Iterable[View], sql: str, parameters: Parameters = None) -> pa.Table:
+def run(
+    engine: Engine, views: Iterable[View], sql: str, parameters: Parameters = None, *, timeout_s: float | None = None
+) -> pa.Table:
     """The result of one reading statement over `views`. Raises UsageError for SQL that is wrong or would write,
-    LakeError when memory or a file is wanting."""
+    LakeError when memory, a file or (`timeout_s`) time is wanting."""
     import duckdb
 
-    cursor = engine.cursor()
+    views = list(views)
+    sight = _sight(views)
+    cursor = engine.take(sight) if sight is not None else None
+    defined = cursor is not None
+    cursor = cursor or engine.cursor()
+    late = threading.Event()
+    watch = None if timeout_s is None else threading.Timer(timeout_s, lambda: (late.set(), cursor.interrupt()))
     try:
         _refuse_writing(cursor, sql)
-        define_all(cursor, views)
+        if not defined:
+            define_all(cursor, views)
+            defined = True
+        if watch is not None:
+            watch.start()
         relation = cursor.sql(sql, params=parameters) if parameters else cursor.sql(sql)
-        return relation.to_arrow_table()
-    except duckdb.OutOfMemoryException as error:
-        raise LakeError(
+        found = relation.to_arrow_table()
+        del relation
+    except duckdb.Error as error:
+        sight = None
+        if late.is_set():
+            raise LakeError(
+                f"the query took longer than {timeout_s:g} s", remedy="ask for fewer days or columns"
+            ) from error
+        raise _told(engine, error) from error
+    else:
+        return found
+    finally:
+        if watch is not None:
+            watch.cancel()
+        if sight is not None and defined and not late.is_set():
+            engine.keep(sight, cursor)
+        else:
+            cursor.close()
+
+
+def _told(engine: Engine, error: Exception) -> Exception:
+    """What DuckDB said, as an error of ours."""
+    import duckdb
+
+    if isinstance(error, duckdb.OutOfMemoryException):
+        return LakeError(
             f"the query needs more memory than it may use: {_first_line(error)}",
             remedy="ask for fewer days or columns, or raise the limit (FAIRLEAD_LAKE_MEMORY=4GB)",
-        ) from error
-    except duckdb.Error as error:
-        if isinstance(error, duckdb.IOException) or engine.names_a_file(str(error)):
-            raise LakeError(f"a file of the lake cannot be read: {_first_line(error)}") from error
-        what = f"the query cannot be run: {_first_line(error)}"
-        raise UsageError(what, remedy="fairlead lake info --columns names tables and columns") from error
-    finally:
-        cursor.close()
+        )
+    if isinstance(error, duckdb.IOException) or engine.names_a_file(str(error)):
+        return LakeError(f"a file of the lake cannot be read: {_first_line(error)}")
+    what = f"the query cannot be run: {_first_line(error)}"
+    return UsageError(what, remedy="fairlead lake info --columns names tables and columns")
+
+
+def _sight(views: Sequence[View]) -> Sight | None:
+    """What the views are made of; None when rows wait in memory: those change all the time."""
+    if any(view.waiting for view in views):
+        return None
+    return tuple(
+        (view.spec.name, tuple((tuple(group.paths), group.columns, group.tier) for group in view.groups))
+        for view in views
+    )
 
 
 def _refuse_writing(cursor: Any, sql: str) -> None:

@@ -146,9 +146,12 @@ class Snapshots:
     def _columns_of(self, folder: Path, version: str, path: str) -> frozenset[str]:
         key = (folder, version)
         if key not in self._columns:
-            from pyarrow import parquet
+            from pyarrow import ArrowException, parquet
 
-            self._columns[key] = frozenset(parquet.read_schema(path).names)
+            try:
+                self._columns[key] = frozenset(parquet.read_schema(path).names)
+            except (OSError, ArrowException) as error:
+                raise delta.damaged(path, error) from error
         return self._columns[key]
 
 

@@ -56,7 +56,12 @@ class Lake:
         return query.engine(self.place.root, self._memory)
 
     def query(
-        self, sql: str, parameters: query.Parameters = None, *, between: tuple[int, int] | None = None
+        self,
+        sql: str,
+        parameters: query.Parameters = None,
+        *,
+        between: tuple[int, int] | None = None,
+        timeout_s: float | None = None,
     ) -> pa.Table:
         """Runs one SELECT over the record tables (`ops`, `jobs`, ...; each has `day`, a date, besides its columns).
 

@@ -22,6 +22,7 @@ from fairlead.lake.place import sync_folder
 MAGIC = b"FLWAL\x00\x00\x01"
 _HEADER = struct.Struct("<IIQ")
 """crc32 of all that follows it in the frame, length of the JSON meta, length of the body."""
+_LONGEST_META = 1 << 20
 _NAME = re.compile(r"(\d{16})\.wal")
 
 
@@ -75,6 +76,30 @@ def damaged_segments(folder: Path) -> list[Path]:
 def read_segment(path: Path) -> Contents:
     """Every whole frame of a segment. FileNotFoundError when it has been carried over meanwhile."""
     return frames_in(memoryview(path.read_bytes()), 0)
+
+
+def hides_frames(path: Path, torn: int) -> bool:
+    """Whether a whole frame lies in the last `torn` bytes of a segment, behind one whose length is damaged. Raises
+    LakeError."""
+    try:
+        with path.open("rb") as file:
+            file.seek(-torn, os.SEEK_END)
+            data = memoryview(file.read())
+    except OSError as error:
+        raise LakeError(f"the write-ahead segment cannot be read: {error.strerror}", where=str(path)) from error
+    budget = 8 * len(data)
+    for found in re.finditer(rb'\{"', data):
+        at = found.start() - _HEADER.size
+        end = _frame_end(data, at) if at > 0 else None
+        if end is None:
+            continue
+        checksum, meta_length, _ = _HEADER.unpack_from(data, at)
+        if meta_length > _LONGEST_META or data[found.start() + meta_length - 1] != ord("}"):
+            continue
+        budget -= end - at
+        if budget < 0 or crc32(data[at + 4 : end]) == checksum:
+            return True  # too much that looks like frames is kept as well
+    return False
 
 
 def frames_in(data: memoryview, offset: int) -> Contents:

@@ -177,6 +177,8 @@ class Writer:
         if tables is None or not self._of_now(batches, tables, now_ns):
             return [], None, {}
         load = hot.load_of_small(batches, chosen_keys, tables, now_ns)
+        # A value told once for a thousand rows is short on the wire only.
+        load.nbytes = max(load.nbytes, sum(rows.nbytes for rows in tables.values()))
         with self._turn:
             segment, full = self._usable()
             if not self._all_new(chosen_keys, batches):  # taken by another thread since, or twice among these
@@ -342,8 +344,12 @@ class Writer:
         parts = delta.active(table) if table is not None else []
         read = []
         for part in parts:
-            names = set(parquet.read_schema(folder / part.path).names) & {"key", "seq", "first_seq"}
-            read.append(parquet.read_table(folder / part.path, columns=sorted(names), partitioning=None))
+            path = folder / part.path
+            try:
+                names = set(parquet.read_schema(path).names) & {"key", "seq", "first_seq"}
+                read.append(parquet.read_table(path, columns=sorted(names), partitioning=None))
+            except (OSError, pa.ArrowException) as error:
+                raise delta.damaged(path, error) from error
         if not read:
             return NOTHING
         return sorted_rows(
@@ -405,7 +411,8 @@ class Writer:
         damaged = False
         if loads is None:
             contents = wal.read_segment(path)
-            damaged = bool(contents.damaged)
+            # What looks torn off may be whole behind a damaged length: that is kept, too.
+            damaged = bool(contents.damaged) or (contents.torn > 0 and wal.hides_frames(path, contents.torn))
             for frame in contents.frames:
                 _all_known(set(hot.counts_of(frame)[0]), path)
             loads = [hot.load_of_frame(frame, strict=True) for frame in contents.frames]

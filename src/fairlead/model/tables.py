@@ -213,7 +213,7 @@ ROLLUP = _spec("rollup", 1, "ts_ns", ("kind", "id", "ts_ns"), [
 osc, target, metadata, port, device. `job_id` is set on parts of a component's sum and null on the whole (`kind` job:
 null; `id` is the job). A null sum is unknown, never zero."""
 
-OP_GROUPS = _spec("op_groups", 1, "start_ns", ("job_id", "start_ns"), [
+OP_GROUPS = _spec("op_groups", 2, "start_ns", ("job_id", "start_ns"), [
     _required("start_ns", _I64), _required("end_ns", _I64), _optional("job_id", _WORD), _required("interface", _WORD),
     _optional("fs", _WORD), _required("op", _WORD), _optional("size", _I64), _optional("stride", _I64),
     _required("count", _I64), _required("members", _I64),
@@ -221,9 +221,13 @@ OP_GROUPS = _spec("op_groups", 1, "start_ns", ("job_id", "start_ns"), [
     _optional("ranks", pa.list_(_I64)), _optional("file_ids", pa.list_(_I64)), _optional("handles", pa.list_(_I64)),
     _optional("offsets", pa.list_(_I64)), _required("starts_ns", pa.list_(_I64)),
     _required("lengths_ns", pa.list_(_I64)), _required("busies_ns", pa.list_(_I64)),
+    _optional("strides", pa.list_(_I64)),
 ])  # fmt: skip
-"""Runs alike (same second, job, interface, fs, op, size, stride, count) that several nodes made: what differs is listed
-by member, so that `fairlead.compression.nodes` gives every row of `ops` back. A list of one value holds for all."""
+"""Runs alike (same second, job, interface, fs, op, size, count) that several nodes made: what differs is listed by
+member, so that `fairlead.compression.nodes` gives every row of `ops` back. A list of one value holds for all; of two
+values, of more than two members, is the first and the step to the next; null: no member has any. `busies_ns` holds
+length less busy time. `node_codes` null: members lie node after node, equally many of each. `strides` null (and in
+version 1): `stride` is that of every member."""
 
 JOB_SUMMARY = _spec("job_summary", 1, "start_ns", ("cluster", "start_ns"), [
     _optional("cluster", _WORD), _required("job_id", pa.string()), _optional("start_ns", _I64),

@@ -53,16 +53,17 @@ def moved_in_time(
     made = select(
         lake,
         "WITH off AS (SELECT unnest($sources) AS source, unnest($offs) AS ns), dated AS ("
-        f"SELECT r.*, ts_ns + (coalesce(off.ns, 0) + {step // 2}) // {step} * {step} AS at FROM rollup r"
+        f"SELECT r.*, ts_ns + coalesce(off.ns, 0) AS shown_ns FROM rollup r"
         f" LEFT JOIN off ON off.source = r.id WHERE interval_ns = {step} AND job_id = $job"
         " AND (kind = $node AND layer IN (SELECT unnest($by_node)) AND id IN (SELECT unnest($nodes))"
-        " OR kind = $forwarder AND layer IN (SELECT unnest($by_forwarder)))"
+        " OR kind = $fwd AND layer IN (SELECT unnest($by_fwd)))"
         f" AND ts_ns >= {wide.from_ns} AND ts_ns < {wide.to_ns} AND {days(wide)})"
-        f" SELECT (at - {steps.from_ns}) // {steps.step_ns} AS step, layer, {sums} FROM dated"
-        f" WHERE at >= {span.from_ns} AND at < {span.to_ns} GROUP BY step, layer",
+        f" SELECT (shown_ns - {steps.from_ns}) // {steps.step_ns} AS step, layer, {sums} FROM dated"
+        f" WHERE shown_ns >= {span.from_ns} AND shown_ns < {span.to_ns} GROUP BY step, layer",
         {
-            "sources": list(off), "offs": list(off.values()), "job": job_id, "nodes": list(nodes), "node": "node",
-            "forwarder": "forwarder", "by_node": list(BY_NODE), "by_forwarder": list(BY_FORWARDER),
+            "sources": list(off), "offs": [round(ns / step) * step for ns in off.values()], "job": job_id,
+            "nodes": list(nodes), "node": "node",
+            "fwd": "forwarder", "by_node": list(BY_NODE), "by_fwd": list(BY_FORWARDER),
         },
         within=wide,
     )  # fmt: skip

@@ -20,7 +20,7 @@ from fairlead.questions.coverage import coverage
 from fairlead.questions.estimates import estimates
 from fairlead.questions.network import ports_of
 from fairlead.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span
-from fairlead.questions.sums import METADATA_RANK, RANK, VALUES, sums_of, totals
+from fairlead.questions.sums import METADATA_RANK, RANK, VALUES, stepped, steps_of, sums_of, totals
 from fairlead.questions.timelines import layered, timeline
 
 NODES_SHOWN = 1000
@@ -89,10 +89,14 @@ def _page(
 ) -> JobPage:  # fmt: skip
     job_id = account["job_id"]
     nodes = account["nodes"] or []
-    steps, found = layered(lake, span, "kind = $kind AND id = $id", {"kind": "job", "id": job_id}, now_ns, points)
+    where, words = "kind = $kind AND id = $id", {"kind": "job", "id": job_id}
+    steps, found = layered(lake, span, where, words, now_ns, points)
     off = offsets(lake, [*nodes[:4096], *_forwarders(lake, job_id, span)], span)
     if off:
-        found = moved_in_time(lake, job_id, steps, found, nodes, off)
+        # Records may be dated beside the job's life, where no seconds of it were looked for.
+        fine, interval = steps_of(span, now_ns, points)
+        moved = moved_in_time(lake, job_id, fine, stepped(lake, fine, interval, "layer", where, words), nodes, off)
+        steps, found = (fine, moved) if moved.num_rows else (steps, found)
     cover = coverage(lake, nodes[:4096], steps)
     drawn = timeline(steps, found, cover)
     extra, mapped, missing = estimates(lake, job_id, nodes, steps, found, cover)

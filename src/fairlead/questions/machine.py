@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
-from msgspec.structs import replace
 
 from fairlead.questions.accounts import begun_in, in_span
 from fairlead.questions.answers import (
     Amplification,
+    ClockShift,
     ComponentRow,
     Event,
     Gap,
@@ -28,8 +28,8 @@ from fairlead.questions.answers import (
     System,
 )
 from fairlead.questions.asking import Sight, Tables, UnknownNameError, days, near, records, select
-from fairlead.questions.components import devices
 from fairlead.questions.clocks import offsets
+from fairlead.questions.components import devices
 from fairlead.questions.coverage import PERIODS, Coverage, coverage, gaps_of
 from fairlead.questions.jobs import jobs
 from fairlead.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span
@@ -168,7 +168,8 @@ def node(lake: Tables, name: str, span: Span, sight: Sight, now_ns: int, *, poin
     drawn = timeline(steps, found, cover)
     return NodePage(
         from_ns=span.from_ns, to_ns=span.to_ns, node=name, jobs=running.jobs,
-        sums={row["layer"]: sums_of(row) for row in by_layer}, timeline=replace(drawn, from_ns=drawn.from_ns + off), probes=probes,
+        sums={row["layer"]: sums_of(row) for row in by_layer}, probes=probes,
+        timeline=replace(drawn, from_ns=drawn.from_ns + off),
         clock=ClockShift(source=name, offset_ns=off) if off else None,
         gaps=cover.gaps, events=events(lake, span, sight, [name]), devices=own,
     )  # fmt: skip

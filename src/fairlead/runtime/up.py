@@ -55,6 +55,7 @@ def must_be_usable(config: Config) -> None:
 def up(config: Config, say: Callable[[str], None], reload: Callable[[], Config | None]) -> None:
     """Runs the server until SIGTERM. `config` is resolved. `say` is told where it listens, and of files it made. Raises
     FairleadError when it cannot begin."""
+    os.umask(os.umask(0o077) | 0o027)  # who works on what is not for everyone on this machine
     state = Path(config.server.state)
     state.mkdir(parents=True, exist_ok=True)
     must_be_usable(config)
