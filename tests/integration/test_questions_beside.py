@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from fairlead.analysis.rollups import derive
 from fairlead.cli.main import cli
 from fairlead.lake.store import Lake
-from fairlead.model.site import parse_site
+from fairlead.model.site import parse_site, site_mapping
 from fairlead.model.site_facts import SiteFacts, facts_of
 from fairlead.model.tables import DEVICE, HEALTH, PORT, USAGE, batch_of
 from fairlead.questions.asking import Sight, UnknownNameError
@@ -129,8 +129,6 @@ def test_ports_of_a_job_and_their_imbalance(lake: Lake, told: str) -> None:
                  traffic("s1", "3", 9, 9, peers["3"])]  # fmt: skip
     put(lake, accounts(TWO), batch_of(PORT, columns(rows)))
     if told == "site":
-        from fairlead.model.site import site_mapping
-
         put(lake, site_mapping(LINKED, expand_hostlist), stream="site-file")
     asking = Asking(lake, facts=facts_of(LINKED, expand_hostlist))
     page = of(asking, "job", "5")
@@ -178,6 +176,9 @@ def test_the_site_says_what_clients_and_full_loads_are(lake: Lake) -> None:
     assert {c.name: round(c.share, 2) for c in found.classes} == {
         "login": 0.7, "compute": 0.25, "forwarder": 0.03, "unknown class": 0.02,
     }  # fmt: skip
+    put(lake, site_mapping(LINKED, expand_hostlist), stream="site-file")
+    told = of(Asking(lake), "mds")  # a lake that a server's site file was taken into
+    assert {c.name: c.count for c in told.classes} == {c.name: c.count for c in found.classes}
     assert asking.peaks == {"forwarder": 5e8, "target": 2e8}
     assert of(asking, "cdf").peak_bytes_per_s == 2e8
     assert Asking(lake, facts=SiteFacts()).peaks == {}

@@ -26,6 +26,7 @@ from deltalake import DeltaTable
 from fairlead.access.tokens import make_key
 from fairlead.analysis.rollups import derive
 from fairlead.batches.rows import decode
+from fairlead.cli.main import main
 from fairlead.errors import LakeBusyError, ServerError
 from fairlead.lake.retention import expire
 from fairlead.lake.store import Lake
@@ -61,7 +62,7 @@ def play() -> Play:
 
 @pytest.fixture(scope="module")
 def sent(play: Play) -> list[Body]:
-    return list(bodies(play, every_s=60))
+    return list(bodies(play, every_s=120))
 
 
 def beside(first: Up, folder: Path, shard: str) -> Up:
@@ -156,6 +157,7 @@ def _streams(lake: Lake, shard: str) -> list[str]:
     return [str(name) for name in rows["stream"].to_pylist()]
 
 
+@pytest.mark.slow
 def test_a_lost_collector_is_replaced_elsewhere(tmp_path: Path, sent: list[Body]) -> None:
     """What it acknowledged is read by all, and known to the one that takes its shard over."""
     for name in ("a", "elsewhere"):
@@ -296,6 +298,7 @@ def test_only_one_run_writes_a_shard(one: Lake) -> None:
         reanalyse(Here(), str(one.place.root), SPAN, NOW_NS, shard="busy")
 
 
+@pytest.mark.slow
 def test_what_expired_is_not_forgotten(tmp_path: Path, sent: list[Body]) -> None:
     """A summary made when the operations were there stays, once only sums are left."""
     lake = Lake.open(tmp_path / "lake", create=True)
@@ -321,6 +324,7 @@ def test_jobs_that_have_not_ended_are_left_out(one: Lake) -> None:
     assert found.jobs == sum(end <= middle for end in ends)
 
 
+@pytest.mark.slow
 def test_a_scheduler_elsewhere_works_too(one: Lake) -> None:
     from distributed import LocalCluster
 
@@ -348,6 +352,7 @@ exit 0
 """
 
 
+@pytest.mark.slow
 def test_workers_of_slurm_work_too(one: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With an `sbatch` that starts the job at once on this machine; scheduler and worker talk by TLS."""
     for name, text in (("sbatch", _SBATCH), ("scancel", _SCANCEL)):
@@ -394,13 +399,17 @@ def test_workers_of_a_real_slurm_work_too(one: Lake, tmp_path: Path, monkeypatch
     assert plain(there) == plain(population(Here(), root, SPAN))
 
 
-def test_the_command_says_what_it_did(two: Path, one: Lake) -> None:
-    command = [sys.executable, "-m", "fairlead", "analyse"]
-    when = ["--from", f"@{SPAN.from_ns}", "--to", f"@{SPAN.to_ns}", "--lake", str(one.place.root), "--json"]
-    run = subprocess.run([*command, "jobs", *when, "--dask", "threads"], capture_output=True, check=False, text=True)
-    assert run.returncode == 0, run.stderr
-    told = msgspec.json.decode(run.stdout, type=Reanalysis)
+def test_the_command_says_what_it_did(one: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    when = ["--from", f"@{SPAN.from_ns}", "--to", f"@{SPAN.to_ns}", "--lake", str(one.place.root)]
+    assert main(["analyse", "jobs", *when, "--json"]) == 0
+    told = msgspec.json.decode(capsys.readouterr().out, type=Reanalysis)
     assert told.jobs + told.kept == len(summaries(one))
-    run = subprocess.run([*command, "population", *when], capture_output=True, check=False, text=True)
-    assert run.returncode == 0, run.stderr
-    assert msgspec.json.decode(run.stdout, type=Population) == population(Here(), str(one.place.root), SPAN)
+    assert main(["analyse", "jobs", *when]) == 0
+    assert capsys.readouterr().out.startswith("0 summaries made, 0 left as they were, in 2 stretches")
+    assert main(["analyse", "population", *when, "--json"]) == 0
+    found = population(Here(), str(one.place.root), SPAN)
+    assert msgspec.json.decode(capsys.readouterr().out, type=Population) == found
+    assert main(["analyse", "population", *when]) == 0
+    shown = capsys.readouterr().out
+    assert f"{found.jobs:,} jobs" in shown
+    assert "(0,1K]" in shown

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import msgspec
+import pytest
+
+from fairlead.collector import sources as keeping
 from fairlead.collector.sources import Sources
 from fairlead.model.tables import HEALTH, batch_of
 
@@ -99,3 +103,23 @@ def test_the_latest_health_counts_in_whatever_order() -> None:
     (probe,) = one.probes
     assert (probe.text, probe.unknown_lines, one.lost_batches, one.clock_offset_ns) == ("now", 5, 4, 7)
     assert one.last_seen_ns == START + 60 * S
+
+
+def test_what_a_hostile_agent_says_stays_bounded_and_can_be_told_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeping, "MOST_SOURCES", 50)
+    sources = _sources()
+    most = (1 << 63) - 1
+    for number in range(400):
+        told = _health(
+            "a", START + number, unknown_lines=most, lost_batches=most, clock_offset_ns=-most, text="x" * 9000
+        )
+        columns = {name: told.column(name) for name in told.schema.names} | {"probe": [f"p{number}"]}  # type: ignore[attr-defined]
+        sources.heard(batch_of(HEALTH, columns), "a")
+        sources.heard(told, "a")  # type: ignore[arg-type]
+        sources.seen(f"n{number}", START, batches=1, rows=5, last_ns=-most)
+    shown = sources.all(START + S)
+    assert len(shown) == 50
+    (one,) = [source for source in shown if source.node == "a"]
+    assert len(one.probes) == keeping.MOST_PROBES
+    assert max(len(probe.text) for probe in one.probes) <= 500
+    assert len(msgspec.json.encode(shown)) < 1 << 20

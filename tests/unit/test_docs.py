@@ -93,7 +93,7 @@ def test_every_source_has_a_page(name: str) -> None:
 
 def test_decisions_are_numbered_and_say_what_was_rejected() -> None:
     pages = sorted((DOCS / "decisions").glob("*.md"))
-    numbers = [re.match(r"(\d{4})-[a-z0-9-]+\.md$", page.name) for page in pages]
+    numbers = [re.match(r"(\d{4})-[a-z0-9.-]+\.md$", page.name) for page in pages]
     assert all(numbers), [page.name for page in pages]
     assert [int(match[1]) for match in numbers if match] == list(range(1, len(pages) + 1))
     for page in pages:

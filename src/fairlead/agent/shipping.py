@@ -25,7 +25,7 @@ _CANDIDATES = 512
 _MOST_KEPT = 10000
 _ATTEMPT_NS = 60 * SECOND_NS
 _KEPT_NS = 5 * SECOND_NS
-"""A connection is kept when the next attempt is within this: a server has fewer connections than a machine has nodes."""
+"""A connection is kept when the next attempt is this near: a server has fewer connections than a machine has nodes."""
 _PAUSE_NS = SECOND_NS
 """Between two bodies of what has piled up, at most: after an outage every node has as much."""
 _SLOWEST_BYTES_PER_S = 64 << 10

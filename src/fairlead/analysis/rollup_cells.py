@@ -24,6 +24,9 @@ LONGEST_NS = 31 * 86_400 * NS_PER_S
 """A row that says it covers more than this has a wrong time, and lies in one second: else it alone would make a file of
 every day it claims."""
 
+MOST_OF_ONE = 1 << 56
+"""Bytes or operations of one row of a counter, and bytes a device holds, at most: 72 PB."""
+
 
 @dataclass(frozen=True)
 class Names:
@@ -66,6 +69,14 @@ def amounts(column: pa.ChunkedArray | pa.Array) -> Amounts:
         return Amounts(np.asarray(column.to_numpy(), np.int64))
     known = np.asarray(column.is_valid())
     return Amounts(np.asarray(column.fill_null(0).to_numpy(), np.int64), known)
+
+
+def believed(column: Amounts) -> Amounts:
+    """Amounts of intervals; one that no interval can have is not known: added up with others, it would spoil theirs."""
+    strange = (column.values < 0) | (column.values > MOST_OF_ONE)
+    if not strange.any():
+        return column
+    return Amounts(np.where(strange, 0, column.values), ~strange if column.known is None else column.known & ~strange)
 
 
 def joined(left: Names, right: Names, mark: str) -> Names:

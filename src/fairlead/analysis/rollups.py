@@ -227,6 +227,7 @@ def _of_intervals(table: pa.Table, names: Mapping[str, Names], columns: Mapping[
     end = table["ts_ns"].to_numpy()
     interval = np.maximum(pc.fill_null(table["interval_ns"], 0).to_numpy(), 0)
     start = end - np.where(interval > rc.LONGEST_NS, 0, interval)
+    columns = {name: rc.believed(column) for name, column in columns.items()}
     sums = {**columns, "samples": Amounts(np.ones(len(end), np.int64))}
     tops = {name: sums.pop(name) for name in _LARGEST if name in sums}
     row, second, parts = rc.spread(start, end, [column.values for column in sums.values()])

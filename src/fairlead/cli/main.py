@@ -24,7 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "report": ("fairlead.cli.report:report", "A verdict on traces of a job: grade, findings, what to change."),
     "demo": ("fairlead.cli.demo:demo", "Real I/O on this machine, a fault injected and found."),
     "ingest": ("fairlead.cli.ingest:ingest", "Feed traces, counters and accounting into a lake."),
-    "lake": ("fairlead.cli.lake:lake", "Look after a lake: info, compact, expire, query, backup, restore."),
+    "lake": ("fairlead.cli.lake:lake", "Look after a lake: info, query, compact, expire, backup."),
     "up": ("fairlead.cli.up:up", "Run the server: collector, lake, analysis and API."),
     "status": ("fairlead.cli.status:status", "How the server and its sources are."),
     "jobs": ("fairlead.cli.jobs:jobs", "Which jobs ran, who ran them, what they moved."),

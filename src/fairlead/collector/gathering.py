@@ -41,6 +41,8 @@ class Gathering(Generic[Answered]):
         self._turn = threading.Condition()
         self._waiting: deque[_Waiting[Answered]] = deque()
         self._closed = False
+        self.busy = 0
+        """Groups being taken now."""
         self._count = threads
         self._threads: list[threading.Thread] = []
 
@@ -79,10 +81,13 @@ class Gathering(Generic[Answered]):
                         return
                     self._turn.wait()
                 group = self._next()
+                self.busy += 1
             try:
                 answers = self._take([one.arrival for one in group])
             except Exception as error:  # noqa: BLE001  (a defect: every sender is told)
                 answers = [error] * len(group)
+            with self._turn:
+                self.busy -= 1
             # A loop that has ended has no client any more.
             with contextlib.suppress(RuntimeError):
                 group[0].loop.call_soon_threadsafe(_answer, group, answers)

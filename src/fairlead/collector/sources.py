@@ -22,6 +22,7 @@ MOST_SOURCES = 200_000
 """Names kept in mind at most, and probes of each: a token for any node can send under any name."""
 MOST_PROBES = 256
 _LONGEST_TEXT = 500
+_MOST_COUNTED = 1 << 53
 _HEARD = ("node", "probe", "state", "ts_ns", "interval_ns", "failures", "unknown_lines", "lost_batches",
           "clock_offset_ns", "text")  # fmt: skip
 
@@ -150,8 +151,9 @@ class Sources:
         before = one.probes.get(probe)
         if before is None and len(one.probes) >= MOST_PROBES:
             return
-        unknown = (before.unknown_lines if before else 0) + (unknown_lines or 0)
-        one.lost_batches += lost_batches or 0
+        # Counts of one that says anything: sums stay numbers that JSON can tell.
+        unknown = min((before.unknown_lines if before else 0) + max(unknown_lines or 0, 0), _MOST_COUNTED)
+        one.lost_batches = min(one.lost_batches + max(lost_batches or 0, 0), _MOST_COUNTED)
         if before is not None and before.ts_ns > ts_ns:
             one.probes[probe] = msgspec.structs.replace(before, unknown_lines=unknown)
             return

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
 from fairlead.errors import LakeError
@@ -35,6 +36,11 @@ is derived from stretches must add up."""
 Regroup = Callable[[pa.Table], tuple[pa.Table, pa.Table]]
 """Rows of `ops` in; those that stay, and rows of `op_groups` for the others (none when it does not pay), out. Pure."""
 _STRETCH = 1 << 20
+_MANY_ROWS = 200_000
+"""Rows of `ops` in a segment from which on it matters what looking for groups costs."""
+_PAYS = 0.05
+"""Part of the rows that groups must save to be worth their cost."""
+_MOST_PAUSE = 8
 
 Plan = dict[str, list[Part]]
 
@@ -59,6 +65,7 @@ class Carrier:
         self._tables: dict[str, DeltaTable] = {}
         self._turn = threading.RLock()
         self._pool: ThreadPoolExecutor | None = None
+        self._paused = self._pause = self._looks = 0
         self.underived_rows = 0
         """Rows nothing could be derived of because their numbers make no sense."""
 
@@ -186,6 +193,8 @@ class Carrier:
     def _regrouped(self, rows: hot.Rows, derived: dict[str, list[pa.Table]]) -> hot.Rows | None:
         assert self._regroup is not None  # noqa: S101  (asked before)
         table, days = rows
+        if table.num_rows >= _MANY_ROWS and not self._may_pay(table, self._regroup):
+            return table, days
         rest, groups = self._regroup(table)
         if not groups.num_rows:
             return table, days
@@ -194,6 +203,33 @@ class Carrier:
             return None
         rest = conform(rest, OPS, strict=True)
         return rest, days_of(rest, OPS, None)
+
+    def _may_pay(self, table: pa.Table, regroup: Regroup) -> bool:
+        """Whether to look for groups among many rows, which costs about as much as all else that is done: told
+        by the rows of some jobs, other ones each time. Where there were none, the next segments are stored as they are:
+        one, then two, four, up to `_MOST_PAUSE`."""
+        if self._pause > 0:
+            self._pause -= 1
+            return False
+        self._looks += 1
+        some = _of_some_jobs(table, self._looks)
+        rest, _ = regroup(some)
+        pays = some.num_rows - rest.num_rows >= _PAYS * some.num_rows
+        self._paused = 0 if pays else min(_MOST_PAUSE, 2 * self._paused or 1)
+        self._pause = self._paused
+        return pays
+
+
+def _of_some_jobs(table: pa.Table, turn: int) -> pa.Table:
+    """About an eighth of the rows, of whole jobs; which ones, depends on `turn`."""
+    chunks = table.unify_dictionaries().column("job_id").chunks
+    codes = np.concatenate([chunk.indices.fill_null(-1).to_numpy() for chunk in chunks]) + 1
+    counts = np.bincount(codes)
+    order = np.roll(np.flatnonzero(counts), -turn * 7)
+    needed = int(np.searchsorted(np.cumsum(counts[order]), table.num_rows // 8)) + 1
+    chosen = np.zeros(len(counts), bool)
+    chosen[order[:needed]] = True
+    return table.filter(pa.array(chosen[codes]))
 
 
 def _or_none(derive: Derive, tables: Mapping[str, pa.Table]) -> Mapping[str, pa.Table] | None:

@@ -125,22 +125,26 @@ def run(
     views = list(views)
     sight = _sight(views)
     cursor = engine.take(sight) if sight is not None else None
-    defined = cursor is not None
+    defined, good = cursor is not None, False
     cursor = cursor or engine.cursor()
     late = threading.Event()
-    watch = None if timeout_s is None else threading.Timer(timeout_s, lambda: (late.set(), cursor.interrupt()))
+
+    def end() -> None:
+        late.set()
+        cursor.interrupt()
+
+    watch = None if timeout_s is None else threading.Timer(timeout_s, end)
     try:
         _refuse_writing(cursor, sql)
         if not defined:
             define_all(cursor, views)
-            defined = True
         if watch is not None:
             watch.start()
         relation = cursor.sql(sql, params=parameters) if parameters else cursor.sql(sql)
         found = relation.to_arrow_table()
         del relation
+        good = True
     except duckdb.Error as error:
-        sight = None
         if late.is_set():
             raise LakeError(
                 f"the query took longer than {timeout_s:g} s", remedy="ask for fewer days or columns"
@@ -151,7 +155,7 @@ def run(
     finally:
         if watch is not None:
             watch.cancel()
-        if sight is not None and defined and not late.is_set():
+        if good and sight is not None and not late.is_set():
             engine.keep(sight, cursor)
         else:
             cursor.close()
@@ -167,7 +171,7 @@ def _told(engine: Engine, error: Exception) -> Exception:
             remedy="ask for fewer days or columns, or raise the limit (FAIRLEAD_LAKE_MEMORY=4GB)",
         )
     if isinstance(error, duckdb.IOException) or engine.names_a_file(str(error)):
-        return LakeError(f"a file of the lake cannot be read: {_first_line(error)}")
+        return LakeError(f"a file of the lake cannot be read: {_first_line(error)}", remedy=RESTORE)
     what = f"the query cannot be run: {_first_line(error)}"
     return UsageError(what, remedy="fairlead lake info --columns names tables and columns")
 

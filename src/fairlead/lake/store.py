@@ -67,13 +67,13 @@ class Lake:
 
         All tables are seen as of one moment. `parameters` fill `?` (a sequence) or `$name` (a mapping). `between`
         (from, to; ns) promises that the query wants of every series it names (`tables.SERIES`) only rows dated in
-        that time: files that hold none are not opened; the query still has to say so itself. Raises UsageError for
-        wrong SQL, LakeError.
+        that time: files that hold none are not opened; the query still has to say so itself. A query that takes
+        longer than `timeout_s` is ended. Raises UsageError for wrong SQL, LakeError.
         """
         for attempt in range(_NO_COMMON_SIGHT):
             views = self._snapshots.take(query.mentioned(sql), between)
             try:
-                return query.run(self.engine, views.values(), sql, parameters)
+                return query.run(self.engine, views.values(), sql, parameters, timeout_s=timeout_s)
             except LakeError:
                 # A file may have been vacuumed between the look and the read when vacuum was told not to wait.
                 if attempt + 1 == _NO_COMMON_SIGHT or not _lost_files(views.values()):

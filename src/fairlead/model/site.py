@@ -23,6 +23,7 @@ FORWARDED = "node_forwarder"
 SERVED = "target→server"
 LINKED = "node→port"
 ADDRESSED = "nid→node"
+OF_CLASS = "node→class"
 """Kinds of `mapping` rows."""
 ALWAYS_NS = 0
 """`from_ns` of a mapping without a beginning."""
@@ -139,9 +140,9 @@ def parse_site(text: str | bytes, where: str = "site.toml") -> Site:
 
 
 def site_mapping(site: Site, expand: Expand) -> pa.RecordBatch:
-    """`mapping` rows of a site: node_forwarder, target→server, node→port (`switch/port`), nid→node. Where two routes
-    hold for a node at once, the one that begins later wins (`analysis.correlate`). Raises ConfigError."""
-    found = [*_routes(site, expand), *_served(site, expand), *_pairs(site, expand)]
+    """`mapping` rows of a site: node_forwarder, target→server, node→port (`switch/port`), nid→node, node→class. Where
+    two routes hold for a node at once, the one that begins later wins (`analysis.correlate`). Raises ConfigError."""
+    found = [*_routes(site, expand), *_served(site, expand), *_pairs(site, expand), *_classes(site, expand)]
     names = ("from_ns", "to_ns", "kind", "a", "b")
     columns = zip(*found, strict=True) if found else ([] for _ in names)
     return batch_of(MAPPING, {name: list(values) for name, values in zip(names, columns, strict=True)}, rows=0)
@@ -178,6 +179,15 @@ def _pairs(site: Site, expand: Expand) -> Iterator[_Row]:
     for at, links in enumerate(site.links):
         for port, node in _in_step(links.ports, links.nodes, f"links[{at}]", expand):
             yield ALWAYS_NS, None, LINKED, node, f"{links.switch}/{port}"
+
+
+def _classes(site: Site, expand: Expand) -> Iterator[_Row]:
+    for at, some in enumerate(site.nodes):
+        for node in listed(some.nodes, f"nodes[{at}].nodes", expand):
+            yield ALWAYS_NS, None, OF_CLASS, node, some.kind
+    for at, group in enumerate(site.forwarders):
+        for node in listed(group.nodes, f"forwarders[{at}].nodes", expand):
+            yield ALWAYS_NS, None, OF_CLASS, node, "forwarder"
 
 
 def _in_step(left: str, right: str, where: str, expand: Expand) -> Iterator[tuple[str, str]]:

@@ -13,13 +13,13 @@ from msgspec.structs import replace
 
 from fairlead.questions.accounts import row_of, runs_of, unknown_job, visible
 from fairlead.questions.answers import ClockShift, JobPage, JobRow, JobSummary, Share, Sums
-from fairlead.questions.asking import Sight, Tables, days, records, select
+from fairlead.questions.asking import Sight, Tables, records, select
 from fairlead.questions.by_node import ESTIMATE, by_node
 from fairlead.questions.clocks import moved_in_time, offsets
 from fairlead.questions.coverage import coverage
 from fairlead.questions.estimates import estimates
 from fairlead.questions.network import ports_of
-from fairlead.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span
+from fairlead.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS, Span
 from fairlead.questions.sums import METADATA_RANK, RANK, VALUES, stepped, steps_of, sums_of, totals
 from fairlead.questions.timelines import layered, timeline
 
@@ -27,6 +27,8 @@ NODES_SHOWN = 1000
 _COMPONENTS = ("forwarder", "target", "mds")
 _TAIL_NS = MINUTE_NS
 """Counted up to this long after its end: caches are written back late."""
+_HEAD_NS = 10 * SECOND_NS
+"""Components count from this long before its start: a probe's row covers an interval that began before the job did."""
 _MOST_SHARES = 500
 
 
@@ -61,7 +63,8 @@ def job(
     shared = [r for r in runs if r is not account and r["user"] != account["user"] and _overlaps(r, life)]
     if shared and not sight.everything:
         return _without_counters(account, seen, now_ns, len(mine) - 1)
-    return _page(lake, account, seen, now_ns, points, len(mine) - 1, rates)
+    head_ns = _HEAD_NS if sight.everything and seen.from_ns == life.from_ns else 0
+    return _page(lake, account, seen, now_ns, points, len(mine) - 1, rates, head_ns)
 
 
 def _overlaps(run: Mapping[str, Any], span: Span) -> bool:
@@ -85,13 +88,14 @@ def _life(account: Mapping[str, Any], now_ns: int, tail_ns: int) -> Span:
 
 def _page(
     lake: Tables, account: dict[str, Any], span: Span, now_ns: int, points: int, others: int,
-    rates: Mapping[str, float] | None = None,
+    rates: Mapping[str, float] | None = None, head_ns: int = 0,
 ) -> JobPage:  # fmt: skip
     job_id = account["job_id"]
     nodes = account["nodes"] or []
     where, words = "kind = $kind AND id = $id", {"kind": "job", "id": job_id}
     steps, found = layered(lake, span, where, words, now_ns, points)
-    off = offsets(lake, [*nodes[:4096], *_forwarders(lake, job_id, span)], span)
+    shares = _components(lake, job_id, Span(span.from_ns - head_ns, span.to_ns))
+    off = offsets(lake, [*nodes[:4096], *(one.id for one in shares if one.kind == "forwarder")], span)
     if off:
         # Records may be dated beside the job's life, where no seconds of it were looked for.
         fine, interval = steps_of(span, now_ns, points)
@@ -107,7 +111,6 @@ def _page(
         if layer is not None:
             missing = [_ESTIMATED, *missing]
     row, summary = row_of(account, now_ns, sums=sums, layer=layer), _summary(lake, account)
-    shares = _components(lake, job_id, span)
     known = {(share.kind, share.id) for share in shares}
     shares += [Share(kind=k, id=i, layer=k, sums=Sums(), mapped=True) for k, i in mapped if (k, i) not in known]
     volumes, uneven = ports_of(lake, span, job_id, nodes, rates)
@@ -116,19 +119,6 @@ def _page(
         components=shares, missing=missing, gaps=cover.gaps, other_runs=others, ports=volumes[:NODES_SHOWN],
         port_imbalance=uneven, clocks=[ClockShift(source=name, offset_ns=ns) for name, ns in sorted(off.items())],
     )  # fmt: skip
-
-
-def _forwarders(lake: Tables, job_id: str, span: Span) -> list[str]:
-    """Forwarders whose counters name the job."""
-    hours = span.aligned(HOUR_NS)
-    found = select(
-        lake,
-        f"SELECT DISTINCT id FROM rollup WHERE interval_ns = {HOUR_NS} AND kind = $kind AND job_id = $job_id"  # noqa: S608
-        f" AND ts_ns >= {hours.from_ns} AND ts_ns < {hours.to_ns} AND {days(hours)}",
-        {"kind": "forwarder", "job_id": job_id},
-        within=hours,
-    )
-    return [str(name) for name in found["id"].to_pylist()]
 
 
 _ESTIMATED = "client: not counted by job; sums are those of its nodes while it was there, shared with jobs beside it"

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from fairlead.model.site import ADDRESSED, OF_CLASS
 from fairlead.model.site_facts import SiteFacts
 from fairlead.model.tables import PART_SOURCES
 from fairlead.questions.accounts import accounts_of
@@ -24,6 +25,8 @@ from fairlead.questions.timelines import layered, timeline
 
 RAW_NS = 6 * HOUR_NS
 """Operations and clients are counted over at most so long, the end of the span: raw rows are many."""
+_MOST_OF_ONE = 1 << 56
+"""Operations of one row, as in `analysis.rollup_cells`: one that says more must not spoil the sum of the others."""
 _NOT_COUNTED = (
     "samedir_rename", "crossdir_rename", "parallel_rename_dir", "parallel_rename_file", "read", "write", "read_bytes",
     "write_bytes",
@@ -51,7 +54,7 @@ def mds(lake: Tables, server: str, span: Span, sight: Sight, now_ns: int, *, poi
     raw = Span(max(span.from_ns, span.to_ns - RAW_NS), span.to_ns)
     ops = _raw(lake, raw, "op", server, parts=False)
     clients = _raw(lake, raw, "client", server, parts=True)
-    classes = _classes(clients, facts)
+    classes = _classes(clients, facts or _told(lake, [row["name"] for row in clients]))
     raw_s = max(1e-9, (min(raw.to_ns, max(now_ns, raw.from_ns + 1)) - raw.from_ns) / 1e9)
     return Mds(
         from_ns=span.from_ns, to_ns=span.to_ns, server=server or None, total=total,
@@ -91,7 +94,8 @@ def _raw(lake: Tables, span: Span, column: str, server: str, *, parts: bool) -> 
     found = select(
         lake,
         f"SELECT {column} AS name, sum(count)::BIGINT AS count FROM metadata WHERE ts_ns > {span.from_ns}"
-        f" AND ts_ns <= {span.to_ns} AND {days(span)} AND op NOT IN (SELECT unnest($not_counted)) {source}{chosen}"
+        f" AND ts_ns <= {span.to_ns} AND {days(span)} AND count BETWEEN 0 AND {_MOST_OF_ONE}"
+        f" AND op NOT IN (SELECT unnest($not_counted)) {source}{chosen}"
         "GROUP BY 1 ORDER BY 2 DESC, 1",
         {"sources": sources, "not_counted": list(_NOT_COUNTED)} | ({"id": server} if server else {}),
         within=span,
@@ -100,6 +104,26 @@ def _raw(lake: Tables, span: Span, column: str, server: str, *, parts: bool) -> 
 
 
 UNKNOWN_CLASS = "unknown class"
+
+
+def _told(lake: Tables, clients: list[str]) -> SiteFacts | None:
+    """Classes of clients as a site file told the lake once; None where none did."""
+    if not clients:
+        return None
+    hosts = {client.partition(".")[0] if "@" not in client else client for client in clients}
+    found = select(
+        lake,
+        "WITH told AS (SELECT a, max_by(b, from_ns) AS b FROM mapping WHERE kind = $of_class GROUP BY a),"
+        " named AS (SELECT a, max_by(b, from_ns) AS b FROM mapping WHERE kind = $addressed GROUP BY a)"
+        " SELECT a, b FROM told WHERE a IN (SELECT unnest($names)) UNION ALL"
+        " SELECT named.a, told.b FROM named JOIN told ON told.a = named.b WHERE named.a IN (SELECT unnest($names))"
+        " UNION ALL SELECT NULL, min(b) FROM told",
+        {"of_class": OF_CLASS, "addressed": ADDRESSED, "names": sorted({*clients, *hosts})},
+    )
+    rows = records(found)
+    if all(row["b"] is None for row in rows):
+        return None
+    return SiteFacts({row["a"] or "": row["b"] for row in rows})
 
 
 def _classes(clients: list[dict[str, Any]], facts: SiteFacts | None) -> list[dict[str, Any]]:

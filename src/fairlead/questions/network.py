@@ -52,7 +52,7 @@ def ports_of(
     lake: Tables, span: Span, job_id: str, nodes: Sequence[str], rates: Mapping[str, float] | None = None
 ) -> tuple[list[PortVolume], PortImbalance | None]:
     """Ports of one job, busiest first; how evenly they are used, where there are several."""
-    if not nodes or len(nodes) > _MOST_NODES:
+    if not nodes or len(nodes) > _MOST_NODES or not _counted(lake, span):
         return [], None
     links = _links(lake, span, nodes, None)
     if not links.num_rows:
@@ -96,6 +96,19 @@ def device_hours(lake: Tables, span: Span, node: str = "", *, limit: int = 50) -
     rows = [DeviceHour(**row) for row in records(devices_by_hour(found)) if row["id"] in place]
     rows.sort(key=lambda row: (place[row.id], row.hour))
     return Devices(from_ns=hours.from_ns, to_ns=hours.to_ns, node=node or None, total=len(load), devices=rows)
+
+
+def _counted(lake: Tables, span: Span) -> bool:
+    """Whether any port was counted."""
+    hours = span.aligned(HOUR_NS)
+    found = select(
+        lake,
+        f"SELECT 1 AS one FROM rollup WHERE interval_ns = {HOUR_NS} AND kind = $kind AND ts_ns >= {hours.from_ns}"
+        f" AND ts_ns < {hours.to_ns} AND {days(hours)} LIMIT 1",
+        {"kind": "port"},
+        within=hours,
+    )
+    return bool(found.num_rows)
 
 
 def _moved(lake: Tables, span: Span, names: Sequence[str] | None) -> pa.Table:

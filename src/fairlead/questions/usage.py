@@ -106,8 +106,9 @@ def _held(
     names = [f"{fs or ''}\x01{target or ''}\x01{at}" for fs, target, at in places]
     found = select(
         lake,
-        "SELECT fs, owner_kind, owner, sum(used_bytes)::BIGINT AS used,"
-        " sum(inodes_used)::BIGINT AS every, sum(inodes_used) FILTER (contains(target, '-MDT'))::BIGINT AS of_mdt"
+        "SELECT fs, owner_kind, owner, least(sum(used_bytes), 9223372036854775807)::BIGINT AS used,"
+        " least(sum(inodes_used), 9223372036854775807)::BIGINT AS every,"
+        " sum(inodes_used) FILTER (contains(target, '-MDT'))::BIGINT AS of_mdt"
         f" FROM usage WHERE ts_ns >= {seen.from_ns} AND ts_ns < {seen.to_ns} AND {days(seen)} AND {conditions}"
         " AND concat(coalesce(fs, ''), chr(1), coalesce(target, ''), chr(1), ts_ns::VARCHAR)"
         " IN (SELECT unnest($places)) GROUP BY fs, owner_kind, owner",

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fairlead.errors import UsageError
+from fairlead.sim import state
 
 F64 = NDArray[np.float64]
 I32 = NDArray[np.int32]
@@ -94,7 +95,7 @@ class Engine:
         }  # fmt: skip
         for name, (kind, value) in _PER_RESOURCE.items():
             blank[name] = np.full(len(resources), value, kind)
-        self._state = kernel.State(**blank)
+        self._state = state.State(**blank)
         self._grow(64, 64)
 
     @property
@@ -105,12 +106,12 @@ class Engine:
     @property
     def events(self) -> int:
         """Arrivals and ends of flows and phases, and capacity changes, so far."""
-        return int(self._state.counts[self._kernel.EVENTS])
+        return int(self._state.counts[state.EVENTS])
 
     @property
     def flows_solved(self) -> int:
         """Rates computed so far: what the events cost."""
-        return int(self._state.counts[self._kernel.SOLVED])
+        return int(self._state.counts[state.SOLVED])
 
     def rates(self) -> F64:
         """Rate of each flow now (0: not begun or ended)."""
@@ -119,7 +120,7 @@ class Engine:
     def bottlenecks(self) -> I32:
         """The resource that holds each running flow back; -1 none but its own cap, -2 not running."""
         found = self._state.bottleneck[: self._flows].copy()
-        found[self._state.rate[: self._flows] <= 0.0] = self._kernel.IDLE
+        found[self._state.rate[: self._flows] <= 0.0] = state.IDLE
         return found
 
     def times(self) -> tuple[F64, F64]:
@@ -160,9 +161,9 @@ class Engine:
     def _chain(self, phase: int, after: int, delay_s: float) -> None:
         s = self._state
         if after < 0:
-            self._kernel._wake_later(s, phase, delay_s)
+            self._kernel.wake_later(s, phase, delay_s)
         elif not np.isnan(s.phase_ended[after]):
-            self._kernel._wake_later(s, phase, max(float(s.phase_ended[after]) + delay_s, self.now_s))
+            self._kernel.wake_later(s, phase, max(float(s.phase_ended[after]) + delay_s, self.now_s))
         else:
             s.next_after[phase] = s.first_after[after]
             s.first_after[after] = phase
@@ -175,26 +176,26 @@ class Engine:
         """
         kernel, s = self._kernel, self._state
         kept: list[Segments] = []
-        room = max(_ROOM, 4 * int(s.counts[kernel.DUE]) + 4 * self._flows + 16) if record else 1
+        room = max(_ROOM, 4 * int(s.counts[state.DUE]) + 4 * self._flows + 16) if record else 1
         while True:
             stop = min(until_s, self._last_event()) if np.isinf(until_s) else until_s
-            out = kernel.Segments(
+            out = state.Segments(
                 np.empty(room, np.int32), np.empty(room), np.empty(room), np.empty(room), np.empty(room, np.int32)
             )
             before = self.events
             written = int(kernel.advance(s, stop, out, record))
             if written:
-                kept.append(Segments(*(column[:written].copy() for column in out)))
+                kept.append(Segments(*(column[:written].copy() for column in out)))  # type: ignore[arg-type]
             if record and s.now[0] < stop:
                 continue
             if not np.isinf(until_s) or (self.events == before and np.isinf(self._next_event())):
                 return joined(kept)
 
     def _next_event(self) -> float:
-        s, kernel = self._state, self._kernel
-        due = s.due_key[s.due_heap[0]] if s.counts[kernel.DUE] else np.inf
-        wake = s.wake_key[s.wake_heap[0]] if s.counts[kernel.WAKE] else np.inf
-        done = s.counts[kernel.CHANGE]
+        s = self._state
+        due = s.due_key[s.due_heap[0]] if s.counts[state.DUE] else np.inf
+        wake = s.wake_key[s.wake_heap[0]] if s.counts[state.WAKE] else np.inf
+        done = s.counts[state.CHANGE]
         change = s.change_time[done] if done < len(s.change_time) else np.inf
         return float(min(due, wake, change))
 

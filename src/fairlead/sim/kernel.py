@@ -6,23 +6,29 @@ Not here: what resources and flows stand for (`platform`, `workload`). Imported 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
-F64 = NDArray[np.float64]
-I32 = NDArray[np.int32]
-I64 = NDArray[np.int64]
+from fairlead.sim.state import (
+    BY_CAP,
+    CHANGE,
+    DUE,
+    EVENTS,
+    F64,
+    I32,
+    IDLE,
+    SOLVED,
+    STAMP,
+    TIGHT,
+    WAKE,
+    WIDTH,
+    Segments,
+    State,
+)
+
 _F = TypeVar("_F", bound=Callable[..., Any])
-WIDTH = 8
-"""Resources a flow can cross."""
-BY_CAP = -1
-"""`bottleneck` of a flow that runs as fast as it can by itself."""
-IDLE = -2
-TIGHT = 1e-9
-"""A resource is full when no more than this share of its capacity is left."""
 
 
 def compiled(function: _F) -> _F:
@@ -31,74 +37,6 @@ def compiled(function: _F) -> _F:
         return cast("_F", numba.njit(nogil=True, cache=True)(function))
     except RuntimeError:  # no folder to keep it in
         return cast("_F", numba.njit(nogil=True)(function))
-
-
-class State(NamedTuple):
-    """Everything the loop reads and writes. F flows, R resources, P phases; see `engine.Engine` for their meaning."""
-
-    capacity: F64
-    used: F64
-    full: NDArray[np.bool_]
-    head: I64
-    members: I32
-    crosses: I32
-    cost: F64
-    weight: F64
-    cap: F64
-    left: F64
-    rate: F64
-    since: F64
-    bottleneck: I32
-    phase: I32
-    following: I64
-    preceding: I64
-    begun: F64
-    ended: F64
-    due_key: F64
-    due_heap: I32
-    due_at: I32
-    first_flow: I64
-    past_flow: I64
-    open_flows: I64
-    phase_begun: F64
-    phase_ended: F64
-    delay: F64
-    first_after: I32
-    next_after: I32
-    wake_key: F64
-    wake_heap: I32
-    wake_at: I32
-    change_time: F64
-    change_resource: I32
-    change_capacity: F64
-    now: F64
-    counts: I64
-    in_region: I64
-    region: I32
-    touched: I64
-    region_resources: I32
-    region_members: I32
-    residual: F64
-    weights: F64
-    new_rate: F64
-    new_bottleneck: I32
-    fill_key: F64
-    fill_heap: I32
-    fill_at: I32
-
-
-DUE, WAKE, CHANGE, STAMP, EVENTS, SOLVED = range(6)
-"""Places in `counts`: entries of the heaps, capacity changes done, stamp of the region, events, flows solved."""
-
-
-class Segments(NamedTuple):
-    """Where rates are written down: flow `flow` ran at `rate` in [begin, end), held back by `bottleneck`."""
-
-    flow: I32
-    begin: F64
-    end: F64
-    rate: F64
-    bottleneck: I32
 
 
 @compiled
@@ -166,7 +104,7 @@ def _pop(key: F64, heap: I32, at: I32, size: int) -> int:
 
 
 @compiled
-def _wake_later(s: State, phase: int, when: float) -> None:
+def wake_later(s: State, phase: int, when: float) -> None:
     size = s.counts[WAKE]
     s.wake_key[phase] = when
     s.wake_heap[size] = phase
@@ -414,7 +352,7 @@ def _end_phase(s: State, phase: int) -> None:
     s.phase_ended[phase] = s.now[0]
     after = s.first_after[phase]
     while after >= 0:
-        _wake_later(s, after, s.now[0] + s.delay[after])
+        wake_later(s, after, s.now[0] + s.delay[after])
         after = s.next_after[after]
 
 

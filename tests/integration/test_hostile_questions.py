@@ -1,0 +1,110 @@
+"""One node whose counters say impossible numbers, names and times: every question is still answered, for everyone."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from fairlead.analysis.rollups import derive
+from fairlead.batches.encoding import Header, encode, numbers, same_word, words
+from fairlead.collector.checking import check
+from fairlead.inert import inert
+from fairlead.lake.store import Lake
+from fairlead.lake.writer import Writer
+from fairlead.questions.asking import Sight
+from fairlead.questions.catalog import QUESTIONS, Asking, ask, asked_of
+
+S = 10**9
+NOW = 1_760_000_000 * S
+MOST = (1 << 63) - 1
+TIMES = numbers([NOW - 3 * S, NOW - 2 * S, NOW - S])
+EVIL = "t\x1b]0;owned\x07\x1b[2J\r\n" + "x" * 200
+
+
+def many(value: int) -> Any:
+    return numbers([value] * 3)
+
+
+ROWS: dict[str, dict[str, Any]] = {
+    "target": {
+        "target": same_word(EVIL, 3), "interval_ns": many(S), "read_bytes": many(MOST), "write_bytes": many(-MOST),
+    },
+    "pfs_client": {
+        "node": same_word("n1", 3), "interval_ns": many(MOST), "read_bytes": many(MOST), "write_bytes": many(MOST),
+    },
+    "metadata": {
+        "server": same_word("mds1", 3), "op": same_word("open", 3), "count": many(MOST), "interval_ns": many(S),
+    },
+    "forwarder": {
+        "node": same_word("f1", 3), "op_class": same_word("write", 3), "requests": many(MOST), "bytes": many(MOST),
+        "interval_ns": many(S),
+    },
+    "port": {
+        "switch": same_word("s", 3), "port": same_word("p", 3), "tx_bytes": many(MOST), "rx_bytes": many(-MOST),
+        "interval_ns": many(S),
+    },
+    "device": {
+        "node": same_word("n1", 3), "device": same_word("d", 3), "read_bytes": many(MOST), "used_bytes": many(MOST),
+        "interval_ns": many(S),
+    },
+    "events": {
+        "end_ns": numbers([MOST, -MOST, 0]), "component": same_word("n1", 3), "kind": same_word("gap", 3),
+        "text": same_word(EVIL, 3),
+    },
+    "health": {
+        "node": same_word("n1", 3), "probe": same_word("agent", 3), "state": same_word("ok", 3),
+        "interval_ns": many(MOST), "clock_offset_ns": many(-MOST), "unknown_lines": many(MOST),
+        "text": same_word(EVIL, 3),
+    },
+}  # fmt: skip
+
+
+def batch(table: str, columns: dict[str, Any], time: str = "ts_ns") -> bytes:
+    header = Header(table, 1, "n1", "b", 1, 3, "agent", "agent", NOW - 3 * S, NOW)
+    return encode(header, {time: TIMES, **columns})
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    lake = Lake.open(tmp_path_factory.mktemp("hostile") / "lake", create=True)
+    bodies = [batch(table, columns) for table, columns in ROWS.items()]
+    ends = {"job_id": words(["1", "2", "3"]), "user": same_word(EVIL, 3), "end_ns": numbers([MOST, -MOST, NOW])}
+    bodies.append(batch("jobs", ends, "start_ns"))
+    with Writer(lake.place, "main", now_ns=lambda: NOW, derive=derive) as writer:
+        for body in bodies:
+            assert writer.take_batches(body, check(body, raw_bytes=1 << 28, node="n1")) == (1, 0)
+        writer.flush()
+        assert writer.underived_rows == 0
+    return lake
+
+
+NAMES = {"job": ["1", "2", "3"], "node": ["n1"], "target": [EVIL], "forwarder": ["f1"], "top": ["users", "jobs"],
+         "mds": ["mds1", ""]}  # fmt: skip
+
+
+@pytest.mark.parametrize("question", list(QUESTIONS))
+@pytest.mark.parametrize("user", ["", "alice"])
+def test_every_question_is_answered_and_its_answer_can_be_told(lake: Lake, question: str, user: str) -> None:
+    if question == "job" and user:
+        pytest.skip("the jobs are not hers: 404, as tests of the API say")
+    for name in NAMES.get(question, [""]):
+        answer = ask(Asking(lake), question, name, asked_of(question, {}), Sight(user), NOW)
+        told = msgspec.json.encode(answer)
+        assert isinstance(json.loads(told), dict)
+        assert not any(byte < 0x20 or byte == 0x7F for byte in told), "no control character leaves as it is"
+
+
+def test_the_terminal_shows_names_inert(lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    from fairlead.cli.main import main
+
+    span = ["--from", "2025-10-09T08:00:00", "--to", "2025-10-09T09:00:00"]
+    for asked in (["system"], ["node", "n1"], ["jobs"]):
+        code = main([*asked, *span, "--lake", str(lake.place.root)])
+        shown = capsys.readouterr()
+        assert code == 0, shown.err
+        assert "\x1b]0" not in shown.out + shown.err
+        assert "\x07" not in shown.out + shown.err
+    assert inert(EVIL).isprintable()
