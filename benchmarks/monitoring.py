@@ -19,6 +19,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -30,10 +31,13 @@ from _history import append
 from rich.console import Console
 from rich.table import Table
 
+from fairlead.batches.decoding import split_headers
+from fairlead.batches.encoding import PREFIX
 from fairlead.clock import now_ns
 
 HERE = Path(__file__).resolve().parent
 DAY_S = 86_400
+DIFFERENT = 8_000_000
 BEACON_DAY = (10e9, 100e9)
 """Bytes of monitoring data TaihuLight made a day, compressed (Beacon, TOS 2023, section 6)."""
 OTHERS = {
@@ -116,19 +120,40 @@ def carried_over(path: Path) -> Any:
     return lake
 
 
+def bodies_for(folder: Path, rows: int) -> tuple[Path, list[int]]:
+    """A file of bodies of at least so many rows, and where each ends. A few million rows are made; they are sent again
+    and again as batches of other numbers, which are new to the server. A segment of its log never holds two alike."""
+    paths, ends, _ = lake_ingest.prepared(folder, min(rows, DIFFERENT), now_ns() - 3 * 3_600_000_000_000)
+    made = [body for path, own in zip(paths[:2], ends[:2], strict=True) for body in lake_ingest.bodies_of(path, own)]
+    whole = folder / "all"
+    joined: list[int] = []
+    with whole.open("wb") as out:
+        for turn in range(-(-rows // (len(made) * lake_ingest.ROWS * lake_ingest.IN_A_BODY))):
+            for body in made:
+                out.write(renumbered(body, turn * 1_000_000))
+                joined.append(out.tell())
+    return whole, joined
+
+
+def renumbered(body: bytes, more: int) -> bytes:
+    """The batches of a body with numbers that are `more` higher."""
+    parts = []
+    for _, begin, end in split_headers(body, "the bench"):
+        magic, header_bytes, payload_bytes, _ = PREFIX.unpack_from(body, begin)
+        first = begin + PREFIX.size + header_bytes
+        about = json.loads(body[begin + PREFIX.size : first])
+        about["seq"] += more
+        text = json.dumps(about, separators=(",", ":")).encode()
+        parts += [PREFIX.pack(magic, len(text), payload_bytes, zlib.crc32(text)), text, body[first:end]]
+    return b"".join(parts)
+
+
 def ingest(quick: bool) -> tuple[list[Row], dict[str, Any]]:
     """A minute of rows of `ops`."""
     seconds = 8.0 if quick else 60.0
     with tempfile.TemporaryDirectory(prefix="fairlead-ingest-") as name:
         folder = Path(name)
-        paths, ends, _ = lake_ingest.prepared(folder, int(seconds * 1_250_000), now_ns() - 3 * 3_600_000_000_000)
-        whole, joined = folder / "all", []
-        with whole.open("wb") as out:
-            for path, own in zip(paths, ends, strict=True):
-                at = out.tell()
-                out.write(path.read_bytes())
-                joined += [at + end for end in own]
-                path.unlink()
+        whole, joined = bodies_for(folder, int(seconds * 1_250_000))
         (folder / "server").mkdir()
         with server(folder / "server") as to:
             sent, used, backlog = through(to, whole, joined, connections=8, seconds=seconds)

@@ -204,7 +204,7 @@ def test_what_a_mount_recorded_arrives_whole(server: Up, agent_file: Path, tmp_p
             assert until(lambda: not list(spool.rglob("*.batch"))), list(spool.rglob("*"))
 
     def figures(answer: Any) -> tuple[Any, ...]:
-        forwarded = [part["sums"]["write_bytes"] for part in answer["components"] if part["layer"] == "forwarder"]
+        forwarded = [part["sums"]["write_bytes"] or 0 for part in answer["components"] if part["layer"] == "forwarder"]
         job = answer["job"]
         return (job["layer"], job["sums"]["write_bytes"], job["sums"]["read_bytes"], sum(forwarded))
 

@@ -98,8 +98,9 @@ def _head(answer: JobPage) -> RenderableType:
     state = "running" if job.running else word(job.state).lower() if job.accounted else "not accounted"
     end_ns = job.end_ns if job.end_ns is not None else answer.to_ns
     ran = units.format_duration((end_ns - job.start_ns) / 1e9) if job.start_ns is not None else "an unknown time"
+    nodes = "nodes unknown" if job.nodes_count is None else f"{units.format_count(job.nodes_count)} nodes"
     about = [
-        f"{units.format_count(job.nodes_count)} nodes" if job.nodes_count is not None else "nodes unknown",
+        "1 node" if job.nodes_count == 1 else nodes,
         f"{units.format_count(job.processes or job.cores)} {'processes' if job.processes else 'cores'}"
         if job.processes or job.cores else "",
         f"ran {ran}" if not job.running else f"running for {ran}",

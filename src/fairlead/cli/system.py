@@ -101,7 +101,7 @@ def _page(answer: System, width: int) -> list[RenderableType]:
     head = Text.assemble(
         (f"{units.format_time(answer.from_ns)} to {units.format_time(answer.to_ns)}", "bold"),
         f"\n{units.format_count(answer.jobs_running)} jobs running, {units.format_count(answer.jobs_ended)} ended, "
-        f"{units.format_count(answer.sources)} sources",
+        f"{units.format_count(answer.sources)} source{'' if answer.sources == 1 else 's'}",
         (f", {len(answer.silent)} silent" if answer.silent else "", "bold yellow"),
     )
     parts: list[RenderableType] = [head, Text(""), timeline_picture(answer.timeline, width)]

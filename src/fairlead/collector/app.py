@@ -56,8 +56,8 @@ class Takes(Protocol):
 
 
 class Door:
-    """Everything a request passes. `stopping`: nothing more is taken. All of it runs in one event loop; `take` and
-    receivers run in `threads`."""
+    """Everything a request passes. `stopping`: nothing more is taken. All of it runs in one event loop; bodies are
+    taken, and receivers run, in threads."""
 
     def __init__(
         self,

@@ -60,7 +60,7 @@ def bind(place: Place) -> socket.socket:
         taken = error.errno == errno.EADDRINUSE
         raise ServerError(
             f"cannot listen: {error.strerror or error}", where=place.text,
-            remedy="another server has this address: end it or choose another" if taken else "check the address",
+            remedy="another has this address: end it, or choose (--listen tcp:HOST:PORT, --set api.listen=...)" if taken else "check the address",
         ) from error  # fmt: skip
     return sock
 

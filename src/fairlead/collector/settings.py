@@ -38,7 +38,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     free_bytes: int = 256 * MIB
     """With less room than this on the lake's file system nothing is taken (507)."""
     checking_threads: int = 2
-    """Bodies decoded at the same time."""
+    """Groups of bodies taken at the same time: a group is what waits, up to 2 MiB or 512 bodies, and one sync of the
+    log answers for all of it."""
     remembered_days: float = 30.0
     """Batches whose rows are all older are refused (410): whether they were taken before cannot be told any more."""
     aside_bytes: int = 1024 * MIB

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from fairlead.errors import LakeError
 from fairlead.lake import delta, hot, taken, wal
-from fairlead.lake.parts import Part, write_parts
+from fairlead.lake.parts import Part, bytes_of, write_parts
 from fairlead.lake.place import Place, write_durably
 from fairlead.lake.tables import BATCHES, SPECS, conform, days_of
 from fairlead.model.tables import OP_GROUPS, OPS, TableSpec
@@ -38,8 +38,8 @@ Regroup = Callable[[pa.Table], tuple[pa.Table, pa.Table]]
 _STRETCH = 1 << 20
 _MANY_ROWS = 200_000
 """Rows of `ops` in a segment from which on it matters what looking for groups costs."""
-_PAYS = 0.05
-"""Part of the rows that groups must save to be worth their cost."""
+_PAYS = 0.25
+"""Part of the bytes on disk that groups must save to be worth their cost."""
 _MOST_PAUSE = 8
 
 Plan = dict[str, list[Part]]
@@ -213,8 +213,11 @@ class Carrier:
             return False
         self._looks += 1
         some = _of_some_jobs(table, self._looks)
-        rest, _ = regroup(some)
-        pays = some.num_rows - rest.num_rows >= _PAYS * some.num_rows
+        rest, groups = regroup(some)
+        size = bytes_of(OPS, conform(rest, OPS, strict=True)) + bytes_of(
+            OP_GROUPS, conform(groups, OP_GROUPS, strict=True)
+        )
+        pays = size <= (1 - _PAYS) * bytes_of(OPS, some)
         self._paused = 0 if pays else min(_MOST_PAUSE, 2 * self._paused or 1)
         self._pause = self._paused
         return pays

@@ -81,6 +81,19 @@ def write_parts(
     return list(pool.map(write, wanted)) if pool is not None and len(wanted) > 1 else [write(one) for one in wanted]
 
 
+def bytes_of(spec: TableSpec, rows: pa.Table) -> int:
+    """What `rows`, sorted, take as one file; nothing is written."""
+    from pyarrow import parquet
+
+    if rows.num_rows == 0:
+        return 0
+    sorted_rows, _ = in_order(rows, spec, np.zeros(rows.num_rows, np.int32))
+    sink = pa.BufferOutputStream()
+    with parquet.ParquetWriter(sink, sorted_rows.schema, **_layout(sorted_rows.schema)) as writer:
+        writer.write_table(sorted_rows, row_group_size=ROW_GROUP)
+    return int(sink.getvalue().size)
+
+
 def write_part(
     folder: Path,
     spec: TableSpec,

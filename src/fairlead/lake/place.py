@@ -65,7 +65,7 @@ def open_place(root: Path) -> Place:
     try:
         text = (root / _LAKE_TOML).read_text(encoding="utf-8")
     except FileNotFoundError:
-        remedy = f"fairlead ingest PATH --lake {root}"
+        remedy = f"make one: fairlead up --lake {root}, or fairlead ingest PATH --lake {root}; elsewhere: --server URL"
         raise LakeError("there is no lake here", where=str(root), remedy=remedy) from None
     except OSError as error:
         raise LakeError(f"the lake cannot be read: {error.strerror}", where=str(root)) from error

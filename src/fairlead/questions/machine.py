@@ -30,7 +30,7 @@ from fairlead.questions.answers import (
 from fairlead.questions.asking import Sight, Tables, UnknownNameError, days, near, records, select
 from fairlead.questions.clocks import offsets
 from fairlead.questions.components import devices
-from fairlead.questions.coverage import PERIODS, Coverage, coverage, gaps_of
+from fairlead.questions.coverage import LAG_NS, PERIODS, Coverage, coverage, gaps_of
 from fairlead.questions.jobs import jobs
 from fairlead.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span
 from fairlead.questions.sums import VALUES, Steps, added, rollup_rows, sums_of, totals
@@ -106,6 +106,7 @@ def _anyone(lake: Tables, steps: Steps) -> Coverage:
     each = max(1, MINUTE_NS // steps.step_ns)
     for place in rows.column("place").to_pylist():
         known[place * each : (place + 1) * each] = True
+    known &= steps.starts() + steps.step_ns <= steps.now_ns - LAG_NS
     return Coverage(known, known.astype(float), [])
 
 

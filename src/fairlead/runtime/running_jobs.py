@@ -18,7 +18,7 @@ from fairlead.model.units import NS_PER_S
 from fairlead.questions.accounts import LONGEST_RUN_NS, is_running
 from fairlead.questions.by_node import BY_JOB, by_node
 from fairlead.questions.span import Span
-from fairlead.runtime.served_by import Tables, in_days
+from fairlead.runtime.served_by import DAY_NS, Tables, in_days
 
 EVERY_NS = 600 * NS_PER_S
 """A running job's row is written again after this time, or a tenth of the time it ran, whichever is longer..."""
@@ -31,7 +31,9 @@ _HOUR_NS = 3600 * NS_PER_S
 _DUE = """
 SELECT jobs.* EXCLUDE (day) FROM jobs LEFT JOIN job_summary told ON told.job_id = jobs.job_id
     AND told.start_ns = jobs.start_ns AND told.cluster IS NOT DISTINCT FROM jobs.cluster
-WHERE jobs.start_ns <= $now AND jobs.start_ns > $now - $longest_run AND (jobs.end_ns IS NULL OR jobs.end_ns > $now)
+    AND told.day >= DATE '1970-01-01' + $first_day::INTEGER
+WHERE jobs.day >= DATE '1970-01-01' + $first_day::INTEGER AND jobs.start_ns <= $now
+    AND jobs.start_ns > $now - $longest_run AND (jobs.end_ns IS NULL OR jobs.end_ns > $now)
     AND (told.made_ns IS NULL
          OR told.made_ns < $now - least($rarest, greatest($every, ($now - jobs.start_ns) // 10)))
 ORDER BY told.made_ns NULLS FIRST, jobs.start_ns DESC LIMIT $most
@@ -45,7 +47,7 @@ def running_due(
     found = lake.query(
         _DUE,
         {"now": now_ns, "every": every_ns, "rarest": max(LONGEST_NS, every_ns), "longest_run": LONGEST_RUN_NS,
-         "most": most},
+         "most": most, "first_day": max(now_ns - LONGEST_RUN_NS, 0) // DAY_NS},
     )  # fmt: skip
     return [job for job in found.to_pylist() if is_running(job, now_ns)]
 
