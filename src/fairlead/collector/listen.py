@@ -57,10 +57,10 @@ def bind(place: Place) -> socket.socket:
             sock.close()
             raise
     except OSError as error:
-        taken = error.errno == errno.EADDRINUSE
+        taken = "another has this address: end it, or choose (--listen tcp:HOST:PORT, --set api.listen=...)"
         raise ServerError(
             f"cannot listen: {error.strerror or error}", where=place.text,
-            remedy="another has this address: end it, or choose (--listen tcp:HOST:PORT, --set api.listen=...)" if taken else "check the address",
+            remedy=taken if error.errno == errno.EADDRINUSE else "check the address",
         ) from error  # fmt: skip
     return sock
 

@@ -164,7 +164,8 @@ SELECT ended.*, best.job_id IS NOT NULL OR ended.end_ns > $now - $reach AS recor
 LEFT JOIN told ON told.job_id = ended.job_id AND told.start_ns = ended.start_ns
     AND told.cluster IS NOT DISTINCT FROM ended.cluster
 LEFT JOIN best ON best.job_id = ended.job_id AND best.start_ns = ended.start_ns
-WHERE told.job_id IS NULL OR told.end_ns IS DISTINCT FROM ended.end_ns OR told.analysis_version < $version
+WHERE told.job_id IS NULL OR told.end_ns IS DISTINCT FROM ended.end_ns
+    OR (told.analysis_version < $version AND ended.end_ns > $now - $reach)
     OR (best.amount IS NOT NULL AND (told.basis IS NULL OR told.basis = 'estimate' OR told.amount <> best.amount)
         AND told.made_ns < $now - $lag)
 ORDER BY told.made_ns NULLS FIRST, ended.end_ns DESC LIMIT $most
@@ -172,8 +173,9 @@ ORDER BY told.made_ns NULLS FIRST, ended.end_ns DESC LIMIT $most
 
 
 def due(lake: Tables, now_ns: int, *, lag_ns: int = LAG_NS, most: int = MOST_JOBS) -> list[Mapping[str, Any]]:
-    """Rows of `jobs` that want a summary: none yet, one of an older analysis or of another end, or one whose sums are
-    not what the rollup says now (looked at again after another `lag_ns`)."""
+    """Rows of `jobs` that want a summary: none yet, one of another end, and of jobs that ended lately, one of an older
+    analysis or one whose sums are not what the rollup says now (looked at again after another `lag_ns`). Older ones
+    keep theirs: their records may have expired (`runtime.heavy` makes them again where nothing is lost by it)."""
     found = lake.query(
         _DUE,
         {"now": now_ns, "lag": lag_ns, "reach": AGAIN_NS + lag_ns, "version": ANALYSIS_VERSION, "most": most},
