@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.batches.encoding import Header, encode, numbers, words
+from fairlead.batches.encoding import Column, Header, encode, numbers, words
 from fairlead.collector.aside import Aside
 from fairlead.collector.gathering import Arrival, Gathering
 from fairlead.collector.intake import Intake, Taken
@@ -138,3 +138,20 @@ def test_waiting_bodies_are_one_group_and_a_defect_ends_no_thread() -> None:
     assert (one, three) == (1, 3)
     assert isinstance(bad, ValueError)
     assert groups == [1, 3]
+
+
+@pytest.mark.parametrize("many", [1, 40], ids=["one by one", "in bulk"])
+def test_nobody_sends_what_is_made_here_and_no_node_says_who_ran_what(rig: _Rig, many: int) -> None:
+    """A false sum would be a false page, and a false account would show a job to somebody else."""
+    sums = {"ts_ns": numbers([NOW]), "interval_ns": numbers([10**9]), "kind": words(["job"]), "id": words(["7"]),
+            "layer": words(["client"])}  # fmt: skip
+    jobs = {"job_id": words(["7"]), "user": words(["eve"]), "start_ns": numbers([NOW])}
+
+    def arrivals(table: str, columns: dict[str, Column], node: str) -> list[Arrival]:
+        headers = [Header(table, 1, f"n{k}", "boot", 1, 1, "agent", "test", NOW, NOW) for k in range(many)]
+        return [Arrival(encode(header, columns), header.node if node else "", "a") for header in headers]
+
+    assert rig.answers(*arrivals("rollup", sums, "")) == [422] * many
+    assert rig.answers(*arrivals("jobs", jobs, "own")) == [403] * many
+    assert rig.answers(*arrivals("jobs", jobs, "")) == [(1, 0)] * many
+    assert rig.lake.query("SELECT count(*) AS n FROM rollup").column("n")[0].as_py() == 0

@@ -17,6 +17,10 @@ from fairlead.collector.refusal import Refusal, of_error
 from fairlead.errors import FairleadError, InputError, OversizeError, TooOldError, UnfitError, UnsupportedVersionError
 
 MAX_BATCHES = 20_000
+MADE_HERE = frozenset({"rollup", "job_summary", "op_groups"})
+"""Tables that are made of others: nobody sends them."""
+NOT_OF_A_NODE = frozenset({"jobs"})
+"""Tables whose rows say who may see what: a node's own token does not send them, schedulers and operators do."""
 _NAME_LONG = 255
 _BREAKS = frozenset("/\x00\n\r")
 
@@ -40,12 +44,17 @@ def check(body: bytes, *, raw_bytes: int, node: str) -> list[Decoded]:
             raise Refusal(400, "the name of a batch is none: node, boot_id and table have 1 to 255 letters, no slash")
         if node and header.node != node:
             raise Refusal(403, f"the token is for {node}", where=one.stream, remedy="give each node its own token")
+        if header.table in MADE_HERE:
+            raise Refusal(422, f"rows of {header.table} are made by the server", where=one.stream)
+        if node and header.table in NOT_OF_A_NODE:
+            raise Refusal(403, f"a node does not tell {header.table}", where=one.stream, remedy="feed them: [feeds]")
     return found
 
 
 def may_send(header: Header, node: str) -> bool:
-    """Whether the names of a batch are names, and of `node` (empty: any)."""
-    return (not node or header.node == node) and _is_name(header.node) and _is_name(header.boot_id)
+    """Whether the names of a batch are names, and of `node` (empty: any), and its table is one that is sent."""
+    named = (not node or header.node == node) and _is_name(header.node) and _is_name(header.boot_id)
+    return named and header.table not in MADE_HERE and not (node and header.table in NOT_OF_A_NODE)
 
 
 def status_of(error: FairleadError) -> int:

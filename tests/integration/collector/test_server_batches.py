@@ -152,6 +152,7 @@ def test_who_may(server: Up) -> None:
     for role, status in (("agent", 403), ("reader", 200), ("operator", 200)):
         assert server.ask("GET", "/api/v1/health", token=server.token(role)).status == status
     assert server.ask("GET", "/api/v1/health").status == 401
+    assert server.ask("GET", "/api/v1/health", token=server.token("reader", user="ada")).status == 403
     assert server.ask("GET", "/v1/ping").json["formats"] == [1]
     assert server.ask("GET", "/healthz").status == 200
     assert server.ask("GET", "/v1/batches").status == 405
