@@ -285,7 +285,8 @@ def test_accepts_by_content(folder: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("head", [
-    b"", b"\0\1", b"a|b|c\n1|2|3\n", b'{"jobs": 5}', b'{"jobs": [{"name": "x"}]}', b"NodeName=n1\n", b"1795249729 nonsense job=1\n", b"1|2\n",
+    b"", b"\0\1", b"a|b|c\n1|2|3\n", b'{"jobs": 5}', b'{"jobs": [{"name": "x"}]}', b"NodeName=n1\n",
+    b"1795249729 nonsense job=1\n", b"1|2\n",
     b'[{"id": 1, "name": "open"}\n', b"JobId\n", b"[2018-09-10 14:16:52] T OPEN() /x || 2018-09-10T06:16:53Z || h\n",
 ])  # fmt: skip
 def test_accepts_nothing_else(head: bytes) -> None:

@@ -14,6 +14,8 @@ from typing import Generic, NamedTuple, TypeVar
 
 _MOST_BYTES = 2 << 20
 _MOST_BODIES = 512
+_FEW_BODIES = 4
+_LINGER_S = 0.003
 
 Answered = TypeVar("Answered")
 
@@ -80,6 +82,11 @@ class Gathering(Generic[Answered]):
                     if self._closed:
                         return
                     self._turn.wait()
+                if self.busy and not self._closed and len(self._waiting) < _FEW_BODIES:
+                    # What is taken now is answered soon, and its senders send more: fewer, larger groups.
+                    self._turn.wait(_LINGER_S)
+                    if not self._waiting:
+                        continue
                 group = self._next()
                 self.busy += 1
             try:
