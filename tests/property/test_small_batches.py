@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import zlib
 from array import array
 
 import pyarrow as pa
@@ -9,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead.batches import bulk
-from fairlead.batches.encoding import Column, Header, Lists, Numbers, Words, encode, numbers, words
+from fairlead.batches.decoding import split_headers
+from fairlead.batches.encoding import MAGIC, PREFIX, Column, Header, Lists, Numbers, Words, encode, numbers, words
 from fairlead.batches.rows import decode
 from fairlead.errors import InputError
 
@@ -85,9 +88,7 @@ def test_together_they_are_what_they_are_one_by_one(parts: list[bytes]) -> None:
     body = b"".join(parts)
     found = bulk.small(body)
     assert found is not None
-    assert [(one.header, one.begin, one.end) for one in found] == [
-        (header, one.begin, one.end) for one in _decoded_or_headers(body) for header in [one.header]
-    ]
+    assert [(one.header, one.begin, one.end) for one in found] == list(split_headers(body, "here"))
     together = bulk.rows(found)
     try:
         wanted = _tables(body)
@@ -97,12 +98,6 @@ def test_together_they_are_what_they_are_one_by_one(parts: list[bytes]) -> None:
     assert together is not None
     assert together.keys() == wanted.keys()
     assert all(_same(wanted[name], together[name]) for name in wanted)
-
-
-def _decoded_or_headers(body: bytes) -> list[bulk.Small]:
-    from fairlead.batches.decoding import split_headers
-
-    return [bulk.Small(header, begin, end, b"", None) for header, begin, end in split_headers(body, "here")]  # type: ignore[arg-type]
 
 
 @settings(deadline=None, max_examples=300)
@@ -125,11 +120,6 @@ def test_nothing_damaged_is_taken_together(parts: list[bytes], data: st.DataObje
 
 
 def _told_otherwise(body: bytes, data: st.DataObject) -> bytes:
-    import json
-    import zlib
-
-    from fairlead.batches.encoding import MAGIC, PREFIX
-
     _, header_bytes, payload_bytes, _ = PREFIX.unpack_from(body)
     first = PREFIX.size + header_bytes
     about = json.loads(body[PREFIX.size : first])

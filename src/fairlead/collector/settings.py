@@ -73,6 +73,7 @@ class Carry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     every_s: float = 30.0
     """Acknowledged rows are carried to the tables this often."""
     maintain_every_s: float = 60.0
-    """What is due of merging small files and expiring old days is looked for this often."""
+    """What is due of merging small files and expiring old days is looked for this often; put off for up to ten minutes
+    while rows arrive faster than they are carried."""
     merge_nodes: bool = True
     """Operations that several nodes of a job made alike become one row of `op_groups` (the second pass)."""

@@ -28,6 +28,9 @@ from fairlead.lake.writer import Writer
 
 TICK_S = 1.0
 HEALTH_S = 60.0
+BUSY_BYTES = 64 << 20
+"""With more than this waiting right after a carrying over, merging is put off, for `PUT_OFF_S` at most."""
+PUT_OFF_S = 600.0
 
 log = logging.getLogger("fairlead.collector")
 
@@ -116,7 +119,9 @@ class Upkeep:
         while not self._stop.wait(carry.every_s):
             if not self._try("carrying", self._flush):
                 continue
-            if clock.monotonic_s() >= next_s:
+            # Merging files can wait while rows arrive faster than they are carried, but not for ever.
+            late_s = clock.monotonic_s() - next_s
+            if late_s >= 0 and (self._writer.backlog_bytes < BUSY_BYTES or late_s >= PUT_OFF_S):
                 self._try("maintaining", self._maintain)
                 next_s = clock.monotonic_s() + carry.maintain_every_s
 
