@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 
 from fairlead.batches.encoding import Header, encode, numbers, words
 from fairlead.batches.rows import decode
-from fairlead.lake.writer import BatchWriter, Writer
+from fairlead.lake.batch_writer import BatchWriter
+from fairlead.lake.writer import Writer
 from fairlead.model.tables import EVENTS, FILE_COUNTERS, FILES, LAYOUTS, OPS, ROLLUP, batch_of
 
 DAY_NS = 86_400_000_000_000

@@ -17,7 +17,7 @@ import pyarrow as pa
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fairlead.compression.nodes import merge_nodes
-from fairlead.lake import carrying, delta, parts, place, wal, writer
+from fairlead.lake import batch_writer, carrying, delta, parts, place, wal, writer
 from fairlead.lake.compaction import compact
 from fairlead.lake.retention import expire
 from fairlead.lake.store import Lake
@@ -72,7 +72,7 @@ def always(ops: pa.Table) -> tuple[pa.Table, pa.Table]:
 
 def kills(lake: Lake, jobs: int) -> None:
     """Takes inputs in until killed or done."""
-    writer.SPILL_BYTES = 3_000
+    batch_writer.SPILL_BYTES = 3_000
     take_all(lake, jobs, say)
     say("done")
 
@@ -80,7 +80,7 @@ def kills(lake: Lake, jobs: int) -> None:
 def crash_steps(lake_folder: Path, first: int, stride: int, kind: str) -> None:
     """Dies at step `first`, `first + stride`, ... of the same work, each time in a lake of its own, and lets a
     second writer finish. A step is anything that changes the disk. Prints `step N ...` for each and `steps N`."""
-    writer.SPILL_BYTES = 3_000
+    batch_writer.SPILL_BYTES = 3_000
     work, check_all = {"inputs": (take_all, _check), "wire": (take_wire, _check_wire)}[kind]
     step = first
     while True:

@@ -16,8 +16,8 @@ import pytest
 from fairlead import clock, registry
 from fairlead.cli.main import main
 from fairlead.compression.runs import expand
+from fairlead.lake import batch_writer
 from fairlead.lake import ingest as intake
-from fairlead.lake import writer
 from fairlead.lake.store import Lake
 from fairlead.model.tables import OPS, table_of
 
@@ -115,7 +115,7 @@ def test_when_nothing_can_be_used_no_lake_is_made(run: Run, tmp_path: Path) -> N
 def test_a_file_that_fails_half_way_leaves_nothing(
     run: Run, fixtures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "SPILL_BYTES", 1_000)
+    monkeypatch.setattr(batch_writer, "SPILL_BYTES", 1_000)
     log = tmp_path / "growing.darshan"
     shutil.copy(fixtures / "darshan" / "mdtest_4.darshan", log)
     real = intake._Intake._merge

@@ -9,7 +9,7 @@ from unittest import mock
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fairlead.lake import writer as writer_module
+from fairlead.lake import batch_writer
 from fairlead.lake.compaction import compact
 from fairlead.lake.retention import expire
 from fairlead.lake.store import Lake
@@ -91,7 +91,7 @@ def _step(lake: Lake, writer: Writer, model: Model, action: tuple) -> Writer:  #
 @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(ACTIONS, max_size=14))
 def test_any_sequence_of_actions_agrees_with_a_dictionary(actions: list[tuple]) -> None:  # type: ignore[type-arg]
-    with tempfile.TemporaryDirectory() as folder, mock.patch.object(writer_module, "SPILL_BYTES", 8_000):
+    with tempfile.TemporaryDirectory() as folder, mock.patch.object(batch_writer, "SPILL_BYTES", 8_000):
         lake = Lake.open(Path(folder) / "lake", create=True)
         writer = lake.writer()
         model = Model()

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from fairlead.cli.main import cli
 from fairlead.errors import CorruptInputError, LakeError, UsageError
 from fairlead.lake import backup as backup_module
-from fairlead.lake import writer
+from fairlead.lake import batch_writer
 from fairlead.lake.backup import backup, restore
 from fairlead.lake.compaction import compact
 from fairlead.lake.store import Lake
@@ -30,7 +30,7 @@ def _jobs(lake: Lake) -> dict[str, int]:
 
 
 def test_a_copy_holds_tables_and_what_waits(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "SPILL_BYTES", 10_000)
+    monkeypatch.setattr(batch_writer, "SPILL_BYTES", 10_000)
     with lake.writer() as one, lake.writer("other") as other:
         put(one, 1)
         one.flush()

@@ -22,7 +22,7 @@ from fairlead.batches.encoding import Header, encode, fractions, lists, numbers,
 from fairlead.batches.rows import decode, rows_of
 from fairlead.compression.nodes import merge_nodes, split_nodes
 from fairlead.errors import LakeError, OversizeError, TooOldError, UnfitError
-from fairlead.lake import grouped, hot, tailing, wal, writer
+from fairlead.lake import batch_writer, grouped, hot, tailing, wal, writer
 from fairlead.lake.compaction import compact, due
 from fairlead.lake.maintenance import maintain
 from fairlead.lake.parts import Part, tier_of
@@ -159,7 +159,7 @@ def _rolled(lake: Lake, interval_ns: int) -> int:
 def test_what_is_derived_of_rows_comes_with_them_also_of_those_written_ahead(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "SPILL_BYTES", 10_000)
+    monkeypatch.setattr(batch_writer, "SPILL_BYTES", 10_000)
     with _writer(lake, derive=sums) as one:
         send(one, wire(1), wire(2))
         large = one.batch("large")

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from fairlead.errors import InputError, LakeError
-from fairlead.lake import parts, snapshot, wal, writer
+from fairlead.lake import batch_writer, parts, snapshot, wal, writer
 from fairlead.lake.compaction import compact
 from fairlead.lake.inventory import inventory
 from fairlead.lake.store import Lake
@@ -82,7 +82,7 @@ def test_what_is_not_committed_is_not_there(lake: Lake) -> None:
 def test_a_large_batch_is_written_ahead_and_seen_only_when_committed(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "SPILL_BYTES", 10_000)
+    monkeypatch.setattr(batch_writer, "SPILL_BYTES", 10_000)
     folder = lake.place.table("main", "ops")
     with lake.writer() as first:
         batch = first.batch("large")

@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 
 from fairlead.compression.merger import Merger
 from fairlead.errors import FairleadError, InputError
-from fairlead.lake.writer import BatchWriter, Writer
+from fairlead.lake.batch_writer import BatchWriter
+from fairlead.lake.writer import Writer
 from fairlead.model.job import Job
 from fairlead.model.missing import Missing
 from fairlead.model.tables import EVENTS, JOBS, OPS, batch_of, table_of

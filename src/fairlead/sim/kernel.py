@@ -105,6 +105,7 @@ def _pop(key: F64, heap: I32, at: I32, size: int) -> int:
 
 @compiled
 def wake_later(s: State, phase: int, when: float) -> None:
+    """Puts a phase among those that begin at a known time."""
     size = s.counts[WAKE]
     s.wake_key[phase] = when
     s.wake_heap[size] = phase
