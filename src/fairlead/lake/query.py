@@ -181,7 +181,7 @@ def _sight(views: Sequence[View]) -> Sight | None:
     if any(view.waiting for view in views):
         return None
     return tuple(
-        (view.spec.name, tuple((tuple(group.paths), group.columns, group.tier) for group in view.groups))
+        (view.spec.name, view.spec.version, tuple((tuple(g.paths), g.columns, g.tier) for g in view.groups))
         for view in views
     )
 
