@@ -37,6 +37,8 @@ from fairlead.clock import now_ns
 
 HERE = Path(__file__).resolve().parent
 DAY_S = 86_400
+ROWS_PER_S = 12_000
+"""Rows of `ops` of an ordinary hour: with the other records some 80 GB a day, the upper part of what Beacon made."""
 DIFFERENT = 8_000_000
 BEACON_DAY = (10e9, 100e9)
 """Bytes of monitoring data TaihuLight made a day, compressed (Beacon, TOS 2023, section 6)."""
@@ -49,12 +51,11 @@ Row = tuple[str, str, str]
 
 def taihulight(quick: bool) -> tuple[list[Row], dict[str, Any]]:
     """The whole machine's agents on one server."""
-    seconds = 60 if quick else 240
     rows: list[Row] = []
     figures: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="fairlead-taihulight-") as name:
         folder = Path(name)
-        for hour, load in (("ordinary", 1.0), ("burst", 10.0)):
+        for hour, load, seconds in (("ordinary", 1.0, 20 if quick else 60), ("burst", 10.0, 10 if quick else 20)):
             command = [sys.executable, __file__, "--make", json.dumps([str(folder), hour, load, seconds])]
             subprocess.run(command, check=True)
             made = json.loads((folder / f"{hour}.json").read_text())
@@ -81,15 +82,13 @@ def taihulight(quick: bool) -> tuple[list[Row], dict[str, Any]]:
 
 def make_machine(folder: Path, name: str, load: float, seconds: int) -> None:
     """The bodies of one stretch of the machine's time, in one file, and what they hold."""
-    from fairlead.testing import machine
-    from fairlead.testing.machine import wire
+    from fairlead.testing.machine import loads, wire
 
-    before = 1800
-    mix = machine.Mix(arrivals_per_s=0.05 * load)
-    play = replace(machine.taihulight(seed=11, seconds=before + seconds, mix=mix), origin_ns=now_ns() - 7200 * 10**9)
+    play = loads.steady("taihulight", 11, int(ROWS_PER_S * load), seconds)
+    play = replace(play, origin_ns=now_ns() - 7200 * 10**9)
     told: dict[str, Any] = {"ends": [], "rows": 0, "operations": 0, "bytes": 0, "bodies": 0}
     with (folder / name).open("wb") as out:
-        for body in wire.bodies(play, 10, before):
+        for body in wire.bodies(play, 10):
             told["bytes"] += out.write(body.data)
             told["ends"].append(told["bytes"])
             told["rows"] += body.rows
