@@ -25,7 +25,8 @@ sys.path[:0] = [str(HERE.parent / "tools"), str(HERE.parent / "tests")]
 
 from agent import build  # noqa: E402
 
-from agent_server import Collector, certificate, python36  # noqa: E402
+from agent_server import Collector, certificate  # noqa: E402
+from old_interpreter import old_python  # noqa: E402
 
 SHARED = Path(os.environ.get("FAIRLEAD_SHARED_DATA", HERE.parents[1] / "shared" / "data"))
 TREE = SHARED / "lustre" / "gsi-lustre_exporter"
@@ -38,7 +39,7 @@ def interpreters() -> list[str]:
     """This Python's base, and 3.6 where it is found."""
     base = str(Path(sys.base_prefix) / "bin" / f"python{sys.version_info[0]}.{sys.version_info[1]}")
     found = [base if Path(base).exists() else sys.executable]
-    old = python36()
+    old = old_python()
     return [*found, old] if old else found
 
 

@@ -6,9 +6,7 @@ import datetime
 import io
 import ipaddress
 import json
-import shutil
 import ssl
-import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -160,12 +158,3 @@ def certificate(folder: Path, name: str = "localhost") -> tuple[Path, Path]:
     ))  # fmt: skip
     private.chmod(0o600)
     return chain, private
-
-
-def python36() -> str | None:
-    """The oldest Python the agent runs on, where there is one."""
-    candidates = [shutil.which("python3.6"), *map(str, Path.home().glob(".pyenv/versions/3.6.*/bin/python3.6"))]
-    for one in candidates:
-        if one and subprocess.run([one, "-V"], capture_output=True, check=False).returncode == 0:
-            return one
-    return None

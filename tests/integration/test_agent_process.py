@@ -17,15 +17,16 @@ from pathlib import Path
 
 import pytest
 
-from agent_server import Collector, certificate, python36
+from agent_server import Collector, certificate
 from fairlead.batches.decoding import batches
+from old_interpreter import old_python
 
 ROOT = Path(__file__).resolve().parents[2]
 DISKSTATS = "   8  0 sda {reads} 0 {sectors} 5 1 0 8 0 0 5 5\n"
 BASE = Path(sys.base_prefix) / "bin" / f"python{sys.version_info[0]}.{sys.version_info[1]}"
 
 
-OLDEST = python36()
+OLDEST = old_python()
 needs_oldest = pytest.mark.skipif(OLDEST is None, reason="no Python 3.6: pyenv install 3.6")
 PYTHONS = [str(BASE), pytest.param(OLDEST or "", marks=needs_oldest)]
 

@@ -18,10 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from agent_server import python36
 from fairlead.testing import machine
 from fairlead.testing.machine.lustre_tree import MachineTree
 from mounting import forwarded_mount, open_folder
+from old_interpreter import old_python
 from serving import Up, until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -75,7 +75,7 @@ def agent(up: Up, program: Path, folder: Path, node: str, probes: tuple[str, ...
     settings = folder / "agent.conf"
     settings.write_text(AGENT.format(probes="".join(f"[probe {name}]\nperiod_s = 0.2\n" for name in probes)))
     command = [
-        python36() or str(BASE), str(program), "--config", str(settings), "--server", f"http://127.0.0.1:{up.port}",
+        old_python() or str(BASE), str(program), "--config", str(settings), "--server", f"http://127.0.0.1:{up.port}",
         "--token", str(token), "--spool", str(folder / "spool"), "--node", node, "--probes", ",".join(probes), *more,
     ]  # fmt: skip
     with (folder / "said").open("wb") as said:

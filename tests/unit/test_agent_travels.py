@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_server import python36
+from old_interpreter import old_python
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
@@ -107,7 +107,7 @@ def test_starting_loads_little() -> None:
 
 
 def test_a_real_python_3_6_imports_all_of_it() -> None:
-    oldest = python36()
+    oldest = old_python()
     if oldest is None:
         pytest.skip("no Python 3.6: pyenv install 3.6")
     names = [_name(path)[:-3].replace("/", ".").removesuffix(".__init__") for path in SOURCES]
