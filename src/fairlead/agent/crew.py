@@ -6,6 +6,7 @@ the thread comes back; another thread goes on with the rest. So there are never 
 
 import os
 import threading
+from abc import ABC, abstractmethod
 from collections import deque
 from contextlib import suppress
 from typing import Callable, Deque, List, NamedTuple, Optional
@@ -59,23 +60,23 @@ def run(name: str, probe: Probe, mono: Callable[[], int], wall: Callable[[], int
     return Outcome(name, state, found, text[:300], mono() - began, began, now)
 
 
-class Runs:
+class Runs(ABC):
     """What runs probes. A `Crew`; tests run them at once."""
 
     stuck: List[str]
     """Probes whose thread has not come back."""
 
+    @abstractmethod
     def start(self, name: str, probe: Probe) -> None:
         """Runs it as soon as can be."""
-        raise NotImplementedError
 
+    @abstractmethod
     def collect(self, now_ns: int) -> List[Outcome]:
         """What was done since."""
-        raise NotImplementedError
 
+    @abstractmethod
     def deadline_ns(self) -> Optional[int]:
         """When what runs now becomes late."""
-        raise NotImplementedError
 
 
 def _late(outcome: Outcome) -> Outcome:

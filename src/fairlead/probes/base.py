@@ -4,6 +4,7 @@ No data is not zero and is not failure: a probe whose place is not on this node 
 place and cannot read it raises OSError, a line it does not know is counted in `Reading.unknown` and passed over.
 """
 
+from abc import ABC, abstractmethod
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 Key = Tuple[Optional[str], ...]
@@ -73,7 +74,7 @@ class Found(NamedTuple):
     served: Sequence[Served] = ()
 
 
-class Probe:
+class Probe(ABC):
     """One place of counters. Subclasses set `name`, `period_s`, `timeout_s` and write `read`.
 
     `root` stands for `/`: every path a probe opens lies below it, so that a copy of a site's files is a fixture. `node`
@@ -89,6 +90,6 @@ class Probe:
         self.root = root
         self.node = node
 
+    @abstractmethod
     def read(self, now_ns: int) -> Found:
         """One look. Raises AbsentError, OSError."""
-        raise NotImplementedError

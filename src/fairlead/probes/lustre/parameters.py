@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import tempfile
+from abc import ABC, abstractmethod
 from typing import BinaryIO, Dict, Iterator, List, NamedTuple, Optional, Pattern, Sequence, Tuple
 
 BASES = ("proc/fs/lustre", "sys/fs/lustre", "sys/kernel/debug/lustre")
@@ -29,18 +30,18 @@ class Parameter(NamedTuple):
     end: int = -1
 
 
-class Place:
+class Place(ABC):
     """A set of parameters. `refused` names a folder that could not be listed, if there was one."""
 
     refused: Optional[str] = None
 
+    @abstractmethod
     def find(self, pattern: str) -> List[Parameter]:
         """All parameters of that pattern, sorted."""
-        raise NotImplementedError
 
+    @abstractmethod
     def chunks(self, parameter: Parameter) -> Iterator[bytes]:
         """Its text, piece by piece. One that is gone by now is empty. Raises OSError."""
-        raise NotImplementedError
 
     def read(self, parameter: Parameter, most: int = 1 << 22) -> bytes:
         """Its text, at most `most` bytes of it. Raises OSError."""

@@ -5,6 +5,7 @@ What a counter means is said by the module that reads it.
 
 import os
 import re
+from abc import abstractmethod
 from shutil import which
 from typing import Any, Callable, Dict, Generic, List, Optional, Sequence, Tuple, TypeVar, Union
 
@@ -103,9 +104,9 @@ class LustreProbe(Probe):
             raise PermissionError(13, "the counters are readable by root only", place.refused)
         raise AbsentError("no {} in {}: this node is no {}".format(self.wants[0], ", ".join(BASES), self.kind))
 
+    @abstractmethod
     def collect(self, place: Place, now_ns: int) -> Optional[Found]:
         """What is there, or None when nothing is. Raises OSError."""
-        raise NotImplementedError
 
     def reading(
         self, table: str, keys: Tuple[str, ...], counters: Tuple[str, ...], rows: Dict[Key, Sequence[Any]], source: str,
