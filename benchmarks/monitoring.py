@@ -49,14 +49,14 @@ OTHERS = {
 Row = tuple[str, str, str]
 
 
-def taihulight(quick: bool) -> tuple[list[Row], dict[str, Any]]:
+def taihulight(quick: bool, rows_per_s: int) -> tuple[list[Row], dict[str, Any]]:
     """The whole machine's agents on one server."""
     rows: list[Row] = []
     figures: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="fairlead-taihulight-") as name:
         folder = Path(name)
         for hour, load, seconds in (("ordinary", 1.0, 20 if quick else 60), ("burst", 10.0, 10 if quick else 20)):
-            command = [sys.executable, __file__, "--make", json.dumps([str(folder), hour, load, seconds])]
+            command = [sys.executable, __file__, "--make", json.dumps([str(folder), hour, rows_per_s * load, seconds])]
             subprocess.run(command, check=True)
             made = json.loads((folder / f"{hour}.json").read_text())
             (folder / f"server-{hour}").mkdir()
@@ -66,6 +66,7 @@ def taihulight(quick: bool) -> tuple[list[Row], dict[str, Any]]:
             day = {key: made[key] * DAY_S / seconds for key in ("rows", "operations", "bytes", "bodies")}
             headroom = seconds / sent.seconds
             figures[hour] = {
+                "ops_rows_per_s": rows_per_s * load,
                 **{f"{key}_a_day": value for key, value in day.items()}, "headroom": headroom,
                 "bodies_per_s": sent.bodies / sent.seconds, "server_cpu_s": used, "sender_cpu_s": sent.cpu_s,
                 "peak_mib": peak / MIB, "backlog_mib": backlog / MIB, "machine_s": seconds, "took_s": sent.seconds,
@@ -80,11 +81,11 @@ def taihulight(quick: bool) -> tuple[list[Row], dict[str, Any]]:
     return rows, figures
 
 
-def make_machine(folder: Path, name: str, load: float, seconds: int) -> None:
+def make_machine(folder: Path, name: str, rows_per_s: float, seconds: int) -> None:
     """The bodies of one stretch of the machine's time, in one file, and what they hold."""
     from fairlead.testing.machine import loads, wire
 
-    play = loads.steady("taihulight", 11, int(ROWS_PER_S * load), seconds)
+    play = loads.steady("taihulight", 11, int(rows_per_s), seconds)
     play = replace(play, origin_ns=now_ns() - 7200 * 10**9)
     told: dict[str, Any] = {"ends": [], "rows": 0, "operations": 0, "bytes": 0, "bodies": 0}
     with (folder / name).open("wb") as out:
@@ -147,7 +148,7 @@ def renumbered(body: bytes, more: int) -> bytes:
     return b"".join(parts)
 
 
-def ingest(quick: bool) -> tuple[list[Row], dict[str, Any]]:
+def ingest(quick: bool, _: int) -> tuple[list[Row], dict[str, Any]]:
     """A minute of rows of `ops`."""
     seconds = 8.0 if quick else 60.0
     with tempfile.TemporaryDirectory(prefix="fairlead-ingest-") as name:
@@ -178,7 +179,11 @@ def ingest(quick: bool) -> tuple[list[Row], dict[str, Any]]:
     ], figures
 
 
-SECTIONS: dict[str, Callable[[bool], tuple[list[Row], dict[str, Any]]]] = {"taihulight": taihulight, "ingest": ingest}
+Section = Callable[[bool, int], tuple[list[Row], dict[str, Any]]]
+SECTIONS: dict[str, Section] = {
+    "taihulight": taihulight,
+    "ingest": ingest,
+}
 
 
 def main() -> int:
@@ -186,18 +191,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="short runs: whether it works, not what it reaches")
     parser.add_argument("--only", nargs="+", choices=[*SECTIONS, *OTHERS], default=[*SECTIONS, *OTHERS])
+    parser.add_argument("--rows-per-s", type=int, default=ROWS_PER_S, help="of ops, in an ordinary hour (taihulight)")
     parser.add_argument("--no-history", action="store_true")
     parser.add_argument("--make", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.make:
-        folder, name, load, seconds = json.loads(options.make)
-        make_machine(Path(folder), name, load, seconds)
+        folder, name, rows_per_s, seconds = json.loads(options.make)
+        make_machine(Path(folder), name, rows_per_s, seconds)
         return 0
     table = Table("figure", "here", "wanted", title="one server for a whole machine", title_justify="left")
     figures: dict[str, Any] = {}
     for name in options.only:
         if name in SECTIONS:
-            rows, figures[name] = SECTIONS[name](options.quick)
+            rows, figures[name] = SECTIONS[name](options.quick, options.rows_per_s)
             for row in rows:
                 table.add_row(*row)
     if figures:

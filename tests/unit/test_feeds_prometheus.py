@@ -24,35 +24,13 @@ from fairlead.collector.feeds.prometheus.scrape import ScrapeFeed
 from fairlead.collector.feeds.settings import RemoteWrite, Scrape
 from fairlead.errors import ConfigError, CorruptInputError, LakeError
 from feed_sinks import MemorySink
+from remote_writing import body, field, series
 
 T0 = 1_700_000_000_000
 MS = 1_000_000
 STALE = struct.unpack("<d", struct.pack("<Q", 0x7FF0000000000002))[0]
 OST = {"__name__": "lustre_write_bytes_total", "component": "ost", "target": "lfs-OST0001", "instance": "oss1:9169"}
 JOB = OST | {"__name__": "lustre_job_write_bytes_total", "jobid": "77"}
-
-
-def varint(value: int) -> bytes:
-    out = bytearray()
-    value &= (1 << 64) - 1
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*out, value])
-
-
-def field(number: int, data: bytes) -> bytes:
-    return varint(number << 3 | 2) + varint(len(data)) + data
-
-
-def series(labels: dict[str, str], *samples: tuple[int, float]) -> bytes:
-    pairs = b"".join(field(1, field(1, k.encode()) + field(2, v.encode())) for k, v in sorted(labels.items()))
-    values = b"".join(field(2, b"\x09" + struct.pack("<d", value) + b"\x10" + varint(ms)) for ms, value in samples)
-    return field(1, pairs + values)
-
-
-def body(*parts: bytes) -> bytes:
-    return bytes(cramjam.snappy.compress_raw(b"".join(parts)))
 
 
 def receiver(**options: object) -> RemoteWriteFeed:

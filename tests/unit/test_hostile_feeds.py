@@ -4,12 +4,10 @@ for links."""
 from __future__ import annotations
 
 import os
-import struct
 import threading
 import time
 from pathlib import Path
 
-import cramjam
 import pytest
 
 from fairlead.collector.feeds.drop import DropFeed
@@ -19,33 +17,9 @@ from fairlead.collector.feeds.prometheus.remote_write import RemoteWriteFeed
 from fairlead.collector.feeds.settings import Drop, RemoteWrite
 from fairlead.errors import CorruptInputError
 from feed_sinks import MemorySink
+from remote_writing import body, field, labels, sample, varint
 
 LABELS = {"__name__": "lustre_write_bytes_total", "component": "ost", "target": "OST0001", "instance": "oss1:9169"}
-
-
-def varint(value: int) -> bytes:
-    out = bytearray()
-    value &= (1 << 64) - 1
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*out, value])
-
-
-def field(number: int, data: bytes) -> bytes:
-    return varint(number << 3 | 2) + varint(len(data)) + data
-
-
-def labels(of: dict[str, str]) -> bytes:
-    return b"".join(field(1, field(1, k.encode()) + field(2, v.encode())) for k, v in sorted(of.items()))
-
-
-def sample(stamp: int, value: float) -> bytes:
-    return field(2, b"\x09" + struct.pack("<d", value) + b"\x10" + varint(stamp))
-
-
-def body(message: bytes) -> bytes:
-    return bytes(cramjam.snappy.compress_raw(message))
 
 
 @pytest.mark.parametrize(

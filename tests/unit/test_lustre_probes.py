@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -96,26 +97,27 @@ def test_every_file_is_read_by_a_probe_or_listed_with_its_reason(shared_data: Pa
     assert len(seen) > 150
 
 
-def test_nothing_in_the_trees_is_unknown_but_what_is_no_counter(shared_data: Path) -> None:
+def _readings(shared_data: Path) -> Iterator[tuple[str, str, Reading]]:
+    """Tree, probe and reading of every probe that finds something."""
     for tree in (GSI, TELEGRAF):
         for name in PROBES:
             try:
                 found = look(lustre(shared_data, tree), name)
             except AbsentError:
                 continue
-            for reading in found.readings:
-                assert reading.unknown == 0, (tree, name, reading.unknown_example)
+            yield from ((tree, name, reading) for reading in found.readings)
+
+
+def test_nothing_in_the_trees_is_unknown_but_what_is_no_counter(shared_data: Path) -> None:
+    for tree, name, reading in _readings(shared_data):
+        assert reading.unknown == 0, (tree, name, reading.unknown_example)
 
 
 def test_readings_fit_their_tables(shared_data: Path) -> None:
-    for tree in (GSI, TELEGRAF):
-        for name in PROBES:
-            try:
-                found = look(lustre(shared_data, tree), name)
-            except AbsentError:
-                continue
-            for reading in found.readings:
-                _fits(reading)
+    readings = list(_readings(shared_data))
+    assert len(readings) >= len(PROBES), "every probe found its place in one of the trees"
+    for _, _, reading in readings:
+        _fits(reading)
 
 
 def _fits(reading: Reading) -> None:

@@ -16,7 +16,7 @@ from rich.text import Text
 from fairlead.cli.pictures import META, READ, WRITE, axis, bar, line
 from fairlead.inert import inert
 from fairlead.model import units
-from fairlead.questions.answers import ComponentRow, Gap, JobRow, OpCount, Share, Sums, Timeline, TopRow
+from fairlead.questions.answers import ComponentRow, Gap, JobRow, OpCount, Share, Sums, Timeline
 
 T = TypeVar("T")
 _GAP = 2
@@ -123,21 +123,6 @@ def program_of(program: str | None, name: str | None = None) -> str:
     """A program without its folder and arguments, else the job's name."""
     text = (program or name or "").strip()
     return word(text.split(" ")[0].rsplit("/", 1)[-1])
-
-
-def top_table(rows: Sequence[TopRow], by: str, width: int) -> RenderableType:
-    """A line for each of those who moved most, with a bar."""
-    room = 16 if width >= 100 else 8
-    columns = [
-        Column(by.removesuffix("s"), lambda r: "not known" if r.name is None else r.name, longest=24),
-        *([Column("user", lambda r: word(r.user), spare=1, longest=14),
-           Column("program", lambda r: program_of(r.program), spare=2, longest=18)] if by == "jobs"
-          else [Column("jobs", lambda r: units.format_count(r.jobs), right=True, spare=2)]),
-        *sum_columns(),
-        Column("share", lambda r: units.format_percent(r.share), right=True, spare=1),
-        Column("", lambda r: bar(r.share, room, READ), spare=4),
-    ]  # fmt: skip
-    return fitted(columns, rows, width)
 
 
 def share_table(rows: Sequence[Share], width: int, heading: str = "job") -> RenderableType:

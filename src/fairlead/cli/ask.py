@@ -118,13 +118,14 @@ class Asker:
         from urllib.error import HTTPError, URLError
         from urllib.request import HTTPSHandler, Request, build_opener
 
+        from fairlead.access.redirects import NoRedirect
         from fairlead.access.tls import client_context
 
         headers = {"Accept": "application/json", "Accept-Encoding": "gzip"}
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
         handlers = [HTTPSHandler(context=client_context(self._authority))] if url.startswith("https:") else []
-        opener = build_opener(*handlers, _no_redirect())
+        opener = build_opener(*handlers, NoRedirect())
         try:
             with opener.open(Request(url, headers=headers), timeout=_TIMEOUT_S) as reply:  # noqa: S310 (checked: http or https)
                 return _body(reply.read(_MAX_ANSWER), reply.headers.get("Content-Encoding", ""))
@@ -138,17 +139,6 @@ class Asker:
                 where=url.partition("/api/")[0],
                 remedy="check --server, and that it runs",
             ) from error
-
-
-def _no_redirect() -> Any:
-    """A redirect would carry the token elsewhere. Made when needed: `--help` should not load urllib."""
-    from urllib.request import HTTPRedirectHandler
-
-    class NoRedirect(HTTPRedirectHandler):
-        def redirect_request(self, *_: object, **__: object) -> None:
-            return None
-
-    return NoRedirect()
 
 
 def _token(path: Path) -> str:

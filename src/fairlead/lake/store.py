@@ -27,16 +27,20 @@ _TIES = {"ops": ("end_ns", "file_id", "offset")}
 class Lake:
     """One lake, for reading by any number of threads and processes, and for writing by one process a shard."""
 
-    def __init__(self, place: Place, *, memory: str | None = None) -> None:
-        """`memory` bounds what queries of this process use (`2GB`); default `$FAIRLEAD_LAKE_MEMORY`, else 2 GB."""
+    def __init__(self, place: Place, *, memory: str | None = None, timeout_s: float | None = None) -> None:
+        """`memory` bounds what queries of this process use (`2GB`); default `$FAIRLEAD_LAKE_MEMORY`, else 2 GB. A query
+        that says no time of its own is ended after `timeout_s`."""
         self.place = place
         self._memory = memory or os.environ.get("FAIRLEAD_LAKE_MEMORY") or query.DEFAULT_MEMORY
+        self._timeout_s = timeout_s
         self._snapshots = Snapshots(place)
 
     @classmethod
-    def open(cls, root: Path, *, create: bool = False, memory: str | None = None) -> Lake:
+    def open(
+        cls, root: Path, *, create: bool = False, memory: str | None = None, timeout_s: float | None = None
+    ) -> Lake:
         """The lake in `root`. Raises LakeError when there is none (unless `create`) or it is of a newer format."""
-        return cls(create_place(root) if create else open_place(root), memory=memory)
+        return cls(create_place(root) if create else open_place(root), memory=memory, timeout_s=timeout_s)
 
     def writer(
         self,
@@ -70,6 +74,7 @@ class Lake:
         that time: files that hold none are not opened; the query still has to say so itself. A query that takes
         longer than `timeout_s` is ended. Raises UsageError for wrong SQL, LakeError.
         """
+        timeout_s = self._timeout_s if timeout_s is None else timeout_s
         for attempt in range(_NO_COMMON_SIGHT):
             views = self._snapshots.take(query.mentioned(sql), between)
             try:

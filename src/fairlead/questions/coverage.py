@@ -133,8 +133,3 @@ def known_share(steps: Steps, rows_at: NDArray[np.bool_], cover: Coverage) -> fl
     """Share of the steps begun of which something is known; None before the first."""
     begun = steps.begun()
     return float(((rows_at | cover.known) & begun).sum() / begun.sum()) if begun.any() else None
-
-
-def finite(line: NDArray[np.float64]) -> bool:
-    """Whether anything is known at all."""
-    return bool(np.isfinite(line).any())

@@ -137,7 +137,7 @@ def _api(task: Task, pulse: Pulse) -> None:
         at_once=config.api.at_once, waiting=config.api.waiting, wait_s=config.api.wait_s,
         answer_s=config.api.answer_s, user_at_once=config.api.user_at_once,
     )  # fmt: skip
-    lake = Lake.open(root, memory=config.server.memory)
+    lake = Lake.open(root, memory=config.server.memory, timeout_s=config.api.answer_s)
     asking = Asking(lake, facts=site_facts(config.server.site))
     serve(
         application(asking, settings), config.collector, _sockets(task), on_ready=pulse.ready, on_beat=pulse.beat

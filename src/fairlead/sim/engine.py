@@ -108,20 +108,9 @@ class Engine:
         """Arrivals and ends of flows and phases, and capacity changes, so far."""
         return int(self._state.counts[state.EVENTS])
 
-    @property
-    def flows_solved(self) -> int:
-        """Rates computed so far: what the events cost."""
-        return int(self._state.counts[state.SOLVED])
-
     def rates(self) -> F64:
         """Rate of each flow now (0: not begun or ended)."""
         return np.maximum(self._state.rate[: self._flows], 0.0)
-
-    def bottlenecks(self) -> I32:
-        """The resource that holds each running flow back; -1 none but its own cap, -2 not running."""
-        found = self._state.bottleneck[: self._flows].copy()
-        found[self._state.rate[: self._flows] <= 0.0] = state.IDLE
-        return found
 
     def times(self) -> tuple[F64, F64]:
         """Start and end of each flow, seconds; NaN where it has not come to that."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import cast
 
 from fairlead import clock
+from fairlead.access.redirects import NoRedirect
 from fairlead.collector.feed import Sink
 from fairlead.collector.feeds.prometheus.assembly import AHEAD_MS, Assembly, Key
 from fairlead.collector.feeds.prometheus.exposition import Page, labels_of
@@ -29,13 +30,6 @@ _NS_PER_MS = 1_000_000
 _ACCEPT = "text/plain;version=0.0.4, application/openmetrics-text;version=1.0.0;q=0.5, */*;q=0.1"
 
 
-class _Stay(urllib.request.HTTPRedirectHandler):
-    """Goes nowhere else: the token is for this exporter."""
-
-    def redirect_request(self, *_: object) -> None:
-        """An answer like any other that is no page."""
-
-
 class ScrapeFeed:
     """A `Feed`. Raises ConfigError for an address that is none or a CA file that cannot be used."""
 
@@ -49,7 +43,9 @@ class ScrapeFeed:
         self._assembly = Assembly(
             mapping(own_mapping), lambda key: labels_of(cast("str", key)), node=settings.node or parts.hostname
         )
-        self._opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=_context(settings)), _Stay())
+        self._opener = urllib.request.build_opener(
+            urllib.request.HTTPSHandler(context=_context(settings)), NoRedirect()
+        )
         self._unknown_told = 0
 
     def run(self, sink: Sink, stop: threading.Event) -> None:
