@@ -101,6 +101,10 @@ ROW_IS = {
     "that several nodes made; what differs is listed by member. The view `ops` holds the members as rows of their own",
     "job_summary": "the I/O of one job; of several rows about one job the one with the latest `made_ns` counts. "
     "`basis` is the layer its figures are of, `estimated` the columns that were split by share and not counted",
+    "phase": "one phase of I/O of a job, and how it compares with earlier runs of its category",
+    "profile": "what runs of one category (user, program, scale) are like",
+    "finding": "something worth telling a person: what, of whom, when, how sure, by whose doing, what to do",
+    "incident": "a component that was sick for a time",
 }
 
 

@@ -21,7 +21,7 @@ from fairlead.lake.tables import BATCHES, DAY_NS, SPECS, TIERS, WIRE, day_name, 
 from fairlead.lake.writer import Writer
 from fairlead.model.tables import TABLES
 
-FOR_EVER = ("jobs", "job_summary", "mapping", "events")
+FOR_EVER = ("jobs", "job_summary", "mapping", "events", "phase", "profile", "finding", "incident")
 _MARGIN_NS = 2 * DAY_NS
 """A stream is forgotten this much later than its batches are refused: clocks of nodes may run ahead by a day."""
 

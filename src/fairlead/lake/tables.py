@@ -66,6 +66,10 @@ IDENTITY = {
         f"end_ns DESC NULLS LAST, upper(state) IN ({PASSING}), state, name, program",
     ),
     "job_summary": (("cluster", "job_id", "start_ns"), "made_ns DESC"),
+    "phase": (("cluster", "job_id", "job_start_ns", "kind", "number"), "analysis_version DESC, made_ns DESC"),
+    "profile": (("cluster", "user", "program", "scale"), "analysis_version DESC, made_ns DESC"),
+    "finding": (("id",), "analysis_version DESC, made_ns DESC"),
+    "incident": (("id",), "analysis_version DESC, made_ns DESC"),
     "mapping": (("kind", "a", "b", "from_ns"), "to_ns DESC NULLS LAST"),
 }
 """Tables whose rows are facts about a thing that several inputs may tell: what makes it the same thing, and which

@@ -248,11 +248,62 @@ JOB_SUMMARY = _spec("job_summary", 1, "start_ns", ("cluster", "start_ns"), [
 `made_ns` counts. `basis`: which layer the figures are of (client, job_stats, forwarder, estimate); `estimated` names
 columns that were split by share and not counted."""
 
+PHASE = _spec("phase", 1, "start_ns", ("program", "user", "start_ns"), [
+    _optional("cluster", _WORD), _required("job_id", pa.string()), _optional("job_start_ns", _I64),
+    _required("number", pa.int32()), _required("kind", _WORD), _required("start_ns", _I64), _required("end_ns", _I64),
+    _required("active_ns", _I64), _optional("bytes", _I64), _optional("ops", _I64), _optional("metadata_ops", _I64),
+    _optional("rate_per_s", _F64), _optional("request_bytes", _F64), _optional("rate_bins", pa.list_(_I64)),
+    _optional("rate_ns", pa.list_(_I64)), _optional("mode", _WORD), _optional("io_processes", _I64),
+    _optional("nodes_count", _I64), _optional("processes", _I64), _optional("user", pa.string()),
+    _optional("project", pa.string()), _optional("program", pa.string()), _optional("fs", _WORD),
+    _optional("forwarders", pa.list_(pa.string())), _optional("targets", pa.list_(pa.string())),
+    _optional("mds", pa.list_(pa.string())), _optional("basis", _WORD), _optional("expected_s", _F64),
+    _optional("lost_s", _F64), _optional("abnormal", _F64), _optional("missing", pa.list_(pa.string())),
+    _required("made_ns", _I64), _required("analysis_version", _I64),
+])  # fmt: skip
+"""One phase of I/O of a job. `kind`: read, write or metadata; `number` counts the phases of a kind in a job from 0.
+`rate_per_s`: bytes (metadata: operations) a second while active. `rate_ns[i]` is the time spent at rates in
+[2**(rate_bins[i] / 8), 2**((rate_bins[i] + 1) / 8)) a second, bin -1 is no I/O. `expected_s`: what the job's own
+category takes for as much; `lost_s` beyond that; `abnormal`: how sure it is that this is no chance (0 to 1). Null in
+these three: nothing to compare with."""
+
+PROFILE = _spec("profile", 1, "last_ns", ("program", "user"), [
+    _optional("cluster", _WORD), _optional("user", pa.string()), _optional("program", pa.string()),
+    _optional("scale", _I64), _required("runs", _I64), _required("first_ns", _I64), _required("last_ns", _I64),
+    _required("detail", pa.string()), _required("made_ns", _I64), _required("analysis_version", _I64),
+])  # fmt: skip
+"""What runs of one category (user, program, scale: nodes rounded to a power of two) are like. `detail` is JSON
+(`fairlead.profile/1`). The latest `made_ns` counts."""
+
+FINDING = _spec("finding", 1, "from_ns", ("from_ns",), [
+    _required("id", pa.string()), _required("rule", _WORD), _required("title", pa.string()),
+    _required("subject_kind", _WORD), _required("subject_id", pa.string()), _optional("cluster", _WORD),
+    _optional("job_id", pa.string()), _optional("user", pa.string()), _required("from_ns", _I64),
+    _optional("to_ns", _I64), _required("severity", _WORD), _required("confidence", _F64),
+    _required("category", _WORD), _optional("culprits", pa.list_(pa.string())),
+    _optional("components", pa.list_(pa.string())), _optional("cost_s", _F64), _required("detail", pa.string()),
+    _required("made_ns", _I64), _required("analysis_version", _I64), _optional("withdrawn", pa.bool_()),
+])  # fmt: skip
+"""Something worth telling. `detail` is the whole finding as JSON (`fairlead.finding/1`), the other columns are for
+choosing. Of one `id` the highest `analysis_version`, then the latest `made_ns` counts; `withdrawn`: a later look did
+not bear it out. `culprits` and `components` are written `kind:id`."""
+
+INCIDENT = _spec("incident", 1, "from_ns", ("component", "from_ns"), [
+    _required("id", pa.string()), _required("layer", _WORD), _required("component", pa.string()),
+    _required("from_ns", _I64), _optional("to_ns", _I64), _required("kind", _WORD), _optional("share_of_peak", _F64),
+    _optional("peak", _F64), _optional("measured", _F64), _optional("persistence", _WORD), _optional("hint", _WORD),
+    _required("confidence", _F64), _required("detail", pa.string()), _required("made_ns", _I64),
+    _required("analysis_version", _I64), _optional("withdrawn", pa.bool_()),
+])  # fmt: skip
+"""A component that was sick from `from_ns` to `to_ns` (null: it still is). `detail` is the whole as JSON
+(`fairlead.incident/1`). Of one `id` the highest `analysis_version`, then the latest `made_ns` counts."""
+
 TABLES: dict[str, TableSpec] = {
     spec.name: spec
     for spec in (
         OPS, FILES, FILE_COUNTERS, HEATMAP, LAYOUTS, FORWARDER, PFS_CLIENT, TARGET,
         METADATA, PORT, DEVICE, EVENTS, JOBS, MAPPING, HEALTH, USAGE, ROLLUP, OP_GROUPS, JOB_SUMMARY,
+        PHASE, PROFILE, FINDING, INCIDENT,
     )
 }  # fmt: skip
 

@@ -1,0 +1,1 @@
+"""Telling people: which findings become alerts, when, to whom, through what."""

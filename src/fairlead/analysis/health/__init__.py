@@ -1,0 +1,1 @@
+"""Which components are sick: against peers, against their own peak, over time; incidents. Pure."""
