@@ -17,9 +17,11 @@ import click
 from msgspec import Struct, inspect
 
 from fairlead import errors, report_contract
+from fairlead.analysis.advice import CHANGES, FACTS
 from fairlead.cli.main import BROKEN_PIPE, COMMANDS, INTERRUPTED, cli
 from fairlead.model.tables import TABLES
 from fairlead.rules import described
+from fairlead.rules.advice_set import built_in_files
 from fairlead.rules.rule import FILE_COLUMNS, Rule
 from fairlead.rules.rule_set import load
 
@@ -69,6 +71,17 @@ them."""
 _COSTS_INTRO = """\
 Seconds of the run lost to a cause, as far as they can be estimated. They overlap (a small request may also be random):
 each says what mending that cause alone could win."""
+_ADVICE_INTRO = """\
+What fairlead advises about findings on jobs, components and the system, as data: one TOML file a rule. `user` is whose
+job it is about, `culprit` whose job disturbs it, `site` who runs the machine. Words in braces are put in from the
+finding. A site's folder of rules may hold a folder `advice` of such files: their entries stand in for those of the same verdict
+and audience, with `add = true` they come after them. `fairlead rules check DIR` checks them, `fairlead rules advice
+--rules DIR` lists what holds. A command holds only names a shell takes as they are: others are left in capitals, for a
+person to fill in; so are facts that are not known. Doubled braces in code stand for one."""
+_FACTS_INTRO = "What a text may speak of in braces."
+_GAINS_INTRO = """\
+An entry with `gain` ends with what that change brought on this site, where the runs of the same category tell it (at
+least two runs, at least a tenth more): "Your N-N runs at this scale get 4.1x (7 runs)". Else nothing is promised."""
 _COLUMNS_INTRO = "What `files` in a rule's evidence may rank a job's files by; the first five are shown."
 
 ROW_IS = {
@@ -272,6 +285,26 @@ def metrics_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def advice_page() -> str:
+    """What is advised, by rule, verdict and audience; and the facts it may speak of."""
+    parts = ["# Advice", MADE.rstrip(), _ADVICE_INTRO]
+    for rule, found in sorted(built_in_files().items()):
+        parts.append(f"## {rule}")
+        for one in found.advice:
+            verdicts = ", ".join(f"`{word}`" for word in one.verdicts) or "any other verdict"
+            only = [f"layer {', '.join(one.layers)}"] if one.layers else []
+            only += [f"where {', '.join(f'`{name}`' for name in one.needs)} is known"] if one.needs else []
+            parts.append(f"**{one.audience}** ({'; '.join([verdicts, *only])}): {_cell(one.text)}")
+            if one.code:
+                parts.append(f"```{one.language}\n{one.code.strip()}\n```")
+        parts.append("After: " + "; ".join(_cell(text) for text in found.references) + ".")
+    facts = [(f"`{name}`", fact.kind, fact.meaning, fact.unknown) for name, fact in FACTS.items()]
+    parts += ["## Facts", _FACTS_INTRO, _rows(("fact", "kind", "meaning", "while not known"), facts)]
+    changes = [(f"`{name}`", meaning) for name, meaning in CHANGES.items()]
+    parts += ["## Gains", _GAINS_INTRO, _rows(("change", "meaning"), changes)]
+    return "\n\n".join(parts) + "\n"
+
+
 def report_json_page() -> str:
     """The documents that `fairlead report --json` writes, field by field."""
     when = dict(zip(report_contract.DOCUMENTS, ("one job", "several jobs", "`--compare`"), strict=True))
@@ -349,6 +382,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/exit-codes.md": exit_codes_page,
     "reference/records.md": records_page,
     "reference/metrics.md": metrics_page,
+    "reference/advice.md": advice_page,
     "reference/report-json.md": report_json_page,
     "reference/report.schema.json": report_schema,
     "reference/rules/index.md": rules_page,

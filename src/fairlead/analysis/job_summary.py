@@ -26,7 +26,7 @@ BASES = (("client", ("mount",)), ("client", ("client",)), ("client", ("pfs_clien
          ("job_stats", ("target", "metadata")), ("forwarder", ("forwarder",)))  # fmt: skip
 """In this order: what figures are taken from, and the layers of the job's rollup they are summed over."""
 ESTIMATE = "estimate"
-_MOST_BINS = 2_000_000
+MOST_BINS = 2_000_000
 """A series of more seconds (23 days) is not cut into phases."""
 Row = dict[str, object]
 
@@ -62,7 +62,7 @@ def summarised(data: JobData, made_ns: int) -> Row:
     estimated = list(data.estimated)
     if basis == ESTIMATE:
         estimated += [name for name in _FROM_SERIES if row.get(name) is not None]
-    row |= _who(data)
+    row |= doing(data)
     row["io_nodes"] = row["io_nodes"] if row["io_nodes"] is not None else data.io_nodes
     row["estimated"] = sorted(set(estimated)) or None
     return row
@@ -86,7 +86,7 @@ def _begun(data: JobData, made_ns: int) -> tuple[Row, str | None, pa.Table, dict
     for name in ("cluster", "job_id", "start_ns", "end_ns", "user", "project", "program", "nodes_count", "cores"):
         row[name] = data.job.get(name)
     row |= {"made_ns": made_ns, "analysis_version": ANALYSIS_VERSION, "processes": data.job.get("processes")}
-    basis, series = _basis(data)
+    basis, series = basis_of(data)
     row["basis"] = basis
     sums = {name: _sum(series, name) for name in SERIES}
     row |= sums
@@ -102,7 +102,7 @@ _FROM_SERIES = (
 )  # fmt: skip
 
 
-def _basis(data: JobData) -> tuple[str | None, pa.Table]:
+def basis_of(data: JobData) -> tuple[str | None, pa.Table]:
     """The best layer that has rows of the job, and these."""
     layer = data.series["layer"].cast(pa.string())
     for basis, layers in BASES:
@@ -123,16 +123,8 @@ def _rates(series: pa.Table, interval_ns: int, sums: Mapping[str, int | None]) -
     """Averages over the intervals in which something moved, peaks, phases."""
     if not series.num_rows:
         return {}
-    ts = series["ts_ns"].to_numpy()
-    first = int(ts.min())
-    bins = (int(ts.max()) - first) // interval_ns + 1
-    at, seconds = (ts - first) // interval_ns, interval_ns / NS_PER_S
-    if bins > _MOST_BINS:
-        _, at = np.unique(at, return_inverse=True)
-        dense = int(at.max()) + 1
-    else:
-        dense = bins
-    by = {name: np.bincount(at, pc.fill_null(series[name], 0).to_numpy(), dense).astype(np.float64) for name in SERIES}
+    first, bins, by = by_interval(series, interval_ns)
+    seconds = interval_ns / NS_PER_S
     row: Row = {}
     for way in ("read", "write"):
         moved = sums[f"{way}_bytes"]
@@ -144,9 +136,24 @@ def _rates(series: pa.Table, interval_ns: int, sums: Mapping[str, int | None]) -
     busy = float((operations > 0).sum()) * seconds
     if busy and sums["read_ops"] is not None:
         row["iops"] = float(operations.sum()) / busy
-    if bins <= _MOST_BINS and (sums["read_bytes"] is not None or sums["write_bytes"] is not None):
+    if bins <= MOST_BINS and (sums["read_bytes"] is not None or sums["write_bytes"] is not None):
         row |= _phases(by, first, interval_ns, known=sums["metadata_ops"] is not None)
     return row
+
+
+def by_interval(series: pa.Table, interval_ns: int) -> tuple[int, int, dict[str, NDArray[np.float64]]]:
+    """The first moment of rows like `JobData.series`, the intervals up to the last one, and SERIES by interval. Where
+    these are more than `MOST_BINS`, only intervals that have rows are there, and the arrays are shorter than told."""
+    ts = series["ts_ns"].to_numpy()
+    first = int(ts.min())
+    bins = (int(ts.max()) - first) // interval_ns + 1
+    at = (ts - first) // interval_ns
+    length = bins
+    if bins > MOST_BINS:
+        _, at = np.unique(at, return_inverse=True)
+        length = int(at.max()) + 1
+    by = {name: np.bincount(at, pc.fill_null(series[name], 0).to_numpy(), length).astype(np.float64) for name in SERIES}
+    return first, bins, by
 
 
 def _phases(by: Mapping[str, NDArray[np.float64]], first: int, interval_ns: int, *, known: bool) -> Row:
@@ -168,7 +175,7 @@ def _phases(by: Mapping[str, NDArray[np.float64]], first: int, interval_ns: int,
     return {"phases": count, "mdops_in_phases": mdops}
 
 
-def _who(data: JobData) -> Row:
+def doing(data: JobData) -> Row:
     """Processes, nodes, files, times and modes, which only operations tell."""
     row: Row = dict.fromkeys(
         ("io_processes", "io_nodes", "files", "read_time_ns", "write_time_ns", "metadata_time_ns", "read_mode",

@@ -286,11 +286,11 @@ def _forwarder(table: pa.Table) -> _Sums:
         told = told if amount.known is None else told & (amount.known | ~rows)
         return Amounts(np.where(rows & told, amount.values, 0), told)
 
-    wait, waits = _waited(table)
+    (wait, waits), (service, _) = (_timed(table, name) for name in ("wait_ns_histogram", "service_ns_histogram"))
     columns = {
         "read_bytes": only(moved, is_read), "write_bytes": only(moved, is_write),
         "read_ops": only(requests, is_read), "write_ops": only(requests, is_write),
-        "metadata_ops": only(requests, is_metadata), "wait_ns": wait, "waits": waits,
+        "metadata_ops": only(requests, is_metadata), "busy_ns": service, "wait_ns": wait, "waits": waits,
         "queue_len_max": _column(table, "queue_len_max"),
     }  # fmt: skip
     names = {"node": rc.names(table["node"]), "job_id": _words(table, "job_id")}
@@ -300,17 +300,17 @@ def _forwarder(table: pa.Table) -> _Sums:
     )  # fmt: skip
 
 
-def _waited(table: pa.Table) -> tuple[Amounts, Amounts]:
-    """Time waited and how many waited, of histograms in powers of two (others are not known here)."""
-    column = table["wait_ns_histogram"].combine_chunks()
+def _timed(table: pa.Table, name: str) -> tuple[Amounts, Amounts]:
+    """Time taken and how many took it, of histograms in powers of two (others are not known here)."""
+    column = table[name].combine_chunks()
     lengths = pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False)
     known = lengths == len(OCTAVES_NS) - 1
     values = pc.fill_null(column.filter(pa.array(known)).flatten(), 0).to_numpy(zero_copy_only=False)
     histograms = values.reshape(-1, len(OCTAVES_NS) - 1)
-    wait, waits = np.zeros(table.num_rows, np.int64), np.zeros(table.num_rows, np.int64)
-    wait[known] = np.rint(histograms @ middles_ns(OCTAVES_NS))
-    waits[known] = histograms.sum(axis=1)
-    return Amounts(wait, known), Amounts(waits, known)
+    total, count = np.zeros(table.num_rows, np.int64), np.zeros(table.num_rows, np.int64)
+    total[known] = np.rint(histograms @ middles_ns(OCTAVES_NS))
+    count[known] = histograms.sum(axis=1)
+    return Amounts(total, known), Amounts(count, known)
 
 
 def _pfs_client(table: pa.Table) -> _Sums:
@@ -338,7 +338,7 @@ def _target(table: pa.Table) -> _Sums:
     whole = _Plan("target", "target", "target")
     by_job = (_Plan("target", "target", "target", "job_id"), _Plan("job", "target", "job_id"))
     for rows, plans in _whole_and_by_job(table, whole, by_job):
-        columns = {**_traffic(rows), **_room(rows)}
+        columns = {**_traffic(rows), **_room(rows), "busy_ns": _timed(rows, "service_ns_histogram")[0]}
         names = {"target": rc.names(rows["target"]), "job_id": _words(rows, "job_id")}
         yield _of_intervals(rows, names, columns), plans
 

@@ -24,7 +24,7 @@ _json_option = click.option("--json", "as_json", is_flag=True, help="Print the r
 
 @click.group()
 def rules() -> None:
-    """The diagnosis rules: list, show, check, and the metrics they may use."""
+    """The diagnosis rules: list, show, check, the metrics they may use, and advice."""
     leave_pandas_alone()
 
 
@@ -96,9 +96,13 @@ def check(folder: Path, as_json: bool) -> None:
 
     Ends with exit code 5 when there is a fault.
     """
+    from fairlead.rules.advice_set import check_advice
     from fairlead.rules.rule_set import check as check_folder
 
     sound, faults = check_folder(folder)
+    if (folder / "advice").is_dir():
+        advised, wrong = check_advice(folder / "advice")
+        sound, faults = [*sound, *(f"advice/{name}" for name in advised)], [*faults, *wrong]
     if as_json:
         _print_json({
             "schema": "fairlead.rules.check/1", "folder": str(folder), "sound": sound,
@@ -114,6 +118,40 @@ def check(folder: Path, as_json: bool) -> None:
         files = len({fault.where for fault in faults})
         what = f"{len(faults)} faults in {files} file{'s' if files > 1 else ''}"
         raise ConfigError(what, where=str(folder), remedy="mend them and check again")
+
+
+@rules.command()
+@click.argument("rule_id", metavar="[RULE]", required=False)
+@_rules_option
+@_json_option
+def advice(rule_id: str | None, rules_dir: Path | None, as_json: bool) -> None:
+    """What is advised about findings on jobs, components and the system; of one RULE, or of all.
+
+    A folder `advice` in the site's folder of rules adds to it, or stands in for it.
+    """
+    import msgspec
+
+    from fairlead.rules.advice_set import load_advice
+
+    found = load_advice(rules_dir)
+    if rule_id is not None and rule_id not in found:
+        raise UsageError(f"there is no advice on {rule_id!r}", remedy="rules with advice: " + ", ".join(sorted(found)))
+    chosen = {name: entries for name, entries in sorted(found.items()) if rule_id in (None, name)}
+    if as_json:
+        told = [{"rule": name, "advice": msgspec.to_builtins(entries)} for name, entries in chosen.items()]
+        _print_json({"schema": "fairlead.rules.advice/1", "rules": told})
+        return
+    from rich.text import Text
+
+    for name, entries in chosen.items():
+        _print(Text(name, style="bold"))
+        for one in entries:
+            only = "".join(
+                f" [{word}: {', '.join(values)}]"
+                for word, values in (("verdict", one.verdicts), ("layer", one.layers), ("needs", one.needs))
+                if values
+            )
+            _print(*_one_advice(f"{one.text} ({one.audience}){only}", one.code, one.language))
 
 
 @rules.command()
@@ -149,7 +187,6 @@ def _load(site: Path | None) -> tuple[list[Rule], dict[str, str]]:
 
 def _shown(rule: Rule, by_id: dict[str, Rule]) -> list[object]:
     from rich.padding import Padding
-    from rich.syntax import Syntax
     from rich.table import Table
     from rich.text import Text
 
@@ -176,16 +213,26 @@ def _shown(rule: Rule, by_id: dict[str, Rule]) -> list[object]:
         parts.append(section("What to do"))
     for advice in rule.advice:
         only = f" [{described.one_line(advice.when)}]" if advice.when else ""
-        parts.append(Padding(Text(f"→ {described.pretty(advice.text)} ({advice.audience}){only}"), (0, 0, 0, 2)))
-        if advice.code:
-            code = Syntax(advice.code.strip(), advice.language or "text", theme="ansi_dark",
-                          background_color="default", word_wrap=True)  # fmt: skip
-            parts.append(Padding(code, (0, 0, 0, 6)))
+        text = f"{described.pretty(advice.text)} ({advice.audience}){only}"
+        parts += _one_advice(text, advice.code, advice.language)
     for title, names in (("Says it instead of", [c.rule for c in rule.covers]),
                          ("Silent where one of these fires", described.covering(by_id, rule.id)),
                          ("After", rule.references)):  # fmt: skip
         if names:
             parts += [section(title), *(Padding(Text(name), (0, 0, 0, 2)) for name in names)]
+    return parts
+
+
+def _one_advice(text: str, code: str | None, language: str | None) -> list[object]:
+    from rich.padding import Padding
+    from rich.syntax import Syntax
+    from rich.text import Text
+
+    parts: list[object] = [Padding(Text(f"→ {text}"), (0, 0, 0, 2))]
+    if code:
+        shown = Syntax(code.strip(), language or "text", theme="ansi_dark",
+                       background_color="default", word_wrap=True)  # fmt: skip
+        parts.append(Padding(shown, (0, 0, 0, 6)))
     return parts
 
 

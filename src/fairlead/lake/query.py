@@ -269,7 +269,8 @@ def sql_type(kind: pa.DataType) -> str:
         return f"{sql_type(kind.value_type)}[]"
     if pa.types.is_map(kind):
         return f"MAP({sql_type(kind.key_type)}, {sql_type(kind.item_type)})"
-    return {pa.int64(): "BIGINT", pa.int32(): "INTEGER", pa.float64(): "DOUBLE", pa.string(): "VARCHAR"}[kind]
+    named = {pa.int64(): "BIGINT", pa.int32(): "INTEGER", pa.float64(): "DOUBLE", pa.string(): "VARCHAR"}
+    return {**named, pa.bool_(): "BOOLEAN"}[kind]
 
 
 def _first_line(error: Exception) -> str:

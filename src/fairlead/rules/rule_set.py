@@ -28,7 +28,7 @@ def check(site: Path) -> tuple[list[str], list[ConfigError]]:
     built_in = load()
     sound: dict[str, Rule] = {}
     found: list[ConfigError] = []
-    for file in _toml_files(_folder(site)):
+    for file in toml_files(_folder(site)):
         rule, mine = _checked(file, built_in)
         found += mine
         if rule is not None and not mine:
@@ -41,7 +41,7 @@ def check(site: Path) -> tuple[list[str], list[ConfigError]]:
 def _checked(file: Traversable | Path, built_in: Mapping[str, Rule]) -> tuple[Rule | None, list[ConfigError]]:
     where = str(file)
     try:
-        rule, mine = read(_text(file), where, built_in)
+        rule, mine = read(file_text(file), where, built_in)
         if rule is not None and not mine:
             _named(rule, file)
     except ConfigError as fault:
@@ -63,7 +63,8 @@ LARGEST_BYTES = 1 << 20
 """No rule is near as large."""
 
 
-def _toml_files(folder: Traversable | Path) -> list[Traversable | Path]:
+def toml_files(folder: Traversable | Path) -> list[Traversable | Path]:
+    """The .toml files of a folder by name. Raises ConfigError."""
     try:
         return sorted((f for f in folder.iterdir() if f.name.endswith(".toml")), key=lambda f: f.name)
     except OSError as fault:
@@ -71,7 +72,8 @@ def _toml_files(folder: Traversable | Path) -> list[Traversable | Path]:
         raise ConfigError(what, where=str(folder), remedy="check the folder's permissions") from fault
 
 
-def _text(file: Traversable | Path) -> str:
+def file_text(file: Traversable | Path) -> str:
+    """What a file of rules holds. Raises ConfigError."""
     try:
         if not file.is_file():
             raise ConfigError("not a regular file", where=str(file), remedy="move it out of the rules folder")
@@ -96,7 +98,7 @@ def _named(rule: Rule, file: Traversable | Path) -> Rule:
 
 
 def _read(folder: Traversable | Path, built_in: Mapping[str, Rule]) -> dict[str, Rule]:
-    rules = (_named(decode(_text(file), str(file), built_in), file) for file in _toml_files(folder))
+    rules = (_named(decode(file_text(file), str(file), built_in), file) for file in toml_files(folder))
     return {rule.id: rule for rule in rules}
 
 

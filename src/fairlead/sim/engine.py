@@ -57,6 +57,31 @@ class Phases:
     cost: F64
 
 
+def together(parts: Sequence[Phases]) -> Phases:
+    """Phases that were given in several calls with `after_within`, with the numbers one engine gave them in turn."""
+    counts = np.array([len(part.after) for part in parts], np.int64)
+    first = np.cumsum(counts) - counts
+    width = max((part.crosses.shape[1] for part in parts), default=1)
+    none = np.zeros(0)
+
+    def joined_of(name: str) -> F64:
+        return np.concatenate([getattr(part, name) for part in parts]) if parts else none.copy()
+
+    def wide(name: str, blank: float) -> list[NDArray[Any]]:
+        columns = [getattr(part, name) for part in parts]
+        return [np.pad(c, ((0, 0), (0, width - c.shape[1])), constant_values=blank) for c in columns]
+
+    after = [np.where(part.after >= 0, part.after + at, -1) for part, at in zip(parts, first, strict=True)]
+    phase = [part.phase + at for part, at in zip(parts, first, strict=True)]
+    return Phases(
+        after=np.concatenate([none, *after]).astype(np.int32), delay_s=joined_of("delay_s"),
+        phase=np.concatenate([none, *phase]).astype(np.int32), amount=joined_of("amount"),
+        weight=joined_of("weight"), cap=joined_of("cap"),
+        crosses=np.concatenate([np.zeros((0, width)), *wide("crosses", -1)]).astype(np.int32),
+        cost=np.concatenate([np.zeros((0, width)), *wide("cost", 0.0)]),
+    )  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Segments:
     """Rates over time: `flow` went at `rate` from `begin_s` to `end_s`, held back by the resource `bottleneck` (-1: by

@@ -5,12 +5,9 @@ Not here: what resources and flows stand for (`platform`, `workload`). Imported 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
-
-import numba
 import numpy as np
 
+from fairlead.compiled import compiled
 from fairlead.sim.state import (
     BY_CAP,
     CHANGE,
@@ -27,16 +24,6 @@ from fairlead.sim.state import (
     Segments,
     State,
 )
-
-_F = TypeVar("_F", bound=Callable[..., Any])
-
-
-def compiled(function: _F) -> _F:
-    """The function as machine code, kept on disk where that is possible."""
-    try:
-        return cast("_F", numba.njit(nogil=True, cache=True)(function))
-    except RuntimeError:  # no folder to keep it in
-        return cast("_F", numba.njit(nogil=True)(function))
 
 
 @compiled

@@ -6,7 +6,7 @@ and one target. Who goes where is given as arrays: no policy is known here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -138,6 +138,13 @@ def lay_out(machine: Machine, step: Step, nodes: I32, forwarder_of: I32, targets
         flow[lanes].astype(np.int32), rank[lane][lanes].astype(np.int32), node[lane][lanes].astype(np.int32),
         file[lane][lanes].astype(np.int32), offset[lanes].astype(np.int64), stride[lanes].astype(np.int64),
     )  # fmt: skip
+
+
+def at_share(laid: Laid, share: float) -> Laid:
+    """A step that goes at `share` of its usual rate: it asks for less and takes more of what it crosses for as much."""
+    if share == 1.0:
+        return laid
+    return replace(laid, cap=laid.cap * share, cost=laid.cost / share, alone=laid.alone * share)
 
 
 def _metadata(machine: Machine, step: Step, rank: I64, node: I32, forwarder: I32, mds: int) -> Laid:

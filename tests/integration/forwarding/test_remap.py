@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import signal
 import subprocess
 import sys
@@ -73,6 +74,22 @@ sys.stdin.readline()
 gone.seek(0)
 print(gone.read().decode(), flush=True)
 """
+
+
+def test_a_forwarder_that_is_come_back_to_learns_what_was_renamed_meanwhile(plane: Plane) -> None:
+    for name in ("a", "b"):
+        plane.forwarder(name)
+    point = plane.mount("mnt", plane.address("b"))
+    with (point / "old").open("wb") as file:
+        for name in ("a", "b"):
+            done = plane.command("remap", str(point), plane.address(name))
+            assert done.returncode == 0, done.stderr
+            os.fchmod(file.fileno(), 0o600)  # by node: the forwarder is told where that is
+        (point / "old").rename(point / "new")
+        done = plane.command("remap", str(point), plane.address("a"))
+        assert done.returncode == 0, done.stderr
+        os.fchmod(file.fileno(), 0o640)
+    assert (plane.tree / "new").stat().st_mode & 0o777 == 0o640
 
 
 def test_a_forwarder_that_does_not_answer_moves_nothing(plane: Plane) -> None:

@@ -16,7 +16,7 @@ class Judged:
 
     abnormal: NDArray[np.bool_]
     confidence: F64
-    """How sure it is that the phase was slower than chance makes it, in [0, 1]; calibrated where the detector says so."""
+    """How sure it is that the phase was slower than by chance, in [0, 1]. Calibrated where the detector says so."""
     expected_s: F64
     """Seconds as much work usually takes in this category."""
     lost_s: F64

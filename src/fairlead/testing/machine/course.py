@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairlead.sim.engine import Engine, Phases, Segments, joined
+from fairlead.sim.engine import Engine, Phases, Segments, joined, together
 from fairlead.sim.faults import Fault, changes
 from fairlead.sim.platform import F64, I32, Machine
-from fairlead.sim.workload import I64, Laid, Step, lay_out
+from fairlead.sim.workload import I64, Laid, Step, at_share, lay_out
 from fairlead.testing.machine.files import Files
 from fairlead.testing.machine.population import Drawn
 
@@ -41,6 +41,9 @@ class Placed:
 
 Choose = Callable[[Drawn, I32, Machine], I32]
 """The forwarder of every node of the machine, as a job on some nodes finds it: what a policy decides."""
+Noise = Callable[[int, int, Step], float]
+"""The share of its usual rate that a step reaches in this run, of the job's number, the step's place in it and the
+step: what no cause in the machine explains."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ class Course:
     """What happened until `to_s`. Columns of flows (F) and lanes (L) as in `workload.Laid`; `job`: place in `jobs`.
 
     `op` and `interface` are places in `OPS` and `INTERFACES`; flow f has the lanes from `first_lane[f]` on, `lanes[f]`
-    of them, each of `requests[f]` requests of `size[f]` bytes.
+    of them, each of `requests[f]` requests of `size[f]` bytes. `phases`: what the engine was given, by its numbers.
     """
 
     machine: Machine
@@ -78,6 +81,7 @@ class Course:
     file: I32
     offset: I64
     stride: I64
+    phases: Phases
 
 
 class Site:
@@ -92,12 +96,16 @@ class Site:
         faults: Sequence[Fault] = (),
         choose: Choose | None = None,
         placed: Mapping[int, tuple[float, I32]] | None = None,
+        noise: Noise | None = None,
     ) -> None:
-        """`placed`: where and when jobs (by number) begin, taken from another run, instead of the queue's choice."""
+        """`placed`: where and when jobs (by number) begin, taken from another run, instead of the queue's choice.
+        `noise`: None for a machine on which the same takes the same time."""
         capacity = machine.capacity(LOCKS)
         self.machine = machine
         self._engine = Engine(capacity, changes(machine, faults, capacity))
         self._choose = choose
+        self._noise = noise
+        self._given: list[Phases] = []
         self._placed_before = placed
         begins = {job.number: job.submit_s if placed is None else placed[job.number][0] for job in jobs}
         self._coming = sorted(jobs, key=lambda job: (begins[job.number], job.number))
@@ -187,11 +195,12 @@ class Site:
                 interface=step.interface,
             )  # fmt: skip
             parts = [around, replace(step, compute_s=0.0), replace(around, op="close", compute_s=0.0)]
+        share = 1.0 if self._noise is None else self._noise(job.number, number, step)
         made = []
         for part in parts:
             targets = np.stack([self._files.targets[i] for i in files]) if part.moves_data else mds
             lock = machine.at.lock + job.number % LOCKS
-            laid = lay_out(machine, part, nodes, forwarder_of, targets, lock)
+            laid = at_share(lay_out(machine, part, nodes, forwarder_of, targets, lock), share)
             self._laid.append((place, part, laid, files))
             made.append((part, laid))
         return made
@@ -210,11 +219,13 @@ class Site:
             crosses[at : at + rows, :columns], cost[at : at + rows, :columns] = one.crosses, one.cost
             at += rows
         after = np.arange(-1, len(laid), dtype=np.int32)
-        first, _ = self._engine.add(Phases(
+        phases = Phases(
             after=after, delay_s=delay, phase=np.repeat(np.arange(len(sizes)), sizes).astype(np.int32),
             amount=_together([one.amount for one in laid]), weight=_together([one.weight for one in laid]),
             cap=_together([one.cap for one in laid]), crosses=crosses, cost=cost,
-        ), after_within=True)  # fmt: skip
+        )  # fmt: skip
+        first, _ = self._engine.add(phases, after_within=True)
+        self._given.append(phases)
         return first
 
     def _course(self, segments: Segments, until_s: float) -> Course:
@@ -243,7 +254,7 @@ class Site:
             rank=_together([one.rank for one in laid], np.int32), node=_together([one.node for one in laid], np.int32),
             file=_together([files[one.file] for _, _, one, files in self._laid], np.int32),
             offset=_together([one.offset for one in laid], np.int64),
-            stride=_together([one.stride for one in laid], np.int64),
+            stride=_together([one.stride for one in laid], np.int64), phases=together(self._given),
         )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from fairlead.sim.engine import Segments
 from fairlead.sim.faults import Fault
 from fairlead.sim.platform import F64, Machine
 from fairlead.testing.machine import client_rows, feed_rows, server_rows
-from fairlead.testing.machine.course import Choose, Course, Site
+from fairlead.testing.machine.course import Choose, Course, Noise, Site
 from fairlead.testing.machine.population import Drawn, Mix, draw
 from fairlead.testing.machine.traffic import Traffic, traffic
 
@@ -38,6 +38,7 @@ class Play:
     jobs: Sequence[Drawn] | None = None
     """The jobs, where they are not to be drawn."""
     choose: Choose | None = None
+    noise: Noise | None = None
     placed: dict[int, tuple[float, np.ndarray]] | None = field(default=None, repr=False)
 
     @cached_property
@@ -52,7 +53,10 @@ class Play:
     @cached_property
     def course(self) -> Course:
         """What happened."""
-        site = Site(self.machine, self.drawn, self.seed, faults=self.faults, choose=self.choose, placed=self.placed)
+        site = Site(
+            self.machine, self.drawn, self.seed, faults=self.faults, choose=self.choose, placed=self.placed,
+            noise=self.noise,
+        )  # fmt: skip
         return site.run(float(self.seconds))
 
     def tables(self, from_s: int = 0, to_s: int | None = None) -> dict[str, pa.Table]:

@@ -95,7 +95,11 @@ class Mix:
     """How the population is bent to fit a machine and a span: nothing of it for the published one.
 
     `volume_scale` multiplies volumes, `time_scale` run times (at most `longest_s`); `arrivals_per_s` jobs handed in,
-    `backlog` of them at once in the beginning, so that a machine is not empty.
+    `backlog` of them at once in the beginning, so that a machine is not empty. By mode: `mode_jobs` how often,
+    `mode_scale` times its volume. `mixed_share`: jobs that both write one file together and storm. `popularity`: the
+    exponent of the Zipf law by which runs choose programs. `storm_each`: operations a process makes in a step of a storm,
+    from and below. The logarithm of volumes deviates by `program_sigma` from
+    program to program and by `run_sigma` from run to run.
     """
 
     nontrivial_share: float = NONTRIVIAL_SHARE
@@ -108,6 +112,13 @@ class Mix:
     programs_per_pattern: int = 4
     largest_share: float = 0.5
     backlog: int = 0
+    mode_jobs: tuple[float, ...] = MODE_JOBS
+    mode_scale: tuple[float, ...] = (1.0, 1.0, 1.0, 1.0)
+    mixed_share: float = 0.0
+    storm_each: tuple[int, int] = (200, 800)
+    popularity: float = 1.8
+    program_sigma: float = 0.0
+    run_sigma: float = VOLUME_SIGMA
 
 
 def programs(machine: Machine, mix: Mix, rng: np.random.Generator) -> dict[str, list[Program]]:
@@ -124,6 +135,9 @@ def programs(machine: Machine, mix: Mix, rng: np.random.Generator) -> dict[str, 
         _program(machine, mix, rng, "1-1", "quiet", (0.02, 0.02)) for _ in range(3 * mix.programs_per_pattern)
     ]
     made["storm"] = [_program(machine, mix, rng, "N-N", "storm", (0.4, 0.4)) for _ in range(2)]
+    if mix.mixed_share:
+        both = MEAN_READ_GB[2], MEAN_WRITE_GB[2]
+        made["mixed"] = [_program(machine, mix, rng, "N-1", "mixed", both) for _ in range(mix.programs_per_pattern)]
     return made
 
 
@@ -142,19 +156,26 @@ def _program(
     user = str(rng.choice(_FIRST)) + str(int(rng.integers(1, 9)))
     field = str(rng.choice(_FIELDS))
     seconds = float(rng.lognormal(RUN_TIME_LOG_MEAN, RUN_TIME_LOG_SIGMA)) * mix.time_scale
+    scale = mix.mode_scale[MODES.index(mode)]
+    if mix.program_sigma:
+        scale *= float(rng.lognormal(-(mix.program_sigma**2) / 2, mix.program_sigma))
     return Program(
         name=f"{rng.choice(_STEMS)}{rng.choice(_STEMS)}{int(rng.integers(1, 100))}", user=user,
         project=f"{field}{int(rng.integers(1, 4))}", mode=mode, pattern=pattern, nodes=min(nodes, most),
         request=int(rng.choice(REQUESTS, p=REQUEST_SHARES)), steps=int(rng.integers(2, 7)),
-        mean_read=gigabytes[0] * GB, mean_write=gigabytes[1] * GB,
+        mean_read=gigabytes[0] * GB * scale, mean_write=gigabytes[1] * GB * scale,
         run_time_s=float(np.clip(seconds, mix.shortest_s, mix.longest_s)),
     )  # fmt: skip
 
 
-def draw(machine: Machine, mix: Mix, jobs: int, rng: np.random.Generator) -> list[Drawn]:
-    """`jobs` jobs in the order they are handed in; times between arrivals are exponential."""
-    site = programs(machine, mix, rng)
-    weights = np.array(MODE_JOBS) / sum(MODE_JOBS)
+def draw(
+    machine: Machine, mix: Mix, jobs: int, rng: np.random.Generator, *,
+    site: dict[str, list[Program]] | None = None, first: int = 0,
+) -> list[Drawn]:  # fmt: skip
+    """`jobs` jobs in the order they are handed in, numbered from `first`; times between arrivals are exponential.
+    `site`: its programs, where they are not to be drawn."""
+    site = programs(machine, mix, rng) if site is None else site
+    weights = np.array(mix.mode_jobs) / sum(mix.mode_jobs)
     waits = rng.exponential(1.0 / mix.arrivals_per_s, jobs)
     waits[: mix.backlog] = 0.0
     submit = np.cumsum(waits)
@@ -163,12 +184,14 @@ def draw(machine: Machine, mix: Mix, jobs: int, rng: np.random.Generator) -> lis
         chance = rng.random()
         if chance < mix.high_mdops_share:
             kind = "storm"
+        elif chance < mix.high_mdops_share + mix.mixed_share:
+            kind = "mixed"
         elif chance < mix.nontrivial_share:
             kind = str(rng.choice(MODES, p=weights))
         else:
             kind = "trivial"
-        program = site[kind][int(rng.zipf(1.8)) % len(site[kind])]
-        out.append(_run_of(machine, mix, number, program, float(submit[number]), rng))
+        program = site[kind][int(rng.zipf(mix.popularity)) % len(site[kind])]
+        out.append(_run_of(machine, mix, first + number, program, float(submit[number]), rng))
     return out
 
 
@@ -176,7 +199,7 @@ def _run_of(
     machine: Machine, mix: Mix, number: int, program: Program, submit_s: float, rng: np.random.Generator
 ) -> Drawn:
     # Runs of a program differ; a lognormal of mean 1 keeps the mean of the mode.
-    spread = rng.lognormal(-(VOLUME_SIGMA**2) / 2, VOLUME_SIGMA)
+    spread = rng.lognormal(-(mix.run_sigma**2) / 2, mix.run_sigma)
     read, write = (int(max(v * spread * mix.volume_scale, 1 << 20)) for v in (program.mean_read, program.mean_write))
     if program.pattern == "quiet":
         total = rng.uniform(0.01, 0.9) * TRIVIAL_BYTES * min(mix.volume_scale, 1.0)
@@ -184,13 +207,16 @@ def _run_of(
     else:
         floor = int(TRIVIAL_BYTES * min(mix.volume_scale, 1.0) * 0.55)
         read, write = max(read, floor), max(write, floor)
-    steps = steps_of(machine, program, read, write, rng)
+    steps = steps_of(machine, program, read, write, rng, mix.storm_each)
     slack = program.run_time_s * float(rng.uniform(0.9, 1.1)) / (len(steps) + 1)
     timed = tuple(replace(s, compute_s=slack * float(rng.uniform(0.7, 1.3))) for s in steps)
     return Drawn(number=number, program=program, submit_s=submit_s, steps=timed, tail_s=slack * 0.5)
 
 
-def steps_of(machine: Machine, program: Program, read: int, write: int, rng: np.random.Generator) -> tuple[Step, ...]:
+def steps_of(
+    machine: Machine, program: Program, read: int, write: int, rng: np.random.Generator,
+    storm_each: tuple[int, int] = (200, 800),
+) -> tuple[Step, ...]:  # fmt: skip
     """What a run does, by its program's pattern."""
     processes = program.nodes * machine.cores_per_node
     n, size = program.steps, program.request
@@ -231,8 +257,22 @@ def steps_of(machine: Machine, program: Program, read: int, write: int, rng: np.
             if program.pattern == "shared_read":
                 return (first, io("write", write, label="field", contested=True, **more))
             return (first, *(io("write", write / n, label="field", contested=True, **more) for _ in range(n)))
+        case "mixed":
+            stripes = next(s for s in range(wide, 0, -1) if processes % s == 0)
+            more = {"files": 1, "stripes": stripes, "request": min(size, 1 << 20), "contested": True}
+            each = int(rng.integers(*storm_each))
+            turns = 2 * n
+            parts = [
+                (
+                    io("write", write / turns, label="field", fresh=turn == 0, **more),
+                    Step(op="create", each=each, writers=processes, files=processes, label="tmp"),
+                    Step(op="unlink", each=each, writers=processes, files=processes, label="tmp", fresh=False),
+                )
+                for turn in range(turns)
+            ]  # fmt: skip
+            return (io("read", read, label="in"), *(step for part in parts for step in part))
         case "storm":
-            each = int(rng.integers(200, 800))
+            each = int(rng.integers(*storm_each))
             names = tuple(
                 Step(op=op, each=each, writers=processes, files=processes, label="tmp", fresh=op == "create")
                 for _ in range(n)

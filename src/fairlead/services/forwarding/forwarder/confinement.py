@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fairlead.services.forwarding.operations import Operations
     from fairlead.services.forwarding.sessions import Handles
 
-_NAMED = frozenset(
+NAMED = frozenset(
     int(op)
     for op in (
         Op.LOOKUP, Op.GETATTR, Op.SETATTR, Op.READLINK, Op.SYMLINK, Op.MKNOD, Op.MKDIR, Op.UNLINK, Op.RMDIR, Op.RENAME,
@@ -36,7 +36,7 @@ _NODE = Struct("<Q")
 def confine(request: Request) -> None:
     """Raises UnknownNode for a node the session was not told; its client then says where it is (Own.PLACE)."""
     op = request.op
-    if op not in _NAMED:
+    if op not in NAMED:
         return
     handles = request.session.handles
     _told(handles, request.node)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
-from errno import EINTR, EINVAL, EIO, ENOLCK
+from errno import EINTR, EINVAL, EIO, ENOLCK, ESTALE
 from typing import TYPE_CHECKING, Protocol
 
 from fairlead.clock import monotonic_ns
 from fairlead.services.forwarding.forwarder import confinement
 from fairlead.services.forwarding.forwarder.aggregation import Aggregation
 from fairlead.services.forwarding.forwarder.buffers import SMALL, Buffers
+from fairlead.services.forwarding.forwarder.confinement import NAMED
 from fairlead.services.forwarding.forwarder.guarded import GUARDED, Guard
 from fairlead.services.forwarding.forwarder.intake import errno_of
 from fairlead.services.forwarding.forwarder.lending import Begun, Lending
@@ -205,6 +206,9 @@ class Execution:
                 error = errno_of(held)
         except OSError as failed:
             error = errno_of(failed)
+            if error == -ESTALE and op in NAMED:
+                # It is not where it was seen here last. Its client may have moved it through another forwarder.
+                error = _UNKNOWN_NODE
         except UnknownNode:
             error = _UNKNOWN_NODE
         except UnknownHandle:

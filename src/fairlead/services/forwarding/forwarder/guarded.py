@@ -152,7 +152,8 @@ def _content(name: str, folder: int) -> bytes:
 
 
 class _Recording:
-    """Puts the outcome of a `with` block on record: its errno when it fails, nothing when it was never begun."""
+    """Puts the outcome of a `with` block on record: its errno when it fails, nothing when it was never begun, as with a
+    node that is not where it was (ESTALE): its client is asked where it is and sends the request again."""
 
     def __init__(self, file: IntentFile, place: int) -> None:
         self._file = file
@@ -165,7 +166,7 @@ class _Recording:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         if error is None:
             self._file.done(self._place, self.outcome)
-        elif isinstance(error, OSError):
+        elif isinstance(error, OSError) and error.errno != errno.ESTALE:
             self._file.done(self._place, -(error.errno or errno.EIO))
         else:
             self._file.drop(self._place)

@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterator
 
 from fairlead.clock import monotonic_s, sleep_s
 from fairlead.services.forwarding.fuse.abi import LK_FLOCK, Op
-from fairlead.services.forwarding.mount.holdings import HeldLock, Holdings
+from fairlead.services.forwarding.mount.holdings import Handle, HeldLock, Holdings
 from fairlead.services.forwarding.mount.ledger import lock_message, own_message, place_message, reopen_message
 from fairlead.services.forwarding.mount.link import Link, LinkLostError, read_reply
 from fairlead.services.forwarding.mount.nodes import Nodes
 
 _ANSWER_S = 10.0
+_TIMES = 12
+"""How often a file is opened again whose place the forwarder forgets meanwhile."""
 _LOCK_S = 15.0
 """How long a lock is asked for again: a forwarder that lives without us keeps it for its grace period."""
 
@@ -53,12 +55,22 @@ def open_again(link: Link, nodes: Nodes, holdings: Holdings, ids: Iterator[int],
         held = holdings.handles.get(number)
         if held is None:
             continue
+        error = _open(link, nodes, ids, held, number)
+        if error:
+            say(f"an open file (node {held.node}) cannot be opened again: error {error}")
+
+
+def _open(link: Link, nodes: Nodes, ids: Iterator[int], held: Handle, number: int) -> int:
+    """One of them; the error. A place that is told may be forgotten before it is used (see `Repairs.answered`)."""
+    error = 0
+    for _ in range(_TIMES):
         steps = nodes.steps(held.node)
         if steps:
             call(link, ids, place_message(held.node, steps))
         error, _ = call(link, ids, reopen_message(held.node, held.flags, directory=held.directory), number)
-        if error:
-            say(f"an open file (node {held.node}) cannot be opened again: error {error}")
+        if error <= 0 or not steps:
+            break
+    return error
 
 
 def take_locks(link: Link, holdings: Holdings, ids: Iterator[int], say: Callable[[str], None]) -> None:

@@ -120,14 +120,19 @@ class Repairs:
         link.put(own, 0, step.handle, step.message)
 
     def answered(self, own: int, error: int) -> None:
-        """The forwarder answered to what it was told."""
+        """The forwarder answered to what it was told.
+
+        A refusal of that is no error of the request, which is sent again, refused again and told for again. A place
+        told just now may be forgotten before it is used: FORGETs of an earlier file with the same inode number go out
+        late, and nothing orders the workers of a forwarder.
+        """
         ledger = self._mount.ledger
         number = ledger.repairs.pop(own, None)
         if number is None or number not in ledger.requests:
             return
-        if error and not self._steps.get(number):
+        if error < 0 and not self._steps.get(number):
             self._steps.pop(number, None)
-            self._mount.finish(number, error if error < 0 else -errno.ESTALE)
+            self._mount.finish(number, error)
             return
         self._next(number)
 

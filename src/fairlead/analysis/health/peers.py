@@ -1,0 +1,132 @@
+"""Components that serve the same job, compared: DBSCAN across them, an outlier on the slow side is evidence.
+
+Pure. After Beacon (TOS 2023, section 6), which clusters the forwarders and OSTs of jobs on 1,024 nodes and more by
+bandwidth; here also by how long each is at work, since one that was given less to do is not slow. Not here: what else
+has to hold before a component is called sick (`watch`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead.analysis.health.limits import HealthLimits
+from fairlead.analysis.health.rates import Cells
+from fairlead.analysis.intervals import Bools, Floats, Ints
+
+NOISE = -1
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Arrays of (components, windows). `slow`: jobs that found it an outlier on the slow side; `fine`: jobs that found
+    it as fast as its peers; `ratio`: its rate over theirs, the best of these jobs (NaN: none compared)."""
+
+    slow: Ints
+    fine: Ints
+    ratio: Floats
+
+
+def clustered(values: Floats, eps: float, least: int) -> Ints:
+    """DBSCAN of points on a line: the cluster of each value, `NOISE` for what is in none. O(n log n).
+
+    A value is core with at least `least` values, itself one, within `eps`; cores within `eps` of each other are one
+    cluster; what is within `eps` of a core belongs to the nearer one's. NaN is noise.
+    """
+    out = np.full(len(values), NOISE, np.int64)
+    known = np.flatnonzero(np.isfinite(values))
+    if not len(known):
+        return out
+    order = known[np.argsort(values[known], kind="stable")]
+    line = values[order]
+    near = np.searchsorted(line, line + eps, "right") - np.searchsorted(line, line - eps, "left")
+    core = np.flatnonzero(near >= least)
+    if not len(core):
+        return out
+    cluster = np.concatenate([[0], np.cumsum(np.diff(line[core]) > eps)])
+    after = np.clip(np.searchsorted(line[core], line), 0, len(core) - 1)
+    before = np.maximum(after - 1, 0)
+    left = np.abs(line - line[core][before]) <= np.abs(line[core][after] - line)
+    nearest = np.where(left, before, after)
+    inside = np.abs(line - line[core][nearest]) <= eps
+    out[order] = np.where(inside, cluster[nearest], NOISE)
+    return out
+
+
+def slow_side(values: Floats, eps: float, least: int) -> Bools:
+    """Which of these rates (any unit, positive) lie outside the largest cluster, below it. Nobody where no cluster
+    holds more than half of them: then they differ among themselves."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        line = np.where(values > 0, np.log(values), np.where(values == 0, -50.0, np.nan))
+    found = clustered(line, eps, least)
+    inside = found[found >= 0]
+    if not len(inside):
+        return np.zeros(len(values), np.bool_)
+    main = int(np.argmax(np.bincount(inside)))
+    if int((found == main).sum()) * 2 <= int(np.isfinite(line).sum()):
+        return np.zeros(len(values), np.bool_)
+    return np.isfinite(line) & (found != main) & (line < line[found == main].min())
+
+
+def compared(
+    parts: Cells, intervals: int, windows: int, limits: HealthLimits, nodes: Mapping[str, int] | None = None
+) -> Compared:
+    """Compares, job by job and window by window (`intervals` of the axis each), the components a job used.
+
+    `nodes`: of a job; one that is not there counts as large enough. A job that is left with one component only, after
+    its others were done, is compared with what those reached before.
+    """
+    shape = (len(parts.names), windows)
+    slow, fine, ratio = np.zeros(shape, np.int64), np.zeros(shape, np.int64), np.full(shape, np.nan)
+    window = parts.at // intervals
+    good = (window < windows) & (np.nan_to_num(parts.ops) > 0)
+    jobs = np.unique(parts.job[good])
+    for job in jobs.tolist():
+        if nodes is not None and nodes.get(parts.jobs[job], limits.peer_nodes) < limits.peer_nodes:
+            continue
+        mine = good & (parts.job == job)
+        if len(np.unique(parts.component[mine])) >= limits.peer_components:
+            _of_job(parts, mine, window, (slow, fine, ratio), limits)
+    return Compared(slow, fine, ratio)
+
+
+def _of_job(
+    parts: Cells, mine: Bools, window: Ints, out: tuple[Ints, Ints, Floats], limits: HealthLimits
+) -> None:
+    slow, fine, best = out
+    places, component = np.unique(parts.component[mine], return_inverse=True)
+    spans, when = np.unique(window[mine], return_inverse=True)
+    shape = (len(places), len(spans))
+    cell = component * shape[1] + when
+    size = shape[0] * shape[1]
+    active = np.bincount(cell, minlength=size).reshape(shape)
+    moved = np.bincount(cell, np.nan_to_num(parts.bytes[mine]), size).reshape(shape)
+    asked = np.bincount(cell, parts.ops[mine], size).reshape(shape)
+    # Work a second while at work: bytes, where any are moved, else operations.
+    work = moved if moved.sum() > 0 else asked
+    with np.errstate(invalid="ignore", divide="ignore"):
+        rate = np.where(active > 0, work / active, np.nan)
+    usual, longest, before = np.nan, np.nan, -2
+    for at, span in enumerate(spans.tolist()):
+        here = rate[:, at]
+        known = np.isfinite(here)
+        lasting = active[:, at].astype(np.float64)
+        if span > before + 2:
+            usual = longest = np.nan
+        before = span
+        if int(known.sum()) >= limits.peer_components:
+            outside = slow_side(here, limits.cluster_eps, limits.cluster_least)
+            usual = float(np.median(here[known & ~outside])) if (known & ~outside).any() else np.nan
+            longest = float(np.median(lasting[known & ~outside])) if (known & ~outside).any() else np.nan
+        elif np.isfinite(usual):
+            outside = known & (here < usual / limits.peer_ratio)
+        else:
+            continue
+        late = lasting > limits.peer_longer * longest if int(known.sum()) >= limits.peer_components else known
+        bad = outside & late & (here < usual / limits.peer_ratio)
+        good = known & (here >= usual / limits.peer_ratio)
+        slow[places[bad], span] += 1
+        fine[places[good], span] += 1
+        best[places[known], span] = np.fmax(best[places[known], span], here[known] / usual)

@@ -1,0 +1,139 @@
+"""Findings in the lake: chosen by time, job, component, user, severity; one version of the analysis at a time.
+
+Not here: what is drawn of one (`explain`), a job as a whole (`why`).
+"""
+# ruff: noqa: S608  (conditions are numbers and words of ours; what others say goes in as parameters)
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from fairlead.model.diagnosis import Told, told_of
+from fairlead.model.finding import SEVERITIES
+from fairlead.questions.answers_diagnosis import Findings
+from fairlead.questions.asking import Sight, Tables, UnknownNameError, days, near, records, select
+from fairlead.questions.redaction import told_to
+from fairlead.questions.span import DAY_NS, Span
+
+_LONGEST_NS = 32 * DAY_NS
+"""A finding whose time begins earlier than this before a span is not looked for in it."""
+_DAY = "from_ns // 86400000000000"
+_NEWEST = f"max(analysis_version) OVER (PARTITION BY {_DAY})"
+"""A day that a newer analysis has looked at is told by that one alone."""
+_MANY = 100_000
+
+
+def findings(
+    lake: Tables, span: Span, sight: Sight, *, job: str = "", component: str = "", user: str = "", severity: str = "",
+    rule: str = "", limit: int = 50, offset: int = 0,
+) -> Findings:  # fmt: skip
+    """Findings whose time touches the span. `severity`: that one and graver. `component`: a name, or `kind:name`."""
+    where, words = _chosen(job, component, user, severity, rule, sight)
+    rank = " ".join(f"WHEN '{name}' THEN {number}" for number, name in enumerate(SEVERITIES))
+    found = select(
+        lake,
+        f"SELECT detail, analysis_version, newest, {_DAY} AS at_day FROM (SELECT *, {_NEWEST} AS newest FROM finding"
+        f" WHERE from_ns < {span.to_ns} AND {days(_reach(span))})"
+        f" WHERE coalesce(to_ns, from_ns) >= {span.from_ns} AND NOT coalesce(withdrawn, false) AND {where}"
+        f" ORDER BY CASE severity {rank} ELSE {len(SEVERITIES)} END, from_ns DESC, id",
+        words,
+    )
+    current = found.filter(pa.array([v == n for v, n in _versions(found)], pa.bool_()))
+    listed = told_to(lake, told_of(current.slice(offset, limit)), sight)
+    versions = [version for version, _ in _versions(current)]
+    return Findings(
+        from_ns=span.from_ns, to_ns=span.to_ns, total=current.num_rows, findings=listed,
+        older=found.num_rows - current.num_rows, analysis_version=max(versions, default=None),
+        missing=[] if current.num_rows else _why_none(lake, span),
+    )  # fmt: skip
+
+
+def _versions(found: pa.Table) -> list[tuple[int, int]]:
+    return list(zip(found["analysis_version"].to_pylist(), found["newest"].to_pylist(), strict=True))
+
+
+def _reach(span: Span) -> Span:
+    return Span(span.from_ns - _LONGEST_NS, span.to_ns)
+
+
+def _chosen(
+    job: str, component: str, user: str, severity: str, rule: str, sight: Sight
+) -> tuple[str, dict[str, object]]:
+    """The condition and its parameters."""
+    parts, words = ["true"], dict[str, object]()
+    if job:
+        parts.append("(job_id = $job OR list_contains(culprits, $culprit))")
+        words |= {"job": job, "culprit": f"job:{job}"}
+    if component:
+        parts.append(
+            "(subject_id = $component OR list_contains(components, $component)"
+            " OR len(list_filter(components, c -> split_part(c, ':', 1) || ':' || $component = c)) > 0"
+            " OR subject_kind || ':' || subject_id = $component)"
+        )
+        words["component"] = component
+    if user:
+        parts.append('"user" = $owner')
+        words["owner"] = user
+    if severity:
+        parts.append("severity IN (SELECT unnest($grave))")
+        words["grave"] = list(SEVERITIES[: SEVERITIES.index(severity) + 1])  # type: ignore[arg-type]
+    if rule:
+        parts.append("rule = $rule")
+        words["rule"] = rule
+    if not sight.everything:
+        parts.append('(job_id IS NULL AND subject_kind <> $k_job OR "user" = $me)')
+        words |= {"k_job": "job", "me": sight.user}
+    return " AND ".join(parts), words
+
+
+def _why_none(lake: Tables, span: Span) -> list[str]:
+    """What there is to look at in the span: no finding is good news only where phases were judged."""
+    found = records(select(
+        lake,
+        "SELECT count(*) AS phases, count(expected_s) AS judged FROM phase"
+        f" WHERE start_ns >= {span.from_ns} AND start_ns < {span.to_ns} AND {days(span)}",
+    ))  # fmt: skip
+    [row] = found
+    if not row["phases"]:
+        return ["phases: none of a job that ended is known in this time"]
+    if not row["judged"]:
+        return ["history: no phase of this time has an earlier one like it to be compared with"]
+    return []
+
+
+def one(lake: Tables, name: str, sight: Sight) -> tuple[Told, Mapping[str, object]]:
+    """The finding of this id (or the only one whose id begins so), and its row. Raises UnknownNameError for one that is
+    not there or not for this reader."""
+    where, words = _chosen("", "", "", "", "", sight)
+    found = select(
+        lake,
+        "SELECT detail, id, made_ns, analysis_version, withdrawn FROM finding WHERE starts_with(id, $name)"
+        f" AND {where} ORDER BY id LIMIT 2",
+        {**words, "name": name},
+    )
+    rows = records(found)
+    exact = [row for row in rows if row["id"] == name] or rows
+    if len(exact) != 1 or not name:
+        known = select(
+            lake, f"SELECT DISTINCT id FROM finding WHERE {where} ORDER BY id LIMIT {_MANY}", words
+        )  # fmt: skip
+        raise UnknownNameError("finding", name, near(name, known["id"].to_pylist()))
+    return told_of(pa.table({"detail": [exact[0]["detail"]]}))[0], exact[0]
+
+
+def of_job(
+    lake: Tables, cluster: str | None, job_id: str, span: Span, sight: Sight, rules: Sequence[str] = ()
+) -> list[Told]:
+    """Findings about this job in its time, by what they cost."""
+    found = select(
+        lake,
+        f"SELECT detail FROM (SELECT *, {_NEWEST} AS newest FROM finding WHERE from_ns >= {span.from_ns}"
+        f" AND from_ns < {span.to_ns} AND {days(span)}) WHERE job_id = $job AND cluster IS NOT DISTINCT FROM $cluster"
+        " AND NOT coalesce(withdrawn, false) AND analysis_version = newest ORDER BY cost_s DESC NULLS LAST, id",
+        {"job": job_id, "cluster": cluster},
+    )
+    return [one for one in told_to(lake, told_of(found), sight) if not rules or one.finding.rule in rules]
+
+

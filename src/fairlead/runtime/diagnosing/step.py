@@ -1,0 +1,123 @@
+"""One step of diagnosis: jobs whose records were just read → their phases, judged against earlier ones, and findings.
+
+What comes out depends on the lake and on nothing else but `made_ns`. Not here: writing it (`analysis_loop`), components
+(`health_round`), the system (`system_round`).
+"""
+# ruff: noqa: S608  (names of columns are ours; what others say goes in as parameters)
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from fairlead.analysis.anomalies.expected import judged
+from fairlead.analysis.anomalies.judged import Judged
+from fairlead.analysis.diagnosis import diagnosed
+from fairlead.analysis.interference.attribution import attributed
+from fairlead.analysis.interference.scene import Attribution
+from fairlead.analysis.job_summary import JobData
+from fairlead.lake.tables import conform
+from fairlead.model.diagnosis import DIAGNOSIS_VERSION, Told, finding_rows, told_of
+from fairlead.model.tables import PHASE
+from fairlead.runtime.diagnosing.history import history_of
+from fairlead.runtime.diagnosing.phases import phases_of
+from fairlead.runtime.diagnosing.scenes import scenes_of, victims_of
+from fairlead.runtime.diagnosing.settings import Limits
+from fairlead.runtime.served_by import Tables, in_days
+
+OF_JOBS = "job."
+"""What rules of findings about a job begin with."""
+
+
+@dataclass(frozen=True)
+class Diagnosed:
+    """What a step came to. `rows`: batches of PHASE and FINDING to be written with the jobs' summaries."""
+
+    phases: pa.Table
+    told: Sequence[Told] = ()
+    withdrawn: Sequence[Told] = ()
+    rows: Sequence[pa.RecordBatch | pa.Table] = field(default=())
+
+
+def diagnosed_jobs(
+    lake: Tables, looked: Sequence[JobData], now_ns: int, *, limits: Limits | None = None,
+    peaks: Mapping[str, float] | None = None,
+) -> Diagnosed:  # fmt: skip
+    """Phases and findings of these jobs (what is known of each, and its row of `jobs`), and the findings told of them
+    before that are not borne out any more. Raises LakeError."""
+    limits = limits or Limits()
+    phases = phases_of(lake, looked, now_ns)
+    told: list[Told] = []
+    if phases.num_rows:
+        history = pa.concat_tables([history_of(lake, phases), phases]).unify_dictionaries()
+        said = judged(phases, history)
+        phases = with_judgement(phases, said)
+        told = _told(lake, phases, said, limits, peaks or {})
+    withdrawn = told_before(lake, looked, {one.finding.id for one in told})
+    rows: list[pa.RecordBatch | pa.Table] = [phases] if phases.num_rows else []
+    rows += [finding_rows(told, now_ns)] if told else []
+    rows += [finding_rows(withdrawn, now_ns, withdrawn=True)] if withdrawn else []
+    return Diagnosed(phases=phases, told=told, withdrawn=withdrawn, rows=rows)
+
+
+def with_judgement(phases: pa.Table, said: Judged) -> pa.Table:
+    """Rows of PHASE with what a detector says of them; null where it knows nothing."""
+    columns = {"expected_s": said.expected_s, "lost_s": said.lost_s, "abnormal": said.confidence}
+    made = {name: pa.array(values, pa.float64(), mask=np.isnan(values)) for name, values in columns.items()}
+    for name, values in made.items():
+        phases = phases.set_column(phases.schema.get_field_index(name), PHASE.schema.field(name), values)
+    return conform(phases, PHASE, strict=True)
+
+
+def worth_telling(phases: pa.Table, said: Judged, limits: Limits) -> list[int]:
+    """Rows that are abnormal, surely enough, and lost enough time for it to matter to a person."""
+    lost, expected = np.nan_to_num(said.lost_s), np.nan_to_num(said.expected_s)
+    enough = (lost >= limits.least_lost_s) & (lost >= limits.least_lost_share * expected)
+    sure = np.nan_to_num(said.confidence) >= limits.confidence
+    return [int(row) for row in np.flatnonzero(said.abnormal & enough & sure)]
+
+
+def _told(
+    lake: Tables, phases: pa.Table, said: Judged, limits: Limits, peaks: Mapping[str, float]
+) -> list[Told]:  # fmt: skip
+    rows = worth_telling(phases, said, limits)
+    if not rows:
+        return []
+    victims = victims_of(phases, rows)
+    found: dict[int, Attribution] = {}
+    for at, scene in scenes_of(lake, victims, own=phases, peaks=peaks):
+        found[rows[at]] = attributed(scene)
+    return sorted(diagnosed(phases, said, found), key=lambda one: one.finding.id)
+
+
+def told_before(lake: Tables, looked: Sequence[JobData], still: set[str]) -> list[Told]:
+    """Findings of this version that the lake holds of these jobs' own I/O and that are not among `still`."""
+    jobs: list[Mapping[str, Any]] = [data.job for data in looked]
+    if not jobs:
+        return []
+    begin, end = min(int(job["start_ns"]) for job in jobs), max(int(job["end_ns"]) for job in jobs)
+    found = lake.query(
+        "SELECT detail, job_id, cluster, from_ns FROM finding WHERE job_id IN (SELECT unnest($names))"
+        " AND starts_with(rule, $of_jobs) AND NOT coalesce(withdrawn, false) AND analysis_version = $version"
+        f" AND from_ns >= $from AND from_ns <= $to AND {in_days(begin, end)} ORDER BY id",
+        {"names": sorted({str(job["job_id"]) for job in jobs}), "of_jobs": OF_JOBS, "version": DIAGNOSIS_VERSION,
+         "from": begin - _EDGE_NS, "to": end + _EDGE_NS},
+    )  # fmt: skip
+    runs: dict[tuple[object, str], list[tuple[int, int]]] = {}
+    for job in jobs:
+        span = (int(job["start_ns"]) - _EDGE_NS, int(job["end_ns"]) + _EDGE_NS)
+        runs.setdefault((job.get("cluster"), str(job["job_id"])), []).append(span)
+    mine = [
+        any(low <= row["from_ns"] <= high for low, high in runs.get((row["cluster"], row["job_id"]), ()))
+        for row in found.to_pylist()
+    ]
+    return [one for one in told_of(found.filter(pa.array(mine, pa.bool_()))) if one.finding.id not in still]
+
+
+_EDGE_NS = 60_000_000_000
+"""A phase may begin before its job does, by as much as intervals and clocks are coarse."""
+
