@@ -128,3 +128,15 @@ class NoAnswerError(ServerError):
     """No server answers where one was asked for."""
 
     retryable = True
+
+
+class DeliveryError(FairleadError):
+    """An alert could not be delivered, and trying again will not help."""
+
+    exit_code = 10
+
+
+class UndeliveredError(DeliveryError):
+    """The receiver of an alert cannot be reached, or cannot take it now."""
+
+    retryable = True

@@ -10,13 +10,13 @@ import msgspec
 import pyarrow as pa
 import pytest
 
+from fairlead.analysis.overview.classes import level_of
 from fairlead.errors import UsageError
 from fairlead.lake.store import Lake
 from fairlead.model.tables import DEVICE, JOBS, MAPPING, TARGET
 from fairlead.questions import answers
 from fairlead.questions.asking import Sight, UnknownNameError
 from fairlead.questions.catalog import QUESTIONS, Asking, ask, asked_of, words_of
-from fairlead.questions.distributions import level_of
 from fairlead.questions.mds import class_of
 from questions_site import (
     DAY,

@@ -38,7 +38,7 @@ def phases_of(play: Play) -> list[dict[str, object]]:
             ops = int((course.requests[flows] * course.lanes[flows]).sum())
             amount = moved if step.moves_data else ops
             targets = np.unique(course.target[flows]).tolist()
-            mode = ("N-1" if step.files == 1 and step.writers > 1 else "1-1" if step.writers == 1 else "N-N")
+            mode = "N-1" if step.files == 1 and step.writers > 1 else "1-1" if step.writers == 1 else "N-N"
             found.append({
                 "job": place, "phase": phase, "number": number, "begin": begin, "end": end,
                 "row": {
@@ -124,5 +124,3 @@ def peaks_of(machine: Machine) -> dict[tuple[str, str], float]:
     peaks = {("forwarder", machine.forwarder_name(n)): machine.forwarder_bandwidth for n in range(machine.forwarders)}
     peaks |= {("target", machine.target_name(n)): machine.target_bandwidth for n in range(machine.targets)}
     return peaks | {("mds", mdt_name(machine)(n)): machine.mdops for n in range(machine.mds)}
-
-

@@ -161,7 +161,8 @@ def checked(alerts: Alerts) -> Alerts:
     for name, route in alerts.routes.items():
         where = f"alerts.routes.{name}"
         if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
-            raise ConfigError(f"{name!r} is no name of a route", where="alerts.routes", remedy="letters, digits, - and _")
+            remedy = "use letters, digits, - and _"
+            raise ConfigError(f"{name!r} is no name of a route", where="alerts.routes", remedy=remedy)
         if isinstance(route, Mail):
             _check_mail(route, where)
         else:
@@ -172,12 +173,12 @@ def checked(alerts: Alerts) -> Alerts:
             raise ConfigError("names no route", where=f"{where}.to", remedy="name one of alerts.routes")
         if rule.name in [other.name for other in alerts.rules[:n]]:
             raise ConfigError(f"there are two rules {rule.name!r}", where=f"{where}.name", remedy="name them apart")
-        for route in [*rule.to, *(name for step in rule.escalate for name in step.to)]:
-            _known(alerts, route, f"{where}.to")
+        for named in [*rule.to, *(name for step in rule.escalate for name in step.to)]:
+            _known(alerts, named, f"{where}.to")
         if not 0 <= rule.confidence <= 1:
             raise ConfigError(f"{rule.confidence} is not between 0 and 1", where=f"{where}.confidence")
-    for route in alerts.digest:
-        if isinstance(_known(alerts, route, "alerts.digest"), Alertmanager):
+    for named in alerts.digest:
+        if isinstance(_known(alerts, named, "alerts.digest"), Alertmanager):
             raise ConfigError("a digest is no alert", where="alerts.digest", remedy="name a mail route or a webhook")
     if alerts.subscriptions and not isinstance(_known(alerts, alerts.subscriptions, "alerts.subscriptions"), Mail):
         raise ConfigError("subscriptions go by mail", where="alerts.subscriptions", remedy="name a mail route")

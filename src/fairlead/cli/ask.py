@@ -198,6 +198,8 @@ def _like(names: list[str], question: str) -> str:
         return f"names like it: {', '.join(names)}"
     return {
         "job": "fairlead jobs --last 7d lists what is known",
+        "why": "fairlead jobs --last 7d lists what is known",
+        "finding": "fairlead findings --last 7d lists what is known",
         "target": "fairlead target lists what is known",
         "mds": "fairlead mds lists what is known",
         "forwarder": "fairlead forwarders lists what is known",

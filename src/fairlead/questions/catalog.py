@@ -12,10 +12,13 @@ import msgspec
 
 from fairlead.errors import UsageError
 from fairlead.model.site_facts import SiteFacts
-from fairlead.questions import answers, answers_site, components, distributions, machine, mds, network
+from fairlead.questions import answers, answers_diagnosis, answers_site, components, distributions, explain, machine
+from fairlead.questions import findings as what_was_found
 from fairlead.questions import job as one_job
 from fairlead.questions import jobs as many_jobs
+from fairlead.questions import mds, network
 from fairlead.questions import usage as space
+from fairlead.questions import why as whole_job
 from fairlead.questions.asking import Sight, Tables
 from fairlead.questions.distributions import Kept
 from fairlead.questions.live import shifted
@@ -125,6 +128,28 @@ class DevicesAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True,
 
     node: Name = ""
     limit: Limit = 50
+
+
+class FindingsAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Which findings to list: about a job (or blaming it), a component, a user's jobs; so grave or graver."""
+
+    job: Name = ""
+    component: Name = ""
+    user: Name = ""
+    severity: Literal["", "critical", "high", "warning", "info", "ok"] = ""
+    rule: Name = ""
+    limit: Limit = 50
+    offset: Annotated[int, msgspec.Meta(ge=0, le=10_000_000)] = 0
+
+
+class FindingAsked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Nothing but its id."""
+
+
+class WhyAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Which run of a job number."""
+
+    cluster: Name = ""
 
 
 @dataclass
@@ -254,9 +279,35 @@ def _health(asking: Asking, name: str, asked: HealthAsked, sight: Sight, now_ns:
     return machine.health(asking.lake, sight, now_ns, everything=asked.all)
 
 
+def _findings(asking: Asking, name: str, asked: FindingsAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
+    span = asked.span(now_ns, "1d", asking.longest_ns)
+    return what_was_found.findings(
+        asking.lake, span, sight, job=asked.job, component=asked.component, user=asked.user, severity=asked.severity,
+        rule=asked.rule, limit=asked.limit, offset=asked.offset,
+    )  # fmt: skip
+
+
+def _finding(asking: Asking, name: str, asked: FindingAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
+    return explain.explain(asking.lake, name, sight, now_ns)
+
+
+def _why(asking: Asking, name: str, asked: WhyAsked, sight: Sight, now_ns: int) -> answers.Answer:
+    at = asked.span(now_ns, "1h", asking.longest_ns) if asked.says_when else None
+    return whole_job.why(asking.lake, name, sight, now_ns, cluster=asked.cluster, at=at)
+
+
 QUESTIONS: dict[str, Question] = {
     "jobs": Question("jobs", JobsAsked, answers.Jobs, "Jobs that ran in the span.", _jobs),
+    "why": Question(
+        "jobs/{name}/why", WhyAsked, answers_diagnosis.Why, "What a job got, what it usually gets, who took the rest.", _why
+    ),
     "job": Question("jobs/{name}", JobAsked, answers.JobPage, "One job.", _job),
+    "findings": Question(
+        "findings", FindingsAsked, answers_diagnosis.Findings, "What diagnosis found, the gravest first.", _findings
+    ),
+    "finding": Question(
+        "findings/{name}", FindingAsked, answers_diagnosis.Explanation, "One finding explained.", _finding
+    ),
     "system": Question("system", PageAsked, answers.System, "The machine at a glance.", _system),
     "node": Question("nodes/{name}", PageAsked, answers.NodePage, "One node.", _node),
     "cdf": Question("targets/cdf", LoadAsked, answers.Cdf, "How busy storage targets are, as a distribution.", _cdf),

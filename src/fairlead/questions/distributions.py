@@ -15,12 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairlead.analysis.overview.classes import LEVELS, level_of
 from fairlead.questions.answers import Cdf, HeatMap, HeatRow
 from fairlead.questions.asking import Tables, days, floats, integers, records, select
 from fairlead.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span
 
-LEVELS = (("idle", 0.1), ("low", 0.5), ("mid", 0.9), ("high", float("inf")))
-"""Level and the share of the peak it ends below."""
 SETTLED_NS = 10 * MINUTE_NS
 """An hour that ended this long ago is kept; what arrives later still shows within `KEPT_NS`."""
 KEPT_NS = 5 * MINUTE_NS
@@ -101,11 +100,6 @@ def _heat_row(name: str, line: NDArray[np.float64], highest: float | None) -> He
     else:
         shares = [None if value != value else round(value / highest, 4) for value in line.tolist()]
     return HeatRow(id=name, peak_share=shares, level=[level_of(share) for share in shares])
-
-
-def level_of(share: float | None) -> str | None:
-    """idle, low, mid or high; None stays unknown."""
-    return None if share is None else next(name for name, below in LEVELS if share < below)
 
 
 def _hours(lake: Tables, span: Span, kept: Kept, now_ns: int, kind: str) -> list[_Hour]:

@@ -110,7 +110,7 @@ def _page(
         layer, sums = _by_nodes(lake, account, span)
         if layer is not None:
             missing = [_ESTIMATED, *missing]
-    row, summary = row_of(account, now_ns, sums=sums, layer=layer), _summary(lake, account)
+    row, summary = row_of(account, now_ns, sums=sums, layer=layer), summary_of(lake, account)
     known = {(share.kind, share.id) for share in shares}
     shares += [Share(kind=k, id=i, layer=k, sums=Sums(), mapped=True) for k, i in mapped if (k, i) not in known]
     volumes, uneven = ports_of(lake, span, job_id, nodes, rates)
@@ -146,7 +146,8 @@ def _moved(found: pa.Table) -> tuple[str | None, Sums]:
     return layer, replace(by_layer[layer], metadata_ops=by_layer[told[0]].metadata_ops if told else None)
 
 
-def _summary(lake: Tables, account: Mapping[str, Any]) -> JobSummary | None:
+def summary_of(lake: Tables, account: Mapping[str, Any]) -> JobSummary | None:
+    """What the analysis says of the run an account is of; None where it has not been looked at."""
     fields = [name for name in JobSummary.__struct_fields__ if name not in ("sums", "so_far")]
     found = select(
         lake,

@@ -19,7 +19,7 @@ WINDOW = 64
 OF_ONE_JOB = 4
 """At most so many of one job in a row: a run of a thousand checkpoints is one run."""
 FURTHEST = 4096
-ROUNDS = 8
+ROUNDS, CLOSE = 12, 0.01
 FREEDOM = 6.0
 """Degrees of freedom of the noise (Student's t): its tails are heavier than a bell curve's."""
 SPREAD_ROWS = 6.0
@@ -33,7 +33,8 @@ NORM = math.gamma((FREEDOM + 1) / 2) / (math.sqrt(FREEDOM * math.pi) * math.gamm
 
 @compiled
 def _density(z: float) -> float:
-    return float(NORM * (1.0 + z * z / FREEDOM) ** (-(FREEDOM + 1.0) / 2.0))
+    x = 1.0 + z * z / FREEDOM
+    return float(NORM / (x * x * x * math.sqrt(x)))  # x to the power of -(FREEDOM + 1) / 2
 
 
 @compiled
@@ -91,7 +92,14 @@ def _quantile(values: F64, weights: F64, count: int, share: float) -> float:
 
 @compiled
 def _centre(
-    values: F64, weights: F64, count: int, prior: float, prior_variance: float, spread: float, slowed: float, mean: float
+    values: F64,
+    weights: F64,
+    count: int,
+    prior: float,
+    prior_variance: float,
+    spread: float,
+    slowed: float,
+    mean: float,
 ) -> tuple[float, float, float]:
     """Centre, its variance and the spread of values of which a share `slowed` lies `mean` or so too low: expectation
     and maximisation of a mixture of t noise and noise less an exponential, shrunk to the prior."""
@@ -116,8 +124,11 @@ def _centre(
             rows += chance
         sigma2 = (squares + SPREAD_ROWS * spread * spread) / (rows + SPREAD_ROWS)
         variance = 1.0 / (total / sigma2 + 1.0 / prior_variance)
+        before = middle
         middle = variance * (centre / sigma2 + prior / prior_variance)
         sigma = math.sqrt(sigma2)
+        if abs(middle - before) < CLOSE * sigma:
+            break
     return middle, variance, sigma
 
 
@@ -142,9 +153,9 @@ def _surely(distance: float, scale: float, least: float, slowed: float, mean: fl
 
 @compiled
 def judge(
-    first: int, last: int, low: I64, high: I64, order: I64, rate: F64, volume: F64, request: F64, still: F64, start: I64,
-    job: I64, my_amount: F64, my_active: F64, my_silent: F64, my_volume: F64, my_request: F64, my_start: I64,
-    my_job: I64, prior: F64, block: I64, spread: F64, between: F64, slowed: F64, mean: F64, batch: bool,
+    first: int, last: int, low: I64, high: I64, order: I64, rate: F64, volume: F64, request: F64, still: F64,
+    start: I64, job: I64, my_amount: F64, my_active: F64, my_silent: F64, my_volume: F64, my_request: F64,
+    my_start: I64, my_job: I64, prior: F64, block: I64, spread: F64, between: F64, slowed: F64, mean: F64, batch: bool,
     judging: int, least: float, wide: float, confidence: F64, expected: F64, took: F64, runs: I64, rung: I64,
 ) -> None:  # fmt: skip
     """Judges phases [first, last). `low`, `high` (rungs, P): their categories in `order` (rungs, H), in time order, -1
@@ -159,30 +170,32 @@ def judge(
         if b < 0 or not math.isfinite(my_amount[p]) or not my_active[p] > 0.0:
             continue
         middle, variance, sigma = prior[b], 16.0, 1.0
-        best, silence, size = -1, -1.0, -1
+        best, silence, size, count = -1, 0.0, -1, 0
         for k in range(rungs - 1, -1, -1):
-            if low[k, p] < 0 or high[k, p] - low[k, p] == size:
-                if low[k, p] >= 0 and best >= 0 and runs[p] > 0 and k <= judging:
-                    best = k
+            if low[k, p] < 0:
                 continue
-            size = high[k, p] - low[k, p]
-            count = _gathered(order[k], low[k, p], high[k, p], start, job, my_job[p], my_start[p], batch, taken)
-            if count == 0:
-                continue
-            for i in range(count):
-                row = taken[i]
-                values[i] = rate[row]
-                away = (volume[row] - my_volume[p]) / wide
-                other = 0.0 if math.isnan(request[row] - my_request[p]) else request[row] - my_request[p]
-                weights[i] = max(math.exp(-0.5 * (away * away + other * other)), FAR_WEIGHT)
-                quiet[i] = still[row]
-            middle, variance, sigma = _centre(
-                values, weights, count, middle, variance + between[b, k] ** 2, spread[b, k], slowed[b], mean[b]
-            )
-            if k <= judging:
+            # The same rows as on the rung before say nothing new.
+            if high[k, p] - low[k, p] != size:
+                size = high[k, p] - low[k, p]
+                found = _gathered(order[k], low[k, p], high[k, p], start, job, my_job[p], my_start[p], batch, taken)
+                if found == 0:
+                    break
+                count = found
+                for i in range(count):
+                    row = taken[i]
+                    values[i] = rate[row]
+                    away = (volume[row] - my_volume[p]) / wide
+                    other = 0.0 if math.isnan(request[row] - my_request[p]) else request[row] - my_request[p]
+                    weights[i] = max(math.exp(-0.5 * (away * away + other * other)), FAR_WEIGHT)
+                    quiet[i] = still[row]
+                apart = variance + between[b, k] ** 2
+                middle, variance, sigma = _centre(
+                    values, weights, count, middle, apart, spread[b, k], slowed[b], mean[b]
+                )
+                silence = _quantile(quiet, weights, count, 0.75)
+            if k <= judging and count > 0:
                 best = k
                 runs[p] = count
-                silence = _quantile(quiet, weights, count, 0.75)
         if best < 0:
             continue
         extra = max(my_silent[p] - silence * my_active[p], 0.0)

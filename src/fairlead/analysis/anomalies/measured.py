@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from fairlead.analysis.history.columns import floats, integers, job_codes
 from fairlead.analysis.history.rate_bins import SILENT
 from fairlead.model.units import NS_PER_S
 
@@ -39,12 +40,19 @@ class Measured:
         """Where there is a rate."""
         return np.isfinite(self.rate)
 
+    def at(self, rows: I64) -> Measured:
+        """These rows."""
+        return Measured(
+            self.amount[rows], self.active_s[rows], self.silent_s[rows], self.request[rows], self.start_ns[rows],
+            self.job[rows],
+        )  # fmt: skip
+
 
 def measured(phases: pa.Table) -> Measured:
     """Figures of PHASE rows."""
     metadata = pc.equal(phases["kind"].cast(pa.string()), "metadata").fill_null(False).to_numpy(zero_copy_only=False)
     amount = np.where(metadata, floats(phases, "metadata_ops"), floats(phases, "bytes"))
-    start, end = floats(phases, "start_ns"), floats(phases, "end_ns")
+    start, end = integers(phases, "start_ns"), integers(phases, "end_ns")
     active = floats(phases, "active_ns")
     sound = (end > start) & (active > 0) & (active <= end - start + NS_PER_S)
     active = np.where(sound, active / NS_PER_S, np.nan)
@@ -52,7 +60,7 @@ def measured(phases: pa.Table) -> Measured:
     return Measured(
         amount=np.where(amount > 0, amount, np.nan), active_s=active, silent_s=silent,
         request=np.where(floats(phases, "request_bytes") > 0, floats(phases, "request_bytes"), np.nan),
-        start_ns=np.asarray(phases["start_ns"].fill_null(0).to_numpy(), np.int64), job=job_codes(phases),
+        start_ns=integers(phases, "start_ns"), job=job_codes(phases),
     )  # fmt: skip
 
 
@@ -66,35 +74,20 @@ def _silent_ns(phases: pa.Table) -> F64:
 def rate_cells(phases: pa.Table) -> tuple[I64, F64, I64]:
     """The distributions of rates laid out flat: bin, nanoseconds and row of each entry. Rows whose two lists differ in
     length, and entries that are null or not above 0, are left out."""
+    nothing = np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.int64)
+    if not phases.num_rows:
+        return nothing
     bins, times = phases["rate_bins"].combine_chunks(), phases["rate_ns"].combine_chunks()
-    if isinstance(bins, pa.ChunkedArray) or not phases.num_rows:
-        return np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.int64)
-    lengths = [np.asarray(pc.list_value_length(one).fill_null(-1).to_numpy(zero_copy_only=False)) for one in (bins, times)]
+    lengths = [
+        np.asarray(pc.list_value_length(one).fill_null(-1).to_numpy(zero_copy_only=False)) for one in (bins, times)
+    ]
     sound = pa.array((lengths[0] == lengths[1]) & (lengths[0] > 0))
     rows = np.flatnonzero(sound.to_numpy(zero_copy_only=False))
     if not len(rows):
-        return np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.int64)
+        return nothing
     flat_bins, flat_times = pc.list_flatten(bins.filter(sound)), pc.list_flatten(times.filter(sound))
     row = np.repeat(rows, lengths[0][rows])
     bin_values = np.asarray(flat_bins.fill_null(SILENT - 1).to_numpy(zero_copy_only=False), np.int64)
     time_values = np.asarray(flat_times.fill_null(0).to_numpy(zero_copy_only=False), np.float64)
     keep = (time_values > 0) & (bin_values >= SILENT)
     return bin_values[keep], time_values[keep], row[keep].astype(np.int64)
-
-
-def job_codes(phases: pa.Table) -> I64:
-    """A code for each job: cluster, number and when it began (numbers come round again)."""
-    key = np.zeros(phases.num_rows, np.int64)
-    for name in ("cluster", "job_id", "job_start_ns"):
-        column = phases[name].combine_chunks()
-        if isinstance(column, pa.ChunkedArray):
-            return key
-        coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-        at = np.asarray(coded.indices.fill_null(-1).to_numpy(zero_copy_only=False), np.int64) + 1
-        _, key = np.unique(key * (int(at.max(initial=0)) + 1) + at, return_inverse=True)
-    return key.astype(np.int64)
-
-
-def floats(table: pa.Table, name: str) -> F64:
-    """A column of numbers, null as NaN."""
-    return np.asarray(table[name].cast(pa.float64()).fill_null(np.nan).to_numpy(), np.float64)

@@ -20,6 +20,8 @@ LEAST_CELLS = 30
 """Active intervals from which a peak is learnt."""
 _BINS = 64
 _LEAST_IN_BIN = 20
+_PER_REQUEST_S = 0.5e-3
+"""What a request costs besides its bytes, at most, where smaller ones are judged by larger ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +116,8 @@ class Usual:
 
 def usual(parts: Cells) -> Usual:
     """Learnt from what jobs' requests took at all components of a class: the lower quartile, so that a component or a
-    job that is slow for long does not become what is usual."""
+    job that is slow for long does not become what is usual; and never longer than larger requests take in proportion,
+    so that a size which only one slow job uses does not either."""
     metadata = np.nan_to_num(parts.metadata)
     data = parts.ops - metadata
     known = np.isfinite(parts.busy_s) & (parts.busy_s > 0)
@@ -125,8 +128,10 @@ def usual(parts: Cells) -> Usual:
         mine = pure & (octave == size)
         if int(mine.sum()) >= _LEAST_IN_BIN:
             out[size] = float(np.quantile(parts.busy_s[mine] / data[mine], 0.25))
+    for size in range(_BINS - 2, -1, -1):
+        out[size] = np.fmin(out[size], out[size + 1] / 2 + _PER_REQUEST_S)
     only = known & (data <= 0) & (metadata > 0)
-    each = float(np.quantile(parts.busy_s[only] / metadata[only], 0.25)) if int(only.sum()) >= 3 else float("nan")
+    each = float(np.quantile(parts.busy_s[only] / metadata[only], 0.05)) if int(only.sum()) >= 3 else float("nan")
     return Usual(out, each)
 
 

@@ -49,7 +49,7 @@ class HealthLimits:
     """Members that make a cluster."""
     client_jobs: int = 2
     """A client is sick only when it is slow in this many jobs: one may just have more to do than its other nodes."""
-    alike: float = 0.6
+    alike: float = 0.75
     """When more than this share of at least `alike_least` components of a layer that were asked are below the limit at
     once, no component is sick: what is slow is common to them."""
     alike_least: int = 3

@@ -22,11 +22,13 @@ NOISE = -1
 @dataclass(frozen=True)
 class Compared:
     """Arrays of (components, windows). `slow`: jobs that found it an outlier on the slow side; `fine`: jobs that found
-    it as fast as its peers; `ratio`: its rate over theirs, the best of these jobs (NaN: none compared)."""
+    it as fast as its peers; `ratio`: its rate over theirs, the best of these jobs (NaN: none compared). `who`: of
+    every find of slowness the component, the window and the job, by place."""
 
     slow: Ints
     fine: Ints
     ratio: Floats
+    who: list[tuple[int, int, int]]
 
 
 def clustered(values: Floats, eps: float, least: int) -> Ints:
@@ -80,6 +82,7 @@ def compared(
     """
     shape = (len(parts.names), windows)
     slow, fine, ratio = np.zeros(shape, np.int64), np.zeros(shape, np.int64), np.full(shape, np.nan)
+    who: list[tuple[int, int, int]] = []
     window = parts.at // intervals
     good = (window < windows) & (np.nan_to_num(parts.ops) > 0)
     jobs = np.unique(parts.job[good])
@@ -88,14 +91,17 @@ def compared(
             continue
         mine = good & (parts.job == job)
         if len(np.unique(parts.component[mine])) >= limits.peer_components:
-            _of_job(parts, mine, window, (slow, fine, ratio), limits)
-    return Compared(slow, fine, ratio)
+            found = _of_job(parts, mine, window, (slow, fine, ratio), limits)
+            who += [(place, span, job) for place, span in found]
+    return Compared(slow, fine, ratio, who)
 
 
 def _of_job(
     parts: Cells, mine: Bools, window: Ints, out: tuple[Ints, Ints, Floats], limits: HealthLimits
-) -> None:
+) -> list[tuple[int, int]]:
+    """Adds one job's verdicts to `out`; returns where it found slowness."""
     slow, fine, best = out
+    found: list[tuple[int, int]] = []
     places, component = np.unique(parts.component[mine], return_inverse=True)
     spans, when = np.unique(window[mine], return_inverse=True)
     shape = (len(places), len(spans))
@@ -124,9 +130,13 @@ def _of_job(
             outside = known & (here < usual / limits.peer_ratio)
         else:
             continue
+        if not usual > 0:
+            continue
         late = lasting > limits.peer_longer * longest if int(known.sum()) >= limits.peer_components else known
         bad = outside & late & (here < usual / limits.peer_ratio)
         good = known & (here >= usual / limits.peer_ratio)
         slow[places[bad], span] += 1
+        found += [(place, span) for place in places[bad].tolist()]
         fine[places[good], span] += 1
         best[places[known], span] = np.fmax(best[places[known], span], here[known] / usual)
+    return found

@@ -65,25 +65,33 @@ class Cells:
         arrays = {name: getattr(self, name)[rows] for name in _ARRAYS}
         return replace(self, **arrays)
 
+    def among(self, everyone: tuple[str, ...]) -> Cells:
+        """The same cells, components numbered as in `everyone`; those not in it are dropped."""
+        place = {name: number for number, name in enumerate(everyone)}
+        to = np.array([place.get(name, -1) for name in self.names], np.int64)
+        return replace(self, names=everyone, component=to[self.component]).where(to[self.component] >= 0)
+
 
 _ARRAYS = ("component", "at", "job", "bytes", "ops", "metadata", "busy_s", "wait_s", "queue", "used", "missed", "waits")
 
 
-def axis_of(loads: pa.Table, interval_ns: int) -> Axis | None:
-    """Intervals from the first row to the last; None without rows of this interval."""
+def axis_of(loads: pa.Table, interval_ns: int, window_ns: int, now_ns: int) -> Axis | None:
+    """Intervals of the whole windows from the first row to the last row or to `now_ns`, whichever is earlier; None
+    without rows of this interval. Windows begin at multiples of their length, so that a later look has the same."""
     times = loads["ts_ns"].filter(pc.equal(loads["interval_ns"], interval_ns))
     if not len(times):
         return None
     span = pc.min_max(times).as_py()
-    first = span["min"] // interval_ns * interval_ns
-    return Axis(first, interval_ns, (span["max"] - first) // interval_ns + 1)
+    first = span["min"] // window_ns * window_ns
+    last = min(-(-(span["max"] + interval_ns) // window_ns), now_ns // window_ns) * window_ns
+    return Axis(first, interval_ns, max(last - first, 0) // interval_ns) if last > first else None
 
 
 def cells_of(loads: pa.Table, kind: str, axis: Axis, *, parts: bool = False) -> Cells | None:
     """Cells of one kind: the whole of each component, or with `parts` what each job had of it. None without rows."""
     rows = pc.and_(pc.equal(loads["interval_ns"], axis.window_ns), pc.equal(loads["kind"].cast(pa.string()), kind))
     told = pc.is_valid(loads["job_id"]) if parts else pc.is_null(loads["job_id"])
-    table = loads.filter(pc.and_(rows, told))
+    table = _within(loads.filter(pc.and_(rows, told)), axis)
     layer = table["layer"].cast(pa.string())
     for wanted in _COUNTED_BY[kind]:
         mine = table.filter(pc.equal(layer, wanted))
@@ -94,8 +102,8 @@ def cells_of(loads: pa.Table, kind: str, axis: Axis, *, parts: bool = False) -> 
 
 def job_cells(loads: pa.Table, layers: Sequence[str], axis: Axis) -> Cells | None:
     """What jobs asked as the first of these layers that has rows counts it, all components together (component 0)."""
-    table = loads.filter(pc.and_(pc.equal(loads["interval_ns"], axis.window_ns),
-                                 pc.equal(loads["kind"].cast(pa.string()), "job")))  # fmt: skip
+    rows = pc.and_(pc.equal(loads["interval_ns"], axis.window_ns), pc.equal(loads["kind"].cast(pa.string()), "job"))
+    table = _within(loads.filter(rows), axis)
     layer = table["layer"].cast(pa.string())
     for wanted in layers:
         mine = table.filter(pc.equal(layer, wanted))
@@ -107,6 +115,13 @@ def job_cells(loads: pa.Table, layers: Sequence[str], axis: Axis) -> Cells | Non
             mine = mine.set_column(place, pa.field("id", alike.type), alike)
             return _cells(mine, "job", axis, parts=True)
     return None
+
+
+def _within(table: pa.Table, axis: Axis) -> pa.Table:
+    """Rows that begin in the time of the axis."""
+    end_ns = axis.start_ns + axis.count * axis.window_ns
+    inside = pc.and_(pc.greater_equal(table["ts_ns"], axis.start_ns), pc.less(table["ts_ns"], end_ns))
+    return table.filter(inside)
 
 
 def _cells(table: pa.Table, kind: str, axis: Axis, *, parts: bool) -> Cells:

@@ -14,6 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from fairlead.analysis.history.columns import codes, combined, floats
+
 I64 = NDArray[np.int64]
 NONE = -1
 """No category: a name the rung asks for is not known."""
@@ -48,7 +50,7 @@ LADDER: tuple[Rung, ...] = (
 def fields_of(phases: pa.Table) -> dict[str, I64]:
     """Integer codes of the fields of PHASE rows, each of shape (P,); NONE is null. Codes of names hold within one call
     only: concatenate tables that are to be compared."""
-    kind = _codes(phases, "kind")
+    kind = codes(phases, "kind")
     words = phases["kind"].cast(pa.string())
     metadata = pc.equal(words, "metadata").fill_null(False).to_numpy(zero_copy_only=False)
     volume = np.where(metadata, floats(phases, "metadata_ops"), floats(phases, "bytes"))
@@ -56,12 +58,12 @@ def fields_of(phases: pa.Table) -> dict[str, I64]:
     processes = np.where(np.isnan(processes), floats(phases, "nodes_count"), processes)
     number = floats(phases, "number")
     return {
-        "place": _codes(phases, "cluster") * (1 << 20) + _codes(phases, "fs") + 1,
-        "user": _codes(phases, "user"),
-        "program": _codes(phases, "program"),
+        "place": codes(phases, "cluster") * (1 << 20) + codes(phases, "fs") + 1,
+        "user": codes(phases, "user"),
+        "program": codes(phases, "program"),
         "scale": scale_of(floats(phases, "nodes_count")),
         "kind": kind,
-        "mode": _codes(phases, "mode"),
+        "mode": codes(phases, "mode"),
         "request": octaves(floats(phases, "request_bytes"), 2.0),
         "volume": octaves(volume, 3.0),
         "processes": octaves(processes, 2.0),
@@ -81,13 +83,10 @@ def categories(phases: pa.Table) -> I64:
 
 def coded(fields: list[I64], needed: list[I64]) -> I64:
     """One code for each combination of fields, NONE where one of `needed` is."""
-    key = np.zeros(len(fields[0]), np.int64)
-    for field in fields:
-        _, at = np.unique(field, return_inverse=True)
-        _, key = np.unique(key * (int(at.max(initial=0)) + 1) + at, return_inverse=True)
+    key = combined(fields)
     for field in needed:
         key = np.where(field == NONE, NONE, key)
-    return key.astype(np.int64)
+    return key
 
 
 def scale_of(nodes: NDArray[np.float64]) -> I64:
@@ -101,13 +100,3 @@ def octaves(values: NDArray[np.float64], wide: float) -> I64:
     known = values > 0
     logs = np.log2(np.where(known & np.isfinite(values), values, 1.0))
     return np.where(known, np.maximum(np.floor(logs / wide), 0), NONE).astype(np.int64)
-
-
-def _codes(table: pa.Table, name: str) -> I64:
-    column = table[name].cast(pa.string()).combine_chunks()
-    coded_column = column.dictionary_encode()
-    if isinstance(coded_column, pa.ChunkedArray):  # an empty table has no chunk
-        return np.zeros(0, np.int64)
-    return np.asarray(coded_column.indices.fill_null(NONE).to_numpy(zero_copy_only=False), np.int64)
-
-

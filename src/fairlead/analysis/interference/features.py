@@ -45,6 +45,17 @@ class Features:
     iops_share: float | None
     metadata_share: float | None
     processes: int | None = None
+    user: str | None = None
+
+    def facts(self) -> dict[str, object]:
+        """What is known of it, by the names of `analysis.advice.FACTS`."""
+        found = {
+            "culprit": self.job_id, "culprit_user": self.user, "processes": self.processes,
+            "mdops_per_s": self.mdops_per_s, "iops": self.iops, "bandwidth_bytes_per_s": self.bytes_per_s,
+            "request_bytes": self.request_bytes,
+            "writers": max(self.processes // 32, 1) if self.processes else None,
+        }  # fmt: skip
+        return {name: value for name, value in found.items() if value is not None}
 
     def conspicuous(self, limits: FeatureLimits) -> tuple[str, ...]:
         """Which of `n_to_1`, `high_mdops`, `high_bandwidth`, `high_iops` it shows."""
@@ -76,29 +87,33 @@ def features_of(
     seconds = (active * (part * loads.axis.interval_s)).sum(axis=1)
     found = []
     for job in range(1, len(loads.jobs)):
-        mode, processes = told.get(loads.jobs[job], (None, None))
+        mode, processes, user = told.get(loads.jobs[job], (None, None, None))
         rate = {name: _rate(values[job], part, float(seconds[job])) for name, values in amounts.items()}
         moved, ops = rate["moved"], rate["data_ops"]
         found.append(Features(
             job_id=loads.jobs[job], overlap_s=float(seconds[job]), n_to_1=mode, mdops_per_s=rate["metadata_ops"],
             bytes_per_s=moved, iops=ops, request_bytes=moved / ops if moved is not None and ops else None,
             bandwidth_share=shares["moved"][job], iops_share=shares["data_ops"][job],
-            metadata_share=shares["metadata_ops"][job], processes=processes,
+            metadata_share=shares["metadata_ops"][job], processes=processes, user=user,
         ))  # fmt: skip
     return found
 
 
-def _told(neighbours: pa.Table, start_ns: int, end_ns: int) -> dict[str, tuple[bool | None, int | None]]:
-    """By job: whether a phase of it during this one was N-1 (None: no phase tells its mode), and its processes."""
+_Told = tuple[bool | None, int | None, str | None]
+
+
+def _told(neighbours: pa.Table, start_ns: int, end_ns: int) -> dict[str, _Told]:
+    """By job: whether a phase of it during this one was N-1 (None: no phase tells its mode), its processes, its user."""
     if not neighbours.num_rows:
         return {}
-    rows = neighbours.filter(pc.and_(pc.less(neighbours["start_ns"], end_ns), pc.greater(neighbours["end_ns"], start_ns)))
-    found: dict[str, tuple[bool | None, int | None]] = {}
-    columns = [rows[name].to_pylist() for name in ("job_id", "mode", "processes")]
-    for job, mode, processes in zip(*columns, strict=True):
-        before, known = found.get(job, (None, None))
+    there = pc.and_(pc.less(neighbours["start_ns"], end_ns), pc.greater(neighbours["end_ns"], start_ns))
+    rows = neighbours.filter(there)
+    found: dict[str, _Told] = {}
+    columns = [rows[name].to_pylist() for name in ("job_id", "mode", "processes", "user")]
+    for job, mode, processes, user in zip(*columns, strict=True):
+        before, many, who = found.get(job, (None, None, None))
         now = before if mode is None else bool(before) or mode == "N-1"
-        found[job] = (now, processes if known is None else known)
+        found[job] = (now, processes if many is None else many, user if who is None else who)
     return found
 
 

@@ -26,6 +26,8 @@ added."""
 _SUMS = ("read_bytes", "write_bytes", "read_ops", "write_ops", "metadata_ops", "busy_ns", "wait_ns", "waits")
 _COLUMNS = (*_SUMS, "queue_len_max")
 _SCALE = {"busy_ns": 1e-9, "wait_ns": 1e-9}
+_NEEDED = ["ts_ns", "interval_ns", "kind", "id", "layer", "job_id", *_COLUMNS]
+_KINDS = pa.array([*SHARED, "job"], pa.string())
 MOST_INTERVALS = 1 << 17
 
 
@@ -111,7 +113,10 @@ def loads_of(
     `others`: jobs known besides those that have rows. Rows of one key add up (`queue_len_max`: the largest). Where the
     parts of a component add up to more than its whole, two sources counted the same, and they are scaled down.
     """
-    rows = rows.filter(pc.equal(rows["interval_ns"], interval_ns))
+    rows = rows.select(_NEEDED)
+    rows = rows.filter(
+        pc.and_(pc.equal(rows["interval_ns"], interval_ns), pc.is_in(rows["kind"].cast(pa.string()), _KINDS))
+    )
     axis, at = _axis(rows["ts_ns"].to_numpy(), interval_ns, span_ns)
     keep = at >= 0
     if not keep.all():
@@ -131,13 +136,14 @@ def loads_of(
     count = axis.count
     components: list[Component] = []
     for sort in SHARED:
-        here = _is(kinds, (sort,))[kind.codes] if len(at) else np.zeros(0, np.bool_)
-        for code in sorted(np.unique(ident.codes[here]).tolist(), key=lambda c: words[c]):
-            mine = np.flatnonzero(here & (ident.codes == code))
+        here = np.flatnonzero(_is(kinds, (sort,))[kind.codes]) if len(at) else np.zeros(0, np.int64)
+        codes = ident.codes[here]
+        for code in sorted(np.unique(codes).tolist(), key=lambda c: words[c]):
+            mine = here[codes == code]
             part = part_of[mine]
             whole = _dense(values, mine[part < 0], at, np.zeros(int((part < 0).sum()), np.int64), 1, count).at(0)
             parts = _dense(values, mine[part >= 0], at, part[part >= 0], len(jobs), count)
-            components.append(Component(sort, words[code], whole, _capped(parts, whole), bool((part >= 0).any())))
+            components.append(Component(sort, words[code], whole, capped(parts, whole), bool((part >= 0).any())))
     own, chosen = _own(values, at, is_job, ident, layer, layers, words, place, count)
     return Loads(axis, jobs, tuple(components), own, chosen)
 
@@ -193,7 +199,7 @@ def _dense(
     return Measures(*arrays)
 
 
-def _capped(parts: Measures, whole: Measures) -> Measures:
+def capped(parts: Measures, whole: Measures) -> Measures:
     """Parts that add up to more than the whole, scaled down to it."""
     made = []
     for name in Measures.__dataclass_fields__:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -20,7 +20,8 @@ than usual; `unknown`: the evidence does not reach."""
 
 @dataclass(frozen=True, kw_only=True)
 class Victim:
-    """The abnormal phase. `expected_s`, `lost_s`, `confidence` as judged; the other values as in PHASE."""
+    """The abnormal phase. `expected_s`, `lost_s`, `confidence` as judged; the other values as in PHASE. `usual_*`: what
+    runs of its category do (None: not known)."""
 
     cluster: str | None
     job_id: str
@@ -35,6 +36,11 @@ class Victim:
     forwarders: Sequence[str] = ()
     targets: Sequence[str] = ()
     mds: Sequence[str] = ()
+    request_bytes: float | None = None
+    usual_request_bytes: float | None = None
+    metadata_ops: float | None = None
+    usual_metadata_ops: float | None = None
+    usual_mode: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +66,8 @@ class Scene:
 @dataclass(frozen=True, kw_only=True)
 class Culprit:
     """A neighbour (subject kind `job`) or a component, with what speaks against it. `score` in [0, 1] is how likely it
-    is the main cause, `cost_s` the seconds of the victim it took, `at` the shared components, worst first."""
+    is the main cause, `cost_s` the seconds of the victim it took, `at` the shared components, worst first. `facts`: what
+    it did, by the names of `analysis.advice.FACTS`."""
 
     who: Subject
     verdict: str
@@ -68,6 +75,7 @@ class Culprit:
     cost_s: float | None
     at: Sequence[Subject]
     evidence: Sequence[Evidence]
+    facts: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -94,7 +94,7 @@ def _pair(scope: Scope, way: Way) -> _Pair | None:
     """The two layers between which caches lie: on a forwarder, else on a node; else forwarders and targets."""
     column = f"{way}_bytes"
     forwarders = scope.sums("forwarder", ("forwarder",))
-    served = pc.unique(forwarders["id"]).combine_chunks() if forwarders.num_rows else pa.array([], pa.string())
+    served = pc.unique(forwarders["id"])
     osc = scope.sums("node", ("osc",))
     for layer in ("osc", "pfs_client"):
         below = osc if layer == "osc" else scope.sums("node", ("pfs_client",))

@@ -73,6 +73,6 @@ def _uneven(scope: Scope, limits: ImbalanceLimits, kind: str) -> SystemFindings:
         "imbalance", title=f"{kind.capitalize()} {names[0]} carries {highest:.1f}x the mean of all {len(grid.ids)}",
         severity=graded(highest, limits.highest_over_mean, limits.high_ratio), confidence=0.9 if known else 0.7,
         evidence=evidence, components=subjects(kind, names), culprits=subjects("job", [job for job, _ in jobs]),
-        missing=missing, layer=kind,
+        missing=missing, part=kind, layer=kind,
         facts={"imbalance": highest, "job": jobs[0][0] if jobs else None, "component": names[0]},
     )  # fmt: skip

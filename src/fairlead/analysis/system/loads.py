@@ -14,11 +14,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fairlead.analysis.system.scope import F64, MINUTE_NS, Scope, floats, moved
+from fairlead.model.site import FORWARDED, SERVED
 
 
 @dataclass(frozen=True)
 class Grid:
-    """`bytes[component, minute]` moved; NaN: no row of it. A component without rows in the window is not in it."""
+    """`bytes[component, minute]` moved; NaN: no row of it. A component without any row is in it, with zeros, only where
+    the agent of its host said that it watched."""
 
     ids: list[str]
     bytes: F64
@@ -36,15 +38,34 @@ def grid_of(scope: Scope, kind: str) -> Grid | None:
     if not rows.num_rows:
         return None
     ids = rows["id"].to_numpy(zero_copy_only=False)
-    names, place = np.unique(ids.astype(str), return_inverse=True)
+    names = np.unique(np.concatenate([ids.astype(str), np.array(sorted(_idle(scope, kind)), str)]))
+    place = np.searchsorted(names, ids.astype(str))
     minute = (rows["ts_ns"].to_numpy() - scope.from_ns) // MINUTE_NS
     shape = (len(names), scope.minutes)
     grid = np.full(shape, np.nan)
+    grid[~np.isin(names, ids.astype(str))] = 0.0
     grid[place, minute] = moved(rows)
     wait, waits = np.zeros(shape), np.zeros(shape)
     wait[place, minute] = np.nan_to_num(floats(rows, "wait_ns"))
     waits[place, minute] = np.nan_to_num(floats(rows, "waits"))
     return Grid(names.tolist(), grid, (wait, waits))
+
+
+def _idle(scope: Scope, kind: str) -> set[str]:
+    """Components that are told of (who serves whom) and whose host's agent was well in the window."""
+    health = scope.table("health")
+    inside = (pc.field("ts_ns") >= scope.from_ns) & (pc.field("ts_ns") < scope.to_ns)
+    well = health.filter(inside & (pc.field("probe") == "agent") & (pc.field("state") == "ok"))
+    nodes = set(well["node"].cast(pa.string()).unique().to_pylist())
+    mapping = scope.table("mapping")
+    if not nodes or not mapping.num_rows:
+        return set()
+    now = (pc.field("from_ns") < scope.to_ns) & (pc.field("to_ns").is_null() | (pc.field("to_ns") > scope.from_ns))
+    told = FORWARDED if kind == "forwarder" else SERVED
+    rows = mapping.filter(now & (pc.field("kind") == told))
+    if kind == "forwarder":
+        return set(rows["b"].unique().to_pylist()) & nodes
+    return {target for target, host in zip(rows["a"].to_pylist(), rows["b"].to_pylist(), strict=True) if host in nodes}
 
 
 def jobs_on(scope: Scope, kind: str, ids: Sequence[str], most: int = 8) -> list[tuple[str, float]]:

@@ -66,7 +66,7 @@ def forwarders_over(scope: Scope, limits: ForwarderLimits) -> SystemFindings:
 
 
 def forwarders_under(scope: Scope, limits: ForwarderLimits) -> SystemFindings:
-    """Forwarders run at their peak for minutes on end: most of them (too few) or some while others idle (dealt badly)."""
+    """Forwarders run at their peak for minutes on end: most of them (too few), or some while others idle."""
     grid = grid_of(scope, "forwarder")
     lacking = _lacking(scope, grid, "forwarders_under")
     if grid is None or lacking:

@@ -142,14 +142,16 @@ class Scope:
         culprits: Sequence[Subject] = (),
         missing: Sequence[str] = (),
         facts: Mapping[str, object] | None = None,
+        part: str = "",
         layer: str | None = None,
     ) -> SystemFindings:
-        """One finding `system.<word>`. It is about its component where there is one, else about the system."""
+        """One finding `system.<word>`, about its component where there is one, else about the system. `part` tells
+        several findings of one rule and window apart."""
         rule = f"system.{word}"
         subject = components[0] if len(components) == 1 else Subject("system", self.cluster or self.site.name)
         known = {"component": subject.id} | dict(facts or {})
         finding = Finding(
-            id=identity(rule, self.cluster, subject.kind, subject.id, self.from_ns, self.to_ns), rule=rule,
+            id=identity(rule, self.cluster, part, self.from_ns, self.to_ns), rule=rule,
             title=title, subject=subject, from_ns=self.from_ns, to_ns=self.to_ns, severity=severity,
             confidence=round(confidence, 3), category=word, culprits=list(culprits[:MOST_NAMED]),
             evidence=list(evidence), missing=list(missing),

@@ -20,7 +20,7 @@ from fairlead.model.diagnosis import incidents_of
 from fairlead.model.incident import Incident
 from fairlead.model.tables import JOB_SUMMARY, JOBS, PHASE, ROLLUP, TableSpec, empty
 from fairlead.model.units import NS_PER_S
-from fairlead.runtime.diagnosing.history import LATEST
+from fairlead.questions.past_phases import LATEST
 from fairlead.runtime.diagnosing.peaks import Peaks, known_peaks, usual_waits
 from fairlead.runtime.served_by import DAY_NS, Tables, in_days
 

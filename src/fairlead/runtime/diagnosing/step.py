@@ -23,7 +23,7 @@ from fairlead.analysis.job_summary import JobData
 from fairlead.lake.tables import conform
 from fairlead.model.diagnosis import DIAGNOSIS_VERSION, Told, finding_rows, told_of
 from fairlead.model.tables import PHASE
-from fairlead.runtime.diagnosing.history import history_of
+from fairlead.questions.past_phases import history_of
 from fairlead.runtime.diagnosing.phases import phases_of
 from fairlead.runtime.diagnosing.scenes import scenes_of, victims_of
 from fairlead.runtime.diagnosing.settings import Limits

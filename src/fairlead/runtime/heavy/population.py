@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from fairlead.analysis.overview.classes import CORE_HOURS, LARGEST, NONTRIVIAL_BYTES
 from fairlead.questions.answers import Answer, Cdf, LayerDay, Sums
 from fairlead.questions.asking import Tables, days, integers, records, select
 from fairlead.questions.components import SERVED_BY
@@ -25,11 +26,6 @@ from fairlead.questions.timelines import LAYERS
 from fairlead.runtime.heavy.pieces import lake_at, pieces
 from fairlead.runtime.heavy.workers import Workers
 
-CLASSES = ((1_000, "(0,1K]"), (10_000, "(1K,10K]"), (100_000, "(10K,100K]"), (1_000_000, "(100K,1000K]"))
-"""Upper edge in core-hours (inclusive) and name, as Beacon's table has them; above is `LARGEST`."""
-LARGEST = ">1000K"
-NONTRIVIAL_BYTES = 200_000_000
-"""A job that moved more has non-trivial I/O (Beacon)."""
 STEPS = 8
 """Steps to a doubling that bandwidths of jobs are counted in: a quantile is told to 9 %."""
 LONG_NS = 32 * DAY_NS
@@ -197,7 +193,7 @@ def _minutes(span: Span) -> str:
 def _class() -> str:
     """SQL of a job's class. Whole core-seconds: sums of them are exact."""
     core_s = "cores * ((end_ns - start_ns) // 1000000000)"
-    cases = " ".join(f"WHEN {core_s} <= {edge * 3600} THEN '{name}'" for edge, name in CLASSES)
+    cases = " ".join(f"WHEN {core_s} <= {edge * 3600} THEN '{name}'" for edge, name in CORE_HOURS)
     return f"CASE WHEN cores IS NULL THEN NULL {cases} ELSE '{LARGEST}' END"
 
 
@@ -305,7 +301,7 @@ def _added(
 def volumes(jobs: pa.Table, bandwidths: pa.Table) -> list[ClassVolume]:
     """Volumes by class of core-hours, smallest first; those of unknown class last."""
     by_class = _added([jobs], ("class",), sums=_SUMS, largest=("read_max", "write_max"))
-    order = [name for _, name in CLASSES] + [LARGEST, None]
+    order = [name for _, name in CORE_HOURS] + [LARGEST, None]
     speeds: dict[tuple[str | None, str], dict[int, int]] = {}
     for row in records(bandwidths):
         speeds.setdefault((row["class"], row["direction"]), {})[row["bin"]] = row["jobs"]

@@ -8,7 +8,7 @@ whom the victim met later for it. Not here: what a lake would know of it (`obser
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -24,7 +24,7 @@ from fairlead.testing.machine.files import job_id
 from fairlead.testing.machine.play import Play
 from fairlead.testing.machine.truth import component_name
 
-LEAST_LOST_SHARE = 0.05
+LEAST_LOST_SHARE = 0.1
 """Causes are looked for when a phase lost more than this share of its ideal time ..."""
 LEAST_LOST_S = 0.2
 """... and more than these seconds."""
@@ -200,15 +200,21 @@ class _Truth:
                 by_job.setdefault(place, []).append(i)
         found: list[list[tuple[int, float]]] = [[] for _ in hurt]
         for place, victims in sorted(by_job.items()):
-            would = held(self.course, self.owner != place, self.play.faults)
+            own = np.flatnonzero(self.owner == place)
+            from_s = float(np.nanmin(self.course.phase_begun[own]))
+            to_s = float(self.course.phase_ended[hurt[victims]].max())
+            would = held(self.course, self.owner != place, self.play.faults, from_s, to_s)
             for i in victims:
-                found[i].append((place, float(self.took[hurt[i]] - would[hurt[i]])))
+                found[i].append((place, float(self.course.phase_ended[hurt[i]] - would[hurt[i]])))
         for number, fault in enumerate(self.play.faults):
             others = [other for i, other in enumerate(self.play.faults) if i != number]
-            would = held(self.course, self.owner >= 0, others)
-            for i, p in enumerate(hurt):
-                if self.course.phase_begun[p] < fault.to_s and self.course.phase_ended[p] > fault.from_s:
-                    found[i].append((-1 - number, float(self.took[p] - would[p])))
+            begun, ended = self.course.phase_begun[hurt], self.course.phase_ended[hurt]
+            victims = np.flatnonzero((begun < fault.to_s) & (ended > fault.from_s))
+            if len(victims):
+                to_s = float(ended[victims].max())
+                would = held(self.course, self.owner >= 0, others, fault.from_s, to_s)
+                for i in victims:
+                    found[i].append((-1 - number, float(ended[i] - would[hurt[i]])))
         return found
 
 
@@ -222,21 +228,40 @@ def alone(course: Course, phases: I64) -> F64:
     return np.asarray(ended - begun)
 
 
-def held(course: Course, kept: NDArray[np.bool_], faults: Sequence[Fault]) -> F64:
-    """Seconds each phase takes if only those `kept` are, each begun when it did, and these faults; NaN for others and
-    where nothing was moved."""
+def held(
+    course: Course, kept: NDArray[np.bool_], faults: Sequence[Fault], from_s: float = 0.0, to_s: float = np.inf
+) -> F64:
+    """When each phase ends if only those `kept` are there, each begun when it did, and these faults; NaN for others.
+
+    Until `from_s` all goes as it went; phases that begin from `to_s` on are left out."""
     over = course.phases
+    under = course.phase_begun < to_s
+    under &= np.isnan(course.phase_ended) | (course.phase_ended > from_s)
     some = np.bincount(over.phase, minlength=len(kept)) > 0
-    phases = np.flatnonzero(kept & some & np.isfinite(course.phase_begun))
+    phases = np.flatnonzero(kept & some & under)
     flows, numbers = _flows_of(course, phases)
+    begin = np.maximum(course.phase_begun[phases], from_s)
+    given = _chosen(course, flows, numbers, np.full(len(phases), -1), begin - from_s)
+    given.amount[:] = np.maximum(given.amount - _done(course, flows, from_s), 0.0)
     capacity = course.machine.capacity(LOCKS)
-    engine = Engine(capacity, changes(course.machine, faults, capacity))
-    engine.add(_chosen(course, flows, numbers, np.full(len(phases), -1), course.phase_begun[phases]))
+    shifted = [replace(fault, from_s=fault.from_s - from_s, to_s=fault.to_s - from_s) for fault in faults]
+    engine = Engine(capacity, changes(course.machine, shifted, capacity))
+    engine.add(given)
     engine.run()
-    begun, ended = engine.phase_times()
-    took = np.full(len(kept), np.nan)
-    took[phases] = ended - begun
-    return took
+    _, ended = engine.phase_times()
+    when = np.full(len(kept), np.nan)
+    when[phases] = ended + from_s
+    return when
+
+
+def _done(course: Course, flows: I64, until_s: float) -> F64:
+    """What each of `flows` had carried by then."""
+    place = np.full(len(course.begun), -1, np.int64)
+    place[flows] = np.arange(len(flows))
+    s = course.segments
+    rows = np.flatnonzero((place[s.flow] >= 0) & (s.begin_s < until_s))
+    carried = s.rate[rows] * (np.minimum(s.end_s[rows], until_s) - s.begin_s[rows])
+    return np.bincount(place[s.flow[rows]], carried, len(flows)).astype(np.float64)
 
 
 def _flows_of(course: Course, phases: I64) -> tuple[I64, I64]:

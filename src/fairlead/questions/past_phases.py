@@ -1,5 +1,8 @@
-"""What phases are compared with: earlier ones of the same programs and users, a bounded number of each. One query a
-step, whatever the number of jobs. Not here: categories and what is usual (`analysis.history`)."""
+"""Phases in the lake: those a phase is compared with (earlier ones of the same programs and users, a bounded number of
+each, one query whatever the number of jobs), and those of a job.
+
+Not here: categories and what is usual (`analysis.history`), phases of jobs that just ended (`runtime.diagnosing`).
+"""
 # ruff: noqa: S608  (names of columns are ours; what others say goes in as parameters)
 
 from __future__ import annotations
@@ -11,7 +14,8 @@ import pyarrow.compute as pc
 
 from fairlead.lake.tables import conform
 from fairlead.model.tables import PHASE, empty
-from fairlead.runtime.served_by import DAY_NS, Tables, in_days
+from fairlead.questions.asking import Tables, days, select
+from fairlead.questions.span import DAY_NS, Span
 
 MOST_RUNS = 200
 """So many earlier phases of one program, user and kind are compared with: the latest ones."""
@@ -29,16 +33,17 @@ def history_of(lake: Tables, phases: pa.Table, *, most: int = MOST_RUNS, reach_n
     if not phases.num_rows:
         return empty(PHASE)
     starts = pc.min_max(phases["start_ns"]).as_py()
-    first, last = int(starts["min"]) - reach_ns, int(starts["max"])
+    span = Span(int(starts["min"]) - reach_ns, int(starts["max"]) + 1)
     named = {name: pc.unique(phases[name].drop_null()).to_pylist() for name in ("program", "user")}
-    found = lake.query(
+    found = select(
+        lake,
         f"SELECT {_COLUMNS} FROM (SELECT * FROM phase WHERE (program IN (SELECT unnest($programs)) OR"
-        ' "user" IN (SELECT unnest($users))) AND start_ns >= $first AND start_ns <= $last AND'
-        f" {in_days(first, last)} QUALIFY {LATEST})"
-        ' QUALIFY row_number() OVER (PARTITION BY program, "user", kind'
-        " ORDER BY start_ns DESC, cluster, job_id, number) <= $most"
+        f' "user" IN (SELECT unnest($users))) AND start_ns >= {span.from_ns} AND start_ns < {span.to_ns} AND'
+        f" {days(span)} QUALIFY {LATEST})"
+        f' QUALIFY row_number() OVER (PARTITION BY program, "user", kind'
+        f" ORDER BY start_ns DESC, cluster, job_id, number) <= {int(most)}"
         " ORDER BY start_ns, cluster, job_id, kind, number",
-        {"programs": named["program"], "users": named["user"], "first": first, "last": last, "most": most},
+        {"programs": named["program"], "users": named["user"]},
     )
     again = set(runs_of(phases))
     others = pa.array([run not in again for run in runs_of(found)], pa.bool_())
@@ -48,3 +53,15 @@ def history_of(lake: Tables, phases: pa.Table, *, most: int = MOST_RUNS, reach_n
 def runs_of(phases: pa.Table) -> Iterator[Run]:
     """Of each row of PHASE what names its job: cluster, number, start."""
     return zip(*(phases[name].to_pylist() for name in ("cluster", "job_id", "job_start_ns")), strict=True)
+
+
+def phases_of_job(lake: Tables, cluster: str | None, job_id: str, start_ns: int, end_ns: int | None) -> pa.Table:
+    """Rows of PHASE of one run, in the order of time."""
+    span = Span(start_ns - DAY_NS, (end_ns if end_ns is not None else start_ns + 400 * DAY_NS) + DAY_NS)
+    found = select(
+        lake,
+        f"SELECT {_COLUMNS} FROM phase WHERE job_id = $job AND cluster IS NOT DISTINCT FROM $cluster"
+        f" AND job_start_ns = {start_ns} AND {days(span)} QUALIFY {LATEST} ORDER BY start_ns, kind, number",
+        {"job": job_id, "cluster": cluster},
+    )
+    return conform(found, PHASE, strict=True)

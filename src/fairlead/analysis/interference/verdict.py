@@ -1,0 +1,170 @@
+"""Which of Beacon's categories a neighbour's part falls into, and what speaks against it in plain words. Pure.
+
+Not here: how much it took (`blame`), whether it is accused (`attribution`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead.analysis.interference.blame import Blame
+from fairlead.analysis.interference.congestion import OP_BYTES, Congestion
+from fairlead.analysis.interference.doses import Doses
+from fairlead.analysis.interference.features import FeatureLimits, Features
+from fairlead.analysis.interference.loads import Loads
+from fairlead.inert import inert
+from fairlead.model.finding import Evidence
+from fairlead.model.units import (
+    format_bandwidth,
+    format_bytes,
+    format_count,
+    format_duration,
+    format_percent,
+)
+
+PLAIN = {"forwarder": "forwarder", "target": "target", "mds": "metadata server"}
+WORDS = {"read": "reads", "write": "writes", "metadata": "metadata operations"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """All there is on one phase."""
+
+    loads: Loads
+    found: Congestion
+    blame: Blame
+    doses: Doses
+    features: Sequence[Features]
+    """Of the neighbours, in order of `loads.jobs[1:]`."""
+    limits: FeatureLimits
+    kind: str
+
+
+def category(case: Case, job: int, mixed_below: float) -> str:
+    """The category of what a neighbour (by place) did where it cost the victim time. `mixed`: no kind of load makes up
+    `mixed_below` of it."""
+    weights = categories(case, job)
+    total = sum(weights.values())
+    if total <= 0:
+        shown = case.features[job - 1].conspicuous(case.limits)
+        return shown[0] if len(shown) == 1 else "mixed" if shown else "high_bandwidth"
+    best = max(weights, key=lambda name: (weights[name], name))
+    return best if weights[best] >= mixed_below * total else "mixed"
+
+
+def categories(case: Case, job: int) -> dict[str, float]:
+    """Seconds of the victim by category of load."""
+    loads, found, blame = case.loads, case.found, case.blame
+    weights = dict.fromkeys(("n_to_1", "high_mdops", "high_bandwidth", "high_iops"), 0.0)
+    n_to_1 = bool(case.features[job - 1].n_to_1)
+    for row, held in enumerate(found.held):
+        cost = float(blame.where[row, job])
+        if cost <= 0:
+            continue
+        one = loads.components[held.place]
+        if one.kind == "mds":
+            weights["high_mdops"] += cost
+            continue
+        when = found.lost * held.at
+        mine = one.parts.at(job)
+        moved, ops, names = (
+            float((np.nan_to_num(v) * when).sum()) for v in (mine.moved, mine.data_ops, mine.metadata_ops)
+        )
+        requests, metadata = ops * OP_BYTES, names * OP_BYTES * (one.kind == "forwarder")
+        total = moved + requests + metadata
+        if total <= 0:
+            continue
+        weights["high_mdops"] += cost * metadata / total
+        data = cost * (moved + requests) / total
+        if n_to_1:
+            weights["n_to_1"] += data
+        elif requests > moved:
+            weights["high_iops"] += data
+        else:
+            weights["high_bandwidth"] += data
+    return weights
+
+
+def against(case: Case, job: int) -> list[Evidence]:
+    """What speaks against a neighbour, strongest first."""
+    loads, found, blame = case.loads, case.found, case.blame
+    name = inert(loads.jobs[job])
+    lost = float(found.lost.sum())
+    cost = float(blame.jobs[job])
+    told = [Evidence(
+        text=f"{format_duration(cost)} of the {format_duration(lost)} lost fall to what job {name} held of shared "
+        "components", metric="cost", value=_round(cost), unit="s",
+    )]  # fmt: skip
+    for row in sorted(range(len(found.held)), key=lambda r: (-float(blame.where[r, job]), r))[:3]:
+        if blame.where[row, job] >= 0.05 * max(lost, 1e-9):
+            told.append(_at(case, row, job))
+    response = float(case.doses.response[job])
+    if np.isfinite(response) and response > 0.3:
+        high, low = float(case.doses.high_rate[job]), float(case.doses.low_rate[job])
+        told.append(Evidence(
+            text=f"the phase ran at {_rate(high, case.kind)} in seconds of its high load and at {_rate(low, case.kind)} "
+            f"in seconds of its low load ({format_percent(float(case.doses.by_chance[job]))} of shifted loads fit as "
+            "well)", metric="dose_response", value=_round(response),
+        ))  # fmt: skip
+    told.append(_doing(case, job))
+    return told
+
+
+def _at(case: Case, row: int, job: int) -> Evidence:
+    held = case.found.held[row]
+    one = case.loads.components[held.place]
+    where = f"{PLAIN[one.kind]} {inert(one.id)}"
+    share = float(case.blame.holding[row, job])
+    workers = one.kind == "forwarder" and bool(np.nansum(one.parts.busy_s) > 0)
+    of_what = "the time its workers were busy" if workers else "what it did"
+    if not one.counted:
+        of_what += " (estimated from the job's own traffic)"
+    text = f"at {where} job {inert(case.loads.jobs[job])} held {format_percent(share)} of {of_what}"
+    if held.wait_s is not None and one.kind == "forwarder":
+        whose = f"its {WORDS.get(case.kind, 'requests')}" if held.mine else "requests of all jobs"
+        text = f"{whose} waited {format_duration(held.wait_s)} a request at {where}" + (
+            f" ({format_duration(held.usual_wait_s)} in quiet times)" if held.usual_wait_s is not None else ""
+        ) + text.removeprefix(f"at {where}").replace(" job", " while job", 1)  # fmt: skip
+    elif (use := use_of(case, row)) is not None:
+        text += f", which was at {format_percent(use)} of its peak"
+    elif held.slower is not None and held.slower > 1.2:
+        text += f", whose requests took {held.slower:.1f} times as long as in its quiet seconds"
+    return Evidence(text=text, metric="held", value=_round(share), unit="share")
+
+
+def use_of(case: Case, row: int) -> float | None:
+    """Use of a component's peak while time was lost there; None where no peak is known."""
+    held = case.found.held[row]
+    when = case.found.lost * held.at
+    known = np.isfinite(held.util) & (when > 0)
+    return float((held.util * when)[known].sum() / when[known].sum()) if known.any() else None
+
+
+def _doing(case: Case, job: int) -> Evidence:
+    one = case.features[job - 1]
+    parts = []
+    if one.n_to_1:
+        many = f" of {format_count(one.processes)} processes" if one.processes else ""
+        parts.append(f"all in one file (N-1){many}")
+    if one.bytes_per_s:
+        parts.append(format_bandwidth(one.bytes_per_s))
+    if one.request_bytes and one.iops:
+        parts.append(f"{format_count(one.iops)} requests/s of {format_bytes(one.request_bytes)}")
+    if one.mdops_per_s and one.mdops_per_s >= 1:
+        parts.append(f"{format_count(one.mdops_per_s)} metadata operations/s")
+    what = ", ".join(parts) if parts else "what it did itself was not recorded"
+    return Evidence(
+        text=f"in {format_duration(one.overlap_s)} of the phase it was active: {what}", metric="overlap",
+        value=_round(one.overlap_s), unit="s",
+    )  # fmt: skip
+
+
+def _rate(value: float, kind: str) -> str:
+    return f"{format_count(value)} operations/s" if kind == "metadata" else format_bandwidth(value)
+
+
+def _round(value: float) -> float:
+    return float(f"{value:.6g}")

@@ -1,0 +1,149 @@
+"""What the commands of diagnosis show alike: evidence, advice, courses over time, runs like one, incidents.
+
+Not here: whole pages (the commands), tables of other answers (`answer_tables`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from fairlead.cli.answer_tables import Column, fitted
+from fairlead.cli.pictures import META, READ, axis, line
+from fairlead.inert import inert
+from fairlead.model import units
+from fairlead.model.finding import Advice, Evidence
+from fairlead.model.incident import Incident
+from fairlead.questions.answers_diagnosis import Course, Usual
+from fairlead.web.diagnosis.parts import AUDIENCE, rate, when
+
+ROLE_STYLE = {"victim": READ, "culprit": "red3", "whole": "grey62", "wait": META, "peak": "green", "usual": "dim"}
+
+
+def heading(text: str) -> Text:
+    """A heading with room above."""
+    return Text(f"\n{text}", style="bold")
+
+
+def lines(texts: Sequence[str], sign: str = "-") -> list[RenderableType]:
+    """Texts of any length, wrapped behind a sign."""
+    return [_hanging(sign, Text(inert(text))) for text in texts]
+
+
+def _hanging(sign: str, text: Text) -> RenderableType:
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    grid.add_row(Text(sign), text)
+    return Padding(grid, (0, 0, 0, 2))
+
+
+def evidence(rows: Sequence[Evidence]) -> list[RenderableType]:
+    """The chain, numbered."""
+    return [_hanging(f"{number}.", Text(inert(one.text))) for number, one in enumerate(rows, 1)]
+
+
+def advice(rows: Sequence[Advice]) -> list[RenderableType]:
+    """What to do, for whom."""
+    parts: list[RenderableType] = []
+    for one in rows:
+        who = AUDIENCE.get(one.audience, one.audience)
+        parts.append(_hanging("-", Text.assemble(inert(one.text), (f" ({who})", "dim"))))
+        for code in (one.code or "").splitlines():
+            parts.append(Text(f"      {inert(code)}", style="cyan"))
+    return parts
+
+
+def courses(rows: Sequence[Course], width: int) -> list[RenderableType]:
+    """Each course: its lines to one scale, the marked stretch below them, its time axis last."""
+    parts: list[RenderableType] = []
+    for one in rows:
+        parts += [Text(f"\n{inert(one.title)}"), _course(one, width)]
+    return parts
+
+
+def _course(one: Course, width: int) -> RenderableType:
+    labels, columns = 16, max(20, width - 16 - 16)
+    points = max((len(drawn.values) for drawn in one.lines), default=0)
+    known = [v for drawn in one.lines for v in drawn.values if v is not None]
+    top = max(known, default=0.0)
+    table = Table.grid(padding=(0, 1, 0, 0))
+    table.add_column(width=labels, no_wrap=True, overflow="ellipsis")
+    table.add_column(no_wrap=True, overflow="crop")
+    table.add_column(no_wrap=True, justify="right")
+    each = max(1, columns // max(1, points))
+    for drawn in one.lines:
+        here = [v for v in drawn.values if v is not None]
+        if drawn.role in ("peak", "usual"):
+            said = f"{inert(drawn.name)}: {amount(max(here), one.unit)}" if here else f"{inert(drawn.name)}: not known"
+            table.add_row(Text(""), Text(said, style="dim"), Text(""))
+            continue
+        values = [v for v in drawn.values for _ in range(each)]
+        table.add_row(
+            Text(inert(drawn.name)), line(values, columns, top=top or None, style=ROLE_STYLE.get(drawn.role, "")),
+            Text(amount(max(here), one.unit) if here else "no data", style="dim"),
+        )  # fmt: skip
+    end = one.from_ns + points * one.step_ns
+    wide = min(columns, points * each)
+    if one.marked and points:
+        table.add_row(Text("then", style="dim"), Text(_marks(one, end, wide), style="red3"), Text(""))
+    table.add_row(Text(""), axis(one.from_ns, end, wide), Text("highest", style="dim"))
+    return table
+
+
+def _marks(one: Course, end: int, wide: int) -> str:
+    signs = [" "] * wide
+    for low, high in one.marked:
+        first = max(0, min(wide - 1, int((low - one.from_ns) * wide / max(1, end - one.from_ns))))
+        last = max(first, min(wide - 1, int((high - one.from_ns) * wide / max(1, end - one.from_ns))))
+        signs[first : last + 1] = ["^"] * (last + 1 - first)
+    return "".join(signs)
+
+
+def amount(value: float | None, unit: str) -> str:
+    """A value of a course in its unit."""
+    if value is None:
+        return units.ABSENT
+    if unit == "bytes/s":
+        return units.format_bandwidth(value)
+    if unit == "s":
+        return units.format_duration(value)
+    count = units.format_count(round(value, 1))
+    return f"{count}/s" if unit == "operations/s" else count
+
+
+def usual(rows: Sequence[Usual], width: int) -> list[RenderableType]:
+    """What runs like it got, by kind of I/O, and this one."""
+    parts: list[RenderableType] = []
+    for one in rows:
+        mine = next((run for run in one.runs if run.this), None)
+        others = [run for run in one.runs if not run.this]
+        if mine is None:
+            continue
+        if not others:
+            parts.append(Text(f"  {one.kind}: nothing like it is known", style="dim"))
+            continue
+        said = (
+            f"  {one.kind}: {rate(mine.rate_per_s, one.kind)}; {len(others)} others ({one.like}) got"
+            f" {rate(one.rate_p25, one.kind)} to {rate(one.rate_p75, one.kind)} (half of them)"
+        )
+        rates = [*(run.rate_per_s for run in others), mine.rate_per_s]
+        picture = Text("  ") + line(rates, max(10, min(width - 20, len(rates))), style="grey62") + Text(" ← this run")
+        parts += [Text(said), picture]
+    return parts
+
+
+def incident_table(rows: Sequence[Incident], now_ns: int, width: int) -> RenderableType:
+    """A line an incident."""
+    columns = [
+        Column("component", lambda r: f"{r.layer} {r.component}", longest=34),
+        Column("state", lambda r: r.kind),
+        Column("when", lambda r: when(r.from_ns, r.to_ns).replace(" UTC", ""), longest=46, spare=1),
+        Column("lasted", lambda r: units.format_duration(r.duration_s(now_ns)), right=True),
+        Column("of peak", lambda r: units.format_percent(r.share_of_peak), right=True, spare=2),
+        Column("likely cause", lambda r: r.hint.replace("_", " "), spare=3),
+        Column("kind", lambda r: r.persistence, spare=4),
+    ]
+    return fitted(columns, rows, width)

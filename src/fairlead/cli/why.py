@@ -1,0 +1,109 @@
+"""`fairlead why JOB`: what a job got, what it usually gets, who or what took the difference. Not here: lists."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from fairlead.cli.ask import Asker, asking_options, show_json
+from fairlead.cli.pages import html_option, save
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from fairlead.questions.answers_diagnosis import Why
+
+
+@click.command()
+@click.argument("job_id", metavar="JOB")
+@click.option("--cluster", default="", metavar="NAME", help="The job of this cluster, where several use the number.")
+@html_option
+@asking_options
+def why(
+    job_id: str, cluster: str, html: Path | None,
+    root: Path | None, server: str | None, token: Path | None, authority: Path | None,
+    last: str, from_: str, to: str, at: str, as_json: bool,
+) -> None:  # fmt: skip
+    """Show one job: what it got, what runs like it get, who or what took the difference, and what to do about it.
+
+    Also when nothing is wrong, and when it cannot be told: then it says what was missing. Of several runs with one
+    number the latest is shown, or the one that ran at --at.
+    """
+    answer = cast("Why", Asker(root, server, token, authority).ask(
+        "why", job_id, cluster=cluster, last=last, from_=from_, to=to, at=at
+    ))  # fmt: skip
+    if html is not None:
+        from fairlead.web.diagnosis.page import why_page
+
+        save(html, why_page(answer))
+    if as_json:
+        show_json(answer)
+        return
+    if html is not None:
+        return
+    from fairlead.cli.pictures import screen
+
+    console = screen()
+    for part in page(answer, console.width):
+        console.print(part)
+
+
+def page(answer: Why, width: int) -> list[RenderableType]:
+    """The page, part by part."""
+    from rich.text import Text
+
+    from fairlead.cli import diagnosis_parts as shown
+    from fairlead.cli.answer_tables import Column, fitted, program_of
+    from fairlead.inert import inert
+    from fairlead.model import units
+    from fairlead.web.diagnosis.page import VERDICTS
+    from fairlead.web.diagnosis.parts import rate, when
+
+    word, severity = VERDICTS.get(answer.verdict, (answer.verdict, "info"))
+    style = {"high": "bold red", "warning": "bold yellow", "ok": "bold green"}.get(severity, "bold")
+    job = answer.job
+    about = " · ".join(inert(part) for part in (job.user, job.project, program_of(job.program, job.name)) if part)
+    parts: list[RenderableType] = [
+        Text.assemble((word, style), "  ", (inert(answer.headline), "bold"), f"\n{about}\n{when(job.start_ns, job.end_ns)}")
+    ]
+    if answer.phases:
+        took = units.format_duration(sum(line.seconds for line in answer.phases))
+        parts.append(Text(
+            f"\nI/O took {took}; usually {units.format_duration(answer.expected_s)};"
+            f" lost {units.format_duration(answer.lost_s)}"
+        ))  # fmt: skip
+        columns = [
+            Column("phase", lambda r: f"{r.kind} {r.number + 1}"),
+            Column("began", lambda r: units.format_time(r.start_ns).removesuffix(" UTC"), spare=3),
+            Column("took", lambda r: units.format_duration(r.seconds), right=True),
+            Column("amount", lambda r: units.format_count(r.amount) if r.kind == "metadata"
+                   else units.format_bytes(r.amount), right=True, spare=2),
+            Column("rate", lambda r: rate(r.rate_per_s, r.kind), right=True, spare=1),
+            Column("usually", lambda r: units.format_duration(r.expected_s), right=True),
+            Column("lost", lambda r: units.format_duration(r.lost_s), right=True),
+            Column("mode", lambda r: r.mode or units.ABSENT, spare=4),
+        ]  # fmt: skip
+        parts.append(fitted(columns, answer.phases[:20], width))
+        if len(answer.phases) > 20:
+            parts.append(Text(f"and {len(answer.phases) - 20} more (--json has all)", style="dim"))
+    if answer.taken:
+        columns = [
+            Column("who", lambda r: r.who, longest=40), Column("time", lambda r: units.format_duration(r.seconds), right=True),
+            Column("sure", lambda r: units.format_percent(r.confidence), right=True, spare=2),
+            Column("finding", lambda r: r.finding, spare=1),
+        ]  # fmt: skip
+        parts += [shown.heading("Who or what took the difference"), fitted(columns, answer.taken, width)]
+    for told in answer.findings[:3]:
+        parts += [shown.heading(inert(told.finding.title)), *shown.evidence(told.finding.evidence)]
+    parts += shown.courses(answer.courses, width)
+    if answer.usual:
+        parts += [shown.heading("What it usually gets"), *shown.usual(answer.usual, width)]
+    if answer.advice:
+        parts += [shown.heading("What to do"), *shown.advice(answer.advice)]
+    if answer.missing:
+        parts += [shown.heading("Not known"), *shown.lines(answer.missing)]
+    if answer.other_runs:
+        parts.append(Text(f"\n{answer.other_runs} more with this number; choose with --at or --cluster", style="dim"))
+    return parts

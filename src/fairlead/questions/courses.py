@@ -1,0 +1,156 @@
+"""Lines over time that a finding is explained with: what the job got, the load at a shared component, how long requests
+waited there, a component's load against its peak.
+
+Not here: which of them belong to a finding (`explain`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fairlead.questions.answers_diagnosis import Course, CourseLine
+from fairlead.questions.asking import Tables, records
+from fairlead.questions.span import HOUR_NS, MINUTE_NS, Span
+from fairlead.questions.sums import METADATA_RANK, RANK, Steps, numbers, stepped, steps_of
+
+POINTS = 360
+LEAST_AROUND_NS, MOST_AROUND_NS = MINUTE_NS, HOUR_NS // 2
+_VALUE = {"read": "read_bytes", "write": "write_bytes", "metadata": "metadata_ops"}
+_WAITS = ", sum(wait_ns)::BIGINT AS wait_ns, sum(waits)::BIGINT AS waits, max(queue_len_max)::BIGINT AS queue"
+Name = Callable[[str], str]
+
+
+def around_of(from_ns: int, to_ns: int) -> Span:
+    """The stretch that is drawn around what was: as long again before and after, within bounds."""
+    pad = min(max(to_ns - from_ns, LEAST_AROUND_NS), MOST_AROUND_NS)
+    return Span(from_ns - pad, to_ns + pad)
+
+
+def unit_of(kind: str) -> str:
+    """The unit of a phase's rate."""
+    return "operations/s" if kind == "metadata" else "bytes/s"
+
+
+def got(
+    lake: Tables, job_id: str, kind: str, phase: tuple[int, int], now_ns: int, *, usual_per_s: float | None = None
+) -> Course | None:
+    """The rate of one job's reads, writes or metadata operations; None when no counter names it then."""
+    steps, interval = steps_of(around_of(*phase), now_ns, POINTS)
+    found = stepped(lake, steps, interval, "layer", "kind = $kind AND id = $id", {"kind": "job", "id": job_id})
+    by_layer: dict[str, list[Mapping[str, Any]]] = {}
+    for row in records(found):
+        if row[_VALUE[kind]] is not None:
+            by_layer.setdefault(row["layer"], []).append(row)
+    rank = METADATA_RANK if kind == "metadata" else RANK
+    layer = next((name for name in rank if name in by_layer), None)
+    if layer is None:
+        return None
+    values = _rates(steps, by_layer[layer], _VALUE[kind], idle=True)
+    lines = [CourseLine(name=f"job {job_id}", role="victim", values=values)]
+    if usual_per_s is not None:
+        inside = (steps.starts() + steps.step_ns > phase[0]) & (steps.starts() < phase[1])
+        lines.append(CourseLine(name="usual", role="usual", values=[usual_per_s if one else None for one in inside]))
+    title = {"read": "read", "write": "wrote", "metadata": "asked of the metadata servers"}[kind]
+    return _course(steps, f"What job {job_id} {title}", unit_of(kind), lines, phase)
+
+
+def at_component(
+    lake: Tables, component: tuple[str, str], kind: str, victim: str | None, culprits: Sequence[str],
+    phase: tuple[int, int], now_ns: int, *, peak: float | None = None, name: Name = str,
+) -> list[Course]:  # fmt: skip
+    """The load of one component, whole and of these jobs, and how long requests waited there (or its queue)."""
+    steps, interval = steps_of(around_of(*phase), now_ns, POINTS)
+    where = "kind = $kind AND id = $id AND (job_id IS NULL OR job_id IN (SELECT unnest($jobs)))"
+    words = {"kind": component[0], "id": component[1], "jobs": [*culprits, *([victim] if victim else [])]}
+    rows = records(stepped(lake, steps, interval, "job_id", where, words, more=_WAITS))
+    if not rows:
+        return []
+    column = _column(component[0], kind)
+    unit = "operations/s" if column == "metadata_ops" else "bytes/s"
+    whole = [row for row in rows if row["job_id"] is None]
+    lines = [CourseLine(name="all", role="whole", values=_rates(steps, whole, column))] if whole else []
+    for job, role in (*((one, "culprit") for one in culprits), *([(victim, "victim")] if victim else [])):
+        mine = [row for row in rows if row["job_id"] == job]
+        if mine:
+            values = _rates(steps, mine, column, idle=True)
+            lines.append(CourseLine(name=name(f"job {job}"), role=role, values=values))
+    if peak is not None:
+        lines.append(CourseLine(name="known peak", role="peak", values=[peak] * steps.count))
+    courses = [_course(steps, f"Load at {component[0]} {component[1]}", unit, lines, phase)] if lines else []
+    return courses + _waiting(steps, whole, component, phase)
+
+
+def _column(layer: str, kind: str) -> str:
+    return "metadata_ops" if kind == "metadata" or layer == "mds" else "bytes"
+
+
+def _waiting(
+    steps: Steps, whole: Sequence[Mapping[str, Any]], component: tuple[str, str], phase: tuple[int, int]
+) -> list[Course]:
+    waits = np.full(steps.count, np.nan)
+    queue = np.full(steps.count, np.nan)
+    for row in whole:
+        if row["waits"]:
+            waits[row["step"]] = row["wait_ns"] / row["waits"] / 1e9
+        if row["queue"] is not None:
+            queue[row["step"]] = row["queue"]
+    for values, unit, said in ((waits, "s", "Mean wait of a request at"), (queue, "requests", "Longest queue at")):
+        if not np.isnan(values).all():
+            line = CourseLine(name="wait" if unit == "s" else "queue", role="wait",
+                              values=[None if np.isnan(v) else float(v) for v in np.round(values, 6)])  # fmt: skip
+            return [_course(steps, f"{said} {component[0]} {component[1]}", unit, [line], phase)]
+    return []
+
+
+def against_peak(
+    lake: Tables, component: tuple[str, str], span: Span, marked: Sequence[tuple[int, int]], peak: float | None,
+    now_ns: int, *, limit: float | None = None,
+) -> Course | None:  # fmt: skip
+    """One component's load over a span, its known peak, and the share of it below which it counts as sick."""
+    steps, interval = steps_of(span, now_ns, POINTS)
+    where = "kind = $kind AND id = $id AND job_id IS NULL"
+    rows = records(stepped(lake, steps, interval, "", where, {"kind": component[0], "id": component[1]}))
+    if not rows:
+        return None
+    column = _column(component[0], "")
+    lines = [CourseLine(name="load", role="whole", values=_rates(steps, rows, column))]
+    if peak is not None:
+        lines.append(CourseLine(name="known peak", role="peak", values=[peak] * steps.count))
+        if limit is not None:
+            lines.append(CourseLine(name=f"{limit:.0%} of it", role="usual", values=[peak * limit] * steps.count))
+    unit = "operations/s" if column == "metadata_ops" else "bytes/s"
+    title = f"Load of {component[0]} {component[1]}"
+    return Course(
+        title=title, unit=unit, from_ns=steps.from_ns, step_ns=steps.step_ns, lines=lines, marked=list(marked)
+    )
+
+
+def _rates(
+    steps: Steps, rows: Sequence[Mapping[str, Any]], column: str, *, idle: bool = False
+) -> list[float | None]:
+    """Rates by step. `idle`: between its first and its last record, steps without one are 0."""
+    values = np.full(steps.count, np.nan)
+    for row in rows:
+        amount = row[column] if column != "bytes" else _both(row)
+        if amount is not None:
+            values[row["step"]] = (0.0 if np.isnan(values[row["step"]]) else values[row["step"]]) + amount
+    known = np.flatnonzero(~np.isnan(values))
+    if idle and len(known):
+        inside = slice(known[0], known[-1] + 1)
+        values[inside] = np.nan_to_num(values[inside])
+    return numbers(values / steps.seconds())
+
+
+def _both(row: Mapping[str, Any]) -> int | None:
+    if row["read_bytes"] is None and row["write_bytes"] is None:
+        return None
+    return (row["read_bytes"] or 0) + (row["write_bytes"] or 0)
+
+
+def _course(steps: Steps, title: str, unit: str, lines: list[CourseLine], phase: tuple[int, int]) -> Course:
+    return Course(
+        title=title, unit=unit, from_ns=steps.from_ns, step_ns=steps.step_ns, lines=lines, marked=[phase]
+    )
