@@ -31,6 +31,7 @@ PROBES = {
     "space": "fairlead.probes.space:Mounts",
     "usage": "fairlead.probes.space:Usage",
     "events": "fairlead.probes.log_events:LogEvents",
+    "canary": "fairlead.probes.canary:Canary",
 }
 """Name → module:class. `auto` takes all that find something; a look for the others costs little, every five minutes."""
 GROUPS = {
@@ -39,9 +40,9 @@ GROUPS = {
     "lustre_mds": ("lustre_mdt", "lustre_mdt_jobs", "lustre_mdt_exports", "lustre_space"),
 }
 """Names for several."""
-ON_REQUEST = ("switches", "gpfs")
-"""Not in `auto`: one node of a site looks at them for all."""
-_LISTS = ("lctl", "command", "commands", "paths", "files")
+ON_REQUEST = ("switches", "gpfs", "canary")
+"""Not in `auto`: one node of a site looks at them for all, and a canary writes."""
+_LISTS = ("lctl", "command", "commands", "paths", "files", "targets", "mds")
 """Options of probes that are several words."""
 _TRUTH = {"yes": True, "true": True, "no": False, "false": False}
 

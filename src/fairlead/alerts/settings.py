@@ -115,7 +115,7 @@ class AlertRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """... or at once when a job on so many nodes is hit. 0: never for that reason."""
     hold_off_s: float = 3600.0
     """About one component, or one user's program, and one rule there is at most one new message in this time."""
-    escalate: list[Step] = [Step(after_h=96.0)]
+    escalate: list[Step] = msgspec.field(default_factory=lambda: [Step(after_h=96.0)])
     """Steps for what does not end."""
     resolved: bool = True
     """Whether it is told when it is over."""

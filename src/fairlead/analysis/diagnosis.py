@@ -193,7 +193,7 @@ def _category(parts: Sequence[_Part]) -> str:
 
 
 def _confidence(parts: Sequence[_Part], rule: str) -> float:
-    """How sure it is that the phases were abnormal and that this was why, by what each cost. Without a cause named: that
+    """How sure it is that the phases were abnormal and that this was why, by cost; without a cause, that
     they were abnormal."""
     weights = np.array([max(part.cost_s, 1e-9) for part in parts])
     sure = np.array([
@@ -205,10 +205,7 @@ def _confidence(parts: Sequence[_Part], rule: str) -> float:
 def _severity(cost_s: float, ran_s: float | None, nodes: int | None) -> Severity:
     share = cost_s / ran_s if ran_s else None
     steps: tuple[Severity, ...] = ("critical", "high", "warning", "info")
-    if share is None:
-        level = 2 if cost_s >= 60.0 else 3
-    else:
-        level = 1 + sum(share < limit for limit in SHARES[1:])
+    level = (2 if cost_s >= 60.0 else 3) if share is None else 1 + sum(share < limit for limit in SHARES[1:])
     large = cost_s * (nodes or 1) >= LARGE_NODE_S
     if large and (level > 1 or (share is not None and share >= SHARES[0])):
         level -= 1
@@ -239,15 +236,15 @@ def _evidence(parts: Sequence[_Part]) -> list[Evidence]:
     took = (int(row["end_ns"]) - int(row["start_ns"])) / NS_PER_S
     share = worst.lost_s / max(worst.expected_s, 1e-9)
     told = [Evidence(
-        text=f"its {_WORDS.get(row['kind'], row['kind'])} (phase {row['number']}) took {format_duration(took)}; as much "
-        f"usually takes {format_duration(worst.expected_s)}" + _compared(worst.runs), metric="lost",
+        text=f"its {_WORDS.get(row['kind'], row['kind'])} (phase {row['number']}) took {format_duration(took)}; "
+        f"as much usually takes {format_duration(worst.expected_s)}" + _compared(worst.runs), metric="lost",
         value=round(worst.lost_s, 3), unit="s",
     )] if share > 0 else []  # fmt: skip
     told += worst.said.evidence[: MOST_EVIDENCE - 2]
     if len(parts) > 1:
         rest = sum(part.lost_s for part in parts[1:])
         told.append(Evidence(
-            text=f"{format_count(len(parts) - 1)} more of its phases, which lost {format_duration(rest)}, show the same",
+            text=f"{format_count(len(parts) - 1)} more of its phases, which lost {format_duration(rest)}, do too",
             metric="phases", value=len(parts),
         ))  # fmt: skip
     return told

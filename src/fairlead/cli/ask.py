@@ -199,6 +199,7 @@ def _like(names: list[str], question: str) -> str:
     return {
         "job": "fairlead jobs --last 7d lists what is known",
         "why": "fairlead jobs --last 7d lists what is known",
+        "component_health": "fairlead health --all lists what is known",
         "finding": "fairlead findings --last 7d lists what is known",
         "target": "fairlead target lists what is known",
         "mds": "fairlead mds lists what is known",

@@ -19,12 +19,20 @@ if TYPE_CHECKING:
     from fairlead.model.diagnosis import Told
     from fairlead.questions.answers_diagnosis import Findings
 
-SEVERITY_STYLE = {"critical": "bold white on red3", "high": "bold red", "warning": "yellow", "info": "dim", "ok": "green"}
+SEVERITY_STYLE = {
+    "critical": "bold white on red3",
+    "high": "bold red",
+    "warning": "yellow",
+    "info": "dim",
+    "ok": "green",
+}
 
 
 @click.command()
 @click.option("--job", default="", metavar="ID", help="About this job, or blaming it.")
-@click.option("--component", default="", metavar="NAME", help="In which this forwarder, target, server or port plays a part.")
+@click.option(
+    "--component", default="", metavar="NAME", help="In which this forwarder, target, server or port plays a part."
+)
 @click.option("--user", default="", metavar="NAME", help="About jobs of this user.")
 @click.option("--severity", type=click.Choice(["critical", "high", "warning", "info", "ok"]), default=None,
               help="So grave, or graver.")  # fmt: skip
@@ -101,7 +109,9 @@ def finding_table(rows: Sequence[Told], width: int) -> RenderableType:
     titles = max(30, width - 58)
     columns = [
         Column("id", lambda r: r.finding.id, longest=14),
-        Column("severity", lambda r: Text(r.finding.severity, style=SEVERITY_STYLE.get(r.finding.severity, "")), spare=2),
+        Column(
+            "severity", lambda r: Text(r.finding.severity, style=SEVERITY_STYLE.get(r.finding.severity, "")), spare=2
+        ),
         Column("what", lambda r: r.finding.title, longest=titles),
         Column("since", lambda r: units.format_time(r.finding.from_ns).removesuffix(" UTC"), spare=3),
         Column("cost", lambda r: units.format_duration(r.finding.cost_s), right=True, spare=1),

@@ -66,7 +66,9 @@ def page(answer: Why, width: int) -> list[RenderableType]:
     job = answer.job
     about = " · ".join(inert(part) for part in (job.user, job.project, program_of(job.program, job.name)) if part)
     parts: list[RenderableType] = [
-        Text.assemble((word, style), "  ", (inert(answer.headline), "bold"), f"\n{about}\n{when(job.start_ns, job.end_ns)}")
+        Text.assemble(
+            (word, style), "  ", (inert(answer.headline), "bold"), f"\n{about}\n{when(job.start_ns, job.end_ns)}"
+        )
     ]
     if answer.phases:
         took = units.format_duration(sum(line.seconds for line in answer.phases))

@@ -16,7 +16,8 @@ FORWARDER = "forwarder"
 @dataclass(frozen=True)
 class SiteFacts:
     """`classes`: class of a node or address (compute, login, auxiliary, forwarder). `peaks`: full load of one forwarder
-    or target in bytes a second (the largest of them, where they differ). `ports`: that of a switch's ports."""
+    or target in bytes a second, of one `mds` in operations a second (the largest of them, where they differ). `ports`:
+    that of a switch's ports in bytes a second."""
 
     classes: Mapping[str, str] = field(default_factory=dict)
     peaks: Mapping[str, float] = field(default_factory=dict)
@@ -53,5 +54,7 @@ def facts_of(site: Site, expand: Expand) -> SiteFacts:
         if rate
     ]
     peaks = {kind: max(rates) for kind, rates in (("forwarder", forwarders), ("target", targets)) if rates}
+    mdops = [server.mdops for system in site.file_systems for server in system.servers if server.mdops]
+    peaks |= {"mds": max(mdops)} if mdops else {}
     ports = {links.switch: links.bandwidth_bytes_per_s for links in site.links if links.bandwidth_bytes_per_s}
     return SiteFacts(classes, peaks, ports, site.layers)

@@ -144,9 +144,10 @@ METADATA = _spec("metadata", 2, "ts_ns", ("server", "ts_ns"), [
 ])  # fmt: skip
 """`target`: the metadata target (MDT) where the server has several. `source` as in `target`."""
 
-PART_SOURCES = ("job_stats", "exports", "brw_stats")
-"""Sources whose rows of `target` and `metadata` split up what rows of other sources (or of none) count whole: by job,
-by client, by size. A sum over a component leaves them out; a sum over a job takes `job_stats`."""
+PART_SOURCES = ("job_stats", "exports", "brw_stats", "canary")
+"""Sources whose rows of `target` and `metadata` tell once more of what rows of other sources (or of none) count whole:
+by job, by client, by size; or one timed try, whose `interval_ns` is the time it took (`canary`). A sum over a component
+leaves them out; a sum over a job takes `job_stats`."""
 
 PORT = _spec("port", 2, "ts_ns", ("switch", "ts_ns"), [
     _required("ts_ns", _I64), _optional("interval_ns", _I64), _required("switch", _WORD), _required("port", _WORD),

@@ -12,11 +12,23 @@ import msgspec
 
 from fairlead.errors import UsageError
 from fairlead.model.site_facts import SiteFacts
-from fairlead.questions import answers, answers_diagnosis, answers_site, components, distributions, explain, machine
+from fairlead.questions import (
+    answers,
+    answers_behaviour,
+    answers_diagnosis,
+    answers_site,
+    components,
+    distributions,
+    explain,
+    machine,
+    mds,
+    network,
+)
+from fairlead.questions import behaviour as how_jobs_behave
 from fairlead.questions import findings as what_was_found
+from fairlead.questions import health as of_components
 from fairlead.questions import job as one_job
 from fairlead.questions import jobs as many_jobs
-from fairlead.questions import mds, network
 from fairlead.questions import usage as space
 from fairlead.questions import why as whole_job
 from fairlead.questions.asking import Sight, Tables
@@ -150,6 +162,22 @@ class WhyAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     """Which run of a job number."""
 
     cluster: Name = ""
+
+
+class BehaviourAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Whose jobs; how many users, programs and runs to list."""
+
+    user: Name = ""
+    program: Name = ""
+    project: Name = ""
+    limit: Limit = 20
+
+
+class ComponentsAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One component, or all; whether to list those in order, too."""
+
+    component: Name = ""
+    all: bool = False
 
 
 @dataclass
@@ -296,10 +324,29 @@ def _why(asking: Asking, name: str, asked: WhyAsked, sight: Sight, now_ns: int) 
     return whole_job.why(asking.lake, name, sight, now_ns, cluster=asked.cluster, at=at)
 
 
+def _behaviour(asking: Asking, name: str, asked: BehaviourAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
+    span = asked.span(now_ns, "30d", asking.longest_ns)
+    return how_jobs_behave.behaviour(
+        asking.lake, span, sight, now_ns, user=asked.user, program=asked.program, project=asked.project,
+        limit=asked.limit, kept=asking.kept, peaks=asking.peaks,
+    )  # fmt: skip
+
+
+def _component_health(asking: Asking, name: str, asked: ComponentsAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
+    span = asked.span(now_ns, "1d", asking.longest_ns)
+    return of_components.component_health(
+        asking.lake, span, sight, now_ns, component=asked.component, everything=asked.all, peaks=asking.peaks
+    )  # fmt: skip
+
+
 QUESTIONS: dict[str, Question] = {
     "jobs": Question("jobs", JobsAsked, answers.Jobs, "Jobs that ran in the span.", _jobs),
     "why": Question(
-        "jobs/{name}/why", WhyAsked, answers_diagnosis.Why, "What a job got, what it usually gets, who took the rest.", _why
+        "jobs/{name}/why",
+        WhyAsked,
+        answers_diagnosis.Why,
+        "What a job got, what it usually gets, who took the rest.",
+        _why,
     ),
     "job": Question("jobs/{name}", JobAsked, answers.JobPage, "One job.", _job),
     "findings": Question(
@@ -307,6 +354,9 @@ QUESTIONS: dict[str, Question] = {
     ),
     "finding": Question(
         "findings/{name}", FindingAsked, answers_diagnosis.Explanation, "One finding explained.", _finding
+    ),
+    "behaviour": Question(
+        "behaviour", BehaviourAsked, answers_behaviour.Behaviour, "How jobs behave: modes, sizes, who.", _behaviour
     ),
     "system": Question("system", PageAsked, answers.System, "The machine at a glance.", _system),
     "node": Question("nodes/{name}", PageAsked, answers.NodePage, "One node.", _node),
@@ -326,6 +376,13 @@ QUESTIONS: dict[str, Question] = {
     "usage": Question("usage", UsageAsked, answers_site.Usage, "Who holds space, who grew, who nears a limit.", _usage),
     "ports": Question("ports", PortsAsked, answers_site.Ports, "Switch ports, and how evenly jobs use them.", _ports),
     "devices": Question("devices", DevicesAsked, answers_site.Devices, "Devices by hour of the day.", _devices),
+    "component_health": Question(
+        "health/components",
+        ComponentsAsked,
+        answers_diagnosis.ComponentHealth,
+        "Which components are sick, and which cannot be told.",
+        _component_health,
+    ),
     "health": Question("health", HealthAsked, answers.Health, "How watching goes: every source's last word.", _health),
 }
 """Name → question. Longer paths come before those that would take them for a name."""

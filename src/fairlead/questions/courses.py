@@ -128,9 +128,7 @@ def against_peak(
     )
 
 
-def _rates(
-    steps: Steps, rows: Sequence[Mapping[str, Any]], column: str, *, idle: bool = False
-) -> list[float | None]:
+def _rates(steps: Steps, rows: Sequence[Mapping[str, Any]], column: str, *, idle: bool = False) -> list[float | None]:
     """Rates by step. `idle`: between its first and its last record, steps without one are 0."""
     values = np.full(steps.count, np.nan)
     for row in rows:
@@ -151,6 +149,4 @@ def _both(row: Mapping[str, Any]) -> int | None:
 
 
 def _course(steps: Steps, title: str, unit: str, lines: list[CourseLine], phase: tuple[int, int]) -> Course:
-    return Course(
-        title=title, unit=unit, from_ns=steps.from_ns, step_ns=steps.step_ns, lines=lines, marked=[phase]
-    )
+    return Course(title=title, unit=unit, from_ns=steps.from_ns, step_ns=steps.step_ns, lines=lines, marked=[phase])

@@ -135,5 +135,3 @@ def of_job(
         {"job": job_id, "cluster": cluster},
     )
     return [one for one in told_to(lake, told_of(found), sight) if not rules or one.finding.rule in rules]
-
-

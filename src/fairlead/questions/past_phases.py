@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,6 +20,8 @@ from fairlead.questions.span import DAY_NS, Span
 
 MOST_RUNS = 200
 """So many earlier phases of one program, user and kind are compared with: the latest ones."""
+MOST_FETCHED = 2000
+"""So many are fetched, as jobs of a step lie apart in time."""
 REACH_NS = 120 * DAY_NS
 """Phases that began earlier than this before those that are judged are not looked at."""
 LATEST = "made_ns = max(made_ns) OVER (PARTITION BY cluster, job_id, job_start_ns)"
@@ -48,6 +51,65 @@ def history_of(lake: Tables, phases: pa.Table, *, most: int = MOST_RUNS, reach_n
     again = set(runs_of(phases))
     others = pa.array([run not in again for run in runs_of(found)], pa.bool_())
     return conform(found.filter(others), PHASE, strict=True)
+
+
+class History:
+    """Phases that jobs are compared with, each job with those that began before it did: whatever other jobs are asked
+    for with it, it is compared with the same ones."""
+
+    def __init__(self, lake: Tables, phases: pa.Table) -> None:
+        """`phases`: rows of PHASE, of one job after the other, that the lake need not hold yet. Raises LakeError."""
+        self._phases = phases
+        pool = pa.concat_tables([history_of(lake, phases, most=MOST_FETCHED), phases]).unify_dictionaries()
+        self._pool = in_time(pool)
+        self._starts = self._pool["start_ns"].to_numpy()
+        self._named = {name: self._pool[name].combine_chunks() for name in ("program", "user")}
+        kind = self._pool["kind"].cast(pa.string())
+        self._group = _codes([self._pool["program"], self._pool["user"], kind])
+
+    def jobs(self) -> Iterator[pa.Table]:
+        """The phases asked for, job by job."""
+        runs = list(runs_of(self._phases))
+        first = 0
+        for at in range(1, len(runs) + 1):
+            if at == len(runs) or runs[at] != runs[first]:
+                yield self._phases.slice(first, at - first)
+                first = at
+
+    def before(self, mine: pa.Table) -> pa.Table:
+        """The latest phases of one job's program and of its user that began before its last one, and its own."""
+        low = int(np.searchsorted(self._starts, int(pc.max(mine["start_ns"]).as_py()), side="right"))
+        alike = np.zeros(low, np.bool_)
+        for name, column in self._named.items():
+            value = mine[name][0].as_py()
+            if value is not None:
+                same = pc.equal(column.slice(0, low), value).fill_null(False)
+                alike |= np.asarray(same.to_numpy(zero_copy_only=False))
+        rows = np.flatnonzero(alike)[::-1]
+        # How many of its group come after each row: the latest ones stay.
+        _, group = np.unique(self._group[rows], return_inverse=True)
+        order = np.argsort(group, kind="stable")
+        firsts = np.searchsorted(group[order], group[order], side="left")
+        rank = np.empty(len(rows), np.int64)
+        rank[order] = np.arange(len(rows)) - firsts
+        return self._pool.take(pa.array(np.sort(rows[rank < MOST_RUNS])))
+
+
+def in_time(phases: pa.Table) -> pa.Table:
+    """Rows of PHASE in a fixed order: by when they began, then by job, kind and number."""
+    names = ("start_ns", "cluster", "job_id", "kind", "number")
+    words = {name: phases[name].cast(pa.string()) if name in ("cluster", "kind") else phases[name] for name in names}
+    return phases.take(pc.sort_indices(pa.table(words), [(name, "ascending") for name in names]))
+
+
+def _codes(columns: list[pa.ChunkedArray]) -> np.ndarray:
+    """One number for each combination of values."""
+    key = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        coded = column.combine_chunks().dictionary_encode()
+        values = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False) + 1
+        _, key = np.unique(key * (int(values.max(initial=0)) + 1) + values, return_inverse=True)
+    return key
 
 
 def runs_of(phases: pa.Table) -> Iterator[Run]:

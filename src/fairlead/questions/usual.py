@@ -52,7 +52,7 @@ def _usual(pool: pa.Table, codes: Any, one: int, own: int, kind: str, sight: Sig
             break
     rates = pool["rate_per_s"].cast(pa.float64()).to_numpy()[chosen] if len(chosen) else np.zeros(0)
     rates = rates[~np.isnan(rates)]
-    low, middle, high = (np.quantile(rates, (0.25, 0.5, 0.75)).tolist() if len(rates) else (None, None, None))
+    low, middle, high = np.quantile(rates, (0.25, 0.5, 0.75)).tolist() if len(rates) else (None, None, None)
     rows = pool.take(pa.array([*chosen[-SHOWN:], one], pa.int64())).to_pylist()
     owner = pool["user"][one].as_py()
     runs = [_run(row, sight, owner, this=at == len(rows) - 1) for at, row in enumerate(rows)]

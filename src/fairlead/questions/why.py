@@ -58,9 +58,7 @@ def why(lake: Tables, job_id: str, sight: Sight, now_ns: int, *, cluster: str = 
     )  # fmt: skip
 
 
-def _looked_at(
-    lake: Tables, account: Mapping[str, Any], now_ns: int, sight: Sight
-) -> tuple[pa.Table, list[Told]]:
+def _looked_at(lake: Tables, account: Mapping[str, Any], now_ns: int, sight: Sight) -> tuple[pa.Table, list[Told]]:
     start, end = account["start_ns"], account["end_ns"]
     if start is None:
         return phases_of_job(lake, account["cluster"], account["job_id"], 0, 0), []
@@ -92,7 +90,9 @@ def headline(verdict: str, job_id: str, told: Sequence[Told], lost: float | None
     if verdict == "unknown":
         return f"Job {job_id}: it is not known what it usually gets"
     if lost is not None and expected:
-        return f"Job {job_id} went as usual: {format_duration(lost)} beyond the usual {format_duration(expected)} of I/O"
+        return (
+            f"Job {job_id} went as usual: {format_duration(lost)} beyond the usual {format_duration(expected)} of I/O"
+        )
     return f"Job {job_id} went as usual"
 
 

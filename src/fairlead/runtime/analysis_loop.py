@@ -1,7 +1,8 @@
-"""The analysis loop: finds jobs that ended and whose data has arrived, or that run, and writes their `job_summary`.
+"""The analysis loop: finds jobs that ended and whose data has arrived, or that run, and writes their `job_summary`,
+with it their phases and what diagnosis finds in them.
 
 Its only memory is the lake, so it may be killed and started at any time. Bounded work a step. Not here: what a summary
-is (`analysis.job_summary`), starting the process (`runtime.child`).
+is (`analysis.job_summary`), what diagnosis looks at (`diagnosing`), starting the process (`runtime.child`).
 """
 # ruff: noqa: S608  (names of tables and columns are ours; what others say goes in as parameters)
 
@@ -25,8 +26,13 @@ from fairlead.analysis.rollups import CLIENT, MOUNT, MOUNT_INTERFACES, NO_METADA
 from fairlead.errors import FairleadError, InputError, LakeError
 from fairlead.model.tables import JOBS
 from fairlead.model.units import NS_PER_S
+from fairlead.runtime.arrivals import arrived
+from fairlead.runtime.diagnosing.rounds import Rounds
+from fairlead.runtime.diagnosing.settings import Diagnosis, limits_of
+from fairlead.runtime.diagnosing.step import Diagnosed, diagnosed_jobs
 from fairlead.runtime.running_jobs import EVERY_NS, running_due, running_summaries
 from fairlead.runtime.served_by import Tables, forwarders_of, in_days, targets_of
+from fairlead.runtime.site_told import site_of
 
 LAG_NS = 120 * NS_PER_S
 """After its end a job's records get this long to arrive before it is summarised."""
@@ -34,6 +40,10 @@ AGAIN_NS = 86_400 * NS_PER_S
 """So long after its end a job is looked at again for records that came late; later ones change no summary."""
 MOST_JOBS = 200
 """Jobs summarised in one step."""
+QUICK_S = 1.0
+"""Jobs that just ended and whose records are here are looked for this often."""
+FLUSH_NS = 15 * NS_PER_S
+"""What was written is carried to the tables this often; it can be read before."""
 LONGEST_S = 1_000_000
 """A job of more seconds is summarised from minutes."""
 log = logging.getLogger("fairlead.analysis")
@@ -48,11 +58,13 @@ class Output(Protocol):
 
 @dataclass(frozen=True)
 class Step:
-    """What one step did. `more`: there was more to do than one step does. `running`: summaries of jobs that run."""
+    """What one step did. `more`: there was more to do than one step does. `running`: summaries of jobs that run.
+    `findings`: findings about jobs that ended."""
 
     summaries: int
     more: bool
     running: int = 0
+    findings: int = 0
 
 
 def run(config: Any, stop: threading.Event) -> None:
@@ -64,19 +76,31 @@ def run(config: Any, stop: threading.Event) -> None:
         if stop.wait(0.2):
             return
     lake = Lake.open(root, memory=config.server.memory)
+    every_ns, running_ns = (int(s * NS_PER_S) for s in (config.analysis.every_s, config.analysis.running_s))
+    rounds = Rounds(config.diagnosis, site_of(config.server.site))
     with lake.writer(config.analysis.shard, wait_s=30.0) as writer:
         take_site(writer, config.server.site)
+        whole_ns = flushed_ns = 0
         while not stop.is_set():
+            now_ns = clock.now_ns()
+            whole = now_ns - whole_ns >= every_ns
             try:
-                done = step(lake, writer, clock.now_ns(), running_ns=int(config.analysis.running_s * NS_PER_S))
-                if done.summaries or done.running:
+                done = step(
+                    lake, writer, now_ns, running_ns=running_ns, quick=not whole, diagnosis=config.diagnosis,
+                    peaks=rounds.site.peaks,
+                )  # fmt: skip
+                rounds.look(lake, writer, now_ns)
+                if whole or now_ns - flushed_ns >= FLUSH_NS:
                     writer.flush()
+                    flushed_ns = now_ns
             except LakeError as fault:
                 # A full disk or a file just vacuumed: what is not done now is found again.
                 log.warning("jobs are not summarised now: %s", fault)
                 done = Step(0, more=False)
-            if not done.more:
-                stop.wait(config.analysis.every_s)
+            if done.more:
+                continue
+            whole_ns = now_ns if whole else whole_ns
+            stop.wait(min(config.analysis.every_s, QUICK_S))
 
 
 def take_site(writer: Output, file: str) -> bool:
@@ -99,34 +123,58 @@ def take_site(writer: Output, file: str) -> bool:
 
 def step(
     lake: Tables, writer: Output, now_ns: int, *, lag_ns: int = LAG_NS, most: int = MOST_JOBS,
-    running_ns: int = EVERY_NS,
+    running_ns: int = EVERY_NS, quick: bool = False, diagnosis: Diagnosis | None = None,
+    peaks: Mapping[str, float] | None = None,
 ) -> Step:  # fmt: skip
-    """Summarises jobs that ended before `now_ns - lag_ns` and have no summary yet, or one that later records made
-    untrue, the longest waiting first; and jobs that run, each again after `running_ns`. Raises LakeError."""
-    jobs = due(lake, now_ns, lag_ns=lag_ns, most=most)
-    rows = summaries_of(lake, jobs, now_ns)
-    running = running_summaries(lake, running_due(lake, now_ns, every_ns=running_ns), now_ns)
+    """Summarises jobs that ended: those whose records are all here, and, unless `quick`, those that ended before
+    `now_ns - lag_ns` and have no summary yet, or one that later records made untrue, the longest waiting first; and
+    jobs that run, each again after `running_ns`. Findings go with the summaries of ended jobs in one batch, as
+    `diagnosis` says (None: as by default). Raises LakeError."""
+    diagnosis = diagnosis or Diagnosis()
+    jobs = arrived(lake, now_ns, within_ns=lag_ns, most=most)
+    if not quick:
+        jobs += due(lake, now_ns, lag_ns=lag_ns, most=most - len(jobs)) if len(jobs) < most else []
+    looked = looked_up(lake, jobs)
+    rows = [summarised(data, now_ns) for data in looked]
+    running = [] if quick else running_summaries(lake, running_due(lake, now_ns, every_ns=running_ns), now_ns)
+    found = _diagnosed(lake, jobs, looked, now_ns, diagnosis, peaks)
     if rows or running:
         batch = writer.batch(f"job_summary/{now_ns}", source="analysis")
         batch.add(summary_table([*rows, *running]))
+        for table in found.rows if found is not None else ():
+            batch.add(table)
         batch.commit()
-    return Step(len(rows), len(jobs) == most, len(running))
+    return Step(len(rows), len(jobs) == most, len(running), len(found.told) if found is not None else 0)
+
+
+def _diagnosed(
+    lake: Tables, jobs: Sequence[Mapping[str, Any]], looked: Sequence[JobData], now_ns: int, diagnosis: Diagnosis,
+    peaks: Mapping[str, float] | None,
+) -> Diagnosed | None:  # fmt: skip
+    if not diagnosis.on or not jobs:
+        return None
+    again = [job for job in jobs if job.get("again", True)]
+    return diagnosed_jobs(lake, looked, now_ns, limits=limits_of(diagnosis), peaks=peaks, again=again)
 
 
 def summaries_of(lake: Tables, jobs: Sequence[Mapping[str, Any]], now_ns: int) -> list[Row]:
-    """Summaries of rows of `jobs` as of `now_ns`, in their order. A job whose `recorded` is false or missing is looked
-    for among the hours first: most of many old jobs left no record. Raises LakeError."""
+    """Summaries of rows of `jobs` as of `now_ns`, in their order. Raises LakeError."""
+    return [summarised(data, now_ns) for data in looked_up(lake, jobs)]
+
+
+def looked_up(lake: Tables, jobs: Sequence[Mapping[str, Any]]) -> list[JobData]:
+    """What the lake knows of the I/O of rows of `jobs`, in their order. A job whose `recorded` is false or missing is
+    looked for among the hours first: most of many old jobs left no record. Raises LakeError."""
     silent = _silent(lake, [job for job in jobs if not job.get("recorded")])
-    rows: list[Row] = []
+    looked: list[JobData] = []
     for job in jobs:
         try:
-            data = _nothing(job) if job["job_id"] in silent else data_of(lake, job)
-            rows.append(summarised(data, now_ns))
+            looked.append(_nothing(job) if job["job_id"] in silent else data_of(lake, job))
         except LakeError:
             raise
         except FairleadError as fault:
             raise LakeError(f"job {job['job_id']} cannot be summarised: {fault.what}") from fault
-    return rows
+    return looked
 
 
 _AMOUNT = """coalesce(read_bytes, 0) + coalesce(write_bytes, 0) + coalesce(read_ops, 0) + coalesce(write_ops, 0)
@@ -160,7 +208,8 @@ WITH ended AS (
              ELSE sum(amount) FILTER (layer = 'forwarder') END AS amount
     FROM amounts GROUP BY ALL
 )
-SELECT ended.*, best.job_id IS NOT NULL OR ended.end_ns > $now - $reach AS recorded FROM ended
+SELECT ended.*, best.job_id IS NOT NULL OR ended.end_ns > $now - $reach AS recorded, told.job_id IS NOT NULL AS again
+FROM ended
 LEFT JOIN told ON told.job_id = ended.job_id AND told.start_ns = ended.start_ns
     AND told.cluster IS NOT DISTINCT FROM ended.cluster
 LEFT JOIN best ON best.job_id = ended.job_id AND best.start_ns = ended.start_ns
@@ -168,7 +217,9 @@ WHERE told.job_id IS NULL OR told.end_ns IS DISTINCT FROM ended.end_ns
     OR (told.analysis_version < $version AND ended.end_ns > $now - $reach)
     OR (best.amount IS NOT NULL AND (told.basis IS NULL OR told.basis = 'estimate' OR told.amount <> best.amount)
         AND told.made_ns < $now - $lag)
-ORDER BY told.made_ns NULLS FIRST, ended.end_ns DESC LIMIT $most
+ORDER BY told.made_ns NULLS FIRST, ended.end_ns <= $now - $reach,
+    CASE WHEN ended.end_ns > $now - $reach THEN ended.end_ns ELSE -ended.end_ns END,
+    ended.cluster, ended.job_id LIMIT $most
 """
 
 

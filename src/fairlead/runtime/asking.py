@@ -65,7 +65,7 @@ def health(url: str, token: str, authority: Path | None = None, *, which: str = 
     ServerError."""
     status, body = get(url, f"/api/v1/health?sources={which}", token, authority)
     if status != 200:
-        raise _refused(url, status, body)
+        raise refused(url, status, body)
     try:
         return msgspec.json.decode(body, type=Health)
     except msgspec.DecodeError as error:
@@ -74,9 +74,16 @@ def health(url: str, token: str, authority: Path | None = None, *, which: str = 
 
 def get(url: str, path: str, token: str, authority: Path | None = None) -> tuple[int, bytes]:
     """Status and body of one GET. `url`: http://HOST:PORT, https://HOST:PORT or unix:PATH. Raises NoAnswerError."""
+    return exchange(url, "GET", path, token, authority)
+
+
+def exchange(
+    url: str, method: str, path: str, token: str, authority: Path | None = None, body: bytes | None = None
+) -> tuple[int, bytes]:
+    """As `get`, with any method and a body."""
     connection = _connection(url, authority)
     try:
-        connection.request("GET", path, headers={"Authorization": f"Bearer {token}"} if token else {})
+        connection.request(method, path, body, headers={"Authorization": f"Bearer {token}"} if token else {})
         answer = connection.getresponse()
         return answer.status, answer.read(_LARGEST)
     except ssl.SSLError as error:
@@ -109,7 +116,8 @@ def _connection(url: str, authority: Path | None) -> http.client.HTTPConnection:
     return http.client.HTTPConnection(parts.hostname, port or 8571, timeout=TIMEOUT_S)
 
 
-def _refused(url: str, status: int, body: bytes) -> ServerError:
+def refused(url: str, status: int, body: bytes) -> ServerError:
+    """The error for an answer that is none."""
     try:
         told = msgspec.json.decode(body)
         what, remedy = str(told["error"]), str(told.get("remedy") or "")

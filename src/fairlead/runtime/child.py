@@ -101,6 +101,7 @@ def _collector(task: Task, pulse: Pulse) -> None:
 
 
 def _analysis(task: Task, pulse: Pulse) -> None:
+    from fairlead.runtime import alerting
     from fairlead.runtime.analysis_loop import run
 
     stop = threading.Event()
@@ -110,6 +111,7 @@ def _analysis(task: Task, pulse: Pulse) -> None:
     worker = threading.Thread(target=_beating, args=(pulse, stop), daemon=True)
     worker.start()
     pulse.ready()
+    alerting.begin(task.config, stop)
     run(task.config, stop)
     stop.set()
 
@@ -121,6 +123,7 @@ def _beating(pulse: Pulse, stop: threading.Event) -> None:
 
 def _api(task: Task, pulse: Pulse) -> None:
     from fairlead.access.tokens import read_key
+    from fairlead.alerts import subscribing
     from fairlead.collector.serving import serve
     from fairlead.lake.store import Lake
     from fairlead.questions.catalog import Asking
@@ -132,15 +135,18 @@ def _api(task: Task, pulse: Pulse) -> None:
     root = Path(config.server.lake)
     while not (root / "lake.toml").is_file():  # the collector makes it
         clock.sleep_s(0.1)
+    key = read_key(Path(config.collector.token_key))
     settings = ApiSettings(
-        key=read_key(Path(config.collector.token_key)), longest_days=config.api.longest_days,
+        key=key, longest_days=config.api.longest_days,
         at_once=config.api.at_once, waiting=config.api.waiting, wait_s=config.api.wait_s,
         answer_s=config.api.answer_s, user_at_once=config.api.user_at_once,
     )  # fmt: skip
     lake = Lake.open(root, memory=config.server.memory, timeout_s=config.api.answer_s)
     asking = Asking(lake, facts=site_facts(config.server.site))
+    more = subscribing.routes(Path(config.server.state), config.alerts, key, clock.now_ns)
     serve(
-        application(asking, settings), config.collector, _sockets(task), on_ready=pulse.ready, on_beat=pulse.beat
+        application(asking, settings, more=more), config.collector, _sockets(task), on_ready=pulse.ready,
+        on_beat=pulse.beat,
     )  # fmt: skip
 
 

@@ -15,6 +15,8 @@ from typing import Any
 
 import msgspec
 
+from fairlead.alerts.settings import Alerts
+from fairlead.alerts.settings import checked as checked_alerts
 from fairlead.collector.feeds import Feeds
 from fairlead.collector.listen import parse
 from fairlead.collector.settings import Carry, Collector
@@ -22,10 +24,12 @@ from fairlead.errors import ConfigError, InputError
 from fairlead.lake.place import check_shard, default_lake
 from fairlead.lake.retention import Policy
 from fairlead.model.tables import TABLES
+from fairlead.runtime.diagnosing.settings import Diagnosis
 
 PREFIX = "FAIRLEAD"
 _PLACE = re.compile(r"^(?P<what>.*?)(?: - at `\$(?:\.(?P<path>[^`]*))?`)?$")
 _UNKNOWN = re.compile(r"Object contains unknown field `([^`]*)`")
+_TABLES = ("keep.tables", "alerts.routes", "alerts.rules")
 COLLECTOR_PORT = 8571
 API_PORT = 8572
 
@@ -87,7 +91,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """`[keep]`: days each kind of record is kept; 0: for ever."""
     api: Api = Api()
     analysis: Analysis = Analysis()
+    diagnosis: Diagnosis = Diagnosis()
     feeds: Feeds = Feeds()
+    alerts: Alerts = Alerts()
 
 
 Origins = dict[str, str]
@@ -154,7 +160,7 @@ def _named(message: str, where: str) -> ConfigError:
 
 def settable() -> list[str]:
     """Paths of all settings that are no tables of tables: those an environment variable or a flag can give."""
-    return [path for path, _ in _fields(Config) if not path.startswith("feeds.") and path != "keep.tables"]
+    return [path for path, _ in _fields(Config) if not path.startswith("feeds.") and path not in _TABLES]
 
 
 def _fields(kind: type[msgspec.Struct], before: str = "") -> Iterator[tuple[str, Any]]:
@@ -215,9 +221,15 @@ def _checked(config: Config) -> Config:
         ("carry.every_s", config.carry.every_s),
         ("analysis.every_s", config.analysis.every_s),
         ("analysis.running_s", config.analysis.running_s),
+        ("diagnosis.every_s", config.diagnosis.every_s),
+        ("diagnosis.system_every_s", config.diagnosis.system_every_s),
     ):
         if value < 0.05:
             raise ConfigError(f"{value} s is too short", where=path)
+    for path, value in (("confidence", config.diagnosis.confidence), ("share", config.diagnosis.share)):
+        if value > 1:
+            raise ConfigError(f"{value} is above 1", where=f"diagnosis.{path}", remedy="give a share from 0 to 1")
+    checked_alerts(config.alerts)
     for name in config.keep.tables:
         if name not in TABLES:
             raise ConfigError(

@@ -3,21 +3,40 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fairlead.errors import InputError
 from fairlead.model.site_facts import SiteFacts
+
+if TYPE_CHECKING:
+    from fairlead.analysis.system.site import SystemSite
+    from fairlead.model.site import Site
 
 
 def site_facts(file: str) -> SiteFacts | None:
     """Facts of the site file; None where none is set. Raises ConfigError, InputError."""
     if not file:
         return None
-    from fairlead.model.site import parse_site
     from fairlead.model.site_facts import facts_of
     from fairlead.sources.slurm.hostlist import expand_hostlist
+
+    return facts_of(_site(file), expand_hostlist)
+
+
+def site_of(file: str) -> SystemSite:
+    """What a look at the whole system wants to know of the site file; nothing is told where none is set. Raises
+    ConfigError, InputError."""
+    from fairlead.analysis.system.site import SystemSite, system_site
+    from fairlead.sources.slurm.hostlist import expand_hostlist
+
+    return system_site(_site(file), expand_hostlist) if file else SystemSite()
+
+
+def _site(file: str) -> Site:
+    from fairlead.model.site import parse_site
 
     try:
         content = Path(file).read_bytes()
     except OSError as fault:
         raise InputError((fault.strerror or str(fault)).lower(), where=file, remedy="check server.site") from fault
-    return facts_of(parse_site(content, file), expand_hostlist)
+    return parse_site(content, file)

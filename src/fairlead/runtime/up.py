@@ -42,9 +42,12 @@ class Addresses(msgspec.Struct, frozen=True, kw_only=True):
 
 def must_be_usable(config: Config) -> None:
     """What `--check` looks at beyond the settings themselves. Raises FairleadError."""
+    from fairlead.alerts.delivery import courier
     from fairlead.collector.feeds import made
 
     made(config.feeds)
+    for route in config.alerts.routes:
+        courier(route, config.alerts)
     key = Path(config.collector.token_key)
     if key.exists():
         read_key(key)

@@ -94,14 +94,13 @@ def judged(phases: pa.Table, history: pa.Table, limits: ExpectedLimits | None = 
 @dataclass(frozen=True)
 class Compared:
     """Judged rows and those they may be compared with. `theirs` (rungs, H) and `my` (rungs, P) are categories; `order`
-    (rungs, H): rows of the history by category, in time order in each. `row`: where each was in the history given."""
+    (rungs, H): rows of the history by category, in time order in each."""
 
     mine: Measured
     others: Measured
     my: I64
     theirs: I64
     order: I64
-    row: I64
 
     def ranges(self) -> tuple[I64, I64]:
         """Where in `order` the category of each judged row begins and ends, (rungs, P); NONE where it has none."""
@@ -119,22 +118,23 @@ def compare(phases: pa.Table, history: pa.Table) -> Compared | None:
     same phase of the same job) the latest made counts; those without a rate are left out."""
     if not phases.num_rows or not history.num_rows:
         return None
-    both = pa.concat_tables([phases, history]).unify_dictionaries()
+    same = phases is history  # a whole history judged by itself is not held twice
+    both = phases if same else pa.concat_tables([phases, history]).unify_dictionaries()
     figures, codes = measured(both), categories(both)
-    count = phases.num_rows
-    made = integers(history, "made_ns")
-    phase = combined([figures.job[count:], kinds(history, "kind"), integers(history, "number", -1)])
-    latest = np.lexsort((figures.rate[count:], made, phase))
+    asked = np.arange(phases.num_rows)
+    given = asked if same else np.arange(history.num_rows) + phases.num_rows
+    rate = figures.rate[given]
+    phase = combined([figures.job[given], kinds(history, "kind"), integers(history, "number", -1)])
+    latest = np.lexsort((rate, integers(history, "made_ns"), phase))
     last = np.append(phase[latest][1:] != phase[latest][:-1], True)
-    kept = np.sort(latest[last])
-    kept = kept[figures.known[count:][kept]]
+    kept = latest[last & np.isfinite(rate[latest])]
     if not len(kept):
         return None
     # In time order, whatever order rows came in: the first so many are the history of an earlier time.
-    kept = kept[np.lexsort((figures.rate[count:][kept], figures.start_ns[count:][kept]))]
-    others, theirs = figures.at(count + kept), np.ascontiguousarray(codes[:, count + kept])
+    kept = kept[np.lexsort((rate[kept], figures.start_ns[given][kept]))]
+    theirs = np.ascontiguousarray(codes[:, given[kept]])
     order = np.stack([np.argsort(row, kind="stable") for row in theirs])
-    return Compared(figures.at(np.arange(count)), others, np.ascontiguousarray(codes[:, :count]), theirs, order, kept)
+    return Compared(figures.at(asked), figures.at(given[kept]), np.ascontiguousarray(codes[:, asked]), theirs, order)
 
 
 def _blocks(mine: Measured, others: Measured, batch: bool) -> I64:

@@ -192,6 +192,8 @@ def judge(
                 middle, variance, sigma = _centre(
                     values, weights, count, middle, apart, spread[b, k], slowed[b], mean[b]
                 )
+                # More than any of them ever got is not expected, whatever their kind is like.
+                middle = min(middle, values[:count].max())
                 silence = _quantile(quiet, weights, count, 0.75)
             if k <= judging and count > 0:
                 best = k

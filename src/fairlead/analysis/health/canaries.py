@@ -12,6 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fairlead.analysis.health.fleet import CANARY as BASIS
+from fairlead.analysis.health.fleet import Peak
 from fairlead.analysis.intervals import Axis, Floats
 from fairlead.model.units import NS_PER_S
 
@@ -19,6 +21,8 @@ CANARY = "canary"
 """The source of rows that canaries make."""
 LEAST = 5
 """Tries from which is learnt what is usual."""
+_REMEMBERED = ("getattr",)
+"""Operations that a client may answer from memory: they tell nothing of the server."""
 
 
 def canary_windows(
@@ -30,12 +34,8 @@ def canary_windows(
     Usual is the upper quartile of a component's own tries, or the median of its class's when that is more: so one that
     was always slow is seen beside the others. A row's `interval_ns` is the time its try took.
     """
-    table = canaries.get({"target": "target", "mds": "metadata"}.get(kind, ""))
-    if table is None or "source" not in table.schema.names:
-        return None
-    table = table.filter(pc.and_(pc.equal(table["source"].cast(pa.string()), CANARY),
-                                 pc.greater(pc.fill_null(table["interval_ns"], 0), 0)))  # fmt: skip
-    if not table.num_rows:
+    table = _tries(canaries, kind)
+    if table is None:
         return None
     place = {name: number for number, name in enumerate(components)}
     who = np.array([place.get(name, -1) for name in table["target"].cast(pa.string()).to_pylist()], np.int64)
@@ -54,6 +54,31 @@ def canary_windows(
     return out
 
 
+def canary_peaks(canaries: Mapping[str, pa.Table]) -> dict[tuple[str, str], Peak]:
+    """The best rate a canary saw at each target: less than its peak under load, but known when nobody else asks."""
+    table = _tries(canaries, "target")
+    if table is None:
+        return {}
+    names = table["target"].cast(pa.string()).to_pylist()
+    seconds = table["interval_ns"].to_numpy() / NS_PER_S
+    best: dict[tuple[str, str], float] = {}
+    for amount in _amounts(table, "target"):
+        for name, rate in zip(names, (amount / seconds).tolist(), strict=True):
+            if rate > best.get(("target", name), 0.0):
+                best[("target", name)] = rate
+    return {who: Peak(bytes_per_s=rate, basis=BASIS) for who, rate in best.items()}
+
+
+def _tries(canaries: Mapping[str, pa.Table], kind: str) -> pa.Table | None:
+    """Rows of tries that took a time; None without any."""
+    table = canaries.get({"target": "target", "mds": "metadata"}.get(kind, ""))
+    if table is None or "source" not in table.schema.names:
+        return None
+    table = table.filter(pc.and_(pc.equal(table["source"].cast(pa.string()), CANARY),
+                                 pc.greater(pc.fill_null(table["interval_ns"], 0), 0)))  # fmt: skip
+    return table if table.num_rows else None
+
+
 def _amounts(table: pa.Table, kind: str) -> list[Floats]:
     """Bytes, or operations, of each row by kind of operation; NaN where a row is of another."""
     if kind == "target":
@@ -61,7 +86,7 @@ def _amounts(table: pa.Table, kind: str) -> list[Floats]:
         return [np.where(values > 0, values, np.nan) for values in columns]
     words = np.array(table["op"].cast(pa.string()).to_pylist(), object)
     count = table["count"].to_numpy().astype(np.float64)
-    return [np.where(words == word, count, np.nan) for word in sorted(set(words.tolist()))]
+    return [np.where(words == word, count, np.nan) for word in sorted(set(words.tolist()) - set(_REMEMBERED))]
 
 
 def _usual(who: np.ndarray, rate: Floats, good: np.ndarray, components: int) -> Floats:

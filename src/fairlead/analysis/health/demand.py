@@ -83,7 +83,8 @@ def _forwarder(loads: pa.Table, cells: Cells, active: Bools, peaks: Peaks, limit
     # Who finishes nothing tells no waits: then the length of the queue is what shows.
     stuck = (np.nan_to_num(cells.ops) <= 0) & (np.nan_to_num(cells.queue) >= 1)
     queueing = (waiting >= limits.queue) | stuck
-    share = share_of(cells, known)
+    # A forwarder that told of its queue and of no request finished none.
+    share = np.where(stuck, 0.0, share_of(cells, known))
     parts = cells_of(loads, "forwarder", axis, parts=True)
     held = _held(parts, cells, limits) if parts is not None else np.zeros(len(cells))
     share = share + held

@@ -26,7 +26,8 @@ _PER_REQUEST_S = 0.5e-3
 
 @dataclass(frozen=True, kw_only=True)
 class Peak:
-    """The best a component is known to do, a second. `basis` says how it is known; None: not known."""
+    """The best a component is known to do, a second. `basis` says how it is known; None: not known. One that is given
+    counts; others are what was seen at least, and are raised by what is seen later."""
 
     bytes_per_s: float | None = None
     ops_per_s: float | None = None
@@ -74,10 +75,13 @@ def _peak(told: Peak | None, learnt: dict[str, tuple[float, float]], kind: str) 
     if told is None:
         return Peak(**values, basis=basis)
     main = "ops_per_s" if kind == "mds" else "bytes_per_s"
-    for name in values:
+    for name, learnt_value in values.items():
         value = getattr(told, name)
-        values[name] = value if value is not None else values[name]
-    return Peak(**values, basis=told.basis if getattr(told, main) is not None else basis)
+        if value is None or (told.basis != GIVEN and learnt_value is not None and learnt_value >= value):
+            continue
+        values[name] = value
+        basis = told.basis if name == main else basis
+    return Peak(**values, basis=basis)
 
 
 def _quantiles(cells: Cells, values: Floats) -> Floats:

@@ -29,6 +29,8 @@ SEEN = "seen_last_ns"
 MAINTENANCE = "maintenance"
 MOST_JOBS = 50
 _EVENTS_SHOWN = 8
+_THROUGHOUT = 0.9
+"""Share of the time it was asked in which a component that is simply degraded is below the limit, at least."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,10 @@ def incident_of(
     ]
     evidence += [Evidence(text=text, metric=MAINTENANCE if word == MAINTENANCE else "event", value=word)
                  for word, text, _ in events[:_EVENTS_SHOWN]]  # fmt: skip
-    flapping = spell.turns >= 2 or 2 * spell.flaps > len(spell.sick)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        part = windows.low[place, spell.sick] / windows.considered[place, spell.sick]
+    on_and_off = np.isfinite(part).any() and float(np.nanmedian(part)) < _THROUGHOUT
+    flapping = spell.turns >= 2 or 2 * spell.flaps > len(spell.sick) or on_and_off
     return Incident(
         id=spell.id or identity("incident", LAYERS[kind], name, spell.from_ns), layer=LAYERS[kind],  # type: ignore[arg-type]
         component=name, from_ns=spell.from_ns, to_ns=spell.to_ns,

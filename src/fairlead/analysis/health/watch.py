@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from fairlead.analysis.health import demand
-from fairlead.analysis.health.canaries import canary_windows
+from fairlead.analysis.health.canaries import canary_peaks, canary_windows
 from fairlead.analysis.health.durations import persistence_of
 from fairlead.analysis.health.fleet import Peak, Peaks
 from fairlead.analysis.health.incidents import Around, incident_of, last_seen_ns
@@ -72,6 +72,7 @@ def watched(
     if axis is None:
         return _unheard(open_incidents, limits, now_ns)
     per = window_ns // interval_ns
+    peaks = {**canary_peaks(canaries or {}), **peaks}
     found: dict[str, Windows] = {}
     missing: list[str] = []
     for kind in LAYERS:

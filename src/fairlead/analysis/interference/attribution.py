@@ -38,6 +38,8 @@ class Limits:
     """Least share of the lost time that must fall to whoever is named."""
     alone: float = 0.45
     """Least part of what all neighbours took with which one of them is named alone, where three or more took part."""
+    enough: float = 0.5
+    """Share of the lost time that would come back if one of them alone were gone, from which it is to blame alone."""
     partaker: float = 0.1
     """Least part of it that makes a neighbour one of many."""
     mixed_below: float = 0.7
@@ -64,7 +66,7 @@ def attributed(scene: Scene, limits: Limits | None = None) -> Attribution:
     if lost <= 0 or not case.found.held:
         own = _own_change(scene.victim, limits)
         return _own(own, (), missing) if own else Attribution(
-            verdict="unknown", accused=False, confidence=0.0, culprits=(), evidence=(_nothing(case, missing),),
+            verdict="unknown", accused=False, confidence=0.0, culprits=(), evidence=(_nothing(case),),
             missing=missing,
         )  # fmt: skip
     jobs = _neighbours(case, limits, trust)
@@ -78,7 +80,7 @@ def attributed(scene: Scene, limits: Limits | None = None) -> Attribution:
         confidence, evidence, culprits = many
         verdict = "many_neighbours"
     elif best is None:
-        confidence, evidence, verdict = 0.0, [_nothing(case, missing)], "unknown"
+        confidence, evidence, verdict = 0.0, [_nothing(case)], "unknown"
     else:
         confidence, evidence, verdict = best.confidence, list(best.culprit.evidence), best.culprit.verdict
         if best.cost_s < limits.least_share * lost:
@@ -88,7 +90,7 @@ def attributed(scene: Scene, limits: Limits | None = None) -> Attribution:
         own = _own_change(scene.victim, limits)
         if own:
             return _own(own, culprits, missing)
-        verdict, evidence = "unknown", [_nothing(case, missing), *evidence]
+        verdict, evidence = "unknown", [_nothing(case), *evidence]
     return Attribution(
         verdict=verdict, accused=accused, confidence=round(confidence, 4), culprits=culprits, evidence=evidence,
         missing=missing,
@@ -149,7 +151,8 @@ def inputs_of(case: Case) -> score.Inputs:
     rivals = np.append(costs, case.blame.faults.max(initial=0.0))
     shown = np.array([bool(one.conspicuous(case.limits)) for one in case.features], float)
     return score.Inputs(
-        costs / lost, score.leads(rivals)[:-1], case.doses.response[1:], case.doses.by_chance[1:], shown
+        np.minimum(costs / lost, 1.0),
+        np.minimum(case.blame.alone[1:] / lost, 1.0), score.leads(rivals)[:-1], case.doses.response[1:], case.doses.by_chance[1:], shown
     )  # fmt: skip
 
 
@@ -209,6 +212,8 @@ def _many(case: Case, limits: Limits, trust: float) -> tuple[float, list[Evidenc
     parts = [job for job in worst_first(costs) if costs[job] >= limits.partaker * total and costs[job] > 0]
     if len(parts) < 3 or costs[parts[0]] >= limits.alone * total or total < 2 * limits.least_share * lost:
         return None
+    if float(case.blame.alone.max()) >= limits.enough * lost:
+        return None
     if float(case.blame.faults.sum()) >= total:
         return None
     sure = trust * float(np.clip(total / lost, 0.0, 1.0)) * 0.9
@@ -261,7 +266,7 @@ def _own(told: list[Evidence], culprits: Sequence[Culprit], missing: list[str]) 
     )  # fmt: skip
 
 
-def _nothing(case: Case, missing: Sequence[str]) -> Evidence:
+def _nothing(case: Case) -> Evidence:
     """Why nobody is named."""
     if not case.found.held:
         return Evidence(text="nothing was recorded of the components it used")

@@ -19,11 +19,12 @@ from fairlead.analysis.interference.loads import F64, Component, Loads
 @dataclass(frozen=True)
 class Blame:
     """Seconds of the victim. `jobs` (J,) in order of `Loads.jobs` (the victim's own is 0), `where` (C, J) the same by
-    component of the path, `faults` (C,) what known faults took, `holding` (C, J) mean share of the component each job
+    component of the path, `alone` (J,) what the victim would have back if only that job were gone, `faults` (C,) what known faults took, `holding` (C, J) mean share of the component each job
     held while time was lost there, `load` (J, T) how much of the path each held, by interval."""
 
     jobs: F64
     where: F64
+    alone: F64
     faults: F64
     holding: F64
     load: F64
@@ -35,13 +36,19 @@ def blamed(loads: Loads, found: Congestion) -> Blame:
     jobs, count = len(loads.jobs), loads.axis.count
     where, faults = np.zeros((len(found.held), jobs)), np.zeros(len(found.held))
     holding, load = np.zeros((len(found.held), jobs)), np.zeros((jobs, count))
+    alone = np.zeros(jobs)
+    total = float(found.lost.sum())
+    # What is left of a striped job runs at a small part of its usual rate, whatever it gets: so no more than the mean.
+    mean = float((found.loss * found.lost).sum() / total) if total > 0 else 0.0
+    loss = np.minimum(found.loss, min(mean, found.lost_share))
     for row, held in enumerate(found.held):
         share = held_by(loads.components[held.place], held)
         others = share.sum(axis=0) - share[0]
         fault = _fault_share(held, share[0], others)
         here = found.lost * held.at
         rest = here * (1.0 - fault)
-        worth = _worth(share[0], others, found.loss)
+        worth = _worth(share[0], others, loss)
+        alone += (_worth(share[0], share, loss) * rest).sum(axis=1)
         with np.errstate(divide="ignore", invalid="ignore"):
             each = np.where(others > 0, share / np.where(others > 0, others, 1.0), 0.0)
         each[0] = 0.0
@@ -50,9 +57,15 @@ def blamed(loads: Loads, found: Congestion) -> Blame:
         weight = here if here.sum() > 0 else found.inside
         holding[row] = (share * weight).sum(axis=1) / max(float(weight.sum()), 1e-12)
         load += share * (here.sum() / max(float(found.lost.sum()), 1e-12))
-    total = float(found.lost.sum())
+    alone[0] = 0.0
     return Blame(
-        where.sum(axis=0), where, faults, holding, load, max(total - float(where.sum()) - float(faults.sum()), 0.0)
+        where.sum(axis=0),
+        where,
+        alone,
+        faults,
+        holding,
+        load,
+        max(total - float(where.sum()) - float(faults.sum()), 0.0),
     )
 
 

@@ -57,6 +57,8 @@ class Congestion:
     rate: F64
     loss: F64
     """Share of what the victim should have got that it did not get, in [0, 1]."""
+    lost_share: float
+    """Share of the phase that was lost."""
     held: Sequence[Held]
     missing: list[str] = field(default_factory=list)
 
@@ -84,7 +86,7 @@ def path_of(loads: Loads, victim: Victim) -> list[int]:
     inside = loads.axis.inside(victim.start_ns, victim.end_ns) > 0
     path = []
     for place, one in enumerate(loads.components):
-        if one.kind == "mds" and victim.kind != "metadata" or one.kind == "target" and victim.kind == "metadata":
+        if one.kind == ("target" if victim.kind == "metadata" else "mds"):
             continue
         used = float(np.nansum(cost_of(one.parts.at(0), one.kind)[inside])) > 0
         if used or (one.kind, one.id) in named:
@@ -101,12 +103,14 @@ def congestion(
     inside = loads.axis.inside(victim.start_ns, victim.end_ns)
     rate = _rate(loads, victim, path)
     lost, loss, missing = _lost(inside, rate, victim)
-    seen = [_signs(loads, p, victim, inside, incidents, peaks, usual_wait_s) for p in path]
+    seen = [_signs(loads, p, inside, incidents, peaks, usual_wait_s) for p in path]
     front = [one for one in seen if one.stage == "forwarder"]
     back = [one for one in seen if one.stage != "forwarder"]
-    ahead = _front_share(front, loss)
+    behind = np.max([one.strength for one in back], axis=0) if back else np.zeros(len(loss))
+    ahead = _front_share(front, behind)
     held = [*_spread(front, ahead, inside), *_spread(back, 1.0 - ahead, inside)]
-    return Congestion(inside, lost, rate, loss, held, missing)
+    share = float(np.clip(victim.lost_s / max(victim.expected_s + victim.lost_s, 1e-9), 0.0, 1.0))
+    return Congestion(inside, lost, rate, loss, share, held, missing)
 
 
 def _rate(loads: Loads, victim: Victim, path: Sequence[int]) -> F64:
@@ -158,7 +162,7 @@ class _Signs:
 
 
 def _signs(
-    loads: Loads, place: int, victim: Victim, inside: F64, incidents: Sequence[Incident],
+    loads: Loads, place: int, inside: F64, incidents: Sequence[Incident],
     peaks: Mapping[tuple[str, str], float], usual_wait_s: Mapping[tuple[str, str], float],
 ) -> _Signs:  # fmt: skip
     one = loads.components[place]
@@ -232,7 +236,8 @@ def _slower(one: Component) -> F64:
         if len(known) < 5:
             return np.full(len(busy), np.nan)
         ratios.append(each / np.quantile(known, QUIET))
-    return np.fmin(*ratios)
+    slower: F64 = np.fmin(*ratios)
+    return slower
 
 
 def _waits(
@@ -268,18 +273,22 @@ def _quiet_wait(one: Component, here: np.ndarray) -> float | None:
     return float(np.quantile(wait[outside] / waits[outside], QUIET))
 
 
-def _front_share(front: Sequence[_Signs], loss: F64) -> F64:
-    """Share of each second's loss that was lost at forwarders: what was waited there over what was lost."""
+def _front_share(front: Sequence[_Signs], behind: F64) -> F64:
+    """Share of each second's loss that was lost at forwarders: of the victim's request time, what was waited there,
+    against the rest as far as what lies behind is congested (`behind`). Not against what was lost: when only a job's
+    last part still runs, it runs at a small part of the usual rate wherever it waits."""
     if not front:
-        return np.zeros(len(loss))
+        return np.zeros(len(behind))
     known = [one for one in front if one.waited is not None]
     if not known:
-        return 0.5 * np.max([one.strength for one in front], axis=0)
+        return np.asarray(0.5 * np.max([one.strength for one in front], axis=0))
     weight = np.array([one.weight for one in known])
     total = weight.sum(axis=0)
     waited = np.array([one.waited for one in known])
     mean = np.where(total > 0, (waited * weight).sum(axis=0) / np.where(total > 0, total, 1.0), waited.max(axis=0))
-    return np.clip(mean / np.maximum(loss, 0.05), 0.0, 1.0)
+    rest = (1.0 - mean) * behind
+    ahead: F64 = np.minimum(mean / np.maximum(mean + rest, 1e-12), 3.0 * mean) * (mean > 0)
+    return ahead
 
 
 def _spread(stage: Sequence[_Signs], share: F64, inside: F64) -> list[Held]:
@@ -303,4 +312,5 @@ def _spread(stage: Sequence[_Signs], share: F64, inside: F64) -> list[Held]:
 
 
 def _ramp(values: F64, low: float, high: float) -> F64:
-    return np.clip((values - low) / (high - low), 0.0, 1.0)
+    ramp: F64 = np.clip((values - low) / (high - low), 0.0, 1.0)
+    return ramp

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from fairlead.analysis.interference.loads import F64, Loads
 from fairlead.model.units import KIB
@@ -81,7 +82,7 @@ def features_of(
     part = inside[at] / loads.axis.interval_s
     shares = {name: _share(loads, at, path, name) for name in ("moved", "data_ops", "metadata_ops")}
     amounts = {name: _first_known(loads, getattr(own, name)[:, at], path, at, name) for name in shares}
-    active = np.zeros((len(loads.jobs), len(at)), np.bool_)
+    active: NDArray[np.bool_] = np.zeros((len(loads.jobs), len(at)), np.bool_)
     for values in amounts.values():
         active |= np.nan_to_num(values) > 0
     seconds = (active * (part * loads.axis.interval_s)).sum(axis=1)
@@ -103,7 +104,7 @@ _Told = tuple[bool | None, int | None, str | None]
 
 
 def _told(neighbours: pa.Table, start_ns: int, end_ns: int) -> dict[str, _Told]:
-    """By job: whether a phase of it during this one was N-1 (None: no phase tells its mode), its processes, its user."""
+    """By job: whether a phase of it during this one was N-1 (None: none tells its mode), its processes, its user."""
     if not neighbours.num_rows:
         return {}
     there = pc.and_(pc.less(neighbours["start_ns"], end_ns), pc.greater(neighbours["end_ns"], start_ns))
@@ -140,11 +141,11 @@ def _first_known(loads: Loads, own: F64, path: Sequence[int], at: np.ndarray, na
         return own
     best = np.full_like(own, np.nan)
     most = np.zeros(len(own))
-    for kind in {loads.components[place].kind for place in path}:
+    for kind in sorted({loads.components[place].kind for place in path}):
         rows = [getattr(loads.components[p].parts, name)[:, at] for p in path if loads.components[p].kind == kind]
-        sums = np.nansum(rows, axis=0)
+        sums = np.asarray(np.nansum(rows, axis=0))
         total = sums.sum(axis=1)
-        better = total > most
+        better = np.asarray(total > most)
         best[better], most = sums[better], np.maximum(most, total)
     return np.where(unknown[:, None], best, own)
 

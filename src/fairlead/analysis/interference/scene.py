@@ -66,8 +66,8 @@ class Scene:
 @dataclass(frozen=True, kw_only=True)
 class Culprit:
     """A neighbour (subject kind `job`) or a component, with what speaks against it. `score` in [0, 1] is how likely it
-    is the main cause, `cost_s` the seconds of the victim it took, `at` the shared components, worst first. `facts`: what
-    it did, by the names of `analysis.advice.FACTS`."""
+    is the main cause, `cost_s` the seconds of the victim it took, `at` the shared components, worst first. `facts`:
+    what it did, by the names of `analysis.advice.FACTS`."""
 
     who: Subject
     verdict: str

@@ -15,12 +15,13 @@ from fairlead.analysis.interference.loads import F64
 COEFFICIENTS: dict[str, float] = {
     "constant": -5.5,
     "share": 5.0,
+    "alone": 0.0,
     "lead": 4.0,
     "response": 1.5,
     "by_chance": -1.5,
     "conspicuous": 0.5,
 }
-"""`share`: of the lost time that fell to it; `lead`: its part of what fell to it and to the next best candidate;
+"""`share`: of the lost time that fell to it; `alone`: of it what would come back if only it were gone; `lead`: its part of what fell to it and to the next best candidate;
 `response` and `by_chance` as in `doses` (0 and 0.5 where unknown); `conspicuous`: whether any feature shows."""
 
 
@@ -29,16 +30,19 @@ class Inputs:
     """Arrays by neighbour (J,)."""
 
     share: F64
+    alone: F64
     lead: F64
     response: F64
     by_chance: F64
     conspicuous: F64
 
     def columns(self) -> F64:
-        """(J, 6) in order of COEFFICIENTS."""
+        """(J, 7) in order of COEFFICIENTS."""
         response = np.maximum(np.nan_to_num(self.response, nan=0.0), 0.0)
         chance = np.nan_to_num(self.by_chance, nan=0.5)
-        return np.stack([np.ones(len(self.share)), self.share, self.lead, response, chance, self.conspicuous], axis=1)
+        return np.stack(
+            [np.ones(len(self.share)), self.share, self.alone, self.lead, response, chance, self.conspicuous], axis=1
+        )
 
 
 def scores(inputs: Inputs) -> F64:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairlead.analysis.interference.blame import Blame
+from fairlead.analysis.interference.blame import Blame, worst_first
 from fairlead.analysis.interference.congestion import OP_BYTES, Congestion
 from fairlead.analysis.interference.doses import Doses
 from fairlead.analysis.interference.features import FeatureLimits, Features
@@ -98,15 +98,15 @@ def against(case: Case, job: int) -> list[Evidence]:
         text=f"{format_duration(cost)} of the {format_duration(lost)} lost fall to what job {name} held of shared "
         "components", metric="cost", value=_round(cost), unit="s",
     )]  # fmt: skip
-    for row in sorted(range(len(found.held)), key=lambda r: (-float(blame.where[r, job]), r))[:3]:
-        if blame.where[row, job] >= 0.05 * max(lost, 1e-9):
-            told.append(_at(case, row, job))
+    worst = worst_first(blame.where[:, job])[:3]
+    told += [_at(case, row, job) for row in worst if blame.where[row, job] >= 0.05 * max(lost, 1e-9)]
     response = float(case.doses.response[job])
     if np.isfinite(response) and response > 0.3:
         high, low = float(case.doses.high_rate[job]), float(case.doses.low_rate[job])
+        chance = format_percent(float(case.doses.by_chance[job]))
         told.append(Evidence(
-            text=f"the phase ran at {_rate(high, case.kind)} in seconds of its high load and at {_rate(low, case.kind)} "
-            f"in seconds of its low load ({format_percent(float(case.doses.by_chance[job]))} of shifted loads fit as "
+            text=f"the phase ran at {_rate(high, case.kind)} in seconds of its high load and at "
+            f"{_rate(low, case.kind)} in seconds of its low load ({chance} of shifted loads fit as "
             "well)", metric="dose_response", value=_round(response),
         ))  # fmt: skip
     told.append(_doing(case, job))

@@ -6,11 +6,11 @@ non-trivial I/O abnormal, over 90 % of these by interference).
 
 from __future__ import annotations
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairlead.analysis.health.durations import durations
+from fairlead.analysis.overview.columns import last_of_runs
 from fairlead.analysis.overview.jobs import latest, nontrivial
 from fairlead.model.diagnosis import incidents_of
 from fairlead.model.incident import DURATIONS_H
@@ -22,10 +22,7 @@ def counting(rows: pa.Table) -> pa.Table:
     """Rows of FINDING or INCIDENT that count: of each id the highest version, then the latest, if not withdrawn."""
     order = [("id", "ascending"), ("analysis_version", "ascending"), ("made_ns", "ascending")]
     rows = rows.sort_by(order)
-    if not rows.num_rows:
-        return rows
-    ids = rows["id"].to_numpy(zero_copy_only=False)
-    kept = rows.filter(pa.array(np.append(ids[1:] != ids[:-1], True)))
+    kept = last_of_runs(rows, ("id",))
     return kept.filter(pc.invert(pc.fill_null(kept["withdrawn"], False)))
 
 

@@ -12,42 +12,27 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fairlead.analysis.overview.classes import CORE_HOURS, LARGEST, MODES, NONTRIVIAL_BYTES
+from fairlead.analysis.overview.columns import F64, floats, last_of_runs, moved
 
-F64 = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 
-def column(table: pa.Table, name: str) -> F64:
-    """A column of numbers, NaN where it is not known."""
-    return np.asarray(table[name].cast(pa.float64()).to_numpy(zero_copy_only=False), np.float64)
-
-
 def latest(jobs: pa.Table) -> pa.Table:
-    """Of each run (job and start) the row made last, by job and start."""
-    order = [("job_id", "ascending"), ("start_ns", "ascending"), ("made_ns", "ascending")]
-    rows = jobs.sort_by(order)
-    if not rows.num_rows:
-        return rows
-    ids, starts = rows["job_id"].to_numpy(zero_copy_only=False), column(rows, "start_ns")
-    last = np.append((ids[1:] != ids[:-1]) | (starts[1:] != starts[:-1]), True)
-    return rows.filter(pa.array(last))
-
-
-def volumes(jobs: pa.Table) -> F64:
-    """Bytes each job read and wrote; NaN where neither is known."""
-    read, write = column(jobs, "read_bytes"), column(jobs, "write_bytes")
-    return np.where(np.isnan(read) & np.isnan(write), np.nan, np.nan_to_num(read) + np.nan_to_num(write))
+    """Of each run (cluster, job and start) the row made last, by job and start."""
+    names = ("job_id", "cluster", "start_ns", "made_ns")
+    plain = jobs.set_column(jobs.schema.get_field_index("cluster"), "cluster", jobs["cluster"].cast(pa.string()))
+    return last_of_runs(plain.sort_by([(name, "ascending") for name in names]), names[:3])
 
 
 def nontrivial(jobs: pa.Table) -> Flags:
     """Jobs known to have moved more than 200 MB."""
-    return np.nan_to_num(volumes(jobs)) > NONTRIVIAL_BYTES
+    return np.nan_to_num(moved(jobs)) > NONTRIVIAL_BYTES
 
 
 def population(jobs: pa.Table) -> pa.Table:
     """One row: `jobs`, `known` (with a volume), `nontrivial`, `nontrivial_share` (of those known; null without any),
     `read_bytes`, `write_bytes` (null: not known of any job)."""
-    known = int((~np.isnan(volumes(jobs))).sum())
+    known = int((~np.isnan(moved(jobs))).sum())
     many = int(nontrivial(jobs).sum())
     return pa.table({
         "jobs": pa.array([jobs.num_rows], pa.int64()), "known": pa.array([known], pa.int64()),
@@ -65,7 +50,7 @@ def modes(jobs: pa.Table) -> pa.Table:
     """Non-trivial jobs by I/O mode: `mode` (of the way that moved more; null: not known), `jobs`, `share` of those
     whose mode is known, `mean_read_bytes`, `mean_write_bytes` (over jobs that know them)."""
     some = jobs.filter(pa.array(nontrivial(jobs)))
-    read, write = column(some, "read_bytes"), column(some, "write_bytes")
+    read, write = floats(some, "read_bytes"), floats(some, "write_bytes")
     words = main_mode(some)
     known = sum(word is not None for word in words)
     rows = []
@@ -83,7 +68,7 @@ def modes(jobs: pa.Table) -> pa.Table:
 
 def main_mode(jobs: pa.Table) -> list[str | None]:
     """The mode of the way a job moved more bytes; of the other where that one has none."""
-    read, write = (np.nan_to_num(column(jobs, f"{way}_bytes")) for way in ("read", "write"))
+    read, write = (np.nan_to_num(floats(jobs, f"{way}_bytes")) for way in ("read", "write"))
     of_read, of_write = jobs["read_mode"].to_pylist(), jobs["write_mode"].to_pylist()
     return [(w or r) if more else (r or w) for r, w, more in zip(of_read, of_write, write >= read, strict=True)]
 
@@ -103,11 +88,11 @@ def core_hours(jobs: pa.Table) -> pa.Table:
     """Jobs that have ended by class of core-hours, smallest first: `core_hours` (null: cores not known), `jobs`,
     `mean_read_bytes`, `mean_write_bytes`, `max_read_bytes`, `max_write_bytes`."""
     ended = jobs.filter(pc.and_kleene(pc.is_valid(jobs["end_ns"]), pc.is_valid(jobs["start_ns"])))
-    hours = column(ended, "cores") * (column(ended, "end_ns") - column(ended, "start_ns")) / 3600e9
+    hours = floats(ended, "cores") * (floats(ended, "end_ns") - floats(ended, "start_ns")) / 3600e9
     place = np.searchsorted([edge for edge, _ in CORE_HOURS], np.nan_to_num(hours), side="left")
     names = [*(name for _, name in CORE_HOURS), LARGEST, None]
     place = np.where(np.isnan(hours), len(names) - 1, place)
-    read, write = column(ended, "read_bytes"), column(ended, "write_bytes")
+    read, write = floats(ended, "read_bytes"), floats(ended, "write_bytes")
     rows = [
         {
             "core_hours": name, "jobs": int((place == k).sum()), "mean_read_bytes": _mean(read[place == k]),
@@ -135,9 +120,9 @@ def n_to_one(jobs: pa.Table) -> pa.Table:
     """Bandwidth of N-1 jobs by N: `processes` (lower edge of a class, powers of 4), `way`, `jobs`,
     `median_bytes_per_s`, `highest_bytes_per_s`. At the published site none passed 250 MB/s, however many wrote."""
     rows = []
-    processes = column(jobs, "processes")
+    processes = floats(jobs, "processes")
     for way in ("read", "write"):
-        rate = column(jobs, f"{way}_bandwidth_bytes_per_s")
+        rate = floats(jobs, f"{way}_bandwidth_bytes_per_s")
         shared = pc.fill_null(pc.equal(jobs[f"{way}_mode"], "N-1"), False).to_numpy(zero_copy_only=False)
         mine = shared & (rate > 0) & (processes >= 1)
         step = np.floor(np.log2(np.where(mine, processes, 1)) / 2).astype(int)
@@ -160,7 +145,7 @@ def ranking(jobs: pa.Table, by: str, from_ns: int, to_ns: int, most: int = 20) -
     """Users, programs or projects (`by`) by volume of their jobs that began in the window, and the trend: `name`,
     `jobs`, `bytes`, `share`, `metadata_ops`, `core_hours`, `earlier_bytes` of the equally long time before (null: no
     job of anyone is known then) and `trend` (bytes over earlier bytes; null without any earlier)."""
-    start = column(jobs, "start_ns")
+    start = floats(jobs, "start_ns")
     now = jobs.filter(pa.array((start >= from_ns) & (start < to_ns)))
     before = jobs.filter(pa.array((start >= 2 * from_ns - to_ns) & (start < from_ns)))
     then = dict(zip(*_summed(before, by), strict=True))
@@ -183,10 +168,9 @@ _RANKING = pa.schema([
 
 
 def _summed(jobs: pa.Table, by: str) -> tuple[list[str | None], list[dict[str, float | None]]]:
-    moved = pa.array(volumes(jobs), from_pandas=True)
-    hours = column(jobs, "cores") * (column(jobs, "end_ns") - column(jobs, "start_ns")) / 3600e9
+    hours = floats(jobs, "cores") * (floats(jobs, "end_ns") - floats(jobs, "start_ns")) / 3600e9
     flat = pa.table({
-        "name": jobs[by], "bytes": moved, "metadata_ops": jobs["metadata_ops"],
+        "name": jobs[by], "bytes": pa.array(moved(jobs), from_pandas=True), "metadata_ops": jobs["metadata_ops"],
         "core_hours": pa.array(hours, from_pandas=True),
     })  # fmt: skip
     found = flat.group_by("name").aggregate([

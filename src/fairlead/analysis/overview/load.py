@@ -11,10 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from fairlead.analysis.overview.classes import level_of
-from fairlead.analysis.overview.jobs import column
+from fairlead.analysis.overview.columns import floats, moved
 from fairlead.model.units import NS_PER_S
 
 MINUTE_NS, HOUR_NS, DAY_NS = 60 * NS_PER_S, 3600 * NS_PER_S, 86_400 * NS_PER_S
@@ -37,11 +36,6 @@ def minutes(rollup: pa.Table, kind: str, layer: str, interval_ns: int = MINUTE_N
     return found.rename_columns(["id", "ts_ns", *_VALUES]).sort_by([("id", "ascending"), ("ts_ns", "ascending")])
 
 
-def _moved(rows: pa.Table) -> NDArray[np.float64]:
-    read, write = column(rows, "read_bytes"), column(rows, "write_bytes")
-    return np.where(np.isnan(read) & np.isnan(write), np.nan, np.nan_to_num(read) + np.nan_to_num(write))
-
-
 def utilisation_cdf(
     rollup: pa.Table, peak_bytes_per_s: float, *, kind: str = "target", watched: int | None = None,
     edges: Sequence[float] = EDGES,
@@ -51,7 +45,7 @@ def utilisation_cdf(
     `watched`: component-minutes in which somebody watched; those without rows among them were idle. None: only minutes
     with rows count, which makes components look busier than they are.
     """
-    share = _moved(minutes(rollup, kind, kind)) / (MINUTE_NS / NS_PER_S) / peak_bytes_per_s
+    share = moved(minutes(rollup, kind, kind)) / (MINUTE_NS / NS_PER_S) / peak_bytes_per_s
     share = share[~np.isnan(share)]
     idle = max(0, (watched or 0) - len(share))
     known = len(share) + idle
@@ -81,7 +75,7 @@ def peak_hours(rollup: pa.Table, peak_bytes_per_s: float, *, kind: str = "forwar
     Hours without rows are not in it."""
     rows = minutes(rollup, kind, kind)
     hour = pa.array(rows["ts_ns"].to_numpy() // HOUR_NS * HOUR_NS)
-    share = _moved(rows) / (MINUTE_NS / NS_PER_S) / peak_bytes_per_s
+    share = moved(rows) / (MINUTE_NS / NS_PER_S) / peak_bytes_per_s
     flat = pa.table({"id": rows["id"], "hour_ns": hour, "share": pa.array(share, from_pandas=True)})
     found = flat.group_by(["id", "hour_ns"]).aggregate([("share", "max")])
     found = found.sort_by([("id", "ascending"), ("hour_ns", "ascending")])
@@ -97,7 +91,7 @@ def metadata_load(
 ) -> pa.Table:
     """As `utilisation_cdf`, of metadata servers: at the published site they stood above 75 % of their peak 26.8 % of
     the time. `share_above` is the rest."""
-    rate = column(minutes(rollup, "mds", "metadata"), "metadata_ops") / (MINUTE_NS / NS_PER_S) / peak_ops_per_s
+    rate = floats(minutes(rollup, "mds", "metadata"), "metadata_ops") / (MINUTE_NS / NS_PER_S) / peak_ops_per_s
     rate = rate[~np.isnan(rate)]
     idle = max(0, (watched or 0) - len(rate))
     known = len(rate) + idle

@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fairlead.analysis.system.scope import Scope, SystemFindings, figure, floats, graded, nothing, subjects
+from fairlead.analysis.overview.columns import floats
+from fairlead.analysis.system.scope import Scope, SystemFindings, figure, graded, nothing, subjects
 from fairlead.model.units import GIB, format_bytes
 
 Way = Literal["read", "write"]

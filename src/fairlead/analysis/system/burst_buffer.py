@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow.compute as pc
 
-from fairlead.analysis.system.scope import Scope, SystemFindings, figure, floats, nothing, subjects
+from fairlead.analysis.overview.columns import floats
+from fairlead.analysis.system.scope import Scope, SystemFindings, figure, nothing, subjects
 from fairlead.model.units import GIB, format_bytes, format_percent
 
 

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fairlead.analysis.system.scope import F64, MINUTE_NS, Scope, floats, moved
+from fairlead.analysis.overview.columns import F64, floats, moved
+from fairlead.analysis.system.scope import MINUTE_NS, Scope
 from fairlead.model.site import FORWARDED, SERVED
 
 

@@ -12,17 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fairlead.analysis.system.scope import (
-    MINUTE_NS,
-    Scope,
-    SystemFindings,
-    figure,
-    floats,
-    graded,
-    moved,
-    nothing,
-    subjects,
-)
+from fairlead.analysis.overview.columns import floats, moved
+from fairlead.analysis.system.scope import MINUTE_NS, Scope, SystemFindings, figure, graded, nothing, subjects
 from fairlead.model.units import GIB, format_bandwidth, format_bytes, format_count
 
 LAYERS = ("pfs_client", "osc", "mount", "client")

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairlead.analysis.network import UNKNOWN_CLASS, metadata_sources
-from fairlead.analysis.system.scope import MINUTE_NS, Scope, SystemFindings, figure, floats, graded, nothing, subjects
+from fairlead.analysis.overview.columns import floats
+from fairlead.analysis.system.scope import MINUTE_NS, Scope, SystemFindings, figure, graded, nothing, subjects
 from fairlead.model.finding import Subject
 from fairlead.model.units import format_count, format_percent
 

@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from fairlead.analysis.advice import AdviceSet, Gain, advised
+from fairlead.analysis.overview.jobs import latest
 from fairlead.analysis.system.site import SystemSite
 from fairlead.model.diagnosis import DIAGNOSIS_VERSION, Told, identity
 from fairlead.model.finding import Evidence, Finding, Severity, Subject
@@ -27,7 +26,6 @@ MINUTE_NS = 60 * NS_PER_S
 HOUR_NS = 3600 * NS_PER_S
 MOST_NAMED = 8
 """Culprits and components a finding names."""
-F64 = NDArray[np.float64]
 _SUMS = ("read_bytes", "write_bytes", "read_ops", "write_ops", "metadata_ops", "wait_ns", "waits")
 
 
@@ -108,14 +106,7 @@ class Scope:
         inside = (pc.field("start_ns") < self.to_ns) & (
             pc.field("end_ns").is_null() | (pc.field("end_ns") >= self.from_ns)
         )
-        rows = rows.filter(inside).combine_chunks()
-        if not rows.num_rows:
-            return rows
-        order = [("job_id", "ascending"), ("start_ns", "ascending"), ("made_ns", "ascending")]
-        rows = rows.sort_by(order)
-        ids, starts = rows["job_id"].to_numpy(zero_copy_only=False), rows["start_ns"].to_numpy(zero_copy_only=False)
-        last = np.append((ids[1:] != ids[:-1]) | (starts[1:] != starts[:-1]), True)
-        return rows.filter(pa.array(last))
+        return latest(rows.filter(inside))
 
     def who(self, job_ids: Iterable[str]) -> dict[str, dict[str, Any]]:
         """User, program and nodes of jobs, as far as summaries tell."""
@@ -164,17 +155,6 @@ class Scope:
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
-
-
-def floats(table: pa.Table, name: str) -> F64:
-    """A column, NaN where it is not known."""
-    return np.asarray(table[name].cast(pa.float64()).to_numpy(zero_copy_only=False), np.float64)
-
-
-def moved(table: pa.Table) -> F64:
-    """Bytes read and written, NaN where neither is known."""
-    read, write = floats(table, "read_bytes"), floats(table, "write_bytes")
-    return np.where(np.isnan(read) & np.isnan(write), np.nan, np.nan_to_num(read) + np.nan_to_num(write))
 
 
 def subjects(kind: str, ids: Iterable[str]) -> list[Subject]:

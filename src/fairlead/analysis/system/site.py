@@ -36,14 +36,12 @@ class SystemSite:
 def system_site(site: Site, expand: Expand) -> SystemSite:
     """The facts of a site file. Raises ConfigError for broken lists."""
     facts = facts_of(site, expand)
-    rates = [server.mdops for system in site.file_systems for server in system.servers if server.mdops]
-    peaks = {**facts.peaks, **({"mds": max(rates)} if rates else {})}
     devices: dict[str, int | None] = {}
     for at, some in enumerate(site.burst_buffers):
         for node in listed(some.nodes, f"burst_buffers[{at}].nodes", expand):
             devices[f"{node}/{some.device}"] = some.capacity_bytes
     told = bool(site.forwarders or site.nodes or site.file_systems)
-    return SystemSite(site.name, facts.classes, peaks, devices, bool(site.forwarders) if told else None)
+    return SystemSite(site.name, facts.classes, facts.peaks, devices, bool(site.forwarders) if told else None)
 
 
 def with_mapping(site: SystemSite, mapping: pa.Table) -> SystemSite:

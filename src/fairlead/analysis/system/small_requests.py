@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fairlead.analysis.overview.columns import floats
 from fairlead.analysis.overview.requests import mean_request_bytes
-from fairlead.analysis.system.scope import Scope, SystemFindings, figure, floats, graded, nothing, subjects
+from fairlead.analysis.system.scope import Scope, SystemFindings, figure, graded, nothing, subjects
 from fairlead.model.units import KIB, format_bytes, format_count, format_percent
 
 

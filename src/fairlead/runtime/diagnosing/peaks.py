@@ -19,9 +19,7 @@ _MINUTE_NS = 60 * NS_PER_S
 _WORK = "CASE WHEN kind = 'mds' THEN metadata_ops ELSE coalesce(read_bytes, 0) + coalesce(write_bytes, 0) END"
 
 
-def known_peaks(
-    lake: Tables, before_ns: int, served: Mapping[str, Sequence[str]], given: Mapping[str, float]
-) -> Peaks:
+def known_peaks(lake: Tables, before_ns: int, served: Mapping[str, Sequence[str]], given: Mapping[str, float]) -> Peaks:
     """The busiest minute of each component in the week before, or what the site's description says of its kind."""
     known: Peaks = {(kind, name): given[kind] for kind, names in served.items() if kind in given for name in names}
     asked = {kind: list(names) for kind, names in served.items() if kind not in given and names}

@@ -20,7 +20,9 @@ from fairlead.model.diagnosis import incidents_of
 from fairlead.model.incident import Incident
 from fairlead.model.tables import JOB_SUMMARY, JOBS, PHASE, ROLLUP, TableSpec, empty
 from fairlead.model.units import NS_PER_S
+from fairlead.questions.component_loads import rollup_of
 from fairlead.questions.past_phases import LATEST
+from fairlead.questions.span import Span
 from fairlead.runtime.diagnosing.peaks import Peaks, known_peaks, usual_waits
 from fairlead.runtime.served_by import DAY_NS, Tables, in_days
 
@@ -32,17 +34,6 @@ LEAST_AROUND_NS, MOST_AROUND_NS = 60 * NS_PER_S, 600 * NS_PER_S
 MOST_NEIGHBOURS = 200
 """Jobs looked at besides the victim: those that asked most at shared components."""
 _MINUTE_NS = 60 * NS_PER_S
-_SUMS = (
-    "read_bytes", "write_bytes", "read_ops", "write_ops", "metadata_ops", "busy_ns", "wait_ns", "waits", "cache_hit",
-    "cache_miss", "samples",
-)  # fmt: skip
-_LARGEST = ("queue_len_max", "used_bytes_max", "capacity_bytes")
-_KEYS = "ts_ns, interval_ns, kind, id, layer, job_id"
-_ADDED = ", ".join([
-    *(f"CAST(sum({name}) AS BIGINT) AS {name}" for name in _SUMS), *(f"max({name}) AS {name}" for name in _LARGEST),
-])  # fmt: skip
-_LOAD = "coalesce(sum(read_bytes), 0) + coalesce(sum(write_bytes), 0) + 1000000 * coalesce(sum(metadata_ops), 0)"
-"""Orders neighbours: a metadata operation counts as a megabyte."""
 
 
 @dataclass(frozen=True)
@@ -147,9 +138,7 @@ def scene_of(victim: Victim, window: Window, around: Around) -> Scene:
     begin = (victim.start_ns - length) // window.interval_ns * window.interval_ns
     served = {(kind, name) for kind, names in components_of([victim]).items() for name in names}
     loads = around.loads
-    when = pc.and_(
-        pc.greater_equal(loads["ts_ns"], begin), pc.less(loads["ts_ns"], victim.end_ns + length)
-    )
+    when = pc.and_(pc.greater_equal(loads["ts_ns"], begin), pc.less(loads["ts_ns"], victim.end_ns + length))
     loads = loads.filter(when)
     kinds, ids = loads["kind"].to_pylist(), loads["id"].to_pylist()
     here = np.array([(kind, name) in served for kind, name in zip(kinds, ids, strict=True)], np.bool_)
@@ -223,27 +212,15 @@ def component_loads(
         return empty(ROLLUP)
     where = " OR ".join(f"(kind = $k_{kind} AND id IN (SELECT unnest(${kind}_ids)))" for kind in KINDS)
     words = {**{f"k_{kind}": kind for kind in KINDS}, **{f"{kind}_ids": list(served[kind]) for kind in KINDS}}
-    return _loads(lake, from_ns, to_ns, interval_ns, where, words)
+    return rollup_of(lake, Span(from_ns, to_ns), interval_ns, where, words)
 
 
 def job_loads(lake: Tables, from_ns: int, to_ns: int, interval_ns: int, names: Sequence[str]) -> pa.Table:
     """Rows of ROLLUP of these jobs, by layer."""
-    return _loads(
-        lake, from_ns, to_ns, interval_ns, "kind = $k_job AND id IN (SELECT unnest($names))",
+    return rollup_of(
+        lake, Span(from_ns, to_ns), interval_ns, "kind = $k_job AND id IN (SELECT unnest($names))",
         {"k_job": "job", "names": list(names)},
     )  # fmt: skip
-
-
-def _loads(
-    lake: Tables, from_ns: int, to_ns: int, interval_ns: int, where: str, words: Mapping[str, object]
-) -> pa.Table:
-    found = lake.query(
-        f"SELECT {_KEYS}, {_ADDED} FROM rollup WHERE interval_ns = {interval_ns} AND ts_ns >= {from_ns}"
-        f" AND ts_ns < {to_ns} AND {in_days(from_ns, to_ns)} AND ({where}) GROUP BY {_KEYS}"
-        f" ORDER BY kind, id, layer, job_id NULLS FIRST, ts_ns",
-        dict(words),
-    )
-    return _as(found, ROLLUP)
 
 
 def _neighbours(loads: pa.Table, mine: set[str]) -> list[str]:
@@ -274,9 +251,7 @@ def _overlapping(own: pa.Table, window: Window, names: Sequence[str]) -> pa.Tabl
 
 def _without(phases: pa.Table, own: pa.Table) -> pa.Table:
     """Phases of jobs that are not being made again."""
-    return phases.filter(pc.invert(pc.is_in(phases["job_id"], pc.unique(own["job_id"]).combine_chunks()))) if (
-        own.num_rows
-    ) else phases
+    return phases.filter(pc.invert(pc.is_in(phases["job_id"], pc.unique(own["job_id"]))))
 
 
 def _summaries(lake: Tables, window: Window, names: Sequence[str]) -> pa.Table:

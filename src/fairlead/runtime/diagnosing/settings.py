@@ -1,4 +1,4 @@
-"""Settings of diagnosis (`[diagnosis]` of the server's file) and the limits made of them. Not here: reading the file."""
+"""Settings of diagnosis (`[diagnosis]` of the server's file) and limits made of them. Not here: reading the file."""
 
 from __future__ import annotations
 

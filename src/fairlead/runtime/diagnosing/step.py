@@ -1,7 +1,7 @@
 """One step of diagnosis: jobs whose records were just read → their phases, judged against earlier ones, and findings.
 
-What comes out depends on the lake and on nothing else but `made_ns`. Not here: writing it (`analysis_loop`), components
-(`health_round`), the system (`system_round`).
+What comes out of a job depends on the lake and on nothing else (`made_ns` apart), not on which jobs a step takes
+together. Not here: writing it (`analysis_loop`), components (`health_round`), the system (`system_round`).
 """
 # ruff: noqa: S608  (names of columns are ours; what others say goes in as parameters)
 
@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from fairlead.analysis.advice import FACTS, AdviceSet, advised
 from fairlead.analysis.anomalies.expected import judged
 from fairlead.analysis.anomalies.judged import Judged
 from fairlead.analysis.diagnosis import diagnosed
@@ -22,8 +24,10 @@ from fairlead.analysis.interference.scene import Attribution
 from fairlead.analysis.job_summary import JobData
 from fairlead.lake.tables import conform
 from fairlead.model.diagnosis import DIAGNOSIS_VERSION, Told, finding_rows, told_of
-from fairlead.model.tables import PHASE
-from fairlead.questions.past_phases import history_of
+from fairlead.model.finding import Advice
+from fairlead.model.tables import JOBS, PHASE
+from fairlead.questions.past_phases import History
+from fairlead.rules.advice_set import load_advice
 from fairlead.runtime.diagnosing.phases import phases_of
 from fairlead.runtime.diagnosing.scenes import scenes_of, victims_of
 from fairlead.runtime.diagnosing.settings import Limits
@@ -31,6 +35,8 @@ from fairlead.runtime.served_by import Tables, in_days
 
 OF_JOBS = "job."
 """What rules of findings about a job begin with."""
+_EDGE_NS = 60_000_000_000
+"""A phase may begin before its job does, by as much as intervals and clocks are coarse."""
 
 
 @dataclass(frozen=True)
@@ -45,23 +51,32 @@ class Diagnosed:
 
 def diagnosed_jobs(
     lake: Tables, looked: Sequence[JobData], now_ns: int, *, limits: Limits | None = None,
-    peaks: Mapping[str, float] | None = None,
+    peaks: Mapping[str, float] | None = None, again: Sequence[Mapping[str, Any]] | None = None,
 ) -> Diagnosed:  # fmt: skip
     """Phases and findings of these jobs (what is known of each, and its row of `jobs`), and the findings told of them
-    before that are not borne out any more. Raises LakeError."""
+    before that are not borne out any more. `again`: those that may have been told of before (None: all). Raises
+    LakeError."""
     limits = limits or Limits()
     phases = phases_of(lake, looked, now_ns)
     told: list[Told] = []
     if phases.num_rows:
-        history = pa.concat_tables([history_of(lake, phases), phases]).unify_dictionaries()
-        said = judged(phases, history)
+        said = judged_by_job(phases, History(lake, phases))
         phases = with_judgement(phases, said)
-        told = _told(lake, phases, said, limits, peaks or {})
-    withdrawn = told_before(lake, looked, {one.finding.id for one in told})
+        told = _told(lake, phases, said, [data.job for data in looked], limits, peaks or {})
+    jobs = [data.job for data in looked] if again is None else list(again)
+    withdrawn = told_before(lake, jobs, {one.finding.id for one in told})
     rows: list[pa.RecordBatch | pa.Table] = [phases] if phases.num_rows else []
     rows += [finding_rows(told, now_ns)] if told else []
     rows += [finding_rows(withdrawn, now_ns, withdrawn=True)] if withdrawn else []
     return Diagnosed(phases=phases, told=told, withdrawn=withdrawn, rows=rows)
+
+
+def judged_by_job(phases: pa.Table, history: History) -> Judged:
+    """What is to be said of each row of `phases` (one job after the other): each job by itself, against what began
+    before it."""
+    parts = [judged(mine, history.before(mine)) for mine in history.jobs()]
+    names = Judged.__dataclass_fields__
+    return Judged(**{name: np.concatenate([getattr(one, name) for one in parts]) for name in names})
 
 
 def with_judgement(phases: pa.Table, said: Judged) -> pa.Table:
@@ -73,7 +88,7 @@ def with_judgement(phases: pa.Table, said: Judged) -> pa.Table:
     return conform(phases, PHASE, strict=True)
 
 
-def worth_telling(phases: pa.Table, said: Judged, limits: Limits) -> list[int]:
+def worth_telling(said: Judged, limits: Limits) -> list[int]:
     """Rows that are abnormal, surely enough, and lost enough time for it to matter to a person."""
     lost, expected = np.nan_to_num(said.lost_s), np.nan_to_num(said.expected_s)
     enough = (lost >= limits.least_lost_s) & (lost >= limits.least_lost_share * expected)
@@ -82,21 +97,33 @@ def worth_telling(phases: pa.Table, said: Judged, limits: Limits) -> list[int]:
 
 
 def _told(
-    lake: Tables, phases: pa.Table, said: Judged, limits: Limits, peaks: Mapping[str, float]
+    lake: Tables, phases: pa.Table, said: Judged, jobs: Sequence[Mapping[str, Any]], limits: Limits,
+    peaks: Mapping[str, float],
 ) -> list[Told]:  # fmt: skip
-    rows = worth_telling(phases, said, limits)
+    rows = worth_telling(said, limits)
     if not rows:
         return []
-    victims = victims_of(phases, rows)
     found: dict[int, Attribution] = {}
-    for at, scene in scenes_of(lake, victims, own=phases, peaks=peaks):
+    for at, scene in scenes_of(lake, victims_of(phases, rows), own=phases, peaks=peaks):
         found[rows[at]] = attributed(scene)
-    return sorted(diagnosed(phases, said, found), key=lambda one: one.finding.id)
+    ran = pa.table({name: [job.get(name) for job in jobs] for name in ("cluster", "job_id", "start_ns", "end_ns")})
+    told = diagnosed(phases, said, found, jobs=conform(ran, JOBS, strict=True), advise=advise)
+    return sorted(told, key=lambda one: one.finding.id)
 
 
-def told_before(lake: Tables, looked: Sequence[JobData], still: set[str]) -> list[Told]:
+def advise(rule: str, verdict: str, facts: Mapping[str, object], layer: str | None) -> list[Advice]:
+    """What to do about a finding, from the set of advice fairlead ships."""
+    known = {name: value for name, value in facts.items() if name in FACTS}
+    return advised(_advice(), rule, verdict, known, layer=layer)
+
+
+@cache
+def _advice() -> AdviceSet:
+    return load_advice()
+
+
+def told_before(lake: Tables, jobs: Sequence[Mapping[str, Any]], still: set[str]) -> list[Told]:
     """Findings of this version that the lake holds of these jobs' own I/O and that are not among `still`."""
-    jobs: list[Mapping[str, Any]] = [data.job for data in looked]
     if not jobs:
         return []
     begin, end = min(int(job["start_ns"]) for job in jobs), max(int(job["end_ns"]) for job in jobs)
@@ -111,13 +138,9 @@ def told_before(lake: Tables, looked: Sequence[JobData], still: set[str]) -> lis
     for job in jobs:
         span = (int(job["start_ns"]) - _EDGE_NS, int(job["end_ns"]) + _EDGE_NS)
         runs.setdefault((job.get("cluster"), str(job["job_id"])), []).append(span)
+    columns = [found[name].to_pylist() for name in ("cluster", "job_id", "from_ns")]
     mine = [
-        any(low <= row["from_ns"] <= high for low, high in runs.get((row["cluster"], row["job_id"]), ()))
-        for row in found.to_pylist()
+        any(low <= at <= high for low, high in runs.get((cluster, name), ()))
+        for cluster, name, at in zip(*columns, strict=True)
     ]
     return [one for one in told_of(found.filter(pa.array(mine, pa.bool_()))) if one.finding.id not in still]
-
-
-_EDGE_NS = 60_000_000_000
-"""A phase may begin before its job does, by as much as intervals and clocks are coarse."""
-

@@ -260,7 +260,7 @@ def steps_of(
         case "mixed":
             stripes = next(s for s in range(wide, 0, -1) if processes % s == 0)
             more = {"files": 1, "stripes": stripes, "request": min(size, 1 << 20), "contested": True}
-            each, turns = int(rng.integers(*storm_each)) // 4, 8 * n
+            each, turns = int(rng.integers(*storm_each)) // 8, 8 * n
             parts = [
                 (
                     io("write", write / turns, label="field", fresh=turn == 0, **more),

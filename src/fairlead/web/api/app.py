@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
 
@@ -17,7 +17,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
 import fairlead
 from fairlead.access.tokens import OPERATOR, READER, Claims, RoleError, check
@@ -50,17 +50,20 @@ class _RefusedError(Exception):
         self.status, self.what, self.remedy, self.headers = status, what, remedy, headers or {}
 
 
-def application(asking: Asking, settings: ApiSettings, *, clock: Callable[[], int] = now_ns) -> Starlette:
-    """The application. `asking` names the lake; `clock` tells the time (epoch ns)."""
+def application(
+    asking: Asking, settings: ApiSettings, *, clock: Callable[[], int] = now_ns, more: Sequence[BaseRoute] = ()
+) -> Starlette:
+    """The application. `asking` names the lake; `clock` tells the time (epoch ns); `more`: pages of others."""
     asking.longest_ns = min(asking.longest_ns, settings.longest_days * _DAY_NS)
     api = _Api(asking, settings, clock)
-    routes = [
+    routes: list[BaseRoute] = [
         Route(f"{ROOT}/{question.path}", api.endpoint(name), methods=["GET"], name=name)
         for name, question in QUESTIONS.items()
     ]
     routes += [
         Route(f"{ROOT}/mds/{{name}}", api.endpoint("mds"), methods=["GET"]),
         Route(f"{ROOT}/ping", api.ping, methods=["GET"]),
+        *more,
         Route("/{path:path}", _nothing, methods=["GET"]),
     ]
     if settings.warm:

@@ -29,7 +29,9 @@ def findings_page(answer: Findings) -> str:
     body += box("Findings", parts.findings_table(answer.findings))
     for one in answer.findings[:50]:
         finding = one.finding
-        inner = f'<p class="quiet">{said(parts.when(finding.from_ns, finding.to_ns))}, <code>{said(finding.id)}</code></p>'
+        inner = (
+            f'<p class="quiet">{said(parts.when(finding.from_ns, finding.to_ns))}, <code>{said(finding.id)}</code></p>'
+        )
         inner += parts.evidence(finding.evidence)
         inner += f"<h3>What to do</h3>{parts.advice(finding.advice)}" if finding.advice else ""
         body += box(finding.title, inner)
@@ -50,7 +52,8 @@ def explanation_page(answer: Explanation) -> str:
     finding = answer.told.finding
     facts = [
         parts.when(finding.from_ns, finding.to_ns),
-        f"{finding.confidence:.0%} sure" + (f", cost {units.format_duration(finding.cost_s)}" if finding.cost_s else ""),
+        f"{finding.confidence:.0%} sure"
+        + (f", cost {units.format_duration(finding.cost_s)}" if finding.cost_s else ""),
         "withdrawn: a later look did not bear it out" if answer.withdrawn else "",
     ]
     body = parts.head(finding.severity, finding.severity, finding.title, facts)
@@ -110,7 +113,9 @@ def _phases(answer: Why) -> str:
 def health_page(answer: ComponentHealth) -> str:
     """The components: layers, sick ones, incidents, how long they last."""
     sick = [one for one in answer.components if one.state in ("sick", "dead")]
-    title = f"{len(sick):,} sick component{'' if len(sick) == 1 else 's'}" if sick else "No component is known to be sick"
+    title = (
+        f"{len(sick):,} sick component{'' if len(sick) == 1 else 's'}" if sick else "No component is known to be sick"
+    )
     facts = [f"{units.format_time(answer.from_ns)} to {units.format_time(answer.to_ns)}"]
     body = parts.head("sick" if sick else "nothing found", "high" if sick else "ok", title, facts)
     names = ("healthy", "sick", "dead", "idle", "unknown")

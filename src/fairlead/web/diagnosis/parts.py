@@ -79,7 +79,7 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[Cell]], *, this: int 
     for at, row in enumerate(rows):
         cells = "".join(f"<td{_num(n)}>{cell if isinstance(cell, str) else cell[0]}</td>"
                         for cell, n in zip(row, numbers, strict=True))  # fmt: skip
-        lines.append(f'<tr{" class=" + chr(34) + "this" + chr(34) if at == this else ""}>{cells}</tr>')
+        lines.append(f"<tr{' class=' + chr(34) + 'this' + chr(34) if at == this else ''}>{cells}</tr>")
     return f'<div class="scroll"><table class="diag"><thead><tr>{top}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
 
 
@@ -161,7 +161,9 @@ def courses(rows: Sequence[Course]) -> str:
 
 def course(one: Course) -> str:
     """Lines over time with what matters marked."""
-    middle = [one.from_ns + (k + 0.5) * one.step_ns for k in range(max((len(line.values) for line in one.lines), default=0))]
+    middle = [
+        one.from_ns + (k + 0.5) * one.step_ns for k in range(max((len(line.values) for line in one.lines), default=0))
+    ]
     lines = [
         Series(line.name, middle[: len(line.values)], line.values, colour=ROLE_COLOUR.get(line.role, "mixed"),
                dashed=line.role in ("peak", "usual"))

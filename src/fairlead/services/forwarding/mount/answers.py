@@ -129,6 +129,7 @@ class Answers:
         (node,) = _NODE.unpack_from(body)
         message = entry[MESSAGE]
         if node and message is not None:
+            self.foreseen.drop(node)
             self.nodes.seen(node, entry[NODE], message[begin : message.index(0, begin)])
 
     def _looked_up(self, entry: Entry, body: memoryview) -> None:
@@ -148,6 +149,7 @@ class Answers:
 
     def _temporary(self, entry: Entry, body: memoryview) -> None:
         (node,) = _NODE.unpack_from(body)
+        self.foreseen.drop(node)
         self.nodes.counted(node)
         self._holds(entry, node)
 
@@ -200,7 +202,7 @@ class Answers:
 
     def _listed(self, entry: Entry, body: memoryview) -> None:
         parent = entry[NODE]
-        seen = self.nodes.seen
+        seen, drop = self.nodes.seen, self.foreseen.drop
         at, end = 0, len(body)
         fixed = _ENTRY_ATTR + DIRENT.size
         while at + fixed <= end:
@@ -210,5 +212,6 @@ class Answers:
             if node:
                 name = bytes(body[begin : begin + length])
                 if name not in (b".", b".."):
+                    drop(node)
                     seen(node, parent, name)
             at += (fixed + length + 7) & ~7

@@ -33,5 +33,6 @@ class Foreseen:
         return found[1] if found is not None and monotonic_ns() < found[0] else None
 
     def drop(self, node: int) -> None:
-        """Something else changes these attributes."""
+        """Something else changes these attributes, or tells the kernel newer ones: a file that was just made may have
+        the number of a removed directory, and a file with a directory's attributes is broken for the kernel (EIO)."""
         self._answers.pop(node, None)

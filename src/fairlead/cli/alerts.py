@@ -1,0 +1,410 @@
+"""`fairlead alerts`: what was told, to whom; silences, acknowledgements, subscriptions, digests; a test of a route.
+
+Not here: deciding and sending (`fairlead.alerts`, by `fairlead up`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from fairlead.cli.talk import say
+from fairlead.errors import DeliveryError, RefusedError, UsageError
+
+if TYPE_CHECKING:
+    from fairlead.alerts.state import State
+    from fairlead.runtime.config import Config
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_ROUTE_STATES = ("waiting", "sent", "counted", "given_up")
+
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+_config_option = click.option(
+    "--config", "file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+    help="Settings of the server (TOML): its [alerts], and where its state is.",
+)  # fmt: skip
+_server_options = (
+    click.option("--server", metavar="URL", envvar="FAIRLEAD_API",
+                 help="Ask the API of a server (https://host:port), in place of its state on this machine."),
+    click.option("--token", "token_file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+                 envvar="FAIRLEAD_TOKEN_FILE", help="File with your reader's token for the server."),
+    click.option("--ca", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+                 help="Certificates (PEM) the server's is checked with. Default: the system's."),
+)  # fmt: skip
+
+
+def _with_server(command: _F) -> _F:
+    for option in reversed(_server_options):
+        command = option(command)
+    return command
+
+
+@click.group()
+def alerts() -> None:
+    """Alerts: what was told to whom, and what is not to be told.
+
+    The server (`fairlead up`) tells; these commands look at its state and change it, as the server's own user. Only
+    `subscribe`, `unsubscribe` and `subscriptions` work from elsewhere, with --server.
+    """
+
+
+@alerts.command("list")
+@_config_option
+@click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="How many messages.")
+@_json_option
+def list_alerts(file: Path | None, limit: int, as_json: bool) -> None:
+    """What is not over, what was told last, silences, and how the routes are."""
+    import msgspec
+
+    from fairlead import clock
+
+    with _state(_config(file), create=False) as state:
+        found: dict[str, Any] = {
+            "schema": "fairlead.alerts/1", "open": state.open_concerns(), "acknowledged": state.acknowledged(),
+            "silences": state.silences(), "routes": state.counts(),
+            "retried": [
+                {"route": one.route, "recipient": one.recipient, "alerts": len(one.notices), "attempts": one.attempts,
+                 "due_ns": one.due_ns, "error": one.error}
+                for one in state.batches() if one.attempts
+            ],
+            "notices": [
+                {"route": one.route, "recipient": one.recipient, "id": one.concern, "kind": one.kind,
+                 "level": one.level, "severity": one.severity, "rule": one.rule, "made_ns": one.made_ns,
+                 "state": one.state}
+                for one in state.notices(limit)
+            ],
+        }  # fmt: skip
+    if as_json:
+        _print_json(msgspec.to_builtins(found))
+        return
+    _show(found, clock.now_ns())
+
+
+def _show(found: dict[str, Any], now_ns: int) -> None:
+    from fairlead.alerts.messages import when
+
+    acknowledged = found["acknowledged"]
+    _print(f"{len(found['open'])} not over")
+    for one in found["open"]:
+        by = acknowledged.get(one.id)
+        _print(f"  {one.id}  {one.severity:8s} {when(one.from_ns)}  {one.title}"
+               + (f"  [taken on by {by.who}: {by.why}]" if by else ""))  # fmt: skip
+    for one in found["silences"]:
+        if now_ns < one.until_ns:
+            what = " ".join(f"{field}={pattern}" for field, pattern in one.match.items())
+            _print(f"silence {one.id}  {what} until {when(one.until_ns)} by {one.who}: {one.why}")
+    for route, counts in sorted(found["routes"].items()):
+        _print(f"route {route}: " + ", ".join(f"{counts.get(name, 0)} {name}" for name in _ROUTE_STATES))
+    for one in found["retried"]:
+        _print(f"  ! {one['route']}: {one['alerts']} alerts tried {one['attempts']} times: {one['error']}")
+    for one in found["notices"]:
+        to = f" to {one['recipient']}" if one["recipient"] else ""
+        _print(f"  {when(one['made_ns'])}  {one['kind']:8s} {one['severity']:8s} {one['id']}"
+               f"  {one['route']}{to}: {one['state']}")  # fmt: skip
+
+
+@alerts.command()
+@click.argument("route")
+@_config_option
+@click.option("--to", "recipient", default="", metavar="ADDRESS", help="Of a mail route: to this address instead.")
+@_json_option
+def test(route: str, file: Path | None, recipient: str, as_json: bool) -> None:
+    """Send a test message through ROUTE now.
+
+    Ends with exit code 10 when it is not delivered.
+    """
+    import secrets
+
+    from fairlead import clock
+    from fairlead.alerts.delivery import courier
+    from fairlead.alerts.messages import Message
+
+    settings = _config(file).alerts
+    if route not in settings.routes:
+        there = ", ".join(sorted(settings.routes)) or "none"
+        raise UsageError(f"there is no route {route!r}", remedy=f"routes of the settings: {there}")
+    now_ns = clock.now_ns()
+    message = Message(
+        id=secrets.token_hex(12), made_ns=now_ns, subject="[fairlead] test",
+        text="A test of this route. Nothing is wrong.\n",
+    )  # fmt: skip
+    try:
+        courier(route, settings).deliver(message, recipient, now_ns)
+    except DeliveryError as fault:
+        if as_json:
+            _print_json({"schema": "fairlead.alerts.test/1", "route": route, "delivered": False, "error": fault.what})
+        raise
+    if as_json:
+        _print_json({"schema": "fairlead.alerts.test/1", "route": route, "delivered": True, "error": None})
+    else:
+        _print(f"{route}: delivered")
+
+
+@alerts.command()
+@click.option("--match", "match", multiple=True, required=True, metavar="FIELD=PATTERN",
+              help="What is silent: id, rule, severity, layer, component, user, program or job; * and ? stand for "
+                   "anything. Several: all must fit.")  # fmt: skip
+@click.option("--for", "age", required=True, metavar="AGE", help="How long, as 2h or 3d.")
+@click.option("--why", required=True, metavar="TEXT", help="Why.")
+@_config_option
+@_json_option
+def silence(match: tuple[str, ...], age: str, why: str, file: Path | None, as_json: bool) -> None:
+    """Do not tell what fits, for a time.
+
+    What is still not over then is told then.
+    """
+    import msgspec
+
+    from fairlead import clock
+    from fairlead.alerts.messages import when
+    from fairlead.alerts.silences import parse_match
+    from fairlead.alerts.state import Silence
+    from fairlead.model.diagnosis import identity
+    from fairlead.questions.span import age_ns
+
+    now_ns = clock.now_ns()
+    fields = parse_match(match)
+    one = Silence(
+        id=identity("silence", *match, now_ns), match=fields, until_ns=now_ns + age_ns(age), who=_me(), why=why,
+        made_ns=now_ns,
+    )  # fmt: skip
+    with _state(_config(file)) as state, state.change():
+        state.silence(one)
+    if as_json:
+        _print_json({"schema": "fairlead.alerts.silence/1", **msgspec.to_builtins(one)})
+    else:
+        _print(f"silence {one.id} until {when(one.until_ns)}")
+
+
+@alerts.command()
+@click.argument("silence_id", metavar="ID")
+@_config_option
+def unsilence(silence_id: str, file: Path | None) -> None:
+    """End a silence."""
+    with _state(_config(file), create=False) as state, state.change():
+        if not state.unsilence(silence_id):
+            raise UsageError(f"there is no silence {silence_id!r}", remedy="`fairlead alerts list` names them")
+    _print(f"ended {silence_id}")
+
+
+@alerts.command()
+@click.argument("finding", metavar="FINDING")
+@click.option("--why", default="", metavar="TEXT", help="What is being done.")
+@click.option("--undo", is_flag=True, help="Nobody has taken it on any more.")
+@_config_option
+@_json_option
+def ack(finding: str, why: str, undo: bool, file: Path | None, as_json: bool) -> None:
+    """Take on a finding or incident: it is not told again, until it is over."""
+    from fairlead import clock
+    from fairlead.alerts.state import Acknowledged
+
+    if not undo and not why:
+        raise UsageError("why is not said", remedy="--why TEXT")
+    by = None if undo else Acknowledged(_me(), why, clock.now_ns())
+    with _state(_config(file), create=False) as state, state.change():
+        if not state.acknowledge(finding, by):
+            raise UsageError(f"nothing known is called {finding!r}", remedy="`fairlead alerts list` names what is open")
+    if as_json:
+        _print_json({"schema": "fairlead.alerts.ack/1", "id": finding, "who": by.who if by else None, "why": why})
+    else:
+        _print(f"{finding}: " + (f"taken on by {by.who}" if by else "taken on by nobody"))
+
+
+@alerts.command()
+@click.option("--every", type=click.Choice(["day", "week"]), default=None, help="Default: as the settings say.")
+@_config_option
+@_json_option
+def digest(every: str | None, file: Path | None, as_json: bool) -> None:
+    """Print the digest of the last whole day, or week."""
+    from fairlead import clock
+    from fairlead.alerts.digest import digest_of, span_before
+
+    config = _config(file)
+    from_ns, to_ns = span_before(every or config.alerts.digest_every, config.alerts.digest_hour, clock.now_ns())
+    with _state(config, create=False) as state:
+        subject, text = digest_of(state, from_ns, to_ns)
+    if as_json:
+        _print_json({"schema": "fairlead.alerts.digest/1", "from_ns": from_ns, "to_ns": to_ns, "subject": subject,
+                     "text": text})  # fmt: skip
+    else:
+        click.echo(f"{subject}\n\n{text}", nl=False)
+
+
+@alerts.group("rules")
+def alert_rules() -> None:
+    """The rules of the settings."""
+
+
+@alert_rules.command()
+@_config_option
+@_json_option
+def check(file: Path | None, as_json: bool) -> None:
+    """Check [alerts] of the settings: names, addresses, files of secrets. Sends nothing."""
+    from fairlead.alerts.delivery import courier
+
+    settings = _config(file).alerts
+    for name in settings.routes:
+        courier(name, settings)
+    if as_json:
+        import msgspec
+
+        _print_json({"schema": "fairlead.alerts.rules/1", "routes": sorted(settings.routes),
+                     "rules": msgspec.to_builtins(settings.rules)})  # fmt: skip
+        return
+    for rule in settings.rules:
+        steps = "".join(f", {step.severity} after {step.after_h:g} h" for step in rule.escalate)
+        _print(f"{rule.name}: {', '.join(rule.rules) or 'every rule'}, {rule.severity} or worse -> "
+               f"{', '.join(rule.to)}{steps}")  # fmt: skip
+    _print(f"{len(settings.rules)} rules, {len(settings.routes)} routes: they can be used")
+
+
+@alerts.command()
+@click.option("--job", default="", metavar="ID", help="Of this job.")
+@click.option(
+    "--program", default="", metavar="NAME", help="Of jobs that run this program; * and ? stand for anything."
+)
+@click.option("--mine", is_flag=True, help="Of all your jobs.")
+@click.option("--to", required=True, metavar="ADDRESS", help="Mail address that is told.")
+@click.option("--user", default="", metavar="NAME", help="Jobs of this user. Default: yours; others by an operator.")
+@_config_option
+@_with_server
+@_json_option
+def subscribe(
+    job: str, program: str, mine: bool, to: str, user: str, file: Path | None, server: str | None,
+    token_file: Path | None, ca: Path | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Be told by mail when something is found about your own jobs."""
+    import msgspec
+
+    from fairlead import clock
+    from fairlead.alerts import subscribing
+
+    if not (job or program or mine):
+        raise UsageError("of which jobs is not said", remedy="--job ID, --program NAME or --mine")
+    if mine and (job or program):
+        raise UsageError("--mine is all of your jobs", remedy="give one of --mine, --job and --program")
+    wish = subscribing.Wish(to=to, user=user, job=job, program=program)
+    if server:
+        found = _ask(server, "POST", "", token_file, ca, msgspec.json.encode(wish))
+    else:
+        config = _config(file)
+        with _state(config) as state:
+            mine_by = msgspec.structs.replace(wish, user=user or _me())
+            made = subscribing.subscribe(state, config.alerts, mine_by, clock.now_ns())
+        found = {"schema": subscribing.SCHEMA, "subscriptions": [msgspec.to_builtins(made)]}
+    _show_subscriptions(found, as_json)
+
+
+@alerts.command()
+@click.option("--user", default="", metavar="NAME", help="Those of this user.")
+@_config_option
+@_with_server
+@_json_option
+def subscriptions(
+    user: str, file: Path | None, server: str | None, token_file: Path | None, ca: Path | None, as_json: bool
+) -> None:
+    """List subscriptions: yours with --server, all of them on the server's own machine."""
+    import msgspec
+
+    from fairlead.alerts import subscribing
+
+    if server:
+        found = _ask(server, "GET", "", token_file, ca)
+    else:
+        with _state(_config(file), create=False) as state:
+            rows = state.subscriptions()
+        found = {"schema": subscribing.SCHEMA, "subscriptions": msgspec.to_builtins(rows)}
+    found["subscriptions"] = [one for one in found["subscriptions"] if user in ("", one["owner"])]
+    _show_subscriptions(found, as_json)
+
+
+@alerts.command()
+@click.argument("subscription", metavar="ID")
+@_config_option
+@_with_server
+def unsubscribe(
+    subscription: str, file: Path | None, server: str | None, token_file: Path | None, ca: Path | None
+) -> None:
+    """End a subscription."""
+    from urllib.parse import quote
+
+    if server:
+        _ask(server, "DELETE", f"/{quote(subscription, safe='')}", token_file, ca)
+    else:
+        with _state(_config(file), create=False) as state, state.change():
+            if not state.unsubscribe(subscription):
+                raise UsageError(f"there is no subscription {subscription!r}", remedy="fairlead alerts subscriptions")
+    _print(f"ended {subscription}")
+
+
+def _show_subscriptions(found: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        _print_json(found)
+        return
+    for one in found["subscriptions"]:
+        what = f"job {one['job']}" if one["job"] else f"program {one['program']}" if one["program"] else "all jobs"
+        _print(f"{one['id']}  {what} of {one['owner'] or 'anybody'} to {one['address']}")
+    if not found["subscriptions"]:
+        say("no subscriptions")
+
+
+def _ask(
+    server: str, method: str, below: str, token_file: Path | None, ca: Path | None, body: bytes | None = None
+) -> dict[str, Any]:
+    import msgspec
+
+    from fairlead.alerts.subscribing import ROOT
+    from fairlead.runtime.asking import exchange, read_token, refused
+
+    status, answer = exchange(server, method, ROOT + below, read_token(token_file), ca, body)
+    if status != 200:
+        raise refused(server, status, answer)
+    try:
+        return msgspec.json.decode(answer, type=dict[str, Any])
+    except msgspec.DecodeError:
+        raise refused(server, status, answer) from None
+
+
+def _config(file: Path | None) -> Config:
+    from fairlead.runtime.config import load, resolved
+
+    return resolved(load(file)[0])
+
+
+def _state(config: Config, *, create: bool = True) -> State:
+    from fairlead.alerts.state import State
+
+    folder = Path(config.server.state)
+    if create and not folder.is_dir():
+        raise RefusedError(
+            "there is no such folder of a server's state", where=str(folder), remedy="give --config FILE"
+        )
+    return State(folder, create=create)
+
+
+def _me() -> str:
+    import os
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
+
+
+def _print(*lines: str) -> None:
+    from fairlead.inert import inert
+
+    for line in lines:
+        click.echo(inert(line))
+
+
+def _print_json(value: dict[str, Any] | Sequence[Any]) -> None:
+    import msgspec
+
+    from fairlead.inert import encodable_within
+
+    click.echo(msgspec.json.format(msgspec.json.encode(encodable_within(value)), indent=1))

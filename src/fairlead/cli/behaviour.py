@@ -1,0 +1,203 @@
+"""`fairlead behaviour`: how jobs behave: modes, sizes, rates, who moved most. Not here: one job (`job`, `why`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from fairlead.cli.ask import Asker, asking_options, show_json
+from fairlead.cli.pages import html_option, save
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import RenderableType
+
+    from fairlead.questions.answers_behaviour import Behaviour, RankLine
+
+
+@click.command()
+@click.option("--user", default="", metavar="NAME", help="Only jobs of this user.")
+@click.option("--program", default="", metavar="NAME", help="Only runs of this program.")
+@click.option("--project", default="", metavar="NAME", help="Only jobs of this project.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=10, show_default=True,
+              help="How many users, programs and runs to list.")  # fmt: skip
+@html_option
+@asking_options
+def behaviour(
+    user: str, program: str, project: str, limit: int, html: Path | None,
+    root: Path | None, server: str | None, token: Path | None, authority: Path | None,
+    last: str, from_: str, to: str, at: str, as_json: bool,
+) -> None:  # fmt: skip
+    """Show how jobs behave (those that began in the last 30 days): I/O modes, volumes, sizes of requests, who moved
+    most and more than before, how many went wrong and why.
+
+    Without --user, --program or --project also how busy the machine was. `--html FILE` draws all of it.
+    """
+    answer = cast("Behaviour", Asker(root, server, token, authority).ask(
+        "behaviour", user=user, program=program, project=project, limit=limit, last=last, from_=from_, to=to, at=at,
+    ))  # fmt: skip
+    if html is not None:
+        from fairlead.web.diagnosis.behaviour import behaviour_page
+
+        save(html, behaviour_page(answer))
+    if as_json:
+        show_json(answer)
+        return
+    if html is not None:
+        return
+    from fairlead.cli.pictures import screen
+
+    console = screen()
+    for part in page(answer, console.width):
+        console.print(part)
+
+
+def page(answer: Behaviour, width: int) -> list[RenderableType]:
+    """The answer, part by part."""
+    from rich.text import Text
+
+    from fairlead.inert import inert
+    from fairlead.model import units
+    from fairlead.web.diagnosis.behaviour import facts_of, headline
+
+    parts: list[RenderableType] = [Text(inert(headline(answer)), style="bold")]
+    parts += [Text(line, style="dim") for line in facts_of(answer)]
+    moved = f"read {units.format_bytes(answer.read_bytes)}, written {units.format_bytes(answer.write_bytes)}"
+    parts += [Text(moved), Text("")] if answer.known else [Text("")]
+    if answer.nontrivial:
+        parts += [_modes(answer, width), Text("")]
+    if any(one.known for one in answer.requests):
+        parts += [_requests(answer, width), Text("")]
+    for word, rows in (("user", answer.users), ("program", answer.programs)):
+        if rows and not (word == "user" and answer.user):
+            parts += [_ranking(rows, word, width), Text("")]
+    if answer.causes:
+        parts += [_causes(answer, width), Text("")]
+    if answer.user or answer.program or answer.project:
+        parts += [_runs(answer, width), Text("")] if answer.runs else []
+    parts += _machine(answer, width)
+    if answer.missing:
+        parts.append(Text("Not known", style="bold yellow"))
+        parts += [Text(f"  {inert(text)}") for text in answer.missing]
+    return parts
+
+
+def _modes(answer: Behaviour, width: int) -> RenderableType:
+    from fairlead.cli.answer_tables import Column, fitted
+    from fairlead.cli.pictures import bar
+    from fairlead.model import units
+
+    rows = [one for one in answer.modes if one.jobs]
+    return fitted(
+        [
+            Column("mode", lambda one: one.mode or "unknown"),
+            Column("jobs", lambda one: f"{one.jobs:,}", right=True),
+            Column("share", lambda one: units.format_percent(one.share), right=True),
+            Column("", lambda one: bar(one.share, 20), spare=3),
+            Column("mean read", lambda one: units.format_bytes(one.mean_read_bytes), right=True),
+            Column("mean written", lambda one: units.format_bytes(one.mean_write_bytes), right=True),
+        ],
+        rows, width,
+    )  # fmt: skip
+
+
+def _requests(answer: Behaviour, width: int) -> RenderableType:
+    from fairlead.cli.answer_tables import Column, fitted
+    from fairlead.cli.pictures import bar
+    from fairlead.model import units
+
+    return fitted(
+        [
+            Column("mean request", lambda one: f"below {units.format_bytes(one.below_bytes)}"),
+            Column("jobs", lambda one: f"{one.jobs:,}", right=True),
+            Column("of jobs", lambda one: units.format_percent(one.job_share), right=True),
+            Column("", lambda one: bar(one.job_share, 20), spare=3),
+            Column("of operations", lambda one: units.format_percent(one.ops_share), right=True),
+        ],
+        answer.requests, width,
+    )  # fmt: skip
+
+
+def _ranking(rows: Sequence[RankLine], word: str, width: int) -> RenderableType:
+    from fairlead.cli.answer_tables import Column, fitted
+    from fairlead.model import units
+    from fairlead.web.diagnosis.behaviour import trend_of
+
+    return fitted(
+        [
+            Column(word, lambda one: one.name or "unknown"),
+            Column("jobs", lambda one: f"{one.jobs:,}", right=True),
+            Column("moved", lambda one: units.format_bytes(one.bytes), right=True),
+            Column("share", lambda one: units.format_percent(one.share), right=True),
+            Column("trend", trend_of, right=True),
+            Column("metadata ops", lambda one: units.format_count(one.metadata_ops), right=True, spare=2),
+            Column("core-hours", lambda one: units.format_count(one.core_hours), right=True, spare=3),
+        ],
+        rows, width,
+    )  # fmt: skip
+
+
+def _causes(answer: Behaviour, width: int) -> RenderableType:
+    from fairlead.cli.answer_tables import Column, fitted
+    from fairlead.model import units
+
+    return fitted(
+        [
+            Column("abnormal jobs", lambda one: one.cause.replace("_", " ")),
+            Column("jobs", lambda one: f"{one.jobs:,}", right=True),
+            Column("of non-trivial", lambda one: units.format_percent(one.share), right=True),
+            Column("of abnormal", lambda one: units.format_percent(one.of_abnormal), right=True),
+            Column("time lost", lambda one: units.format_duration(one.lost_s), right=True),
+        ],
+        answer.causes, width,
+    )  # fmt: skip
+
+
+def _runs(answer: Behaviour, width: int) -> RenderableType:
+    from fairlead.cli.answer_tables import Column, fitted, word
+    from fairlead.model import units
+
+    return fitted(
+        [
+            Column("run", lambda one: one.job_id),
+            Column("began", lambda one: units.format_time(one.start_ns)),
+            Column("took", lambda one: units.format_duration(one.seconds), right=True, spare=2),
+            Column("mode", lambda one: word(one.mode)),
+            Column("read", lambda one: units.format_bytes(one.read_bytes), right=True),
+            Column("written", lambda one: units.format_bytes(one.write_bytes), right=True),
+            Column("reads at", lambda one: units.format_bandwidth(one.read_bandwidth_bytes_per_s), right=True, spare=1),
+            Column("writes at", lambda one: units.format_bandwidth(one.write_bandwidth_bytes_per_s), right=True,
+                   spare=1),
+        ],
+        answer.runs, width,
+    )  # fmt: skip
+
+
+def _machine(answer: Behaviour, width: int) -> list[RenderableType]:
+    """How busy targets, forwarders and metadata servers were."""
+    from rich.text import Text
+
+    from fairlead.cli.pictures import axis, line
+    from fairlead.model import units
+
+    parts: list[RenderableType] = []
+    if answer.targets is not None:
+        busy = answer.targets
+        below = units.format_percent(busy.below_1_percent), units.format_percent(busy.below_5_percent)
+        parts.append(Text(f"targets: {below[0]} of the time below 1 % of their peak, {below[1]} below 5 %"))
+    if answer.metadata_above_75_percent is not None:
+        share = units.format_percent(answer.metadata_above_75_percent)
+        parts.append(Text(f"metadata servers: {share} of their busy minutes above 75 % of their peak"))
+    if answer.forwarders is not None:
+        heat = answer.forwarders
+        means: list[float | None] = []
+        for hour in range(heat.columns):
+            known = [s for row in heat.rows if (s := row.peak_share[hour]) is not None]
+            means.append(sum(known) / len(known) if known else None)
+        columns = max(10, min(heat.columns, width))
+        parts += [Text("forwarders, mean of their busiest minutes by hour:"), line(means, columns, top=1.0),
+                  axis(heat.from_ns, heat.from_ns + heat.columns * heat.step_ns, columns)]  # fmt: skip
+    return [*parts, Text("")] if parts else []

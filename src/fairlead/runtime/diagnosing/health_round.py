@@ -1,0 +1,76 @@
+"""One look at the components: states of the last hours, incidents that began, go on or ended, as rows of the lake.
+
+The lake is its only memory: what was told before is read from it. Not here: when it looks (`rounds`), what is sick
+(`analysis.health`).
+"""
+# ruff: noqa: S608  (conditions are numbers of ours)
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from fairlead.analysis.health.limits import HealthLimits
+from fairlead.analysis.health.watch import Health, watched
+from fairlead.model.diagnosis import DIAGNOSIS_VERSION, incident_rows, incidents_of
+from fairlead.model.incident import Incident
+from fairlead.model.units import NS_PER_S
+from fairlead.questions.component_loads import component_loads
+from fairlead.questions.span import DAY_NS, MINUTE_NS, Span
+from fairlead.runtime.diagnosing.settings import Diagnosis
+from fairlead.runtime.served_by import Tables
+
+BEYOND_NS = 10 * MINUTE_NS
+"""A look reaches back as long as an incident must last, and this much more."""
+REACH_NS = 30 * DAY_NS
+"""Incidents told of so long ago may come back: they are known to the look."""
+
+
+def limits_of(settings: Diagnosis) -> HealthLimits:
+    """The limits of a site's settings."""
+    return HealthLimits(share=settings.share, minimum_s=settings.least_minutes * 60.0)
+
+
+def health_round(
+    lake: Tables, writer: Any, now_ns: int, settings: Diagnosis, peaks: Mapping[str, float] | None = None
+) -> int:
+    """Looks once and writes what changed, in one batch; returns its rows. Raises LakeError."""
+    limits = limits_of(settings)
+    end = now_ns // MINUTE_NS * MINUTE_NS
+    begin = end - int(limits.minimum_s * NS_PER_S) - BEYOND_NS
+    known = known_incidents(lake, begin, end)
+    given = component_loads(lake, Span(begin, end))
+    health = watched(
+        given.loads, given.interval_ns, {(kind, ""): value for kind, value in (peaks or {}).items()}, given.events,
+        now_ns=end, open_incidents=known, limits=limits, servers=given.servers, nodes=given.nodes,
+        canaries=given.canaries,
+    )  # fmt: skip
+    return write(writer, now_ns, health, known)
+
+
+def known_incidents(lake: Tables, begin: int, end: int) -> list[Incident]:
+    """Incidents told before: open ones, and those of the last weeks."""
+    found = lake.query(
+        f"SELECT detail FROM incident WHERE NOT coalesce(withdrawn, false) AND from_ns < {end}"
+        f" AND (to_ns IS NULL OR to_ns > {begin - REACH_NS}) AND analysis_version = {DIAGNOSIS_VERSION}"
+        " ORDER BY from_ns, id"
+    )
+    return incidents_of(found)
+
+
+def write(writer: Any, now_ns: int, health: Health, known: Sequence[Incident]) -> int:
+    """Rows of what is new or says something else than before; nothing is written twice."""
+    before = {one.id: msgspec.json.encode(one) for one in known}
+    changed = [one for one in health.incidents if before.get(one.id) != msgspec.json.encode(one)]
+    withdrawn = list(health.withdrawn)
+    if not changed and not withdrawn:
+        return 0
+    batch = writer.batch(f"health/{now_ns}", source="analysis")
+    if changed:
+        batch.add(incident_rows(changed, now_ns))
+    if withdrawn:
+        batch.add(incident_rows(withdrawn, now_ns, withdrawn=True))
+    batch.commit()
+    return len(changed) + len(withdrawn)

@@ -1,0 +1,43 @@
+"""When components and the whole system are looked at: every minute or so, every hour. One object a process.
+
+It remembers only when it looked last: what was found is in the lake. Not here: what is looked at (`health_round`,
+`system_round`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fairlead import clock
+from fairlead.analysis.system.site import SystemSite
+from fairlead.model.units import NS_PER_S
+from fairlead.runtime.diagnosing.health_round import health_round
+from fairlead.runtime.diagnosing.settings import Diagnosis
+from fairlead.runtime.diagnosing.system_round import system_round
+
+SHARE = 0.25
+"""Of the time at most so much goes into looking at components: jobs that end must not wait."""
+
+
+class Rounds:
+    """The rounds of one process."""
+
+    def __init__(self, settings: Diagnosis, site: SystemSite) -> None:
+        self.settings = settings
+        self.site = site
+        self._next_health_ns = self._next_system_ns = 0
+
+    def look(self, lake: Any, writer: Any, now_ns: int) -> int:
+        """Looks at what is due; returns the rows written. Raises LakeError."""
+        if not self.settings.on:
+            return 0
+        written = 0
+        if now_ns >= self._next_health_ns:
+            begun = clock.monotonic_s()
+            written += health_round(lake, writer, now_ns, self.settings, self.site.peaks)
+            rest = max(self.settings.every_s, (clock.monotonic_s() - begun) / SHARE)
+            self._next_health_ns = now_ns + int(rest * NS_PER_S)
+        if now_ns >= self._next_system_ns:
+            written += system_round(lake, writer, now_ns, self.site)
+            self._next_system_ns = now_ns + int(self.settings.system_every_s * NS_PER_S)
+        return written

@@ -1,0 +1,315 @@
+"""What is told, when, and how often: rules, hold-off, escalation, silences, storms. The time is an argument."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from fairlead.alerts.concern import Concern, of_findings, of_incidents
+from fairlead.alerts.digest import digest_of, due, span_before
+from fairlead.alerts.look import Look, look
+from fairlead.alerts.messages import message_of
+from fairlead.alerts.rules import fits_rule, level_of
+from fairlead.alerts.settings import AlertRule, Alerts, Mail, Step, Webhook
+from fairlead.alerts.silences import parse_match
+from fairlead.alerts.state import FILE, Acknowledged, Batch, Silence, State, Subscription
+from fairlead.errors import LakeError, UsageError
+from fairlead.model.diagnosis import Told, finding_rows, incident_rows
+from fairlead.model.finding import Advice, Evidence, Finding, Subject
+from fairlead.model.incident import Incident
+from fairlead.rules.advice_set import load_advice
+
+H = 3600 * 10**9
+NOW = 1_700_000_000 * 10**9
+MAIL = Mail(host="localhost", sender="fairlead@example.org", to=["ops@example.org"])
+
+
+def concern(name: str = "f1", **changes: object) -> Concern:
+    """A finding about a job, made just now."""
+    base = Concern(
+        id=name, lasting=False, rule="job.interference", category="n_to_1", title="job 42 lost 300 s", severity="high",
+        confidence=0.9, cost_s=300.0, from_ns=NOW - H, to_ns=NOW, components=["fwd1"], layers=["forwarder"], job="42",
+        user="alice", program="lammps", nodes=16, made_ns=NOW,
+    )  # fmt: skip
+    return msgspec.structs.replace(base, **changes)
+
+
+def sick(name: str = "i1", *, since_h: float = 2.0, **changes: object) -> Concern:
+    """An incident that lasts."""
+    base = Concern(
+        id=name, lasting=True, rule="component.degraded", category="fail_slow", title="target ost3 is degraded",
+        severity="high", confidence=0.9, from_ns=NOW - round(since_h * H), components=["ost3"], layers=["target"],
+        made_ns=NOW,
+    )  # fmt: skip
+    return msgspec.structs.replace(base, **changes)
+
+
+def settings(*rules: AlertRule, **changes: object) -> Alerts:
+    given = rules or (AlertRule(name="all", to=["ops"]),)
+    alerts = Alerts(routes={"ops": MAIL, "boss": MAIL, "hook": Webhook(url="https://example.org/x")}, rules=[*given])
+    return msgspec.structs.replace(alerts, **changes)
+
+
+def batch_of(state: State, now_ns: int = NOW + H, route: str = "ops") -> Batch | None:
+    return state.next_batch(route, now_ns, 0, f"b{now_ns}-{route}")
+
+
+def test_a_finding_is_told_once_however_often_it_is_seen(tmp_path: Path) -> None:
+    with State(tmp_path) as state:
+        assert look(state, settings(), [concern()], NOW) == Look(1, 0, 0)
+        assert look(state, settings(), [concern(made_ns=NOW + 1)], NOW + 1).added == 0
+        batch = batch_of(state)
+        assert batch is not None
+        state.sent(batch, NOW)
+        assert look(state, settings(), [concern(made_ns=NOW + 2)], NOW + 100 * H).added == 0
+        assert batch_of(state, NOW + 200 * H) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "fits"),
+    [
+        ({}, True), ({"rules": ["job.*"]}, True), ({"rules": ["component.*"]}, False),
+        ({"severity": "critical"}, False),
+        ({"layers": ["forwarder"]}, True), ({"layers": ["mds"]}, False), ({"components": ["fwd?"]}, True),
+        ({"users": ["bob"]}, False), ({"programs": ["lam*"]}, True), ({"jobs": ["4*"]}, True), ({"jobs": ["5"]}, False),
+        ({"confidence": 0.95}, False), ({"cost_s": 300.0}, True), ({"cost_s": 301.0}, False),
+    ],
+)  # fmt: skip
+def test_every_line_of_a_rule_must_fit(changes: dict[str, object], fits: bool) -> None:
+    rule = msgspec.structs.replace(AlertRule(name="r", to=["ops"]), **changes)
+    assert fits_rule(rule, concern()) is fits
+
+
+def test_what_is_not_known_fits_no_pattern_and_no_cost() -> None:
+    unknown = concern(user=None, program=None, cost_s=None, components=[])
+    for changes in ({"users": ["*"]}, {"programs": ["*"]}, {"components": ["*"]}, {"cost_s": 0.1}):
+        assert not fits_rule(msgspec.structs.replace(AlertRule(name="r", to=["ops"]), **changes), unknown)
+    assert fits_rule(AlertRule(name="r", to=["ops"]), unknown)
+
+
+def test_hold_off_is_by_component_or_by_user_and_program(tmp_path: Path) -> None:
+    with State(tmp_path) as state:
+        assert look(state, settings(), [concern("a"), concern("b", job="43")], NOW) == Look(1, 0, 1)
+        assert look(state, settings(), [concern("c", user="bob", made_ns=NOW + 1)], NOW + 1).added == 1
+        assert look(state, settings(), [concern("d", job="44", made_ns=NOW + 2 * H)], NOW + 2 * H).added == 1
+
+
+def test_an_incident_that_was_held_off_is_told_later_if_it_lasts(tmp_path: Path) -> None:
+    with State(tmp_path) as state:
+        assert look(state, settings(), [sick("i1", to_ns=NOW - H // 2)], NOW).added == 1
+        assert look(state, settings(), [sick("i2", since_h=0.1)], NOW + 1) == Look(0, 0, 1)
+        assert look(state, settings(), [], NOW + H + 1).added == 1
+
+
+def test_escalation_by_duration_and_at_once_for_a_large_job(tmp_path: Path) -> None:
+    steps = [Step(after_h=4, severity="high"), Step(after_h=96, severity="critical", to=["boss"])]
+    rule = AlertRule(name="r", to=["ops"], wait_h=1.0, escalate=steps, hold_off_s=0)
+    young = sick(since_h=0.5, severity="warning")
+    assert level_of(rule, young, NOW) is None
+    assert level_of(rule, msgspec.structs.replace(young, nodes=1024), NOW) == 0
+    assert level_of(rule, msgspec.structs.replace(young, nodes=1023), NOW) is None
+    with State(tmp_path) as state:
+        told = [look(state, settings(rule), [young] if hour == 0 else [], NOW + hour * H).added for hour in
+                (0, 0.25, 0.5, 1, 3.5, 4, 95.5, 96, 200)]  # fmt: skip
+        assert told == [0, 0, 1, 0, 1, 0, 1, 0, 0]
+        found = [(one.route, one.level, one.severity) for one in state.told("i1")]
+        assert found == [("ops", 0, "warning"), ("ops", 1, "high"), ("boss", 2, "critical")]
+
+
+def test_default_escalation_is_the_published_one() -> None:
+    assert [step.after_h for step in AlertRule(name="r", to=["ops"]).escalate] == [96.0]
+    assert AlertRule(name="r", to=["ops"]).large_nodes == 1024
+
+
+def test_what_is_over_is_told_where_its_beginning_was(tmp_path: Path) -> None:
+    with State(tmp_path) as state:
+        look(state, settings(), [sick()], NOW)
+        done = sick(to_ns=NOW + H, made_ns=NOW + H)
+        assert look(state, settings(), [done], NOW + H).added == 1
+        assert look(state, settings(), [done], NOW + 2 * H).added == 0
+        assert [(one.kind, one.route) for one in state.told("i1")] == [("firing", "ops"), ("resolved", "ops")]
+        batch = batch_of(state)
+        assert batch is not None
+        assert message_of(batch, settings()).subject == "[fairlead] over: target ost3 is degraded"
+        quiet = AlertRule(name="all", to=["ops"], resolved=False)
+        look(state, settings(quiet), [sick("i9", components=["ost9"])], NOW)
+        over = sick("i9", components=["ost9"], to_ns=NOW, made_ns=NOW + 5)
+        assert look(state, settings(quiet), [over], NOW + H).added == 0
+
+
+def test_what_was_withdrawn_is_taken_back_if_told_and_never_told_if_not(tmp_path: Path) -> None:
+    with State(tmp_path) as state:
+        look(state, settings(), [concern()], NOW)
+        assert look(state, settings(), [concern(withdrawn=True, made_ns=NOW + 1)], NOW + 1).added == 1
+        assert look(state, settings(), [concern("f2", withdrawn=True, user="bob")], NOW + 1).added == 0
+
+
+def test_an_incident_that_began_and_ended_between_two_looks_is_told_once(tmp_path: Path) -> None:
+    with State(tmp_path) as state:
+        assert look(state, settings(), [sick(to_ns=NOW - 1)], NOW).added == 1
+        assert [one.kind for one in state.told("i1")] == ["firing"]
+
+
+def test_silences_and_acknowledgements(tmp_path: Path) -> None:
+    silence = Silence(id="s", match={"component": "ost*"}, until_ns=NOW + 2 * H, who="me", why="x", made_ns=NOW)
+    with State(tmp_path) as state:
+        with state.change():
+            state.silence(silence)
+        assert look(state, settings(), [sick(), concern()], NOW) == Look(1, 1, 0)
+        assert look(state, settings(), [], NOW + H).added == 0
+        assert look(state, settings(), [], NOW + 2 * H).added == 1, "it lasts, and the silence is over"
+        with state.change():
+            assert state.acknowledge("i1", Acknowledged("me", "disk ordered", NOW))
+            assert not state.acknowledge("nothing", Acknowledged("me", "", NOW))
+        assert look(state, settings(), [], NOW + 200 * H).added == 0, "taken on: no escalation"
+        with state.change():
+            state.acknowledge("i1", None)
+        assert look(state, settings(), [], NOW + 200 * H).added == 1
+
+
+@pytest.mark.parametrize("words", [[], ["component"], ["component="], ["colour=red"], ["job=1", "job=2"]])
+def test_a_silence_names_what_it_is_of(words: list[str]) -> None:
+    with pytest.raises(UsageError):
+        parse_match(words)
+
+
+def test_a_silence_by_a_field_that_is_not_known_holds_nothing(tmp_path: Path) -> None:
+    with State(tmp_path) as state:
+        with state.change():
+            state.silence(Silence(id="s", match={"user": "*"}, until_ns=NOW + H, who="me", why="x", made_ns=NOW))
+        assert look(state, settings(), [sick()], NOW).added == 1
+
+
+def test_a_storm_of_findings_is_one_message_and_bounded(tmp_path: Path) -> None:
+    rule = AlertRule(name="all", to=["ops"], hold_off_s=0)
+    alerts = settings(rule, most_waiting=500, most_in_one=5)
+    storm = [concern(f"f{n}", job=str(n), user=f"u{n}", severity="critical" if n == 7777 else "high")
+             for n in range(10_000)]  # fmt: skip
+    with State(tmp_path) as state:
+        assert look(state, alerts, storm, NOW).added == 10_000
+        batch = batch_of(state)
+        assert batch is not None
+        message = message_of(batch, alerts)
+        assert message.subject.startswith("[fairlead] 10000 alerts, first ")
+        assert len(message.text) < 10_000
+        assert "And 495 more: 495 job.interference" in message.text
+        assert "Another 9500 were not told one by one" in message.text
+        state.sent(batch, NOW)
+        assert batch_of(state, NOW + 2 * H) is None
+        assert look(state, alerts, storm[:100], NOW + H).added == 0
+        state.forget(NOW + H)
+        assert state.concern("f7") is None or state.told("f7") == []
+
+
+def test_many_in_one_message_worst_first_and_what_is_over_last(tmp_path: Path) -> None:
+    alerts = settings(AlertRule(name="all", to=["ops"], hold_off_s=0))
+    with State(tmp_path) as state:
+        look(state, alerts, [sick("i1")], NOW)
+        look(state, alerts, [sick("i1", to_ns=NOW, made_ns=NOW + 1), concern("f1", severity="warning"),
+                             concern("f2", severity="critical", title="worst")], NOW + 1)  # fmt: skip
+        batch = batch_of(state)
+        assert batch is not None
+        message = message_of(batch, alerts)
+        assert [pair[1].id for pair in message.pairs] == ["f2", "f1", "i1"]
+        assert message.subject == "[fairlead] 3 alerts, first critical: worst"
+        assert [one["status"] for one in message.document(alerts)["alerts"]] == ["firing", "firing", "resolved"]
+
+
+def test_state_survives_and_is_for_its_owner_only(tmp_path: Path) -> None:
+    with State(tmp_path) as state:
+        look(state, settings(), [concern()], NOW)
+    assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
+    with State(tmp_path) as state:
+        assert [one.state for one in state.told("f1")] == ["waiting"]
+    with pytest.raises(LakeError, match="nothing was told"):
+        State(tmp_path / "elsewhere", create=False)
+
+
+def test_a_change_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    def failing(state: State) -> None:
+        with state.change():
+            state.keep([concern()])
+            raise RuntimeError("killed here")
+
+    with State(tmp_path) as state:
+        with pytest.raises(RuntimeError):
+            failing(state)
+        assert state.concern("f1") is None
+
+
+def subscription(owner: str = "alice", **changes: str) -> Subscription:
+    base = Subscription(id=f"s-{owner}", owner=owner, job="", program="", address=f"{owner}@example.org", made_ns=0)
+    return msgspec.structs.replace(base, **changes)
+
+
+def test_subscribers_are_told_of_their_own_jobs_and_of_nobody_elses(tmp_path: Path) -> None:
+    alerts = settings(AlertRule(name="none", to=["boss"], rules=["no.such"]), subscriptions="ops")
+    hers = concern(
+        title="job 42 slowed by job 99 of mallory", evidence=["job 99 of mallory wrote 3 TiB"],
+        advice=[Advice(text="Nothing to change."), Advice(text="Hold job 99 of mallory.", audience="site")],
+    )  # fmt: skip
+    with State(tmp_path) as state:
+        with state.change():
+            for one in (subscription(), subscription("bob"), subscription("carol", job="42")):
+                assert state.subscribe(one)
+        look(state, alerts, [hers, concern("f2", user=None, job="42"), sick()], NOW)
+        assert [one.recipient for one in state.notices(10)] == ["alice@example.org"]
+        batch = batch_of(state)
+        assert batch is not None
+        message = message_of(batch, alerts)
+        assert "mallory" not in message.subject + message.text
+        assert "99" not in message.text
+        assert "your job 42: other jobs on the same storage slowed it down" in message.subject
+        assert "Nothing to change." in message.text
+        assert state.unsubscribe("s-bob", "alice") is False
+
+
+def test_rows_of_the_lake_become_concerns() -> None:
+    finding = Finding(
+        id="f1", rule="job.interference", title="t", subject=Subject("job", "42"), from_ns=NOW, to_ns=NOW + 5,
+        severity="high", confidence=0.9, category="n_to_1", evidence=[Evidence(text="e")], analysis_version="1",
+    )  # fmt: skip
+    mirrored = msgspec.structs.replace(finding, id="f2", rule="component.degraded", subject=Subject("target", "ost3"))
+    told = [Told(finding=one, job_id="42", user="alice", components=[Subject("forwarder", "f1")])
+            for one in (finding, mirrored)]  # fmt: skip
+    import pyarrow as pa
+
+    rows = pa.Table.from_batches([finding_rows(told, NOW)])
+    found = of_findings(rows, {})
+    assert [(one.id, one.layers, one.components, one.program) for one in found] == [("f1", ["forwarder"], ["f1"], None)]
+    incident = Incident(id="i1", layer="target", component="ost3", from_ns=NOW, to_ns=None, kind="dead", hint="dead",
+                        confidence=1.0, jobs=["42"])  # fmt: skip
+    (one,) = of_incidents(pa.Table.from_batches([incident_rows([incident], NOW)]), {}, load_advice())
+    assert (one.rule, one.severity, one.lasting, one.over, one.nodes) == (
+        "component.dead", "critical", True, False, None,
+    )  # fmt: skip
+    assert {advice.audience for advice in one.advice} == {"user", "site"}
+    broken = rows.set_column(rows.schema.get_field_index("detail"), "detail", pa.array(["{", "[]"]))
+    assert of_findings(broken, {}) == []
+
+
+def test_a_digest_is_of_whole_days_and_sent_once(tmp_path: Path) -> None:
+    day = span_before("day", 7, NOW)
+    assert day[1] - day[0] == 24 * H
+    assert day[1] <= NOW < day[1] + 24 * H
+    week = span_before("week", 7, NOW)
+    assert week[1] - week[0] == 7 * 24 * H
+    assert week[1] % (24 * H) == 7 * H
+    alerts = settings(digest=["ops"])
+    with State(tmp_path) as state:
+        assert due(state, alerts, NOW) == 0, "nothing is told of before alerting began"
+        with state.change():
+            state.keep([concern(made_ns=NOW), sick(since_h=30), concern("f0", withdrawn=True)])
+        later = day[1] + 24 * H
+        assert due(state, alerts, later) == 1
+        assert due(state, alerts, later + H) == 0
+        batch = batch_of(state, later + H)
+        assert batch is not None
+        message = message_of(batch, alerts)
+        assert message.subject == "[fairlead] digest: 2 new, 1 not over"
+        assert "target ost3 is degraded" in message.text
+        assert "Time lost by jobs: 0.1 h (of 1 not known)" in message.text
+    with State(tmp_path / "new") as state:
+        assert "Nothing was found." in digest_of(state, 0, 1)[1]

@@ -1,0 +1,58 @@
+"""Attributes a mount answers from memory: never those of an earlier file with the same number."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from fairlead.services.forwarding.fuse import abi
+from fairlead.services.forwarding.fuse.abi import ROOT, Op
+from fairlead.services.forwarding.fuse.bodies import ENTRY_BYTES
+from fairlead.services.forwarding.mount import foreseen
+from fairlead.services.forwarding.mount.answers import Answers
+from fairlead.services.forwarding.mount.foreseen import ATTRIBUTES_BYTES
+from fairlead.services.forwarding.mount.holdings import Holdings
+from fairlead.services.forwarding.mount.ledger import Entry, own_message
+from fairlead.services.forwarding.mount.nodes import Nodes
+
+NODE, HANDLE = 7, 3
+OF_A_DIRECTORY = bytes(range(ATTRIBUTES_BYTES))
+MADE = abi.CREATE_IN.pack(os.O_RDWR, 0o644, 0, 0)
+GETATTR = memoryview(own_message(Op.GETATTR, NODE, abi.GETATTR_IN.pack(0, 0, 0)))
+GIVING = {
+    Op.LOOKUP: b"f\0",
+    Op.CREATE: MADE + b"f\0",
+    Op.TMPFILE: MADE,
+    Op.MKNOD: abi.MKNOD_IN.pack(0o100644, 0, 0, 0) + b"f\0",
+    Op.MKDIR: abi.MKDIR_IN.pack(0o755, 0) + b"f\0",
+    Op.SYMLINK: b"f\0target\0",
+    Op.LINK: abi.LINK_IN.pack(NODE) + b"f\0",
+    Op.READDIRPLUS: abi.READ_IN.pack(HANDLE, 0, 4096, 0, 0, 0, 0),
+}
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
+    monkeypatch.setattr(foreseen, "monotonic_ns", lambda: 1)
+    made = Answers(Nodes(), Holdings())
+    made.foreseen.put(NODE, OF_A_DIRECTORY)
+    return made
+
+
+def test_a_directorys_are_given_once(answers: Answers) -> None:
+    assert answers.known(Op.GETATTR, NODE, GETATTR) == (0, OF_A_DIRECTORY)
+    assert answers.known(Op.GETATTR, NODE, GETATTR) is None
+
+
+@pytest.mark.parametrize("op", GIVING, ids=lambda op: Op(op).name)
+def test_a_file_that_has_the_number_of_a_removed_directory_does_not_get_them(answers: Answers, op: Op) -> None:
+    entry: Entry = (9, int(op), -1, ROOT, HANDLE, 0, 0, 0, 0, own_message(op, ROOT, GIVING[op]))
+    body = NODE.to_bytes(8, "little") + bytes(ENTRY_BYTES - 8)
+    if op == Op.READDIRPLUS:
+        body += abi.DIRENT.pack(NODE - 1, 1, 1, 0o10) + b"f" + bytes(7)
+    lesson = answers.teach[op]
+    assert lesson is not None
+    lesson(entry, memoryview(body))
+    assert answers.nodes.held(NODE)
+    assert answers.known(Op.GETATTR, NODE, GETATTR) is None
