@@ -45,6 +45,7 @@ class MailSink:
         refuse: frozenset[str] = frozenset(), password: str = "secret",  # noqa: S107
     ) -> None:  # fmt: skip
         self.letters: list[Letter] = []
+        self._arrived = threading.Condition()
         self._answer, self._refuse, self._password = answer, refuse, password
         self._tls, self._starttls = tls, starttls and certificate is not None
         self._context: ssl.SSLContext | None = None
@@ -64,6 +65,11 @@ class MailSink:
         self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
         self._thread.join(10)
+
+    def wait_for(self, good: Callable[[list[Letter]], bool], patience_s: float = 120.0) -> bool:
+        """Whether `good` comes true of the letters in time."""
+        with self._arrived:
+            return self._arrived.wait_for(lambda: good(self.letters), patience_s)
 
     def _serve(self) -> None:
         while True:
@@ -136,7 +142,9 @@ class MailSink:
                         line.shutdown(socket.SHUT_RDWR)
                         return
                     if said.startswith("2"):
-                        self.letters.append(Letter(sender, to, b"".join(lines), encrypted, user))
+                        with self._arrived:
+                            self.letters.append(Letter(sender, to, b"".join(lines), encrypted, user))
+                            self._arrived.notify_all()
                     say(said)
                 elif verb == "QUIT":
                     say("221 bye")

@@ -22,6 +22,7 @@ from fairlead.model.tables import PFS_CLIENT, batch_of
 from fairlead.questions.asking import Sight
 from fairlead.questions.catalog import Asking, ask, asked_of
 from fairlead.runtime.analysis_loop import LAG_NS, run, step, take_site
+from fairlead.runtime.diagnosing.settings import Diagnosis
 from fairlead.testing.machine import small
 
 S = 1_000_000_000
@@ -146,10 +147,39 @@ def test_records_that_come_late_change_the_summary(play: Tables, lake: Lake) -> 
 
 
 def test_a_job_is_not_summarised_before_its_records_can_have_come(play: Tables, lake: Lake) -> None:
-    fill(lake, play)
+    fill(lake, {"jobs": play["jobs"]})
     first = int(pc.min(play["jobs"]["end_ns"]).as_py())
     assert steps(lake, first + LAG_NS - 1) == 0
     assert steps(lake, first + LAG_NS) == 1
+
+
+def test_a_job_whose_records_are_all_here_is_summarised_at_once(play: Tables, lake: Lake) -> None:
+    """All that watches it has told of a later time: there is nothing to wait for."""
+    jobs = ended(play)
+    first = min(jobs.values(), key=lambda row: row["end_ns"])
+    cut = {name: before(table, first["end_ns"]) for name, table in play.items()}
+    fill(lake, cut | {"jobs": play["jobs"], "mapping": play["mapping"]})
+    assert steps(lake, first["end_ns"] + S) == 0
+    fill(lake, {name: after(table, first["end_ns"]) for name, table in play.items() if name not in ("jobs", "mapping")},
+         "rest")  # fmt: skip
+    assert steps(lake, first["end_ns"] - 1) == 0
+    with lake.writer("analysis") as writer:
+        made = [step(lake, writer, first["end_ns"] + n * S, quick=True).summaries for n in (70, 71)]
+    assert made[0] >= 1
+    assert made[1] == 0
+    assert {name: summaries(lake)[first["job_id"]][name] or 0 for name in SUMS} == truth(play, first["job_id"])
+
+
+def before(table: pa.Table, ns: int) -> pa.Table:
+    """Rows dated before a time."""
+    time = next((name for name in ("ts_ns", "start_ns", "first_seen_ns") if name in table.column_names), None)
+    return table if time is None else table.filter(pc.less(table[time], ns))
+
+
+def after(table: pa.Table, ns: int) -> pa.Table:
+    """The others."""
+    time = next((name for name in ("ts_ns", "start_ns", "first_seen_ns") if name in table.column_names), None)
+    return table.slice(0, 0) if time is None else table.filter(pc.greater_equal(table[time], ns))
 
 
 def test_counters_of_exclusive_nodes_give_an_estimate_that_says_so(play: Tables, lake: Lake) -> None:
@@ -389,7 +419,7 @@ def test_the_loop_runs_until_it_is_stopped(play: Tables, lake: Lake) -> None:
     stop, raised = threading.Event(), []
     config = SimpleNamespace(
         server=SimpleNamespace(lake=str(lake.place.root), memory="512MB", site=""),
-        analysis=SimpleNamespace(shard="analysis", every_s=0.05, running_s=600.0),
+        analysis=SimpleNamespace(shard="analysis", every_s=0.05, running_s=600.0), diagnosis=Diagnosis(),
     )
 
     def work() -> None:
@@ -422,7 +452,7 @@ def test_accounting_of_years_is_summarised_without_looking_at_each_job(lake: Lak
     asked = Counting(lake)
     with lake.writer("analysis") as writer:
         assert step(asked, writer, 20_000 * 86_400 * S + year, most=400).summaries == 400
-    assert asked.questions == 3
+    assert asked.questions == 4
     assert steps(lake, 20_000 * 86_400 * S + year) == 100
 
 

@@ -32,7 +32,8 @@ AT = ["--to", "2024-10-04T10:10"]
 COMMANDS = [
     ["jobs"], ["jobs", "--sort", "bytes", "--last", "1h"], ["job", "100", "--last", "1d"], ["system"], ["node", "n3"],
     ["target"], ["target", "OST0"], ["target", "--cdf"], ["mds"], ["mds", "MDT2"], ["forwarders"], ["forwarders", "f1"],
-    ["system", "--space"], ["system", "--network"], ["system", "--devices"],
+    ["system", "--space"], ["system", "--network"], ["system", "--devices"], ["behaviour"],
+    ["behaviour", "--user", "alice", "--last", "1d"],
 ]  # fmt: skip
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.agent_server import certificate
-from tests.alert_receivers import MailSink, WebSink
 
+from agent_server import certificate
+from alert_receivers import MailSink, WebSink
 from fairlead.alerts.concern import Concern
 from fairlead.alerts.delivery import courier
 from fairlead.alerts.delivery.mail import ByMail, mail_of

@@ -52,7 +52,7 @@ def _heavy_options(command: F) -> F:
 
 @click.group()
 def analyse() -> None:
-    """Heavy work on months of a lake: jobs, population.
+    """Heavy work on months of a lake: jobs, findings, population.
 
     The span is cut into days or hours; workers open the lake by its path, which they must see, and with this fairlead.
     """
@@ -92,6 +92,45 @@ def jobs(
         say(f"{found.done_before:,} stretches were done before under the label {found.label!r}")
     if found.kept:
         say("records that summaries left as they were are made of have expired")
+
+
+@analyse.command()
+@_heavy_options
+@click.option("--shard", default="rediagnosis", show_default=True, metavar="NAME",
+              help="Shard the findings are written to.")  # fmt: skip
+@click.option("--label", default="", metavar="WORD",
+              help="Name of the run: what was done under it is not done again. Default: the version.")  # fmt: skip
+@click.option("--wait", "wait_s", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS",
+              help="How long to wait for another run to finish.")  # fmt: skip
+def findings(
+    root: Path | None, from_: str, to: str, where: str, count: int | None, file: Path | None, memory: str | None,
+    as_json: bool, shard: str, label: str, wait_s: float,
+) -> None:  # fmt: skip
+    """Make phases and findings of past jobs again, with this version.
+
+    Of the jobs that began in the time and have ended. May be killed and run again: it goes on where it stopped, and
+    does nothing when all is done. Findings of an older version are not listed any more where this one has looked.
+    """
+    from fairlead import clock
+    from fairlead.runtime.heavy.rediagnosis import rediagnose
+
+    now_ns = clock.now_ns()
+    lake, span = _lake(root), _span(from_, to, now_ns)
+    with _workers(where, count, file) as workers, _progress("findings") as done:
+        found = rediagnose(
+            workers, lake, span, now_ns, shard=shard, label=label, memory=memory, wait_s=wait_s, done=done
+        )  # fmt: skip
+    if as_json:
+        _print_json(found)
+        return
+    click.echo(
+        f"{found.phases:,} phases and {found.findings:,} findings of {found.jobs:,} jobs made,"
+        f" {found.withdrawn:,} findings withdrawn, in {found.stretches:,} stretches"
+    )
+    if found.done_before:
+        say(f"{found.done_before:,} stretches were done before under the label {found.label!r}")
+    if found.kept:
+        say(f"phases of {found.kept:,} jobs are left as they were: the records they are made of have expired")
 
 
 @analyse.command()

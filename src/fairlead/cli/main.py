@@ -40,7 +40,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "mds": ("fairlead.cli.mds:mds", "Metadata load: who, what, from where."),
     "forwarders": ("fairlead.cli.forwarders:forwarders", "Forwarders by hour as a heat map, or one and who uses it."),
     "top": ("fairlead.cli.top:top", "Who moves most just now, refreshed."),
-    "analyse": ("fairlead.cli.analyse:analyse", "Heavy work on months of a lake: jobs, population."),
+    "analyse": ("fairlead.cli.analyse:analyse", "Heavy work on months of a lake: jobs, findings, population."),
     "alerts": ("fairlead.cli.alerts:alerts", "Who is told of what: list, test, silence, acknowledge, subscribe."),
     "rules": ("fairlead.cli.rules:rules", "The diagnosis rules: list, show, check."),
     "forwarder": ("fairlead.cli.forwarder:forwarder", "Serve a tree of files to mounts."),

@@ -20,8 +20,7 @@ from fairlead.questions.span import DAY_NS, Span
 _LONGEST_NS = 32 * DAY_NS
 """A finding whose time begins earlier than this before a span is not looked for in it."""
 _DAY = "from_ns // 86400000000000"
-_NEWEST = f"max(analysis_version) OVER (PARTITION BY {_DAY})"
-"""A day that a newer analysis has looked at is told by that one alone."""
+_FAMILY = "split_part(rule, '.', 1)"
 _MANY = 100_000
 
 
@@ -34,8 +33,7 @@ def findings(
     rank = " ".join(f"WHEN '{name}' THEN {number}" for number, name in enumerate(SEVERITIES))
     found = select(
         lake,
-        f"SELECT detail, analysis_version, newest, {_DAY} AS at_day FROM (SELECT *, {_NEWEST} AS newest FROM finding"
-        f" WHERE from_ns < {span.to_ns} AND {days(_reach(span))})"
+        f"SELECT detail, analysis_version, newest FROM {_with_newest(span)}"
         f" WHERE coalesce(to_ns, from_ns) >= {span.from_ns} AND NOT coalesce(withdrawn, false) AND {where}"
         f" ORDER BY CASE severity {rank} ELSE {len(SEVERITIES)} END, from_ns DESC, id",
         words,
@@ -50,19 +48,30 @@ def findings(
     )  # fmt: skip
 
 
+def _with_newest(span: Span) -> str:
+    """Findings whose time may touch the span, with `newest`: the highest version of the analysis that has looked at
+    their day, as its findings of that kind (and, of jobs, its phases) tell."""
+    reach = Span(span.from_ns - _LONGEST_NS, span.to_ns)
+    return (
+        f"(SELECT found.*, greatest(max(analysis_version) OVER (PARTITION BY {_DAY}, {_FAMILY}),"
+        f" CASE WHEN {_FAMILY} = $k_job THEN coalesce(looked.version, 0) ELSE 0 END) AS newest"
+        f" FROM (SELECT * FROM finding WHERE from_ns < {span.to_ns} AND {days(reach)}) found"
+        " LEFT JOIN (SELECT start_ns // 86400000000000 AS at_day, max(analysis_version) AS version FROM phase"
+        f" WHERE start_ns >= {reach.from_ns} AND start_ns < {span.to_ns} AND {days(reach)} GROUP BY at_day) looked"
+        f" ON looked.at_day = {_DAY})"
+    )
+
+
 def _versions(found: pa.Table) -> list[tuple[int, int]]:
     return list(zip(found["analysis_version"].to_pylist(), found["newest"].to_pylist(), strict=True))
-
-
-def _reach(span: Span) -> Span:
-    return Span(span.from_ns - _LONGEST_NS, span.to_ns)
 
 
 def _chosen(
     job: str, component: str, user: str, severity: str, rule: str, sight: Sight
 ) -> tuple[str, dict[str, object]]:
     """The condition and its parameters."""
-    parts, words = ["true"], dict[str, object]()
+    parts: list[str] = ["$k_job IS NOT NULL"]
+    words: dict[str, object] = {"k_job": "job"}
     if job:
         parts.append("(job_id = $job OR list_contains(culprits, $culprit))")
         words |= {"job": job, "culprit": f"job:{job}"}
@@ -78,13 +87,13 @@ def _chosen(
         words["owner"] = user
     if severity:
         parts.append("severity IN (SELECT unnest($grave))")
-        words["grave"] = list(SEVERITIES[: SEVERITIES.index(severity) + 1])  # type: ignore[arg-type]
+        words["grave"] = list(SEVERITIES[: SEVERITIES.index(severity) + 1])
     if rule:
         parts.append("rule = $rule")
         words["rule"] = rule
     if not sight.everything:
         parts.append('(job_id IS NULL AND subject_kind <> $k_job OR "user" = $me)')
-        words |= {"k_job": "job", "me": sight.user}
+        words["me"] = sight.user
     return " AND ".join(parts), words
 
 
@@ -129,9 +138,9 @@ def of_job(
     """Findings about this job in its time, by what they cost."""
     found = select(
         lake,
-        f"SELECT detail FROM (SELECT *, {_NEWEST} AS newest FROM finding WHERE from_ns >= {span.from_ns}"
-        f" AND from_ns < {span.to_ns} AND {days(span)}) WHERE job_id = $job AND cluster IS NOT DISTINCT FROM $cluster"
+        f"SELECT detail FROM {_with_newest(span)} WHERE from_ns >= {span.from_ns}"
+        " AND job_id = $job AND cluster IS NOT DISTINCT FROM $cluster"
         " AND NOT coalesce(withdrawn, false) AND analysis_version = newest ORDER BY cost_s DESC NULLS LAST, id",
-        {"job": job_id, "cluster": cluster},
+        {"job": job_id, "cluster": cluster, "k_job": "job"},
     )
     return [one for one in told_to(lake, told_of(found), sight) if not rules or one.finding.rule in rules]

@@ -50,7 +50,7 @@ def component_health(
     open_ = [one for one in incidents if one.to_ns is None or one.to_ns > end]
     states = _states(seen.states.to_pylist(), open_)
     if component:
-        names = sorted({one.component for one in (*states, *incidents)})
+        names = sorted({one.component for one in states} | {one.component for one in incidents})
         if component not in names:
             raise UnknownNameError("component", component, near(component, names))
         states = [one for one in states if one.component == component]
@@ -79,14 +79,14 @@ def _incidents(lake: Tables, span: Span) -> list[Incident]:
 def _states(rows: Sequence[Mapping[str, Any]], open_: Sequence[Incident]) -> list[ComponentState]:
     """The last known state of each component; one with an open incident is sick whatever the last minutes show."""
     last: dict[tuple[str, str], Mapping[str, Any]] = {}
-    for row in sorted(rows, key=lambda row: row["ts_ns"]):
-        key = (row["layer"], row["component"])
-        if key not in last or row["state"] not in ("unknown", "idle") or last[key]["state"] in ("unknown", "idle"):
-            last[key] = row
-    sick = {(one.layer, one.component): one for one in open_}
+    for one in sorted(rows, key=lambda row: row["ts_ns"]):
+        key = (one["layer"], one["component"])
+        if key not in last or one["state"] not in ("unknown", "idle") or last[key]["state"] in ("unknown", "idle"):
+            last[key] = one
+    sick: dict[tuple[str, str], Incident] = {(one.layer, one.component): one for one in open_}
     made = []
     for key in sorted({*last, *sick}):
-        row, incident = last.get(key), sick.get(key)  # type: ignore[call-overload]
+        row, incident = last.get(key), sick.get(key)
         state = _STATE.get(row["state"], row["state"]) if row is not None else "unknown"
         if incident is not None:
             state = "dead" if incident.kind == "dead" else "sick"

@@ -96,6 +96,10 @@ class Machine:
         """`mds0`."""
         return f"mds{number}"
 
+    def mdt_name(self, number: int) -> str:
+        """`scratch-MDT0000`, as the records name what a metadata server serves."""
+        return f"{self.file_system}-MDT{number:04x}"
+
     def described(self) -> Platform:
         """The machine as a site would describe it."""
         layers = [

@@ -12,11 +12,15 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from fairlead.analysis.health.fleet import Peak, Peaks, inner, peak_of, peaks_of, share_of, usual
+from fairlead.analysis.health.fleet import Peak, Peaks, best_near, inner, peak_of, peaks_of, share_of, usual
 from fairlead.analysis.health.limits import HealthLimits
 from fairlead.analysis.health.rates import Cells, cells_of, job_cells
 from fairlead.analysis.intervals import Axis, Bools, Floats, Ints
 
+_HOLDS = 4.0
+"""Requests of a job under way in a forwarder, on average, from which it can hold a forwarder's workers."""
+_UNDER_WAY = 2.0
+"""Operations under way at a metadata server, on average, from which it is asked for more than it gives."""
 _EVIDENCE = {"forwarder": "requests wait in its queue", "target": "its device is busy all the time",
              "device": "it is busy all the time", "mds": "operations on it take long and never cease",
              "port": "packets wait for it", "node": ""}  # fmt: skip
@@ -82,13 +86,17 @@ def _forwarder(loads: pa.Table, cells: Cells, active: Bools, peaks: Peaks, limit
     waiting = np.nan_to_num(cells.wait_s) / axis.window_s
     # Who finishes nothing tells no waits: then the length of the queue is what shows.
     stuck = (np.nan_to_num(cells.ops) <= 0) & (np.nan_to_num(cells.queue) >= 1)
-    queueing = (waiting >= limits.queue) | stuck
+    # Behind a lock or a metadata server requests are held in service, and some wait for a worker. A forwarder that is
+    # itself the narrow place makes them wait longer than it serves them, or wait though workers are free.
+    served = np.nan_to_num(cells.busy_s) / axis.window_s
+    queueing = ((waiting >= limits.queue) & ((waiting >= served) | (served < limits.workers))) | stuck
     # A forwarder that told of its queue and of no request finished none.
     share = np.where(stuck, 0.0, share_of(cells, known))
     parts = cells_of(loads, "forwarder", axis, parts=True)
     held = _held(parts, cells, limits) if parts is not None else np.zeros(len(cells))
     share = share + held
     asked = queueing & inner(cells, queueing, _steady(axis, limits))
+    share = best_near(cells, share, _steady(axis, limits))
     coarse = axis.window_s > limits.coarse_s
     # Of a long interval only a component that was kept busy throughout can be judged: the queue has to be deep.
     asked &= (waiting >= limits.queue * axis.window_s) | stuck if coarse else asked
@@ -106,7 +114,7 @@ def _held(parts: Cells, cells: Cells, limits: HealthLimits) -> Floats:
     took = parts.busy_s
     waited = np.nan_to_num(parts.wait_s)
     with np.errstate(invalid="ignore", divide="ignore"):
-        long = (took >= limits.held_ratio * usually) & (took / parts.axis.window_s >= 2 * limits.queue)
+        long = (took >= limits.held_ratio * usually) & (took / parts.axis.window_s >= _HOLDS)
         through = np.where(long, took / (took + waited), 0.0)
     grid = np.zeros((len(cells.names), cells.axis.count))
     np.add.at(grid, (parts.component, parts.at), np.nan_to_num(through))
@@ -119,7 +127,7 @@ def _held(parts: Cells, cells: Cells, limits: HealthLimits) -> Floats:
 def _device(cells: Cells, active: Bools, peaks: Peaks, limits: HealthLimits) -> Asked:
     known = peaks_of(cells, peaks, cells.busy_s)
     busy = np.nan_to_num(cells.busy_s) >= limits.device_busy * cells.axis.window_s
-    share = share_of(cells, known)
+    share = best_near(cells, share_of(cells, known), _steady(cells.axis, limits))
     return Asked(cells, known, active | busy, busy & inner(cells, busy, _steady(cells.axis, limits)), share,
                  np.zeros(len(cells), np.bool_), _while_busy(cells, known, limits),
                  bool(np.isfinite(cells.busy_s).any()), _EVIDENCE["device"])  # fmt: skip
@@ -173,7 +181,7 @@ def _target(
         held = np.array([pairs.get(place, -1) for place in range(len(cells.names))])[cells.component]
         busy_s = np.where(held >= 0, grid[held, cells.at], np.nan)
     known = peaks_of(cells, peaks, busy_s if pairs else None)
-    share = share_of(cells, known)
+    share = best_near(cells, share_of(cells, known), _steady(axis, limits))
     busy = np.nan_to_num(busy_s) >= limits.device_busy * axis.window_s
     asked = busy & inner(cells, busy, _steady(axis, limits))
     named = servers_of(cells, servers, devices, pairs)
@@ -235,9 +243,9 @@ def _by_server(
 
 def _mds(loads: pa.Table, cells: Cells, active: Bools, peaks: Peaks, limits: HealthLimits) -> Asked:
     known = peaks_of(cells, peaks)
-    share = share_of(cells, known)
+    share = best_near(cells, share_of(cells, known), _steady(cells.axis, limits))
     under_way = _under_way(loads, cells)
-    asked = under_way >= 2 * limits.queue
+    asked = under_way >= _UNDER_WAY
     asked &= inner(cells, asked, _steady(cells.axis, limits))
     asked &= cells.axis.window_s <= limits.coarse_s
     return Asked(cells, known, active, asked, share, np.zeros(len(cells), np.bool_),

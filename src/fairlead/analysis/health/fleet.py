@@ -169,3 +169,15 @@ def inner(cells: Cells, active: Bools, steady: int) -> Bools:
         whole[:, :-step] &= grid[:, step:]
         whole[:, -step:] = False
     return np.asarray(whole[cells.component, cells.at])
+
+
+def best_near(cells: Cells, share: Floats, steady: int) -> Floats:
+    """The largest share within `steady` intervals of each cell: what a component showed a moment before or after it
+    could do, it can do. NaN stays."""
+    grid = np.full((max(len(cells.names), 1), cells.axis.count), np.nan)
+    grid[cells.component, cells.at] = share
+    best = grid.copy()
+    for step in range(1, steady + 1):
+        best[:, step:] = np.fmax(best[:, step:], grid[:, :-step])
+        best[:, :-step] = np.fmax(best[:, :-step], grid[:, step:])
+    return np.where(np.isnan(share), np.nan, best[cells.component, cells.at])

@@ -24,8 +24,10 @@ class HealthLimits:
     """The same for a window of an incident that comes and goes."""
     asked_s: float = 3.0
     """Least time in a window in which requests queue, to say anything of it."""
-    queue: float = 1.0
+    queue: float = 0.5
     """Requests that wait, on average over an interval, to say that requests queue."""
+    workers: float = 12.0
+    """Requests a forwarder serves at once without using all of its workers: that others wait then is its own doing."""
     device_busy: float = 0.8
     """Share of an interval a device is busy, to say that more is asked of it than it gives."""
     full_server: float = 0.85
@@ -33,7 +35,7 @@ class HealthLimits:
     steady: int = 1
     """Intervals before and after one that have to be active, too: in the first and last second of a burst no rate says
     what a component can do."""
-    held_ratio: float = 3.0
+    held_ratio: float = 8.0
     """Requests that take this many times as long as usual behind a forwarder hold its workers: no fault of its own."""
     peer_components: int = 4
     """A job compares components only when it uses this many (Beacon: jobs of 1,024 nodes and more)."""

@@ -66,6 +66,8 @@ def spells(
                 well = 0
         if state[w] in (SICK, FLAPS):
             first, last = int(windows.first[place, w]), int(windows.last[place, w])
+            if now is None and state[w] == FLAPS:
+                continue
             if now is None:
                 now = Spell(axis.from_ns(first) if first >= 0 else begins, begins)
             if well:
@@ -113,5 +115,6 @@ def lasting(spell: Spell, per: int, axis: Axis, limits: HealthLimits) -> bool:
     seen = len(spell.sick) * window_s
     first = spell.sick[0] * window_s if spell.sick else 0.0
     long = bool(spell.sick) and (spell.sick[-1] + 1) * window_s - first >= limits.minimum_s
-    enough = len(spell.sick) >= 2 and seen >= 0.25 * limits.minimum_s
+    throughout = len(spell.sick) - spell.flaps
+    enough = throughout >= 2 and seen >= 0.25 * limits.minimum_s
     return long and enough and len(spell.sick) >= spell.ok - limits.recovered

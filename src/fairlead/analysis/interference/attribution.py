@@ -42,7 +42,8 @@ class Limits:
     """Share of the lost time that would come back if one of them alone were gone, from which it is to blame alone."""
     partaker: float = 0.1
     """Least part of it that makes a neighbour one of many."""
-    mixed_below: float = 0.7
+    mixed_part: float = 0.25
+    """Part of what a neighbour took that a second kind of load makes up, for it to be `mixed`."""
     own_change: float = 2.0
     """Times its usual that a job's requests are smaller or its metadata operations more."""
     unsure: float = 0.85
@@ -135,7 +136,7 @@ def _neighbours(case: Case, limits: Limits, trust: float) -> list[_Candidate]:
             continue
         at = [row for row in worst_first(blame.where[:, job]) if blame.where[row, job] > 0.02 * cost]
         culprit = Culprit(
-            who=Subject("job", loads.jobs[job]), verdict=category(case, job, limits.mixed_below),
+            who=Subject("job", loads.jobs[job]), verdict=category(case, job, limits.mixed_part),
             score=round(float(likely[job - 1]), 4), cost_s=round(cost, 3),
             at=[_subject(loads, case.found, row) for row in at], evidence=against(case, job),
             facts=case.features[job - 1].facts(),
@@ -228,7 +229,7 @@ def _many(case: Case, limits: Limits, trust: float) -> tuple[float, list[Evidenc
         told = against(case, job)
         evidence += told[1:2]
         culprits.append(Culprit(
-            who=Subject("job", case.loads.jobs[job]), verdict=category(case, job, limits.mixed_below),
+            who=Subject("job", case.loads.jobs[job]), verdict=category(case, job, limits.mixed_part),
             score=round(sure * float(costs[job]) / total, 4), cost_s=round(float(costs[job]), 3),
             at=[_subject(case.loads, case.found, row) for row in at], evidence=told,
             facts=case.features[job - 1].facts(),

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairlead.analysis.interference.blame import Blame, worst_first
-from fairlead.analysis.interference.congestion import OP_BYTES, Congestion
+from fairlead.analysis.interference.blame import Blame, held_by, worst_first
+from fairlead.analysis.interference.congestion import OP_BYTES, Congestion, cost_of
 from fairlead.analysis.interference.doses import Doses
 from fairlead.analysis.interference.features import FeatureLimits, Features
 from fairlead.analysis.interference.loads import Loads
@@ -26,6 +26,8 @@ from fairlead.model.units import (
 )
 
 PLAIN = {"forwarder": "forwarder", "target": "target", "mds": "metadata server"}
+FULL = 0.7
+"""Use of a component's peak in bytes from which its bytes are what fills it."""
 WORDS = {"read": "reads", "write": "writes", "metadata": "metadata operations"}
 
 
@@ -43,48 +45,51 @@ class Case:
     kind: str
 
 
-def category(case: Case, job: int, mixed_below: float) -> str:
-    """The category of what a neighbour (by place) did where it cost the victim time. `mixed`: no kind of load makes up
-    `mixed_below` of it."""
+def category(case: Case, job: int, part: float) -> str:
+    """The category of what a neighbour (by place) did where it cost the victim time. `mixed`: two or more kinds of load
+    make up `part` of it each."""
     weights = categories(case, job)
     total = sum(weights.values())
     if total <= 0:
         shown = case.features[job - 1].conspicuous(case.limits)
         return shown[0] if len(shown) == 1 else "mixed" if shown else "high_bandwidth"
-    best = max(weights, key=lambda name: (weights[name], name))
-    return best if weights[best] >= mixed_below * total else "mixed"
+    counting = [name for name, weight in weights.items() if weight >= part * total]
+    return counting[0] if len(counting) == 1 else "mixed"
 
 
 def categories(case: Case, job: int) -> dict[str, float]:
-    """Seconds of the victim by category of load."""
-    loads, found, blame = case.loads, case.found, case.blame
+    """Seconds of the victim by category of load: second by second, what the neighbour did then."""
+    loads, found = case.loads, case.found
     weights = dict.fromkeys(("n_to_1", "high_mdops", "high_bandwidth", "high_iops"), 0.0)
     n_to_1 = bool(case.features[job - 1].n_to_1)
     for row, held in enumerate(found.held):
-        cost = float(blame.where[row, job])
-        if cost <= 0:
-            continue
         one = loads.components[held.place]
+        if case.blame.where[row, job] <= 0:
+            continue
+        when = found.lost * held.at * held_by(one, held)[job]
         if one.kind == "mds":
-            weights["high_mdops"] += cost
+            weights["high_mdops"] += float(when.sum())
             continue
-        when = found.lost * held.at
         mine = one.parts.at(job)
-        moved, ops, names = (
-            float((np.nan_to_num(v) * when).sum()) for v in (mine.moved, mine.data_ops, mine.metadata_ops)
-        )
-        requests, metadata = ops * OP_BYTES, names * OP_BYTES * (one.kind == "forwarder")
-        total = moved + requests + metadata
-        if total <= 0:
-            continue
-        weights["high_mdops"] += cost * metadata / total
-        data = cost * (moved + requests) / total
+        moved, requests = np.nan_to_num(mine.moved), np.nan_to_num(mine.data_ops) * OP_BYTES
+        names = np.nan_to_num(mine.metadata_ops) * OP_BYTES * (one.kind == "forwarder")
+        total = moved + requests + names
+        each = when / np.where(total > 0, total, 1.0)
+        weights["high_mdops"] += float((each * names).sum())
+        data = each * (moved + requests)
+        whole = np.nan_to_num(one.whole.moved)
+        cost = np.nan_to_num(cost_of(one.whole, one.kind))
+        used = np.nan_to_num(held.util) * whole / np.where(cost > 0, cost, 1.0)
+        # Small requests count where it is not the bytes that fill the component.
+        small = (requests > moved) & (used < FULL)
         if n_to_1:
-            weights["n_to_1"] += data
-        elif requests > moved:
-            weights["high_iops"] += data
+            weights["n_to_1"] += float(data.sum())
+            share = used * moved / np.where(whole > 0, whole, 1.0)
+            large = (share >= case.limits.bandwidth_share) & (one.kind != "forwarder") & ~small
+            weights["high_bandwidth"] += float(data[large & (np.nan_to_num(mine.read_bytes) > 0)].sum())
         else:
-            weights["high_bandwidth"] += data
+            weights["high_iops"] += float(data[small].sum())
+            weights["high_bandwidth"] += float(data[~small].sum())
     return weights
 
 

@@ -67,7 +67,7 @@ def _small(scope: Scope, limits: StripeLimits, files: pa.Table, missing: list[st
             *(figure("files", n, "files", f"{scope.named(job)}: {format_count(n)} of them") for job, n in jobs[:3]),
         ],
         culprits=subjects("job", [job for job, _ in jobs]), missing=missing, part="small",
-        facts={"stripe_count": stripes, "files": number, "job": jobs[0][0] if jobs else None},
+        facts={"stripe_count": stripes, "job": jobs[0][0] if jobs else None},
     )  # fmt: skip
 
 
@@ -84,7 +84,7 @@ def _huge(scope: Scope, limits: StripeLimits, files: pa.Table, missing: list[str
             *(figure("files", n, "files", f"{scope.named(job)}: {format_count(n)} of them") for job, n in jobs[:3]),
         ],
         culprits=subjects("job", [job for job, _ in jobs]), missing=missing, part="huge",
-        facts={"stripe_count": 1, "files": number, "job": jobs[0][0] if jobs else None},
+        facts={"stripe_count": 1, "job": jobs[0][0] if jobs else None},
     )  # fmt: skip
 
 

@@ -56,15 +56,23 @@ def diagnosed_jobs(
     """Phases and findings of these jobs (what is known of each, and its row of `jobs`), and the findings told of them
     before that are not borne out any more. `again`: those that may have been told of before (None: all). Raises
     LakeError."""
-    limits = limits or Limits()
+    jobs = [data.job for data in looked]
     phases = phases_of(lake, looked, now_ns)
+    return diagnosed_phases(lake, phases, jobs, now_ns, limits=limits, peaks=peaks, again=again)
+
+
+def diagnosed_phases(
+    lake: Tables, phases: pa.Table, jobs: Sequence[Mapping[str, Any]], now_ns: int, *, limits: Limits | None = None,
+    peaks: Mapping[str, float] | None = None, again: Sequence[Mapping[str, Any]] | None = None,
+) -> Diagnosed:  # fmt: skip
+    """The same of phases (PHASE, one job after the other) that are there already."""
+    limits = limits or Limits()
     told: list[Told] = []
     if phases.num_rows:
         said = judged_by_job(phases, History(lake, phases))
         phases = with_judgement(phases, said)
-        told = _told(lake, phases, said, [data.job for data in looked], limits, peaks or {})
-    jobs = [data.job for data in looked] if again is None else list(again)
-    withdrawn = told_before(lake, jobs, {one.finding.id for one in told})
+        told = _told(lake, phases, said, jobs, limits, peaks or {})
+    withdrawn = told_before(lake, jobs if again is None else again, {one.finding.id for one in told})
     rows: list[pa.RecordBatch | pa.Table] = [phases] if phases.num_rows else []
     rows += [finding_rows(told, now_ns)] if told else []
     rows += [finding_rows(withdrawn, now_ns, withdrawn=True)] if withdrawn else []

@@ -187,7 +187,7 @@ def metadata_rows(course: Course, a: Account, t: Traffic, runs: ClientRuns, orig
         "job_id": _jobs(course, np.concatenate([nobody, j1, nothing]), source != 1),
         "op": words(np.concatenate([o0, o1, o2]), WORDS.__getitem__), "count": _ints(np.concatenate([c0, c1, c2])),
         "source": words(source, ("md_stats", "job_stats", "exports").__getitem__),
-        "target": words(np.concatenate([m0, m1, m2]), lambda n: f"{machine.file_system}-MDT{n:04x}"),
+        "target": words(np.concatenate([m0, m1, m2]), machine.mdt_name),
     })  # fmt: skip
 
 

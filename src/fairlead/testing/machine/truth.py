@@ -90,7 +90,7 @@ def component_name(play: Play, fault: Fault) -> str:
     machine = play.machine
     names = {
         "forwarder": machine.forwarder_name, "server": machine.server_name, "target": machine.target_name,
-        "mds": machine.mds_name,
+        "mds": machine.mdt_name,
     }  # fmt: skip
     return names[fault.component](fault.number)
 

@@ -207,9 +207,12 @@ def layers_picture(days: Sequence[LayerDay]) -> str:
         word = "read" if way == "read" else "written"
         kept = {day: {k: v for k, v in row.items() if v is not None} for day, row in groups.items()}
         if any(kept.values()):
-            pictures.append(charts.bars(kept, title=f"Bytes {word} a day, by layer", kind="bytes", colours=colours))
-    note = f'<p class="quiet">The last {min(7, len(names))} of {len(names)} days. Layers tell of the same bytes.</p>'
-    return note + "".join(_picture(one) for one in pictures)
+            title = f"Bytes {word} a day, by layer"
+            picture = charts.bars(kept, title=title, kind="bytes", colours=colours)
+            pictures.append(f"<h3>{title}</h3>{_picture(picture)}")
+    last = f"The last 7 of {len(names)} days. " if len(names) > 7 else ""
+    note = f'<p class="quiet">{last}Layers tell of the same bytes.</p>'
+    return note + "".join(pictures)
 
 
 def targets_picture(answer: Behaviour) -> str:

@@ -167,6 +167,10 @@ def scale(values: Iterable[float | None], axis: Axis, start: float, stop: float,
     if axis.log:
         low = low if low > 0 else 1e-9
         high = high if high > low else low * 10
+        # Room at the ends that are not given, or the outermost dots lie on the frame.
+        room = (high / low) ** 0.05
+        low = low / room if axis.low is None else low
+        high = high * room if axis.high is None else high
     else:
         low = min(low, 0.0) if zero and axis.low is None else low
         high = high if high > low else low + (abs(low) * 0.1 or 1.0)

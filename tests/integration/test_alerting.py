@@ -1,0 +1,276 @@
+"""Alerts end to end: rows of a lake become mail; killed senders; subscriptions by the API; a real Alertmanager."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from agent_server import certificate
+from alert_receivers import MailSink, WebSink
+from fairlead.access.tokens import Claims, issue, read_key
+from fairlead.alerts.sending import Sender
+from fairlead.alerts.settings import Alertmanager, AlertRule, Alerts, Webhook
+from fairlead.alerts.state import State
+from fairlead.lake.store import Lake
+from fairlead.model.diagnosis import Told, finding_rows, incident_rows
+from fairlead.model.finding import Evidence, Finding, Subject
+from fairlead.model.incident import Incident
+from fairlead.model.tables import JOBS, batch_of
+from fairlead.rules.advice_set import load_advice
+from fairlead.runtime.alerting import OVERLAP_NS, step
+from serving import Up
+
+S = 10**9
+H = 3600 * S
+NOW = 1_700_000_000 * S
+
+
+def told(name: str, job: str, user: str, at_ns: int = NOW) -> Told:
+    finding = Finding(
+        id=name, rule="job.interference", title=f"job {job} lost 300 s", subject=Subject("job", job),
+        from_ns=at_ns - H, to_ns=at_ns, severity="high", confidence=0.9, category="n_to_1",
+        evidence=[Evidence(text="waits grew 11x")], cost_s=300.0, analysis_version="1",
+    )  # fmt: skip
+    return Told(finding=finding, cluster="c", job_id=job, user=user)
+
+
+def incident(name: str, component: str, *, jobs: list[str], at_ns: int = NOW, to_ns: int | None = None) -> Incident:
+    return Incident(
+        id=name, layer="target", component=component, from_ns=at_ns - 2 * H, to_ns=to_ns, kind="degraded",
+        share_of_peak=0.2, hint="fail_slow", confidence=0.9, jobs=jobs,
+    )  # fmt: skip
+
+
+def write(lake: Lake, stream: str, *batches: Any) -> None:
+    with lake.writer("found") as writer:
+        batch = writer.batch(stream)
+        for rows in batches:
+            batch.add(rows)
+        batch.commit()
+
+
+def alerts_of(**changes: Any) -> Alerts:
+    base = Alerts(
+        routes={"hook": Webhook(url="http://127.0.0.1:9/")}, group_s=0.0,
+        rules=[AlertRule(name="large", to=["hook"], wait_h=96.0), AlertRule(name="jobs", to=["hook"], rules=["job.*"])],
+    )  # fmt: skip
+    return msgspec.structs.replace(base, **changes)
+
+
+def test_rows_of_the_lake_are_told_once(tmp_path: Path) -> None:
+    lake = Lake.open(tmp_path / "lake", create=True)
+    advice, alerts = load_advice(), alerts_of()
+    job = batch_of(JOBS, {"cluster": ["c"], "job_id": ["42"], "start_ns": [NOW], "nodes_count": [2048],
+                          "program": ["lammps"]})  # fmt: skip
+    write(lake, "one", job, finding_rows([told("f1", "42", "alice")], NOW - 60 * S),
+          incident_rows([incident("i1", "ost3", jobs=["42"]), incident("i2", "ost4", jobs=["7"])], NOW - 60 * S),
+          finding_rows([told("old", "1", "bob")], NOW - 3 * H))  # fmt: skip
+    with State(tmp_path) as state:
+        assert step(lake, state, alerts, advice, NOW).added == 2
+        assert {one.concern for one in state.notices(9)} == {"f1", "i1"}, "i2 hits no large job, and is young"
+        found = state.concern("f1")
+        assert found is not None
+        assert (found.program, found.nodes) == ("lammps", 2048)
+        assert step(lake, state, alerts, advice, NOW + 30 * S).added == 0
+        # Written down late, and once more by a later look.
+        write(lake, "two", finding_rows([told("f2", "43", "bob")], NOW - 60 * S - OVERLAP_NS // 2),
+              finding_rows([told("f1", "42", "alice")], NOW + 30 * S))  # fmt: skip
+        assert step(lake, state, alerts, advice, NOW + 60 * S).added == 1
+        over = incident("i1", "ost3", jobs=["42"], to_ns=NOW + 60 * S)
+        write(lake, "three", incident_rows([over], NOW + 90 * S))
+        assert step(lake, state, alerts, advice, NOW + 120 * S).added == 1
+        assert [one.kind for one in state.told("i1")] == ["firing", "resolved"]
+
+
+_SENDER = """
+import sys
+from pathlib import Path
+from fairlead import clock
+from fairlead.alerts.sending import Sender
+from fairlead.alerts.settings import Alerts, Webhook
+from fairlead.alerts.state import State
+alerts = Alerts(routes={"hook": Webhook(url=sys.argv[2])}, group_s=0.0)
+with State(Path(sys.argv[1])) as state:
+    Sender(Path(sys.argv[1]), alerts, "hook", clock.now_ns).work(state)
+"""
+
+
+def test_a_sender_killed_midway_sends_nothing_confirmed_again_and_loses_nothing(tmp_path: Path) -> None:
+    """Three messages; the sender is killed when the receiver has a message and has not yet said so, twice."""
+    kills = {0, 2}
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def answer(n: int) -> tuple[int, dict[str, str]]:
+        if n in kills:
+            os.kill(processes[-1].pid, signal.SIGKILL)
+            processes[-1].wait()
+        return 200, {}
+
+    lake = Lake.open(tmp_path / "lake", create=True)
+    with WebSink(answer=answer) as sink, State(tmp_path) as state:
+        for n in range(3):
+            write(lake, f"s{n}", finding_rows([told(f"f{n}", str(n), f"u{n}", NOW)], NOW + n))
+            assert step(lake, state, alerts_of(), load_advice(), NOW + n).added == 1
+            command = [sys.executable, "-c", _SENDER, str(tmp_path), sink.url]
+            for _ in range(2 if n < 2 else 1):  # the first of two is killed
+                processes.append(subprocess.Popen(command, stdin=subprocess.DEVNULL))
+                processes[-1].wait()
+        ids = [request.headers["x-fairlead-delivery"] for request in sink.requests]
+        named = [request.json["alerts"][0]["id"] for request in sink.requests]
+        assert named == ["f0", "f0", "f1", "f1", "f2"], "once more only what was not confirmed"
+        assert ids[0] == ids[1]
+        assert ids[2] == ids[3]
+        assert len(set(ids)) == 3
+        assert state.counts() == {"hook": {"sent": 3}}
+
+
+_SETTINGS = """
+[api]
+on = true
+listen = ["tcp:127.0.0.1:0"]
+[analysis]
+on = true
+[alerts]
+every_s = 0.2
+group_s = 0.0
+subscriptions = "ops"
+subscribe_domains = ["example.org"]
+[alerts.routes.ops]
+kind = "mail"
+host = "localhost"
+port = {port}
+ca = "{ca}"
+sender = "fairlead@example.org"
+to = ["ops@example.org"]
+[[alerts.rules]]
+name = "jobs"
+to = ["ops"]
+hold_off_s = 0
+"""
+
+
+def fairlead(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "fairlead", *words], capture_output=True, text=True, check=False)
+
+
+def test_a_server_mails_its_operator_and_a_user_who_subscribed(tmp_path: Path) -> None:
+    chain, _ = pair = certificate(tmp_path)
+    with MailSink(certificate=pair) as sink, Up(tmp_path, _SETTINGS.format(port=sink.port, ca=chain)) as up:
+        api = json.loads((up.state / "addresses.json").read_text())["api"][0].removeprefix("tcp:")
+        key = read_key(up.state / "server.key")
+        tokens = {}
+        for user in ("alice", "bob"):
+            tokens[user] = tmp_path / f"{user}.token"
+            claims = Claims(expires_s=time.time_ns() // S + 3600, role="reader", user=user)
+            tokens[user].write_text(issue(key, claims))
+        at = ("--server", f"http://{api}", "--token", str(tokens["alice"]))
+        made = fairlead("alerts", "subscribe", "--mine", "--to", "alice@example.org", "--json", *at)
+        assert made.returncode == 0, made.stderr
+        (mine,) = json.loads(made.stdout)["subscriptions"]
+        assert mine["owner"] == "alice"
+        for refused in (
+            fairlead("alerts", "subscribe", "--mine", "--user", "bob", "--to", "alice@example.org", *at),
+            fairlead("alerts", "subscribe", "--mine", "--to", "alice@elsewhere.org", *at),
+            fairlead("alerts", "unsubscribe", mine["id"], *at[:3], str(tokens["bob"])),
+            fairlead("alerts", "subscriptions", *at[:2]),
+        ):
+            assert refused.returncode == 9, refused.stderr
+            assert "Traceback" not in refused.stderr
+        seen = json.loads(fairlead("alerts", "subscriptions", "--json", *at[:3], str(tokens["bob"])).stdout)
+        assert seen["subscriptions"] == []
+        now_ns = time.time_ns()
+        write(Lake.open(up.lake), "found", finding_rows(
+            [told("f1", "42", "alice", now_ns), told("f2", "43", "bob", now_ns)], now_ns
+        ))  # fmt: skip
+        assert sink.wait_for(lambda letters: {one.to[0] for one in letters} == {"ops@example.org", "alice@example.org"})
+        hers = next(one for one in sink.letters if one.to == ["alice@example.org"])
+        assert hers.encrypted
+        assert "job 42" in hers.text
+        assert "43" not in hers.text
+        config = ("--config", str(up.config))
+        listed = json.loads(fairlead("alerts", "list", "--json", *config).stdout)
+        assert {one["id"] for one in listed["notices"]} == {"f1", "f2"}
+        assert fairlead("alerts", "test", "ops", *config).stdout == "ops: delivered\n"
+        silenced = fairlead("alerts", "silence", "--match", "job=44", "--for", "1h", "--why", "known", *config)
+        assert silenced.returncode == 0, silenced.stderr
+        count = len(sink.letters)
+        write(Lake.open(up.lake), "more", finding_rows(
+            [told("f3", "44", "carol", now_ns), told("f4", "45", "carol", now_ns)], now_ns + S
+        ))  # fmt: skip
+        assert sink.wait_for(lambda letters: len(letters) > count)
+        assert "job 45" in sink.letters[-1].text
+        assert "job 44" not in sink.letters[-1].text
+
+
+@pytest.mark.slow
+def test_a_real_alertmanager_takes_alerts_and_their_end(tmp_path: Path) -> None:
+    """The program of Debian's package prometheus-alertmanager, named by FAIRLEAD_ALERTMANAGER or in the path."""
+    import shutil
+    import socket
+
+    program = os.environ.get("FAIRLEAD_ALERTMANAGER") or shutil.which("prometheus-alertmanager")
+    if program is None:
+        pytest.skip("no Alertmanager (apt-get install prometheus-alertmanager)")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    (tmp_path / "am.yml").write_text("route: {receiver: none}\nreceivers: [{name: none}]\n")
+    with (tmp_path / "am.log").open("wb") as log:
+        process = subprocess.Popen(
+            [program, f"--config.file={tmp_path / 'am.yml'}", f"--storage.path={tmp_path / 'am'}",
+             f"--web.listen-address=127.0.0.1:{port}", "--cluster.listen-address="],
+            stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    url = f"http://127.0.0.1:{port}"
+
+    def active() -> list[dict[str, Any]]:
+        with urllib.request.urlopen(f"{url}/api/v2/alerts", timeout=5) as answer:  # noqa: S310
+            return list(json.load(answer))
+
+    try:
+        pause, until = threading.Event(), time.monotonic() + 30
+        while True:
+            try:
+                assert active() == []
+                break
+            except OSError:
+                assert time.monotonic() < until
+                pause.wait(0.1)
+        now_ns = time.time_ns()
+        lake = Lake.open(tmp_path / "lake", create=True)
+        alerts = alerts_of(
+            routes={"am": Alertmanager(url=url, labels={"cluster": "c1"})}, rules=[AlertRule(name="all", to=["am"])],
+            link="https://fairlead.example.org/{id}",
+        )  # fmt: skip
+        evil = "ost3\n\x1b[2J\u202e\x00"
+        write(lake, "one", incident_rows([incident("i1", evil, jobs=[], at_ns=now_ns)], now_ns),
+              finding_rows([told("f1", "42", "alice", now_ns)], now_ns))  # fmt: skip
+        with State(tmp_path) as state:
+            sender = Sender(tmp_path, alerts, "am", time.time_ns)
+            step(lake, state, alerts, load_advice(), now_ns)
+            assert sender.work(state) == 1
+            found = {one["labels"]["id"]: one for one in active()}
+            assert set(found) == {"i1", "f1"}
+            assert found["i1"]["labels"]["component"] == "ost3\\n\\x1b[2J\\u202e\\x00"
+            assert found["i1"]["generatorURL"] == "https://fairlead.example.org/i1"
+            assert found["i1"]["annotations"]["severity"] == "high"
+            later = now_ns + S
+            over = incident("i1", evil, jobs=[], at_ns=now_ns, to_ns=now_ns)
+            write(lake, "two", incident_rows([over], later))
+            step(lake, state, alerts, load_advice(), later)
+            assert sender.work(state) == 1
+            assert {one["labels"]["id"] for one in active()} == {"f1"}
+            assert state.counts() == {"am": {"sent": 3}}
+    finally:
+        process.kill()
+        process.wait()
