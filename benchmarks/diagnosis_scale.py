@@ -119,20 +119,18 @@ def main() -> int:
     figures: dict[str, object] = {"quick": arguments.quick, "jobs": jobs}
     total = 0.0
 
-    def part(name: str, work: Callable[[], object], told: Callable[[object], str]) -> None:
+    def part(name: str, work: Callable[[], int], what: str) -> None:
         nonlocal total
-        began = time.perf_counter()
-        done = work()
+        began, used = time.perf_counter(), time.process_time()
+        found = work()
         took = time.perf_counter() - began
         total += took
-        figures[name] = took
-        shown.add_row(name, f"{took:.1f}", told(done))
+        figures[name] = {"s": took, "processor_s": time.process_time() - used, what: found}
+        shown.add_row(name, f"{took:.1f}", f"{found:,} {what}")
 
-    part(
-        "profiles", lambda: profile_rows(profile_of(summaries, phases), 1), lambda rows: f"{rows.num_rows:,} categories"
-    )  # type: ignore[attr-defined]
-    part("expected", lambda: judged(phases, phases, batch=True), lambda j: f"{int(j.abnormal.sum()):,} abnormal")  # type: ignore[attr-defined]
-    part("two_stage", lambda: two_stage(phases), lambda j: f"{int(j.abnormal.sum()):,} abnormal")  # type: ignore[attr-defined]
+    part("profiles", lambda: profile_rows(profile_of(summaries, phases), 1).num_rows, "categories")
+    part("expected", lambda: int(judged(phases, phases, batch=True).abnormal.sum()), "abnormal")
+    part("two_stage", lambda: int(two_stage(phases).abnormal.sum()), "abnormal")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     shown.add_row("all", f"{total:.1f}", f"peak {peak:,.0f} MiB")
     figures |= {"all_s": total, "peak_mib": peak}

@@ -13,7 +13,7 @@ from fairlead.analysis.overview.load import daily_volumes, metadata_load, peak_h
 from fairlead.analysis.overview.requests import bandwidth_and_iops, mean_request_bytes, shares_below
 from fairlead.model.diagnosis import incident_rows
 from fairlead.model.incident import Incident
-from fairlead.model.tables import FINDING, JOB_SUMMARY, ROLLUP
+from fairlead.model.tables import FINDING, JOB_SUMMARY, ROLLUP, batch_of
 from fairlead.sim import platform
 from fairlead.testing.machine import TAIHULIGHT
 from fairlead.testing.machine.population import GB, MEAN_WRITE_GB, MODE_JOBS, MODES, NONTRIVIAL_SHARE, draw
@@ -211,8 +211,6 @@ def published() -> pa.Table:
         "read_mode": [one.program.mode for one in drawn], "write_mode": [one.program.mode for one in drawn],
         "made_ns": np.zeros(len(drawn), np.int64), "analysis_version": np.ones(len(drawn), np.int64),
     }  # fmt: skip
-    from fairlead.model.tables import batch_of
-
     return pa.Table.from_batches([batch_of(JOB_SUMMARY, rows)])
 
 

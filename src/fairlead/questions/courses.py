@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fairlead.questions.answers_diagnosis import Course, CourseLine
 from fairlead.questions.asking import Tables, records
@@ -80,7 +81,7 @@ def at_component(
     if peak is not None:
         lines.append(CourseLine(name="known peak", role="peak", values=[peak] * steps.count))
     courses = [_course(steps, f"Load at {component[0]} {component[1]}", unit, lines, phase)] if lines else []
-    return courses + _waiting(steps, whole, component, phase)
+    return courses + _waiting(steps, rows, component, victim, phase)
 
 
 def _column(layer: str, kind: str) -> str:
@@ -88,21 +89,33 @@ def _column(layer: str, kind: str) -> str:
 
 
 def _waiting(
-    steps: Steps, whole: Sequence[Mapping[str, Any]], component: tuple[str, str], phase: tuple[int, int]
-) -> list[Course]:
-    waits = np.full(steps.count, np.nan)
+    steps: Steps, rows: Sequence[Mapping[str, Any]], component: tuple[str, str], victim: str | None,
+    phase: tuple[int, int],
+) -> list[Course]:  # fmt: skip
+    """How long requests waited, of all and of the victim; where waits are not counted, the queue."""
+    lines = []
+    for job, name, role in ((None, "all", "wait"), (victim, f"job {victim}", "victim")):
+        waits = np.full(steps.count, np.nan)
+        for row in rows:
+            if row["job_id"] == job and row["waits"]:
+                waits[row["step"]] = row["wait_ns"] / row["waits"] / 1e9
+        if not np.isnan(waits).all() and (job is not None or role == "wait"):
+            lines.append(CourseLine(name=name, role=role, values=_numbers(waits)))
+    if lines:
+        return [_course(steps, f"Mean wait of a request at {component[0]} {component[1]}", "s", lines, phase)]
     queue = np.full(steps.count, np.nan)
-    for row in whole:
-        if row["waits"]:
-            waits[row["step"]] = row["wait_ns"] / row["waits"] / 1e9
-        if row["queue"] is not None:
+    for row in rows:
+        if row["job_id"] is None and row["queue"] is not None:
             queue[row["step"]] = row["queue"]
-    for values, unit, said in ((waits, "s", "Mean wait of a request at"), (queue, "requests", "Longest queue at")):
-        if not np.isnan(values).all():
-            line = CourseLine(name="wait" if unit == "s" else "queue", role="wait",
-                              values=[None if np.isnan(v) else float(v) for v in np.round(values, 6)])  # fmt: skip
-            return [_course(steps, f"{said} {component[0]} {component[1]}", unit, [line], phase)]
-    return []
+    if np.isnan(queue).all():
+        return []
+    line = CourseLine(name="queue", role="wait", values=_numbers(queue))
+    return [_course(steps, f"Longest queue at {component[0]} {component[1]}", "requests", [line], phase)]
+
+
+def _numbers(values: NDArray[np.float64]) -> list[float | None]:
+    """To the microsecond: `numbers` rounds rates."""
+    return [None if np.isnan(value) else float(value) for value in np.round(values, 6)]
 
 
 def against_peak(

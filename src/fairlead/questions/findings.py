@@ -22,6 +22,7 @@ _LONGEST_NS = 32 * DAY_NS
 _DAY = "from_ns // 86400000000000"
 _FAMILY = "split_part(rule, '.', 1)"
 _MANY = 100_000
+_KINDS = ("forwarder", "target", "mds", "port", "device", "node", "client", "server")
 
 
 def findings(
@@ -76,12 +77,8 @@ def _chosen(
         parts.append("(job_id = $job OR list_contains(culprits, $culprit))")
         words |= {"job": job, "culprit": f"job:{job}"}
     if component:
-        parts.append(
-            "(subject_id = $component OR list_contains(components, $component)"
-            " OR len(list_filter(components, c -> split_part(c, ':', 1) || ':' || $component = c)) > 0"
-            " OR subject_kind || ':' || subject_id = $component)"
-        )
-        words["component"] = component
+        parts.append("(subject_kind || ':' || subject_id IN (SELECT unnest($places)) OR list_has_any(components, $places))")
+        words["places"] = [component, *(f"{kind}:{component}" for kind in _KINDS)]
     if user:
         parts.append('"user" = $owner')
         words["owner"] = user

@@ -156,9 +156,11 @@ def paired(targets: Cells, devices: Cells | None) -> dict[int, int]:
             continue
         with np.errstate(invalid="ignore", divide="ignore"):
             apart = np.abs(right - row).sum(axis=1) / row.sum()
-        alike = np.flatnonzero(apart < 0.05)
-        if len(alike) == 1:
-            found[place] = int(alike[0])
+        order = np.argsort(apart, kind="stable")
+        nearest = float(apart[order[0]])
+        clear = len(order) == 1 or float(apart[order[1]]) > 4 * nearest + 1e-3
+        if nearest < 0.05 and clear:
+            found[place] = int(order[0])
     return {place: device for place, device in found.items() if list(found.values()).count(device) == 1}
 
 

@@ -16,6 +16,8 @@ from fairlead.analysis.intervals import Bools, Floats, Ints
 
 GIVEN, CANARY, LEARNT, CLASS = "given", "canary", "learnt", "learnt of its class"
 PEAK_QUANTILE = 0.99
+SMALL = 256 << 10
+"""Bytes of a request below which a component may be at the end of its operations, not of its bandwidth."""
 LEAST_CELLS = 30
 """Active intervals from which a peak is learnt."""
 _BINS = 64
@@ -58,6 +60,9 @@ def peaks_of(cells: Cells, given: Peaks, busy_s: Floats | None = None) -> list[P
         with np.errstate(invalid="ignore", divide="ignore"):
             while_busy = cells.bytes / busy_s
         rates["bytes_per_s"] = np.where(busy_s >= 0.02 * seconds, while_busy, rates["bytes_per_s"])
+    if cells.kind != "mds":
+        # Large requests say nothing of how many small ones there can be.
+        rates["ops_per_s"] = np.where(_small(cells), rates["ops_per_s"], np.nan)
     own = {name: _quantiles(cells, values) for name, values in rates.items()}
     best = {name: _best_but_one(values) for name, values in own.items()}
     return [_peak(peak_of(given, cells.kind, who), {n: (own[n][i], best[n]) for n in own}, cells.kind)
@@ -146,15 +151,24 @@ def _octaves(moved: Floats, ops: Floats) -> Ints:
 
 
 def share_of(cells: Cells, peaks: list[Peak]) -> Floats:
-    """What each cell moved as a share of its component's peak: bytes or operations, whichever is nearer to it. NaN
-    where no peak is known."""
+    """What each cell moved as a share of its component's peak: bytes, or of small requests operations where these are
+    nearer to theirs. NaN where the peak that matters is not known: few bytes in small requests may be all it can."""
     seconds = cells.axis.window_s
-    out: Floats = np.full(len(cells), np.nan)
-    for name, values in (("bytes_per_s", cells.bytes), ("ops_per_s", cells.ops)):
-        best = np.array([getattr(peak, name) or np.nan for peak in peaks])
-        share = values / seconds / best[cells.component] if len(best) else values
-        out = np.fmax(out, share)
-    return out
+    best = {name: np.array([getattr(peak, name) or np.nan for peak in peaks])[cells.component]
+            for name in ("bytes_per_s", "ops_per_s")}  # fmt: skip
+    by_bytes, by_ops = cells.bytes / seconds / best["bytes_per_s"], cells.ops / seconds / best["ops_per_s"]
+    if cells.kind == "mds":
+        return by_ops
+    small = _small(cells)
+    untold = small & np.isnan(by_ops) & (np.nan_to_num(by_bytes) < 0.5)
+    return np.where(untold, np.nan, np.where(small, np.fmax(by_bytes, by_ops), by_bytes))
+
+
+def _small(cells: Cells) -> Bools:
+    """Cells of small requests. Where bytes are not counted, or nothing was done, they are not."""
+    data = cells.ops - np.nan_to_num(cells.metadata)
+    with np.errstate(invalid="ignore"):
+        return np.asarray((cells.ops > 0) & ((cells.bytes < SMALL * data) | (data <= 0)), np.bool_)
 
 
 def inner(cells: Cells, active: Bools, steady: int) -> Bools:

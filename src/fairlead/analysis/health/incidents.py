@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,11 +23,12 @@ from fairlead.analysis.intervals import Axis, Bools, Floats
 from fairlead.model.diagnosis import identity
 from fairlead.model.finding import Evidence
 from fairlead.model.incident import Incident
-from fairlead.model.units import format_bandwidth, format_count, format_duration
+from fairlead.model.units import format_bandwidth, format_count
 
 SEEN = "seen_last_ns"
 """Metric of the evidence that says until when an incident was seen."""
 MAINTENANCE = "maintenance"
+UNHEARD = "nothing was asked of it, or nothing was counted, since it was seen last: whether it goes on is not known"
 MOST_JOBS = 50
 _EVENTS_SHOWN = 8
 _THROUGHOUT = 0.9
@@ -122,10 +124,7 @@ def incident_of(
 
 def _gone_on(old: Incident, spell: Spell) -> Incident:
     """A known incident of which nothing new was seen: it is over, or goes on in silence."""
-    import msgspec
-
-    silent = "nothing was asked of it since, or nothing was counted: whether it goes on is not known"
-    missing = old.missing if silent in old.missing else [*old.missing, silent]
+    missing = old.missing if UNHEARD in old.missing else [*old.missing, UNHEARD]
     return msgspec.structs.replace(old, to_ns=spell.to_ns, missing=old.missing if spell.ok else missing)
 
 
@@ -249,9 +248,8 @@ def _missing(spell: Spell, around: Around) -> list[str]:
     out = []
     if spell.lapsed:
         out.append("nothing was heard of it any more: it ends where it was seen last")
-    elif spell.unheard and spell.to_ns is None:
-        since = format_duration(spell.unheard * around.limits.window_s)
-        out.append(f"nothing can be told of the last {since}: whether it goes on is not known")
+    elif spell.to_ns is None and around.now_ns - spell.last_ns > 2 * around.per * around.axis.window_ns:
+        out.append(UNHEARD)
     if spell.begun_before or (spell.sick and spell.sick[0] == 0 and spell.id is None):
         out.append("it had begun before what was looked at")
     return out

@@ -151,6 +151,8 @@ def _of_component(
             if not spell.sick and old.from_ns >= axis.start_ns:
                 health.withdrawn.append(old)
                 continue
+            if old.to_ns is not None and spell.to_ns is not None and spell.to_ns <= old.to_ns:
+                continue  # It is over, and was told when more of it could be seen.
         elif not lasting(spell, around.per, axis, limits):
             continue
         one = incident_of(around, kind, windows, place, spell, old)

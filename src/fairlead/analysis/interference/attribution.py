@@ -55,6 +55,8 @@ class Limits:
 class _Candidate:
     culprit: Culprit
     cost_s: float
+    took_s: float
+    """What would come back without it, as far as is known at least `cost_s`."""
     confidence: float
 
 
@@ -84,7 +86,7 @@ def attributed(scene: Scene, limits: Limits | None = None) -> Attribution:
         confidence, evidence, verdict = 0.0, [_nothing(case)], "unknown"
     else:
         confidence, evidence, verdict = best.confidence, list(best.culprit.evidence), best.culprit.verdict
-        if best.cost_s < limits.least_share * lost:
+        if best.took_s < limits.least_share * lost:
             confidence = min(confidence, limits.accuse / 2)
     accused = confidence >= limits.accuse
     if not accused:
@@ -141,7 +143,7 @@ def _neighbours(case: Case, limits: Limits, trust: float) -> list[_Candidate]:
             at=[_subject(loads, case.found, row) for row in at], evidence=against(case, job),
             facts=case.features[job - 1].facts(),
         )  # fmt: skip
-        made.append(_Candidate(culprit, cost, float(likely[job - 1])))
+        made.append(_Candidate(culprit, cost, max(cost, float(blame.alone[job])), float(likely[job - 1])))
     return made
 
 
@@ -181,7 +183,7 @@ def _components(case: Case, trust: float) -> list[_Candidate]:
                 {} if held.incident.share_of_peak is None else {"share_of_peak": held.incident.share_of_peak}
             ),
         )  # fmt: skip
-        made.append(_Candidate(culprit, cost, sure))
+        made.append(_Candidate(culprit, cost, cost, sure))
     return made
 
 

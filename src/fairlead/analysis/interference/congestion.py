@@ -103,13 +103,13 @@ def congestion(
     inside = loads.axis.inside(victim.start_ns, victim.end_ns)
     rate = _rate(loads, victim, path)
     lost, loss, missing = _lost(inside, rate, victim)
+    share = float(np.clip(victim.lost_s / max(victim.expected_s + victim.lost_s, 1e-9), 0.0, 1.0))
     seen = [_signs(loads, p, inside, incidents, peaks, usual_wait_s) for p in path]
     front = [one for one in seen if one.stage == "forwarder"]
     back = [one for one in seen if one.stage != "forwarder"]
     behind = np.max([one.strength for one in back], axis=0) if back else np.zeros(len(loss))
-    ahead = _front_share(front, behind)
+    ahead = _front_share(front, behind, np.minimum(loss, share))
     held = [*_spread(front, ahead, inside), *_spread(back, 1.0 - ahead, inside)]
-    share = float(np.clip(victim.lost_s / max(victim.expected_s + victim.lost_s, 1e-9), 0.0, 1.0))
     return Congestion(inside, lost, rate, loss, share, held, missing)
 
 
@@ -273,10 +273,10 @@ def _quiet_wait(one: Component, here: np.ndarray) -> float | None:
     return float(np.quantile(wait[outside] / waits[outside], QUIET))
 
 
-def _front_share(front: Sequence[_Signs], behind: F64) -> F64:
+def _front_share(front: Sequence[_Signs], behind: F64, loss: F64) -> F64:
     """Share of each second's loss that was lost at forwarders: of the victim's request time, what was waited there,
-    against the rest as far as what lies behind is congested (`behind`). Not against what was lost: when only a job's
-    last part still runs, it runs at a small part of the usual rate wherever it waits."""
+    against the rest as far as what lies behind is congested (`behind`); and not more of `loss` than that waiting makes.
+    When only a job's last part still runs, it lacks most of its rate wherever it waits: so `loss` is at most the mean."""
     if not front:
         return np.zeros(len(behind))
     known = [one for one in front if one.waited is not None]
@@ -287,7 +287,8 @@ def _front_share(front: Sequence[_Signs], behind: F64) -> F64:
     waited = np.array([one.waited for one in known])
     mean = np.where(total > 0, (waited * weight).sum(axis=0) / np.where(total > 0, total, 1.0), waited.max(axis=0))
     rest = (1.0 - mean) * behind
-    ahead: F64 = np.minimum(mean / np.maximum(mean + rest, 1e-12), 3.0 * mean) * (mean > 0)
+    most = np.minimum(1.3 * mean / np.maximum(loss, 0.1), 1.0)
+    ahead: F64 = np.minimum(mean / np.maximum(mean + rest, 1e-12), most) * (mean > 0)
     return ahead
 
 

@@ -82,8 +82,8 @@ class Scope:
             (pc.field("interval_ns") == MINUTE_NS) & (pc.field("ts_ns") >= self.from_ns)
             & (pc.field("ts_ns") < self.to_ns)
         )  # fmt: skip
-        plain = pa.table({name: _plain(rows[name]) for name in ROLLUP.schema.names})
-        return plain.filter(inside)
+        rows = rows.filter(inside)
+        return pa.table({name: _plain(rows[name]) for name in ROLLUP.schema.names})
 
     def sums(
         self, kind: str, layers: Sequence[str], by: Sequence[str] = ("id", "ts_ns"), *, jobs: bool = False

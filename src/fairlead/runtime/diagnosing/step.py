@@ -9,25 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from fairlead.analysis.advice import FACTS, AdviceSet, advised
 from fairlead.analysis.anomalies.expected import judged
 from fairlead.analysis.anomalies.judged import Judged
-from fairlead.analysis.diagnosis import diagnosed
+from fairlead.analysis.diagnosis import Advise, diagnosed
 from fairlead.analysis.interference.attribution import attributed
 from fairlead.analysis.interference.scene import Attribution
 from fairlead.analysis.job_summary import JobData
 from fairlead.lake.tables import conform
 from fairlead.model.diagnosis import DIAGNOSIS_VERSION, Told, finding_rows, told_of
-from fairlead.model.finding import Advice
 from fairlead.model.tables import JOBS, PHASE
 from fairlead.questions.past_phases import History
 from fairlead.rules.advice_set import load_advice
+from fairlead.runtime.diagnosing.advising import Advising
 from fairlead.runtime.diagnosing.phases import phases_of
 from fairlead.runtime.diagnosing.scenes import scenes_of, victims_of
 from fairlead.runtime.diagnosing.settings import Limits
@@ -69,9 +67,11 @@ def diagnosed_phases(
     limits = limits or Limits()
     told: list[Told] = []
     if phases.num_rows:
-        said = judged_by_job(phases, History(lake, phases))
+        history = History(lake, phases)
+        said = judged_by_job(phases, history)
         phases = with_judgement(phases, said)
-        told = _told(lake, phases, said, jobs, limits, peaks or {})
+        advise = Advising(lake, phases, history, load_advice())
+        told = _told(lake, phases, said, jobs, limits, peaks or {}, advise)
     withdrawn = told_before(lake, jobs if again is None else again, {one.finding.id for one in told})
     rows: list[pa.RecordBatch | pa.Table] = [phases] if phases.num_rows else []
     rows += [finding_rows(told, now_ns)] if told else []
@@ -106,7 +106,7 @@ def worth_telling(said: Judged, limits: Limits) -> list[int]:
 
 def _told(
     lake: Tables, phases: pa.Table, said: Judged, jobs: Sequence[Mapping[str, Any]], limits: Limits,
-    peaks: Mapping[str, float],
+    peaks: Mapping[str, float], advise: Advise,
 ) -> list[Told]:  # fmt: skip
     rows = worth_telling(said, limits)
     if not rows:
@@ -117,17 +117,6 @@ def _told(
     ran = pa.table({name: [job.get(name) for job in jobs] for name in ("cluster", "job_id", "start_ns", "end_ns")})
     told = diagnosed(phases, said, found, jobs=conform(ran, JOBS, strict=True), advise=advise)
     return sorted(told, key=lambda one: one.finding.id)
-
-
-def advise(rule: str, verdict: str, facts: Mapping[str, object], layer: str | None) -> list[Advice]:
-    """What to do about a finding, from the set of advice fairlead ships."""
-    known = {name: value for name, value in facts.items() if name in FACTS}
-    return advised(_advice(), rule, verdict, known, layer=layer)
-
-
-@cache
-def _advice() -> AdviceSet:
-    return load_advice()
 
 
 def told_before(lake: Tables, jobs: Sequence[Mapping[str, Any]], still: set[str]) -> list[Told]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,14 +29,14 @@ LEAST_LOST_S = 1.0
 """Who lost less than what a counter each second can tell is never abnormal."""
 TRUTH = pa.schema([
     ("play", pa.int32()), ("job_id", pa.string()), ("kind", pa.string()), ("number", pa.int32()),
-    ("begin_ns", pa.int64()), ("end_ns", pa.int64()), ("ideal_s", pa.float64()), ("lost_s", pa.float64()),
-    ("verdict", pa.string()), ("cause_kinds", pa.list_(pa.string())), ("causes", pa.list_(pa.string())),
+    ("begin_ns", pa.int64()), ("end_ns", pa.int64()), ("ideal_s", pa.float64()), ("usual_s", pa.float64()),
+    ("lost_s", pa.float64()), ("verdict", pa.string()), ("cause_kinds", pa.list_(pa.string())), ("causes", pa.list_(pa.string())),
     ("recovered_s", pa.list_(pa.float64())), ("neighbours", pa.list_(pa.string())),
 ])  # fmt: skip
 """True phases. `causes` with `cause_kinds` (job, component) and what their absence gives back, the best first."""
 LABELS = pa.schema([
-    ("play", pa.int32()), ("true_phases", pa.int32()), ("ideal_s", pa.float64()), ("lost_s", pa.float64()),
-    ("lost_share", pa.float64()), ("verdict", pa.string()), ("culprit", pa.string()), ("culprit_kind", pa.string()),
+    ("play", pa.int32()), ("true_phases", pa.int32()), ("ideal_s", pa.float64()), ("usual_s", pa.float64()),
+    ("lost_s", pa.float64()), ("lost_share", pa.float64()), ("verdict", pa.string()), ("culprit", pa.string()), ("culprit_kind", pa.string()),
     ("recovered_share", pa.float64()), ("causes", pa.list_(pa.string())), ("recovered_s", pa.list_(pa.float64())),
     ("neighbours", pa.list_(pa.string())),
 ])  # fmt: skip
@@ -127,7 +128,7 @@ def truth_table(phases: Sequence[TruePhase], play: int, origin_ns: int) -> pa.Ta
         [
             {"play": play, "job_id": one.job_id, "kind": one.kind, "number": one.number,
              "begin_ns": origin_ns + int(one.begin_s * NS), "end_ns": origin_ns + int(one.end_s * NS),
-             "ideal_s": one.ideal_s, "lost_s": one.lost_s, "verdict": one.verdict,
+             "ideal_s": one.ideal_s, "usual_s": one.usual_s, "lost_s": one.lost_s, "verdict": one.verdict,
              "cause_kinds": [cause.kind for cause in one.causes], "causes": [cause.name for cause in one.causes],
              "recovered_s": [cause.recovered_s for cause in one.causes], "neighbours": list(one.neighbours)}
             for one in phases
@@ -142,7 +143,7 @@ def matched(phases: pa.Table, truth: pa.Table, play: int) -> tuple[pa.Table, int
     for row, key in enumerate(keys):
         by_job.setdefault(key, []).append(row)
     start, end = phases["start_ns"].to_numpy(), phases["end_ns"].to_numpy()
-    within: list[list[tuple[float, dict[str, object]]]] = [[] for _ in range(phases.num_rows)]
+    within: list[list[tuple[float, dict[str, Any]]]] = [[] for _ in range(phases.num_rows)]
     unseen = 0
     for one in truth.to_pylist():
         rows = np.array(by_job.get((one["job_id"], one["kind"]), []), np.int64)
@@ -154,22 +155,23 @@ def matched(phases: pa.Table, truth: pa.Table, play: int) -> tuple[pa.Table, int
     return pa.Table.from_pylist([_label(parts, play) for parts in within], LABELS), unseen
 
 
-def _label(parts: Sequence[tuple[float, dict[str, object]]], play: int) -> dict[str, object]:
+def _label(parts: Sequence[tuple[float, dict[str, Any]]], play: int) -> dict[str, object]:
     if not parts:
         return {"play": play, "true_phases": 0}
-    ideal = sum(share * one["ideal_s"] for share, one in parts)  # type: ignore[operator]
-    lost = sum(share * one["lost_s"] for share, one in parts)  # type: ignore[operator]
+    ideal, usual, lost = (
+        float(sum(share * one[name] for share, one in parts)) for name in ("ideal_s", "usual_s", "lost_s")
+    )
     back: dict[tuple[str, str], float] = {}
     for share, one in parts:
-        for kind, name, seconds in zip(one["cause_kinds"], one["causes"], one["recovered_s"], strict=True):  # type: ignore[call-overload]
+        for kind, name, seconds in zip(one["cause_kinds"], one["causes"], one["recovered_s"], strict=True):
             back[(kind, name)] = back.get((kind, name), 0.0) + share * seconds
     ranked = sorted(back, key=lambda who: (-back[who], who))
-    worst = max(parts, key=lambda part: part[0] * part[1]["lost_s"])[1]  # type: ignore[operator]
+    worst = max(parts, key=lambda part: part[0] * part[1]["lost_s"])[1]
     row: dict[str, object] = {
-        "play": play, "true_phases": len(parts), "ideal_s": ideal, "lost_s": lost, "lost_share": lost / ideal,
+        "play": play, "true_phases": len(parts), "ideal_s": ideal, "usual_s": usual, "lost_s": lost, "lost_share": lost / ideal,
         "verdict": worst["verdict"], "causes": [name for _, name in ranked],
         "recovered_s": [back[who] for who in ranked],
-        "neighbours": sorted({name for _, one in parts for name in one["neighbours"]}),  # type: ignore[attr-defined]
+        "neighbours": sorted({name for _, one in parts for name in one["neighbours"]}),
     }  # fmt: skip
     if ranked and back[ranked[0]] > 0:
         row |= {"culprit_kind": ranked[0][0], "culprit": ranked[0][1], "recovered_share": back[ranked[0]] / lost}

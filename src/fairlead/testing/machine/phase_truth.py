@@ -19,7 +19,7 @@ from fairlead.sim.faults import Fault, changes
 from fairlead.sim.platform import F64
 from fairlead.sim.workload import I64
 from fairlead.testing.machine.cause_words import cause_word
-from fairlead.testing.machine.course import DATA, LOCKS, OPS, Course
+from fairlead.testing.machine.course import DATA, LOCKS, OPS, Course, Placed
 from fairlead.testing.machine.files import job_id
 from fairlead.testing.machine.play import Play
 from fairlead.testing.machine.truth import component_name
@@ -46,7 +46,7 @@ class Cause:
 @dataclass(frozen=True, kw_only=True)
 class TruePhase:
     """One phase of I/O that ended, in seconds of the play. `ideal_s`: the same phase with the same noise, alone on the
-    whole machine without faults. `lost_s` beyond that; `verdict` is a word of `analysis.interference.scene.VERDICTS`,
+    whole machine without faults; `usual_s`: and without noise. `lost_s` beyond the ideal; `verdict` is a word of `analysis.interference.scene.VERDICTS`,
     None where nothing was lost. `causes`: what was taken out, the largest recovery first. `neighbours`: all jobs that
     used a resource of it meanwhile."""
 
@@ -56,6 +56,7 @@ class TruePhase:
     begin_s: float
     end_s: float
     ideal_s: float
+    usual_s: float
     lost_s: float
     verdict: str | None
     causes: tuple[Cause, ...]
@@ -103,11 +104,19 @@ class _Truth:
         return TruePhase(
             job_id=job_id(job.drawn), number=job.io_phases.index(phase),
             kind=OPS[op] if op < DATA else "metadata", begin_s=float(course.phase_begun[phase]),
-            end_s=float(course.phase_ended[phase]), ideal_s=ideal, lost_s=lost,
+            end_s=float(course.phase_ended[phase]), ideal_s=ideal, usual_s=ideal * self._share(job, phase),
+            lost_s=lost,
             verdict=None if causes is None else self._verdict(phase, lost, found),
             causes=tuple(self._cause(number, seconds) for number, seconds in found),
             neighbours=tuple(job_id(course.jobs[n].drawn) for n in self.beside(phase)),
         )  # fmt: skip
+
+    def _share(self, job: Placed, phase: int) -> float:
+        """The share of its usual rate the phase reached by itself."""
+        if self.play.noise is None:
+            return 1.0
+        steps = [(number, step) for number, step in enumerate(job.drawn.steps) if step.moves_data or step.each > 1]
+        return self.play.noise(job.drawn.number, *steps[job.io_phases.index(phase)])
 
     def _verdict(self, phase: int, lost: float, found: Sequence[tuple[int, float]]) -> str:
         if not found or found[0][1] < ALONE_ENOUGH * lost:

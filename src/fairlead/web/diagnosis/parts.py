@@ -156,7 +156,7 @@ def incidents_table(rows: Sequence[Incident], now_ns: int) -> str:
 
 def courses(rows: Sequence[Course]) -> str:
     """Each course as a picture, one below the other over the same time."""
-    return "".join(f'<div class="picture">{course(one)}</div>' for one in rows)
+    return "".join(f'<h3>{said(one.title)}</h3><div class="picture">{course(one)}</div>' for one in rows)
 
 
 def course(one: Course) -> str:
@@ -193,7 +193,7 @@ def usual(one: Usual) -> str:
         groups, title=f"{one.kind}: this run and runs like it", x=Axis(kind="time"),
         y=Axis(label="operations/s" if kind == "count" else "", kind=kind, low=0.0),
     )  # fmt: skip
-    return f'<p class="quiet">{said(words)}</p><div class="picture">{picture}</div>'
+    return f'<h3>{said(one.kind.capitalize())}</h3><p class="quiet">{said(words)}</p><div class="picture">{picture}</div>'
 
 
 def rate(value: float | None, kind: str) -> str:

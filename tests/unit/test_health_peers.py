@@ -1,0 +1,181 @@
+"""Peers, peaks, canaries, hints, durations and findings of component health, each by itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from sklearn.cluster import DBSCAN
+
+from fairlead.analysis.health.durations import class_of, durations, persistence_of
+from fairlead.analysis.health.hints import Course, hint_of
+from fairlead.analysis.health.limits import HealthLimits
+from fairlead.analysis.health.peers import NOISE, clustered, slow_side
+from fairlead.analysis.health.told import severity_of, told
+from fairlead.model.finding import Evidence
+from fairlead.model.incident import Incident
+from fairlead.model.tables import JOBS, METADATA, TARGET, batch_of
+from health_loads import LIMITS, NS, PEAK, START_NS, look, rows, states_of, target
+
+HOUR = np.arange(3600)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_clusters_on_a_line_are_those_of_dbscan(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    values = np.concatenate([rng.normal(at, 0.2, int(rng.integers(1, 12))) for at in rng.uniform(-3, 3, 4)])
+    ours = clustered(values, 0.3, 3)
+    theirs = DBSCAN(eps=0.3, min_samples=3).fit(values[:, None])
+    assert ((ours == NOISE) == (theirs.labels_ == NOISE)).all()
+    core = theirs.core_sample_indices_
+    # Border points between two clusters may fall to either; cores may not.
+    pairs = {(int(a), int(b)) for a, b in zip(ours[core], theirs.labels_[core], strict=True)}
+    assert len(pairs) == len({a for a, _ in pairs}) == len({b for _, b in pairs})
+
+
+def test_only_the_slow_side_is_evidence() -> None:
+    rates = np.array([100.0, 105.0, 98.0, 101.0, 20.0, 500.0, np.nan])
+    assert slow_side(rates, 0.5, 3).tolist() == [False, False, False, False, True, False, False]
+    assert not slow_side(np.array([1.0, 10.0, 100.0, 1000.0]), 0.5, 3).any(), "all differ: nobody is the outlier"
+    assert slow_side(np.array([5.0, 5.0, 5.0, 0.0]), 0.5, 3).tolist() == [False, False, False, True]
+
+
+def without_devices(slow_share: float, *, same_time: bool) -> list[pa.Table]:
+    """Bursts of a job over six targets; the slow one is at it longer, or (`same_time`) was given less to do."""
+    out = []
+    for place in range(6):
+        slow = place == 2
+        at_work = HOUR % 60 < (50 if slow and not same_time else 20)
+        rate = PEAK * 0.25 * (slow_share if slow else 1.0)
+        moved = np.where(at_work, rate, 0).astype(np.int64)
+        for job in (None, "1"):
+            out.append(rows("target", f"t{place}", "target", HOUR, job, write_bytes=moved, write_ops=moved >> 20))
+    return out
+
+
+def test_where_no_queue_is_told_peers_of_the_same_job_are_the_evidence() -> None:
+    (incident,) = look(without_devices(0.2, same_time=False), 3600).incidents
+    assert incident.component == "t2"
+    assert incident.confidence <= 0.8
+    assert incident.evidence[0].metric == "share_of_peers"
+
+
+def test_one_that_was_given_less_to_do_is_not_slow() -> None:
+    health = look(without_devices(0.2, same_time=True), 3600)
+    assert not health.incidents
+
+
+def test_a_large_job_may_be_asked_for() -> None:
+    limits = HealthLimits(minimum_s=120, peer_nodes=1024)
+    tables = without_devices(0.2, same_time=False)
+    assert not look(tables, 3600, limits=limits, nodes={"1": 64}).incidents
+    assert look(tables, 3600, limits=limits, nodes={"1": 1024}).incidents
+
+
+def canaries(slow: str, name: str = "target") -> dict[str, pa.Table]:
+    """A try a minute at six targets (or of a file at six metadata servers); one takes ten times as long from 1800 s."""
+    at = np.arange(30, 3600, 60)
+    who = np.repeat([f"t{n}" for n in range(6)], len(at))
+    when = np.tile(at, 6)
+    took = np.where((who == slow) & (when >= 1800), 50_000_000, 5_000_000)
+    columns = {"ts_ns": START_NS + when * NS, "interval_ns": took, "target": who.tolist(),
+               "source": ["canary"] * len(who)}  # fmt: skip
+    if name == "target":
+        batch = batch_of(TARGET, {**columns, "write_bytes": np.full(len(who), 1 << 20)})
+    else:
+        batch = batch_of(METADATA, {**columns, "op": ["create"] * len(who), "count": np.ones(len(who), np.int64)})
+    return {name: pa.Table.from_batches([batch])}
+
+
+def test_canaries_answer_when_nobody_asks() -> None:
+    idle = [table for n in range(6) for table in target(f"t{n}", HOUR, 0.0, 0.0)]
+    assert set(states_of(look(idle, 3600), "t4")) == {"idle"}
+    health = look(idle, 3600, canaries=canaries("t4"))
+    (incident,) = health.incidents
+    assert incident.component == "t4"
+    assert abs((incident.from_ns - START_NS) / NS - 1800) <= 60
+    assert set(states_of(health, "t1")) == {"ok"}
+    assert not look(idle, 3600, canaries=canaries("nobody")).incidents
+
+
+def test_canaries_answer_for_metadata_servers() -> None:
+    idle = [rows("mds", f"t{n}", "metadata", HOUR, metadata_ops=0) for n in range(6)]
+    (incident,) = look(idle, 3600, canaries=canaries("t4", "metadata")).incidents
+    assert (incident.layer, incident.component) == ("mds", "t4")
+
+
+def test_a_canary_is_a_peak_where_none_is_known() -> None:
+    idle = [table for n in range(6) for table in target(f"t{n}", HOUR, 0.0, 0.0)]
+    peak = look(idle, 3600, peaks={}, canaries=canaries("nobody")).peaks["target", "t0"]
+    assert peak.basis == "canary"
+    assert peak.bytes_per_s == pytest.approx((1 << 20) / 0.005)
+
+
+def test_shapes_and_events_hint_at_causes() -> None:
+    flat = np.full(12, 0.1)
+    healing = np.concatenate([np.full(8, 0.1), [0.13, 0.17, 0.21, 0.25]])
+    assert hint_of(Course(share=flat, over=True))[0] == "unknown"
+    assert hint_of(Course(share=healing, over=True))[0] == "rebuild"
+    assert hint_of(Course(share=healing, over=False))[0] == "unknown", "not before it has ended"
+    assert hint_of(Course(share=healing[::-1], over=False))[0] == "fail_slow"
+    assert hint_of(Course(share=flat, over=False, events=frozenset({"raid_rebuild"})))[0] == "rebuild"
+    assert hint_of(Course(share=flat, over=False, used=0.97))[0] == "full_target"
+    assert hint_of(Course(share=flat, over=False, siblings=1.0))[0] == "network"
+    assert hint_of(Course(share=flat, over=False, missed=0.9, missed_before=0.2))[0] == "cache_thrashing"
+    assert hint_of(Course(share=flat, over=False, job_share=0.99))[0] == "one_client"
+    assert hint_of(Course(share=flat, over=False, used=0.99, dead=True))[0] == "dead"
+
+
+def incident(hours: float | None, *, name: str = "t1", **more: object) -> Incident:
+    to_ns = None if hours is None else START_NS + int(hours * 3600) * NS
+    return Incident(
+        id=f"id{hours}{name}", layer="target", component=name, from_ns=START_NS, to_ns=to_ns, confidence=0.9,
+        **{"kind": "degraded", **more},  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def test_durations_are_counted_in_the_classes_of_the_paper() -> None:
+    assert [class_of(hours * 3600) for hours in (0, 0.99, 1, 4, 11.9, 12, 95, 96, 1e5)] == [0, 0, 1, 2, 2, 3, 3, 4, 4]
+    now = START_NS + 200 * 3600 * NS
+    (row,) = durations([incident(0.5), incident(2), incident(2), incident(None)], now)
+    assert (row.layer, row.counts, row.open) == ("target", (1, 2, 0, 0, 1), 1)
+    assert persistence_of(incident(0.5), 0, now).persistence == "transient"
+    assert persistence_of(incident(0.5), 1, now).persistence == "recurrent"
+    assert persistence_of(incident(None), 0, now).persistence == "persistent"
+
+
+def test_urgency_grows_with_time_and_with_the_size_of_who_is_hit() -> None:
+    limits = HealthLimits()
+    now = START_NS + 5 * 3600 * NS
+    later = START_NS + 97 * 3600 * NS
+    assert severity_of(incident(None), now, 10, limits) == "warning"
+    assert severity_of(incident(None), later, 10, limits) == "high"
+    assert severity_of(incident(None), now, 2000, limits) == "high", "at once for a large job"
+    assert severity_of(incident(None), later, 2000, limits) == "critical"
+    assert severity_of(incident(None, kind="dead"), now, 0, limits) == "critical"
+    assert severity_of(incident(0.5), now, 0, limits) == "info"
+    planned = incident(None, evidence=[Evidence(text="planned", metric="maintenance", value="maintenance")])
+    assert severity_of(planned, later, 2000, limits) == "info", "work that was announced is no alarm"
+
+
+def test_findings_name_the_component_its_jobs_and_what_to_do() -> None:
+    jobs = pa.Table.from_batches([batch_of(JOBS, {"job_id": ["7"], "nodes_count": [4096]})])
+    asked: list[tuple[object, ...]] = []
+
+    def advise(*given: object) -> list[object]:
+        asked.append(given)
+        return []
+
+    one = incident(None, jobs=["7\x1b[31m"], share_of_peak=0.2, hint="network")
+    (large,) = told([incident(None, jobs=["7"], share_of_peak=0.2)], START_NS, jobs=jobs)
+    (found,) = told([one], START_NS, cluster="c", jobs=jobs, advise=advise)  # type: ignore[arg-type]
+    assert large.finding.severity == "high"
+    assert found.finding.rule == "component.degraded"
+    assert (found.finding.subject.kind, found.finding.subject.id) == ("target", "t1")
+    assert found.finding.category == "network"
+    assert asked == [("component.degraded", "network", {"component": "t1", "share_of_peak": 0.2}, "target")]
+    assert "\x1b" not in "".join(fact.text for fact in found.finding.evidence)
+    assert found.finding.id == told([one], START_NS + 10**15, cluster="c")[0].finding.id, "no clock in it"
+    dead = told([incident(None, kind="dead")], START_NS)[0]
+    assert dead.finding.rule == "component.dead"
+    assert LIMITS.minimum_s == 120
