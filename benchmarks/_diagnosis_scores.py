@@ -6,6 +6,7 @@ Not here: the labelled machine (`fairlead.testing.machine.labelled`), what is pr
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,8 +77,9 @@ def reliability(
 ) -> list[tuple[float, float, int, float, float]]:
     """For each bin of what was said: its bounds, how many, the mean said and the share that was true."""
     rows = []
-    for low, high in zip(edges[:-1], edges[1:], strict=True):
+    for low, high in pairwise(edges):
         here = (said >= low) & ((said < high) | ((high == edges[-1]) & (said <= high)))
         n = int(here.sum())
-        rows.append((low, high, n, float(said[here].mean()) if n else np.nan, float(true[here].mean()) if n else np.nan))
+        mean, right = (float(said[here].mean()), float(true[here].mean())) if n else (np.nan, np.nan)
+        rows.append((low, high, n, mean, right))
     return rows

@@ -70,14 +70,21 @@ def events(*told: tuple[str, str, float, float]) -> pa.Table:
 
 
 def look(
-    tables: list[pa.Table], until_s: float, known: list[Incident] | None = None, peaks: Mapping[tuple[str, str], float] | None = None,
+    tables: list[pa.Table], until_s: float, known: list[Incident] | None = None,
+    peaks: Mapping[tuple[str, str], float] | None = None,
     told: pa.Table | None = None, limits: HealthLimits = LIMITS, **more: object,
 ) -> Health:  # fmt: skip
     """A look at the loads up to a second."""
     given = {("target", ""): PEAK, ("forwarder", ""): 2.5 * PEAK, ("mds", ""): 8000.0} if peaks is None else peaks
     return watched(
-        pa.concat_tables(tables), NS, given, told, now_ns=START_NS + int(until_s * NS), open_incidents=known or [],
-        limits=limits, **more,  # type: ignore[arg-type]
+        pa.concat_tables(tables),
+        NS,
+        given,
+        told,
+        now_ns=START_NS + int(until_s * NS),
+        open_incidents=known or [],
+        limits=limits,
+        **more,  # type: ignore[arg-type]
     )
 
 

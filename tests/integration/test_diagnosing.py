@@ -149,11 +149,15 @@ def test_a_finding_that_later_records_do_not_bear_out_is_withdrawn(tables: Table
     # The clients of the victim tell later that it wrote three times as much: it was not slow.
     ops = tables["ops"]
     mine = ops.filter(pc.equal(ops["job_id"].cast(pa.string()), VICTIM))
-    again = mine.set_column(mine.schema.get_field_index("count"), mine.schema.field("count"), pc.multiply(mine["count"], 2))
+    again = mine.set_column(
+        mine.schema.get_field_index("count"), mine.schema.field("count"), pc.multiply(mine["count"], 2)
+    )
     fill(lake, {"ops": again}, "late")
     look(lake, now + LAG)
     rows = lake.query("SELECT id, withdrawn FROM finding").to_pylist()
-    assert {"id": before.finding.id, "withdrawn": True} in rows or rows == [{"id": before.finding.id, "withdrawn": False}]
+    assert {"id": before.finding.id, "withdrawn": True} in rows or rows == [
+        {"id": before.finding.id, "withdrawn": False}
+    ]
     listed = ask(Asking(lake), "findings", "", asked_of("findings", NARROW), Sight(), now + LAG)
     assert listed.total == sum(not row["withdrawn"] for row in rows)
 
@@ -254,7 +258,9 @@ def test_a_loop_killed_in_a_step_loses_and_doubles_nothing(tables: Tables, tmp_p
     ("ops",), ("ops", "forwarder"), ("forwarder", "mapping"), ("target", "metadata"), ("ops", "target", "metadata"),
     ("ops", "forwarder", "target", "metadata", "pfs_client"),
 ], ids="-".join)  # fmt: skip
-def test_what_is_missing_is_told_and_accuses_nobody_else(tables: Tables, tmp_path: Path, lacking: tuple[str, ...]) -> None:
+def test_what_is_missing_is_told_and_accuses_nobody_else(
+    tables: Tables, tmp_path: Path, lacking: tuple[str, ...]
+) -> None:
     lake = lake_of(tmp_path / "lake", {name: table for name, table in tables.items() if name not in lacking})
     now = later(tables)
     look(lake, now)

@@ -45,11 +45,13 @@ def without_devices(slow_share: float, *, same_time: bool) -> list[pa.Table]:
     out = []
     for place in range(6):
         slow = place == 2
-        at_work = HOUR % 60 < (50 if slow and not same_time else 20)
+        at_work = np.less(HOUR % 60, 50 if slow and not same_time else 20)
         rate = PEAK * 0.25 * (slow_share if slow else 1.0)
         moved = np.where(at_work, rate, 0).astype(np.int64)
-        for job in (None, "1"):
-            out.append(rows("target", f"t{place}", "target", HOUR, job, write_bytes=moved, write_ops=moved >> 20))
+        out += [
+            rows("target", f"t{place}", "target", HOUR, job, write_bytes=moved, write_ops=moved >> 20)
+            for job in (None, "1")
+        ]
     return out
 
 

@@ -55,7 +55,7 @@ def test_the_mode_is_that_of_the_way_that_moved_more() -> None:
         summary("2", read_bytes=GIB, write_bytes=1, read_mode="N-1", write_mode="N-N"),
         summary("3", write_bytes=GIB, read_mode="1-1"), summary("4", write_bytes=GIB),
     )  # fmt: skip
-    assert overview.main_mode(rows) == ["N-N", "N-1", "1-1", None]
+    assert overview.main_mode(rows).to_pylist() == ["N-N", "N-1", "1-1", None]
     found = {row["mode"]: row for row in overview.modes(rows).to_pylist()}
     assert found["N-N"]["share"] == pytest.approx(1 / 3)
     assert (found[None]["jobs"], found[None]["share"]) == (1, None)

@@ -32,7 +32,9 @@ def burst(*values: float, quiet: int = 30) -> list[int]:
 
 
 def test_half_filled_edges_do_not_lower_the_rate() -> None:
-    (row,) = phase_rows(job(write_bytes=burst(40, 100, 100, 100, 30), write_ops=burst(0.4, 1, 1, 1, 0.3)), 9).to_pylist()
+    (row,) = phase_rows(
+        job(write_bytes=burst(40, 100, 100, 100, 30), write_ops=burst(0.4, 1, 1, 1, 0.3)), 9
+    ).to_pylist()
     assert row["rate_per_s"] == pytest.approx(100 * MB)
     assert row["active_ns"] == pytest.approx(3.7 * S)
     assert row["bytes"] == 370 * MB
@@ -106,7 +108,9 @@ def test_metadata_servers_speak_where_the_client_does_not() -> None:
 @pytest.mark.parametrize("values", [[0] * 20, []])
 def test_no_traffic_is_no_phase(values: list[int]) -> None:
     empty = PHASE.schema.empty_table()
-    assert phase_rows(job(write_bytes=values) if values else JobData(job=JOB, series=job(write_bytes=[0]).series.slice(1)), 1).equals(empty)  # noqa: E501
+    assert phase_rows(
+        job(write_bytes=values) if values else JobData(job=JOB, series=job(write_bytes=[0]).series.slice(1)), 1
+    ).equals(empty)  # noqa: E501
 
 
 def test_bins_are_an_eighth_of_a_doubling() -> None:

@@ -117,15 +117,16 @@ def test_profiles_are_rows_and_back() -> None:
 
 def test_runs_alike_come_first_and_say_why() -> None:
     told = summaries([
-        summary(0), summary(0, made_ns=2), summary(1, program="other", user="bob"), summary(2, write_bytes=4 * 10**10),
-        summary(3, write_mode="N-1"), summary(4, write_bytes=10**13, processes=9000), summary(5, write_bytes=None, write_ops=None),
+        summary(0), summary(0, made_ns=2), summary(1, program="other", user="bob"),
+        summary(2, write_bytes=3 * 10**10, write_ops=3 * 10**4), summary(3, write_mode="N-1"),
+        summary(4, write_bytes=10**13, processes=9000), summary(5, write_bytes=None, write_ops=None),
     ])  # fmt: skip
     found = similar(told, 0)
     assert [one.job_id for one in found] == ["1", "5", "2", "3", "4"]
     assert found[0].distance == 0
     assert found[0].text == "alike in all that is known of both"
-    assert found[2].differs["write_bytes"] == pytest.approx(2)
-    assert "4.0x more write" in found[2].text
+    assert found[2].differs["write_bytes"] == pytest.approx(1.585, abs=0.01)
+    assert "3.0x more write" in found[2].text
     assert "write mode N-1" in found[3].text
     assert len(similar(told, 0, 2)) == 2
     assert similar(told.slice(0, 1), 0) == []

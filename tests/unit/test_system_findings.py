@@ -9,7 +9,14 @@ from system_building import GIB, HOUR, MIB, MINUTE, T0, Row, S, look, measured, 
 
 from fairlead.analysis.advice import SYSTEM
 from fairlead.analysis.rollups import derive
-from fairlead.analysis.system.findings import system_findings
+from fairlead.analysis.system.findings import (
+    DAILY,
+    HOURLY,
+    TABLES_READ,
+    kinds_read,
+    system_findings,
+    tables_read,
+)
 from fairlead.analysis.system.site import SystemSite, system_site, with_mapping
 from fairlead.model.diagnosis import finding_rows, told_of
 from fairlead.model.finding import Subject
@@ -402,6 +409,35 @@ def test_the_same_tables_give_the_same_findings_in_any_order() -> None:
     assert len(first.told) == 3
     ids = [one.finding.id for one in first.told]
     assert len(set(ids)) == len(ids)
+
+
+def test_every_rule_has_its_length_of_window_and_says_what_it_reads() -> None:
+    assert sorted([*HOURLY, *DAILY]) == sorted(SYSTEM)
+    assert set(tables_read(SYSTEM)) == set(TABLES_READ)
+    assert "ops" not in tables_read(HOURLY)
+    assert kinds_read(DAILY) == ["device", "forwarder"]
+
+
+@pytest.mark.parametrize("rules", [HOURLY, DAILY])
+def test_rules_that_are_not_asked_for_say_nothing(rules: tuple[str, ...]) -> None:
+    given = storms_and_all()
+    tables = {"rollup": table(ROLLUP, given["rollup"]), "metadata": given["metadata"]}  # type: ignore[arg-type]
+    found = system_findings(tables, FORWARDERS, T0, T0 + HOUR, only=rules)  # type: ignore[arg-type]
+    assert words(found) == ({"cache_thrashing", "imbalance", "metadata_storm"} if rules is HOURLY else set())
+    assert {text.split(":")[0].removeprefix("system.") for text in found.missing} <= set(rules)
+
+
+@pytest.mark.parametrize("rules", [HOURLY, DAILY])
+def test_what_is_said_to_be_read_is_enough(rules: tuple[str, ...]) -> None:
+    """With only the rows a rule says it reads, it finds the same."""
+    given = storms_and_all()
+    rows: list[Row] = given["rollup"]  # type: ignore[assignment]
+    tables = {"rollup": table(ROLLUP, rows), "metadata": given["metadata"]}
+    whole = system_findings(tables, FORWARDERS, T0, T0 + HOUR, only=rules)  # type: ignore[arg-type]
+    some = [row for row in rows if row["kind"] in kinds_read(rules)]
+    kept = {"rollup": table(ROLLUP, some), "metadata": given["metadata"]}
+    kept = {name: kept[name] for name in tables_read(rules) if name in kept}
+    assert system_findings(kept, FORWARDERS, T0, T0 + HOUR, only=rules) == whole  # type: ignore[arg-type]
 
 
 def test_findings_are_kept_as_rows() -> None:

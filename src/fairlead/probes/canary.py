@@ -82,19 +82,28 @@ def open_folder(path: str) -> int:
     marker in it. Raises OSError, which says what is wrong."""
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        state = os.fstat(folder)
-        if state.st_uid != os.geteuid() or state.st_mode & 0o022:
-            raise PermissionError("{}: not the agent's own folder: chown it, chmod 700".format(path))
-        try:
-            marker = os.stat(MARKER, dir_fd=folder, follow_symlinks=False)
-        except FileNotFoundError:
-            raise PermissionError("{0}: no folder for canaries: touch {0}/{1}".format(path, MARKER)) from None
-        if not stat.S_ISREG(marker.st_mode) or marker.st_uid != os.geteuid():
-            raise PermissionError("{}/{}: not a file of the agent's own".format(path, MARKER))
+        wrong = _wrong(folder, path)
     except BaseException:
         os.close(folder)
         raise
+    if wrong:
+        os.close(folder)
+        raise PermissionError(wrong)
     return folder
+
+
+def _wrong(folder: int, path: str) -> str:
+    """Why nothing may be written to a folder; empty when it may."""
+    state = os.fstat(folder)
+    if state.st_uid != os.geteuid() or state.st_mode & 0o022:
+        return "{}: not the agent's own folder: chown it, chmod 700".format(path)
+    try:
+        marker = os.stat(MARKER, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return "{0}: no folder for canaries: touch {0}/{1}".format(path, MARKER)
+    if not stat.S_ISREG(marker.st_mode) or marker.st_uid != os.geteuid():
+        return "{}/{}: not a file of the agent's own".format(path, MARKER)
+    return ""
 
 
 def clear(folder: int, name: str) -> None:
@@ -195,7 +204,12 @@ class Canary(Probe):
     timeout_s = 20.0
 
     def __init__(
-        self, root: str = "/", node: str = "", targets: Sequence[str] = (), mds: Sequence[str] = (), bytes: str = "1M"  # noqa: A002
+        self,
+        root: str = "/",
+        node: str = "",
+        targets: Sequence[str] = (),
+        mds: Sequence[str] = (),
+        bytes: str = "1M",  # noqa: A002
     ) -> None:
         super().__init__(root, node)
         self.size = size_of(bytes)
@@ -266,9 +280,7 @@ class Canary(Probe):
             return []
         who = took.place.name
         if took.place.metadata:
-            rows: Dict[Any, Sequence[Any]] = {
-                (op, who, SOURCE, self.node): [1, ns] for op, ns in took.took_ns.items()
-            }
+            rows: Dict[Any, Sequence[Any]] = {(op, who, SOURCE, self.node): [1, ns] for op, ns in took.took_ns.items()}
             return [Reading("metadata", _METADATA_KEYS, (), ("count", "interval_ns"), rows, constant=_NOBODY)]
         return [
             Reading("target", _TARGET_KEYS, (), (way + "_rpcs", way + "_bytes", "interval_ns"),

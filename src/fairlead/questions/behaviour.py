@@ -125,7 +125,7 @@ def _runs(jobs: pa.Table, limit: int) -> list[lines.RunLine]:
     last = last.slice(max(0, last.num_rows - limit))
     names = [name for name in lines.RunLine.__struct_fields__ if name not in ("seconds", "mode")]
     found = []
-    for row, mode in zip(records(last), overview.main_mode(last), strict=True):
+    for row, mode in zip(records(last), overview.main_mode(last).to_pylist(), strict=True):
         seconds = None if row["end_ns"] is None else (row["end_ns"] - row["start_ns"]) / 1e9
         found.append(lines.RunLine(**{name: row[name] for name in names}, seconds=seconds, mode=mode))
     return found

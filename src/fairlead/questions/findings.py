@@ -77,7 +77,9 @@ def _chosen(
         parts.append("(job_id = $job OR list_contains(culprits, $culprit))")
         words |= {"job": job, "culprit": f"job:{job}"}
     if component:
-        parts.append("(subject_kind || ':' || subject_id IN (SELECT unnest($places)) OR list_has_any(components, $places))")
+        parts.append(
+            "(subject_kind || ':' || subject_id IN (SELECT unnest($places)) OR list_has_any(components, $places))"
+        )
         words["places"] = [component, *(f"{kind}:{component}" for kind in _KINDS)]
     if user:
         parts.append('"user" = $owner')

@@ -69,9 +69,12 @@ def knee(distances: F64, weight: F64) -> float:
     """Where the curve of sorted distances turns up: the point furthest below the line from its first to its last
     (Satopaa et al., 2011). `weight`: how many points each distance is of."""
     order = np.argsort(distances, kind="stable")
-    curve, place = distances[order], np.cumsum(weight[order]) - 0.5 * weight[order]
-    if len(curve) < 3 or curve[-1] <= curve[0]:
+    # A cell of many points is a level stretch of the curve: it counts with both its ends.
+    after = np.cumsum(weight[order])
+    curve = np.repeat(distances[order], 2)
+    place = np.stack([after - weight[order], after], axis=1).reshape(-1)
+    if curve[-1] <= curve[0]:
         return float(curve[-1])
-    x = (place - place[0]) / (place[-1] - place[0])
+    x = place / place[-1]
     y = (curve - curve[0]) / (curve[-1] - curve[0])
     return float(curve[int(np.argmax(x - y))])

@@ -7,7 +7,7 @@ what follows from it for a window of time (`states`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,10 @@ from fairlead.analysis.intervals import Axis, Bools, Floats, Ints
 
 _HOLDS = 4.0
 """Requests of a job under way in a forwarder, on average, from which it can hold a forwarder's workers."""
+_SAME = 0.05
+"""Difference of the bytes of a target and a device, as a share of them, below which they are the same."""
+_UNHINDERED = 0.8
+"""Share of a job's time in a forwarder that is service, from which it does not wait."""
 _UNDER_WAY = 2.0
 """Operations under way at a metadata server, on average, from which it is asked for more than it gives."""
 _EVIDENCE = {"forwarder": "requests wait in its queue", "target": "its device is busy all the time",
@@ -109,13 +113,17 @@ def _forwarder(loads: pa.Table, cells: Cells, active: Bools, peaks: Peaks, limit
 def _held(parts: Cells, cells: Cells, limits: HealthLimits) -> Floats:
     """By cell: how much of the forwarder is held by requests that wait for something behind it (the lock of a file
     many write to, a slow target, a metadata server that is behind): the share of their time in the forwarder that is
-    service, summed over the jobs whose service takes far longer than usual."""
+    service, summed over the jobs whose service takes far longer than usual, and over those that fill all workers and
+    do not wait themselves."""
     usually = usual(parts).of(parts)
     took = parts.busy_s
     waited = np.nan_to_num(parts.wait_s)
     with np.errstate(invalid="ignore", divide="ignore"):
-        long = (took >= limits.held_ratio * usually) & (took / parts.axis.window_s >= _HOLDS)
-        through = np.where(long, took / (took + waited), 0.0)
+        under_way = took / parts.axis.window_s
+        part = took / (took + waited)
+        long = (took >= limits.held_ratio * usually) & (under_way >= _HOLDS)
+        filling = (under_way >= limits.workers) & (part >= _UNHINDERED)
+        through = np.where(long | filling, part, 0.0)
     grid = np.zeros((len(cells.names), cells.axis.count))
     np.add.at(grid, (parts.component, parts.at), np.nan_to_num(through))
     return np.asarray(grid[cells.component, cells.at], np.float64)
@@ -143,25 +151,28 @@ def _while_busy(cells: Cells, peaks: list[Peak], limits: HealthLimits) -> Floats
 
 
 def paired(targets: Cells, devices: Cells | None) -> dict[int, int]:
-    """Which device holds which target, both by place: the one that moved the same bytes in the same intervals.
+    """Which device holds which target, both by place: the ones that moved the same bytes in the same intervals.
 
-    A target whose bytes are those of two devices, or of none, has none.
+    The most alike first, each once; of several that are just as alike, in the order of their names: then it makes no
+    difference, as they were asked and gave the same. A target whose bytes are no device's has none.
     """
     if devices is None:
         return {}
     left, right = (_grid(cells) for cells in (targets, devices))
-    found: dict[int, int] = {}
+    near: list[tuple[float, int, int]] = []
     for place, row in enumerate(left):
         if np.count_nonzero(row) < 10:
             continue
         with np.errstate(invalid="ignore", divide="ignore"):
             apart = np.abs(right - row).sum(axis=1) / row.sum()
-        order = np.argsort(apart, kind="stable")
-        nearest = float(apart[order[0]])
-        clear = len(order) == 1 or float(apart[order[1]]) > 4 * nearest + 1e-3
-        if nearest < 0.05 and clear:
-            found[place] = int(order[0])
-    return {place: device for place, device in found.items() if list(found.values()).count(device) == 1}
+        near += [(round(float(apart[device]), 6), place, int(device)) for device in np.flatnonzero(apart < _SAME)]
+    found: dict[int, int] = {}
+    taken: set[int] = set()
+    for _, place, device in sorted(near):
+        if place not in found and device not in taken:
+            found[place] = device
+            taken.add(device)
+    return found
 
 
 def _grid(cells: Cells) -> Floats:
@@ -190,14 +201,10 @@ def _target(
     full = np.zeros(len(cells), np.bool_)
     if named is not None:
         share, full = _by_server(cells, share, asked, named, known, peaks, limits)
-    with_busy = Cells(**{**_fields(cells), "busy_s": busy_s})
+    with_busy = replace(cells, busy_s=busy_s)
     fair = np.fmax(_while_busy(with_busy, known, limits), np.where(share >= limits.share, share, np.nan))
     return Asked(cells, known, active | busy, asked, share, full, fair, bool(np.isfinite(busy_s).any()),
                  _EVIDENCE["target"])  # fmt: skip
-
-
-def _fields(cells: Cells) -> dict[str, object]:
-    return {name: getattr(cells, name) for name in cells.__dataclass_fields__}
 
 
 def servers_of(

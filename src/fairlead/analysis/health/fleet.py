@@ -158,7 +158,7 @@ def share_of(cells: Cells, peaks: list[Peak]) -> Floats:
             for name in ("bytes_per_s", "ops_per_s")}  # fmt: skip
     by_bytes, by_ops = cells.bytes / seconds / best["bytes_per_s"], cells.ops / seconds / best["ops_per_s"]
     if cells.kind == "mds":
-        return by_ops
+        return np.asarray(by_ops, np.float64)
     small = _small(cells)
     untold = small & np.isnan(by_ops) & (np.nan_to_num(by_bytes) < 0.5)
     return np.where(untold, np.nan, np.where(small, np.fmax(by_bytes, by_ops), by_bytes))

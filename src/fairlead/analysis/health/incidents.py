@@ -91,6 +91,8 @@ def incident_of(
     jobs, job_share = _jobs_at(parts, name, spell, around.per)
     share = windows.share[place, spell.sick]
     measured, mean = _median(windows.measured[place, spell.sick]), _median(share)
+    if old is None and mean is not None and mean >= limits.share:
+        return None
     peak = windows.asked.peaks[place]
     dead = mean is not None and mean < limits.dead and not by_peers
     events = _events(around, name, spell)
@@ -223,7 +225,11 @@ def _events(around: Around, name: str, spell: Spell) -> list[tuple[str, str, int
         pc.is_in(table["component"].cast(pa.string()), names),
         pc.and_(pc.less_equal(table["ts_ns"], end), pc.greater_equal(ended, early)),
     ))  # fmt: skip
-    kinds, texts, times = rows["kind"].cast(pa.string()).to_pylist(), rows["text"].to_pylist(), rows["ts_ns"].to_pylist()
+    kinds, texts, times = (
+        rows["kind"].cast(pa.string()).to_pylist(),
+        rows["text"].to_pylist(),
+        rows["ts_ns"].to_pylist(),
+    )
     found = {(kind, f"{kind}: {text}", ts) for kind, text, ts in zip(kinds, texts, times, strict=True)}
     return sorted(found, key=lambda one: (one[0] != MAINTENANCE, one[2], one[1]))
 

@@ -69,7 +69,7 @@ def slow_side(values: Floats, eps: float, least: int) -> Bools:
     main = int(np.argmax(np.bincount(inside)))
     if int((found == main).sum()) * 2 <= int(np.isfinite(line).sum()):
         return np.zeros(len(values), np.bool_)
-    return np.isfinite(line) & (found != main) & (line < line[found == main].min())
+    return np.asarray(np.isfinite(line) & (found != main) & (line < line[found == main].min()), np.bool_)
 
 
 def compared(

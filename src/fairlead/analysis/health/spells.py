@@ -62,7 +62,9 @@ def spells(
         if now is None and carried and carried[0].from_ns < ends:
             one = carried.pop(0)
             if one.to_ns is None or one.to_ns > begins:
-                now = Spell(one.from_ns, max(one.last_ns, one.from_ns), one.id, begun_before=one.from_ns < axis.start_ns)
+                now = Spell(
+                    one.from_ns, max(one.last_ns, one.from_ns), one.id, begun_before=one.from_ns < axis.start_ns
+                )
                 well = 0
         if state[w] in (SICK, FLAPS):
             first, last = int(windows.first[place, w]), int(windows.last[place, w])

@@ -59,12 +59,10 @@ class Windows:
     @property
     def sick(self) -> Bools:
         """Windows in which a component was sick, throughout or on and off."""
-        return (self.state == SICK) | (self.state == FLAPS)
+        return np.asarray((self.state == SICK) | (self.state == FLAPS), np.bool_)
 
 
-def windows_of(
-    found: Asked, compared: Compared | None, limits: HealthLimits, canary: Floats | None = None
-) -> Windows:
+def windows_of(found: Asked, compared: Compared | None, limits: HealthLimits, canary: Floats | None = None) -> Windows:
     """States of one kind. `canary`: (components, windows) rate of canaries over what is usual for them, NaN without."""
     cells, axis = found.cells, found.cells.axis
     per = max(round(limits.window_s / axis.window_s), 1)

@@ -80,7 +80,7 @@ def _told(
 
 
 def _title(one: Incident) -> str:
-    """In the present while it goes on. An open incident has no duration in its words: they would change all the time."""
+    """In the present while it goes on, and then without a duration, which would change all the time."""
     words = _STATE if one.to_ns is None else _PAST
     title = f"{_PLAIN[one.layer]} {inert(one.component)} {words[one.kind]}"
     if one.share_of_peak is not None and one.kind != "dead":

@@ -169,12 +169,13 @@ def _signs(
     here = inside > 0
     key = (one.kind, one.id)
     faulty, left, incident = _faults(loads, one, incidents)
-    util, strength = _use(one, loads.axis.interval_s, peaks.get(key), left)
+    util, strength, loaded = _use(one, loads.axis.interval_s, peaks.get(key), left)
     slower = _slower(one)
     during = slower[here & np.isfinite(slower)]
     if one.kind != "forwarder":
-        # At a forwarder, service holds what all that lies behind it took.
-        strength = np.maximum(strength, 0.8 * _ramp(np.nan_to_num(slower, nan=1.0), *SLOWER))
+        # At a forwarder, service holds what all that lies behind it took. And a slow job makes its own requests long:
+        # so long ones show congestion only where enough was asked to fill the component.
+        strength = np.maximum(strength, 0.8 * _ramp(np.nan_to_num(slower, nan=1.0), *SLOWER) * loaded)
     strength = np.maximum(strength, np.where(faulty > 0, 0.8, 0.0))
     mine = one.parts.at(0)
     waited, wait, usual, own = _waits(one, mine, inside, usual_wait_s.get(key))
@@ -206,22 +207,23 @@ def _faults(loads: Loads, one: Component, incidents: Sequence[Incident]) -> tupl
     return lacking, 1.0 - lacking, longest
 
 
-def _use(one: Component, interval_s: float, peak: float | None, left: F64) -> tuple[F64, F64]:
-    """Use of the peak by interval (NaN: none known), and how congested that makes it."""
-    cost = cost_of(one.whole, one.kind)
-    if np.isnan(cost).all():
-        cost = np.nansum(np.nan_to_num(cost_of(one.parts, one.kind)), axis=0) if one.counted else cost
-    rate = cost / interval_s
-    if np.isnan(rate).all():
-        return rate, np.zeros(len(rate))
+def _use(one: Component, interval_s: float, peak: float | None, left: F64) -> tuple[F64, F64, F64]:
+    """By interval: use of the peak in bytes (MDS: operations; NaN: none known), how congested that makes it, and how
+    much of it would be in use if each request were `OP_BYTES`, as it is for a device at random."""
+    moved = one.whole.metadata_ops if one.kind == "mds" else one.whole.moved
+    if np.isnan(moved).all():
+        return moved, np.zeros(len(moved)), np.zeros(len(moved))
+    rate = moved / interval_s
+    loaded = np.nan_to_num(cost_of(one.whole, one.kind)) / interval_s
     if peak:
         util = rate / (peak * left)
-        return util, _ramp(np.nan_to_num(util), *UTIL)
+        return util, _ramp(np.nan_to_num(util), *UTIL), _ramp(loaded / (peak * left), *UTIL)
+    nothing = np.full(len(rate), np.nan)
     some = rate[np.isfinite(rate) & (rate > 0)]
     if len(some) < 10:
-        return np.full(len(rate), np.nan), np.zeros(len(rate))
+        return nothing, np.zeros(len(rate)), np.ones(len(rate))
     seen = float(np.quantile(some, 0.95))
-    return np.full(len(rate), np.nan), LEAST_SEEN_PEAK * _ramp(np.nan_to_num(rate / (seen * left)), *UTIL)
+    return nothing, LEAST_SEEN_PEAK * _ramp(np.nan_to_num(rate / (seen * left)), *UTIL), np.ones(len(rate))
 
 
 def _slower(one: Component) -> F64:

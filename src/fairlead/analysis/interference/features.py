@@ -100,21 +100,24 @@ def features_of(
     return found
 
 
+_SAYS = {"N-1": True, "N-N": False, "1-1": False}
 _Told = tuple[bool | None, int | None, str | None]
 
 
 def _told(neighbours: pa.Table, start_ns: int, end_ns: int) -> dict[str, _Told]:
-    """By job: whether a phase of it during this one was N-1 (None: none tells its mode), its processes, its user."""
+    """By job: whether a phase of it during this one (else any) was N-1, its processes, its user. None: not known; of
+    N-M, too, as several files that many processes hold one after the other are N-M together."""
     if not neighbours.num_rows:
         return {}
-    there = pc.and_(pc.less(neighbours["start_ns"], end_ns), pc.greater(neighbours["end_ns"], start_ns))
-    rows = neighbours.filter(there)
+    meanwhile = pc.and_(pc.less(neighbours["start_ns"], end_ns), pc.greater(neighbours["end_ns"], start_ns))
     found: dict[str, _Told] = {}
-    columns = [rows[name].to_pylist() for name in ("job_id", "mode", "processes", "user")]
-    for job, mode, processes, user in zip(*columns, strict=True):
-        before, many, who = found.get(job, (None, None, None))
-        now = before if mode is None else bool(before) or mode == "N-1"
-        found[job] = (now, processes if many is None else many, user if who is None else who)
+    for rows in (neighbours.filter(meanwhile), neighbours.filter(pc.invert(meanwhile))):
+        known = {job for job, told in found.items() if told[0] is not None}
+        columns = [rows[name].to_pylist() for name in ("job_id", "mode", "processes", "user")]
+        for job, mode, processes, user in zip(*columns, strict=True):
+            before, many, who = found.get(job, (None, None, None))
+            told = before if job in known or mode not in _SAYS else bool(before) or _SAYS[mode]
+            found[job] = (told, processes if many is None else many, user if who is None else who)
     return found
 
 

@@ -13,13 +13,13 @@ import numpy as np
 from fairlead.analysis.interference.loads import F64
 
 COEFFICIENTS: dict[str, float] = {
-    "constant": -5.68,
-    "share": 2.03,
-    "alone": 1.9,
-    "lead": 5.87,
-    "response": 1.31,
-    "by_chance": -0.19,
-    "conspicuous": 0.84,
+    "constant": -4.88,
+    "share": 2.91,
+    "alone": 4.21,
+    "lead": 2.81,
+    "response": 0.95,
+    "by_chance": -3.01,
+    "conspicuous": 0.21,
 }
 """`share`: of the lost time that fell to it; `alone`: of it what would come back if only it were gone; `lead`: its part of what fell to it and to the next best candidate;
 `response` and `by_chance` as in `doses` (0 and 0.5 where unknown); `conspicuous`: whether any feature shows."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.analysis.interference.blame import Blame, held_by, worst_first
-from fairlead.analysis.interference.congestion import OP_BYTES, Congestion, cost_of
+from fairlead.analysis.interference.congestion import OP_BYTES, Congestion
 from fairlead.analysis.interference.doses import Doses
 from fairlead.analysis.interference.features import FeatureLimits, Features
 from fairlead.analysis.interference.loads import Loads
@@ -28,6 +28,8 @@ from fairlead.model.units import (
 PLAIN = {"forwarder": "forwarder", "target": "target", "mds": "metadata server"}
 FULL = 0.7
 """Use of a component's peak in bytes from which its bytes are what fills it."""
+LOCKED = 4.0
+"""Times as long as others' that a byte keeps a forwarder's workers, from which a job looks like N-1."""
 WORDS = {"read": "reads", "write": "writes", "metadata": "metadata operations"}
 
 
@@ -61,7 +63,8 @@ def categories(case: Case, job: int) -> dict[str, float]:
     """Seconds of the victim by category of load: second by second, what the neighbour did then."""
     loads, found = case.loads, case.found
     weights = dict.fromkeys(("n_to_1", "high_mdops", "high_bandwidth", "high_iops"), 0.0)
-    n_to_1 = bool(case.features[job - 1].n_to_1)
+    told = case.features[job - 1].n_to_1
+    n_to_1 = looks_shared(case, job) if told is None else told
     for row, held in enumerate(found.held):
         one = loads.components[held.place]
         if case.blame.where[row, job] <= 0:
@@ -78,8 +81,7 @@ def categories(case: Case, job: int) -> dict[str, float]:
         weights["high_mdops"] += float((each * names).sum())
         data = each * (moved + requests)
         whole = np.nan_to_num(one.whole.moved)
-        cost = np.nan_to_num(cost_of(one.whole, one.kind))
-        used = np.nan_to_num(held.util) * whole / np.where(cost > 0, cost, 1.0)
+        used = np.nan_to_num(held.util)
         # Small requests count where it is not the bytes that fill the component.
         small = (requests > moved) & (used < FULL)
         if n_to_1:
@@ -91,6 +93,21 @@ def categories(case: Case, job: int) -> dict[str, float]:
             weights["high_iops"] += float(data[small].sum())
             weights["high_bandwidth"] += float(data[~small].sum())
     return weights
+
+
+def looks_shared(case: Case, job: int) -> bool:
+    """Whether a job whose mode nobody recorded looks like many processes in one file: at a forwarder far from its peak,
+    a byte of it keeps workers many times as long as a byte of the others, for they wait for the file's lock."""
+    for held in case.found.held:
+        one = case.loads.components[held.place]
+        when = (case.found.lost * held.at > 0) & ~(np.nan_to_num(held.util) >= FULL)
+        if one.kind != "forwarder" or not when.any():
+            continue
+        busy, moved = (np.nan_to_num(v)[:, when].sum(axis=1) for v in (one.parts.busy_s, one.parts.moved))
+        rest_busy, rest_moved = busy.sum() - busy[job], moved.sum() - moved[job]
+        if moved[job] > 0 and rest_moved > 0 and busy[job] * rest_moved >= LOCKED * rest_busy * moved[job] > 0:
+            return True
+    return False
 
 
 def against(case: Case, job: int) -> list[Evidence]:

@@ -12,16 +12,21 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fairlead.analysis.overview.classes import CORE_HOURS, LARGEST, MODES, NONTRIVIAL_BYTES
-from fairlead.analysis.overview.columns import F64, floats, last_of_runs, moved
+from fairlead.analysis.overview.columns import F64, floats, moved
 
 Flags = NDArray[np.bool_]
 
 
 def latest(jobs: pa.Table) -> pa.Table:
-    """Of each run (cluster, job and start) the row made last, by job and start."""
-    names = ("job_id", "cluster", "start_ns", "made_ns")
-    plain = jobs.set_column(jobs.schema.get_field_index("cluster"), "cluster", jobs["cluster"].cast(pa.string()))
-    return last_of_runs(plain.sort_by([(name, "ascending") for name in names]), names[:3])
+    """Of each run (cluster, job and start) the row made last, by start and job."""
+    keys = pa.table({
+        "job_id": jobs["job_id"], "cluster": jobs["cluster"].cast(pa.string()), "start_ns": jobs["start_ns"],
+        "row": pa.array(np.arange(jobs.num_rows)),
+    })  # fmt: skip
+    keys = keys.take(pc.sort_indices(jobs, sort_keys=[("made_ns", "ascending")]))
+    kept = keys.group_by(["start_ns", "job_id", "cluster"], use_threads=False).aggregate([("row", "last")])
+    order = [(name, "ascending") for name in ("start_ns", "job_id", "cluster")]
+    return jobs.take(kept.sort_by(order)["row_last"])
 
 
 def nontrivial(jobs: pa.Table) -> Flags:
@@ -52,10 +57,11 @@ def modes(jobs: pa.Table) -> pa.Table:
     some = jobs.filter(pa.array(nontrivial(jobs)))
     read, write = floats(some, "read_bytes"), floats(some, "write_bytes")
     words = main_mode(some)
-    known = sum(word is not None for word in words)
+    known = len(words) - words.null_count
     rows = []
     for mode in (*MODES, None):
-        mine = np.array([word == mode for word in words], np.bool_)
+        same = pc.is_null(words) if mode is None else pc.fill_null(pc.equal(words, mode), False)
+        mine = same.to_numpy(zero_copy_only=False)
         if mode is None and not mine.any():
             continue
         rows.append({
@@ -66,11 +72,12 @@ def modes(jobs: pa.Table) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=_MODES)
 
 
-def main_mode(jobs: pa.Table) -> list[str | None]:
-    """The mode of the way a job moved more bytes; of the other where that one has none."""
+def main_mode(jobs: pa.Table) -> pa.ChunkedArray:
+    """The mode of the way a job moved more bytes; of the other where that one has none. Null where neither has."""
     read, write = (np.nan_to_num(floats(jobs, f"{way}_bytes")) for way in ("read", "write"))
-    of_read, of_write = jobs["read_mode"].to_pylist(), jobs["write_mode"].to_pylist()
-    return [(w or r) if more else (r or w) for r, w, more in zip(of_read, of_write, write >= read, strict=True)]
+    of_read, of_write = jobs["read_mode"], jobs["write_mode"]
+    wrote = pa.chunked_array([pa.array(write >= read, pa.bool_())])
+    return pc.if_else(wrote, pc.coalesce(of_write, of_read), pc.coalesce(of_read, of_write))
 
 
 _MODES = pa.schema([

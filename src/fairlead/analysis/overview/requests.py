@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from fairlead.analysis.overview.columns import F64, floats
+from fairlead.analysis.overview.jobs import main_mode
 
 EDGES = (1 << 10, 4 << 10, 64 << 10, 1 << 20, 16 << 20)
 """Sizes jobs are counted below, bytes."""
@@ -41,7 +41,7 @@ def bandwidth_and_iops(jobs: pa.Table, least_bytes: int = 200_000_000) -> pa.Tab
     # Over the time in which requests were made: both ways may overlap, so bandwidth follows from requests.
     rate = np.where(np.isnan(iops) | np.isnan(request), np.nanmax(np.nan_to_num(rates), axis=0), iops * request)
     chosen = (sizes.sum(axis=0) > least_bytes) & (rate > 0) & (iops > 0)
-    modes = pc.if_else(pa.array(sizes[1] > sizes[0]), jobs["write_mode"], jobs["read_mode"])
+    modes = main_mode(jobs)
     found = pa.table({
         "job_id": jobs["job_id"], "user": jobs["user"], "program": jobs["program"], "mode": modes,
         "iops": pa.array(iops, from_pandas=True), "bandwidth_bytes_per_s": pa.array(rate, from_pandas=True),

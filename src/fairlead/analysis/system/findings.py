@@ -5,7 +5,7 @@ Windows are the caller's (an hour, a day): a finding is of its window, and its i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -25,6 +25,35 @@ from fairlead.model.finding import SEVERITIES
 
 TABLES_READ = ("rollup", "job_summary", "mapping", "layouts", "file_counters", "ops", "metadata", "health")
 """Tables that are looked at, where they are given. Rollup by the minute; of `metadata` rows that name clients."""
+
+
+HOURLY = ("cache_thrashing", "write_amplification", "forwarders_under", "imbalance", "metadata_storm", "login_misuse")
+"""What an hour shows: told once, of that hour."""
+DAILY = ("forwarders_over", "small_requests", "stripe_misuse", "burst_buffer_unused")
+"""What only a day shows."""
+_CACHES = ("forwarder", "node", "target", "job")
+_KINDS = {
+    "cache_thrashing": _CACHES, "write_amplification": _CACHES, "forwarders_under": ("forwarder",),
+    "imbalance": ("forwarder", "target"), "metadata_storm": ("mds",), "login_misuse": ("node",),
+    "forwarders_over": ("forwarder",), "burst_buffer_unused": ("device",),
+}  # fmt: skip
+_BESIDE = {
+    "forwarders_under": ("health",), "imbalance": ("health",), "forwarders_over": ("health",),
+    "metadata_storm": ("metadata",), "login_misuse": ("metadata",),
+    "stripe_misuse": ("layouts", "file_counters", "ops"),
+}  # fmt: skip
+
+
+def kinds_read(words: Collection[str]) -> list[str]:
+    """Kinds of rollup rows that these rules look at: rows of others need not be read, nor parts of nodes by job."""
+    return sorted({kind for word in words for kind in _KINDS.get(word, ())})
+
+
+def tables_read(words: Collection[str]) -> list[str]:
+    """Tables of `TABLES_READ` that these rules look at."""
+    wanted = {"job_summary", "mapping"} | {name for word in words for name in _BESIDE.get(word, ())}
+    wanted |= {"rollup"} if kinds_read(words) else set()
+    return [name for name in TABLES_READ if name in wanted]
 
 
 @dataclass(frozen=True)
@@ -48,29 +77,35 @@ def system_findings(
     to_ns: int,
     limits: SystemLimits | None = None,
     *,
+    only: Collection[str] | None = None,
     cluster: str | None = None,
     advice: AdviceSet | None = None,
     gains: Sequence[Gain] = (),
 ) -> SystemFindings:
     """Findings of [from_ns, to_ns), gravest first, and what was missing to look for the others.
 
-    `tables`: by name, any of `TABLES_READ`; what is left out is not known. `advice`: the set findings end with.
+    `tables`: by name, any of `TABLES_READ`; what is left out is not known. `only`: the rules looked for (`HOURLY`,
+    `DAILY`), all by default. `advice`: the set findings end with.
     """
     known = site if "mapping" not in tables else with_mapping(site, tables["mapping"])
     scope = Scope(tables, known, from_ns, to_ns, cluster, advice or {}, gains)
     at = limits or SystemLimits()
-    found = (
-        cache_thrashing(scope, at.amplification)
-        + write_amplification(scope, at.amplification)
-        + forwarders_over(scope, at.forwarders)
-        + forwarders_under(scope, at.forwarders)
-        + imbalance(scope, at.imbalance)
-        + metadata_storm(scope, at.storm)
-        + login_misuse(scope, at.login)
-        + small_requests(scope, at.requests)
-        + stripe_misuse(scope, at.stripes)
-        + burst_buffer_unused(scope, at.burst_buffer)
-    )
+    looks: dict[str, Callable[[], SystemFindings]] = {
+        "cache_thrashing": lambda: cache_thrashing(scope, at.amplification),
+        "write_amplification": lambda: write_amplification(scope, at.amplification),
+        "forwarders_over": lambda: forwarders_over(scope, at.forwarders),
+        "forwarders_under": lambda: forwarders_under(scope, at.forwarders),
+        "imbalance": lambda: imbalance(scope, at.imbalance),
+        "metadata_storm": lambda: metadata_storm(scope, at.storm),
+        "login_misuse": lambda: login_misuse(scope, at.login),
+        "small_requests": lambda: small_requests(scope, at.requests),
+        "stripe_misuse": lambda: stripe_misuse(scope, at.stripes),
+        "burst_buffer_unused": lambda: burst_buffer_unused(scope, at.burst_buffer),
+    }
+    found = SystemFindings()
+    for word, look in looks.items():
+        if only is None or word in only:
+            found += look()
     order = sorted(
         found.told, key=lambda one: (SEVERITIES.index(one.finding.severity), one.finding.rule, one.finding.id)
     )

@@ -23,12 +23,14 @@ OWN_JOB = "job"
 
 @dataclass(frozen=True)
 class StormLimits:
-    """75 % of the peak is Beacon's. `source_share`: a job or class is called the source when it made at least half."""
+    """75 % of the peak is Beacon's. `source_share`: a job or class is called the source when it made at least half;
+    `named_share`: a job is named in the evidence."""
 
     share_of_peak: float = 0.75
     high_share: float = 0.95
     minutes: int = 5
     source_share: float = 0.5
+    named_share: float = 0.05
 
 
 def metadata_storm(scope: Scope, limits: StormLimits) -> SystemFindings:
@@ -65,7 +67,7 @@ def _storm(scope: Scope, limits: StormLimits, server: str, rows: pa.Table, peak:
         *(figure("class_share", round(part, 4), None, f"clients of class {name}: {format_percent(part)}")
           for name, part in classes[:4]),
         *(figure("share", round(part, 4), None, f"{scope.named(job)}: {format_percent(part)}")
-          for job, part in jobs[:3]),
+          for job, part in jobs[:3] if part >= limits.named_share),
         *(figure("op_share", round(part, 4), None, f"{name}: {format_percent(part)} of the operations")
           for name, part in ops[:3]),
     ]  # fmt: skip

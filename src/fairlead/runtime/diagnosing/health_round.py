@@ -11,14 +11,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 
+from fairlead.analysis.advice import advised
 from fairlead.analysis.health.limits import HealthLimits
+from fairlead.analysis.health.told import told as health_told
 from fairlead.analysis.health.watch import Health, watched
-from fairlead.model.diagnosis import DIAGNOSIS_VERSION, incident_rows, incidents_of
+from fairlead.lake.tables import conform
+from fairlead.model.diagnosis import DIAGNOSIS_VERSION, Told, finding_rows, incident_rows, incidents_of
+from fairlead.model.finding import Advice
 from fairlead.model.incident import Incident
+from fairlead.model.tables import JOBS
 from fairlead.model.units import NS_PER_S
 from fairlead.questions.component_loads import component_loads
 from fairlead.questions.span import DAY_NS, MINUTE_NS, Span
+from fairlead.rules.advice_set import load_advice
 from fairlead.runtime.diagnosing.settings import Diagnosis
 from fairlead.runtime.served_by import Tables
 
@@ -47,7 +54,17 @@ def health_round(
         now_ns=end, open_incidents=known, limits=limits, servers=given.servers, nodes=given.nodes,
         canaries=given.canaries,
     )  # fmt: skip
-    return write(writer, now_ns, health, known)
+    told = health_told(health.incidents, end, limits=limits, jobs=_sizes(given.nodes), advise=_advise)
+    return write(
+        lake, writer, now_ns, health, known, dict(zip((one.id for one in health.incidents), told, strict=True))
+    )
+
+
+def _sizes(nodes: Mapping[str, int]) -> pa.Table:
+    """Sizes of jobs as rows of JOBS."""
+    rows = pa.table({"job_id": list(nodes), "nodes_count": list(nodes.values())},
+                    pa.schema([("job_id", pa.string()), ("nodes_count", pa.int64())]))  # fmt: skip
+    return conform(rows, JOBS, strict=True)
 
 
 def known_incidents(lake: Tables, begin: int, end: int) -> list[Incident]:
@@ -60,8 +77,14 @@ def known_incidents(lake: Tables, begin: int, end: int) -> list[Incident]:
     return incidents_of(found)
 
 
-def write(writer: Any, now_ns: int, health: Health, known: Sequence[Incident]) -> int:
-    """Rows of what is new or says something else than before; nothing is written twice."""
+def _advise(rule: str, verdict: str, facts: Mapping[str, object], layer: str | None) -> list[Advice]:
+    return advised(load_advice(), rule, verdict, facts, layer=layer)
+
+
+def write(
+    lake: Tables, writer: Any, now_ns: int, health: Health, known: Sequence[Incident], told: Mapping[str, Told]
+) -> int:  # fmt: skip
+    """Rows of what is new or says something else than before, with its finding; nothing is written twice."""
     before = {one.id: msgspec.json.encode(one) for one in known}
     changed = [one for one in health.incidents if before.get(one.id) != msgspec.json.encode(one)]
     withdrawn = list(health.withdrawn)
@@ -70,7 +93,9 @@ def write(writer: Any, now_ns: int, health: Health, known: Sequence[Incident]) -
     batch = writer.batch(f"health/{now_ns}", source="analysis")
     if changed:
         batch.add(incident_rows(changed, now_ns))
+        batch.add(finding_rows([told[one.id] for one in changed], now_ns))
     if withdrawn:
         batch.add(incident_rows(withdrawn, now_ns, withdrawn=True))
+        batch.add(finding_rows(health_told(withdrawn, now_ns), now_ns, withdrawn=True))
     batch.commit()
     return len(changed) + len(withdrawn)

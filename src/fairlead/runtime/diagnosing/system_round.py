@@ -1,16 +1,18 @@
 """One look at the whole system: each hour and each day that is over, once, as findings in the lake.
 
-A window's batch is named after it, so that whoever looks again adds nothing. Not here: what is found (`analysis.system`).
+A window's batch is named after it, so that whoever looks again adds nothing.
+Not here: what is found (`analysis.system`).
 """
 # ruff: noqa: S608  (names of columns and conditions are ours)
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from fairlead.analysis.system.findings import TABLES_READ, system_findings
+from fairlead.analysis.system.findings import DAILY, HOURLY, kinds_read, system_findings, tables_read
 from fairlead.analysis.system.site import SystemSite
 from fairlead.lake.tables import conform
 from fairlead.model.diagnosis import DIAGNOSIS_VERSION, finding_rows
@@ -30,7 +32,8 @@ _CONDITION = {
     "job_summary": "start_ns < {end} AND coalesce(end_ns, made_ns) > {begin}",
     "mapping": "from_ns < {end} AND (to_ns IS NULL OR to_ns > {begin})", "layouts": "true",
     "file_counters": "open_start_ns >= {begin} AND open_start_ns < {end}",
-    "ops": "start_ns >= {begin} AND start_ns < {end}", "metadata": "ts_ns > {begin} AND ts_ns <= {end} AND client IS NOT NULL",
+    "ops": "start_ns >= {begin} AND start_ns < {end}",
+    "metadata": "ts_ns > {begin} AND ts_ns <= {end} AND client IS NOT NULL",
     "health": "ts_ns >= {begin} AND ts_ns < {end}",
 }  # fmt: skip
 _BEFORE = {"job_summary": 32 * DAY_NS}
@@ -52,7 +55,9 @@ def system_round(lake: Any, writer: Any, now_ns: int, site: SystemSite) -> int:
         stream = f"system/{DIAGNOSIS_VERSION}/{window.from_ns}/{window.to_ns}"
         if writer.known(stream):
             continue
-        found = system_findings(_tables(lake, window), site, window.from_ns, window.to_ns, advice=load_advice())
+        rules = HOURLY if window.length_ns == HOUR_NS else DAILY
+        tables = _tables(lake, window, rules)
+        found = system_findings(tables, site, window.from_ns, window.to_ns, only=rules, advice=load_advice())
         if found.told:
             batch = writer.batch(stream, source="analysis")
             batch.add(finding_rows(sorted(found.told, key=lambda one: one.finding.id), now_ns))
@@ -61,17 +66,21 @@ def system_round(lake: Any, writer: Any, now_ns: int, site: SystemSite) -> int:
     return written
 
 
-def _tables(lake: Any, window: Span) -> dict[str, pa.Table]:
-    """What is read of a window; tables without rows in it are left out, and so are those with too many."""
+def _tables(lake: Any, window: Span, rules: Sequence[str]) -> dict[str, pa.Table]:
+    """What these rules read of a window; tables without rows in it are left out, and so are those with too many."""
     found = {}
-    for name in TABLES_READ:
+    for name in tables_read(rules):
         spec = TABLES[name]
         where = _CONDITION[name].format(begin=window.from_ns, end=window.to_ns)
         if spec.time_column is not None and name != "mapping":
             where += f" AND {days(Span(window.from_ns - _BEFORE.get(name, DAY_NS), window.to_ns + DAY_NS))}"
-        counted = select(lake, f"SELECT count(*) AS n FROM {name} WHERE {where}")["n"][0].as_py()
+        words: dict[str, object] = {}
+        if name == "rollup":
+            where += " AND kind IN (SELECT unnest($kinds)) AND (kind <> $whole OR job_id IS NULL)"
+            words = {"kinds": kinds_read(rules), "whole": "node"}
+        counted = select(lake, f"SELECT count(*) AS n FROM {name} WHERE {where}", words)["n"][0].as_py()
         if 0 < counted <= MOST_ROWS:
             order = ", ".join(f'"{column}"' for column in spec.sort_by)
-            rows = select(lake, f"SELECT * EXCLUDE (day) FROM {name} WHERE {where} ORDER BY {order}")
+            rows = select(lake, f"SELECT * EXCLUDE (day) FROM {name} WHERE {where} ORDER BY {order}", words)
             found[name] = conform(rows, spec, strict=True)
     return found

@@ -7,7 +7,8 @@ shares, weighted by what the victim lost meanwhile, are summed by what the culpr
 - `high_mdops`: metadata operations;
 - `n_to_1`: data of one file that many processes hold;
 - `high_iops`: its requests cost the resource more than its bytes do (at random, or small);
-- `high_bandwidth`: the rest; and a file of many processes too where it takes `LARGE_SHARE` of the resource by its bytes.
+- `high_bandwidth`: the rest; and a file of many processes too where it takes `LARGE_SHARE` of the resource by its
+  bytes.
 
 A feature counts that makes `PART` of the whole or more; several that count are `mixed`.
 """
@@ -51,7 +52,9 @@ def _weights(course: Course, victim: slice, culprit: int) -> dict[str, float]:
         cost = (over.cost[s.flow[rows]] * at).sum(axis=1)[at.any(axis=1)]
         use = s.rate[crossing] * cost / capacity[resource]
         held = by == resource
-        overlap = np.minimum(end[held][:, None], s.end_s[crossing]) - np.maximum(begin[held][:, None], s.begin_s[crossing])
+        overlap = np.minimum(end[held][:, None], s.end_s[crossing]) - np.maximum(
+            begin[held][:, None], s.begin_s[crossing]
+        )
         lost = (np.maximum(overlap, 0.0) * loss[held][:, None]).sum(axis=0)
         for flow, used, cost_of_it in zip(s.flow[crossing], use, lost, strict=True):
             for name in _features(course, int(flow), int(resource), float(used), together):

@@ -19,26 +19,28 @@ import pyarrow.parquet as pq
 from fairlead.testing.machine.observed import Observed, observed
 from fairlead.testing.machine.phase_truth import ALONE_ENOUGH, TruePhase, phase_truth
 from fairlead.testing.machine.season import NS, Season
+from fairlead.testing.machine.truth import component_name
 from fairlead.testing.machine.views import FULL, View
 
 ABNORMAL_SHARE = 0.5
 """A phase is abnormal that lost this share of the time it takes alone, or more ..."""
-BETWEEN_SHARE = 0.2
-"""... and well below this one; those between are neither (see `state`)."""
+BETWEEN_SHARE = 0.1
+"""... and normal below this one; those between are neither (see `state`)."""
 LEAST_LOST_S = 1.0
 """Who lost less than what a counter each second can tell is never abnormal."""
 TRUTH = pa.schema([
     ("play", pa.int32()), ("job_id", pa.string()), ("kind", pa.string()), ("number", pa.int32()),
     ("begin_ns", pa.int64()), ("end_ns", pa.int64()), ("ideal_s", pa.float64()), ("usual_s", pa.float64()),
-    ("lost_s", pa.float64()), ("verdict", pa.string()), ("cause_kinds", pa.list_(pa.string())), ("causes", pa.list_(pa.string())),
-    ("recovered_s", pa.list_(pa.float64())), ("neighbours", pa.list_(pa.string())),
+    ("lost_s", pa.float64()), ("verdict", pa.string()), ("cause_kinds", pa.list_(pa.string())),
+    ("causes", pa.list_(pa.string())), ("recovered_s", pa.list_(pa.float64())),
+    ("neighbours", pa.list_(pa.string())),
 ])  # fmt: skip
 """True phases. `causes` with `cause_kinds` (job, component) and what their absence gives back, the best first."""
 LABELS = pa.schema([
     ("play", pa.int32()), ("true_phases", pa.int32()), ("ideal_s", pa.float64()), ("usual_s", pa.float64()),
-    ("lost_s", pa.float64()), ("lost_share", pa.float64()), ("verdict", pa.string()), ("culprit", pa.string()), ("culprit_kind", pa.string()),
-    ("recovered_share", pa.float64()), ("causes", pa.list_(pa.string())), ("recovered_s", pa.list_(pa.float64())),
-    ("neighbours", pa.list_(pa.string())),
+    ("lost_s", pa.float64()), ("lost_share", pa.float64()), ("verdict", pa.string()), ("culprit", pa.string()),
+    ("culprit_kind", pa.string()), ("recovered_share", pa.float64()), ("causes", pa.list_(pa.string())),
+    ("recovered_s", pa.list_(pa.float64())), ("neighbours", pa.list_(pa.string())),
 ])  # fmt: skip
 """What is true of observed phases, in their order. No true phase in it: `true_phases` 0 and nulls."""
 FAULTS = pa.schema([
@@ -67,8 +69,6 @@ def labelled_play(season: Season, number: int, view: View = FULL) -> LabelledPla
     done = set(seen.jobs["job_id"].to_pylist())
     truth = truth_table([one for one in phase_truth(play) if one.job_id in done], number, play.origin_ns)
     labels, unseen = matched(seen.phases, truth, number)
-    from fairlead.testing.machine.truth import component_name
-
     faults = pa.Table.from_pylist(
         [
             {"play": number, "layer": fault.component, "component": component_name(play, fault), "kind": fault.kind,
@@ -168,7 +168,8 @@ def _label(parts: Sequence[tuple[float, dict[str, Any]]], play: int) -> dict[str
     ranked = sorted(back, key=lambda who: (-back[who], who))
     worst = max(parts, key=lambda part: part[0] * part[1]["lost_s"])[1]
     row: dict[str, object] = {
-        "play": play, "true_phases": len(parts), "ideal_s": ideal, "usual_s": usual, "lost_s": lost, "lost_share": lost / ideal,
+        "play": play, "true_phases": len(parts), "ideal_s": ideal, "usual_s": usual, "lost_s": lost,
+        "lost_share": lost / ideal,
         "verdict": worst["verdict"], "causes": [name for _, name in ranked],
         "recovered_s": [back[who] for who in ranked],
         "neighbours": sorted({name for _, one in parts for name in one["neighbours"]}),

@@ -46,9 +46,9 @@ class Cause:
 @dataclass(frozen=True, kw_only=True)
 class TruePhase:
     """One phase of I/O that ended, in seconds of the play. `ideal_s`: the same phase with the same noise, alone on the
-    whole machine without faults; `usual_s`: and without noise. `lost_s` beyond the ideal; `verdict` is a word of `analysis.interference.scene.VERDICTS`,
-    None where nothing was lost. `causes`: what was taken out, the largest recovery first. `neighbours`: all jobs that
-    used a resource of it meanwhile."""
+    whole machine without faults; `usual_s`: and without noise. `lost_s` beyond the ideal; `verdict` is a word of
+    `analysis.interference.scene.VERDICTS`, None where nothing was lost. `causes`: what was taken out, the largest
+    recovery first. `neighbours`: all jobs that used a resource of it meanwhile."""
 
     job_id: str
     number: int
@@ -126,7 +126,8 @@ class _Truth:
 
     def _cause(self, place: int, seconds: float) -> Cause:
         if place < 0:
-            return Cause(kind="component", name=component_name(self.play, self.play.faults[-1 - place]), recovered_s=seconds)
+            name = component_name(self.play, self.play.faults[-1 - place])
+            return Cause(kind="component", name=name, recovered_s=seconds)
         return Cause(kind="job", name=job_id(self.course.jobs[place].drawn), recovered_s=seconds)
 
     @cached_property
@@ -218,11 +219,11 @@ class _Truth:
         for number, fault in enumerate(self.play.faults):
             others = [other for i, other in enumerate(self.play.faults) if i != number]
             begun, ended = self.course.phase_begun[hurt], self.course.phase_ended[hurt]
-            victims = np.flatnonzero((begun < fault.to_s) & (ended > fault.from_s))
-            if len(victims):
-                to_s = float(ended[victims].max())
+            meeting = np.flatnonzero((begun < fault.to_s) & (ended > fault.from_s))
+            if len(meeting):
+                to_s = float(ended[meeting].max())
                 would = held(self.course, self.owner >= 0, others, fault.from_s, to_s)
-                for i in victims:
+                for i in meeting.tolist():
                     found[i].append((-1 - number, float(ended[i] - would[hurt[i]])))
         return found
 

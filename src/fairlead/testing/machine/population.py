@@ -97,9 +97,9 @@ class Mix:
     `volume_scale` multiplies volumes, `time_scale` run times (at most `longest_s`); `arrivals_per_s` jobs handed in,
     `backlog` of them at once in the beginning, so that a machine is not empty. By mode: `mode_jobs` how often,
     `mode_scale` times its volume. `mixed_share`: jobs that both write one file together and storm. `popularity`: the
-    exponent of the Zipf law by which runs choose programs. `storm_each`: operations a process makes in a step of a storm,
-    from and below. The logarithm of volumes deviates by `program_sigma` from
-    program to program and by `run_sigma` from run to run.
+    exponent of the Zipf law by which runs choose programs. `storm_each`: operations a process makes in a step of a
+    storm, from and below. The logarithm of volumes deviates by `program_sigma` from program to program and by
+    `run_sigma` from run to run.
     """
 
     nontrivial_share: float = NONTRIVIAL_SHARE
@@ -260,7 +260,7 @@ def steps_of(
         case "mixed":
             stripes = next(s for s in range(wide, 0, -1) if processes % s == 0)
             more = {"files": 1, "stripes": stripes, "request": min(size, 1 << 20), "contested": True}
-            each, turns = int(rng.integers(*storm_each)) // 8, 8 * n
+            each, turns = int(rng.integers(*storm_each)) // 3, 3 * n
             parts = [
                 (
                     io("write", write / turns, label="field", fresh=turn == 0, **more),

@@ -410,7 +410,7 @@ def _size_line(size: int, across: Scale, up: Scale) -> str:
     a, b = (across.at(low), up.at(low * size)), (across.at(high), up.at(high * size))
     return (
         f'<path d="M{number(a[0])} {number(a[1])}L{number(b[0])} {number(b[1])}" stroke="{colour("faint")}" '
-        f'stroke-dasharray="4 4"/>{label(b[0] - 4, b[1] + 12, formatted(size, "bytes"), anchor="end", fill="faint")}'
+        f'stroke-dasharray="4 4"/>{label(b[0] - 12, b[1] + 11, formatted(size, "bytes"), anchor="end", fill="faint")}'
     )
 
 

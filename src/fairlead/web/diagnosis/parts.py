@@ -193,7 +193,9 @@ def usual(one: Usual) -> str:
         groups, title=f"{one.kind}: this run and runs like it", x=Axis(kind="time"),
         y=Axis(label="operations/s" if kind == "count" else "", kind=kind, low=0.0),
     )  # fmt: skip
-    return f'<h3>{said(one.kind.capitalize())}</h3><p class="quiet">{said(words)}</p><div class="picture">{picture}</div>'
+    return (
+        f'<h3>{said(one.kind.capitalize())}</h3><p class="quiet">{said(words)}</p><div class="picture">{picture}</div>'
+    )
 
 
 def rate(value: float | None, kind: str) -> str:
