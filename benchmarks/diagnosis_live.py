@@ -1,8 +1,8 @@
-"""How long after a job's end its findings are in the lake, at 10,000 job ends an hour: `python benchmarks/diagnosis_live.py`.
+"""How long after a job's end its findings are in the lake, at 10,000 job ends an hour.
 
-Made-up records of a busy machine lie in a lake; the analysis step is run as its loop does, with a clock that goes on by
-what each step took. One job in twenty is disturbed. Prints seconds from a job's end being known to its batch being in
-the lake, and appends them to benchmarks/history.ndjson. Not here: whether findings are right (`benchmarks/diagnosis.py`).
+Made-up records of a busy machine lie in a lake; the analysis step is run as its loop does, with a clock that goes on
+by what each step took. One job in twenty is disturbed. Prints seconds from a job's end being known to its batch being
+in the lake, and appends them to benchmarks/history.ndjson. Not here: whether they are right (`diagnosis.py`).
 """
 
 from __future__ import annotations
@@ -79,9 +79,10 @@ def fill(lake: Lake, seconds: int) -> dict[str, int]:
     until = int(1800 + seconds + 240)
     health = [{"ts_ns": T0 + s * S, "node": f"n{n}", "probe": "agent", "state": "ok"}
               for n in range(64) for s in range(0, until, 2)]  # fmt: skip
-    rollup += [{"ts_ns": T0 + s * S, "kind": kind, "id": name.format(n), "layer": kind, "job_id": None, "write_bytes": 0}
+    rollup += [{"ts_ns": T0 + s * S, "kind": kind, "id": name.format(n), "layer": kind, "job_id": None,
+                "write_bytes": 0}
                for kind, name, most in (("forwarder", "f{}", FORWARDERS), ("target", "OST{:04x}", TARGETS))
-               for n in range(most) for s in range(0, until)]  # fmt: skip
+               for n in range(most) for s in range(until)]  # fmt: skip
     fine = columns(rollup)
     with lake.writer("main") as writer:
         batch = writer.batch("benchmark")

@@ -74,14 +74,15 @@ each says what mending that cause alone could win."""
 _ADVICE_INTRO = """\
 What fairlead advises about findings on jobs, components and the system, as data: one TOML file a rule. `user` is whose
 job it is about, `culprit` whose job disturbs it, `site` who runs the machine. Words in braces are put in from the
-finding. A site's folder of rules may hold a folder `advice` of such files: their entries stand in for those of the same verdict
-and audience, with `add = true` they come after them. `fairlead rules check DIR` checks them, `fairlead rules advice
---rules DIR` lists what holds. A command holds only names a shell takes as they are: others are left in capitals, for a
-person to fill in; so are facts that are not known. Doubled braces in code stand for one."""
+finding. A site's folder of rules may hold a folder `advice` of such files: their entries stand in for those of the same
+verdict and audience, with `add = true` they come after them. `fairlead rules check DIR` checks them, `fairlead rules
+advice --rules DIR` lists what holds. A command holds only names a shell takes as they are: others are left in capitals,
+for a person to fill in; so are facts that are not known. Doubled braces in code stand for one."""
 _FACTS_INTRO = "What a text may speak of in braces."
 _GAINS_INTRO = """\
 An entry with `gain` ends with what that change brought on this site, where the runs of the same category tell it (at
-least two runs, at least a tenth more): "Your N-N runs at this scale get 4.1x (7 runs)". Else nothing is promised."""
+least three runs either way, and more than chance explains): "Your N-N runs of this program at this scale get 4.1x (7
+runs)". Else nothing is promised."""
 _COLUMNS_INTRO = "What `files` in a rule's evidence may rank a job's files by; the first five are shown."
 
 ROW_IS = {

@@ -21,7 +21,7 @@ from fairlead.testing.machine.population import Drawn
 S = 1_000_000_000
 LAG = 180 * S
 VICTIM, CULPRIT, FIRST = "100001", "100000", "100010"
-_EVERY_S = 80.0
+_EVERY_S = 45.0
 
 
 def owned(drawn: Drawn, user: str, name: str) -> Drawn:
@@ -30,10 +30,10 @@ def owned(drawn: Drawn, user: str, name: str) -> Drawn:
 
 
 def co_run(runs: int = 4, *, seed: int = 7, disturbed: bool = True) -> Play:
-    """Job 100001 writes through a forwarder, as it did `runs` times before alone; then, if `disturbed`, while job 100000
-    of another user holds it with an N-1 file."""
-    own = Step(op="write", volume=4 << 30, request=256 << 10, writers=1, files=1, label="own", compute_s=5.0)
-    shared = Step(op="write", volume=16 << 30, request=128 << 10, writers=60, files=1, contested=True, label="shared")
+    """Job 100001 writes through a forwarder, as it did `runs` times before alone; then, if `disturbed`, while job
+    100000 of another user holds it with an N-1 file."""
+    own = Step(op="write", volume=2 << 30, request=256 << 10, writers=1, files=1, label="own", compute_s=5.0)
+    shared = Step(op="write", volume=8 << 30, request=128 << 10, writers=60, files=1, contested=True, label="shared")
     jobs = [
         (owned(scenes.job(10 + k, [own], 1, name="oneone", mode="1-1"), "alice", "oneone"), _EVERY_S * k, 15)
         for k in range(runs)
@@ -42,7 +42,7 @@ def co_run(runs: int = 4, *, seed: int = 7, disturbed: bool = True) -> Play:
     jobs.append((owned(scenes.job(1, [own], 1, name="oneone", mode="1-1"), "alice", "oneone"), begin, 15))
     if disturbed:
         jobs.append((owned(scenes.job(0, [shared], 15, name="nto1", mode="N-1"), "bob", "nto1"), begin, 0))
-    return scenes.play(jobs, int(begin) + 160, seed=seed)
+    return scenes.play(jobs, int(begin) + 100, seed=seed)
 
 
 def fill(lake: Lake, tables: Mapping[str, pa.Table], stream: str = "play") -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,11 +21,11 @@ from fairlead.testing.machine.play import Play
 S = 1_000_000_000
 
 
-def phases_of(play: Play) -> list[dict[str, object]]:
+def phases_of(play: Play) -> list[dict[str, Any]]:
     """What each phase of I/O of a play did, with its number in the engine (`phase`) and its job's place (`job`)."""
     course, origin = play.course, play.origin_ns
     machine = course.machine
-    found: list[dict[str, object]] = []
+    found: list[dict[str, Any]] = []
     for place, job in enumerate(course.jobs):
         steps = [step for step in job.drawn.steps if step.moves_data or step.each > 1]
         inside = [p for p in job.io_phases if np.isfinite(course.phase_begun[p])]
@@ -73,15 +74,15 @@ def _names(numbers: Sequence[int] | np.ndarray, name: Callable[[int], str]) -> l
     return [name(int(n)) for n in numbers if n >= 0]
 
 
-def phase_table(rows: Sequence[dict[str, object]]) -> pa.Table:
+def phase_table(rows: Sequence[dict[str, Any]]) -> pa.Table:
     """Rows as a PHASE table."""
-    columns: dict[str, object] = {name: [row.get(name) for row in rows] for name in PHASE.schema.names}
+    columns: dict[str, Any] = {name: [row.get(name) for row in rows] for name in PHASE.schema.names}
     return pa.Table.from_batches([batch_of(PHASE, columns, len(rows))], PHASE.schema)
 
 
-def summary_table(rows: Sequence[dict[str, object]]) -> pa.Table:
+def summary_table(rows: Sequence[dict[str, Any]]) -> pa.Table:
     """Rows as a JOB_SUMMARY table."""
-    columns: dict[str, object] = {name: [row.get(name) for row in rows] for name in JOB_SUMMARY.schema.names}
+    columns: dict[str, Any] = {name: [row.get(name) for row in rows] for name in JOB_SUMMARY.schema.names}
     return pa.Table.from_batches([batch_of(JOB_SUMMARY, columns, len(rows))], JOB_SUMMARY.schema)
 
 
@@ -92,13 +93,12 @@ def rolled(play: Play) -> pa.Table:
 
 
 def scene_of(
-    play: Play, phase: dict[str, object], expected_s: float, rows: pa.Table, phases: Sequence[dict[str, object]], *,
+    play: Play, phase: dict[str, Any], expected_s: float, rows: pa.Table, phases: Sequence[dict[str, Any]], *,
     incidents: Sequence[Incident] = (), around_s: float = 300.0, missing: Sequence[str] = (),
 ) -> Scene:  # fmt: skip
     """The scene of one phase, as the loop would put it together."""
     row = phase["row"]
-    assert isinstance(row, dict)
-    lost = float(phase["end"]) - float(phase["begin"]) - expected_s  # type: ignore[arg-type]
+    lost = float(phase["end"]) - float(phase["begin"]) - expected_s
     victim = Victim(
         cluster=None, job_id=row["job_id"], kind=row["kind"], start_ns=row["start_ns"], end_ns=row["end_ns"],
         expected_s=expected_s, lost_s=max(lost, 0.0), confidence=0.95, rate_per_s=row["rate_per_s"], mode=row["mode"],
@@ -109,12 +109,12 @@ def scene_of(
     others = [
         one["row"]
         for one in phases
-        if one["row"]["job_id"] != victim.job_id  # type: ignore[index]
-        and one["row"]["start_ns"] < victim.end_ns  # type: ignore[index]
-        and one["row"]["end_ns"] > victim.start_ns  # type: ignore[index]
+        if one["row"]["job_id"] != victim.job_id
+        and one["row"]["start_ns"] < victim.end_ns
+        and one["row"]["end_ns"] > victim.start_ns
     ]
     return Scene(
-        victim=victim, loads=near, interval_ns=S, neighbours=phase_table(others),  # type: ignore[arg-type]
+        victim=victim, loads=near, interval_ns=S, neighbours=phase_table(others),
         jobs=JOB_SUMMARY.schema.empty_table(), incidents=incidents, peaks=peaks_of(play.machine), missing=missing,
     )  # fmt: skip
 

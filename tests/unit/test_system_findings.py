@@ -185,6 +185,7 @@ def test_one_target_that_carries_all_is_imbalance() -> None:
     assert told.components == [Subject("target", "o0")]
     assert measured(told, "highest_over_mean") == pytest.approx(6, abs=0.01)
     assert told.finding.culprits == [Subject("job", "5")]
+    assert told.finding.severity == "info"  # alone there, it crowds nobody
     assert measured(told, "fairness") == pytest.approx(1 / 6, abs=0.01)
 
 
@@ -203,6 +204,14 @@ def test_components_without_any_row_count_where_their_host_was_watched() -> None
     rows = uneven(30 * GIB)
     assert words(look(rows, site=FORWARDERS, mapping=mapping, health=well)) == {"imbalance"}
     assert look(rows, site=FORWARDERS, mapping=mapping).told == []
+
+
+def test_a_target_that_jobs_crowd_on_is_graver() -> None:
+    rows = uneven(30 * GIB, MIB, MIB, MIB, MIB, MIB)
+    rows += [r for job in ("5", "6") for r in minutes("target", "target", "o0", job=job, write_bytes=15 * GIB)]
+    told = only(look(rows, site=FORWARDERS), "imbalance")
+    assert told.finding.severity == "warning"
+    assert [who.id for who in told.finding.culprits] == ["5", "6"]
 
 
 def test_two_kinds_of_imbalance_are_two_findings() -> None:

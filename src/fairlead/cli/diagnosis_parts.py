@@ -51,8 +51,7 @@ def advice(rows: Sequence[Advice]) -> list[RenderableType]:
     for one in rows:
         who = AUDIENCE.get(one.audience, one.audience)
         parts.append(_hanging("-", Text.assemble(inert(one.text), (f" ({who})", "dim"))))
-        for code in (one.code or "").splitlines():
-            parts.append(Text(f"      {inert(code)}", style="cyan"))
+        parts += [Text(f"      {inert(code)}", style="cyan") for code in (one.code or "").splitlines()]
     return parts
 
 

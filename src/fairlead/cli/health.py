@@ -82,7 +82,8 @@ def page(answer: ComponentHealth, width: int) -> list[RenderableType]:
         columns = [
             Column("component", lambda r: f"{r.layer} {r.component}", longest=34), Column("state", state),
             Column("of peak", lambda r: units.format_percent(r.share_of_peak), right=True, spare=1),
-            Column("measured", lambda r: rate(r.measured, "metadata" if r.layer == "mds" else "write"), right=True, spare=3),
+            Column("measured", lambda r: rate(r.measured, "metadata" if r.layer == "mds" else "write"), right=True,
+                   spare=3),
             Column("since", lambda r: units.format_time(r.since_ns).removesuffix(" UTC"), spare=2),
             Column("why", lambda r: r.why, spare=4, longest=60),
         ]  # fmt: skip

@@ -92,7 +92,8 @@ def page(answer: Why, width: int) -> list[RenderableType]:
             parts.append(Text(f"and {len(answer.phases) - 20} more (--json has all)", style="dim"))
     if answer.taken:
         columns = [
-            Column("who", lambda r: r.who, longest=40), Column("time", lambda r: units.format_duration(r.seconds), right=True),
+            Column("who", lambda r: r.who, longest=40),
+            Column("time", lambda r: units.format_duration(r.seconds), right=True),
             Column("sure", lambda r: units.format_percent(r.confidence), right=True, spare=2),
             Column("finding", lambda r: r.finding, spare=1),
         ]  # fmt: skip

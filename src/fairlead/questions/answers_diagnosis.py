@@ -4,6 +4,8 @@ Null is *not known*, never zero. Times are epoch nanoseconds; units come last in
 incidents themselves (`fairlead.model`), what other questions answer (`answers`).
 """
 
+# ruff: noqa: RUF012  (a struct copies its defaults)
+
 from __future__ import annotations
 
 from fairlead.model.diagnosis import Told
@@ -123,8 +125,8 @@ class Taken(Answer, frozen=True, kw_only=True):
 class Why(Answer, frozen=True, kw_only=True):
     """One job: what it got, what it usually gets, who or what took the difference, what to do.
 
-    `verdict`: slowed (someone or something did), slow (it was, and it is not known why), changed (it asked for something
-    else than usual), usual, unknown (nothing to compare with), running."""
+    `verdict`: slowed (someone or something did), slow (it was, and it is not known why), changed (it asked for
+    something else than usual), usual, unknown (nothing to compare with), running."""
 
     schema: str = "fairlead.why/1"
     job: JobRow

@@ -1,4 +1,4 @@
-"""What watching components needs of the lake for a span: loads of all of them, events, servers, sizes of jobs, canaries.
+"""What watching components needs of the lake for a span: all their loads, events, servers, sizes of jobs, canaries.
 
 Not here: what is made of it (`analysis.health`).
 """
@@ -108,10 +108,11 @@ def _canaries(lake: Tables, span: Span) -> dict[str, pa.Table]:
     made = {}
     for spec in (TARGET, METADATA):
         wide = Span(span.to_ns - DAY_NS, span.to_ns)
+        order = "target, client" if spec is TARGET else "target, op, client"
         found = select(
             lake,
             f"SELECT * EXCLUDE (day) FROM {spec.name} WHERE source = $canary AND ts_ns >= {wide.from_ns}"
-            f" AND ts_ns < {wide.to_ns} AND {days(wide)} ORDER BY ts_ns, server, {'target, client' if spec is TARGET else 'target, op'}",
+            f" AND ts_ns < {wide.to_ns} AND {days(wide)} ORDER BY ts_ns, server, {order}",
             {"canary": CANARY}, within=wide,
         )  # fmt: skip
         if found.num_rows:

@@ -39,7 +39,7 @@ class ExpectedLimits:
     apart count 0.6 of one alike."""
 
     lost_share: float = 0.5
-    probability: float = 0.6
+    probability: float = 0.5
     least_lost_s: float = 1.0
     wide_octaves: float = 2.0
 

@@ -270,16 +270,18 @@ def _under_way(loads: pa.Table, cells: Cells) -> Floats:
     if parts is None or jobs is None:
         return np.asarray(out[cells.component, cells.at], np.float64)
     place = {name: number for number, name in enumerate(jobs.jobs)}
-    at_server = np.zeros((len(jobs.jobs), cells.axis.count), np.int64)
-    which = np.zeros_like(at_server)
-    job = np.array([place.get(name, -1) for name in parts.jobs])[parts.job]
-    some = (job >= 0) & (np.nan_to_num(parts.ops) > 0)
-    np.add.at(at_server, (job[some], parts.at[some]), 1)
-    which[job[some], parts.at[some]] = parts.component[some]
+    job = np.array([place.get(name, -1) for name in parts.jobs], np.int64)[parts.job]
+    some = np.flatnonzero((job >= 0) & (np.nan_to_num(parts.ops) > 0))
+    # A job and an interval as one number: which server it asked, and whether only that one.
+    when, first, servers = np.unique(
+        job[some] * cells.axis.count + parts.at[some], return_index=True, return_counts=True
+    )
     data = jobs.ops - np.nan_to_num(jobs.metadata)
-    pure = (jobs.metadata > 0) & (data <= 0) & (at_server[jobs.job, jobs.at] == 1)
-    pure &= np.nan_to_num(jobs.busy_s) >= np.nan_to_num(jobs.wait_s)
+    pure = (jobs.metadata > 0) & (data <= 0) & (np.nan_to_num(jobs.busy_s) >= np.nan_to_num(jobs.wait_s))
     rows = np.flatnonzero(pure)
-    np.add.at(out, (which[jobs.job[rows], jobs.at[rows]], jobs.at[rows]),
-              np.nan_to_num(jobs.busy_s[rows]) / cells.axis.window_s)  # fmt: skip
-    return np.asarray(out[cells.component, cells.at], np.float64)
+    own = jobs.job[rows] * cells.axis.count + jobs.at[rows]
+    found = np.minimum(np.searchsorted(when, own), max(len(when) - 1, 0))
+    there = (when[found] == own) & (servers[found] == 1) if len(when) else np.zeros(len(rows), np.bool_)
+    rows, found = rows[there], found[there]
+    np.add.at(out, (parts.component[some[first[found]]], jobs.at[rows]), np.nan_to_num(jobs.busy_s[rows]))
+    return np.asarray(out[cells.component, cells.at] / cells.axis.window_s, np.float64)

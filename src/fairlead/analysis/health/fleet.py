@@ -92,9 +92,11 @@ def _peak(told: Peak | None, learnt: dict[str, tuple[float, float]], kind: str) 
 def _quantiles(cells: Cells, values: Floats) -> Floats:
     """The high quantile of each component's active intervals; NaN with too few."""
     out = np.full(len(cells.names), np.nan)
-    good = np.isfinite(values) & (values > 0)
+    rows = np.flatnonzero(np.isfinite(values) & (values > 0))
+    # Cells are in order of component.
+    bounds = np.searchsorted(cells.component[rows], np.arange(len(out) + 1))
     for place in range(len(out)):
-        mine = values[good & (cells.component == place)]
+        mine = values[rows[bounds[place] : bounds[place + 1]]]
         if len(mine) >= LEAST_CELLS:
             out[place] = float(np.quantile(mine, PEAK_QUANTILE))
     return out
@@ -173,6 +175,8 @@ def _small(cells: Cells) -> Bools:
 
 def inner(cells: Cells, active: Bools, steady: int) -> Bools:
     """Cells whose neighbours in time, `steady` to either side, are active, too."""
+    if not active.any():
+        return active
     count = cells.axis.count
     grid = np.zeros((max(len(cells.names), 1), count), np.bool_)
     grid[cells.component, cells.at] = active

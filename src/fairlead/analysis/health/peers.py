@@ -85,11 +85,12 @@ def compared(
     who: list[tuple[int, int, int]] = []
     window = parts.at // intervals
     good = (window < windows) & (np.nan_to_num(parts.ops) > 0)
-    jobs = np.unique(parts.job[good])
-    for job in jobs.tolist():
+    rows = np.flatnonzero(good)
+    rows = rows[np.argsort(parts.job[rows], kind="stable")]
+    jobs, first = np.unique(parts.job[rows], return_index=True)
+    for job, mine in zip(jobs.tolist(), np.split(rows, first[1:]), strict=True):
         if nodes is not None and nodes.get(parts.jobs[job], limits.peer_nodes) < limits.peer_nodes:
             continue
-        mine = good & (parts.job == job)
         if len(np.unique(parts.component[mine])) >= limits.peer_components:
             found = _of_job(parts, mine, window, (slow, fine, ratio), limits)
             who += [(place, span, job) for place, span in found]
@@ -97,7 +98,7 @@ def compared(
 
 
 def _of_job(
-    parts: Cells, mine: Bools, window: Ints, out: tuple[Ints, Ints, Floats], limits: HealthLimits
+    parts: Cells, mine: Ints, window: Ints, out: tuple[Ints, Ints, Floats], limits: HealthLimits
 ) -> list[tuple[int, int]]:
     """Adds one job's verdicts to `out`; returns where it found slowness."""
     slow, fine, best = out

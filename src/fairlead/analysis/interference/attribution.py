@@ -32,7 +32,7 @@ class Limits:
     """What it takes to name somebody."""
 
     features: FeatureLimits = field(default_factory=FeatureLimits)
-    accuse: float = 0.6
+    accuse: float = 0.5
     """Least confidence with which a culprit is named."""
     least_share: float = 0.25
     """Least share of the lost time that must fall to whoever is named."""
@@ -154,8 +154,9 @@ def inputs_of(case: Case) -> score.Inputs:
     rivals = np.append(costs, case.blame.faults.max(initial=0.0))
     shown = np.array([bool(one.conspicuous(case.limits)) for one in case.features], float)
     return score.Inputs(
-        np.minimum(costs / lost, 1.0),
-        np.minimum(case.blame.alone[1:] / lost, 1.0), score.leads(rivals)[:-1], case.doses.response[1:], case.doses.by_chance[1:], shown
+        share=np.minimum(costs / lost, 1.0), alone=np.minimum(case.blame.alone[1:] / lost, 1.0),
+        lead=score.leads(rivals)[:-1], response=case.doses.response[1:], by_chance=case.doses.by_chance[1:],
+        conspicuous=shown,
     )  # fmt: skip
 
 

@@ -18,9 +18,10 @@ from fairlead.analysis.interference.loads import F64, Component, Loads
 
 @dataclass(frozen=True)
 class Blame:
-    """Seconds of the victim. `jobs` (J,) in order of `Loads.jobs` (the victim's own is 0), `where` (C, J) the same by
-    component of the path, `alone` (J,) what the victim would have back if only that job were gone, `faults` (C,) what known faults took, `holding` (C, J) mean share of the component each job
-    held while time was lost there, `load` (J, T) how much of the path each held, by interval."""
+    """Seconds of the victim: `jobs` (J,) what each took, in order of `Loads.jobs` (the victim's own is 0), `where`
+    (C, J) the same by component of the path, `alone` (J,) what the victim would have back if only that job were gone,
+    `faults` (C,) what known faults took. `holding` (C, J): mean share of the component each job held while time was
+    lost there. `load` (J, T): how much of the path each held, by interval."""
 
     jobs: F64
     where: F64

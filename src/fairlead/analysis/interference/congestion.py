@@ -278,7 +278,8 @@ def _quiet_wait(one: Component, here: np.ndarray) -> float | None:
 def _front_share(front: Sequence[_Signs], behind: F64, loss: F64) -> F64:
     """Share of each second's loss that was lost at forwarders: of the victim's request time, what was waited there,
     against the rest as far as what lies behind is congested (`behind`); and not more of `loss` than that waiting makes.
-    When only a job's last part still runs, it lacks most of its rate wherever it waits: so `loss` is at most the mean."""
+    When only a job's last part still runs, it lacks most of its rate wherever it waits: so `loss` is at most the
+    mean."""
     if not front:
         return np.zeros(len(behind))
     known = [one for one in front if one.waited is not None]

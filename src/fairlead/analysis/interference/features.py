@@ -148,8 +148,9 @@ def _first_known(loads: Loads, own: F64, path: Sequence[int], at: np.ndarray, na
         rows = [getattr(loads.components[p].parts, name)[:, at] for p in path if loads.components[p].kind == kind]
         sums = np.asarray(np.nansum(rows, axis=0))
         total = sums.sum(axis=1)
-        better = np.asarray(total > most)
-        best[better], most = sums[better], np.maximum(most, total)
+        better = np.flatnonzero(total > most)
+        best[better] = sums[better]
+        most = np.maximum(most, total)
     return np.where(unknown[:, None], best, own)
 
 

@@ -28,7 +28,7 @@ from fairlead.model.units import (
 PLAIN = {"forwarder": "forwarder", "target": "target", "mds": "metadata server"}
 FULL = 0.7
 """Use of a component's peak in bytes from which its bytes are what fills it."""
-LOCKED = 4.0
+LOCKED = 3.0
 """Times as long as others' that a byte keeps a forwarder's workers, from which a job looks like N-1."""
 WORDS = {"read": "reads", "write": "writes", "metadata": "metadata operations"}
 
@@ -80,15 +80,11 @@ def categories(case: Case, job: int) -> dict[str, float]:
         each = when / np.where(total > 0, total, 1.0)
         weights["high_mdops"] += float((each * names).sum())
         data = each * (moved + requests)
-        whole = np.nan_to_num(one.whole.moved)
         used = np.nan_to_num(held.util)
         # Small requests count where it is not the bytes that fill the component.
         small = (requests > moved) & (used < FULL)
         if n_to_1:
             weights["n_to_1"] += float(data.sum())
-            share = used * moved / np.where(whole > 0, whole, 1.0)
-            large = (share >= case.limits.bandwidth_share) & (one.kind != "forwarder") & ~small
-            weights["high_bandwidth"] += float(data[large & (np.nan_to_num(mine.read_bytes) > 0)].sum())
         else:
             weights["high_iops"] += float(data[small].sum())
             weights["high_bandwidth"] += float(data[~small].sum())
@@ -104,6 +100,7 @@ def looks_shared(case: Case, job: int) -> bool:
         if one.kind != "forwarder" or not when.any():
             continue
         busy, moved = (np.nan_to_num(v)[:, when].sum(axis=1) for v in (one.parts.busy_s, one.parts.moved))
+        busy = np.where(moved > 0, busy, 0.0)
         rest_busy, rest_moved = busy.sum() - busy[job], moved.sum() - moved[job]
         if moved[job] > 0 and rest_moved > 0 and busy[job] * rest_moved >= LOCKED * rest_busy * moved[job] > 0:
             return True

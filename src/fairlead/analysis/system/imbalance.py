@@ -28,6 +28,8 @@ class ImbalanceLimits:
     busy: float = 0.25
     busy_minutes: int = 10
     fewest: int = 4
+    alone: float = 0.9
+    """A job that makes this share of the traffic is alone there and crowds nobody: worth knowing, no more."""
 
 
 def imbalance(scope: Scope, limits: ImbalanceLimits) -> SystemFindings:
@@ -67,11 +69,12 @@ def _uneven(scope: Scope, limits: ImbalanceLimits, kind: str) -> SystemFindings:
         *(figure("share", round(part, 4), None, f"{scope.named(job)}: {format_percent(part)} of their traffic")
           for job, part in jobs[:3]),
     ]  # fmt: skip
+    alone = bool(jobs) and jobs[0][1] >= limits.alone
     missing = [] if known else [f"the peak of a {kind} (site file)"]
     missing += [] if jobs else [f"job ids at {kind}s: which jobs make it"]
     return scope.told(
         "imbalance", title=f"{kind.capitalize()} {names[0]} carries {highest:.1f}x the mean of all {len(grid.ids)}",
-        severity=graded(highest, limits.highest_over_mean, limits.high_ratio), confidence=0.9 if known else 0.7,
+        severity="info" if alone else graded(highest, limits.highest_over_mean, limits.high_ratio), confidence=0.9 if known else 0.7,
         evidence=evidence, components=subjects(kind, names), culprits=subjects("job", [job for job, _ in jobs]),
         missing=missing, part=kind, layer=kind,
         facts={"imbalance": highest, "job": jobs[0][0] if jobs else None, "component": names[0]},

@@ -55,9 +55,7 @@ def health_round(
         canaries=given.canaries,
     )  # fmt: skip
     told = health_told(health.incidents, end, limits=limits, jobs=_sizes(given.nodes), advise=_advise)
-    return write(
-        lake, writer, now_ns, health, known, dict(zip((one.id for one in health.incidents), told, strict=True))
-    )
+    return write(writer, now_ns, health, known, dict(zip((one.id for one in health.incidents), told, strict=True)))
 
 
 def _sizes(nodes: Mapping[str, int]) -> pa.Table:
@@ -82,7 +80,7 @@ def _advise(rule: str, verdict: str, facts: Mapping[str, object], layer: str | N
 
 
 def write(
-    lake: Tables, writer: Any, now_ns: int, health: Health, known: Sequence[Incident], told: Mapping[str, Told]
+    writer: Any, now_ns: int, health: Health, known: Sequence[Incident], told: Mapping[str, Told]
 ) -> int:  # fmt: skip
     """Rows of what is new or says something else than before, with its finding; nothing is written twice."""
     before = {one.id: msgspec.json.encode(one) for one in known}

@@ -29,8 +29,9 @@ def known_peaks(lake: Tables, before_ns: int, served: Mapping[str, Sequence[str]
     where = " OR ".join(f"(kind = $k_{kind} AND id IN (SELECT unnest(${kind}_ids)))" for kind in asked)
     found = lake.query(
         f"SELECT kind, id, max(work) AS most FROM (SELECT kind, id, ts_ns, sum({_WORK}) AS work FROM rollup"
-        f" WHERE interval_ns = {_MINUTE_NS} AND ts_ns >= {first} AND ts_ns < {before_ns} AND {in_days(first, before_ns)}"
-        f" AND job_id IS NULL AND ({where}) GROUP BY kind, id, ts_ns) GROUP BY kind, id",
+        f" WHERE interval_ns = {_MINUTE_NS} AND ts_ns >= {first} AND ts_ns < {before_ns}"
+        f" AND {in_days(first, before_ns)} AND job_id IS NULL AND ({where}) GROUP BY kind, id, ts_ns)"
+        " GROUP BY kind, id",
         {**{f"k_{kind}": kind for kind in asked}, **{f"{kind}_ids": names for kind, names in asked.items()}},
     )
     for row in found.to_pylist():

@@ -163,6 +163,12 @@ def scene_of(victim: Victim, window: Window, around: Around) -> Scene:
     )  # fmt: skip
 
 
+_ALIKE = (
+    "cluster", "job_id", "user", "project", "program", "nodes_count", "processes", "forwarders", "targets", "made_ns",
+    "analysis_version",
+)  # fmt: skip
+
+
 def neighbours_of(phases: pa.Table, summaries: pa.Table) -> pa.Table:
     """Phases of neighbours, and of those that have none a row of what their summary says, in the schema of phases: one
     for reading, one for writing, one for metadata, as long as the job."""
@@ -171,8 +177,7 @@ def neighbours_of(phases: pa.Table, summaries: pa.Table) -> pa.Table:
         if one["start_ns"] is None:
             continue
         end = one["end_ns"] if one["end_ns"] is not None else one["made_ns"]
-        shared = {name: one[name] for name in ("cluster", "job_id", "user", "project", "program", "nodes_count",
-                                               "processes", "forwarders", "targets", "made_ns", "analysis_version")}  # fmt: skip
+        shared = {name: one[name] for name in _ALIKE}
         shared |= {"job_start_ns": one["start_ns"], "number": 0, "start_ns": one["start_ns"], "end_ns": end,
                    "active_ns": end - one["start_ns"], "io_processes": one["io_processes"]}  # fmt: skip
         for kind, amount, mode in (("read", "read_bytes", "read_mode"), ("write", "write_bytes", "write_mode")):
@@ -236,7 +241,8 @@ def _neighbours(loads: pa.Table, mine: set[str]) -> list[str]:
 
 def _phases(lake: Tables, window: Window, names: Sequence[str]) -> pa.Table:
     found = lake.query(
-        "SELECT * EXCLUDE (day) FROM phase WHERE job_id IN (SELECT unnest($names)) AND start_ns < $to AND end_ns > $from"
+        "SELECT * EXCLUDE (day) FROM phase WHERE job_id IN (SELECT unnest($names)) AND start_ns < $to"
+        " AND end_ns > $from"
         f" AND {in_days(window.from_ns - 32 * DAY_NS, window.to_ns)} QUALIFY {LATEST}"
         " ORDER BY start_ns, cluster, job_id, kind, number",
         {"names": list(names), "from": window.from_ns, "to": window.to_ns},

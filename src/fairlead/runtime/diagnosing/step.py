@@ -68,7 +68,7 @@ def diagnosed_phases(
     told: list[Told] = []
     if phases.num_rows:
         history = History(lake, phases)
-        said = judged_by_job(phases, history)
+        said = judged_by_job(history)
         phases = with_judgement(phases, said)
         advise = Advising(lake, phases, history, load_advice())
         told = _told(lake, phases, said, jobs, limits, peaks or {}, advise)
@@ -79,9 +79,8 @@ def diagnosed_phases(
     return Diagnosed(phases=phases, told=told, withdrawn=withdrawn, rows=rows)
 
 
-def judged_by_job(phases: pa.Table, history: History) -> Judged:
-    """What is to be said of each row of `phases` (one job after the other): each job by itself, against what began
-    before it."""
+def judged_by_job(history: History) -> Judged:
+    """What is to be said of the phases a history was made for: of each job by itself, against what began before it."""
     parts = [judged(mine, history.before(mine)) for mine in history.jobs()]
     names = Judged.__dataclass_fields__
     return Judged(**{name: np.concatenate([getattr(one, name) for one in parts]) for name in names})

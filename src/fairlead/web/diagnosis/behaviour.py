@@ -32,7 +32,7 @@ def behaviour_page(answer: Behaviour) -> str:
     body += box("Volume by size of job", core_hours_picture(answer) if _any_volume(answer) else "")
     body += box("Shared files: what N-1 gets", n_to_one_picture(answer) if answer.n_to_one else "")
     body += box("Runs", runs_picture(answer) if answer.user or answer.program or answer.project else "")
-    body += box("Who moved most", ranking_table(answer.users, "user"))
+    body += box("Who moved most", "" if answer.user else ranking_table(answer.users, "user"))
     body += box("Which programs", ranking_table(answer.programs, "program"))
     body += box("Abnormal jobs", causes_table(answer))
     body += box("Volume by day and layer", layers_picture(answer.layers) if answer.layers else "")

@@ -64,7 +64,8 @@ def explanation_page(answer: Explanation) -> str:
     body += box("What to do", parts.advice(finding.advice))
     body += box("What was missing", parts.listed([*finding.missing, *answer.missing]))
     body += box("Also found", parts.findings_table(answer.related))
-    body += f'<p class="tag">finding <code>{said(finding.id)}</code>, rule {said(finding.rule)}, analysis {answer.analysis_version}</p>'
+    made = f"rule {finding.rule}, analysis {answer.analysis_version}"
+    body += f'<p class="tag">finding <code>{said(finding.id)}</code>, {said(made)}</p>'
     return parts.page(finding.title, body)
 
 
@@ -77,8 +78,8 @@ def why_page(answer: Why) -> str:
         parts.when(job.start_ns, job.end_ns),
     ]
     body = parts.head(word, style, answer.headline, facts)
-    figures = [("I/O took", units.format_duration(sum(line.seconds for line in answer.phases)) if answer.phases else units.ABSENT),
-               ("usually takes", units.format_duration(answer.expected_s)),
+    took = sum(line.seconds for line in answer.phases) if answer.phases else None
+    figures = [("I/O took", units.format_duration(took)), ("usually takes", units.format_duration(answer.expected_s)),
                ("lost", units.format_duration(answer.lost_s))]  # fmt: skip
     body += box("What it got", '<dl class="figures">' + "".join(
         f'<div><dt>{said(name)}</dt><dd class="big">{said(value)}</dd></div>' for name, value in figures

@@ -80,7 +80,8 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[Cell]], *, this: int 
         cells = "".join(f"<td{_num(n)}>{cell if isinstance(cell, str) else cell[0]}</td>"
                         for cell, n in zip(row, numbers, strict=True))  # fmt: skip
         lines.append(f"<tr{' class=' + chr(34) + 'this' + chr(34) if at == this else ''}>{cells}</tr>")
-    return f'<div class="scroll"><table class="diag"><thead><tr>{top}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
+    inner = f"<thead><tr>{top}</tr></thead><tbody>{''.join(lines)}</tbody>"
+    return f'<div class="scroll"><table class="diag">{inner}</table></div>'
 
 
 def _num(right: bool) -> str:
@@ -184,8 +185,9 @@ def usual(one: Usual) -> str:
     groups = []
     for name, mine, colour in (("runs like it", False, "usual"), ("this run", True, "slow")):
         rows = [run for run in one.runs if run.this is mine]
-        groups.append(Points(name, [float(run.start_ns) for run in rows], [run.rate_per_s for run in rows],
-                             colour=colour, names=[f"job {run.job_id}" if run.job_id else "" for run in rows]))  # fmt: skip
+        jobs = [f"job {run.job_id}" if run.job_id else "" for run in rows]
+        times, rates = [float(run.start_ns) for run in rows], [run.rate_per_s for run in rows]
+        groups.append(Points(name, times, rates, colour=colour, names=jobs))
     words = f"{len(one.runs) - 1} others, alike in: {one.like}. " if one.like else "Nothing like it is known. "
     if one.rate_p50 is not None:
         words += f"Half of them got {rate(one.rate_p25, one.kind)} to {rate(one.rate_p75, one.kind)}."
