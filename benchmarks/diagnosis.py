@@ -1,8 +1,9 @@
 """Diagnosis against the labelled machine: abnormal phases, culprits, sick components, what is left with less to see.
 
 `python benchmarks/diagnosis.py [--quick] [--seeds 101,102,103 | --tuning] [--plays N] [--only PART ...]
-[--keep FOLDER]` with parts detectors, culprits, health, curves, ordinary. Everything is simulated; labels come from counterfactual runs
-(docs/explanation/labelled-machine.md) and no detector sees them. Seeds 1 to 3 are for tuning, the table's begin at 101.
+[--keep FOLDER]` with parts detectors, culprits, health, curves, ordinary. Everything is simulated; the labels come
+from counterfactual runs (docs/explanation/labelled-machine.md) and no detector sees them. Seeds 1 to 3 are for tuning,
+the table's begin at 101.
 
 How phases are counted. Abnormal: lost 50 % of the time they take alone, or more, and 1 s. Normal: lost less than 10 %,
 or less than 0.5 s. Those between count neither way; how many of them are called abnormal is printed. In the rows `all`
@@ -106,7 +107,8 @@ def population(seasons: Sequence[Plays], title: str) -> Figures:
                 worst[names[row]] = row
         causes.update(str(words[row]) for row in worst.values())
         n.update(jobs=sum(play.seen.jobs.num_rows for play in season.plays), acting=len(acting),
-                 abnormal_jobs=len(worst), phases=len(states), incidents=int((states == 1).sum()), between=int((states == -1).sum()),
+                 abnormal_jobs=len(worst), phases=len(states),
+                 incidents=int((states == 1).sum()), between=int((states == -1).sum()),
                  unseen=sum(play.unseen for play in season.plays),
                  true_phases=sum(play.truth.num_rows for play in season.plays))  # fmt: skip
     abnormal = max(n["abnormal_jobs"], 1)
@@ -189,7 +191,7 @@ def _lost_any(season: Plays) -> np.ndarray:
 
 
 def _slower(season: Plays) -> tuple[np.ndarray, np.ndarray]:
-    """What the oracles look at: how many times longer a phase took than it does without noise, by its truth (this oracle
+    """What the oracles look at: how many times longer a phase took than it does without noise, by its truth (this one
     knows the usual time and the law of the noise: its threshold is the best there is), and than it does with its own
     noise, by its records."""
     names = ("ideal_s", "usual_s", "lost_s")
@@ -244,7 +246,7 @@ def culprits(seasons: Sequence[Plays], said: Sequence[Said]) -> Figures:
     console.print(table)
     console.print(
         f"{of} of {n['incidents']} incidents found by rate; accused {n['accused']} times, wrongly"
-        f" {n['accused wrongly']} ({n['quiet, accused']} of them beside a phase that lost nothing); unknown {n['unknown']}"
+        f" {n['accused wrongly']} ({n['quiet, accused']} of them of a phase that lost nothing); unknown {n['unknown']}"
     )
     console.print("true, told: " + ", ".join(f"{a} -> {b} {count}" for (a, b), count in words.most_common(16)))
     sure, right = np.array([s for s, _ in accusations]), np.array([r for _, r in accusations], np.bool_)

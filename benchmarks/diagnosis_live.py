@@ -24,7 +24,7 @@ from fairlead.runtime.analysis_loop import step
 S = 10**9
 T0 = 1_760_000_000 * S // (3600 * S) * 3600 * S
 AN_HOUR = 10_000
-PROGRAMS, FORWARDERS, TARGETS = 200, 16, 64
+PROGRAMS, FORWARDERS, TARGETS = 50, 16, 64
 BURST_S = 20
 
 
@@ -121,7 +121,7 @@ def play(lake: Lake, ends: dict[str, int], seconds: int) -> tuple[np.ndarray, in
                 "job_id"
             ].to_pylist()
             waited += [(now - ends[job]) / S + took for job in there if job in ends and job not in done]
-            done |= set(there)
+            done |= ends.keys() & set(there)
             now += int(max(1.0, took) * S)
     return np.array(waited), findings, worked / ((now - first) / S)
 

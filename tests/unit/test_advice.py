@@ -118,6 +118,7 @@ def test_a_site_replaces_what_it_names_or_adds(tmp_path: Path) -> None:
         ('rule = "job.own_change"\n[[advice]]\naudience = "boss"\ntext = "x"', "boss"),
         ('rule = "job.own_change"\n[[advice]]\naudience = "user"\ntext = "x"\nverdict = ["own"]', "verdict"),
         ('rule = "job.own_change"\n[[advice]]\naudience = "user"\ntext = "x"\nverdicts = ["n_to_1"]', "none of them"),
+        ('rule = "job.own_change"\n[[advice]]\naudience = "user"\ntext = "Ask {culprit_user}"', "somebody else"),
         ('rule = "component.dead"\nadvice = []', "rule: is 'component.dead'"),
         ("rule = ", "not TOML"),
     ],

@@ -19,7 +19,7 @@ from fairlead.alerts.delivery.webhook import signature
 from fairlead.alerts.look import look
 from fairlead.alerts.messages import Message
 from fairlead.alerts.sending import FIRST_S, LONGEST_S, Sender, pause_ns
-from fairlead.alerts.settings import Alertmanager, AlertRule, Alerts, Mail, Route, Step, Webhook, checked, secret
+from fairlead.alerts.settings import AlertApi, AlertRule, Alerts, Mail, Route, Step, Webhook, checked, secret
 from fairlead.alerts.state import State
 from fairlead.errors import ConfigError, DeliveryError, UndeliveredError
 from fairlead.model.finding import Advice
@@ -162,7 +162,8 @@ def test_a_webhook_is_signed_over_tls_and_keeps_its_id(pair: tuple[Path, Path], 
         file = private(tmp_path)
         route = Webhook(url=f"{sink.url}/hook?x=1", ca=str(pair[0]), token_file=file, hmac_file=file, timeout_s=5)
         alerts, clock = alerts_of(hook=route), Clock()
-        look(state, alerts, [concern(title=EVIL)], NOW)
+        advice = [Advice(text=EVIL, code="one\ntwo\x1b", audience="site")]
+        look(state, alerts, [concern(title=EVIL, rule="component.x\x1b", advice=advice)], NOW)
         work = sender(state, alerts, "hook", clock)
         assert work.work(state) == 0
         assert work.work(state) == 0, "not before the pause is over"
@@ -178,6 +179,9 @@ def test_a_webhook_is_signed_over_tls_and_keeps_its_id(pair: tuple[Path, Path], 
         assert document["schema"] == "fairlead.alert/1"
         assert document["alerts"][0]["status"] == "firing"
         assert "\r" not in document["alerts"][0]["title"]
+        assert document["alerts"][0]["advice"][0]["code"] == "one\ntwo\\x1b"
+        assert document["text"].count("\n") > 2
+        assert b"\\u001b" not in second.body
 
 
 def test_a_webhooks_certificate_is_checked(pair: tuple[Path, Path]) -> None:
@@ -205,7 +209,7 @@ def test_what_a_status_means(status: int, again: bool) -> None:
 
 def test_alertmanager_gets_its_documented_form_and_the_end(state: State) -> None:
     with WebSink() as sink:
-        route = Alertmanager(url=sink.url + "/", labels={"cluster": "c1"}, refresh_s=60)
+        route = AlertApi(url=sink.url + "/", labels={"cluster": "c1"}, refresh_s=60)
         alerts = msgspec.structs.replace(alerts_of(am=route), link="https://f.example.org/findings/{id}")
         clock = Clock()
         work = sender(state, alerts, "am", clock)
@@ -315,3 +319,22 @@ def test_tls_is_never_older_than_1_2(pair: tuple[Path, Path]) -> None:
     assert context.check_hostname
     with pytest.raises(ConfigError):
         context_of(str(pair[0].with_name("absent.pem")))
+
+
+def test_settings_that_are_shown_can_be_read_again(tmp_path: Path) -> None:
+    from fairlead.runtime.config import load, shown
+
+    path = tmp_path / "server.toml"
+    path.write_text(
+        '[alerts]\ndigest = ["ops"]\n[alerts.routes.ops]\nkind = "mail"\nhost = "h"\nsender = "f@example.org"\n'
+        '[alerts.routes.am]\nkind = "alertmanager"\nurl = "https://am"\nlabels = {cluster = "c1"}\n'
+        '[[alerts.rules]]\nname = "r"\nto = ["ops", "am"]\nescalate = [{after_h = 4, to = ["am"]}]\n'
+    )
+    config, origins = load(path, environment={})
+    again = tmp_path / "again.toml"
+    again.write_text(shown(config, origins, with_origin=True))
+    assert load(again, environment={})[0].alerts == config.alerts
+    assert load(None, environment={"FAIRLEAD_ALERTS_EVERY_S": "5"})[0].alerts.every_s == 5
+    for wrong in ("alerts.routes=x", "alerts.rules=x"):
+        with pytest.raises(ConfigError):
+            load(None, environment={}, flags=[wrong])

@@ -146,6 +146,16 @@ def test_what_was_withdrawn_is_taken_back_if_told_and_never_told_if_not(tmp_path
         assert look(state, settings(), [concern("f2", withdrawn=True, user="bob")], NOW + 1).added == 0
 
 
+def test_what_was_over_long_ago_is_not_told(tmp_path: Path) -> None:
+    """Months that are analysed again are no news."""
+    old = [concern("f1", from_ns=NOW - 80 * H, to_ns=NOW - 75 * H), sick("i1", since_h=90, to_ns=NOW - 75 * H)]
+    with State(tmp_path) as state:
+        assert look(state, settings(), old, NOW).added == 0
+        late = [concern("f2", from_ns=NOW - 80 * H, to_ns=NOW - 71 * H), sick("i2", since_h=5000, components=["x"])]
+        assert look(state, settings(), late, NOW).added == 2
+        assert digest_of(state, settings(), NOW - H, NOW + H)[0] == "[fairlead] digest: 2 new, 1 not over"
+
+
 def test_an_incident_that_began_and_ended_between_two_looks_is_told_once(tmp_path: Path) -> None:
     with State(tmp_path) as state:
         assert look(state, settings(), [sick(to_ns=NOW - 1)], NOW).added == 1
@@ -260,7 +270,7 @@ def test_subscribers_are_told_of_their_own_jobs_and_of_nobody_elses(tmp_path: Pa
         assert batch is not None
         message = message_of(batch, alerts)
         assert "mallory" not in message.subject + message.text
-        assert "99" not in message.text
+        assert "job 99" not in message.text
         assert "your job 42: other jobs on the same storage slowed it down" in message.subject
         assert "Nothing to change." in message.text
         assert state.unsubscribe("s-bob", "alice") is False
@@ -312,4 +322,4 @@ def test_a_digest_is_of_whole_days_and_sent_once(tmp_path: Path) -> None:
         assert "target ost3 is degraded" in message.text
         assert "Time lost by jobs: 0.1 h (of 1 not known)" in message.text
     with State(tmp_path / "new") as state:
-        assert "Nothing was found." in digest_of(state, 0, 1)[1]
+        assert "Nothing was found." in digest_of(state, alerts, 0, 1)[1]

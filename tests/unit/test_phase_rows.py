@@ -110,7 +110,7 @@ def test_no_traffic_is_no_phase(values: list[int]) -> None:
     empty = PHASE.schema.empty_table()
     assert phase_rows(
         job(write_bytes=values) if values else JobData(job=JOB, series=job(write_bytes=[0]).series.slice(1)), 1
-    ).equals(empty)  # noqa: E501
+    ).equals(empty)
 
 
 def test_bins_are_an_eighth_of_a_doubling() -> None:

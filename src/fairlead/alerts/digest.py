@@ -45,7 +45,7 @@ def due(state: State, alerts: Alerts, now_ns: int) -> int:
             return 0
         if last >= to_ns:
             return 0
-        body = msgspec.json.encode(digest_of(state, from_ns, to_ns)).decode()
+        body = msgspec.json.encode(digest_of(state, alerts, from_ns, to_ns)).decode()
         state.set_mark("digest", to_ns)
         return state.enqueue(
             [
@@ -57,9 +57,11 @@ def due(state: State, alerts: Alerts, now_ns: int) -> int:
         )  # fmt: skip
 
 
-def digest_of(state: State, from_ns: int, to_ns: int) -> tuple[str, str]:
-    """Subject and text of the digest of that time."""
-    return digest(state.concerns(from_ns, to_ns), state.acknowledged(), from_ns, to_ns)
+def digest_of(state: State, alerts: Alerts, from_ns: int, to_ns: int) -> tuple[str, str]:
+    """Subject and text of the digest of that time; without what was over long before."""
+    oldest_ns = from_ns - round(alerts.oldest_h * 3600e9)
+    concerns = [one for one in state.concerns(from_ns, to_ns) if not one.before(oldest_ns)]
+    return digest(concerns, state.acknowledged(), from_ns, to_ns)
 
 
 def digest(
@@ -73,7 +75,7 @@ def digest(
     if not new and not lasting:
         return subject, "\n".join([*lines, "Nothing was found."]) + "\n"
     kinds = Counter(one.rule for one in new)
-    lines += ["", f"New: {len(new)}"] + [f"  {count:6d}  {rule}" for rule, count in kinds.most_common()]
+    lines += ["", f"New: {len(new)}"] + [f"  {count:6d}  {cut(rule, _LINE)}" for rule, count in kinds.most_common()]
     cost = sum(one.cost_s or 0.0 for one in new)
     unknown = sum(one.cost_s is None for one in new)
     if cost:

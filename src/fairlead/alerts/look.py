@@ -37,6 +37,7 @@ def look(state: State, alerts: Alerts, concerns: Sequence[Concern], now_ns: int)
         silences, acknowledged = state.silences(), state.acknowledged()
         subscriptions = state.subscriptions()
         new = {one.id: one for one in concerns}
+        oldest_ns = now_ns - round(alerts.oldest_h * 3600 * _NS)
         quiet = held = 0
         notices: list[Notice] = []
         for concern in {**{one.id: one for one in open_ones}, **new}.values():
@@ -45,6 +46,8 @@ def look(state: State, alerts: Alerts, concerns: Sequence[Concern], now_ns: int)
                 notices += _resolved(alerts, told, concern, now_ns)
                 if concern.withdrawn or told:
                     continue
+            if concern.before(oldest_ns):
+                continue
             if concern.id in acknowledged or silenced(concern, silences, now_ns):
                 quiet += 1
                 continue

@@ -43,18 +43,25 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
     def document(self, alerts: Alerts) -> dict[str, Any]:
         """The message as JSON has it."""
-        found = {
-            "schema": MESSAGE_SCHEMA, "id": self.id, "made_ns": self.made_ns, "subject": self.subject,
+        return {
+            "schema": MESSAGE_SCHEMA, "id": self.id, "made_ns": self.made_ns, "subject": inert(self.subject),
             "text": self.text, "untold": self.untold,
-            "alerts": [
-                {"status": "resolved" if notice.kind == "resolved" else "firing", "level": notice.level,
-                 "alert_rule": notice.rule, "alert_severity": notice.severity,
-                 "link": link(alerts, concern), **msgspec.to_builtins(concern)}
-                for notice, concern in self.pairs[: alerts.most_in_one]
-            ],
+            "alerts": [_plain(alerts, notice, concern) for notice, concern in self.pairs[: alerts.most_in_one]],
             "more": max(0, len(self.pairs) - alerts.most_in_one),
         }  # fmt: skip
-        return inert_within(found)
+
+
+def _plain(alerts: Alerts, notice: Notice, concern: Concern) -> dict[str, Any]:
+    """One alert of the document: harmless, but for the line breaks of code."""
+    found: dict[str, Any] = {
+        "status": "resolved" if notice.kind == "resolved" else "firing", "level": notice.level,
+        "alert_rule": notice.rule, "alert_severity": notice.severity, "link": link(alerts, concern),
+        **inert_within(msgspec.to_builtins(concern)),
+    }  # fmt: skip
+    for one, advice in zip(found["advice"], concern.advice, strict=True):
+        if advice.code is not None:
+            one["code"] = "\n".join(map(inert, advice.code.split("\n")))
+    return found
 
 
 def message_of(batch: Batch, alerts: Alerts) -> Message:
@@ -71,7 +78,9 @@ def message_of(batch: Batch, alerts: Alerts) -> Message:
     rest = pairs[alerts.most_in_one :]
     if rest:
         kinds = Counter(concern.rule for _, concern in rest)
-        parts.append(f"And {len(rest)} more: " + ", ".join(f"{count} {rule}" for rule, count in kinds.most_common()))
+        parts.append(
+            f"And {len(rest)} more: " + ", ".join(f"{count} {inert(rule)}" for rule, count in kinds.most_common())
+        )
     if batch.untold:
         parts.append(f"Another {batch.untold} were not told one by one; `fairlead findings` lists all.")
     return Message(

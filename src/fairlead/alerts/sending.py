@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fairlead.alerts.delivery import Courier, courier
-from fairlead.alerts.delivery.alertmanager import ToAlertmanager
+from fairlead.alerts.delivery.alertmanager import ByAlertApi
 from fairlead.alerts.messages import message_of
 from fairlead.alerts.settings import Alerts
 from fairlead.alerts.state import Batch, State
@@ -87,7 +87,7 @@ class Sender:
             by = self._courier() if self.route in self._alerts.routes else None
         except FairleadError:
             return  # told when there is something to send
-        if not isinstance(by, ToAlertmanager):
+        if not isinstance(by, ByAlertApi):
             return
         if self._refreshed_ns is not None and now_ns < self._refreshed_ns + by.refresh_s * _NS:
             return

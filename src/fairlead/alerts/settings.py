@@ -57,7 +57,7 @@ class Webhook(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     timeout_s: float = 10.0
 
 
-class Alertmanager(
+class AlertApi(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="alertmanager", tag_field="kind"
 ):
     """Alerts to an Alertmanager, or what speaks its API v2."""
@@ -77,7 +77,7 @@ class Alertmanager(
     """What only happened, and has no end to wait for, is shown for this long."""
 
 
-Route = Mail | Webhook | Alertmanager
+Route = Mail | Webhook | AlertApi
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -136,6 +136,8 @@ class Alerts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """So many wait for one route; the rest is only counted."""
     give_up_h: float = 24.0
     """What could not be delivered for so long is given up, and told in the next message that can."""
+    oldest_h: float = 72.0
+    """What was over so long before it was found (months that are analysed again) is not told."""
     keep_days: float = 90.0
     """How long what was told is remembered."""
     link: str = ""
@@ -178,7 +180,7 @@ def checked(alerts: Alerts) -> Alerts:
         if not 0 <= rule.confidence <= 1:
             raise ConfigError(f"{rule.confidence} is not between 0 and 1", where=f"{where}.confidence")
     for named in alerts.digest:
-        if isinstance(_known(alerts, named, "alerts.digest"), Alertmanager):
+        if isinstance(_known(alerts, named, "alerts.digest"), AlertApi):
             raise ConfigError("a digest is no alert", where="alerts.digest", remedy="name a mail route or a webhook")
     if alerts.subscriptions and not isinstance(_known(alerts, alerts.subscriptions, "alerts.subscriptions"), Mail):
         raise ConfigError("subscriptions go by mail", where="alerts.subscriptions", remedy="name a mail route")

@@ -225,7 +225,7 @@ def digest(every: str | None, file: Path | None, as_json: bool) -> None:
     config = _config(file)
     from_ns, to_ns = span_before(every or config.alerts.digest_every, config.alerts.digest_hour, clock.now_ns())
     with _state(config, create=False) as state:
-        subject, text = digest_of(state, from_ns, to_ns)
+        subject, text = digest_of(state, config.alerts, from_ns, to_ns)
     if as_json:
         _print_json({"schema": "fairlead.alerts.digest/1", "from_ns": from_ns, "to_ns": to_ns, "subject": subject,
                      "text": text})  # fmt: skip

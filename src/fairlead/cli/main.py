@@ -41,7 +41,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "forwarders": ("fairlead.cli.forwarders:forwarders", "Forwarders by hour as a heat map, or one and who uses it."),
     "top": ("fairlead.cli.top:top", "Who moves most just now, refreshed."),
     "analyse": ("fairlead.cli.analyse:analyse", "Heavy work on months of a lake: jobs, findings, population."),
-    "alerts": ("fairlead.cli.alerts:alerts", "Who is told of what: list, test, silence, acknowledge, subscribe."),
+    "alerts": ("fairlead.cli.alerts:alerts", "Who is told of what: list, silence, subscribe, test."),
     "rules": ("fairlead.cli.rules:rules", "The diagnosis rules: list, show, check."),
     "forwarder": ("fairlead.cli.forwarder:forwarder", "Serve a tree of files to mounts."),
     "token": ("fairlead.cli.token:token", "Keys and tokens for forwarders and servers."),

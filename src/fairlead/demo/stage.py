@@ -90,11 +90,11 @@ class Stage:
         for name in FORWARDERS:
             folder = self.folder(name)
             if self.fuse and mounted_at(str(folder)) is not None:
-                _take_off(folder)
+                take_off(folder)
         shutil.rmtree(self._sockets, ignore_errors=True)
 
 
-def _take_off(folder: Path) -> None:
+def take_off(folder: Path) -> None:
     """Takes a mount off whose process could not."""
     for command in (["fusermount3", "-u", "-z", str(folder)], ["umount", "-l", str(folder)]):
         with suppress(FileNotFoundError):

@@ -22,6 +22,8 @@ from fairlead.rules.rule_set import file_text, toml_files
 
 LAYERS: tuple[str, ...] = Layer.__args__  # type: ignore[attr-defined]
 _BRACES = re.compile(r"\{[^{}]*\}")
+_OTHERS = ("culprit", "culprit_user")
+"""Facts that are not for the eyes of whose job was disturbed."""
 _REMEDY = "`fairlead rules advice` lists rules, verdicts and facts; docs: howto/write-a-rule"
 
 
@@ -118,6 +120,8 @@ def _wrong(found: AdviceFile) -> Iterator[tuple[str, str, str]]:
         named = [("text", name) for name in _BRACES.findall(one.text)]
         named += [("code", "{" + name + "}") for name in placeholders(one.code or "", code=True)]
         for name, braces in named:
+            if one.audience == "user" and braces[1:-1] in _OTHERS:
+                yield f"{key}.{name}", f"{braces} tells a user of somebody else", "say it to culprit or site"
             if braces[1:-1] not in FACTS:
                 yield f"{key}.{name}", f"there is no fact {braces}", "facts: " + ", ".join(FACTS)
 

@@ -139,12 +139,18 @@ def step(
     running = [] if quick else running_summaries(lake, running_due(lake, now_ns, every_ns=running_ns), now_ns)
     found = _diagnosed(lake, jobs, looked, now_ns, diagnosis, peaks)
     if rows or running:
-        batch = writer.batch(f"job_summary/{now_ns}", source="analysis")
+        batch = writer.batch(f"job_summary/{now_ns}/{_digest(rows)}", source="analysis")
         batch.add(summary_table([*rows, *running]))
         for table in found.rows if found is not None else ():
             batch.add(table)
         batch.commit()
     return Step(len(rows), len(jobs) == most, len(running), len(found.told) if found is not None else 0)
+
+
+def _digest(rows: Sequence[Row]) -> str:
+    """What tells the batches of steps of one moment apart: their jobs."""
+    names = repr([(row["cluster"], row["job_id"], row["start_ns"], row["end_ns"]) for row in rows])
+    return blake2b(names.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
 
 
 def _diagnosed(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fairlead.alerts.delivery.alertmanager import ToAlertmanager
+from fairlead.alerts.delivery.alertmanager import ByAlertApi
 from fairlead.alerts.delivery.courier import Courier
 from fairlead.alerts.delivery.mail import ByMail
 from fairlead.alerts.delivery.webhook import ToWebhook
@@ -18,4 +18,4 @@ def courier(name: str, alerts: Alerts) -> Courier:
         return ByMail(route)
     if isinstance(route, Webhook):
         return ToWebhook(route, alerts)
-    return ToAlertmanager(route, alerts)
+    return ByAlertApi(route, alerts)

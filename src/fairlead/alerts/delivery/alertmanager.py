@@ -14,7 +14,7 @@ import msgspec
 from fairlead.alerts.concern import Concern
 from fairlead.alerts.delivery.courier import Post
 from fairlead.alerts.messages import Message, cut, link
-from fairlead.alerts.settings import Alertmanager, Alerts, secret
+from fairlead.alerts.settings import AlertApi, Alerts, secret
 
 PATH = "/api/v2/alerts"
 _AT_ONCE = 500
@@ -22,10 +22,10 @@ _LONGEST_LABEL = 200
 _LONGEST_TEXT = 4000
 
 
-class ToAlertmanager:
+class ByAlertApi:
     """A `Courier`. Raises ConfigError for a token that cannot be read."""
 
-    def __init__(self, route: Alertmanager, alerts: Alerts) -> None:
+    def __init__(self, route: AlertApi, alerts: Alerts) -> None:
         self._route = route
         self._alerts = alerts
         self._post = Post(route.url.rstrip("/") + PATH, route.ca, secret(route.token_file), route.timeout_s)
@@ -81,7 +81,7 @@ class ToAlertmanager:
         return found | ({"generatorURL": address} if address else {})
 
 
-def _plain(message: Message, route: Alertmanager, now_ns: int) -> dict[str, Any]:
+def _plain(message: Message, route: AlertApi, now_ns: int) -> dict[str, Any]:
     return {
         "labels": {"alertname": "fairlead.test", **route.labels},
         "annotations": {"summary": cut(message.subject, _LONGEST_LABEL)},

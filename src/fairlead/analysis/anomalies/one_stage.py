@@ -17,21 +17,26 @@ from fairlead.analysis.history.columns import codes
 
 @dataclass(frozen=True)
 class OneStageParams:
-    """`grid`: step of log2 seconds and log2 volume."""
+    """`logarithms`: cluster those of time and volume instead of these themselves, which is stronger than what was
+    published: a line of equal rate then looks alike at all sizes. `grid`: step in deviations of each."""
 
-    grid: float = 1 / 32
+    logarithms: bool = False
+    grid: float = 1 / 64
 
 
 def one_stage(phases: pa.Table, params: OneStageParams | None = None) -> Judged:
-    """What DBSCAN on (log time, log volume) says of rows of PHASE, each kind apart: outliers slower than the median
-    are abnormal. `confidence` is 1 or 0: no probability."""
+    """What DBSCAN on (time, volume), both by their standard deviation, says of rows of PHASE, each kind apart: outliers
+    slower than the median are abnormal. `confidence` is 1 or 0: no probability."""
     params = params or OneStageParams()
     result = Judged.nothing(phases.num_rows)
     figures = measured(phases)
     kind = codes(phases, "kind")
     for one in np.unique(kind[figures.known]).tolist():
         mine = np.flatnonzero(figures.known & (kind == one))
-        points = np.log2(np.stack([figures.active_s[mine], figures.amount[mine]], axis=1))
+        points = np.stack([figures.active_s[mine], figures.amount[mine]], axis=1)
+        points = np.log2(points) if params.logarithms else points
+        deviation = points.std(axis=0)
+        points = points / np.where(deviation > 0, deviation, 1.0)
         labels = clusters(points, params.grid).labels
         if (labels == OUTLIER).all():
             continue

@@ -26,11 +26,13 @@ I64 = NDArray[np.int64]
 @dataclass(frozen=True)
 class TwoStageParams:
     """`intervals`: N of the performance vector; the `low` lowest of them are slow; `low_share` of its time there makes
-    an outlier abnormal. The grids: of log2 volume and of shares of time."""
+    an outlier abnormal. `fastest`: TH_max is this quantile of the group's rates, or one fast second would set the
+    scale of all (1: it does). The grids: of log2 volume and of shares of time."""
 
     intervals: int = 5
     low: int = 2
     low_share: float = 0.5
+    fastest: float = 0.9
     volume_grid: float = 1 / 32
     share_grid: float = 1 / 64
 
@@ -61,7 +63,9 @@ def two_stage(phases: pa.Table, params: TwoStageParams | None = None) -> Judged:
         mine = by_group[begin:end]
         cells = np.concatenate([np.arange(first[one], first[one + 1]) for one in mine])
         place = np.repeat(np.arange(len(mine)), first[mine + 1] - first[mine])
-        shares = performance_vectors(middle_of(bins[cells]), times[cells], place, len(mine), params.intervals)
+        shares = performance_vectors(
+            middle_of(bins[cells]), times[cells], place, len(mine), params.intervals, params.fastest
+        )
         found = clusters(shares, params.share_grid)
         if (found.labels == OUTLIER).all():
             continue
@@ -90,10 +94,10 @@ def groups_of(phases: pa.Table, figures: Measured, usable: NDArray[np.bool_], gr
     return group
 
 
-def performance_vectors(rates: F64, times: F64, row: I64, rows: int, intervals: int) -> F64:
+def performance_vectors(rates: F64, times: F64, row: I64, rows: int, intervals: int, fastest: float = 1.0) -> F64:
     """Share of each phase's time in each of `intervals` equal parts of (TH_min, TH_max], the range of `rates` of the
-    whole group: (rows, intervals)."""
-    low, high = float(rates.min()), float(rates.max())
+    whole group up to its quantile `fastest`, what is faster counting as that: (rows, intervals)."""
+    low, high = float(rates.min()), float(np.quantile(rates, fastest))
     part = np.ceil((rates - low) / (high - low) * intervals) - 1 if high > low else np.full(len(rates), intervals - 1)
     part = np.clip(part, 0, intervals - 1).astype(np.int64)
     sums = np.bincount(row * intervals + part, times, rows * intervals).reshape(rows, intervals)

@@ -7,7 +7,7 @@ what follows from it for a window of time (`states`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,9 @@ from fairlead.analysis.health.limits import HealthLimits
 from fairlead.analysis.health.rates import Cells, cells_of, job_cells
 from fairlead.analysis.intervals import Axis, Bools, Floats, Ints
 
+_LONGER = 1.25
+"""Times longer that requests wait at a forwarder than they are served, to say that it is the narrow place: two jobs
+that share its workers evenly make each other wait just as long."""
 _HOLDS = 4.0
 """Requests of a job under way in a forwarder, on average, from which it can hold a forwarder's workers."""
 _SAME = 0.05
@@ -45,6 +48,8 @@ class Asked:
     fair: Floats
     queues_known: bool
     evidence: str
+    pairs: dict[str, str] = field(default_factory=dict)
+    """The device of each target that has one."""
 
 
 def asked_of(
@@ -93,7 +98,7 @@ def _forwarder(loads: pa.Table, cells: Cells, active: Bools, peaks: Peaks, limit
     # Behind a lock or a metadata server requests are held in service, and some wait for a worker. A forwarder that is
     # itself the narrow place makes them wait longer than it serves them, or wait though workers are free.
     served = np.nan_to_num(cells.busy_s) / axis.window_s
-    queueing = ((waiting >= limits.queue) & ((waiting >= served) | (served < limits.workers))) | stuck
+    queueing = ((waiting >= limits.queue) & ((waiting >= _LONGER * served) | (served < limits.workers))) | stuck
     # A forwarder that told of its queue and of no request finished none.
     share = np.where(stuck, 0.0, share_of(cells, known))
     parts = cells_of(loads, "forwarder", axis, parts=True)
@@ -113,15 +118,17 @@ def _forwarder(loads: pa.Table, cells: Cells, active: Bools, peaks: Peaks, limit
 def _held(parts: Cells, cells: Cells, limits: HealthLimits) -> Floats:
     """By cell: how much of the forwarder is held by requests that wait for something behind it (the lock of a file
     many write to, a slow target, a metadata server that is behind): the share of their time in the forwarder that is
-    service, summed over the jobs whose service takes far longer than usual, and over those that fill all workers and
-    do not wait themselves."""
+    service, summed over the jobs whose service takes far longer than usual, over those that do nothing but metadata,
+    and over those that fill all workers and do not wait themselves."""
     usually = usual(parts).of(parts)
     took = parts.busy_s
     waited = np.nan_to_num(parts.wait_s)
     with np.errstate(invalid="ignore", divide="ignore"):
         under_way = took / parts.axis.window_s
         part = took / (took + waited)
-        long = (took >= limits.held_ratio * usually) & (under_way >= _HOLDS)
+        # What metadata takes, it takes behind the forwarder.
+        names_only = np.nan_to_num(parts.metadata) >= parts.ops
+        long = (names_only | (took >= limits.held_ratio * usually)) & (under_way >= _HOLDS)
         filling = (under_way >= limits.workers) & (part >= _UNHINDERED)
         through = np.where(long | filling, part, 0.0)
     grid = np.zeros((len(cells.names), cells.axis.count))
@@ -187,6 +194,7 @@ def _target(
     axis = cells.axis
     devices = cells_of(loads, "device", axis)
     pairs = paired(cells, devices)
+    named_pairs = {cells.names[place]: devices.names[held] for place, held in pairs.items()} if devices else {}
     busy_s = np.full(len(cells), np.nan)
     if devices is not None and pairs:
         grid = np.full((len(devices.names), axis.count), np.nan)
@@ -204,7 +212,7 @@ def _target(
     with_busy = replace(cells, busy_s=busy_s)
     fair = np.fmax(_while_busy(with_busy, known, limits), np.where(share >= limits.share, share, np.nan))
     return Asked(cells, known, active | busy, asked, share, full, fair, bool(np.isfinite(busy_s).any()),
-                 _EVIDENCE["target"])  # fmt: skip
+                 _EVIDENCE["target"], named_pairs)  # fmt: skip
 
 
 def servers_of(

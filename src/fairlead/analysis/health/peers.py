@@ -87,6 +87,8 @@ def compared(
     good = (window < windows) & (np.nan_to_num(parts.ops) > 0)
     rows = np.flatnonzero(good)
     rows = rows[np.argsort(parts.job[rows], kind="stable")]
+    if not len(rows):
+        return Compared(slow, fine, ratio, who)
     jobs, first = np.unique(parts.job[rows], return_index=True)
     for job, mine in zip(jobs.tolist(), np.split(rows, first[1:]), strict=True):
         if nodes is not None and nodes.get(parts.jobs[job], limits.peer_nodes) < limits.peer_nodes:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairlead.analysis.intervals import Axis, Bools, Floats, Ints
-from fairlead.analysis.rollup_cells import grouped, names
+from fairlead.analysis.rollup_cells import names
 from fairlead.model.units import NS_PER_S
 
 LAYERS = {"forwarder": "forwarder", "target": "target", "mds": "mds", "port": "port", "device": "device",
@@ -134,14 +134,16 @@ def _cells(table: pa.Table, kind: str, axis: Axis, *, parts: bool) -> Cells:
         jobs, job = _sorted(held.words.to_pylist(), held.codes)
     at = (table["ts_ns"].to_numpy() - axis.start_ns) // axis.window_ns
     order = np.lexsort((at, job, code))
-    group, one = grouped([code[order], job[order], at[order]])
-    # Groups are numbered by first appearance, so they keep the order.
-    count = len(one)
-    first = order[one]
-    sums = {name: _added(table[name], order, group, count) for name in _SUMS}
-    tops = {name: _largest(table[name], order, group, count) for name in _TOPS}
-    reads, writes = (_added(table[f"{way}_bytes"], order, group, count) for way in ("read", "write"))
-    ops = [_added(table[f"{way}_ops"], order, group, count) for way in ("read", "write", "metadata")]
+    changes = np.ones(len(order), np.bool_)
+    changes[1:] = np.diff(code[order]) != 0
+    for key in (job, at):
+        changes[1:] |= np.diff(key[order]) != 0
+    begins = np.flatnonzero(changes)
+    first = order[begins]
+    sums = {name: _added(table[name], order, begins) for name in _SUMS}
+    tops = {name: _largest(table[name], order, begins) for name in _TOPS}
+    reads, writes = (_added(table[f"{way}_bytes"], order, begins) for way in ("read", "write"))
+    ops = [_added(table[f"{way}_ops"], order, begins) for way in ("read", "write", "metadata")]
     asked = _either(sums["cache_hit"], sums["cache_miss"])
     with np.errstate(invalid="ignore", divide="ignore"):
         used = tops["used_bytes_max"] / tops["capacity_bytes"]
@@ -166,18 +168,20 @@ def _numbers(column: pa.ChunkedArray) -> tuple[Floats, Bools]:
     return pc.fill_null(column, 0).to_numpy().astype(np.float64), np.asarray(known, np.bool_)
 
 
-def _added(column: pa.ChunkedArray, order: Ints, group: Ints, count: int) -> Floats:
-    """Sums by group; NaN where nothing in the group is known."""
+def _added(column: pa.ChunkedArray, order: Ints, begins: Ints) -> Floats:
+    """Sums of runs of rows that begin at these places of `order`; NaN where nothing in a run is known."""
     values, known = _numbers(column)
-    values, known = values[order], known[order]
-    total = np.bincount(group, np.where(known, values, 0.0), count)
-    return np.where(np.bincount(group, known, count) > 0, total, np.nan)
+    if not known.any():
+        return np.full(len(begins), np.nan)
+    total = np.add.reduceat(np.where(known, values, 0.0)[order], begins)
+    return np.where(np.logical_or.reduceat(known[order], begins), total, np.nan)
 
 
-def _largest(column: pa.ChunkedArray, order: Ints, group: Ints, count: int) -> Floats:
+def _largest(column: pa.ChunkedArray, order: Ints, begins: Ints) -> Floats:
     values, known = _numbers(column)
-    out = np.full(count, -np.inf)
-    np.maximum.at(out, group, np.where(known, values, -np.inf)[order])
+    if not known.any():
+        return np.full(len(begins), np.nan)
+    out = np.maximum.reduceat(np.where(known, values, -np.inf)[order], begins)
     return np.where(np.isfinite(out), out, np.nan)
 
 

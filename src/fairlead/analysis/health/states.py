@@ -23,9 +23,9 @@ REASONS = (
     "", "below the limit while more was asked", "nothing was asked", "nothing was counted", "no requests queued there",
     "no peak is known", "its server is full", "this layer tells of no queue, and no job compares it with others",
     "all that were asked are slow alike", "its canary is as fast as ever", "its canary is slow",
-    "slower than its peers for the same job", "under a moderate load",
+    "slower than its peers for the same job",
 )  # fmt: skip
-(_, LOW, NOTHING, UNCOUNTED, UNQUEUED, PEAKLESS, FULL, SILENT, ALIKE, CANARY_OK, CANARY_SLOW, PEERS, _) = range(13)
+(_, LOW, NOTHING, UNCOUNTED, UNQUEUED, PEAKLESS, FULL, SILENT, ALIKE, CANARY_OK, CANARY_SLOW, PEERS) = range(12)
 
 STATES = pa.schema([
     ("ts_ns", pa.int64()), ("interval_ns", pa.int64()), ("layer", pa.string()), ("component", pa.string()),

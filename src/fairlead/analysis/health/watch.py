@@ -82,7 +82,7 @@ def watched(
         found[kind] = windows
         if not windows.asked.queues_known and kind in ("forwarder", "target", "mds"):
             missing.append(f"queues of {LAYERS[kind]}s: without them only same-job peers and canaries tell of sickness")
-    pairs = _without_their_devices(loads, axis, found)
+    pairs = _without_their_devices(found)
     around = Around(axis, per, limits, now_ns, events, servers or {}, pairs, nodes or {}, found, loads)
     health = Health(
         states=states_table(found, axis, window_ns, LAYERS), missing=missing,
@@ -116,14 +116,14 @@ def _windows(
     return windows_of(asked, peers, limits, canary)
 
 
-def _without_their_devices(loads: pa.Table, axis: Axis, found: dict[str, Windows]) -> dict[str, str]:
+def _without_their_devices(found: dict[str, Windows]) -> dict[str, str]:
     """The device of each target that has one. Such a device shows what its target is like: it is not told of twice."""
-    targets, devices = cells_of(loads, "target", axis), cells_of(loads, "device", axis)
-    if targets is None or devices is None:
-        return {}
-    pairs = demand.paired(targets, devices)
-    found["device"] = replace(found["device"], hidden=frozenset(pairs.values()))
-    return {targets.names[target]: devices.names[device] for target, device in pairs.items()}
+    pairs = found["target"].asked.pairs if "target" in found else {}
+    if pairs:
+        names = found["device"].asked.cells.names
+        held = frozenset(place for place, name in enumerate(names) if name in pairs.values())
+        found["device"] = replace(found["device"], hidden=held)
+    return pairs
 
 
 def _worth_a_look(windows: Windows, kind: str, known: Sequence[Incident]) -> list[int]:

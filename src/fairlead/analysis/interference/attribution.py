@@ -26,6 +26,11 @@ from fairlead.model.finding import Evidence, Subject
 from fairlead.model.incident import Incident
 from fairlead.model.units import format_bytes, format_count, format_duration, format_percent
 
+MOST_TOLD = 10
+"""Candidates that are told of."""
+LEAST_TOLD = 0.01
+"""Least share of the lost time that must fall to a neighbour to be told of."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
@@ -75,8 +80,7 @@ def attributed(scene: Scene, limits: Limits | None = None) -> Attribution:
     jobs = _neighbours(case, limits, trust)
     components = _components(case, trust)
     ranked = sorted([*jobs, *components], key=lambda one: (-one.confidence, -one.cost_s, one.culprit.who.id))
-    ranked = [one for one in ranked if one.cost_s > 0.01 * lost or one.culprit.who.kind != "job"]
-    culprits = tuple(one.culprit for one in ranked[:10])
+    culprits = tuple(one.culprit for one in ranked[:MOST_TOLD])
     many = _many(case, limits, trust)
     best = ranked[0] if ranked else None
     if many is not None and (best is None or best.culprit.who.kind == "job"):
@@ -126,16 +130,16 @@ def case_of(scene: Scene, limits: Limits) -> tuple[Case, list[str], float]:
 
 
 def _neighbours(case: Case, limits: Limits, trust: float) -> list[_Candidate]:
-    """Every neighbour with what it took and how likely it is the main cause."""
+    """Neighbours with what they took and how likely each is the main cause."""
     blame, loads = case.blame, case.loads
     if len(loads.jobs) < 2:
         return []
     likely = trust * score.scores(inputs_of(case))
+    lost = float(case.found.lost.sum())
+    some = [job for job in range(1, len(loads.jobs)) if blame.jobs[job] > LEAST_TOLD * lost]
     made = []
-    for job in range(1, len(loads.jobs)):
+    for job in sorted(some, key=lambda k: (-float(likely[k - 1]), -float(blame.jobs[k]), k))[:MOST_TOLD]:
         cost = float(blame.jobs[job])
-        if cost <= 0:
-            continue
         at = [row for row in worst_first(blame.where[:, job]) if blame.where[row, job] > 0.02 * cost]
         culprit = Culprit(
             who=Subject("job", loads.jobs[job]), verdict=category(case, job, limits.mixed_part),

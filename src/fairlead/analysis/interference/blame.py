@@ -21,7 +21,8 @@ class Blame:
     """Seconds of the victim: `jobs` (J,) what each took, in order of `Loads.jobs` (the victim's own is 0), `where`
     (C, J) the same by component of the path, `alone` (J,) what the victim would have back if only that job were gone,
     `faults` (C,) what known faults took. `holding` (C, J): mean share of the component each job held while time was
-    lost there. `load` (J, T): how much of the path each held, by interval."""
+    lost there. `load` (J, T): how much of the path each held, by interval; `shares`: of each component, by interval
+    (J, T)."""
 
     jobs: F64
     where: F64
@@ -29,6 +30,7 @@ class Blame:
     faults: F64
     holding: F64
     load: F64
+    shares: Sequence[F64]
     unexplained_s: float
 
 
@@ -42,8 +44,10 @@ def blamed(loads: Loads, found: Congestion) -> Blame:
     # What is left of a striped job runs at a small part of its usual rate, whatever it gets: so no more than the mean.
     mean = float((found.loss * found.lost).sum() / total) if total > 0 else 0.0
     loss = np.minimum(found.loss, min(mean, found.lost_share))
+    shares = []
     for row, held in enumerate(found.held):
         share = held_by(loads.components[held.place], held)
+        shares.append(share)
         others = share.sum(axis=0) - share[0]
         fault = _fault_share(held, share[0], others)
         here = found.lost * held.at
@@ -60,14 +64,9 @@ def blamed(loads: Loads, found: Congestion) -> Blame:
         load += share * (here.sum() / max(float(found.lost.sum()), 1e-12))
     alone[0] = 0.0
     return Blame(
-        where.sum(axis=0),
-        where,
-        alone,
-        faults,
-        holding,
-        load,
-        max(total - float(where.sum()) - float(faults.sum()), 0.0),
-    )
+        jobs=where.sum(axis=0), where=where, alone=alone, faults=faults, holding=holding, load=load, shares=shares,
+        unexplained_s=max(total - float(where.sum()) - float(faults.sum()), 0.0),
+    )  # fmt: skip
 
 
 def held_by(one: Component, held: Held) -> F64:

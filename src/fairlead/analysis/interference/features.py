@@ -139,7 +139,7 @@ def _share(loads: Loads, at: np.ndarray, path: Sequence[int], name: str) -> list
 def _first_known(loads: Loads, own: F64, path: Sequence[int], at: np.ndarray, name: str) -> F64:
     """A job's amounts as recorded of the job, else added up over the components of one kind that counted it: of the
     kind that saw most."""
-    unknown = np.isnan(own).all(axis=1)
+    unknown = np.asarray(np.isnan(own).all(axis=1))
     if not unknown.any():
         return own
     best = np.full_like(own, np.nan)

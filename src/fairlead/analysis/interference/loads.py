@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fairlead.analysis import rollup_cells as rc
@@ -27,7 +26,7 @@ _SUMS = ("read_bytes", "write_bytes", "read_ops", "write_ops", "metadata_ops", "
 _COLUMNS = (*_SUMS, "queue_len_max")
 _SCALE = {"busy_ns": 1e-9, "wait_ns": 1e-9}
 _NEEDED = ["ts_ns", "interval_ns", "kind", "id", "layer", "job_id", *_COLUMNS]
-_KINDS = pa.array([*SHARED, "job"], pa.string())
+_KINDS = (*SHARED, "job")
 MOST_INTERVALS = 1 << 17
 
 
@@ -114,9 +113,12 @@ def loads_of(
     parts of a component add up to more than its whole, two sources counted the same, and they are scaled down.
     """
     rows = rows.select(_NEEDED)
-    rows = rows.filter(
-        pc.and_(pc.equal(rows["interval_ns"], interval_ns), pc.is_in(rows["kind"].cast(pa.string()), _KINDS))
-    )
+    kind = rc.names(rows["kind"])
+    wanted = (rows["interval_ns"].to_numpy() == interval_ns) & np.append(_is(kind.words.to_pylist(), _KINDS), False)[
+        kind.codes
+    ]
+    if not wanted.all():
+        rows = rows.filter(pa.array(wanted))
     axis, at = _axis(rows["ts_ns"].to_numpy(), interval_ns, span_ns)
     keep = at >= 0
     if not keep.all():
@@ -245,6 +247,9 @@ def _own(
 
 
 def _both(one: F64, other: F64) -> F64:
-    total: F64 = np.nan_to_num(one) + np.nan_to_num(other)
-    total[np.isnan(one) & np.isnan(other)] = np.nan
+    total: F64 = one + other
+    unknown = np.isnan(total)
+    if unknown.any():
+        known = np.where(np.isnan(one), 0.0, one) + np.where(np.isnan(other), 0.0, other)
+        total = np.where(np.isnan(one) & np.isnan(other), np.nan, known)
     return total

@@ -1,8 +1,8 @@
 """How likely a neighbour is the main cause: one logistic model with its coefficients, and how they were made. Pure.
 
 Made on tuning plays only (season of the made machine, seed 1, plays 0 to 5) by maximum likelihood with a ridge of 1:
-one row for each neighbour of each phase that lost half of its time or more, and of 310 innocent phases taken for slow; 1
-where its removal, simulated, gave back most (95 % of the best) of the time lost. Not here: the inputs.
+one row for each neighbour of each phase that lost half of its time or more, and of 310 innocent phases taken for slow;
+1 where its removal, simulated, gave back most (95 % of the best) of the time lost. Not here: the inputs.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ COEFFICIENTS: dict[str, float] = {
     "by_chance": -3.01,
     "conspicuous": 0.21,
 }
-"""`share`: of the lost time that fell to it; `alone`: of it what would come back if only it were gone; `lead`: its part of what fell to it and to the next best candidate;
-`response` and `by_chance` as in `doses` (0 and 0.5 where unknown); `conspicuous`: whether any feature shows."""
+"""`share`: of the lost time that fell to it; `alone`: of it what would come back if only it were gone; `lead`: its
+part of what fell to it and to the next best candidate; `response` and `by_chance` as in `doses` (0 and 0.5 where
+unknown); `conspicuous`: whether any feature shows."""
 
 
 @dataclass(frozen=True)

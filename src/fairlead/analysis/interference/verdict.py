@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairlead.analysis.interference.blame import Blame, held_by, worst_first
+from fairlead.analysis.interference.blame import Blame, worst_first
 from fairlead.analysis.interference.congestion import OP_BYTES, Congestion
 from fairlead.analysis.interference.doses import Doses
 from fairlead.analysis.interference.features import FeatureLimits, Features
@@ -69,7 +69,7 @@ def categories(case: Case, job: int) -> dict[str, float]:
         one = loads.components[held.place]
         if case.blame.where[row, job] <= 0:
             continue
-        when = found.lost * held.at * held_by(one, held)[job]
+        when = found.lost * held.at * case.blame.shares[row][job]
         if one.kind == "mds":
             weights["high_mdops"] += float(when.sum())
             continue

@@ -74,7 +74,8 @@ def _uneven(scope: Scope, limits: ImbalanceLimits, kind: str) -> SystemFindings:
     missing += [] if jobs else [f"job ids at {kind}s: which jobs make it"]
     return scope.told(
         "imbalance", title=f"{kind.capitalize()} {names[0]} carries {highest:.1f}x the mean of all {len(grid.ids)}",
-        severity="info" if alone else graded(highest, limits.highest_over_mean, limits.high_ratio), confidence=0.9 if known else 0.7,
+        severity="info" if alone else graded(highest, limits.highest_over_mean, limits.high_ratio),
+        confidence=0.9 if known else 0.7,
         evidence=evidence, components=subjects(kind, names), culprits=subjects("job", [job for job, _ in jobs]),
         missing=missing, part=kind, layer=kind,
         facts={"imbalance": highest, "job": jobs[0][0] if jobs else None, "component": names[0]},

@@ -29,7 +29,7 @@ SMALL_SEASON = Mix(
     mode_scale=(1.0, 1.0, 2.0, 0.12), popularity=1.4, program_sigma=0.8, run_sigma=0.3, storm_each=(800, 2400),
 )  # fmt: skip
 """The published population on the small machine: about as many jobs as it can hold without being full."""
-TWO_LAYER_SEASON = replace(SMALL_SEASON, volume_scale=0.6, largest_share=0.06, arrivals_per_s=0.06)
+TWO_LAYER_SEASON = replace(SMALL_SEASON, volume_scale=0.7, largest_share=0.06, arrivals_per_s=0.065)
 """The same on the ordinary site: larger volumes, as its nodes are faster."""
 FAULT_KINDS = (
     ("target", "degraded"), ("target", "rebuild"), ("target", "fail_slow"), ("forwarder", "degraded"),
@@ -47,7 +47,7 @@ class Season:
     seed: int
     plays: int = 30
     seconds: int = 3600
-    fault_share: float = 0.12
+    fault_share: float = 0.06
     noise: float = 1.0
     noise_name: str = "quiet"
 
@@ -96,5 +96,5 @@ def small_season(seed: int, plays: int = 30, seconds: int = 3600, **more: float)
 
 def ordinary_season(seed: int, plays: int = 30, seconds: int = 3600, **more: float) -> Season:
     """A season of the ordinary site: no forwarders, and links so narrow that a job alone does not fill its storage."""
-    machine = replace(platform.two_layer(), node_bandwidth=400e6, process_bandwidth=200e6)
+    machine = replace(platform.two_layer(), node_bandwidth=600e6, process_bandwidth=250e6)
     return Season(machine, TWO_LAYER_SEASON, seed, plays, seconds, **more)  # type: ignore[arg-type]
