@@ -89,8 +89,8 @@ def fill(lake: Lake, seconds: int) -> dict[str, int]:
         batch.add(batch_of(JOBS, columns(rows)))
         batch.add(batch_of(HEALTH, columns(health)))
         for interval in (1, 60, 3600):
-            at = np.asarray(fine["ts_ns"]) // (interval * S) * (interval * S)
-            batch.add(batch_of(ROLLUP, {**fine, "ts_ns": at, "interval_ns": np.full(len(at), interval * S)}))
+            begins = np.asarray(fine["ts_ns"]) // (interval * S) * (interval * S)
+            batch.add(batch_of(ROLLUP, {**fine, "ts_ns": begins, "interval_ns": np.full(len(begins), interval * S)}))
         batch.commit()
         writer.flush()
     return ends

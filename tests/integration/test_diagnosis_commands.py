@@ -1,4 +1,4 @@
-"""The commands of diagnosis and their pages: on an empty lake, on one with findings; escaped, alone, the same as JSON."""
+"""The commands of diagnosis and their pages: on an empty lake, on one with findings; escaped, the same as JSON."""
 
 from __future__ import annotations
 

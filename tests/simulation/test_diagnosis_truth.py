@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -145,7 +146,7 @@ def test_a_true_phase_seen_as_two_is_shared_between_them_and_one_not_seen_is_cou
     assert state(labels).tolist() == [1, 1]
 
 
-def test_a_site_that_sees_less_has_no_more_than_it_sees(tmp_path: object) -> None:
+def test_a_site_that_sees_less_has_no_more_than_it_sees() -> None:
     season = small_season(1, 1, 300)
     for layer in ("client", "target"):
         one = labelled_play(season, 0, View(without=(layer,)))
@@ -158,7 +159,7 @@ def test_a_site_that_sees_less_has_no_more_than_it_sees(tmp_path: object) -> Non
     assert "N-N" in set(ordinary.seen.phases["mode"].to_pylist())
 
 
-def test_a_kept_season_reads_as_it_was_made(tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_a_kept_season_reads_as_it_was_made(tmp_path: Path) -> None:
     season = small_season(1, 1, 300)
     (made,) = labelled(season, folder=tmp_path)
     back = read(tmp_path, 0)

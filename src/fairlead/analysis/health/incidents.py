@@ -131,7 +131,8 @@ def _gone_on(old: Incident, spell: Spell) -> Incident:
 
 
 def _main(peak: Peak, kind: str) -> float | None:
-    return peak.ops_per_s if kind == "mds" else peak.bytes_per_s
+    value = peak.ops_per_s if kind == "mds" else peak.bytes_per_s
+    return None if value is None else float(value)
 
 
 def _main_evidence(

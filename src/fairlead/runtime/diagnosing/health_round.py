@@ -35,9 +35,16 @@ REACH_NS = 30 * DAY_NS
 """Incidents told of so long ago may come back: they are known to the look."""
 
 
+LEAST_WINDOW_S = 5.0
+"""No window is shorter, however short an incident may be: in less there is too little to tell a rate by."""
+
+
 def limits_of(settings: Diagnosis) -> HealthLimits:
-    """The limits of a site's settings."""
-    return HealthLimits(share=settings.share, minimum_s=settings.least_minutes * 60.0)
+    """The limits of a site's settings. An incident is seen in two windows at least, so windows are no longer than half
+    of the least duration."""
+    minimum_s = settings.least_minutes * 60.0
+    window_s = min(HealthLimits.window_s, max(minimum_s // 2, LEAST_WINDOW_S))
+    return HealthLimits(share=settings.share, minimum_s=minimum_s, window_s=window_s)
 
 
 def health_round(
@@ -45,7 +52,8 @@ def health_round(
 ) -> int:
     """Looks once and writes what changed, in one batch; returns its rows. Raises LakeError."""
     limits = limits_of(settings)
-    end = now_ns // MINUTE_NS * MINUTE_NS
+    window_ns = int(limits.window_s * NS_PER_S)
+    end = now_ns // window_ns * window_ns
     begin = end - int(limits.minimum_s * NS_PER_S) - BEYOND_NS
     known = known_incidents(lake, begin, end)
     given = component_loads(lake, Span(begin, end))

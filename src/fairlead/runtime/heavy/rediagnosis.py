@@ -101,7 +101,8 @@ def rediagnose(
             writer.flush()  # what is compared with each other lies in tables then
     return Rediagnosis(
         from_ns=span.from_ns, to_ns=span.to_ns, label=label, shard=shard, stretches=len(cut), done_before=before,
-        **counts,
+        jobs=counts["jobs"], phases=counts["phases"], findings=counts["findings"], withdrawn=counts["withdrawn"],
+        kept=counts["kept"],
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ without the store between. What a site lacks can be left out (`View`). Not here:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,7 @@ from fairlead.analysis.rollups import derive
 from fairlead.model.tables import PHASE, ROLLUP
 from fairlead.model.units import NS_PER_S
 from fairlead.testing.machine.play import Play
-from fairlead.testing.machine.views import FULL, View, seen
+from fairlead.testing.machine.views import FULL, View, io_of, seen
 
 _EDGE_KINDS = {"read": "read", "write": "write"}
 
@@ -138,26 +138,3 @@ def edges_of(ops: pa.Table) -> pa.Table:
     word = ops["op"].cast(pa.string())
     kind = pc.if_else(pc.is_in(word, pa.array(list(_EDGE_KINDS))), word, "metadata")
     return pa.table({"job_id": ops["job_id"], "kind": kind, "start_ns": ops["start_ns"], "end_ns": ops["end_ns"]})
-
-
-def io_of(ops: pa.Table) -> pa.Table:
-    """Sums of operations by job, node, rank and file, as `JobData.io` wants them."""
-    word = ops["op"].cast(pa.string())
-    reads, writes = pc.equal(word, "read"), pc.equal(word, "write")
-    moved = pc.multiply(pc.fill_null(ops["size"], 0), ops["count"])
-    zero = pa.scalar(0, pa.int64())
-    table = pa.table({
-        "job_id": ops["job_id"], "node": ops["node"], "rank": ops["rank"], "file_id": ops["file_id"],
-        "read_bytes": pc.if_else(reads, moved, zero), "write_bytes": pc.if_else(writes, moved, zero),
-        "read_time_ns": pc.if_else(reads, ops["busy_ns"], zero),
-        "write_time_ns": pc.if_else(writes, ops["busy_ns"], zero),
-        "metadata_time_ns": pc.if_else(pc.or_(reads, writes), zero, ops["busy_ns"]),
-    })  # fmt: skip
-    return summed(table, ("job_id", "node", "rank", "file_id"))
-
-
-def summed(table: pa.Table, keys: Sequence[str]) -> pa.Table:
-    """Sums of all other columns over equal keys."""
-    rest = [name for name in table.schema.names if name not in keys]
-    found = table.group_by(list(keys)).aggregate([(name, "sum") for name in rest])
-    return pa.table({**{k: found[k] for k in keys}, **{name: found[f"{name}_sum"] for name in rest}})

@@ -43,8 +43,6 @@ ORDINARY = View(without=("client", "forwarder", "network"), interval_s=10, files
 def seen(play: Play, view: View) -> dict[str, pa.Table]:
     """The records of the play by table, as far as `view` goes; under `file_counters` its sums by file."""
     tables = play.tables()
-    from fairlead.testing.machine.observed import io_of
-
     if view.files:
         tables["file_counters"] = io_of(tables["ops"])
     gone = {name for layer in view.without for name in LAYERS[layer]}
@@ -69,3 +67,26 @@ def _skewed(table: pa.Table, skew_s: float, seed: int) -> pa.Table:
             at = table.schema.get_field_index(name)
             table = table.set_column(at, table.schema.field(at), pc.add(table[name], shift))
     return table
+
+
+def io_of(ops: pa.Table) -> pa.Table:
+    """Sums of operations by job, node, rank and file, as `JobData.io` wants them."""
+    word = ops["op"].cast(pa.string())
+    reads, writes = pc.equal(word, "read"), pc.equal(word, "write")
+    moved = pc.multiply(pc.fill_null(ops["size"], 0), ops["count"])
+    zero = pa.scalar(0, pa.int64())
+    table = pa.table({
+        "job_id": ops["job_id"], "node": ops["node"], "rank": ops["rank"], "file_id": ops["file_id"],
+        "read_bytes": pc.if_else(reads, moved, zero), "write_bytes": pc.if_else(writes, moved, zero),
+        "read_time_ns": pc.if_else(reads, ops["busy_ns"], zero),
+        "write_time_ns": pc.if_else(writes, ops["busy_ns"], zero),
+        "metadata_time_ns": pc.if_else(pc.or_(reads, writes), zero, ops["busy_ns"]),
+    })  # fmt: skip
+    return summed(table, ("job_id", "node", "rank", "file_id"))
+
+
+def summed(table: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """Sums of all other columns over equal keys."""
+    rest = [name for name in table.schema.names if name not in keys]
+    found = table.group_by(list(keys)).aggregate([(name, "sum") for name in rest])
+    return pa.table({**{k: found[k] for k in keys}, **{name: found[f"{name}_sum"] for name in rest}})

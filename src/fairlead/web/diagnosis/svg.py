@@ -137,9 +137,9 @@ class Scale:
             binary = self.axis.kind in ("bytes", "bandwidth")
             first, last = (math.log(end, 2 if binary else 10) for end in (self.low, self.high))
             wanted = max(1, math.ceil((last - first) / most))
-            step = next((s for s in (1, 2, 5, 10, 20) if s >= wanted), 40) if binary else wanted
-            powers = range(math.ceil(first / step - 1e-9), math.floor(last / step + 1e-9) + 1)
-            return [(2.0 if binary else 10.0) ** (k * step) for k in powers] or [self.low, self.high]
+            every = next((s for s in (1, 2, 5, 10, 20) if s >= wanted), 40) if binary else wanted
+            powers = range(math.ceil(first / every - 1e-9), math.floor(last / every + 1e-9) + 1)
+            return [(2.0 if binary else 10.0) ** (k * every) for k in powers] or [self.low, self.high]
         step = _step(self.high - self.low, self.axis.kind, most)
         first_tick = math.ceil(self.low / step - 1e-9)
         return [k * step for k in range(first_tick, math.floor(self.high / step + 1e-9) + 1)]
@@ -162,13 +162,13 @@ def scale(values: Iterable[float | None], axis: Axis, start: float, stop: float,
     """A scale that holds all known values (and zero, where `zero`); values that are not finite do not count, and on a
     logarithmic axis those that are not above zero."""
     known = [v for v in values if v is not None and math.isfinite(v) and (v > 0 or not axis.log)]
-    low = axis.low if axis.low is not None else min(known, default=0.1 if axis.log else 0.0)
-    high = axis.high if axis.high is not None else max(known, default=1.0)
+    low: float = axis.low if axis.low is not None else min(known, default=0.1 if axis.log else 0.0)
+    high: float = axis.high if axis.high is not None else max(known, default=1.0)
     if axis.log:
         low = low if low > 0 else 1e-9
         high = high if high > low else low * 10
         # Room at the ends that are not given, or the outermost dots lie on the frame.
-        room = (high / low) ** 0.05
+        room = float((high / low) ** 0.05)
         low = low / room if axis.low is None else low
         high = high * room if axis.high is None else high
     else:
