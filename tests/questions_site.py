@@ -12,6 +12,8 @@ import pyarrow as pa
 
 from fairlead.analysis.rollups import derive
 from fairlead.lake.store import Lake
+from fairlead.model.diagnosis import Told, finding_rows
+from fairlead.model.finding import Evidence, Finding, Subject
 from fairlead.model.tables import (
     EVENTS,
     FORWARDER,
@@ -37,6 +39,17 @@ BOB = {"job_id": "101", "user": "bob", "project": "fusion", "program": "gkua", "
        "start_ns": T0 + 120 * S, "end_ns": None, "state": "RUNNING"}  # fmt: skip
 OLD = {"job_id": "100", "user": "carol", "project": "fusion", "program": "vasp", "nodes": ["n1"],
        "start_ns": T0 - 20 * DAY, "end_ns": T0 - 19 * DAY, "state": "COMPLETED"}  # fmt: skip
+
+
+FOUND = Told(
+    finding=Finding(
+        id="abcdef123456", rule="job.interference", title="Job 100 lost 60 s to job 101 at target OST0",
+        subject=Subject("job", "100"), from_ns=T0 + 120 * S, to_ns=T0 + 360 * S, severity="high", confidence=0.9,
+        category="high_bandwidth", culprits=[Subject("job", "101")], evidence=[Evidence(text="bob's gkua held OST0")],
+        cost_s=60.0, analysis_version="1",
+    ), cluster="c", job_id="100", user="alice", components=[Subject("target", "OST0")],
+)  # fmt: skip
+"""What is told of alice's job, which blames bob's."""
 
 
 def columns(rows: list[dict[str, object]]) -> dict[str, object]:
@@ -162,5 +175,6 @@ def build(root: Path) -> Lake:
             "user": ["alice"], "write_bytes": [1200 * MIB], "write_mode": ["N-1"], "files": [1], "phases": [1],
             "targets": [["OST0", "OST1"]], "made_ns": [NOW], "analysis_version": [1], "basis": ["client"],
         }),
+        finding_rows([FOUND], NOW),
     )  # fmt: skip
     return lake

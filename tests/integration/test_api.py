@@ -103,7 +103,10 @@ def path_of(question: str, name: str) -> str:
     return QUESTIONS[question].path.replace("{name}", quote(name, safe=""))
 
 
-NAMES = {"job": "100", "node": "n1", "target": "OST0", "forwarder": "f1", "top": "users"}
+NAMES = {
+    "job": "100", "why": "100", "finding": "abcdef123456", "node": "n1", "target": "OST0", "forwarder": "f1",
+    "top": "users",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("question", list(QUESTIONS))

@@ -356,7 +356,8 @@ def test_a_reader_of_one_user_sees_no_other_user_anywhere(site: Site) -> None:
     asked = [("jobs", ""), ("job", "100"), ("system", ""), ("node", "n1"), ("node", "n3"), ("targets", ""),
              ("target", "OST0"), ("forwarder", "f2"), ("mds", ""), ("mds", "MDT2"), ("heatmap", ""), ("cdf", ""),
              ("top", "jobs"), ("top", "users"), ("top", "projects"), ("top", "programs"), ("usage", ""), ("ports", ""),
-             ("devices", ""), ("health", ""), ("behaviour", "")]  # fmt: skip
+             ("devices", ""), ("health", ""), ("behaviour", ""), ("findings", ""), ("finding", "abcdef123456"),
+             ("why", "100"), ("component_health", "")]  # fmt: skip
     assert {question for question, _ in asked} == set(QUESTIONS)
     for question, name in asked:
         text = msgspec.json.encode(site.ask(question, name, ALICE)).decode()

@@ -24,8 +24,8 @@ JOBS_OF_PLAY = 1000
 """Job numbers a play has for itself; more jobs are not handed in."""
 NS = 1_000_000_000
 SMALL_SEASON = Mix(
-    nontrivial_share=0.85, high_mdops_share=0.005, mixed_share=0.03, volume_scale=0.2, time_scale=0.02,
-    shortest_s=30.0, longest_s=150.0, arrivals_per_s=0.062, largest_share=0.19, mode_jobs=(8_000, 1_000, 500, 16_000),
+    nontrivial_share=0.85, high_mdops_share=0.003, mixed_share=0.025, volume_scale=0.2, time_scale=0.02,
+    shortest_s=30.0, longest_s=150.0, arrivals_per_s=0.062, largest_share=0.19, mode_jobs=(8_000, 1_000, 300, 16_000),
     mode_scale=(1.0, 1.0, 2.0, 0.12), popularity=1.4, program_sigma=0.8, run_sigma=0.3, storm_each=(800, 2400),
 )  # fmt: skip
 """The published population on the small machine: about as many jobs as it can hold without being full."""
@@ -82,7 +82,7 @@ class Season:
         kinds = [(layer, kind) for layer, kind in FAULT_KINDS if layers[layer]]
         layer, kind = kinds[int(rng.integers(len(kinds)))]
         begin = float(rng.uniform(0.05, 0.6)) * self.seconds
-        length = float(rng.uniform(0.08, 0.3)) * self.seconds
+        length = float(rng.uniform(0.08, 0.2)) * self.seconds
         return [Fault(
             component=layer, number=int(rng.integers(layers[layer])), from_s=begin,
             to_s=min(begin + length, self.seconds - 60.0), factor=float(rng.uniform(0.05, 0.2)), kind=kind,
