@@ -419,7 +419,8 @@ def test_the_loop_runs_until_it_is_stopped(play: Tables, lake: Lake) -> None:
     stop, raised = threading.Event(), []
     config = SimpleNamespace(
         server=SimpleNamespace(lake=str(lake.place.root), memory="512MB", site=""),
-        analysis=SimpleNamespace(shard="analysis", every_s=0.05, running_s=600.0), diagnosis=Diagnosis(),
+        analysis=SimpleNamespace(shard="analysis", every_s=0.05, running_s=600.0),
+        diagnosis=Diagnosis(),
     )
 
     def work() -> None:

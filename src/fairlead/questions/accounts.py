@@ -64,15 +64,20 @@ def runs_of(lake: Tables, job_id: str, cluster: str | None = None) -> list[dict[
 
 def accounts_of(lake: Tables, numbers: Sequence[str], span: Span) -> dict[str, dict[str, Any]]:
     """The account of each job number that ran in the span (the latest, where several did)."""
+    return {row["job_id"]: row for row in every_account(lake, numbers, span)}
+
+
+def every_account(lake: Tables, numbers: Sequence[str], span: Span) -> list[dict[str, Any]]:
+    """Accounts of all jobs of these numbers that ran in the span, of whatever cluster, in the order they began."""
     if not numbers:
-        return {}
+        return []
     found = select(
         lake,
         f"SELECT {_CHOSEN} FROM jobs WHERE job_id IN (SELECT unnest($numbers)) AND {in_span(span)} "
-        "ORDER BY start_ns NULLS FIRST",
+        "ORDER BY start_ns NULLS FIRST, cluster, job_id",
         {"numbers": list(numbers)},
     )
-    return {row["job_id"]: row for row in records(found)}
+    return records(found)
 
 
 def in_span(span: Span) -> str:

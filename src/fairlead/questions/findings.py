@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from fairlead.model.diagnosis import Told, told_of
 from fairlead.model.finding import SEVERITIES
+from fairlead.questions.accounts import runs_of, visible
 from fairlead.questions.answers_diagnosis import Findings
 from fairlead.questions.asking import Sight, Tables, UnknownNameError, days, near, records, select
 from fairlead.questions.redaction import told_to
@@ -29,8 +30,10 @@ def findings(
     lake: Tables, span: Span, sight: Sight, *, job: str = "", component: str = "", user: str = "", severity: str = "",
     rule: str = "", limit: int = 50, offset: int = 0,
 ) -> Findings:  # fmt: skip
-    """Findings whose time touches the span. `severity`: that one and graver. `component`: a name, or `kind:name`."""
-    where, words = _chosen(job, component, user, severity, rule, sight)
+    """Findings whose time touches the span. `severity`: that one and graver. `component`: a name, or `kind:name`. `job`:
+    about it or blaming it; whether another's job is blamed is not told by asking for it."""
+    blamed = bool(job) and (sight.everything or all(visible(run, sight) for run in runs_of(lake, job)))
+    where, words = _chosen(job, component, user, severity, rule, sight, blamed=blamed)
     rank = " ".join(f"WHEN '{name}' THEN {number}" for number, name in enumerate(SEVERITIES))
     found = select(
         lake,
@@ -68,14 +71,14 @@ def _versions(found: pa.Table) -> list[tuple[int, int]]:
 
 
 def _chosen(
-    job: str, component: str, user: str, severity: str, rule: str, sight: Sight
+    job: str, component: str, user: str, severity: str, rule: str, sight: Sight, *, blamed: bool = False
 ) -> tuple[str, dict[str, object]]:
     """The condition and its parameters."""
     parts: list[str] = ["$k_job IS NOT NULL"]
     words: dict[str, object] = {"k_job": "job"}
     if job:
-        parts.append("(job_id = $job OR list_contains(culprits, $culprit))")
-        words |= {"job": job, "culprit": f"job:{job}"}
+        parts.append("(job_id = $job OR list_contains(culprits, $culprit))" if blamed else "job_id = $job")
+        words |= {"job": job, **({"culprit": f"job:{job}"} if blamed else {})}
     if component:
         parts.append(
             "(subject_kind || ':' || subject_id IN (SELECT unnest($places)) OR list_has_any(components, $places))"

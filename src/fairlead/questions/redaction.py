@@ -1,6 +1,8 @@
 """What a reader who sees only the own jobs is told of findings: other people's jobs are "another job", without names.
 
-Not here: which findings such a reader sees at all (`findings`).
+A number that stands in a text is looked up: it is hidden if any job of that number that ran then is somebody else's, in
+whatever cluster. What logs wrote of an event is free text and left out. Not here: which findings such a reader sees at
+all (`findings`).
 """
 
 from __future__ import annotations
@@ -14,36 +16,93 @@ from msgspec.structs import replace
 from fairlead.model.diagnosis import Told
 from fairlead.model.finding import Advice, Evidence, Subject
 from fairlead.model.incident import Incident
-from fairlead.questions.accounts import accounts_of, visible
+from fairlead.questions.accounts import every_account, visible
 from fairlead.questions.asking import Sight, Tables
-from fairlead.questions.span import Span
+from fairlead.questions.span import DAY_NS, Span
 
 ANOTHER_JOB = "another job"
 ANOTHER = "somebody else's"
-_AFTER_JOB = re.compile(r"\bjobs? ((?:[\w.\[\]+-]+(?:, | and )?)+)", re.IGNORECASE)
-_TOKEN = re.compile(r"[\w.\[\]+-]+")
+_OPEN_NS = 400 * DAY_NS
+"""What is not over may name jobs that began so long after it did."""
+_TOKEN = re.compile(r"[\w.\[\]+-]*\d[\w.\[\]+-]*")
+_AFTER_JOB = re.compile(rf"\bjobs? ((?:{_TOKEN.pattern}(?:, | and )?)+)", re.IGNORECASE)
+_EVENT = "event"
+Say = Callable[[str], str]
+_Accounts = Mapping[str, Sequence[Mapping[str, Any]]]
 
 
 def told_to(lake: Tables, told: Sequence[Told], sight: Sight) -> list[Told]:
-    """The findings in the words this reader may hear."""
-    if sight.everything:
+    """The findings in the words this reader may hear. Raises LakeError."""
+    if sight.everything or not told:
         return list(told)
-    return [_told(one, _hidden(lake, _texts(one), one.finding.from_ns, one.finding.to_ns, _subjects(one), sight))
-            for one in told]  # fmt: skip
+    words = [_Words(_texts(one), _subjects(one), one.finding.from_ns, one.finding.to_ns, _own(one, sight))
+             for one in told]  # fmt: skip
+    accounts = _accounts(lake, words)
+    return [_told(one, mine.said(accounts, sight)) for one, mine in zip(told, words, strict=True)]
 
 
 def incidents_to(lake: Tables, incidents: Sequence[Incident], sight: Sight) -> list[Incident]:
-    """The incidents without other people's jobs."""
-    if sight.everything:
+    """The incidents without other people's jobs. Raises LakeError."""
+    if sight.everything or not incidents:
         return list(incidents)
+    words = [_Words([*(e.text for e in one.evidence), *one.missing], one.jobs, one.from_ns, one.to_ns)
+             for one in incidents]  # fmt: skip
+    accounts = _accounts(lake, words)
     made = []
-    for one in incidents:
-        texts = [evidence.text for evidence in one.evidence]
-        say = _hidden(lake, texts, one.from_ns, one.to_ns, one.jobs, sight)
-        mine = [job for job in one.jobs if say(job) == job]
-        made.append(replace(one, jobs=mine, evidence=[_evidence(e, say) for e in one.evidence],
+    for one, mine in zip(incidents, words, strict=True):
+        say = mine.said(accounts, sight)
+        made.append(replace(one, jobs=[job for job in one.jobs if say(job) == job],
+                            evidence=[_evidence(e, say) for e in one.evidence],
                             missing=[say(text) for text in one.missing]))  # fmt: skip
     return made
+
+
+class _Words:
+    """What one finding or incident says. `named`: its jobs; `own`: the number of the reader's job it is about."""
+
+    def __init__(
+        self, texts: Sequence[str], named: Sequence[str], from_ns: int | None, to_ns: int | None, own: str | None = None
+    ) -> None:
+        begin = from_ns or 0
+        self.span = Span(begin - DAY_NS, (begin + _OPEN_NS if to_ns is None else max(begin, to_ns)) + DAY_NS)
+        self.own = own
+        self.jobs = {*named, *(t for text in texts for m in _AFTER_JOB.findall(text) for t in _numbers(m))} - {own}
+        self.tokens = {token for text in texts for token in _numbers(text)} - {own}
+
+    def said(self, accounts: _Accounts, sight: Sight) -> Say:
+        """A function that says a text without the jobs this reader may not see."""
+        others, names = set(), set()
+        for number in self.jobs | self.tokens:
+            ran = [one for one in accounts.get(number, ()) if self._ran(one)]
+            hidden = [one for one in ran if not visible(one, sight)]
+            if hidden or (number in self.jobs and not ran):
+                others.add(number)
+            names |= {name for one in hidden for name in _names(one, sight)}
+        return _without(others, names)
+
+    def _ran(self, account: Mapping[str, Any]) -> bool:
+        start, end = account["start_ns"], account["end_ns"]
+        return bool(start < self.span.to_ns and (end is None or end >= self.span.from_ns))
+
+
+def _accounts(lake: Tables, words: Iterable[_Words]) -> _Accounts:
+    """By number, the jobs any of these texts may mean."""
+    words = list(words)
+    numbers = sorted(set().union(*(one.jobs | one.tokens for one in words)))
+    span = Span(min(one.span.from_ns for one in words), max(one.span.to_ns for one in words))
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for row in every_account(lake, numbers, span):
+        found.setdefault(row["job_id"], []).append(row)
+    return found
+
+
+def _numbers(text: str) -> list[str]:
+    """What may be a job's number, with and without what a sentence ends with."""
+    return [form for token in _TOKEN.findall(text) for form in {token, token.rstrip(".")}]
+
+
+def _own(told: Told, sight: Sight) -> str | None:
+    return told.job_id if told.user == sight.user else None
 
 
 def _texts(told: Told) -> list[str]:
@@ -58,37 +117,30 @@ def _subjects(told: Told) -> list[str]:
     return [who.id for who in (finding.subject, *finding.culprits, *told.components) if who.kind == "job"]
 
 
-def _hidden(
-    lake: Tables, texts: Iterable[str], from_ns: int | None, to_ns: int | None, named: Sequence[str], sight: Sight
-) -> Callable[[str], str]:
-    """A function that says a text without the jobs this reader may not see."""
-    mentioned = {token for text in texts for match in _AFTER_JOB.findall(text) for token in _TOKEN.findall(match)}
-    numbers = sorted({*named, *mentioned})
-    begin = from_ns or 0
-    accounts = accounts_of(lake, numbers, Span(begin, max(begin, to_ns or begin) + 1)) if numbers else {}
-    others = {number for number in named if not visible(accounts.get(number), sight)}
-    others |= {number for number, account in accounts.items() if not visible(account, sight)}
-    names = {name for number in others for name in _names(accounts.get(number), sight)}
-    return lambda text: _without(text, others, names)
-
-
-def _names(account: Mapping[str, Any] | None, sight: Sight) -> list[str]:
-    if account is None:
-        return []
+def _names(account: Mapping[str, Any], sight: Sight) -> list[str]:
     said = [account[name] for name in ("user", "project", "program", "name")]
     short = [(account["program"] or "").split(" ")[0].rsplit("/", 1)[-1]]
     return [name for name in (*said, *short) if name and name != sight.user]
 
 
-def _without(text: str, numbers: set[str], names: set[str]) -> str:
-    for number in sorted(numbers, key=len, reverse=True):
-        text = re.sub(rf"(?:\bjob )?(?<![\w.]){re.escape(number)}(?![\w]|\.\d)", ANOTHER_JOB, text)
-    for name in sorted(names, key=len, reverse=True):
-        text = re.sub(rf"(?<![\w]){re.escape(name)}(?![\w])", ANOTHER, text)
-    return text
+def _without(numbers: set[str], names: set[str]) -> Say:
+    """Says a text without these, in one go: what stands for one of them is not looked at again."""
+    parts = []
+    if numbers:
+        parts.append(rf"(?P<job>(?:\b[Jj]obs? )?(?<![\w.])(?:{_either(numbers)})(?![\w]|\.\d))")
+    if names:
+        parts.append(rf"(?<!\w)(?:{_either(names)})(?!\w)")
+    if not parts:
+        return str
+    pattern = re.compile("|".join(parts))
+    return lambda text: pattern.sub(lambda found: ANOTHER_JOB if found.groupdict().get("job") else ANOTHER, text)
 
 
-def _told(told: Told, say: Callable[[str], str]) -> Told:
+def _either(words: Iterable[str]) -> str:
+    return "|".join(re.escape(word) for word in sorted(words, key=lambda word: (-len(word), word)))
+
+
+def _told(told: Told, say: Say) -> Told:
     finding = told.finding
     return replace(
         told, components=[_subject(one, say) for one in told.components],
@@ -103,13 +155,15 @@ def _told(told: Told, say: Callable[[str], str]) -> Told:
     )  # fmt: skip
 
 
-def _subject(who: Subject, say: Callable[[str], str]) -> Subject:
+def _subject(who: Subject, say: Say) -> Subject:
     return Subject(who.kind, say(who.id)) if who.kind == "job" else who
 
 
-def _evidence(one: Evidence, say: Callable[[str], str]) -> Evidence:
+def _evidence(one: Evidence, say: Say) -> Evidence:
+    if one.metric == _EVENT:
+        return replace(one, text=f"{one.value}: what was written of it is for operators")
     return replace(one, text=say(one.text), value=say(one.value) if isinstance(one.value, str) else one.value)
 
 
-def _advice(one: Advice, say: Callable[[str], str]) -> Advice:
+def _advice(one: Advice, say: Say) -> Advice:
     return replace(one, text=say(one.text), code=None if one.code is None else say(one.code))

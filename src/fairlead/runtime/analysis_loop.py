@@ -26,7 +26,7 @@ from fairlead.analysis.rollups import CLIENT, MOUNT, MOUNT_INTERFACES, NO_METADA
 from fairlead.errors import FairleadError, InputError, LakeError
 from fairlead.model.tables import JOBS
 from fairlead.model.units import NS_PER_S
-from fairlead.runtime.arrivals import arrived
+from fairlead.runtime.arrivals import STAND_IN, arrived
 from fairlead.runtime.diagnosing.rounds import Rounds
 from fairlead.runtime.diagnosing.settings import Diagnosis, limits_of
 from fairlead.runtime.diagnosing.step import Diagnosed, diagnosed_jobs
@@ -190,6 +190,7 @@ _JOBS_METADATA = "CASE WHEN layer <> 'target' THEN metadata_ops END"
 _DUE = f"""
 WITH ended AS (
     SELECT * EXCLUDE (day) FROM jobs WHERE start_ns IS NOT NULL AND end_ns >= start_ns AND end_ns <= $now - $lag
+        AND NOT {STAND_IN}
 ), told AS (
     SELECT cluster, job_id, start_ns, made_ns, end_ns, analysis_version, basis, {_AMOUNT} AS amount FROM job_summary
 ), again AS (

@@ -12,6 +12,13 @@ from typing import Any
 from fairlead.model.units import NS_PER_S
 from fairlead.runtime.served_by import Tables, in_days
 
+_BARE = "{0}.state IS NULL AND {0}.submit_ns IS NULL AND {0}.nodes_count IS NULL AND {0}.processes IS NULL"
+STAND_IN = f"""({_BARE.format("jobs")} AND EXISTS (SELECT 1 FROM jobs told
+    WHERE told.job_id = jobs.job_id AND (jobs.cluster IS NULL OR told.cluster = jobs.cluster)
+        AND NOT ({_BARE.format("told")}) AND told.start_ns <= jobs.end_ns
+        AND (told.end_ns IS NULL OR told.end_ns >= jobs.start_ns)))"""
+"""Of a row of `jobs`: it was made of what records say of their job, and the scheduler's own account of that run is
+there, too. They begin and end at other moments, so both are in the lake; the account is the job."""
 _SERVERS = ("forwarder", "target", "mds")
 _BEFORE_NS = 60 * NS_PER_S
 
@@ -25,7 +32,7 @@ def arrived(lake: Tables, now_ns: int, *, within_ns: int, most: int) -> list[Map
         f" AND end_ns > {first} AND end_ns <= {now_ns} AND NOT EXISTS (SELECT 1 FROM job_summary told"
         " WHERE told.job_id = jobs.job_id AND told.start_ns = jobs.start_ns AND told.end_ns = jobs.end_ns"
         " AND told.cluster IS NOT DISTINCT FROM jobs.cluster)"
-        f" ORDER BY end_ns, cluster, job_id LIMIT {int(most)}"
+        f" AND NOT {STAND_IN} ORDER BY end_ns, cluster, job_id LIMIT {int(most)}"
     ).to_pylist()
     if not ended:
         return []

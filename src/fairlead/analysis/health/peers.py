@@ -111,20 +111,21 @@ def _of_job(
     cell = component * shape[1] + when
     size = shape[0] * shape[1]
     active = np.bincount(cell, minlength=size).reshape(shape)
-    moved = np.bincount(cell, np.nan_to_num(parts.bytes[mine]), size).reshape(shape)
-    asked = np.bincount(cell, parts.ops[mine], size).reshape(shape)
+    moved, asked = np.nan_to_num(parts.bytes[mine]), parts.ops[mine]
     # Work a second while at work: bytes, where any are moved, else operations.
     work = moved if moved.sum() > 0 else asked
-    with np.errstate(invalid="ignore", divide="ignore"):
-        rate = np.where(active > 0, work / active, np.nan)
+    steady = limits.steady * (parts.axis.window_s <= limits.coarse_s)
+    throughout, rate = _rates(work, cell, component, parts.at[mine], shape, steady)
     usual, longest, before = np.nan, np.nan, -2
     for at, span in enumerate(spans.tolist()):
-        here = rate[:, at]
-        known = np.isfinite(here)
         lasting = active[:, at].astype(np.float64)
         if span > before + 2:
             usual = longest = np.nan
         before = span
+        # Of a window in which most were at work for a moment only, those that were for longer are compared with before.
+        moments = not np.isfinite(usual) and int(np.isfinite(throughout[:, at]).sum()) < limits.peer_components
+        here = rate[:, at] if moments else throughout[:, at]
+        known = np.isfinite(here)
         if int(known.sum()) >= limits.peer_components:
             outside = slow_side(here, limits.cluster_eps, limits.cluster_least)
             usual = float(np.median(here[known & ~outside])) if (known & ~outside).any() else np.nan
@@ -143,3 +144,26 @@ def _of_job(
         fine[places[good], span] += 1
         best[places[known], span] = np.fmax(best[places[known], span], here[known] / usual)
     return found
+
+
+def _rates(
+    work: Floats, cell: Ints, component: Ints, at: Ints, shape: tuple[int, int], steady: int
+) -> tuple[Floats, Floats]:
+    """Mean work an interval, of each component and window (`shape`; `cell` is their place): in those intervals in which
+    it was at work throughout, as the ones before and after (`steady` of them) tell, and in all. In the first and last
+    of a burst it was for a part only. NaN: in none."""
+    key = component * (int(at.max(initial=0)) + 2 * steady + 2) + at
+    held = np.sort(key)
+    inside = np.ones(len(key), np.bool_)
+    for step in (*range(-steady, 0), *range(1, steady + 1)):
+        found = np.minimum(np.searchsorted(held, key + step), len(held) - 1)
+        inside &= held[found] == key + step
+    return _means(work[inside], cell[inside], shape), _means(work, cell, shape)
+
+
+def _means(work: Floats, cell: Ints, shape: tuple[int, int]) -> Floats:
+    size = shape[0] * shape[1]
+    count = np.bincount(cell, minlength=size)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        means: Floats = np.where(count > 0, np.bincount(cell, work, size) / count, np.nan)
+    return means.reshape(shape)

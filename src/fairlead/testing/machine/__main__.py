@@ -17,9 +17,10 @@ from fairlead import clock
 from fairlead.errors import FairleadError, UsageError
 from fairlead.sim.faults import Fault
 from fairlead.testing import machine
-from fairlead.testing.machine import Play, live, lustre_tree, truth, wire
+from fairlead.testing.machine import Play, live, lustre_tree, scenes, truth, wire
 
 PLAYS = {"small": machine.small, "two_layer": machine.two_layer, "taihulight": machine.taihulight}
+SCENES = {"bad_day": scenes.bad_day, "co_run": scenes.co_run, "slow_target": scenes.slow_target}
 FORMS = ("batches", "parquet", "tree", "truth")
 
 
@@ -78,8 +79,9 @@ def main(arguments: list[str] | None = None) -> int:
     """Exit code: 0, or the error's."""
     parser = argparse.ArgumentParser(prog="python -m fairlead.testing.machine", description=__doc__)
     parser.add_argument("--machine", choices=PLAYS, default="small")
+    parser.add_argument("--scene", choices=SCENES, help="a few jobs put together by hand, instead of drawn ones")
     parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--hours", type=float, default=1.0)
+    parser.add_argument("--hours", type=float, default=1.0, help="of drawn jobs (default: 1)")
     parser.add_argument("--out", type=Path, help="folder the records go to")
     parser.add_argument("--form", action="append", choices=FORMS, help="what to write (default: batches and truth)")
     parser.add_argument("--every", type=int, default=10, metavar="S", help="seconds of records in one body")
@@ -94,7 +96,10 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error("--out FOLDER writes files; --live --server URL --token FILE sends")
     try:
         faults = [fault_of(text) for text in given.fault]
-        play = PLAYS[given.machine](given.seed, max(round(given.hours * 3600), 1), faults=faults)
+        if given.scene:
+            play = SCENES[given.scene](given.seed)
+        else:
+            play = PLAYS[given.machine](given.seed, max(round(given.hours * 3600), 1), faults=faults)
         if given.live:
             send(play, given.server, given.token, given.ca, given.past, min(given.every, 5))
             return 0
