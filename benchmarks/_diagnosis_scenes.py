@@ -79,7 +79,7 @@ def scenes(one: Plays, judged: Any, rows: np.ndarray) -> Iterator[tuple[int, Any
                 loads=loads.filter(pa.array((ts >= window.from_ns) & (ts < window.to_ns))),
                 phases=own.filter(pa.array((begun < window.to_ns) & (ended > window.from_ns))),
                 summaries=empty(JOB_SUMMARY), jobs=play.seen.jobs.cast(JOBS.schema), incidents=known,
-                peaks=dict(peaks), waits={key: float(np.median(values)) for key, values in waits.items()},
+                peaks=dict(peaks) | known_peaks(one.season), waits={key: float(np.median(values)) for key, values in waits.items()},
             )  # fmt: skip
             for place in window.victims:
                 found = scene_of(victims[place], replace(window, interval_ns=play.seen.interval_ns), around)
@@ -119,6 +119,16 @@ def incidents_of(play: LabelledPlay, season: Season, minimum_s: float = 180.0) -
         nodes=dict(zip(seen.jobs["job_id"].to_pylist(), seen.jobs["nodes_count"].to_pylist(), strict=True)),
     )  # fmt: skip
     return list(health.incidents)
+
+
+def known_peaks(season: Season) -> Known:
+    """Known peaks of every component: what a site's description says counts over what was seen."""
+    machine, given = season.machine, described(season)
+    names = {"target": (machine.target_name, machine.targets), "mds": (machine.mdt_name, machine.mds),
+             "forwarder": (machine.forwarder_name, machine.forwarders)}  # fmt: skip
+    return {
+        (kind, name(n)): given[kind, ""] for kind, (name, many) in names.items() if many for n in range(many)
+    }
 
 
 def described(season: Season) -> Known:

@@ -14,7 +14,8 @@ from fairlead.model.tables import JOB_SUMMARY, JOBS, ROLLUP, batch_of
 from fairlead.questions.asking import Sight
 from fairlead.questions.findings import findings
 from fairlead.questions.span import Span
-from fairlead.runtime.diagnosing.system_round import system_round
+from fairlead.runtime.diagnosing import system_round as rounds
+from fairlead.runtime.diagnosing.system_round import Looked, system_round
 from questions_site import DAY, HOUR, MINUTE, T0, S, columns, put
 
 HOUR_0 = T0 // HOUR * HOUR
@@ -47,10 +48,10 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
         batch_of(JOB_SUMMARY, columns([small(job) for job in range(7, 15)])),
     )  # fmt: skip
     with lake.writer("analysis") as writer:
-        assert system_round(lake, writer, HOUR_0 + HOUR + 30 * MINUTE, SITE) == 1
-        assert system_round(lake, writer, HOUR_0 + HOUR + 45 * MINUTE, SITE) == 0
-        assert system_round(lake, writer, HOUR_0 // DAY * DAY + DAY + HOUR, SITE) == 1
-        assert system_round(lake, writer, HOUR_0 // DAY * DAY + DAY + HOUR + S, SITE) == 0
+        assert system_round(lake, writer, HOUR_0 + HOUR + 30 * MINUTE, SITE) == Looked(1, 0)
+        assert system_round(lake, writer, HOUR_0 + HOUR + 45 * MINUTE, SITE) == Looked(0, 0)
+        assert system_round(lake, writer, HOUR_0 // DAY * DAY + DAY + HOUR, SITE) == Looked(1, 0)
+        assert system_round(lake, writer, HOUR_0 // DAY * DAY + DAY + HOUR + S, SITE) == Looked(0, 0)
     return lake
 
 
@@ -76,5 +77,43 @@ def test_others_are_not_named_to_a_reader_of_one_user(lake: Lake) -> None:
 def test_a_window_without_records_finds_nothing(tmp_path: Path) -> None:
     empty = Lake.open(tmp_path / "lake", create=True)
     with empty.writer("analysis") as writer:
-        assert system_round(empty, writer, HOUR_0 + HOUR + 30 * MINUTE, SITE) == 0
+        assert system_round(empty, writer, HOUR_0 + HOUR + 30 * MINUTE, SITE) == Looked(0, 0)
     assert isinstance(empty.query("SELECT * FROM finding"), pa.Table)
+
+
+def hours(count: int) -> list[dict[str, object]]:
+    """A storm of ten minutes in each of these hours, by the minute and by the hour."""
+    minutes = [row | {"ts_ns": row["ts_ns"] + hour * HOUR}  # type: ignore[operator]
+               for hour in range(count) for k in range(10) for row in storm(k)]  # fmt: skip
+    whole = [row | {"ts_ns": HOUR_0 + hour * HOUR, "interval_ns": HOUR} for hour in range(count) for row in storm(0)]
+    return [*minutes, *whole]
+
+
+def test_after_an_outage_of_days_missed_windows_are_caught_up_with(tmp_path: Path) -> None:
+    """A bounded number a round, the latest first; quiet windows are looked at once, too."""
+    count = 50
+    lake = Lake.open(tmp_path / "lake", create=True)
+    put(lake, batch_of(ROLLUP, columns(hours(count))))
+    now, looks = HOUR_0 + count * HOUR + 30 * MINUTE, []
+    with lake.writer("analysis") as writer:
+        while not looks or looks[-1].left:
+            looks.append(system_round(lake, writer, now, SITE, most=12))
+            assert len(looks) < 9
+        assert max(look.written for look in looks) <= 12
+        assert system_round(lake, writer, now, SITE) == Looked(0, 0)
+    assert sum(look.written for look in looks) == count
+    first = lake.query("SELECT min(from_ns) AS at FROM finding WHERE made_ns = (SELECT min(made_ns) FROM finding)")
+    assert first["at"][0].as_py() == HOUR_0
+
+
+def test_what_was_too_much_to_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = Lake.open(tmp_path / "lake", create=True)
+    put(
+        lake, batch_of(ROLLUP, columns([row for k in range(10) for row in storm(k)])),
+        batch_of(JOB_SUMMARY, columns([small(job) for job in range(7, 80)])),
+    )  # fmt: skip
+    monkeypatch.setattr(rounds, "MOST_ROWS", 50)
+    with lake.writer("analysis") as writer:
+        assert system_round(lake, writer, HOUR_0 + HOUR + 30 * MINUTE, SITE).written == 1
+    [told] = findings(lake, WHEN, Sight()).findings
+    assert told.finding.missing[0] == "job_summary: 73 rows in this window are more than are read (50)"

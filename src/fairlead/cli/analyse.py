@@ -16,6 +16,7 @@ from fairlead.model import units
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from fairlead.analysis.factors import Explanation
     from fairlead.questions.answers import LayerDay
     from fairlead.questions.span import Span
     from fairlead.runtime.heavy.population import Population
@@ -161,6 +162,70 @@ def population(
     console = screen()
     for part in _shown(found, console.width):
         console.print(part)
+
+
+@analyse.command()
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path, dir_okay=False), metavar="[FILE]...")
+@click.option("--lake", "root", type=click.Path(path_type=Path), metavar="DIR",
+              help="The lake. Default: $FAIRLEAD_LAKE, else fairlead/lake in your data folder.")  # fmt: skip
+@click.option("--from", "from_", default="-90d", show_default=True, metavar="TIME", help="Phases from then on.")
+@click.option("--to", default="now", metavar="TIME", help="Until then. Default: now.")
+@click.option("--user", default="", metavar="NAME", help="Of this user only.")
+@click.option("--program", default="", metavar="NAME", help="Of this program only.")
+@click.option("--slow", type=click.FloatRange(0.05, 0.99), default=0.8, show_default=True,
+              help="A phase below this share of the median of its kind is slow.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+def factors(
+    files: tuple[Path, ...], root: Path | None, from_: str, to: str, user: str, program: str, slow: float,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """What explains slow phases: load of others, metadata, space, ranked.
+
+    Learnt from the earlier 70 % of the time and judged on the rest. Of the lake's phases, or of FILEs of repeated
+    benchmark runs (summaries of pytokio).
+    """
+    from fairlead import clock
+    from fairlead.analysis.factors import FactorLimits, explain_slow_runs
+    from fairlead.errors import UsageError
+
+    limits = FactorLimits(slow=slow)
+    found: dict[str, Explanation | None] = {}
+    if files:
+        from fairlead.sources.tokio_runs import tokio_runs
+
+        if root is not None or user or program:
+            raise UsageError("files and a lake are different things to explain", remedy="give one of them")
+        for file in files:
+            found[str(file)] = explain_slow_runs(tokio_runs(file), limits)
+    else:
+        from fairlead.runtime.heavy.factors import history_of
+        from fairlead.runtime.heavy.pieces import lake_at
+
+        place = _lake(root)
+        runs = history_of(lake_at(place, None), _span(from_, to, clock.now_ns()), user=user, program=program)
+        found[place] = None if runs is None else explain_slow_runs(runs, limits)
+    if as_json:
+        from dataclasses import asdict
+
+        whole = {name: None if one is None else asdict(one) for name, one in found.items()}
+        _print_json({"schema": "fairlead.factors/1", "explained": whole})
+        return
+    for name, one in found.items():
+        for line in _explained(name, one):
+            click.echo(line)
+
+
+def _explained(name: str, one: Explanation | None) -> Iterator[str]:
+    from fairlead.inert import inert
+
+    yield inert(name)
+    if one is None:
+        yield "  cannot be told: too few runs, or too few slow ones in the later part of the time"
+        return
+    yield f"  {one.slow:,} of {one.runs:,} later runs were slow; told from the others in {one.auc:.0%} of pairs"
+    yield f"  (by {one.baseline or 'nothing'}, which correlates best, in {one.baseline_auc:.0%})"
+    for rank in one.ranked:
+        yield f"  {rank.family:<22} {100 * rank.loss:+6.1f} points lost without it (± {100 * rank.spread:.1f})"
 
 
 def _lake(root: Path | None) -> str:

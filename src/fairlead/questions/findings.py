@@ -30,9 +30,9 @@ def findings(
     lake: Tables, span: Span, sight: Sight, *, job: str = "", component: str = "", user: str = "", severity: str = "",
     rule: str = "", limit: int = 50, offset: int = 0,
 ) -> Findings:  # fmt: skip
-    """Findings whose time touches the span. `severity`: that one and graver. `component`: a name, or `kind:name`. `job`:
-    about it or blaming it; whether another's job is blamed is not told by asking for it."""
-    blamed = bool(job) and (sight.everything or all(visible(run, sight) for run in runs_of(lake, job)))
+    """Findings whose time touches the span. `severity`: that one and graver. `component`: a name, or `kind:name`.
+    `job`: about it or blaming it; whether another's job is blamed is not told by asking for it."""
+    blamed = sight.everything or {visible(run, sight) for run in (runs_of(lake, job) if job else ())} == {True}
     where, words = _chosen(job, component, user, severity, rule, sight, blamed=blamed)
     rank = " ".join(f"WHEN '{name}' THEN {number}" for number, name in enumerate(SEVERITIES))
     found = select(

@@ -14,6 +14,7 @@ import msgspec
 import pyarrow as pa
 
 from fairlead.analysis.advice import advised
+from fairlead.analysis.health.fleet import Peak
 from fairlead.analysis.health.limits import HealthLimits
 from fairlead.analysis.health.told import told as health_told
 from fairlead.analysis.health.watch import Health, watched
@@ -24,8 +25,9 @@ from fairlead.model.incident import Incident
 from fairlead.model.tables import JOBS
 from fairlead.model.units import NS_PER_S
 from fairlead.questions.component_loads import component_loads
-from fairlead.questions.span import DAY_NS, MINUTE_NS, Span
+from fairlead.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span
 from fairlead.rules.advice_set import load_advice
+from fairlead.runtime.diagnosing.peaks import past_peaks
 from fairlead.runtime.diagnosing.settings import Diagnosis
 from fairlead.runtime.served_by import Tables
 
@@ -33,8 +35,6 @@ BEYOND_NS = 10 * MINUTE_NS
 """A look reaches back as long as an incident must last, and this much more."""
 REACH_NS = 30 * DAY_NS
 """Incidents told of so long ago may come back: they are known to the look."""
-
-
 LEAST_WINDOW_S = 5.0
 """No window is shorter, however short an incident may be: in less there is too little to tell a rate by."""
 
@@ -47,18 +47,35 @@ def limits_of(settings: Diagnosis) -> HealthLimits:
     return HealthLimits(share=settings.share, minimum_s=minimum_s, window_s=window_s)
 
 
-def health_round(
-    lake: Tables, writer: Any, now_ns: int, settings: Diagnosis, peaks: Mapping[str, float] | None = None
-) -> int:
-    """Looks once and writes what changed, in one batch; returns its rows. Raises LakeError."""
-    limits = limits_of(settings)
+def span_of(now_ns: int, limits: HealthLimits) -> Span:
+    """What a look at this time looks at: whole windows."""
     window_ns = int(limits.window_s * NS_PER_S)
     end = now_ns // window_ns * window_ns
-    begin = end - int(limits.minimum_s * NS_PER_S) - BEYOND_NS
-    known = known_incidents(lake, begin, end)
-    given = component_loads(lake, Span(begin, end))
+    return Span(end - int(limits.minimum_s * NS_PER_S) - BEYOND_NS, end)
+
+
+def learnt_before(now_ns: int, settings: Diagnosis) -> int:
+    """What a look at this time knows of the days before ends here: the whole hour before it begins."""
+    return span_of(now_ns, limits_of(settings)).from_ns // HOUR_NS * HOUR_NS
+
+
+def health_round(
+    lake: Tables, writer: Any, now_ns: int, settings: Diagnosis, peaks: Mapping[str, float] | None = None, *,
+    past: Mapping[tuple[str, str], Peak] | None = None,
+) -> int:  # fmt: skip
+    """Looks once and writes what changed, in one batch; returns its rows. `peaks`: what the site says, by kind; `past`:
+    `past_peaks` before `learnt_before`, read here unless given. Raises LakeError."""
+    limits = limits_of(settings)
+    span = span_of(now_ns, limits)
+    end = span.to_ns
+    if past is None:
+        past = past_peaks(lake, learnt_before(now_ns, settings))
+    told_peaks = {(kind, ""): value for kind, value in (peaks or {}).items()}
+    known = known_incidents(lake, span.from_ns, end)
+    given = component_loads(lake, span)
     health = watched(
-        given.loads, given.interval_ns, {(kind, ""): value for kind, value in (peaks or {}).items()}, given.events,
+        given.loads, given.interval_ns, {**{at: one for at, one in past.items() if (at[0], "") not in told_peaks},
+                                         **told_peaks}, given.events,
         now_ns=end, open_incidents=known, limits=limits, servers=given.servers, nodes=given.nodes,
         canaries=given.canaries,
     )  # fmt: skip

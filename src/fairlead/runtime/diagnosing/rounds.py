@@ -1,6 +1,6 @@
 """When components and the whole system are looked at: every minute or so, every hour. One object a process.
 
-It remembers only when it looked last: what was found is in the lake. Not here: what is looked at (`health_round`,
+It remembers only when it looked last and what it read of the days before: what was found is in the lake. Not here: what is looked at (`health_round`,
 `system_round`).
 """
 
@@ -9,9 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from fairlead import clock
+from fairlead.analysis.health.fleet import Peak
 from fairlead.analysis.system.site import SystemSite
 from fairlead.model.units import NS_PER_S
-from fairlead.runtime.diagnosing.health_round import health_round
+from fairlead.runtime.diagnosing.health_round import health_round, learnt_before
+from fairlead.runtime.diagnosing.peaks import past_peaks
 from fairlead.runtime.diagnosing.settings import Diagnosis
 from fairlead.runtime.diagnosing.system_round import system_round
 
@@ -26,6 +28,7 @@ class Rounds:
         self.settings = settings
         self.site = site
         self._next_health_ns = self._next_system_ns = 0
+        self._past: tuple[int, dict[tuple[str, str], Peak]] = (-1, {})
 
     def look(self, lake: Any, writer: Any, now_ns: int) -> int:
         """Looks at what is due; returns the rows written. Raises LakeError."""
@@ -34,10 +37,21 @@ class Rounds:
         written = 0
         if now_ns >= self._next_health_ns:
             begun = clock.monotonic_s()
-            written += health_round(lake, writer, now_ns, self.settings, self.site.peaks)
+            past = self._peaks(lake, learnt_before(now_ns, self.settings))
+            written += health_round(lake, writer, now_ns, self.settings, self.site.peaks, past=past)
             rest = max(self.settings.every_s, (clock.monotonic_s() - begun) / SHARE)
             self._next_health_ns = now_ns + int(rest * NS_PER_S)
         if now_ns >= self._next_system_ns:
-            written += system_round(lake, writer, now_ns, self.site)
-            self._next_system_ns = now_ns + int(self.settings.system_every_s * NS_PER_S)
+            begun = clock.monotonic_s()
+            looked = system_round(lake, writer, now_ns, self.site)
+            written += looked.written
+            soon = max(self.settings.every_s, (clock.monotonic_s() - begun) / SHARE)
+            rest = soon if looked.left else self.settings.system_every_s
+            self._next_system_ns = now_ns + int(rest * NS_PER_S)
         return written
+
+    def _peaks(self, lake: Any, before_ns: int) -> dict[tuple[str, str], Peak]:
+        """Peaks of the days before, read once an hour."""
+        if self._past[0] != before_ns:
+            self._past = (before_ns, past_peaks(lake, before_ns))
+        return self._past[1]

@@ -1,21 +1,24 @@
 """One look at the whole system: each hour and each day that is over, once, as findings in the lake.
 
-A window's batch is named after it, so that whoever looks again adds nothing.
-Not here: what is found (`analysis.system`).
+A window's batch is named after it and written also when nothing was found, so that nobody looks again. Windows missed
+while nobody looked are caught up with, the latest first, a bounded number a round. Not here: what is found
+(`analysis.system`).
 """
 # ruff: noqa: S608  (names of columns and conditions are ours)
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 from fairlead.analysis.system.findings import DAILY, HOURLY, kinds_read, system_findings, tables_read
 from fairlead.analysis.system.site import SystemSite
 from fairlead.lake.tables import conform
-from fairlead.model.diagnosis import DIAGNOSIS_VERSION, finding_rows
+from fairlead.model.diagnosis import DIAGNOSIS_VERSION, Told, finding_rows
 from fairlead.model.tables import TABLES
 from fairlead.questions.asking import days, select
 from fairlead.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span
@@ -23,10 +26,12 @@ from fairlead.rules.advice_set import load_advice
 
 LATE_NS = 10 * MINUTE_NS
 """A window is looked at this long after its end: records come late."""
-BACK = {HOUR_NS: 6, DAY_NS: 2}
-"""Windows looked at again for having been missed, by their length."""
+BACK = {HOUR_NS: 14 * 24, DAY_NS: 14}
+"""So many windows back one is looked at that was missed, by their length."""
+MOST_WINDOWS = 12
+"""Windows looked at in one round."""
 MOST_ROWS = 3_000_000
-"""Of a table that has more rows in a window nothing is read: it is told as missing."""
+"""Of a table that has more rows in a window nothing is read; findings tell that."""
 _CONDITION = {
     "rollup": f"interval_ns = {MINUTE_NS} AND ts_ns >= {{begin}} AND ts_ns < {{end}}",
     "job_summary": "start_ns < {end} AND coalesce(end_ns, made_ns) > {begin}",
@@ -39,36 +44,77 @@ _CONDITION = {
 _BEFORE = {"job_summary": 32 * DAY_NS}
 
 
+@dataclass(frozen=True)
+class Looked:
+    """What a round did. `left`: windows that still wait."""
+
+    written: int
+    left: int
+
+
 def windows(now_ns: int) -> list[Span]:
-    """Hours and days that are over, the oldest first."""
+    """Hours and days that are over, those that ended last first, of these hours first."""
     found = []
     for length, back in BACK.items():
         last = (now_ns - LATE_NS) // length * length
-        found += [Span(last - k * length, last - (k - 1) * length) for k in range(back, 0, -1)]
-    return found
+        found += [Span(last - k * length, last - (k - 1) * length) for k in range(1, back + 1)]
+    return sorted(found, key=lambda window: (-window.to_ns, window.length_ns))
 
 
-def system_round(lake: Any, writer: Any, now_ns: int, site: SystemSite) -> int:
-    """Looks at the windows that were not looked at, one batch each; returns the rows written. Raises LakeError."""
+def stream_of(window: Span) -> str:
+    """What names a window's batch for ever."""
+    return f"system/{DIAGNOSIS_VERSION}/{window.from_ns}/{window.to_ns}"
+
+
+def system_round(lake: Any, writer: Any, now_ns: int, site: SystemSite, *, most: int = MOST_WINDOWS) -> Looked:
+    """Looks at `most` of the windows that were not looked at and of which there is something, one batch each. Raises
+    LakeError."""
+    due = [window for window in windows(now_ns) if not writer.known(stream_of(window))]
+    busy = _busy_hours(lake, due)
+    due = [window for window in due if any(hour in busy for hour in _hours(window))]
     written = 0
-    for window in windows(now_ns):
-        stream = f"system/{DIAGNOSIS_VERSION}/{window.from_ns}/{window.to_ns}"
-        if writer.known(stream):
-            continue
+    for window in due[:most]:
         rules = HOURLY if window.length_ns == HOUR_NS else DAILY
-        tables = _tables(lake, window, rules)
+        tables, unread = _tables(lake, window, rules)
         found = system_findings(tables, site, window.from_ns, window.to_ns, only=rules, advice=load_advice())
-        if found.told:
-            batch = writer.batch(stream, source="analysis")
-            batch.add(finding_rows(sorted(found.told, key=lambda one: one.finding.id), now_ns))
-            batch.commit()
-            written += len(found.told)
-    return written
+        told = [_with_missing(one, unread) for one in found.told]
+        batch = writer.batch(stream_of(window), source="analysis")
+        batch.add(finding_rows(sorted(told, key=lambda one: one.finding.id), now_ns))
+        batch.commit()
+        written += len(told)
+    return Looked(written, max(len(due) - most, 0))
 
 
-def _tables(lake: Any, window: Span, rules: Sequence[str]) -> dict[str, pa.Table]:
-    """What these rules read of a window; tables without rows in it are left out, and so are those with too many."""
-    found = {}
+def _hours(window: Span) -> range:
+    return range(window.from_ns // HOUR_NS, window.to_ns // HOUR_NS)
+
+
+def _busy_hours(lake: Any, due: Sequence[Span]) -> set[int]:
+    """Hours of these windows in which something was counted or a job began. Of others nothing is known, and when their
+    records come, they are looked at."""
+    if not due:
+        return set()
+    span = Span(min(window.from_ns for window in due), max(window.to_ns for window in due))
+    found = select(
+        lake,
+        f"SELECT ts_ns // {HOUR_NS} AS hour FROM rollup WHERE interval_ns = {HOUR_NS} AND ts_ns >= {span.from_ns}"
+        f" AND ts_ns < {span.to_ns} AND {days(span)} UNION SELECT start_ns // {HOUR_NS} FROM job_summary"
+        f" WHERE start_ns >= {span.from_ns} AND start_ns < {span.to_ns} AND {days(span)}",
+    )
+    return set(found["hour"].to_pylist())
+
+
+def _with_missing(one: Told, unread: Sequence[str]) -> Told:
+    if not unread:
+        return one
+    finding = msgspec.structs.replace(one.finding, missing=[*unread, *one.finding.missing])
+    return msgspec.structs.replace(one, finding=finding)
+
+
+def _tables(lake: Any, window: Span, rules: Sequence[str]) -> tuple[dict[str, pa.Table], list[str]]:
+    """What these rules read of a window, and what was not read of it and why; tables without rows in it are left out,
+    and so are those with too many."""
+    found, unread = {}, []
     for name in tables_read(rules):
         spec = TABLES[name]
         where = _CONDITION[name].format(begin=window.from_ns, end=window.to_ns)
@@ -83,4 +129,6 @@ def _tables(lake: Any, window: Span, rules: Sequence[str]) -> dict[str, pa.Table
             order = ", ".join(f'"{column}"' for column in spec.sort_by)
             rows = select(lake, f"SELECT * EXCLUDE (day) FROM {name} WHERE {where} ORDER BY {order}", words)
             found[name] = conform(rows, spec, strict=True)
-    return found
+        elif counted:
+            unread.append(f"{name}: {counted:,} rows in this window are more than are read ({MOST_ROWS:,})")
+    return found, unread
