@@ -79,5 +79,6 @@ def look(lake: Lake, now_ns: int, most: int = 200) -> int:
 
 def kept(lake: Lake, table: str = "finding") -> list[dict[str, object]]:
     """Rows without what only the clock knows, in order."""
-    order = {"finding": "id", "incident": "id", "phase": "start_ns, job_id, kind, number"}[table]
+    order = {"finding": "id", "incident": "id", "phase": "start_ns, job_id, kind, number",
+             "profile": 'cluster, "user", program, scale'}[table]  # fmt: skip
     return lake.query(f"SELECT * EXCLUDE (made_ns, day) FROM {table} ORDER BY {order}").to_pylist()  # noqa: S608

@@ -213,3 +213,13 @@ def test_rungs_go_from_alike_to_general() -> None:
         assert (found[k, 0] == found[k, 2]) == ("scale" not in rung.fields)
         assert (found[k, 0] == found[k, 3]) == ("user" not in rung.fields)
         assert (found[k, 4] == NONE) == ("user" in rung.needed)
+
+
+def test_requests_a_little_smaller_than_usual_do_not_hide_a_slow_run() -> None:
+    # At the border of a class of sizes nobody is alike on the rungs that ask for it; others know the program.
+    earlier = runs([2e9, 2.05e9, 1.95e9, 2e9], request_bytes=float(1 << 18))
+    mine = table([phase(9, 7e8, 1e10 / 7e8, request_bytes=float((1 << 18) - 600))])
+    found = judged(mine, pa.concat_tables([earlier, mine]).unify_dictionaries())
+    assert found.abnormal.tolist() == [True]
+    assert LADDER[found.rung[0]].name == "user, program and nodes"
+    assert found.runs.tolist() == [4]

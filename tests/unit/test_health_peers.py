@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -65,6 +67,31 @@ def test_where_no_queue_is_told_peers_of_the_same_job_are_the_evidence() -> None
 def test_one_that_was_given_less_to_do_is_not_slow() -> None:
     health = look(without_devices(0.2, same_time=True), 3600)
     assert not health.incidents
+
+
+def one_burst(slow_share: float) -> list[pa.Table]:
+    """A job with a file of its own on each of four targets, once; one target is slow, the first and last second of each
+    are parts of a second."""
+    out = []
+    whole = int(6 * PEAK * 0.25)
+    for place in range(4):
+        rate = int(PEAK * 0.25 * (slow_share if place == 1 else 1.0))
+        done = np.clip((HOUR - 601 + 0.4) * rate, 0, whole).astype(np.int64)
+        moved = np.diff(done, prepend=0)
+        out += [
+            rows("target", f"t{place}", "target", HOUR, job, write_bytes=moved, write_ops=-(-moved // (1 << 18)))
+            for job in (None, "1")
+        ]
+    return out
+
+
+def test_a_burst_of_seconds_is_measured_by_its_whole_seconds() -> None:
+    limits = replace(LIMITS, minimum_s=10.0, window_s=5.0)
+    (incident,) = look(one_burst(0.25), 3600, limits=limits).incidents
+    assert incident.component == "t1"
+    assert incident.share_of_peak == pytest.approx(0.25, abs=0.01)
+    assert not look(one_burst(1.0), 3600, limits=limits).incidents
+    assert not look(one_burst(0.8), 3600, limits=limits).incidents
 
 
 def test_a_large_job_may_be_asked_for() -> None:

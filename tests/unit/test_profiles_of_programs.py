@@ -17,6 +17,7 @@ from fairlead.analysis.history.profiles import (
     profile_rows,
     profiles_of,
     quantile,
+    without,
 )
 from fairlead.analysis.history.similar import similar
 from fairlead.model.tables import JOB_SUMMARY
@@ -185,3 +186,18 @@ def test_no_difference_is_no_sure_gain() -> None:
     ratio, low, high = shift(same, same + 0.0)
     assert ratio == 0
     assert low < 0 < high
+
+
+def test_a_run_taken_out_again_leaves_the_profile_of_the_others() -> None:
+    told, phases = site(40)
+    both, rest = profile_of(told, phases), profile_of(told.slice(1), phases)
+    (one,) = profile_of(told.slice(0, 1), phases)
+    [whole] = [p for p in both if (p.program, p.scale) == (one.program, one.scale)]
+    [others] = [p for p in rest if (p.program, p.scale) == (one.program, one.scale)]
+    left = without(whole, one)
+    assert msgspec.structs.replace(left, first_ns=0, last_ns=0) == msgspec.structs.replace(
+        others, first_ns=0, last_ns=0
+    )
+    assert msgspec.structs.replace(merged(left, one), first_ns=0) == msgspec.structs.replace(whole, first_ns=0)
+    with pytest.raises(ValueError, match="two categories"):
+        without(whole, next(p for p in both if p.program != one.program))

@@ -58,6 +58,7 @@ def ingest(
     PATH is a file, or a folder that is searched for traces. Each file is taken in whole or not at all, and only once:
     what the lake holds already is recognised by content. A file that cannot be used does not stop the others.
     """
+    from fairlead.analysis.rollups import derive
     from fairlead.lake.compaction import compact
     from fairlead.lake.ingest import found
     from fairlead.lake.store import Lake
@@ -66,7 +67,7 @@ def ingest(
     if not jobs:
         _finish(failed)
     lake = Lake.open(root or default_lake(), create=True)
-    with lake.writer(shard, wait_s=wait_s) as writer:
+    with lake.writer(shard, wait_s=wait_s, derive=derive) as writer:
         outcomes = _take(writer, jobs, exact_times) + failed
         compact(lake, writer, thorough=False, keep_hours=None)
     _print(lake, outcomes, as_json=as_json)

@@ -27,6 +27,7 @@ from fairlead.errors import FairleadError, InputError, LakeError
 from fairlead.model.tables import JOBS
 from fairlead.model.units import NS_PER_S
 from fairlead.runtime.arrivals import STAND_IN, arrived
+from fairlead.runtime.diagnosing.profiling import profiles_with
 from fairlead.runtime.diagnosing.rounds import Rounds
 from fairlead.runtime.diagnosing.settings import Diagnosis, limits_of
 from fairlead.runtime.diagnosing.step import Diagnosed, diagnosed_jobs
@@ -143,6 +144,8 @@ def step(
         batch.add(summary_table([*rows, *running]))
         for table in found.rows if found is not None else ():
             batch.add(table)
+        if found is not None:
+            batch.add(profiles_with(lake, summary_table(rows), found.phases, _again(jobs), now_ns))
         batch.commit()
     return Step(len(rows), len(jobs) == most, len(running), len(found.told) if found is not None else 0)
 
@@ -159,8 +162,12 @@ def _diagnosed(
 ) -> Diagnosed | None:  # fmt: skip
     if not diagnosis.on or not jobs:
         return None
-    again = [job for job in jobs if job.get("again", True)]
-    return diagnosed_jobs(lake, looked, now_ns, limits=limits_of(diagnosis), peaks=peaks, again=again)
+    return diagnosed_jobs(lake, looked, now_ns, limits=limits_of(diagnosis), peaks=peaks, again=_again(jobs))
+
+
+def _again(jobs: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Those that may have been looked at before."""
+    return [job for job in jobs if job.get("again", True)]
 
 
 def summaries_of(lake: Tables, jobs: Sequence[Mapping[str, Any]], now_ns: int) -> list[Row]:

@@ -1,4 +1,4 @@
-"""Programs that jobs on a plane of `real_plane` run, one process a rank. Run as `python -m fairlead.testing.rated_jobs`.
+"""Programs of jobs on a plane (`real_plane`), one process a rank. Run as `python -m fairlead.testing.rated_jobs`.
 
 `solver` writes a fixed amount, a file a rank; `shared` writes one file with all ranks, in turn; `names` creates, looks
 at and removes empty files. The latter two go on until a time, with pauses as stated, from several threads.
@@ -78,7 +78,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--rest", type=float, default=0.0, help="seconds between two acts of a thread")
     args = parser.parse_args(arguments)
     files = files_of(args.client, args.spool)
-    wait = args.start_ns + Random(args.seed).randrange(20_000_000)  # noqa: S311 - a workload, not a secret
+    wait = args.start_ns + Random(args.seed).randrange(20_000_000)
     try:
         if args.kind == "shared":  # as large as it gets, so that writers need not wait for its length
             whole = files.open(f"{args.folder}/{args.run}", os.O_RDWR | os.O_CREAT, 0o644)

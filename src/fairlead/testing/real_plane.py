@@ -13,16 +13,17 @@ import shutil
 import signal
 import socket
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
-from typing import Any, Literal
+from statistics import median
+from typing import Literal
 
 import msgspec
 
 from fairlead.analysis.rollups import derive
-from fairlead.clock import now_ns, sleep_s
+from fairlead.clock import monotonic_s, now_ns, sleep_s
 from fairlead.demo.children import Child, Children
 from fairlead.demo.device import write_pace
 from fairlead.demo.stage import READY_S, program, take_off
@@ -76,7 +77,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """What was told of one scene: of the victim (`rule`, `category`, `culprits` as `kind:id`, `cost_s`), of other jobs
-    and of components (`others`: titles of findings that accuse). `right` is None where nothing was expected yet."""
+    and of components (`others`: titles of findings that accuse somebody else than who was to blame). `looked_s`: what
+    taking the records in and looking at them took, without waiting for them."""
 
     scene: Scene
     target: str | None
@@ -89,15 +91,16 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     cost_s: float | None
     confidence: float | None
     others: list[str]
-    titles: list[str]
     right: bool
+    looked_s: float = 0.0
 
 
 class Plane:
-    """Places and processes of one plane. See `plane`."""
+    """Places and processes of one plane. See `plane`. `scale`: of what the victim writes and of how long neighbours
+    disturb it."""
 
-    def __init__(self, root: Path, *, fuse: bool, seed: int) -> None:
-        self.root, self.fuse = root, fuse
+    def __init__(self, root: Path, *, fuse: bool, seed: int, scale: float = 1.0) -> None:
+        self.root, self.fuse, self.scale = root, fuse, scale
         self.random = Random(seed)
         self.spool, self.logs, self.lake_root = root / "spool", root / "logs", root / "lake"
         self._sockets = Path(tempfile.mkdtemp(prefix="fairlead-"))
@@ -107,7 +110,8 @@ class Plane:
         self.lake = Lake.open(self.lake_root, create=True)
         self.site = root / "site.toml"
         self._last = 5000
-        self._seen: set[Path] = set()
+        self._cleared = False
+        self._taken: set[Path] = set()
 
     def address(self, name: str) -> str:
         """Where a server listens."""
@@ -163,6 +167,7 @@ class Plane:
 
     def clear(self) -> None:
         """Ends every process and takes off every mount."""
+        self._cleared = True
         self.children.end_all()
         for node in NODES:
             folder = Path(self.folder(node))
@@ -204,8 +209,8 @@ class Plane:
         begins = start + int(1.0e9)
         if scene == "slow target":
             self.slow(target)
-        until = begins + int(DISTURBED_S * 1e9)
-        short = begins + int(7e9)
+        until = begins + int(self.scale * DISTURBED_S * 1e9)
+        short = begins + int(self.scale * AMOUNT / RATE * 1.2e9)
         innocent = until if scene in ("N-1 neighbour", "metadata neighbour") else short
         running = [
             self._start("names", "n2", "carol", 1, start, until_ns=innocent, rest=0.05),
@@ -217,7 +222,7 @@ class Plane:
         elif scene == "metadata neighbour":
             guilty = self._start("names", "n1", "bob", 2, start, until_ns=until, threads=32)
         running += [guilty] if guilty is not None else []
-        victim = self._start("solver", "n0", "alice", RANKS, begins, amount=AMOUNT)
+        victim = self._start("solver", "n0", "alice", RANKS, begins, amount=int(self.scale * AMOUNT))
         ended = [self._ended(*one) for one in (victim, *running)]
         self.slow(None)
         self._account(ended)
@@ -247,26 +252,31 @@ class Plane:
 
     # -- what the product makes of it ---------------------------------------------------------------------------------
 
-    def take(self) -> None:
-        """Waits until what has happened is spooled, and takes it into the lake."""
-        sleep_s(_SPOOLED_S)
-        fresh = [path for path in sorted(self.spool.rglob("*")) if path.is_file() and path not in self._seen]
-        fresh = [path for path in fresh if not path.name.startswith(".")]
-        self._seen.update(fresh)
-        inputs, _ = found(fresh)
-        with self.lake.writer("main", derive=derive) as writer:
-            for outcome in ingest(writer, inputs):
-                if outcome.error is not None:
-                    raise outcome.error
-
-    def look(self) -> None:
-        """One look at the components, then one at the jobs that ended, as the loop does."""
+    def look(self) -> float:
+        """Waits until what has happened is spooled (all is, where the plane was cleared), takes it into the lake, and
+        looks at it as the loop does: at the components, then at the jobs that ended. Returns the seconds it took after
+        waiting."""
+        sleep_s(1.0 if self._cleared else _SPOOLED_S)
+        begun = monotonic_s()
+        self._take()
         peaks = site_of(str(self.site)).peaks
         with self.lake.writer("analysis", derive=derive) as writer:
             now = now_ns()
             health_round(self.lake, writer, now, SETTINGS, peaks)
+            # No more is coming: jobs are due that would wait for what may come late.
             while step(self.lake, writer, now + LAG_NS, diagnosis=SETTINGS, peaks=peaks).more:
                 pass
+        return monotonic_s() - begun
+
+    def _take(self) -> None:
+        """As `fairlead ingest` of the spool."""
+        files = {path for path in self.spool.rglob("*") if path.is_file() and not path.name.startswith(".")}
+        inputs, failed = found(sorted(files - self._taken))
+        self._taken |= files
+        with self.lake.writer("main", derive=derive) as writer:
+            for outcome in [*ingest(writer, inputs), *failed]:
+                if outcome.error is not None:
+                    raise outcome.error
 
     def told(self, from_ns: int) -> list[Told]:
         """Findings about times from `from_ns` on that stand."""
@@ -338,17 +348,17 @@ def verdict(
         usual_s=usual_s, rule=None if first is None else first.rule, category=None if first is None else first.category,
         culprits=culprits, cost_s=None if first is None else first.cost_s,
         confidence=None if first is None else first.confidence, others=others,
-        titles=[one.finding.title for one in told], right=right,
+        right=right,
     )  # fmt: skip
 
 
 @contextmanager
-def plane(*, fuse: bool, seed: int, keep: Path | None = None) -> Iterator[Plane]:
+def plane(*, fuse: bool, seed: int, keep: Path | None = None, scale: float = 1.0) -> Iterator[Plane]:
     """A plane, built; at the end nothing of it runs, is mounted or, unless it is to be kept, is on disk."""
     memory = Path("/dev/shm")  # noqa: S108 - a folder of our own is made in it
     within = keep if keep is not None else memory if os.access(memory, os.W_OK) else None
     root = Path(tempfile.mkdtemp(prefix="fairlead-plane-", dir=within))
-    made = Plane(root, fuse=fuse, seed=seed)
+    made = Plane(root, fuse=fuse, seed=seed, scale=scale)
     try:
         made.build()
         yield made
@@ -358,20 +368,34 @@ def plane(*, fuse: bool, seed: int, keep: Path | None = None) -> Iterator[Plane]
             shutil.rmtree(root, ignore_errors=True)
 
 
-def performed(made: Plane, history: int, scenes: Sequence[Scene]) -> Iterator[Any]:
-    """Plays the quiet history, then the scenes in an order drawn from the seed, and judges each: verdicts."""
-    usual = []
-    for _ in range(history):
-        run = made.quiet_run()
-        usual.append((run.end_ns - run.start_ns) / 1e9)
-    made.take()
+class Performance(msgspec.Struct, frozen=True, kw_only=True):
+    """What was told of a plane: `alarms`, titles of findings that accuse somebody in the quiet history (of `quiet`
+    runs), and a verdict for each scene."""
+
+    seed: int
+    quiet: int
+    alarms: list[str]
+    verdicts: list[Verdict]
+
+
+def perform(
+    made: Plane, seed: int, quiet: int, scenes: Sequence[Scene], say: Callable[[str], None] = lambda _text: None
+) -> Performance:
+    """Plays the quiet history, then the scenes in an order drawn from the seed, and judges each."""
+    runs = [made.quiet_run() for _ in range(quiet)]
+    usual = round(median((run.end_ns - run.start_ns) / 1e9 for run in runs), 1)
     made.look()
-    order = list(scenes)
+    alarms = [one.finding.title for one in made.told(0) if one.finding.rule in ACCUSING]
+    say(f"seed {seed}: {quiet} quiet runs of {usual} s")
+    order, verdicts = list(scenes), []
     made.random.shuffle(order)
     for scene in order:
         from_ns = now_ns()
         target = made.random.choice(TARGETS) if scene == "slow target" else None
         run, guilty = made.scene(scene, target)
-        made.take()
-        made.look()
-        yield verdict(scene, target, guilty, run, made.told(from_ns), round(sorted(usual)[len(usual) // 2], 1))
+        looked = made.look()
+        found = verdict(scene, target, guilty, run, made.told(from_ns), usual)
+        verdicts.append(msgspec.structs.replace(found, looked_s=round(looked, 1)))
+        say(f"seed {seed}: {scene}: {found.category or 'nobody'} {' '.join(found.culprits)}"
+            f" {'right' if found.right else 'WRONG'}")  # fmt: skip
+    return Performance(seed=seed, quiet=quiet, alarms=alarms, verdicts=verdicts)

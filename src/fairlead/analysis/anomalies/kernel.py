@@ -179,7 +179,9 @@ def judge(
                 size = high[k, p] - low[k, p]
                 found = _gathered(order[k], low[k, p], high[k, p], start, job, my_job[p], my_start[p], batch, taken)
                 if found == 0:
-                    break
+                    # Nobody is alike on this rung; on a narrower one may be somebody: rungs ask for different things.
+                    size = -1
+                    continue
                 count = found
                 for i in range(count):
                     row = taken[i]

@@ -24,6 +24,8 @@ from fairlead.model.units import NS_PER_S
 
 PROFILE_SCHEMA = "fairlead.profile/1"
 KINDS = ("read", "write", "metadata")
+Key = tuple[str | None, str | None, str | None, int | None]
+"""Cluster, user, program and scale."""
 Counts = dict[str, int]
 """How many by value. Keys are words or, as JSON has it, integers as words: bins of `rate_bins` for what has a scale."""
 
@@ -70,7 +72,7 @@ def quantile(counts: Mapping[str, int], share: float) -> float | None:
 
 def merged(a: Profile, b: Profile) -> Profile:
     """The profile of the runs of both, which must be different runs of one category. Raises ValueError otherwise."""
-    if (a.cluster, a.user, a.program, a.scale) != (b.cluster, b.user, b.program, b.scale):
+    if key_of(a) != key_of(b):
         raise ValueError("profiles of two categories are no profile")
     kinds = {
         kind: _both(a.kinds.get(kind, KindProfile()), b.kinds.get(kind, KindProfile()))
@@ -82,6 +84,34 @@ def merged(a: Profile, b: Profile) -> Profile:
         first_ns=min(a.first_ns, b.first_ns), last_ns=max(a.last_ns, b.last_ns), seconds=_sum(a.seconds, b.seconds),
         metadata_ops=_sum(a.metadata_ops, b.metadata_ops), kinds=kinds,
     )  # fmt: skip
+
+
+def without(a: Profile, b: Profile) -> Profile:
+    """What `merged` makes `a` of, given `b`: `a` without runs it holds. Its first and last time stay as they are.
+    Raises ValueError for another category."""
+    if key_of(a) != key_of(b):
+        raise ValueError("profiles of two categories are no profile")
+    kinds = {kind: _less(one, b.kinds.get(kind, KindProfile())) for kind, one in a.kinds.items()}
+    return Profile(
+        cluster=a.cluster, user=a.user, program=a.program, scale=a.scale, runs=max(a.runs - b.runs, 0),
+        first_ns=a.first_ns, last_ns=a.last_ns, seconds=_minus(a.seconds, b.seconds),
+        metadata_ops=_minus(a.metadata_ops, b.metadata_ops),
+        kinds={kind: one for kind, one in kinds.items() if one.phases},
+    )  # fmt: skip
+
+
+def key_of(one: Profile) -> Key:
+    """What names a category."""
+    return one.cluster, one.user, one.program, one.scale
+
+
+def _less(a: KindProfile, b: KindProfile) -> KindProfile:
+    named = {name: _minus(getattr(a, name), getattr(b, name)) for name in _COUNTED}
+    return KindProfile(phases=max(a.phases - b.phases, 0), runs=max(a.runs - b.runs, 0), **named)
+
+
+def _minus(a: Counts, b: Counts) -> Counts:
+    return _sorted({key: left for key, count in a.items() if (left := count - b.get(key, 0)) > 0})
 
 
 def _both(a: KindProfile, b: KindProfile) -> KindProfile:

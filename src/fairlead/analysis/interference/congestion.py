@@ -25,6 +25,9 @@ SLOWER = (1.3, 3.0)
 """Times the quiet service time from which a component may be congested, and at which it is."""
 QUIET = 0.2
 """Quantile of a component's own seconds that counts as quiet."""
+LAST_OF, LAST_SHARE = 0.97, 0.08
+"""A part of a job ends when it has done so much of its work; it is among the last if it ends within so much of the
+phase of the very last."""
 LEAST_SEEN_PEAK = 0.7
 """What use near the highest seen counts, where no peak is known: something is the highest everywhere."""
 
@@ -101,19 +104,46 @@ def congestion(
     """What was lost when, and where."""
     peaks, usual_wait_s = peaks or {}, usual_wait_s or {}
     inside = loads.axis.inside(victim.start_ns, victim.end_ns)
-    rate = _rate(loads, victim, path)
+    last = last_parts(loads, victim.kind, path, inside)
+    rate = _rate(loads, victim, path, last)
     lost, loss, missing = _lost(inside, rate, victim)
     share = float(np.clip(victim.lost_s / max(victim.expected_s + victim.lost_s, 1e-9), 0.0, 1.0))
     seen = [_signs(loads, p, inside, incidents, peaks, usual_wait_s) for p in path]
-    front = [one for one in seen if one.stage == "forwarder"]
+    front = [one for one in seen if one.stage == "forwarder" and (not last or one.held.place in last)]
+    beside = [one.held for one in seen if one.stage == "forwarder" and last and one.held.place not in last]
     back = [one for one in seen if one.stage != "forwarder"]
     behind = np.max([one.strength for one in back], axis=0) if back else np.zeros(len(loss))
     ahead = _front_share(front, behind, np.minimum(loss, share))
-    held = [*_spread(front, ahead, inside), *_spread(back, 1.0 - ahead, inside)]
+    held = [*_spread(front, ahead, inside), *beside, *_spread(back, 1.0 - ahead, inside)]
     return Congestion(inside, lost, rate, loss, share, held, missing)
 
 
-def _rate(loads: Loads, victim: Victim, path: Sequence[int]) -> F64:
+def last_parts(loads: Loads, kind: str, path: Sequence[int], inside: F64) -> list[int]:
+    """Places of the forwarders whose part of the victim was at work last; empty where all were, or nothing tells.
+
+    A process has one forwarder. When its part of the job is done it waits for the others, so that how long the phase
+    took is told by the part that ended last, whenever that part was held up."""
+    places = [p for p in path if loads.components[p].kind == "forwarder" and loads.components[p].counted]
+    here = np.flatnonzero(inside > 0)
+    ends: dict[int, int] = {}
+    for place in places:
+        amount = np.nan_to_num(amounts(loads.components[place].parts.at(0), kind))[here]
+        total = float(amount.sum())
+        if total > 0:
+            ends[place] = int(np.searchsorted(np.cumsum(amount), LAST_OF * total))
+    if len(ends) < 2:
+        return []
+    room = max(LAST_SHARE * len(here), 1.0)
+    last = [place for place, end in ends.items() if end >= max(ends.values()) - room]
+    return last if len(last) < len(ends) else []
+
+
+def _rate(loads: Loads, victim: Victim, path: Sequence[int], last: Sequence[int]) -> F64:
+    if last:
+        return np.asarray(
+            np.nansum([amounts(loads.components[p].parts.at(0), victim.kind) for p in last], axis=0)
+            / loads.axis.interval_s
+        )
     own = amounts(loads.own.at(0), victim.kind)
     if np.isnan(own).all():
         best = own

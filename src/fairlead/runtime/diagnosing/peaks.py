@@ -76,8 +76,12 @@ def past_peaks(lake: Tables, before_ns: int) -> dict[tuple[str, str], Peak]:
         f" AND {in_days(first, before_ns)} AND job_id IS NULL AND kind IN (SELECT unnest($kinds))"
         " AND layer = CASE WHEN kind = $k_mds THEN $l_mds ELSE kind END GROUP BY kind, id, ts_ns)"
         f" WHERE rate > 0 GROUP BY kind, id HAVING count(*) >= {LEAST_CELLS} ORDER BY kind, id",
-        {"kinds": ["forwarder", "target", "mds", "port", "device"], "k_mds": "mds", "k_device": "device",
-         "l_mds": "metadata"},
+        {
+            "kinds": ["forwarder", "target", "mds", "port", "device"],
+            "k_mds": "mds",
+            "k_device": "device",
+            "l_mds": "metadata",
+        },
     )
     peaks = {}
     for row in found.to_pylist():

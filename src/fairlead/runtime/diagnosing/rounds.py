@@ -1,7 +1,7 @@
 """When components and the whole system are looked at: every minute or so, every hour. One object a process.
 
-It remembers only when it looked last and what it read of the days before: what was found is in the lake. Not here: what is looked at (`health_round`,
-`system_round`).
+It remembers when it looked last and what components reached in the days before: what was found is in the lake. Not
+here: what is looked at (`health_round`, `system_round`).
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fairlead.analysis.history.usual_figures import UsualFigures
 from fairlead.analysis.interference.scene import Scene, Victim
 from fairlead.lake.tables import conform
 from fairlead.model.diagnosis import incidents_of
@@ -59,17 +60,20 @@ class Around:
     waits: Peaks = field(default_factory=dict)
 
 
-def victims_of(phases: pa.Table, rows: Sequence[int]) -> list[Victim]:
-    """The judged rows of PHASE at these places as victims."""
+def victims_of(phases: pa.Table, rows: Sequence[int], usual: Sequence[UsualFigures] | None = None) -> list[Victim]:
+    """The judged rows of PHASE at these places as victims; `usual`: what runs like each ask for, where it is known."""
     wanted = phases.take(pa.array(rows, pa.int64()))
+    usual = [UsualFigures()] * len(rows) if usual is None else usual
     return [
         Victim(
             cluster=row["cluster"], job_id=row["job_id"], kind=row["kind"], start_ns=row["start_ns"],
             end_ns=row["end_ns"], expected_s=row["expected_s"], lost_s=row["lost_s"], confidence=row["abnormal"],
             rate_per_s=row["rate_per_s"], mode=row["mode"], forwarders=tuple(row["forwarders"] or ()),
-            targets=tuple(row["targets"] or ()), mds=tuple(row["mds"] or ()),
+            targets=tuple(row["targets"] or ()), mds=tuple(row["mds"] or ()), request_bytes=row["request_bytes"],
+            metadata_ops=row["metadata_ops"], usual_request_bytes=like.request_bytes,
+            usual_metadata_ops=like.metadata_ops, usual_mode=like.mode,
         )
-        for row in wanted.to_pylist()
+        for row, like in zip(wanted.to_pylist(), usual, strict=True)
     ]  # fmt: skip
 
 

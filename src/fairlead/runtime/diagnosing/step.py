@@ -17,6 +17,7 @@ import pyarrow as pa
 from fairlead.analysis.anomalies.expected import judged
 from fairlead.analysis.anomalies.judged import Judged
 from fairlead.analysis.diagnosis import Advise, diagnosed
+from fairlead.analysis.history.usual_figures import usual_figures
 from fairlead.analysis.interference.attribution import attributed
 from fairlead.analysis.interference.scene import Attribution
 from fairlead.analysis.job_summary import JobData
@@ -71,7 +72,7 @@ def diagnosed_phases(
         said = judged_by_job(history)
         phases = with_judgement(phases, said)
         advise = Advising(lake, phases, history, load_advice())
-        told = _told(lake, phases, said, jobs, limits, peaks or {}, advise)
+        told = _told(lake, phases, said, jobs, limits, peaks or {}, advise, history)
     withdrawn = told_before(lake, jobs if again is None else again, {one.finding.id for one in told})
     rows: list[pa.RecordBatch | pa.Table] = [phases] if phases.num_rows else []
     rows += [finding_rows(told, now_ns)] if told else []
@@ -105,13 +106,14 @@ def worth_telling(said: Judged, limits: Limits) -> list[int]:
 
 def _told(
     lake: Tables, phases: pa.Table, said: Judged, jobs: Sequence[Mapping[str, Any]], limits: Limits,
-    peaks: Mapping[str, float], advise: Advise,
+    peaks: Mapping[str, float], advise: Advise, history: History,
 ) -> list[Told]:  # fmt: skip
     rows = worth_telling(said, limits)
     if not rows:
         return []
+    usual = [usual_figures(phases, row, history.before(phases.slice(row, 1))) for row in rows]
     found: dict[int, Attribution] = {}
-    for at, scene in scenes_of(lake, victims_of(phases, rows), own=phases, peaks=peaks):
+    for at, scene in scenes_of(lake, victims_of(phases, rows, usual), own=phases, peaks=peaks):
         found[rows[at]] = attributed(scene)
     ran = pa.table({name: [job.get(name) for job in jobs] for name in ("cluster", "job_id", "start_ns", "end_ns")})
     told = diagnosed(phases, said, found, jobs=conform(ran, JOBS, strict=True), advise=advise)

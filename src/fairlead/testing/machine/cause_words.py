@@ -15,6 +15,8 @@ A feature counts that makes `PART` of the whole or more; several that count are 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from fairlead.sim.platform import Machine
@@ -25,12 +27,18 @@ PART = 0.25
 FEATURES = ("n_to_1", "high_mdops", "high_bandwidth", "high_iops")
 
 
-def cause_word(course: Course, victim: slice, culprit: int) -> str:
-    """The word for what the job in place `culprit` did to the flows `victim` of a phase."""
+def cause_features(course: Course, victim: slice, culprit: int) -> tuple[str, ...]:
+    """The features that count of what the job in place `culprit` did to the flows `victim` of a phase, the heaviest
+    first."""
     weight = _weights(course, victim, culprit)
     whole = sum(weight.values())
     counting = [name for name in FEATURES if weight[name] >= PART * whole and weight[name] > 0]
-    return "mixed" if len(counting) > 1 else counting[0] if counting else "high_bandwidth"
+    return tuple(sorted(counting, key=lambda name: -weight[name])) or ("high_bandwidth",)
+
+
+def word_of(features: Sequence[str]) -> str:
+    """The one word for features that count."""
+    return "mixed" if len(features) > 1 else features[0]
 
 
 def _weights(course: Course, victim: slice, culprit: int) -> dict[str, float]:

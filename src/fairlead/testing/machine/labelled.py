@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from fairlead.testing.machine.cause_words import word_of
 from fairlead.testing.machine.observed import Observed, observed
 from fairlead.testing.machine.phase_truth import ALONE_ENOUGH, TruePhase, phase_truth
 from fairlead.testing.machine.season import NS, Season
@@ -33,14 +34,16 @@ TRUTH = pa.schema([
     ("begin_ns", pa.int64()), ("end_ns", pa.int64()), ("ideal_s", pa.float64()), ("usual_s", pa.float64()),
     ("lost_s", pa.float64()), ("verdict", pa.string()), ("cause_kinds", pa.list_(pa.string())),
     ("causes", pa.list_(pa.string())), ("recovered_s", pa.list_(pa.float64())),
-    ("neighbours", pa.list_(pa.string())),
+    ("features", pa.list_(pa.list_(pa.string()))), ("neighbours", pa.list_(pa.string())),
 ])  # fmt: skip
-"""True phases. `causes` with `cause_kinds` (job, component) and what their absence gives back, the best first."""
+"""True phases. `causes` with `cause_kinds` (job, component) and what their absence gives back, the best first; `features` of those as good as the
+best (`cause_words`), the heaviest first."""
 LABELS = pa.schema([
     ("play", pa.int32()), ("true_phases", pa.int32()), ("ideal_s", pa.float64()), ("usual_s", pa.float64()),
     ("lost_s", pa.float64()), ("lost_share", pa.float64()), ("verdict", pa.string()), ("culprit", pa.string()),
     ("culprit_kind", pa.string()), ("recovered_share", pa.float64()), ("causes", pa.list_(pa.string())),
-    ("recovered_s", pa.list_(pa.float64())), ("neighbours", pa.list_(pa.string())),
+    ("recovered_s", pa.list_(pa.float64())), ("features", pa.list_(pa.list_(pa.string()))),
+    ("neighbours", pa.list_(pa.string())),
 ])  # fmt: skip
 """What is true of observed phases, in their order. No true phase in it: `true_phases` 0 and nulls."""
 FAULTS = pa.schema([
@@ -130,7 +133,8 @@ def truth_table(phases: Sequence[TruePhase], play: int, origin_ns: int) -> pa.Ta
              "begin_ns": origin_ns + int(one.begin_s * NS), "end_ns": origin_ns + int(one.end_s * NS),
              "ideal_s": one.ideal_s, "usual_s": one.usual_s, "lost_s": one.lost_s, "verdict": one.verdict,
              "cause_kinds": [cause.kind for cause in one.causes], "causes": [cause.name for cause in one.causes],
-             "recovered_s": [cause.recovered_s for cause in one.causes], "neighbours": list(one.neighbours)}
+             "recovered_s": [cause.recovered_s for cause in one.causes],
+             "features": [list(cause.features) for cause in one.causes], "neighbours": list(one.neighbours)}
             for one in phases
         ], TRUTH,
     )  # fmt: skip
@@ -167,17 +171,22 @@ def _label(parts: Sequence[tuple[float, dict[str, Any]]], play: int) -> dict[str
             back[(kind, name)] = back.get((kind, name), 0.0) + share * seconds
     ranked = sorted(back, key=lambda who: (-back[who], who))
     worst = max(parts, key=lambda part: part[0] * part[1]["lost_s"])[1]
+    features = dict(zip(zip(worst["cause_kinds"], worst["causes"], strict=True), worst["features"], strict=True))
     row: dict[str, object] = {
         "play": play, "true_phases": len(parts), "ideal_s": ideal, "usual_s": usual, "lost_s": lost,
         "lost_share": lost / ideal,
         "verdict": worst["verdict"], "causes": [name for _, name in ranked],
-        "recovered_s": [back[who] for who in ranked],
+        "recovered_s": [back[who] for who in ranked], "features": [features.get(who, []) for who in ranked],
         "neighbours": sorted({name for _, one in parts for name in one["neighbours"]}),
     }  # fmt: skip
     if ranked and back[ranked[0]] > 0:
         row |= {"culprit_kind": ranked[0][0], "culprit": ranked[0][1], "recovered_share": back[ranked[0]] / lost}
         if back[ranked[0]] < ALONE_ENOUGH * lost:
             row["verdict"] = "many_neighbours"
+        elif ranked[0][0] == "component":
+            row["verdict"] = "component"
+        elif features.get(ranked[0]):
+            row["verdict"] = word_of(features[ranked[0]])
     return row
 
 

@@ -18,7 +18,7 @@ from fairlead.sim.engine import Engine, Phases
 from fairlead.sim.faults import Fault, changes
 from fairlead.sim.platform import F64
 from fairlead.sim.workload import I64
-from fairlead.testing.machine.cause_words import cause_word
+from fairlead.testing.machine.cause_words import cause_features, word_of
 from fairlead.testing.machine.course import DATA, LOCKS, OPS, Course, Placed
 from fairlead.testing.machine.files import job_id
 from fairlead.testing.machine.play import Play
@@ -32,15 +32,19 @@ MOST_SUSPECTS = 8
 """Jobs taken out one by one for one phase: those that used most of what held it back."""
 ALONE_ENOUGH = 0.5
 """A cause that gives back less than this share of what was lost is not the cause: then it was many."""
+TIED = 0.95
+"""Causes that give back this share of what the best one gives back are as right an answer as it is."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cause:
-    """A job or a faulty component, and the seconds a phase would not have lost without it."""
+    """A job or a faulty component, and the seconds a phase would not have lost without it. `features`: of a job as good
+    an answer as the best, what of it held the phase back, the heaviest first (`cause_words`)."""
 
     kind: str
     name: str
     recovered_s: float
+    features: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,13 +105,13 @@ class _Truth:
         flows = self.flows[phase]
         op = int(course.op[flows.start])
         found = sorted(causes or (), key=lambda cause: -cause[1])
+        told = [self._cause(phase, number, seconds, found[0][1]) for number, seconds in found]
         return TruePhase(
             job_id=job_id(job.drawn), number=job.io_phases.index(phase),
             kind=OPS[op] if op < DATA else "metadata", begin_s=float(course.phase_begun[phase]),
             end_s=float(course.phase_ended[phase]), ideal_s=ideal, usual_s=ideal * self._share(job, phase),
             lost_s=lost,
-            verdict=None if causes is None else self._verdict(phase, lost, found),
-            causes=tuple(self._cause(number, seconds) for number, seconds in found),
+            verdict=None if causes is None else self._verdict(lost, told), causes=tuple(told),
             neighbours=tuple(job_id(course.jobs[n].drawn) for n in self.beside(phase)),
         )  # fmt: skip
 
@@ -118,17 +122,18 @@ class _Truth:
         steps = [(number, step) for number, step in enumerate(job.drawn.steps) if step.moves_data or step.each > 1]
         return self.play.noise(job.drawn.number, *steps[job.io_phases.index(phase)])
 
-    def _verdict(self, phase: int, lost: float, found: Sequence[tuple[int, float]]) -> str:
-        if not found or found[0][1] < ALONE_ENOUGH * lost:
+    def _verdict(self, lost: float, causes: Sequence[Cause]) -> str:
+        if not causes or causes[0].recovered_s < ALONE_ENOUGH * lost:
             return "many_neighbours"
-        place = found[0][0]
-        return "component" if place < 0 else cause_word(self.course, self.flows[phase], place)
+        return "component" if causes[0].kind == "component" else word_of(causes[0].features)
 
-    def _cause(self, place: int, seconds: float) -> Cause:
+    def _cause(self, phase: int, place: int, seconds: float, best: float) -> Cause:
         if place < 0:
             name = component_name(self.play, self.play.faults[-1 - place])
             return Cause(kind="component", name=name, recovered_s=seconds)
-        return Cause(kind="job", name=job_id(self.course.jobs[place].drawn), recovered_s=seconds)
+        features = cause_features(self.course, self.flows[phase], place) if seconds >= TIED * best > 0 else ()
+        name = job_id(self.course.jobs[place].drawn)
+        return Cause(kind="job", name=name, recovered_s=seconds, features=features)
 
     @cached_property
     def flows(self) -> dict[int, slice]:

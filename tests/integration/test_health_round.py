@@ -1,0 +1,93 @@
+"""Looks at components with the limits a site has by default: what is slow for hours is found while it lasts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fairlead.analysis.health.fleet import Peak
+from fairlead.lake.store import Lake
+from fairlead.model.tables import ROLLUP, batch_of
+from fairlead.runtime.diagnosing.health_round import health_round, learnt_before
+from fairlead.runtime.diagnosing.peaks import past_peaks
+from fairlead.runtime.diagnosing.settings import Diagnosis
+from questions_site import DAY, HOUR, MINUTE, S, put
+
+NOON = 20_000 * DAY + 12 * HOUR
+SICK = "fwd2"
+
+
+def loads(from_ns: int, to_ns: int, rates: dict[str, float], waiting: dict[str, float]) -> dict[str, object]:
+    """Forwarders that move so many bytes a second with so many requests waiting, in rows of seconds and minutes."""
+    columns: dict[str, list[np.ndarray]] = {}
+    for interval in (S, MINUTE):
+        ts = np.arange(from_ns, to_ns, interval)
+        seconds = interval // S
+        for name, rate in rates.items():
+            moved = np.full(len(ts), int(rate) * seconds)
+            held = int(waiting.get(name, 0.0) * interval)
+            row = {
+                "ts_ns": ts, "interval_ns": np.full(len(ts), interval), "kind": np.full(len(ts), "forwarder"),
+                "layer": np.full(len(ts), "forwarder"), "id": np.full(len(ts), name), "write_bytes": moved,
+                "read_bytes": moved * 0, "write_ops": moved >> 20, "busy_ns": np.full(len(ts), interval),
+                "wait_ns": np.full(len(ts), held), "waits": moved >> 20,
+            }  # fmt: skip
+            for key, values in row.items():
+                columns.setdefault(key, []).append(values)
+    return {name: np.concatenate(parts) for name, parts in columns.items()}
+
+
+def lake_with(root: Path, forwarders: int) -> Lake:
+    """Well until noon, then one moves a tenth while requests wait at it, for three hours."""
+    names = [f"fwd{n}" for n in range(forwarders)]
+    well = dict.fromkeys(names, 1e9)
+    lake = Lake.open(root, create=True)
+    parts = [
+        loads(NOON - 2 * HOUR, NOON, well, {}),
+        loads(NOON, NOON + 3 * HOUR, {**well, SICK: 1e8}, {SICK: 6.0}),
+        loads(NOON + 3 * HOUR, NOON + 3 * HOUR + 30 * MINUTE, well, {}),
+    ]
+    put(lake, *(batch_of(ROLLUP, part) for part in parts))
+    return lake
+
+
+@pytest.mark.parametrize("forwarders", [6, 3])
+def test_what_is_slow_for_hours_is_found_while_it_lasts(tmp_path: Path, forwarders: int) -> None:
+    lake = lake_with(tmp_path / "lake", forwarders)
+    begun, ended, findings = None, None, 0
+    with lake.writer("analysis") as writer:
+        for minute in range(30, 210, 6):
+            now = NOON + minute * MINUTE
+            health_round(lake, writer, now, Diagnosis())
+            rows = lake.query("SELECT component, from_ns, to_ns FROM incident").to_pylist()
+            assert {row["component"] for row in rows} <= {SICK}
+            assert len(rows) <= 1
+            if rows and begun is None:
+                begun = minute
+                assert abs(rows[0]["from_ns"] - NOON) <= 2 * MINUTE
+            if rows and rows[0]["to_ns"] is not None and ended is None:
+                ended = minute
+                assert abs(rows[0]["to_ns"] - (NOON + 3 * HOUR)) <= 2 * MINUTE
+        findings = lake.query("SELECT count(*) AS n FROM finding WHERE rule = 'component.degraded'")["n"][0].as_py()
+    assert begun is not None
+    assert begun <= 60 + 6
+    assert ended is not None
+    assert ended <= 180 + 12
+    assert findings == 1
+
+
+def test_who_looks_for_the_first_time_hours_later_still_knows_the_peak(tmp_path: Path) -> None:
+    """Nothing of the time when it was well is in what a look reaches back to, and it has no peers."""
+    lake = lake_with(tmp_path / "lake", 3)
+    now = NOON + 2 * HOUR
+    alone = Lake.open(tmp_path / "alone", create=True)
+    parts = (loads(NOON - 2 * HOUR, NOON, {SICK: 1e9}, {}), loads(NOON, now, {SICK: 1e8}, {SICK: 6.0}))
+    put(alone, *(batch_of(ROLLUP, part) for part in parts))
+    for one in (lake, alone):
+        known = past_peaks(one, learnt_before(now, Diagnosis()))
+        assert known["forwarder", SICK] == Peak(bytes_per_s=pytest.approx(1e9), basis="learnt")  # type: ignore[arg-type]
+        with one.writer("analysis") as writer:
+            health_round(one, writer, now, Diagnosis())
+        assert one.query("SELECT component FROM incident")["component"].to_pylist() == [SICK]
