@@ -79,7 +79,8 @@ def scenes(one: Plays, judged: Any, rows: np.ndarray) -> Iterator[tuple[int, Any
                 loads=loads.filter(pa.array((ts >= window.from_ns) & (ts < window.to_ns))),
                 phases=own.filter(pa.array((begun < window.to_ns) & (ended > window.from_ns))),
                 summaries=empty(JOB_SUMMARY), jobs=play.seen.jobs.cast(JOBS.schema), incidents=known,
-                peaks=dict(peaks) | known_peaks(one.season), waits={key: float(np.median(values)) for key, values in waits.items()},
+                peaks=dict(peaks) | known_peaks(one.season),
+                waits={key: float(np.median(values)) for key, values in waits.items()},
             )  # fmt: skip
             for place in window.victims:
                 found = scene_of(victims[place], replace(window, interval_ns=play.seen.interval_ns), around)
@@ -126,9 +127,7 @@ def known_peaks(season: Season) -> Known:
     machine, given = season.machine, described(season)
     names = {"target": (machine.target_name, machine.targets), "mds": (machine.mdt_name, machine.mds),
              "forwarder": (machine.forwarder_name, machine.forwarders)}  # fmt: skip
-    return {
-        (kind, name(n)): given[kind, ""] for kind, (name, many) in names.items() if many for n in range(many)
-    }
+    return {(kind, name(n)): given[kind, ""] for kind, (name, many) in names.items() if many for n in range(many)}
 
 
 def described(season: Season) -> Known:

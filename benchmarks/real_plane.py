@@ -1,10 +1,10 @@
 """Diagnosis on a real plane: 40 runs of a job, a quarter of them each beside a target slowed to 25 %, a neighbour that
 writes one file with many processes, one that makes a storm of metadata, and nothing; is the verdict right?
 
-`python benchmarks/real_plane.py [--quick] [--groups 10] [--first 101] [--beside 2] [--no-fuse]`. Real forwarders,
-mounts, jobs and records; devices of a stated rate behind them (slept, shared by all forwarders), so that jobs contend
-for targets and workers and not for this machine's cores. A group is a plane, a quiet history and the four scenes in
-drawn order. See `fairlead.testing.real_plane` for what counts as right.
+`python benchmarks/real_plane.py [--quick] [--groups 10] [--first 101] [--beside 2] [--no-fuse] [--json]`. Forwarders,
+mounts, jobs and records are real; behind them are devices of a stated rate (slept, shared by all forwarders), so that
+jobs contend for targets and workers and not for this machine's cores. A group is a plane, a quiet history and the four
+scenes in drawn order. See `fairlead.testing.real_plane` for what counts as right.
 """
 
 from __future__ import annotations
@@ -96,12 +96,13 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=101, help="seed of the first group")
     parser.add_argument("--beside", type=int, default=2, help="groups played at the same time")
     parser.add_argument("--no-fuse", action="store_true", help="jobs use the client library, not mounts")
+    parser.add_argument("--json", action="store_true", help="print figures as JSON and keep no history of them")
     parser.add_argument("--group", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.group is not None:
         sys.stdout.buffer.write(msgspec.json.encode(group(args.group, not args.no_fuse)))
         return
-    console = Console(width=150)
+    console = Console(width=150, stderr=args.json)
     begun = time.monotonic()
     seeds = range(args.first, args.first + (1 if args.quick else args.groups))
     with ThreadPoolExecutor(args.beside) as threads:
@@ -117,7 +118,10 @@ def main() -> None:
     figures |= {"quick": args.quick, "seeds": list(seeds), "fuse": not args.no_fuse, "s": round(took, 1),
                 "s_per_run": round(took / max(int(str(figures["of"])), 1), 1)}  # fmt: skip
     console.print(f"{took:.0f} s in all, {figures['s_per_run']} s a run (with its share of the quiet history)")
-    append("real_plane", figures)
+    if args.json:
+        print(json.dumps(figures))
+    else:
+        append("real_plane", figures)
 
 
 if __name__ == "__main__":

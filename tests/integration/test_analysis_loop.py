@@ -18,7 +18,7 @@ from fairlead.analysis.rollups import derive
 from fairlead.analysis.shares import behind, split
 from fairlead.errors import InputError
 from fairlead.lake.store import Lake
-from fairlead.model.tables import PFS_CLIENT, batch_of
+from fairlead.model.tables import JOBS, PFS_CLIENT, batch_of
 from fairlead.questions.asking import Sight
 from fairlead.questions.catalog import Asking, ask, asked_of
 from fairlead.runtime.analysis_loop import LAG_NS, run, step, take_site
@@ -475,3 +475,23 @@ def test_a_site_file_without_mappings_is_no_fault(lake: Lake, tmp_path: Path) ->
     with lake.writer("analysis") as writer:
         take_site(writer, str(file))
     assert lake.query("SELECT * FROM mapping").num_rows == 0
+
+
+def test_a_job_of_which_records_told_too_is_the_schedulers_job(play: Tables, lake: Lake) -> None:
+    # What records say of their job makes rows of `jobs`, which begin and end when its I/O did.
+    told = play["jobs"].filter(pc.is_valid(play["jobs"]["end_ns"]))
+    fill(lake, {name: table for name, table in play.items() if name != "jobs"} | {"jobs": told}, "scheduler")
+    bare = [
+        {"job_id": row["job_id"], "user": "root", "start_ns": row["start_ns"] + S, "end_ns": row["end_ns"] - S}
+        for row in told.to_pylist()
+    ]
+    alone = {"job_id": "nobody-s", "user": "root", "start_ns": bare[0]["start_ns"], "end_ns": bare[0]["end_ns"]}
+    columns = {name: [row[name] for row in [*bare, alone]] for name in alone}
+    with lake.writer("main", derive=derive) as writer:
+        batch = writer.batch("records")
+        batch.add(batch_of(JOBS, columns, len(bare) + 1))
+        batch.commit()
+    assert steps(lake, later(play)) == told.num_rows + 1
+    found = lake.query('SELECT job_id, "user" FROM job_summary').to_pylist()
+    assert len(found) == told.num_rows + 1
+    assert [row["job_id"] for row in found if row["user"] == "root"] == ["nobody-s"]

@@ -97,15 +97,30 @@ def test_why_says_what_a_job_got_and_who_took_the_rest(site: tuple[Lake, int]) -
     calm = answer(site, "why", "100012")
     assert (calm.verdict, calm.taken, calm.findings) == ("usual", [], [])
     assert calm.expected_s is not None
+    assert (slowed.runs.runs, slowed.runs.scale) == (5, 1)
+    assert {kind.kind for kind in slowed.runs.kinds} >= {"write"}
+    assert {run.job_id for run in slowed.alike[:4]} == {"100010", "100011", "100012", "100013"}
     first = answer(site, "why", FIRST)
     assert (first.verdict, first.expected_s, first.lost_s) == ("unknown", None, None)
     assert any(text.startswith("history:") for text in first.missing)
+
+
+def test_why_of_a_culprit_says_whom_it_hurt(site: tuple[Lake, int]) -> None:
+    [hurt] = answer(site, "why", CULPRIT).hurt
+    assert (hurt.who, hurt.finding is not None) == (f"job {VICTIM}", True)
+    assert hurt.seconds is not None
+    assert hurt.seconds > 10
+    assert answer(site, "why", VICTIM).hurt == answer(site, "why", FIRST).hurt == []
+    [told] = answer(site, "why", CULPRIT, sight=Sight("bob")).hurt
+    assert (told.who, told.finding, told.seconds) == (None, None, hurt.seconds)
 
 
 def test_others_jobs_have_no_names_for_a_user(site: tuple[Lake, int]) -> None:
     alice, bob, carol = (Sight(name) for name in ("alice", "bob", "carol"))
     [told] = answer(site, "findings", sight=alice, **NARROW).findings
     pages = [told, answer(site, "finding", told.finding.id, sight=alice), answer(site, "why", VICTIM, sight=alice)]
+    mine = json.dumps(_plain(answer(site, "why", CULPRIT, sight=bob)))
+    assert not re.search(rf"(?<![\d.]){VICTIM}(?!\d)|alice|oneone", mine)
     for page in pages:
         text = json.dumps(_plain(page))
         for name in (CULPRIT, "bob", "nto1"):

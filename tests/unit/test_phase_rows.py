@@ -117,3 +117,17 @@ def test_bins_are_an_eighth_of_a_doubling() -> None:
     rates = np.array([0.0, -3.0, np.nan, 0.5, 1.0, 2.0, 1e9])
     assert bin_of(rates).tolist() == [SILENT, SILENT, SILENT, 0, 0, 8, int(8 * np.log2(1e9))]
     assert float(middle_of(bin_of(1e9))) == pytest.approx(1e9, rel=0.045)
+
+
+def test_the_tail_that_one_slow_target_leaves_belongs_to_its_phase() -> None:
+    step = [200, 1300, 1300, 1300, *[60] * 12]
+    (row,) = phase_rows(job(write_bytes=burst(*step)), 1).to_pylist()
+    assert row["bytes"] == sum(step) * MB
+    assert row["active_ns"] > 14 * S
+    (one, two) = phase_rows(job(write_bytes=burst(*step, quiet=0) + [0, 0, *[v * MB for v in step]]), 1).to_pylist()
+    assert one["end_ns"] <= two["start_ns"]
+
+
+def test_a_trickle_beside_a_phase_is_no_part_of_it() -> None:
+    (row,) = phase_rows(job(write_bytes=burst(*[500] * 10, *[1] * 40)), 1).to_pylist()
+    assert row["bytes"] <= 5002 * MB

@@ -58,7 +58,7 @@ def page(answer: Why, width: int) -> list[RenderableType]:
     from fairlead.cli.answer_tables import Column, fitted, program_of
     from fairlead.inert import inert
     from fairlead.model import units
-    from fairlead.web.diagnosis.page import VERDICTS
+    from fairlead.web.diagnosis.page import VERDICTS, runs_line
     from fairlead.web.diagnosis.parts import rate, when
 
     word, severity = VERDICTS.get(answer.verdict, (answer.verdict, "info"))
@@ -98,11 +98,31 @@ def page(answer: Why, width: int) -> list[RenderableType]:
             Column("finding", lambda r: r.finding, spare=1),
         ]  # fmt: skip
         parts += [shown.heading("Who or what took the difference"), fitted(columns, answer.taken, width)]
+    if answer.hurt:
+        columns = [
+            Column("whom", lambda r: r.who or "another job", longest=40),
+            Column("time", lambda r: units.format_duration(r.seconds), right=True),
+            Column("sure", lambda r: units.format_percent(r.confidence), right=True, spare=2),
+            Column("finding", lambda r: r.finding or units.ABSENT, spare=1),
+        ]  # fmt: skip
+        parts += [shown.heading("Whom it hurt"), fitted(columns, answer.hurt, width)]
     for told in answer.findings[:3]:
         parts += [shown.heading(inert(told.finding.title)), *shown.evidence(told.finding.evidence)]
     parts += shown.courses(answer.courses, width)
     if answer.usual:
         parts += [shown.heading("What it usually gets"), *shown.usual(answer.usual, width)]
+    if answer.runs is not None:
+        parts += [shown.heading("Runs of its program"), Text(f"  {runs_line(answer.runs)}")]
+    if answer.alike:
+        columns = [
+            Column("job", lambda r: r.job_id or "another job"),
+            Column("who", lambda r: " ".join(part for part in (r.user, r.program) if part) or units.ABSENT, longest=40,
+                   spare=2),
+            Column("began", lambda r: units.format_time(r.start_ns).removesuffix(" UTC"), spare=3),
+            Column("took", lambda r: units.format_duration(r.seconds), right=True),
+            Column("how", lambda r: r.how, spare=1),
+        ]  # fmt: skip
+        parts += [shown.heading("Runs like this one"), fitted(columns, answer.alike, width)]
     if answer.advice:
         parts += [shown.heading("What to do"), *shown.advice(answer.advice)]
     if answer.missing:

@@ -122,6 +122,55 @@ class Taken(Answer, frozen=True, kw_only=True):
     finding: str
 
 
+class Hurt(Answer, frozen=True, kw_only=True):
+    """A phase of another job this one is blamed for. `who`, `finding` null: not for this reader's eyes. `seconds`: what
+    it took; null where it is only one of many who took it."""
+
+    who: str | None
+    start_ns: int | None
+    seconds: float | None
+    confidence: float
+    finding: str | None
+
+
+class KindUsually(Answer, frozen=True, kw_only=True):
+    """What phases of one kind are like in runs of a program: medians, of amounts bytes (metadata: operations).
+    `runs`: those that had any."""
+
+    kind: str
+    phases: int
+    runs: int
+    amount_p50: float | None
+    rate_p50: float | None
+    request_p50_bytes: float | None
+    period_p50_s: float | None
+    mode: str | None
+
+
+class RunsOfProgram(Answer, frozen=True, kw_only=True):
+    """What runs of the same user's program on as many nodes (rounded to a power of two: `scale`) are like."""
+
+    runs: int
+    scale: int | None
+    first_ns: int
+    last_ns: int
+    seconds_p50: float | None
+    kinds: list[KindUsually]
+
+
+class AlikeRun(Answer, frozen=True, kw_only=True):
+    """A run whose I/O is like this one's, whatever its name. Names are null for who may not see them. `distance` in
+    doublings."""
+
+    job_id: str | None
+    user: str | None
+    program: str | None
+    start_ns: int
+    seconds: float | None
+    distance: float
+    how: str
+
+
 class Why(Answer, frozen=True, kw_only=True):
     """One job: what it got, what it usually gets, who or what took the difference, what to do.
 
@@ -140,6 +189,10 @@ class Why(Answer, frozen=True, kw_only=True):
     taken: list[Taken]
     findings: list[Told]
     advice: list[Advice]
+    hurt: list[Hurt] = []
+    """Whom it hurt."""
+    runs: RunsOfProgram | None = None
+    alike: list[AlikeRun] = []
     courses: list[Course] = []
     missing: list[str] = []
     other_runs: int = 0

@@ -27,7 +27,7 @@ _SUMS = (
 _LARGEST = ("queue_len_max", "used_bytes_max", "capacity_bytes")
 _KEYS = "ts_ns, interval_ns, kind, id, layer, job_id"
 ADDED = ", ".join([
-    *(f"CAST(sum({name}) AS BIGINT) AS {name}" for name in _SUMS), *(f"max({name}) AS {name}" for name in _LARGEST),
+    *(f"TRY_CAST(sum({name}) AS BIGINT) AS {name}" for name in _SUMS), *(f"max({name}) AS {name}" for name in _LARGEST),
 ])  # fmt: skip
 
 

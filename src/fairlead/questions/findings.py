@@ -146,3 +146,16 @@ def of_job(
         {"job": job_id, "cluster": cluster, "k_job": "job"},
     )
     return [one for one in told_to(lake, told_of(found), sight) if not rules or one.finding.rule in rules]
+
+
+def blaming(lake: Tables, cluster: str | None, job_id: str, span: Span, sight: Sight) -> list[tuple[Told, bool]]:
+    """Findings about other jobs that blame this one for its time, by what they cost, and whether this reader may see
+    whom they are about."""
+    found = select(
+        lake,
+        f"SELECT detail FROM {_with_newest(span)} WHERE coalesce(to_ns, from_ns) >= {span.from_ns}"
+        " AND list_contains(culprits, $culprit) AND cluster IS NOT DISTINCT FROM $cluster AND job_id <> $job"
+        " AND NOT coalesce(withdrawn, false) AND analysis_version = newest ORDER BY cost_s DESC NULLS LAST, id",
+        {"job": job_id, "culprit": f"job:{job_id}", "cluster": cluster, "k_job": "job"},
+    )
+    return [(one, sight.everything or one.user == sight.user) for one in told_of(found)]

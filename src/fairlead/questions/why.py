@@ -1,4 +1,4 @@
-"""One job on one page: what it got, what it usually gets, who or what took the difference, what to do.
+"""One job on one page: what it got, what it usually gets, who or what took the difference, whom it hurt, what to do.
 
 Also when nothing is wrong, and when it cannot be told: then what was missing. Not here: one finding (`explain`).
 """
@@ -16,11 +16,12 @@ from fairlead.model.units import format_duration
 from fairlead.questions import findings as kept
 from fairlead.questions.accounts import is_running, row_of, runs_of, unknown_job, visible
 from fairlead.questions.answers import Sums
-from fairlead.questions.answers_diagnosis import Course, PhaseLine, Taken, Why
+from fairlead.questions.answers_diagnosis import Course, Hurt, PhaseLine, Taken, Why
 from fairlead.questions.asking import Sight, Tables
 from fairlead.questions.courses import got
 from fairlead.questions.explain import job_courses, phase_of, span_of
 from fairlead.questions.job import summary_of
+from fairlead.questions.like_runs import alike_runs, runs_of_program
 from fairlead.questions.past_phases import phases_of_job
 from fairlead.questions.span import MINUTE_NS, Span
 from fairlead.questions.usual import usual_of
@@ -53,7 +54,10 @@ def why(lake: Tables, job_id: str, sight: Sight, now_ns: int, *, cluster: str = 
     return Why(
         job=job, verdict=verdict, headline=headline(verdict, job_id, told, lost, expected), summary=summary,
         phases=lines, expected_s=expected, lost_s=lost, usual=usual, taken=taken(told), findings=told,
-        advice=_advice(told), courses=courses, missing=_missing(account, running, phases, told, summary is not None),
+        advice=_advice(told), hurt=_hurt(lake, account, now_ns, sight),
+        runs=runs_of_program(lake, account, phases["program"][0].as_py() if phases.num_rows else account["program"]),
+        alike=alike_runs(lake, account, sight), courses=courses,
+        missing=_missing(account, running, phases, told, summary is not None),
         other_runs=len(mine) - 1,
     )  # fmt: skip
 
@@ -65,6 +69,21 @@ def _looked_at(lake: Tables, account: Mapping[str, Any], now_ns: int, sight: Sig
     phases = phases_of_job(lake, account["cluster"], account["job_id"], start, end)
     life = Span(start - MINUTE_NS, (end if end is not None else now_ns) + MINUTE_NS)
     return phases, kept.of_job(lake, account["cluster"], account["job_id"], life, sight)[:MOST_FINDINGS]
+
+
+def _hurt(lake: Tables, account: Mapping[str, Any], now_ns: int, sight: Sight) -> list[Hurt]:
+    start, end = account["start_ns"], account["end_ns"]
+    if start is None:
+        return []
+    life = Span(start, (end if end is not None else now_ns) + MINUTE_NS)
+    return [
+        Hurt(
+            who=f"job {told.job_id}" if seen else None, start_ns=told.finding.from_ns,
+            seconds=told.finding.cost_s if len(told.finding.culprits) == 1 else None,
+            confidence=told.finding.confidence, finding=told.finding.id if seen else None,
+        )
+        for told, seen in kept.blaming(lake, account["cluster"], account["job_id"], life, sight)[:MOST_FINDINGS]
+    ]  # fmt: skip
 
 
 def _verdict(running: bool, phases: pa.Table, told: Sequence[Told]) -> str:

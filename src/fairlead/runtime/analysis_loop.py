@@ -45,8 +45,6 @@ QUICK_S = 1.0
 """Jobs that just ended and whose records are here are looked for this often."""
 FLUSH_NS = 15 * NS_PER_S
 """What was written is carried to the tables this often; it can be read before."""
-LONGEST_S = 1_000_000
-"""A job of more seconds is summarised from minutes."""
 log = logging.getLogger("fairlead.analysis")
 
 
@@ -175,23 +173,9 @@ def summaries_of(lake: Tables, jobs: Sequence[Mapping[str, Any]], now_ns: int) -
     return [summarised(data, now_ns) for data in looked_up(lake, jobs)]
 
 
-def looked_up(lake: Tables, jobs: Sequence[Mapping[str, Any]]) -> list[JobData]:
-    """What the lake knows of the I/O of rows of `jobs`, in their order. A job whose `recorded` is false or missing is
-    looked for among the hours first: most of many old jobs left no record. Raises LakeError."""
-    silent = _silent(lake, [job for job in jobs if not job.get("recorded")])
-    looked: list[JobData] = []
-    for job in jobs:
-        try:
-            looked.append(_nothing(job) if job["job_id"] in silent else data_of(lake, job))
-        except LakeError:
-            raise
-        except FairleadError as fault:
-            raise LakeError(f"job {job['job_id']} cannot be summarised: {fault.what}") from fault
-    return looked
-
-
-_AMOUNT = """coalesce(read_bytes, 0) + coalesce(write_bytes, 0) + coalesce(read_ops, 0) + coalesce(write_ops, 0)
-    + coalesce(metadata_ops, 0)"""
+_AMOUNT = """coalesce(read_bytes, 0)::HUGEINT + coalesce(write_bytes, 0) + coalesce(read_ops, 0)
+    + coalesce(write_ops, 0) + coalesce(metadata_ops, 0)"""
+"""In 128 bits: one impossible number must not end the loop."""
 _JOBS_METADATA = "CASE WHEN layer <> 'target' THEN metadata_ops END"
 """Storage targets count operations that no metadata server saw; they are not metadata operations of a job."""
 _DUE = f"""
@@ -246,106 +230,3 @@ def due(lake: Tables, now_ns: int, *, lag_ns: int = LAG_NS, most: int = MOST_JOB
         {"now": now_ns, "lag": lag_ns, "reach": AGAIN_NS + lag_ns, "version": ANALYSIS_VERSION, "most": most},
     )
     return list(found.to_pylist())
-
-
-def _silent(lake: Tables, jobs: Sequence[Mapping[str, Any]]) -> set[str]:
-    """Of jobs that ended long ago, those nothing was recorded of: accounting of years may be taken in at once."""
-    if not jobs:
-        return set()
-    begin, end = min(int(job["start_ns"]) for job in jobs), max(int(job["end_ns"]) for job in jobs)
-    found = lake.query(
-        "SELECT DISTINCT CASE WHEN kind = 'job' THEN id END AS id FROM rollup WHERE interval_ns = 3600000000000"
-        " AND ts_ns > $from - 3600000000000 AND ts_ns < $to AND (kind = 'job' AND id IN (SELECT unnest($names))"
-        f" OR kind = 'node' AND layer = 'pfs_client' AND job_id IS NULL) AND {in_days(begin, end)}",
-        {"from": begin, "to": end, "names": [str(job["job_id"]) for job in jobs]},
-    )
-    recorded = set(found["id"].to_pylist())
-    # A null: counters of nodes were taken at the time, so that a job with nodes may be estimated.
-    return {str(job["job_id"]) for job in jobs if not (None in recorded and job.get("nodes"))} - recorded
-
-
-def _nothing(job: Mapping[str, Any]) -> JobData:
-    columns = {"ts_ns": pa.int64(), "layer": pa.string(), **dict.fromkeys(SERIES, pa.int64())}
-    return JobData(job=job, series=pa.schema(list(columns.items())).empty_table())
-
-
-def data_of(lake: Tables, job: Mapping[str, Any]) -> JobData:
-    """Everything the lake knows of a job's I/O. Raises LakeError."""
-    begin, end = int(job["start_ns"]), int(job["end_ns"])
-    long = (end - begin) // NS_PER_S > LONGEST_S
-    interval = 60 * NS_PER_S if long else NS_PER_S
-    # Whole minutes, so that `due` finds the same sums in the rollup of minutes.
-    minute = 60 * NS_PER_S
-    span = {"job": job["job_id"], "from": begin // minute * minute, "to": (end // minute + 1) * minute}
-    series = lake.query(
-        f"SELECT ts_ns, layer, {_summed(_JOBS_METADATA)} FROM rollup WHERE kind = 'job' AND id = $job"
-        f" AND interval_ns = {interval} AND ts_ns >= $from AND ts_ns < $to AND {in_days(begin, end)}"
-        " GROUP BY ts_ns, layer",
-        span,
-    )
-    layers = set(series["layer"].to_pylist())
-    nodes = [str(name) for name in job.get("nodes") or []]
-    traffic = _nodes_traffic(lake, job, nodes, interval) if not layers and nodes else None
-    forwarders, routed = forwarders_of(lake, nodes, span, begin, end)
-    targets, striped = targets_of(lake, span, begin, end)
-    return JobData(
-        job=job, series=series, interval_ns=interval, io=_io(lake, span, begin, end, layers),
-        nodes_traffic=traffic, io_nodes=None, forwarders=forwarders, targets=targets,
-        estimated=[name for name, is_so in (("forwarders", routed), ("targets", striped)) if is_so],
-    )  # fmt: skip
-
-
-def _summed(metadata: str = "metadata_ops") -> str:
-    values = {**{name: name for name in SERIES}, "metadata_ops": metadata}
-    return ", ".join(f"CAST(sum({value}) AS BIGINT) AS {name}" for name, value in values.items())
-
-
-def _io(lake: Tables, span: Mapping[str, Any], begin: int, end: int, layers: set[str]) -> pa.Table | None:
-    """Sums of the job's operations by node, rank and file, of the layer its figures are of."""
-    if not layers & {CLIENT, MOUNT}:
-        return None
-    mounts = ", ".join(f"'{name}'" for name in MOUNT_INTERFACES)
-    upper = ", ".join(f"'{name}'" for name in (*UPPER_INTERFACES, *MOUNT_INTERFACES))
-    interface = f"interface IN ({mounts})" if MOUNT in layers else f"interface NOT IN ({upper})"
-    other = ", ".join(f"'{name}'" for name in NO_METADATA)
-    parts = ", ".join(
-        f"CAST(sum({value}) FILTER ({rows}) AS BIGINT) AS {name}"
-        for name, value, rows in (
-            ("read_bytes", "size * count", "op = 'read'"), ("write_bytes", "size * count", "op = 'write'"),
-            ("read_time_ns", "busy_ns", "op = 'read'"), ("write_time_ns", "busy_ns", "op = 'write'"),
-            ("metadata_time_ns", "busy_ns", f"op <> 'read' AND op <> 'write' AND op NOT IN ({other})"),
-        )
-    )  # fmt: skip
-    found = lake.query(
-        f"SELECT node, rank, file_id, {parts} FROM ops WHERE job_id = $job AND start_ns >= $from AND start_ns < $to"
-        f" AND {in_days(begin, end)} AND {interface} GROUP BY node, rank, file_id",
-        span,
-    )
-    return found if found.num_rows else None
-
-
-def _nodes_traffic(lake: Tables, job: Mapping[str, Any], nodes: Sequence[str], interval_ns: int) -> pa.Table | None:
-    """What counters of the job's nodes say, shared out among the jobs that were on them."""
-    begin, end = int(job["start_ns"]), int(job["end_ns"])
-    moved = lake.query(
-        f"SELECT ts_ns, id AS node, {_summed()}, CAST(NULL AS VARCHAR) AS job_id FROM rollup WHERE kind = 'node'"
-        f" AND job_id IS NULL AND layer = 'pfs_client' AND interval_ns = {interval_ns}"
-        f" AND ts_ns > $from AND ts_ns < $to AND {in_days(begin, end)} AND id IN (SELECT unnest($nodes))"
-        " GROUP BY ts_ns, id",
-        {"from": begin - interval_ns, "to": end, "nodes": list(nodes)},
-    )
-    if not moved.num_rows:
-        return None
-    moved = moved.append_column("interval_ns", pa.array([interval_ns] * moved.num_rows, pa.int64()))
-    beside = lake.query(
-        "SELECT * EXCLUDE (day) FROM jobs WHERE start_ns < $to AND (end_ns IS NULL OR end_ns > $from)"
-        " AND list_has_any(nodes, $nodes)",
-        {"from": begin, "to": end, "nodes": list(nodes)},
-    )
-    found = attributed(moved, placements(beside.select(JOBS.schema.names)))
-    mine = pc.equal(found.job_id, str(job["job_id"])).fill_null(False).to_numpy(zero_copy_only=False)
-    rows = pa.array(found.row[mine])
-    columns = {"ts_ns": moved["ts_ns"].take(rows), "layer": pa.array(["pfs_client"] * len(rows), pa.string())}
-    for name in SERIES:
-        columns[name] = pc.multiply(moved[name].take(rows).cast(pa.float64()), pa.array(found.part[mine]))
-    return pa.table(columns)

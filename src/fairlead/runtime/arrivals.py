@@ -58,25 +58,27 @@ def _last_words(
     lake: Tables, jobs: Sequence[Mapping[str, Any]], first: int, now_ns: int
 ) -> tuple[dict[str, int], dict[str, list[tuple[str, str]]], dict[tuple[str, str], int]]:
     """What `through` wants to know, of the times from `first` to now."""
-    names = sorted({str(name) for job in jobs for name in job["nodes"] or ()})
     when = f"ts_ns > {first} AND ts_ns <= {now_ns} AND {in_days(first, now_ns)}"
-    nodes = lake.query(
+    counted = lake.query(
+        f"SELECT kind, id, list(DISTINCT job_id) AS jobs, max(ts_ns) AS ts_ns FROM rollup WHERE {when}"
+        f" AND interval_ns = {NS_PER_S} AND kind IN (SELECT unnest($kinds)) GROUP BY kind, id",
+        {"kinds": list(_SERVERS)},
+    ).to_pylist()
+    names = sorted({str(name) for job in jobs for name in job["nodes"] or ()} | {row["id"] for row in counted})
+    found = lake.query(
         "SELECT name, max(ts_ns) AS ts_ns FROM ("
         f"SELECT node AS name, ts_ns FROM health WHERE {when} AND node IN (SELECT unnest($names)) UNION ALL"
         f" SELECT id AS name, ts_ns FROM rollup WHERE {when} AND interval_ns = {NS_PER_S} AND kind = $k_node"
         " AND id IN (SELECT unnest($names))) GROUP BY name",
         {"names": names, "k_node": "node"},
     )
-    counted = lake.query(
-        f"SELECT kind, id, list(DISTINCT job_id) AS jobs, max(ts_ns) AS ts_ns FROM rollup WHERE {when}"
-        f" AND interval_ns = {NS_PER_S} AND kind IN (SELECT unnest($kinds)) GROUP BY kind, id",
-        {"kinds": list(_SERVERS)},
-    )
+    nodes = {row["name"]: row["ts_ns"] for row in found.to_pylist()}
     wanted = {str(job["job_id"]) for job in jobs}
     servers: dict[str, list[tuple[str, str]]] = {}
     told: dict[tuple[str, str], int] = {}
-    for row in counted.to_pylist():
-        told[row["kind"], row["id"]] = row["ts_ns"]
+    for row in counted:
+        # A forwarder that nobody uses counts nothing; that its agent is well says as much.
+        told[row["kind"], row["id"]] = max(row["ts_ns"], nodes.get(row["id"], 0))
         for job in wanted.intersection(row["jobs"] or ()):
             servers.setdefault(job, []).append((row["kind"], row["id"]))
-    return {row["name"]: row["ts_ns"] for row in nodes.to_pylist()}, servers, told
+    return nodes, servers, told

@@ -18,6 +18,7 @@ from fairlead.model.tables import MAPPING
 from fairlead.model.units import NS_PER_S
 
 DAY_NS = 86_400 * NS_PER_S
+_HOUR_NS = 3600 * NS_PER_S
 MOST_FILES = 10_000
 """A job of more files is not looked up file by file."""
 _OST = re.compile(r"-OST([0-9a-fA-F]{4})$")
@@ -36,15 +37,29 @@ def in_days(begin_ns: int, end_ns: int) -> str:
     return f"day >= DATE '1970-01-01' + {low} AND day <= DATE '1970-01-01' + {high}"
 
 
-def forwarders_of(
-    lake: Tables, nodes: Sequence[str], span: Mapping[str, Any], begin: int, end: int
-) -> tuple[list[str] | None, bool]:
-    """Forwarders that counted the job; else those its nodes were mapped to while it ran, and True."""
-    counted = _counted(lake, "forwarder", span, begin, end)
-    if counted:
-        return counted, False
+def counted_by(
+    lake: Tables, asked: str, words: Mapping[str, object], low: int, high: int
+) -> dict[tuple[int, str], list[str]]:
+    """Forwarders and targets that counted each of the jobs `asked` for (SQL whose rows are jobs, and its parameters;
+    none began before `low` or ended after `high`): by number and kind, in order of their names."""
+    found = lake.query(
+        f"SELECT DISTINCT number, kind, rollup.id AS id FROM rollup JOIN {asked} asked ON rollup.job_id = asked.id"
+        f" AND ts_ns > asked.begin_ns - {_HOUR_NS} AND ts_ns < asked.end_ns WHERE kind IN (SELECT unnest($kinds))"
+        f" AND rollup.job_id IN (SELECT unnest($ids)) AND interval_ns = {_HOUR_NS} AND ts_ns > {low - _HOUR_NS}"
+        f" AND ts_ns < {high} AND {in_days(low, high)} ORDER BY number, kind, id",
+        {**words, "kinds": ["forwarder", "target"]},
+    )
+    names: dict[tuple[int, str], list[str]] = {}
+    for row in found.to_pylist():
+        names.setdefault((row["number"], row["kind"]), []).append(str(row["id"]))
+    return names
+
+
+def mapped_forwarders(lake: Tables, nodes: Sequence[str], span: Mapping[str, Any]) -> list[str] | None:
+    """Forwarders a job's nodes were mapped to while it ran; None where that is not known."""
     if not nodes:
-        return None, False
+        return None
+    begin, end = int(span["from"]), int(span["to"])
     mapping = lake.query(
         "SELECT * EXCLUDE (day) FROM mapping WHERE kind IN ('node_forwarder', 'node→forwarder')"
         " AND from_ns < $to AND (to_ns IS NULL OR to_ns > $from) AND a IN (SELECT unnest($nodes))",
@@ -52,16 +67,13 @@ def forwarders_of(
     )
     routes = intervals_of(mapping.select(MAPPING.schema.names))
     held = (routes.from_ns < end) & (routes.to_ns > begin)
-    names = sorted(set(routes.b.filter(pa.array(held)).to_pylist()))
-    return (names, True) if names else (None, False)
+    return sorted(set(routes.b.filter(pa.array(held)).to_pylist())) or None
 
 
-def targets_of(lake: Tables, span: Mapping[str, Any], begin: int, end: int) -> tuple[list[str] | None, bool]:
-    """Targets that counted the job; else those its files lie on, and True: as fairlead's forwarders placed them (rows
-    of `mapping` of kind `file_targets`), else as their layouts say. None where a file's targets cannot be named."""
-    counted = _counted(lake, "target", span, begin, end)
-    if counted:
-        return counted, False
+def placed_targets(lake: Tables, span: Mapping[str, Any]) -> list[str] | None:
+    """Targets a job's files lie on: as fairlead's forwarders placed them (rows of `mapping` of kind `file_targets`),
+    else as their layouts say. None where a file's targets cannot be named."""
+    begin, end = int(span["from"]), int(span["to"])
     files = lake.query(
         "SELECT used.file_id, f.path FROM (SELECT DISTINCT file_id FROM ops WHERE job_id = $job AND start_ns >= $from"
         f" AND start_ns < $to AND {in_days(begin, end)} AND file_id IS NOT NULL LIMIT {MOST_FILES + 1}) used"
@@ -70,24 +82,12 @@ def targets_of(lake: Tables, span: Mapping[str, Any], begin: int, end: int) -> t
         span,
     )
     if not files.num_rows or files.num_rows > MOST_FILES:
-        return None, False
+        return None
     by_file = placed_by_name(files, _placed(lake, files, end))
     placed = {name for names in by_file.values() for name in names}
     rest = [number for number in files["file_id"].to_pylist() if number not in by_file]
     striped = _striped(lake, rest)
-    if striped is None:
-        return None, False
-    names = sorted(placed | striped)
-    return (names, True) if names else (None, False)
-
-
-def _counted(lake: Tables, kind: str, span: Mapping[str, Any], begin: int, end: int) -> list[str]:
-    found = lake.query(
-        "SELECT DISTINCT id FROM rollup WHERE kind = $kind AND job_id = $job AND interval_ns = 3600000000000"
-        f" AND ts_ns > $from - 3600000000000 AND ts_ns < $to AND {in_days(begin, end)}",
-        {**span, "kind": kind},
-    )
-    return [str(name) for name in found["id"].to_pylist()]
+    return sorted(placed | striped) or None if striped is not None else None
 
 
 def _placed(lake: Tables, files: pa.Table, end_ns: int) -> pa.Table:

@@ -58,6 +58,11 @@ class SharedDevices:
         if rest > 0:
             sleep_s(rest / 1e9)
 
+    def close(self) -> None:
+        """Lets go of the file."""
+        self._free.close()
+        self._file.close()
+
 
 def make_devices(path: Path, count: int) -> None:
     """The file the processes share: every device is free."""
@@ -91,11 +96,12 @@ def main(arguments: list[str] | None = None) -> int:
         name=args.name,
     )  # fmt: skip
 
+    described = configured.read_config(args.targets).targets
+    names = [*(one.name for one in described), METADATA]
+    devices = SharedDevices(Path(args.devices), names, Pace(Path(args.pace)))
+
     def rated(_spec: str) -> FileTree:
         tree = open_tree(args.targets)
-        described = configured.read_config(args.targets).targets
-        names = [*(one.name for one in described), METADATA]
-        devices = SharedDevices(Path(args.devices), names, Pace(Path(args.pace)))
         for one in described:
             tree.targets.by_name[one.name] = RatedTarget(one, devices, args.bytes_per_s)
         change = tree.store.write
@@ -112,6 +118,8 @@ def main(arguments: list[str] | None = None) -> int:
     except FairleadError as error:
         print(error, file=sys.stderr, flush=True)
         return error.exit_code
+    finally:
+        devices.close()
     return 0
 
 

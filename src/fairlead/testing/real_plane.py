@@ -96,11 +96,14 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plane:
-    """Places and processes of one plane. See `plane`. `scale`: of what the victim writes and of how long neighbours
-    disturb it."""
+    """Places and processes of one plane. See `plane`. `amount`: bytes each rank of the victim writes; `disturbed_s`:
+    how long neighbours disturb it."""
 
-    def __init__(self, root: Path, *, fuse: bool, seed: int, scale: float = 1.0) -> None:
-        self.root, self.fuse, self.scale = root, fuse, scale
+    def __init__(
+        self, root: Path, *, fuse: bool, seed: int, amount: int = AMOUNT, disturbed_s: float = DISTURBED_S
+    ) -> None:
+        self.root, self.fuse = root, fuse
+        self.amount, self.disturbed_s = amount, disturbed_s
         self.random = Random(seed)
         self.spool, self.logs, self.lake_root = root / "spool", root / "logs", root / "lake"
         self._sockets = Path(tempfile.mkdtemp(prefix="fairlead-"))
@@ -209,8 +212,8 @@ class Plane:
         begins = start + int(1.0e9)
         if scene == "slow target":
             self.slow(target)
-        until = begins + int(self.scale * DISTURBED_S * 1e9)
-        short = begins + int(self.scale * AMOUNT / RATE * 1.2e9)
+        until = begins + int(self.disturbed_s * 1e9)
+        short = begins + int(self.amount / RATE * 1.2e9)
         innocent = until if scene in ("N-1 neighbour", "metadata neighbour") else short
         running = [
             self._start("names", "n2", "carol", 1, start, until_ns=innocent, rest=0.05),
@@ -222,7 +225,7 @@ class Plane:
         elif scene == "metadata neighbour":
             guilty = self._start("names", "n1", "bob", 2, start, until_ns=until, threads=32)
         running += [guilty] if guilty is not None else []
-        victim = self._start("solver", "n0", "alice", RANKS, begins, amount=int(self.scale * AMOUNT))
+        victim = self._start("solver", "n0", "alice", RANKS, begins, amount=self.amount)
         ended = [self._ended(*one) for one in (victim, *running)]
         self.slow(None)
         self._account(ended)
@@ -353,12 +356,14 @@ def verdict(
 
 
 @contextmanager
-def plane(*, fuse: bool, seed: int, keep: Path | None = None, scale: float = 1.0) -> Iterator[Plane]:
+def plane(
+    *, fuse: bool, seed: int, keep: Path | None = None, amount: int = AMOUNT, disturbed_s: float = DISTURBED_S
+) -> Iterator[Plane]:
     """A plane, built; at the end nothing of it runs, is mounted or, unless it is to be kept, is on disk."""
     memory = Path("/dev/shm")  # noqa: S108 - a folder of our own is made in it
     within = keep if keep is not None else memory if os.access(memory, os.W_OK) else None
     root = Path(tempfile.mkdtemp(prefix="fairlead-plane-", dir=within))
-    made = Plane(root, fuse=fuse, seed=seed, scale=scale)
+    made = Plane(root, fuse=fuse, seed=seed, amount=amount, disturbed_s=disturbed_s)
     try:
         made.build()
         yield made

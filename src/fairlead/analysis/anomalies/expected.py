@@ -44,6 +44,11 @@ class ExpectedLimits:
     wide_octaves: float = 2.0
 
 
+CANDIDATES = ExpectedLimits(lost_share=0.35, probability=0.3, least_lost_s=0.7)
+"""What attribution is asked about: whoever may have lost half of the time a phase takes. A run that is slow by chance
+looks the same by its rate; evidence of congestion tells them apart."""
+
+
 def judged(phases: pa.Table, history: pa.Table, limits: ExpectedLimits | None = None, *, batch: bool = False) -> Judged:
     """What is to be said of each row of `phases` (PHASE), from `history` (PHASE).
 

@@ -36,6 +36,8 @@ OPERATIONS_PER_DATA = 4.0
 """Opening, asking for, closing: up to so many metadata operations for one of data belong to the data."""
 LEAST_COVER = 0.9
 """Operations tell the edges of a phase if they lie in intervals with this share of its amount, or more."""
+TAIL = 0.01
+"""What touches a phase without a pause at this share of its rate, or more, belongs to it."""
 INTERIOR = 3
 """From so many intervals on, the first and last are held against those between."""
 
@@ -134,7 +136,22 @@ def _spans(values: F64, columns: _Columns, kind: Kind) -> list[tuple[int, int]]:
     way: Literal["read", "write"] = "read" if kind == "read" else "write"
     found = split_phases(whole, columns.first_ns, columns.interval_ns, kind=way).phases
     first, width = columns.first_ns, columns.interval_ns
-    return [((phase.start_ns - first) // width, -(-(phase.end_ns - first) // width)) for phase in found]
+    return _with_tails([((p.start_ns - first) // width, -(-(p.end_ns - first) // width)) for p in found], values)
+
+
+def _with_tails(spans: list[tuple[int, int]], values: F64) -> list[tuple[int, int]]:
+    """Phases with what goes before and after without a pause at TAIL of their rate or more: a file system in which one
+    of many targets is slow ends a phase with a long tail of few bytes, and that is the time that was lost."""
+    grown: list[tuple[int, int]] = []
+    for at, (low, high) in enumerate(spans):
+        least = max(TAIL * float(values[low:high].mean()), 1.0)
+        first = grown[-1][1] if grown else 0
+        last = spans[at + 1][0] if at + 1 < len(spans) else len(values)
+        before, after = (np.flatnonzero(part < least) for part in (values[first:low], values[high:last]))
+        begin = first + int(before[-1]) + 1 if len(before) else min(first, low)
+        end = high + int(after[0]) if len(after) else max(high, last)
+        grown.append((begin, end))
+    return grown
 
 
 def _of_its_own(columns: _Columns, data_bins: NDArray[np.bool_], low: int, high: int) -> bool:

@@ -47,7 +47,7 @@ class Limits:
     """Share of the lost time that would come back if one of them alone were gone, from which it is to blame alone."""
     partaker: float = 0.1
     """Least part of it that makes a neighbour one of many."""
-    mixed_part: float = 0.25
+    mixed_part: float = 1 / 3
     """Part of what a neighbour took that a second kind of load makes up, for it to be `mixed`."""
     own_change: float = 2.0
     """Times its usual that a job's requests are smaller or its metadata operations more."""

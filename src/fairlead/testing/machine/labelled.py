@@ -36,8 +36,8 @@ TRUTH = pa.schema([
     ("causes", pa.list_(pa.string())), ("recovered_s", pa.list_(pa.float64())),
     ("features", pa.list_(pa.list_(pa.string()))), ("neighbours", pa.list_(pa.string())),
 ])  # fmt: skip
-"""True phases. `causes` with `cause_kinds` (job, component) and what their absence gives back, the best first; `features` of those as good as the
-best (`cause_words`), the heaviest first."""
+"""True phases. `causes` with `cause_kinds` (job, component) and what their absence gives back, the best first;
+`features` (`cause_words`) of those as good as the best."""
 LABELS = pa.schema([
     ("play", pa.int32()), ("true_phases", pa.int32()), ("ideal_s", pa.float64()), ("usual_s", pa.float64()),
     ("lost_s", pa.float64()), ("lost_share", pa.float64()), ("verdict", pa.string()), ("culprit", pa.string()),

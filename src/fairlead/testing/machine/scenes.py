@@ -62,9 +62,9 @@ def slow_target(seed: int = 7, *, factor: float = 0.1, seconds: int = 180) -> Pl
 
 
 def bad_day(seed: int = 7) -> Play:
-    """Nine minutes of four users, each with a program of their own. Number 1 of alice runs as 10 to 13 did before it,
-    but beside an N-1 job of bob (0), which holds their forwarder. Number 2 of carol writes checkpoints as 20 to 22 did,
-    but target 3 has a tenth of its speed. Number 33 of dave is as 30 to 32 before it."""
+    """Ten minutes of four users, each with a program of their own. Number 1 of alice runs as 10 to 13 did before it,
+    but beside an N-1 job of bob (0, as 40 before it), which holds their forwarder. Number 2 of carol writes checkpoints
+    as 20 to 22 did, but target 3 has a tenth of its speed. Number 33 of dave is as 30 to 32 before it."""
     own = Step(op="write", volume=2 << 30, request=256 << 10, writers=1, files=1, label="own", compute_s=5.0)
     shared = Step(op="write", volume=8 << 30, request=128 << 10, writers=60, files=1, contested=True, label="shared")
     ckpt = [Step(op="write", volume=8 << 30, writers=64, files=64, label="ckpt", compute_s=8.0) for _ in range(4)]
@@ -73,12 +73,13 @@ def bad_day(seed: int = 7) -> Play:
     bob = (shared,), "bob", "spectra", "N-1", 15
     carol, dave = (ckpt, "carol", "climate", "N-N", 16), (calm, "dave", "mesher", "N-N", 4)
     jobs = [
-        *((10 + k, alice, 45.0 * k, 15) for k in range(4)), (1, alice, 300.0, 15), (0, bob, 300.0, 0),
+        *((10 + k, alice, 45.0 * k, 15) for k in range(4)), (1, alice, 300.0, 15),
+        (40, bob, 210.0, 0), (0, bob, 300.0, 0),
         *((20 + k, carol, 75.0 * k, 16) for k in range(3)), (2, carol, 390.0, 16),
         *((30 + k, dave, 60.0 * k, 48) for k in range(3)), (33, dave, 300.0, 48),
     ]  # fmt: skip
     fault = Fault(component="target", number=3, from_s=385.0, to_s=540.0, factor=0.1)
-    return play([(_of(number, *who), begin, first) for number, who, begin, first in jobs], 540, seed=seed,
+    return play([(_of(number, *who), begin, first) for number, who, begin, first in jobs], 600, seed=seed,
                 faults=[fault])  # fmt: skip
 
 

@@ -7,7 +7,7 @@ the command line.
 from __future__ import annotations
 
 from fairlead.model import units
-from fairlead.questions.answers_diagnosis import ComponentHealth, Explanation, Findings, Why
+from fairlead.questions.answers_diagnosis import ComponentHealth, Explanation, Findings, RunsOfProgram, Why
 from fairlead.web.diagnosis import parts
 from fairlead.web.diagnosis.parts import Cell, box, said
 
@@ -90,13 +90,42 @@ def why_page(answer: Why) -> str:
         for one in answer.taken
     ]  # fmt: skip
     body += box("Who or what took the difference", parts.table(["who", "what", ">time", ">sure", "finding"], rows))
+    rows = [
+        [said(one.who or "another job"), said(units.format_duration(one.seconds)),
+         said(units.format_percent(one.confidence)), f"<code>{said(one.finding or units.ABSENT)}</code>"]
+        for one in answer.hurt
+    ]  # fmt: skip
+    body += box("Whom it hurt", parts.table(["whom", ">time", ">sure", "finding"], rows))
     for told in answer.findings[:5]:
         body += box(told.finding.title, parts.evidence(told.finding.evidence))
     body += box("Over time", parts.courses(answer.courses))
     body += box("What it usually gets", "".join(parts.usual(one) for one in answer.usual))
+    body += box("Runs of its program", f"<p>{said(runs_line(answer.runs))}</p>" if answer.runs is not None else "")
+    body += box("Runs like this one", _alike(answer))
     body += box("What to do", parts.advice(answer.advice))
     body += box("Not known", parts.listed(answer.missing))
     return parts.page(answer.headline, body)
+
+
+def runs_line(runs: RunsOfProgram) -> str:
+    """A profile in one line."""
+    nodes = "" if runs.scale is None else f" on about {runs.scale} node{'' if runs.scale == 1 else 's'}"
+    line = f"{units.format_count(runs.runs)} run{'' if runs.runs == 1 else 's'}{nodes}, half of them within "
+    line += units.format_duration(runs.seconds_p50)
+    for one in runs.kinds:
+        amount = units.format_count if one.kind == "metadata" else units.format_bytes
+        line += f"; {one.kind} {amount(one.amount_p50)} at {parts.rate(one.rate_p50, one.kind)}"
+        line += f", {one.mode}" if one.mode else ""
+    return line
+
+
+def _alike(answer: Why) -> str:
+    rows: list[list[Cell]] = [
+        [said(one.job_id or "another job"), said(" ".join(part for part in (one.user, one.program) if part)),
+         said(units.format_time(one.start_ns)), said(units.format_duration(one.seconds)), said(one.how)]
+        for one in answer.alike
+    ]  # fmt: skip
+    return parts.table(["job", "who", "began", ">took", "how"], rows)
 
 
 def _phases(answer: Why) -> str:
