@@ -24,7 +24,7 @@ import argparse
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,7 @@ from fairlead.testing.machine.season import ordinary_season, small_season
 from fairlead.testing.machine.views import FULL, ORDINARY, View
 
 PARTS = ("detectors", "culprits", "health", "curves", "ordinary")
-WEAK = ExpectedLimits(lost_share=BETWEEN_SHARE, probability=CANDIDATES.probability, least_lost_s=LEAST_LOST_S)
+WEAK = replace(CANDIDATES, lost_share=BETWEEN_SHARE, least_lost_s=LEAST_LOST_S)
 """What is asked about where everything that lost a tenth counts."""
 NO_CAUSE = ("unknown", "own")
 TRIVIAL_OPS = 5000.0

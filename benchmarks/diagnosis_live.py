@@ -8,6 +8,8 @@ in the lake, and appends them to benchmarks/history.ndjson. Not here: whether th
 from __future__ import annotations
 
 import argparse
+import os
+import resource
 import sys
 import tempfile
 from pathlib import Path
@@ -25,6 +27,8 @@ S = 10**9
 T0 = 1_760_000_000 * S // (3600 * S) * 3600 * S
 AN_HOUR = 10_000
 PROGRAMS, FORWARDERS, TARGETS = 50, 16, 64
+EARLIER = 20
+"""Runs of each program that were over before."""
 BURST_S = 20
 
 
@@ -38,8 +42,11 @@ def main() -> int:
         ends = fill(lake, seconds)
         waited, findings, busy = play(lake, ends, seconds)
     figures = {
-        "jobs": len(waited), "seconds": seconds, "findings": findings, "p50_s": float(np.median(waited)),
+        "jobs": len(waited), "earlier": PROGRAMS * EARLIER, "seconds": seconds, "findings": findings,
+        "p50_s": float(np.median(waited)), "p95_s": float(np.quantile(waited, 0.95)),
         "p99_s": float(np.quantile(waited, 0.99)), "longest_s": float(np.max(waited)), "busy_share": busy,
+        "memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "processor_load": os.getloadavg()[0],
     }  # fmt: skip
     append("diagnosis_live", {name: round(value, 3) for name, value in figures.items()})
     sys.stdout.write("\n".join(f"{name:>12}  {value:,.3f}" for name, value in figures.items()) + "\n")
@@ -47,17 +54,19 @@ def main() -> int:
 
 
 def fill(lake: Lake, seconds: int) -> dict[str, int]:
-    """Jobs that end one after the other from T0 + 1800 s on, an earlier run of each program, and what was counted;
+    """Jobs that end one after the other from T0 + 1800 s on, earlier runs of each program, and what was counted;
     when each ends."""
     rng = np.random.default_rng(7)
     count = AN_HOUR * seconds // 3600
     rows: list[dict[str, object]] = []
     rollup: list[dict[str, object]] = []
     ends: dict[str, int] = {}
-    for number in range(PROGRAMS * 3 + count):
-        past = number < PROGRAMS * 3
+    for number in range(PROGRAMS * EARLIER + count):
+        past = number < PROGRAMS * EARLIER
         program = number % PROGRAMS
-        at = (number // 3 if past else 1800 + (number - PROGRAMS * 3) * seconds / count) + 60
+        at = (
+            number * 1500 / (PROGRAMS * EARLIER) if past else 1800 + (number - PROGRAMS * EARLIER) * seconds / count
+        ) + 60
         end = T0 + int(at * S)
         job, start = f"{number}", end - 60 * S
         factor = 3 if not past and number % 20 == 0 else 1

@@ -147,8 +147,8 @@ def test_records_that_come_late_change_the_summary(play: Tables, lake: Lake) -> 
 
 
 def test_a_job_is_not_summarised_before_its_records_can_have_come(play: Tables, lake: Lake) -> None:
-    fill(lake, {"jobs": play["jobs"]})
     first = int(pc.min(play["jobs"]["end_ns"]).as_py())
+    fill(lake, {"jobs": play["jobs"], "ops": before(play["ops"], first)})
     assert steps(lake, first + LAG_NS - 1) == 0
     assert steps(lake, first + LAG_NS) == 1
 

@@ -76,6 +76,16 @@ def _tuples(table: object, columns: list[str]) -> list[tuple[object, ...]]:
     return list(zip(*(table.column(name).to_pylist() for name in columns), strict=True))  # type: ignore[attr-defined]
 
 
+def test_sums_by_second_come_with_a_trace(run: Run, fixtures: Path, tmp_path: Path) -> None:
+    """Analysis of a lake that no server fills reads them: once, however often the trace is taken in."""
+    for _ in range(2):
+        assert run("ingest", fixtures / "darshan" / "n1_strided_64k_8.darshan")[0] == 0
+    written = "SELECT sum(size * count) AS bytes FROM ops WHERE op = 'write' AND interface = 'POSIX'"
+    summed = "SELECT sum(write_bytes) AS bytes FROM rollup WHERE kind = 'job' AND interval_ns = 1000000000"
+    [ops], [sums] = (_lake(tmp_path).query(sql).to_pylist() for sql in (written, summed))
+    assert sums["bytes"] == ops["bytes"] > 0
+
+
 def test_exact_times_are_kept_when_asked_for(run: Run, fixtures: Path, tmp_path: Path) -> None:
     log = fixtures / "darshan" / "n1_strided_64k_8.darshan"
     assert run("ingest", log, "--exact-times")[0] == 0

@@ -10,6 +10,7 @@ from fairlead.lake.store import Lake
 from fairlead.model.diagnosis import Told, finding_rows, incident_rows
 from fairlead.model.finding import Evidence, Finding, Subject
 from fairlead.model.incident import Incident
+from fairlead.model.tables import PHASE, batch_of
 from fairlead.questions.asking import Sight
 from fairlead.questions.catalog import Asking, ask, asked_of
 from questions_site import NOW, T0, S, accounts, build, put
@@ -42,8 +43,8 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     return made
 
 
-def said(lake: Lake, user: str, question: str, name: str = "", **words: str) -> str:
-    answer = ask(Asking(lake), question, name, asked_of(question, words), Sight(user), NOW)
+def said(lake: Lake, reader: str, question: str, name: str = "", **words: str) -> str:
+    answer = ask(Asking(lake), question, name, asked_of(question, words), Sight(reader), NOW)
     return msgspec.json.encode(answer).decode()
 
 
@@ -69,3 +70,16 @@ def test_a_guessed_culprit_is_not_confirmed(lake: Lake) -> None:
     for guess in ("101", "55501", "999999"):
         assert '"total":0' in said(lake, "alice", "findings", job=guess, last="1h")
     assert '"total":2' in said(lake, "alice", "findings", job="100", last="1h")
+
+
+def test_no_finding_is_no_good_news_where_nothing_of_the_readers_was_judged(lake: Lake) -> None:
+    """Phases of others say nothing about hers, nor about a job that left none."""
+    judged = batch_of(PHASE, {
+        "cluster": ["c"], "job_id": ["100"], "number": [0], "kind": ["write"], "start_ns": [T0], "end_ns": [T0 + S],
+        "active_ns": [S], "user": ["alice"], "expected_s": [1.0], "made_ns": [NOW], "analysis_version": [1],
+    })  # fmt: skip
+    put(lake, judged, stream="judged")
+    assert '"missing":[]' in said(lake, "", "findings", last="1h", rule="none")
+    assert '"missing":[]' in said(lake, "alice", "findings", last="1h", rule="none")
+    for user, words in (("carol", {"rule": "none"}), ("", {"user": "bob"}), ("", {"job": "4711"})):
+        assert '"missing":["phases' in said(lake, user, "findings", last="1h", **words)

@@ -69,15 +69,16 @@ def test_one_that_was_given_less_to_do_is_not_slow() -> None:
     assert not health.incidents
 
 
-def one_burst(slow_share: float) -> list[pa.Table]:
-    """A job with a file of its own on each of four targets, once; one target is slow, the first and last second of each
-    are parts of a second."""
+def one_burst(slow_share: float, begin_s: float, told_s: float) -> list[pa.Table]:
+    """A job with a file of its own on each of four targets, once, from `begin_s` on; one target is slow. What was done
+    is told once a second, `told_s` after it begins, and shared out to the seconds it lies in."""
     out = []
-    whole = int(6 * PEAK * 0.25)
+    whole = 6 * PEAK * 0.25
+    when = np.arange(-1, 3601) + told_s
     for place in range(4):
-        rate = int(PEAK * 0.25 * (slow_share if place == 1 else 1.0))
-        done = np.clip((HOUR - 601 + 0.4) * rate, 0, whole).astype(np.int64)
-        moved = np.diff(done, prepend=0)
+        rate = PEAK * 0.25 * (slow_share if place == 1 else 1.0)
+        told = np.clip((when - begin_s) * rate, 0, whole)
+        moved = np.diff(np.interp(np.arange(3601), when, told)).astype(np.int64)
         out += [
             rows("target", f"t{place}", "target", HOUR, job, write_bytes=moved, write_ops=-(-moved // (1 << 18)))
             for job in (None, "1")
@@ -85,13 +86,17 @@ def one_burst(slow_share: float) -> list[pa.Table]:
     return out
 
 
+BURSTS = [(600 + at + part, told_s) for at in range(5) for part in (0.1, 0.6) for told_s in (0.0, 0.3, 0.8)]
+
+
 def test_a_burst_of_seconds_is_measured_by_its_whole_seconds() -> None:
     limits = replace(LIMITS, minimum_s=10.0, window_s=5.0)
-    (incident,) = look(one_burst(0.25), 3600, limits=limits).incidents
-    assert incident.component == "t1"
-    assert incident.share_of_peak == pytest.approx(0.25, abs=0.01)
-    assert not look(one_burst(1.0), 3600, limits=limits).incidents
-    assert not look(one_burst(0.8), 3600, limits=limits).incidents
+    for begin_s, told_s in BURSTS:
+        (incident,) = look(one_burst(0.25, begin_s, told_s), 3600, limits=limits).incidents
+        assert incident.component == "t1"
+        assert incident.share_of_peak == pytest.approx(0.25, abs=0.02), (begin_s, told_s)
+        assert not look(one_burst(1.0, begin_s, told_s), 3600, limits=limits).incidents
+        assert not look(one_burst(0.8, begin_s, told_s), 3600, limits=limits).incidents
 
 
 def test_a_large_job_may_be_asked_for() -> None:

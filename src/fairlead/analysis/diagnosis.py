@@ -236,7 +236,7 @@ def _evidence(parts: Sequence[_Part]) -> list[Evidence]:
     took = (int(row["end_ns"]) - int(row["start_ns"])) / NS_PER_S
     share = worst.lost_s / max(worst.expected_s, 1e-9)
     told = [Evidence(
-        text=f"its {_WORDS.get(row['kind'], row['kind'])} (phase {row['number']}) took {format_duration(took)}; "
+        text=f"its {_WORDS.get(row['kind'], row['kind'])} (phase {row['number'] + 1}) took {format_duration(took)}; "
         f"as much usually takes {format_duration(worst.expected_s)}" + _compared(worst.runs), metric="lost",
         value=round(worst.lost_s, 3), unit="s",
     )] if share > 0 else []  # fmt: skip

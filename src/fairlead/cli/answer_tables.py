@@ -1,4 +1,4 @@
-"""Tables of answers that fit a terminal: columns that do not are left out, the least telling first; nothing wraps.
+"""Tables of answers that fit a terminal: columns that do not are left out, the least telling first.
 
 Text from records is made inert here. Not here: pictures (`pictures`), which answer to show (the commands).
 """
@@ -33,12 +33,15 @@ class Column:
     right: bool = False
     spare: int = 0
     longest: int = _LONGEST
+    wraps: bool = False
+    """Whether a long text goes on in a second line, so that it never decides which columns there is room for."""
 
 
 def fitted(columns: Sequence[Column], rows: Sequence[Any], width: int) -> RenderableType:
     """The rows as a table no wider than `width`."""
     cells = [[_cell(column, row) for column in columns] for row in rows]
     wide = [max([len(c.name), *(row[k].cell_len for row in cells)]) for k, c in enumerate(columns)]
+    wide = [min(wide[k], _LONGEST) if c.wraps else wide[k] for k, c in enumerate(columns)]
     chosen = list(range(len(columns)))
     while sum(wide[k] + _GAP for k in chosen) - _GAP > width:
         spare = max(chosen, key=lambda k: (columns[k].spare, k))
@@ -48,7 +51,8 @@ def fitted(columns: Sequence[Column], rows: Sequence[Any], width: int) -> Render
     table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="dim")
     for k in chosen:
         table.add_column(
-            columns[k].name, justify="right" if columns[k].right else "left", no_wrap=True, overflow="ellipsis"
+            columns[k].name, justify="right" if columns[k].right else "left", no_wrap=not columns[k].wraps,
+            overflow="fold" if columns[k].wraps else "ellipsis",
         )  # fmt: skip
     for row in cells:
         table.add_row(*(row[k] for k in chosen))

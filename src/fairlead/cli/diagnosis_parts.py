@@ -19,7 +19,7 @@ from fairlead.model import units
 from fairlead.model.finding import Advice, Evidence
 from fairlead.model.incident import Incident
 from fairlead.questions.answers_diagnosis import Course, Usual
-from fairlead.web.diagnosis.parts import AUDIENCE, rate, when
+from fairlead.web.diagnosis.parts import AUDIENCE, others_got, rate, when
 
 ROLE_STYLE = {"victim": READ, "culprit": "red3", "whole": "grey62", "wait": META, "peak": "green", "usual": "dim"}
 
@@ -124,10 +124,7 @@ def usual(rows: Sequence[Usual], width: int) -> list[RenderableType]:
         if not others:
             parts.append(Text(f"  {one.kind}: nothing like it is known", style="dim"))
             continue
-        said = (
-            f"  {one.kind}: {rate(mine.rate_per_s, one.kind)}; {len(others)} others ({one.like}) got"
-            f" {rate(one.rate_p25, one.kind)} to {rate(one.rate_p75, one.kind)} (half of them)"
-        )
+        said = f"  {one.kind}: {rate(mine.rate_per_s, one.kind)}; {others_got(one)}"
         rates = [*(run.rate_per_s for run in others), mine.rate_per_s]
         picture = Text("  ") + line(rates, max(10, min(width - 20, len(rates))), style="grey62") + Text(" ← this run")
         parts += [Text(said), picture]

@@ -106,13 +106,12 @@ def finding_table(rows: Sequence[Told], width: int) -> RenderableType:
     from fairlead.cli.answer_tables import Column, fitted
     from fairlead.model import units
 
-    titles = max(30, width - 58)
     columns = [
         Column("id", lambda r: r.finding.id, longest=14),
         Column(
             "severity", lambda r: Text(r.finding.severity, style=SEVERITY_STYLE.get(r.finding.severity, "")), spare=2
         ),
-        Column("what", lambda r: r.finding.title, longest=titles),
+        Column("what", lambda r: r.finding.title, longest=200, wraps=True),
         Column("since", lambda r: units.format_time(r.finding.from_ns).removesuffix(" UTC"), spare=3),
         Column("cost", lambda r: units.format_duration(r.finding.cost_s), right=True, spare=1),
         Column("sure", lambda r: units.format_percent(r.finding.confidence), right=True, spare=4),

@@ -59,7 +59,7 @@ def page(answer: Why, width: int) -> list[RenderableType]:
     from fairlead.inert import inert
     from fairlead.model import units
     from fairlead.web.diagnosis.page import VERDICTS, runs_line
-    from fairlead.web.diagnosis.parts import rate, when
+    from fairlead.web.diagnosis.parts import known_by, lost, rate, when
 
     word, severity = VERDICTS.get(answer.verdict, (answer.verdict, "info"))
     style = {"high": "bold red", "warning": "bold yellow", "ok": "bold green"}.get(severity, "bold")
@@ -74,7 +74,7 @@ def page(answer: Why, width: int) -> list[RenderableType]:
         took = units.format_duration(sum(line.seconds for line in answer.phases))
         parts.append(Text(
             f"\nI/O took {took}; usually {units.format_duration(answer.expected_s)};"
-            f" lost {units.format_duration(answer.lost_s)}"
+            f" lost {lost(answer.lost_s)}"
         ))  # fmt: skip
         columns = [
             Column("phase", lambda r: f"{r.kind} {r.number + 1}"),
@@ -84,7 +84,7 @@ def page(answer: Why, width: int) -> list[RenderableType]:
                    else units.format_bytes(r.amount), right=True, spare=2),
             Column("rate", lambda r: rate(r.rate_per_s, r.kind), right=True, spare=1),
             Column("usually", lambda r: units.format_duration(r.expected_s), right=True),
-            Column("lost", lambda r: units.format_duration(r.lost_s), right=True),
+            Column("lost", lambda r: lost(r.lost_s), right=True),
             Column("mode", lambda r: r.mode or units.ABSENT, spare=4),
         ]  # fmt: skip
         parts.append(fitted(columns, answer.phases[:20], width))
@@ -107,7 +107,7 @@ def page(answer: Why, width: int) -> list[RenderableType]:
         ]  # fmt: skip
         parts += [shown.heading("Whom it hurt"), fitted(columns, answer.hurt, width)]
     for told in answer.findings[:3]:
-        parts += [shown.heading(inert(told.finding.title)), *shown.evidence(told.finding.evidence)]
+        parts += [shown.heading(inert(known_by(told, answer.headline))), *shown.evidence(told.finding.evidence)]
     parts += shown.courses(answer.courses, width)
     if answer.usual:
         parts += [shown.heading("What it usually gets"), *shown.usual(answer.usual, width)]

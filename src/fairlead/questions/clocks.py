@@ -49,7 +49,7 @@ def moved_in_time(
     span = steps.span
     far = max(abs(ns) for ns in off.values())
     wide = Span(span.from_ns - far, span.to_ns + far).aligned(step)
-    sums = ", ".join(f"sum({name})::BIGINT AS {name}" for name in VALUES)
+    sums = ", ".join(f"TRY_CAST(sum({name}) AS BIGINT) AS {name}" for name in VALUES)
     made = select(
         lake,
         "WITH off AS (SELECT unnest($sources) AS source, unnest($offs) AS ns), dated AS ("

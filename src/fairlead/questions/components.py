@@ -46,7 +46,7 @@ def devices(lake: Tables, span: Span, node: str) -> list[ComponentRow]:
 def _components(lake: Tables, span: Span, kind: str, named: str, names: Mapping[str, object]) -> list[ComponentRow]:
     step = step_of_many(span)
     parameters: dict[str, object] = {"kind": kind, "layer": _LAYERS[kind], **names}
-    added = ", ".join(f"sum({name})::BIGINT AS {name}" for name in VALUES)
+    added = ", ".join(f"TRY_CAST(sum({name}) AS BIGINT) AS {name}" for name in VALUES)
     each = (
         f"SELECT id, ts_ns, sum(coalesce(read_bytes + write_bytes, read_bytes, write_bytes)) AS moved, {added}"
         f" FROM rollup WHERE interval_ns = {step} AND {_WHOLE}{named} AND ts_ns >= {span.aligned(step).from_ns}"
@@ -145,7 +145,7 @@ def _load(found: pa.Table, steps: Steps, layer: str) -> dict[str, Any] | None:
 
 def who(lake: Tables, kind: str, name: str, span: Span, sight: Sight, limit: int) -> list[Share]:
     """Jobs by their part in what one component did; of a reader with a user, that user's. `share` is of the whole."""
-    added = ", ".join(f"sum({value})::BIGINT AS {value}" for value in VALUES)
+    added = ", ".join(f"TRY_CAST(sum({value}) AS BIGINT) AS {value}" for value in VALUES)
     columns = f"job_id, layer, {', '.join(VALUES)}"
     found = select(
         lake,

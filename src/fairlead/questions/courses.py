@@ -20,7 +20,10 @@ from fairlead.questions.sums import METADATA_RANK, RANK, Steps, numbers, stepped
 POINTS = 360
 LEAST_AROUND_NS, MOST_AROUND_NS = MINUTE_NS, HOUR_NS // 2
 _VALUE = {"read": "read_bytes", "write": "write_bytes", "metadata": "metadata_ops"}
-_WAITS = ", sum(wait_ns)::BIGINT AS wait_ns, sum(waits)::BIGINT AS waits, max(queue_len_max)::BIGINT AS queue"
+_WAITS = (
+    ", TRY_CAST(sum(wait_ns) AS BIGINT) AS wait_ns, TRY_CAST(sum(waits) AS BIGINT) AS waits,"
+    " max(queue_len_max)::BIGINT AS queue"
+)
 Name = Callable[[str], str]
 
 

@@ -48,7 +48,7 @@ def findings(
     return Findings(
         from_ns=span.from_ns, to_ns=span.to_ns, total=current.num_rows, findings=listed,
         older=found.num_rows - current.num_rows, analysis_version=max(versions, default=None),
-        missing=[] if current.num_rows else _why_none(lake, span),
+        missing=[] if current.num_rows else _why_none(lake, span, job, sight.user or user),
     )  # fmt: skip
 
 
@@ -99,12 +99,15 @@ def _chosen(
     return " AND ".join(parts), words
 
 
-def _why_none(lake: Tables, span: Span) -> list[str]:
-    """What there is to look at in the span: no finding is good news only where phases were judged."""
+def _why_none(lake: Tables, span: Span, job: str, user: str) -> list[str]:
+    """What there is to look at in the span (of this job, of this user's): no finding is good news only where phases
+    were judged."""
+    whose = (" AND job_id = $job" if job else "") + (' AND "user" = $owner' if user else "")
     found = records(select(
         lake,
         "SELECT count(*) AS phases, count(expected_s) AS judged FROM phase"
-        f" WHERE start_ns >= {span.from_ns} AND start_ns < {span.to_ns} AND {days(span)}",
+        f" WHERE start_ns >= {span.from_ns} AND start_ns < {span.to_ns} AND {days(span)}{whose}",
+        {key: value for key, value in (("job", job), ("owner", user)) if value},
     ))  # fmt: skip
     [row] = found
     if not row["phases"]:

@@ -77,11 +77,12 @@ def _incidents(lake: Tables, span: Span) -> list[Incident]:
 
 
 def _states(rows: Sequence[Mapping[str, Any]], open_: Sequence[Incident]) -> list[ComponentState]:
-    """The last known state of each component; one with an open incident is sick whatever the last minutes show."""
+    """The last known state of each component: sick while an incident is open, or in the last window, and healthy after
+    windows in which it was, though nobody asked anything of it since."""
     last: dict[tuple[str, str], Mapping[str, Any]] = {}
     for one in sorted(rows, key=lambda row: row["ts_ns"]):
         key = (one["layer"], one["component"])
-        if key not in last or one["state"] not in ("unknown", "idle") or last[key]["state"] in ("unknown", "idle"):
+        if key not in last or one["state"] not in ("unknown", "idle") or last[key]["state"] not in _STATE:
             last[key] = one
     sick: dict[tuple[str, str], Incident] = {(one.layer, one.component): one for one in open_}
     made = []

@@ -78,7 +78,7 @@ def alike_runs(lake: Tables, account: Mapping[str, Any], sight: Sight, most: int
         lake,
         f"SELECT {_NEEDED} FROM job_summary WHERE start_ns >= {span.from_ns}"
         f" AND start_ns < {span.to_ns} AND {days(span)} AND (end_ns IS NOT NULL OR job_id = $job)"
-        " AND (coalesce(read_bytes, 0) + coalesce(write_bytes, 0) + coalesce(metadata_ops, 0) > 0)"
+        " AND greatest(read_bytes, write_bytes, metadata_ops) > 0"
         f" ORDER BY abs(start_ns - {start}), start_ns, cluster, job_id LIMIT {MOST_SEARCHED}",
         {"job": account["job_id"]},
     )

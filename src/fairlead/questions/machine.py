@@ -54,7 +54,7 @@ _WORDS = {
 def system(lake: Tables, span: Span, sight: Sight, now_ns: int, *, points: int = 300) -> System:
     """Volumes per layer and day, amplification between layers, jobs, silent sources, events."""
     columns = f"layer, ts_ns, {', '.join(VALUES)}"
-    sums = ", ".join(f"sum({name})::BIGINT AS {name}" for name in VALUES)
+    sums = ", ".join(f"TRY_CAST(sum({name}) AS BIGINT) AS {name}" for name in VALUES)
     found = select(
         lake,
         f"SELECT ts_ns // {DAY_NS} AS date, layer, {sums} FROM {rollup_rows(span, _WHOLE, columns)}"

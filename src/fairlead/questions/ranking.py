@@ -41,7 +41,7 @@ def ranked(lake: Tables, span: Span, accounts: pa.Table | None = None) -> pa.Tab
             f"(SELECT r.* FROM {rows} r JOIN (SELECT unnest($numbers) AS number, unnest($starts) AS began,"
             " unnest($ends) AS ended) a ON r.id = a.number AND r.ts_ns + r.interval_ns > began AND r.ts_ns < ended)"
         )
-    sums = ", ".join(f"sum({name})::BIGINT AS {name}" for name in VALUES)
+    sums = ", ".join(f"TRY_CAST(sum({name}) AS BIGINT) AS {name}" for name in VALUES)
     told = f"{{'layer': layer, {_PARTS}}}"
     sql = (
         "WITH layered AS (SELECT id, layer, coalesce(list_position($ranks, layer), 99) AS place,"

@@ -20,7 +20,7 @@ from fairlead.questions.asking import Tables, days, select
 from fairlead.questions.span import Span, around, bin_ns, interval_ns, pieces
 
 VALUES = ("read_bytes", "write_bytes", "read_ops", "write_ops", "metadata_ops")
-_ADDED = ", ".join(f"sum({name})::BIGINT AS {name}" for name in VALUES)
+_ADDED = ", ".join(f"TRY_CAST(sum({name}) AS BIGINT) AS {name}" for name in VALUES)
 RANK = ("mount", "client", "target", "forwarder", "pfs_client", "osc", "metadata", "device")
 """Layers by how well they tell what a job moved: its own clients first (as a mount saw
 them, then as a tracer inside the processes did), then counters that name jobs."""

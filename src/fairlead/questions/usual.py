@@ -18,7 +18,7 @@ from fairlead.questions.asking import Sight, Tables
 from fairlead.questions.past_phases import history_of
 
 ENOUGH = 2
-"""So many other phases make a category worth showing."""
+"""Where a category has fewer others, the next more general one is looked at."""
 SHOWN = 60
 
 
@@ -47,8 +47,9 @@ def _usual(pool: pa.Table, codes: Any, one: int, own: int, kind: str, sight: Sig
         if code[one] == NONE:
             continue
         others = np.flatnonzero((code == code[one]) & (place >= own))
-        if len(others) >= ENOUGH:
+        if len(others) > len(chosen):
             chosen, like = others, rung.name
+        if len(chosen) >= ENOUGH:
             break
     rates = pool["rate_per_s"].cast(pa.float64()).to_numpy()[chosen] if len(chosen) else np.zeros(0)
     rates = rates[~np.isnan(rates)]

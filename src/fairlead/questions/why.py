@@ -28,6 +28,8 @@ from fairlead.questions.usual import usual_of
 
 MOST_FINDINGS = 20
 SLOWED = ("job.interference", "job.slow_component")
+WORTH_SAYING = 0.01
+"""Of the time I/O usually takes: what is lost beyond it, where it is less, is not told in figures."""
 CHANGED, SLOW = "job.own_change", "job.slow_unexplained"
 
 
@@ -108,6 +110,8 @@ def headline(verdict: str, job_id: str, told: Sequence[Told], lost: float | None
         return f"Job {job_id} still runs: what it got is told when it has ended"
     if verdict == "unknown":
         return f"Job {job_id}: it is not known what it usually gets"
+    if lost is not None and expected and lost < WORTH_SAYING * expected:
+        return f"Job {job_id} went as usual: its I/O took {format_duration(expected + lost)}, as it usually does"
     if lost is not None and expected:
         return (
             f"Job {job_id} went as usual: {format_duration(lost)} beyond the usual {format_duration(expected)} of I/O"

@@ -2,7 +2,8 @@
 with it their phases and what diagnosis finds in them.
 
 Its only memory is the lake, so it may be killed and started at any time. Bounded work a step. Not here: what a summary
-is (`analysis.job_summary`), what diagnosis looks at (`diagnosing`), starting the process (`runtime.child`).
+is (`analysis.job_summary`), what is read for it (`recorded`), what diagnosis looks at (`diagnosing`), starting the
+process (`runtime.child`).
 """
 # ruff: noqa: S608  (names of tables and columns are ours; what others say goes in as parameters)
 
@@ -16,27 +17,24 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Protocol
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from fairlead import clock
-from fairlead.analysis.correlate import attributed, placements
-from fairlead.analysis.job_summary import ANALYSIS_VERSION, SERIES, JobData, Row, summarised, summary_table
-from fairlead.analysis.rollups import CLIENT, MOUNT, MOUNT_INTERFACES, NO_METADATA, UPPER_INTERFACES
-from fairlead.errors import FairleadError, InputError, LakeError
-from fairlead.model.tables import JOBS
+from fairlead.analysis.job_summary import ANALYSIS_VERSION, JobData, Row, summarised, summary_table
+from fairlead.errors import InputError, LakeError
 from fairlead.model.units import NS_PER_S
 from fairlead.runtime.arrivals import STAND_IN, arrived
 from fairlead.runtime.diagnosing.profiling import profiles_with
 from fairlead.runtime.diagnosing.rounds import Rounds
 from fairlead.runtime.diagnosing.settings import Diagnosis, limits_of
 from fairlead.runtime.diagnosing.step import Diagnosed, diagnosed_jobs
+from fairlead.runtime.recorded import looked_up
 from fairlead.runtime.running_jobs import EVERY_NS, running_due, running_summaries
-from fairlead.runtime.served_by import Tables, forwarders_of, in_days, targets_of
+from fairlead.runtime.served_by import Tables, in_days
 from fairlead.runtime.site_told import site_of
 
 LAG_NS = 120 * NS_PER_S
 """After its end a job's records get this long to arrive before it is summarised."""
+CARRIED_NS = 600 * NS_PER_S
+"""... and so long if since it began nothing was heard of anything."""
 AGAIN_NS = 86_400 * NS_PER_S
 """So long after its end a job is looked at again for records that came late; later ones change no summary."""
 MOST_JOBS = 200
@@ -229,4 +227,19 @@ def due(lake: Tables, now_ns: int, *, lag_ns: int = LAG_NS, most: int = MOST_JOB
         _DUE,
         {"now": now_ns, "lag": lag_ns, "reach": AGAIN_NS + lag_ns, "version": ANALYSIS_VERSION, "most": most},
     )
-    return list(found.to_pylist())
+    return _carried(lake, found.to_pylist(), now_ns)
+
+
+def _carried(lake: Tables, jobs: list[Mapping[str, Any]], now_ns: int) -> list[Mapping[str, Any]]:
+    """These without those that ended lately and since whose beginning nothing at all was summed up: what comes in at
+    once after a pause tells that a job ended some seconds before it tells what the job did."""
+    waits = now_ns - CARRIED_NS
+    fresh = [int(job["start_ns"]) for job in jobs if not job["again"] and job["end_ns"] > waits]
+    if not fresh:
+        return jobs
+    first = min(fresh)
+    [heard] = lake.query(
+        f"SELECT coalesce(max(ts_ns), 0) AS ts_ns FROM rollup WHERE interval_ns = {NS_PER_S} AND ts_ns >= {first}"
+        f" AND ts_ns <= {now_ns} AND {in_days(first, now_ns)}"
+    )["ts_ns"].to_pylist()
+    return [job for job in jobs if job["again"] or job["end_ns"] <= waits or job["start_ns"] <= heard]

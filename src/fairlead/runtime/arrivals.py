@@ -25,10 +25,13 @@ _BEFORE_NS = 60 * NS_PER_S
 
 def arrived(lake: Tables, now_ns: int, *, within_ns: int, most: int) -> list[Mapping[str, Any]]:
     """Rows of `jobs` that ended less than `within_ns` ago, have no summary of that end, and whose nodes and servers
-    have all told of a time after it. The earliest end first. Raises LakeError."""
+    have all told of a time after it. The earliest end first. `again`: it has a summary of another end. Raises
+    LakeError."""
     first = now_ns - within_ns
     ended = lake.query(
-        "SELECT jobs.* EXCLUDE (day) FROM jobs WHERE start_ns IS NOT NULL AND end_ns >= start_ns"
+        "SELECT jobs.* EXCLUDE (day), EXISTS (SELECT 1 FROM job_summary told WHERE told.job_id = jobs.job_id"
+        " AND told.start_ns = jobs.start_ns AND told.end_ns IS NOT NULL AND told.cluster IS NOT DISTINCT FROM"
+        " jobs.cluster) AS again FROM jobs WHERE start_ns IS NOT NULL AND end_ns >= start_ns"
         f" AND end_ns > {first} AND end_ns <= {now_ns} AND NOT EXISTS (SELECT 1 FROM job_summary told"
         " WHERE told.job_id = jobs.job_id AND told.start_ns = jobs.start_ns AND told.end_ns = jobs.end_ns"
         " AND told.cluster IS NOT DISTINCT FROM jobs.cluster)"

@@ -27,6 +27,8 @@ TOGETHER_NS = 2 * DAY_NS
 """Jobs that lie within so long share their queries: files of other days are not opened for one of them."""
 ASKED = "(SELECT unnest($ids) AS id, unnest($begins) AS begin_ns, unnest($ends) AS end_ns, unnest($numbers) AS number)"
 """Jobs as rows, of what `asked_for` makes."""
+MOST_AT_ONCE = 1 << 50
+"""Bytes or operations of one job in one interval: what says more is a broken counter, and not known."""
 _MINUTE_NS = 60 * NS_PER_S
 _JOBS_METADATA = "CASE WHEN layer <> $l_target THEN metadata_ops END"
 """Storage targets count operations that no metadata server saw; they are not metadata operations of a job."""
@@ -140,10 +142,11 @@ def _data_of(lake: Tables, jobs: Sequence[Mapping[str, Any]]) -> list[JobData]:
     found = []
     for at, job in enumerate(jobs):
         nodes = [str(name) for name in job.get("nodes") or []]
+        life = (int(job["start_ns"]), int(job["end_ns"]))
         span = {"job": spans[at][0], "from": spans[at][1], "to": spans[at][2]}
         forwarders, targets = counted.get((at, "forwarder")), counted.get((at, "target"))
-        routed = mapped_forwarders(lake, nodes, span) if not forwarders else None
-        striped = placed_targets(lake, span) if not targets else None
+        routed = mapped_forwarders(lake, nodes, *life) if not forwarders else None
+        striped = placed_targets(lake, span, *life) if not targets else None
         found.append(JobData(
             job=job, series=series[at].select(_SERIES_OF) if at in series else _no_series(), interval_ns=interval,
             io=operations.get(at), io_nodes=None, forwarders=forwarders or routed, targets=targets or striped,
@@ -155,7 +158,10 @@ def _data_of(lake: Tables, jobs: Sequence[Mapping[str, Any]]) -> list[JobData]:
 
 def _summed(metadata: str = "metadata_ops") -> str:
     values = {**{name: name for name in SERIES}, "metadata_ops": metadata}
-    return ", ".join(f"TRY_CAST(sum({value}) AS BIGINT) AS {name}" for name, value in values.items())
+    believed = f"BETWEEN 0 AND {MOST_AT_ONCE}"
+    return ", ".join(
+        f"CASE WHEN sum({value}) {believed} THEN sum({value})::BIGINT END AS {name}" for name, value in values.items()
+    )
 
 
 def _operations(
@@ -165,10 +171,11 @@ def _operations(
     mounts = ", ".join(f"'{name}'" for name in MOUNT_INTERFACES)
     upper = ", ".join(f"'{name}'" for name in (*UPPER_INTERFACES, *MOUNT_INTERFACES))
     other = ", ".join(f"'{name}'" for name in NO_METADATA)
+    moved = "CASE WHEN size <= 9223372036854775807 // greatest(count, 1) THEN size * count END"
     parts = ", ".join(
-        f"CAST(sum({value}) FILTER ({rows}) AS BIGINT) AS {name}"
+        f"TRY_CAST(sum({value}) FILTER ({rows}) AS BIGINT) AS {name}"
         for name, value, rows in (
-            ("read_bytes", "size * count", "op = 'read'"), ("write_bytes", "size * count", "op = 'write'"),
+            ("read_bytes", moved, "op = 'read'"), ("write_bytes", moved, "op = 'write'"),
             ("read_time_ns", "busy_ns", "op = 'read'"), ("write_time_ns", "busy_ns", "op = 'write'"),
             ("metadata_time_ns", "busy_ns", f"op <> 'read' AND op <> 'write' AND op NOT IN ({other})"),
         )

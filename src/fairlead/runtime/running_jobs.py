@@ -59,7 +59,7 @@ def running_summaries(lake: Tables, jobs: Sequence[Mapping[str, Any]], now_ns: i
     first = min(int(job["start_ns"]) for job in jobs)
     names = [str(job["job_id"]) for job in jobs]
     sums = ", ".join(
-        f"CAST(sum({value}) AS BIGINT) AS {name}"
+        f"TRY_CAST(sum({value}) AS BIGINT) AS {name}"
         for name, value in ((n, n if n != "metadata_ops" else _METADATA) for n in SERIES)
     )
     counted = lake.query(

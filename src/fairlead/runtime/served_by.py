@@ -55,11 +55,10 @@ def counted_by(
     return names
 
 
-def mapped_forwarders(lake: Tables, nodes: Sequence[str], span: Mapping[str, Any]) -> list[str] | None:
+def mapped_forwarders(lake: Tables, nodes: Sequence[str], begin: int, end: int) -> list[str] | None:
     """Forwarders a job's nodes were mapped to while it ran; None where that is not known."""
     if not nodes:
         return None
-    begin, end = int(span["from"]), int(span["to"])
     mapping = lake.query(
         "SELECT * EXCLUDE (day) FROM mapping WHERE kind IN ('node_forwarder', 'node→forwarder')"
         " AND from_ns < $to AND (to_ns IS NULL OR to_ns > $from) AND a IN (SELECT unnest($nodes))",
@@ -70,10 +69,10 @@ def mapped_forwarders(lake: Tables, nodes: Sequence[str], span: Mapping[str, Any
     return sorted(set(routes.b.filter(pa.array(held)).to_pylist())) or None
 
 
-def placed_targets(lake: Tables, span: Mapping[str, Any]) -> list[str] | None:
-    """Targets a job's files lie on: as fairlead's forwarders placed them (rows of `mapping` of kind `file_targets`),
-    else as their layouts say. None where a file's targets cannot be named."""
-    begin, end = int(span["from"]), int(span["to"])
+def placed_targets(lake: Tables, span: Mapping[str, Any], begin: int, end: int) -> list[str] | None:
+    """Targets a job's files lie on (`span`: `job`, and `from` and `to` in whole minutes): as fairlead's forwarders
+    placed them (rows of `mapping` of kind `file_targets`), else as their layouts say. None where a file's targets
+    cannot be named."""
     files = lake.query(
         "SELECT used.file_id, f.path FROM (SELECT DISTINCT file_id FROM ops WHERE job_id = $job AND start_ns >= $from"
         f" AND start_ns < $to AND {in_days(begin, end)} AND file_id IS NOT NULL LIMIT {MOST_FILES + 1}) used"

@@ -28,7 +28,8 @@ from fairlead.analysis.history.columns import combined, integers
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 JUDGING = 5
-"""The last rung that can judge; the one after it, of other people's programs, only lends strength."""
+"""The last rung that can judge; the one after it, of other people's programs, only lends strength, but for
+`strangers`."""
 _CHUNK = 20_000
 
 
@@ -36,15 +37,17 @@ _CHUNK = 20_000
 class ExpectedLimits:
     """When a phase is abnormal. `lost_share`: it took so much longer than expected, as a share of what was expected;
     `probability`: so sure it must be; `least_lost_s`: less is never told. `wide_octaves`: volumes so many doublings
-    apart count 0.6 of one alike."""
+    apart count 0.6 of one alike. `strangers`: a phase without others of its user or program is judged by other people's
+    phases alike."""
 
     lost_share: float = 0.5
     probability: float = 0.5
     least_lost_s: float = 1.0
     wide_octaves: float = 2.0
+    strangers: bool = False
 
 
-CANDIDATES = ExpectedLimits(lost_share=0.35, probability=0.3, least_lost_s=0.7)
+CANDIDATES = ExpectedLimits(lost_share=0.35, probability=0.3, least_lost_s=0.7, strangers=True)
 """What attribution is asked about: whoever may have lost half of the time a phase takes. A run that is slow by chance
 looks the same by its rate; evidence of congestion tells them apart."""
 
@@ -53,7 +56,8 @@ def judged(phases: pa.Table, history: pa.Table, limits: ExpectedLimits | None = 
     """What is to be said of each row of `phases` (PHASE), from `history` (PHASE).
 
     Rows of the same job are never compared. Rows of `history` that began when a phase did or later count only with
-    `batch`. A phase without others of its user or program is not judged (NaN), and neither is one without a rate.
+    `batch`. A phase without others of its user or program is not judged (NaN; but `strangers`), and neither is one
+    without a rate.
     `confidence` is the probability that it took longer than expected by `lost_share` or more.
     """
     limits = limits or ExpectedLimits()
@@ -78,7 +82,8 @@ def judged(phases: pa.Table, history: pa.Table, limits: ExpectedLimits | None = 
         judge(
             first, min(first + _CHUNK, phases.num_rows), low, high, compared.order, others.rate, volume, request, still,
             others.start_ns, others.job, amount, mine.active_s, mine.silent_s, amount, my_request, mine.start_ns,
-            mine.job, found.middle, found.block, found.spread, found.between, found.slowed, found.mean, batch, JUDGING,
+            mine.job, found.middle, found.block, found.spread, found.between, found.slowed, found.mean, batch,
+            JUDGING + limits.strangers,
             least, limits.wide_octaves, confidence, expected, took, runs, rung,
         )  # fmt: skip
 

@@ -104,7 +104,7 @@ def incident_of(
     hint, why = hint_of(course)
     evidence = [
         _main_evidence(windows, place, spell, kind, mean, measured, peak, by_peers=by_peers),
-        Evidence(text=f"Likely cause: {hint}. {why}", metric="hint", value=hint),
+        Evidence(text=f"Likely cause: {hint.replace('_', ' ')}. {why}", metric="hint", value=hint),
         Evidence(text="Until when it was seen.", metric=SEEN, value=spell.last_ns, unit="ns"),
     ]
     evidence += [Evidence(text=text, metric=MAINTENANCE if word == MAINTENANCE else "event", value=word)

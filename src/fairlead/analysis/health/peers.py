@@ -115,12 +115,12 @@ def _of_job(
     # Work a second while at work: bytes, where any are moved, else operations.
     work = moved if moved.sum() > 0 else asked
     steady = limits.steady * (parts.axis.window_s <= limits.coarse_s)
-    throughout, rate = _rates(work, cell, component, parts.at[mine], shape, steady)
-    usual, longest, before = np.nan, np.nan, -2
+    throughout, rate, count = _rates(work, cell, component, parts.at[mine], shape, steady)
+    usual, longest, whole, before = np.nan, np.nan, 0.0, -2
     for at, span in enumerate(spans.tolist()):
         lasting = active[:, at].astype(np.float64)
         if span > before + 2:
-            usual = longest = np.nan
+            usual, longest, whole = np.nan, np.nan, 0.0
         before = span
         # Of a window in which most were at work for a moment only, those that were for longer are compared with before.
         moments = not np.isfinite(usual) and int(np.isfinite(throughout[:, at]).sum()) < limits.peer_components
@@ -128,8 +128,12 @@ def _of_job(
         known = np.isfinite(here)
         if int(known.sum()) >= limits.peer_components:
             outside = slow_side(here, limits.cluster_eps, limits.cluster_least)
-            usual = float(np.median(here[known & ~outside])) if (known & ~outside).any() else np.nan
-            longest = float(np.median(lasting[known & ~outside])) if (known & ~outside).any() else np.nan
+            peers = known & ~outside
+            longest = float(np.median(lasting[peers])) if peers.any() else np.nan
+            seen = float(np.median(count[peers, at])) if peers.any() else 0.0
+            # What they reach as they come to their end is not what they can: then what they reached before counts.
+            if not (np.isfinite(usual) and peers.any() and seen <= 0.5 * whole):
+                usual, whole = float(np.median(here[peers])) if peers.any() else np.nan, seen
         elif np.isfinite(usual):
             outside = known & (here < usual / limits.peer_ratio)
         else:
@@ -148,17 +152,27 @@ def _of_job(
 
 def _rates(
     work: Floats, cell: Ints, component: Ints, at: Ints, shape: tuple[int, int], steady: int
-) -> tuple[Floats, Floats]:
-    """Mean work an interval, of each component and window (`shape`; `cell` is their place): in those intervals in which
-    it was at work throughout, as the ones before and after (`steady` of them) tell, and in all. In the first and last
-    of a burst it was for a part only. NaN: in none."""
+) -> tuple[Floats, Floats, Ints]:
+    """Work an interval, of each component and window (`shape`; `cell` is their place): the median of those intervals in
+    which it was at work throughout, as the ones before and after (`steady` of them) tell, and the mean of all (NaN: in
+    none); and how many intervals those were. In the first and last of a burst it was at work for a part only."""
     key = component * (int(at.max(initial=0)) + 2 * steady + 2) + at
     held = np.sort(key)
     inside = np.ones(len(key), np.bool_)
     for step in (*range(-steady, 0), *range(1, steady + 1)):
         found = np.minimum(np.searchsorted(held, key + step), len(held) - 1)
         inside &= held[found] == key + step
-    return _means(work[inside], cell[inside], shape), _means(work, cell, shape)
+    count = np.bincount(cell[inside], minlength=shape[0] * shape[1]).reshape(shape)
+    return _medians(work[inside], cell[inside], shape), _means(work, cell, shape), count
+
+
+def _medians(work: Floats, cell: Ints, shape: tuple[int, int]) -> Floats:
+    """Of each component and window (`shape`; `cell` is their place); NaN without any."""
+    order = np.lexsort((work, cell))
+    held, first, count = np.unique(cell[order], return_index=True, return_counts=True)
+    medians = np.full(shape[0] * shape[1], np.nan)
+    medians[held] = work[order[first + count // 2]]  # of two the larger: in the other it may have been done early
+    return medians.reshape(shape)
 
 
 def _means(work: Floats, cell: Ints, shape: tuple[int, int]) -> Floats:

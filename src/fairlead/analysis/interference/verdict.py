@@ -124,9 +124,9 @@ def against(case: Case, job: int) -> list[Evidence]:
         high, low = float(case.doses.high_rate[job]), float(case.doses.low_rate[job])
         chance = format_percent(float(case.doses.by_chance[job]))
         told.append(Evidence(
-            text=f"the phase ran at {_rate(high, case.kind)} in seconds of its high load and at "
-            f"{_rate(low, case.kind)} in seconds of its low load ({chance} of shifted loads fit as "
-            "well)", metric="dose_response", value=_round(response),
+            text=f"in the seconds in which job {inert(case.loads.jobs[job])} did most the phase ran at "
+            f"{_rate(high, case.kind)}, in those in which it did least at {_rate(low, case.kind)} (moved in time, its "
+            f"load fits as well in {chance} of tries)", metric="dose_response", value=_round(response),
         ))  # fmt: skip
     told.append(_doing(case, job))
     return told
@@ -148,7 +148,8 @@ def _at(case: Case, row: int, job: int) -> Evidence:
             f" ({format_duration(held.usual_wait_s)} in quiet times)" if held.usual_wait_s is not None else ""
         ) + text.removeprefix(f"at {where}").replace(" job", " while job", 1)  # fmt: skip
     elif (use := use_of(case, row)) is not None:
-        text += f", which was at {format_percent(use)} of its peak"
+        busy = f"at {format_percent(use)} of its peak" if use <= 1.0 else "busier than it was ever seen without"
+        text += f", which was {busy}"
     elif held.slower is not None and held.slower > 1.2:
         text += f", whose requests took {held.slower:.1f} times as long as in its quiet seconds"
     return Evidence(text=text, metric="held", value=_round(share), unit="share")

@@ -17,12 +17,12 @@ from fairlead.analysis.job_summary import JobData
 from fairlead.analysis.rollups import CLIENT, MOUNT, MOUNT_INTERFACES, NO_METADATA, UPPER_INTERFACES
 from fairlead.model.tables import PHASE, empty
 from fairlead.model.units import NS_PER_S
+from fairlead.runtime.recorded import ASKED, asked_for, by_number
 from fairlead.runtime.served_by import Tables, in_days
 
 FINEST_NS = 1_000_000
 """Operations that begin within so long of each other count as one stretch."""
 _HOUR_NS = 3600 * NS_PER_S
-_JOBS = "(SELECT unnest($ids) AS id, unnest($begins) AS begin_ns, unnest($ends) AS end_ns, unnest($numbers) AS number)"
 
 
 def phases_of(lake: Tables, looked: Sequence[JobData], now_ns: int) -> pa.Table:
@@ -40,13 +40,9 @@ def phases_of(lake: Tables, looked: Sequence[JobData], now_ns: int) -> pa.Table:
 
 def _words(known: Sequence[JobData], around_ns: int) -> tuple[dict[str, object], int, int]:
     """Parameters that name these jobs and their times, and the first and last of these."""
-    begins = [_ns(data.job, "start_ns") - around_ns for data in known]
-    ends = [_ns(data.job, "end_ns") + around_ns for data in known]
-    words: dict[str, object] = {
-        "ids": [str(data.job["job_id"]) for data in known], "begins": begins, "ends": ends,
-        "numbers": list(range(len(known))),
-    }  # fmt: skip
-    return words, min(begins), max(ends)
+    spans = [(str(data.job["job_id"]), _ns(data.job, "start_ns") - around_ns, _ns(data.job, "end_ns") + around_ns)
+             for data in known]  # fmt: skip
+    return asked_for(spans), min(begin for _, begin, _ in spans), max(end for _, _, end in spans)
 
 
 def _ns(job: Mapping[str, Any], name: str) -> int:
@@ -71,14 +67,14 @@ def _edges(lake: Tables, known: Sequence[JobData]) -> dict[int, pa.Table]:
         words, first, last = _words([known[number] for number in mine], 0)
         rows = lake.query(
             "SELECT number, CASE WHEN op IN ('read', 'write') THEN op ELSE $other END AS kind,"
-            f" min(start_ns) AS start_ns, max(ops.end_ns) AS end_ns FROM ops JOIN {_JOBS} asked"
+            f" min(start_ns) AS start_ns, max(ops.end_ns) AS end_ns FROM ops JOIN {ASKED} asked"
             " ON asked.id = ops.job_id AND ops.start_ns >= asked.begin_ns AND ops.start_ns < asked.end_ns"
             f" WHERE ops.job_id IN (SELECT unnest($ids)) AND ops.start_ns >= {first} AND ops.start_ns < {last}"
             f" AND {in_days(first, last)} AND {interface} AND (op IN ('read', 'write') OR op NOT IN ({other}))"
             f" GROUP BY number, kind, ops.start_ns // {FINEST_NS} ORDER BY number, start_ns, kind",
             {**words, "numbers": mine, "other": "metadata"},
         )
-        found |= _by_number(rows)
+        found |= by_number(rows)
     return found
 
 
@@ -86,7 +82,7 @@ def _servers(lake: Tables, known: Sequence[JobData]) -> dict[int, list[str]]:
     """Metadata servers that counted each job; where the only one there is tells no jobs, that one."""
     words, first, last = _words(known, 0)
     rows = lake.query(
-        f"SELECT DISTINCT number, rollup.id AS id FROM rollup JOIN {_JOBS} asked ON rollup.job_id = asked.id"
+        f"SELECT DISTINCT number, rollup.id AS id FROM rollup JOIN {ASKED} asked ON rollup.job_id = asked.id"
         f" AND ts_ns > asked.begin_ns - {_HOUR_NS} AND ts_ns < asked.end_ns"
         f" WHERE kind = $kind AND interval_ns = {_HOUR_NS} AND ts_ns > {first - _HOUR_NS} AND ts_ns < {last}"
         f" AND {in_days(first, last)} ORDER BY number, id",
@@ -105,15 +101,3 @@ def _servers(lake: Tables, known: Sequence[JobData]) -> dict[int, list[str]]:
             for number in range(len(known)):
                 found.setdefault(number, there)
     return found
-
-
-def _by_number(rows: pa.Table) -> dict[int, pa.Table]:
-    """Rows sorted by `number`, cut at its changes."""
-    if not rows.num_rows:
-        return {}
-    encoded = pc.run_end_encode(rows["number"].combine_chunks())
-    ends = encoded.run_ends.to_pylist()
-    return {
-        number: rows.slice(low, high - low)
-        for number, low, high in zip(encoded.values.to_pylist(), [0, *ends[:-1]], ends, strict=True)
-    }

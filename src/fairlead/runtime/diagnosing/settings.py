@@ -6,14 +6,18 @@ from dataclasses import dataclass
 
 import msgspec
 
+LOOKED_INTO = 0.3
+"""As in `analysis.anomalies.expected.CANDIDATES`, which a settings file needs not load."""
+
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`[diagnosis]`: what is told of jobs, components and the system, by the analysis loop."""
 
     on: bool = True
     """Whether phases are judged and findings told."""
-    confidence: float = 0.5
-    """Least confidence that a phase was slower than chance makes it, from 0 to 1."""
+    confidence: float = LOOKED_INTO
+    """Least confidence that a phase was slower than chance makes it, from 0 to 1, for its cause to be looked
+    for; without a cause it is told from 0.5 on."""
     least_lost_s: float = 5.0
     """Phases that lost less time tell nothing..."""
     least_lost_share: float = 0.2
@@ -32,7 +36,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class Limits:
     """What of the judged phases is told."""
 
-    confidence: float = 0.5
+    confidence: float = LOOKED_INTO
     least_lost_s: float = 5.0
     least_lost_share: float = 0.2
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fairlead.analysis.anomalies.expected import judged
+from fairlead.analysis.anomalies.expected import CANDIDATES, judged
 from fairlead.analysis.anomalies.judged import Judged
 from fairlead.analysis.diagnosis import Advise, diagnosed
 from fairlead.analysis.history.usual_figures import usual_figures
@@ -34,6 +34,9 @@ from fairlead.runtime.served_by import Tables, in_days
 
 OF_JOBS = "job."
 """What rules of findings about a job begin with."""
+LEAST_UNEXPLAINED = 0.5
+"""How sure it must be that a phase was slower than chance makes it to tell of it without a cause; with one less will
+do, as evidence speaks for it, too."""
 _EDGE_NS = 60_000_000_000
 """A phase may begin before its job does, by as much as intervals and clocks are coarse."""
 
@@ -82,7 +85,7 @@ def diagnosed_phases(
 
 def judged_by_job(history: History) -> Judged:
     """What is to be said of the phases a history was made for: of each job by itself, against what began before it."""
-    parts = [judged(mine, history.before(mine)) for mine in history.jobs()]
+    parts = [judged(mine, history.before(mine), CANDIDATES) for mine in history.jobs()]
     names = Judged.__dataclass_fields__
     return Judged(**{name: np.concatenate([getattr(one, name) for one in parts]) for name in names})
 
@@ -114,7 +117,9 @@ def _told(
     usual = [usual_figures(phases, row, history.before(phases.slice(row, 1))) for row in rows]
     found: dict[int, Attribution] = {}
     for at, scene in scenes_of(lake, victims_of(phases, rows, usual), own=phases, peaks=peaks):
-        found[rows[at]] = attributed(scene)
+        cause = attributed(scene)
+        if cause.verdict != "unknown" or said.confidence[rows[at]] >= LEAST_UNEXPLAINED:
+            found[rows[at]] = cause
     ran = pa.table({name: [job.get(name) for job in jobs] for name in ("cluster", "job_id", "start_ns", "end_ns")})
     told = diagnosed(phases, said, found, jobs=conform(ran, JOBS, strict=True), advise=advise)
     return sorted(told, key=lambda one: one.finding.id)

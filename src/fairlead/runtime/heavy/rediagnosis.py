@@ -22,12 +22,13 @@ from fairlead.model.tables import PHASE, empty
 from fairlead.questions.asking import days, records
 from fairlead.questions.past_phases import LATEST
 from fairlead.questions.span import DAY_NS, Span
-from fairlead.runtime.analysis_loop import LAG_NS, looked_up
+from fairlead.runtime.analysis_loop import LAG_NS
 from fairlead.runtime.diagnosing.phases import phases_of
 from fairlead.runtime.diagnosing.step import diagnosed_phases
 from fairlead.runtime.heavy.pieces import lake_at
 from fairlead.runtime.heavy.reanalysis import stretches
 from fairlead.runtime.heavy.workers import Workers
+from fairlead.runtime.recorded import looked_up
 
 SHARD = "rediagnosis"
 

@@ -80,7 +80,7 @@ def why_page(answer: Why) -> str:
     body = parts.head(word, style, answer.headline, facts)
     took = sum(line.seconds for line in answer.phases) if answer.phases else None
     figures = [("I/O took", units.format_duration(took)), ("usually takes", units.format_duration(answer.expected_s)),
-               ("lost", units.format_duration(answer.lost_s))]  # fmt: skip
+               ("lost", parts.lost(answer.lost_s))]  # fmt: skip
     body += box("What it got", '<dl class="figures">' + "".join(
         f'<div><dt>{said(name)}</dt><dd class="big">{said(value)}</dd></div>' for name, value in figures
     ) + "</dl>" + _phases(answer))  # fmt: skip
@@ -97,7 +97,7 @@ def why_page(answer: Why) -> str:
     ]  # fmt: skip
     body += box("Whom it hurt", parts.table(["whom", ">time", ">sure", "finding"], rows))
     for told in answer.findings[:5]:
-        body += box(told.finding.title, parts.evidence(told.finding.evidence))
+        body += box(parts.known_by(told, answer.headline), parts.evidence(told.finding.evidence))
     body += box("Over time", parts.courses(answer.courses))
     body += box("What it usually gets", "".join(parts.usual(one) for one in answer.usual))
     body += box("Runs of its program", f"<p>{said(runs_line(answer.runs))}</p>" if answer.runs is not None else "")
@@ -134,7 +134,7 @@ def _phases(answer: Why) -> str:
          said(units.format_duration(line.seconds)),
          said(units.format_count(line.amount) if line.kind == "metadata" else units.format_bytes(line.amount)),
          said(parts.rate(line.rate_per_s, line.kind)), said(units.format_duration(line.expected_s)),
-         said(units.format_duration(line.lost_s)), said(line.mode or units.ABSENT)]
+         said(parts.lost(line.lost_s)), said(line.mode or units.ABSENT)]
         for line in answer.phases[:100]
     ]  # fmt: skip
     return parts.table(["phase", "began", ">took", ">amount", ">rate", ">usually takes", ">lost", "mode"], rows)

@@ -188,9 +188,7 @@ def usual(one: Usual) -> str:
         jobs = [f"job {run.job_id}" if run.job_id else "" for run in rows]
         times, rates = [float(run.start_ns) for run in rows], [run.rate_per_s for run in rows]
         groups.append(Points(name, times, rates, colour=colour, names=jobs))
-    words = f"{len(one.runs) - 1} others, alike in: {one.like}. " if one.like else "Nothing like it is known. "
-    if one.rate_p50 is not None:
-        words += f"Half of them got {rate(one.rate_p25, one.kind)} to {rate(one.rate_p75, one.kind)}."
+    words = f"{others_got(one)}." if one.rate_p50 is not None else "Nothing like it is known."
     picture = scatter(
         groups, title=f"{one.kind}: this run and runs like it", x=Axis(kind="time"),
         y=Axis(label="operations/s" if kind == "count" else "", kind=kind, low=0.0),
@@ -198,6 +196,24 @@ def usual(one: Usual) -> str:
     return (
         f'<h3>{said(one.kind.capitalize())}</h3><p class="quiet">{said(words)}</p><div class="picture">{picture}</div>'
     )
+
+
+def lost(seconds: float | None) -> str:
+    """Time lost in words: less than a thousandth of a second is none."""
+    return units.format_duration(0.0 if seconds is not None and seconds < 1e-3 else seconds)
+
+
+def known_by(told: Told, headline: str) -> str:
+    """The heading of a finding's evidence on a page with this headline, which is not said twice."""
+    return "How that is known" if told.finding.title == headline else told.finding.title
+
+
+def others_got(one: Usual) -> str:
+    """What phases like it got, in words."""
+    count = len(one.runs) - 1
+    low, high = rate(one.rate_p25, one.kind), rate(one.rate_p75, one.kind)
+    whose = f"{count} other{'' if count == 1 else 's'} ({one.like}) got"
+    return f"{whose} {low}" if low == high else f"{whose} {low} to {high} (half of them)"
 
 
 def rate(value: float | None, kind: str) -> str:
