@@ -12,6 +12,7 @@ import os
 import resource
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import numpy as np
@@ -40,16 +41,17 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         lake = Lake.open(Path(folder) / "lake", create=True)
         ends = fill(lake, seconds)
-        waited, findings, busy = play(lake, ends, seconds)
+        waited, findings, busy, processor = play(lake, ends, seconds)
     figures = {
         "jobs": len(waited), "earlier": PROGRAMS * EARLIER, "seconds": seconds, "findings": findings,
         "p50_s": float(np.median(waited)), "p95_s": float(np.quantile(waited, 0.95)),
         "p99_s": float(np.quantile(waited, 0.99)), "longest_s": float(np.max(waited)), "busy_share": busy,
+        "processor_share": processor,
         "memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         "processor_load": os.getloadavg()[0],
     }  # fmt: skip
     append("diagnosis_live", {name: round(value, 3) for name, value in figures.items()})
-    sys.stdout.write("\n".join(f"{name:>12}  {value:,.3f}" for name, value in figures.items()) + "\n")
+    sys.stdout.write("\n".join(f"{name:>15}  {value:,.3f}" for name, value in figures.items()) + "\n")
     return int(figures["p99_s"] >= 5.0)
 
 
@@ -111,8 +113,9 @@ def columns(rows: list[dict[str, object]]) -> dict[str, object]:
     return {name: table[name] for name in table.column_names}
 
 
-def play(lake: Lake, ends: dict[str, int], seconds: int) -> tuple[np.ndarray, int, float]:
-    """Seconds each job waited, findings, and the share of the time that was worked."""
+def play(lake: Lake, ends: dict[str, int], seconds: int) -> tuple[np.ndarray, int, float, float]:
+    """Seconds each job waited, findings, and the share of the time that was worked, and that a processor worked (1: one
+    of them all the time)."""
     first = T0 + 1830 * S
     waited: list[float] = []
     findings, worked = 0, 0.0
@@ -120,6 +123,7 @@ def play(lake: Lake, ends: dict[str, int], seconds: int) -> tuple[np.ndarray, in
         while step(lake, writer, first).more:  # the past, and what is compiled the first time
             pass
         writer.flush()
+        used = time.process_time()
         now, done = first, {job for job, end in ends.items() if end <= first}
         while now < T0 + (1800 + seconds + 60) * S and len(done) < len(ends):
             begun = clock.monotonic_s()
@@ -132,7 +136,9 @@ def play(lake: Lake, ends: dict[str, int], seconds: int) -> tuple[np.ndarray, in
             waited += [(now - ends[job]) / S + took for job in there if job in ends and job not in done]
             done |= ends.keys() & set(there)
             now += int(max(1.0, took) * S)
-    return np.array(waited), findings, worked / ((now - first) / S)
+        used = time.process_time() - used
+    played = (now - first) / S
+    return np.array(waited), findings, worked / played, used / played
 
 
 if __name__ == "__main__":

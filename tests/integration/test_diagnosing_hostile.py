@@ -9,6 +9,10 @@ import pyarrow as pa
 import pytest
 
 from diagnosed_lake import CULPRIT, VICTIM, S, co_run, kept, lake_of, later, look
+from fairlead.questions.answers_diagnosis import Why
+from fairlead.questions.asking import Sight
+from fairlead.questions.catalog import Asking, ask, asked_of
+from questions_site import NOW, build
 
 MOST = (1 << 63) - 1
 Tables = dict[str, pa.Table]
@@ -78,3 +82,12 @@ def test_what_was_not_recorded_accuses_nobody_else(tmp_path: Path, play: Tables,
     look(lake, later(play))
     assert {who for row in kept(lake) for who in row["culprits"]} <= {f"job:{CULPRIT}"}
     assert all(row["lost_s"] is None or row["lost_s"] >= 0 for row in kept(lake, "phase"))
+
+
+def test_a_job_of_before_phases_were_kept_is_not_said_to_have_done_nothing(tmp_path: Path) -> None:
+    """Its summary tells of a phase, and there is no row of it: a lake of an older version."""
+    page = ask(Asking(build(tmp_path / "lake")), "why", "100", asked_of("why", {}), Sight(), NOW)
+    assert isinstance(page, Why)
+    assert page.verdict == "slowed"
+    assert [text for text in page.missing if text.startswith("phases: it was looked at before")]
+    assert not [text for text in page.missing if "did too little" in text]

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 from interference_building import S
 
+from fairlead.analysis.interference.congestion import last_parts
 from fairlead.analysis.interference.doses import doses
 from fairlead.analysis.interference.loads import Loads, loads_of
 from fairlead.model.tables import ROLLUP, batch_of
@@ -77,3 +78,16 @@ def test_a_load_that_moves_against_the_rate_responds_and_another_does_not() -> N
 
 def test_too_few_seconds_say_nothing() -> None:
     assert np.isnan(doses(np.ones((1, 5)), np.arange(5.0), np.ones(5, bool)).response).all()
+
+
+def test_the_part_of_a_job_that_ends_last_tells_how_long_it_took() -> None:
+    def at(forwarder: str, seconds: range) -> list[dict[str, object]]:
+        return [part(k, "v", write_bytes=10) | {"kind": "forwarder", "id": forwarder} for k in seconds]
+
+    inside = np.ones(5)
+    uneven = loads([*at("f1", range(2)), *at("f2", range(5))])
+    assert [one.id for one in uneven.components] == ["f1", "f2"]
+    assert last_parts(uneven, "write", [0, 1], inside) == [1]
+    even = loads([*at("f1", range(5)), *at("f2", range(5))])
+    assert last_parts(even, "write", [0, 1], inside) == [], "all of them ended together: the job as a whole counts"
+    assert last_parts(uneven, "read", [0, 1], inside) == []

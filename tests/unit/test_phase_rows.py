@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -120,14 +122,11 @@ def test_bins_are_an_eighth_of_a_doubling() -> None:
 
 
 def test_the_tail_that_one_slow_target_leaves_belongs_to_its_phase() -> None:
-    step = [200, 1300, 1300, 1300, *[60] * 12]
-    (row,) = phase_rows(job(write_bytes=burst(*step)), 1).to_pylist()
-    assert row["bytes"] == sum(step) * MB
-    assert row["active_ns"] > 14 * S
-    (one, two) = phase_rows(job(write_bytes=burst(*step, quiet=0) + [0, 0, *[v * MB for v in step]]), 1).to_pylist()
-    assert one["end_ns"] <= two["start_ns"]
-
-
-def test_a_trickle_beside_a_phase_is_no_part_of_it() -> None:
-    (row,) = phase_rows(job(write_bytes=burst(*[500] * 10, *[1] * 40)), 1).to_pylist()
-    assert row["bytes"] <= 5002 * MB
+    tail, still = [60] * 11, [0] * 7
+    steps = [[1307, 1315, 1323, 1322, 1315, 1293, *tail, 55], [100, 1322, 1323, 1315, 1322, 1322, 1175, *tail, 49],
+             [215, 1322, 1323, 1315, 1322, 1322, 1065, *tail, 44]]  # fmt: skip
+    course = [0, *steps[0], *still, *steps[1], *still, *steps[2]]
+    rows = phase_rows(job(write_bytes=[value * MB for value in course]), 1).to_pylist()
+    assert [row["bytes"] for row in rows] == [sum(step) * MB for step in steps]
+    assert all(row["active_ns"] > 16 * S for row in rows)
+    assert all(one["end_ns"] <= two["start_ns"] for one, two in pairwise(rows))

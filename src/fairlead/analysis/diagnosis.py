@@ -89,8 +89,8 @@ def diagnosed(
 
 
 _NEEDED = (
-    "cluster", "job_id", "job_start_ns", "number", "kind", "start_ns", "end_ns", "user", "program", "nodes_count",
-    "processes", "fs", "missing", "forwarders", "targets", "mds",
+    "cluster", "job_id", "job_start_ns", "number", "kind", "start_ns", "end_ns", "active_ns", "user", "program",
+    "nodes_count", "processes", "fs", "missing", "forwarders", "targets", "mds",
 )  # fmt: skip
 
 
@@ -233,7 +233,7 @@ def _title(
 def _evidence(parts: Sequence[_Part]) -> list[Evidence]:
     worst = parts[0]
     row = worst.row
-    took = (int(row["end_ns"]) - int(row["start_ns"])) / NS_PER_S
+    took = int(row["active_ns"]) / NS_PER_S
     share = worst.lost_s / max(worst.expected_s, 1e-9)
     told = [Evidence(
         text=f"its {_WORDS.get(row['kind'], row['kind'])} (phase {row['number'] + 1}) took {format_duration(took)}; "

@@ -15,7 +15,7 @@ from fairlead.model.finding import Advice
 from fairlead.model.units import format_duration
 from fairlead.questions import findings as kept
 from fairlead.questions.accounts import is_running, row_of, runs_of, unknown_job, visible
-from fairlead.questions.answers import Sums
+from fairlead.questions.answers import JobSummary, Sums
 from fairlead.questions.answers_diagnosis import Course, Hurt, PhaseLine, Taken, Why
 from fairlead.questions.asking import Sight, Tables
 from fairlead.questions.courses import got
@@ -59,7 +59,7 @@ def why(lake: Tables, job_id: str, sight: Sight, now_ns: int, *, cluster: str = 
         advice=_advice(told), hurt=_hurt(lake, account, now_ns, sight),
         runs=runs_of_program(lake, account, phases["program"][0].as_py() if phases.num_rows else account["program"]),
         alike=alike_runs(lake, account, sight), courses=courses,
-        missing=_missing(account, running, phases, told, summary is not None),
+        missing=_missing(account, running, phases, told, summary),
         other_runs=len(mine) - 1,
     )  # fmt: skip
 
@@ -168,17 +168,19 @@ def _advice(told: Sequence[Told]) -> list[Advice]:
 
 
 def _missing(
-    account: Mapping[str, Any], running: bool, phases: pa.Table, told: Sequence[Told], summarised: bool
+    account: Mapping[str, Any], running: bool, phases: pa.Table, told: Sequence[Told], summary: JobSummary | None
 ) -> list[str]:
     """What would have made this page surer, each once."""
     missing = [text for one in told for text in one.finding.missing]
     if account["start_ns"] is None:
         missing.append("start: the scheduler has not told when it began")
     if not phases.num_rows and not running:
-        missing.append(
-            "phases: no counter or trace names this job, or it did too little I/O to speak of phases"
-            if summarised else "analysis: this job has not been looked at yet"
-        )  # fmt: skip
+        if summary is None:
+            missing.append("analysis: this job has not been looked at yet")
+        elif summary.phases:
+            missing.append("phases: it was looked at before phases were kept; `fairlead analyse findings` makes them")
+        else:
+            missing.append("phases: no counter or trace names this job, or it did too little I/O to speak of phases")
     if phases.num_rows and phases["expected_s"].null_count == phases.num_rows:
         missing.append("history: no earlier run like it is known; one more run is enough to compare with")
     words = {

@@ -30,8 +30,6 @@ class Spell:
     turns: int = 0
     """How often it was well for a window, and sick again."""
     lapsed: bool = False
-    unheard: int = 0
-    """Windows since it was seen last in which nothing can be told."""
     begun_before: bool = False
 
 
@@ -77,7 +75,7 @@ def spells(
             now.sick.append(w)
             now.flaps += int(state[w] == FLAPS)
             now.last_ns = axis.to_ns(last) if last >= 0 else ends
-            well = now.unheard = 0
+            well = 0
         elif now is None:
             continue
         elif state[w] == OK or _relieved(windows, place, w, now, limits):
@@ -88,7 +86,6 @@ def spells(
                 found.append(now)
                 now, well = None, 0
         else:
-            now.unheard += 1
             if ends - now.last_ns > limits.silent_s * 1e9:
                 now.to_ns, now.lapsed = now.last_ns, True
                 found.append(now)
