@@ -160,8 +160,9 @@ def test_of_two_equal_neighbours_none_is_the_first_by_far() -> None:
 
 
 def test_many_small_parts_are_many_neighbours() -> None:
-    rates = {"v": (300.0, 50.0)} | {f"n{k}": (0.0, 50.0) for k in range(11)}
-    said = attributed(made(at_target(rates), {f"n{k}": "1-1" for k in range(11)}))
+    # It lacks 100 MB/s, and each of them has 25: none alone would give back half.
+    rates = {"v": (300.0, 50.0)} | {f"n{k}": (0.0, 25.0) for k in range(22)}
+    said = attributed(made(at_target(rates), {f"n{k}": "1-1" for k in range(22)}))
     assert said.verdict in ("many_neighbours", "unknown")
     assert not (said.accused and said.verdict not in ("many_neighbours", "unknown"))
 

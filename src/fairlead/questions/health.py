@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fairlead.analysis.health.durations import durations
+from fairlead.analysis.health.fleet import Peak
 from fairlead.analysis.health.limits import HealthLimits
 from fairlead.analysis.health.watch import watched
 from fairlead.model.diagnosis import incidents_of
@@ -41,12 +42,14 @@ def component_health(
     `everything`: healthy, idle and unknown ones are listed too. Raises UnknownNameError."""
     end = min(span.to_ns, now_ns)
     incidents = _incidents(lake, Span(min(span.from_ns, end - PAST_NS), end))
-    known = {(kind, ""): value for kind, value in (peaks or {}).items()}
+    known: dict[tuple[str, str], Peak | float] = {(kind, ""): value for kind, value in (peaks or {}).items()}
     # What was seen in an incident would be the best of the last minutes, where nobody used it since.
-    learnt = {(one.layer, one.component): one.peak for one in incidents if one.peak and (one.layer, "") not in known}
+    for one in incidents:
+        if one.peak and (one.layer, "") not in known:
+            known[str(one.layer), one.component] = one.peak
     given = component_loads(lake, Span(end - STATES_NS, end))
     seen = watched(
-        given.loads, given.interval_ns, {**learnt, **known}, given.events, now_ns=end, limits=HealthLimits(), servers=given.servers,
+        given.loads, given.interval_ns, known, given.events, now_ns=end, limits=HealthLimits(), servers=given.servers,
         nodes=given.nodes, canaries=given.canaries,
     )  # fmt: skip
     open_ = [one for one in incidents if one.to_ns is None or one.to_ns > end]
