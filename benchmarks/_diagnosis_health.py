@@ -28,7 +28,7 @@ from fairlead.testing.machine.truth import component_name
 STEP_S = 600
 HURT_S = 60.0
 """A fault that cost all jobs together less than this could not have been noticed by its effect."""
-_WITHOUT = ("ops", "port", "device", "files", "layouts")
+_WITHOUT = ("ops", "port", "files", "layouts")
 Told = dict[str, tuple[Incident, int]]
 
 

@@ -167,6 +167,13 @@ def test_many_small_parts_are_many_neighbours() -> None:
     assert not (said.accused and said.verdict not in ("many_neighbours", "unknown"))
 
 
+def test_of_many_equal_neighbours_none_is_named_alone() -> None:
+    # Each of them, gone alone, would give back half: that does not make one of them the culprit.
+    rates = {"v": (300.0, 50.0)} | {f"n{k}": (0.0, 50.0) for k in range(11)}
+    said = attributed(made(at_target(rates), {f"n{k}": "1-1" for k in range(11)}))
+    assert said.verdict in ("many_neighbours", "unknown")
+
+
 def test_without_parts_by_job_shares_are_estimated_and_surety_is_less() -> None:
     counted = attributed(made(at_target(CROWDED), {"a": "N-N"}))
     estimated = attributed(made(at_target(CROWDED, by_job=False), {"a": "N-N"}))

@@ -46,7 +46,11 @@ class Limits:
     enough: float = 0.5
     """Share of the lost time that would come back if one of them alone were gone, from which it is to blame alone."""
     partaker: float = 0.1
-    """Least part of it that makes a neighbour one of many."""
+    """Least part of what all neighbours took that makes one of them one of many; half of what the first took does,
+    too."""
+    tied: float = 0.9
+    """Neighbours without whom at least this part of what the first would give back came back are as good a culprit: of
+    three and more none is named alone."""
     mixed_part: float = 1 / 3
     """Part of what a neighbour took that a second kind of load makes up, for it to be `mixed`."""
     own_change: float = 2.0
@@ -217,10 +221,12 @@ def _many(case: Case, limits: Limits, trust: float) -> tuple[float, list[Evidenc
     """The verdict that many took a part and none the most, where it is so."""
     costs: F64 = case.blame.jobs
     total, lost = float(costs.sum()), float(case.found.lost.sum())
-    parts = [job for job in worst_first(costs) if costs[job] >= limits.partaker * total and costs[job] > 0]
+    least = min(limits.partaker * total, float(costs.max()) / 2)
+    parts = [job for job in worst_first(costs) if costs[job] >= least and costs[job] > 0]
     if len(parts) < 3 or costs[parts[0]] >= limits.alone * total or total < 2 * limits.least_share * lost:
         return None
-    if float(case.blame.alone.max()) >= limits.enough * lost:
+    alone = float(case.blame.alone.max())
+    if alone >= limits.enough * lost and int((case.blame.alone >= limits.tied * alone).sum()) < 3:
         return None
     if float(case.blame.faults.sum()) >= total:
         return None
