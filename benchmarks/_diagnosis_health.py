@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,7 @@ def health(seeds: Sequence[int], quick: bool, console: Console) -> dict[str, Any
     figures: dict[str, Any] = dict(n)
     rows = {
         "precision": ("told rightly", "told"),
+        "recall, faults that are what the limits ask for": ("found, low", "low"),
         f"recall, faults that cost {HURT_S:.0f} s or more": ("found, hurting", "hurting"),
         "recall, all faults": ("found", "faults"),
     }  # fmt: skip
@@ -98,6 +100,8 @@ def looked_at(play: Play, season: Season) -> Told:
 
 
 def _score(play: Play, told: Told, n: Counter[str], delays: list[float]) -> None:
+    from fairlead.analysis.health.watch import HealthLimits
+
     truth = phase_truth(play)
     for fault in play.faults:
         name = component_name(play, fault)
@@ -106,11 +110,23 @@ def _score(play: Play, told: Told, n: Counter[str], delays: list[float]) -> None
         n["faults"] += 1
         n["hurting"] += cost > HURT_S
         n["found"] += bool(when)
+        low = cost > HURT_S and low_s(fault) >= HealthLimits().minimum_s
+        n["low"] += low
+        n["found, low"] += low and bool(when)
         n["found, hurting"] += bool(when) and cost > HURT_S
         if when:
             delays.append((min(when) - play.origin_ns) / NS - fault.from_s)
     n["told"] += len(told)
     n["told rightly"] += sum(_right(one, play) for one, _ in told.values())
+
+
+def low_s(fault: Fault) -> float:
+    """Seconds in which a fault holds its component below the share of its capacity the default limits ask for: one
+    that sinks slowly, or is rebuilt, is not so low for all of its time."""
+    from fairlead.analysis.health.watch import HealthLimits
+
+    spans = pairwise(fault.course())
+    return sum(later - time for (time, factor), (later, _) in spans if factor < HealthLimits().share)
 
 
 def _right(one: Incident, play: Play) -> bool:
