@@ -13,7 +13,6 @@ from interference_building import S, phase_table, phases_of, rolled, scene_of
 
 from fairlead.analysis.interference.attribution import attributed
 from fairlead.analysis.interference.scene import Scene, Victim
-from fairlead.analysis.interference.victims import victims_of
 from fairlead.model.incident import Incident
 from fairlead.model.tables import JOB_SUMMARY, PHASE, ROLLUP, batch_of
 from fairlead.testing.machine.play import Play
@@ -236,15 +235,3 @@ def test_an_unfinished_neighbour_and_overlapping_phases_are_borne() -> None:
     twice = pa.concat_tables([open_end, open_end])
     said = attributed(replace(scene, neighbours=twice))
     assert said.culprits[0].who.id == culprit_of(scene)
-
-
-def test_victims_of_a_job_are_those_it_took_time_from() -> None:
-    scene = beside()
-    said = attributed(scene)
-    guilty = culprit_of(scene)
-    hurt = victims_of(guilty, [(scene.victim, said)])
-    assert [one.victim.job_id for one in hurt] == [scene.victim.job_id]
-    assert hurt[0].named
-    assert hurt[0].cost_s == said.culprits[0].cost_s
-    assert victims_of("nobody", [(scene.victim, said)]) == []
-    assert victims_of(scene.victim.job_id, [(scene.victim, said)]) == []
