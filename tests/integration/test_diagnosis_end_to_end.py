@@ -21,6 +21,7 @@ from fairlead.testing.machine import scenes, wire
 from fairlead.testing.machine.play import Play
 from serving import Up, now_ns, until
 
+pytestmark = pytest.mark.slow
 S = 10**9
 SLOWED, CULPRIT, HELD_UP, CALM, FIRST = "100001", "100000", "100002", "100033", "100010"
 TARGET = "scratch-OST0003"
@@ -72,7 +73,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         send(up, play, first_ns)
         made = Site(up, f"http://{told['api'][0].partition(':')[2]}", token, first_ns)
         # All that is to be found, and the jobs that nothing is to be found about.
-        assert until(lambda: found(up) >= {SLOWED, HELD_UP, TARGET} and looked_at(up, CALM, CULPRIT), 60), (
+        assert until(lambda: found(up) >= {SLOWED, HELD_UP, TARGET} and looked_at(up, CALM, CULPRIT), 200), (
             found(up), up.said(),
         )  # fmt: skip
         yield made
