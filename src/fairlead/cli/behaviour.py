@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from fairlead.cli.ask import Asker, asking_options, show_json
-from fairlead.cli.pages import html_option, save
+from fairlead.cli.ask import Asker, asking_options
+from fairlead.cli.pages import give, html_option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,20 +39,9 @@ def behaviour(
     answer = cast("Behaviour", Asker(root, server, token, authority).ask(
         "behaviour", user=user, program=program, project=project, limit=limit, last=last, from_=from_, to=to, at=at,
     ))  # fmt: skip
-    if html is not None:
-        from fairlead.web.diagnosis.behaviour import behaviour_page
+    from fairlead.web.diagnosis.behaviour import behaviour_page
 
-        save(html, behaviour_page(answer))
-    if as_json:
-        show_json(answer)
-        return
-    if html is not None:
-        return
-    from fairlead.cli.pictures import screen
-
-    console = screen()
-    for part in page(answer, console.width):
-        console.print(part)
+    give(answer, page, behaviour_page, html, as_json=as_json)
 
 
 def page(answer: Behaviour, width: int) -> list[RenderableType]:

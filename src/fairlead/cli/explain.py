@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from fairlead.cli.ask import Asker, show_json, where_options
-from fairlead.cli.pages import html_option, save
+from fairlead.cli.ask import Asker, where_options
+from fairlead.cli.pages import give, html_option
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -31,20 +31,9 @@ def explain(
     FINDING is an id of `fairlead findings`, or its beginning.
     """
     answer = cast("Explanation", Asker(root, server, token, authority).ask("finding", finding))
-    if html is not None:
-        from fairlead.web.diagnosis.page import explanation_page
+    from fairlead.web.diagnosis.page import explanation_page
 
-        save(html, explanation_page(answer))
-    if as_json:
-        show_json(answer)
-        return
-    if html is not None:
-        return
-    from fairlead.cli.pictures import screen
-
-    console = screen()
-    for part in page(answer, console.width):
-        console.print(part)
+    give(answer, page, explanation_page, html, as_json=as_json)
 
 
 def page(answer: Explanation, width: int) -> list[RenderableType]:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from fairlead.cli.ask import Asker, asking_options, show_json
-from fairlead.cli.pages import html_option, save
+from fairlead.cli.ask import Asker, asking_options
+from fairlead.cli.pages import give, html_option
 from fairlead.errors import UsageError
 
 if TYPE_CHECKING:
@@ -60,20 +60,9 @@ def findings(
         "findings", job=job, component=component, user=user, severity=severity, rule=rule, limit=limit,
         offset=offset or None, last=last, from_=from_, to=to, at=at,
     ))  # fmt: skip
-    if html is not None:
-        from fairlead.web.diagnosis.page import findings_page
+    from fairlead.web.diagnosis.page import findings_page
 
-        save(html, findings_page(answer))
-    if as_json:
-        show_json(answer)
-        return
-    if html is not None:
-        return
-    from fairlead.cli.pictures import screen
-
-    console = screen()
-    for part in page(answer, console.width):
-        console.print(part)
+    give(answer, page, findings_page, html, as_json=as_json)
 
 
 def page(answer: Findings, width: int) -> list[RenderableType]:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from fairlead.cli.ask import Asker, asking_options, show_json
-from fairlead.cli.pages import html_option, save
+from fairlead.cli.ask import Asker, asking_options
+from fairlead.cli.pages import give, html_option
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -41,20 +41,9 @@ def health(
     answer = cast("ComponentHealth", Asker(root, server, token, authority).ask(
         "component_health", component=component, all=everything, last=last, from_=from_, to=to, at=at
     ))  # fmt: skip
-    if html is not None:
-        from fairlead.web.diagnosis.page import health_page
+    from fairlead.web.diagnosis.page import health_page
 
-        save(html, health_page(answer))
-    if as_json:
-        show_json(answer)
-        return
-    if html is not None:
-        return
-    from fairlead.cli.pictures import screen
-
-    console = screen()
-    for part in page(answer, console.width):
-        console.print(part)
+    give(answer, page, health_page, html, as_json=as_json)
 
 
 def page(answer: ComponentHealth, width: int) -> list[RenderableType]:

@@ -1,13 +1,46 @@
-"""Writing an answer as a single-file page where `--html FILE` asks for it. Not here: what a page shows (`web`)."""
+"""Giving an answer as it is asked for: on the terminal, as JSON, as a single-file page where `--html FILE` says so.
+
+Not here: what a page shows (`web`), what the terminal does (the commands).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from fairlead.cli.ask import show_json
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from fairlead.questions.answers import Answer
+
+A = TypeVar("A", bound="Answer")
+
 html_option = click.option("--html", "html", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
                            help="Write the answer as one HTML page, too.")  # fmt: skip
+
+
+def give(
+    answer: A, parts: Callable[[A, int], Sequence[RenderableType]], page: Callable[[A], str], html: Path | None, *,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """The answer as a page in the file `html` and as JSON, where asked for; with neither its `parts` on the terminal,
+    made for its width. Raises UsageError where the file cannot be written."""
+    if html is not None:
+        save(html, page(answer))
+    if as_json:
+        show_json(answer)
+    if as_json or html is not None:
+        return
+    from fairlead.cli.pictures import screen
+
+    console = screen()
+    for part in parts(answer, console.width):
+        console.print(part)
 
 
 def save(path: Path, text: str) -> None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from fairlead.cli.ask import Asker, asking_options, show_json
-from fairlead.cli.pages import html_option, save
+from fairlead.cli.ask import Asker, asking_options
+from fairlead.cli.pages import give, html_option
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -34,20 +34,9 @@ def why(
     answer = cast("Why", Asker(root, server, token, authority).ask(
         "why", job_id, cluster=cluster, last=last, from_=from_, to=to, at=at
     ))  # fmt: skip
-    if html is not None:
-        from fairlead.web.diagnosis.page import why_page
+    from fairlead.web.diagnosis.page import why_page
 
-        save(html, why_page(answer))
-    if as_json:
-        show_json(answer)
-        return
-    if html is not None:
-        return
-    from fairlead.cli.pictures import screen
-
-    console = screen()
-    for part in page(answer, console.width):
-        console.print(part)
+    give(answer, page, why_page, html, as_json=as_json)
 
 
 def page(answer: Why, width: int) -> list[RenderableType]:

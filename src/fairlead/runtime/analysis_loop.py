@@ -82,11 +82,12 @@ def run(config: Any, stop: threading.Event) -> None:
             now_ns = clock.now_ns()
             whole = now_ns - whole_ns >= every_ns
             try:
+                # Components first: what an incident took from a job can then be told with the job.
+                rounds.look(lake, writer, now_ns)
                 done = step(
                     lake, writer, now_ns, running_ns=running_ns, quick=not whole, diagnosis=config.diagnosis,
                     peaks=rounds.site.peaks,
                 )  # fmt: skip
-                rounds.look(lake, writer, now_ns)
                 if whole or now_ns - flushed_ns >= FLUSH_NS:
                     writer.flush()
                     flushed_ns = now_ns

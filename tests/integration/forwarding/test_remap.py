@@ -141,6 +141,8 @@ def test_sighup_has_the_map_file_read_again_and_ends_nothing(plane: Plane) -> No
     plane.mounts[point].send_signal(signal.SIGHUP)
     until(lambda: plane.serving(point) == "b", "the mount follows its map file")
     (point / "file").write_bytes(b"x")
+    assert (plane.tree / "file").read_bytes() == b"x"
+    assert plane.mounts[point].poll() is None
 
 
 def test_from_unix_to_tcp_and_back_with_checksums(plane: Plane) -> None:
