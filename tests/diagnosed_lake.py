@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from fairlead.analysis.rollups import derive
 from fairlead.lake.store import Lake
 from fairlead.runtime.analysis_loop import step
-from fairlead.sim.workload import Step
+from fairlead.sim.steps import Step
 from fairlead.testing.machine import scenes
 from fairlead.testing.machine.play import Play
 from fairlead.testing.machine.population import Drawn

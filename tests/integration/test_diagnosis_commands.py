@@ -17,7 +17,7 @@ from fairlead.model.finding import Advice, Evidence, Finding, Subject
 from fairlead.runtime.diagnosing.health_round import health_round
 from fairlead.runtime.diagnosing.settings import Diagnosis
 from fairlead.sim.faults import Fault
-from fairlead.sim.workload import Step
+from fairlead.sim.steps import Step
 from fairlead.testing.machine import scenes
 
 S = 10**9

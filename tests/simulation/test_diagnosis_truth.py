@@ -11,7 +11,7 @@ import pytest
 
 from fairlead.analysis.interference.scene import VERDICTS
 from fairlead.sim.faults import Fault
-from fairlead.sim.workload import Step
+from fairlead.sim.steps import Step
 from fairlead.testing.machine.labelled import LABELS, labelled, labelled_play, matched, read, state, truth_table
 from fairlead.testing.machine.noise import RunNoise, quantiles
 from fairlead.testing.machine.phase_truth import LEAST_LOST_S, LEAST_LOST_SHARE, TruePhase, held, phase_truth

@@ -13,7 +13,7 @@ from fairlead.analysis.health.rates import LAYERS
 from fairlead.analysis.health.watch import Health, HealthLimits, watched
 from fairlead.analysis.rollups import derive
 from fairlead.sim.faults import Fault
-from fairlead.sim.workload import Step
+from fairlead.sim.steps import Step
 from fairlead.testing.machine import scenes
 from fairlead.testing.machine.play import ORIGIN_NS, Play
 from fairlead.testing.machine.truth import component_name

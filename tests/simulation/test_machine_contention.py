@@ -10,7 +10,7 @@ import pytest
 
 from fairlead.sim.faults import KINDS, Fault, changes
 from fairlead.sim.platform import small, taihulight
-from fairlead.sim.workload import Step
+from fairlead.sim.steps import Step
 from fairlead.testing.machine import Play, scenes, truth
 from fairlead.testing.machine.population import HIGH_MDOPS_SHARE, MODE_JOBS, MODES, NONTRIVIAL_SHARE, Mix, draw
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fairlead.errors import ConfigError
-from fairlead.policies.placement import LeastOpen, Placement, RoundRobin, TargetState, WeightedRandom, placement
+from fairlead.policies.placement.files import LeastOpen, Placement, RoundRobin, TargetState, WeightedRandom, placement
 from fairlead.registry import PLACEMENTS
 
 PERFORMANCE = (5, 3, 5, 2, 3, 1, 5, 2)

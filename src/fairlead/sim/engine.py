@@ -1,7 +1,7 @@
 """The fluid engine: flows that cross several resources share them max-min fairly; events are exact in time.
 
 The one contention model of the house. It knows resources and flows, no machine, no job and no policy: those describe
-themselves to it (`platform`, `workload`). Times are seconds (float64) from an origin the caller chooses.
+themselves to it (`platform`, `steps`). Times are seconds (float64) from an origin the caller chooses.
 """
 
 from __future__ import annotations

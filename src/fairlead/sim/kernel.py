@@ -1,6 +1,6 @@
 """The engine's inner loop, compiled: events in order of time, shares by progressive filling where something changed.
 
-Not here: what resources and flows stand for (`platform`, `workload`). Imported when an engine runs: it loads numba.
+Not here: what resources and flows stand for (`platform`, `steps`). Imported when an engine runs: it loads numba.
 """
 
 from __future__ import annotations

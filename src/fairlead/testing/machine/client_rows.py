@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from fairlead.model.tables import OPS, batch_of, word_column
 from fairlead.sim.platform import F64, I32
-from fairlead.sim.workload import I64
+from fairlead.sim.steps import I64
 from fairlead.testing.machine.course import DATA, INTERFACES, Course
 from fairlead.testing.machine.course import OPS as WORDS
 from fairlead.testing.machine.files import job_id

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fairlead.sim.engine import Engine, Phases, Segments, joined, together
 from fairlead.sim.faults import Fault, changes
 from fairlead.sim.platform import F64, I32, Machine
-from fairlead.sim.workload import I64, Laid, Step, at_share, lay_out
+from fairlead.sim.steps import I64, Laid, Step, at_share, lay_out
 from fairlead.testing.machine.files import Files
 from fairlead.testing.machine.population import Drawn
 
@@ -48,7 +48,7 @@ step: what no cause in the machine explains."""
 
 @dataclass(frozen=True)
 class Course:
-    """What happened until `to_s`. Columns of flows (F) and lanes (L) as in `workload.Laid`; `job`: place in `jobs`.
+    """What happened until `to_s`. Columns of flows (F) and lanes (L) as in `steps.Laid`; `job`: place in `jobs`.
 
     `op` and `interface` are places in `OPS` and `INTERFACES`; flow f has the lanes from `first_lane[f]` on, `lanes[f]`
     of them, each of `requests[f]` requests of `size[f]` bytes. `phases`: what the engine was given, by its numbers.

@@ -6,7 +6,7 @@ import numpy as np
 
 from fairlead.model.identity import file_ids
 from fairlead.sim.platform import I32, Machine
-from fairlead.sim.workload import I64, Step
+from fairlead.sim.steps import I64, Step
 from fairlead.testing.machine.population import Drawn
 
 POOL = 64

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from fairlead.sim.platform import MACHINES, Machine
-from fairlead.sim.workload import Step
+from fairlead.sim.steps import Step
 from fairlead.testing.machine import client_rows
 from fairlead.testing.machine.play import Play
 from fairlead.testing.machine.population import NODES, Drawn, Mix

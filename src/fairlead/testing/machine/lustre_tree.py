@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fairlead.sim.workload import I64
+from fairlead.sim.steps import I64
 from fairlead.testing.machine.client_rows import NS, client_runs
 from fairlead.testing.machine.course import DATA, OPS
 from fairlead.testing.machine.files import job_id

@@ -14,7 +14,7 @@ VPIC-IO and dbscan on Mira, 2017, each against the median of its kind (program, 
 
 All three are long-tailed: of `quiet` 0.8 % lie below two thirds of the median, of `well` 1.3 %, of `all` 4 %.
 
-Not here: what noise does to a step (`sim.workload.at_share`).
+Not here: what noise does to a step (`sim.steps.at_share`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pathlib import Path
 import numpy as np
 
 from fairlead.sim.platform import F64
-from fairlead.sim.workload import Step
+from fairlead.sim.steps import Step
 
 FILE = Path(__file__).with_name("run_noise.csv")
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fairlead.sim.engine import Engine, Phases
 from fairlead.sim.faults import Fault, changes
 from fairlead.sim.platform import F64
-from fairlead.sim.workload import I64
+from fairlead.sim.steps import I64
 from fairlead.testing.machine.cause_words import cause_features, word_of
 from fairlead.testing.machine.course import DATA, LOCKS, OPS, Course, Placed
 from fairlead.testing.machine.files import job_id

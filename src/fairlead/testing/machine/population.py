@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fairlead.sim.platform import Machine
-from fairlead.sim.workload import Step
+from fairlead.sim.steps import Step
 
 GB = 10**9
 NONTRIVIAL_SHARE = 0.163

@@ -12,7 +12,7 @@ import numpy as np
 
 from fairlead.sim.faults import Fault
 from fairlead.sim.platform import Machine, small
-from fairlead.sim.workload import Step
+from fairlead.sim.steps import Step
 from fairlead.testing.machine.play import Play
 from fairlead.testing.machine.population import Drawn, Mix, Program
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from fairlead.model.tables import DEVICE, FORWARDER, METADATA, PFS_CLIENT, PORT, TARGET, batch_of, word_column
 from fairlead.sim.platform import F64
-from fairlead.sim.workload import I64
+from fairlead.sim.steps import I64
 from fairlead.testing.machine.client_rows import NS, ClientRuns, words
 from fairlead.testing.machine.course import DATA, Course
 from fairlead.testing.machine.course import OPS as WORDS

@@ -14,7 +14,7 @@ import numpy as np
 
 from fairlead.sim.engine import Segments
 from fairlead.sim.platform import F64
-from fairlead.sim.workload import I64
+from fairlead.sim.steps import I64
 from fairlead.testing.machine.course import Course
 
 

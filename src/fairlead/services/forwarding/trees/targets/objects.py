@@ -15,7 +15,7 @@ from random import getrandbits
 
 from fairlead.clock import monotonic_ns, sleep_s
 from fairlead.errors import ConfigError
-from fairlead.policies.placement import TargetState, placement
+from fairlead.policies.placement.files import TargetState, placement
 from fairlead.services.forwarding.trees import acting
 from fairlead.services.forwarding.trees.targets import config as configured
 from fairlead.services.forwarding.trees.targets.config import Striping, TargetsFile

@@ -1,0 +1,1 @@
+"""What the next run of a job will be like, from the runs before it."""

@@ -1,0 +1,1 @@
+"""Which of the resources: of a new file's stripes (`files`), of an application's transfers (`applications`)."""
