@@ -24,7 +24,7 @@ from fairlead.analysis.anomalies.two_stage import two_stage
 from fairlead.analysis.history.profiles import profile_of, profile_rows
 from fairlead.analysis.history.rate_bins import bin_of
 from fairlead.model.tables import JOB_SUMMARY, PHASE
-from fairlead.testing.machine import population
+from fairlead.sim.workloads import sunway as population
 
 JOBS = 1_460_662
 PROGRAMS, USERS = 4_000, 600

@@ -140,3 +140,13 @@ class UndeliveredError(DeliveryError):
     """The receiver of an alert cannot be reached, or cannot take it now."""
 
     retryable = True
+
+
+class PlanError(FairleadError):
+    """A plan cannot be made or carried out."""
+
+    exit_code = 11
+
+
+class UnsoundPlanError(PlanError):
+    """A plan grants what does not exist, is sick, kept for others or barred, or is beyond a limit."""

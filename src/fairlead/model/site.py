@@ -15,6 +15,7 @@ import msgspec
 import pyarrow as pa
 
 from fairlead.errors import ConfigError
+from fairlead.model.site_planning import SitePlanning
 from fairlead.model.tables import MAPPING, batch_of
 
 Expand = Callable[[str], list[str]]
@@ -122,6 +123,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     addresses: list[Addresses] = []
     links: list[Links] = []
     burst_buffers: list[BurstBuffer] = []
+    planning: SitePlanning | None = None
 
     @property
     def layers(self) -> tuple[str, ...]:

@@ -121,6 +121,7 @@ class Engine:
         for name, (kind, value) in _PER_RESOURCE.items():
             blank[name] = np.full(len(resources), value, kind)
         self._state = state.State(**blank)
+        self._unwritten = state.Segments(np.zeros(0, np.int32), *np.zeros((3, 0)), np.zeros(0, np.int32))
         self._grow(64, 64)
 
     @property
@@ -171,6 +172,41 @@ class Engine:
             after = int(phases.after[number]) + (first_phase if after_within and phases.after[number] >= 0 else 0)
             self._chain(first_phase + number, after, float(phases.delay_s[number]))
         return first_phase, first_flow
+
+    def open(self, phases: int, flows: int) -> tuple[int, int]:
+        """Counts in so many phases and flows that a compiled loop beside lays out in `state` itself, and makes room for
+        them. The number of the first phase and of the first flow."""
+        first = self._phases, self._flows
+        self._grow(first[0] + phases, first[1] + flows)
+        self._phases += phases
+        self._flows += flows
+        return first
+
+    @property
+    def state(self) -> state.State:
+        """The columns as they are now; others after `add`, `open` or `forget_ended`."""
+        return self._state
+
+    @property
+    def room(self) -> tuple[int, int]:
+        """Phases and flows that can be opened before columns grow."""
+        return len(self._state.delay) - self._phases, len(self._state.weight) - self._flows
+
+    def forget_ended(self) -> I64:
+        """Drops phases that ended, with their flows, and renumbers the rest in order: what follows is the same to the
+        bit. The new number of each phase, -1 of those dropped. Nothing may be added after one of those."""
+        from fairlead.sim.renumber import without_ended
+
+        old, flows, phases = self._state, self._flows, self._phases
+        self._state = old._replace(**{name: getattr(old, name)[:0] for name in _SIZED})
+        self._grow(len(old.delay), len(old.weight))
+        self._state, self._flows, phase_at = without_ended(old, self._state, flows, phases)
+        self._phases = int((phase_at >= 0).sum())
+        return phase_at
+
+    def advance(self, until_s: float) -> None:
+        """`run` to a time that is finite, with nothing written down: cheap enough to be called at every arrival."""
+        self._kernel.advance(self._state, until_s, self._unwritten, False)
 
     def _chain(self, phase: int, after: int, delay_s: float) -> None:
         s = self._state

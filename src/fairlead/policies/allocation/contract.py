@@ -179,6 +179,7 @@ class Running:
         self.occupancy = np.zeros(resources)
         self.users = np.zeros(resources, np.int64)
         self.stress = self.cpu_load = self.cores_used = 0.0
+        self.nodes_used = self.processes_used = self.nodeless = self.processless = 0
         width = int(counts.max())
         self.alive = np.zeros(room, np.bool_)
         self.choice = np.full(room, NONE, np.int64)
@@ -187,7 +188,19 @@ class Running:
         self.best_s = np.zeros(room)
         self.compute_s = np.zeros(room)
         self.cores = np.zeros(room)
+        self.nodes = np.zeros(room, np.int64)
+        self.processes = np.zeros(room, np.int64)
         self._free = list(range(room - 1, -1, -1))
+
+    @staticmethod
+    def from_sums(occupancy: F64, users: I64, counts: I64) -> Running:
+        """What is known where nobody kept rows: (N,) `occupancy` and `users` alone. Who runs is not known (no rows), nor
+        are `cpu_load` and `cores_used`, which stay 0; `stress` is the sum of the occupancy."""
+        made = Running(len(occupancy), counts, room=1)
+        made.occupancy = np.nan_to_num(np.asarray(occupancy, np.float64))
+        made.users = np.array(users, np.int64)
+        made.stress = float(made.occupancy.sum())
+        return made
 
     def __len__(self) -> int:
         """How many run."""
@@ -207,6 +220,7 @@ class Running:
         self.resources[row, : len(mine)] = mine
         self.time_s[row], self.compute_s[row], self.cores[row] = alone, compute, cores
         self.best_s[row] = float(np.min(application.time_s[0]))
+        self.nodes[row], self.processes[row] = application.nodes[0], application.processes[0]
         self._count(row, 1)
         return row
 
@@ -227,11 +241,16 @@ class Running:
         self.stress += sign * share * len(mine)
         self.cpu_load += sign * self.cores[row] * (1.0 - share)
         self.cores_used += sign * self.cores[row]
+        self.nodes_used += sign * int(self.nodes[row])
+        self.processes_used += sign * int(self.processes[row])
+        self.nodeless += sign * int(self.nodes[row] <= 0)
+        self.processless += sign * int(self.processes[row] <= 0)
 
     def _grow(self) -> None:
         old = len(self.alive)
         self._free.extend(range(2 * old - 1, old - 1, -1))
-        for name in ("alive", "choice", "resources", "time_s", "best_s", "compute_s", "cores"):
+        names = ("alive", "choice", "resources", "time_s", "best_s", "compute_s", "cores", "nodes", "processes")
+        for name in names:
             column = getattr(self, name)
             blank = NONE if name in ("choice", "resources") else 0
             more = np.full(column.shape, blank, column.dtype)

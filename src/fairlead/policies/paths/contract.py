@@ -7,10 +7,13 @@ policy. `sim.replay`, `whatif` and `plan` ask the same objects. Not here: predic
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from fairlead.policies.allocation.contract import Running
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
@@ -93,10 +96,12 @@ class Components:
 
 @dataclass(frozen=True, kw_only=True)
 class Landscape:
-    """The machine as a path policy sees it. `server_of` (targets,): place of each target's storage server, where servers
-    are known. `default_forwarder` (nodes,): what the site's own map gives, -1 none. `forwarder_counts`,
-    `stripe_counts`: what may be granted. `pools`: name → targets. `client_bandwidth` bytes/s of one I/O process or node
-    through its client."""
+    """The machine as a path policy sees it. `server_of` (targets,): place of each target's server, where they are
+    known. `default_forwarder` (nodes,): what the site's own map gives, -1 none. `forwarder_counts`,
+    `stripe_counts`: what may be granted. `pools`: name → targets. `client_bandwidth` bytes/s of one client; `client`:
+    whether each process doing I/O is one ("process") or a node has one for all of its own ("node").
+    `forwarders_running`, `targets_running`: who runs, where the caller keeps it (see `studied`); policies only read it.
+    """
 
     forwarders: Components
     targets: Components
@@ -110,6 +115,9 @@ class Landscape:
     client_bandwidth: float = 90e6
     forwarder_buffer_bytes: float = 256e6
     cores: float = 0.0
+    client: str = "process"
+    forwarders_running: Running | None = None
+    targets_running: Running | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

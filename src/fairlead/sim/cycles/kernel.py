@@ -13,6 +13,8 @@ from fairlead.compiled import compiled
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
+FAR = 1e4
+"""Virtual time over a transfer's own from which on the clock is set back, so that rounding stays below 1e-12 of it."""
 
 
 @compiled
@@ -67,6 +69,42 @@ def _moved(key: F64, heap: I64, at: I64, size: int, item: int, when: float) -> N
 
 
 @compiled
+def _weigh(weights: F64, lost: F64, r: int, more: float) -> None:
+    """Adds to a resource's sum of weights, and keeps what rounding lost (Neumaier): weights may differ by decades."""
+    before = weights[r]
+    weights[r] = before + more
+    if abs(before) >= abs(more):
+        lost[r] += (before - weights[r]) + more
+    else:
+        lost[r] += (more - weights[r]) + before
+
+
+@compiled
+def _enter(
+    transfer: int, length: float, r: int, tag: F64, heap: I64, at: I64, base: I64, size: I64, virtual: F64
+) -> None:  # fmt: skip
+    """A transfer of `length` in virtual time joins a resource. A clock far beyond that length is set back first."""
+    if virtual[r] > FAR * length:
+        for place in range(base[r], base[r] + size[r]):
+            tag[heap[place]] = max(tag[heap[place]] - virtual[r], 0.0)
+        virtual[r] = 0.0
+    tag[transfer] = virtual[r] + length
+    heap[base[r] + size[r]] = transfer
+    size[r] += 1
+    _sift_up(tag, heap, at, base[r], size[r] - 1)
+
+
+@compiled
+def _next_end(
+    r: int, now: float, tag: F64, heap: I64, base: I64, size: I64, virtual: F64, total: float, speed: F64
+) -> float:
+    """When the next transfer on a resource ends; inf: none, or it serves nothing."""
+    if size[r] == 0 or speed[r] <= 0.0:
+        return np.inf
+    return now + max(tag[heap[base[r]]] - virtual[r], 0.0) * total / speed[r]
+
+
+@compiled
 def run(
     first_phase: I64, compute_s: F64, share: F64, start_s: F64, skip_s: F64, repeat: bool, resources: I64,
     work_s: F64, queue: I64, weight: F64, speed: F64, change_s: F64, change_resource: I64, change_speed: F64,
@@ -96,6 +134,7 @@ def run(
     virtual = np.zeros(n)
     touched = np.zeros(n)
     weights = np.zeros(n)
+    lost = np.zeros(n)
     # Queues that are one application's need no line: its transfers never wait for one another.
     queues = len(weight)
     members = np.zeros(queues, np.int64)
@@ -156,7 +195,7 @@ def run(
                 _sift_down(tag, heap, at, base[r], size[r], 0)
             at[transfer] = -1
             i = transfer // width
-            weights[r] -= weight[queue[i]]
+            _weigh(weights, lost, r, -weight[queue[i]])
             if lined:
                 q = queue[i]
                 serving[r, q] = False
@@ -167,21 +206,13 @@ def run(
                     if head[r, q] < 0:
                         tail[r, q] = -1
                     j = follower // width
-                    tag[follower] = virtual[r] + work_s[j] * share[phase[j]] / weight[q]
-                    heap[base[r] + size[r]] = follower
-                    size[r] += 1
-                    _sift_up(tag, heap, at, base[r], size[r] - 1)
-                    weights[r] += weight[q]
+                    _enter(follower, work_s[j] * share[phase[j]] / weight[q], r, tag, heap, at, base, size, virtual)
+                    _weigh(weights, lost, r, weight[q])
                     serving[r, q] = True
             if size[r] == 0:
-                weights[r] = 0.0
-                virtual[r] = 0.0
-                key_r = np.inf
-            elif speed[r] > 0.0:
-                key_r = now + max(tag[heap[base[r]]] - virtual[r], 0.0) * weights[r] / speed[r]
-            else:
-                key_r = np.inf
-            _moved(key, next_heap, next_at, entries, r, key_r)
+                weights[r] = lost[r] = virtual[r] = 0.0
+            ends = _next_end(r, now, tag, heap, base, size, virtual, weights[r] + lost[r], speed)
+            _moved(key, next_heap, next_at, entries, r, ends)
             waiting[i] -= 1
             if waiting[i] == 0:
                 ended = i
@@ -212,22 +243,14 @@ def run(
                         if size[r] > 0:
                             if measuring:
                                 busy_s[r] += max(now - max(touched[r], opened), 0.0)
-                            virtual[r] += (now - touched[r]) * speed[r] / weights[r]
-                        else:
-                            virtual[r] = 0.0
+                            virtual[r] += (now - touched[r]) * speed[r] / (weights[r] + lost[r])
                         touched[r] = now
-                        tag[transfer] = virtual[r] + amount / weight[q]
-                        heap[base[r] + size[r]] = transfer
-                        size[r] += 1
-                        _sift_up(tag, heap, at, base[r], size[r] - 1)
-                        weights[r] += weight[q]
+                        _enter(transfer, amount / weight[q], r, tag, heap, at, base, size, virtual)
+                        _weigh(weights, lost, r, weight[q])
                         if lined:
                             serving[r, q] = True
-                        if speed[r] > 0.0:
-                            key_r = now + max(tag[heap[base[r]]] - virtual[r], 0.0) * weights[r] / speed[r]
-                        else:
-                            key_r = np.inf
-                        _moved(key, next_heap, next_at, entries, r, key_r)
+                        ends = _next_end(r, now, tag, heap, base, size, virtual, weights[r] + lost[r], speed)
+                        _moved(key, next_heap, next_at, entries, r, ends)
             else:  # I/O that needs no resource is over
                 ended = i
         else:  # a resource's speed changes
@@ -235,14 +258,11 @@ def run(
             if size[r] > 0:
                 if measuring:
                     busy_s[r] += max(now - max(touched[r], opened), 0.0)
-                virtual[r] += (now - touched[r]) * speed[r] / weights[r]
+                virtual[r] += (now - touched[r]) * speed[r] / (weights[r] + lost[r])
             touched[r] = now
             speed[r] = change_speed[change]
-            if size[r] > 0:
-                key_r = np.inf
-                if speed[r] > 0.0:
-                    key_r = now + max(tag[heap[base[r]]] - virtual[r], 0.0) * weights[r] / speed[r]
-                _moved(key, next_heap, next_at, entries, r, key_r)
+            ends = _next_end(r, now, tag, heap, base, size, virtual, weights[r] + lost[r], speed)
+            _moved(key, next_heap, next_at, entries, r, ends)
             change += 1
             _moved(key, next_heap, next_at, entries, item, change_s[change] if change < len(change_s) else np.inf)
         if ended < 0:
@@ -276,17 +296,17 @@ def run(
                 continue
             phase[i] = first_phase[i]
         _moved(key, next_heap, next_at, entries, n + i, now + compute_s[phase[i]])
+    if closed == np.inf:  # to the end: what a dead resource holds back never comes to one
+        closed = now
     if not measuring:
         opened = closed
-    if closed > opened and closed < np.inf:
+    if closed > opened:
         for i in range(k):
             if not computing[i]:
                 waiting_s[i] += closed - max(began[i], opened)
         for r in range(n):
             if size[r] > 0:
                 busy_s[r] += max(closed - max(touched[r], opened), 0.0)
-    elif closed == np.inf:
-        closed = now
     span[0] = opened
     span[1] = closed
     return events, written

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from fairlead.errors import UsageError
-
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 
@@ -121,19 +119,12 @@ def run(
     ends on resources by number, then the applications by number.
     """
     from fairlead.sim.cycles import kernel
+    from fairlead.sim.cycles.checks import check
 
-    k = len(cycles.start_s)
-    _check(cycles, resources, work_s, count)
-    sharing = sharing or Sharing.equal(k)
+    sharing = sharing or Sharing.equal(len(cycles.start_s))
     speeds = speeds or Speeds(initial=np.ones(count))
-    if (
-        len(sharing.queue) != k
-        or (k and int(sharing.queue.max()) >= len(sharing.weight))
-        or (sharing.weight <= 0).any()
-    ):
-        raise UsageError(
-            "queues of sharing do not fit", where="sharing", remedy="see fairlead.sim.cycles.model.Sharing"
-        )
+    check(cycles, resources, work_s, count, window, sharing, speeds)
+    k = len(cycles.start_s)
     phases, io_s, io_share = np.zeros(k, np.int64), np.zeros(k), np.zeros(k)
     waiting_s, end_s, busy_s, span = np.zeros(k), np.full(k, np.nan), np.zeros(count), np.zeros(2)
     room = 1024 if logged else 0
@@ -143,11 +134,11 @@ def run(
         end_s[:] = np.nan
         log = np.empty((room, 4))
         events, written = kernel.run(
-            cycles.first_phase, cycles.compute_s, cycles.share, cycles.start_s, cycles.skip_s, cycles.repeat,
-            np.ascontiguousarray(resources, np.int64), np.asarray(work_s, np.float64), sharing.queue.astype(np.int64),
-            sharing.weight.astype(np.float64), speeds.initial.astype(np.float64), speeds.time_s, speeds.resource,
-            speeds.speed, window.from_s, window.until_s, window.settled, window.undisturbed, phases, io_s, io_share,
-            waiting_s, end_s, busy_s, span, log, logged,
+            _whole(cycles.first_phase), _real(cycles.compute_s), _real(cycles.share), _real(cycles.start_s),
+            _real(cycles.skip_s), bool(cycles.repeat), _whole(resources), _real(work_s), _whole(sharing.queue),
+            _real(sharing.weight), _real(speeds.initial), _real(speeds.time_s), _whole(speeds.resource),
+            _real(speeds.speed), float(window.from_s), float(window.until_s), bool(window.settled),
+            bool(window.undisturbed), phases, io_s, io_share, waiting_s, end_s, busy_s, span, log, bool(logged),
         )  # fmt: skip
         if written <= room:
             break
@@ -158,20 +149,9 @@ def run(
     )  # fmt: skip
 
 
-def _check(cycles: Cycles, resources: I64, work_s: F64, count: int) -> None:
-    k = len(cycles.start_s)
-    counted = np.diff(cycles.first_phase)
-    if len(cycles.first_phase) != k + 1 or len(work_s) != k or len(resources) != k or len(cycles.skip_s) != k:
-        raise UsageError("columns of applications differ in length", where="cycles", remedy="one entry an application")
-    if (counted < 1).any() or len(cycles.compute_s) != len(cycles.share) or len(cycles.share) < cycles.first_phase[-1]:
-        raise UsageError("an application has no phase", where="first_phase", remedy="one phase at least")
-    for name, column in (("compute_s", cycles.compute_s), ("share", cycles.share), ("work_s", work_s),
-                         ("start_s", cycles.start_s), ("skip_s", cycles.skip_s)):  # fmt: skip
-        if not np.isfinite(column).all() or (column < 0).any():
-            raise UsageError(f"{name} is negative or no number", where=name, remedy="seconds or parts, 0 or more")
-    if resources.size and (int(resources.max()) >= count or int(resources.min()) < -1):
-        raise UsageError(f"a resource beyond the {count} there are", where="resources", remedy="0 to count - 1")
-    computing = np.add.reduceat(cycles.compute_s, cycles.first_phase[:-1]) if k else np.zeros(0)
-    moving = work_s * (np.add.reduceat(cycles.share, cycles.first_phase[:-1]) if k else np.zeros(0))
-    if cycles.repeat and (computing + moving == 0).any():
-        raise UsageError("an application that repeats takes no time", where="compute_s", remedy="give it work or time")
+def _real(column: object) -> F64:
+    return np.ascontiguousarray(column, np.float64)
+
+
+def _whole(column: object) -> I64:
+    return np.ascontiguousarray(column, np.int64)

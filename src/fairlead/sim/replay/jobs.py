@@ -24,7 +24,9 @@ class Jobs:
     and `target_cost`: seconds one forwarder or target is held by a byte of it (so b(n) = min(client_rate, n / cost));
     `most_targets` it can use at once (a file a process: many, one file of one stripe: 1). `behaviour` (J,) its class,
     -1 unknown, and `basis` (J,) how well its curves are known: 0 its own runs, 1 its behaviour class, 2 the machine's
-    defaults.
+    defaults. `weight` (J,): its part of what is contended against others' (requests under way; None: all alike);
+    `phase_rate` (P,): bytes/s a phase reaches at most, within `client_rate` (None: that), of metadata: operations/s;
+    `most_forwarders` (J,): of those it is granted it uses so many, the first ones (nodes that do I/O; None: all).
     """
 
     start_s: F64
@@ -42,6 +44,9 @@ class Jobs:
     most_targets: I64
     behaviour: I64
     basis: I64
+    weight: F64 | None = None
+    phase_rate: F64 | None = None
+    most_forwarders: I64 | None = None
 
     def __len__(self) -> int:
         """J."""
@@ -71,6 +76,10 @@ class Jobs:
                 raise UsageError(f"{name} is negative or no number", where=name, remedy="0 or more")
         if (np.diff(self.start_s) < 0).any():
             raise UsageError("jobs are not in order of their start", where="start_s", remedy="sort them")
+        for name, length in (("weight", j), ("phase_rate", len(self.volume)), ("most_forwarders", j)):
+            column = getattr(self, name)
+            if column is not None and (len(column) != length or not (column > 0).all()):
+                raise UsageError(f"{name} is of another length, or not above 0", where=name, remedy="one each, above 0")
         if (self.client_rate <= 0).any():
             raise UsageError("a job's own rate is not above 0", where="client_rate", remedy="bytes a second, or inf")
 

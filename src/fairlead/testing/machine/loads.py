@@ -11,9 +11,10 @@ import numpy as np
 
 from fairlead.sim.platform import MACHINES, Machine
 from fairlead.sim.steps import Step
+from fairlead.sim.workloads.sunway import NODES
 from fairlead.testing.machine import client_rows
 from fairlead.testing.machine.play import Play
-from fairlead.testing.machine.population import NODES, Drawn, Mix
+from fairlead.testing.machine.population import Drawn, Mix
 from fairlead.testing.machine.scenes import job
 
 __all__ = ["MACHINES", "random_share", "steady"]

@@ -1,14 +1,6 @@
 """Who runs what on a made machine: users, programs, jobs, drawn so that the population looks like the published one.
 
-Distributions, and where their parameters are from:
-
-- Sizes and run times: the 3,621 TaihuLight jobs of February 2018 (start, end, nodes). Nodes are of few favourite
-  sizes (`NODES`); seconds are lognormal with mean 8.67 and deviation 3.31 of the logarithm (`tools/fit_population.py`).
-- I/O modes, mean volumes, the share of jobs with non-trivial I/O and with many metadata operations: Beacon (Yang et
-  al., ACM TOS 2023, section 5).
-- Spread of volumes about their mean, and of request sizes: 53,546 Darshan records of Summit, 2021. The logarithm of a
-  job's bytes deviates by 5.1 (read) and 4.5 (written) over all applications; within one mode 1.6 is used, which keeps
-  the published means reachable in a few thousand jobs.
+Distributions, and where their parameters are from: `fairlead.sim.workloads.sunway`.
 """
 
 from __future__ import annotations
@@ -19,25 +11,25 @@ import numpy as np
 
 from fairlead.sim.platform import Machine
 from fairlead.sim.steps import Step
+from fairlead.sim.workloads.sunway import (
+    GB,
+    HIGH_MDOPS_SHARE,
+    MEAN_READ_GB,
+    MEAN_WRITE_GB,
+    MODE_JOBS,
+    MODES,
+    NODES,
+    NODES_LOG_MEAN,
+    NODES_LOG_SIGMA,
+    NONTRIVIAL_SHARE,
+    REQUEST_SHARES,
+    REQUESTS,
+    RUN_TIME_LOG_MEAN,
+    RUN_TIME_LOG_SIGMA,
+    TRIVIAL_BYTES,
+    VOLUME_SIGMA,
+)
 
-GB = 10**9
-NONTRIVIAL_SHARE = 0.163
-MODES = ("N-N", "N-M", "N-1", "1-1")
-MODE_JOBS = (11_073, 324, 2_382, 16_251)
-MEAN_READ_GB = (96.8, 36.2, 19.6, 33.0)
-MEAN_WRITE_GB = (120.1, 63.2, 19.3, 142.3)
-HIGH_MDOPS_SHARE = 0.0069
-VOLUME_SIGMA = 1.6
-RUN_TIME_LOG_MEAN, RUN_TIME_LOG_SIGMA = 8.67, 3.31
-NODES = ((7, 0.367), (16, 0.205), (1, 0.133), (49, 0.088), (2, 0.033), (25, 0.022), (4, 0.021), (164, 0.013),
-         (54, 0.011), (3, 0.010), (8, 0.009), (64, 0.009), (256, 0.008), (1024, 0.006), (100, 0.005),
-         (512, 0.004))  # fmt: skip
-"""Favourite job sizes with their shares; the rest is lognormal (2.29, 1.40)."""
-NODES_LOG_MEAN, NODES_LOG_SIGMA = 2.29, 1.40
-TRIVIAL_BYTES = 200_000_000
-"""Beacon's bound: a job moves more, or its I/O is trivial."""
-REQUESTS = (4 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20)
-REQUEST_SHARES = (0.10, 0.15, 0.20, 0.40, 0.15)
 MOST_RANDOM = 200_000
 """Requests at random a run makes at most."""
 PATTERNS = {

@@ -1,0 +1,239 @@
+"""Ours: how many resources and which, decided together by an estimate of what applications cost one another.
+
+`kernel` holds the estimate and the search; docs/explanation/joint-allocation.md explains both. No simulator is asked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairlead.policies.allocation.contract import NONE, Applications, Decision, Pool, Running
+
+F64 = NDArray[np.float64]
+I64 = NDArray[np.int64]
+TOGETHER = 192
+"""Applications that are searched together; more are granted in such groups, the most stressing first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuning:
+    """Constants of the estimate and the search. `back`: how much of what I cost others I am spared myself; `chance`: how
+    much of the chance differences between my resources is felt; `idle`, `tail`: weights beside the mean slowdown;
+    `starts` of how many published decisions; at most `sweeps` over all applications and `steps` steps of work."""
+
+    back: float = 1.25
+    chance: float = 0.9
+    idle: float = 1.0
+    tail: float = 0.0
+    starts: int = 2
+    sweeps: int = 8
+    steps: float = 4e8
+
+
+class Joint:
+    """Allocation and placement by local search on an estimate. Knows what TCPU knows: b(n), V, T and Q."""
+
+    def __init__(self, tuning: Tuning | None = None) -> None:
+        self.tuning = tuning or Tuning()
+
+    def decide(self, applications: Applications, pool: Pool, rng: np.random.Generator) -> Decision:
+        """See `Policy`. O(sweeps x K^2 x (K + W) x counts) for K up to `TOGETHER`, linear in K above."""
+        return _decide(applications, pool, rng, self.tuning)
+
+    def arrive(
+        self, application: Applications, running: Running, pool: Pool, rng: np.random.Generator
+    ) -> Decision:  # fmt: skip
+        """See `Policy`. O(R x W + N log N) with R rows of `running`; nothing is random."""
+        compute = running.compute_s
+        return _arrive(application, running, pool, running.time_s, running.best_s, compute, self.tuning)
+
+
+class JointLight:
+    """The same search with BestBandwidth's information only: curves b(n). Every application is taken to spend `share` of
+    its cycle on I/O when it has one resource."""
+
+    def __init__(self, tuning: Tuning | None = None, share: float = 0.3) -> None:
+        self.tuning = tuning or Tuning(idle=0.0)
+        self.share = share
+
+    def decide(self, applications: Applications, pool: Pool, rng: np.random.Generator) -> Decision:
+        """See `Policy`."""
+        return _decide(self._assumed(applications), pool, rng, self.tuning)
+
+    def arrive(
+        self, application: Applications, running: Running, pool: Pool, rng: np.random.Generator
+    ) -> Decision:  # fmt: skip
+        """See `Policy`. Of those that run only their counts and places are used."""
+        alive = running.alive & (running.choice >= 0)
+        time = np.where(alive, self.share, 0.0)
+        return _arrive(self._assumed(application), running, pool, time, time, 1.0 - time, self.tuning)
+
+    def _assumed(self, applications: Applications) -> Applications:
+        k = len(applications)
+        first = applications.bandwidth[np.arange(k), np.argmax(~np.isnan(applications.bandwidth), axis=1)]
+        return replace(
+            applications, volume=self.share * first, compute_s=np.full(k, 1.0 - self.share), cores=np.ones(k)
+        )
+
+
+def _speed(pool: Pool) -> F64:
+    top = float(pool.performance[pool.usable].max()) if len(pool.usable) else 1.0
+    return np.maximum(pool.performance / (top if top > 0 else 1.0), 1e-3)
+
+
+def _far(width: int) -> F64:
+    """How far the largest of n like values is above their mean, in standard deviations of the n (n = 0..width)."""
+    known_n = np.array([1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0])
+    known = np.array([1.0, 1.0, 1.19, 1.52, 1.83, 2.10, 2.36])
+    return np.interp(np.arange(width + 1), known_n, known)
+
+
+def _decide(applications: Applications, pool: Pool, rng: np.random.Generator, tuning: Tuning) -> Decision:
+    k, usable = len(applications), pool.usable
+    width = int(applications.counts.max())
+    resources = np.full((k, width), NONE, np.int64)
+    choice = np.full(k, NONE, np.int64)
+    seed = int(rng.integers(1, 2**62))
+    if not k or not len(usable):
+        return Decision(choice, resources)
+    if len(usable) < applications.counts[0]:
+        choice[:] = 0
+        resources[:, : len(usable)] = usable
+        return Decision(choice, resources)
+    base = np.zeros(len(pool))
+    heavy = applications.stress[np.arange(k), applications.least]
+    order = np.argsort(-heavy, kind="stable")
+    for rows in np.array_split(order, -(-k // TOGETHER)):
+        rows = np.sort(rows)
+        some = applications.only(rows)
+        choice[rows], resources[rows], slow = _search(some, pool, base, seed, tuning)
+        if len(rows) < k:
+            _add(base, some, choice[rows], resources[rows], slow)
+    return Decision(choice, resources)
+
+
+def _add(base: F64, applications: Applications, choice: I64, resources: I64, slow: F64) -> None:
+    """What these applications put on each resource, for those that are granted after them."""
+    alone = applications.time_s[np.arange(len(choice)), choice]
+    whole = applications.compute_s + alone * slow
+    share = np.where(whole > 0, alone * slow / np.where(whole > 0, whole, 1.0), 0.0)
+    there = resources >= 0
+    np.add.at(base, resources[there], np.broadcast_to(share[:, None], resources.shape)[there])
+
+
+def _search(
+    applications: Applications, pool: Pool, base: F64, seed: int, tuning: Tuning
+) -> tuple[I64, I64, F64]:  # fmt: skip
+    from fairlead.policies.allocation import kernel
+
+    k, width = len(applications), int(applications.counts.max())
+    time, compute, cores = applications.time_s, applications.compute_s, applications.cores
+    counts, best, speed, far = applications.counts, applications.time_s.min(axis=1), _speed(pool), _far(width)
+    found: list[tuple[float, I64, I64]] = []
+    slow = np.ones(k)
+    for choice, resources in _starts(applications, pool, base):
+        kernel.estimate(
+            time, compute, counts, choice, resources, speed, base, far, tuning.back, tuning.chance, 12, slow
+        )
+        worth = float(kernel.value(time, choice, best, compute, cores, slow, tuning.idle, tuning.tail))
+        found.append((worth, choice, resources))
+    found.sort(key=lambda start: start[0])
+    trials = int(tuning.steps / max(tuning.starts, 1) / (k * (k + 4 * width)))
+    state = np.array([seed], np.uint64)
+    top: tuple[float, I64, I64, F64] | None = None
+    for _, choice, resources in found[: tuning.starts]:
+        choice, resources, slow = choice.copy(), resources.copy(), np.ones(k)
+        worth = float(
+            kernel.search(
+                time, best, compute, cores, counts, np.full(k, len(counts) - 1), choice, resources, speed, pool.usable,
+                base, far, tuning.back, tuning.chance, tuning.idle, tuning.tail, tuning.sweeps, trials, 0, state, slow,
+            )
+        )  # fmt: skip
+        if top is None or worth < top[0]:
+            top = worth, choice, resources, slow
+    assert top is not None
+    return top[1], top[2], top[3]
+
+
+def _starts(applications: Applications, pool: Pool, base: F64) -> list[tuple[I64, I64]]:
+    """Published decisions to start from: n_perf and n_sys, and between them what a load of 1 allows, each spread by
+    decreasing count and by occupancy (Bandet, Boito and Pallez 2024)."""
+    k = len(applications)
+    allowed = (applications.counts[None, :] <= len(pool.usable)) & np.isfinite(applications.time_s)
+    allowed[~allowed.any(axis=1), 0] = True
+    time = np.where(allowed, applications.time_s, np.inf)
+    stress = np.where(allowed, applications.stress, np.inf)
+    fastest = np.argmin(time, axis=1)
+    least = np.minimum(np.argmin(stress, axis=1), fastest)
+    out = []
+    for choice in (fastest, least, _between(applications, stress, least, fastest, len(pool.usable))):
+        for clairvoyant in (False, True):
+            alone = applications.time_s[np.arange(k), choice]
+            whole = applications.compute_s + alone
+            share = np.where(whole > 0, alone / np.where(whole > 0, whole, 1.0), 0.0)
+            out.append((choice.astype(np.int64), _spread(applications.counts, choice, share, pool, base, clairvoyant)))
+    return out
+
+
+def _between(applications: Applications, stress: F64, least: I64, fastest: I64, resources: int) -> I64:
+    """From n_sys towards n_perf, what wins most core time for its stress first, while the load stays within 1."""
+    rows = np.arange(len(least))
+    choice = least.copy()
+    room = resources - float(stress[rows, least].sum())
+    gain = applications.cpu_load[rows, fastest] - applications.cpu_load[rows, least]
+    cost = stress[rows, fastest] - stress[rows, least]
+    for i in np.argsort(-gain / np.maximum(cost, 1e-12), kind="stable"):
+        if cost[i] <= room:
+            choice[i] = fastest[i]
+            room -= cost[i]
+    return choice
+
+
+def _spread(counts: I64, choice: I64, share: F64, pool: Pool, base: F64, clairvoyant: bool) -> I64:
+    """By decreasing count round-robin, or by decreasing share of time to the least occupied."""
+    usable = pool.usable
+    out = np.full((len(choice), int(counts.max())), NONE, np.int64)
+    occupied, turn = base.copy(), 0
+    for i in np.argsort(-share if clairvoyant else -counts[choice], kind="stable"):
+        n = int(counts[choice[i]])
+        if clairvoyant:
+            mine = usable[np.argsort(occupied[usable], kind="stable")[:n]]
+            occupied[mine] += share[i]
+        else:
+            mine = usable[(turn + np.arange(n)) % len(usable)]
+            turn += n
+        out[i, : len(mine)] = mine
+    return out
+
+
+def _arrive(
+    application: Applications, running: Running, pool: Pool, time: F64, best: F64, compute: F64, tuning: Tuning
+) -> Decision:  # fmt: skip
+    from fairlead.policies.allocation import kernel
+
+    width = int(application.counts.max())
+    blank = np.full((1, width), NONE, np.int64)
+    usable = pool.usable
+    if not len(usable):
+        return Decision(np.array([NONE]), blank)
+    if len(usable) < application.counts[0]:
+        blank[0, : len(usable)] = usable
+        return Decision(np.zeros(1, np.int64), blank)
+    met, price = np.zeros(len(pool)), np.zeros(len(pool))
+    rows = np.flatnonzero(running.alive & (running.choice >= 0))
+    speed = _speed(pool)
+    kernel.prices(
+        rows, time, best, compute, running.cores, running.resources, speed, _far(running.resources.shape[1]),
+        max(running.cores_used, 1e-9), len(running), tuning.idle, met, price,
+    )  # fmt: skip
+    column = int(
+        kernel.beside(
+            application.time_s[0], float(application.time_s[0].min()), float(application.compute_s[0]),
+            float(application.cores[0]), application.counts, speed, usable, met, price, _far(width),
+            max(running.cores_used, 1e-9), len(running), tuning.idle, tuning.chance, blank[0],
+        )
+    )  # fmt: skip
+    return Decision(np.array([column], np.int64), blank)

@@ -1,0 +1,132 @@
+"""Published allocations that look at one application at a time: how many resources it gets, whatever others get.
+
+Random, Static, BestBdw and Nsys of Bandet, Boito and Pallez 2024; SIZE, PROCESS and ORACLE of Bez et al. (IPDPS 2021).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead.policies.allocation.allowed import allowed, best, least, nearest
+from fairlead.policies.allocation.contract import F64, I64, NONE, Applications, Pool, Running
+
+
+class Random:
+    """Any allowed count, each as likely as the others."""
+
+    def choose(self, applications: Applications, pool: Pool, rng: np.random.Generator) -> I64:
+        """See `Allocation`."""
+        fits = allowed(applications, pool)
+        keys = np.where(fits, rng.random(fits.shape), -1.0)
+        return np.asarray(np.where(fits.any(axis=1), np.argmax(keys, axis=1), NONE), np.int64)
+
+    def choose_one(self, application: Applications, running: Running, pool: Pool, rng: np.random.Generator) -> int:  # noqa: ARG002
+        """See `Allocation`."""
+        return int(self.choose(application, pool, rng)[0])
+
+
+class Static:
+    """n = round(Q N / Q_cpu), one at least: as many resources as its part of the machine's cores. Of the counts that
+    can be granted the nearest, of two the smaller. N counts the available resources."""
+
+    def choose(self, applications: Applications, pool: Pool, rng: np.random.Generator) -> I64:  # noqa: ARG002
+        """See `Allocation`."""
+        wanted = np.maximum(1.0, np.round(applications.cores * len(pool.usable) / pool.cores))
+        return nearest(applications, wanted, allowed(applications, pool))
+
+    def choose_one(self, application: Applications, running: Running, pool: Pool, rng: np.random.Generator) -> int:  # noqa: ARG002
+        """See `Allocation`."""
+        return int(self.choose(application, pool, rng)[0])
+
+
+class BestBandwidth:
+    """BestBdw: the smallest count of the highest bandwidth, n_perf."""
+
+    def choose(self, applications: Applications, pool: Pool, rng: np.random.Generator) -> I64:  # noqa: ARG002
+        """See `Allocation`."""
+        return best(applications, allowed(applications, pool))
+
+    def choose_one(self, application: Applications, running: Running, pool: Pool, rng: np.random.Generator) -> int:  # noqa: ARG002
+        """See `Allocation`."""
+        return int(self.choose(application, pool, rng)[0])
+
+
+class NSys:
+    """Nsys: the count of the least stress n t / (T + t), n_sys."""
+
+    def choose(self, applications: Applications, pool: Pool, rng: np.random.Generator) -> I64:  # noqa: ARG002
+        """See `Allocation`."""
+        return least(applications, allowed(applications, pool))
+
+    def choose_one(self, application: Applications, running: Running, pool: Pool, rng: np.random.Generator) -> int:  # noqa: ARG002
+        """See `Allocation`."""
+        return int(self.choose(application, pool, rng)[0])
+
+
+def _proportional(applications: Applications, size: F64, total: float, pool: Pool) -> I64:
+    """The largest allowed count not above the part of the pool that `size` is of `total`; else the smallest allowed."""
+    fits = allowed(applications, pool)
+    wanted = size / total * len(pool.usable) if total > 0 else np.zeros(len(size))
+    below = fits & (applications.counts <= wanted[:, None] + 1e-9)
+    largest = fits.shape[1] - 1 - np.argmax(below[:, ::-1], axis=1)
+    column = np.where(below.any(axis=1), largest, np.argmax(fits, axis=1))
+    return np.asarray(np.where(fits.any(axis=1), column, NONE), np.int64)
+
+
+class Size:
+    """SIZE: of the pool the part that the job's nodes are of the nodes of all that run (Bez et al., IPDPS 2021),
+    rounded down to a count that can be granted, the smallest at least. Where a number of nodes is not known, cores
+    decide."""
+
+    def choose(self, applications: Applications, pool: Pool, rng: np.random.Generator) -> I64:  # noqa: ARG002
+        """See `Allocation`."""
+        size = applications.nodes.astype(np.float64)
+        size = applications.cores if (size <= 0).any() else size
+        return _proportional(applications, size, float(size.sum()), pool)
+
+    def choose_one(self, application: Applications, running: Running, pool: Pool, rng: np.random.Generator) -> int:  # noqa: ARG002
+        """See `Allocation`: beside those that run, which keep what they have."""
+        size, others = application.nodes.astype(np.float64), float(running.nodes_used)
+        if size[0] <= 0 or running.nodeless:
+            size, others = application.cores, running.cores_used
+        return int(_proportional(application, size, float(size[0] + others), pool)[0])
+
+
+class Process:
+    """PROCESS: as `Size`, by the number of processes."""
+
+    def choose(self, applications: Applications, pool: Pool, rng: np.random.Generator) -> I64:  # noqa: ARG002
+        """See `Allocation`."""
+        size = applications.processes.astype(np.float64)
+        size = applications.cores if (size <= 0).any() else size
+        return _proportional(applications, size, float(size.sum()), pool)
+
+    def choose_one(self, application: Applications, running: Running, pool: Pool, rng: np.random.Generator) -> int:  # noqa: ARG002
+        """See `Allocation`: beside those that run, which keep what they have."""
+        size, others = application.processes.astype(np.float64), float(running.processes_used)
+        if size[0] <= 0 or running.processless:
+            size, others = application.cores, running.cores_used
+        return int(_proportional(application, size, float(size[0] + others), pool)[0])
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """ORACLE: each its best count as if the pool were its own (Bez et al., IPDPS 2021): a bound for exclusive grants,
+    which an allocation on a limited pool cannot reach. Of counts beyond the available resources the bound takes none.
+    With `direct`, straight to the file system where that is known to be faster."""
+
+    direct: bool = False
+
+    def choose(self, applications: Applications, pool: Pool, rng: np.random.Generator) -> I64:  # noqa: ARG002
+        """See `Allocation`."""
+        column = best(applications, allowed(applications, pool))
+        if not self.direct:
+            return column
+        reached = np.where(column < 0, 0.0, applications.bandwidth[np.arange(len(column)), column])
+        return np.asarray(np.where(np.nan_to_num(applications.direct) >= reached, NONE, column), np.int64)
+
+    def choose_one(self, application: Applications, running: Running, pool: Pool, rng: np.random.Generator) -> int:  # noqa: ARG002
+        """See `Allocation`."""
+        return int(self.choose(application, pool, rng)[0])

@@ -1,0 +1,186 @@
+"""Published allocations and placements on cases small enough to work out by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fairlead.errors import UsageError
+from fairlead.policies.allocation.contract import Applications, Decision, Pool, Running
+from fairlead.policies.allocation.mckp import Mckp, MckpDirect, knapsack
+from fairlead.policies.allocation.simple import BestBandwidth, NSys, Oracle, Process, Random, Size, Static
+from fairlead.policies.allocation.tcpu import Tcpu
+from fairlead.policies.placement.applications import Pools, Straw, WeightedRandomPlacing
+from fairlead.registry import policy, policy_names
+
+RNG = np.random.default_rng(0)
+COUNTS = [1, 2, 4, 8]
+
+
+def applications(
+    *bandwidth: list[float], volume: float = 100.0, compute_s: object = None, **more: object
+) -> Applications:
+    k = len(bandwidth)
+    cores = more.pop("cores", [10.0] * k)
+    return Applications.of(
+        COUNTS[: len(bandwidth[0])], list(bandwidth), [volume] * k, compute_s or [100.0] * k, cores, **more
+    )
+
+
+RISING, FALLING = [1.0, 2.0, 4.0, 8.0], [8.0, 4.0, 2.0, 1.0]
+
+
+def test_best_bandwidth_takes_the_smallest_count_of_the_highest() -> None:
+    chosen = BestBandwidth().choose(applications(RISING, FALLING, [1.0, 3.0, 3.0, 2.0]), Pool.of(8, 100), RNG)
+    assert chosen.tolist() == [3, 0, 1]
+
+
+def test_n_sys_takes_the_least_stress() -> None:
+    # n t / (T + t) with V = T = 100: t = 100, 50, 25, 12.5 -> 0.5, 0.667, 0.8, 0.889; a steep curve -> 0.5, 0.182...
+    chosen = NSys().choose(applications(RISING, [1.0, 10.0, 11.0, 12.0]), Pool.of(8, 100), RNG)
+    assert chosen.tolist() == [0, 1]
+
+
+def test_static_follows_cores() -> None:
+    a = applications(RISING, RISING, RISING, RISING, cores=[1.0, 25.0, 37.5, 100.0])
+    # 8 Q / 100 = 0.08, 2, 3, 8: one at least; 3 lies between 2 and 4, the smaller is taken
+    assert Static().choose(a, Pool.of(8, 100), RNG).tolist() == [0, 1, 1, 3]
+
+
+def test_size_and_process_are_parts_of_the_pool() -> None:
+    a = applications(RISING, RISING, RISING, nodes=[1, 1, 6], processes=[50, 25, 25])
+    assert Size().choose(a, Pool.of(8, 100), RNG).tolist() == [0, 0, 2]  # 1, 1, 6 of 8: 6 goes down to 4
+    assert Process().choose(a, Pool.of(8, 100), RNG).tolist() == [2, 1, 1]  # 4, 2, 2
+    unknown = applications(RISING, RISING, cores=[75.0, 25.0])
+    assert Size().choose(unknown, Pool.of(8, 100), RNG).tolist() == [2, 1]  # by cores: 6, 2
+
+
+def test_size_of_one_more_counts_those_that_run() -> None:
+    a = applications(RISING, RISING, nodes=[12, 4], processes=[1, 3])
+    running, pool = Running(8, a.counts), Pool.of(8, 100)
+    running.enter(a.only([0]), Decision(np.array([0]), np.array([[0] + [-1] * 7])))
+    assert Size().choose_one(a.only([1]), running, pool, RNG) == 1  # 4 of 16 nodes: 2 of 8
+    assert Process().choose_one(a.only([1]), running, pool, RNG) == 2  # 3 of 4 processes: 6 of 8, down to 4
+    running.leave(0)
+    assert Size().choose_one(a.only([1]), running, pool, RNG) == 3
+
+
+def test_oracle_may_go_straight() -> None:
+    a = applications(RISING, FALLING, direct=[9.0, np.nan])
+    assert Oracle().choose(a, Pool.of(8, 100), RNG).tolist() == [3, 0]
+    assert Oracle(direct=True).choose(a, Pool.of(8, 100), RNG).tolist() == [-1, 0]
+
+
+def test_random_takes_every_allowed_count_and_no_other() -> None:
+    a = applications(*[[1.0, np.nan, 3.0, 4.0]] * 300)
+    chosen = Random().choose(a, Pool.of(4, 100), np.random.default_rng(1))
+    assert set(chosen.tolist()) == {0, 2}
+
+
+def test_tcpu_climbs_where_the_layer_holds_it() -> None:
+    a = applications(RISING, RISING, cores=[1.0, 50.0])
+    assert Tcpu().choose(a, Pool.of(8, 100), RNG).tolist() == [3, 3]
+    # One resource: load 0.5 + 0.5 is already 1; nobody can step.
+    assert Tcpu().choose(a, Pool(cores=100, performance=np.ones(8), available=np.arange(8) < 1), RNG).tolist() == [0, 0]
+    # Load may grow by 0.3889 = 0.889 - 0.5: the one with more cores goes all the way, step by step, the other stays.
+    two = applications([1.0, 2.0], [1.0, 2.0], cores=[1.0, 50.0], compute_s=[5.0, 5.0], volume=100.0)
+    # stress: 100/105 = 0.952, 2 * 50/55 = 1.818; pool of 2 available
+    pool = Pool(cores=100, performance=np.ones(3), available=np.array([True, True, True]))
+    assert Tcpu().choose(two, pool, RNG).tolist() == [0, 1]
+
+
+def test_tcpu_beside_a_full_layer_stays_at_n_sys() -> None:
+    a = applications(RISING)
+    running = Running(8, a.counts)
+    assert Tcpu().choose_one(a, running, Pool.of(8, 100), RNG) == 3
+    running.stress = 7.9
+    assert Tcpu().choose_one(a, running, Pool.of(8, 100), RNG) == 0
+
+
+def test_mckp_maximises_the_sum() -> None:
+    a = applications(RISING, FALLING, [1.0, 5.0, 5.5, 6.0])
+    # 8 resources: 8 cannot be granted beside two others; 4 + 1 + 2 gives 4 + 8 + 5
+    assert Mckp().choose(a, Pool.of(8, 100), RNG).tolist() == [2, 0, 1]
+    straight = applications(RISING, FALLING, [1.0, 5.0, 5.5, 6.0], direct=[np.nan, 1.0, 4.9])
+    assert MckpDirect().choose(straight, Pool.of(8, 100), RNG).tolist() == [2, 0, 1]
+    assert MckpDirect().choose(straight, Pool.of(2, 100), RNG).tolist() == [0, 0, -1]
+
+
+def test_mckp_shares_only_when_nothing_fits() -> None:
+    a = applications(*[RISING] * 5)
+    assert Mckp().choose(a, Pool.of(5, 100), RNG).tolist() == [0] * 5
+    assert Mckp().choose(a, Pool.of(4, 100), RNG).tolist() == [0] * 5
+    assert Mckp(default=2).choose(a, Pool.of(4, 100), RNG).tolist() == [1] * 5
+    placed = policy("mckp+greedy-non-clairvoyant").decide(a, Pool.of(5, 100), RNG).resources
+    assert sorted(placed[placed >= 0].tolist()) == list(range(5))
+
+
+def test_mckp_may_ask_for_counts_that_divide_the_nodes() -> None:
+    a = applications(RISING, RISING, nodes=[6, 0])
+    assert Mckp().choose(a, Pool.of(16, 100), RNG).tolist() == [3, 3]
+    assert Mckp(dividing=True).choose(a, Pool.of(16, 100), RNG).tolist() == [1, 3]
+
+
+def test_mckp_gives_one_more_what_is_free() -> None:
+    a = applications(RISING)
+    running, pool = Running(8, a.counts), Pool.of(8, 100)
+    assert Mckp().choose_one(a, running, pool, RNG) == 3
+    running.users[:5] = 1
+    assert Mckp().choose_one(a, running, pool, RNG) == 1
+    running.users[:] = 1
+    assert Mckp().choose_one(a, running, pool, RNG) == 0
+    straight = applications(RISING, direct=[0.5])
+    assert MckpDirect().choose_one(straight, running, pool, RNG) == -1
+
+
+def test_knapsack_without_a_way() -> None:
+    assert knapsack(np.array([1, 2]), np.array([[1.0, 2.0], [1.0, 2.0]]), 1) is None
+    assert knapsack(np.array([1, 2]), np.zeros((0, 2)), 1) is not None
+
+
+def test_pools_prefer_what_is_fast_and_little_used() -> None:
+    a = applications(*[RISING] * 4)
+    pool = Pool(cores=100, performance=np.array([5.0, 2.0, 0.9]), available=np.array([True, True, True]))
+    # 5; 2.5 against 2; 1.67 against 2; 1.67 against 1
+    assert Pools().place(a, np.zeros(4, np.int64), pool, RNG)[:, 0].tolist() == [0, 0, 1, 0]
+    running = Running(3, a.counts)
+    running.users[:] = [2, 0, 0]
+    assert Pools().place_one(a.only([0]), 0, running, pool, RNG)[0] == 1
+
+
+@pytest.mark.parametrize("placing", [WeightedRandomPlacing(), Straw()])
+def test_draws_follow_performance(placing: WeightedRandomPlacing | Straw) -> None:
+    a = applications(*[RISING] * 4000)
+    pool = Pool(cores=100, performance=np.array([3.0, 1.0, 0.0, 4.0]), available=np.ones(4, np.bool_))
+    placed = placing.place(a, np.zeros(4000, np.int64), pool, np.random.default_rng(3))[:, 0]
+    share = np.bincount(placed, minlength=4) / 4000
+    assert share == pytest.approx([3 / 8, 1 / 8, 0, 4 / 8], abs=0.03)
+    four = placing.place(a.only([0]), np.array([2]), pool, RNG)[0]
+    assert four[3] == 2  # of no performance: only where no other is left
+
+
+def test_only_who_used_a_straw_moves_when_it_goes() -> None:
+    a = applications(*[RISING] * 200)
+    choice = np.ones(200, np.int64)
+    all_there, one_gone = Pool.of(10, 100), Pool(cores=100, performance=np.ones(10), available=np.arange(10) != 4)
+    before = Straw().place(a, choice, all_there, np.random.default_rng(1))
+    after = Straw().place(a, choice, one_gone, np.random.default_rng(1))
+    used = (before == 4).any(axis=1)
+    assert used.any()
+    assert (before[~used] == after[~used]).all()
+    kept = [set(b[b >= 0]) - {4} <= set(x[x >= 0]) for b, x in zip(before[used], after[used], strict=True)]
+    assert all(kept)
+
+
+def test_every_named_pair_answers() -> None:
+    a = applications(RISING, FALLING, direct=[1.0, 1.0])
+    for name in policy_names():
+        if "+" in name:
+            assert len(policy(name).decide(a, Pool.of(8, 100), np.random.default_rng(0)).choice) == 2
+
+
+def test_what_no_application_can_have_is_refused_by_name() -> None:
+    with pytest.raises(UsageError, match="volume"):
+        applications(RISING, volume=-1.0)
+    with pytest.raises(UsageError, match="bandwidth"):
+        applications([0.0, 1.0, 1.0, 1.0])
