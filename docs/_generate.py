@@ -119,6 +119,8 @@ ROW_IS = {
     "profile": "what runs of one category (user, program, scale) are like",
     "finding": "something worth telling a person: what, of whom, when, how sure, by whose doing, what to do",
     "incident": "a component that was sick for a time",
+    "experiment": "a simulated experiment that was run to its end: what was asked, or what a paper's experiment told",
+    "simulation": "one simulated set of applications under one policy, and its measures",
 }
 
 

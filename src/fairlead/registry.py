@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fairlead.policies.allocation.contract import Policy
+    from fairlead.policies.next_run.contract import Predictor
     from fairlead.policies.paths.contract import PathPolicy
     from fairlead.policies.placement.files import Placement
     from fairlead.policies.requests.orders import Order
@@ -47,6 +48,7 @@ REQUEST_ORDERS: dict[str, str] = {
     "share": "fairlead.policies.requests.orders:Share",
     "job-fair": "fairlead.policies.requests.fair:JobFair",
     "set-10": "fairlead.policies.requests.fair:SetTen",
+    "exclusive": "fairlead.policies.requests.fair:Exclusive",
 }
 """Orders among the requests of a forwarder; each is made with the text after its name in a spec and a seed."""
 
@@ -174,6 +176,18 @@ def path_policy(name: str) -> PathPolicy:
     from fairlead.policies.paths.studied import Studied
 
     return Studied(policy(name))
+
+
+def predictor_names() -> list[str]:
+    """Names of all predictors of the next run: built-ins, then entry points of `fairlead.predictors`."""
+    return [*PREDICTORS, *sorted(_plugins("fairlead.predictors").keys() - PREDICTORS.keys())]
+
+
+def predictor(name: str) -> Predictor:
+    """A fresh predictor of that name, which has seen nothing. Raises KeyError for an unknown name."""
+    target = PREDICTORS.get(name)
+    made = _load(target) if target else _plugins("fairlead.predictors")[name].load()
+    return made()  # type: ignore[operator, no-any-return]
 
 
 @cache

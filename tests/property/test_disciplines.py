@@ -10,7 +10,7 @@ from fairlead.policies.requests import METADATA, Running, Waiting, discipline
 from fairlead.policies.requests.limits import FREE, JOB_AT_MOST
 
 MS, S = 1_000_000, 1_000_000_000
-ORDERS = ("fifo", "metadata-first", "share:0.3", "job-fair", "set-10")
+ORDERS = ("fifo", "metadata-first", "share:0.3", "job-fair", "set-10", "exclusive")
 
 
 def steps(*kinds: str) -> st.SearchStrategy[list[tuple]]:

@@ -42,7 +42,7 @@ def filled(spec: str, requests: list[Waiting], workers: int = 1, seed: int = 1) 
     return queue
 
 
-@pytest.mark.parametrize("spec", ["fifo", "metadata-first", "share:0.5", "job-fair", "set-10"])
+@pytest.mark.parametrize("spec", ["fifo", "metadata-first", "share:0.5", "job-fair", "set-10", "exclusive"])
 def test_everything_is_served_once(spec: str) -> None:
     requests = [waiting("abc"[n % 3], n % 3 and n % 2 + 1, n * 1000, n % 5 or None) for n in range(100)]
     queue = filled(spec, requests, workers=4)
@@ -53,7 +53,7 @@ def test_everything_is_served_once(spec: str) -> None:
     assert queue.take(0, Running()) is None
 
 
-@pytest.mark.parametrize("spec", ["fifo", "metadata-first", "share:0.5", "job-fair", "set-10"])
+@pytest.mark.parametrize("spec", ["fifo", "metadata-first", "share:0.5", "job-fair", "set-10", "exclusive"])
 def test_one_job_of_one_class_keeps_its_order(spec: str) -> None:
     requests = [waiting(size=n) for n in range(20)]
     assert served(filled(spec, requests)) == requests

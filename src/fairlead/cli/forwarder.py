@@ -28,8 +28,9 @@ _file = click.Path(path_type=Path, dir_okay=False)
               help="Requests carried out at the same time, at most.")  # fmt: skip
 @click.option("--discipline", default="job-fair", show_default=True, metavar="SPEC",
               help="Which request is next: fifo (who came first), metadata-first, share:P (metadata with probability "
-                   "P), job-fair (jobs in turn) or set-10 (short iterations first); then shares of workers, and bytes "
-                   "or operations a second, as job-fair,cap-job:0.5,rate-job:100M,rate-job:lammps=200ops.")  # fmt: skip
+                   "P), job-fair (jobs in turn), set-10 (short iterations first) or exclusive (one job at a time); "
+                   "then shares of workers, and bytes or operations a second, as "
+                   "job-fair,cap-job:0.5,rate-job:100M,rate-job:lammps=200ops.")  # fmt: skip
 @click.option("--job-settings", type=_file, metavar="FILE", help="Read-ahead, cache and rates of single jobs (TOML).")
 @click.option("--token-key", type=_file, metavar="FILE",
               help="Clients on a network must show a token made with this key (fairlead token).")  # fmt: skip

@@ -41,6 +41,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "forwarders": ("fairlead.cli.forwarders:forwarders", "Forwarders by hour as a heat map, or one and who uses it."),
     "top": ("fairlead.cli.top:top", "Who moves most just now, refreshed."),
     "analyse": ("fairlead.cli.analyse:analyse", "Heavy work on months of a lake: jobs, findings, population."),
+    "simulate": ("fairlead.cli.simulate:simulate", "Policies on published or own workloads, simulated."),
+    "plan": ("fairlead.cli.plan:plan", "What an arriving job should get: forwarders, targets, stripes, and why."),
     "alerts": ("fairlead.cli.alerts:alerts", "Who is told of what: list, silence, subscribe, test."),
     "rules": ("fairlead.cli.rules:rules", "The diagnosis rules: list, show, check."),
     "forwarder": ("fairlead.cli.forwarder:forwarder", "Serve a tree of files to mounts."),

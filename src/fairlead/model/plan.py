@@ -88,7 +88,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     def changes(self) -> bool:
         """Whether anything differs from the site's default."""
         touched = (self.stripe_count, self.stripe_bytes, self.prefetch_bytes, self.metadata_share, self.dom_bytes)
-        return bool(self.forwarders or self.targets or self.pool) or any(value is not None for value in touched)
+        moved = bool(self.forwarders) and set(self.forwarders) != set(self.default_forwarders)
+        return moved or bool(self.targets or self.pool) or any(value is not None for value in touched)
 
 
 class Plans(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -299,12 +299,38 @@ INCIDENT = _spec("incident", 1, "from_ns", ("component", "from_ns"), [
 """A component that was sick from `from_ns` to `to_ns` (null: it still is). `detail` is the whole as JSON
 (`fairlead.incident/1`). Of one `id` the highest `analysis_version`, then the latest `made_ns` counts."""
 
+EXPERIMENT = _spec("experiment", 1, "made_ns", ("name", "made_ns"), [
+    _required("name", pa.string()), _required("kind", _WORD), _optional("case_id", pa.string()),
+    _optional("seed", _I64), _optional("sets", _I64), _required("detail", pa.string()), _required("made_ns", _I64),
+    _required("analysis_version", _I64),
+])  # fmt: skip
+"""An experiment that was run to its end. `kind`: spec or paper; `detail` is JSON, of a spec what was asked, of a paper
+what it told (`fairlead.simulated-paper/1`). Of one name the latest `made_ns` counts."""
+
+SIMULATION = _spec("simulation", 1, "made_ns", ("case_id", "applications", "load", "set_number", "policy"), [
+    _required("case_id", pa.string()), _required("seed", _I64), _required("window", _WORD),
+    _required("applications", _I64), _optional("load", _F64), _required("set_number", _I64), _required("policy", _WORD),
+    _required("information", _WORD), _required("load_sys", _F64),
+    *(_optional(name, _F64) for name in (
+        "slowdown_mean", "slowdown_max", "slowdown_p10", "slowdown_p50", "slowdown_p90", "granted_mean",
+        "contention_mean", "idle", "core_hours_lost", "occupancy_mean", "spread", "stretch_mean", "fairness",
+        "resources_mean",
+    )),
+    _optional("class_slowdown", pa.list_(_F64)), _required("unfinished", _I64), _required("window_s", _F64),
+    _required("events", _I64), _required("made_ns", _I64),
+])  # fmt: skip
+"""What came of one simulated set of applications under one policy (Bandet, Boito and Pallez 2024, section on metrics).
+`case_id`: all of the experiment that decides results besides what the row says; `load`: asked for, null where the
+workload is written down; `load_sys`: load(pi_sys) of the set; `information`: exact or class-mean curves were given to
+the policy; `class_slowdown`: mean by class of behaviour (ascent, peak, descent, neutral, valley). Null in a measure:
+nothing could be measured in the window."""
+
 TABLES: dict[str, TableSpec] = {
     spec.name: spec
     for spec in (
         OPS, FILES, FILE_COUNTERS, HEATMAP, LAYOUTS, FORWARDER, PFS_CLIENT, TARGET,
         METADATA, PORT, DEVICE, EVENTS, JOBS, MAPPING, HEALTH, USAGE, ROLLUP, OP_GROUPS, JOB_SUMMARY,
-        PHASE, PROFILE, FINDING, INCIDENT,
+        PHASE, PROFILE, FINDING, INCIDENT, EXPERIMENT, SIMULATION,
     )
 }  # fmt: skip
 

@@ -106,6 +106,10 @@ class Engine:
 
         self._kernel = kernel
         resources = np.array(capacity, np.float64)
+        if not (resources >= 0).all():
+            raise UsageError(
+                "a capacity is negative or no number", where="capacity", remedy="units a second, 0 or more"
+            )
         changes = changes or Changes()
         _check_changes(changes, len(resources))
         self._resources = len(resources)
@@ -121,7 +125,9 @@ class Engine:
         for name, (kind, value) in _PER_RESOURCE.items():
             blank[name] = np.full(len(resources), value, kind)
         self._state = state.State(**blank)
-        self._unwritten = state.Segments(np.zeros(0, np.int32), *np.zeros((3, 0)), np.zeros(0, np.int32))
+        self._unwritten = state.Segments(
+            np.zeros(0, np.int32), np.zeros(0), np.zeros(0), np.zeros(0), np.zeros(0, np.int32)
+        )
         self._grow(64, 64)
 
     @property
@@ -151,7 +157,7 @@ class Engine:
 
         `after` means phases by the engine's numbers or, with `after_within`, by their places in this call.
         """
-        self._check(phases)
+        self._check(phases, 0 if after_within else self._phases)
         first_phase, first_flow = self._phases, self._flows
         p, f = len(phases.after), len(phases.phase)
         self._grow(first_phase + p, first_flow + f)
@@ -168,9 +174,8 @@ class Engine:
         s.first_flow[own], s.past_flow[own] = bounds[:-1] + first_flow, bounds[1:] + first_flow
         s.open_flows[own] = np.diff(bounds)
         s.delay[own] = phases.delay_s
-        for number in range(p):
-            after = int(phases.after[number]) + (first_phase if after_within and phases.after[number] >= 0 else 0)
-            self._chain(first_phase + number, after, float(phases.delay_s[number]))
+        after = np.asarray(phases.after, np.int64)
+        self._kernel.chain(s, first_phase, np.where(after >= 0, after + first_phase, -1) if after_within else after)
         return first_phase, first_flow
 
     def open(self, phases: int, flows: int) -> tuple[int, int]:
@@ -192,6 +197,15 @@ class Engine:
         """Phases and flows that can be opened before columns grow."""
         return len(self._state.delay) - self._phases, len(self._state.weight) - self._flows
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """Phases and flows it has."""
+        return self._phases, self._flows
+
+    def grow(self, phases: int, flows: int) -> None:
+        """Room for at least so many in all."""
+        self._grow(phases, flows)
+
     def forget_ended(self) -> I64:
         """Drops phases that ended, with their flows, and renumbers the rest in order: what follows is the same to the
         bit. The new number of each phase, -1 of those dropped. Nothing may be added after one of those."""
@@ -207,16 +221,6 @@ class Engine:
     def advance(self, until_s: float) -> None:
         """`run` to a time that is finite, with nothing written down: cheap enough to be called at every arrival."""
         self._kernel.advance(self._state, until_s, self._unwritten, False)
-
-    def _chain(self, phase: int, after: int, delay_s: float) -> None:
-        s = self._state
-        if after < 0:
-            self._kernel.wake_later(s, phase, delay_s)
-        elif not np.isnan(s.phase_ended[after]):
-            self._kernel.wake_later(s, phase, max(float(s.phase_ended[after]) + delay_s, self.now_s))
-        else:
-            s.next_after[phase] = s.first_after[after]
-            s.first_after[after] = phase
 
     def run(self, until_s: float = np.inf, *, record: bool = False) -> Segments:
         """Run to `until_s`, or to the end. With `record`, the rates on the way (of flows still running: up to the last
@@ -263,7 +267,7 @@ class Engine:
             s.bottleneck[going],
         )  # fmt: skip
 
-    def _check(self, phases: Phases) -> None:
+    def _check(self, phases: Phases, before: int) -> None:
         f = len(phases.phase)
         sound = (
             (phases.crosses.ndim == 2 and phases.crosses.shape == phases.cost.shape and len(phases.crosses) == f)
@@ -273,6 +277,10 @@ class Engine:
         )
         if not sound:
             raise UsageError("columns of flows or phases differ in length", remedy="see fairlead.sim.engine.Phases")
+        if len(phases.after) and int(phases.after.max()) >= before + len(phases.after):
+            raise UsageError("a phase follows one there is not", where="after", remedy="-1, or the number of a phase")
+        if not (phases.delay_s > -np.inf).all() or np.isinf(phases.delay_s).any():
+            raise UsageError("a phase is delayed by no number of seconds", where="delay_s", remedy="seconds")
         if not f:
             return
         crossed = phases.crosses >= 0
@@ -282,10 +290,11 @@ class Engine:
             or int(phases.phase[-1]) >= len(phases.after) or int(phases.crosses.max(initial=-1)) >= self._resources
             or not (phases.cost[crossed] > 0).all() or not (phases.weight > 0).all() or not (phases.amount >= 0).all()
             or not (phases.cap > 0).all() or (np.isinf(phases.cap) & ~crossed.any(axis=1)).any()
+            or _twice(phases.crosses)
         )  # fmt: skip
         if bad:
             raise UsageError(
-                "a flow without order, of no weight, of no limit, or over a resource there is not",
+                "a flow without order, of no weight, of no limit, or over a resource there is not or twice over one",
                 remedy="see fairlead.sim.engine.Phases",
             )
 
@@ -332,12 +341,22 @@ _SIZED: dict[str, tuple[type, Any, str]] = {
 _KINDS: dict[str, type] = {name: kind for name, (kind, _, _) in _SIZED.items()}
 
 
+def _twice(crosses: I32) -> bool:
+    """Whether a flow crosses a resource twice."""
+    width = crosses.shape[1]
+    return any(
+        bool(((crosses[:, k] == crosses[:, j]) & (crosses[:, j] >= 0)).any()) for k in range(width) for j in range(k)
+    )
+
+
 def _check_changes(changes: Changes, resources: int) -> None:
     sound = (
         len(changes.time_s) == len(changes.resource) == len(changes.capacity)
+        and not bool(np.isnan(changes.time_s).any())
         and bool((np.diff(changes.time_s) >= 0).all())
         and bool((changes.capacity >= 0).all())
         and int(changes.resource.max(initial=-1)) < resources
+        and int(changes.resource.min(initial=0)) >= 0
     )
     if not sound:
         raise UsageError("capacity changes out of order or of no resource", remedy="sort them by time")

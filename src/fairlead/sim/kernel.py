@@ -15,6 +15,7 @@ from fairlead.sim.state import (
     EVENTS,
     F64,
     I32,
+    I64,
     IDLE,
     SOLVED,
     STAMP,
@@ -99,6 +100,20 @@ def wake_later(s: State, phase: int, when: float) -> None:
     s.wake_at[phase] = size
     s.counts[WAKE] = size + 1
     _up(s.wake_key, s.wake_heap, s.wake_at, size)
+
+
+@compiled
+def chain(s: State, first: int, after: I64) -> None:
+    """Puts new phases, `first` on, behind those they follow (-1: none); `delay` is laid down already."""
+    for number in range(len(after)):
+        phase, before = first + number, after[number]
+        if before < 0:
+            wake_later(s, phase, s.delay[phase])
+        elif not np.isnan(s.phase_ended[before]):
+            wake_later(s, phase, max(s.phase_ended[before] + s.delay[phase], s.now[0]))
+        else:
+            s.next_after[phase] = s.first_after[before]
+            s.first_after[before] = phase
 
 
 @compiled

@@ -1,4 +1,4 @@
-"""A running engine's state without what has ended: flows and phases are renumbered in their order, nothing else changes.
+"""A running engine's state without what has ended: flows and phases are renumbered in their order, no more.
 
 Not here: when that is worth while (`engine`, `replay`).
 """
@@ -53,6 +53,8 @@ def _numbers(stays: NDArray[np.bool_]) -> I64:
 
 
 def _moved(crossing: I64, flow_at: I64) -> I64:
-    """Crossings (flow x WIDTH + place) by the flows' new numbers. What is linked has not ended; the rest is not read."""
+    """Crossings (flow x WIDTH + place) by the flows' new numbers. What is linked has not ended; the rest is unread."""
+    if not len(flow_at):
+        return crossing
     moved = flow_at[np.maximum(crossing, 0) // WIDTH] * WIDTH + crossing % WIDTH
     return np.where(crossing >= 0, moved, -1).astype(np.int64)

@@ -148,8 +148,8 @@ def _search(
         choice, resources, slow = choice.copy(), resources.copy(), np.ones(k)
         worth = float(
             kernel.search(
-                time, best, compute, cores, counts, np.full(k, len(counts) - 1), choice, resources, speed, pool.usable,
-                base, far, tuning.back, tuning.chance, tuning.idle, tuning.tail, tuning.sweeps, trials, 0, state, slow,
+                time, best, compute, cores, counts, choice, resources, speed, pool.usable, base, far, tuning.back,
+                tuning.chance, tuning.idle, tuning.tail, tuning.sweeps, trials, state, slow,
             )
         )  # fmt: skip
         if top is None or worth < top[0]:

@@ -36,7 +36,7 @@ def overlap(i: int, count: I64, resources: I64, held: NDArray[np.bool_], spread:
 
 @compiled
 def one(
-    i: int, t: float, compute: float, count: I64, resources: I64, speed: F64, spread: F64, far: F64, met: F64,
+    i: int, t: float, compute: float, count: I64, resources: I64, speed: F64, chance: F64, far: F64, met: F64,
     give: F64, x: F64, a: F64, y: F64, s: F64, kappa: float, gamma: float,
 ) -> None:  # fmt: skip
     """Application i anew beside the others as they are: its slowdown `s`, its parts of `met` and `give`."""
@@ -60,10 +60,7 @@ def one(
     slow = worst
     if n > 1:
         fixed = max(square / n - mean * mean, 0.0)
-        chance = 0.0
-        for j in range(len(count)):
-            chance += spread[i, j] * y[j]
-        slow = max(worst, mean + far[n] * math.sqrt(fixed + gamma * chance))
+        slow = max(worst, mean + far[n] * math.sqrt(fixed + gamma * max(chance[i], 0.0)))
     s[i] = slow
     whole = compute + t * slow
     u = t * slow / whole
@@ -115,30 +112,18 @@ def value(
 
 @compiled
 def settle(
-    rounds: int, time: F64, choice: I64, compute: F64, count: I64, resources: I64, speed: F64, spread: F64, far: F64,
-    met: F64, give: F64, x: F64, a: F64, y: F64, s: F64, kappa: float, gamma: float,
+    rounds: int, time: F64, choice: I64, compute: F64, count: I64, resources: I64, speed: F64, spread: F64, chance: F64,
+    far: F64, met: F64, give: F64, x: F64, a: F64, y: F64, s: F64, kappa: float, gamma: float,
 ) -> None:  # fmt: skip
     """`rounds` over all applications: towards the fixed point."""
+    k = len(choice)
     for _ in range(rounds):
-        for i in range(len(choice)):
-            one(
-                i,
-                time[i, choice[i]],
-                compute[i],
-                count,
-                resources,
-                speed,
-                spread,
-                far,
-                met,
-                give,
-                x,
-                a,
-                y,
-                s,
-                kappa,
-                gamma,
-            )
+        for i in range(k):
+            total = 0.0
+            for j in range(k):
+                total += spread[i, j] * y[j]
+            chance[i] = total
+            one(i, time[i, choice[i]], compute[i], count, resources, speed, chance, far, met, give, x, a, y, s, kappa, gamma)
 
 
 @compiled
@@ -162,7 +147,7 @@ def estimate(
     x = np.zeros((k, width))
     a = np.zeros((k, width))
     y = np.zeros(k)
-    settle(rounds, time, choice, compute, count, resources, speed, spread, far, met, give, x, a, y, s, kappa, gamma)
+    settle(rounds, time, choice, compute, count, resources, speed, spread, np.zeros(k), far, met, give, x, a, y, s, kappa, gamma)
 
 
 @compiled
@@ -197,15 +182,53 @@ def least_met(met: F64, speed: F64, usable: I64, n: int, taken: I64, out: I64) -
 
 
 @compiled
+def change(
+    i: int, column: int, mine: I64, time: F64, best: F64, compute: F64, cores: F64, counts: I64, choice: I64, count: I64,
+    resources: I64, held: NDArray[np.bool_], speed: F64, spread: F64, chance: F64, far: F64, met: F64, give: F64, x: F64,
+    a: F64, y: F64, s: F64, touched: NDArray[np.bool_], kappa: float, gamma: float,
+) -> None:  # fmt: skip
+    """Application i gets another count and the resources `mine`; one round over it and those it touches or touched."""
+    k = len(choice)
+    n = counts[column]
+    touched[:] = False
+    for w in range(count[i]):
+        touched[resources[i, w]] = True
+    leave(i, count, resources, held, met, give, x, a)
+    for j in range(k):
+        chance[j] -= spread[j, i] * y[i]
+    choice[i], count[i] = column, n
+    for w in range(n):
+        resources[i, w] = mine[w]
+        held[i, mine[w]] = True
+        touched[mine[w]] = True
+    resources[i, n:] = -1
+    overlap(i, count, resources, held, spread)
+    total = 0.0
+    for j in range(k):
+        total += spread[i, j] * y[j]
+    chance[i] = total
+    one(i, time[i, column], compute[i], count, resources, speed, chance, far, met, give, x, a, y, s, kappa, gamma)
+    for j in range(k):
+        chance[j] += spread[j, i] * y[i]
+    for j in range(k):
+        if j == i:
+            continue
+        for w in range(count[j]):
+            if touched[resources[j, w]]:
+                one(j, time[j, choice[j]], compute[j], count, resources, speed, chance, far, met, give, x, a, y, s, kappa, gamma)
+                break
+
+
+@compiled
 def search(
-    time: F64, best: F64, compute: F64, cores: F64, counts: I64, largest: I64, choice: I64, resources: I64, speed: F64,
-    usable: I64, base: F64, far: F64, kappa: float, gamma: float, idle_weight: float, tail: float, sweeps: int,
-    trials: int, exchanges: int, state: NDArray[np.uint64], s: F64,
+    time: F64, best: F64, compute: F64, cores: F64, counts: I64, choice: I64, resources: I64, speed: F64, usable: I64,
+    base: F64, far: F64, kappa: float, gamma: float, idle_weight: float, tail: float, sweeps: int, trials: int,
+    state: NDArray[np.uint64], s: F64,
 ) -> float:  # fmt: skip
     """Betters `choice` and `resources` in place, one change at a time, by `value` of the estimate; returns it.
 
-    Each of `sweeps` goes over all applications in random order and tries of each other counts and resources, then
-    `exchanges` exchanges an application between two. At most `trials` estimates. `largest` (K,): the last column.
+    Each of `sweeps` goes over all applications in random order and tries of each other counts and resources, and an
+    exchange with another application. At most `trials` changes are estimated. Never worse than what it began with.
     """
     k, width = resources.shape
     n = len(speed)
@@ -221,16 +244,19 @@ def search(
     met, give = base.copy(), np.zeros(n)
     x, a = np.zeros((k, width)), np.zeros((k, width))
     y = np.zeros(k)
+    chance = np.zeros(k)
+    touched = np.zeros(n, np.bool_)
     s[:] = 1.0
-    settle(12, time, choice, compute, count, resources, speed, spread, far, met, give, x, a, y, s, kappa, gamma)
+    settle(12, time, choice, compute, count, resources, speed, spread, chance, far, met, give, x, a, y, s, kappa, gamma)
     now = value(time, choice, best, compute, cores, s, idle_weight, tail)
     met0, give0, x0, a0, y0, s0 = met.copy(), give.copy(), x.copy(), a.copy(), y.copy(), s.copy()
-    row0, column0 = np.zeros(k), np.zeros(k)
+    chance0 = chance.copy()
+    row0, column0, row1, column1 = np.zeros(k), np.zeros(k), np.zeros(k), np.zeros(k)
     order = np.arange(k)
-    own = np.zeros(width, np.int64)
-    sets = np.full((64, width), -1, np.int64)
-    picks = np.zeros(64, np.int64)
-    best_set = np.zeros(width, np.int64)
+    own, others = np.zeros(width, np.int64), np.zeros(width, np.int64)
+    sets = np.full((16 * columns + 8, width), -1, np.int64)
+    picks = np.zeros(16 * columns + 8, np.int64)
+    partner = np.full(16 * columns + 8, -1, np.int64)
     bare = np.zeros(n)
     taken = np.zeros(1, np.int64)
     tried = 0
@@ -249,7 +275,7 @@ def search(
             made = 0
             for c in range(columns):
                 m = counts[c]
-                if c > largest[i] or m > len(usable) or time[i, c] == np.inf:
+                if m > len(usable) or time[i, c] == np.inf:
                     continue
                 taken[0] = 0
                 least_met(bare, speed, usable, m, taken, sets[made])
@@ -266,15 +292,14 @@ def search(
                     made += 1
                 else:  # one of its resources for another
                     for _again in range(2):
-                        sets[made, :m] = resources[i, :m]
                         r = usable[below(state, len(usable))]
                         if held[i, r]:
                             continue
+                        sets[made, :m] = resources[i, :m]
                         sets[made, below(state, m)] = r
                         picks[made] = c
                         made += 1
-                # where another of as many is: its two least met
-                first, second = -1, -1
+                first, second = -1, -1  # where another of as many is: its two least met
                 low1, low2 = np.inf, np.inf
                 for j in range(k):
                     if j != i and count[j] == m:
@@ -294,69 +319,74 @@ def search(
                     sets[made, :m] = resources[second, :m]
                     picks[made] = c
                     made += 1
-            old_choice = choice[i]
+            singles = made
+            partner[:made] = -1
+            for _again in range(4):  # exchange with another
+                j = below(state, k)
+                if j == i or time[j, choice[j]] <= 0.0 or time[i, choice[j]] == np.inf or time[j, choice[i]] == np.inf:
+                    continue
+                partner[made] = j
+                picks[made] = choice[j]
+                sets[made] = resources[j]
+                made += 1
+            old = choice[i]
             own[:] = resources[i]
-            met0[:], give0[:], y0[:], s0[:] = met, give, y, s
+            met0[:], give0[:], y0[:], s0[:], chance0[:] = met, give, y, s, chance
             x0[:, :], a0[:, :] = x, a
             row0[:], column0[:] = spread[i], spread[:, i]
             lowest = now
             picked = -1
             for v in range(made):
                 c = picks[v]
-                m = counts[c]
-                if m == mine:
+                j = partner[v]
+                if c == old and j < 0:
                     same = True
-                    for w in range(m):
-                        inside = False
-                        for z in range(m):
-                            if own[z] == sets[v, w]:
-                                inside = True
-                                break
-                        if not inside:
-                            same = False
-                            break
+                    for w in range(mine):
+                        same = same and held[i, sets[v, w]]
                     if same:
                         continue
-                leave(i, count, resources, held, met, give, x, a)
-                choice[i], count[i] = c, m
-                resources[i, :m] = sets[v, :m]
-                resources[i, m:] = -1
-                for w in range(m):
-                    held[i, resources[i, w]] = True
-                overlap(i, count, resources, held, spread)
-                one(i, time[i, c], compute[i], count, resources, speed, spread, far, met, give, x, a, y, s, kappa, gamma)
-                settle(1, time, choice, compute, count, resources, speed, spread, far, met, give, x, a, y, s, kappa, gamma)
+                if j >= 0:
+                    others[:] = resources[j]
+                    row1[:], column1[:] = spread[j], spread[:, j]
+                    change(j, old, own, time, best, compute, cores, counts, choice, count, resources, held, speed, spread,
+                           chance, far, met, give, x, a, y, s, touched, kappa, gamma)  # fmt: skip
+                change(i, c, sets[v], time, best, compute, cores, counts, choice, count, resources, held, speed, spread,
+                       chance, far, met, give, x, a, y, s, touched, kappa, gamma)  # fmt: skip
                 found = value(time, choice, best, compute, cores, s, idle_weight, tail)
                 tried += 1
                 if found < lowest - 1e-9:
                     lowest = found
                     picked = v
-                for w in range(m):
+                for w in range(count[i]):
                     held[i, resources[i, w]] = False
                 resources[i] = own
-                choice[i], count[i] = old_choice, mine
+                choice[i], count[i] = old, mine
                 for w in range(mine):
                     held[i, own[w]] = True
-                met[:], give[:], y[:], s[:] = met0, give0, y0, s0
+                if j >= 0:
+                    for w in range(count[j]):
+                        held[j, resources[j, w]] = False
+                    resources[j] = others
+                    choice[j], count[j] = c, counts[c]
+                    for w in range(count[j]):
+                        held[j, others[w]] = True
+                    spread[j, :], spread[:, j] = row1, column1
+                met[:], give[:], y[:], s[:], chance[:] = met0, give0, y0, s0, chance0
                 x[:, :], a[:, :] = x0, a0
                 spread[i, :], spread[:, i] = row0, column0
             if picked >= 0:
-                c = picks[picked]
-                m = counts[c]
-                best_set[:m] = sets[picked, :m]
-                leave(i, count, resources, held, met, give, x, a)
-                choice[i], count[i] = c, m
-                resources[i, :m] = best_set[:m]
-                resources[i, m:] = -1
-                for w in range(m):
-                    held[i, resources[i, w]] = True
-                overlap(i, count, resources, held, spread)
-                one(i, time[i, c], compute[i], count, resources, speed, spread, far, met, give, x, a, y, s, kappa, gamma)
-                settle(2, time, choice, compute, count, resources, speed, spread, far, met, give, x, a, y, s, kappa, gamma)
+                j = partner[picked]
+                if j >= 0:
+                    others[:] = resources[j]
+                    change(j, old, own, time, best, compute, cores, counts, choice, count, resources, held, speed, spread,
+                           chance, far, met, give, x, a, y, s, touched, kappa, gamma)  # fmt: skip
+                change(i, picks[picked], sets[picked], time, best, compute, cores, counts, choice, count, resources, held,
+                       speed, spread, chance, far, met, give, x, a, y, s, touched, kappa, gamma)  # fmt: skip
+                settle(1, time, choice, compute, count, resources, speed, spread, chance, far, met, give, x, a, y, s, kappa, gamma)
                 now = value(time, choice, best, compute, cores, s, idle_weight, tail)
         if tried >= trials or now > before * (1.0 - 2e-4):
             break
-    settle(6, time, choice, compute, count, resources, speed, spread, far, met, give, x, a, y, s, kappa, gamma)
+    settle(6, time, choice, compute, count, resources, speed, spread, chance, far, met, give, x, a, y, s, kappa, gamma)
     return value(time, choice, best, compute, cores, s, idle_weight, tail)
 
 

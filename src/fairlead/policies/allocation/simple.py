@@ -78,20 +78,16 @@ def _proportional(applications: Applications, size: F64, total: float, pool: Poo
 class Size:
     """SIZE: of the pool the part that the job's nodes are of the nodes of all that run (Bez et al., IPDPS 2021),
     rounded down to a count that can be granted, the smallest at least. Where a number of nodes is not known, cores
-    decide."""
+    decide; where not even those of who runs are known, the job's part of the machine's cores does."""
 
     def choose(self, applications: Applications, pool: Pool, rng: np.random.Generator) -> I64:  # noqa: ARG002
         """See `Allocation`."""
-        size = applications.nodes.astype(np.float64)
-        size = applications.cores if (size <= 0).any() else size
-        return _proportional(applications, size, float(size.sum()), pool)
+        return _parts(applications, applications.nodes, pool)
 
     def choose_one(self, application: Applications, running: Running, pool: Pool, rng: np.random.Generator) -> int:  # noqa: ARG002
         """See `Allocation`: beside those that run, which keep what they have."""
-        size, others = application.nodes.astype(np.float64), float(running.nodes_used)
-        if size[0] <= 0 or running.nodeless:
-            size, others = application.cores, running.cores_used
-        return int(_proportional(application, size, float(size[0] + others), pool)[0])
+        known = not running.nodeless
+        return _part(application, application.nodes, running, running.nodes_used if known else 0, pool)
 
 
 class Process:
@@ -99,16 +95,26 @@ class Process:
 
     def choose(self, applications: Applications, pool: Pool, rng: np.random.Generator) -> I64:  # noqa: ARG002
         """See `Allocation`."""
-        size = applications.processes.astype(np.float64)
-        size = applications.cores if (size <= 0).any() else size
-        return _proportional(applications, size, float(size.sum()), pool)
+        return _parts(applications, applications.processes, pool)
 
     def choose_one(self, application: Applications, running: Running, pool: Pool, rng: np.random.Generator) -> int:  # noqa: ARG002
         """See `Allocation`: beside those that run, which keep what they have."""
-        size, others = application.processes.astype(np.float64), float(running.processes_used)
-        if size[0] <= 0 or running.processless:
-            size, others = application.cores, running.cores_used
-        return int(_proportional(application, size, float(size[0] + others), pool)[0])
+        known = not running.processless
+        return _part(application, application.processes, running, running.processes_used if known else 0, pool)
+
+
+def _parts(applications: Applications, size: I64, pool: Pool) -> I64:
+    by = applications.cores if (size <= 0).any() else size.astype(np.float64)
+    return _proportional(applications, by, float(by.sum()), pool)
+
+
+def _part(application: Applications, size: I64, running: Running, others: int, pool: Pool) -> int:
+    by, total = size.astype(np.float64), float(size[0] + others)
+    if not len(running) and running.users.any():  # sums alone were kept
+        by, total = application.cores, pool.cores
+    elif size[0] <= 0 or (len(running) and not others):
+        by, total = application.cores, float(application.cores[0]) + running.cores_used
+    return int(_proportional(application, by, total, pool)[0])
 
 
 @dataclass(frozen=True)

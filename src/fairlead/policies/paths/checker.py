@@ -192,7 +192,7 @@ def _beyond(plan: Plan, ground: Ground) -> Found:
         layer = ground.landscape.forwarders
         sound = int((~layer.sick & ~layer.reserved).sum())
         few = sound < min(ground.landscape.forwarder_counts) and count == sound
-        if not few and set(plan.forwarders) != ground.default_of(plan.job.nodes):
+        if not few and count != len(ground.default_of(plan.job.nodes)):
             allowed = ", ".join(map(str, ground.landscape.forwarder_counts))
             yield "forwarders", "", f"{count} are granted, a job may have {allowed}"
     exist = len(ground.landscape.targets)
@@ -259,9 +259,9 @@ def _isolated(plan: Plan, ground: Ground) -> Found:
 
 
 def _prefetch(plan: Plan, ground: Ground) -> Found:
-    size, room = plan.prefetch_bytes, ground.landscape.forwarder_buffer_bytes
+    size, room = plan.prefetch_bytes, ground.landscape.forwarder_buffer_bytes * max(len(plan.forwarders), 1)
     if size is not None and (size <= 0 or size > room):
-        yield "prefetch_bytes", "", f"{size} is not above 0 and at most a forwarder's buffer, {room:.0f}"
+        yield "prefetch_bytes", "", f"{size} is not above 0 and at most what its forwarders can buffer, {room:.0f}"
 
 
 def _share(plan: Plan, _: Ground) -> Found:

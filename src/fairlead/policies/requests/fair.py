@@ -1,4 +1,4 @@
-"""Orders that are fair to jobs: `job-fair` and `set-10`. Both share by service cost, in virtual time.
+"""Orders among jobs: `job-fair`, `set-10` and `exclusive`. They share by service cost, in virtual time.
 
 Start-time fair queueing (Goyal et al., SIGCOMM'96): every group has a tag that grows by cost/weight with each request
 served; the smallest tag is next; a group that was idle starts at the tag served last, so it is next at once and has no
@@ -206,3 +206,12 @@ class SetTen:
     def emptied(self) -> None:
         """Forgets which set had more."""
         self._shares.emptied()
+
+
+class Exclusive(SetTen):
+    """One job at a time, the one whose I/O phase began first (exclusive FCFS, the baseline of Boito et al., TPDS 2023):
+    Set-10 with a single set. A worker that its requests leave free takes the next job's."""
+
+    def set_of(self, job: str | int, now_ns: int) -> int:  # noqa: ARG002
+        """All are in one."""
+        return 0

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from fairlead.model.plan import Plan
 from fairlead.model.site import Site
 from fairlead.policies.paths.contract import F64, Components, Landscape
 from fairlead.questions.accounts import LONGEST_RUN_NS, is_running
@@ -29,6 +30,7 @@ SERVED_NS = 2 * HOUR_NS
 """A running job uses what counted it in so long before."""
 DEFAULT_CLIENT = 90e6
 """Bytes/s of one client where the site does not say: the middle of what Sunway's reached (Chen et al., JCST 2020)."""
+_LAYERS = ("component", "forwarder", "target")
 _SHOWN = 5
 
 
@@ -101,6 +103,20 @@ def live(lake: Tables, site: Site | None, at_ns: int, now_ns: int, *, file_syste
     )  # fmt: skip
 
 
+def in_force(lake: Tables, plans: Sequence[Plan], at_ns: int) -> list[Plan]:
+    """Those of plans made before whose jobs have not ended since. Raises LakeError."""
+    if not plans:
+        return []
+    found = select(
+        lake,
+        f"SELECT job_id, max(end_ns) AS end_ns FROM jobs WHERE job_id IN (SELECT unnest($names)) AND end_ns <= {at_ns}"
+        " GROUP BY job_id",
+        {"names": [plan.job.job_id for plan in plans]},
+    )
+    ended = {row["job_id"]: row["end_ns"] for row in found.to_pylist()}
+    return [plan for plan in plans if ended.get(plan.job.job_id, -1) < plan.state_ns]
+
+
 def _moved(lake: Tables, span: Span) -> dict[tuple[str, str], Mapping[str, float]]:
     """Bytes, operations and metadata operations a second of each forwarder and target in the span; without a row:
     nothing was heard of it."""
@@ -146,7 +162,7 @@ def _peaks(
         if unknown:
             missing.append(f"peak bandwidth: not known of {_some(unknown, kind)}")
         elif listed and any(told[kind][name].bandwidth is None for name in listed):
-            missing.append(f"peak bandwidth of {kind}s: the site file does not tell; the best of the week before is taken")
+            missing.append(f"peak bandwidth of {kind}s: the site does not tell; the best of the week before is taken")
     return peaks
 
 
@@ -154,10 +170,9 @@ def _sick(lake: Tables, at_ns: int, missing: list[str]) -> set[tuple[str, str]]:
     """Layer and name of what is sick or dead now: by open incidents and by a look at the last minutes."""
     answer = component_health(lake, Span(at_ns - MINUTE_NS, at_ns), Sight(), at_ns, everything=True)
     known = {one.layer for one in answer.layers}
-    for layer in ("forwarder", "target"):
-        if known and layer not in known:
-            missing.append(f"health of {layer}s: nothing told of any in the last minutes")
-    missing.extend(f"health: {text}" for text in answer.missing)
+    silent = [layer for layer in ("forwarder", "target") if known and layer not in known]
+    missing.extend(f"health of {layer}s: nothing told of any in the last minutes" for layer in silent)
+    missing.extend(f"health: {text}" for text in answer.missing if any(one in text for one in _LAYERS))
     return {(one.layer, one.component) for one in answer.components if one.state in ("sick", "dead")}
 
 
@@ -196,8 +211,7 @@ def _running(
         lake,
         'SELECT job_id, "user", program, nodes, nodes_count, cores, processes, start_ns, end_ns, state FROM jobs'
         f" WHERE start_ns <= {at_ns} AND start_ns > {begun.from_ns} AND (end_ns IS NULL OR end_ns > {at_ns})"
-        f" AND {days(begun)} QUALIFY row_number() OVER (PARTITION BY cluster, job_id, start_ns"
-        " ORDER BY end_ns DESC NULLS LAST) = 1 ORDER BY start_ns, job_id",
+        f" AND {days(begun)} ORDER BY start_ns, job_id",
         within=begun,
     )
     accounts = [row for row in found.to_pylist() if is_running(row, at_ns)]

@@ -18,8 +18,8 @@ I64 = NDArray[np.int64]
 class Cycles:
     """K applications. Of the P phases those of application i are `first_phase[i]` to `first_phase[i + 1]` (K + 1);
     `compute_s` (P,) goes before `share` (P,), the part of the application's I/O that the phase moves. `start_s` (K,):
-    when the first phase begins. `repeat`: after the last phase the first comes again; else the application ends. `skip_s`
-    (K,): seconds of the first computing that are already over.
+    when the first phase begins. `repeat`: after the last phase the first comes again; else the application ends.
+    `skip_s` (K,): seconds of the first computing that are already over.
     """
 
     first_phase: I64
@@ -73,8 +73,9 @@ class Speeds:
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """What is measured: from `from_s` to `until_s`. `settled`: not before every application has completed a phase;
-    `undisturbed`: only until the first application ends (without `repeat`): with both the study's own window."""
+    """What is measured: from `from_s` to `until_s` (inf: until nothing happens any more, without `repeat`). `settled`:
+    not before every application has completed a phase; `undisturbed`: only until the first application ends (without
+    `repeat`): with both the study's own window. Where that is empty, `Outcome.window_s` is 0."""
 
     until_s: float
     from_s: float = 0.0
@@ -88,7 +89,8 @@ class Outcome:
 
     By application (K,): `phases` that began and ended in it, `io_s` their seconds of I/O, `io_share` the parts of the
     application's I/O they moved, `waiting_s` seconds in which it did not compute, `end_s` when it ended (NaN: not). By
-    resource (N,): `busy_s`. `events` of the whole run. `log` (with `logged`): rows application, phase, begin, end of each I/O.
+    resource (N,): `busy_s` with a transfer on it, whether it serves or is dead. `events` of the whole run. `log` (with
+    `logged`): rows application, phase, begin, end of each I/O of the whole run.
     """
 
     from_s: float
@@ -116,7 +118,7 @@ def run(
     `work_s` and meets nobody). `work_s` (K,): seconds all of its I/O takes alone on these, V / b(n). Raises UsageError.
 
     Exact: between two events shares are constant. O(log K) an event. Deterministic; of events at one time first the
-    ends on resources by number, then the applications by number.
+    ends on resources by number, then the applications by number, then changes of speed.
     """
     from fairlead.sim.cycles import kernel
     from fairlead.sim.cycles.checks import check

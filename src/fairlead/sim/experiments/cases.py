@@ -1,4 +1,4 @@
-"""Sets of applications of an experiment, run under its policies: a set and policies in, one row of measures a policy out.
+"""Sets of applications of an experiment, run under its policies: a set in, one row of measures a policy out.
 
 Every set has its own seed, and every policy its own stream: results depend on nothing else that is run. Not here: which
 sets, in which process (`pieces`).
@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -58,8 +59,7 @@ MEASURES: dict[str, str] = {
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """All that decides results besides the point, the set and the policy: two experiments with the same case share their
-    runs."""
+    """All that decides results besides the point, the set and the policy: experiments of one case share their runs."""
 
     workload: Published | Listed
     machine: Machine
@@ -92,12 +92,12 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """What came of one set under one policy. `load`: theta (None where the workload is written down), `load_sys`:
     load(pi_sys). Measures as `MEASURES`, None where nothing could be measured; `class_slowdown` by BEHAVIOURS."""
 
-    case: str
+    case_id: str
     seed: int
     window: str
     applications: int
     load: float | None
-    set: int
+    set_number: int
     policy: str
     information: str
     load_sys: float
@@ -192,8 +192,9 @@ def rows_of(
             known[mark] = outcome_of(case, one, decision, (case.seed, applications, round((load or 0) * 1e6), number))
         outcome, measures, counts = known[mark]
         yield Row(
-            case=digest, seed=case.seed, window=case.window.kind, applications=applications, load=load, set=number,
-            policy=name, information=information, load_sys=one.load, **_told(outcome, measures, counts, one.true, case),
+            case_id=digest, seed=case.seed, window=case.window.kind, applications=applications, load=load,
+            set_number=number, policy=name, information=information, load_sys=one.load,
+            **_told(outcome, measures, counts, one.true, case),
         )  # fmt: skip
 
 
@@ -241,7 +242,7 @@ def shares(sharing: Sharing, cycles: Cycles, work_s: F64, compute_s: F64) -> Sha
     return Shares(queue=queue.astype(np.int64), weight=10.0 ** -(sets - sets[0]).astype(np.float64))
 
 
-def _told(outcome: Outcome, measures: Measures, counts: F64, true: Applications, case: Case) -> dict[str, object]:
+def _told(outcome: Outcome, measures: Measures, counts: F64, true: Applications, case: Case) -> dict[str, Any]:
     slow, behaviour = measures.slowdown, true.behaviour
     known = ~np.isnan(slow)
     some = bool(known.any())
@@ -254,7 +255,8 @@ def _told(outcome: Outcome, measures: Measures, counts: F64, true: Applications,
     lost = measures.idle * case.machine.cores * outcome.window_s / 3600.0
     return {
         "slowdown_mean": _value(measures.mean), "slowdown_max": _value(measures.longest),
-        "slowdown_p10": _value(float(at[0])), "slowdown_p50": _value(float(at[1])), "slowdown_p90": _value(float(at[2])),
+        "slowdown_p10": _value(float(at[0])), "slowdown_p50": _value(float(at[1])),
+        "slowdown_p90": _value(float(at[2])),
         "granted_mean": _value(float(measures.granted[known].mean())) if some else None,
         "contention_mean": _value(float(measures.contention[known].mean())) if some else None,
         "idle": _value(measures.idle), "core_hours_lost": _value(lost),

@@ -1,7 +1,7 @@
 """What the scheduling study concludes, asked of results: pass or fail as found, with the figures each rests on.
 
-Bandet, Boito and Pallez 2024. Limits stand here and nowhere else; none was fitted to a result. A conclusion is asked for
-each number of applications, as the answer depends on it. Not here: running what is asked of (`pieces`).
+Bandet, Boito and Pallez 2024. Limits stand here; none was fitted to a result. A conclusion is asked for each number of
+applications, as the answer depends on it. Not here: running what is asked of (`pieces`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ STRONG = 2
 """A policy is strong where its mean rank is no worse."""
 PLACING = "greedy-clairvoyant"
 NAMES = {
-    "random": "Random", "static": "Static", "best-bandwidth": "BestBdw", "n-sys": "Nsys", "tcpu": "TCPU", "mckp": "MCKP",
+    "random": "Random", "static": "Static", "best-bandwidth": "BestBdw", "n-sys": "Nsys", "tcpu": "TCPU",
+    "mckp": "MCKP",
 }  # fmt: skip
 """The study's names of allocations."""
 DETERMINED = ("static", "best-bandwidth", "n-sys", "tcpu", "mckp")
@@ -70,7 +71,9 @@ class Lines:
 
     def fewest(self) -> int:
         """Fewest sets of a point of this case."""
-        counts = [len(rows) for group, rows in self.results.groups.items() if group[:2] == (self.case, self.applications)]
+        counts = [
+            len(rows) for group, rows in self.results.groups.items() if group[:2] == (self.case, self.applications)
+        ]
         return min(counts, default=0)
 
 
@@ -238,7 +241,12 @@ def _inaccurate(lines: Lines) -> Verdict:
     if not costs:
         return NOTHING
     most = max(costs)
-    text = f"{fmean(c for c, _ in costs):+.1%} in the mean, at most {most[0]:+.1%} (at {most[1]:.2f})"
+    idle = lines.at(f"tcpu+{PLACING}", "idle")
+    told = lines.at(f"tcpu+{PLACING}", "idle", "class-mean")
+    waits = fmean(told[load] / idle[load] - 1 for load in idle if load in told and idle[load] > 0)
+    text = (
+        f"{fmean(c for c, _ in costs):+.1%} in the mean, at most {most[0]:+.1%} (at {most[1]:.2f}); idle {waits:+.1%}"
+    )
     return most[0] <= INACCURATE, text
 
 

@@ -35,7 +35,7 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
 
 def key_of(row: Row) -> Key:
     """The name of a row."""
-    return row.case, row.applications, row.load, row.set, row.policy, row.information
+    return row.case_id, row.applications, row.load, row.set_number, row.policy, row.information
 
 
 def keys_of(experiments: Sequence[Experiment]) -> dict[Key, Case]:

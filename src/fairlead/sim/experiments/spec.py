@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import tomllib
 from difflib import get_close_matches
+from itertools import pairwise
 from typing import Literal, Protocol
 
 import msgspec
@@ -23,7 +24,7 @@ class _Strict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """A table of the file: keys that it does not know are errors."""
 
 
-class Application(_Strict, kw_only=True):
+class Application(_Strict, frozen=True, kw_only=True):
     """`[[workload.rows]]`: one application of a workload that is written down."""
 
     name: str = ""
@@ -40,7 +41,7 @@ class Application(_Strict, kw_only=True):
     """What it reaches alone on each number of resources in `counts`."""
 
 
-class Published(_Strict, kw_only=True, tag_field="kind", tag="published"):
+class Published(_Strict, frozen=True, kw_only=True, tag_field="kind", tag="published"):
     """`[workload]` with `kind = "published"`: sets drawn as the scheduling study draws them."""
 
     applications: tuple[int, ...] = (30,)
@@ -53,7 +54,7 @@ class Published(_Strict, kw_only=True, tag_field="kind", tag="published"):
     """Which of FORGE's repetitions a curve is made of."""
 
 
-class Listed(_Strict, kw_only=True, tag_field="kind", tag="applications"):
+class Listed(_Strict, frozen=True, kw_only=True, tag_field="kind", tag="applications"):
     """`[workload]` with `kind = "applications"`: one set, written down. Sets differ in when applications begin."""
 
     counts: list[int]
@@ -62,7 +63,7 @@ class Listed(_Strict, kw_only=True, tag_field="kind", tag="applications"):
     """The applications."""
 
 
-class Machine(_Strict, kw_only=True):
+class Machine(_Strict, frozen=True, kw_only=True):
     """`[machine]`"""
 
     resources: int = 20
@@ -71,7 +72,7 @@ class Machine(_Strict, kw_only=True):
     """Cores of the machine (Q_cpu)."""
 
 
-class Window(_Strict, kw_only=True):
+class Window(_Strict, frozen=True, kw_only=True):
     """`[window]`: what is measured."""
 
     kind: Literal["steady", "study"] = "steady"
@@ -83,14 +84,14 @@ class Window(_Strict, kw_only=True):
     """Where it ends; the study's window ends there at the latest."""
 
 
-class Sharing(_Strict, kw_only=True):
+class Sharing(_Strict, frozen=True, kw_only=True):
     """`[sharing]`: how applications share a resource."""
 
     kind: Literal["equal", "exclusive", "set-10"] = "equal"
     """Equal shares, one after the other, or IO-SETS by length of iteration."""
 
 
-class Noise(_Strict, kw_only=True):
+class Noise(_Strict, frozen=True, kw_only=True):
     """`[noise]`: traffic of others, which the policies do not see."""
 
     share: float = 0.0
@@ -99,7 +100,7 @@ class Noise(_Strict, kw_only=True):
     """Seconds after which it is drawn anew, resource by resource."""
 
 
-class Faults(_Strict, kw_only=True):
+class Faults(_Strict, frozen=True, kw_only=True):
     """`[faults]`: resources that fail and come back, which the policies do not see."""
 
     per_day: float = 0.0
@@ -110,7 +111,7 @@ class Faults(_Strict, kw_only=True):
     """Speed of a failed resource, as a share of a sound one's."""
 
 
-class Degraded(_Strict, kw_only=True):
+class Degraded(_Strict, frozen=True, kw_only=True):
     """`[[degraded]]`: one resource is slower for a time."""
 
     resource: int
@@ -123,7 +124,7 @@ class Degraded(_Strict, kw_only=True):
     """Until when. Left out: to the end."""
 
 
-class Picture(_Strict, kw_only=True):
+class Picture(_Strict, frozen=True, kw_only=True):
     """`[[picture]]`: one chart of the results, one panel a number of applications."""
 
     title: str
@@ -136,7 +137,7 @@ class Picture(_Strict, kw_only=True):
     """Which lines. Empty: all of the experiment."""
 
 
-class Experiment(_Strict, kw_only=True):
+class Experiment(_Strict, frozen=True, kw_only=True):
     """The whole file."""
 
     name: str
@@ -264,7 +265,7 @@ def _check_listed(workload: Listed, machine: Machine, refuse: Refuse) -> None:
     if not workload.rows:
         raise refuse("workload.rows", "no application: the history is empty", "write down one at least")
     counts = workload.counts
-    if not counts or counts[0] < 1 or any(b <= a for a, b in zip(counts, counts[1:], strict=False)):
+    if not counts or counts[0] < 1 or any(b <= a for a, b in pairwise(counts)):
         raise refuse("workload.counts", "are not whole numbers from 1 on that rise", "as [1, 2, 4, 8]")
     if counts[-1] > machine.resources:
         raise refuse(
@@ -316,7 +317,9 @@ def _check_policies(found: Experiment, refuse: Refuse) -> None:
 def _check_times(found: Experiment, refuse: Refuse) -> None:
     window = found.window
     if not 0 <= window.from_s < window.until_s < math.inf:
-        raise refuse("window", f"from {window.from_s:g} s until {window.until_s:g} s is no time", "from_s before until_s")
+        raise refuse(
+            "window", f"from {window.from_s:g} s until {window.until_s:g} s is no time", "from_s before until_s"
+        )
     if not 0 <= found.noise.share < 0.5:
         raise refuse("noise.share", f"{found.noise.share:g} is no mean share", "0 or more, below 0.5")
     if found.noise.every_s <= 0:
@@ -344,7 +347,9 @@ def _check_pictures(found: Experiment, refuse: Refuse) -> None:
             raise refuse(f"picture[{number}].measure", f"there is no measure {one.measure!r}", hint)
         for name in one.policies:
             if name not in found.chosen:
-                raise refuse(f"picture[{number}].policies", f"{name!r} is not simulated", "name it under `policies` too")
+                raise refuse(
+                    f"picture[{number}].policies", f"{name!r} is not simulated", "name it under `policies` too"
+                )
 
 
 class Refuse(Protocol):

@@ -29,8 +29,8 @@ def figures() -> tuple[Experiment, ...]:
 
 
 def study(
-    *, figure: int | None = None, sets: int | None = None, seed: int | None = None, windows: Sequence[str] = ("steady",),
-    applications: Sequence[int] = (),
+    *, figure: int | None = None, sets: int | None = None, seed: int | None = None,
+    windows: Sequence[str] = ("steady",), applications: Sequence[int] = (),
 ) -> list[Experiment]:  # fmt: skip
     """The figures as asked for, once for each window. Raises UsageError for a figure there is none of."""
     chosen = [one for one in figures() if figure in (None, one.figure)]

@@ -61,12 +61,14 @@ class Results:
     @staticmethod
     def of_rows(rows: Iterable[Row]) -> Results:
         """From rows as they are made."""
-        listed = sorted(rows, key=lambda r: (r.case, r.applications, r.load or 0.0, r.policy, r.information, r.set))
+        listed = sorted(
+            rows, key=lambda r: (r.case_id, r.applications, r.load or 0.0, r.policy, r.information, r.set_number)
+        )
         columns = {
             name: np.array([_number(getattr(row, name)) for row in listed], np.float64)
-            for name in (*MEASURES, "load_sys", "set")
+            for name in (*MEASURES, "load_sys")
         }
-        return Results.of([(r.case, r.applications, r.load, r.policy, r.information) for r in listed], columns)
+        return Results.of([(r.case_id, r.applications, r.load, r.policy, r.information) for r in listed], columns)
 
     def values(self, group: Group, measure: str) -> F64:
         """A measure of all sets of a group, in order; empty where there is none."""

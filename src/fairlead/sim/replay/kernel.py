@@ -54,9 +54,9 @@ def admit(
     forwarders: I64, parts: I64, targets: I64, busy_s: F64, load: F64,
 ) -> tuple[float, float, float]:  # fmt: skip
     """Lays a job's phases out from phase number `phase` and flow number `flow` on, and has the first begin after its
-    computing. `parts` (forwarders,): what goes through each, in whole parts of their sum. `busy_s` (R,) grows by what the job
-    will hold of each resource; `load` (R,) is scratch, zeros. The rate of its data and of its operations alone on
-    this grant, and the seconds of I/O that makes."""
+    computing. `parts` (forwarders,): what goes through each, in whole parts of their sum. `busy_s` (R,) grows by what
+    the job will hold of each resource; `load` (R,) is scratch, zeros. The rate of its data and of its operations
+    alone on this grant, and the seconds of I/O that makes."""
     nf, nt = len(forwarders), len(targets)
     total = parts.sum() if nf else 1
     whole = total * nt
@@ -164,11 +164,9 @@ def occupy(jobs: I64, occupancy: F64, places: I64, share: F64, sign: int) -> Non
 
 
 @compiled
-def settle(
-    s: State, job: I64, first: I64, last: I64, count: int, end_s: F64, io_s: F64, gone: I64
-) -> tuple[int, int]:
-    """Takes up the phases that have ended: of the `count` running jobs `first` moves on past them, their seconds of I/O
-    go to `io_s`. Jobs without more are taken out, their places in the columns `end_s` and `gone`. Jobs left, and gone."""
+def settle(s: State, job: I64, first: I64, last: I64, count: int, end_s: F64, io_s: F64, gone: I64) -> tuple[int, int]:
+    """Takes up the phases that have ended: of the `count` running jobs `first` moves on past them, their seconds of
+    I/O go to `io_s`. Jobs without more are taken out, their ends to `end_s`, their places to `gone`. Left, and gone."""
     stay, out = 0, 0
     for i in range(count):
         p = first[i]

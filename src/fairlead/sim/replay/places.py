@@ -1,4 +1,4 @@
-"""What the replay's loops are told of a machine and of one job, as tuples of numbers. Not here: the loops (`kernel`)."""
+"""What the replay's loops are told of a machine and of one job, as tuples of numbers. Not here: loops (`kernel`)."""
 
 from __future__ import annotations
 

@@ -220,7 +220,8 @@ def phases_of(runs: Runs, bursts: Bursts) -> Phases:
     return Phases(
         first=first.astype(np.int64), job=job, kind=b.kind[main],
         compute_s=np.maximum(start - before, 0.0) + np.maximum(length - active, 0.0), io_s=active, volume=volume,
-        operations=np.where(volume > 0, 0.0, operations), request_bytes=b.request_bytes[main], tail_s=np.maximum(runs.end_s - last, 0.0),
+        operations=np.where(volume > 0, 0.0, operations), request_bytes=b.request_bytes[main],
+        tail_s=np.maximum(runs.end_s - last, 0.0),
     )  # fmt: skip
 
 

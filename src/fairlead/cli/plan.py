@@ -1,0 +1,289 @@
+"""`fairlead plan`: what arriving jobs should get, with reasons, as text, JSON or a site's own commands; `plan check`.
+
+Nothing is applied. Not here: how it is decided (`runtime.planning`, `policies.paths`).
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fairlead.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import RenderableType
+
+    from fairlead.lake.store import Lake
+    from fairlead.model.plan import Plan, Plans
+    from fairlead.model.site import Site
+    from fairlead.runtime.planning.expected import Arriving
+
+_lake_option = click.option(
+    "--lake", "root", type=click.Path(path_type=Path), metavar="DIR",
+    help="The lake the live state is read from. Default: $FAIRLEAD_LAKE, else fairlead/lake in your data folder.",
+)  # fmt: skip
+_site_option = click.option(
+    "--site", "site_file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+    help="The site file: peaks, routes, counts, pools, what is barred to whom.",
+)  # fmt: skip
+_at_option = click.option(
+    "--at", default="", metavar="TIME", help="With the state of then: 2026-11-21T08:00, -2h, now (default)."
+)
+_system_option = click.option(
+    "--file-system", "file_system", default="", metavar="NAME",
+    help="Whose targets are planned. Default: that of most targets.",
+)  # fmt: skip
+
+
+@click.group(invoke_without_command=True)
+@_lake_option
+@_site_option
+@click.option("--policy", default="aiot", show_default=True, metavar="NAME",
+              help="aiot, dfra, static-map, joint, or a pair as tcpu+greedy-clairvoyant.")  # fmt: skip
+@click.option("--job-file", "job_file", type=click.Path(path_type=Path, allow_dash=True), metavar="FILE",
+              help="Jobs as JSON, planned in their order; - reads standard input.")  # fmt: skip
+@click.option("--job", "job_id", default="", metavar="ID", help="One job, described by the options below.")
+@click.option("--user", default="", metavar="NAME", help="Its user.")
+@click.option("--program", default="", metavar="NAME", help="Its program, as accounting tells it.")
+@click.option("--nodes", type=int, default=None, metavar="N", help="How many nodes it gets.")
+@click.option("--node-list", "node_list", default="", metavar="LIST", help="Which nodes: a host list, n[001-064].")
+@click.option("--cores", type=float, default=0.0, metavar="N", help="How many cores it gets.")
+@click.option("--processes", type=int, default=None, metavar="N", help="How many processes it has.")
+@click.option("--granted", "granted", multiple=True, type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+              help="Plans made before (--json) whose jobs may not be seen running yet. May be repeated.")  # fmt: skip
+@_at_option
+@_system_option
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="For policies that draw lots.")
+@click.option("--folder", default="", metavar="DIR",
+              help="Where the job writes (lustre), or its mount (remap), in what is rendered.")  # fmt: skip
+@click.option("--render", "form", type=click.Choice(["lustre", "slurm", "map", "remap"]), default=None,
+              help="Print the plan as text for these tools. Nothing is applied.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print the plans as JSON.")
+@click.pass_context
+def plan(
+    context: click.Context, root: Path | None, site_file: Path | None, policy: str, job_file: Path | None, job_id: str,
+    user: str, program: str, nodes: int | None, node_list: str, cores: float, processes: int | None,
+    granted: tuple[Path, ...], at: str, file_system: str, seed: int, folder: str, form: str | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Show what arriving jobs should get: forwarders, targets, stripes, read-ahead, metadata's share, hints, and why.
+
+    From the live state in a lake, the jobs' earlier runs and a policy. Every plan is checked before it is shown; one
+    that is not sound is not shown, and the command fails. Nothing is applied.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    if form is not None and as_json:
+        raise UsageError("--render and --json are two ways to show a plan", remedy="give one of them")
+    jobs = _jobs(job_file, job_id, user, program, nodes, node_list, cores, processes)
+    from fairlead import clock
+    from fairlead.questions.span import moment_ns
+    from fairlead.runtime.planning.planning import planned, sound
+
+    now_ns = clock.now_ns()
+    made = planned(
+        _lake(root), _site(site_file), jobs, policy=policy, at_ns=_moment(moment_ns(at or "now", now_ns), now_ns),
+        now_ns=now_ns, file_system=file_system, seed=seed, granted=_granted(granted),
+    )  # fmt: skip
+    plans = sound(made)
+    if form is not None:
+        from fairlead.cli.talk import say
+        from fairlead.runtime.planning.rendered import rendered
+
+        click.echo(rendered(plans, form, folder=folder), nl=False)
+        say("shown only: nothing was applied")
+        return
+    if as_json:
+        _print_json(plans)
+        return
+    from fairlead.cli.pictures import screen
+
+    console = screen()
+    for part in page(plans, console.width):
+        console.print(part)
+
+
+@plan.command()
+@click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
+@_lake_option
+@_site_option
+@_at_option
+@_system_option
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+def check(
+    file: Path, root: Path | None, site_file: Path | None, at: str, file_system: str, as_json: bool
+) -> None:  # fmt: skip
+    """Check plans (of --json, or written elsewhere) against the live state: capacity, bars, sick components, limits.
+
+    Prints everything that is wrong, with field, component and reason, and fails where anything is. FILE - is standard
+    input.
+    """
+    from fairlead import clock
+    from fairlead.inert import inert
+    from fairlead.model.plan import read_plans
+    from fairlead.policies.paths.checker import check as checked
+    from fairlead.questions.span import moment_ns
+    from fairlead.runtime.planning.landscape import live
+    from fairlead.runtime.planning.planning import ground_of, refusal
+
+    plans = read_plans(_content(file, "FILE"), str(file))
+    now_ns = clock.now_ns()
+    at_ns = _moment(moment_ns(at or "now", now_ns), now_ns)
+    systems = {one.file_system for one in plans.plans if one.file_system}
+    wanted = file_system or (systems.pop() if len(systems) == 1 else "")
+    state = live(_lake(root), _site(site_file), at_ns, now_ns, file_system=wanted)
+    violations = checked(plans.plans, ground_of(state, now_ns))
+    if as_json:
+        import msgspec
+
+        from fairlead.inert import encodable_within
+
+        told = {"schema": "fairlead.plan.check/1", "plans": len(plans.plans), "state_ns": state.state_ns,
+                "violations": [{"job_id": one.job_id, "field": one.field, "component": one.component,
+                                "reason": one.reason, "rule": one.rule} for one in violations],
+                "missing": list(state.missing)}  # fmt: skip
+        click.echo(msgspec.json.format(msgspec.json.encode(encodable_within(told)), indent=2).decode())
+    else:
+        for one in violations:
+            click.echo(inert(str(one)))
+        for text in state.missing:
+            click.echo(f"not known: {inert(text)}", err=True)
+    if violations:
+        raise refusal(violations, str(file))
+    if not as_json:
+        count = len(plans.plans)
+        click.echo(f"{count} plan{'' if count == 1 else 's'}: sound")
+
+
+def page(plans: Plans, width: int) -> list[RenderableType]:
+    """The plans, part by part."""
+    from rich.text import Text
+
+    from fairlead.cli import diagnosis_parts as shown
+    from fairlead.model import units
+
+    count = len(plans.plans)
+    head = f"{count} plan{'' if count == 1 else 's'} by {plans.policy}, on the state of "
+    parts: list[RenderableType] = [Text(head + units.format_time(plans.state_ns), style="bold")]
+    for one in plans.plans:
+        parts += _one(one, width)
+    if plans.missing:
+        parts += [shown.heading("Not known"), *shown.lines(plans.missing)]
+    parts.append(Text("Shown only: nothing was applied. --json keeps it, --render writes commands.", style="dim"))
+    return parts
+
+
+def _one(one: Plan, width: int) -> list[RenderableType]:
+    from rich.text import Text
+
+    from fairlead.cli import diagnosis_parts as shown
+    from fairlead.cli.answer_tables import Column, fitted, program_of
+    from fairlead.inert import inert
+    from fairlead.model import units
+    from fairlead.model.node_names import folded
+
+    job = one.job
+    whose = f", {job.user}'s {program_of(job.program)}" if job.user else ""
+    title = f"Job {job.job_id}{whose}, {job.node_count:,} node{'' if job.node_count == 1 else 's'}"
+    parts: list[RenderableType] = [shown.heading(inert(title))]
+    told = one.expected
+    moved = [f"reads {units.format_bytes(told.read_bytes)}"] if told.read_bytes is not None else []
+    moved += [f"writes {units.format_bytes(told.write_bytes)}"] if told.write_bytes is not None else []
+    moved += [told.mode] if told.mode else []
+    parts.append(Text(f"  expected: {inert(told.basis)}" + (f": {', '.join(moved)}" if moved else "")))
+    alone = ", alone" if one.isolated else ""
+    pool = f" (pool {one.pool}, {'there' if one.pool_exists else 'new'})" if one.pool else ""
+    rows = [
+        ("forwarders", f"{folded(one.forwarders)}{alone}" if one.forwarders else "the site's default"),
+        ("targets", f"{folded(one.targets)}{pool}" if one.targets else "the site's default"),
+        ("stripe count", None if one.stripe_count is None else str(one.stripe_count)),
+        ("stripe size", None if one.stripe_bytes is None else units.format_bytes(one.stripe_bytes)),
+        ("read-ahead", None if one.prefetch_bytes is None else units.format_bytes(one.prefetch_bytes)),
+        ("metadata share P", None if one.metadata_share is None else f"{one.metadata_share:g}"),
+        ("data on MDT", None if one.dom_bytes is None else units.format_bytes(one.dom_bytes)),
+        ("MPI-IO hints", ", ".join(f"{key}={value}" for key, value in sorted(one.hints.items())) or None),
+    ]
+    columns = [Column("what", lambda r: r[0], longest=20), Column("granted", lambda r: r[1], longest=90, wraps=True)]
+    parts.append(fitted(columns, [row for row in rows if row[1] is not None], width))
+    if one.reasons:
+        parts += [Text("  why:"), *(Text(f"    {inert(why.what)}: {inert(why.why)}") for why in one.reasons)]
+    parts += [Text(f"  not known: {inert(text)}", style="yellow") for text in one.missing]
+    return parts
+
+
+def _jobs(
+    job_file: Path | None, job_id: str, user: str, program: str, nodes: int | None, node_list: str, cores: float,
+    processes: int | None,
+) -> Sequence[Arriving]:  # fmt: skip
+    import msgspec
+
+    from fairlead.runtime.planning.arriving import ArrivingJob, arriving, read_jobs
+
+    if job_file is not None:
+        if job_id or user or program or nodes is not None or node_list or cores or processes is not None:
+            raise UsageError("--job-file and options of one job both say what arrives", remedy="give one of them")
+        return read_jobs(_content(job_file, "--job-file"), str(job_file))
+    if not job_id:
+        raise UsageError("no job to plan for", remedy="give --job ID with --user and --program, or --job-file FILE")
+    try:
+        one = msgspec.convert(
+            {"job_id": job_id, "user": user, "program": program, "node_count": nodes, "nodes": node_list,
+             "cores": cores, "processes": processes}, ArrivingJob,
+        )  # fmt: skip
+    except msgspec.ValidationError as fault:
+        raise UsageError(str(fault), where="--job", remedy="see fairlead plan --help") from fault
+    return [arriving(one, "--job")]
+
+
+def _content(file: Path, where: str) -> bytes:
+    from fairlead.model.plan import MOST_BYTES
+
+    try:
+        if str(file) == "-":
+            return sys.stdin.buffer.read(MOST_BYTES + 1)
+        with file.open("rb") as stream:
+            return stream.read(MOST_BYTES + 1)
+    except OSError as fault:
+        what = f"cannot be read: {(fault.strerror or str(fault)).lower()}"
+        raise InputError(what, where=str(file), remedy=f"check {where}") from fault
+
+
+def _granted(files: Sequence[Path]) -> list[Plan]:
+    from fairlead.model.plan import read_plans
+
+    return [one for file in files for one in read_plans(_content(file, "--granted"), str(file)).plans]
+
+
+def _lake(root: Path | None) -> Lake:
+    from fairlead.lake.place import default_lake
+    from fairlead.lake.store import Lake
+
+    return Lake.open(root or default_lake())
+
+
+def _site(file: Path | None) -> Site | None:
+    if file is None:
+        return None
+    from fairlead.runtime.planning.described import site_from
+
+    return site_from(file)
+
+
+def _moment(at_ns: int, now_ns: int) -> int:
+    if at_ns < 0 or at_ns > now_ns:
+        raise UsageError(
+            "a plan rests on what is known: no time to come, nor before 1970", where="--at", remedy="--at -2h"
+        )
+    return at_ns
+
+
+def _print_json(plans: Plans) -> None:
+    import msgspec
+
+    from fairlead.inert import encodable_within
+
+    click.echo(msgspec.json.format(msgspec.json.encode(encodable_within(plans)), indent=2).decode())

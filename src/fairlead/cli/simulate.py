@@ -1,0 +1,228 @@
+"""`fairlead simulate`: policies on published or own workloads. Not here: what is simulated, and where it is kept."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from fairlead.cli.talk import quiet, say
+from fairlead.errors import UsageError
+from fairlead.sim.experiments.papers import PAPERS, STUDY
+
+if TYPE_CHECKING:
+    from fairlead.sim.experiments.answer import Simulated
+    from fairlead.sim.experiments.spec import Experiment
+
+F = TypeVar("F", bound=Callable[..., Any])
+_lake_option = click.option(
+    "--lake", "root", type=click.Path(path_type=Path, file_okay=False), default=Path("simulations"), show_default=True,
+    metavar="DIR", help="The lake results are kept in; made if there is none. What is in it is not simulated again.",
+)  # fmt: skip
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+_seed_option = click.option("--seed", type=click.IntRange(0), metavar="N", help="Everything random comes from it.")
+_wait_option = click.option(
+    "--wait", "wait_s", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS",
+    help="How long to wait while another run writes to the lake.",
+)  # fmt: skip
+_OPTIONS = (
+    _lake_option,
+    click.option("--sets", type=click.IntRange(1, 100_000), metavar="N",
+                 help="Sets of applications a point. Default: what the experiment says."),
+    click.option("--jobs", type=click.IntRange(1, 1024), metavar="N",
+                 help="Worker processes. Default: one a processor. Results do not depend on it."),
+    click.option("--dask", metavar="WHERE",
+                 help="Let Dask's workers do it: local (of this machine), or a scheduler's tcp://HOST:PORT."),
+    _seed_option, _wait_option, _json_option,
+)  # fmt: skip
+
+
+def _run_options(command: F) -> F:
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+class _Experiments(click.Group):
+    """A group that takes the path of a spec where a command's name is expected."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:  # fmt: skip
+        """A word that is no command and looks like a file is `run` of it."""
+        word = args[0] if args else ""
+        if word and word not in self.commands and not word.startswith("-"):
+            if word.endswith(".toml") or Path(word).exists():
+                args = ["run", *args]
+            else:
+                from difflib import get_close_matches
+
+                near = get_close_matches(word, list(self.commands), n=1)
+                hint = f"perhaps {near[0]}" if near else "give a TOML file, or a name of `fairlead simulate list`"
+                raise UsageError(f"there is no experiment {word!r}", remedy=hint)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_Experiments)
+def simulate() -> None:
+    """Policies on published or own workloads: `fairlead simulate SPEC.toml`, or an experiment by name.
+
+    Exact simulation, event by event. The same seed gives the same results on any number of processes. A run that was
+    killed goes on where it stopped.
+    """
+
+
+@simulate.command("run")
+@click.argument("spec", type=click.Path(path_type=Path, dir_okay=False), metavar="SPEC.toml")
+@_run_options
+def run_spec(
+    spec: Path, root: Path, sets: int | None, jobs: int | None, dask: str | None, seed: int | None, wait_s: float,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """An experiment of your own. `fairlead simulate SPEC.toml` is the same."""
+    import msgspec
+
+    from fairlead.runtime.simulating.run import read_spec
+
+    experiment = read_spec(spec)
+    changed: dict[str, int] = {}
+    changed |= {} if sets is None else {"sets": sets}
+    changed |= {} if seed is None else {"seed": seed}
+    _run([msgspec.structs.replace(experiment, **changed)], root, jobs, dask, wait_s, as_json, experiment.name)
+
+
+@simulate.command(STUDY)
+@click.option("--figure", type=int, metavar="N", help="Only this figure: 5 to 10, 12 or 13.")
+@click.option("--window", type=click.Choice(["steady", "study", "both"]), default="steady", show_default=True,
+              help="What is measured: from 5,000 to 30,000 s of steady state, or as the study does: from when each "
+                   "application has completed a phase until the first one ends.")  # fmt: skip
+@click.option("--applications", "-k", type=click.IntRange(1), multiple=True, metavar="K",
+              help="Applications of a set; may be given again. Default: 30, 60 and 100.")  # fmt: skip
+@_run_options
+def scheduling_study(
+    figure: int | None, window: str, applications: tuple[int, ...], root: Path, sets: int | None, jobs: int | None,
+    dask: str | None, seed: int | None, wait_s: float, as_json: bool,
+) -> None:  # fmt: skip
+    """The figures and conclusions of the scheduling study (Bandet, Boito, Pallez 2024).
+
+    Says of each conclusion whether it comes out, and the figures it rests on.
+    """
+    from fairlead.sim.experiments.spec import check
+    from fairlead.sim.experiments.study import study
+
+    windows = ("steady", "study") if window == "both" else (window,)
+    experiments = study(figure=figure, sets=sets, seed=seed, windows=windows, applications=applications)
+    for one in experiments:
+        check(one, one.name)
+    name = STUDY if figure is None else f"figure-{figure}"
+    _run(experiments, root, jobs, dask, wait_s, as_json, name, concluding=figure is None)
+
+
+def _paper(name: str) -> click.Command:
+    paper = PAPERS[name]
+
+    def run_paper(quick: bool, root: Path, seed: int | None, wait_s: float, as_json: bool) -> None:
+        from fairlead.cli.simulate_shown import paper_shown, print_json
+        from fairlead.runtime.simulating.run import compare
+
+        with _progress(name) as tell:
+            told = compare(name, root, seed=1 if seed is None else seed, quick=quick, wait_s=wait_s, tell=tell)
+        if as_json:
+            print_json(told)
+        else:
+            paper_shown(told)
+
+    text = f"{paper.summary[0].upper()}{paper.summary[1:]} ({paper.source})."
+    command: click.Command = click.command(name, help=text)(run_paper)
+    quick = click.option("--quick", is_flag=True, help="Fewer repetitions.")
+    for option in reversed((quick, _lake_option, _seed_option, _wait_option, _json_option)):
+        command = option(command)
+    return command
+
+
+for _name in PAPERS:
+    simulate.add_command(_paper(_name))
+
+
+@simulate.command("list")
+@_lake_option
+@_json_option
+def list_experiments(root: Path, as_json: bool) -> None:
+    """Experiments there are, policies, and results in the lake."""
+    from fairlead.cli.simulate_shown import listed, print_json
+    from fairlead.registry import policy_names
+    from fairlead.runtime.simulating.results import names
+
+    kept = names(root)
+    if as_json:
+        print_json({
+            "schema": "fairlead.simulations/1", "policies": policy_names(),
+            "experiments": {STUDY: "every figure", **{name: paper.summary for name, paper in PAPERS.items()}},
+            "results": kept,
+        })  # fmt: skip
+        return
+    listed(kept)
+
+
+@simulate.command()
+@click.argument("result", metavar="RESULT")
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+              help="Folder for the page and its pictures. Default: RESULT in the current folder.")  # fmt: skip
+@_lake_option
+def plot(result: str, out: Path | None, root: Path) -> None:
+    """Pictures of RESULT: one page, and each picture as SVG.
+
+    RESULT is the name of an experiment that was run (`fairlead simulate list`), scheduling-study, or its TOML file.
+    """
+    from fairlead.runtime.simulating.plotting import plotted
+
+    pages = plotted(result, root, out or Path(Path(result).stem))
+    say(f"{len(pages) - 1} pictures beside it")
+    click.echo(str(pages[0]))
+
+
+def _run(
+    experiments: list[Experiment], root: Path, jobs: int | None, dask: str | None, wait_s: float, as_json: bool,
+    name: str, *, concluding: bool = False,
+) -> None:  # fmt: skip
+    from fairlead.runtime.simulating.run import crew, simulate
+    from fairlead.runtime.simulating.telling import simulated
+
+    with crew(dask, jobs) as workers, _progress(name) as tell:
+        ran = simulate(experiments, root, workers, wait_s=wait_s, tell=tell)
+    found: Simulated = simulated(ran.lake, experiments, concluding=concluding)
+    from fairlead.cli.simulate_shown import print_json, shown
+
+    if as_json:
+        print_json(found)
+    else:
+        shown(found)
+    before = f", {ran.before:,} were there before" if ran.before else ""
+    say(f"{ran.made:,} runs simulated{before}; kept in {root}; pictures: fairlead simulate plot {name} --lake {root}")
+
+
+@contextmanager
+def _progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
+    """A bar on a terminal, nothing in a pipe."""
+    if quiet() or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+               TimeRemainingColumn())  # fmt: skip
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, whole: bar.update(task, completed=done, total=whole)

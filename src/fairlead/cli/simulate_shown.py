@@ -1,0 +1,187 @@
+"""What `fairlead simulate` prints: conclusions, lines over the load as tables, a paper's figures beside ours.
+
+Not here: asking for it (`simulate`), pictures (`fairlead simulate plot`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from fairlead.sim.experiments.answer import Drawn, Panel, Simulated
+    from fairlead.sim.experiments.conclusions import Conclusion
+    from fairlead.sim.experiments.papers import Told as PaperTold
+
+VERDICT_STYLE = {"pass": "green", "fail": "red", "unknown": "yellow"}
+FEW_SETS = 100
+"""Below so many sets a point a conclusion is worth little, and it says so."""
+
+
+def print_json(found: Any) -> None:
+    """As JSON on stdout."""
+    import msgspec
+
+    click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+
+
+def shown(found: Simulated) -> None:
+    """Conclusions where there are any, else every picture as a table."""
+    from rich.text import Text
+
+    from fairlead.cli.pictures import screen
+
+    console = screen()
+    if found.conclusions:
+        for part in conclusions_table(found.conclusions, console.width):
+            console.print(part)
+        return
+    for one in found.experiments:
+        head = f"{one.name}: {one.title}" if one.title else one.name
+        console.print(Text(head, style="bold"))
+        facts = f"simulated; seed {one.seed}, {one.sets:,} sets a point, {one.window} window"
+        console.print(Text(f"{facts}\n{one.note}".strip(), style="dim"))
+        for picture in one.pictures:
+            for part in _picture(picture):
+                console.print(part)
+
+
+def conclusions_table(rows: Sequence[Conclusion], width: int) -> list[RenderableType]:
+    """Pass or fail as found, a line a conclusion and number of applications."""
+    from rich.text import Text
+
+    from fairlead.cli.answer_tables import Column, fitted
+
+    many = len({one.window for one in rows}) > 1
+    columns = [
+        Column("conclusion", lambda r: r.says, longest=40),
+        Column("K", lambda r: str(r.applications), right=True),
+        *([Column("window", lambda r: r.window)] if many else []),
+        Column("", lambda r: Text(r.verdict, style=VERDICT_STYLE[r.verdict])),
+        Column("figure", lambda r: ", ".join(map(str, r.figures)), right=True, spare=2),
+        Column("found", lambda r: r.found, longest=160, wraps=True),
+    ]
+    counted = {verdict: sum(one.verdict == verdict for one in rows) for verdict in VERDICT_STYLE}
+    fewest = min(one.sets for one in rows)
+    text = f"{counted['pass']} of {len(rows)} as the study says, {counted['fail']} not"
+    text += f", {counted['unknown']} not told" if counted["unknown"] else ""
+    few = f"\nonly {fewest} sets a point: {FEW_SETS} or more are needed to tell" if fewest < FEW_SETS else ""
+    first = Text("Conclusions of the scheduling study, as found by simulation", style="bold")
+    return [first, fitted(columns, rows, width), Text(text), *([Text(few.strip(), style="yellow")] if few else [])]
+
+
+def _picture(picture: Drawn) -> list[RenderableType]:
+    from rich.text import Text
+
+    parts: list[RenderableType] = [Text(f"\n{picture.title}", style="bold")]
+    if picture.kind == "best-counts":
+        return [*parts, _counts(picture.counts)]
+    for panel in picture.panels:
+        parts += [Text(f"{panel.applications} applications, {picture.axis}", style="dim"), _panel(panel)]
+    return parts
+
+
+def _counts(counts: Mapping[str, Mapping[int, int]]) -> RenderableType:
+    from rich.table import Table
+
+    names = list(next(iter(counts.values()), {}))
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("best at")
+    for n in names:
+        table.add_column("direct" if n == 0 else str(n), justify="right")
+    for name, row in counts.items():
+        table.add_row(name, *(str(row[n]) for n in names))
+    return table
+
+
+def _panel(panel: Panel) -> RenderableType:
+    from rich.table import Table
+
+    from fairlead.model import units
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("load", justify="right")
+    for name in panel.labels:
+        table.add_column(name, justify="right", overflow="fold")
+    for place in range(max((len(line.points) for line in panel.lines), default=0)):
+        points = [line.points[place] if place < len(line.points) else None for line in panel.lines]
+        load = next((p.load_sys for p in points if p is not None), None)
+        cells = [units.ABSENT if p is None or p.mean is None else _figure(p.mean) for p in points]
+        table.add_row(units.ABSENT if load is None else f"{load:.2f}", *cells)
+    return table
+
+
+def _figure(value: float) -> str:
+    return f"{value:.3f}" if abs(value) < 1 else f"{value:.2f}"
+
+
+def paper_shown(told: PaperTold) -> None:
+    """A paper's figures beside ours."""
+    from rich.text import Text
+
+    from fairlead.cli.answer_tables import Column, fitted
+    from fairlead.cli.pictures import screen
+    from fairlead.model import units
+
+    console = screen()
+    console.print(Text(told.paper, style="bold"))
+    console.print(Text(f"{told.source}; simulated", style="dim"))
+
+    def value(number: float | None, unit: str) -> str:
+        return units.ABSENT if number is None else f"{number:,.4g} {unit}".strip()
+
+    def wanted(row: Any) -> str:
+        if row.wanted:
+            return str(row.wanted)
+        near = "" if row.within is None else f" ±{row.within:.0%}"
+        return "" if row.published is None else value(row.published, row.unit) + near
+
+    def verdict(row: Any) -> Text:
+        if row.held is None:
+            return Text("")
+        return Text("pass" if row.held else "fail", style=VERDICT_STYLE["pass" if row.held else "fail"])
+
+    columns = [
+        Column("setting", lambda r: r.setting, longest=44), Column("measure", lambda r: r.measure, longest=40),
+        Column("simulated", lambda r: value(r.value, r.unit), right=True), Column("published", wanted, right=True),
+        Column("", verdict), Column("note", lambda r: r.note, spare=1, longest=80, wraps=True),
+    ]  # fmt: skip
+    console.print(fitted(columns, told.lines, console.width))
+    for note in told.notes:
+        console.print(Text(note, style="dim"))
+
+
+def listed(results: Sequence[Mapping[str, Any]]) -> None:
+    """Experiments by name, how policies are called, results in the lake."""
+    from rich.text import Text
+
+    from fairlead.cli.answer_tables import Column, fitted
+    from fairlead.cli.pictures import screen
+    from fairlead.registry import ALLOCATIONS, PLACINGS, policy_names
+    from fairlead.sim.experiments.papers import PAPERS, STUDY
+    from fairlead.sim.experiments.study import figures
+
+    console = screen()
+    rows = [(STUDY, "all figures and the conclusions (Bandet, Boito, Pallez 2024)")]
+    rows += [(f"{STUDY} --figure {one.figure}", one.title) for one in figures()]
+    rows += [(name, f"{paper.summary} ({paper.source})") for name, paper in PAPERS.items()]
+    columns = [
+        Column("experiment", lambda r: r[0], longest=40),
+        Column("what it shows", lambda r: r[1], longest=120, wraps=True),
+    ]
+    console.print(fitted(columns, rows, console.width))
+    joint = [name for name in policy_names() if "+" not in name]
+    console.print(
+        Text("\nPolicies: ALLOCATION+PLACEMENT" + (f", or {', '.join(joint)}" if joint else ""), style="bold")
+    )
+    console.print(f"allocations  {', '.join(ALLOCATIONS)}")
+    console.print(f"placements   {', '.join(PLACINGS)}")
+    if results:
+        console.print(Text("\nResults", style="bold"))
+        shown = [Column("name", lambda r: r["name"], longest=50), Column("seed", lambda r: str(r["seed"]), right=True),
+                 Column("sets", lambda r: "" if r["sets"] is None else str(r["sets"]), right=True)]  # fmt: skip
+        console.print(fitted(shown, results, console.width))

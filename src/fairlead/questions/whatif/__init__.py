@@ -1,0 +1,1 @@
+"""What other policies and capacities would have made of a site's own past: reading it, replaying it, checking that."""

@@ -1,0 +1,119 @@
+"""Replays of one past under policies and capacities, and their figures. Not here: checks of them (`checks`), words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairlead.policies.paths.contract import Expected, Grant, Landscape, PathPolicy
+from fairlead.questions.whatif.past import Names, Past
+from fairlead.questions.whatif.site import Setting
+from fairlead.sim.replay.expected import true_figures
+from fairlead.sim.replay.jobs import Jobs, Progress, Replayed
+from fairlead.sim.replay.replay import replay
+from fairlead.sim.workloads.history import MODES, History, Runs
+
+F64 = NDArray[np.float64]
+I64 = NDArray[np.int64]
+AS_IT_WAS = "as it was"
+"""The name of the policy that was really active."""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A path policy that grants every job what it was really granted. `grants` by place of the job in the replay."""
+
+    grants: Sequence[Grant]
+
+    def grant(self, expected: Expected, landscape: Landscape, rng: np.random.Generator) -> Grant:  # noqa: ARG002
+        """See `PathPolicy`."""
+        return self.grants[int(expected.job_id)]
+
+
+def recorded(
+    past: Past, rows: I64, setting: Setting, *, forwarders: bool = True, targets: bool = True,
+    mapped_at: int | None = None,
+) -> Recorded:  # fmt: skip
+    """What served the jobs in `rows`, as counted, else as the map says; without one of the layers where that is to be
+    the site's default. `mapped_at`: by the map of then alone, whatever was counted."""
+
+    def of(row: int) -> Grant:
+        by_map = past.mapped(row, mapped_at) if forwarders else ()
+        first = by_map if mapped_at is not None else (past.forwarders[row] if forwarders else ()) or by_map
+        stored = past.targets[row] if targets else ()
+        return Grant(forwarders=_places(first, setting.forwarder_at), targets=_places(stored, setting.target_at))
+
+    return Recorded([of(int(row)) for row in rows])
+
+
+def _places(names: Names, known: Mapping[str, int]) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(known[name] for name in names if name in known))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Played:
+    """A replay with what it was of."""
+
+    name: str
+    policy: str
+    setting: Setting
+    replayed: Replayed
+
+
+def played(
+    name: str, label: str, policy: PathPolicy, past: Past, rows: I64, runs: Runs, history: History, setting: Setting,
+    *, seed: int, progress: Progress | None = None,
+) -> Played:  # fmt: skip
+    """The jobs replayed. What a policy is told of a job are its figures of that run: perfect prediction."""
+    jobs = fitting(history.jobs, setting)
+    told = _told(past, rows, runs, jobs, setting)
+    found = replay(jobs, setting.machine, policy, seed=seed, site=setting.running, expected_of=told, progress=progress)
+    return Played(name=label, policy=name, setting=setting, replayed=found)
+
+
+def fitting(jobs: Jobs, setting: Setting) -> Jobs:
+    """The jobs on this machine: nodes that are not in a row on it are not known."""
+    most = setting.machine.nodes
+    first = np.where(jobs.first_node + jobs.nodes > most, -1, jobs.first_node)
+    return replace(jobs, first_node=first)
+
+
+def _told(past: Past, rows: I64, runs: Runs, jobs: Jobs, setting: Setting) -> Callable[[int], Expected]:
+    drawn = np.random.default_rng([0, 0]).random(len(jobs))
+    place = np.floor(drawn * (setting.machine.nodes - jobs.nodes + 1)).astype(np.int64)
+    known = true_figures(jobs, setting.machine, np.where(jobs.first_node >= 0, jobs.first_node, place))
+
+    def expected(j: int) -> Expected:
+        row = int(rows[j])
+        mode, processes = int(runs.mode[j]), float(runs.io_processes[j])
+        one = known(j)
+        return replace(
+            one, user=past.user[row] or "", program=past.program[row] or "",
+            mode=MODES[mode] if mode >= 0 else one.mode,
+            io_processes=int(processes) if np.isfinite(processes) and processes >= 1 else one.io_processes,
+        )  # fmt: skip
+
+    return expected
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figures:
+    """Figures of one replay. (J,): core-hours its cores wait for I/O, alone with the best grant, slowdown (NaN where it
+    needs no time alone). Sums are of jobs that ended in the replay, which all do unless a component is dead."""
+
+    io_core_hours: F64
+    alone_core_hours: F64
+    slowdown: F64
+
+
+def figures(jobs: Jobs, found: Replayed) -> Figures:
+    """Core-hours and slowdowns by job."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        slowdown = np.where(found.alone_s > 0, found.io_s / found.alone_s, np.nan)
+    return Figures(
+        io_core_hours=jobs.cores * found.io_s / 3600.0, alone_core_hours=jobs.cores * found.alone_s / 3600.0,
+        slowdown=slowdown,
+    )  # fmt: skip

@@ -1,0 +1,86 @@
+"""Runs experiments to their end: pieces to workers, rows to the lake as they come, what is there already left out.
+
+Killed at any moment, the next run makes only the pieces that were under way. Not here: the pieces
+(`fairlead.sim.experiments.pieces`), workers (`processes`, `fairlead.runtime.heavy.workers`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from fairlead.errors import UsageError
+from fairlead.lake.store import Lake
+from fairlead.runtime.heavy.workers import Workers, workers
+from fairlead.runtime.simulating import results as kept_results
+from fairlead.runtime.simulating.processes import processes, processors
+from fairlead.sim.experiments.papers import PAPERS, Told
+from fairlead.sim.experiments.pieces import keys_of, pieces, work
+from fairlead.sim.experiments.spec import Experiment, read
+
+Tell = Callable[[int, int], None]
+"""Hears of runs done and runs in all."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How a run went: runs made now, and those that were there before."""
+
+    made: int
+    before: int
+    lake: Lake
+
+
+def simulate(
+    experiments: Sequence[Experiment], root: Path, crew: Workers, *, wait_s: float = 0.0, tell: Tell | None = None
+) -> Ran:
+    """Runs what is lacking of experiments into the lake in `root` (made if there is none). Raises LakeError,
+    LakeBusyError, what policies raise."""
+    lake = Lake.open(root, create=True)
+    wanted = keys_of(experiments)
+    with lake.writer(wait_s=wait_s) as writer:
+        before = kept_results.done(lake, {key[0] for key in wanted}) & wanted.keys()
+        left = pieces(wanted, before)
+        made = 0
+        if tell is not None:
+            tell(len(before), len(wanted))
+        if left:
+            for piece, rows in crew.each(work, left):
+                kept_results.kept(writer, piece, rows)
+                made += len(rows)
+                if tell is not None:
+                    tell(len(before) + made, len(wanted))
+        kept_results.whole(writer, experiments)
+    return Ran(made, len(before), lake)
+
+
+def compare(name: str, root: Path, *, seed: int, quick: bool, wait_s: float = 0.0, tell: Tell | None = None) -> Told:
+    """Runs the experiment of another paper and keeps what it told in the lake. Raises LakeError."""
+    lake = Lake.open(root, create=True)
+    with lake.writer(wait_s=wait_s) as writer:
+        answer = PAPERS[name].compares()(seed=seed, quick=quick, tell=tell or (lambda _done, _all: None))
+        kept_results.told(writer, name, answer, seed)
+    return answer
+
+
+@contextmanager
+def crew(dask: str | None, jobs: int | None) -> Iterator[Workers]:
+    """Who works: processes of this machine, or Dask's: `local`, or a scheduler's address."""
+    if dask is None:
+        with processes(jobs or processors()) as found:
+            yield found
+        return
+    with workers("processes" if dask == "local" else dask, count=jobs) as found:
+        yield found
+
+
+def read_spec(path: Path) -> Experiment:
+    """An experiment from a file. Raises UsageError, ConfigError."""
+    try:
+        return read(path.read_text(encoding="utf-8"), str(path))
+    except OSError as error:
+        raise UsageError(f"cannot be read: {error.strerror}", where=str(path), remedy="check the path") from error
+    except UnicodeDecodeError as error:
+        raise UsageError("is no text (UTF-8)", where=str(path), remedy="give a TOML file") from error

@@ -1,0 +1,333 @@
+"""Replays against cases done by hand, the one-layer simulator, and what may not change an answer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fairlead.errors import UsageError
+from fairlead.policies.paths.contract import Expected, Grant, Landscape
+from fairlead.sim.cycles.model import Cycles, Window, run
+from fairlead.sim.engine import Changes, Engine
+from fairlead.sim.faults import Fault
+from fairlead.sim.platform import Machine, small
+from fairlead.sim.replay.jobs import Jobs, Replayed
+from fairlead.sim.replay.landscape import Site, sickness
+from fairlead.sim.replay.replay import replay
+
+MACHINE = small()
+"""64 nodes, 16 to each of 4 forwarders, 8 targets, 1 metadata server of 8,000 operations/s."""
+TIGHT = {"rtol": 1e-9, "atol": 1e-9}
+
+
+class Given:
+    """Grants each job what it was given by its number, and keeps what the policy was shown."""
+
+    def __init__(self, grants: dict[int, Grant] | None = None) -> None:
+        self.grants, self.seen = grants or {}, []
+
+    def grant(self, expected: Expected, landscape: Landscape, rng: np.random.Generator) -> Grant:
+        """By `job_id`."""
+        fwd, tgt = landscape.forwarders, landscape.targets
+        self.seen.append(
+            {"jobs": fwd.jobs.copy(), "occupancy": fwd.occupancy.copy(), "reserved": fwd.reserved.copy(),
+             "sick": fwd.sick.copy(), "load": fwd.load.copy(), "targets": tgt.jobs.copy(), "bad": tgt.sick.copy()}
+        )  # fmt: skip
+        return self.grants.get(int(expected.job_id), Grant())
+
+
+def made(start: list[float], volume: list[list[float]], **more: object) -> Jobs:
+    """Jobs of one node each that compute nothing; `volume`: of each job's phases."""
+    j = len(start)
+    flat = np.array([v for own in volume for v in own], float)
+    columns: dict[str, object] = {
+        "start_s": np.array(start, float), "first_phase": np.cumsum([0, *map(len, volume)]),
+        "compute_s": np.zeros(len(flat)), "volume": flat, "operations": np.zeros(len(flat)), "tail_s": np.zeros(j),
+        "nodes": np.ones(j, np.int64), "cores": np.ones(j), "first_node": np.zeros(j, np.int64),
+        "client_rate": np.full(j, np.inf), "forwarder_cost": np.full(j, 0.01), "target_cost": np.full(j, 0.001),
+        "most_targets": np.ones(j, np.int64), "behaviour": np.full(j, -1), "basis": np.zeros(j, np.int64),
+    }  # fmt: skip
+    return Jobs(**(columns | {k: np.asarray(v) for k, v in more.items()}))  # type: ignore[arg-type]
+
+
+def drawn(count: int, seed: int) -> tuple[Jobs, dict[int, Grant]]:
+    """Jobs that meet each other on a small machine, each with a grant of its own."""
+    rng = np.random.default_rng(seed)
+    phases = rng.integers(1, 5, count)
+    jobs = made(
+        np.sort(rng.uniform(0, 3.0 * count, count)).tolist(),
+        [list(rng.uniform(20, 800, n)) for n in phases], compute_s=rng.uniform(0, 8, phases.sum()),
+        tail_s=rng.uniform(0, 2, count), nodes=rng.integers(8, 17, count), most_targets=np.full(count, 8),
+        forwarder_cost=rng.uniform(0.004, 0.03, count), target_cost=rng.uniform(0.004, 0.03, count),
+        client_rate=rng.uniform(50, 900, count),
+    )  # fmt: skip
+    grants = {
+        j: Grant(forwarders=tuple(rng.permutation(4)[: rng.integers(1, 5)].tolist()),
+                 targets=tuple(rng.permutation(8)[: rng.integers(1, 9)].tolist()))
+        for j in range(count)
+    }  # fmt: skip
+    return jobs, grants
+
+
+def test_a_job_alone_is_as_fast_as_its_slower_layer() -> None:
+    jobs = made([0.0], [[120.0, 30.0]], compute_s=[10.0, 1.0], tail_s=[2.0], target_cost=[1 / 30], most_targets=[4])
+    out = replay(jobs, MACHINE, Given())
+    assert out.io_s == pytest.approx([1.5])  # 100/s through one forwarder, though four targets take 120/s
+    assert out.end_s == pytest.approx([14.5])
+    assert (out.forwarders.tolist(), out.targets.tolist()) == ([1], [4])
+    assert out.granted_s == pytest.approx([1.5]) and out.alone_s == pytest.approx([1.5])
+
+
+def test_two_jobs_share_a_forwarder_from_when_the_second_comes() -> None:
+    out = replay(made([0.0, 0.5], [[100.0], [100.0]]), MACHINE, Given())
+    np.testing.assert_allclose(out.end_s, [1.5, 2.0], **TIGHT)
+
+
+def test_three_jobs_over_two_layers_are_filled_progressively() -> None:
+    """One is held back by its target, so another gets what it leaves of the forwarder: 2, 8 and 2 of 10 and 4."""
+    jobs = made([0.0] * 3, [[20.0], [80.0], [20.0]], forwarder_cost=[0.1] * 3, target_cost=[0.25, 0.0, 0.25])
+    grants = {0: Grant(forwarders=(0,), targets=(0,)), 1: Grant(forwarders=(0,), targets=(1,)),
+              2: Grant(forwarders=(1,), targets=(0,))}  # fmt: skip
+    out = replay(jobs, MACHINE, Given(grants))
+    np.testing.assert_allclose(out.end_s, 10.0, **TIGHT)
+
+
+def test_the_static_map_sends_as_much_through_a_forwarder_as_nodes_are_behind_it() -> None:
+    """Nodes 14 to 21: two behind the first forwarder, six behind the second, which takes three quarters of 100."""
+    out = replay(made([0.0], [[100.0]], nodes=[8], first_node=[14], most_targets=[8]), MACHINE, Given())
+    np.testing.assert_allclose(out.io_s, 0.75, **TIGHT)
+    assert out.forwarders.tolist() == [2]
+
+
+@pytest.mark.parametrize(("forwarder", "target", "rate"), [(100.0, 30.0, 120.0), (30.0, 100.0, 90.0)])
+def test_three_forwarders_and_four_targets_are_all_used_to_the_full(
+    forwarder: float, target: float, rate: float
+) -> None:
+    jobs = made([0.0], [[360.0]], nodes=[3], most_targets=[4], forwarder_cost=[1 / forwarder], target_cost=[1 / target])
+    out = replay(jobs, MACHINE, Given({0: Grant(forwarders=(3, 1, 0), targets=(7, 5, 2, 0))}))
+    np.testing.assert_allclose(out.io_s, 360.0 / rate, **TIGHT)
+
+
+def test_a_job_cannot_be_faster_than_itself() -> None:
+    jobs = made([0.0], [[120.0, 120.0]], client_rate=[40.0], phase_rate=[np.inf, 20.0])
+    out = replay(jobs, MACHINE, Given())
+    np.testing.assert_allclose([out.io_s[0], out.granted_s[0], out.alone_s[0]], 9.0, **TIGHT)
+
+
+def test_what_is_contended_goes_by_weight() -> None:
+    jobs = made([0.0, 0.0], [[25.0], [75.0]], weight=[1.0, 3.0])
+    np.testing.assert_allclose(replay(jobs, MACHINE, Given()).end_s, 1.0, **TIGHT)
+
+
+def test_operations_share_the_metadata_server() -> None:
+    """One node alone does 8,000 a second (4 processes, 0.5 ms each), as much as the server; two take twice as long."""
+    jobs = made([0.0, 0.0], [[0.0], [0.0]], operations=[8000.0, 8000.0])
+    out = replay(jobs, MACHINE, Given({1: Grant(forwarders=(3,))}))
+    np.testing.assert_allclose(out.io_s, 2.0, **TIGHT)
+    np.testing.assert_allclose(out.alone_s, 1.0, **TIGHT)
+
+
+def test_operations_hold_the_forwarder_against_data() -> None:
+    """16 workers, half of 0.5 ms an operation: 64,000/s; with no slower server a storm takes half of the forwarder."""
+    machine = replace(MACHINE, mdops=1e9)
+    jobs = made([0.0, 0.0], [[0.0], [100.0]], operations=[320_000.0, 0.0], nodes=[16, 1])
+    grants = {0: Grant(forwarders=(0,)), 1: Grant(forwarders=(0,))}
+    beside = replay(jobs, machine, Given(grants))
+    apart = replay(jobs, machine, Given(grants | {1: Grant(forwarders=(1,))}))
+    assert apart.io_s[1] == pytest.approx(1.0) and beside.io_s[1] > 1.01
+
+
+def test_servers_limit_their_targets_when_asked_to() -> None:
+    machine = replace(MACHINE, server_bandwidth=10.0)
+    jobs, grants = made([0.0], [[40.0]], most_targets=[2]), {0: Grant(targets=(0, 1))}
+    assert replay(jobs, machine, Given(grants)).io_s == pytest.approx([0.4])
+    assert replay(jobs, machine, Given(grants), site=Site(servers=True)).io_s == pytest.approx([4.0])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_one_layer_is_the_one_layer_simulator(seed: int) -> None:
+    """Without forwarders and without limits of their own, jobs do what `sim.cycles` says (rates share equally)."""
+    rng = np.random.default_rng(seed)
+    machine = replace(MACHINE, forwarders=0)
+    k, phases = 12, rng.integers(1, 6, 12)
+    start, cost, volume = np.sort(rng.uniform(0, 30, k)), rng.uniform(0.01, 0.1, k), rng.uniform(50, 500, k)
+    compute, granted = rng.uniform(5, 40, k), rng.integers(1, 9, k)
+    jobs = made(
+        start.tolist(), [[volume[i] / n] * n for i, n in enumerate(phases)], target_cost=cost,
+        compute_s=np.repeat(compute / phases, phases), most_targets=np.full(k, 8),
+    )  # fmt: skip
+    places = np.full((k, 8), -1)
+    for i in range(k):
+        places[i, : granted[i]] = rng.permutation(8)[: granted[i]]
+    grants = {i: Grant(targets=tuple(places[i, : granted[i]].tolist())) for i in range(k)}
+    cycles = replace(Cycles.equal(phases, compute, repeat=False), start_s=start)
+    wanted = run(cycles, places, volume * cost / granted, 8, Window(until_s=1e6))
+    out = replay(jobs, machine, Given(grants))
+    np.testing.assert_allclose(out.end_s, wanted.end_s, **TIGHT)
+
+
+def moved_s(out: Replayed, jobs: Jobs, until: float | None = None) -> tuple[float, float]:
+    """Seconds forwarders and targets were busy, all together."""
+    span = (np.nanmax(out.end_s) if until is None else until) - jobs.start_s[0]
+    return float(out.forwarder_busy.sum() * span), float(out.target_busy.sum() * span)
+
+
+def test_every_byte_is_moved_once() -> None:
+    jobs, grants = drawn(60, 1)
+    of_job = np.repeat(np.arange(60), np.diff(jobs.first_phase))
+    volume = np.bincount(of_job, jobs.volume)
+    forwarders, targets = moved_s(replay(jobs, MACHINE, Given(grants)), jobs)
+    np.testing.assert_allclose(forwarders, (volume * jobs.forwarder_cost).sum(), **TIGHT)
+    np.testing.assert_allclose(targets, (volume * jobs.target_cost).sum(), **TIGHT)
+
+
+def test_what_has_not_ended_counts_as_far_as_it_got() -> None:
+    jobs = made([0.0, 0.25, 9.0], [[100.0, 300.0], [25.0], [1.0]])
+    out = replay(jobs, MACHINE, Given({1: Grant(forwarders=(1,))}), until_s=2.0)
+    assert np.isnan(out.end_s).tolist() == [True, False, True]
+    assert np.isnan(out.io_s).tolist() == [True, False, True]
+    np.testing.assert_allclose(moved_s(out, jobs, 2.0), [2.0 + 0.25, 0.2 + 0.025], **TIGHT)
+    assert out.forwarders.tolist() == [1, 1, 0]
+
+
+def test_names_of_components_do_not_matter() -> None:
+    jobs, grants = drawn(60, 2)
+    fwd, tgt = np.random.default_rng(5).permutation(4), np.random.default_rng(6).permutation(8)
+    other = {
+        j: Grant(forwarders=tuple(fwd[list(g.forwarders)].tolist()), targets=tuple(tgt[list(g.targets)].tolist()))
+        for j, g in grants.items()
+    }
+    # The node's own forwarders are granted in parts of its nodes: keep clear of them by an even map.
+    even = Site(default_forwarder=np.zeros(64, np.int64))
+    jobs = replace(jobs, nodes=np.full(60, 16))
+    one, two = (replay(jobs, MACHINE, Given(g), site=even) for g in (grants, other))
+    np.testing.assert_allclose(one.end_s, two.end_s, **TIGHT)
+    np.testing.assert_allclose(one.forwarder_busy, two.forwarder_busy[fwd], **TIGHT)
+
+
+def test_twice_the_time_and_twice_the_bytes_is_the_same_story() -> None:
+    jobs, grants = drawn(80, 3)
+    double = replace(jobs, start_s=jobs.start_s * 2, compute_s=jobs.compute_s * 2, volume=jobs.volume * 2,
+                     tail_s=jobs.tail_s * 2)  # fmt: skip
+    one, two = replay(jobs, MACHINE, Given(grants)), replay(double, MACHINE, Given(grants))
+    np.testing.assert_allclose(one.end_s * 2, two.end_s, **TIGHT)
+
+
+def test_a_phase_in_two_halves_is_the_same_phase() -> None:
+    jobs, grants = drawn(60, 4)
+    halves = replace(
+        jobs, first_phase=jobs.first_phase * 2, volume=np.repeat(jobs.volume / 2, 2),
+        compute_s=np.column_stack([jobs.compute_s, np.zeros(len(jobs.compute_s))]).ravel(),
+        operations=np.repeat(jobs.operations, 2),
+    )  # fmt: skip
+    one = replay(jobs, MACHINE, Given({j: replace(g, targets=g.targets[:1], forwarders=g.forwarders[:1])
+                                       for j, g in grants.items()}))  # fmt: skip
+    two = replay(halves, MACHINE, Given({j: replace(g, targets=g.targets[:1], forwarders=g.forwarders[:1])
+                                         for j, g in grants.items()}))  # fmt: skip
+    np.testing.assert_allclose(one.end_s, two.end_s, **TIGHT)
+
+
+def test_the_same_replay_gives_the_same_bits() -> None:
+    jobs = replace(drawn(60, 5)[0], first_node=np.full(60, -1))
+    one, again, other = (replay(jobs, MACHINE, Given(), seed=seed) for seed in (7, 7, 8))
+    assert one.end_s.tobytes() == again.end_s.tobytes() and one.events == again.events
+    assert one.end_s.tobytes() != other.end_s.tobytes()  # other nodes, so other forwarders
+
+
+def test_forgetting_what_has_ended_changes_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs, grants = drawn(300, 6)
+    forgets = replay(jobs, MACHINE, Given(grants))
+    monkeypatch.setattr(Engine, "room", property(lambda _: (1 << 30, 1 << 30)))
+    keeps = replay(jobs, MACHINE, Given(grants))
+    assert forgets.end_s.tobytes() == keeps.end_s.tobytes() and forgets.io_s.tobytes() == keeps.io_s.tobytes()
+
+
+def test_a_dead_forwarder_holds_its_jobs_up_until_it_is_back() -> None:
+    dead = Fault(component="forwarder", number=0, from_s=0.5, to_s=2.5, kind="dead")
+    out = replay(made([0.0], [[100.0]]), MACHINE, Given(), faults=[dead])
+    np.testing.assert_allclose(out.end_s, 3.0, **TIGHT)
+    np.testing.assert_allclose(out.alone_s, 1.0, **TIGHT)
+
+
+def test_a_fault_is_known_when_it_is_known() -> None:
+    slow = Fault(component="forwarder", number=2, from_s=1.0, to_s=4.0, factor=0.5)
+    jobs = made([0.0, 2.0, 3.5, 5.0], [[1.0]] * 4)
+    for known, sick in ((0.0, [False, True, True, False]), (2.0, [False, False, True, False]), (np.inf, [False] * 4)):
+        policy = Given()
+        replay(jobs, MACHINE, policy, faults=[slow], site=Site(known_after_s=known))
+        assert [bool(seen["sick"][2]) for seen in policy.seen] == sick
+
+
+def test_a_sick_server_makes_its_targets_sick_and_spans_join() -> None:
+    faults = [Fault(component="server", number=1, from_s=1.0, to_s=4.0), Fault(component="target", number=2, from_s=3.0, to_s=6.0)]  # fmt: skip
+    told = sickness(MACHINE, faults, 0.0)
+    of_second = [(t, s) for t, layer, n, s in zip(told.time_s, told.layer, told.number, told.sick, strict=True)
+                 if layer == "target" and n == 2]  # fmt: skip
+    assert of_second == [(1.0, True), (6.0, False)]
+    assert set(zip(told.layer, told.number.tolist(), strict=True)) == {("server", 1), ("target", 2), ("target", 3)}
+
+
+def test_noise_and_faults_multiply() -> None:
+    """A quarter of the forwarder from 0.5 to 4.5: half by noise, half by a fault."""
+    half = Fault(component="forwarder", number=0, from_s=0.5, to_s=4.5, factor=0.5)
+    noise = Changes(np.array([0.0, 0.5, 4.5]), np.zeros(3, np.int32), np.array([1.0, 0.5, 1.0]))
+    out = replay(made([0.0], [[200.0]]), MACHINE, Given(), faults=[half], noise=noise)
+    np.testing.assert_allclose(out.end_s, 5.0, **TIGHT)
+
+
+def test_the_policy_sees_who_is_there_and_whoever_ends_is_gone() -> None:
+    jobs = made([0.0, 0.5, 50.0], [[100.0], [50.0], [1.0]], compute_s=[1.0, 0.0, 0.0])
+    policy = Given({0: Grant(forwarders=(1,), isolated=True), 1: Grant(forwarders=(2,))})
+    replay(jobs, MACHINE, policy)
+    first, second, third = policy.seen
+    assert first["jobs"].sum() == 0
+    assert second["jobs"].tolist() == [0, 1, 0, 0] and second["reserved"].tolist() == [False, True, False, False]
+    assert second["occupancy"].tolist() == [0.0, 0.5, 0.0, 0.0]  # a second of I/O for one of computing
+    assert second["targets"].sum() == 1
+    for name in ("jobs", "occupancy", "reserved", "load", "targets"):
+        assert not third[name].any()
+
+
+def test_load_is_what_is_used_now() -> None:
+    jobs = made([0.0, 0.5], [[100.0], [1.0]], client_rate=[25.0, np.inf])
+    policy = Given()
+    replay(jobs, MACHINE, policy)
+    assert policy.seen[1]["load"].tolist() == [0.25, 0.0, 0.0, 0.0]
+
+
+def test_the_policy_hears_what_is_expected_not_what_is_true() -> None:
+    jobs = made([0.0, 0.5], [[100.0], [1.0]])
+    policy = Given()
+    replay(jobs, MACHINE, policy, expected_of=lambda j: Expected(job_id=str(j)))
+    assert policy.seen[1]["jobs"][0] == 1 and policy.seen[1]["occupancy"][0] == 0.0  # there, but nothing known of it
+
+
+def test_jobs_without_a_grant_take_the_next_targets_in_turn() -> None:
+    jobs = made([0.0, 0.1, 0.2], [[10.0]] * 3, most_targets=[3, 8, 1])
+    policy = Given()
+    out = replay(jobs, MACHINE, policy, site=Site(default_targets=3))
+    assert out.targets.tolist() == [3, 3, 1]
+    assert policy.seen[2]["targets"].tolist() == [1, 1, 1, 1, 1, 1, 0, 0]
+
+
+def test_an_unfit_job_or_grant_is_refused_by_name() -> None:
+    jobs = made([0.0], [[1.0]])
+    with pytest.raises(UsageError, match="nodes is 65"):
+        replay(replace(jobs, nodes=np.array([65])), MACHINE, Given())
+    with pytest.raises(UsageError, match="volume is negative"):
+        replay(replace(jobs, volume=np.array([-1.0])), MACHINE, Given())
+    with pytest.raises(UsageError, match="forwarder twice or one of 4 there is not"):
+        replay(jobs, MACHINE, Given({0: Grant(forwarders=(4,))}))
+    with pytest.raises(UsageError, match="map of nodes"):
+        replay(jobs, MACHINE, Given(), site=Site(default_forwarder=np.zeros(3, np.int64)))
+    with pytest.raises(UsageError, match="background noise"):
+        replay(jobs, MACHINE, Given(), noise=Changes(np.zeros(1), np.full(1, 999, np.int32), np.ones(1)))
+
+
+def test_nobody_and_nothing() -> None:
+    nobody = replay(made([], []), Machine(name="none", nodes=1), Given())
+    assert len(nobody.end_s) == 0 and nobody.events == 0
+    still = replay(made([3.0], [[0.0]], compute_s=[4.0]), MACHINE, Given())
+    assert still.end_s.tolist() == [7.0] and still.io_s.tolist() == [0.0] and still.alone_s.tolist() == [0.0]
