@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairlead.policies.next_run.contract import NOTHING, Category, Prediction
-from fairlead.policies.next_run.ngram import NGram
+from fairlead.policies.next_run.ngram import AGAIN, NGram
 
 F32 = NDArray[np.float32]
 CANDIDATES = 8
@@ -29,7 +29,9 @@ LOOK_BACK = 96
 """Runs among which the longest repetition of the last runs is looked for ..."""
 LONGEST = 16
 """... and how long one counts."""
-FEATURES = 16
+FEATURES = 19
+UNKNOWN = -99.0
+"""What stands for a figure that is not known: trees split it off like any value."""
 
 
 class Learned:
@@ -37,7 +39,7 @@ class Learned:
 
     def __init__(self, trees: int = 60, leaves: int = 15) -> None:
         self.trees, self.leaves = trees, leaves
-        self._grams = NGram(4)
+        self._grams = NGram()
         self._runs: dict[Category, list[int]] = {}
         self._marks: dict[Category, _Marks] = {}
         self._rows: list[F32] = []
@@ -102,6 +104,7 @@ class Learned:
         now = len(runs)
         last = runs[-1]
         weight = sum(marks.recency(one, now) for one in marks.last)
+        again, guess = self._grams.record(category, AGAIN), self._grams.predict(category)
         rows = []
         for one in candidates:
             ago = now - marks.last[one]
@@ -113,7 +116,8 @@ class Learned:
             ]  # fmt: skip
             row += [contexts[n][one] / totals[n] if n < len(contexts) else math.nan for n in range(1, 5)]
             row.append(math.log2(totals[-1]) if len(totals) > 1 else math.nan)
-            rows.append(np.array(row, np.float32))
+            row += [again, float(one == guess.behaviour), guess.sure]
+            rows.append(np.nan_to_num(np.array(row, np.float32), nan=UNKNOWN))
         return candidates, rows
 
 

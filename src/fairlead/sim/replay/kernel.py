@@ -105,7 +105,11 @@ def admit(
         operation_rate = min(operation_rate, 1.0 / (part * ask.forwarder_operation))
         busy_s[at.forwarder + forwarders[i]] += done_operations * part * ask.forwarder_operation
     seconds = 0.0
-    most = max(nf, nt)
+    # A flow's weight is of its resource's time, not of bytes: divided by what a byte costs where it costs most.
+    dearest = max(ask.forwarder_cost if nf else 0.0, max(ask.server_cost, ask.target_cost))
+    of_data = (ask.weight if ask.weight > 0.0 else float(max(nf, nt))) / (dearest if dearest > 0.0 else 1.0)
+    dearest = max(ask.forwarder_operation if nf else 0.0, ask.mds_cost)
+    of_operations = (ask.weight if ask.weight > 0.0 else float(max(nf, 1))) / dearest
     for p in range(len(volume) + 1):
         here = phase + p
         s.first_flow[here] = flow
@@ -133,7 +137,7 @@ def admit(
                     crossed += 1
                 s.left[flow] = volume[p] * width[k]
                 s.cap[flow] = own * width[k] if own < np.inf or crossed else 1e300
-                s.weight[flow] = width[k] * (ask.weight if ask.weight > 0.0 else most)
+                s.weight[flow] = width[k] * of_data
                 s.phase[flow] = here
                 flow += 1
         elif p < len(volume) and operations[p] > 0.0:
@@ -145,7 +149,7 @@ def admit(
                     s.crosses[flow, 1], s.cost[flow, 1] = at.forwarder + forwarders[i], ask.forwarder_operation
                 s.left[flow] = operations[p] * part
                 s.cap[flow] = ask.operation_rate * part
-                s.weight[flow] = part * (ask.weight if ask.weight > 0.0 else max(nf, 1))
+                s.weight[flow] = part * of_operations
                 s.phase[flow] = here
                 flow += 1
         s.past_flow[here] = flow

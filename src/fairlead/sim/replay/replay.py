@@ -37,7 +37,8 @@ def replay(
     its true figures) and the machine of that moment; its phases then run over what it was granted. Raises UsageError.
 
     Data of a phase is cut where the part of a granted forwarder ends and where that of a target ends; each piece, a
-    lane, crosses one of both and shares them max-min fairly (`sim.engine`). An empty grant is the site's default: the
+    lane, crosses one of both and shares them max-min fairly (`sim.engine`): of the layer that costs it most, each lane
+    the same time, whatever a byte costs there, or a job's lanes together its `weight`. An empty grant is the site's default: the
     forwarders of the job's own nodes, as much through each as nodes are behind it, and the next targets in turn.
     Operations cross the forwarders and the metadata server of the job (its place modulo servers). Exact, deterministic:
     the same arguments give the same bits; nodes that are not known, and what a policy draws, come from `seed`.
