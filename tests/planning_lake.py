@@ -15,7 +15,7 @@ from fairlead.lake.store import Lake
 from fairlead.model.diagnosis import incident_rows
 from fairlead.model.incident import Incident
 from fairlead.model.tables import FORWARDER, JOB_SUMMARY, JOBS, TARGET, batch_of
-from questions_site import DAY, HOUR, MINUTE, NOW, S, columns, put
+from questions_site import DAY, HOUR, NOW, S, columns, put
 
 GB = 10**9
 SITE = """
@@ -131,7 +131,7 @@ def accounts(rows: list[dict[str, object]]) -> list[dict[str, object]]:
                                            "cores", "processes")} | {"state": "COMPLETED", "nodes": None}
              for row in rows]  # fmt: skip
     running = [
-        {"cluster": "ember", "job_id": number, "user": "dan", "program": "/home/dan/load", "start_ns": NOW - 20 * MINUTE,
+        {"cluster": "ember", "job_id": number, "user": "dan", "program": "/home/dan/load", "start_ns": NOW - HOUR // 3,
          "end_ns": None, "nodes": held, "nodes_count": len(held), "cores": 32 * len(held),
          "processes": 32 * len(held), "state": "RUNNING"}
         for number, held in (("500", nodes(17, 24)), ("501", nodes(25, 32)))

@@ -1,4 +1,4 @@
-"""The published generator: streams that do not move one another, its load, and the figures known of published policies."""
+"""The published generator: streams that do not move one another, its load, the figures known of published policies."""
 
 from __future__ import annotations
 

@@ -275,9 +275,7 @@ def _site(file: Path | None) -> Site | None:
 
 def _moment(at_ns: int, now_ns: int) -> int:
     if at_ns < 0 or at_ns > now_ns:
-        raise UsageError(
-            "a plan rests on what is known: no time to come, nor before 1970", where="--at", remedy="--at -2h"
-        )
+        raise UsageError("a plan rests on what is known, not on times to come", where="--at", remedy="write --at -2h")
     return at_ns
 
 

@@ -121,38 +121,45 @@ def _figure(value: float) -> str:
 
 def paper_shown(told: PaperTold) -> None:
     """A paper's figures beside ours."""
+    from rich.table import Table
     from rich.text import Text
 
-    from fairlead.cli.answer_tables import Column, fitted
     from fairlead.cli.pictures import screen
-    from fairlead.model import units
+    from fairlead.inert import inert
 
     console = screen()
     console.print(Text(told.paper, style="bold"))
     console.print(Text(f"{told.source}; simulated", style="dim"))
-
-    def value(number: float | None, unit: str) -> str:
-        return units.ABSENT if number is None else f"{number:,.4g} {unit}".strip()
-
-    def wanted(row: Any) -> str:
-        if row.wanted:
-            return str(row.wanted)
-        near = "" if row.within is None else f" ±{row.within:.0%}"
-        return "" if row.published is None else value(row.published, row.unit) + near
-
-    def verdict(row: Any) -> Text:
-        if row.held is None:
-            return Text("")
-        return Text("pass" if row.held else "fail", style=VERDICT_STYLE["pass" if row.held else "fail"])
-
-    columns = [
-        Column("setting", lambda r: r.setting, longest=44), Column("measure", lambda r: r.measure, longest=40),
-        Column("simulated", lambda r: value(r.value, r.unit), right=True), Column("published", wanted, right=True),
-        Column("", verdict), Column("note", lambda r: r.note, spare=1, longest=80, wraps=True),
-    ]  # fmt: skip
-    console.print(fitted(columns, told.lines, console.width))
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("setting", overflow="fold")
+    table.add_column("measure", overflow="fold")
+    table.add_column("simulated", justify="right", no_wrap=True)
+    table.add_column("published", justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    notes = any(line.note for line in told.lines)
+    if notes:
+        table.add_column("note", overflow="fold")
+    for line in told.lines:
+        near = f" ±{line.within:.0%}" if line.within else ""
+        published = line.wanted or ("" if line.published is None else _valued(line.published, line.unit) + near)
+        word = "" if line.held is None else "pass" if line.held else "fail"
+        cells = [line.setting, line.measure, _valued(line.value, line.unit), published]
+        texts = [Text(inert(cell)) for cell in cells] + [Text(word, style=VERDICT_STYLE.get(word, ""))]
+        table.add_row(*texts, *([Text(inert(line.note), style="dim")] if notes else []))
+    console.print(table)
+    asked = [line.held for line in told.lines if line.held is not None]
+    if asked:
+        console.print(Text(f"{sum(asked)} of {len(asked)} as published or wanted"))
     for note in told.notes:
-        console.print(Text(note, style="dim"))
+        console.print(Text(inert(note), style="dim"))
+
+
+def _valued(value: float | None, unit: str) -> str:
+    from fairlead.model import units
+
+    if value is None:
+        return units.ABSENT
+    return f"{value:,.0f} {unit}".strip() if abs(value) >= 1000 else f"{value:.4g} {unit}".strip()
 
 
 def listed(results: Sequence[Mapping[str, Any]]) -> None:

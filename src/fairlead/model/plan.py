@@ -6,6 +6,8 @@ What a site's own tools can carry out and what a checker can refuse. Not here: d
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from fairlead.errors import InputError, OversizeError
@@ -14,6 +16,7 @@ PLANS_SCHEMA = "fairlead.plan/1"
 MOST_BYTES = 64 << 20
 """A document of plans is at most this long."""
 MOST_PLANS = 10_000
+_Time = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 UNSTATED_NS = 0
 """`state_ns` of a plan that does not say of when the state it rests on is."""
 
@@ -57,9 +60,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     `forwarders`, `targets`: names. `isolated`: nobody else is to be put on these forwarders. `default_forwarders`: what
     the site's map gives its nodes. `pool`: name of the OST pool of these targets, `pool_exists`: whether the site has
-    it already. `stripe_bytes`, `prefetch_bytes`, `dom_bytes`: bytes; `dom_bytes` the first of every file on the metadata
-    target. `metadata_share`: P of P:(1-P) on the forwarders, `metadata_ops_per_s`: what that share comes to. `hints`:
-    MPI-IO hints for the job. `state_ns`: the live state it rests on is of then. `missing`: what was not known.
+    it already. `stripe_bytes`, `prefetch_bytes`, `dom_bytes`: bytes; `dom_bytes` are the first of every file, on the
+    metadata target. `metadata_share`: P of P:(1-P) on the forwarders, `metadata_ops_per_s`: what that share comes to.
+    `hints`: MPI-IO hints for the job. `state_ns`: the live state it rests on is of then. `missing`: what was not known.
     """
 
     job: PlannedJob
@@ -97,8 +100,8 @@ class Plans(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     schema: str = PLANS_SCHEMA
     policy: str
-    state_ns: int
-    made_ns: int
+    state_ns: _Time
+    made_ns: _Time
     plans: list[Plan] = []
     missing: list[str] = []
 

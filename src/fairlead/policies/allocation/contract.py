@@ -194,12 +194,21 @@ class Running:
 
     @staticmethod
     def from_sums(occupancy: F64, users: I64, counts: I64) -> Running:
-        """What is known where nobody kept rows: (N,) `occupancy` and `users` alone. Who runs is not known (no rows), nor
-        are `cpu_load` and `cores_used`, which stay 0; `stress` is the sum of the occupancy."""
-        made = Running(len(occupancy), counts, room=1)
-        made.occupancy = np.nan_to_num(np.asarray(occupancy, np.float64))
-        made.users = np.array(users, np.int64)
-        made.stress = float(made.occupancy.sum())
+        """What is known where nobody kept rows: (N,) `occupancy` and `users` alone. Each user of each resource stands
+        as a row of its own with an equal part of the occupancy and a cycle of one second: who has several is not known,
+        nor are `cpu_load` and `cores_used`, which stay 0."""
+        busy = np.maximum(np.nan_to_num(np.asarray(occupancy, np.float64)), 0.0)
+        each = np.maximum(np.asarray(users, np.int64), (busy > 0).astype(np.int64))
+        at = np.repeat(np.arange(len(busy)), each)
+        made = Running(len(busy), counts, room=max(len(at), 1))
+        made.occupancy, made.users = busy, each.copy()
+        made.stress = float(busy.sum())
+        rows = slice(0, len(at))
+        made.alive[rows], made.choice[rows], made.resources[rows, 0] = True, 0, at
+        made.time_s[rows] = np.minimum(busy[at] / each[at], 1.0)
+        made.best_s[rows] = made.time_s[rows]
+        made.compute_s[rows] = 1.0 - made.time_s[rows]
+        made._free = list(range(len(made.alive) - 1, len(at) - 1, -1))
         return made
 
     def __len__(self) -> int:

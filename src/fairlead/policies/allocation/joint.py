@@ -21,16 +21,15 @@ TOGETHER = 192
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
     """Constants of the estimate and the search. `back`: how much of what I cost others I am spared myself; `chance`: how
-    much of the chance differences between my resources is felt; `idle`, `tail`: weights beside the mean slowdown;
-    `starts` of how many published decisions; at most `sweeps` over all applications and `steps` steps of work."""
+    much of the chance differences between my resources is felt; `idle`: weight of the idle share of cores beside the mean
+    slowdown; `starts`: from how many published decisions; `trials` changes an application, with `heat` at first."""
 
     back: float = 1.25
     chance: float = 0.9
     idle: float = 1.0
-    tail: float = 0.0
-    starts: int = 2
-    sweeps: int = 8
-    steps: float = 4e8
+    starts: int = 1
+    heat: float = 0.1
+    trials: int = 400
 
 
 class Joint:
@@ -40,7 +39,7 @@ class Joint:
         self.tuning = tuning or Tuning()
 
     def decide(self, applications: Applications, pool: Pool, rng: np.random.Generator) -> Decision:
-        """See `Policy`. O(sweeps x K^2 x (K + W) x counts) for K up to `TOGETHER`, linear in K above."""
+        """See `Policy`. O(trials x K x W) for K up to `TOGETHER`, linear in K above."""
         return _decide(applications, pool, rng, self.tuning)
 
     def arrive(
@@ -129,31 +128,29 @@ def _search(
 ) -> tuple[I64, I64, F64]:  # fmt: skip
     from fairlead.policies.allocation import kernel
 
-    k, width = len(applications), int(applications.counts.max())
-    time, compute, cores = applications.time_s, applications.compute_s, applications.cores
-    counts, best, speed, far = applications.counts, applications.time_s.min(axis=1), _speed(pool), _far(width)
-    found: list[tuple[float, I64, I64]] = []
+    k, best = len(applications), applications.time_s.min(axis=1)
+    held = max(float(applications.cores.sum()), 1e-9)
+    facts = kernel.Facts(
+        time=np.ascontiguousarray(applications.time_s), compute=applications.compute_s.astype(np.float64),
+        per_second=np.where(best > 0, 1.0 / np.where(best > 0, best, 1.0), 0.0),
+        idle=tuning.idle * k * applications.cores / held, counts=applications.counts.astype(np.int64),
+        ease=1.0 / _speed(pool), usable=pool.usable, base=base.copy(), far=_far(int(applications.counts.max())),
+        back=tuning.back, chance=tuning.chance,
+    )  # fmt: skip
     slow = np.ones(k)
-    for choice, resources in _starts(applications, pool, base):
-        kernel.estimate(
-            time, compute, counts, choice, resources, speed, base, far, tuning.back, tuning.chance, 12, slow
-        )
-        worth = float(kernel.value(time, choice, best, compute, cores, slow, tuning.idle, tuning.tail))
-        found.append((worth, choice, resources))
+    found = [
+        (float(kernel.estimate(facts, choice, resources, slow)), choice, resources)
+        for choice, resources in _starts(applications, pool, base)
+    ]
     found.sort(key=lambda start: start[0])
-    trials = int(tuning.steps / max(tuning.starts, 1) / (k * (k + 4 * width)))
-    state = np.array([seed], np.uint64)
+    chance = np.array([seed], np.uint64)
+    trials = tuning.trials * k // tuning.starts
     top: tuple[float, I64, I64, F64] | None = None
     for _, choice, resources in found[: tuning.starts]:
-        choice, resources, slow = choice.copy(), resources.copy(), np.ones(k)
-        worth = float(
-            kernel.search(
-                time, best, compute, cores, counts, choice, resources, speed, pool.usable, base, far, tuning.back,
-                tuning.chance, tuning.idle, tuning.tail, tuning.sweeps, trials, state, slow,
-            )
-        )  # fmt: skip
-        if top is None or worth < top[0]:
-            top = worth, choice, resources, slow
+        slow = np.ones(k)
+        cost = float(kernel.search(facts, choice, resources, tuning.heat, trials, chance, slow))
+        if top is None or cost < top[0]:
+            top = cost, choice, resources, slow
     assert top is not None
     return top[1], top[2], top[3]
 
@@ -224,16 +221,15 @@ def _arrive(
         return Decision(np.zeros(1, np.int64), blank)
     met, price = np.zeros(len(pool)), np.zeros(len(pool))
     rows = np.flatnonzero(running.alive & (running.choice >= 0))
-    speed = _speed(pool)
+    ease = 1.0 / _speed(pool)
+    weight = tuning.idle * (len(running) + 1) / max(running.cores_used + float(application.cores[0]), 1e-9)
     kernel.prices(
-        rows, time, best, compute, running.cores, running.resources, speed, _far(running.resources.shape[1]),
-        max(running.cores_used, 1e-9), len(running), tuning.idle, met, price,
+        rows, time, best, compute, weight * running.cores, running.resources, ease, _far(running.resources.shape[1]),
+        met, price,
     )  # fmt: skip
-    column = int(
-        kernel.beside(
-            application.time_s[0], float(application.time_s[0].min()), float(application.compute_s[0]),
-            float(application.cores[0]), application.counts, speed, usable, met, price, _far(width),
-            max(running.cores_used, 1e-9), len(running), tuning.idle, tuning.chance, blank[0],
-        )
+    column = kernel.beside(
+        application.time_s[0], float(application.time_s[0].min()), float(application.compute_s[0]),
+        weight * float(application.cores[0]), application.counts, ease, usable, met, price, _far(width),
+        0.5 * tuning.chance, blank[0],
     )  # fmt: skip
     return Decision(np.array([column], np.int64), blank)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -37,7 +39,7 @@ UNKNOWN = -99.0
 class Learned:
     """State: sequences by category, rows to learn from, the model. Deterministic: one thread, a fixed seed."""
 
-    def __init__(self, trees: int = 60, leaves: int = 15) -> None:
+    def __init__(self, trees: int = 80, leaves: int = 8) -> None:
         self.trees, self.leaves = trees, leaves
         self._grams = NGram()
         self._runs: dict[Category, list[int]] = {}
@@ -72,10 +74,8 @@ class Learned:
             return NOTHING
         if self._model is None or len(self._marks[category].last) == 1:
             return self._grams.predict(category)
-        from threadpoolctl import threadpool_limits
-
         candidates, rows = self._judged(category)
-        with threadpool_limits(1):
+        with _one_thread():
             share = self._model.predict_proba(np.stack(rows))[:, 1]
         best = int(np.argmax(share))
         return Prediction(
@@ -84,13 +84,17 @@ class Learned:
 
     def _fit(self) -> None:
         from sklearn.ensemble import HistGradientBoostingClassifier
-        from threadpoolctl import threadpool_limits
 
         del self._rows[:-MOST_ROWS], self._right[:-MOST_ROWS]
         model = HistGradientBoostingClassifier(
-            max_iter=self.trees, max_leaf_nodes=self.leaves, early_stopping=False, random_state=0
+            max_iter=self.trees,
+            max_leaf_nodes=self.leaves,
+            learning_rate=0.05,
+            min_samples_leaf=40,
+            early_stopping=False,
+            random_state=0,
         )
-        with threadpool_limits(1):
+        with _one_thread():
             self._model = model.fit(np.stack(self._rows), np.array(self._right))
         self._fit_at = math.ceil(self._seen * GROWTH)
 
@@ -119,6 +123,19 @@ class Learned:
             row += [again, float(one == guess.behaviour), guess.sure]
             rows.append(np.nan_to_num(np.array(row, np.float32), nan=UNKNOWN))
         return candidates, rows
+
+
+@cache
+def _pools() -> Any:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+def _one_thread() -> AbstractContextManager[object]:
+    """Rows are few: more threads cost more than they give, and results would depend on them."""
+    limited: AbstractContextManager[object] = _pools().limit(limits=1)
+    return limited
 
 
 class _Marks:

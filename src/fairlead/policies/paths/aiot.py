@@ -44,8 +44,9 @@ class Aiot:
         ]
         if not self.tuned:
             return Grant(
-                forwarders=forwarders, targets=targets, stripe_count=len(targets) or None, reasons=tuple(reasons)
-            )
+                forwarders=tuple(sorted(forwarders)), targets=tuple(sorted(targets)), reasons=tuple(reasons),
+                stripe_count=len(targets) or None,
+            )  # fmt: skip
         ahead, why_ahead = tunings.prefetch(expected, landscape, forwarders)
         share, why_share = tunings.metadata_share(expected, landscape, forwarders)
         count, stripe, why_stripes = tunings.stripes(expected, landscape, len(sound(sound_targets)))
@@ -56,8 +57,9 @@ class Aiot:
             targets = tuple(order[:count])
             reasons[1] = Reason(what="targets", why=f"{below}; {len(targets)} for as many stripes")
         return Grant(
-            forwarders=forwarders, targets=targets, stripe_count=count, stripe_bytes=stripe, prefetch_bytes=ahead,
-            metadata_share=share, dom_bytes=dom, reasons=(*reasons, why_stripes, why_ahead, why_share, why_dom),
+            forwarders=tuple(sorted(forwarders)), targets=tuple(sorted(targets)), stripe_count=count,
+            stripe_bytes=stripe, prefetch_bytes=ahead, metadata_share=share, dom_bytes=dom,
+            reasons=(*reasons, why_stripes, why_ahead, why_share, why_dom),
         )  # fmt: skip
 
 
@@ -87,7 +89,8 @@ def _below_sound(landscape: Landscape) -> Components:
 def _layer(
     components: Components, found: tuple[int, ...], counts: tuple[int, ...], layer: str
 ) -> tuple[tuple[int, ...], str]:  # fmt: skip
-    """What is granted of a layer: what the flow found, and the next of the queue up to a count that may be granted."""
+    """What is granted of a layer, in the order it was taken: what the flow found, and the next of the queue up to a
+    count that may be granted."""
     if not len(components):
         return (), f"the site has no {layer}"
     free = sound(components)
@@ -97,7 +100,7 @@ def _layer(
     count = allowed(max(len(found), 1), counts, len(free))
     places = order[:count]
     load = used(components)[places]
-    return tuple(sorted(places)), (
+    return tuple(places), (
         f"{named(components, places)}: the least used of {len(free)} sound{passed_over(components)}, "
         f"{load.min():.0%} to {load.max():.0%} used"
     )
@@ -109,4 +112,4 @@ def _asked(wanted: tuple[float, float, float], weights: Weights, found: Flow) ->
     parts += [
         f"{size(rate)}{unit}/s" for rate, unit in zip(wanted[1:], ("I/O", "metadata operations"), strict=True) if rate
     ]
-    return f"it asks for {', '.join(parts)} = {weights.demand:.2f} forwarders, {found.met:.0%} found a path"
+    return f"it asks for {', '.join(parts)} = {weights.demand:.2f} forwarders, {found.met:.1%} found a path"

@@ -207,11 +207,12 @@ def _stripes(plan: Plan, ground: Ground) -> Found:
     if count < 1 or count > MOST_STRIPES:
         yield "stripe_count", "", f"{count} is not 1 to {MOST_STRIPES}"
         return
-    allowed = {*ground.landscape.stripe_counts, ground.landscape.default_stripes}
-    if count not in allowed:
+    layer, allowed = ground.landscape.targets, {*ground.landscape.stripe_counts, ground.landscape.default_stripes}
+    few = count == len(set(plan.targets)) == int((~layer.sick & ~layer.reserved).sum())
+    if count not in allowed and not (few and count < min(ground.landscape.stripe_counts)):
         yield "stripe_count", "", f"{count} is granted, a job may have {', '.join(map(str, sorted(allowed)))}"
     room = len(set(plan.targets)) or len(ground.landscape.targets)
-    if count > room:
+    if room and count > room:  # where no targets are known, neither is how many there are
         yield "stripe_count", "", f"{count} stripes on {room} target{'' if room == 1 else 's'}"
 
 

@@ -130,13 +130,11 @@ class Dfra:
         return Grant(forwarders=tuple(sorted(places.tolist())), isolated=True, reasons=(told, alone))
 
     def _default(self, landscape: Landscape, fit: I64, default: I64, why: str) -> Grant:
-        """The site's map; where it leads to a sick or reserved forwarder, as many sound ones."""
+        """Nothing, which is the site's map; where that leads to a sick or reserved forwarder, sound ones instead."""
         layer = landscape.forwarders
         barred = (layer.sick | layer.reserved)[default]
         if not barred.any():
-            return Grant(
-                forwarders=tuple(default.tolist()), reasons=(Reason(what="forwarders", why=f"the site's map: {why}"),)
-            )
+            return Grant(reasons=(Reason(what="forwarders", why=f"left to the site's map: {why}"),))
         kept = default[~barred]
         spare = np.setdiff1d(least_used(layer, fit), kept, assume_unique=True)
         spare = least_used(layer, spare)[: int(barred.sum())]

@@ -6,6 +6,7 @@ component or ends the search, so it takes O(components + links). Not here: what 
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from dataclasses import dataclass
 
@@ -77,7 +78,8 @@ def bucket(load: F64) -> I64:
 def queue(components: Components, places: I64) -> list[int]:
     """`places` bucket by bucket; inside one, who has waited longest comes first, told by how few jobs it serves."""
     load = used(components)[places]
-    return [int(one) for one in places[np.lexsort((places, components.jobs[places], bucket(load)))]]
+    found: list[int] = places[np.lexsort((places, components.jobs[places], bucket(load)))].tolist()
+    return found
 
 
 def flow(
@@ -107,7 +109,7 @@ def flow(
 class _Layer:
     """Components in the order they are taken, with what each can still carry."""
 
-    def __init__(self, order: list[int], room: F64, most: int | None) -> None:
+    def __init__(self, order: list[int], room: list[float], most: int | None) -> None:
         self.waiting = deque(order)
         self.room = room
         self.most = len(order) if most is None else most
@@ -117,7 +119,7 @@ class _Layer:
     def of(components: Components, weights: Weights, most: int | None) -> _Layer | None:
         if not len(components):
             return None
-        return _Layer(queue(components, sound(components)), capacity(components, weights), most)
+        return _Layer(queue(components, sound(components)), capacity(components, weights).tolist(), most)
 
     def head(self, dust: float) -> tuple[int, float] | None:
         """The component at the head that can carry something, and how much; None when there is none left."""
@@ -128,7 +130,7 @@ class _Layer:
         one = self.waiting[0]
         if len(self.taken) >= self.most and one not in self.taken[-1:]:
             return None
-        return one, float(self.room[one])
+        return one, self.room[one]
 
     def take(self, amount: float) -> None:
         one = self.waiting[0]
@@ -145,19 +147,20 @@ class _Leaves:
         self, targets: Components, weights: Weights, servers: Components | None, server_of: I64 | None, most: int | None
     ) -> None:
         self.any = len(targets) > 0
-        self.room = capacity(targets, weights)
+        self.room: list[float] = capacity(targets, weights).tolist()
         known = servers is not None and server_of is not None and len(server_of) == len(targets)
-        owner = np.asarray(server_of, np.int64) if known else np.zeros(len(targets), np.int64)
+        owner = np.asarray(server_of).tolist() if known else [0] * len(targets)
         self.below: dict[int, deque[int]] = {}
         for target in queue(targets, sound(targets)):
-            self.below.setdefault(int(owner[target]), deque()).append(target)
+            self.below.setdefault(owner[target], deque()).append(target)
         if known and servers is not None:
-            self.server_room, self.load = capacity(servers, weights), used(servers)
-            self.full = np.maximum(idle_capacity(servers, weights), 1e-300)
+            self.server_room: list[float] = capacity(servers, weights).tolist()
+            self.load: list[float] = used(servers).tolist()
+            self.full: list[float] = np.maximum(idle_capacity(servers, weights), 1e-300).tolist()
             ranked = [one for one in queue(servers, sound(servers)) if one in self.below]
         else:
             # Servers are not known: all targets hang below one that does not limit.
-            self.server_room, self.load, self.full = np.full(1, np.inf), np.zeros(1), np.full(1, np.inf)
+            self.server_room, self.load, self.full = [math.inf], [0.0], [math.inf]
             ranked = [0] if 0 in self.below else []
         self.queues: list[deque[int]] = [deque() for _ in range(BUCKETS)]
         for one in ranked:
@@ -167,12 +170,12 @@ class _Leaves:
         self.now = (0, 0, 0)
 
     def _bucket(self, server: int) -> int:
-        return int(bucket(self.load[server : server + 1])[0])
+        return math.ceil(round(self.load[server] * (BUCKETS - 1), 9))
 
     def head(self, dust: float) -> float | None:
         """What the best path below can carry; None when nothing can."""
         if not self.any:
-            return float("inf")
+            return math.inf
         for level, waiting in enumerate(self.queues):
             while waiting:
                 server = waiting[0]
@@ -183,7 +186,7 @@ class _Leaves:
                     if len(self.taken) >= self.most and targets[0] not in self.taken:
                         return None
                     self.now = level, server, targets[0]
-                    return float(min(self.room[targets[0]], self.server_room[server]))
+                    return min(self.room[targets[0]], self.server_room[server])
                 waiting.popleft()
         return None
 

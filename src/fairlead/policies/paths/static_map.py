@@ -12,25 +12,20 @@ from fairlead.policies.paths.sound import mapped, named
 
 
 class StaticMap:
-    """A path policy that changes nothing. Where the map leads to a sick or reserved forwarder nothing is granted: the
-    job stays on it, as it would without a policy, and the reason says so."""
+    """A path policy that grants nothing: an empty grant is the site's default, and its reasons say what that is. A job
+    whose map leads to a sick or reserved forwarder stays on it, as it would without a policy."""
 
     def grant(self, expected: Expected, landscape: Landscape, rng: np.random.Generator) -> Grant:  # noqa: ARG002
         """See `PathPolicy`."""
         layer = landscape.forwarders
         places = mapped(expected, landscape)
-        count = landscape.default_stripes
-        stripes = Reason(what="stripe_count", why=f"the site's default of {count}")
-        if not len(places):
-            why = (
-                "the site has no forwarders" if not len(layer) else "its nodes are not in the site's map of forwarders"
-            )
-            return Grant(stripe_count=count, reasons=(Reason(what="forwarders", why=why), stripes))
         barred = places[layer.sick[places] | layer.reserved[places]]
-        if len(barred):
-            why = f"left to the site's map, though it leads to {named(layer, barred)}: sick or reserved, so not granted"
-            return Grant(stripe_count=count, reasons=(Reason(what="forwarders", why=why), stripes))
-        why = f"the site's map gives its {len(expected.node_ids)} nodes {named(layer, places)}"
-        return Grant(
-            forwarders=tuple(places.tolist()), stripe_count=count, reasons=(Reason(what="forwarders", why=why), stripes)
-        )
+        if not len(layer):
+            why = "the site has no forwarders"
+        elif not len(places):
+            why = "its nodes are not in the site's map of forwarders"
+        else:
+            why = f"the site's map gives its {len(expected.node_ids)} nodes {named(layer, places)}"
+            why += f", though {named(layer, barred)} is sick or reserved" if len(barred) else ""
+        stripes = Reason(what="stripe_count", why=f"the site's default of {landscape.default_stripes}")
+        return Grant(reasons=(Reason(what="forwarders", why=why), stripes))

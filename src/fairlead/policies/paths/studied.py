@@ -7,6 +7,7 @@ policy sees only the sums of `Components`. Not here: the policies (`policies.all
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -21,6 +22,8 @@ FORWARDERS, TARGETS = "forwarders", "targets"
 class Studied:
     """A path policy made of an allocation policy (Bandet, Boito and Pallez 2024, and ours) on both layers."""
 
+    asks_running: ClassVar[bool] = True
+    """Whoever asks it should keep rows of who runs (`entering`): with sums alone it cannot tell jobs apart."""
     policy: Policy
 
     def grant(self, expected: Expected, landscape: Landscape, rng: np.random.Generator) -> Grant:

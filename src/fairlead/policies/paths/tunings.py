@@ -13,6 +13,8 @@ from fairlead.policies.paths.sound import allowed, size, sound, typical, used
 
 KI64 = 64 << 10
 """Stripe sizes and ends of layout components are whole multiples of it (Lustre)."""
+MOST_STRIPE_BYTES = 1 << 30
+"""Larger stripes are not set (Lustre refuses 4 GiB)."""
 LIGHTLY = 0.5
 """A forwarder is lightly loaded up to this share."""
 METADATA_SHARE = 0.5
@@ -84,7 +86,7 @@ def stripes(
     span = expected.offset_difference_bytes
     if not span:
         return count, None, Reason(what=what, why=f"{why}; stripe size left alone, offsets not known")
-    stripe = max(int(span / parallel) // KI64 * KI64, KI64)
+    stripe = min(max(int(span / parallel) // KI64 * KI64, KI64), MOST_STRIPE_BYTES)
     return count, stripe, Reason(what=what, why=f"{why}; {size(span)}B apart / {parallel} = stripes of {size(stripe)}B")
 
 

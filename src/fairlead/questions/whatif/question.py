@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fairlead import registry
 from fairlead.errors import UsageError
-from fairlead.model.units import format_percent, format_time
+from fairlead.model.units import NS_PER_S, format_percent
 from fairlead.policies.paths.contract import PathPolicy
 from fairlead.questions.answers_whatif import (
     BasisLine,
@@ -29,7 +30,7 @@ from fairlead.questions.asking import Sight, Tables, near
 from fairlead.questions.span import Span
 from fairlead.questions.whatif.checks import check, held_out
 from fairlead.questions.whatif.past import Past, past_of
-from fairlead.questions.whatif.replays import AS_IT_WAS, Figures, Played, figures, played, recorded
+from fairlead.questions.whatif.replays import AS_IT_WAS, Figures, OnLayer, Played, figures, played, recorded
 from fairlead.questions.whatif.site import Known, Setting, known_of, setting_of
 from fairlead.sim.workloads.history import History, Sound, jobs_of, phases_of, sound
 from fairlead.sim.workloads.history_curves import Curves, learn
@@ -47,11 +48,13 @@ Telling = Callable[[str], None]
 @dataclass(frozen=True, kw_only=True)
 class Asked:
     """What is asked: names of path policies (none: `DEFAULT_POLICIES`, or with other capacities the site's own), other
-    numbers of forwarders and targets, a price in any currency, how many winners and losers to list."""
+    numbers of forwarders and targets, a price in any currency, how many winners and losers to list. `layer`: where the
+    policies decide: forwarders, targets or both (none: forwarders, where the site has any)."""
 
     policies: tuple[str, ...] = ()
     forwarders: int | None = None
     targets: int | None = None
+    layer: str = ""
     price_per_core_hour: float | None = None
     limit: int = 10
     seed: int = 0
@@ -79,9 +82,9 @@ def whatif(
     tell(AS_IT_WAS)
     base = _play(AS_IT_WAS, AS_IT_WAS, recorded(past, fit.row, now), past, fit, history, now, asked)
     runs = [base]
-    for label, name, policy, setting in _wanted(asked, policies, known, past, fit, curves, now):
-        tell(label)
-        runs.append(_play(name, label, policy, past, fit, history, setting, asked))
+    for shown, name, policy, setting in _wanted(asked, policies, known, past, fit, curves, now):
+        tell(shown)
+        runs.append(_play(name, shown, policy, past, fit, history, setting, asked))
     tell("checking")
     checks = [check(AS_IT_WAS, history, fit.runs, base)]
     foreseen, why = held_out(lake, span, past, fit, peaks or {}, seed=asked.seed)
@@ -131,21 +134,30 @@ def _wanted(
     setting = setting_of(known, past, curves, forwarders=asked.forwarders, targets=asked.targets) if other else now
     parts = [f"{count} {word}" for count, word in ((asked.forwarders, "forwarders"), (asked.targets, "OSTs")) if count]
     with_ = f" with {' and '.join(parts)}" if other else ""
-    made = []
+    rest = recorded(past, fit.row, setting, forwarders=asked.forwarders is None, targets=asked.targets is None)
+    layer = asked.layer or ("forwarders" if now.machine.forwarders else "targets")
+    made: list[tuple[str, str, PathPolicy, Setting]] = []
     for name, policy in policies:
-        if policy is None and not other:
-            continue
-        own = policy or recorded(
-            past, fit.row, setting, forwarders=asked.forwarders is None, targets=asked.targets is None
-        )
-        made.append((f"{'the present map' if policy is None else name}{with_}", name, own, setting))
+        if policy is None:
+            if other:
+                made.append((f"the present map{with_}", name, rest, setting))
+        else:
+            own = policy if layer == "both" else OnLayer(policy, rest, layer)
+            made.append((f"{label(name)}{with_}", name, own, setting))
     return made
 
 
+def label(name: str) -> str:
+    """A policy's name as people write it."""
+    first, plus, placing = name.partition("+")
+    shown = first.upper() if first in ("dfra", "aiot", "tcpu", "mckp") else first.replace("-", " ")
+    return f"{shown} ({placing})" if plus else shown
+
+
 def _play(
-    name: str, label: str, policy: PathPolicy, past: Past, fit: Sound, history: History, setting: Setting, asked: Asked
+    name: str, shown: str, policy: PathPolicy, past: Past, fit: Sound, history: History, setting: Setting, asked: Asked
 ) -> Played:  # fmt: skip
-    return played(name, label, policy, past, fit.row, fit.runs, history, setting, seed=asked.seed)
+    return played(name, shown, policy, past, fit.row, fit.runs, history, setting, seed=asked.seed)
 
 
 def _scenario(
@@ -230,18 +242,34 @@ def _best(scenarios: Sequence[Scenario]) -> int | None:
 def headline(scenarios: Sequence[Scenario], best: int | None, span: Span, asked: Asked) -> str:
     """The answer in one line."""
     was = scenarios[0].io_core_hours
-    time = f"{format_time(span.from_ns)[:10]} to {format_time(span.to_ns)[:10]}"
-    lost = f"{_hours(was)} core-hours lost to I/O from {time}"
+    lost = f"{_hours(was)} core-hours lost to I/O {when(span)}"
     if best is None:
         return f"{lost[0].upper()}{lost[1:]}"
     one = scenarios[best]
     saved, share = one.saved_core_hours or 0.0, one.saved_share or 0.0
-    name = one.name if asked.forwarders or asked.targets else f"{one.name} on your forwarders"
+    on = asked.layer or ("forwarders" if scenarios[0].forwarders else "targets")
+    where = {"both": "forwarders and targets"}.get(on, on)
+    name = one.name if asked.forwarders or asked.targets else f"{one.name} on your {where}"
     if share > 0.005:
-        money = "" if one.saved_money is None else f", worth {one.saved_money:,.0f}"
+        money = "" if one.saved_money is None else f", worth {_hours(one.saved_money)}"
         text = f"{name} would have saved {_hours(saved)} of {lost} ({format_percent(share)}){money}"
         return text[0].upper() + text[1:]
     return f"Nothing asked for would have saved core-hours: {lost}; nearest is {name} ({format_percent(share)})"
+
+
+def when(span: Span) -> str:
+    """`in October 2026`, `on 2026-10-03`, `from 2026-10-03 to 2026-10-09`; UTC."""
+    first, last = (datetime.fromtimestamp(at // NS_PER_S, UTC) for at in (span.from_ns, span.to_ns - 1))
+    after = datetime.fromtimestamp(span.to_ns // NS_PER_S, UTC)
+    if (
+        first.day == after.day == 1
+        and first.strftime("%Y%m") == last.strftime("%Y%m")
+        and first.hour == after.hour == 0
+    ):
+        return f"in {first:%B %Y}"
+    if first.date() == last.date():
+        return f"on {first:%Y-%m-%d}"
+    return f"from {first:%Y-%m-%d} to {last:%Y-%m-%d}"
 
 
 def _hours(value: float) -> str:
@@ -279,7 +307,7 @@ def _missing(known: Known, history: History, checked: Check, why: str) -> list[s
         if layer.basis == "seen" and layer.names:
             said.append(f"what a {word} can do is not told by a site file: the highest rates seen stand for it")
         elif layer.basis == "assumed" and layer.names:
-            said.append(f"what a {word} can do is neither told nor counted: the best phase of a job stands for it")
+            said.append(f"what a {word} can do is neither told nor counted: phases of its jobs, added up, stand for it")
     if not known.forwarders.names:
         said.append("no forwarder is known: jobs reach the targets themselves")
     default = float((history.jobs.basis == 2).mean())

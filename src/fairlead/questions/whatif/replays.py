@@ -33,6 +33,22 @@ class Recorded:
         return self.grants[int(expected.job_id)]
 
 
+@dataclass(frozen=True)
+class OnLayer:
+    """A policy on one layer only; the other stays as it was recorded (or the site's default)."""
+
+    policy: PathPolicy
+    rest: Recorded
+    layer: str
+
+    def grant(self, expected: Expected, landscape: Landscape, rng: np.random.Generator) -> Grant:
+        """See `PathPolicy`."""
+        mine, was = self.policy.grant(expected, landscape, rng), self.rest.grant(expected, landscape, rng)
+        if self.layer == "forwarders":
+            return replace(mine, targets=was.targets, stripe_count=None)
+        return replace(mine, forwarders=was.forwarders, isolated=False)
+
+
 def recorded(
     past: Past, rows: I64, setting: Setting, *, forwarders: bool = True, targets: bool = True,
     mapped_at: int | None = None,

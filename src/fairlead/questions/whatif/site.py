@@ -17,7 +17,9 @@ from fairlead.questions.span import INTERVALS, Span
 from fairlead.questions.whatif.past import Past
 from fairlead.sim.platform import Machine
 from fairlead.sim.replay.landscape import Site as Running
+from fairlead.sim.workloads.history import METADATA
 from fairlead.sim.workloads.history_curves import Curves, Defaults
+from fairlead.sim.workloads.history_peaks import highest
 
 HIGH = 0.98
 """The rate of a component that so large a share of its busy intervals stay below is what it can do: single intervals
@@ -27,7 +29,8 @@ _MDOPS = 40_000.0
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
-    """Components of a kind by name, and what one of them can do. `basis`: told, seen or assumed."""
+    """Components of a kind by name, and what one of them can do. `basis`: told, seen (counted) or assumed (jobs' phases
+    added up)."""
 
     names: tuple[str, ...]
     peak: float
@@ -54,6 +57,7 @@ def known_of(lake: Tables, span: Span, past: Past, peaks: Mapping[str, float]) -
     """Components that served the past and what they can do; `peaks` are told by the site's description (bytes/s by
     kind, `mds` operations/s), and count over what was seen. Raises LakeError."""
     seen, names = _seen(lake, span)
+    added = {kind: _added_up(past, kind) for kind in ("forwarder", "target") if kind not in seen}
     forwarders = {*(n for some in past.forwarders for n in some), *past.routes.b.unique().to_pylist()}
     targets = {n for some in past.targets for n in some} | names.get("target", set())
     runs = past.runs
@@ -61,19 +65,35 @@ def known_of(lake: Tables, span: Span, past: Past, peaks: Mapping[str, float]) -
         per_node = runs.cores / runs.nodes
     usual = float(np.nanmedian(per_node)) if np.isfinite(per_node).any() else 1.0
     return Known(
-        forwarders=_layer(forwarders | names.get("forwarder", set()), "forwarder", peaks, seen),
-        targets=_layer(targets, "target", peaks, seen),
-        mds=_layer(names.get("mds", set()) or {"mds"}, "mds", peaks, seen),
+        forwarders=_layer(forwarders | names.get("forwarder", set()), "forwarder", peaks, seen, added),
+        targets=_layer(targets, "target", peaks, seen, added),
+        mds=_layer(names.get("mds", set()) or {"mds"}, "mds", peaks, seen, {}),
         targets_per_server=_per_server(lake, len(targets)), cores_per_node=max(round(usual), 1),
     )  # fmt: skip
 
 
-def _layer(names: set[str], kind: str, peaks: Mapping[str, float], seen: Mapping[str, float]) -> Layer:
+def _layer(
+    names: set[str], kind: str, peaks: Mapping[str, float], seen: Mapping[str, float], added: Mapping[str, float]
+) -> Layer:  # fmt: skip
     if kind in peaks:
         return Layer(names=tuple(sorted(names)), peak=float(peaks[kind]), basis="told")
     if kind in seen:
         return Layer(names=tuple(sorted(names)), peak=seen[kind], basis="seen")
-    return Layer(names=tuple(sorted(names)), peak=np.nan, basis="assumed")
+    return Layer(names=tuple(sorted(names)), peak=added.get(kind, np.nan), basis="assumed")
+
+
+def _added_up(past: Past, kind: str) -> float:
+    """The highest rate of a component by the phases it served, where nothing counted it."""
+    served = past.forwarders if kind == "forwarder" else past.targets
+    number = {name: i for i, name in enumerate(dict.fromkeys(name for some in served for name in some))}
+    b = past.bursts
+    sound = np.flatnonzero((b.job >= 0) & (b.kind != METADATA) & (b.active_s > 0) & np.isfinite(b.amount))
+    where = [[number[name] for name in served[job]] for job in b.job[sound].tolist()]
+    counts = np.array([len(some) for some in where], np.int64)
+    entry = np.repeat(sound, counts)
+    component = np.array([one for some in where for one in some], np.int64)
+    rate = b.amount[entry] / b.active_s[entry] / np.repeat(counts, counts)
+    return highest(component, b.start_s[entry], b.end_s[entry], rate)
 
 
 def _seen(lake: Tables, span: Span) -> tuple[dict[str, float], dict[str, set[str]]]:

@@ -57,19 +57,29 @@ def planned(
     lake: Tables, site: Site | None, jobs: Sequence[Arriving], *, policy: str, at_ns: int, now_ns: int,
     file_system: str = "", seed: int = 0, granted: Sequence[Plan] = (),
 ) -> Planned:  # fmt: skip
-    """Plans of `jobs` in their order. `granted`: plans made before whose jobs may not be seen running yet. Raises
-    LakeError, ConfigError, UsageError."""
-    asked = policy_named(policy)
+    """Plans of `jobs` in their order, of a lake. `granted`: plans made before whose jobs may not be seen running yet.
+    Raises LakeError, ConfigError, UsageError."""
+    policy_named(policy)
     state = live(lake, site, at_ns, now_ns, file_system=file_system)
-    programs = {job.program for job in jobs} | {job.program for job in state.running}
+    programs = [*(job.program for job in jobs), *(job.program for job in state.running)]
     runs = earlier_runs(lake, programs, at_ns)
+    return plans_on(
+        state, runs, jobs, policy=policy, at_ns=at_ns, now_ns=now_ns, seed=seed,
+        granted=in_force(lake, granted, at_ns),
+    )  # fmt: skip
+
+
+def plans_on(
+    state: Live, runs: Past, jobs: Sequence[Arriving], *, policy: str, at_ns: int, now_ns: int, seed: int = 0,
+    granted: Sequence[Plan] = (),
+) -> Planned:  # fmt: skip
+    """The same of what is known already. Pure: the same of the same. Raises UsageError for an unknown policy."""
+    asked = policy_named(policy)
     course, untold = standing(state, runs, at_ns)
-    granted = in_force(lake, granted, at_ns)
     course = _with_granted(course, state, granted, {job.job_id for job in jobs})
+    ground = replace(ground_of(state, now_ns, granted), landscape=course.landscape)
     rng = np.random.default_rng(seed)
     plans = []
-    ground = ground_of(state, now_ns, granted)
-    ground = replace(ground, landscape=course.landscape)
     for job in jobs:
         plan, course = _plan(job, asked, policy, state, course, runs, ground, rng, at_ns)
         plans.append(plan)

@@ -49,7 +49,7 @@ def lustre(plan: Plan, folder: str) -> list[str]:
     if layout:
         lines += ["# on a client, before the job writes:", f"lfs setstripe {layout} {where}"]
     if plan.metadata_ops_per_s is not None:
-        lines += _limit(plan)
+        lines += _limit(plan, plan.metadata_ops_per_s)
     elif plan.metadata_share is not None:
         lines.append(
             f"# P = {plan.metadata_share:g}: no rate can be given, what forwarders do a second in metadata is not known"
@@ -69,7 +69,7 @@ def slurm(plan: Plan, _: str) -> list[str]:
     lines = [f"# job {job}: {_what(plan)}"]
     if count:
         lines += ["# batch script (burst_buffer.lua):", f"#BB_LUA pool={POOL} capacity={count}"]
-    told = [f"fairlead=1,policy={_plain(plan.policy)}"]
+    told = ["fairlead=1", f"policy={_plain(plan.policy)}"]
     told += [f"forwarders={folded(forwarders)}"] if count else []
     told += ["isolated=1"] if plan.isolated else []
     told += [f"pool={_word(plan.pool, 'pool')}"] if plan.pool else []
@@ -85,7 +85,7 @@ def slurm(plan: Plan, _: str) -> list[str]:
         "FAIRLEAD_JOB": job, "FAIRLEAD_FORWARDERS": ",".join(forwarders), "FAIRLEAD_TARGETS": ",".join(targets),
         "FAIRLEAD_POOL": _word(plan.pool, "pool") if plan.pool else "",
         "FAIRLEAD_STRIPES": "" if plan.stripe_count is None else str(plan.stripe_count),
-        "ROMIO_HINTS_FAIRLEAD": ";".join(f"{key} {value}" for key, value in sorted(plan.hints.items())),
+        "FAIRLEAD_MPIIO_HINTS": ";".join(f"{key} {value}" for key, value in sorted(plan.hints.items())),
     }  # fmt: skip
     lines += [f"{name}={shlex.quote(value)}" for name, value in pairs.items() if value]
     return lines
@@ -98,13 +98,17 @@ def forwarding_map(plan: Plan, _: str) -> list[str]:
 
 
 def remap(plan: Plan, folder: str) -> list[str]:
-    """`fairlead remap` on each node of the job: its own forwarder first, the others behind it should that be lost."""
+    """`fairlead remap` for the nodes of the job, a line for those with the same way: their own forwarder first, the
+    others behind it should that be lost. `$PORT` is the forwarders'."""
     forwarders = _words(plan.forwarders, "forwarders")
     lines = [f"# job {_word(plan.job.job_id, 'job.job_id')}: {_what(plan)}"]
-    for node, forwarder in _ways(plan):
-        order = [forwarder, *(one for one in forwarders if one != forwarder)]
+    ways = _ways(plan)
+    for first in forwarders:
+        nodes = [node for node, forwarder in ways if forwarder == first]
+        order = [first, *(one for one in forwarders if one != first)]
         addresses = " ".join(f'{shlex.quote(f"tcp:{one}")}:"$PORT"' for one in order)
-        lines.append(f"ssh {shlex.quote(node)} fairlead remap {_folder(folder, 'MOUNT')} {addresses}")
+        if nodes:
+            lines += [f"# on {folded(nodes)}:", f"fairlead remap {_folder(folder, 'MOUNT')} {addresses}"]
     return lines if len(lines) > 1 else [*lines, "# nothing to change"]
 
 
@@ -146,12 +150,16 @@ def _layout(plan: Plan) -> str:
     return " ".join(parts)
 
 
-def _limit(plan: Plan) -> list[str]:
+def _limit(plan: Plan, most: float) -> list[str]:
     """A token bucket for the job's metadata requests, RPC a second on each CPU partition of the metadata server."""
     job = _word(plan.job.job_id, "job.job_id")
     if not re.fullmatch(r"[A-Za-z0-9_.]+", job):
         raise UnsoundPlanError(f"job {job!r} can stand in no rule", where="job.job_id", remedy="letters, digits, _ .")
-    rate = max(floor(plan.metadata_ops_per_s or 0.0), 1)
+    if plan.metadata_share is None or not 1 <= most < 1e15:
+        raise UnsoundPlanError(
+            f"{most} is no rate of a metadata share", where="metadata_ops_per_s", remedy="fairlead plan check FILE"
+        )
+    rate = floor(most)
     rule = f"start f_{_RULE.sub('_', job)} jobid={{{job}}} rate={rate}"
     return [
         f"# on the metadata server: P = {plan.metadata_share:g}; divide the rate by its CPU partitions (CPT):",

@@ -22,7 +22,7 @@ from fairlead.sim.experiments.spec import Experiment, Listed
 from fairlead.sim.experiments.study import figures
 from fairlead.web.diagnosis.svg import standing_alone
 from fairlead.web.simulation.page import paper_page, simulated_page
-from fairlead.web.simulation.pictures import LANES, course_of_a_run, picture
+from fairlead.web.simulation.pictures import LANES, course_of_a_run, has_title, picture
 
 ROUNDS = 3
 """A run is drawn as long as so many of its longest rounds take."""
@@ -54,19 +54,19 @@ def _study(lake: Lake) -> list[Experiment]:
 
 def _write(folder: Path, title: str, lake: Lake, experiments: Sequence[Experiment], *, concluding: bool) -> list[Path]:
     answer = simulated(lake, experiments, concluding=concluding)
-    drawn: list[list[str]] = []
+    drawn: list[list[tuple[str, str]]] = []
     files: dict[str, str] = {}
     for told, experiment in zip(answer.experiments, experiments, strict=True):
         name = told.name if told.window == "steady" else f"{told.name}-{told.window}"
-        made = [picture(one, title=told.name) for one in told.pictures]
+        made = [("" if has_title(one) else one.title, picture(one, title=told.name)) for one in told.pictures]
         made += list(_runs(experiment))
         drawn.append(made)
         stem = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name).lstrip(".")[:100]
-        files |= {f"{stem}-{number}.svg": standing_alone(one) for number, one in enumerate(made, 1)}
+        files |= {f"{stem}-{number}.svg": standing_alone(one) for number, (_, one) in enumerate(made, 1)}
     return _save(folder, {"index.html": simulated_page(title, answer, drawn), **files})
 
 
-def _runs(experiment: Experiment) -> Iterator[str]:
+def _runs(experiment: Experiment) -> Iterator[tuple[str, str]]:
     """The first set of a small workload under each policy, as lanes."""
     workload = experiment.workload
     if not isinstance(workload, Listed) or len(workload.rows) > LANES:
@@ -82,7 +82,8 @@ def _runs(experiment: Experiment) -> Iterator[str]:
         rounds = (one.true.compute_s + alone * phases).max()
         until_s = float(min(case.window.until_s, ROUNDS * rounds))
         rows = [(int(a), float(b), float(e), float(alone[int(a)])) for a, _, b, e in outcome.log]
-        yield course_of_a_run(names, rows, until_s, title=f"I/O of one set under {name} (simulated)")
+        title = f"I/O of one set under {name}, simulated"
+        yield title, course_of_a_run(names, rows, until_s, title=title)
 
 
 def _save(folder: Path, files: dict[str, str]) -> list[Path]:

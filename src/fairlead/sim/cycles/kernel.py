@@ -101,7 +101,7 @@ def _next_end(
     """When the next transfer on a resource ends; inf: none, or it serves nothing."""
     if size[r] == 0 or speed[r] <= 0.0:
         return np.inf
-    return now + max(tag[heap[base[r]]] - virtual[r], 0.0) * total / speed[r]
+    return float(now + max(tag[heap[base[r]]] - virtual[r], 0.0) * total / speed[r])
 
 
 @compiled

@@ -17,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairlead.policies.allocation.contract import Applications, Decision, Policy, Pool
+from fairlead.policies.requests.fluid import Streams
+from fairlead.policies.requests.fluid import sharing as fluid_limit
 from fairlead.sim.cycles.measures import Measures, measure
 from fairlead.sim.cycles.model import Cycles, Outcome, run
 from fairlead.sim.cycles.model import Sharing as Shares
@@ -229,17 +231,10 @@ def outcome_of(
 
 
 def shares(sharing: Sharing, cycles: Cycles, work_s: F64, compute_s: F64) -> Shares | None:
-    """How a resource is shared; None: equally. Set-10: a queue for each set of round(log10(mean iteration)), weighing
-    10^-set (IO-SETS, Boito et al., TPDS 2023)."""
-    k = len(work_s)
+    """How a resource is shared; None: equally. Else as the order of requests of that name in its fluid limit."""
     if sharing.kind == "equal":
         return None
-    if sharing.kind == "exclusive":
-        return Shares(queue=np.zeros(k, np.int64), weight=np.ones(1))
-    length = (work_s + compute_s) / np.diff(cycles.first_phase)
-    group = np.round(np.log10(np.maximum(length, 1e-9))).astype(np.int64)
-    sets, queue = np.unique(group, return_inverse=True)
-    return Shares(queue=queue.astype(np.int64), weight=10.0 ** -(sets - sets[0]).astype(np.float64))
+    return fluid_limit(sharing.kind, Streams.alike((work_s + compute_s) / np.diff(cycles.first_phase)))
 
 
 def _told(outcome: Outcome, measures: Measures, counts: F64, true: Applications, case: Case) -> dict[str, Any]:

@@ -12,6 +12,8 @@ from statistics import fmean
 from typing import Literal
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from fairlead.sim.experiments.summary import Results
 
@@ -25,9 +27,11 @@ NEAR = 0.1
 """How near clairvoyant and non-clairvoyant placement have to be."""
 INACCURATE = 0.04
 """What class-mean curves may cost TCPU."""
+MEASURED = 0.2
+"""A point counts where at least this share of its sets could be measured under all that is compared."""
 STRONG = 2
 """A policy is strong where its mean rank is no worse."""
-PLACING = "greedy-clairvoyant"
+PLACING, BLIND = "greedy-clairvoyant", "greedy-non-clairvoyant"
 NAMES = {
     "random": "Random", "static": "Static", "best-bandwidth": "BestBdw", "n-sys": "Nsys", "tcpu": "TCPU",
     "mckp": "MCKP",
@@ -53,28 +57,50 @@ class Conclusion(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Lines:
-    """Means by policy over the points of one case and number of applications, by rising load."""
+    """Means by policy over the points of one case and number of applications, by rising load. Policies are compared on
+    the same sets: those that could be measured under all of them. Points where too few could be are left out."""
 
     results: Results
     case: str
     applications: int
+    used: list[int]
+    """Sets of every point that was asked for."""
 
-    def at(self, policy: str, measure: str, information: str = "exact") -> dict[float, float]:
-        """Load(pi_sys) to mean."""
-        course = self.results.course(self.case, self.applications, policy, measure, information)
-        return {p.load_sys: p.mean for p in course.points if p.mean is not None}
+    def paired(
+        self, names: Sequence[str], measure: str, information: Sequence[str] = ("exact",)
+    ) -> dict[tuple[str, str], dict[float, float]]:
+        """By policy and information: load(pi_sys) to mean. Without those that were not run."""
+        groups = self.results.groups
+        here = {group[2:] for group in groups if group[:2] == (self.case, self.applications)}
+        wanted = [(name, told) for name in names for told in information]
+        lines: dict[tuple[str, str], dict[float, float]] = {
+            which: {} for which in wanted if any(one[1:] == which for one in here)
+        }
+        for load in sorted({one[0] for one in here}, key=lambda at: at or 0.0):
+            values = {which: self._values(load, which, measure) for which in lines}
+            if len({len(one) for one in values.values()}) != 1:
+                continue
+            known = np.all([~np.isnan(one) for one in values.values()], axis=0)
+            if known.sum() < max(1.0, MEASURED * len(known)):
+                continue
+            self.used.append(int(known.sum()))
+            at = float(self._values(load, next(iter(lines)), "load_sys")[known].mean())
+            for which, one in values.items():
+                lines[which][at] = float(one[known].mean())
+        return {which: line for which, line in lines.items() if line}
+
+    def _values(self, load: float | None, which: tuple[str, str], measure: str) -> NDArray[np.float64]:
+        return self.results.values((self.case, self.applications, load, *which), measure)
 
     def allocated(self, names: Sequence[str], measure: str) -> dict[str, dict[float, float]]:
-        """The same of several allocations with the one placement; without those that were not run."""
-        lines = {name: self.at(f"{name}+{PLACING}", measure) for name in names}
-        return {name: line for name, line in lines.items() if line}
+        """The same of several allocations with the one placement."""
+        lines = self.paired([f"{name}+{PLACING}" for name in names], measure)
+        return {name.partition("+")[0]: line for (name, _), line in lines.items()}
 
-    def fewest(self) -> int:
-        """Fewest sets of a point of this case."""
-        counts = [
-            len(rows) for group, rows in self.results.groups.items() if group[:2] == (self.case, self.applications)
-        ]
-        return min(counts, default=0)
+    def placed(self, allocation: str, placings: Sequence[str], measure: str) -> dict[str, dict[float, float]]:
+        """The same of several placements of one allocation."""
+        lines = self.paired([f"{allocation}+{placing}" for placing in placings], measure)
+        return {name.partition("+")[2]: line for (name, _), line in lines.items()}
 
 
 Verdict = tuple[bool | None, str]
@@ -90,22 +116,22 @@ def conclusions(
     for says, figures, ask, of_targets in _ASKED:
         case = targets if of_targets else forwarders
         for k in applications:
-            lines = Lines(results, case or "", k)
+            lines = Lines(results, case or "", k, [])
             passed, found = ask(lines)
             verdict: Literal["pass", "fail", "unknown"] = "unknown" if passed is None else "pass" if passed else "fail"
             out.append(
                 Conclusion(says=says, applications=k, window=window, verdict=verdict, found=found, figures=figures,
-                           sets=lines.fewest())
+                           sets=min(lines.used, default=0))
             )  # fmt: skip
     return out
 
 
-NOTHING: Verdict = (None, "not simulated")
+NOTHING: Verdict = (None, "not simulated, or too few sets could be measured")
 
 
 def _best_at_low(lines: Lines) -> Verdict:
     """BestBdw's slowdown is the least at every low point."""
-    found = lines.allocated([*DETERMINED, "random"], "slowdown_mean")
+    found = lines.allocated(DETERMINED, "slowdown_mean")
     mine = found.pop("best-bandwidth", {})
     low = [load for load in mine if load <= LOW_LOAD]
     if not low or not found:
@@ -132,7 +158,7 @@ def _equal_at_low(lines: Lines) -> Verdict:
 
 def _least_idle(lines: Lines) -> Verdict:
     """TCPU's idle time is the least at every high point."""
-    found = lines.allocated([*DETERMINED, "random"], "idle")
+    found = lines.allocated(DETERMINED, "idle")
     mine = found.pop("tcpu", {})
     high = [load for load in mine if load >= HIGH_LOAD]
     if not high or not found:
@@ -163,9 +189,9 @@ def _placements_alike(lines: Lines) -> Verdict:
     """Non-clairvoyant placement is near the clairvoyant, for every allocation and point."""
     apart = []
     for name in ("best-bandwidth", "n-sys", "tcpu"):
-        seeing = lines.at(f"{name}+{PLACING}", "slowdown_mean")
-        blind = lines.at(f"{name}+greedy-non-clairvoyant", "slowdown_mean")
-        apart += [(blind[load] / seeing[load] - 1, load, name) for load in seeing if load in blind]
+        found = lines.placed(name, (PLACING, BLIND), "slowdown_mean")
+        if len(found) == 2:
+            apart += [(found[BLIND][load] / seeing - 1, load, name) for load, seeing in found[PLACING].items()]
     if not apart:
         return NOTHING
     most = max(apart, key=lambda one: abs(one[0]))
@@ -179,10 +205,10 @@ def _better_than_random(lines: Lines) -> Verdict:
     """Both greedy placements slow less than the random one, for every allocation and point."""
     gains = []
     for name in ("best-bandwidth", "n-sys", "tcpu"):
-        chance = lines.at(f"{name}+random", "slowdown_mean")
-        for placing in (PLACING, "greedy-non-clairvoyant"):
-            line = lines.at(f"{name}+{placing}", "slowdown_mean")
-            gains += [(line[load] / chance[load] - 1, load) for load in line if load in chance]
+        for placing in (PLACING, BLIND):
+            found = lines.placed(name, (placing, "random"), "slowdown_mean")
+            if len(found) == 2:
+                gains += [(found[placing][load] / chance - 1, load) for load, chance in found["random"].items()]
     if not gains:
         return NOTHING
     worse = sum(gain >= 0 for gain, _ in gains)
@@ -235,15 +261,15 @@ def _static_targets(lines: Lines) -> Verdict:
 
 def _inaccurate(lines: Lines) -> Verdict:
     """Class-mean curves cost TCPU no more than 4 % of slowdown at any point."""
-    exact = lines.at(f"tcpu+{PLACING}", "slowdown_mean")
-    means = lines.at(f"tcpu+{PLACING}", "slowdown_mean", "class-mean")
-    costs = [(means[load] / exact[load] - 1, load) for load in exact if load in means]
-    if not costs:
+    name = f"tcpu+{PLACING}"
+    slow, idle = (
+        list(lines.paired([name], one, ("exact", "class-mean")).values()) for one in ("slowdown_mean", "idle")
+    )
+    if len(slow) < 2:
         return NOTHING
+    costs = [(slow[1][load] / exact - 1, load) for load, exact in slow[0].items()]
+    waits = fmean(idle[1][load] / exact - 1 for load, exact in idle[0].items() if exact > 0)
     most = max(costs)
-    idle = lines.at(f"tcpu+{PLACING}", "idle")
-    told = lines.at(f"tcpu+{PLACING}", "idle", "class-mean")
-    waits = fmean(told[load] / idle[load] - 1 for load in idle if load in told and idle[load] > 0)
     text = (
         f"{fmean(c for c, _ in costs):+.1%} in the mean, at most {most[0]:+.1%} (at {most[1]:.2f}); idle {waits:+.1%}"
     )

@@ -93,7 +93,7 @@ PAPERS: dict[str, Paper] = {
     ),
     "dfra": Paper(
         "Ji et al., FAST 2019", "static against dynamic forwarding on a month like TaihuLight's",
-        "fairlead.sim.replay.dfra_month:compared",
+        "fairlead.sim.experiments.dfra:compared",
     ),
 }  # fmt: skip
 """By the name `fairlead simulate` takes."""

@@ -26,7 +26,7 @@ class Site:
     `forwarder_counts`, `stripe_counts`: what may be granted (None: powers of two up to all). `default_targets`: targets
     a job without a grant is spread over, round-robin (0: as many as it can use). `servers`: whether storage servers
     limit what their targets move. `known_after_s`: a fault is known to the policy so long after it began (inf: never).
-    `running`: keep who runs as rows too, which joint allocation policies ask for.
+    `running`: keep who runs as rows too (None: where the policy has `asks_running`, as allocation policies do).
     """
 
     default_forwarder: I64 | None = None
@@ -37,7 +37,7 @@ class Site:
     pools: dict[str, tuple[int, ...]] = field(default_factory=dict)
     servers: bool = False
     known_after_s: float = 0.0
-    running: bool = False
+    running: bool | None = None
 
 
 def landscape_of(machine: Machine, site: Site) -> Landscape:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from dataclasses import replace as dataclass_replace
 from typing import Any
 
 import numpy as np
@@ -38,13 +39,15 @@ def replay(
 
     Data of a phase is cut where the part of a granted forwarder ends and where that of a target ends; each piece, a
     lane, crosses one of both and shares them max-min fairly (`sim.engine`): of the layer that costs it most, each lane
-    the same time, whatever a byte costs there, or a job's lanes together its `weight`. An empty grant is the site's default: the
-    forwarders of the job's own nodes, as much through each as nodes are behind it, and the next targets in turn.
-    Operations cross the forwarders and the metadata server of the job (its place modulo servers). Exact, deterministic:
-    the same arguments give the same bits; nodes that are not known, and what a policy draws, come from `seed`.
+    the same time, whatever a byte costs there, or a job's lanes together its `weight`. An empty grant is the site's
+    default: the forwarders of the job's own nodes, as much through each as nodes are behind it, and the next targets
+    in turn. Operations cross the forwarders and the metadata server of the job (its place modulo servers). Exact,
+    deterministic: the same arguments give the same bits; nodes not known, and what a policy draws, come from `seed`.
     """
     jobs.check()
     site = site or Site()
+    if site.running is None:
+        site = dataclass_replace(site, running=bool(getattr(policy, "asks_running", False)))
     _fits(jobs, machine)
     running = _Running(jobs, machine, site, seed, faults, noise)
     ask, rng = expected_of or true_figures(jobs, machine, running.first_node), np.random.default_rng([seed, 1])

@@ -121,7 +121,7 @@ class Curves:
         np.maximum.at(client, phases.job, np.where(metadata, 0.0, phase_rate))
         cost, cost_runs, _ = self.own_cost.at(_program_key(runs))
         by_request = self.class_cost[keys.request[at]]
-        forwarder = np.where(cost_runs > 0, np.fmin(cost, by_request), by_request)
+        forwarder = np.where(cost_runs > 0, cost, by_request)
         io_nodes = _io_nodes(runs)
         processes = np.where(np.isfinite(runs.io_processes), runs.io_processes, io_nodes)
         request = phases.request_bytes[at]
@@ -257,11 +257,11 @@ def _own_costs(runs: Runs, phases: Phases, rate: F64, used: F64, c0: float, told
 
 
 def _best(key: I64, rate: F64, held: NDArray[np.bool_], job: I64, usable: NDArray[np.bool_]) -> _Table:
-    """The best rates by key: those that nothing but the client held, where there are enough, else of all."""
+    """The best rates by key, and whether something beside the client held most of them."""
     rows = np.flatnonzero(usable & np.isfinite(rate))
     rows = rows[np.argsort(key[rows], kind="stable")]
     keys, starts = np.unique(key[rows], return_index=True)
-    stops = np.append(starts[1:], len(rows))
+    stops = np.append(starts[1:], len(rows))[: len(starts)]
     best, runs, were_held = np.zeros(len(keys)), np.zeros(len(keys), np.int64), np.zeros(len(keys), np.bool_)
     for i, (low, high) in enumerate(zip(starts.tolist(), stops.tolist(), strict=True)):
         mine = rows[low:high]

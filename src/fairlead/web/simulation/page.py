@@ -21,8 +21,8 @@ PLAIN = (
 PLAIN += " 90th percentile of sets; load is load(π_sys) of the sets of a point."
 
 
-def simulated_page(title: str, answer: Simulated, pictures: Sequence[Sequence[str]]) -> str:
-    """The page of some experiments. `pictures`: `<svg>` texts of each experiment, in order."""
+def simulated_page(title: str, answer: Simulated, pictures: Sequence[Sequence[tuple[str, str]]]) -> str:
+    """The page of some experiments. `pictures`: of each experiment headings and `<svg>` texts, in order."""
     held = sum(one.verdict == "pass" for one in answer.conclusions)
     word = f"{held} of {len(answer.conclusions)} as published" if answer.conclusions else "simulated"
     body = parts.head(word, "info", title, [PLAIN, _seeds(answer.experiments)])
@@ -32,7 +32,10 @@ def simulated_page(title: str, answer: Simulated, pictures: Sequence[Sequence[st
         window = "" if one.window == "steady" else " (the study's own window)"
         facts = [one.note, f"seed {one.seed}, {one.sets:,} sets a point", one.source]
         inner = f'<p class="quiet">{said(" · ".join(fact for fact in facts if fact))}</p>'
-        body += box(f"{number}{one.title or one.name}{window}", inner + "".join(drawn))
+        body += box(
+            f"{number}{one.title or one.name}{window}",
+            inner + "".join(f"<h3>{said(head)}</h3>{text}" if head else text for head, text in drawn),
+        )
     return parts.page(title, body)
 
 

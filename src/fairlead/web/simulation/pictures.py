@@ -21,9 +21,11 @@ DASHES = ("", "7 4", "2 3", "9 3 2 3")
 MARKS = ("circle", "square", "up", "diamond", "down", "cross")
 """At points, so that lines are told apart without colours."""
 _LEFT, _RIGHT, _BOTTOM, _TOP, _GAP = 62.0, 14.0, 44.0, 26.0, 54.0
-_WIDE, _NARROW, _HIGH = 660.0, 320.0, 300.0
+_WIDE, _NARROW, _HIGH = 660.0, 272.0, 290.0
 _LEGEND = 18.0
 _LOG_TICKS = tuple(m * 10.0**e for e in range(-3, 7) for m in (1, 2, 3, 5))
+_DECADE = 4.0
+"""From this ratio of the highest to the lowest on slowdowns are drawn on a logarithmic scale."""
 LANES = 40
 """No more applications are drawn as lanes."""
 
@@ -37,7 +39,26 @@ def picture(drawn: Drawn, *, title: str = "") -> str:
             for curves, row in drawn.counts.items()
         }
         return bars(groups, title=name, kind="count", colours={"direct": "faint"})
-    return _panels(drawn, name)
+    return _panels(drawn, name) if has_title(drawn) else _single(drawn, name)
+
+
+def has_title(drawn: Drawn) -> bool:
+    """Whether the picture shows its title itself."""
+    return any(len(line.points) > 1 for panel in drawn.panels for line in panel.lines)
+
+
+def _kind(drawn: Drawn) -> svg.Kind:
+    return "share" if drawn.measure in ("idle", "spread", "occupancy_mean", "fairness") else "number"
+
+
+def _single(drawn: Drawn, name: str) -> str:
+    """Of one point a bar a line."""
+    groups: dict[str, dict[str, float | None]] = {}
+    for panel in drawn.panels:
+        for text, line in zip(panel.labels, panel.lines, strict=True):
+            said = text if len(drawn.panels) == 1 else f"{text}, {panel.applications} applications"
+            groups[said] = {drawn.axis: line.points[0].mean if line.points else None}
+    return bars(groups, title=name, kind=_kind(drawn))
 
 
 def _panels(drawn: Drawn, name: str) -> str:
@@ -45,14 +66,15 @@ def _panels(drawn: Drawn, name: str) -> str:
     width = _LEFT + len(drawn.panels) * wide + (len(drawn.panels) - 1) * _GAP + _RIGHT
     labels = drawn.panels[0].labels if drawn.panels else []
     legend, rows = _legend(labels, _styles(drawn.panels[0]) if drawn.panels else [], width)
-    top = _TOP + rows * _LEGEND + 10
+    top = _TOP + (rows + 1) * _LEGEND + 12
     points = [p for panel in drawn.panels for line in panel.lines for p in line.points]
     known = [v for p in points for v in (p.mean, p.low, p.high) if v is not None]
-    log = drawn.measure.startswith(("slowdown", "stretch", "granted")) and bool(known) and min(known) > 0
-    kind: svg.Kind = "share" if drawn.measure in ("idle", "spread", "occupancy_mean", "fairness") else "number"
+    log = drawn.measure.startswith(("slowdown", "stretch", "granted"))
+    log = log and bool(known) and 0 < _DECADE * min(known) < max(known)
+    kind = _kind(drawn)
     across_axis, up_axis = Axis("load(π_sys)", low=0.0), Axis(drawn.axis, kind, log=log)
     highest = max((p.load_sys for p in points), default=1.0)
-    parts, said = [legend], []
+    parts, said = [label(_LEFT, 13, drawn.title, size=13, fill="ink"), legend], []
     for place, panel in enumerate(drawn.panels):
         left = _LEFT + place * (wide + _GAP)
         across = svg.scale([0.0, highest], across_axis, left, left + wide)
@@ -163,7 +185,7 @@ def _legend(labels: Sequence[str], styles: Sequence[tuple[str, str, str]], width
         long = 44 + 6.6 * len(text)
         if at + long > width - _RIGHT and at > _LEFT:
             at, row = _LEFT, row + 1
-        y = 14 + row * _LEGEND
+        y = 14 + (row + 1) * _LEGEND
         dashed = f' stroke-dasharray="{dash}"' if dash else ""
         parts.append(
             f'<path d="M{number(at)} {number(y - 4)}h24" stroke="{colour(shade)}" stroke-width="1.8"{dashed}/>'

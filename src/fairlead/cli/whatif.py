@@ -1,0 +1,175 @@
+"""`fairlead whatif`: a site's own past under other policies and capacities. Simulated; checked against what was
+measured. Not here: the replay (`questions.whatif`), published workloads (`simulate`)."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fairlead.cli.pages import give, html_option
+from fairlead.cli.talk import quiet
+from fairlead.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from rich.console import RenderableType
+
+    from fairlead.questions.answers_whatif import Moved, Scenario, Sides, WhatIf
+
+
+@click.command()
+@click.option("--since", default="", metavar="TIME",
+              help="Jobs that began from then on: 2026-10-01, or an age (30d). Default: 30d.")  # fmt: skip
+@click.option("--until", default="", metavar="TIME", help="Jobs that began before then. Default: now.")
+@click.option("--policy", "policies", multiple=True, metavar="NAME",
+              help="A policy to replay: dfra, aiot, static-map, joint, or ALLOCATION+PLACEMENT as "
+                   "tcpu+greedy-clairvoyant. May be given several times.")  # fmt: skip
+@click.option(
+    "--layer",
+    type=click.Choice(["forwarders", "targets", "both"]),
+    default=None,
+    help="Where policies decide; the other layer stays as it was. Default: forwarders, where there are any.",
+)
+@click.option("--forwarders", type=click.IntRange(1, 100_000), default=None, metavar="N",
+              help="As if the site had so many forwarders.")  # fmt: skip
+@click.option("--osts", type=click.IntRange(1, 100_000), default=None, metavar="N",
+              help="As if the site had so many storage targets.")  # fmt: skip
+@click.option("--price", type=click.FloatRange(min=0), default=None, metavar="PER_CORE_HOUR",
+              help="What a core-hour costs, in any currency.")  # fmt: skip
+@click.option("--site", "site_file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+              help="The site's description, for what a forwarder and a target can do.")  # fmt: skip
+@click.option("--limit", type=click.IntRange(1, 1000), default=10, show_default=True,
+              help="How many winners and losers to list.")  # fmt: skip
+@click.option("--seed", type=click.IntRange(0, 2**31), default=0, show_default=True,
+              help="Of what policies draw and of places of jobs that are not known.")  # fmt: skip
+@click.option("--lake", "root", type=click.Path(path_type=Path), metavar="DIR",
+              help="The lake. Default: $FAIRLEAD_LAKE, else fairlead/lake in your data folder.")  # fmt: skip
+@html_option
+@click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
+def whatif(
+    since: str, until: str, policies: tuple[str, ...], layer: str | None, forwarders: int | None, osts: int | None,
+    price: float | None, site_file: Path | None, limit: int, seed: int, root: Path | None, html: Path | None,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Replay the site's own past under other policies, or with other numbers of forwarders and OSTs.
+
+    Simulated: says what I/O would have cost, who wins and who loses, and how well a replay of what was really active,
+    and of a change of the map, meets what was measured.
+    """
+    from fairlead import clock
+    from fairlead.lake.place import default_lake
+    from fairlead.lake.store import Lake
+    from fairlead.questions.asking import Sight
+    from fairlead.questions.span import span_of
+    from fairlead.questions.whatif.question import Asked
+    from fairlead.questions.whatif.question import whatif as answered
+    from fairlead.web.whatif.page import whatif_page
+
+    if price is not None and not price < float("inf"):
+        raise UsageError("the price is no number", where="--price", remedy="give what a core-hour costs: 0.04")
+    age = bool(since) and since[0].isdigit() and since[-1].isalpha() and since.isalnum()
+    span = span_of(
+        now_ns=clock.now_ns(), default="30d", last=since if age else "", from_="" if age else since, to=until
+    )
+    asked = Asked(policies=policies, forwarders=forwarders, targets=osts, layer=layer or "",
+                  price_per_core_hour=price, limit=limit, seed=seed)  # fmt: skip
+    peaks = {}
+    if site_file is not None:
+        from fairlead.runtime.site_told import site_facts
+
+        facts = site_facts(str(site_file))
+        peaks = dict(facts.peaks) if facts is not None else {}
+    lake = Lake.open(root or default_lake())
+    answer = answered(lake, span, Sight(), asked, peaks=peaks, telling=_telling())
+    give(answer, page, whatif_page, html, as_json=as_json)
+
+
+def _telling() -> Callable[[str], None] | None:
+    """Says which replay runs, on a terminal only."""
+    if quiet() or not sys.stderr.isatty():
+        return None
+    return lambda text: click.echo(f"  {text} ...", err=True)
+
+
+def page(answer: WhatIf, width: int) -> list[RenderableType]:
+    """The answer, part by part."""
+    from rich.text import Text
+
+    from fairlead.inert import inert
+    from fairlead.web.whatif.page import BASES, HOW, held_line, of_jobs, trust_line
+
+    parts: list[RenderableType] = [Text(inert(answer.headline), style="bold")]
+    parts += [Text(inert(line), style="dim") for line in (of_jobs(answer), trust_line(answer), HOW)]
+    parts += [Text(""), _scenarios(answer, width), Text("")]
+    if answer.best is not None:
+        best = answer.scenarios[answer.best]
+        for side in best.sides:
+            parts += _sides(side, best, width)
+    if answer.held_out is not None:
+        parts += [Text(held_line(answer.held_out)), Text("")]
+    from fairlead.model import units
+
+    known = ", ".join(
+        f"{BASES[one.basis][0]} {units.format_percent(one.job_share)} of jobs ({units.format_percent(one.volume_share)}"
+        " of bytes)"
+        for one in answer.confidence if one.jobs
+    )  # fmt: skip
+    parts.append(Text(f"curves rest on: {known}"))
+    if answer.dropped:
+        parts.append(Text("\nLeft out", style="bold yellow"))
+        parts += [Text(inert(f"  {one.count:,} {one.of}: {one.why}")) for one in answer.dropped]
+    if answer.missing:
+        parts.append(Text("\nNot known", style="bold yellow"))
+        parts += [Text(f"  {inert(text)}") for text in answer.missing]
+    return parts
+
+
+def _scenarios(answer: WhatIf, width: int) -> RenderableType:
+    from fairlead.cli.answer_tables import Column, fitted
+    from fairlead.cli.pictures import bar
+    from fairlead.model import units
+    from fairlead.web.whatif.page import hours, signed, slowdown
+
+    most = max(one.io_core_hours for one in answer.scenarios) or 1.0
+    money = [Column("worth", lambda one: "" if one.saved_money is None else f"{one.saved_money:,.2f}", right=True)]
+    columns = [
+        Column("simulated", lambda one: one.name), Column("", lambda one: bar(one.io_core_hours / most, 16), spare=3),
+        Column("core-hours in I/O", lambda one: hours(one.io_core_hours), right=True),
+        Column("saved", lambda one: hours(one.saved_core_hours), right=True),
+        Column("share", lambda one: signed(one.saved_share), right=True),
+        *(money if answer.price_per_core_hour is not None else []),
+        Column("mean slowdown", lambda one: slowdown(one.mean_slowdown), right=True, spare=1),
+        Column("p90", lambda one: slowdown(one.p90_slowdown), right=True, spare=1),
+        Column("busiest forwarder", lambda one: units.format_percent(one.busiest_forwarder), right=True, spare=2),
+    ]  # fmt: skip
+    return fitted(columns, answer.scenarios, width)
+
+
+def _sides(side: Sides, best: Scenario, width: int) -> list[RenderableType]:
+    from rich.text import Text
+
+    from fairlead.cli.answer_tables import Column, fitted, word
+    from fairlead.inert import inert
+    from fairlead.model import units
+    from fairlead.web.whatif.page import hours
+
+    title = (
+        f"{side.kind}s with {best.name}: {side.won or 0:,} win, {side.lost or 0:,} lose, {side.same or 0:,} as before"
+    )
+    rows: Sequence[Moved] = [*side.winners[:5], *reversed(side.losers[:5])]
+    if not rows:
+        return [Text(inert(title)), Text("")]
+    columns = [
+        Column(side.kind, lambda one: one.name),
+        *([Column("user", lambda one: word(one.user), spare=2)] if side.kind != "user" else []),
+        *([Column("jobs", lambda one: f"{one.jobs:,}", right=True, spare=1)] if side.kind != "job" else []),
+        Column("saved", lambda one: hours(one.saved_core_hours), right=True),
+        Column("before", lambda one: hours(one.before_core_hours), right=True, spare=1),
+        Column("in I/O", lambda one: f"{units.format_duration(one.before_s)} → {units.format_duration(one.after_s)}",
+               right=True, spare=2),
+    ]  # fmt: skip
+    return [Text(inert(title), style="bold"), fitted(columns, rows, width), Text("")]

@@ -1,0 +1,170 @@
+"""`fairlead simulate`: the same rows on any number of processes, going on after kill -9, pages, refusals."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from fairlead.cli.main import main
+from fairlead.lake.store import Lake
+from fairlead.runtime.heavy.workers import Here
+from fairlead.runtime.simulating.processes import processes
+from fairlead.runtime.simulating.results import rows
+from fairlead.runtime.simulating.run import read_spec, simulate
+
+SPEC = """
+name = "small"
+allocations = ["n-sys", "random"]
+placements = ["greedy-clairvoyant"]
+sets = 10
+[workload]
+kind = "published"
+applications = [6]
+loads = [0.5, 1.0]
+[machine]
+resources = 3
+cores = 72
+"""
+OWN = """
+name = "own"
+policies = ["static+greedy-clairvoyant", "best-bandwidth+greedy-clairvoyant"]
+sets = 3
+[workload]
+kind = "applications"
+counts = [1, 2]
+rows = [
+  { name = "<b>a</b>", volume_bytes = 1e12, compute_s = 900, cores = 40, bandwidth_bytes_per_s = [1e9, 2e9] },
+  { name = "b", volume_bytes = 2e12, compute_s = 300, cores = 10, phases = 2, bandwidth_bytes_per_s = [1e9, 1.5e9] },
+]
+[machine]
+resources = 2
+cores = 64
+"""
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Path:
+    path = tmp_path / "small.toml"
+    path.write_text(SPEC)
+    return path
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    def call(*words: object) -> tuple[int, str, str]:
+        code = main([str(word) for word in words])
+        told = capsys.readouterr()
+        return code, told.out, told.err
+
+    return call
+
+
+def test_rows_do_not_depend_on_the_number_of_processes(spec: Path, tmp_path: Path) -> None:
+    experiments = [read_spec(spec)]
+    alone = simulate(experiments, tmp_path / "one", Here())
+    with processes(2) as crew:
+        both = simulate(experiments, tmp_path / "two", crew)
+    assert (alone.made, both.made) == (40, 40)
+    assert rows(alone.lake, experiments).equals(rows(both.lake, experiments))
+    again = simulate(experiments, tmp_path / "one", Here())
+    assert (again.made, again.before) == (0, 40)
+
+
+def test_a_killed_run_goes_on_and_loses_only_what_was_under_way(spec: Path, tmp_path: Path) -> None:
+    """The process is killed with SIGKILL as soon as it has told of a third piece; its worker ends with it."""
+    script = dedent(f"""
+        import os, signal
+        from multiprocessing import active_children
+        from pathlib import Path
+        from fairlead.runtime.simulating.processes import processes
+        from fairlead.runtime.simulating.run import read_spec, simulate
+
+        def tell(done, whole):
+            if done >= 30:
+                print(done, *(child.pid for child in active_children()), flush=True)
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        if __name__ == "__main__":
+            with processes(2) as crew:
+                simulate([read_spec(Path({str(spec)!r}))], Path({str(tmp_path / "lake")!r}), crew, tell=tell)
+    """)
+    file = tmp_path / "killed.py"
+    file.write_text(script)
+    # Its workers hold the pipe as well: the call returns when they too have ended.
+    killed = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, check=False, timeout=120)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    told, *children = map(int, killed.stdout.split())
+    assert len(children) == 2
+    experiments = [read_spec(spec)]
+    rest = simulate(experiments, tmp_path / "lake", Here())
+    assert rest.before >= told
+    assert rest.made == 40 - rest.before
+    assert rest.made > 0
+    whole = simulate(experiments, tmp_path / "whole", Here())
+    assert rows(rest.lake, experiments).equals(rows(whole.lake, experiments))
+
+
+def test_a_spec_is_run_told_and_drawn(run: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
+    path, lake = tmp_path / "own.toml", tmp_path / "lake"
+    path.write_text(OWN)
+    code, out, _ = run("simulate", path, "--lake", lake, "--jobs", 1, "--json")
+    assert code == 0
+    answer = json.loads(out)
+    assert (answer["schema"], answer["simulated"]) == ("fairlead.simulation/1", True)
+    assert answer["experiments"][0]["seed"] == 1
+    line = answer["experiments"][0]["pictures"][0]["panels"][0]["lines"][0]
+    assert line["points"][0]["sets"] == 3
+    code, out, _ = run("simulate", path, "--lake", lake, "--jobs", 1)
+    assert code == 0
+    assert "simulated; seed 1, 3 sets a point" in out
+    code, out, _ = run("simulate", "list", "--lake", lake)
+    assert code == 0
+    assert "own" in out
+    code, out, _ = run("simulate", "plot", "own", "--lake", lake, "--out", tmp_path / "drawn")
+    assert code == 0
+    page = Path(out.strip()).read_text()
+    assert "<script" not in page
+    assert "<b>a</b>" not in page
+    drawn = sorted((tmp_path / "drawn").glob("*.svg"))
+    assert len(drawn) == 4  # slowdown, idle time, and a run under each policy
+    assert "waiting for others" in "".join(one.read_text() for one in drawn)
+    assert Lake.open(lake).read("experiment").num_rows == 2
+
+
+def test_one_figure_and_the_conclusions_are_told(run: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
+    words = ("simulate", "scheduling-study", "--sets", 1, "-k", 30, "--jobs", 1, "--lake", tmp_path / "lake")
+    code, out, _ = run(*words, "--figure", 9)
+    assert code == 0
+    assert "Machine idle time by allocation" in out
+    code, out, _ = run("simulate", "scheduling-study", "--figure", 5, "--lake", tmp_path / "lake")
+    assert code == 0
+    assert [line.split()[-5:] for line in out.splitlines() if line.startswith("max")] == [
+        ["62", "12", "83", "15", "17"]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("scheduling-studi",), 2, "perhaps scheduling-study"),
+        (("scheduling-study", "--figure", "11"), 2, "no figure 11"),
+        (("scheduling-study", "-k", "20", "--figure", "7"), 5, "20 applications on 20 resources have no load"),
+        (("nowhere.toml",), 2, "cannot be read"),
+        (("plot", "nothing", "--lake", "nowhere"), 7, "there is no lake here"),
+    ],
+)
+def test_wrong_calls_are_refused(
+    words: tuple[str, ...], code: int, said: str, run: Callable[..., tuple[int, str, str]], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    found, _, err = run("simulate", *words)
+    assert said in err
+    assert found == code

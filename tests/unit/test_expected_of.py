@@ -1,0 +1,120 @@
+"""What past runs let one expect of a job: its own category, the same program elsewhere, others, nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from fairlead.model.tables import JOB_SUMMARY, batch_of
+from fairlead.policies.next_run.expected import Job, Past, expected_of
+from fairlead.policies.paths.contract import Expected
+
+GB = 10**9
+S = 10**9
+
+
+def run(number: int, **more: Any) -> dict[str, Any]:
+    """A run of 100 s from second 1000 x number: 8 GB written at 0.4 GB/s, 20 s of I/O."""
+    return {
+        "job_id": str(number), "start_ns": number * 1000 * S, "end_ns": (number * 1000 + 100) * S, "user": "ada",
+        "program": "wrf", "nodes_count": 16, "cores": 64, "processes": 64, "io_processes": 64, "read_bytes": 0,
+        "write_bytes": 8 * GB, "read_ops": 0, "write_ops": 8000, "metadata_ops": 640, "write_mode": "N-N",
+        "write_bandwidth_bytes_per_s": 0.4 * GB, "mdops_in_phases": 20.0, "files": 64, "phases": 2,
+        "made_ns": number * 1000 * S, "analysis_version": 1,
+    } | more  # fmt: skip
+
+
+def table(*rows: dict[str, Any]) -> pa.Table:
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    return pa.Table.from_batches([batch_of(JOB_SUMMARY, {name: [row.get(name) for row in rows] for name in names})])
+
+
+def job(**more: Any) -> Job:
+    return Job(**({"job_id": "x", "user": "ada", "program": "wrf", "node_count": 16} | more))
+
+
+def test_of_its_own_category_medians_are_expected() -> None:
+    found = expected_of(table(run(1), run(2, write_bytes=9 * GB), run(3, write_bytes=10 * GB)), job())
+    assert found.write_bytes == 9 * GB
+    assert (found.mode, found.io_processes, found.files, found.mdops) == ("N-N", 64, 64, 20.0)
+    assert found.compute_s == pytest.approx(100 - 9 / 0.4)
+    assert found.bandwidth_bytes_per_s == pytest.approx(0.4 * GB)
+    assert found.request_bytes == pytest.approx(9 * GB / 8000)
+    assert found.file_bytes == pytest.approx(9 * GB / 64)
+    assert found.runs_known == 3
+    assert found.basis.startswith("3 of 3 runs on about 16 nodes")
+
+
+def test_only_runs_of_the_predicted_behaviour_count() -> None:
+    pattern = [run(n, write_bytes=(8 if n % 2 else 800) * GB) for n in range(1, 14)]
+    after_small = expected_of(table(*pattern), job())
+    assert after_small.write_bytes == 800 * GB
+    assert "behaviour 1" in after_small.basis
+    assert expected_of(table(*pattern[:-1]), job()).write_bytes == 8 * GB
+
+
+def test_only_runs_that_had_ended_count() -> None:
+    runs = table(run(1), run(2, write_bytes=900 * GB))
+    assert expected_of(runs, job(start_ns=2050 * S)).write_bytes == 8 * GB
+    assert expected_of(runs, job(start_ns=1050 * S)) == Expected(
+        job_id="x", user="ada", program="wrf", node_count=16
+    )  # the first still ran
+    told = expected_of(runs, job(start_ns=1100 * S + 2 * 86_400 * S))
+    assert "the last 2.0 days ago" in told.basis
+
+
+def test_another_scale_is_scaled_in_proportion_or_as_seen() -> None:
+    one = expected_of(table(run(1)), job(node_count=64))
+    assert one.write_bytes == 32 * GB
+    assert (one.io_processes, one.processes, one.files) == (256, 256, 256)
+    assert one.file_bytes == pytest.approx(8 * GB / 64)
+    assert "in proportion to nodes" in one.basis
+    # 16 and 32 nodes moved the same: 64 will too.
+    flat = expected_of(table(run(1), run(2, nodes_count=32)), job(node_count=64))
+    assert flat.write_bytes == pytest.approx(8 * GB)
+    assert "nodes^0.00, as seen" in flat.basis
+    alone = expected_of(table(run(1, write_mode="1-1", io_processes=1, files=1)), job(node_count=64))
+    assert (alone.write_bytes, alone.io_processes, alone.files) == (8 * GB, 1, 1)
+
+
+def test_who_was_never_seen_is_like_others_of_its_size_or_nothing() -> None:
+    found = expected_of(table(run(1), run(2)), job(user="eve", program="new"))
+    assert found.write_bytes == 8 * GB
+    assert found.runs_known == 0
+    assert found.basis == "never seen; as 2 runs of others on about 16 nodes"
+    nothing = expected_of(table(run(1)), job(user="eve", node_count=512))
+    assert (nothing.write_bytes, nothing.mode, nothing.basis) == (None, "", "never seen")
+
+
+def test_what_is_not_known_stays_unknown() -> None:
+    bare = {"job_id": "1", "start_ns": 0, "end_ns": 5 * S, "user": "ada", "program": "wrf", "nodes_count": 16,
+            "made_ns": 1, "analysis_version": 1}  # fmt: skip
+    found = expected_of(table(bare), job())
+    assert found.runs_known == 1
+    for name in ("read_bytes", "write_bytes", "io_processes", "mdops", "bandwidth_bytes_per_s", "compute_s", "files"):
+        assert getattr(found, name) is None, name
+
+
+def test_a_table_of_few_columns_will_do() -> None:
+    few = pa.table({"user": ["ada"], "program": ["wrf"], "nodes_count": [16], "end_ns": [5], "write_bytes": [7 * GB]})
+    assert expected_of(few, job()).write_bytes == 7 * GB
+    assert expected_of(few.slice(0, 0), job()).basis == "never seen"
+
+
+def test_of_rows_of_one_run_the_last_made_counts_and_one_without_an_end_does_not() -> None:
+    again = run(1, write_bytes=1 * GB, made_ns=5)
+    running = run(2, end_ns=None, write_bytes=99 * GB)
+    past = Past.of(table(run(1), again, running))
+    assert len(past) == 1
+    assert expected_of(past, job()).write_bytes == 8 * GB
+
+
+def test_a_curve_is_told_where_different_numbers_were_seen() -> None:
+    def had(number: int, targets: int, rate: float) -> dict[str, Any]:
+        return run(number, targets=[f"ost{i}" for i in range(targets)], write_bandwidth_bytes_per_s=rate)
+
+    found = expected_of(table(had(1, 1, 0.4 * GB), had(2, 4, 1.2 * GB), had(3, 4, 1.2 * GB)), job())
+    assert found.target_curve == ((1, pytest.approx(0.4 * GB)), (4, pytest.approx(1.2 * GB)))
+    assert expected_of(table(had(1, 4, GB), had(2, 4, GB)), job()).target_curve == ()
