@@ -1,7 +1,8 @@
 """How fast months are replayed: a year like TaihuLight's (300,000 I/O jobs, 288 forwarders, 400 targets) on one core.
 
 Jobs are drawn (`fairlead.sim.workloads.taihulight`); each is granted its path when it arrives. Wanted: ten
-minutes at most. `core s` is processor time, which a busy machine does not stretch as much. Run: `python benchmarks/replay.py [--quick]` (a week).
+minutes at most. `core s` is processor time, which a busy machine does not stretch as much.
+Run: `python benchmarks/replay.py [--quick]` (a week).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Simulated events a second on one core: applications in cycles, flows over layers, and SimPy doing the same small case.
+"""Simulated events a second on one core: applications in cycles, flows over layers, and SimPy doing a small case too.
 
 Run: `python benchmarks/simulator.py [--quick]`. SimPy is of the `bench` group. Seconds are of the processor, not of the
 clock: other load disturbs them less. Compiling is not counted.
@@ -56,8 +56,8 @@ def study(applications: int, resources: int, seed: int) -> tuple[Cycles, np.ndar
 
 
 def layered(flows: int, seed: int) -> Phases:
-    """Chains of three phases over 288 forwarders and 864 targets, flows of one phase on one forwarder and two targets
-    of it: most at their own cap, as on a machine that is not full."""
+    """Chains of three phases of one flow each over 288 forwarders and 864 targets, one of each: most at their own cap,
+    as on a machine that is not full."""
     rng = np.random.default_rng(seed)
     machine = taihulight()
     phases = np.arange(flows)
@@ -159,34 +159,28 @@ def main() -> None:
     queues = Sharing(queue=np.arange(100) % 4, weight=10.0 ** -np.arange(4))
     took, out = seconds(lambda: run(cycles, rows, work, 20, Window(until_s=horizon / 3), sharing=queues), times)
     line("cycles, K=100, N=20, four weighted queues", out.events, took)
-    for flows in (3000, 30_000) if quick else (3000, 100_000):
-        work_of = layered(flows, 2)
-        machine = taihulight()
-        capacity = np.concatenate([
-            np.full(machine.forwarders, machine.forwarder_bandwidth), np.full(machine.targets, machine.target_bandwidth)
-        ])  # fmt: skip
+    machine = taihulight()
+    capacity = np.concatenate([
+        np.full(machine.forwarders, machine.forwarder_bandwidth), np.full(machine.targets, machine.target_bandwidth)
+    ])  # fmt: skip
 
-        def whole(capacity: np.ndarray = capacity, work_of: Phases = work_of) -> Engine:
-            engine = Engine(capacity)
-            engine.add(work_of, after_within=True)
-            engine.run()
-            return engine
+    def layers(work_of: Phases) -> Engine:
+        engine = Engine(capacity)
+        engine.add(work_of, after_within=True)
+        engine.run()
+        return engine
 
-        took, engine = seconds(whole, times)
-        line(f"layers, {flows:,} flows at once, 1,152 resources", engine.events, took)
-
-        def spread(capacity: np.ndarray = capacity, work_of: Phases = work_of) -> Engine:
-            begins = np.where(work_of.after < 0, 600.0 * np.arange(len(work_of.after)) / 20.0, work_of.delay_s)
-            engine = Engine(capacity)
-            engine.add(replace(work_of, delay_s=begins), after_within=True)
-            engine.run()
-            return engine
-
-        took, engine = seconds(spread, times)
-        line(f"layers, {flows:,} flows, some at a time", engine.events, took)
+    at_once = layered(3000, 2)
+    took, engine = seconds(lambda: layers(at_once), times)
+    line("layers, 3,000 flows at once, 1,152 resources", engine.events, took)
+    some = layered(30_000 if quick else 100_000, 2)
+    begins = np.where(some.after < 0, 30.0 * np.arange(len(some.after)), some.delay_s)
+    spread = replace(some, delay_s=begins)
+    took, engine = seconds(lambda: layers(spread), times)
+    line(f"layers, {len(begins):,} flows, some at a time", engine.events, took)
 
     cycles, rows, work = study(30, 20, 1)
-    until = 20_000.0 if quick else 100_000.0
+    until = 20_000.0  # beyond, rounding grows into other histories: shares of shares amplify a difference
     took, ours = seconds(lambda: run(cycles, rows, work, 20, Window(until_s=until)), 20)
     rate = line("the small case: fairlead", ours.events, took)
     begin = time.process_time()

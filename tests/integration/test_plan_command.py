@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
@@ -15,9 +16,12 @@ from fairlead.errors import InputError, UnsoundPlanError, UsageError
 from fairlead.lake.store import Lake
 from fairlead.model.diagnosis import incident_rows
 from fairlead.model.incident import Incident
+from fairlead.model.tables import MAPPING, batch_of
 from fairlead.policies.paths.contract import Grant
 from fairlead.runtime.planning import planning
-from planning_lake import FORWARDERS, SITE, TARGETS, build, incidents, site_file
+from fairlead.runtime.planning.described import site_from
+from fairlead.runtime.planning.landscape import live
+from planning_lake import FORWARDERS, RATES, SITE, TARGETS, build, incidents, site_file
 from questions_site import DAY, NOW, put
 
 AT = ("--at", str(NOW // 10**9))
@@ -132,7 +136,7 @@ def test_a_site_file_alone_is_enough_to_plan_by(tmp_path: Path) -> None:
     Lake.open(tmp_path / "lake", create=True)
     site_file(tmp_path)
     result = run(tmp_path, *ADA, "--policy", "static-map", "--json")
-    assert plans(result)[0]["forwarders"] == ["fwd01", "fwd02"]
+    assert plans(result)[0]["default_forwarders"] == ["fwd01", "fwd02"]
     told = json.loads(result.stdout)["missing"]
     assert any(text.startswith("load: nothing was heard") and "8 forwarders" in text for text in told)
 
@@ -267,8 +271,47 @@ def test_plans_of_one_program_in_another_folder_share_its_history(machine: Path)
 
 def test_incidents_of_the_past_bar_nothing(tmp_path: Path) -> None:
     lake = build(tmp_path / "lake", seconds=120, sick=False)
-    site_file(tmp_path, SITE)
-    over = [msgspec.structs.replace(one, to_ns=NOW - DAY // 2) for one in incidents()[:1]]
+    site = site_from(site_file(tmp_path, SITE))
+    over = [msgspec.structs.replace(one, to_ns=NOW - DAY // 2) for one in incidents()]
     put(lake, incident_rows(over, NOW), stream="past")
-    job = ("--job", "1", "--node-list", "n[033-040]", "--policy", "static-map", "--json")
-    assert plans(run(tmp_path, *job))[0]["forwarders"] == ["fwd05"]
+    assert not live(lake, site, NOW, NOW).landscape.forwarders.sick.any()
+    put(lake, incident_rows(incidents(), NOW + 1), stream="open")
+    seen = live(lake, site, NOW, NOW).landscape
+    assert [name for name, sick in zip(seen.forwarders.names, seen.forwarders.sick, strict=True) if sick] == ["fwd05"]
+    assert [name for name, sick in zip(seen.targets.names, seen.targets.sick, strict=True) if sick] == [
+        "scratch-OST0007"
+    ]
+
+
+def test_the_live_state_is_what_was_counted(tmp_path: Path) -> None:
+    """Loads are shares of the peak; who runs is where it was counted; silence is not idleness."""
+    lake = build(tmp_path / "lake", seconds=360)
+    site = site_from(site_file(tmp_path))
+    seen = live(lake, site, NOW, NOW)
+    forwarders = dict(zip(seen.landscape.forwarders.names, seen.landscape.forwarders.load.tolist(), strict=True))
+    for name in FORWARDERS:
+        assert forwarders[name] == pytest.approx(RATES.get(name, 0.0) / 2.5e9, abs=0.01)
+    assert dict(zip(FORWARDERS, seen.landscape.forwarders.jobs.tolist(), strict=True)) == {
+        name: int(name in ("fwd03", "fwd04")) for name in FORWARDERS
+    }
+    assert {job.job_id: [FORWARDERS[at] for at in job.forwarders] for job in seen.running} == {
+        "500": ["fwd03"], "501": ["fwd04"],
+    }  # fmt: skip
+    assert seen.file_system == "scratch"
+    assert seen.landscape.servers is not None
+    assert seen.landscape.servers.names == ("oss1", "oss2")
+    later = live(lake, site, NOW + DAY // 24, NOW + DAY // 24)
+    assert np.isnan(later.landscape.forwarders.load).all()
+    assert any(text.startswith("load: nothing was heard") for text in later.missing)
+
+
+def test_a_component_may_be_kept_for_a_job(tmp_path: Path) -> None:
+    lake = build(tmp_path / "lake", seconds=60)
+    site_file(tmp_path)
+    kept = {"from_ns": [NOW - DAY], "to_ns": [None], "kind": ["reserved"], "a": ["fwd06"], "b": ["4711"]}
+    put(lake, batch_of(MAPPING, kept), stream="kept")
+    job = ("--user", "ada", "--program", "cast", "--nodes", "16", "--policy", "tcpu+greedy-clairvoyant", "--json")
+    [other] = plans(run(tmp_path, "--job", "1", *job))
+    [owner] = plans(run(tmp_path, "--job", "4711", *job))
+    assert "fwd06" not in other["forwarders"]
+    assert len(owner["forwarders"]) == 4

@@ -15,7 +15,6 @@ import pytest
 from fairlead.cli.main import main
 from fairlead.lake.store import Lake
 from fairlead.runtime.heavy.workers import Here
-from fairlead.runtime.simulating.processes import processes
 from fairlead.runtime.simulating.results import rows
 from fairlead.runtime.simulating.run import read_spec, simulate
 
@@ -66,19 +65,16 @@ def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str
     return call
 
 
-def test_rows_do_not_depend_on_the_number_of_processes(spec: Path, tmp_path: Path) -> None:
+def test_what_is_there_is_not_simulated_again(spec: Path, tmp_path: Path) -> None:
     experiments = [read_spec(spec)]
-    alone = simulate(experiments, tmp_path / "one", Here())
-    with processes(2) as crew:
-        both = simulate(experiments, tmp_path / "two", crew)
-    assert (alone.made, both.made) == (40, 40)
-    assert rows(alone.lake, experiments).equals(rows(both.lake, experiments))
-    again = simulate(experiments, tmp_path / "one", Here())
-    assert (again.made, again.before) == (0, 40)
+    first = simulate(experiments, tmp_path / "lake", Here())
+    again = simulate(experiments, tmp_path / "lake", Here())
+    assert (first.made, first.before, again.made, again.before) == (40, 0, 0, 40)
 
 
-def test_a_killed_run_goes_on_and_loses_only_what_was_under_way(spec: Path, tmp_path: Path) -> None:
-    """The process is killed with SIGKILL as soon as it has told of a third piece; its worker ends with it."""
+def test_a_killed_run_on_two_processes_goes_on_and_gives_the_rows_of_one(spec: Path, tmp_path: Path) -> None:
+    """Killed with SIGKILL as soon as it has told of 30 of 40 runs; its workers end with it. What it had told of is there,
+    the rest is made by this process alone, and the rows are those of a run on one process."""
     script = dedent(f"""
         import os, signal
         from multiprocessing import active_children
@@ -168,3 +164,24 @@ def test_wrong_calls_are_refused(
     found, _, err = run("simulate", *words)
     assert said in err
     assert found == code
+
+
+def test_a_trace_is_replayed_and_says_what_it_dropped(
+    run: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:  # fmt: skip
+    jobs = [f"{n} {n * 900} 0 3600 512 -1 -1 512 -1 -1 1 {n % 3} 1 {n % 3} 1 1 -1 -1" for n in range(1, 41)]
+    file = tmp_path / "small.swf"
+    file.write_text("; a trace\n" + "\n".join([*jobs, "no job at all"]) + "\n")
+    code, out, _ = run("simulate", "trace", file, "--policy", "static-map", "--lake", tmp_path / "lake", "--json")
+    assert code == 0
+    answer = json.loads(out)
+    assert answer["lines"][0] == {**answer["lines"][0], "setting": "static-map", "value": 40.0}
+    assert "40 of 41 jobs; dropped: 1" in answer["notes"][0]
+    code, out, _ = run("simulate", "plot", "small.swf", "--lake", tmp_path / "lake", "--out", tmp_path / "drawn")
+    assert code == 0
+    assert "mean I/O slowdown" in Path(out.strip()).read_text()
+    code, _, err = run("simulate", "trace", file, "--policy", "dfr", "--lake", tmp_path / "lake")
+    assert (code, "perhaps dfra" in err) == (2, True)
+    file.write_text("; nothing\n")
+    code, _, err = run("simulate", "trace", file, "--lake", tmp_path / "lake")
+    assert code == 3

@@ -1,4 +1,4 @@
-"""`fairlead whatif` on lakes of made machines: the answer, how it meets what was measured, broken rows, hostile words."""
+"""`fairlead whatif` on lakes of made machines: the answer, how it meets what was measured, broken rows, odd words."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fairlead.lake.store import Lake
 from fairlead.model.tables import JOB_SUMMARY, JOBS, PHASE
 from fairlead.questions.asking import Sight
 from fairlead.questions.span import DAY_NS, Span
-from fairlead.questions.whatif.question import Asked, when, whatif
+from fairlead.questions.whatif.question import Asked, whatif, when
 from fairlead.web.whatif.page import whatif_page
 from whatif_lake import BROKEN, ORIGIN_NS, SPAN, S, lake_of, plays
 
@@ -79,7 +79,7 @@ def test_a_month_with_broken_jobs_answers_and_says_what_it_dropped(site: Path) -
     assert 0 < left < 0.15 * whole
     assert left + answer["jobs"] + answer["quiet_jobs"] == whole
     text = " ".join(run(site, *SPAN, "--policy", "static-map").output.split())
-    assert all(f"{one['count']} {one['of']}: {one['why']}" in text or one["count"] == 1 for one in answer["dropped"])
+    assert all(one["why"] in text for one in answer["dropped"])
 
 
 def test_more_forwarders_cost_no_job_hours_and_fewer_do(site: Path) -> None:
@@ -135,7 +135,7 @@ def test_the_same_as_text_json_and_page(site: Path, tmp_path: Path) -> None:
     (tmp_path / "site.toml").write_text(SITE, "utf-8")
     words = (*SPAN, "--policy", "static-map", "--policy", "dfra", "--site", str(tmp_path / "site.toml"), "--price", "1")
     file = tmp_path / "page.html"
-    answer = json.loads(run(site, *words, "--json", "--html", str(file)).output)
+    answer = json.loads(run(site, *words, "--json", "--html", str(file)).stdout)
     assert {one["basis"] for one in answer["layers"] if one["kind"] != "mds"} == {"told"}
     page, text = file.read_text("utf-8"), " ".join(run(site, *words).output.split())
     assert answer["headline"] in text
@@ -161,7 +161,7 @@ def test_what_cannot_be_asked_is_refused_by_name(site: Path, words: tuple[str, .
     given = words if "--since" in words else (*SPAN, *words)
     result = run(site, *given)
     assert result.exit_code != 0
-    assert said in f"{result.output} {result.exception}".lower().replace("'dfar'", "'dfar'")
+    assert said in f"{result.output} {result.exception}".lower()
 
 
 def test_an_empty_history_is_refused_naming_what_is_missing(site: Path, tmp_path: Path) -> None:

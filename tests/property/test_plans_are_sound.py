@@ -59,7 +59,7 @@ def machines(draw: st.DrawFn) -> Live:
         forwarders={}, targets={}, server_of={}, system_of={}, forwarder_of={}, nodes=tuple(nodes),
         reserved={name: "77" for name, kept in zip((*forwarders.names, *targets.names), (*forwarders.reserved,
                   *targets.reserved), strict=True) if kept},
-        mounts={}, pools={}, planning=SitePlanning(), cores=0.0, told=True,
+        mounts={}, pools={}, planning=SitePlanning(), cores=0.0,
         barred=(Kept(components=frozenset(draw(st.lists(st.sampled_from(["f0", "f1", "lfs-OST0000"]), max_size=2))),
                      pools=frozenset(draw(st.lists(st.just("one"), max_size=1))), why="so",
                      concerns=lambda user, _: user != "ops"),),
@@ -108,10 +108,24 @@ def arrivals() -> list[Arriving]:
     ]
 
 
+CALM = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
+
+
+@settings(max_examples=15, **CALM)
+@given(state=machines(), runs=histories(), seed=st.integers(0, 9), policy=st.sampled_from(POLICIES))
+def test_plans_are_sound(state: Live, runs: Past, seed: int, policy: str) -> None:
+    holds(state, runs, seed, policy)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=200, **CALM)
 @given(state=machines(), runs=histories(), seed=st.integers(0, 9))
 def test_every_policy_makes_sound_plans(policy: str, state: Live, runs: Past, seed: int) -> None:
+    holds(state, runs, seed, policy)
+
+
+def holds(state: Live, runs: Past, seed: int, policy: str) -> None:
     made = plans_on(state, runs, arrivals(), policy=policy, at_ns=NOW, now_ns=NOW, seed=seed)
     assert [str(one) for one in made.violations] == []
     again = plans_on(state, runs, arrivals(), policy=policy, at_ns=NOW, now_ns=NOW, seed=seed)

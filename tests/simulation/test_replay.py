@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fairlead.errors import UsageError
 from fairlead.policies.paths.contract import Expected, Grant, Landscape
@@ -15,6 +17,7 @@ from fairlead.sim.faults import Fault
 from fairlead.sim.platform import Machine, small
 from fairlead.sim.replay.jobs import Jobs, Replayed
 from fairlead.sim.replay.landscape import Site, sickness
+from fairlead.sim.replay.noise import background
 from fairlead.sim.replay.replay import replay
 
 MACHINE = small()
@@ -169,14 +172,71 @@ def test_one_layer_is_the_one_layer_simulator(seed: int) -> None:
     np.testing.assert_allclose(out.end_s, wanted.end_s, **TIGHT)
 
 
+def stepped(jobs: Jobs, grants: dict[int, Grant], step_s: float) -> list[float]:
+    """When jobs end, in steps of time with shares filled anew in each: slow, and nothing of the engine in it."""
+    lanes = []  # job, forwarder, target, part of the data, weight
+    for j, grant in grants.items():
+        nf, nt = len(grant.forwarders), len(grant.targets)
+        for i, f in enumerate(grant.forwarders):
+            for k, t in enumerate(grant.targets):
+                part = min((i + 1) / nf, (k + 1) / nt) - max(i / nf, k / nt)
+                if part > 1e-12:
+                    dearest = max(jobs.forwarder_cost[j], jobs.target_cost[j])
+                    lanes.append((j, f, 4 + t, part, part * max(nf, nt) / dearest))
+    at, end, now = list(jobs.first_phase[:-1]), {}, 0.0
+    due = {j: jobs.start_s[j] + jobs.compute_s[at[j]] for j in range(len(jobs))}
+    left = [np.inf] * len(lanes)
+    moving: set[int] = set()
+    while len(end) < len(jobs):
+        for j in [j for j in due if due[j] <= now]:
+            if at[j] == jobs.first_phase[j + 1]:
+                end[j] = due.pop(j)
+                continue
+            due.pop(j)
+            moving.add(j)
+            for n, lane in enumerate(lanes):
+                if lane[0] == j:
+                    left[n] = jobs.volume[at[j]] * lane[3]
+        rate, room = [0.0] * len(lanes), [1.0] * 12
+        cost = [{lane[1]: jobs.forwarder_cost[lane[0]], lane[2]: jobs.target_cost[lane[0]]} for lane in lanes]
+        rising = {n for n, lane in enumerate(lanes) if lane[0] in moving and left[n] > 0}
+        while rising:
+            need = [sum(lanes[n][4] * cost[n].get(r, 0.0) for n in rising) for r in range(12)]
+            rise = min(room[r] / need[r] for r in range(12) if need[r] > 0)
+            rise = min([rise, *((jobs.client_rate[lanes[n][0]] * lanes[n][3] - rate[n]) / lanes[n][4] for n in rising)])
+            for n in rising:
+                rate[n] += rise * lanes[n][4]
+            room = [max(left_of - rise * used, 0.0) for left_of, used in zip(room, need, strict=True)]
+            rising = {n for n in rising if all(room[r] > 1e-9 for r in cost[n])
+                      and rate[n] < jobs.client_rate[lanes[n][0]] * lanes[n][3] * (1 - 1e-9)}  # fmt: skip
+        left = [amount - rate[n] * step_s for n, amount in enumerate(left)]
+        now += step_s
+        for j in [j for j in moving if all(left[n] <= 0 for n, lane in enumerate(lanes) if lane[0] == j)]:
+            moving.remove(j)
+            at[j] += 1
+            more = at[j] < jobs.first_phase[j + 1]
+            due[j] = now + (jobs.compute_s[at[j]] if more else jobs.tail_s[j])
+    return [end[j] for j in range(len(jobs))]
+
+
+@pytest.mark.parametrize("seed", [11, 12])
+def test_small_steps_of_time_come_to_the_same(seed: int) -> None:
+    jobs, grants = drawn(5, seed)
+    jobs = replace(jobs, volume=jobs.volume / 4)
+    wanted = stepped(jobs, grants, 0.004)
+    np.testing.assert_allclose(replay(jobs, MACHINE, Given(grants)).end_s, wanted, atol=0.004 * 20, rtol=0)
+
+
 def moved_s(out: Replayed, jobs: Jobs, until: float | None = None) -> tuple[float, float]:
     """Seconds forwarders and targets were busy, all together."""
     span = (np.nanmax(out.end_s) if until is None else until) - jobs.start_s[0]
     return float(out.forwarder_busy.sum() * span), float(out.target_busy.sum() * span)
 
 
-def test_every_byte_is_moved_once() -> None:
-    jobs, grants = drawn(60, 1)
+@settings(max_examples=8, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_every_byte_is_moved_once(seed: int) -> None:
+    jobs, grants = drawn(60, seed)
     of_job = np.repeat(np.arange(60), np.diff(jobs.first_phase))
     volume = np.bincount(of_job, jobs.volume)
     forwarders, targets = moved_s(replay(jobs, MACHINE, Given(grants)), jobs)
@@ -193,8 +253,10 @@ def test_what_has_not_ended_counts_as_far_as_it_got() -> None:
     assert out.forwarders.tolist() == [1, 1, 0]
 
 
-def test_names_of_components_do_not_matter() -> None:
-    jobs, grants = drawn(60, 2)
+@settings(max_examples=8, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_names_of_components_do_not_matter(seed: int) -> None:
+    jobs, grants = drawn(60, seed)
     fwd, tgt = np.random.default_rng(5).permutation(4), np.random.default_rng(6).permutation(8)
     other = {
         j: Grant(forwarders=tuple(fwd[list(g.forwarders)].tolist()), targets=tuple(tgt[list(g.targets)].tolist()))
@@ -340,3 +402,17 @@ def test_nobody_and_nothing() -> None:
     assert nobody.events == 0
     still = replay(made([3.0], [[0.0]], compute_s=[4.0]), MACHINE, Given())
     assert [*still.end_s, *still.io_s, *still.alone_s] == [7.0, 0.0, 0.0]
+
+
+def test_background_load_takes_its_share_of_every_target() -> None:
+    """Hundreds of draws: a target-bound job is slower by the mean taken; the draws of one target are its own."""
+    noise = background(MACHINE, 1000.0, share=0.2, every_s=1.0, seed=3)
+    jobs = made([0.0], [[500.0]], forwarder_cost=[0.0], target_cost=[1.0])
+    out = replay(jobs, MACHINE, Given({0: Grant(targets=(5,))}), noise=noise)
+    assert out.io_s[0] == pytest.approx(500.0 / 0.8, rel=0.03)
+    fewer = background(replace(MACHINE, servers=1), 1000.0, share=0.2, every_s=1.0, seed=3)
+    here, there = replace(MACHINE, servers=1).at.target, MACHINE.at.target
+    np.testing.assert_array_equal(fewer.capacity[fewer.resource == here], noise.capacity[noise.resource == there])
+    for wrong in ({"share": 0.6}, {"share": 0.1, "component": "cable"}, {"share": 0.1, "every_s": 0.0}):
+        with pytest.raises(UsageError):
+            background(MACHINE, 10.0, **wrong)  # type: ignore[arg-type]

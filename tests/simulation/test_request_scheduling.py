@@ -151,7 +151,7 @@ def test_jobs_of_unequal_width_get_equal_service(spec: str) -> None:
     assert max(service) / min(service) < 1.15
 
 
-@pytest.mark.parametrize("spec", ["fifo", "metadata-first", "share:0.5", "job-fair", "set-10"])
+@pytest.mark.parametrize("spec", ["fifo", "metadata-first", "share:0.5", "job-fair", "set-10", "exclusive"])
 def test_nobody_holds_all_workers_and_newcomers_begin_at_once(spec: str) -> None:
     jobs = [
         Job("stuck", WRITE, MIB, clients=100, service_ns=2 * S, target="slow"),

@@ -111,6 +111,14 @@ def test_of_rows_of_one_run_the_last_made_counts_and_one_without_an_end_does_not
     assert expected_of(past, job()).write_bytes == 8 * GB
 
 
+def test_figures_that_cannot_be_are_not_known() -> None:
+    broken = run(1, write_bytes=-5, files=-1, mdops_in_phases=float("inf"), write_bandwidth_bytes_per_s=float("nan"))
+    found = expected_of(table(broken), job())
+    assert (found.write_bytes, found.files, found.mdops, found.bandwidth_bytes_per_s) == (None, None, None, None)
+    late = run(2, start_ns=9_000 * S)  # ends before it began
+    assert expected_of(table(late), job()).compute_s in (None, 0.0)
+
+
 def test_a_curve_is_told_where_different_numbers_were_seen() -> None:
     def had(number: int, targets: int, rate: float) -> dict[str, Any]:
         return run(number, targets=[f"ost{i}" for i in range(targets)], write_bandwidth_bytes_per_s=rate)

@@ -50,7 +50,7 @@ def test_a_single_run_and_a_constant_sequence(name: str) -> None:
 def test_predicting_changes_nothing_and_is_the_same_again(name: str) -> None:
     rng = np.random.default_rng(5)
     first, second = predictor(name), predictor(name)
-    for number in range(300):
+    for number in range(200):
         category = A if rng.random() < 0.6 else B
         behaviour = int(rng.choice([0, 0, 1, 2]))
         first.observe(category, (behaviour,))

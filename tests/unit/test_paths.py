@@ -102,7 +102,8 @@ def test_an_allocation_policy_is_asked_for_both_layers() -> None:
     # 5 GB/s alone: 4 forwarders of 2 GB/s, 8 targets of 1 GB/s, of which only 7 are sound: the most is 4.
     assert grant.forwarders == (0, 1, 2, 3)
     assert grant.targets == (1, 2, 3, 4)
-    assert grant.stripe_count == 4
+    assert grant.stripe_count is None  # 64 processes have a file each: none need be cut
+    assert Studied(Widest()).grant(job(mode="N-1", files=1), here, RNG).stripe_count == 4
     forwarding, storing = (asked[0] for asked in policy.asked)
     assert forwarding.bandwidth[0, :3].tolist() == [2 * GB, 4 * GB, 5 * GB]
     assert np.isnan(storing.bandwidth[0, 3])
@@ -209,6 +210,17 @@ def test_aiot_uses_no_target_below_a_sick_server() -> None:
     here = replace(land(), servers=servers, server_of=np.arange(8) // 4)
     grant = Aiot().grant(job(), here, RNG)
     assert set(grant.targets) == {4, 5, 6, 7}
+
+
+def test_where_one_layer_has_no_room_the_other_still_carries_the_job() -> None:
+    full = land()
+    full.forwarders.sick[:] = True
+    grant = Aiot(tuned=False).grant(job(bandwidth_bytes_per_s=3 * GB), full, RNG)
+    assert (grant.forwarders, len(grant.targets)) == ((), 4)  # 3 targets of 1 GB/s, of which 4 may be granted
+    full = land()
+    full.targets.load[:] = 1.0
+    grant = Aiot(tuned=False).grant(job(bandwidth_bytes_per_s=3 * GB), full, RNG)
+    assert (len(grant.forwarders), len(grant.targets)) == (2, 1)
 
 
 def test_prefetch_is_the_share_of_a_file() -> None:

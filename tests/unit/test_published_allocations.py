@@ -11,7 +11,7 @@ from fairlead.policies.allocation.mckp import Mckp, MckpDirect, knapsack
 from fairlead.policies.allocation.simple import BestBandwidth, NSys, Oracle, Process, Random, Size, Static
 from fairlead.policies.allocation.tcpu import Tcpu
 from fairlead.policies.placement.applications import Pools, Straw, WeightedRandomPlacing
-from fairlead.registry import policy, policy_names
+from fairlead.registry import ALLOCATIONS, PLACINGS, policy, policy_names
 
 RNG = np.random.default_rng(0)
 COUNTS = [1, 2, 4, 8]
@@ -184,3 +184,32 @@ def test_what_no_application_can_have_is_refused_by_name() -> None:
         applications(RISING, volume=-1.0)
     with pytest.raises(UsageError, match="bandwidth"):
         applications([0.0, 1.0, 1.0, 1.0])
+
+
+@pytest.mark.parametrize("allocation", list(ALLOCATIONS))
+def test_an_arrival_is_answered_where_sums_alone_are_kept(allocation: str) -> None:
+    a = applications(RISING, nodes=[4], processes=[8], cores=[50.0])
+    running = Running.from_sums(np.array([0.9, 0.1, 0.5, 0.2]), np.array([1, 0, 2, 1]), np.array([1, 2, 4, 8]))
+    for placing in PLACINGS:
+        granted = policy(f"{allocation}+{placing}").arrive(a, running, Pool.of(4, 100), np.random.default_rng(0))
+        mine = granted.resources[0][granted.resources[0] >= 0]
+        assert len(set(mine.tolist())) == len(mine) == a.counts[granted.choice[0]] <= 4
+
+
+def test_size_of_one_more_falls_back_on_the_machine_s_cores() -> None:
+    a = applications(RISING, nodes=[4], cores=[25.0])
+    running = Running.from_sums(np.full(8, 0.5), np.ones(8, np.int64), np.array([1, 2, 4, 8]))
+    assert Size().choose_one(a, running, Pool.of(8, 100), RNG) == 1  # a quarter of the machine: 2 of 8
+
+
+def test_what_runs_is_forgotten_when_it_leaves() -> None:
+    a = applications(RISING, FALLING, nodes=[3, 0], processes=[5, 0])
+    running = Running(8, a.counts, room=1)
+    rows = [running.enter(a.only([i]), Decision(np.array([1]), np.array([[i, i + 1] + [-1] * 6]))) for i in range(2)]
+    assert (running.nodes_used, running.processes_used, running.nodeless, running.processless) == (3, 5, 1, 1)
+    assert running.users.tolist() == [1, 2, 1, 0, 0, 0, 0, 0]
+    for row in rows:
+        running.leave(row)
+    assert (running.nodes_used, running.processes_used, running.nodeless, running.processless) == (0, 0, 0, 0)
+    assert not running.occupancy.any()
+    assert running.stress == pytest.approx(0.0)

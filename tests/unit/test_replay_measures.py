@@ -102,7 +102,7 @@ def test_two_days_of_dfra_save_core_hours_and_tell_how_far_they_are() -> None:
     told = dfra.compared(seed=3, quick=True, tell=lambda done, of: heard.append((done, of)))
     value = {(line.setting, line.measure): line for line in told.lines}
     assert value[("all jobs", "saved")].held
-    before, after = (value[("eligible jobs", f"mean slowdown, {name}")].value for name in ("static map", "DFRA"))
+    before, after = (value[("eligible jobs", f"slowdown, {name}")].value for name in ("static", "DFRA"))
     assert before is not None
     assert after is not None
     assert 1.0 <= after < before

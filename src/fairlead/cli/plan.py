@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from fairlead.model.site import Site
     from fairlead.runtime.planning.expected import Arriving
 
+DEFAULT_POLICY = "aiot"
+"""It answers with what little a lake may know: loads and health now, a job's last rate. `joint` and the published pairs
+want volume and computing time of every job, and set neither stripes nor P."""
 _lake_option = click.option(
     "--lake", "root", type=click.Path(path_type=Path), metavar="DIR",
     help="The lake the live state is read from. Default: $FAIRLEAD_LAKE, else fairlead/lake in your data folder.",
@@ -43,7 +46,7 @@ _system_option = click.option(
 @click.group(invoke_without_command=True)
 @_lake_option
 @_site_option
-@click.option("--policy", default="aiot", show_default=True, metavar="NAME",
+@click.option("--policy", default=DEFAULT_POLICY, show_default=True, metavar="NAME",
               help="aiot, dfra, static-map, joint, or a pair as tcpu+greedy-clairvoyant.")  # fmt: skip
 @click.option("--job-file", "job_file", type=click.Path(path_type=Path, allow_dash=True), metavar="FILE",
               help="Jobs as JSON, planned in their order; - reads standard input.")  # fmt: skip
@@ -197,8 +200,9 @@ def _one(one: Plan, width: int) -> list[RenderableType]:
     parts.append(Text(f"  expected: {inert(told.basis)}" + (f": {', '.join(moved)}" if moved else "")))
     alone = ", alone" if one.isolated else ""
     pool = f" (pool {one.pool}, {'there' if one.pool_exists else 'new'})" if one.pool else ""
+    default = f"the site's default{f': {folded(one.default_forwarders)}' if one.default_forwarders else ''}"
     rows = [
-        ("forwarders", f"{folded(one.forwarders)}{alone}" if one.forwarders else "the site's default"),
+        ("forwarders", f"{folded(one.forwarders)}{alone}" if one.forwarders else default),
         ("targets", f"{folded(one.targets)}{pool}" if one.targets else "the site's default"),
         ("stripe count", None if one.stripe_count is None else str(one.stripe_count)),
         ("stripe size", None if one.stripe_bytes is None else units.format_bytes(one.stripe_bytes)),

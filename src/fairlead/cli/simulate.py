@@ -148,6 +148,40 @@ for _name in PAPERS:
     simulate.add_command(_paper(_name))
 
 
+@simulate.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE")
+@click.option("--policy", "policies", multiple=True, metavar="NAME",
+              help="A path policy or any other; may be given again. Default: static-map and dfra.")  # fmt: skip
+@click.option("--forwarders", type=click.IntRange(1, 100_000), metavar="N", help="Forwarders of the machine.")
+@click.option("--days", type=click.FloatRange(min=0, min_open=True), metavar="D",
+              help="Only jobs of the first D days.")  # fmt: skip
+@_lake_option
+@_seed_option
+@_wait_option
+@_json_option
+def trace(
+    file: Path, policies: tuple[str, ...], forwarders: int | None, days: float | None, root: Path, seed: int | None,
+    wait_s: float, as_json: bool,
+) -> None:  # fmt: skip
+    """Jobs of a trace under path policies: SWF, or a table with I/O totals (CSV, as Darshan's).
+
+    On a machine like TaihuLight. What the trace does not hold is assumed by stated rules, which are told.
+    """
+    from fairlead.cli.simulate_shown import paper_shown, print_json
+    from fairlead.runtime.simulating.run import replay_trace
+
+    chosen = policies or ("static-map", "dfra")
+    with _progress(file.name) as tell:
+        told = replay_trace(
+            file, chosen, root, seed=1 if seed is None else seed, forwarders=forwarders, days=days, wait_s=wait_s,
+            tell=tell,
+        )  # fmt: skip
+    if as_json:
+        print_json(told)
+    else:
+        paper_shown(told)
+
+
 @simulate.command("list")
 @_lake_option
 @_json_option

@@ -134,17 +134,20 @@ def paper_shown(told: PaperTold) -> None:
     table.add_column("setting", overflow="fold")
     table.add_column("measure", overflow="fold")
     table.add_column("simulated", justify="right", no_wrap=True)
-    table.add_column("published", justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
+    published = any(line.wanted or line.published is not None for line in told.lines)
+    if published:
+        table.add_column("published", justify="right", no_wrap=True)
+        table.add_column("", no_wrap=True)
     notes = any(line.note for line in told.lines)
     if notes:
         table.add_column("note", overflow="fold")
     for line in told.lines:
         near = f" ±{line.within:.0%}" if line.within else ""
-        published = line.wanted or ("" if line.published is None else _valued(line.published, line.unit) + near)
+        beside = line.wanted or ("" if line.published is None else _valued(line.published, line.unit) + near)
         word = "" if line.held is None else "pass" if line.held else "fail"
-        cells = [line.setting, line.measure, _valued(line.value, line.unit), published]
-        texts = [Text(inert(cell)) for cell in cells] + [Text(word, style=VERDICT_STYLE.get(word, ""))]
+        cells = [line.setting, line.measure, _valued(line.value, line.unit), *([beside] if published else [])]
+        texts = [Text(inert(cell)) for cell in cells]
+        texts += [Text(word, style=VERDICT_STYLE.get(word, ""))] if published else []
         table.add_row(*texts, *([Text(inert(line.note), style="dim")] if notes else []))
     console.print(table)
     asked = [line.held for line in told.lines if line.held is not None]

@@ -100,7 +100,7 @@ def page(answer: WhatIf, width: int) -> list[RenderableType]:
     from rich.text import Text
 
     from fairlead.inert import inert
-    from fairlead.web.whatif.page import BASES, HOW, held_line, of_jobs, trust_line
+    from fairlead.web.whatif.page import BASES, HOW, dropped_line, held_line, of_jobs, trust_line
 
     parts: list[RenderableType] = [Text(inert(answer.headline), style="bold")]
     parts += [Text(inert(line), style="dim") for line in (of_jobs(answer), trust_line(answer), HOW)]
@@ -121,7 +121,7 @@ def page(answer: WhatIf, width: int) -> list[RenderableType]:
     parts.append(Text(f"curves rest on: {known}"))
     if answer.dropped:
         parts.append(Text("\nLeft out", style="bold yellow"))
-        parts += [Text(inert(f"  {one.count:,} {one.of}: {one.why}")) for one in answer.dropped]
+        parts += [Text(inert(f"  {dropped_line(one)}")) for one in answer.dropped]
     if answer.missing:
         parts.append(Text("\nNot known", style="bold yellow"))
         parts += [Text(f"  {inert(text)}") for text in answer.missing]

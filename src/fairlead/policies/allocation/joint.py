@@ -22,14 +22,16 @@ TOGETHER = 192
 class Tuning:
     """Constants of the estimate and the search. `back`: how much of what I cost others I am spared myself; `chance`: how
     much of the chance differences between my resources is felt; `idle`: weight of the idle share of cores beside the mean
-    slowdown; `starts`: from how many published decisions; `trials` changes an application, with `heat` at first."""
+    slowdown; `starts`: from how many published decisions; `trials` changes an application
+    (and `least_trials` in all at least), with `heat` at first."""
 
     back: float = 1.25
     chance: float = 0.9
     idle: float = 1.0
     starts: int = 1
     heat: float = 0.1
-    trials: int = 400
+    trials: int = 250
+    least_trials: int = 20_000
 
 
 class Joint:
@@ -54,7 +56,7 @@ class JointLight:
     """The same search with BestBandwidth's information only: curves b(n). Every application is taken to spend `share` of
     its cycle on I/O when it has one resource."""
 
-    def __init__(self, tuning: Tuning | None = None, share: float = 0.3) -> None:
+    def __init__(self, tuning: Tuning | None = None, share: float = 0.15) -> None:
         self.tuning = tuning or Tuning(idle=0.0)
         self.share = share
 
@@ -144,7 +146,7 @@ def _search(
     ]
     found.sort(key=lambda start: start[0])
     chance = np.array([seed], np.uint64)
-    trials = tuning.trials * k // tuning.starts
+    trials = max(tuning.trials * k, tuning.least_trials if tuning.trials else 0) // tuning.starts
     top: tuple[float, I64, I64, F64] | None = None
     for _, choice, resources in found[: tuning.starts]:
         slow = np.ones(k)

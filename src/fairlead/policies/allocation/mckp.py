@@ -20,6 +20,7 @@ class Mckp:
 
     Where not even the smallest counts fit (more applications than resources), each gets its item of least weight, the
     count `default` where that is allowed, and resources are shared: the published policy leaves that to the site.
+    An application whose curve is not known comes in with a bandwidth for the site's default count alone, and gets that.
     `direct`: 0 is an item where the bandwidth without any resource is known. `dividing`: only counts that divide the
     number of nodes.
     """

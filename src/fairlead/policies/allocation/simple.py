@@ -66,19 +66,15 @@ class NSys:
 
 
 def _proportional(applications: Applications, size: F64, total: float, pool: Pool) -> I64:
-    """The largest allowed count not above the part of the pool that `size` is of `total`; else the smallest allowed."""
-    fits = allowed(applications, pool)
-    wanted = size / total * len(pool.usable) if total > 0 else np.zeros(len(size))
-    below = fits & (applications.counts <= wanted[:, None] + 1e-9)
-    largest = fits.shape[1] - 1 - np.argmax(below[:, ::-1], axis=1)
-    column = np.where(below.any(axis=1), largest, np.argmax(fits, axis=1))
-    return np.asarray(np.where(fits.any(axis=1), column, NONE), np.int64)
+    """The allowed count nearest to round(F size / total), F available resources."""
+    wanted = np.round(size / total * len(pool.usable)) if total > 0 else np.ones(len(size))
+    return nearest(applications, wanted, allowed(applications, pool))
 
 
 class Size:
-    """SIZE: of the pool the part that the job's nodes are of the nodes of all that run (Bez et al., IPDPS 2021),
-    rounded down to a count that can be granted, the smallest at least. Where a number of nodes is not known, cores
-    decide; where not even those of who runs are known, the job's part of the machine's cores does."""
+    """SIZE: of the pool the part that the job's nodes are of the nodes of all that run, rounded (Bez et al., IPDPS
+    2021), and then to the nearest count that can be granted, of two the smaller. Where a number of nodes is not known,
+    cores decide; where not even those of who runs are known, the job's part of the machine's cores does."""
 
     def choose(self, applications: Applications, pool: Pool, rng: np.random.Generator) -> I64:  # noqa: ARG002
         """See `Allocation`."""
@@ -110,10 +106,10 @@ def _parts(applications: Applications, size: I64, pool: Pool) -> I64:
 
 def _part(application: Applications, size: I64, running: Running, others: int, pool: Pool) -> int:
     by, total = size.astype(np.float64), float(size[0] + others)
-    if not len(running) and running.users.any():  # sums alone were kept
-        by, total = application.cores, pool.cores
-    elif size[0] <= 0 or (len(running) and not others):
+    if size[0] <= 0 or (len(running) and not others):
         by, total = application.cores, float(application.cores[0]) + running.cores_used
+        if len(running) and not running.cores_used:  # who runs is known by sums alone
+            total = pool.cores
     return int(_proportional(application, by, total, pool)[0])
 
 

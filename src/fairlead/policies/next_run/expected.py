@@ -279,8 +279,9 @@ def _age(past: Past, rows: I64, job: Job) -> str:
 def _floats(table: pa.Table, name: str, here: bool) -> F64:
     if not here:
         return np.full(table.num_rows, np.nan)
-    column = table[name].cast(pa.float64(), safe=False).fill_null(np.nan)
-    return np.array(column.to_numpy(), np.float64)
+    values = np.array(table[name].cast(pa.float64(), safe=False).fill_null(np.nan).to_numpy(), np.float64)
+    # What cannot be (a counter that ran backwards) is not known; it is not taken for 0.
+    return np.where(np.isfinite(values) & (values >= 0), values, np.nan)
 
 
 def _words(table: pa.Table, name: str, here: bool) -> list[str]:

@@ -35,6 +35,15 @@ class Aiot:
             landscape.forwarders, landscape.targets, weights, servers=landscape.servers, server_of=landscape.server_of,
             most_forwarders=max(landscape.forwarder_counts), most_targets=max(landscape.stripe_counts),
         )  # fmt: skip
+        if not found.forwarders or not found.targets:
+            # Where one layer has no room at all, the other still carries the whole.
+            nothing = Components.idle("", (), 0.0)
+            above = flow(landscape.forwarders, nothing, weights, most_forwarders=max(landscape.forwarder_counts))
+            beneath = flow(
+                nothing, landscape.targets, weights, servers=landscape.servers, server_of=landscape.server_of,
+                most_targets=max(landscape.stripe_counts),
+            )  # fmt: skip
+            found = replace(found, forwarders=above.forwarders, targets=beneath.targets)
         forwarders, told = _layer(landscape.forwarders, found.forwarders, landscape.forwarder_counts, "forwarders")
         sound_targets = _below_sound(landscape)
         targets, below = _layer(sound_targets, found.targets, landscape.stripe_counts, "targets")
@@ -96,9 +105,12 @@ def _layer(
     free = sound(components)
     if not len(free):
         return (), f"none of {len(components)} {layer} is sound{passed_over(components)}: left to the site's default"
-    order = [*found, *(one for one in queue(components, free) if one not in found)]
     count = allowed(max(len(found), 1), counts, len(free))
-    places = order[:count]
+    places = list(found[:count])
+    if len(places) < count:
+        taken = set(places)
+        more = (one for one in queue(components, free) if one not in taken)
+        places += [next(more) for _ in range(count - len(places))]
     load = used(components)[places]
     return tuple(places), (
         f"{named(components, places)}: the least used of {len(free)} sound{passed_over(components)}, "

@@ -10,7 +10,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from fairlead.model.plan import Plan
@@ -54,6 +54,8 @@ class Ground:
     barred: tuple[Kept, ...] = ()
     reserved_for: Mapping[str, str] = field(default_factory=dict)
     nodes: Mapping[str, int] = field(default_factory=dict)
+    alone: frozenset[str] = frozenset()
+    """Forwarders that plans checked before in this call keep for their jobs."""
 
     @cached_property
     def forwarders(self) -> dict[str, int]:
@@ -64,6 +66,19 @@ class Ground:
     def targets(self) -> dict[str, int]:
         """Place of each target."""
         return {name: at for at, name in enumerate(self.landscape.targets.names)}
+
+    def usable(self, layer: Components, plan: Plan) -> int:
+        """How many components of a layer could be granted to the job of a plan."""
+        job = plan.job
+        kept = {
+            name for rule in self.barred if rule.concerns(job.user, job.program) for name in rule.components
+        } | self.alone  # fmt: skip
+        owner = self.reserved_for
+        return sum(
+            not layer.sick[at] and name not in kept
+            and (owner[name] == job.job_id if name in owner else not layer.reserved[at])
+            for at, name in enumerate(layer.names)
+        )  # fmt: skip
 
     def default_of(self, nodes: Sequence[str]) -> set[str]:
         """Forwarders the site's own map gives these nodes."""
@@ -100,12 +115,15 @@ def check(
 ) -> list[Violation]:  # fmt: skip
     """Everything wrong with these plans, which are to hold at once. O(total grants). None: they are sound."""
     rules, together = RULES if rules is None else rules, TOGETHER if together is None else together
-    found = [
-        Violation(job_id=plan.job.job_id, field=where, component=component, reason=reason, rule=name)
-        for plan in plans
-        for name, rule in rules.items()
-        for where, component, reason in rule(plan, ground)
-    ]
+    found, here = [], ground
+    for plan in plans:
+        found += [
+            Violation(job_id=plan.job.job_id, field=where, component=component, reason=reason, rule=name)
+            for name, rule in rules.items()
+            for where, component, reason in rule(plan, here)
+        ]
+        if plan.isolated:
+            here = replace(here, alone=here.alone | set(plan.forwarders))
     found += [
         Violation(job_id=job, field=where, component=component, reason=reason, rule=name)
         for name, across in together.items()
@@ -189,10 +207,13 @@ def _beyond(plan: Plan, ground: Ground) -> Found:
     if count > most:
         yield "forwarders", "", f"{count} are granted, {most} exist"
     elif count and count not in ground.landscape.forwarder_counts:
-        layer = ground.landscape.forwarders
-        sound = int((~layer.sick & ~layer.reserved).sum())
-        few = sound < min(ground.landscape.forwarder_counts) and count == sound
-        if not few and count != len(ground.default_of(plan.job.nodes)):
+        least, usable = min(ground.landscape.forwarder_counts), ground.usable(ground.landscape.forwarders, plan)
+        default = ground.default_of(plan.job.nodes)
+        # As many as its own nodes' map gives, or what is sound of those, is no more than it has without a plan.
+        own = count == len(default) or set(plan.forwarders) <= default or count == usable < len(default)
+        # Fewer than the least count, where no more are left; for a job that is to be alone, where no more are unused.
+        few = count < least and (plan.isolated or count == usable)
+        if not own and not few:
             allowed = ", ".join(map(str, ground.landscape.forwarder_counts))
             yield "forwarders", "", f"{count} are granted, a job may have {allowed}"
     exist = len(ground.landscape.targets)
@@ -207,9 +228,10 @@ def _stripes(plan: Plan, ground: Ground) -> Found:
     if count < 1 or count > MOST_STRIPES:
         yield "stripe_count", "", f"{count} is not 1 to {MOST_STRIPES}"
         return
-    layer, allowed = ground.landscape.targets, {*ground.landscape.stripe_counts, ground.landscape.default_stripes}
-    few = count == len(set(plan.targets)) == int((~layer.sick & ~layer.reserved).sum())
-    if count not in allowed and not (few and count < min(ground.landscape.stripe_counts)):
+    allowed = {*ground.landscape.stripe_counts, ground.landscape.default_stripes}
+    least = min(ground.landscape.stripe_counts)
+    few = count < least and count == ground.usable(ground.landscape.targets, plan)
+    if count not in allowed and not few:
         yield "stripe_count", "", f"{count} is granted, a job may have {', '.join(map(str, sorted(allowed)))}"
     room = len(set(plan.targets)) or len(ground.landscape.targets)
     if room and count > room:  # where no targets are known, neither is how many there are

@@ -27,7 +27,7 @@ from fairlead.policies.paths.sound import (
 @dataclass(frozen=True)
 class Dfra:
     """A path policy. Eligible: the last run was in one of `modes`, moved `least_bytes` and had `least_processes` doing
-    I/O (FAST 2019, section 4). It gets ceil(N_io b_client / B_fwd) forwarders where that is more than its map gives
+    I/O. It gets ceil(N_io b_client / B_fwd) forwarders where that is more than its map gives
     (capacity). A job of `least_mdops` metadata operations a second or more gets unused forwarders for itself
     (isolation), as does an eligible one whose own map suffices but whose forwarders others keep busy above
     `busy_share`: the paper isolates from disturbing neighbours; a landscape knows their load, not who they are.
@@ -123,7 +123,10 @@ class Dfra:
         unused = fit[(layer.jobs[fit] == 0)]
         if not len(unused):
             return self._default(landscape, fit, default, f"{why}; no sound forwarder is unused, so it shares")
-        count = allowed(count, landscape.forwarder_counts, len(unused))
+        spare = min(len(unused), len(fit) - 1)  # everybody else needs one, too
+        if not spare:
+            return self._default(landscape, fit, default, f"{why}; no other sound forwarder is left, so it shares")
+        count = allowed(count, landscape.forwarder_counts, spare)
         places = least_used(layer, unused)[:count]
         told = Reason(what="forwarders", why=f"{why}; {named(layer, places)} serve nobody{passed_over(layer)}")
         alone = Reason(what="isolated", why="nobody else is to be put on them while it runs")

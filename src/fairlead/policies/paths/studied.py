@@ -35,7 +35,8 @@ class Studied:
             if layer == FORWARDERS:
                 grant = replace(grant, forwarders=places, reasons=reasons)
             else:
-                grant = replace(grant, targets=places, stripe_count=len(places) or None, reasons=reasons)
+                count = None if _own_files(expected, len(places)) else len(places) or None
+                grant = replace(grant, targets=places, stripe_count=count, reasons=reasons)
         return grant
 
     def _layer(
@@ -66,6 +67,12 @@ class Studied:
         return tuple(places.tolist()), (
             f"{len(places)} of {len(free)} sound{passed_over(components)}: {named(components, places)}; {told}, {rest}"
         )
+
+
+def _own_files(expected: Expected, targets: int) -> bool:
+    """Whether a job fills its targets with files that are not shared: then none need be cut."""
+    files = expected.files if expected.files is not None else expected.io_processes
+    return expected.mode in ("N-N", "N-M") and files is not None and files >= targets
 
 
 def _components(landscape: Landscape, layer: str) -> Components:

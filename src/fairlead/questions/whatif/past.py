@@ -55,14 +55,17 @@ class Past:
     routes: Intervals
     running: int
 
-    def mapped(self, row: int, at_ns: int | None = None) -> Names:
-        """Forwarders that the site's map gives the nodes of a job, as it is `at_ns` (None: when the job began)."""
-        nodes = self.nodes[row]
-        if not nodes or not len(self.routes.a):
-            return ()
-        when = round(float(self.runs.start_s[row]) * NS_PER_S) + self.origin_ns if at_ns is None else at_ns
-        found = self.routes.at(pa.array(nodes), np.full(len(nodes), when, np.int64)).to_pylist()
-        return tuple(dict.fromkeys(name for name in found if name is not None))
+    def mapped(self, rows: Sequence[int], at_ns: int | None = None) -> list[Names]:
+        """Forwarders that the site's map gives the nodes of these jobs, as it is `at_ns` (None: when each began)."""
+        counts = np.array([len(self.nodes[row]) for row in rows], np.int64)
+        if not counts.sum() or not len(self.routes.a):
+            return [()] * len(rows)
+        begun = np.round(self.runs.start_s[np.asarray(rows, np.int64)] * NS_PER_S).astype(np.int64) + self.origin_ns
+        when = np.repeat(begun, counts) if at_ns is None else np.full(int(counts.sum()), at_ns, np.int64)
+        every = self.routes.at(pa.array([name for row in rows for name in self.nodes[row]]), when).to_pylist()
+        ends = np.cumsum(counts)
+        parts = (every[end - count : end] for end, count in zip(ends.tolist(), counts.tolist(), strict=True))
+        return [tuple(dict.fromkeys(name for name in part if name is not None)) for part in parts]
 
 
 def past_of(lake: Tables, span: Span) -> Past:

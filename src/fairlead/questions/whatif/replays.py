@@ -56,13 +56,18 @@ def recorded(
     """What served the jobs in `rows`, as counted, else as the map says; without one of the layers where that is to be
     the site's default. `mapped_at`: by the map of then alone, whatever was counted."""
 
-    def of(row: int) -> Grant:
-        by_map = past.mapped(row, mapped_at) if forwarders else ()
-        first = by_map if mapped_at is not None else (past.forwarders[row] if forwarders else ()) or by_map
-        stored = past.targets[row] if targets else ()
-        return Grant(forwarders=_places(first, setting.forwarder_at), targets=_places(stored, setting.target_at))
-
-    return Recorded([of(int(row)) for row in rows])
+    counted = [past.forwarders[row] if forwarders and mapped_at is None else () for row in rows.tolist()]
+    by_map: dict[int, Names] = {}
+    if forwarders:
+        rest = [row for row, names in zip(rows.tolist(), counted, strict=True) if not names]
+        by_map = dict(zip(rest, past.mapped(rest, mapped_at), strict=True))
+    return Recorded([
+        Grant(
+            forwarders=_places(names or by_map.get(row, ()), setting.forwarder_at),
+            targets=_places(past.targets[row] if targets else (), setting.target_at),
+        )
+        for row, names in zip(rows.tolist(), counted, strict=True)
+    ])  # fmt: skip
 
 
 def _places(names: Names, known: Mapping[str, int]) -> tuple[int, ...]:

@@ -54,7 +54,6 @@ class Described:
     barred: tuple[Kept, ...]
     planning: SitePlanning
     cores: float
-    told: bool
     missing: list[str] = field(default_factory=list)
 
     @property
@@ -105,7 +104,7 @@ def described(lake: Tables, site: Site | None, at_ns: int) -> Described:
         forwarders=forwarders, targets=targets, server_of=served,
         system_of=_systems(targets, told), forwarder_of=routed, nodes=tuple(nodes),
         reserved=maps.get(RESERVED, {}), mounts=mounts, pools=pools, barred=_kept(planning.barred), planning=planning,
-        cores=_cores(told), told=site is not None, missing=_untold(told, forwarders, targets, site is not None),
+        cores=_cores(told), missing=_untold(told, forwarders, targets, site is not None),
     )  # fmt: skip
 
 

@@ -25,9 +25,6 @@ from fairlead.runtime.planning.expected import Arriving, earlier_runs, expected_
 from fairlead.runtime.planning.landscape import Live, in_force, live
 from fairlead.runtime.planning.settled import Course, alone, settled, standing
 
-DEFAULT_POLICY = "aiot"
-"""It answers with what little a lake may know: loads and health now, a job's last rate. `joint` and the published pairs
-want a curve and a computing time of every job, and set neither stripes nor P."""
 _UNFIT = re.compile(r"[^A-Za-z0-9_-]")
 _SHOWN = 20
 

@@ -173,7 +173,7 @@ def learn(runs: Runs, phases: Phases, defaults: Defaults) -> Curves:
         node_rate=node, forwarder_cost=c0, target_cost=t0, metadata_rate=metadata_rate, class_cost=class_cost,
         own=_best(keys.own, rate / scale, held, phases.job, usable & (keys.own >= 0)),
         alike=_best(keys.alike, rate / scale, held, phases.job, usable),
-        own_cost=_own_costs(runs, phases, rate, used, c0, told), own_targets=_most_targets(runs),
+        own_cost=_own_costs(runs, phases, keys.alike, rate, used, c0, told), own_targets=_most_targets(runs),
     )  # fmt: skip
 
 
@@ -236,19 +236,29 @@ def _class_costs(request: I64, rate: F64, used: F64, able: F64, c0: float, told:
     return costs
 
 
-def _own_costs(runs: Runs, phases: Phases, rate: F64, used: F64, c0: float, told: NDArray[np.bool_]) -> _Table:
-    """Where a program ran on different numbers of forwarders and got more from more, the fewer were full."""
+def _own_costs(
+    runs: Runs, phases: Phases, alike: I64, rate: F64, used: F64, c0: float, told: NDArray[np.bool_]
+) -> _Table:  # fmt: skip
+    """Where a program ran on different numbers of forwarders and got more from more, the fewer were full: with it, or
+    with others. So one costs no more than the best of all alike phases shows."""
     rows = told & np.isfinite(used) & (runs.program[phases.job] >= 0)
-    key = _program_key(runs)[phases.job][rows]
+    key, like = _program_key(runs)[phases.job][rows], alike[rows]
+    counts, rates = used[rows], rate[rows]
+    per = rates / counts
+    shown = {int(one): c for one in np.unique(like) if (c := float(per[like == one].max())) > 0}
     found: dict[int, tuple[float, int]] = {}
-    for one in np.unique(key).tolist():
-        count, best = used[rows][key == one], rate[rows][key == one]
+    order = np.argsort(key, kind="stable")
+    for mine in np.split(order, np.flatnonzero(np.diff(key[order])) + 1) if len(order) else ():
+        one, count, best = int(key[mine[0]]), counts[mine], rates[mine]
+        if count.min() == count.max():
+            continue
         tops = [(n, float(np.quantile(best[count == n], BEST)), int((count == n).sum())) for n in np.unique(count)]
         full = [(n / r, k) for (n, r, k), (_, more, many) in pairwise(tops)
                 if more >= 1.25 * r and min(k, many) >= LEAST_RUNS]  # fmt: skip
         if full:
             cost, many = min(full)
-            found[one] = (max(cost, c0), many)
+            most = 1.0 / max(shown[int(k)] for k in np.unique(like[mine]))
+            found[one] = (max(min(cost, most), c0), many)
     keys = np.array(sorted(found), np.int64)
     return _Table(
         key=keys, rate=np.array([found[k][0] for k in keys.tolist()]), held=np.zeros(len(keys), np.bool_),

@@ -30,11 +30,11 @@ def highest(component: I64, start_s: F64, end_s: F64, rate: F64) -> float:
     total = np.cumsum(step)
     lasting = np.where(who[1:] == who[:-1], np.diff(when), 0.0)
     best = float("nan")
-    for one in np.unique(who):
-        mine = np.flatnonzero((who[:-1] == one) & (lasting > 0) & (total[:-1] > 1e-6 * rate[known].max()))
+    busy = np.flatnonzero((lasting > 0) & (total[:-1] > 1e-6 * rate[known].max()))
+    for mine in np.split(busy, np.flatnonzero(np.diff(who[busy])) + 1):
         if len(mine):
-            mine = mine[np.argsort(total[mine], kind="stable")]
-            reached = np.cumsum(lasting[mine])
-            high = float(total[mine][int(np.searchsorted(reached, HIGH * reached[-1]))])
+            rising = mine[np.argsort(total[mine], kind="stable")]
+            reached = np.cumsum(lasting[rising])
+            high = float(total[rising][int(np.searchsorted(reached, HIGH * reached[-1]))])
             best = high if np.isnan(best) else max(best, high)
     return best

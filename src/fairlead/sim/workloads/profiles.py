@@ -56,7 +56,8 @@ class Profiles:
 
 @cache
 def forge(statistic: str = "median") -> Profiles:
-    """The 189 write scenarios of FORGE on MareNostrum 4; `statistic` of the repetitions: `median` or `max`."""
+    """The 189 write scenarios of FORGE on MareNostrum 4; `statistic` of the repetitions: `median`, `max` or
+    `mean`."""
     text = files("fairlead.sim.workloads").joinpath("forge.csv").read_text(encoding="utf-8")
     rows = list(csv.DictReader(line for line in text.splitlines() if not line.startswith("#")))
 
@@ -70,4 +71,45 @@ def forge(statistic: str = "median") -> Profiles:
         direct=column(f"{statistic}0") * MIB, nodes=column("clients").astype(np.int64),
         processes=column("processes").astype(np.int64),
         behaviour=np.array([BEHAVIOURS.index(row["behaviour"]) for row in rows], np.int64),
+    )  # fmt: skip
+
+
+OST_SCENARIOS = 189
+OST_CLASSES = (90, 66, 28, 4, 1)
+"""Scenarios of each of BEHAVIOURS: FORGE's numbers (tolerance 0.15 on medians)."""
+
+
+@cache
+def osts(seed: int = 1) -> Profiles:
+    """Made curves over 1 to 8 storage targets; no measurement is behind any of them.
+
+    The classes and how many scenarios are of each are FORGE's (`OST_CLASSES`). The shapes are drawn, with n targets:
+    ascent n^e, e in 0.3..1; peak n^e up to a turn at 2..7, from there (n / turn)^-f; descent n^-f, f in 0.1..0.6; neutral
+    within 7 %; valley n^-f down to a turn and up again to more than at first. Each point is off by 2 % (lognormal), b(1) is
+    log-uniform in 40..1600 MiB/s. Direct access is not known. The same seed gives the same curves.
+    """
+    rng = np.random.default_rng([seed, 8])
+    n = np.arange(1, 9, dtype=np.float64)
+    behaviour = np.repeat(np.arange(len(BEHAVIOURS)), OST_CLASSES)
+    curves = np.empty((OST_SCENARIOS, len(n)))
+    for row, kind in enumerate(behaviour):
+        rise, fall, turn = rng.uniform(0.3, 1.0), rng.uniform(0.1, 0.6), float(rng.integers(2, 8))
+        name = BEHAVIOURS[kind]
+        if name == "ascent":
+            shape = n**rise
+        elif name == "peak":
+            shape = np.where(n <= turn, n**rise, turn**rise * (n / turn) ** -(fall + 0.2))
+        elif name == "descent":
+            shape = n**-fall
+        elif name == "neutral":
+            shape = rng.uniform(0.95, 1.05, len(n))
+        else:
+            shape = np.where(n <= turn, n**-fall, turn**-fall * (n / turn) ** (rise + fall))
+        curves[row] = shape * rng.lognormal(0.0, 0.02, len(n))
+    first = np.exp(rng.uniform(np.log(40.0), np.log(1600.0), OST_SCENARIOS))
+    nodes = rng.choice(np.array([8, 16, 32, 64]), OST_SCENARIOS)
+    return Profiles(
+        source=f"made from behaviour classes, seed {seed}: no measurement", counts=n.astype(np.int64),
+        bandwidth=curves * first[:, None] * MIB, direct=np.full(OST_SCENARIOS, np.nan), nodes=nodes,
+        processes=nodes * 12, behaviour=behaviour,
     )  # fmt: skip

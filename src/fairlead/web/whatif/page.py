@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fairlead.model import units
-from fairlead.questions.answers_whatif import Check, HeldOut, Moved, Sides, WhatIf
+from fairlead.questions.answers_whatif import Check, DroppedLine, HeldOut, Moved, Sides, WhatIf
 from fairlead.web.diagnosis import parts
 from fairlead.web.diagnosis.parts import Cell, box, said
 from fairlead.web.whatif.drawings import before_and_after, measured_and_replayed
@@ -177,8 +177,12 @@ def _confidence(answer: WhatIf) -> str:
 
 
 def _dropped(answer: WhatIf) -> str:
-    lines = [f"{one.count:,} {one.of}: {one.why}" for one in answer.dropped]
-    return parts.listed(lines or ["nothing: every row could be used"])
+    return parts.listed([dropped_line(one) for one in answer.dropped] or ["nothing: every row could be used"])
+
+
+def dropped_line(one: DroppedLine) -> str:
+    """What was left out and why."""
+    return f"{one.count:,} {one.of.removesuffix('s') if one.count == 1 else one.of}: {one.why}"
 
 
 def _layers(answer: WhatIf) -> str:
