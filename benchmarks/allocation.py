@@ -1,11 +1,11 @@
-"""Ours against every published allocation x placement pair, bin by bin of load(pi_sys), simulated (not measured on a machine).
+"""Ours against every published allocation x placement pair, bin by bin of load(pi_sys). All of it is simulated.
 
     python benchmarks/allocation.py --keep DIR [--quick] [--sets 200] [--applications 30 60 100] [--processes 2]
 
-Each set of applications is drawn as the scheduling study draws them, told to each policy, and its decision is simulated from
-5,000 to 30,000 s. Resumable: what is in DIR is not done again. Figures: mean over the sets of a bin; of the published pairs
-the best in that bin and metric, named. `mckp-direct` is left out: here nothing limits access without a resource; `oracle` (most
-bandwidth) is best-bandwidth here.
+Each set of applications is drawn as the scheduling study draws them and told to each policy; its decision is simulated
+from 5,000 to 30,000 s. Resumable: what is in DIR is not done again. Figures: mean over the sets of a bin; of the
+published pairs the best in that bin and metric. `mckp-direct` is left out: nothing here limits access without a
+resource; `oracle` (most bandwidth) is best-bandwidth here.
 """
 
 from __future__ import annotations
@@ -39,11 +39,12 @@ BINS = 12
 VARIANTS = ("exact", "held-out", "class-means", "osts")
 OURS = ("joint", "joint-light", "joint one by one")
 ABLATION: dict[str, Tuning] = {
-    "published start only": Tuning(trials=0),
+    "published start only": Tuning(trials=0, least_trials=0),
     "descent, no annealing": Tuning(heat=0.0),
     "slowest resource only (no chance)": Tuning(chance=0.0),
     "mean field as the others see it (no back)": Tuning(back=0.0),
     "no weight on idle cores": Tuning(idle=0.0),
+    "curves never doubted": Tuning(doubt=0.0),
     "four starts": Tuning(starts=4),
     "a tenth of the trials": Tuning(trials=25, least_trials=2_000),
     "five times the trials": Tuning(trials=1250, least_trials=100_000),
@@ -206,7 +207,7 @@ def table(variant: str, k: int, rows: list[dict[str, object]]) -> list[dict[str,
         values = np.array([[row["figures"][name][:3] for name in names] for row in some])  # type: ignore[index]
         mean = dict(zip(names, np.nanmean(values, axis=0), strict=True))
         published = [name for name in names if name not in OURS]
-        best = [min(published, key=lambda name: mean[name][metric]) for metric in range(3)]  # noqa: B023
+        best = [min(published, key=lambda name: mean[name][metric]) for metric in range(3)]
         top = [float(mean[best[metric]][metric]) for metric in range(3)]
         ours, light, online = (mean[name] for name in OURS)
         low = float(np.mean([row["bound"] for row in some]))

@@ -80,7 +80,7 @@ def rows(course: Course, origin_ns: int) -> dict[str, list[dict[str, object]]]:
 
 
 def lake_of(root: Path, made: Sequence[Play], *, broken: float = 0.0, seed: int = 3) -> Lake:
-    """A lake of these plays. `broken`: the share of summaries that are corrupt, in five ways."""
+    """A lake of these plays. `broken`: the share of summaries that are corrupt, in several ways."""
     lake = Lake.open(root, create=True)
     rng = np.random.default_rng(seed)
     with lake.writer("main") as writer:
@@ -99,5 +99,6 @@ def lake_of(root: Path, made: Sequence[Play], *, broken: float = 0.0, seed: int 
 
 BROKEN: list[dict[str, object]] = [
     {"end_ns": ORIGIN_NS - 1}, {"nodes_count": 0}, {"nodes_count": -3}, {"cores": -8}, {"nodes_count": None},
+    {"nodes_count": 1 << 50}, {"cores": 1 << 60},
 ]  # fmt: skip
 """What is written over a sound summary."""

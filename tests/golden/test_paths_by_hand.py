@@ -133,6 +133,61 @@ def test_aiot_grants_what_the_flow_found() -> None:
     assert "= 1.60 forwarders, 87.5% found a path" in grant.reasons[0].why
 
 
+def isolation_bed() -> Landscape:
+    """The paper's own test of isolation (section IV.C): 4 forwarders, 4 storage nodes of 3 OSTs; OST1 is busy, OST2
+    abnormal. Macdrp runs on Fwd2."""
+    forwarders = Components.idle("forwarder", ("Fwd1", "Fwd2", "Fwd3", "Fwd4"), 2.5 * GB, mdops=10_000.0)
+    targets = Components.idle("target", tuple(f"OST{n}" for n in range(1, 13)), 0.8 * GB)
+    forwarders.load[1], forwarders.jobs[1] = 0.9, 1
+    targets.load[0] = 1.0
+    targets.sick[1] = True
+    servers = Components.idle("server", ("SN1", "SN2", "SN3", "SN4"), 2.4 * GB)
+    servers.load[0] = 0.5
+    return Landscape(
+        forwarders=forwarders, targets=targets, servers=servers, server_of=np.arange(12) // 3,
+        default_forwarder=np.arange(2048) // 512,
+    )  # fmt: skip
+
+
+def test_aiot_leaves_the_busy_and_the_abnormal_target_alone() -> None:
+    # XCFD: N-N, high bandwidth. 2.4 GB/s are 0.96 forwarders and three targets on the three idle storage nodes.
+    xcfd = Expected(job_id="xcfd", mode="N-N", io_processes=512, files=512, bandwidth_bytes_per_s=2.4 * GB)
+    grant = Aiot().grant(xcfd, isolation_bed(), RNG)
+    assert grant.forwarders == (0,)
+    names_of = {isolation_bed().targets.names[place] for place in grant.targets}
+    assert len(names_of) == 4  # three, rounded up to what may be granted
+    assert not names_of & {"OST1", "OST2"}
+
+
+def test_aiot_puts_a_metadata_heavy_job_where_nobody_is() -> None:
+    # Quantum shared Fwd2 with Macdrp by the site's map; there are idle ones, so nothing of P:(1-P) is needed.
+    quantum = Expected(job_id="quantum", mode="N-N", io_processes=512, mdops=5000.0)
+    grant = Aiot().grant(quantum, isolation_bed(), RNG)
+    assert grant.forwarders == (0,)
+    assert grant.metadata_share is None
+    crowded = isolation_bed()
+    crowded.forwarders.jobs[:] = 1
+    assert Aiot().grant(quantum, crowded, RNG).metadata_share == 0.5
+
+
+@pytest.mark.parametrize(("apart", "stripe"), [(16, 4), (4, 1)])
+def test_aiot_stripes_of_the_papers_figure_10(apart: int, stripe: int) -> None:
+    # Four processes share 16 MiB: a quarter each in a row (4 MiB stripes), or turns of 1 MiB, 4 MiB apart (1 MiB).
+    shared = Expected(
+        job_id="1", mode="N-1", io_processes=4, files=1, bandwidth_bytes_per_s=3.2 * GB,
+        offset_difference_bytes=apart * 2.0**20,
+    )  # fmt: skip
+    grant = Aiot().grant(shared, isolation_bed(), RNG)
+    assert (grant.stripe_count, grant.stripe_bytes) == (4, stripe << 20)
+
+
+def test_aiot_weights_as_printed() -> None:
+    # x1 Y1 = x2 Y2 = x3 Y3: a job of bandwidth alone is a third of what it is in bandwidth.
+    weights = Weights.equal((2.5 * GB, 0.0, 0.0), (2.5 * GB, 50_000.0, 10_000.0))
+    assert [x * y for x, y in zip(weights.x, (2.5e9, 5e4, 1e4), strict=True)] == pytest.approx([1 / 3] * 3)
+    assert weights.demand == pytest.approx(1 / 3)
+
+
 def test_aiot_weighs_three_measures() -> None:
     # Per forwarder 2.5 GB/s, 50,000 I/O/s, 10,000 names/s: the job asks for 0.4, 0.2 and 1.4 of one, 2 in all, so the
     # shares are 0.2, 0.1, 0.7 and x = share / peak. Demand: 0.2 x 0.4 + 0.1 x 0.2 + 0.7 x 1.4 = 1.08.

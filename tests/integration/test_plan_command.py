@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from fairlead.cli.main import cli
-from fairlead.errors import InputError, UnsoundPlanError, UsageError
+from fairlead.errors import ConfigError, InputError, UnsoundPlanError, UsageError
 from fairlead.lake.store import Lake
 from fairlead.model.diagnosis import incident_rows
 from fairlead.model.incident import Incident
@@ -50,7 +50,7 @@ def plans(result: Result) -> list[dict[str, Any]]:
     return list(told["plans"])
 
 
-@pytest.mark.parametrize("policy", ["aiot", "dfra", "static-map", "tcpu+greedy-clairvoyant", "mckp+greedy-clairvoyant"])
+@pytest.mark.parametrize("policy", ["aiot", "dfra", "static-map", "tcpu+greedy-clairvoyant", "mckp+straw", "joint"])
 def test_every_policy_makes_a_sound_plan_that_checks_elsewhere(machine: Path, tmp_path: Path, policy: str) -> None:
     result = run(machine, *ADA, "--policy", policy, "--json")
     [one] = plans(result)
@@ -315,3 +315,17 @@ def test_a_component_may_be_kept_for_a_job(tmp_path: Path) -> None:
     [owner] = plans(run(tmp_path, "--job", "4711", *job))
     assert "fwd06" not in other["forwarders"]
     assert len(owner["forwarders"]) == 4
+
+
+@pytest.mark.parametrize(("text", "says"), [
+    ("[planning]\nforwarder_counts = []", "forwarder_counts"), ("[planning]\nstripe_counts = [0]", "stripe_counts"),
+    ("[planning]\nmagic = 1", "magic"), ('[[planning.barred]]\ncomponents = "fwd01"', "why"),
+    ('[[planning.barred]]\nwhy = "x"\ncomponents = "fwd[1-"', "planning.barred[0].components"),
+    ('[[planning.pools]]\nname = "p"\ntargets = "a[2-1]"', "planning.pools[0].targets"), ("\x00", "site.toml"),
+])  # fmt: skip
+def test_a_wrong_site_file_is_refused_naming_the_key(tmp_path: Path, text: str, says: str) -> None:
+    Lake.open(tmp_path / "lake", create=True)
+    site_file(tmp_path, text)
+    result = run(tmp_path, *ADA)
+    assert isinstance(result.exception, ConfigError)
+    assert says in str(result.exception)

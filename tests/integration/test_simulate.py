@@ -73,7 +73,7 @@ def test_what_is_there_is_not_simulated_again(spec: Path, tmp_path: Path) -> Non
 
 
 def test_a_killed_run_on_two_processes_goes_on_and_gives_the_rows_of_one(spec: Path, tmp_path: Path) -> None:
-    """Killed with SIGKILL as soon as it has told of 30 of 40 runs; its workers end with it. What it had told of is there,
+    """Killed with SIGKILL as soon as it told of 30 of 40 runs; its workers end with it. What it had told of is there,
     the rest is made by this process alone, and the rows are those of a run on one process."""
     script = dedent(f"""
         import os, signal

@@ -118,7 +118,7 @@ def test_plans_are_sound(state: Live, runs: Past, seed: int, policy: str) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", [*POLICIES, "joint", "joint-light"])
 @settings(max_examples=200, **CALM)
 @given(state=machines(), runs=histories(), seed=st.integers(0, 9))
 def test_every_policy_makes_sound_plans(policy: str, state: Live, runs: Past, seed: int) -> None:

@@ -388,6 +388,10 @@ def test_an_unfit_job_or_grant_is_refused_by_name() -> None:
         replay(replace(jobs, nodes=np.array([65])), MACHINE, Given())
     with pytest.raises(UsageError, match="volume is negative"):
         replay(replace(jobs, volume=np.array([-1.0])), MACHINE, Given())
+    with pytest.raises(UsageError, match="phases of jobs"):
+        replay(replace(jobs, first_phase=np.array([0, 2])), MACHINE, Given())
+    with pytest.raises(UsageError, match="own rate"):
+        replay(replace(jobs, client_rate=np.array([np.nan])), MACHINE, Given())
     with pytest.raises(UsageError, match="forwarder twice or one of 4 there is not"):
         replay(jobs, MACHINE, Given({0: Grant(forwarders=(4,))}))
     with pytest.raises(UsageError, match="map of nodes"):

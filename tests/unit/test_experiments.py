@@ -274,3 +274,8 @@ def test_every_key_of_a_spec_and_every_measure_is_in_the_reference() -> None:
         names += kind.__struct_fields__
     names += [key for key in spec.Experiment.__struct_fields__ if key not in (*tables, "workload")]
     assert [name for name in (*names, *MEASURES) if f"`{name}`" not in text] == []
+
+
+@pytest.mark.parametrize("name", list(papers.PAPERS))
+def test_every_papers_experiment_is_there(name: str) -> None:
+    assert callable(papers.PAPERS[name].compares())

@@ -71,7 +71,7 @@ def test_pauses_inside_a_phase_are_computing() -> None:
 
 @pytest.mark.parametrize(("field", "value", "why"), [
     ("end_s", 500.0, "ended before"), ("end_s", NAN, "not known"), ("nodes", 0.0, "nodes"), ("nodes", NAN, "nodes"),
-    ("nodes", np.inf, "nodes"), ("cores", -1.0, "cores"),
+    ("nodes", np.inf, "nodes"), ("nodes", 1e12, "nodes"), ("cores", -1.0, "cores"), ("cores", 1e15, "cores"),
 ])  # fmt: skip
 def test_a_broken_job_is_left_out_and_said(field: str, value: float, why: str) -> None:
     of = runs(3)
@@ -83,6 +83,7 @@ def test_a_broken_job_is_left_out_and_said(field: str, value: float, why: str) -
 
 @pytest.mark.parametrize(("field", "value", "why"), [
     ("amount", -5.0, "amount"), ("amount", NAN, "amount"), ("active_s", NAN, "times"),
+    ("amount", 1e25, "more than anything"),
     ("end_s", 1.0, "before it begins"), ("end_s", 99_999.0, "outside"), ("job", 77, "not known"),
 ])  # fmt: skip
 def test_a_broken_phase_costs_its_job_only(field: str, value: float, why: str) -> None:

@@ -141,6 +141,19 @@ def test_counts_beside_the_allowed_ones_that_are_sound_all_the_same() -> None:
     assert check([plan()], few) == []
 
 
+def test_what_is_kept_for_nobody_named_is_nobodys() -> None:
+    [found] = check([plan(forwarders=["fwd1", "fwd4"])], replace(ground(), reserved_for={}))
+    assert (found.rule, found.component) == ("reserved", "fwd4")
+
+
+def test_targets_are_of_one_file_system_though_none_is_named() -> None:
+    here = ground()
+    two = Components.idle("target", (*TARGETS, "xfs-OST0000"), 1e9)
+    here = replace(here, landscape=replace(here.landscape, targets=two))
+    [found] = check([plan(file_system=None, targets=[T4, "xfs-OST0000"])], here)
+    assert (found.rule, found.component) == ("file system", "lfs, xfs")
+
+
 def test_more_than_exist_is_said() -> None:
     here = ground()
     none = Components.idle("forwarder", (), 1.0)

@@ -139,7 +139,7 @@ def _paper(name: str) -> click.Command:
     text = f"{paper.summary[0].upper()}{paper.summary[1:]} ({paper.source})."
     command: click.Command = click.command(name, help=text)(run_paper)
     quick = click.option("--quick", is_flag=True, help="Fewer repetitions.")
-    for option in reversed((quick, _lake_option, _seed_option, _wait_option, _json_option)):
+    for option in (quick, _lake_option, _seed_option, _wait_option, _json_option):
         command = option(command)
     return command
 
@@ -214,7 +214,7 @@ def plot(result: str, out: Path | None, root: Path) -> None:
     """
     from fairlead.runtime.simulating.plotting import plotted
 
-    pages = plotted(result, root, out or Path(Path(result).stem))
+    pages = plotted(result, root, out or Path(Path(result).stem.lstrip(".") or "plot"))
     say(f"{len(pages) - 1} pictures beside it")
     click.echo(str(pages[0]))
 

@@ -34,6 +34,7 @@ def shown(found: Simulated) -> None:
     from rich.text import Text
 
     from fairlead.cli.pictures import screen
+    from fairlead.inert import inert
 
     console = screen()
     if found.conclusions:
@@ -41,10 +42,10 @@ def shown(found: Simulated) -> None:
             console.print(part)
         return
     for one in found.experiments:
-        head = f"{one.name}: {one.title}" if one.title else one.name
+        head = inert(f"{one.name}: {one.title}" if one.title else one.name)
         console.print(Text(head, style="bold"))
         facts = f"simulated; seed {one.seed}, {one.sets:,} sets a point, {one.window} window"
-        console.print(Text(f"{facts}\n{one.note}".strip(), style="dim"))
+        console.print(Text(f"{facts}\n{inert(one.note)}".strip(), style="dim"))
         for picture in one.pictures:
             for part in _picture(picture):
                 console.print(part)
@@ -69,7 +70,9 @@ def conclusions_table(rows: Sequence[Conclusion], width: int) -> list[Renderable
     fewest = min(one.sets for one in rows)
     text = f"{counted['pass']} of {len(rows)} as the study says, {counted['fail']} not"
     text += f", {counted['unknown']} not told" if counted["unknown"] else ""
-    few = f"\nonly {fewest} sets a point: {FEW_SETS} or more are needed to tell" if fewest < FEW_SETS else ""
+    few = (
+        f"\nsome rest on {fewest} sets a point only: {FEW_SETS} or more are needed to tell" if fewest < FEW_SETS else ""
+    )
     first = Text("Conclusions of the scheduling study, as found by simulation", style="bold")
     return [first, fitted(columns, rows, width), Text(text), *([Text(few.strip(), style="yellow")] if few else [])]
 

@@ -11,6 +11,7 @@ import msgspec
 
 _Rate = Annotated[float, msgspec.Meta(gt=0)]
 _Count = Annotated[int, msgspec.Meta(gt=0, le=1 << 16)]
+_Counts = Annotated[list[_Count], msgspec.Meta(min_length=1)]
 _Text = Annotated[str, msgspec.Meta(min_length=1)]
 
 
@@ -45,8 +46,8 @@ class Barred(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class SitePlanning(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How the site is planned for. What is left out has the usual values of `policies.paths.contract.Landscape`."""
 
-    forwarder_counts: Annotated[list[_Count], msgspec.Meta(min_length=1)] = msgspec.field(default_factory=lambda: [1, 2, 4, 8])
-    stripe_counts: Annotated[list[_Count], msgspec.Meta(min_length=1)] = msgspec.field(default_factory=lambda: [1, 2, 4, 8])
+    forwarder_counts: _Counts = msgspec.field(default_factory=lambda: [1, 2, 4, 8])
+    stripe_counts: _Counts = msgspec.field(default_factory=lambda: [1, 2, 4, 8])
     default_stripes: _Count = 1
     client_bandwidth_bytes_per_s: _Rate | None = None
     forwarder_buffer_bytes: _Rate | None = None

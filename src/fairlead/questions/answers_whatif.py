@@ -28,7 +28,7 @@ class Moved(Answer, frozen=True, kw_only=True):
 
 class Sides(Answer, frozen=True, kw_only=True):
     """Who wins and who loses, most first. `kind`: job, user or program; `won`, `lost`, `same` count all of them
-    (null for a reader who sees only the own)."""
+    that the reader may see."""
 
     kind: str
     winners: list[Moved] = msgspec.field(default_factory=list)

@@ -6,11 +6,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fairlead.policies.allocation.contract import NONE, Applications, Decision, Pool, Running
+
+if TYPE_CHECKING:
+    from fairlead.policies.allocation.kernel import Facts
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
@@ -20,14 +24,19 @@ TOGETHER = 192
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
-    """Constants of the estimate and the search. `back`: how much of what I cost others I am spared myself; `chance`: how
-    much of the chance differences between my resources is felt; `idle`: weight of the idle share of cores beside the mean
-    slowdown; `starts`: from how many published decisions; `trials` changes an application
-    (and `least_trials` in all at least), with `heat` at first."""
+    """Constants of the estimate and the search, chosen on even scenarios of FORGE.
+
+    `back`: how much of what I cost others I am spared myself; `chance`: how much of the chance differences between my
+    resources is felt; `idle`: weight of the idle share of cores beside the mean slowdown; `doubt`: how much less b(n)
+    is believed for each doubling of n where few curves are told for many applications (means of classes); `starts`:
+    from how many published decisions; `trials` changes an application (`least_trials` in all at least), with `heat`
+    at first.
+    """
 
     back: float = 1.25
     chance: float = 0.9
-    idle: float = 1.0
+    idle: float = 5.0
+    doubt: float = 0.12
     starts: int = 1
     heat: float = 0.1
     trials: int = 250
@@ -45,7 +54,7 @@ class Joint:
         return _decide(applications, pool, rng, self.tuning)
 
     def arrive(
-        self, application: Applications, running: Running, pool: Pool, rng: np.random.Generator
+        self, application: Applications, running: Running, pool: Pool, rng: np.random.Generator  # noqa: ARG002
     ) -> Decision:  # fmt: skip
         """See `Policy`. O(R x W + N log N) with R rows of `running`; nothing is random."""
         compute = running.compute_s
@@ -53,8 +62,8 @@ class Joint:
 
 
 class JointLight:
-    """The same search with BestBandwidth's information only: curves b(n). Every application is taken to spend `share` of
-    its cycle on I/O when it has one resource."""
+    """The same search with BestBandwidth's information only: curves b(n). Every application is taken to spend
+    `share` of its cycle on I/O when it has one resource."""
 
     def __init__(self, tuning: Tuning | None = None, share: float = 0.15) -> None:
         self.tuning = tuning or Tuning(idle=0.0)
@@ -65,7 +74,7 @@ class JointLight:
         return _decide(self._assumed(applications), pool, rng, self.tuning)
 
     def arrive(
-        self, application: Applications, running: Running, pool: Pool, rng: np.random.Generator
+        self, application: Applications, running: Running, pool: Pool, rng: np.random.Generator  # noqa: ARG002
     ) -> Decision:  # fmt: skip
         """See `Policy`. Of those that run only their counts and places are used."""
         alive = running.alive & (running.choice >= 0)
@@ -104,6 +113,7 @@ def _decide(applications: Applications, pool: Pool, rng: np.random.Generator, tu
         choice[:] = 0
         resources[:, : len(usable)] = usable
         return Decision(choice, resources)
+    applications = _doubted(applications, tuning.doubt)
     base = np.zeros(len(pool))
     heavy = applications.stress[np.arange(k), applications.least]
     order = np.argsort(-heavy, kind="stable")
@@ -116,6 +126,18 @@ def _decide(applications: Applications, pool: Pool, rng: np.random.Generator, tu
     return Decision(choice, resources)
 
 
+def _doubted(applications: Applications, doubt: float) -> Applications:
+    """Where four applications or more share a curve, in the mean, curves are of classes and larger n are doubted.
+
+    A mean curve tells too short a time: the mean of 1 / b is above 1 / mean of b, the more so the further from b(1).
+    """
+    k = len(applications)
+    relative = applications.bandwidth / np.nanmax(applications.bandwidth, axis=1, keepdims=True)
+    if k < 8 or 4 * len(np.unique(np.round(np.nan_to_num(relative), 9), axis=0)) > k:
+        return applications
+    return replace(applications, bandwidth=applications.bandwidth / (1.0 + doubt * np.log2(applications.counts)))
+
+
 def _add(base: F64, applications: Applications, choice: I64, resources: I64, slow: F64) -> None:
     """What these applications put on each resource, for those that are granted after them."""
     alone = applications.time_s[np.arange(len(choice)), choice]
@@ -125,36 +147,53 @@ def _add(base: F64, applications: Applications, choice: I64, resources: I64, slo
     np.add.at(base, resources[there], np.broadcast_to(share[:, None], resources.shape)[there])
 
 
+def estimated(applications: Applications, decision: Decision, pool: Pool, tuning: Tuning | None = None) -> F64:
+    """(K,): the slowdown each application of a decision is expected to have: I/O time over V / b(n_perf)."""
+    from fairlead.policies.allocation import kernel
+
+    rows = np.arange(len(applications))
+    slow = np.ones(len(applications))
+    facts = _facts(applications, pool, np.zeros(len(pool)), tuning or Tuning())
+    kernel.estimate(facts, decision.choice, np.ascontiguousarray(decision.resources), slow)
+    best = applications.time_s.min(axis=1)
+    granted = applications.time_s[rows, decision.choice]
+    return np.asarray(slow * np.where(best > 0, granted / np.where(best > 0, best, 1.0), 1.0))
+
+
+def _facts(applications: Applications, pool: Pool, base: F64, tuning: Tuning) -> Facts:
+    from fairlead.policies.allocation.kernel import Facts
+
+    best = applications.time_s.min(axis=1)
+    held = max(float(applications.cores.sum()), 1e-9)
+    return Facts(
+        time=np.ascontiguousarray(applications.time_s), compute=applications.compute_s.astype(np.float64),
+        per_second=np.where(best > 0, 1.0 / np.where(best > 0, best, 1.0), 0.0),
+        idle=tuning.idle * len(applications) * applications.cores / held, counts=applications.counts.astype(np.int64),
+        ease=1.0 / _speed(pool), usable=pool.usable, base=base.copy(), far=_far(int(applications.counts.max())),
+        back=tuning.back, chance=tuning.chance,
+    )  # fmt: skip
+
+
 def _search(
     applications: Applications, pool: Pool, base: F64, seed: int, tuning: Tuning
 ) -> tuple[I64, I64, F64]:  # fmt: skip
     from fairlead.policies.allocation import kernel
 
-    k, best = len(applications), applications.time_s.min(axis=1)
-    held = max(float(applications.cores.sum()), 1e-9)
-    facts = kernel.Facts(
-        time=np.ascontiguousarray(applications.time_s), compute=applications.compute_s.astype(np.float64),
-        per_second=np.where(best > 0, 1.0 / np.where(best > 0, best, 1.0), 0.0),
-        idle=tuning.idle * k * applications.cores / held, counts=applications.counts.astype(np.int64),
-        ease=1.0 / _speed(pool), usable=pool.usable, base=base.copy(), far=_far(int(applications.counts.max())),
-        back=tuning.back, chance=tuning.chance,
-    )  # fmt: skip
-    slow = np.ones(k)
-    found = [
-        (float(kernel.estimate(facts, choice, resources, slow)), choice, resources)
-        for choice, resources in _starts(applications, pool, base)
-    ]
+    k = len(applications)
+    facts = _facts(applications, pool, base, tuning)
+    found: list[tuple[float, I64, I64, F64]] = []
+    for choice, resources in _starts(applications, pool, base):
+        slow = np.ones(k)
+        found.append((float(kernel.estimate(facts, choice, resources, slow)), choice, resources, slow))
     found.sort(key=lambda start: start[0])
     chance = np.array([seed], np.uint64)
-    trials = max(tuning.trials * k, tuning.least_trials if tuning.trials else 0) // tuning.starts
-    top: tuple[float, I64, I64, F64] | None = None
-    for _, choice, resources in found[: tuning.starts]:
-        slow = np.ones(k)
+    trials = max(tuning.trials * k, tuning.least_trials) // tuning.starts
+    top = found[0]
+    for _, choice, resources, slow in found[: tuning.starts]:
         cost = float(kernel.search(facts, choice, resources, tuning.heat, trials, chance, slow))
-        if top is None or cost < top[0]:
+        if cost <= top[0]:
             top = cost, choice, resources, slow
-    assert top is not None
-    return top[1], top[2], top[3]
+    return top[1:]
 
 
 def _starts(applications: Applications, pool: Pool, base: F64) -> list[tuple[I64, I64]]:

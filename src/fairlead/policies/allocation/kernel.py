@@ -1,6 +1,6 @@
 """The loops of the joint policy, compiled: an estimate of every slowdown, and a search that betters it.
 
-And what one more costs beside those that run. Not here: what is asked and answered (`joint`). Imported when something is decided: it loads numba.
+And what one more costs beside those that run. Not here: what is asked and answered (`joint`). Loads numba.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ Bits = NDArray[np.bool_]
 
 
 class Facts(NamedTuple):
-    """What does not change. `time` (K, C) seconds of I/O alone, inf: not possible; `compute` (K,); `per_second` (K,): 1 / best
-    time, 0 for an application without I/O; `idle` (K,): what an application's I/O all the time adds to `cost`; `counts` (C,);
-    `ease` (N,): 1 / speed; `usable`; `base` (N,): transfers met there that are not these applications'; `far` (W + 1,);
-    `back` and `chance`: the estimate's constants."""
+    """What does not change. `time` (K, C) seconds of I/O alone, inf: not possible; `compute` (K,); `per_second` (K,):
+    1 / best time, 0 for an application without I/O; `idle` (K,): what I/O all the time adds to `cost`; `counts` (C,);
+    `ease` (N,): 1 / speed; `usable`; `base` (N,): transfers met there that are not these applications'; `far`
+    (W + 1,), `back` and `chance`: the estimate's constants."""
 
     time: F64
     compute: F64
@@ -38,10 +38,11 @@ class Facts(NamedTuple):
 
 
 class State(NamedTuple):
-    """A decision and its estimate. `choice`, `count` (K,), `resources` (K, W), `held` (K, N). `met` (N,): transfers there in
-    the mean; `yields` (N,): how much fewer with one more; `part`, `give` (K, W): what each transfer adds to them; `spread` (K, K):
-    p (1 - p) with p the part of the row's resources that are the column's too; `varies` (K,): u (1 - u) with u the share of
-    time in I/O; `odds` (K,): sum of spread x varies; `slow` (K,): I/O time over the time alone; `cost` (K,)."""
+    """A decision and its estimate. `choice`, `count` (K,), `resources` (K, W), `held` (K, N). `met` (N,): transfers
+    there in the mean; `yields` (N,): how much fewer with one less; `part`, `give` (K, W): what each transfer adds to
+    them; `spread` (K, K): p (1 - p) with p the part of the row's resources that are the column's too; `varies` (K,):
+    u (1 - u) with u the share of time in I/O; `odds` (K,): sum of spread x varies; `slow` (K,): I/O time over the time
+    alone; `cost` (K,)."""
 
     choice: I64
     count: I64
@@ -253,8 +254,8 @@ def uniform(chance: NDArray[np.uint64]) -> float:
 
 @compiled
 def least(weight: F64, among: I64, n: int, taken: int, out: I64, noise: float, chance: NDArray[np.uint64]) -> None:
-    """Behind the first `taken` of `out` those `among` of least `weight` (each made up to `noise` heavier) that are not in
-    `out` yet, up to n."""
+    """Behind the first `taken` of `out` those `among` of least `weight` (each made up to `noise` heavier) that are not
+    in `out` yet, up to n."""
     for w in range(taken, n):
         chosen = -1
         lowest = np.inf
@@ -279,7 +280,7 @@ def least(weight: F64, among: I64, n: int, taken: int, out: I64, noise: float, c
 def proposed(
     facts: Facts, state: State, i: int, weight: F64, mine: I64, chance: NDArray[np.uint64]
 ) -> tuple[int, int]:  # fmt: skip
-    """Another column for application i (-1: nothing is proposed), its resources in `mine`, and with whom it exchanges (-1).
+    """Another column for application i (-1: none is proposed), its resources in `mine`, whom it exchanges with (-1).
 
     The least met; of its own, and more; one of its own for another; those of another application; an exchange.
     """
@@ -343,10 +344,10 @@ def proposed(
 def search(
     facts: Facts, choice: I64, resources: I64, heat: float, trials: int, chance: NDArray[np.uint64], slow: F64
 ) -> float:  # fmt: skip
-    """Betters `choice` and `resources` in place by the mean cost of the estimate; returns it. Never worse than it began.
+    """Betters `choice` and `resources` in place by the mean cost of the estimate; returns it. Never worse than before.
 
-    Simulated annealing of `trials` changes. One for the worse is kept with chance exp(-loss / warmth); warmth falls from
-    `heat` times the mean cost of one of K applications to nothing.
+    Simulated annealing of `trials` changes. One for the worse is kept with chance exp(-loss / warmth); warmth falls
+    from `heat` times the mean cost of one of K applications to nothing.
     """
     k, width = resources.shape
     state = begun(facts, choice, resources)
@@ -393,8 +394,8 @@ def search(
 def prices(
     rows: I64, time: F64, best: F64, compute: F64, idle: F64, resources: I64, ease: F64, far: F64, met: F64, price: F64
 ) -> None:  # fmt: skip
-    """How many transfers there are on each resource in the mean (`met`), and what one more there costs the applications of
-    `rows` (`price`): the change of the sum of their costs, shared by the slowest of each one's resources. Six rounds."""
+    """How many transfers there are on each resource in the mean (`met`), and what one more there costs the applications
+    of `rows` (`price`): the change of the sum of their costs, shared by the slowest of each's resources. Six rounds."""
     width = resources.shape[1]
     part = np.zeros((len(rows), width))
     q = np.zeros(width)

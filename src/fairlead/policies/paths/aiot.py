@@ -18,14 +18,16 @@ from fairlead.policies.paths.sound import allowed, named, passed_over, size, sou
 @dataclass(frozen=True)
 class Aiot:
     """A path policy. As many forwarders and targets as carry what the job wants a second, rounded up to what may be
-    granted; sick and reserved ones carry nothing. `tuned`: whether read-ahead, P, stripes and DoM are set as well."""
+    granted; sick and reserved ones carry nothing. `tuned`: whether read-ahead, P, stripes and DoM are set as well.
+    `equal_weights`: weigh bandwidth, IOPS and MDOPS as printed, not by what the job asks for (see `flow.Weights`)."""
 
     tuned: bool = True
+    equal_weights: bool = False
 
     def grant(self, expected: Expected, landscape: Landscape, rng: np.random.Generator) -> Grant:  # noqa: ARG002
         """See `PathPolicy`. O(components) beside sorting them."""
         wanted = _wanted(expected)
-        weights = _weights(wanted, landscape)
+        weights = (Weights.equal if self.equal_weights else Weights.of)(wanted, _units(landscape))
         if weights.demand <= 0:
             why = (
                 "nothing is known of what it asks for a second" if max(wanted) <= 0 else "no peak of any layer is known"
@@ -77,13 +79,13 @@ def _wanted(expected: Expected) -> tuple[float, float, float]:
     return expected.bandwidth_bytes_per_s or 0.0, expected.iops or 0.0, expected.mdops or 0.0
 
 
-def _weights(wanted: tuple[float, float, float], landscape: Landscape) -> Weights:
-    """In usual forwarders; a measure the forwarders have no peak of is in usual targets."""
+def _units(landscape: Landscape) -> tuple[float | None, float | None, float | None]:
+    """What one usual forwarder gives of each measure; of one they have no peak of, a usual target."""
     units = []
     for name in ("bandwidth", "iops", "mdops"):
         unit = typical(getattr(landscape.forwarders, name))
         units.append(typical(getattr(landscape.targets, name)) if unit is None else unit)
-    return Weights.of(wanted, (units[0], units[1], units[2]))
+    return units[0], units[1], units[2]
 
 
 def _below_sound(landscape: Landscape) -> Components:

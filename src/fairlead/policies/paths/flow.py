@@ -51,6 +51,15 @@ class Weights:
         x = tuple(one / unit if unit else 0.0 for one, unit in zip(share, units, strict=True))
         return Weights(x, share, sum(weight * want for weight, want in zip(x, wanted, strict=True)))
 
+    @staticmethod
+    def equal(wanted: tuple[float, float, float], units: tuple[float | None, float | None, float | None]) -> Weights:
+        """As printed: x1 Y1 = x2 Y2 = x3 Y3, of the measures with a unit. A job that asks for one measure only then
+        counts a third of what it is in that measure."""
+        known = sum(unit is not None for unit in units)
+        share = tuple(1.0 / known if unit else 0.0 for unit in units)
+        x = tuple(one / unit if unit else 0.0 for one, unit in zip(share, units, strict=True))
+        return Weights(x, share, sum(weight * want for weight, want in zip(x, wanted, strict=True)))
+
 
 def capacity(components: Components, weights: Weights) -> F64:
     """(N,) c = (x1 Y1 + x2 Y2 + x3 Y3)(1 - U). A measure that a component has no figure for is left out and the others

@@ -28,7 +28,7 @@ from fairlead.questions.answers_whatif import (
 )
 from fairlead.questions.asking import Sight, Tables, near
 from fairlead.questions.span import Span
-from fairlead.questions.whatif.checks import check, held_out
+from fairlead.questions.whatif.checks import check, held_out, largest_change
 from fairlead.questions.whatif.past import Past, past_of
 from fairlead.questions.whatif.replays import AS_IT_WAS, Figures, OnLayer, Played, figures, played, recorded
 from fairlead.questions.whatif.site import Known, Setting, known_of, setting_of
@@ -38,6 +38,8 @@ from fairlead.sim.workloads.history_curves import Curves, learn
 F64 = NDArray[np.float64]
 DEFAULT_POLICIES = ("dfra", "tcpu+greedy-clairvoyant", "joint")
 """What is replayed where nothing else is asked for."""
+STATIC = "static-map"
+"""The site's own map as it is at the end of the time; replayed besides where the map changed in it."""
 SAME = 0.05
 """A job whose seconds in I/O change by less than this share neither wins nor loses."""
 BASES = ("own", "class", "machine")
@@ -79,6 +81,10 @@ def whatif(
     now = setting_of(known, past, curves)
     if asked.forwarders is not None and not now.machine.forwarders:
         raise UsageError("no forwarder is known of this site", where="--forwarders", remedy="leave it out")
+    other = asked.forwarders is not None or asked.targets is not None
+    if not other and largest_change(past, span) is not None and all(name != STATIC for name, _ in policies):
+        # What policies keep of the map is the present one: what that alone does is not theirs.
+        policies = [(STATIC, registry.path_policy(STATIC)), *policies]
     tell(AS_IT_WAS)
     base = _play(AS_IT_WAS, AS_IT_WAS, recorded(past, fit.row, now), past, fit, history, now, asked)
     runs = [base]
@@ -132,7 +138,8 @@ def _wanted(
     """The replays to make besides that of what was: label, policy, machine."""
     other = asked.forwarders is not None or asked.targets is not None
     setting = setting_of(known, past, curves, forwarders=asked.forwarders, targets=asked.targets) if other else now
-    parts = [f"{count} {word}" for count, word in ((asked.forwarders, "forwarders"), (asked.targets, "OSTs")) if count]
+    counts = (asked.forwarders, "forwarder"), (asked.targets, "OST")
+    parts = [f"{count:,} {word}{'' if count == 1 else 's'}" for count, word in counts if count]
     with_ = f" with {' and '.join(parts)}" if other else ""
     rest = recorded(past, fit.row, setting, forwarders=asked.forwarders is None, targets=asked.targets is None)
     layer = asked.layer or ("forwarders" if now.machine.forwarders else "targets")
@@ -149,6 +156,8 @@ def _wanted(
 
 def label(name: str) -> str:
     """A policy's name as people write it."""
+    if name == STATIC:
+        return "the present map throughout"
     first, plus, placing = name.partition("+")
     shown = first.upper() if first in ("dfra", "aiot", "tcpu", "mckp") else first.replace("-", " ")
     return f"{shown} ({placing})" if plus else shown
@@ -249,12 +258,16 @@ def headline(scenarios: Sequence[Scenario], best: int | None, span: Span, asked:
     saved, share = one.saved_core_hours or 0.0, one.saved_share or 0.0
     on = asked.layer or ("forwarders" if scenarios[0].forwarders else "targets")
     where = {"both": "forwarders and targets"}.get(on, on)
-    name = one.name if asked.forwarders or asked.targets else f"{one.name} on your {where}"
+    plain = asked.forwarders or asked.targets or one.policy == STATIC
+    name = one.name if plain else f"{one.name} on your {where}"
     if share > 0.005:
         money = "" if one.saved_money is None else f", worth {_hours(one.saved_money)}"
         text = f"{name} would have saved {_hours(saved)} of {lost} ({format_percent(share)}){money}"
         return text[0].upper() + text[1:]
-    return f"Nothing asked for would have saved core-hours: {lost}; nearest is {name} ({format_percent(share)})"
+    if share < -0.005:
+        text = f"{name} would have cost {_hours(-saved)} more than the {lost} ({format_percent(-share)})"
+        return text[0].upper() + text[1:]
+    return f"Nothing asked for would have made a difference to the {lost}; nearest is {name} ({format_percent(share)})"
 
 
 def when(span: Span) -> str:

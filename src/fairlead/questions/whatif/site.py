@@ -17,7 +17,7 @@ from fairlead.questions.span import INTERVALS, Span
 from fairlead.questions.whatif.past import Past
 from fairlead.sim.platform import Machine
 from fairlead.sim.replay.landscape import Site as Running
-from fairlead.sim.workloads.history import METADATA
+from fairlead.sim.workloads.history import METADATA, MOST_NODES
 from fairlead.sim.workloads.history_curves import Curves, Defaults
 from fairlead.sim.workloads.history_peaks import highest
 
@@ -145,7 +145,8 @@ def setting_of(
 ) -> Setting:  # fmt: skip
     """The machine as it was, with the map of then (`at_ns`; None: the last one), or with other numbers of forwarders or
     targets: then nodes fall to forwarders in equal blocks, the usual static map."""
-    nodes = max(len(past.node_names), int(np.nanmax(past.runs.nodes)))
+    sane = past.runs.nodes[past.runs.nodes <= MOST_NODES]
+    nodes = max(len(past.node_names), int(sane.max(initial=1.0)))
     has = forwarders if forwarders is not None else len(known.forwarders.names)
     stores = targets if targets is not None else max(len(known.targets.names), 1)
     per_server = known.targets_per_server if targets is None else 1

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from fairlead.analysis.correlate import FORWARDED
 from fairlead.errors import InputError, UsageError
-from fairlead.model.site import Site, check_site, listed, parse_site, site_mapping
+from fairlead.model.site import Site, listed, parse_site, site_mapping
 from fairlead.model.site_planning import Barred, SitePlanning
 from fairlead.policies.paths.checker import Kept
 from fairlead.questions.asking import Tables, days, select
@@ -64,16 +64,12 @@ class Described:
 
 
 def site_from(file: Path) -> Site:
-    """The site of a file, checked. Raises InputError, ConfigError."""
-    from fairlead.sources.slurm.hostlist import expand_hostlist
-
+    """The site of a file. Raises InputError, ConfigError. Whether its parts fit together says `fairlead site check`."""
     try:
         content = file.read_bytes()
     except OSError as fault:
         raise InputError((fault.strerror or str(fault)).lower(), where=str(file), remedy="check --site") from fault
-    site = parse_site(content, str(file))
-    check_site(site, expand_hostlist)
-    return site
+    return parse_site(content, str(file))
 
 
 def described(lake: Tables, site: Site | None, at_ns: int) -> Described:

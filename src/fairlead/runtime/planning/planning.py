@@ -98,7 +98,7 @@ def refusal(violations: Sequence[Violation], where: str) -> UnsoundPlanError:
     told = "; ".join(str(one) for one in violations[:_SHOWN])
     more = f"; and {len(violations) - _SHOWN} more" if len(violations) > _SHOWN else ""
     return UnsoundPlanError(
-        f"{told}{more}", where=where, remedy="nothing was printed to carry out; fairlead plan check lists everything"
+        f"{told}{more}", where=where, remedy="carry out none of it; see what a plan must keep in docs/reference/plan.md"
     )
 
 

@@ -6,6 +6,7 @@ The same protocol as `fairlead.runtime.heavy.workers`, which has the workers of 
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -60,7 +61,9 @@ def processors() -> int:
 
 
 def _end_with_parent() -> None:
-    """Ends this worker as soon as the process that started it is gone: it would wait for work for ever."""
+    """Ends this worker as soon as the process that started it is gone: it would wait for work for ever. Ctrl-C is for
+    that process alone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = parent_process()
     if parent is None:
         return

@@ -73,5 +73,9 @@ def work(piece: Piece) -> list[Row]:
     """All rows of a piece."""
     from fairlead.registry import policy
 
-    made = [(name, information, policy(name)) for name, information in piece.wanted]
-    return [row for n in piece.sets for row in rows_of(piece.case, piece.applications, piece.load, n, made)]
+    rows: list[Row] = []
+    for number in piece.sets:
+        # Made anew for each set: what a policy keeps must not depend on which sets came before.
+        made = [(name, information, policy(name)) for name, information in piece.wanted]
+        rows += rows_of(piece.case, piece.applications, piece.load, number, made)
+    return rows

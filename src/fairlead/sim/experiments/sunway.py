@@ -61,23 +61,31 @@ def write(
     open_files = np.zeros(len(states), np.int64)
     counted = np.zeros(files, np.bool_)
     for i in range(files):
-        now = i * apart_s
         if apart_s and i:
-            engine.run(now)
+            engine.run(i * apart_s)
             ended = ~np.isnan(engine.times()[1]) & ~counted[:i]
             counted[:i] |= ended
             open_files -= np.bincount(target[:i][ended], minlength=len(states))
         seen = [state._replace(open_files=int(n)) for state, n in zip(states, open_files, strict=True)]
         target[i] = rule.place(1, seen)[0]
         open_files[target[i]] += 1
-        engine.add(Phases(
-            after=np.array([-1], np.int32), delay_s=np.array([now]), phase=np.zeros(1, np.int32),
-            amount=np.array([FILE_MB]), weight=np.ones(1), cap=np.array([np.inf]),
-            crosses=np.array([[target[i]]], np.int32), cost=np.ones((1, 1)),
-        ))  # fmt: skip
+        if apart_s:
+            engine.add(_flows(target[i : i + 1], i * apart_s))
+    if not apart_s:
+        engine.add(_flows(target, 0.0))
     engine.run()
     opened_s, closed_s = engine.times()
     return Written(target=target, opened_s=opened_s, closed_s=closed_s)
+
+
+def _flows(target: NDArray[np.int64], now_s: float) -> Phases:
+    """A file on each of these targets, all beginning now."""
+    n = len(target)
+    return Phases(
+        after=np.full(n, -1, np.int32), delay_s=np.full(n, now_s), phase=np.arange(n, dtype=np.int32),
+        amount=np.full(n, FILE_MB), weight=np.ones(n), cap=np.full(n, np.inf),
+        crosses=target.astype(np.int32)[:, None], cost=np.ones((n, 1)),
+    )  # fmt: skip
 
 
 def table_3() -> list[Line]:

@@ -36,5 +36,10 @@ def best_alone(jobs: Jobs, machine: Machine, *, servers: bool = False) -> F64:
         rate = np.minimum(rate, jobs.phase_rate)
     with np.errstate(divide="ignore", invalid="ignore"):
         seconds = np.where(jobs.volume > 0, jobs.volume / rate, jobs.operations / np.repeat(operations, count))
-    running = np.concatenate([[0.0], np.cumsum(seconds)])
-    return np.asarray(running[jobs.first_phase[1:]] - running[jobs.first_phase[:-1]])
+    return by_job(jobs, seconds)
+
+
+def by_job(jobs: Jobs, of_phase: F64) -> F64:
+    """Sum of a column of phases (P,) for each job (J,)."""
+    job = np.repeat(np.arange(len(jobs)), np.diff(jobs.first_phase))
+    return np.asarray(np.bincount(job, of_phase, len(jobs)), np.float64)

@@ -11,7 +11,7 @@ import numpy as np
 
 from fairlead.policies.paths.contract import Expected
 from fairlead.sim.platform import Machine
-from fairlead.sim.replay.alone import best_rates
+from fairlead.sim.replay.alone import best_rates, by_job
 from fairlead.sim.replay.jobs import Jobs
 from fairlead.sim.replay.places import I64
 
@@ -25,11 +25,8 @@ def true_figures(jobs: Jobs, machine: Machine, first_node: I64 | None = None) ->
     target takes what more than one process writes, else 1-1; every core group of its nodes does I/O, of 1-1 one.
     """
     first_node = jobs.first_node if first_node is None else first_node
-    phase = np.repeat(np.arange(len(jobs)), np.diff(jobs.first_phase))
-    of_data = jobs.volume > 0
-    volume = np.bincount(phase, jobs.volume, len(jobs))
-    operations = np.bincount(phase, np.where(of_data, 0.0, jobs.operations), len(jobs))
-    compute_s = np.bincount(phase, jobs.compute_s, len(jobs)) + jobs.tail_s
+    volume, compute_s = by_job(jobs, jobs.volume), by_job(jobs, jobs.compute_s) + jobs.tail_s
+    operations = by_job(jobs, np.where(jobs.volume > 0, 0.0, jobs.operations))
     data_rate, operation_rate = best_rates(jobs, machine)
     one = (jobs.most_targets == 1) & (jobs.client_rate <= machine.process_bandwidth)
     processes = jobs.nodes * machine.cores_per_node

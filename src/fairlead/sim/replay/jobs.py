@@ -74,13 +74,18 @@ class Jobs:
             column = getattr(self, name)
             if not np.isfinite(column).all() or (name != "start_s" and (column < 0).any()):
                 raise UsageError(f"{name} is negative or no number", where=name, remedy="0 or more")
+        phases = {len(self.compute_s), len(self.volume), len(self.operations)}
+        first = self.first_phase
+        if len(phases) > 1 or (np.diff(first) < 0).any() or first[0] != 0 or first[-1] != len(self.volume):
+            raise UsageError("phases of jobs do not follow one another", where="first_phase",
+                             remedy="from 0 rising to the length of compute_s, volume and operations")  # fmt: skip
         if (np.diff(self.start_s) < 0).any():
             raise UsageError("jobs are not in order of their start", where="start_s", remedy="sort them")
         for name, length in (("weight", j), ("phase_rate", len(self.volume)), ("most_forwarders", j)):
             column = getattr(self, name)
             if column is not None and (len(column) != length or not (column > 0).all()):
                 raise UsageError(f"{name} is of another length, or not above 0", where=name, remedy="one each, above 0")
-        if (self.client_rate <= 0).any():
+        if not (self.client_rate > 0).all():
             raise UsageError("a job's own rate is not above 0", where="client_rate", remedy="bytes a second, or inf")
 
 

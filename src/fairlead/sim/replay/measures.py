@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fairlead.sim.replay.alone import by_job
 from fairlead.sim.replay.jobs import Jobs, Replayed
 from fairlead.sim.replay.places import F64, I64
 
@@ -32,8 +33,7 @@ def granted_part(replayed: Replayed) -> F64:
 
 def compute_s(jobs: Jobs) -> F64:
     """Seconds each job (J,) computes."""
-    running = np.concatenate([[0.0], np.cumsum(jobs.compute_s)])
-    return np.asarray(running[jobs.first_phase[1:]] - running[jobs.first_phase[:-1]] + jobs.tail_s)
+    return by_job(jobs, jobs.compute_s) + jobs.tail_s
 
 
 def stretch(jobs: Jobs, replayed: Replayed) -> F64:

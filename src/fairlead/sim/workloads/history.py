@@ -21,6 +21,8 @@ Mask = NDArray[np.bool_]
 METADATA = 2
 """`kind` of a burst: 0 read, 1 write, 2 metadata."""
 MODES = ("N-N", "N-M", "N-1", "1-1")
+MOST_NODES, MOST_CORES, MOST_RATE = 1e6, 1e4, 1e14
+"""Beyond these a row is broken: nodes of a job, cores of a node, bytes (or operations) a second of a phase."""
 SLACK_S = 120.0
 """Clocks of nodes and the scheduler differ: a burst may begin or end so long beside its job."""
 
@@ -144,7 +146,8 @@ def _of_runs(runs: Runs) -> Sequence[tuple[str, Mask]]:
             ("begin or end is not known", ~np.isfinite(runs.start_s) | ~np.isfinite(runs.end_s)),
             ("ended before they began", ~(runs.end_s > runs.start_s)),
             ("number of nodes is not known or below 1", ~(runs.nodes >= 1) | ~np.isfinite(runs.nodes)),
-            ("cores are negative", runs.cores < 0),
+            ("more nodes than any machine has", runs.nodes > MOST_NODES),
+            ("cores are negative, or more than nodes have", (runs.cores < 0) | (runs.cores > MOST_CORES * runs.nodes)),
         )
 
 
@@ -153,6 +156,7 @@ def _of_bursts(runs: Runs, bursts: Bursts) -> Sequence[tuple[str, Mask]]:
     with np.errstate(invalid="ignore"):
         amount = ~np.isfinite(bursts.amount) | (bursts.amount < 0)
         time = ~(bursts.end_s >= bursts.start_s) | ~(bursts.active_s >= 0) | ~np.isfinite(bursts.active_s)
+        absurd = bursts.amount > MOST_RATE * np.maximum(bursts.active_s, 1.0)
         outside = (bursts.start_s < runs.start_s[job] - SLACK_S) | (bursts.end_s > runs.end_s[job] + SLACK_S)
 
     def any_of(bad: Mask) -> Mask:
@@ -161,6 +165,7 @@ def _of_bursts(runs: Runs, bursts: Bursts) -> Sequence[tuple[str, Mask]]:
     return (
         ("a phase has no amount, or a negative one", any_of(amount)),
         ("a phase ends before it begins, or its times are not known", any_of(time)),
+        ("a phase moved more than anything can", any_of(absurd)),
         ("a phase lies outside its job", any_of(outside & ~time)),
     )
 

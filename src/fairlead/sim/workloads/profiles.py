@@ -84,8 +84,8 @@ def osts(seed: int = 1) -> Profiles:
     """Made curves over 1 to 8 storage targets; no measurement is behind any of them.
 
     The classes and how many scenarios are of each are FORGE's (`OST_CLASSES`). The shapes are drawn, with n targets:
-    ascent n^e, e in 0.3..1; peak n^e up to a turn at 2..7, from there (n / turn)^-f; descent n^-f, f in 0.1..0.6; neutral
-    within 7 %; valley n^-f down to a turn and up again to more than at first. Each point is off by 2 % (lognormal), b(1) is
+    ascent n^e, e in 0.3..1; peak n^e up to a turn at 2..7, then falling as n^-f, f in 0.3..0.8; descent n^-f, f in
+    0.1..0.6; neutral within 5 %; valley n^-f down to a turn, then up. Each point is off by 2 % (lognormal), b(1) is
     log-uniform in 40..1600 MiB/s. Direct access is not known. The same seed gives the same curves.
     """
     rng = np.random.default_rng([seed, 8])

@@ -25,7 +25,7 @@ def whatif_page(answer: WhatIf) -> str:
     style = "ok" if answer.best is not None and (answer.scenarios[answer.best].saved_share or 0) > 0.005 else "info"
     span = f"{units.format_time(answer.from_ns)} to {units.format_time(answer.to_ns)}"
     body = parts.head("simulated", style, answer.headline, [span, of_jobs(answer), trust_line(answer)])
-    body += box("Before and after", before_and_after(answer.scenarios) + _scenarios(answer))
+    body += box("Before and after", _picture(before_and_after(answer.scenarios)) + _scenarios(answer))
     body += box("How far to trust this", _checks(answer))
     for number in _shown(answer):
         one = answer.scenarios[number]
@@ -137,13 +137,18 @@ def _checks(answer: WhatIf) -> str:
     held = answer.held_out
     if held is not None:
         rows.append(_check("a change of the map, foreseen", held.check))
-    inner = measured_and_replayed(answer)
+    inner = _picture(measured_and_replayed(answer))
     inner += parts.table(
         ["", ">jobs compared", ">measured", ">replayed", ">error of the sum", ">bias of a job", ">error p50", ">p90",
          ">run time p50"],
         rows,
     )  # fmt: skip
     return inner + (f"<p>{said(held_line(held))}</p>" if held is not None else "")
+
+
+def _picture(drawn: str) -> str:
+    """A drawing that a narrow screen can move sideways."""
+    return f'<div class="picture">{drawn}</div>' if drawn else ""
 
 
 def _check(name: str, one: Check) -> list[Cell]:
