@@ -120,6 +120,33 @@ def test_a_job_cannot_be_faster_than_itself() -> None:
     np.testing.assert_allclose([out.io_s[0], out.granted_s[0], out.alone_s[0]], 9.0, **TIGHT)
 
 
+def test_a_phase_of_operations_is_no_faster_than_its_own_rate() -> None:
+    """8,000 operations a second could be done; the second phase does 2,000."""
+    jobs = made([0.0], [[0.0, 0.0]], operations=[8000.0, 8000.0], phase_rate=[np.inf, 2000.0])
+    out = replay(jobs, MACHINE, Given())
+    np.testing.assert_allclose([out.io_s[0], out.granted_s[0], out.alone_s[0]], 5.0, **TIGHT)
+
+
+def test_a_forwarder_that_never_comes_back_holds_its_jobs_for_good() -> None:
+    jobs = made([0.0, 0.0], [[100.0], [100.0]], first_node=[0, 16])
+    for kind in ("dead", "degraded"):
+        faults = [Fault(component="forwarder", number=0, from_s=0.5, to_s=np.inf, kind=kind, factor=0.5)]
+        end = replay(jobs, MACHINE, Given(), faults=faults).end_s
+        np.testing.assert_allclose(end, [np.nan if kind == "dead" else 1.5, 1.0], **TIGHT)
+
+
+@pytest.mark.parametrize(
+    ("field", "fault"),
+    [("factor", {"factor": -1.0}), ("factor", {"factor": np.nan}), ("period_s", {"kind": "flapping", "period_s": 0.0}),
+     ("to_s", {"kind": "rebuild", "to_s": np.inf})],
+)  # fmt: skip
+def test_a_fault_that_cannot_be_is_refused_by_its_field(field: str, fault: dict[str, object]) -> None:
+    faults = [Fault(**({"component": "target", "number": 0, "from_s": 0.0, "to_s": 9.0} | fault))]  # type: ignore[arg-type]
+    with pytest.raises(UsageError) as refused:
+        replay(made([0.0], [[1.0]]), MACHINE, Given(), faults=faults)
+    assert refused.value.where == field
+
+
 def test_what_is_contended_goes_by_weight() -> None:
     jobs = made([0.0, 0.0], [[25.0], [75.0]], weight=[1.0, 3.0])
     np.testing.assert_allclose(replay(jobs, MACHINE, Given()).end_s, 1.0, **TIGHT)

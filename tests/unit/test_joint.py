@@ -1,4 +1,4 @@
-"""The joint policy on cases small enough to judge by hand, its estimate against the simulator, and the oracle's bound."""
+"""The joint policy on cases small enough to judge by hand; its estimate against the simulator; the oracle."""
 
 from __future__ import annotations
 
@@ -65,6 +65,13 @@ def test_an_application_without_io_and_one_without_computing() -> None:
     assert (decision.choice >= 0).all()
 
 
+def test_an_application_that_needs_more_than_there_are_gets_the_smallest_count() -> None:
+    some = Applications.of([1, 2, 4], [[np.nan, np.nan, 4.0], [1.0, 2.0, 4.0]], [9.0] * 2, [9.0] * 2, [1.0] * 2)
+    pool = Pool.of(3, 10)
+    assert Joint(QUICK).decide(some, pool, rng()).choice[0] == 0
+    assert Joint().arrive(some.only([0]), Running(3, some.counts), pool, rng()).choice.tolist() == [0]
+
+
 def test_counts_that_cannot_be_used_are_not_granted() -> None:
     some = Applications.of([1, 2, 4], [[1.0, np.nan, 4.0], [np.nan, 2.0, np.nan]] * 4, [9.0] * 8, [9.0] * 8, [1.0] * 8)
     decision = Joint(QUICK).decide(some, Pool.of(6, 10), rng())
@@ -93,7 +100,7 @@ def test_two_on_one_resource_are_estimated_as_they_are_known_to_be() -> None:
 
 
 def test_curves_of_classes_are_doubted() -> None:
-    """16 applications told two curves, of which more resources are hardly better: fewer are granted than when believed."""
+    """16 applications told two curves that hardly rise: fewer resources are granted than when these are believed."""
     curves = [[1.0, 1.04, 1.08, 1.12], [1.0, 1.05, 1.1, 1.15]] * 8
     some = Applications.of([1, 2, 4, 8], curves, [5.0] * 16, [5000.0] * 16, [1.0] * 16)
     believed = Joint(replace(QUICK, doubt=0.0)).decide(some, Pool.of(200, 16), rng()).counts(some)

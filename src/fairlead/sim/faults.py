@@ -15,6 +15,8 @@ from fairlead.sim.engine import Changes
 from fairlead.sim.platform import F64, Machine
 
 KINDS = ("degraded", "fail_slow", "flapping", "dead", "rebuild")
+FOR_EVER = ("degraded", "dead")
+"""Kinds that may last without an end (`to_s` inf)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,13 +71,21 @@ def changes(machine: Machine, faults: Sequence[Fault], capacity: F64) -> Changes
             raise UsageError(
                 f"no {fault.component} {fault.number} to fail, or no time", remedy="see fairlead.sim.faults"
             )
+        if not 0 <= fault.factor < np.inf or not fault.period_s > 0:
+            raise UsageError(
+                f"a fault's factor is {fault.factor:g}, its period {fault.period_s:g} s",
+                where="factor" if fault.period_s > 0 else "period_s",
+                remedy="a factor of 0 or more, a period above 0",
+            )
+        if np.isinf(fault.to_s - fault.from_s) and fault.kind not in FOR_EVER:
+            raise UsageError(f"a fault of kind {fault.kind!r} has no end", where="to_s", remedy="give it one")
     points: list[tuple[float, int, float]] = []
     by_component: dict[tuple[str, int], list[Fault]] = {}
     for fault in faults:
         by_component.setdefault((fault.component, fault.number), []).append(fault)
     for (component, number), own in by_component.items():
         courses = [fault.course() for fault in own]
-        for when in sorted({time for course in courses for time, _ in course}):
+        for when in sorted({time for course in courses for time, _ in course if time < np.inf}):
             factor = float(np.prod([_factor_at(course, when) for course in courses]))
             points += [(when, r, factor * float(capacity[r])) for r in machine.at.of(component, number)]
     points.sort()

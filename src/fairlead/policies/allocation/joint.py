@@ -98,7 +98,7 @@ def _far(width: int) -> F64:
     """How far the largest of n like values is above their mean, in standard deviations of the n (n = 0..width)."""
     known_n = np.array([1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0])
     known = np.array([1.0, 1.0, 1.19, 1.52, 1.83, 2.10, 2.36])
-    return np.interp(np.arange(width + 1), known_n, known)
+    return np.asarray(np.interp(np.arange(width + 1), known_n, known))
 
 
 def _decide(applications: Applications, pool: Pool, rng: np.random.Generator, tuning: Tuning) -> Decision:
@@ -113,7 +113,7 @@ def _decide(applications: Applications, pool: Pool, rng: np.random.Generator, tu
         choice[:] = 0
         resources[:, : len(usable)] = usable
         return Decision(choice, resources)
-    applications = _doubted(applications, tuning.doubt)
+    applications = _doubted(_usable(applications, pool), tuning.doubt)
     base = np.zeros(len(pool))
     heavy = applications.stress[np.arange(k), applications.least]
     order = np.argsort(-heavy, kind="stable")
@@ -124,6 +124,18 @@ def _decide(applications: Applications, pool: Pool, rng: np.random.Generator, tu
         if len(rows) < k:
             _add(base, some, choice[rows], resources[rows], slow)
     return Decision(choice, resources)
+
+
+def _usable(applications: Applications, pool: Pool) -> Applications:
+    """An application of which no count is left, since too few resources are available, is taken to be as fast on the
+    smallest count as on its first."""
+    known = ~np.isnan(applications.bandwidth)
+    stuck = ~(known & (applications.counts <= len(pool.usable))).any(axis=1)
+    if not stuck.any():
+        return applications
+    bandwidth = applications.bandwidth.copy()
+    bandwidth[stuck, 0] = bandwidth[stuck, np.argmax(known[stuck], axis=1)]
+    return replace(applications, bandwidth=bandwidth)
 
 
 def _doubted(applications: Applications, doubt: float) -> Applications:
@@ -201,7 +213,6 @@ def _starts(applications: Applications, pool: Pool, base: F64) -> list[tuple[I64
     decreasing count and by occupancy (Bandet, Boito and Pallez 2024)."""
     k = len(applications)
     allowed = (applications.counts[None, :] <= len(pool.usable)) & np.isfinite(applications.time_s)
-    allowed[~allowed.any(axis=1), 0] = True
     time = np.where(allowed, applications.time_s, np.inf)
     stress = np.where(allowed, applications.stress, np.inf)
     fastest = np.argmin(time, axis=1)
@@ -260,17 +271,20 @@ def _arrive(
     if len(usable) < application.counts[0]:
         blank[0, : len(usable)] = usable
         return Decision(np.zeros(1, np.int64), blank)
+    application = _usable(application, pool)
     met, price = np.zeros(len(pool)), np.zeros(len(pool))
     rows = np.flatnonzero(running.alive & (running.choice >= 0))
     ease = 1.0 / _speed(pool)
-    weight = tuning.idle * (len(running) + 1) / max(running.cores_used + float(application.cores[0]), 1e-9)
+    cores = float(application.cores[0])
+    usual = (running.cores_used + cores) / (len(running) + 1) if running.cores_used > 0 else cores
+    weight = tuning.idle / max(usual, 1e-9)
     kernel.prices(
         rows, time, best, compute, weight * running.cores, running.resources, ease, _far(running.resources.shape[1]),
         met, price,
     )  # fmt: skip
     column = kernel.beside(
         application.time_s[0], float(application.time_s[0].min()), float(application.compute_s[0]),
-        weight * float(application.cores[0]), application.counts, ease, usable, met, price, _far(width),
+        weight * cores, application.counts, ease, usable, met, price, _far(width),
         0.5 * tuning.chance, blank[0],
     )  # fmt: skip
     return Decision(np.array([column], np.int64), blank)

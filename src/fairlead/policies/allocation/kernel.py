@@ -38,14 +38,14 @@ class Facts(NamedTuple):
 
 
 class State(NamedTuple):
-    """A decision and its estimate. `choice`, `count` (K,), `resources` (K, W), `held` (K, N). `met` (N,): transfers
+    """A decision and its estimate. `choice`, `granted` (K,), `resources` (K, W), `held` (K, N). `met` (N,): transfers
     there in the mean; `yields` (N,): how much fewer with one less; `part`, `give` (K, W): what each transfer adds to
     them; `spread` (K, K): p (1 - p) with p the part of the row's resources that are the column's too; `varies` (K,):
     u (1 - u) with u the share of time in I/O; `odds` (K,): sum of spread x varies; `slow` (K,): I/O time over the time
     alone; `cost` (K,)."""
 
     choice: I64
-    count: I64
+    granted: I64
     resources: I64
     held: Bits
     met: F64
@@ -70,7 +70,7 @@ def begun(facts: Facts, choice: I64, resources: I64) -> State:
         np.ones(k),
     )  # fmt: skip
     for i in range(k):
-        for w in range(state.count[i]):
+        for w in range(state.granted[i]):
             state.held[i, resources[i, w]] = True
     for i in range(k):
         overlap(state, i)
@@ -80,7 +80,7 @@ def begun(facts: Facts, choice: I64, resources: I64) -> State:
 @compiled
 def overlap(state: State, i: int) -> None:
     """Row and column i of `spread` anew."""
-    count, spread = state.count, state.spread
+    count, spread = state.granted, state.spread
     mine = state.resources[i]
     n = count[i]
     each = 1.0 / n if n else 0.0
@@ -103,7 +103,7 @@ def overlap(state: State, i: int) -> None:
 def one(facts: Facts, state: State, i: int) -> None:
     """Application i anew beside the others as they are."""
     t = facts.time[i, state.choice[i]]
-    n = state.count[i]
+    n = state.granted[i]
     if n == 0 or t <= 0.0:
         return
     met, yields, part, give = state.met, state.yields, state.part, state.give
@@ -167,7 +167,7 @@ def change(facts: Facts, state: State, i: int, column: int, mine: I64, touched: 
     k = len(state.choice)
     n = facts.counts[column]
     touched[:] = False
-    for w in range(state.count[i]):
+    for w in range(state.granted[i]):
         r = state.resources[i, w]
         touched[r] = True
         state.held[i, r] = False
@@ -177,7 +177,7 @@ def change(facts: Facts, state: State, i: int, column: int, mine: I64, touched: 
         state.give[i, w] = 0.0
     for j in range(k):
         state.odds[j] -= state.spread[j, i] * state.varies[i]
-    state.choice[i], state.count[i] = column, n
+    state.choice[i], state.granted[i] = column, n
     state.resources[i, n:] = -1
     for w in range(n):
         r = mine[w]
@@ -194,7 +194,7 @@ def change(facts: Facts, state: State, i: int, column: int, mine: I64, touched: 
         state.odds[j] += state.spread[j, i] * state.varies[i]
     for j in range(k):
         if j != i:
-            for w in range(state.count[j]):
+            for w in range(state.granted[j]):
                 if touched[state.resources[j, w]]:
                     one(facts, state, j)
                     break
@@ -216,11 +216,11 @@ def copied(source: State, target: State) -> None:
 @compiled
 def put_back(state: State, kept: State, i: int) -> None:
     """Count, resources and overlap of application i as `kept`."""
-    for w in range(state.count[i]):
+    for w in range(state.granted[i]):
         state.held[i, state.resources[i, w]] = False
-    state.choice[i], state.count[i] = kept.choice[i], kept.count[i]
+    state.choice[i], state.granted[i] = kept.choice[i], kept.granted[i]
     state.resources[i] = kept.resources[i]
-    for w in range(state.count[i]):
+    for w in range(state.granted[i]):
         state.held[i, state.resources[i, w]] = True
     state.spread[i, :] = kept.spread[i, :]
     state.spread[:, i] = kept.spread[:, i]
@@ -229,7 +229,7 @@ def put_back(state: State, kept: State, i: int) -> None:
 @compiled
 def keep(state: State, kept: State, i: int) -> None:
     """Count, resources and overlap of application i into `kept`."""
-    kept.choice[i], kept.count[i] = state.choice[i], state.count[i]
+    kept.choice[i], kept.granted[i] = state.choice[i], state.granted[i]
     kept.resources[i] = state.resources[i]
     kept.spread[i, :] = state.spread[i, :]
     kept.spread[:, i] = state.spread[:, i]
@@ -286,7 +286,7 @@ def proposed(
     """
     k = len(state.choice)
     usable = facts.usable
-    old, had = state.choice[i], state.count[i]
+    old, had = state.choice[i], state.granted[i]
     c = old if below(chance, 2) == 0 else below(chance, len(facts.counts))
     n = facts.counts[c]
     if n > len(usable) or facts.time[i, c] == np.inf:
@@ -296,7 +296,7 @@ def proposed(
     if kind >= 2:
         for _ in range(4):
             other = below(chance, k)
-            if other != i and facts.time[other, state.choice[other]] > 0.0 and (kind == 3 or state.count[other] == n):
+            if other != i and facts.time[other, state.choice[other]] > 0.0 and (kind == 3 or state.granted[other] == n):
                 j = other
                 break
         if j < 0:

@@ -50,7 +50,7 @@ class Published(_Strict, frozen=True, kw_only=True, tag_field="kind", tag="publi
     """Load at one resource each (theta), above 0 and below K over resources; each is a point."""
     profiles: Literal["forge", "osts"] = "forge"
     """Curves of bandwidth over resources: FORGE's (forwarders), or the family for 1 to 8 OSTs."""
-    statistic: Literal["median", "max"] = "median"
+    statistic: Literal["median", "max", "mean"] = "median"
     """Which of FORGE's repetitions a curve is made of."""
 
 

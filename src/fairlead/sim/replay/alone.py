@@ -31,11 +31,12 @@ def best_alone(jobs: Jobs, machine: Machine, *, servers: bool = False) -> F64:
     """Seconds of I/O of each job (J,) alone with the best grant: the measure of slowdown."""
     data, operations = best_rates(jobs, machine, servers=servers)
     count = np.diff(jobs.first_phase)
-    rate = np.repeat(data, count)
+    of_data = jobs.volume > 0
+    rate = np.where(of_data, np.repeat(data, count), np.repeat(operations, count))
     if jobs.phase_rate is not None:
         rate = np.minimum(rate, jobs.phase_rate)
     with np.errstate(divide="ignore", invalid="ignore"):
-        seconds = np.where(jobs.volume > 0, jobs.volume / rate, jobs.operations / np.repeat(operations, count))
+        seconds = np.where(of_data, jobs.volume, jobs.operations) / rate
     return by_job(jobs, seconds)
 
 

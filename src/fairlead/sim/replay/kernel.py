@@ -141,14 +141,15 @@ def admit(
                 s.phase[flow] = here
                 flow += 1
         elif p < len(volume) and operations[p] > 0.0:
-            seconds += operations[p] / operation_rate
+            own = min(ask.operation_rate, rate[p])
+            seconds += operations[p] / min(operation_rate, own)
             for i in range(max(nf, 1)):
                 part = parts[i] / total if nf else 1.0
                 s.crosses[flow, 0], s.cost[flow, 0] = ask.mds, ask.mds_cost
                 if nf:
                     s.crosses[flow, 1], s.cost[flow, 1] = at.forwarder + forwarders[i], ask.forwarder_operation
                 s.left[flow] = operations[p] * part
-                s.cap[flow] = ask.operation_rate * part
+                s.cap[flow] = own * part
                 s.weight[flow] = part * of_operations
                 s.phase[flow] = here
                 flow += 1

@@ -141,7 +141,7 @@ _FEED = "feed accounting and counters or traces (fairlead ingest, fairlead up) a
 
 
 def _of_runs(runs: Runs) -> Sequence[tuple[str, Mask]]:
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         return (
             ("begin or end is not known", ~np.isfinite(runs.start_s) | ~np.isfinite(runs.end_s)),
             ("ended before they began", ~(runs.end_s > runs.start_s)),
@@ -153,7 +153,7 @@ def _of_runs(runs: Runs) -> Sequence[tuple[str, Mask]]:
 
 def _of_bursts(runs: Runs, bursts: Bursts) -> Sequence[tuple[str, Mask]]:
     job = bursts.job
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         amount = ~np.isfinite(bursts.amount) | (bursts.amount < 0)
         time = ~(bursts.end_s >= bursts.start_s) | ~(bursts.active_s >= 0) | ~np.isfinite(bursts.active_s)
         absurd = bursts.amount > MOST_RATE * np.maximum(bursts.active_s, 1.0)

@@ -30,7 +30,8 @@ LEAST_BYTES = 16 << 20
 """Smaller phases are mostly opening and closing: their rates tell of themselves only."""
 ALONE_MODES = (2, 3)
 """N-1 and 1-1: one file or one process is what limits, not the number of nodes."""
-DISTRIBUTED = -1
+_MOST = 1e9
+"""Counts beyond it are no counts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,11 +124,12 @@ class Curves:
         by_request = self.class_cost[keys.request[at]]
         forwarder = np.where(cost_runs > 0, cost, by_request)
         io_nodes = _io_nodes(runs)
-        processes = np.where(np.isfinite(runs.io_processes), runs.io_processes, io_nodes)
+        counted = (runs.io_processes >= 1) & (runs.io_processes <= _MOST)
+        processes = np.where(counted, runs.io_processes, io_nodes)
         request = phases.request_bytes[at]
-        request = np.where(np.isfinite(request) & (request > 0), request, float(1 << 20))
+        request = np.where((request > 0) & (request < _MOST * _MOST), request, float(1 << 20))
         told = np.array([self.own_targets.get(int(p), 0) for p in runs.program], np.int64)
-        seen = np.where(np.isfinite(runs.targets), runs.targets, 0).astype(np.int64)
+        seen = np.where((runs.targets >= 1) & (runs.targets <= _MOST), runs.targets, 0).astype(np.int64)
         wide = np.where(np.isin(runs.mode, ALONE_MODES), 1, processes).astype(np.int64)
         return Looked(
             phase_rate=phase_rate, phase_basis=basis.astype(np.int64),
@@ -147,9 +149,9 @@ def learn(runs: Runs, phases: Phases, defaults: Defaults) -> Curves:
     amount = np.where(metadata, phases.operations, phases.volume)
     known = (phases.io_s > 0) & (amount > 0)
     rate = np.where(known, amount / np.where(known, phases.io_s, 1.0), np.nan)
-    forwarders = np.where(runs.forwarders >= 1, runs.forwarders, np.nan)[phases.job]
+    forwarders = _counted(runs.forwarders)[phases.job]
     used = np.fmin(forwarders, _io_nodes(runs)[phases.job])
-    targets = np.where(runs.targets >= 1, runs.targets, np.nan)[phases.job]
+    targets = _counted(runs.targets)[phases.job]
     told = known & ~metadata & (phases.volume >= LEAST_BYTES)
     c0 = 1.0 / _peak(defaults.forwarder_peak, (rate / used)[told])
     t0 = 1.0 / _peak(defaults.target_peak, (rate / targets)[told])
@@ -208,6 +210,11 @@ def _io_nodes(runs: Runs) -> F64:
     """Nodes that do I/O: as counted, else as many as processes that do, at most all."""
     guess = np.where(np.isfinite(runs.io_processes), np.fmin(runs.io_processes, runs.nodes), runs.nodes)
     return np.maximum(np.where(np.isfinite(runs.io_nodes), np.fmin(runs.io_nodes, runs.nodes), guess), 1.0)
+
+
+def _counted(values: F64) -> F64:
+    """Counts, NaN for what is none."""
+    return np.where((values >= 1) & (values <= _MOST), values, np.nan)
 
 
 def _scale(runs: Runs, phases: Phases) -> F64:
@@ -285,7 +292,7 @@ def _most_targets(runs: Runs) -> dict[int, int]:
     """The most targets a program was ever seen on."""
     found: dict[int, int] = {}
     for program, count in zip(runs.program.tolist(), runs.targets.tolist(), strict=True):
-        if program >= 0 and np.isfinite(count):
+        if program >= 0 and 1 <= count <= _MOST:
             found[program] = max(found.get(program, 0), int(count))
     return found
 
