@@ -257,10 +257,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="4 sets a bin, no long searches")
     parser.add_argument("--sets", type=int, default=200, help="sets a bin")
+    parser.add_argument("--others", type=int, default=50, help="sets a bin of the variants other than exact, at most")
     parser.add_argument("--applications", type=int, nargs="+", default=[30, 60, 100])
     parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=VARIANTS)
     parser.add_argument(
-        "--searched", type=int, default=8, help="sets a bin on which the long search is run (exact only)"
+        "--searched", type=int, default=3, help="sets a bin on which the long search is run (exact only)"
     )
     parser.add_argument("--trials", type=int, default=3000, help="decisions a long search simulates")
     parser.add_argument("--ablated", type=int, default=5, help="sets a bin for the ablation (exact only)")
@@ -277,14 +278,9 @@ def main() -> None:
     for variant in options.variants:
         for k in options.applications:
             plain = variant == "exact"
-            tasks = planned(
-                variant,
-                k,
-                options.sets,
-                options.searched if plain else 0,
-                options.trials,
-                options.ablated if plain else 0,
-            )
+            sets = options.sets if plain else min(options.sets, options.others)
+            deep, ablate = (options.searched, options.ablated) if plain else (0, 0)
+            tasks = planned(variant, k, sets, deep, options.trials, ablate)
             rows = gathered(tasks, folder / f"{variant}-{k}.ndjson", options.processes)
             records += table(variant, k, rows)
             if plain:

@@ -182,5 +182,8 @@ def test_sets_are_orders_of_magnitude() -> None:
 def test_what_has_no_limit_is_refused() -> None:
     with pytest.raises(UsageError, match="no fluid limit"):
         sharing("lottery", Streams.alike([1.0]))
+    for order in ("share", "share:all", "share:1.5", "share:-1", "share:nan"):
+        with pytest.raises(UsageError, match="no share"):
+            sharing(order, Streams.alike([1.0]))
     with pytest.raises(UsageError, match="one application after the other"):
         flow_weights("exclusive", Streams.alike([1.0, 2.0]))

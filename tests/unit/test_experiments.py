@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from fairlead.errors import ConfigError, UsageError
+from fairlead.policies.allocation.contract import NONE, Applications, Decision, Pool
 from fairlead.sim.experiments import answer, conclusions, papers, pieces, spec, study
 from fairlead.sim.experiments.cases import MEASURES, Row, case_of, prepared, rows_of
 from fairlead.sim.experiments.disturbances import speeds
@@ -79,6 +80,13 @@ def experiment(text: str = DRAWN) -> spec.Experiment:
         (DRAWN, ("cores = 120", "cores = 120\n[window]\nfrom_s = 10\nuntil_s = 5"), r"window: from 10"),
         (DRAWN, ("cores = 120", "cores = 120\n[noise]\nshare = 0.7"), r"noise\.share"),
         (DRAWN, ("cores = 120", "cores = 120\n[[degraded]]\nresource = 5\nspeed = 0.5"), r"degraded\[0\]\.resource"),
+        (DRAWN, ("cores = 120", "cores = 120\n[[degraded]]\nresource = 1\nspeed = 0.5\nto_s = nan"), r"degraded\[0\]"),
+        (DRAWN, ("cores = 120", "cores = 120\n[noise]\nshare = 0.1\nevery_s = nan"), r"noise\.every_s"),
+        (DRAWN, ("cores = 120", "cores = 120\n[noise]\nshare = 0.1\nevery_s = 1e-9"), r"noise\.every_s"),
+        (DRAWN, ("cores = 120", "cores = 120\n[faults]\nper_day = nan"), r"faults"),
+        (DRAWN, ("cores = 120", "cores = 120\n[faults]\nper_day = 1\nlasts_s = nan"), r"faults"),
+        (DRAWN, ("cores = 120", "cores = 120\n[faults]\nper_day = 1e12"), r"faults\.per_day"),
+        (LISTED, ("phases = 4", "phases = 1000000000"), r"rows\[0\]\.phases"),
         (DRAWN, ("cores = 120", "cores = 120\n[[picture]]\ntitle = 'x'\nmeasure = 'idel'"), r"measure.*perhaps idle"),
         (DRAWN, ('kind = "published"', 'kind = "drawn"'), r"workload"),
         (DRAWN, ("name =", "name ="), None),
@@ -148,6 +156,16 @@ def test_written_down_applications_run_and_disturbances_slow_them() -> None:
 
     assert slowdown(sound) > 1 - 1e-9
     assert slowdown(noisy) > 1.05 * slowdown(sound)
+
+
+def test_who_is_granted_nothing_does_no_io_for_free() -> None:
+    class Nothing:
+        def decide(self, applications: Applications, pool: Pool, rng: np.random.Generator) -> Decision:  # noqa: ARG002
+            k = len(applications)
+            return Decision(np.full(k, NONE), np.full((k, 1), NONE))
+
+    with pytest.raises(UsageError, match="application 0 is granted nothing"):
+        list(rows_of(case_of(experiment(LISTED)), 2, None, 0, [("nothing", "exact", Nothing())]))
 
 
 def test_disturbances_multiply_and_end() -> None:
@@ -229,6 +247,18 @@ def test_conclusions_pass_and_fail_as_rows_say() -> None:
     assert first["MCKP slows most of the non-random"].verdict == "fail"
     assert first["Greedy-NC is near Greedy-C"].verdict == "unknown"
     assert first["Static strong for OSTs"].verdict == "unknown"
+
+
+def test_who_is_ahead_everywhere_or_alone_has_shown_nothing() -> None:
+    rows = [
+        _row(f"{name}+greedy-clairvoyant", load, 0, slowdown_mean=value, idle=value)
+        for load in (0.1, 0.8) for name, value in (("n-sys", 1.5), ("best-bandwidth", 2.0))
+    ]  # fmt: skip
+    crossing = {one.says: one for one in conclusions.conclusions(Results.of_rows(rows), "c", None, (30,), "steady")}
+    assert crossing["Nsys crosses BestBdw at high load"].verdict == "fail"
+    alone = [_row("static+greedy-clairvoyant", load, 0, slowdown_mean=2.0, idle=0.2) for load in (0.1, 0.8)]
+    found = conclusions.conclusions(Results.of_rows(alone), "c", "c", (30,), "steady")
+    assert {one.verdict for one in found} == {"unknown"}
 
 
 def test_a_papers_line_holds_when_it_is_near_enough() -> None:

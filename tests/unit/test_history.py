@@ -62,6 +62,13 @@ def test_bursts_that_overlap_are_one_phase_and_what_is_between_is_computing() ->
     assert job_s.tolist() == [1000.0, 1000.0]
 
 
+def test_a_phase_whose_clock_runs_ahead_ends_with_its_job() -> None:
+    made = phases_of(runs(1), bursts((0, 1, 1010, 1030, 1e9)))
+    assert made.compute_s.tolist() == [1000.0]
+    assert made.io_s.tolist() == [0.0]
+    assert made.tail_s.tolist() == [0.0]
+
+
 def test_pauses_inside_a_phase_are_computing() -> None:
     paused = replace(bursts((0, 1, 100, 200, 1e9)), active_s=np.array([30.0]))
     made = phases_of(runs(1), paused)

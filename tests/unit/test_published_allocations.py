@@ -186,6 +186,27 @@ def test_what_no_application_can_have_is_refused_by_name() -> None:
         applications([0.0, 1.0, 1.0, 1.0])
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("nodes", [1, 2]), ("behaviour", []), ("direct", [0.0]), ("direct", [np.inf]), ("counts", [1.5, 2.5]),
+     ("counts", [1.0, np.nan])],
+)  # fmt: skip
+def test_columns_that_do_not_fit_are_refused_by_name(field: str, value: object) -> None:
+    with pytest.raises(UsageError) as refused:
+        Applications.of(
+            **({"counts": [1, 2], "bandwidth": [[1.0, 2.0]], "volume": [1], "compute_s": [1], "cores": [1]}
+               | {field: value})
+        )  # fmt: skip
+    assert refused.value.where == field
+
+
+@pytest.mark.parametrize(("field", "count", "cores"), [("count", -1, 9.0), ("cores", 1, 0.0), ("cores", 1, np.nan)])
+def test_a_machine_that_cannot_be_is_refused_by_name(field: str, count: int, cores: float) -> None:
+    with pytest.raises(UsageError) as refused:
+        Pool.of(count, cores)
+    assert refused.value.where == field
+
+
 @pytest.mark.parametrize("allocation", list(ALLOCATIONS))
 def test_an_arrival_is_answered_where_sums_alone_are_kept(allocation: str) -> None:
     a = applications(RISING, nodes=[4], processes=[8], cores=[50.0])

@@ -54,8 +54,11 @@ class Applications:
         def column(value: object, kind: type, blank: float) -> NDArray[np.generic]:
             return np.full(k, blank, kind) if value is None else np.asarray(value, kind).reshape(-1)
 
+        numbers = np.asarray(counts, np.float64)
+        if not np.isfinite(numbers).all() or (numbers != np.floor(numbers)).any():
+            raise _no_counts()
         made = Applications(
-            counts=np.asarray(counts, np.int64), bandwidth=b, volume=np.asarray(volume, np.float64).reshape(-1),
+            counts=numbers.astype(np.int64), bandwidth=b, volume=np.asarray(volume, np.float64).reshape(-1),
             compute_s=np.asarray(compute_s, np.float64).reshape(-1), cores=np.asarray(cores, np.float64).reshape(-1),
             nodes=column(nodes, np.int64, 0), processes=column(processes, np.int64, 0),  # type: ignore[arg-type]
             direct=column(direct, np.float64, np.nan), behaviour=column(behaviour, np.int64, -1),  # type: ignore[arg-type]
@@ -67,9 +70,7 @@ class Applications:
         """Raises UsageError naming the field that no application can have."""
         k = len(self.volume)
         if self.counts.ndim != 1 or not len(self.counts) or (self.counts < 1).any() or (np.diff(self.counts) < 1).any():
-            raise UsageError(
-                "counts are not whole numbers from 1 on that rise", where="counts", remedy="as [1, 2, 4, 8]"
-            )
+            raise _no_counts()
         if self.bandwidth.shape != (k, len(self.counts)):
             raise UsageError(
                 f"bandwidth is {self.bandwidth.shape}, not {(k, len(self.counts))}", where="bandwidth",
@@ -79,6 +80,11 @@ class Applications:
             column = getattr(self, name)
             if len(column) != k or not np.isfinite(column).all() or (column < 0).any():
                 raise UsageError(f"{name} is negative, no number or of another length", where=name, remedy="0 or more")
+        for name in ("nodes", "processes", "behaviour", "direct"):
+            if len(getattr(self, name)) != k:
+                raise UsageError(f"{name} is of another length than volume", where=name, remedy="one an application")
+        if (self.direct <= 0).any() or np.isinf(self.direct).any():
+            raise UsageError("direct is not above 0", where="direct", remedy="NaN where it is not known")
         if (self.bandwidth <= 0).any() or np.isinf(self.bandwidth).any():
             raise UsageError(
                 "bandwidth is not above 0", where="bandwidth", remedy="leave out (NaN) what cannot be used"
@@ -130,6 +136,10 @@ class Applications:
         return np.asarray(np.argmin(self.stress, axis=1), np.int64)
 
 
+def _no_counts() -> UsageError:
+    return UsageError("counts are not whole numbers from 1 on that rise", where="counts", remedy="as [1, 2, 4, 8]")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Pool:
     """The resources of one layer (forwarders, targets). `performance` (N,) relative to one another, `available` (N,):
@@ -141,7 +151,12 @@ class Pool:
 
     @staticmethod
     def of(count: int, cores: float) -> Pool:
-        """`count` equal, sound resources."""
+        """`count` equal, sound resources. Raises UsageError where there can be no such machine."""
+        if count < 0 or not 0 < cores < np.inf:
+            raise UsageError(
+                f"no machine has {count} resources and {cores:g} cores", where="cores" if count >= 0 else "count",
+                remedy="0 resources or more, cores above 0",
+            )  # fmt: skip
         return Pool(cores=float(cores), performance=np.ones(count), available=np.ones(count, np.bool_))
 
     def __len__(self) -> int:

@@ -66,7 +66,7 @@ class JointLight:
     `share` of its cycle on I/O when it has one resource."""
 
     def __init__(self, tuning: Tuning | None = None, share: float = 0.15) -> None:
-        self.tuning = tuning or Tuning(idle=0.0)
+        self.tuning = tuning or Tuning(idle=0.0, trials=120, least_trials=8_000)
         self.share = share
 
     def decide(self, applications: Applications, pool: Pool, rng: np.random.Generator) -> Decision:

@@ -101,7 +101,8 @@ def sharing(order: str, streams: Streams) -> Sharing:
     if name == "metadata-first":
         return Sharing(queue=own, weight=_scaled(np.where(streams.metadata, held_s, held_s * BEHIND)))
     if name == "share":
-        of_class = np.where(streams.metadata, float(argument), 1.0 - float(argument))
+        part = _share(order, argument)
+        of_class = np.where(streams.metadata, part, 1.0 - part)
         number = np.where(
             streams.metadata, streams.under_way[streams.metadata].sum(), streams.under_way[~streams.metadata].sum()
         )
@@ -110,6 +111,17 @@ def sharing(order: str, streams: Streams) -> Sharing:
         f"{order!r} has no fluid limit", where="order",
         remedy="one of fifo, job-fair, metadata-first, share:P, set-10, exclusive",
     )  # fmt: skip
+
+
+def _share(order: str, argument: str) -> float:
+    """P of `share:P`."""
+    try:
+        part = float(argument)
+    except ValueError:
+        part = float("nan")
+    if not 0 <= part <= 1:
+        raise UsageError(f"{order!r} gives metadata no share", where="order", remedy="share:P with P from 0 to 1")
+    return part
 
 
 def flow_weights(order: str, streams: Streams) -> F64:

@@ -18,7 +18,7 @@ from fairlead.questions.whatif.past import Past
 from fairlead.sim.platform import Machine
 from fairlead.sim.replay.landscape import Site as Running
 from fairlead.sim.workloads.history import METADATA, MOST_NODES
-from fairlead.sim.workloads.history_curves import Curves, Defaults
+from fairlead.sim.workloads.history_curves import LEAST_IO_S, Curves, Defaults
 from fairlead.sim.workloads.history_peaks import highest
 
 HIGH = 0.98
@@ -87,7 +87,7 @@ def _added_up(past: Past, kind: str) -> float:
     served = past.forwarders if kind == "forwarder" else past.targets
     number = {name: i for i, name in enumerate(dict.fromkeys(name for some in served for name in some))}
     b = past.bursts
-    sound = np.flatnonzero((b.job >= 0) & (b.kind != METADATA) & (b.active_s > 0) & np.isfinite(b.amount))
+    sound = np.flatnonzero((b.job >= 0) & (b.kind != METADATA) & (b.active_s >= LEAST_IO_S) & np.isfinite(b.amount))
     where = [[number[name] for name in served[job]] for job in b.job[sound].tolist()]
     counts = np.array([len(some) for some in where], np.int64)
     entry = np.repeat(sound, counts)

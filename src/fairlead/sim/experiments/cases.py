@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fairlead.errors import UsageError
 from fairlead.policies.allocation.contract import Applications, Decision, Policy, Pool
 from fairlead.policies.requests.fluid import Streams
 from fairlead.policies.requests.fluid import sharing as fluid_limit
@@ -213,8 +214,13 @@ def outcome_of(
     true = one.true
     every = np.arange(len(true))
     counts = decision.counts(true).astype(np.float64)
-    direct = np.where(np.isnan(true.direct), np.inf, true.direct)
-    granted = np.where(decision.choice < 0, true.volume / direct, true.time_s[every, decision.choice])
+    lost = (decision.choice < 0) & np.isnan(true.direct) & (true.volume > 0)
+    if lost.any():
+        raise UsageError(
+            f"application {int(np.argmax(lost))} is granted nothing, and what it reaches straight is not known",
+            where="policy", remedy="grant it a resource, or tell `direct`",
+        )  # fmt: skip
+    granted = np.where(decision.choice < 0, true.volume / true.direct, true.time_s[every, decision.choice])
     work_s = np.where(true.volume > 0, granted, 0.0)
     window = case.window
     study = window.kind == "study"

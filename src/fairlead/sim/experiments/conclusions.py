@@ -171,7 +171,7 @@ def _least_idle(lines: Lines) -> Verdict:
 
 
 def _crossing(lines: Lines) -> Verdict:
-    """From some high load on Nsys slows less than BestBdw."""
+    """From some load above the low ones on Nsys slows less than BestBdw: it is not ahead from the first point on."""
     found = lines.allocated(["n-sys", "best-bandwidth"], "slowdown_mean")
     if len(found) < 2:
         return NOTHING
@@ -182,7 +182,8 @@ def _crossing(lines: Lines) -> Verdict:
     text = f"at {last:.2f} Nsys {found['n-sys'][last]:.2f}, BestBdw {best[last]:.2f}"
     if last < HIGH_LOAD:
         return NOTHING
-    return bool(ahead), (f"from {ahead[0]:.2f} on; {text}" if ahead else f"never; {text}")
+    crosses = bool(ahead) and ahead[0] > LOW_LOAD
+    return crosses, (f"from {ahead[0]:.2f} on; {text}" if ahead else f"never; {text}")
 
 
 def _placements_alike(lines: Lines) -> Verdict:
@@ -239,7 +240,7 @@ def _static_idle(lines: Lines) -> Verdict:
     """Static is among the best two on idle time at high load."""
     found = lines.allocated(DETERMINED, "idle")
     high = [load for load in found.get("static", {}) if load >= HIGH_LOAD]
-    if not high:
+    if not high or len(found) <= STRONG:
         return NOTHING
     rank = _rank(found, "static", high)
     order = sorted(found, key=lambda one: fmean(found[one][at] for at in high))
@@ -250,7 +251,7 @@ def _static_idle(lines: Lines) -> Verdict:
 def _static_targets(lines: Lines) -> Verdict:
     """Static is among the best two on slowdown over all points, with the curves of OSTs."""
     found = lines.allocated(DETERMINED, "slowdown_mean")
-    if "static" not in found:
+    if "static" not in found or len(found) <= STRONG:
         return NOTHING
     loads = list(found["static"])
     rank = _rank(found, "static", loads)

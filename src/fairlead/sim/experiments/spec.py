@@ -17,7 +17,9 @@ from fairlead.errors import ConfigError
 
 PAGE = "docs: reference/simulation-spec"
 MOST_RUNS = 10_000_000
-"""An experiment of more runs than this is a slip of the pen."""
+"""An experiment of more runs than this is a slip of the pen ..."""
+MOST_CHANGES = 10_000_000
+"""... as are more changes of speed in a set, or phases of its applications."""
 
 
 class _Strict(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -278,8 +280,8 @@ def _check_listed(workload: Listed, machine: Machine, refuse: Refuse) -> None:
             value = getattr(one, name)
             if not math.isfinite(value) or value < low:
                 raise refuse(f"{field}.{name}", f"{value:g} is negative or no number", "0 or more")
-        if one.phases < 1:
-            raise refuse(f"{field}.phases", f"{one.phases} phases", "1 or more")
+        if not 1 <= one.phases <= MOST_CHANGES // len(workload.rows):
+            raise refuse(f"{field}.phases", f"{one.phases} phases", f"1 or more, {MOST_CHANGES:,} in all at most")
         if one.volume_bytes == 0 and one.compute_s == 0:
             raise refuse(f"{field}.compute_s", "it neither computes nor does I/O", "give it work or time")
         curve = one.bandwidth_bytes_per_s
@@ -322,18 +324,24 @@ def _check_times(found: Experiment, refuse: Refuse) -> None:
         )
     if not 0 <= found.noise.share < 0.5:
         raise refuse("noise.share", f"{found.noise.share:g} is no mean share", "0 or more, below 0.5")
-    if found.noise.every_s <= 0:
-        raise refuse("noise.every_s", "is not above 0", "seconds")
+    most = MOST_CHANGES / found.machine.resources
+    every_s = found.noise.every_s
+    if not every_s > 0 or (found.noise.share and window.until_s / every_s > most):
+        raise refuse("noise.every_s", f"{every_s:g} s is not above 0, or too short for the window", "more seconds")
     faults = found.faults
-    if faults.per_day < 0 or faults.lasts_s <= 0 or not 0 <= faults.speed <= 1:
+    if not (0 <= faults.per_day < math.inf and faults.lasts_s > 0 and 0 <= faults.speed <= 1):
         raise refuse("faults", "a rate below 0, a length not above 0 or a speed not from 0 to 1", "see the reference")
+    if faults.per_day * window.until_s / 86_400 > most:
+        raise refuse(
+            "faults.per_day", f"{faults.per_day:g} a day are too many for the window", "fewer, or an earlier end"
+        )
     for number, one in enumerate(found.degraded):
         field = f"degraded[{number}]"
         if not 0 <= one.resource < found.machine.resources:
             raise refuse(f"{field}.resource", f"there is no resource {one.resource}", "0 to machine.resources - 1")
         if not 0 <= one.speed <= 1:
             raise refuse(f"{field}.speed", f"{one.speed:g} is no share", "0 to 1")
-        if one.from_s < 0 or (one.to_s is not None and one.to_s <= one.from_s):
+        if not one.from_s >= 0 or (one.to_s is not None and not one.to_s > one.from_s):
             raise refuse(f"{field}.to_s", "is not after from_s", "seconds since the beginning")
 
 

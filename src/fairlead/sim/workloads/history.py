@@ -193,7 +193,7 @@ def phases_of(runs: Runs, bursts: Bursts) -> Phases:
     """The bursts of sound runs as phases. Metadata beside data belongs to the data."""
     order = np.lexsort((bursts.start_s, bursts.job))
     b = bursts.only(order)
-    begin = np.maximum(b.start_s, runs.start_s[b.job])
+    begin = np.minimum(np.maximum(b.start_s, runs.start_s[b.job]), runs.end_s[b.job])
     end = np.maximum(np.minimum(b.end_s, runs.end_s[b.job]), begin)
     # Running latest end within each job: jobs are set apart by more than the whole span.
     far = float(runs.end_s.max() - runs.start_s.min()) + 1.0
@@ -204,7 +204,7 @@ def phases_of(runs: Runs, bursts: Bursts) -> Phases:
     at = np.cumsum(new) - 1
     count = int(at[-1]) + 1 if len(at) else 0
     job = b.job[new]
-    start, stop = begin[new], np.zeros(count)
+    start, stop = begin[new], np.full(count, -np.inf)
     np.maximum.at(stop, at, end)
     length = stop - start
     data = b.kind != METADATA

@@ -30,6 +30,8 @@ LEAST_BYTES = 16 << 20
 """Smaller phases are mostly opening and closing: their rates tell of themselves only."""
 ALONE_MODES = (2, 3)
 """N-1 and 1-1: one file or one process is what limits, not the number of nodes."""
+LEAST_IO_S = 1e-3
+"""Of shorter phases no rate is told."""
 _MOST = 1e9
 """Counts beyond it are no counts."""
 
@@ -147,7 +149,7 @@ def learn(runs: Runs, phases: Phases, defaults: Defaults) -> Curves:
     keys, scale = _keys(runs, phases), _scale(runs, phases)
     metadata = phases.kind == 2
     amount = np.where(metadata, phases.operations, phases.volume)
-    known = (phases.io_s > 0) & (amount > 0)
+    known = (phases.io_s >= LEAST_IO_S) & (amount > 0)
     rate = np.where(known, amount / np.where(known, phases.io_s, 1.0), np.nan)
     forwarders = _counted(runs.forwarders)[phases.job]
     used = np.fmin(forwarders, _io_nodes(runs)[phases.job])

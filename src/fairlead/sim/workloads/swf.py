@@ -12,12 +12,10 @@ import numpy as np
 from fairlead.sim.platform import Machine, taihulight
 from fairlead.sim.workloads import sunway
 from fairlead.sim.workloads.io_rules import F64, I64, PATTERN_COUNTS, PROGRAM_SIGMA, STORM, TRIVIAL, Programs, given_io
-from fairlead.sim.workloads.taken import Taken, nothing_left, unpacked
+from fairlead.sim.workloads.taken import LONGEST_RUN_S, MOST_NUMBER, Taken, nothing_left, unpacked
 
 FIELDS = 18
 _SUBMIT, _WAIT, _RUN, _USED, _ASKED, _STATUS, _USER, _PROGRAM = 1, 2, 3, 4, 7, 10, 11, 13
-_MOST = 1e12
-"""Numbers beyond are no seconds and no processors."""
 
 
 def read(
@@ -81,12 +79,15 @@ def _rows(text: str) -> tuple[F64, I64, int, dict[str, int], int]:
             dropped["with what is no number"] += 1
             continue
         submit, wait, run, used, asked, status, user, program = values
-        if not all(-1.0 <= value < _MOST for value in values) or submit < 0:
+        if not all(-1.0 <= value < MOST_NUMBER for value in values) or submit < 0:
             dropped["with numbers that cannot be"] += 1
             continue
         if run <= 0:
             # Status 5 is a job cancelled, mostly before it ran.
             dropped["cancelled before they ran" if status == 5 else "without a run time"] += 1
+            continue
+        if run > LONGEST_RUN_S:
+            dropped["longer than a year"] += 1
             continue
         processors = used if used > 0 else asked
         if processors <= 0:

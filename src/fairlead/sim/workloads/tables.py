@@ -19,7 +19,7 @@ from fairlead.sim.replay.jobs import Jobs
 from fairlead.sim.workloads import sunway
 from fairlead.sim.workloads.io_rules import F64, I64, SHARED_FILE_STRIPES, TRIVIAL, Season
 from fairlead.sim.workloads.profiles import BEHAVIOURS
-from fairlead.sim.workloads.taken import Taken, nothing_left, unpacked
+from fairlead.sim.workloads.taken import LONGEST_RUN_S, MOST_NUMBER, Taken, nothing_left, unpacked
 
 NEEDED = ("start_time", "end_time", "nprocs", "POSIX_BYTES_READ", "POSIX_BYTES_WRITTEN")
 """Columns there must be. Times are seconds since 1970, processes a number, volumes bytes."""
@@ -29,6 +29,8 @@ OPTIONAL = ("app", "STDIO_BYTES_READ", "STDIO_BYTES_WRITTEN", "POSIX_READS", "PO
 WRITE_PHASES = 4
 """Equal parts in which a job writes, after it read (ours)."""
 USUAL_REQUEST = 1 << 20
+MOST_RATE = 1e14
+"""Bytes, or opens and stats, a second of a run beyond which a row is broken."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +55,8 @@ def read(
     Raises InputError where a column is missing, naming it, or where no job is left.
 
     `processes_per_node`: Summit has 42 cores for them. A job reads first, then writes in `write_phases` equal parts,
-    and computes before each the same. Processes reach what the record's own seconds of I/O say, at most what their
-    nodes can; metadata is opens and stats, done once in the beginning.
+    and computes before each the same. Processes reach what the record's own seconds of I/O say (no more than it ran),
+    at most what their nodes can; metadata is opens and stats, done once in the beginning.
     """
     rows, total, dropped = _rows(unpacked(data, where), where)
     if not rows:
@@ -131,6 +133,10 @@ def _row(cells: dict[str, str], line: int) -> _Row | str:
     run = known["end_time"] - known["start_time"]
     if run < 0 or processes < 1:
         return "that end before they begin" if run < 0 else "without processes"
+    if max(known["end_time"], processes) > MOST_NUMBER:
+        return "with numbers that cannot be"
+    if run > LONGEST_RUN_S:
+        return "longer than a year"
     volumes = [
         [known[f"{api}_BYTES_{op}"] for api in ("POSIX", "STDIO") if f"{api}_BYTES_{op}" in known]
         for op in ("READ", "WRITTEN")
@@ -141,10 +147,14 @@ def _row(cells: dict[str, str], line: int) -> _Row | str:
     def whole(*names: str) -> float:
         return sum(known.get(name, 0.0) for name in names)
 
+    moved, names = sum(volumes[0]) + sum(volumes[1]), whole("POSIX_OPENS", "POSIX_STATS")
+    if max(moved, names) > MOST_RATE * max(run, 1.0):
+        return "with numbers that cannot be"
+    io_s = whole("POSIX_F_READ_TIME", "POSIX_F_WRITE_TIME") / processes
     return _Row(
         start=known["start_time"], run=run, processes=processes, read=sum(volumes[0]), written=sum(volumes[1]),
-        requests=whole("POSIX_READS", "POSIX_WRITES"), names=whole("POSIX_OPENS", "POSIX_STATS"),
-        io_s=whole("POSIX_F_READ_TIME", "POSIX_F_WRITE_TIME") / processes, program=program, line=line,
+        requests=whole("POSIX_READS", "POSIX_WRITES"), names=names,
+        io_s=min(io_s, run), program=program, line=line,
     )  # fmt: skip
 
 

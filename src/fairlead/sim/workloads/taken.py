@@ -12,6 +12,10 @@ from fairlead.sim.workloads.io_rules import Season
 
 MOST_BYTES = 4 << 30
 """No more of a table is unpacked."""
+LONGEST_RUN_S = 366 * 86_400.0
+"""No job runs longer: a row that says so is broken."""
+MOST_NUMBER = 1e12
+"""Numbers beyond are no seconds and no processors."""
 
 
 @dataclass(frozen=True, kw_only=True)
