@@ -131,6 +131,18 @@ def test_five_percent_of_corrupt_lines_are_dropped_and_told() -> None:
     assert taken.told.startswith("1,900 of 2,000 jobs; dropped: ")
 
 
+def test_numbers_no_job_has_are_dropped_and_told() -> None:
+    """They would hold up the whole replay, or all figures would be theirs."""
+    trace = swf.read((swf_line(1) + swf_line(2, run=9_000_000_000)).encode(), 1)
+    assert (len(trace.season.jobs), trace.dropped) == (1, {"longer than a year": 1})
+    bad = ["a,1000,1e18,84,2e9,8e9,50,840\n", "a,1000,4e8,84,2e9,8e9,50,840\n", "a,1000,1100,1e30,2e9,8e9,50,840\n",
+           "a,1000,1100,84,1e18,8e9,50,840\n", "a,1000,1100,84,2e9,8e9,1e20,840\n"]  # fmt: skip
+    table = tables.read((COLUMNS + "a,1000,1100,84,2e9,8e9,50,1e300\n" + "".join(bad)).encode(), SUMMIT)
+    assert table.dropped == {"with numbers that cannot be": 4, "longer than a year": 1}
+    # Its I/O took no longer than it ran.
+    assert table.season.jobs.client_rate.tolist() == [1e10 / 100]
+
+
 @pytest.mark.parametrize("data", [b"", b"; only a header\n", b"nothing of it\n", gzip.compress(b"1 2 3")[:-9]])
 def test_a_trace_without_a_job_is_refused(data: bytes) -> None:
     with pytest.raises(InputError):

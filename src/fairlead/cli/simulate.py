@@ -228,7 +228,7 @@ def _run(
 
     with crew(dask, jobs) as workers, _progress(name) as tell:
         ran = simulate(experiments, root, workers, wait_s=wait_s, tell=tell)
-    found: Simulated = simulated(ran.lake, experiments, concluding=concluding)
+    found: Simulated = simulated(ran.lake, ran.experiments, concluding=concluding)
     from fairlead.cli.simulate_shown import print_json, shown
 
     if as_json:

@@ -44,7 +44,8 @@ def shown(found: Simulated) -> None:
     for one in found.experiments:
         head = inert(f"{one.name}: {one.title}" if one.title else one.name)
         console.print(Text(head, style="bold"))
-        facts = f"simulated; seed {one.seed}, {one.sets:,} sets a point, {one.window} window"
+        sets = f"{one.sets:,} set{'s' * (one.sets != 1)}"
+        facts = f"simulated; seed {one.seed}, {sets} a point, {one.window} window"
         console.print(Text(f"{facts}\n{inert(one.note)}".strip(), style="dim"))
         for picture in one.pictures:
             for part in _picture(picture):
@@ -84,7 +85,7 @@ def _picture(picture: Drawn) -> list[RenderableType]:
     if picture.kind == "best-counts":
         return [*parts, _counts(picture.counts)]
     for panel in picture.panels:
-        parts += [Text(f"{panel.applications} applications, {picture.axis}", style="dim"), _panel(panel)]
+        parts += [Text(f"{panel.applications:,} {panel.of}, {picture.axis}", style="dim"), _panel(panel)]
     return parts
 
 

@@ -310,7 +310,7 @@ what it told (`fairlead.simulated-paper/1`). Of one name the latest `made_ns` co
 SIMULATION = _spec("simulation", 1, "made_ns", ("case_id", "applications", "load", "set_number", "policy"), [
     _required("case_id", pa.string()), _required("seed", _I64), _required("window", _WORD),
     _required("applications", _I64), _optional("load", _F64), _required("set_number", _I64), _required("policy", _WORD),
-    _required("information", _WORD), _required("load_sys", _F64),
+    _required("information", _WORD), _optional("load_sys", _F64),
     *(_optional(name, _F64) for name in (
         "slowdown_mean", "slowdown_max", "slowdown_p10", "slowdown_p50", "slowdown_p90", "granted_mean",
         "contention_mean", "idle", "core_hours_lost", "occupancy_mean", "spread", "stretch_mean", "fairness",
@@ -321,7 +321,7 @@ SIMULATION = _spec("simulation", 1, "made_ns", ("case_id", "applications", "load
 ])  # fmt: skip
 """What came of one simulated set of applications under one policy (Bandet, Boito and Pallez 2024, section on metrics).
 `case_id`: all of the experiment that decides results besides what the row says; `load`: asked for, null where the
-workload is written down; `load_sys`: load(pi_sys) of the set; `information`: exact or class-mean curves were given to
+workload is written down or replayed; `load_sys`: load(pi_sys) of the set, null of a replay; `information`: exact or class-mean curves were given to
 the policy; `class_slowdown`: mean by class of behaviour (ascent, peak, descent, neutral, valley). Null in a measure:
 nothing could be measured in the window."""
 

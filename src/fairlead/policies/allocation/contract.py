@@ -30,6 +30,8 @@ class Applications:
     seconds it computes in all (V and T of the paper: only their ratio over all phases counts), `cores` (K,) it holds
     (Q), `nodes` (K,) and `processes` (K,) where they are known, else 0. `direct` (K,): bytes/s it reaches without any
     resource (n = 0), NaN where that is not known or not possible. `behaviour` (K,): its class of curve, -1 unknown.
+    `held` (K, C): the part of each granted resource's time it takes while it does I/O alone; 1 in the study, less where
+    its own clients limit it and not the resource.
     """
 
     counts: I64
@@ -41,11 +43,12 @@ class Applications:
     processes: I64
     direct: F64
     behaviour: I64
+    held: F64
 
     @staticmethod
     def of(
         counts: object, bandwidth: object, volume: object, compute_s: object, cores: object, *, nodes: object = None,
-        processes: object = None, direct: object = None, behaviour: object = None,
+        processes: object = None, direct: object = None, behaviour: object = None, held: object = None,
     ) -> Applications:  # fmt: skip
         """From anything like arrays; checked. Raises UsageError naming the field."""
         b = np.atleast_2d(np.asarray(bandwidth, np.float64))
@@ -61,7 +64,9 @@ class Applications:
             counts=numbers.astype(np.int64), bandwidth=b, volume=np.asarray(volume, np.float64).reshape(-1),
             compute_s=np.asarray(compute_s, np.float64).reshape(-1), cores=np.asarray(cores, np.float64).reshape(-1),
             nodes=column(nodes, np.int64, 0), processes=column(processes, np.int64, 0),  # type: ignore[arg-type]
-            direct=column(direct, np.float64, np.nan), behaviour=column(behaviour, np.int64, -1),  # type: ignore[arg-type]
+            direct=column(direct, np.float64, np.nan),  # type: ignore[arg-type]
+            behaviour=column(behaviour, np.int64, -1),  # type: ignore[arg-type]
+            held=np.ones(b.shape) if held is None else np.atleast_2d(np.asarray(held, np.float64)),
         )  # fmt: skip
         made.check()
         return made
@@ -85,6 +90,8 @@ class Applications:
                 raise UsageError(f"{name} is of another length than volume", where=name, remedy="one an application")
         if (self.direct <= 0).any() or np.isinf(self.direct).any():
             raise UsageError("direct is not above 0", where="direct", remedy="NaN where it is not known")
+        if self.held.shape != self.bandwidth.shape or not ((self.held >= 0) & (self.held <= 1)).all():
+            raise UsageError("held is no part of 0 to 1 for each count", where="held", remedy="1 where it is not known")
         if (self.bandwidth <= 0).any() or np.isinf(self.bandwidth).any():
             raise UsageError(
                 "bandwidth is not above 0", where="bandwidth", remedy="leave out (NaN) what cannot be used"
@@ -100,7 +107,7 @@ class Applications:
 
     def only(self, rows: object) -> Applications:
         """Some of them, by index or mask."""
-        names = ("bandwidth", "volume", "compute_s", "cores", "nodes", "processes", "direct", "behaviour")
+        names = ("bandwidth", "volume", "compute_s", "cores", "nodes", "processes", "direct", "behaviour", "held")
         return replace(self, **{name: getattr(self, name)[rows] for name in names})
 
     @cached_property
@@ -111,11 +118,12 @@ class Applications:
 
     @cached_property
     def stress(self) -> F64:
-        """(K, C): n t / (T + t), how many resources it keeps busy in the mean; inf where a count cannot be used."""
+        """(K, C): n t / (T + t) times `held`, how many resources it keeps busy in the mean; inf where a count cannot be
+        used."""
         t = self.time_s
         with np.errstate(invalid="ignore", divide="ignore"):
-            share = np.where(np.isinf(t), np.inf, np.where(t > 0, t / (self.compute_s[:, None] + t), 0.0))
-        return np.asarray(self.counts * share)
+            share = np.where(t > 0, t / (self.compute_s[:, None] + t) * self.held, 0.0)
+        return np.asarray(self.counts * np.where(np.isinf(t), np.inf, share))
 
     @cached_property
     def cpu_load(self) -> F64:
@@ -185,8 +193,8 @@ class Decision:
 class Running:
     """What runs, kept up to date by whoever grants: sums that an arriving job is judged by in O(N), and who is where.
 
-    `occupancy` (N,): expected share of time each resource is busy (sum of t/(T+t) of who uses it), `users` (N,) how
-    many use it, `cores_used`, `cpu_load`, `stress`: sums. Rows of applications that left are free for others.
+    `occupancy` (N,): expected share of time each resource is busy (sum of t/(T+t) x held of who uses it), `users` (N,)
+    how many use it, `cores_used`, `cpu_load`, `stress`: sums. Rows of applications that left are free for others.
     """
 
     def __init__(self, resources: int, counts: I64, room: int = 64) -> None:
@@ -202,6 +210,7 @@ class Running:
         self.time_s = np.zeros(room)
         self.best_s = np.zeros(room)
         self.compute_s = np.zeros(room)
+        self.held = np.ones(room)
         self.cores = np.zeros(room)
         self.nodes = np.zeros(room, np.int64)
         self.processes = np.zeros(room, np.int64)
@@ -244,6 +253,7 @@ class Running:
         self.resources[row, : len(mine)] = mine
         self.time_s[row], self.compute_s[row], self.cores[row] = alone, compute, cores
         self.best_s[row] = float(np.min(application.time_s[0]))
+        self.held[row] = float(application.held[0, column]) if column >= 0 else 0.0
         self.nodes[row], self.processes[row] = application.nodes[0], application.processes[0]
         self._count(row, 1)
         return row
@@ -258,11 +268,11 @@ class Running:
         mine = self.resources[row][self.resources[row] >= 0]
         cycle = self.time_s[row] + self.compute_s[row]
         share = self.time_s[row] / cycle if cycle > 0 else 0.0
-        self.occupancy[mine] += sign * share
+        self.occupancy[mine] += sign * share * self.held[row]
         self.users[mine] += sign
         empty = mine[self.users[mine] == 0]
         self.occupancy[empty] = 0.0  # no rounding is left behind
-        self.stress += sign * share * len(mine)
+        self.stress += sign * share * len(mine) * self.held[row]
         self.cpu_load += sign * self.cores[row] * (1.0 - share)
         self.cores_used += sign * self.cores[row]
         self.nodes_used += sign * int(self.nodes[row])
@@ -273,7 +283,7 @@ class Running:
     def _grow(self) -> None:
         old = len(self.alive)
         self._free.extend(range(2 * old - 1, old - 1, -1))
-        names = ("alive", "choice", "resources", "time_s", "best_s", "compute_s", "cores", "nodes", "processes")
+        names = ("alive", "choice", "resources", "time_s", "best_s", "compute_s", "held", "cores", "nodes", "processes")
         for name in names:
             column = getattr(self, name)
             blank = NONE if name in ("choice", "resources") else 0

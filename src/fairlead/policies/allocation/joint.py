@@ -27,7 +27,8 @@ class Tuning:
     """Constants of the estimate and the search, chosen on even scenarios of FORGE.
 
     `back`: how much of what I cost others I am spared myself; `chance`: how much of the chance differences between my
-    resources is felt; `idle`: weight of the idle share of cores beside the mean slowdown; `doubt`: how much less b(n)
+    resources is felt; `idle`: weight of the idle share of cores beside the mean slowdown, in
+    proportion more where published decisions leave less than `hardly_idle` idle; `doubt`: how much less b(n)
     is believed for each doubling of n where few curves are told for many applications (means of classes); `starts`:
     from how many published decisions; `trials` changes an application (`least_trials` in all at least), with `heat`
     at first.
@@ -36,6 +37,7 @@ class Tuning:
     back: float = 1.25
     chance: float = 0.9
     idle: float = 5.0
+    hardly_idle: float = 0.08
     doubt: float = 0.12
     starts: int = 1
     heat: float = 0.1
@@ -186,6 +188,14 @@ def _facts(applications: Applications, pool: Pool, base: F64, tuning: Tuning) ->
     )  # fmt: skip
 
 
+def _idle_share(applications: Applications, choice: I64, slow: F64) -> float:
+    """Share of the applications' cores that wait for I/O."""
+    waiting = applications.time_s[np.arange(len(choice)), choice] * slow
+    whole = waiting + applications.compute_s
+    share = np.where(whole > 0, waiting / np.where(whole > 0, whole, 1.0), 0.0)
+    return float((applications.cores * share).sum() / max(float(applications.cores.sum()), 1e-9))
+
+
 def _search(
     applications: Applications, pool: Pool, base: F64, seed: int, tuning: Tuning
 ) -> tuple[I64, I64, F64]:  # fmt: skip
@@ -194,7 +204,14 @@ def _search(
     k = len(applications)
     facts = _facts(applications, pool, base, tuning)
     found: list[tuple[float, I64, I64, F64]] = []
-    for choice, resources in _starts(applications, pool, base):
+    starts = _starts(applications, pool, base)
+    least_idle = np.inf
+    for choice, resources in starts:
+        slow = np.ones(k)
+        kernel.estimate(facts, choice, resources, slow)
+        least_idle = min(least_idle, _idle_share(applications, choice, slow))
+    facts = facts._replace(idle=facts.idle * max(1.0, tuning.hardly_idle / max(least_idle, 1e-3)))
+    for choice, resources in starts:
         slow = np.ones(k)
         found.append((float(kernel.estimate(facts, choice, resources, slow)), choice, resources, slow))
     found.sort(key=lambda start: start[0])
@@ -279,12 +296,12 @@ def _arrive(
     usual = (running.cores_used + cores) / (len(running) + 1) if running.cores_used > 0 else cores
     weight = tuning.idle / max(usual, 1e-9)
     kernel.prices(
-        rows, time, best, compute, weight * running.cores, running.resources, ease, _far(running.resources.shape[1]),
-        met, price,
+        rows, time, best, compute, weight * running.cores, running.held, running.resources, ease,
+        _far(running.resources.shape[1]), met, price,
     )  # fmt: skip
     column = kernel.beside(
         application.time_s[0], float(application.time_s[0].min()), float(application.compute_s[0]),
-        weight * cores, application.counts, ease, usable, met, price, _far(width),
+        weight * cores, application.held[0], application.counts, ease, usable, met, price, _far(width),
         0.5 * tuning.chance, blank[0],
     )  # fmt: skip
     return Decision(np.array([column], np.int64), blank)

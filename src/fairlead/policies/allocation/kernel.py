@@ -392,7 +392,8 @@ def search(
 
 @compiled
 def prices(
-    rows: I64, time: F64, best: F64, compute: F64, idle: F64, resources: I64, ease: F64, far: F64, met: F64, price: F64
+    rows: I64, time: F64, best: F64, compute: F64, idle: F64, held: F64, resources: I64, ease: F64, far: F64, met: F64,
+    price: F64,
 ) -> None:  # fmt: skip
     """How many transfers there are on each resource in the mean (`met`), and what one more there costs the applications
     of `rows` (`price`): the change of the sum of their costs, shared by the slowest of each's resources. Six rounds."""
@@ -411,7 +412,7 @@ def prices(
                 r = resources[i, w]
                 if r < 0 or t <= 0.0:
                     break
-                q[w] = (1.0 + max(met[r] - part[e, w], 0.0)) * ease[r]
+                q[w] = (1.0 + held[i] * max(met[r] - part[e, w], 0.0)) * ease[r]
                 mean += q[w]
                 square += q[w] * q[w]
                 worst = max(worst, q[w])
@@ -423,7 +424,7 @@ def prices(
             whole = compute[i] + t * slow
             if turn < 5:
                 for w in range(n):
-                    new = t * q[w] / whole
+                    new = held[i] * t * q[w] / whole
                     met[resources[i, w]] += new - part[e, w]
                     part[e, w] = new
                 continue
@@ -433,13 +434,13 @@ def prices(
             more = (t / best[i] if best[i] > 0 else 0.0) + idle[i] * t * compute[i] / (whole * whole)
             for w in range(n):
                 r = resources[i, w]
-                price[r] += more * (q[w] / worst) ** 8 / shares * ease[r]
+                price[r] += held[i] * more * (q[w] / worst) ** 8 / shares * ease[r]
 
 
 @compiled
 def beside(
-    time: F64, best: float, compute: float, idle: float, counts: I64, ease: F64, usable: I64, met: F64, price: F64,
-    far: F64, chance: float, out: I64,
+    time: F64, best: float, compute: float, idle: float, held: F64, counts: I64, ease: F64, usable: I64, met: F64,
+    price: F64, far: F64, chance: float, out: I64,
 ) -> int:  # fmt: skip
     """The column and the resources (`out`) of one more: least own cost and price. Of each count the cheapest among the
     resources on which there is no more than some bound are tried, for rising bounds."""
@@ -458,8 +459,12 @@ def beside(
             mean = 0.0
             square = 0.0
             worst = 0.0
+            excess = 0.0
+            most = 0.0
             for r in cheap:
-                q = (1.0 + met[r]) * ease[r]
+                q = (1.0 + held[c] * met[r]) * ease[r]
+                excess += held[c] * met[r] * ease[r]
+                most = max(most, ease[r])
                 mean += q
                 square += q * q
                 worst = max(worst, q)
@@ -467,13 +472,15 @@ def beside(
             slow = worst
             if n > 1:
                 fixed = max(square / n - mean * mean, 0.0)
-                slow = max(worst, mean + far[n] * math.sqrt(fixed + chance * max(mean - 1.0, 0.0)))
+                spread = mean + far[n] * math.sqrt(fixed + chance * held[c] * max(mean - 1.0, 0.0))
+                # The largest of some meetings is no more than all of them: tighter where few are met.
+                slow = max(worst, min(spread, most + excess))
             whole = compute + time[c] * slow
             own = time[c] * slow / best if best > 0 else 1.0
             if whole > 0.0:
                 own += idle * time[c] * slow / whole
                 for r in cheap:
-                    own += time[c] * (1.0 + met[r]) * ease[r] / whole * price[r]
+                    own += held[c] * time[c] * (1.0 + held[c] * met[r]) * ease[r] / whole * price[r]
             if own < lowest - 1e-12:
                 lowest = own
                 picked = c

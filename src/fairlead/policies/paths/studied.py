@@ -140,9 +140,14 @@ def application_of(expected: Expected, landscape: Landscape, layer: str) -> tupl
     compute = expected.compute_s
     if compute is None or compute < 0:
         compute, told = 0.0, f"{told}, time of computing not known (taken as 0)"
+    # While its own clients limit it, a job takes only a part of the time of what it is granted.
+    peak = typical(components.bandwidth)
+    held = (
+        np.ones(len(counts)) if peak is None else np.minimum(np.nan_to_num(bandwidth, nan=0.0) / (counts * peak), 1.0)
+    )
     application = Applications.of(
         counts, bandwidth, [volume], [compute], [max(expected.cores, 0.0)], nodes=[expected.node_count],
-        processes=[expected.processes or 0], direct=[direct],
+        processes=[expected.processes or 0], direct=[direct], held=[held],
     )  # fmt: skip
     return application, f"{told}; {size(volume)}B"
 

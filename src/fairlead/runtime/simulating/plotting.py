@@ -57,7 +57,7 @@ def _write(folder: Path, title: str, lake: Lake, experiments: Sequence[Experimen
     drawn: list[list[tuple[str, str]]] = []
     files: dict[str, str] = {}
     for told, experiment in zip(answer.experiments, experiments, strict=True):
-        name = told.name if told.window == "steady" else f"{told.name}-{told.window}"
+        name = f"{told.name}-study" if told.window == "study" else told.name
         made = [("" if has_title(one) else one.title, picture(one, title=told.name)) for one in told.pictures]
         made += list(_runs(experiment))
         drawn.append(made)

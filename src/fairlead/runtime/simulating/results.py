@@ -84,7 +84,7 @@ def rows(lake: Lake, experiments: Sequence[Experiment]) -> pa.Table:
 def whole(writer: Writer, experiments: Sequence[Experiment]) -> None:
     """Notes that experiments were run to their end. Raises LakeError."""
     for one in experiments:
-        name = one.name if one.window.kind == "steady" else f"{one.name} ({one.window.kind} window)"
+        name = f"{one.name} (study window)" if one.measured == "study" else one.name
         _note(writer, name, "spec", msgspec.json.encode(one).decode(), one.seed, one.sets, case_of(one).digest)
 
 

@@ -11,13 +11,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from fairlead.errors import UsageError
 from fairlead.lake.store import Lake
 from fairlead.runtime.heavy.workers import Workers, workers
 from fairlead.runtime.simulating import results as kept_results
 from fairlead.runtime.simulating.processes import processes, processors
+from fairlead.runtime.simulating.replays import replayed, resolved
+from fairlead.sim.experiments.cases import Row
 from fairlead.sim.experiments.papers import PAPERS, Told
-from fairlead.sim.experiments.pieces import keys_of, pieces, work
+from fairlead.sim.experiments.pieces import Piece, keys_of, pieces, work
+from fairlead.sim.experiments.replay_spec import OwnPast, Swf, Table
 from fairlead.sim.experiments.spec import Experiment, read
 
 Tell = Callable[[int, int], None]
@@ -26,11 +31,12 @@ Tell = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Ran:
-    """How a run went: runs made now, and those that were there before."""
+    """How a run went: runs made now, those that were there before, and experiments as they were run."""
 
     made: int
     before: int
     lake: Lake
+    experiments: tuple[Experiment, ...]
 
 
 def simulate(
@@ -38,6 +44,7 @@ def simulate(
 ) -> Ran:
     """Runs what is lacking of experiments into the lake in `root` (made if there is none). Raises LakeError,
     LakeBusyError, what policies raise."""
+    experiments = [resolved(one) for one in experiments]
     lake = Lake.open(root, create=True)
     wanted = keys_of(experiments)
     with lake.writer(wait_s=wait_s) as writer:
@@ -47,13 +54,18 @@ def simulate(
         if tell is not None:
             tell(len(before), len(wanted))
         if left:
-            for piece, rows in crew.each(work, left):
+            for piece, rows in crew.each(worked, left):
                 kept_results.kept(writer, piece, rows)
                 made += len(rows)
                 if tell is not None:
                     tell(len(before) + made, len(wanted))
         kept_results.whole(writer, experiments)
-    return Ran(made, len(before), lake)
+    return Ran(made, len(before), lake, tuple(experiments))
+
+
+def worked(piece: Piece) -> list[Row]:
+    """What a worker does: sets of applications, or a replay."""
+    return replayed(piece) if isinstance(piece.case.workload, OwnPast | Swf | Table) else work(piece)
 
 
 def compare(name: str, root: Path, *, seed: int, quick: bool, wait_s: float = 0.0, tell: Tell | None = None) -> Told:
@@ -97,10 +109,20 @@ def crew(dask: str | None, jobs: int | None) -> Iterator[Workers]:
 
 
 def read_spec(path: Path) -> Experiment:
-    """An experiment from a file. Raises UsageError, ConfigError."""
+    """An experiment from a file; what it names besides lies seen from there. Raises UsageError, ConfigError."""
     try:
-        return read(path.read_text(encoding="utf-8"), str(path))
+        found = read(path.read_text(encoding="utf-8"), str(path))
     except OSError as error:
         raise UsageError(f"cannot be read: {error.strerror}", where=str(path), remedy="check the path") from error
     except UnicodeDecodeError as error:
         raise UsageError("is no text (UTF-8)", where=str(path), remedy="give a TOML file") from error
+    workload, beside = found.workload, path.parent
+    if isinstance(workload, Swf | Table):
+        return msgspec.structs.replace(
+            found, workload=msgspec.structs.replace(workload, path=str(beside / workload.path))
+        )
+    if isinstance(workload, OwnPast):
+        site = str(beside / workload.site) if workload.site else ""
+        there = msgspec.structs.replace(workload, lake=str(beside / workload.lake), site=site)
+        return msgspec.structs.replace(found, workload=there)
+    return found

@@ -12,7 +12,7 @@ import numpy as np
 
 from fairlead.sim.experiments.cases import MEASURES, case_of, curves
 from fairlead.sim.experiments.conclusions import NAMES, Conclusion
-from fairlead.sim.experiments.spec import Experiment, Picture, Published
+from fairlead.sim.experiments.spec import Experiment, Listed, Picture, Published
 from fairlead.sim.experiments.summary import Course, Results
 from fairlead.sim.workloads.profiles import Profiles, forge
 
@@ -20,13 +20,20 @@ DEFAULT_PICTURES = (
     Picture(title="Mean I/O slowdown"),
     Picture(title="Machine idle time", measure="idle"),
 )
-"""What an experiment shows that names no picture."""
+"""What an experiment shows that names no picture ..."""
+REPLAY_PICTURES = (
+    Picture(title="Mean I/O slowdown"),
+    Picture(title="I/O slowdown, 90th percentile of jobs", measure="slowdown_p90"),
+    Picture(title="Core-hours in I/O", measure="core_hours_lost"),
+)
+"""... and a replay."""
 
 
 class Panel(msgspec.Struct, frozen=True, kw_only=True):
-    """One chart: lines of one number of applications. `labels`: what each is called among the others."""
+    """One chart: lines of one number of applications (or `of` jobs). `labels`: what each is called among the others."""
 
     applications: int
+    of: str = "applications"
     labels: list[str]
     lines: list[Course]
 
@@ -70,10 +77,11 @@ class Simulated(msgspec.Struct, frozen=True, kw_only=True):
 def told(experiment: Experiment, results: Results) -> Told:
     """An experiment's pictures out of results."""
     case = case_of(experiment).digest
-    pictures = experiment.picture or list(DEFAULT_PICTURES)
+    usual = DEFAULT_PICTURES if isinstance(experiment.workload, Published | Listed) else REPLAY_PICTURES
+    pictures = experiment.picture or list(usual)
     return Told(
         name=experiment.name, title=experiment.title, source=experiment.source, note=experiment.note,
-        figure=experiment.figure, seed=experiment.seed, sets=experiment.sets, window=experiment.window.kind,
+        figure=experiment.figure, seed=experiment.seed, sets=experiment.sets, window=experiment.measured,
         case_id=case, pictures=[_drawn(one, experiment, case, results) for one in pictures],
     )  # fmt: skip
 
@@ -87,7 +95,8 @@ def _drawn(picture: Picture, experiment: Experiment, case: str, results: Results
     panels = []
     for applications in dict.fromkeys(k for k, _ in experiment.points):
         lines = [results.course(case, applications, name, picture.measure, information) for name, information in which]
-        panels.append(Panel(applications=applications, labels=labels, lines=lines))
+        of = "applications" if isinstance(experiment.workload, Published | Listed) else "jobs"
+        panels.append(Panel(applications=applications, of=of, labels=labels, lines=lines))
     return Drawn(
         title=picture.title, kind=picture.kind, measure=picture.measure, axis=MEASURES[picture.measure], panels=panels
     )  # fmt: skip

@@ -25,6 +25,7 @@ from fairlead.sim.cycles.model import Cycles, Outcome, run
 from fairlead.sim.cycles.model import Sharing as Shares
 from fairlead.sim.cycles.model import Window as Measured
 from fairlead.sim.experiments.disturbances import speeds
+from fairlead.sim.experiments.replay_spec import OwnPast, Replay, Swf, Table
 from fairlead.sim.experiments.spec import (
     Degraded,
     Experiment,
@@ -64,7 +65,7 @@ MEASURES: dict[str, str] = {
 class Case(msgspec.Struct, frozen=True, kw_only=True):
     """All that decides results besides the point, the set and the policy: experiments of one case share their runs."""
 
-    workload: Published | Listed
+    workload: Published | Listed | Replay
     machine: Machine
     window: Window
     sharing: Sharing
@@ -76,8 +77,13 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def digest(self) -> str:
-        """Its name in results."""
-        return blake2b(msgspec.json.encode(self, order="deterministic"), digest_size=8).hexdigest()
+        """Its name in results. Where the jobs of a replay lie is no part of it: what is in them is."""
+        told = self
+        if isinstance(self.workload, OwnPast):
+            told = msgspec.structs.replace(self, workload=msgspec.structs.replace(self.workload, lake="", site=""))
+        elif isinstance(self.workload, Swf | Table):
+            told = msgspec.structs.replace(self, workload=msgspec.structs.replace(self.workload, path=""))
+        return blake2b(msgspec.json.encode(told, order="deterministic"), digest_size=8).hexdigest()
 
 
 def case_of(experiment: Experiment) -> Case:
@@ -93,7 +99,8 @@ def case_of(experiment: Experiment) -> Case:
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
     """What came of one set under one policy. `load`: theta (None where the workload is written down), `load_sys`:
-    load(pi_sys). Measures as `MEASURES`, None where nothing could be measured; `class_slowdown` by BEHAVIOURS."""
+    load(pi_sys), None of a replay. Measures as `MEASURES`, None where nothing could be measured; `class_slowdown` by
+    BEHAVIOURS."""
 
     case_id: str
     seed: int
@@ -103,7 +110,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     set_number: int
     policy: str
     information: str
-    load_sys: float
+    load_sys: float | None
     slowdown_mean: float | None
     slowdown_max: float | None
     slowdown_p10: float | None
@@ -151,6 +158,8 @@ def prepared(case: Case, applications: int, load: float | None, number: int) -> 
         return _listed(case, case.workload, number)
     if load is None:
         raise ValueError("a drawn workload has a load")
+    if not isinstance(case.workload, Published):
+        raise TypeError("a replay has no sets of applications")
     profiles = curves(case.workload)
     seed = (case.seed, applications, round(load * 1_000_000), number)
     drawn: Drawn = draw(profiles, load, applications, seed, resources=machine.resources, cores=machine.cores)
@@ -248,28 +257,28 @@ def _told(outcome: Outcome, measures: Measures, counts: F64, true: Applications,
     known = ~np.isnan(slow)
     some = bool(known.any())
     by_class = [
-        _value(float(slow[known & (behaviour == b)].mean())) if (known & (behaviour == b)).any() else None
+        value_of(float(slow[known & (behaviour == b)].mean())) if (known & (behaviour == b)).any() else None
         for b in range(len(BEHAVIOURS))
     ]
     at = np.percentile(slow[known], (10, 50, 90)) if some else np.full(3, np.nan)
     measured = outcome.window_s > 0
     lost = measures.idle * case.machine.cores * outcome.window_s / 3600.0
     return {
-        "slowdown_mean": _value(measures.mean), "slowdown_max": _value(measures.longest),
-        "slowdown_p10": _value(float(at[0])), "slowdown_p50": _value(float(at[1])),
-        "slowdown_p90": _value(float(at[2])),
-        "granted_mean": _value(float(measures.granted[known].mean())) if some else None,
-        "contention_mean": _value(float(measures.contention[known].mean())) if some else None,
-        "idle": _value(measures.idle), "core_hours_lost": _value(lost),
-        "occupancy_mean": _value(float(measures.occupancy.mean())) if measured else None,
-        "spread": _value(measures.spread) if measured else None,
-        "stretch_mean": _value(float(measures.stretch[known].mean())) if some else None,
-        "fairness": _value(measures.fairness), "resources_mean": _value(float(counts.mean())),
+        "slowdown_mean": value_of(measures.mean), "slowdown_max": value_of(measures.longest),
+        "slowdown_p10": value_of(float(at[0])), "slowdown_p50": value_of(float(at[1])),
+        "slowdown_p90": value_of(float(at[2])),
+        "granted_mean": value_of(float(measures.granted[known].mean())) if some else None,
+        "contention_mean": value_of(float(measures.contention[known].mean())) if some else None,
+        "idle": value_of(measures.idle), "core_hours_lost": value_of(lost),
+        "occupancy_mean": value_of(float(measures.occupancy.mean())) if measured else None,
+        "spread": value_of(measures.spread) if measured else None,
+        "stretch_mean": value_of(float(measures.stretch[known].mean())) if some else None,
+        "fairness": value_of(measures.fairness), "resources_mean": value_of(float(counts.mean())),
         "class_slowdown": by_class, "unfinished": measures.unfinished, "window_s": outcome.window_s,
         "events": outcome.events,
     }  # fmt: skip
 
 
-def _value(number: float) -> float | None:
+def value_of(number: float) -> float | None:
     """A measure, None where there was nothing to measure."""
     return number if math.isfinite(number) else None

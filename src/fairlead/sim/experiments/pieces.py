@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from fairlead.sim.experiments.cases import Case, Row, case_of, rows_of
+from fairlead.sim.experiments.replay_spec import Replay
 from fairlead.sim.experiments.spec import Experiment
 
 SETS = 5
@@ -62,7 +63,10 @@ def pieces(wanted: dict[Key, Case], done: Iterable[Key] = ()) -> list[Piece]:
     cases = {key[0]: case for key, case in wanted.items()}
     together: dict[tuple[str, int, float | None, int, tuple[tuple[str, str], ...]], list[int]] = {}
     for (digest, applications, load, number), names in lacking.items():
-        together.setdefault((digest, applications, load, number // SETS, tuple(names)), []).append(number)
+        if isinstance(cases[digest].workload, Replay):  # long each: a piece of its own
+            together |= {(digest, applications, load, number, (name,)): [number] for name in names}
+        else:
+            together.setdefault((digest, applications, load, number // SETS, tuple(names)), []).append(number)
     return [
         Piece(case=cases[digest], applications=applications, load=load, sets=tuple(numbers), wanted=names)
         for (digest, applications, load, _, names), numbers in together.items()
@@ -70,7 +74,7 @@ def pieces(wanted: dict[Key, Case], done: Iterable[Key] = ()) -> list[Piece]:
 
 
 def work(piece: Piece) -> list[Row]:
-    """All rows of a piece."""
+    """All rows of a piece of sets of applications."""
     from fairlead.registry import policy
 
     rows: list[Row] = []

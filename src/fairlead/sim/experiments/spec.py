@@ -9,11 +9,12 @@ import math
 import tomllib
 from difflib import get_close_matches
 from itertools import pairwise
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
 from fairlead.errors import ConfigError
+from fairlead.sim.experiments.replay_spec import AS_IT_WAS, OwnPast, Swf, Table, check_replay
 
 PAGE = "docs: reference/simulation-spec"
 MOST_RUNS = 10_000_000
@@ -155,7 +156,7 @@ class Experiment(_Strict, frozen=True, kw_only=True):
     seed: int = 1
     """Everything random comes from it."""
     sets: int = 100
-    """Sets of applications a point."""
+    """Sets of applications a point. Of a replay as many replays, 1 where nothing is said."""
     policies: list[str] = []
     """Policies by name."""
     allocations: list[str] = []
@@ -164,7 +165,7 @@ class Experiment(_Strict, frozen=True, kw_only=True):
     """See `allocations`."""
     information: tuple[Literal["exact", "class-mean"], ...] = ("exact",)
     """Curves the policies are given: the true ones, or the mean curve of an application's class of behaviour."""
-    workload: Published | Listed
+    workload: Published | Listed | Swf | Table | OwnPast
     """What runs."""
     machine: Machine = Machine()
     """On what."""
@@ -188,23 +189,37 @@ class Experiment(_Strict, frozen=True, kw_only=True):
         return list(dict.fromkeys([*self.policies, *pairs]))
 
     @property
+    def measured(self) -> str:
+        """The window in a word; `whole` of a replay, which is measured from the first job to the last."""
+        return self.window.kind if isinstance(self.workload, Published | Listed) else "whole"
+
+    @property
     def points(self) -> list[tuple[int, float | None]]:
         """(applications, load) of every point."""
         if isinstance(self.workload, Listed):
             return [(len(self.workload.rows), None)]
+        if not isinstance(self.workload, Published):
+            return [(self.workload.jobs, None)]
         return [(k, load) for k in self.workload.applications for load in self.workload.loads]
 
 
 def read(text: str, where: str) -> Experiment:
     """An experiment from the text of a TOML file called `where`, checked. Raises ConfigError naming the field."""
     try:
-        found = msgspec.convert(tomllib.loads(text), Experiment)
+        found = msgspec.convert(_with_sets(tomllib.loads(text)), Experiment)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"not valid TOML: {error}", where=where) from error
     except msgspec.ValidationError as error:
         raise ConfigError(_field(str(error)), where=where, remedy=PAGE) from error
     check(found, where)
     return found
+
+
+def _with_sets(text: dict[str, Any]) -> dict[str, Any]:
+    """A replay is made once where nothing else is said."""
+    workload = text.get("workload")
+    replayed = isinstance(workload, dict) and workload.get("kind") in ("swf", "table", "history")
+    return {"sets": 1, **text} if replayed else text
 
 
 def _field(message: str) -> str:
@@ -234,6 +249,8 @@ def check(found: Experiment, where: str) -> None:
         raise refuse("allocations", "and placements go together", "give both, or `policies`")
     if isinstance(found.workload, Published):
         _check_published(found.workload, machine, refuse)
+    elif not isinstance(found.workload, Listed):
+        _check_replayed(found, refuse)
     else:
         _check_listed(found.workload, machine, refuse)
         if "class-mean" in found.information:
@@ -303,12 +320,27 @@ def _check_listed(workload: Listed, machine: Machine, refuse: Refuse) -> None:
         )  # fmt: skip
 
 
+def _check_replayed(found: Experiment, refuse: Refuse) -> None:
+    """What only sets of applications have is refused, not left aside."""
+    check_replay(found.workload, refuse)  # type: ignore[arg-type]
+    for name, kind in (("machine", Machine), ("window", Window), ("sharing", Sharing), ("noise", Noise),
+                       ("faults", Faults)):  # fmt: skip
+        if getattr(found, name) != kind():
+            raise refuse(name, "jobs that are replayed have no such table", "leave it out: [workload] says all")
+    if found.degraded:
+        raise refuse("degraded", "jobs that are replayed have no such table", "leave it out")
+    if found.information != ("exact",):
+        raise refuse("information", "of a replay only the true figures are told", 'leave it at ["exact"]')
+
+
 def _check_policies(found: Experiment, refuse: Refuse) -> None:
-    from fairlead.registry import policy_names
+    from fairlead.registry import path_policy_names, policy_names
 
     if not found.chosen and not all(one.kind == "best-counts" for one in found.picture or [Picture(title="")]):
         raise refuse("policies", "no policy", "one name at least: `fairlead simulate list` has them")
     known = policy_names()
+    if not isinstance(found.workload, Published | Listed):
+        known = [*path_policy_names(), *known, *([AS_IT_WAS] if isinstance(found.workload, OwnPast) else [])]
     for name in found.chosen:
         if name not in known:
             near = get_close_matches(name, known, n=3)

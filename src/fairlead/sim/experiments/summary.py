@@ -22,11 +22,11 @@ Group = tuple[str, int, float | None, str, str]
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
-    """One point of a line. `load_sys`: mean load(pi_sys) of its sets; `mean`, `low`, `high` over them (None: nothing
-    could be measured); `sets`: how many could."""
+    """One point of a line. `load_sys`: mean load(pi_sys) of its sets (None: a replay); `mean`, `low`, `high` over
+    them (None: nothing could be measured); `sets`: how many could."""
 
     load: float | None
-    load_sys: float
+    load_sys: float | None
     mean: float | None
     low: float | None
     high: float | None
@@ -83,7 +83,8 @@ class Results:
         known = values[~np.isnan(values)]
         low, high = np.percentile(known, (LOW, HIGH)) if len(known) else (np.nan, np.nan)
         return Point(
-            load=group[2], load_sys=float(load.mean()), mean=float(known.mean()) if len(known) else None,
+            load=group[2], load_sys=None if np.isnan(load).any() else float(load.mean()),
+            mean=float(known.mean()) if len(known) else None,
             low=float(low) if len(known) else None, high=float(high) if len(known) else None, sets=len(known),
         )  # fmt: skip
 

@@ -29,8 +29,8 @@ def simulated_page(title: str, answer: Simulated, pictures: Sequence[Sequence[tu
     body += box("Conclusions as found", _conclusions(answer.conclusions))
     for one, drawn in zip(answer.experiments, pictures, strict=True):
         number = f"Figure {one.figure}: " if one.figure is not None else ""
-        window = "" if one.window == "steady" else " (the study's own window)"
-        facts = [one.note, f"seed {one.seed}, {one.sets:,} sets a point", one.source]
+        window = " (the study's own window)" if one.window == "study" else ""
+        facts = [one.note, f"seed {one.seed}, {one.sets:,} set{'s' * (one.sets != 1)} a point", one.source]
         inner = f'<p class="quiet">{said(" · ".join(fact for fact in facts if fact))}</p>'
         body += box(
             f"{number}{one.title or one.name}{window}",

@@ -47,6 +47,11 @@ def has_title(drawn: Drawn) -> bool:
     return any(len(line.points) > 1 for panel in drawn.panels for line in panel.lines)
 
 
+def _at(point: Point) -> float:
+    """Where a point lies across: one without a load is the only one of its line."""
+    return 0.0 if point.load_sys is None else point.load_sys
+
+
 def _kind(drawn: Drawn) -> svg.Kind:
     return "share" if drawn.measure in ("idle", "spread", "occupancy_mean", "fairness") else "number"
 
@@ -56,7 +61,7 @@ def _single(drawn: Drawn, name: str) -> str:
     groups: dict[str, dict[str, float | None]] = {}
     for panel in drawn.panels:
         for text, line in zip(panel.labels, panel.lines, strict=True):
-            said = text if len(drawn.panels) == 1 else f"{text}, {panel.applications} applications"
+            said = text if len(drawn.panels) == 1 else f"{text}, {panel.applications} {panel.of}"
             groups[said] = {drawn.axis: line.points[0].mean if line.points else None}
     return bars(groups, title=name, kind=_kind(drawn))
 
@@ -73,14 +78,14 @@ def _panels(drawn: Drawn, name: str) -> str:
     log = log and bool(known) and 0 < _DECADE * min(known) < max(known)
     kind = _kind(drawn)
     across_axis, up_axis = Axis("load(π_sys)", low=0.0), Axis(drawn.axis, kind, log=log)
-    highest = max((p.load_sys for p in points), default=1.0)
+    highest = max((_at(p) for p in points), default=1.0)
     parts, said = [label(_LEFT, 13, drawn.title, size=13, fill="ink"), legend], []
     for place, panel in enumerate(drawn.panels):
         left = _LEFT + place * (wide + _GAP)
         across = svg.scale([0.0, highest], across_axis, left, left + wide)
         up = svg.scale(known, up_axis, top + _HIGH, top, zero=not log)
         parts.append(_frame(across, up))
-        parts.append(label(left, top - 8, f"{panel.applications} applications: {drawn.axis}", fill="ink"))
+        parts.append(label(left, top - 8, f"{panel.applications} {panel.of}: {drawn.axis}", fill="ink"))
         styles = _styles(panel)
         parts += [_band(line, shade, across, up) for line, (shade, *_) in zip(panel.lines, styles, strict=True)]
         parts += [
@@ -138,8 +143,8 @@ def _runs(points: Sequence[Point]) -> Iterator[list[Point]]:
 def _band(line: Course, shade: str, across: Scale, up: Scale) -> str:
     parts = []
     for run in _runs(line.points):
-        upper = [(across.at(p.load_sys), up.at(p.high)) for p in run if p.high is not None]
-        lower = [(across.at(p.load_sys), up.at(p.low)) for p in reversed(run) if p.low is not None]
+        upper = [(across.at(_at(p)), up.at(p.high)) for p in run if p.high is not None]
+        lower = [(across.at(_at(p)), up.at(p.low)) for p in reversed(run) if p.low is not None]
         if len(upper) < 2:
             continue
         path = "L".join(f"{number(a)} {number(b)}" for a, b in [*upper, *lower])
@@ -151,7 +156,7 @@ def _line(line: Course, text: str, style: tuple[str, str, str], across: Scale, u
     shade, dash, mark = style
     parts = []
     for run in _runs(line.points):
-        at = [(across.at(p.load_sys), up.at(p.mean)) for p in run if p.mean is not None]
+        at = [(across.at(_at(p)), up.at(p.mean)) for p in run if p.mean is not None]
         dashed = f' stroke-dasharray="{dash}"' if dash else ""
         path = "L".join(f"{number(a)} {number(b)}" for a, b in at)
         parts.append(
@@ -160,7 +165,7 @@ def _line(line: Course, text: str, style: tuple[str, str, str], across: Scale, u
         )
         for point, (a, b) in zip(run, at, strict=True):
             band = "" if point.low is None or point.high is None else f" ({point.low:.3g} to {point.high:.3g})"
-            told = f"{text}, load {point.load_sys:.2f}: {point.mean:.3g}{band}, {point.sets} sets"
+            told = f"{text}, load {_at(point):.2f}: {point.mean:.3g}{band}, {point.sets} sets"
             parts.append(f"<g><title>{text_of(told)}</title>{_mark(mark, a, b, shade)}</g>")
     return f"<g>{''.join(parts)}</g>" if parts else ""
 
@@ -204,9 +209,9 @@ def _said(panel: Panel, drawn: Drawn, kind: svg.Kind) -> str:
             said.append(f"{text} no data")
             continue
         first, last = known[0], known[-1]
-        ends = [f"{formatted(p.mean, kind)} at load {p.load_sys:.2f}" for p in (first, last)]
+        ends = [f"{formatted(p.mean, kind)} at load {_at(p):.2f}" for p in (first, last)]
         said.append(f"{text} {ends[0]}" + (f", {ends[1]}" if last is not first else ""))
-    return f"{panel.applications} applications, {drawn.axis}: {'; '.join(said)}."
+    return f"{panel.applications} {panel.of}, {drawn.axis}: {'; '.join(said)}."
 
 
 def course_of_a_run(
