@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fairlead.sim.experiments import pieces, spec
-from fairlead.sim.experiments.answer import best_counts
-from fairlead.sim.workloads.profiles import forge
+from fairlead.sim.workloads.profiles import best_counts, forge
 
 SPEC = """
 name = "golden"

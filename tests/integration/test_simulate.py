@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
 
+import msgspec
 import pytest
 
 from fairlead.cli.main import main
@@ -17,6 +18,7 @@ from fairlead.lake.store import Lake
 from fairlead.runtime.heavy.workers import Here
 from fairlead.runtime.simulating.results import rows
 from fairlead.runtime.simulating.run import read_spec, simulate
+from fairlead.sim.experiments.study import ours
 
 SPEC = """
 name = "small"
@@ -72,6 +74,22 @@ def test_what_is_there_is_not_simulated_again(spec: Path, tmp_path: Path) -> Non
     assert (first.made, first.before, again.made, again.before) == (40, 0, 0, 40)
 
 
+def test_a_run_that_is_broken_off_goes_on_and_gives_the_rows_of_a_whole_one(spec: Path, tmp_path: Path) -> None:
+    experiments = [read_spec(spec)]
+
+    def tell(done: int, _whole: int) -> None:
+        if done >= 20:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        simulate(experiments, tmp_path / "lake", Here(), tell=tell)
+    rest = simulate(experiments, tmp_path / "lake", Here())
+    assert (rest.before, rest.made) == (20, 20)
+    whole = simulate(experiments, tmp_path / "whole", Here())
+    assert rows(rest.lake, experiments).equals(rows(whole.lake, experiments))
+
+
+@pytest.mark.slow
 def test_a_killed_run_on_two_processes_goes_on_and_gives_the_rows_of_one(spec: Path, tmp_path: Path) -> None:
     """Killed with SIGKILL as soon as it told of 30 of 40 runs; its workers end with it. What it had told of is there,
     the rest is made by this process alone, and the rows are those of a run on one process."""
@@ -134,6 +152,107 @@ def test_a_spec_is_run_told_and_drawn(run: Callable[..., tuple[int, str, str]], 
     assert Lake.open(lake).read("experiment").num_rows == 2
 
 
+TRACE = """
+name = "month"
+policies = ["static-map", "dfra", "joint-light"]
+sets = 2
+[workload]
+kind = "swf"
+path = "jobs.swf"
+forwarders = 3
+days = 0.2
+"""
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    jobs = [f"{n} {n * 900} 0 3600 512 -1 -1 512 -1 -1 1 {n % 3} 1 {n % 3} 1 1 -1 -1" for n in range(1, 41)]
+    (tmp_path / "jobs.swf").write_text("; a trace\n" + "\n".join([*jobs, "no job at all"]) + "\n")
+    path = tmp_path / "month.toml"
+    path.write_text(TRACE)
+    return path
+
+
+def test_a_spec_may_name_a_trace_whose_replays_are_rows_like_any_other(
+    run: Callable[..., tuple[int, str, str]], trace: Path, tmp_path: Path
+) -> None:  # fmt: skip
+    lake = tmp_path / "lake"
+    code, out, err = run("simulate", trace, "--lake", lake, "--jobs", 1, "--json")
+    assert (code, "6 runs simulated" in err) == (0, True)
+    [told] = json.loads(out)["experiments"]
+    assert "40 of 41 jobs; dropped: 1" in told["note"]
+    panel = told["pictures"][0]["panels"][0]
+    assert (panel["of"], panel["applications"], told["window"]) == ("jobs", 20, "whole")  # those of the first 4.8 h
+    assert all(line["points"][0]["mean"] >= 1 for line in panel["lines"])
+    assert panel["lines"][0]["points"][0]["load_sys"] is None
+    table = Lake.open(lake).read("simulation")
+    drawn = {row["set_number"]: row["core_hours_lost"] for row in table.to_pylist() if row["policy"] == "static-map"}
+    assert drawn[0] != drawn[1]  # I/O is drawn anew in each set
+    assert set(table["unfinished"].to_pylist()) == {0}
+    # What was replayed is known by what is in the file, wherever it lies.
+    (tmp_path / "jobs.swf").rename(tmp_path / "other.swf")
+    trace.write_text(TRACE.replace("jobs.swf", "other.swf"))
+    assert "0 runs simulated, 6 were there before" in run("simulate", trace, "--lake", lake, "--jobs", 1)[2]
+    with (tmp_path / "other.swf").open("a") as file:
+        file.write("41 999 0 3600 512 -1 -1 512 -1 -1 1 1 1 1 1 1 -1 -1\n")
+    assert "6 runs simulated; kept" in run("simulate", trace, "--lake", lake, "--jobs", 1)[2]
+    assert run("simulate", "plot", "month", "--lake", lake, "--out", tmp_path / "drawn")[0] == 0
+
+
+def test_a_table_of_jobs_is_replayed_as_well(
+    run: Callable[..., tuple[int, str, str]], trace: Path, tmp_path: Path
+) -> None:  # fmt: skip
+    names = "start_time,end_time,nprocs,POSIX_BYTES_READ,POSIX_BYTES_WRITTEN"
+    lines = [f"{1000 + 60 * n},{4000 + 60 * n},{42 * n},{n}e9,{n}e10" for n in range(1, 9)]
+    (tmp_path / "jobs.csv").write_text("\n".join([names, *lines]) + "\n")
+    text = TRACE.replace('"swf"', '"table"').replace("jobs.swf", "jobs.csv").replace("sets = 2", "")
+    trace.write_text(text)
+    code, out, _ = run("simulate", trace, "--lake", tmp_path / "lake", "--jobs", 1)
+    assert code == 0
+    assert "1 set a point" in out
+    assert "8 jobs" in out
+    trace.write_text(text.replace("days = 0.2", 'content = "0123456789abcdef"'))
+    code, _, err = run("simulate", trace, "--lake", tmp_path / "lake")
+    assert (code, "workload.content: these are other jobs" in err) == (5, True)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('"jobs.swf"', '"none.swf"', "workload.path"),
+        ('"jobs.swf"', '"month.toml"', "workload.path: none of"),
+        ("forwarders = 3", "forwarders = 0", "workload.forwarders"),
+        ("days = 0.2", "days = nan", "workload.days"),
+        ("days = 0.2", 'machine = "summit"', "workload.machine"),
+        ("days = 0.2", 'layer = "both"', "layer"),
+        ('"dfra"', '"dfar"', "policies: there is no policy 'dfar'"),
+        ('"dfra"', '"as it was"', "policies: there is no policy 'as it was'"),
+        ("[workload]", "[machine]\nresources = 3\n[workload]", "machine: jobs that are replayed"),
+        ("[workload]", "[noise]\nshare = 0.1\n[workload]", "noise: jobs that are replayed"),
+        ("sets = 2", 'information = ["class-mean"]', "information"),
+    ],
+)
+def test_bad_replays_are_refused_naming_the_field(
+    old: str, new: str, said: str, run: Callable[..., tuple[int, str, str]], trace: Path, tmp_path: Path
+) -> None:  # fmt: skip
+    trace.write_text(TRACE.replace(old, new))
+    code, _, err = run("simulate", trace, "--lake", tmp_path / "lake", "--jobs", 1)
+    assert code == 5
+    assert said in err
+
+
+def test_ours_stands_beside_the_published(run: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
+    experiment = ours()
+    small = msgspec.structs.replace(
+        experiment, sets=1, workload=msgspec.structs.replace(experiment.workload, applications=(30,), loads=(0.6,))
+    )
+    simulate([small], tmp_path / "lake", Here())
+    code, out, _ = run("simulate", "plot", "ours", "--lake", tmp_path / "lake", "--out", tmp_path / "drawn")
+    assert code == 0
+    page = Path(out.strip()).read_text()
+    assert all(name in page for name in ("joint-light", "TCPU, Greedy-NC", "Machine idle time", "90th"))
+
+
 def test_one_figure_and_the_conclusions_are_told(run: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
     words = ("simulate", "scheduling-study", "--sets", 1, "-k", 30, "--jobs", 1, "--lake", tmp_path / "lake")
     code, out, _ = run(*words, "--figure", 9)
@@ -153,7 +272,7 @@ def test_one_figure_and_the_conclusions_are_told(run: Callable[..., tuple[int, s
         (("scheduling-study", "--figure", "11"), 2, "no figure 11"),
         (("scheduling-study", "-k", "20", "--figure", "7"), 5, "20 applications on 20 resources have no load"),
         (("nowhere.toml",), 2, "cannot be read"),
-        (("plot", "nothing", "--lake", "nowhere"), 7, "there is no lake here"),
+        (("plot", "nothing", "--lake", "nowhere"), 2, "nothing was simulated here"),
     ],
 )
 def test_wrong_calls_are_refused(

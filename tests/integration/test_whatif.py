@@ -47,6 +47,28 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return lake_of(tmp_path_factory.mktemp("whatif") / "lake", plays(2, 2, 600), broken=0.05).place.root
 
 
+def test_a_spec_of_simulate_may_name_a_sites_own_past(site: Path, tmp_path: Path) -> None:
+    spec = tmp_path / "own.toml"
+    words = 'name = "own"\npolicies = ["as it was", "static-map"]\n[workload]\nkind = "history"\n'
+    spec.write_text(f'{words}lake = "{site}"\nsince = "2024-06-01"\nuntil = "2024-06-02"\n')
+
+    def simulated() -> Result:
+        return CliRunner().invoke(
+            cli, ["simulate", str(spec), "--lake", str(tmp_path / "lake"), "--jobs", "1", "--json"]
+        )
+
+    told = json.loads(simulated().stdout)["experiments"][0]
+    answer = whatif(Lake.open(site), DAY, Sight(), Asked(policies=("static-map",)))
+    measures = {one["measure"]: one["panels"][0]["lines"] for one in told["pictures"]}
+    for line, scenario in zip(measures["core_hours_lost"], answer.scenarios, strict=True):
+        assert line["points"][0]["mean"] == pytest.approx(scenario.io_core_hours, rel=1e-3)
+    assert "dropped: " in told["note"]
+    spec.write_text(spec.read_text().replace("2024-06-02", "2024-05-02"))
+    assert "workload.until: 2024-05-02 is not after" in str(simulated().exception)
+    spec.write_text(spec.read_text().replace("2024-06-01", "2024-05-01"))
+    assert "workload.lake: no job began in this time" in str(simulated().exception)
+
+
 def test_what_was_active_and_a_change_of_the_map_are_met_as_measured(site: Path) -> None:
     answer = whatif(Lake.open(site), DAY, Sight(), Asked(policies=("static-map",)), peaks=PEAKS)
     [check] = answer.checks

@@ -147,6 +147,13 @@ def test_a_fault_that_cannot_be_is_refused_by_its_field(field: str, fault: dict[
     assert refused.value.where == field
 
 
+@pytest.mark.parametrize("until_s", [np.nan, -1.0])
+def test_an_end_that_is_no_time_is_refused(until_s: float) -> None:
+    with pytest.raises(UsageError) as refused:
+        replay(made([0.0], [[1.0]]), MACHINE, Given(), until_s=until_s)
+    assert refused.value.where == "until_s"
+
+
 def test_what_is_contended_goes_by_weight() -> None:
     jobs = made([0.0, 0.0], [[25.0], [75.0]], weight=[1.0, 3.0])
     np.testing.assert_allclose(replay(jobs, MACHINE, Given()).end_s, 1.0, **TIGHT)

@@ -68,7 +68,20 @@ def experiment(text: str = DRAWN) -> spec.Experiment:
         (LISTED, ("counts = [1, 2, 4]", "counts = [1, 4, 2]"), r"workload\.counts"),
         (LISTED, ("counts = [1, 2, 4]", "counts = [1, 2, 40]"), r"workload\.counts.*40 resources of 20"),
         (LISTED, ("phases = 4", "phases = 0"), r"rows\[0\]\.phases"),
-        (LISTED, ("phases = 4", "fases = 4"), r"workload\.rows.*`fases`"),
+        (LISTED, ("volume_bytes = 1e12", "volume_bytes = 1e-3"), r"rows\[0\]\.volume_bytes: I/O of .* clock"),
+        (LISTED, ("volume_bytes = 1e12", "volume_bytes = 1e308"), r"rows\[0\]\.volume_bytes: 1e\+308 is too much"),
+        (LISTED, ("[1e9, 1.8e9, 2e9]", "[1e9, 1.8e9, 1e300]"), r"rows\[0\]\.bandwidth_bytes_per_s.*too fast"),
+        (LISTED, ("phases = 4", "phases = 4000000"), r"rows\[0\]\..*"),
+        (LISTED, ("[workload]", "[machine]\nresources = 1000000000\n[workload]"), r"machine\.resources.*too many"),
+        (LISTED, ("[workload]", "[machine]\nresorces = 9\n[workload]"), r"machine: .*'resorces'.*perhaps resources"),
+        (LISTED, ("[workload]", f"seed = {1 << 63}\n[workload]"), r"seed: 9223372036854775808 is .* too large"),
+        (LISTED, ('name = "listed"', 'name = "a\\nb"'), r"name: is too long, or not one line"),
+        (LISTED, ('name = "listed"\n', ""), r"the key 'name' is missing"),
+        (DRAWN, ("applications = [10]", "applications = [100000000]"), r"workload\.applications.*too many"),
+        (DRAWN, ("loads = [0.5", "loads = [1e-300"), r"workload\.loads.*1e-300"),
+        (LISTED, ("\nname = \"listed\"", "\ufeffname = \"listed\""), None),
+        (LISTED, ("[workload]", "[workload]\nx = " + "[" * 100_000), r"nested too deeply"),
+        (LISTED, ("phases = 4", "fases = 4"), r"workload\.rows.*'fases'.*perhaps phases"),
         (DRAWN, ("best-bandwidth+greedy-clairvoyant", "best-bandwith+greedy-clairvoyant"), r"perhaps best-bandwidth\+"),
         (DRAWN, ("loads = [0.5, 1.0]", "loads = [0.5, 2.5]"), r"workload\.loads.*below 2"),
         (DRAWN, ("loads = [0.5, 1.0]", "loads = []"), r"workload\.loads"),
@@ -247,6 +260,20 @@ def test_conclusions_pass_and_fail_as_rows_say() -> None:
     assert first["MCKP slows most of the non-random"].verdict == "fail"
     assert first["Greedy-NC is near Greedy-C"].verdict == "unknown"
     assert first["Static strong for OSTs"].verdict == "unknown"
+    assert first["Inaccurate input costs TCPU <= 4 % idle time"].verdict == "unknown"
+
+
+def test_what_inaccurate_input_costs_is_told_of_slowdown_and_of_idle_time_apart() -> None:
+    name = "tcpu+greedy-clairvoyant"
+    rows = [_row(name, load, 0, slowdown_mean=2.0, idle=0.5) for load in (0.2, 0.8)]
+    wrong = [_row(name, 0.2, 0, slowdown_mean=2.2, idle=0.51), _row(name, 0.8, 0, slowdown_mean=2.0, idle=0.5)]
+    rows += [msgspec.structs.replace(row, information="class-mean") for row in wrong]
+    found = conclusions.conclusions(Results.of_rows(rows), "c", None, (30,), "steady")
+    told = {one.says: one for one in found}
+    slow, idle = (told[f"Inaccurate input costs TCPU <= 4 % {word}"] for word in ("slowdown", "idle time"))
+    assert (slow.verdict, idle.verdict) == ("fail", "pass")
+    assert "+5.0% in the mean, at most +10.0% (at 0.20)" in slow.found
+    assert "of the whole machine +0.5%, at most +1.0%" in idle.found
 
 
 def test_who_is_ahead_everywhere_or_alone_has_shown_nothing() -> None:
@@ -300,7 +327,7 @@ def test_every_key_of_a_spec_and_every_measure_is_in_the_reference() -> None:
     tables = {"machine": spec.Machine, "window": spec.Window, "sharing": spec.Sharing, "noise": spec.Noise,
               "faults": spec.Faults, "degraded": spec.Degraded, "picture": spec.Picture}  # fmt: skip
     names = [f"{table}.{key}" for table, kind in tables.items() for key in kind.__struct_fields__]
-    for kind in (spec.Published, spec.Listed, spec.Application):
+    for kind in (spec.Published, spec.Listed, spec.Application, spec.Swf, spec.Table, spec.OwnPast):
         names += kind.__struct_fields__
     names += [key for key in spec.Experiment.__struct_fields__ if key not in (*tables, "workload")]
     assert [name for name in (*names, *MEASURES) if f"`{name}`" not in text] == []
@@ -309,3 +336,11 @@ def test_every_key_of_a_spec_and_every_measure_is_in_the_reference() -> None:
 @pytest.mark.parametrize("name", list(papers.PAPERS))
 def test_every_papers_experiment_is_there(name: str) -> None:
     assert callable(papers.PAPERS[name].compares())
+
+
+def test_days_that_are_no_time_are_refused() -> None:
+    from fairlead.sim.experiments.trace import compared_on
+
+    for days in (math.nan, 0.0, -1.0):
+        with pytest.raises(UsageError, match="no time"):
+            compared_on(b"", "trace", ["static-map"], seed=1, days=days, tell=lambda done, of: None)  # noqa: ARG005

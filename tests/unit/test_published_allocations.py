@@ -223,6 +223,15 @@ def test_size_of_one_more_falls_back_on_the_machine_s_cores() -> None:
     assert Size().choose_one(a, running, Pool.of(8, 100), RNG) == 1  # a quarter of the machine: 2 of 8
 
 
+def test_nobody_leaves_twice() -> None:
+    running = Running(4, np.array([1, 2, 4]))
+    row = running.enter(applications(RISING), Decision(np.array([0]), np.array([[2]])))
+    running.leave(row)
+    with pytest.raises(ValueError, match="nobody runs in row"):
+        running.leave(row)
+    assert (len(running), running.users.sum()) == (0, 0)
+
+
 def test_what_runs_is_forgotten_when_it_leaves() -> None:
     a = applications(RISING, FALLING, nodes=[3, 0], processes=[5, 0])
     running = Running(8, a.counts, room=1)

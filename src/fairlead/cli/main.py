@@ -6,6 +6,7 @@ cheap: `fairlead --help` loads neither NumPy nor Arrow.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 import fairlead
-from fairlead.errors import FairleadError
+from fairlead.errors import FairleadError, UsageError
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -63,6 +64,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 """128 + the signal's number, as a shell reports a program ended by SIGINT or SIGPIPE."""
+DEFECT = "This is a defect of fairlead, not of your input. Please report it with the lines above."
 _COMPLETE = "_FAIRLEAD_COMPLETE"
 """Set by the shell when it asks for completions (docs/howto/complete-commands.md)."""
 
@@ -132,8 +134,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _silence_stdout()
         return BROKEN_PIPE
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            error.add_note(DEFECT)
+            raise
+        _silence_stdout()
+        _complain(f"{error.filename or 'what is printed'}: cannot be written: {error.strerror}\n  → make room")
+        return UsageError.exit_code
     except Exception as error:
-        error.add_note("This is a defect of fairlead, not of your input. Please report it with the lines above.")
+        error.add_note(DEFECT)
         raise
     return code
 

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from fairlead.sim.experiments.papers import Told as PaperTold
 
 VERDICT_STYLE = {"pass": "green", "fail": "red", "unknown": "yellow"}
+MANY_LINES = 8
+"""No more stand beside each other in a table."""
+LESS_IS_BETTER = ("slowdown_mean", "slowdown_max", "slowdown_p10", "slowdown_p50", "slowdown_p90", "contention_mean",
+                  "idle", "core_hours_lost", "spread", "stretch_mean")  # fmt: skip
 FEW_SETS = 100
 """Below so many sets a point a conclusion is worth little, and it says so."""
 
@@ -107,6 +111,9 @@ def _panel(panel: Panel) -> RenderableType:
 
     from fairlead.model import units
 
+    joint = [place for place, line in enumerate(panel.lines) if "+" not in line.policy]
+    if 0 < len(joint) < len(panel.lines) > MANY_LINES and panel.lines[0].measure in LESS_IS_BETTER:
+        return _beside_the_best(panel, joint)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("load", justify="right")
     for name in panel.labels:
@@ -116,6 +123,38 @@ def _panel(panel: Panel) -> RenderableType:
         load = next((p.load_sys for p in points if p is not None), None)
         cells = [units.ABSENT if p is None or p.mean is None else _figure(p.mean) for p in points]
         table.add_row(units.ABSENT if load is None else f"{load:.2f}", *cells)
+    return table
+
+
+def _beside_the_best(panel: Panel, joint: Sequence[int]) -> RenderableType:
+    """Of more lines than a terminal holds: those of joint policies beside the best of all pairs at each point."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from fairlead.model import units
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("load", justify="right")
+    for place in joint:
+        table.add_column(panel.labels[place], justify="right")
+        table.add_column("", justify="right")
+    table.add_column("best pair", justify="right", no_wrap=True)
+    table.add_column(f"which of {len(panel.lines) - len(joint)}")
+    pairs = [place for place in range(len(panel.lines)) if place not in joint]
+    for at in range(min(len(line.points) for line in panel.lines)):
+        points = [line.points[at] for line in panel.lines]
+        load = points[0].load_sys
+        known = [(mean, place) for place in pairs if (mean := points[place].mean) is not None]
+        best = min(known, default=None)
+        cells: list[str | Text] = [units.ABSENT if load is None else f"{load:.2f}"]
+        for place in joint:
+            mean = points[place].mean
+            change = None if mean is None or best is None or not best[0] else mean / best[0] - 1
+            cells.append(units.ABSENT if mean is None else _figure(mean))
+            style = "" if change is None else "green" if change <= 0 else "red"
+            cells.append(Text("" if change is None else f"{change:+.0%}", style=style))
+        cells += [units.ABSENT, ""] if best is None else [_figure(best[0]), panel.labels[best[1]]]
+        table.add_row(*cells)
     return table
 
 
@@ -135,16 +174,14 @@ def paper_shown(told: PaperTold) -> None:
     console.print(Text(told.paper, style="bold"))
     console.print(Text(f"{told.source}; simulated", style="dim"))
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("setting", overflow="fold")
-    table.add_column("measure", overflow="fold")
+    for name, said in (("setting", [x.setting for x in told.lines]), ("measure", [x.measure for x in told.lines])):
+        table.add_column(name, overflow="fold", min_width=_longest_word(said))
     table.add_column("simulated", justify="right", no_wrap=True)
+    rows: list[list[Text]] = []
     published = any(line.wanted or line.published is not None for line in told.lines)
     if published:
         table.add_column("published", justify="right", no_wrap=True)
         table.add_column("", no_wrap=True)
-    notes = any(line.note for line in told.lines)
-    if notes:
-        table.add_column("note", overflow="fold")
     for line in told.lines:
         near = f" ±{line.within:.0%}" if line.within else ""
         beside = line.wanted or ("" if line.published is None else _valued(line.published, line.unit) + near)
@@ -152,13 +189,26 @@ def paper_shown(told: PaperTold) -> None:
         cells = [line.setting, line.measure, _valued(line.value, line.unit), *([beside] if published else [])]
         texts = [Text(inert(cell)) for cell in cells]
         texts += [Text(word, style=VERDICT_STYLE.get(word, ""))] if published else []
-        table.add_row(*texts, *([Text(inert(line.note), style="dim")] if notes else []))
-    console.print(table)
+        table.add_row(*texts)
+        rows.append(texts)
+    if console.measure(table, options=console.options.update(width=10_000)).minimum <= console.width:
+        console.print(table)
+    else:
+        for row in rows:
+            console.print(Text(", ").join(cell for cell in row if cell))
+    for line in told.lines:
+        if line.note:
+            console.print(Text(inert(f"{line.setting}, {line.measure}: {line.note}"), style="dim"))
     asked = [line.held for line in told.lines if line.held is not None]
     if asked:
         console.print(Text(f"{sum(asked)} of {len(asked)} as published or wanted"))
     for note in told.notes:
         console.print(Text(inert(note), style="dim"))
+
+
+def _longest_word(texts: Sequence[str]) -> int:
+    """Cells a column needs so that no word breaks."""
+    return max((len(word) for text in texts for word in text.split()), default=1)
 
 
 def _valued(value: float | None, unit: str) -> str:
@@ -176,12 +226,13 @@ def listed(results: Sequence[Mapping[str, Any]]) -> None:
     from fairlead.cli.answer_tables import Column, fitted
     from fairlead.cli.pictures import screen
     from fairlead.registry import ALLOCATIONS, PLACINGS, policy_names
-    from fairlead.sim.experiments.papers import PAPERS, STUDY
-    from fairlead.sim.experiments.study import figures
+    from fairlead.sim.experiments.papers import OURS, PAPERS, STUDY
+    from fairlead.sim.experiments.study import figures, ours
 
     console = screen()
     rows = [(STUDY, "all figures and the conclusions (Bandet, Boito, Pallez 2024)")]
     rows += [(f"{STUDY} --figure {one.figure}", one.title) for one in figures()]
+    rows += [(OURS, f"{ours().title}: slowdown and idle time over the load")]
     rows += [(name, f"{paper.summary} ({paper.source})") for name, paper in PAPERS.items()]
     columns = [
         Column("experiment", lambda r: r[0], longest=40),

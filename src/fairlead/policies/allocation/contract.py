@@ -259,7 +259,9 @@ class Running:
         return row
 
     def leave(self, row: int) -> None:
-        """An application has ended."""
+        """An application has ended. Raises ValueError for a row nobody is in: sums would be wrong from then on."""
+        if not self.alive[row]:
+            raise ValueError(f"nobody runs in row {row}")
         self._count(row, -1)
         self.alive[row] = False
         self._free.append(row)

@@ -27,11 +27,10 @@ class Tuning:
     """Constants of the estimate and the search, chosen on even scenarios of FORGE.
 
     `back`: how much of what I cost others I am spared myself; `chance`: how much of the chance differences between my
-    resources is felt; `idle`: weight of the idle share of cores beside the mean slowdown, in
-    proportion more where published decisions leave less than `hardly_idle` idle; `doubt`: how much less b(n)
-    is believed for each doubling of n where few curves are told for many applications (means of classes); `starts`:
-    from how many published decisions; `trials` changes an application (`least_trials` in all at least), with `heat`
-    at first.
+    resources is felt; `idle`: weight of the idle share of cores beside the mean slowdown, in proportion more where
+    published decisions leave less than `hardly_idle` idle; `doubt`: how much less b(n) is believed for each doubling of
+    n where few curves are told for many applications (means of classes); `starts`: from how many published decisions;
+    `trials` changes an application (`least_trials` in all at least), with `heat` at first.
     """
 
     back: float = 1.25

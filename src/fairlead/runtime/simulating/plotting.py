@@ -30,6 +30,8 @@ ROUNDS = 3
 
 def plotted(result: str, root: Path, folder: Path) -> list[Path]:
     """Draws a result by its name, the study, or a spec's file: page, then pictures. Raises UsageError, LakeError."""
+    if not (root / "lake.toml").is_file():
+        raise UsageError("nothing was simulated here", where=str(root), remedy="name the lake of a run: --lake DIR")
     lake = Lake.open(root)
     if result.endswith(".toml"):
         result = read_spec(Path(result)).name

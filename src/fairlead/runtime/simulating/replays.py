@@ -35,6 +35,7 @@ def resolved(experiment: Experiment) -> Experiment:
     workload = experiment.workload
     if not isinstance(workload, Swf | Table | OwnPast):
         return experiment
+    _read.cache_clear()  # what lies there may be other than it was
     field = "workload.lake" if isinstance(workload, OwnPast) else "workload.path"
     try:
         source = _source(workload, (experiment.seed, 0))

@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
-import numpy as np
 
 from fairlead.sim.experiments.cases import MEASURES, case_of, curves
-from fairlead.sim.experiments.conclusions import NAMES, Conclusion
+from fairlead.sim.experiments.conclusions import NAMES, PLACINGS, Conclusion
 from fairlead.sim.experiments.spec import Experiment, Listed, Picture, Published
 from fairlead.sim.experiments.summary import Course, Results
-from fairlead.sim.workloads.profiles import Profiles, forge
+from fairlead.sim.workloads.profiles import best_counts, forge
 
 DEFAULT_PICTURES = (
     Picture(title="Mean I/O slowdown"),
@@ -111,7 +110,7 @@ def labelled(which: Sequence[tuple[str, str]]) -> list[str]:
     out = []
     for allocation, placing, information in split:
         parts = [] if one_allocation else [NAMES.get(allocation, allocation)]
-        parts += [placing] if placing and not one_placing else []
+        parts += [PLACINGS.get(placing, placing)] if placing and not one_placing else []
         out.append(", ".join([*parts, *([] if one_information else [information])]))
     return out
 
@@ -123,11 +122,3 @@ def _counts(experiment: Experiment) -> dict[str, dict[int, int]]:
     if workload.profiles == "forge":
         return {f"{statistic} of repetitions": best_counts(forge(statistic)) for statistic in ("max", "median")}
     return {"curves": best_counts(curves(workload))}
-
-
-def best_counts(profiles: Profiles) -> dict[int, int]:
-    """How many curves are highest at each number of resources, direct access (0) included where it is known."""
-    every = np.column_stack([profiles.direct, profiles.bandwidth])
-    best = np.nanargmax(np.where(np.isnan(every), -np.inf, every), axis=1)
-    names = [0, *profiles.counts.tolist()]
-    return {n: int((best == place).sum()) for place, n in enumerate(names)}

@@ -46,9 +46,9 @@ MODEL = 1
 MEASURES: dict[str, str] = {
     "slowdown_mean": "mean I/O slowdown",
     "slowdown_max": "largest I/O slowdown",
-    "slowdown_p10": "I/O slowdown, 10th percentile of applications",
-    "slowdown_p50": "I/O slowdown, median of applications",
-    "slowdown_p90": "I/O slowdown, 90th percentile of applications",
+    "slowdown_p10": "slowdown, 10th percentile",
+    "slowdown_p50": "slowdown, median",
+    "slowdown_p90": "slowdown, 90th percentile",
     "granted_mean": "slowdown by what is granted",
     "contention_mean": "slowdown by contention",
     "idle": "machine idle time",

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairlead.policies.paths.contract import Expected
+from fairlead.policies.paths.dfra import Dfra
 from fairlead.registry import path_policy
 from fairlead.sim.experiments.papers import Line, Told
 from fairlead.sim.faults import Fault
@@ -30,8 +31,6 @@ MONTH_S = 30 * DAY_S
 QUICK_S = 2 * DAY_S
 FORWARDERS = 240
 """About 80 that nodes are mapped to, 512 to each, and 160 of those that were reserved on request and hardly used."""
-ELIGIBLE_BYTES, ELIGIBLE_PROCESSES = 20e9, 32
-"""Of DFRA's own rule (FAST 2019): modes N-N and N-1, so much moved, so many processes that do I/O."""
 Mask = NDArray[np.bool_]
 _SICK, _SICK_PART = (7, 41), (0.2, 0.45)
 _LEAST_RUNS = 3
@@ -89,9 +88,10 @@ def true_in(drawn: Season) -> Callable[[int], Expected]:
 
 def eligible(drawn: Season) -> Mask:
     """Jobs that DFRA's rule takes by their own figures (J,)."""
-    mode = np.array([drawn.mode_name(j) in ("N-N", "N-1") for j in range(len(drawn.jobs))], np.bool_)
-    moved = drawn.read + drawn.written >= ELIGIBLE_BYTES
-    return np.asarray(mode & moved & (drawn.io_processes >= ELIGIBLE_PROCESSES))
+    rule = Dfra()
+    mode = np.array([drawn.mode_name(j) in rule.modes for j in range(len(drawn.jobs))], np.bool_)
+    moved = drawn.read + drawn.written >= rule.least_bytes
+    return np.asarray(mode & moved & (drawn.io_processes >= rule.least_processes))
 
 
 def speed_ups(drawn: Season, static: Replayed, dynamic: Replayed, among: Mask) -> F64:
@@ -178,7 +178,8 @@ def _of_all(drawn: Season, static: Replayed, dynamic: Replayed, knowing: Replaye
         Line(where, "saved", saved, unit=unit, wanted="> 0"),
         Line(where, "saved in 11 months", saved * YEAR_S * 11 / 12 / span_s, 200e6, unit=unit,
              note="the paper's are of its own jobs"),
-        Line(where, "of what perfect forecasts save", saved / known.saved_core_hours),
+        Line(where, "of what perfect forecasts save",
+             saved / known.saved_core_hours if known.saved_core_hours else None),
         Line(where, "slowdown, static", was.mean),
         Line(where, "slowdown, DFRA", now.mean),
         Line(where, "faster", float(changed.faster), unit="jobs"),

@@ -16,7 +16,7 @@ from fairlead.policies.allocation.contract import NONE, Applications, Pool
 from fairlead.policies.allocation.mckp import Mckp, MckpDirect
 from fairlead.policies.allocation.simple import Oracle, Process, Size
 from fairlead.sim.experiments.papers import Line, Told
-from fairlead.sim.workloads.profiles import MIB, Profiles, forge
+from fairlead.sim.workloads.profiles import MIB, Profiles, best_counts, forge
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
@@ -92,13 +92,6 @@ def bandwidths(profiles: Profiles, seed: int, sets: int, tell: Callable[[int, in
                 out[name][p, i] = reached(applications, choose(applications, pool, rng))
         tell(i + 1, sets)
     return out
-
-
-def best_counts(profiles: Profiles) -> dict[int, int]:
-    """How many scenarios are fastest with each number of forwarders; 0: straight."""
-    all_of = np.column_stack([profiles.direct, profiles.bandwidth])
-    best = np.concatenate([[0], profiles.counts])[np.nanargmax(all_of, axis=1)]
-    return {int(n): int((best == n).sum()) for n in (0, *profiles.counts.tolist())}
 
 
 def compared(*, seed: int, quick: bool, tell: Callable[[int, int], None]) -> Told:

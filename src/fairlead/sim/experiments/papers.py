@@ -78,6 +78,8 @@ class Paper:
 
 STUDY = "scheduling-study"
 """The scheduling study has figures instead: see `study`."""
+OURS = "ours"
+"""A ready spec: our policies beside the published ones (`study.ours`)."""
 PAPERS: dict[str, Paper] = {
     "mckp": Paper(
         "Bez et al., IPDPS 2021", "MCKP against STATIC, SIZE, PROCESS and ORACLE for forwarders",

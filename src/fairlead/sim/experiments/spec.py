@@ -6,6 +6,7 @@ Bad specs are refused naming the field. Not here: running it (`cases`), the stud
 from __future__ import annotations
 
 import math
+import re
 import tomllib
 from difflib import get_close_matches
 from itertools import pairwise
@@ -14,9 +15,16 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from fairlead.errors import ConfigError
-from fairlead.sim.experiments.replay_spec import AS_IT_WAS, OwnPast, Swf, Table, check_replay
+from fairlead.sim.experiments.replay_spec import AS_IT_WAS, MOST_COMPONENTS, OwnPast, Swf, Table, check_replay
 
 PAGE = "docs: reference/simulation-spec"
+LONGEST_NAME = 100
+MOST_SEED = (1 << 63) - 1
+MOST_APPLICATIONS = 10_000
+MOST = 1e24
+"""Bytes, bytes/s, seconds or cores."""
+LEAST_LOAD = 1e-6
+"""Loads are told apart to the millionth."""
 MOST_RUNS = 10_000_000
 """An experiment of more runs than this is a slip of the pen ..."""
 MOST_CHANGES = 10_000_000
@@ -206,11 +214,13 @@ class Experiment(_Strict, frozen=True, kw_only=True):
 def read(text: str, where: str) -> Experiment:
     """An experiment from the text of a TOML file called `where`, checked. Raises ConfigError naming the field."""
     try:
-        found = msgspec.convert(_with_sets(tomllib.loads(text)), Experiment)
+        found = msgspec.convert(_with_sets(tomllib.loads(text.removeprefix("\ufeff"))), Experiment)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"not valid TOML: {error}", where=where) from error
+    except RecursionError as error:
+        raise ConfigError("nested too deeply", where=where, remedy=PAGE) from error
     except msgspec.ValidationError as error:
-        raise ConfigError(_field(str(error)), where=where, remedy=PAGE) from error
+        raise ConfigError(_field(str(error)), where=where, remedy=_remedy(str(error))) from error
     check(found, where)
     return found
 
@@ -225,7 +235,17 @@ def _with_sets(text: dict[str, Any]) -> dict[str, Any]:
 def _field(message: str) -> str:
     """What msgspec says, the field first."""
     what, _, path = message.partition(" - at `$")
+    what = re.sub(r"^Object contains unknown field `(.*)`$", r"there is no key '\1'", what)
+    what = re.sub(r"^Object missing required field `(.*)`$", r"the key '\1' is missing", what)
     return f"{path.rstrip('`').lstrip('.')}: {what}" if path else what
+
+
+def _remedy(message: str) -> str:
+    """The page of the keys; before it a key that is spelled alike."""
+    unknown = re.match(r"Object contains unknown field `(.*?)`", message)
+    known = {name for table in _Strict.__subclasses__() for name in table.__struct_fields__}
+    near = get_close_matches(unknown[1], sorted(known), n=1) if unknown else []
+    return f"perhaps {near[0]}; {PAGE}" if near else PAGE
 
 
 def check(found: Experiment, where: str) -> None:
@@ -236,13 +256,17 @@ def check(found: Experiment, where: str) -> None:
 
     if not found.name.strip():
         raise refuse("name", "is empty", "give the experiment a name")
-    if found.seed < 0:
-        raise refuse("seed", "is negative", "0 or more")
+    if len(found.name) > LONGEST_NAME or not found.name.isprintable():
+        raise refuse("name", "is too long, or not one line of text", f"{LONGEST_NAME} characters at most")
+    if not 0 <= found.seed <= MOST_SEED:
+        raise refuse("seed", f"{found.seed} is negative or too large", f"0 to {MOST_SEED}")
     if found.sets < 1:
         raise refuse("sets", "no set", "1 or more; 100 for means to rely on")
     machine = found.machine
     if machine.resources < 1:
         raise refuse("machine.resources", "the machine has none", "1 or more")
+    if machine.resources > MOST_COMPONENTS:
+        raise refuse("machine.resources", f"{machine.resources:,} are too many", f"{MOST_COMPONENTS:,} at most")
     if not 0 < machine.cores < math.inf:
         raise refuse("machine.cores", f"{machine.cores:g} is no number of cores", "above 0")
     if bool(found.allocations) != bool(found.placements):
@@ -259,6 +283,8 @@ def check(found: Experiment, where: str) -> None:
         raise refuse("information", "is empty", '["exact"], or "class-mean" beside it')
     _check_policies(found, refuse)
     _check_times(found, refuse)
+    if isinstance(found.workload, Listed):
+        _check_cycles(found.workload, found.window.until_s, refuse)
     _check_pictures(found, refuse)
     if len(found.points) * found.sets * len(found.chosen) * len(found.information) > MOST_RUNS:
         raise refuse("sets", f"these are more than {MOST_RUNS:,} runs", "fewer sets, points or policies")
@@ -267,14 +293,17 @@ def check(found: Experiment, where: str) -> None:
 def _check_published(workload: Published, machine: Machine, refuse: Refuse) -> None:
     if not workload.applications or min(workload.applications) < 1:
         raise refuse("workload.applications", "no applications", "one number of applications at least, 1 or more")
+    if max(workload.applications) > MOST_APPLICATIONS:
+        many = f"{max(workload.applications):,} are too many"
+        raise refuse("workload.applications", many, f"{MOST_APPLICATIONS:,} at most")
     if not workload.loads:
         raise refuse("workload.loads", "is empty", "one load at least")
     for k in workload.applications:
         for load in workload.loads:
-            if not 0 < load < k / machine.resources:
+            if not LEAST_LOAD <= load < k / machine.resources:
                 raise refuse(
                     "workload.loads", f"{k} applications on {machine.resources} resources have no load {load:g}",
-                    f"above 0 and below {k / machine.resources:g} (applications over resources)",
+                    f"{LEAST_LOAD:f} or more, and below {k / machine.resources:g} (applications over resources)",
                 )  # fmt: skip
     if workload.profiles == "osts" and workload.statistic != "median":
         raise refuse("workload.statistic", "only FORGE's curves have repetitions", "leave it out")
@@ -297,6 +326,8 @@ def _check_listed(workload: Listed, machine: Machine, refuse: Refuse) -> None:
             value = getattr(one, name)
             if not math.isfinite(value) or value < low:
                 raise refuse(f"{field}.{name}", f"{value:g} is negative or no number", "0 or more")
+            if value > MOST:
+                raise refuse(f"{field}.{name}", f"{value:g} is too much", f"{MOST:g} at most")
         if not 1 <= one.phases <= MOST_CHANGES // len(workload.rows):
             raise refuse(f"{field}.phases", f"{one.phases} phases", f"1 or more, {MOST_CHANGES:,} in all at most")
         if one.volume_bytes == 0 and one.compute_s == 0:
@@ -312,12 +343,28 @@ def _check_listed(workload: Listed, machine: Machine, refuse: Refuse) -> None:
             raise refuse(
                 f"{field}.bandwidth_bytes_per_s", f"the curve has a hole at {holes[0]} resources", "bytes/s above 0"
             )
+        if not 1.0 <= min(curve) <= max(curve) <= MOST:
+            raise refuse(f"{field}.bandwidth_bytes_per_s", "is too slow or too fast", f"1 to {MOST:g} bytes/s")
     held = sum(one.cores for one in workload.rows)
     if held > machine.cores:
         raise refuse(
             "workload.rows", f"the applications hold {held:g} cores, the machine has {machine.cores:g}",
             "fewer or smaller applications, or a larger machine.cores",
         )  # fmt: skip
+
+
+def _check_cycles(workload: Listed, until_s: float, refuse: Refuse) -> None:
+    """Applications that repeat so fast that they never end, or whose I/O is too short for the clock."""
+    cycles = 0.0
+    for number, one in enumerate(workload.rows):
+        io_s = one.volume_bytes / max(one.bandwidth_bytes_per_s)
+        if 0 < io_s / one.phases < until_s * 1e-9:
+            what = f"I/O of {io_s / one.phases:.3g} s a phase cannot be told on a clock of {until_s:g} s"
+            raise refuse(f"workload.rows[{number}].volume_bytes", what, "more bytes, or an earlier window.until_s")
+        cycles += until_s * one.phases / (one.compute_s + io_s)
+        if cycles > MOST_CHANGES:
+            what = f"its cycles of {one.compute_s + io_s:.3g} s are too many until {until_s:g} s"
+            raise refuse(f"workload.rows[{number}].compute_s", what, "longer cycles, or an earlier window.until_s")
 
 
 def _check_replayed(found: Experiment, refuse: Refuse) -> None:

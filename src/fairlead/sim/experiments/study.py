@@ -1,4 +1,5 @@
-"""The scheduling study's figures as experiments: package data, read once. Figures share their runs where they can.
+"""The scheduling study's figures, and ours beside it, as experiments: package data, read once. Figures share their
+runs where they can.
 
 Bandet, Boito and Pallez 2024. Not here: what the study concludes (`conclusions`).
 """
@@ -26,6 +27,12 @@ def figures() -> tuple[Experiment, ...]:
     names = sorted(one.name for one in folder.iterdir() if one.name.endswith(".toml"))
     found = [read(folder.joinpath(name).read_text(encoding="utf-8"), name) for name in names]
     return tuple(sorted(found, key=lambda one: one.figure or 0))
+
+
+@cache
+def ours() -> Experiment:
+    """Our joint policies beside every published allocation under both greedy placements."""
+    return read(files("fairlead.sim.experiments").joinpath("ours.toml").read_text(encoding="utf-8"), "ours.toml")
 
 
 def study(

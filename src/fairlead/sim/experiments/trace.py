@@ -31,6 +31,8 @@ def compared_on(
     """The jobs of a trace under each policy, on a machine like TaihuLight with that many forwarders (None: its own), as
     far as they begin in the first `days`. Raises UsageError for a policy there is none of, InputError for a trace that
     cannot be used."""
+    if days is not None and not days > 0:
+        raise UsageError(f"{days:g} days are no time", where="--days", remedy="a number above 0")
     known = [*path_policy_names(), *policy_names()]
     for name in policies:
         if name not in known:

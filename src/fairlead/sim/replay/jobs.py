@@ -93,7 +93,9 @@ class Jobs:
 class Replayed:
     """What came of J jobs: `end_s` (J,), `io_s` (J,) seconds in I/O, `alone_s` (J,) what they would take alone with the
     best grant, `granted_s` (J,) alone with the grant they had; NaN for one that had not ended. `forwarders`, `targets`
-    (J,): how many were granted. By component: `forwarder_busy`, `target_busy`: share of the span they were busy.
+    (J,): how many were granted (0 for one that had not come). By component: `forwarder_busy`, `target_busy`: what they
+    did, as a share of what they could have done in the span sound. A grant that cuts a file in more stripes than
+    `most_targets` may make a job faster than `alone_s`, which leaves its files as they are.
     `events` simulated."""
 
     end_s: F64

@@ -45,6 +45,8 @@ def replay(
     deterministic: the same arguments give the same bits; nodes not known, and what a policy draws, come from `seed`.
     """
     jobs.check()
+    if not until_s >= 0:
+        raise UsageError(f"until_s is {until_s}", where="until_s", remedy="seconds from the origin, 0 or more, or inf")
     site = site or Site()
     if site.running is None:
         site = dataclass_replace(site, running=bool(getattr(policy, "asks_running", False)))

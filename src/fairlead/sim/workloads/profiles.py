@@ -54,6 +54,14 @@ class Profiles:
         return out
 
 
+def best_counts(profiles: Profiles) -> dict[int, int]:
+    """How many curves are highest at each number of resources, direct access (0) included where it is known."""
+    every = np.column_stack([profiles.direct, profiles.bandwidth])
+    best = np.nanargmax(np.where(np.isnan(every), -np.inf, every), axis=1)
+    names = [0, *profiles.counts.tolist()]
+    return {n: int((best == place).sum()) for place, n in enumerate(names)}
+
+
 @cache
 def forge(statistic: str = "median") -> Profiles:
     """The 189 write scenarios of FORGE on MareNostrum 4; `statistic` of the repetitions: `median`, `max` or
