@@ -5,7 +5,9 @@
 Each set of applications is drawn as the scheduling study draws them and told to each policy; its decision is simulated
 from 5,000 to 30,000 s. Resumable: what is in DIR is not done again. Figures: mean over the sets of a bin; of the
 published pairs the best in that bin and metric. `mckp-direct` is left out: nothing here limits access without a
-resource; `oracle` (most bandwidth) is best-bandwidth here.
+resource; `oracle` (most bandwidth) is best-bandwidth here. All pairs, the light variant and the arrival one by one are
+run on the first `--all` sets of a bin; on the others `joint` and the pairs that were within NEAR of the best there in
+one of the metrics.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ WINDOW = Window(until_s=30_000.0, from_s=5_000.0)
 BINS = 12
 VARIANTS = ("exact", "held-out", "class-means", "osts")
 OURS = ("joint", "joint-light", "joint one by one")
+NEAR = 1.1
 ABLATION: dict[str, Tuning] = {
     "published start only": Tuning(trials=0, least_trials=0),
     "descent, no annealing": Tuning(heat=0.0),
@@ -62,10 +65,12 @@ class Task:
     seed: int
     searched: int
     ablated: bool
+    everyone: bool = True
+    pairs: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
-        return f"{self.variant} {self.applications} {self.seed} {self.searched} {self.ablated}"
+        return f"{self.variant} {self.applications} {self.seed} {self.searched} {self.ablated} {self.everyone}"
 
 
 @cache
@@ -85,21 +90,49 @@ def told(variant: str, drawn: Drawn) -> Applications:
     return replace(applications, bandwidth=profiles(variant).class_means()[drawn.scenario])
 
 
-def planned(variant: str, k: int, sets: int, searched: int, trials: int, ablated: int) -> list[Task]:
-    """Seeds from 0 on with theta at random, until each bin of load has its sets."""
+def planned(
+    variant: str, k: int, sets: int, searched: int, trials: int, ablated: int, everyone: int, first: int
+) -> list[Task]:  # fmt: skip
+    """Seeds from `first` on with theta at random, until each bin of load has its sets."""
     have = [0] * BINS
     tasks = []
-    for seed in range(200 * sets * BINS):
+    for seed in range(first, first + 200 * sets * BINS):
         theta = float(np.random.default_rng([seed, 77]).uniform(0.04, min(1.5, 0.97 * k / 20)))
         bin_ = int(draw(profiles(variant), theta, k, (seed, k)).load * 10)
         if bin_ < BINS and have[bin_] < sets:
             tasks.append(
-                Task(variant, k, bin_, theta, seed, trials if have[bin_] < searched else 0, have[bin_] < ablated)
+                Task(
+                    variant,
+                    k,
+                    bin_,
+                    theta,
+                    seed,
+                    trials if have[bin_] < searched else 0,
+                    have[bin_] < ablated,
+                    have[bin_] < everyone,
+                )
             )
             have[bin_] += 1
         if min(have) == sets:
             break
     return tasks
+
+
+def published() -> list[str]:
+    """Names of all pairs that are peers."""
+    allocations = [name for name in registry.ALLOCATIONS if name not in LEFT_OUT]
+    return [f"{allocation}+{placing}" for allocation in allocations for placing in registry.PLACINGS]
+
+
+def contenders(rows: list[dict[str, object]]) -> dict[int, tuple[str, ...]]:
+    """Of each bin the pairs whose mean was within NEAR of the best in a metric."""
+    out = {}
+    for bin_ in {int(str(row["bin"])) for row in rows}:
+        values = np.array([[row["figures"][name][:3] for name in published()] for row in rows if row["bin"] == bin_])  # type: ignore[index]
+        mean = np.nanmean(values, axis=0)
+        near = (mean <= NEAR * mean.min(axis=0)).any(axis=1)
+        out[bin_] = tuple(name for name, keep in zip(published(), near, strict=True) if keep)
+    return out
 
 
 def simulated(drawn: Drawn, decision: Decision) -> list[float]:
@@ -131,21 +164,18 @@ def done(task: Task) -> dict[str, object]:
     drawn = draw(profiles(task.variant), task.theta, task.applications, (task.seed, task.applications))
     known, pool = told(task.variant, drawn), Pool.of(drawn.resources, drawn.cores)
     figures: dict[str, list[float]] = {}
-    for allocation in registry.ALLOCATIONS:
-        if allocation in LEFT_OUT:
-            continue
-        for placing in registry.PLACINGS:
-            name = f"{allocation}+{placing}"
-            decision = registry.policy(name).decide(known, pool, np.random.default_rng([task.seed, 1]))
-            figures[name] = simulated(drawn, decision)
+    for name in published() if task.everyone else task.pairs:
+        decision = registry.policy(name).decide(known, pool, np.random.default_rng([task.seed, 1]))
+        figures[name] = simulated(drawn, decision)
     began = time.process_time()
     ours = registry.policy("joint").decide(known, pool, np.random.default_rng([task.seed, 1]))
     spent = time.process_time() - began
     figures["joint"] = simulated(drawn, ours)
-    light = registry.policy("joint-light").decide(known, pool, np.random.default_rng([task.seed, 1]))
-    figures["joint-light"] = simulated(drawn, light)
-    online = one_by_one(registry.policy("joint"), known, pool, np.random.default_rng([task.seed, 1]))
-    figures["joint one by one"] = simulated(drawn, online)
+    if task.everyone:
+        light = registry.policy("joint-light").decide(known, pool, np.random.default_rng([task.seed, 1]))
+        figures["joint-light"] = simulated(drawn, light)
+        online = one_by_one(registry.policy("joint"), known, pool, np.random.default_rng([task.seed, 1]))
+        figures["joint one by one"] = simulated(drawn, online)
     out: dict[str, object] = {
         "key": task.key, "bin": task.bin, "load": drawn.load, "figures": figures, "decide_s": spent,
         "bound": oracle.bound(drawn.applications, drawn.resources),
@@ -203,17 +233,20 @@ def table(variant: str, k: int, rows: list[dict[str, object]]) -> list[dict[str,
         bins[int(str(row["bin"]))].append(row)
     records = []
     for bin_, some in sorted(bins.items()):
-        names = list(some[0]["figures"])  # type: ignore[call-overload]
+        names = [name for name in some[0]["figures"] if all(name in row["figures"] for row in some)]  # type: ignore[attr-defined, operator]
         values = np.array([[row["figures"][name][:3] for name in names] for row in some])  # type: ignore[index]
         mean = dict(zip(names, np.nanmean(values, axis=0), strict=True))
-        published = [name for name in names if name not in OURS]
-        best = [min(published, key=lambda name: mean[name][metric]) for metric in range(3)]
+        whole = [row for row in some if "joint-light" in row["figures"]]  # type: ignore[operator]
+        peers = [name for name in names if name not in OURS]
+        best = [min(peers, key=lambda name: mean[name][metric]) for metric in range(3)]
         top = [float(mean[best[metric]][metric]) for metric in range(3)]
-        ours, light, online = (mean[name] for name in OURS)
+        ours = mean["joint"]
+        light, online = (np.nanmean([row["figures"][name][:3] for row in whole], axis=0) for name in OURS[1:])  # type: ignore[index]
         low = float(np.mean([row["bound"] for row in some]))
         ratio = [float(ours[metric] / top[metric]) for metric in range(3)]
         record: dict[str, object] = {
-            "variant": variant, "applications": k, "load": bin_ / 10, "sets": len(some), "best": best, "published": top,
+            "variant": variant, "applications": k, "load": bin_ / 10, "sets": len(some),
+            "all_peers": len(whole), "best": best, "published": top,
             "ours": [float(v) for v in ours], "ratio": ratio, "light": [float(v) for v in light],
             "one_by_one": [float(v) for v in online], "bound": low, "to_bound": (top[0] - ours[0]) / (top[0] - low),
         }  # fmt: skip
@@ -257,6 +290,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="4 sets a bin, no long searches")
     parser.add_argument("--sets", type=int, default=200, help="sets a bin")
+    parser.add_argument("--all", type=int, default=30, help="sets a bin on which every pair is run")
+    parser.add_argument("--first-seed", type=int, default=1_000_000, help="the constants were chosen on lower ones")
     parser.add_argument("--others", type=int, default=50, help="sets a bin of the variants other than exact, at most")
     parser.add_argument("--applications", type=int, nargs="+", default=[30, 60, 100])
     parser.add_argument("--variants", nargs="+", default=list(VARIANTS), choices=VARIANTS)
@@ -280,8 +315,12 @@ def main() -> None:
             plain = variant == "exact"
             sets = options.sets if plain else min(options.sets, options.others)
             deep, ablate = (options.searched, options.ablated) if plain else (0, 0)
-            tasks = planned(variant, k, sets, deep, options.trials, ablate)
-            rows = gathered(tasks, folder / f"{variant}-{k}.ndjson", options.processes)
+            tasks = planned(variant, k, sets, deep, options.trials, ablate, options.all, options.first_seed)
+            file = folder / f"{variant}-{k}.ndjson"
+            rows = gathered([task for task in tasks if task.everyone], file, options.processes)
+            pairs = contenders(rows)
+            rest = [replace(task, pairs=pairs[task.bin]) for task in tasks if not task.everyone]
+            rows += gathered(rest, file, options.processes)
             records += table(variant, k, rows)
             if plain:
                 ablation[str(k)] = ablated(k, rows)

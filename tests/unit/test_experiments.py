@@ -260,7 +260,7 @@ def test_conclusions_pass_and_fail_as_rows_say() -> None:
     assert first["MCKP slows most of the non-random"].verdict == "fail"
     assert first["Greedy-NC is near Greedy-C"].verdict == "unknown"
     assert first["Static strong for OSTs"].verdict == "unknown"
-    assert first["Inaccurate input costs TCPU <= 4 % idle time"].verdict == "unknown"
+    assert first["Inaccurate input: TCPU idles <= 4 % more"].verdict == "unknown"
 
 
 def test_what_inaccurate_input_costs_is_told_of_slowdown_and_of_idle_time_apart() -> None:
@@ -270,7 +270,7 @@ def test_what_inaccurate_input_costs_is_told_of_slowdown_and_of_idle_time_apart(
     rows += [msgspec.structs.replace(row, information="class-mean") for row in wrong]
     found = conclusions.conclusions(Results.of_rows(rows), "c", None, (30,), "steady")
     told = {one.says: one for one in found}
-    slow, idle = (told[f"Inaccurate input costs TCPU <= 4 % {word}"] for word in ("slowdown", "idle time"))
+    slow, idle = (told[f"Inaccurate input: TCPU {word} <= 4 % more"] for word in ("slows", "idles"))
     assert (slow.verdict, idle.verdict) == ("fail", "pass")
     assert "+5.0% in the mean, at most +10.0% (at 0.20)" in slow.found
     assert "of the whole machine +0.5%, at most +1.0%" in idle.found

@@ -114,7 +114,7 @@ def span_of(
     end = moment_ns(at or to, now_ns) if at or to else now_ns
     begin = moment_ns(from_, now_ns) if from_ else end - age_ns(last or default)
     if begin >= end:
-        raise UsageError("the span ends before it begins", remedy="give --from before --to")
+        raise UsageError("the span ends before it begins", remedy="give a beginning before the end (by default: now)")
     if not begin >= 0 or end >= 2**62:
         raise UsageError("this time is not of this age", remedy="write 2026-11-21T08:00")
     if end - begin > longest_ns:

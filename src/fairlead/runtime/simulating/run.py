@@ -116,7 +116,7 @@ def read_spec(path: Path) -> Experiment:
         raise UsageError(f"cannot be read: {error.strerror}", where=str(path), remedy="check the path") from error
     except UnicodeDecodeError as error:
         raise UsageError("is no text (UTF-8)", where=str(path), remedy="give a TOML file") from error
-    workload, beside = found.workload, path.parent
+    workload, beside = found.workload, path.parent.absolute()
     if isinstance(workload, Swf | Table):
         return msgspec.structs.replace(
             found, workload=msgspec.structs.replace(workload, path=str(beside / workload.path))

@@ -298,7 +298,7 @@ _ASKED: tuple[tuple[str, tuple[int, ...], Callable[[Lines], Verdict], bool], ...
     ("MCKP slows most of the non-random", (7,), _mckp_worst, False),
     ("Static strong on idle time at high load", (9,), _static_idle, False),
     ("Static strong for OSTs", (13,), _static_targets, True),
-    ("Inaccurate input costs TCPU <= 4 % slowdown", (12,), _inaccurate, False),
-    ("Inaccurate input costs TCPU <= 4 % idle time", (12,), _inaccurate_idle, False),
+    ("Inaccurate input: TCPU slows <= 4 % more", (12,), _inaccurate, False),
+    ("Inaccurate input: TCPU idles <= 4 % more", (12,), _inaccurate_idle, False),
 )  # fmt: skip
 """Sentence, figures, question, whether it is asked of OSTs."""

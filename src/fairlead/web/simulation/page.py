@@ -34,9 +34,14 @@ def simulated_page(title: str, answer: Simulated, pictures: Sequence[Sequence[tu
         inner = f'<p class="quiet">{said(" · ".join(fact for fact in facts if fact))}</p>'
         body += box(
             f"{number}{one.title or one.name}{window}",
-            inner + "".join(f"<h3>{said(head)}</h3>{text}" if head else text for head, text in drawn),
+            inner + "".join((f"<h3>{said(head)}</h3>" if head else "") + _picture(text) for head, text in drawn),
         )
     return parts.page(title, body)
+
+
+def _picture(svg: str) -> str:
+    """Wide ones scroll on a narrow screen: their text stays legible."""
+    return f'<div class="picture wide">{svg}</div>'
 
 
 def paper_page(answer: ToldPaper) -> str:

@@ -225,7 +225,7 @@ def course_of_a_run(
             continue
         quiet, stop = min(begin + alone, until_s, end), min(end, until_s)
         told = f"{names[application]}: I/O from {begin:,.0f} s for {end - begin:,.0f} s, alone {alone:,.0f} s"
-        lanes[application].append(Stretch(begin, quiet, "as long as alone", "read", told))
+        lanes[application].append(Stretch(begin, quiet, "alone on what it is granted", "read", told))
         if stop > quiet + 1e-9:
             lanes[application].append(Stretch(quiet, stop, "waiting for others", "slow", told))
     drawn = [Lane(name, tuple(stretches)) for name, stretches in zip(names, lanes, strict=True)]
