@@ -190,9 +190,8 @@ def _one(one: Plan, width: int) -> list[RenderableType]:
     from fairlead.model.node_names import folded
 
     job = one.job
-    whose = (
-        f", {job.user}'s {program_of(job.program)}" if job.user and job.program else f", {job.user}'s" * bool(job.user)
-    )
+    of_whom = f", {job.user}'s {program_of(job.program)}" if job.program else f" of {job.user}"
+    whose = of_whom if job.user else ""
     title = f"Job {job.job_id}{whose}, {job.node_count:,} node{'' if job.node_count == 1 else 's'}"
     parts: list[RenderableType] = [shown.heading(inert(title))]
     told = one.expected

@@ -322,8 +322,8 @@ SIMULATION = _spec("simulation", 1, "made_ns", ("case_id", "applications", "load
 """What came of one simulated set of applications under one policy (Bandet, Boito and Pallez 2024, section on metrics).
 `case_id`: all of the experiment that decides results besides what the row says; `load`: asked for, null where the
 workload is written down or replayed; `load_sys`: load(pi_sys) of the set, null of a replay; `information`: exact or
-class-mean curves were given to the policy; `class_slowdown`: mean by class of behaviour (ascent, peak, descent, neutral, valley). Null in a measure:
-nothing could be measured in the window."""
+class-mean curves were given to the policy; `class_slowdown`: mean by class of behaviour (ascent, peak, descent,
+neutral, valley). Null in a measure: nothing could be measured in the window."""
 
 TABLES: dict[str, TableSpec] = {
     spec.name: spec

@@ -38,9 +38,6 @@ def _site(file: str) -> Site:
     try:
         content = Path(file).read_bytes()
     except OSError as fault:
-        raise InputError(
-            (fault.strerror or str(fault)).lower(),
-            where=file,
-            remedy="check the name of the site file (--site, server.site)",
-        ) from fault
+        what = (fault.strerror or str(fault)).lower()
+        raise InputError(what, where=file, remedy="check --site, or server.site") from fault
     return parse_site(content, file)

@@ -24,7 +24,7 @@ TOGETHER = 192
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
-    """Constants of the estimate and the search, chosen on even scenarios of FORGE.
+    """Constants of the estimate and the search: fitted on even scenarios of FORGE, the weights of idle cores on all.
 
     `back`: how much of what I cost others I am spared myself; `chance`: how much of the chance differences between my
     resources is felt; `idle`: weight of the idle share of cores beside the mean slowdown, in proportion more where
