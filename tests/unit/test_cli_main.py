@@ -18,6 +18,8 @@ from fairlead.cli import main as frame
 from fairlead.cli.main import COMMANDS, main
 
 COMMAND = """
+import errno
+
 import click
 from fairlead.cli.talk import say
 from fairlead.errors import CorruptInputError
@@ -37,6 +39,10 @@ def interrupted():
 @probe.command()
 def defect():
     raise ZeroDivisionError("one by nothing")
+
+@probe.command()
+def full():
+    raise OSError(errno.ENOSPC, "No space left on device")
 
 @probe.command()
 def four():
@@ -102,6 +108,14 @@ def test_an_error_is_one_message_with_place_remedy_and_its_code(
     captured = capsys.readouterr()
     assert captured.err == "error: a.log: the header ends early\n  → copy it again\n"
     assert captured.out == ""
+
+
+def test_a_full_disk_is_no_defect(
+    probe: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(frame, "_silence_stdout", lambda: None)
+    assert main(["probe", "full"]) == errors.UsageError.exit_code
+    assert "cannot be written: No space left on device" in capsys.readouterr().err
 
 
 def test_a_wrong_call_names_the_help_of_its_command(probe: None, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from fairlead.cli.simulate_shown import paper_shown
 from fairlead.policies.allocation.contract import Applications, Pool
 from fairlead.policies.placement.files import LeastOpen, RoundRobin
 from fairlead.policies.requests.fluid import Streams, sharing
 from fairlead.sim.cycles.model import Cycles
-from fairlead.sim.experiments import mckp, set10, sunway
+from fairlead.sim.experiments import mckp, papers, set10, sunway
 from fairlead.sim.workloads.profiles import best_counts, forge
 
 
@@ -117,3 +118,16 @@ def test_set_ten_gains_as_published(monkeypatch: pytest.MonkeyPatch) -> None:
     held = [line.held for line in told.lines if line.held is not None]
     assert len(held) == 9
     assert all(held)
+
+
+@pytest.mark.parametrize("columns", [200, 80, 30])
+def test_a_papers_figures_are_shown_whole_on_any_screen(
+    columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    line = papers.Line(setting="all jobs", measure="core-hours saved", value=14_999_906.0, unit="core-hours",
+                       wanted="> 200000000", note="of its own jobs")  # fmt: skip
+    paper_shown(papers.Told(paper="x", source="someone", lines=(line,)))
+    words = capsys.readouterr().out.split()
+    wanted = {"core-hours", "14,999,906", "200000000", "fail", "jobs"}
+    assert wanted <= {word.strip(",:") for word in words}

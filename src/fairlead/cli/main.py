@@ -44,7 +44,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "analyse": ("fairlead.cli.analyse:analyse", "Heavy work on months of a lake: jobs, findings, population."),
     "simulate": ("fairlead.cli.simulate:simulate", "Policies on published or own workloads, simulated."),
     "whatif": ("fairlead.cli.whatif:whatif", "Your own month under other policies and capacities, simulated."),
-    "plan": ("fairlead.cli.plan:plan", "What an arriving job should get: forwarders, targets, stripes, and why."),
+    "plan": ("fairlead.cli.plan:plan", "What an arriving job should get, and why: nothing is applied."),
     "alerts": ("fairlead.cli.alerts:alerts", "Who is told of what: list, silence, subscribe, test."),
     "rules": ("fairlead.cli.rules:rules", "The diagnosis rules: list, show, check."),
     "forwarder": ("fairlead.cli.forwarder:forwarder", "Serve a tree of files to mounts."),
