@@ -113,7 +113,7 @@ def test_a_trace_becomes_jobs_that_begin_when_they_did() -> None:
 
 def test_a_packed_trace_is_the_same_trace() -> None:
     text = (HEADER + "".join(swf_line(i, 10 * i) for i in range(50))).encode()
-    assert same(swf.read(text, 3).season, swf.read(gzip.compress(text), 3).season)
+    assert same(swf.read(text, 3).season, swf.read(gzip.compress(text, mtime=0), 3).season)
 
 
 def test_five_percent_of_corrupt_lines_are_dropped_and_told() -> None:
@@ -143,7 +143,7 @@ def test_numbers_no_job_has_are_dropped_and_told() -> None:
     assert table.season.jobs.client_rate.tolist() == [1e10 / 100]
 
 
-@pytest.mark.parametrize("data", [b"", b"; only a header\n", b"nothing of it\n", gzip.compress(b"1 2 3")[:-9]])
+@pytest.mark.parametrize("data", [b"", b"; only a header\n", b"nothing of it\n", gzip.compress(b"1 2 3", mtime=0)[:-9]])
 def test_a_trace_without_a_job_is_refused(data: bytes) -> None:
     with pytest.raises(InputError):
         swf.read(data, 1)

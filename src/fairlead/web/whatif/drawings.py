@@ -9,7 +9,7 @@ from fairlead.web.diagnosis.svg import Axis, colour, drawing, foot, label, numbe
 
 _Row = tuple[str, Sequence[tuple[float, str]], str]
 """A name, pieces of a bar with their colours, and what is written behind it."""
-_WIDTH, _LEFT, _RIGHT, _ROW = 760.0, 210.0, 90.0, 34.0
+_WIDTH, _LEFT, _RIGHT, _ROW = 760.0, 250.0, 90.0, 34.0
 
 
 def before_and_after(scenarios: Sequence[Scenario]) -> str:
@@ -56,7 +56,7 @@ def _bars(rows: Sequence[_Row], names: Sequence[tuple[str, str]], title: str, de
         at += 30 + 6.6 * len(name)
     for i, (name, pieces, text) in enumerate(rows):
         y, x = top + i * _ROW, across.start
-        body.append(label(_LEFT - 10, y + 16, shortened(name, 34), anchor="end", fill="ink", size=12))
+        body.append(label(_LEFT - 10, y + 16, shortened(name, 33), anchor="end", fill="ink", size=12))
         for value, shade in pieces:
             wide = across.at(max(value, 0.0)) - across.start
             body.append(
