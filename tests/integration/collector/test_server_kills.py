@@ -92,15 +92,18 @@ def _killed_at_random(folder: Path, kills: int, seed: int) -> int:
         senders = [Sender(server, number) for number in range(3)]
         for sender in senders:
             sender.start()
+        pause = 0  # children killed since the server began: each is started again after twice the pause, up to 30 s
         for _ in range(kills):
             before = sum(len(sender.acknowledged) for sender in senders)
             assert until(lambda: sum(len(sender.acknowledged) for sender in senders) > before)  # noqa: B023
             time.sleep(chance.uniform(0.0, 0.5))
-            if chance.random() < 0.6:
+            if chance.random() < 0.6 and pause < 4:
+                pause += 1
                 children = server.children()
                 if children:
                     os.kill(chance.choice(children), signal.SIGKILL)
             else:
+                pause = 0
                 server.kill()
                 if chance.random() < 0.3:  # and again while it begins
                     server.start(wait=False)
