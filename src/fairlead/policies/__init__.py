@@ -1,1 +1,1 @@
-"""Pure decisions: how many, which, which path, who is served next, what comes next. Time and randomness are arguments."""
+"""Pure decisions: how many, which, which path, who is next, what comes next. Time and randomness are arguments."""
