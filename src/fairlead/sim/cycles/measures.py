@@ -48,6 +48,12 @@ class Measures:
         return float(np.nanpercentile(self.slowdown, share)) if (~np.isnan(self.slowdown)).any() else float("nan")
 
 
+def jain(values: F64) -> float:
+    """Jain's index of fairness of positive values: 1 all alike, 1 / n one has all. NaN without values."""
+    known = values[np.isfinite(values)]
+    return float(known.sum() ** 2 / (len(known) * (known**2).sum())) if len(known) and known.any() else float("nan")
+
+
 def measure(outcome: Outcome, best_s: F64, work_s: F64, compute_s: F64, cores: F64, machine_cores: float) -> Measures:
     """`best_s` (K,): V / b(n_perf); `work_s` (K,): V / b(n) as granted; `compute_s` (K,): T; `cores` (K,): Q."""
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -56,12 +62,10 @@ def measure(outcome: Outcome, best_s: F64, work_s: F64, compute_s: F64, cores: F
         granted = np.where(best_s > 0, work_s / best_s, 1.0)
         stretch = np.where(best_s + compute_s > 0, (compute_s + io) / (compute_s + best_s), 1.0)
         occupancy = outcome.busy_s / outcome.window_s if outcome.window_s else np.full(len(outcome.busy_s), np.nan)
-    known = slowdown[~np.isnan(slowdown)]
-    pace = 1.0 / known if len(known) else known
     idle = float((outcome.waiting_s * cores).sum() / (outcome.window_s * machine_cores)) if outcome.window_s else np.nan
     return Measures(
         slowdown=slowdown, granted=granted, contention=slowdown - granted, stretch=stretch, occupancy=occupancy,
         spread=float(occupancy.max() - occupancy.min()) if len(occupancy) else 0.0, idle=idle,
-        fairness=float(pace.sum() ** 2 / (len(pace) * (pace**2).sum())) if len(pace) else np.nan,
+        fairness=jain(1.0 / slowdown[~np.isnan(slowdown)]),
         unfinished=int(np.isnan(slowdown).sum()),
     )  # fmt: skip

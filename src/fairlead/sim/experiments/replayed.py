@@ -14,12 +14,13 @@ import numpy as np
 
 from fairlead.policies.paths.contract import PathPolicy
 from fairlead.sim import platform
+from fairlead.sim.cycles.measures import jain
 from fairlead.sim.experiments.cases import Case, Row, value_of
 from fairlead.sim.experiments.dfra import true_in
 from fairlead.sim.experiments.replay_spec import Swf, Table
 from fairlead.sim.platform import Machine
 from fairlead.sim.replay.jobs import Jobs, Replayed
-from fairlead.sim.replay.measures import granted_part, jain, slowdown, stretch, waiting_core_hours
+from fairlead.sim.replay.measures import granted_part, slowdown, stretch, waiting_core_hours
 from fairlead.sim.replay.replay import replay
 from fairlead.sim.workloads import swf, tables
 from fairlead.sim.workloads.profiles import BEHAVIOURS

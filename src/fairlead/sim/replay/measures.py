@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fairlead.sim.cycles.measures import jain
 from fairlead.sim.replay.alone import by_job
 from fairlead.sim.replay.jobs import Jobs, Replayed
 from fairlead.sim.replay.places import F64, I64
@@ -51,12 +52,6 @@ def waiting_core_hours(jobs: Jobs, replayed: Replayed) -> F64:
 def lost_core_hours(jobs: Jobs, replayed: Replayed) -> F64:
     """Core-hours each job's cores wait in I/O beyond what they would alone with the best grant (J,)."""
     return np.asarray((replayed.io_s - replayed.alone_s) * jobs.cores / HOUR_S)
-
-
-def jain(values: F64) -> float:
-    """Jain's index of fairness of positive values: 1 all alike, 1 / n one has all. NaN without values."""
-    known = values[np.isfinite(values)]
-    return float(known.sum() ** 2 / (len(known) * (known**2).sum())) if len(known) and known.any() else float("nan")
 
 
 @dataclass(frozen=True, kw_only=True)
