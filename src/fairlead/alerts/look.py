@@ -34,7 +34,7 @@ def look(state: State, alerts: Alerts, concerns: Sequence[Concern], now_ns: int)
     with state.change():
         state.keep(concerns)
         open_ones = state.open_concerns()
-        silences, acknowledged = state.silences(), state.acknowledged()
+        silences, acknowledged = state.silences(), state.acknowledged(site=True)
         subscriptions = state.subscriptions()
         new = {one.id: one for one in concerns}
         oldest_ns = now_ns - round(alerts.oldest_h * 3600 * _NS)

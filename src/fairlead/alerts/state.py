@@ -19,11 +19,11 @@ from fairlead.alerts.concern import Concern
 from fairlead.errors import ConfigError, LakeError
 
 FILE = "alerts.sqlite"
-_VERSION = 1
+_VERSION = 2
 _PATIENCE_S = 20.0
 _SCHEMA = """
 CREATE TABLE concern (id TEXT PRIMARY KEY, detail TEXT NOT NULL, made_ns INTEGER NOT NULL, from_ns INTEGER NOT NULL,
-    open INTEGER NOT NULL, severity TEXT NOT NULL, rule TEXT NOT NULL, acknowledged TEXT);
+    open INTEGER NOT NULL, severity TEXT NOT NULL, rule TEXT NOT NULL);
 CREATE INDEX concern_open ON concern (open);
 CREATE INDEX concern_made ON concern (made_ns);
 CREATE TABLE notice (number INTEGER PRIMARY KEY AUTOINCREMENT, route TEXT NOT NULL, recipient TEXT NOT NULL,
@@ -43,16 +43,34 @@ CREATE TABLE subscription (id TEXT PRIMARY KEY, owner TEXT NOT NULL, job TEXT NO
     address TEXT NOT NULL, made_ns INTEGER NOT NULL, UNIQUE (owner, job, program, address));
 CREATE TABLE mark (name TEXT PRIMARY KEY, value INTEGER NOT NULL);
 """
+_ACKNOWLEDGEMENTS = """
+CREATE TABLE acknowledgement (id TEXT PRIMARY KEY, who TEXT NOT NULL, why TEXT NOT NULL, at_ns INTEGER NOT NULL,
+    owner TEXT NOT NULL, from_ns INTEGER NOT NULL, to_ns INTEGER, site INTEGER NOT NULL);
+CREATE INDEX acknowledgement_from ON acknowledgement (from_ns);
+"""
+_FROM_1 = """
+INSERT INTO acknowledgement SELECT id, json_extract(acknowledged, '$.who'), json_extract(acknowledged, '$.why'),
+    json_extract(acknowledged, '$.at_ns'), '', from_ns, NULL, 1 FROM concern WHERE acknowledged IS NOT NULL;
+UPDATE concern SET acknowledged = NULL;
+"""
+"""Acknowledgements were once kept with concerns: only what had been looked at could be acknowledged."""
+_ACKNOWLEDGED_KEPT_NS = 400 * 86400 * 10**9
 
 Kind = Literal["firing", "resolved", "digest"]
 
 
 class Acknowledged(msgspec.Struct, frozen=True):
-    """Who took a concern on, and why."""
+    """Who took a finding or incident on, and why. `owner`: of the job it is about (empty: of none); `from_ns`, `to_ns`:
+    when that was (None: not over). `site`: an operator did, so that alerts are told no more; a user's own does not
+    keep them from operators."""
 
     who: str
     why: str
     at_ns: int
+    owner: str = ""
+    from_ns: int = 0
+    to_ns: int | None = None
+    site: bool = True
 
 
 class Silence(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,12 +158,13 @@ class State:
 
     def _prepare(self) -> None:
         version = self._version()
+        if version == _VERSION:  # another process was first
+            return
         if version > _VERSION:
             raise ConfigError("is of a newer fairlead", where=str(self.path), remedy="use that one")
-        if not version:
-            for statement in _SCHEMA.split(";"):
-                self._base.execute(statement)
-            self._base.execute(f"PRAGMA user_version = {_VERSION}")
+        for statement in (f"{_ACKNOWLEDGEMENTS}{_FROM_1}" if version else f"{_SCHEMA}{_ACKNOWLEDGEMENTS}").split(";"):
+            self._base.execute(statement)
+        self._base.execute(f"PRAGMA user_version = {_VERSION}")
 
     def close(self) -> None:
         """Lets go of the file."""
@@ -208,15 +227,35 @@ class State:
         sql = "SELECT detail FROM concern WHERE made_ns >= ? AND made_ns < ? OR open = 1 ORDER BY from_ns, id"
         return [_concern(text) for (text,) in self._rows(sql, (from_ns, to_ns))]
 
-    def acknowledge(self, name: str, by: Acknowledged | None) -> bool:
-        """Writes down who takes a concern on (None: nobody any more); False for one that is not known."""
-        text = None if by is None else msgspec.json.encode(by).decode()
-        return self._base.execute("UPDATE concern SET acknowledged = ? WHERE id = ?", (text, name)).rowcount > 0
+    # Acknowledgements
 
-    def acknowledged(self) -> dict[str, Acknowledged]:
-        """Concern → who took it on."""
-        found = self._rows("SELECT id, acknowledged FROM concern WHERE acknowledged IS NOT NULL ORDER BY id")
-        return {name: msgspec.json.decode(text, type=Acknowledged) for name, text in found}
+    def acknowledge(self, name: str, by: Acknowledged | None) -> bool:
+        """Writes down who takes something on (None: nobody any more, False when nobody had)."""
+        if by is None:
+            return self._base.execute("DELETE FROM acknowledgement WHERE id = ?", (name,)).rowcount > 0
+        self._base.execute(
+            "INSERT OR REPLACE INTO acknowledgement (id, who, why, at_ns, owner, from_ns, to_ns, site)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (name, *msgspec.structs.astuple(by)),
+        )  # fmt: skip
+        return True
+
+    def acknowledged(
+        self, from_ns: int = 0, to_ns: int = (1 << 63) - 1, *, owner: str | None = None, site: bool = False
+    ) -> dict[str, Acknowledged]:
+        """What is taken on → by whom: all, or what touches [from_ns, to_ns), about one owner's jobs, by operators."""
+        found = self._rows(
+            "SELECT id, who, why, at_ns, owner, from_ns, to_ns, site FROM acknowledgement WHERE from_ns < ?"
+            " AND coalesce(to_ns, ?) >= ? AND (? IS NULL OR owner = ?) AND site >= ? ORDER BY id",
+            (to_ns, from_ns, from_ns, owner, owner, int(site)),
+        )
+        return {row[0]: _acknowledged(row[1:]) for row in found}
+
+    def who_acknowledged(self, name: str) -> Acknowledged | None:
+        """Of one."""
+        found = self._rows(
+            "SELECT who, why, at_ns, owner, from_ns, to_ns, site FROM acknowledgement WHERE id = ?", (name,)
+        )
+        return _acknowledged(found[0]) if found else None
 
     # Notices
 
@@ -411,6 +450,11 @@ class State:
                                " (SELECT concern FROM notice)", (before_ns,))  # fmt: skip
             self._base.execute("DELETE FROM held WHERE at_ns < ?", (before_ns,))
             self._base.execute("DELETE FROM silence WHERE until_ns < ?", (before_ns,))
+            self._base.execute("DELETE FROM acknowledgement WHERE at_ns < ?", (before_ns - _ACKNOWLEDGED_KEPT_NS,))
+
+
+def _acknowledged(row: Sequence[Any]) -> Acknowledged:
+    return msgspec.convert(dict(zip(Acknowledged.__struct_fields__, row, strict=True)), Acknowledged, strict=False)
 
 
 def _concern(text: str) -> Concern:

@@ -1,14 +1,13 @@
 """Who may subscribe to what: a user to his own jobs, at an address of the site's domains. And the API of it.
 
-`GET`, `POST /api/v1/alerts/subscriptions` and `DELETE .../ID`, with a reader's token of that user; an operator names
-the user. Not here: what a subscriber is told (`messages`).
+`GET`, `POST /api/v1/alerts/subscriptions` and `DELETE .../ID`, as that user; an administrator names the user. Not
+here: what a subscriber is told (`messages`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from starlette.concurrency import run_in_threadpool
@@ -16,15 +15,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from fairlead.access.tokens import OPERATOR, READER, Claims, RoleError, check
 from fairlead.alerts.settings import ADDRESS, Alerts
 from fairlead.alerts.state import State, Subscription
-from fairlead.errors import FairleadError, RefusedError, UsageError
+from fairlead.errors import RefusedError, UsageError
 from fairlead.model.diagnosis import identity
+from fairlead.web import identity as people
+from fairlead.web.api.described import Operation
+from fairlead.web.signin.bodies import answer, answering, body, only
 
 ROOT = "/api/v1/alerts/subscriptions"
 SCHEMA = "fairlead.alerts.subscriptions/1"
-_MOST_BYTES = 4096
 _LONGEST = 256
 
 
@@ -36,6 +36,30 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     user: str = ""
     job: str = ""
     program: str = ""
+
+
+class Subscriptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Subscriptions there are."""
+
+    schema: str = SCHEMA
+    subscriptions: list[Subscription]
+
+
+class Removed(msgspec.Struct, frozen=True, kw_only=True):
+    """A subscription that was ended."""
+
+    schema: str = SCHEMA
+    removed: str
+
+
+OPERATIONS = (
+    Operation(method="GET", path="alerts/subscriptions", about="Who is told of which jobs by mail.",
+              answer=Subscriptions, tag="findings"),
+    Operation(method="POST", path="alerts/subscriptions", about="Be told of own jobs by mail.", body=Wish,
+              answer=Subscriptions, statuses=(413,), tag="findings"),
+    Operation(method="DELETE", path="alerts/subscriptions/{name}", about="End a subscription.", answer=Removed,
+              statuses=(404,), tag="findings"),
+)  # fmt: skip
 
 
 def subscribe(state: State, alerts: Alerts, wish: Wish, now_ns: int) -> Subscription:
@@ -65,62 +89,43 @@ def subscribe(state: State, alerts: Alerts, wish: Wish, now_ns: int) -> Subscrip
     return one
 
 
-def routes(folder: Path, alerts: Alerts, key: bytes, clock: Callable[[], int]) -> list[BaseRoute]:
+def routes(folder: Path, alerts: Alerts, door: people.Door, clock: Callable[[], int]) -> list[BaseRoute]:
     """The API, over the state in `folder`. `clock` tells the time (epoch ns)."""
 
-    def work(method: str, claims: Claims, body: bytes, name: str) -> dict[str, Any]:
-        restricted = claims.role == READER and bool(claims.user)
+    def work(method: str, person: people.Person, wish: Wish | None, name: str) -> Subscriptions | Removed:
+        owner = None if person.sight.everything else person.name
         with State(folder) as state:
             if method == "DELETE":
                 with state.change():
-                    if not state.unsubscribe(name, claims.user if restricted else None):
-                        raise UsageError("there is no such subscription of yours")
-                return {"schema": SCHEMA, "removed": name}
-            if method == "POST":
-                wish = _wish(body)
-                if restricted:
-                    if wish.user not in ("", claims.user):
-                        raise RefusedError("the token is of another user")
-                    wish = msgspec.structs.replace(wish, user=claims.user)
-                found = [subscribe(state, alerts, wish, clock())]
-            else:
-                found = state.subscriptions(claims.user if restricted else None)
-        return {"schema": SCHEMA, "subscriptions": msgspec.to_builtins(found)}
+                    if not state.unsubscribe(name, owner):
+                        raise people.RefusedError(404, "there is no such subscription of yours", "list them first")
+                return Removed(removed=name)
+            if wish is None:
+                return Subscriptions(subscriptions=state.subscriptions(owner))
+            try:
+                return Subscriptions(subscriptions=[subscribe(state, alerts, _by(wish, owner), clock())])
+            except RefusedError as fault:
+                raise people.RefusedError(403, fault.what, fault.remedy or "") from None
 
-    async def answer(request: Request) -> Response:
-        kind, _, token = request.headers.get("authorization", "").partition(" ")
-        try:
-            claims = check(key, token.strip() if kind.lower() == "bearer" else "", clock(), (READER, OPERATOR))
-        except ValueError as fault:
-            return _reply(403 if isinstance(fault, RoleError) else 401, {"error": str(fault)})
-        body = b""
-        async for part in request.stream():
-            body += part
-            if len(body) > _MOST_BYTES:
-                return _reply(413, {"error": "the request is too large"})
-        try:
-            name = str(request.path_params.get("name", ""))
-            return _reply(200, await run_in_threadpool(work, request.method, claims, body, name))
-        except UsageError as fault:
-            return _reply(400, {"error": fault.what, "remedy": fault.remedy or ""})
-        except RefusedError as fault:
-            return _reply(403, {"error": fault.what, "remedy": fault.remedy or ""})
-        except FairleadError:
-            return _reply(503, {"error": "subscriptions cannot be reached now", "remedy": "try again later"})
+    async def serve(request: Request) -> Response:
+        person = door.person(request)
+        if person.only is not None:
+            raise people.RefusedError(403, "a share link shows one job only", "sign in")
+        only(request)
+        wish = await body(request, Wish) if request.method == "POST" else None
+        name = str(request.path_params.get("name", ""))
+        return answer(await run_in_threadpool(work, request.method, person, wish, name))
 
     return [
-        Route(ROOT, answer, methods=["GET", "POST"]),
-        Route(ROOT + "/{name}", answer, methods=["DELETE"]),
+        Route(ROOT, answering(serve), methods=["GET", "POST"]),
+        Route(ROOT + "/{name}", answering(serve), methods=["DELETE"]),
     ]
 
 
-def _wish(body: bytes) -> Wish:
-    try:
-        return msgspec.json.decode(body, type=Wish)
-    except msgspec.DecodeError as fault:
-        raise UsageError(f"not a subscription: {fault}", remedy='send {"to": "name@host", "job": "42"}') from fault
-
-
-def _reply(status: int, document: dict[str, Any]) -> Response:
-    headers = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
-    return Response(msgspec.json.encode(document), status, headers, media_type="application/json")
+def _by(wish: Wish, owner: str | None) -> Wish:
+    """The wish as of who may have it: others subscribe to their own jobs."""
+    if owner is None:
+        return wish
+    if wish.user not in ("", owner):
+        raise people.RefusedError(403, f"you are {owner}, not {wish.user[:_LONGEST]}", "subscribe to jobs of your own")
+    return msgspec.structs.replace(wish, user=owner)

@@ -199,14 +199,27 @@ def unsilence(silence_id: str, file: Path | None) -> None:
 def ack(finding: str, why: str, undo: bool, file: Path | None, as_json: bool) -> None:
     """Take on a finding or incident: it is not told again, until it is over."""
     from fairlead import clock
+    from fairlead.alerts.acknowledging import known
     from fairlead.alerts.state import Acknowledged
+    from fairlead.lake.store import Lake
 
     if not undo and not why:
         raise UsageError("why is not said", remedy="--why TEXT")
-    by = None if undo else Acknowledged(_me(), why, clock.now_ns())
-    with _state(_config(file), create=False) as state, state.change():
-        if not state.acknowledge(finding, by):
-            raise UsageError(f"nothing known is called {finding!r}", remedy="`fairlead alerts list` names what is open")
+    config = _config(file)
+    root = Path(config.server.lake)
+    about = known(Lake.open(root), finding) if (root / "lake.toml").is_file() else None
+    with _state(config) as state, state.change():
+        concern = state.concern(finding)
+        by = None if undo else Acknowledged(
+            _me(), why, clock.now_ns(), about.owner if about else "",
+            about.from_ns if about else concern.from_ns if concern else 0,
+            about.to_ns if about else concern.to_ns if concern else None,
+        )  # fmt: skip
+        there = about or concern if by else state.who_acknowledged(finding)
+        if not there:
+            raise UsageError(f"nothing known is called {finding!r}", remedy="`fairlead findings` lists what was found")
+        for name in about.ids if about else (finding,):
+            state.acknowledge(name, by)
     if as_json:
         _print_json({"schema": "fairlead.alerts.ack/1", "id": finding, "who": by.who if by else None, "why": why})
     else:

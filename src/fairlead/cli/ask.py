@@ -90,7 +90,8 @@ class Asker:
         from fairlead.lake.place import default_lake
         from fairlead.lake.store import Lake
         from fairlead.questions.asking import Sight, UnknownNameError
-        from fairlead.questions.catalog import Asking, ask
+        from fairlead.questions.catalog import ask
+        from fairlead.questions.question import Asking
 
         if self._asking is None:
             self._asking = Asking(Lake.open(self._root or default_lake()))

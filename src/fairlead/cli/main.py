@@ -46,6 +46,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "whatif": ("fairlead.cli.whatif:whatif", "Your own month under other policies and capacities, simulated."),
     "plan": ("fairlead.cli.plan:plan", "What an arriving job should get, and why: nothing is applied."),
     "alerts": ("fairlead.cli.alerts:alerts", "Who is told of what: list, silence, subscribe, test."),
+    "account": ("fairlead.cli.account:account", "Who may sign in to the pages: add, role, disable, welcome."),
     "rules": ("fairlead.cli.rules:rules", "The diagnosis rules: list, show, check."),
     "forwarder": ("fairlead.cli.forwarder:forwarder", "Serve a tree of files to mounts."),
     "token": ("fairlead.cli.token:token", "Keys and tokens for forwarders and servers."),

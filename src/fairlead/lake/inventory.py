@@ -8,7 +8,7 @@ from pathlib import Path
 from fairlead.lake import delta, hot, wal
 from fairlead.lake.parts import Part
 from fairlead.lake.place import FORMAT, Place
-from fairlead.lake.tables import BATCHES, SPECS
+from fairlead.lake.tables import BATCHES, DAY_NS, SPECS, day_name
 
 
 @dataclass(frozen=True)
@@ -95,6 +95,31 @@ def inventory(place: Place) -> Inventory:
         damaged_segments=damaged,
         sums=sums,
     )
+
+
+def carried(place: Place, now_ns: int) -> tuple[list[Holding], int, float | None]:
+    """What is in the tables, without reading the log (`waiting_rows` are 0); bytes of the log; bytes of one day, as the
+    mean of the last week's whole days that have any (None: there is none). Raises LakeError."""
+    today = now_ns // DAY_NS
+    week = {str(day_name(today - back)) for back in range(1, 8)}
+    holdings: list[Holding] = []
+    log_bytes, by_day = 0, dict.fromkeys(week, 0)
+    for shard in place.shards():
+        for _, path in wal.segments(place.wal(shard)):
+            try:
+                log_bytes += path.stat().st_size
+            except FileNotFoundError:  # carried over meanwhile
+                continue
+        for name in place.tables(shard):
+            if name == BATCHES.name:
+                continue
+            holdings.append(_holding(place, shard, name, {}))
+            table = delta.open_delta(place.table(shard, name))
+            for part in delta.active(table) if table is not None else []:
+                if part.day in week:
+                    by_day[str(part.day)] += part.size
+    some = [size for size in by_day.values() if size]
+    return holdings, log_bytes, sum(some) / len(some) if some else None
 
 
 def _waiting(folder: Path) -> tuple[dict[int, list[wal.Frame]], int]:

@@ -1,6 +1,6 @@
-"""Jobs as the scheduler tells of them: by number, by time, by owner. What a reader may see is decided here.
+"""Jobs as the scheduler tells of them: by number, by time, by owner.
 
-Not here: what they moved (`sums`, `jobs`).
+Not here: which of them a reader may see (`reach`), what they moved (`sums`, `jobs`).
 """
 
 # ruff: noqa: S608  (conditions are numbers and words of ours; what others say goes in as parameters)
@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fairlead.questions.answers import JobRow, Sums
-from fairlead.questions.asking import Sight, Tables, UnknownNameError, near, records, select
+from fairlead.questions.asking import Tables, UnknownNameError, near, records, select
+from fairlead.questions.reach import visible as visible
 from fairlead.questions.span import DAY_NS, Span
 
 COLUMNS = (
@@ -49,7 +50,7 @@ def is_running(account: Mapping[str, Any], now_ns: int) -> bool:
 
 
 def runs_of(lake: Tables, job_id: str, cluster: str | None = None) -> list[dict[str, Any]]:
-    """Accounts of the jobs of this number, latest first, with their nodes; also those of others (`visible`)."""
+    """Accounts of the jobs of this number, latest first, with their nodes."""
     conditions = "job_id = $job_id" + (" AND cluster = $cluster" if cluster else "")
     parameters: dict[str, object] = {"job_id": job_id}
     if cluster:
@@ -93,20 +94,10 @@ def begun_in(span: Span) -> Span:
     return Span(span.from_ns - LONGEST_RUN_NS, span.to_ns)
 
 
-def visible(account: Mapping[str, Any] | None, sight: Sight) -> bool:
-    """Whether this reader may see a job. One without an account is nobody's: only who sees everything sees it."""
-    if sight.everything:
-        return True
-    return account is not None and account["user"] == sight.user
-
-
-def unknown_job(lake: Tables, job_id: str, sight: Sight) -> UnknownNameError:
-    """The error for a job that is not there, with numbers like it among the latest ones this reader may see."""
-    mine = "" if sight.everything else 'AND "user" = $user'
+def unknown_job(lake: Tables, job_id: str) -> UnknownNameError:
+    """The error for a job that is not there, with numbers like it among the latest ones that are."""
     found = select(
         lake,
-        f"SELECT DISTINCT job_id FROM (SELECT job_id FROM jobs WHERE true {mine} ORDER BY start_ns DESC NULLS LAST"
-        f" LIMIT {_MANY})",
-        None if sight.everything else {"user": sight.user},
+        f"SELECT DISTINCT job_id FROM (SELECT job_id FROM jobs ORDER BY start_ns DESC NULLS LAST LIMIT {_MANY})",
     )
     return UnknownNameError("job", job_id, near(job_id, sorted(found.column("job_id").to_pylist())))

@@ -24,6 +24,10 @@ class Findings(Answer, frozen=True, kw_only=True):
     findings: list[Told]
     older: int = 0
     """Findings of an older analysis that are left out, as a newer one has looked at their time."""
+    by_severity: dict[str, int] = {}
+    """How many there are of each severity, whichever was asked for."""
+    by_rule: dict[str, int] = {}
+    """How many of `total` there are of each rule, the most frequent first."""
     analysis_version: int | None = None
     """Of those listed; null where there are none."""
     missing: list[str] = []
@@ -196,6 +200,10 @@ class Why(Answer, frozen=True, kw_only=True):
     courses: list[Course] = []
     missing: list[str] = []
     other_runs: int = 0
+    grade: str | None = None
+    """A to F by the share of its run that was lost; null: not known."""
+    same_number: list[JobRow] = []
+    """Other runs of this number this reader may see, latest first."""
 
 
 class ComponentState(Answer, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from fairlead.errors import FairleadError
 from fairlead.questions.span import DAY_NS, HOUR_NS, Span
 
 LATE_NS = HOUR_NS
@@ -37,17 +38,34 @@ class UnknownNameError(Exception):
         self.kind, self.name, self.near = kind, name, list(near)
 
 
+class NotForYouError(FairleadError):
+    """A question that this reader may not ask, whatever the lake holds."""
+
+    exit_code = 8
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a job number: what a share link shows."""
+
+    cluster: str | None
+    job_id: str
+    start_ns: int | None
+
+
 @dataclass(frozen=True)
 class Sight:
-    """Whose jobs may be seen: those of `user`, all when it is empty. Totals of components may always be seen, who makes
-    them up only as far as the jobs."""
+    """Whose jobs may be seen: those of `user` and of `projects`; `only` this one run; all when nothing is said. Nodes,
+    forwarders and targets are seen where and while such a job used them (`reach`)."""
 
     user: str = ""
+    projects: tuple[str, ...] = ()
+    only: Run | None = None
 
     @property
     def everything(self) -> bool:
         """Whether nothing is hidden."""
-        return not self.user
+        return not self.user and not self.projects and self.only is None
 
 
 @lru_cache(maxsize=64)

@@ -40,14 +40,14 @@ def behaviour(
     lake: Tables, span: Span, sight: Sight, now_ns: int, *, user: str = "", program: str = "", project: str = "",
     limit: int = 20, kept: Kept | None = None, peaks: Mapping[str, float] | None = None,
 ) -> lines.Behaviour:  # fmt: skip
-    """Jobs that began in the span. A reader with a user sees that user's only. Raises UnknownNameError for a user,
+    """Jobs that began in the span. Raises UnknownNameError for a user,
     program or project nobody (this reader may see) has run as."""
     chosen = {key: value for key, value in (("user", user), ("program", program), ("project", project)) if value}
-    every = _summaries(lake, span, sight, chosen)
+    every = _summaries(lake, span, chosen)
     start = every["start_ns"].to_numpy()
     jobs = every.filter(pa.array(start >= span.from_ns))
     if chosen and not jobs.num_rows:
-        _unknown(lake, span, sight, chosen)
+        _unknown(lake, span, chosen)
     points = bandwidth_and_iops(jobs)
     causes, missing = _causes(lake, span, jobs)
     if not jobs.num_rows:
@@ -63,17 +63,22 @@ def behaviour(
         points=_lines(_thinned(points), lines.RatePoint), points_of=points.num_rows,
         causes=_lines(causes, lines.CauseLine), runs=_runs(jobs, limit), missing=missing, hidden=not sight.everything,
     )  # fmt: skip
-    return answer if chosen else _machine(lake, span, sight, now_ns, kept or Kept(), peaks or {}, answer)
+    # What the machine did as a whole is not told to who sees only some jobs of it.
+    return (
+        answer
+        if chosen or not sight.everything
+        else _machine(lake, span, sight, now_ns, kept or Kept(), peaks or {}, answer)
+    )
 
 
 def _lines(table: pa.Table, kind: type[_L]) -> list[_L]:
     return msgspec.convert(records(table), list[kind])  # type: ignore[valid-type]
 
 
-def _summaries(lake: Tables, span: Span, sight: Sight, chosen: Mapping[str, str]) -> pa.Table:
+def _summaries(lake: Tables, span: Span, chosen: Mapping[str, str]) -> pa.Table:
     """The last summary of each job that began in the span or in the equally long time before."""
     wide = Span(2 * span.from_ns - span.to_ns, span.to_ns)
-    where, words = _whose(sight, chosen)
+    where, words = _whose(chosen)
     found = select(
         lake,
         f"SELECT {_names(_COLUMNS)} FROM job_summary WHERE start_ns >= {wide.from_ns} AND start_ns < {wide.to_ns}"
@@ -88,18 +93,15 @@ def _names(columns: tuple[str, ...]) -> str:
     return ", ".join(f'"{name}"' for name in columns)
 
 
-def _whose(sight: Sight, chosen: Mapping[str, str]) -> tuple[str, dict[str, object]]:
+def _whose(chosen: Mapping[str, str]) -> tuple[str, dict[str, object]]:
     where = "".join(f' AND "{key}" = $c_{key}' for key in chosen)
     words: dict[str, object] = {f"c_{key}": value for key, value in chosen.items()}
-    if not sight.everything:
-        where += ' AND "user" = $me'
-        words["me"] = sight.user
     return where, words
 
 
-def _unknown(lake: Tables, span: Span, sight: Sight, chosen: Mapping[str, str]) -> None:
+def _unknown(lake: Tables, span: Span, chosen: Mapping[str, str]) -> None:
     """Raises UnknownNameError when a name is nobody's in the span; names that never met are no error."""
-    where, words = _whose(sight, {})
+    where, words = "", dict[str, object]()
     for key, value in chosen.items():
         found = select(
             lake,

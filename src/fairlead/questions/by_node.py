@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairlead.questions.asking import Tables, select
+from fairlead.questions.reach import about, reach_of, whole
 from fairlead.questions.span import Span
 from fairlead.questions.sums import VALUES, rollup_rows
 
@@ -27,13 +28,18 @@ _LONGEST_RUN_NS = 32 * 86_400 * 10**9
 def by_node(lake: Tables, span: Span, numbers: Sequence[str]) -> pa.Table:
     """Columns `id`, `start_ns` (of the run), `layer` (ESTIMATE) and `VALUES` of these jobs in the span, those alone
     whose nodes something was counted on."""
+    hidden = reach_of(lake, span) if numbers else None
+    if hidden is not None:
+        numbers = _undisturbed(whole(lake), hidden.runs, span, numbers)
     if not numbers:
         return _none()
+    # What may be seen of a node is of the time the jobs were there: then it is all theirs.
+    whole_share = "every" if hidden is not None else "greatest(interval_ns, every)"
     columns = f"id, ts_ns, interval_ns, {', '.join(VALUES)}"
     rows = rollup_rows(span, "kind = $kind AND layer = $layer AND job_id IS NULL", columns)
     parts = ", ".join(f"round(sum({name} * share))::BIGINT AS {name}" for name in VALUES)
     return select(
-        lake,
+        about(lake, span),
         "WITH runs AS (SELECT job_id, start_ns, coalesce(end_ns, start_ns + $longest) AS end_ns, nodes FROM jobs"
         f" WHERE start_ns < {span.to_ns} AND coalesce(end_ns, start_ns + $longest) > {span.from_ns}),"
         " asked AS (SELECT DISTINCT unnest(nodes) AS node FROM runs WHERE job_id IN (SELECT unnest($numbers))),"
@@ -46,12 +52,35 @@ def by_node(lake: Tables, span: Span, numbers: Sequence[str]) -> pa.Table:
         " AND placed.end_ns > ts_ns),"
         " runs_there AS (SELECT DISTINCT node, ts_ns, interval_ns, job_id, start_ns, stayed FROM there),"
         " crowd AS (SELECT node, ts_ns, interval_ns, sum(stayed) AS every FROM runs_there GROUP BY ALL),"
-        " shared AS (SELECT there.*, stayed / greatest(interval_ns, every) AS share"
+        f" shared AS (SELECT there.*, stayed / {whole_share} AS share"
         " FROM there JOIN crowd USING (node, ts_ns, interval_ns) WHERE job_id IN (SELECT unnest($numbers)))"
         f" SELECT job_id AS id, start_ns, '{ESTIMATE}' AS layer, {parts} FROM shared GROUP BY job_id, start_ns"
         " ORDER BY id, start_ns",
         {"kind": "node", "layer": "pfs_client", "numbers": list(dict.fromkeys(numbers)), "longest": _LONGEST_RUN_NS},
     )
+
+
+def _undisturbed(
+    lake: Tables, runs: Sequence[tuple[str | None, str, int, int]], span: Span, numbers: Sequence[str]
+) -> list[str]:
+    """Those of the numbers on whose nodes nobody but these runs was meanwhile: else it cannot be told what was theirs."""
+    found = select(
+        lake,
+        "WITH own AS (SELECT unnest($clusters::VARCHAR[]) AS cluster, unnest($jobs::VARCHAR[]) AS job_id,"
+        " unnest($starts::BIGINT[]) AS start_ns), every AS (SELECT cluster, job_id, start_ns,"
+        " coalesce(end_ns, start_ns + $longest) AS end_ns, unnest(nodes) AS node FROM jobs"
+        f" WHERE start_ns < {span.to_ns} AND coalesce(end_ns, start_ns + $longest) > {span.from_ns}),"
+        " mine AS (SELECT every.* FROM every JOIN own ON own.job_id = every.job_id AND own.start_ns = every.start_ns"
+        " AND own.cluster IS NOT DISTINCT FROM every.cluster),"
+        " others AS (SELECT every.* FROM every WHERE NOT EXISTS (SELECT 1 FROM own WHERE own.job_id = every.job_id"
+        " AND own.start_ns = every.start_ns AND own.cluster IS NOT DISTINCT FROM every.cluster))"
+        " SELECT DISTINCT mine.job_id FROM mine JOIN others ON mine.node = others.node"
+        " AND others.start_ns < mine.end_ns AND others.end_ns > mine.start_ns",
+        {"clusters": [run[0] for run in runs], "jobs": [run[1] for run in runs], "starts": [run[2] for run in runs],
+         "longest": _LONGEST_RUN_NS},
+    )  # fmt: skip
+    disturbed = set(found["job_id"].to_pylist())
+    return [number for number in numbers if number not in disturbed]
 
 
 def _none() -> pa.Table:

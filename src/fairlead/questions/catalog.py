@@ -5,13 +5,12 @@ The command line and the HTTP API are both made of this table, so that they cann
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, Protocol
+from dataclasses import replace
+from typing import Annotated, Literal
 
 import msgspec
 
 from fairlead.errors import UsageError
-from fairlead.model.site_facts import SiteFacts
 from fairlead.questions import (
     answers,
     answers_behaviour,
@@ -31,36 +30,22 @@ from fairlead.questions import job as one_job
 from fairlead.questions import jobs as many_jobs
 from fairlead.questions import usage as space
 from fairlead.questions import why as whole_job
-from fairlead.questions.asking import Sight, Tables
-from fairlead.questions.distributions import Kept
-from fairlead.questions.live import shifted
-from fairlead.questions.span import LONGEST_NS, MAX_POINTS, Span, span_of
-
-Name = Annotated[str, msgspec.Meta(max_length=256)]
-When = Annotated[str, msgspec.Meta(max_length=64)]
-Limit = Annotated[int, msgspec.Meta(ge=1, le=1000)]
-Points = Annotated[int, msgspec.Meta(ge=10, le=MAX_POINTS)]
-
-
-class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """When is asked about: `last` (5m, 2h, 7d) up to `to`, `from` … `to`, or `at` (a moment; `last` before it)."""
-
-    last: When = ""
-    from_: When = msgspec.field(default="", name="from")
-    to: When = ""
-    at: When = ""
-
-    def span(self, now_ns: int, default: str, longest_ns: int = LONGEST_NS) -> Span:
-        """The span; `default` long when nothing says. Raises UsageError."""
-        return span_of(
-            now_ns=now_ns, default=default, last=self.last, from_=self.from_, to=self.to, at=self.at,
-            longest_ns=longest_ns,
-        )  # fmt: skip
-
-    @property
-    def says_when(self) -> bool:
-        """Whether any of the four is given."""
-        return bool(self.last or self.from_ or self.to or self.at)
+from fairlead.questions.asking import Sight
+from fairlead.questions.catalog_pages import PAGE_QUESTIONS
+from fairlead.questions.narrowed import KeptFor, Narrowed
+from fairlead.questions.question import (
+    Answering,
+    Asked,
+    Asking,
+    Limit,
+    LoadAsked,
+    Name,
+    PageAsked,
+    Points,
+    Question,
+    live_span,
+)
+from fairlead.questions.reach import must_be_for
 
 
 class JobsAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -86,13 +71,6 @@ class JobAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     points: Points = 600
 
 
-class PageAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How finely a page is drawn, how many of those involved are listed."""
-
-    points: Points = 600
-    limit: Limit = 20
-
-
 class MdsAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Which metadata server or target."""
 
@@ -106,12 +84,6 @@ class TopAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
 
     metric: Literal["bytes", "read", "write", "metadata"] = "bytes"
     limit: Limit = 20
-
-
-class LoadAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What counts as a component's full load, bytes a second; unknown: the highest seen."""
-
-    peak: Annotated[float, msgspec.Meta(gt=0, le=1e18)] | None = None
 
 
 class HealthAsked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -150,6 +122,8 @@ class FindingsAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True
     user: Name = ""
     severity: Literal["", "critical", "high", "warning", "info", "ok"] = ""
     rule: Name = ""
+    text: Name = ""
+    acknowledged: Literal["", "yes", "no"] = ""
     limit: Limit = 50
     offset: Annotated[int, msgspec.Meta(ge=0, le=10_000_000)] = 0
 
@@ -180,44 +154,6 @@ class ComponentsAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     all: bool = False
 
 
-@dataclass
-class Asking:
-    """What a question is asked of: a lake, what is remembered between questions, the longest span taken."""
-
-    lake: Tables
-    kept: Kept = field(default_factory=Kept)
-    longest_ns: int = LONGEST_NS
-    peaks: dict[str, float] = field(default_factory=dict)
-    """Known peak of a kind of component, bytes a second (`forwarder`, `target`): of the site's description."""
-    facts: SiteFacts | None = None
-    """What the site's description tells; None: there is none."""
-
-    def __post_init__(self) -> None:
-        if self.facts is not None:
-            self.peaks = {**self.facts.peaks, **self.peaks}
-
-
-class _Answering(Protocol):
-    def __call__(self, asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> answers.Answer: ...
-
-
-@dataclass(frozen=True)
-class Question:
-    """One question: its path below /api/v1 (`{name}` stands for what it is about), parameters, answer."""
-
-    path: str
-    asked: type[msgspec.Struct]
-    answer: type[answers.Answer]
-    about: str
-    run: _Answering
-
-
-def _live(asking: Asking, asked: Asked, default: str, now_ns: int) -> Span:
-    """The span asked for; a short one up to now ends where the rollup does."""
-    span = asked.span(now_ns, default, asking.longest_ns)
-    return (span if asked.to or asked.at else shifted(asking.lake, span, now_ns)).rounded()
-
-
 def _jobs(asking: Asking, name: str, asked: JobsAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
     filters = {key: getattr(asked, key) for key in many_jobs.FILTERS}
     span = asked.span(now_ns, "1d", asking.longest_ns).rounded()
@@ -246,10 +182,10 @@ def _node(asking: Asking, name: str, asked: PageAsked, sight: Sight, now_ns: int
 
 
 def _targets(asking: Asking, name: str, asked: Asked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
-    return components.targets(asking.lake, _live(asking, asked, "5m", now_ns))
+    return components.targets(asking.lake, live_span(asking, asked, "5m", now_ns))
 
 
-def _page_of(kind: str) -> _Answering:
+def _page_of(kind: str) -> Answering:
     def page(asking: Asking, name: str, asked: PageAsked, sight: Sight, now_ns: int) -> answers.Answer:
         span = asked.span(now_ns, "1h", asking.longest_ns)
         return components.component(
@@ -260,7 +196,7 @@ def _page_of(kind: str) -> _Answering:
 
 
 def _mds(asking: Asking, name: str, asked: MdsAsked, sight: Sight, now_ns: int) -> answers.Answer:
-    span = _live(asking, asked, "5m", now_ns)
+    span = live_span(asking, asked, "5m", now_ns)
     server = name or asked.server
     return mds.mds(asking.lake, server, span, sight, now_ns, points=asked.points, limit=asked.limit, facts=asking.facts)
 
@@ -274,7 +210,7 @@ def _usage(asking: Asking, name: str, asked: UsageAsked, sight: Sight, now_ns: i
 
 def _ports(asking: Asking, name: str, asked: PortsAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
     rates = asking.facts.ports if asking.facts else None
-    return network.ports(asking.lake, _live(asking, asked, "1h", now_ns), sight, rates=rates, limit=asked.limit)
+    return network.ports(asking.lake, live_span(asking, asked, "1h", now_ns), sight, rates=rates, limit=asked.limit)
 
 
 def _devices(asking: Asking, name: str, asked: DevicesAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
@@ -299,7 +235,7 @@ def _cdf(asking: Asking, name: str, asked: LoadAsked, sight: Sight, now_ns: int)
 def _top(asking: Asking, name: str, asked: TopAsked, sight: Sight, now_ns: int) -> answers.Answer:
     if name not in many_jobs.BY:
         raise UsageError(f"no ranking of {name!r}", remedy=f"one of {', '.join(many_jobs.BY)}")
-    span = _live(asking, asked, "1h", now_ns)
+    span = live_span(asking, asked, "1h", now_ns)
     return many_jobs.top(asking.lake, span, sight, now_ns, by=name, metric=asked.metric, limit=asked.limit)
 
 
@@ -309,9 +245,13 @@ def _health(asking: Asking, name: str, asked: HealthAsked, sight: Sight, now_ns:
 
 def _findings(asking: Asking, name: str, asked: FindingsAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
     span = asked.span(now_ns, "1d", asking.longest_ns)
+    if asked.acknowledged and asking.acknowledged is None:
+        raise UsageError("who has taken on what is not known here", remedy="ask the server (fairlead up)")
+    taken = asking.acknowledged() if asked.acknowledged and asking.acknowledged is not None else ()
     return what_was_found.findings(
         asking.lake, span, sight, job=asked.job, component=asked.component, user=asked.user, severity=asked.severity,
-        rule=asked.rule, limit=asked.limit, offset=asked.offset,
+        rule=asked.rule, text=asked.text, without=taken if asked.acknowledged == "no" else (),
+        among=taken if asked.acknowledged == "yes" else None, limit=asked.limit, offset=asked.offset,
     )  # fmt: skip
 
 
@@ -339,7 +279,7 @@ def _component_health(asking: Asking, name: str, asked: ComponentsAsked, sight: 
     )  # fmt: skip
 
 
-QUESTIONS: dict[str, Question] = {
+QUESTIONS: dict[str, Question] = PAGE_QUESTIONS | {
     "jobs": Question("jobs", JobsAsked, answers.Jobs, "Jobs that ran in the span.", _jobs),
     "why": Question(
         "jobs/{name}/why",
@@ -389,8 +329,18 @@ QUESTIONS: dict[str, Question] = {
 
 
 def ask(asking: Asking, question: str, name: str, asked: msgspec.Struct, sight: Sight, now_ns: int) -> answers.Answer:
-    """The answer. Raises UsageError, UnknownNameError, LakeError."""
-    return QUESTIONS[question].run(asking, name, asked, sight, now_ns)
+    """The answer, of the part of the lake that is for this reader's eyes. Raises UsageError, UnknownNameError,
+    NotForYouError, LakeError."""
+    must_be_for(question, name, sight)
+    return QUESTIONS[question].run(narrowed(asking, sight, now_ns), name, asked, sight, now_ns)
+
+
+def narrowed(asking: Asking, sight: Sight, now_ns: int) -> Asking:
+    """What this reader's questions are asked of."""
+    if sight.everything:
+        return asking
+    kept = KeptFor(asking.kept, sight)
+    return replace(asking, lake=Narrowed(asking.lake, sight, kept, now_ns), kept=kept)
 
 
 def asked_of(question: str, words: dict[str, str]) -> msgspec.Struct:

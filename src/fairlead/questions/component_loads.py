@@ -15,6 +15,7 @@ from fairlead.analysis.health.canaries import CANARY
 from fairlead.lake.tables import conform
 from fairlead.model.tables import EVENTS, METADATA, ROLLUP, TARGET
 from fairlead.questions.asking import Tables, days, select
+from fairlead.questions.reach import about
 from fairlead.questions.span import DAY_NS, MINUTE_NS, SECOND_NS, Span
 
 KINDS = ("forwarder", "target", "mds", "port", "device", "job")
@@ -75,7 +76,7 @@ def component_loads(lake: Tables, span: Span) -> ComponentLoads:
 
 def _events(lake: Tables, span: Span) -> pa.Table:
     found = select(
-        lake,
+        about(lake, span),
         f"SELECT * EXCLUDE (day) FROM events WHERE ts_ns < {span.to_ns} AND coalesce(end_ns, ts_ns) >= {span.from_ns}"
         f" AND {days(Span(span.from_ns - 7 * DAY_NS, span.to_ns))} ORDER BY ts_ns, component, kind, text",
     )
@@ -85,7 +86,7 @@ def _events(lake: Tables, span: Span) -> pa.Table:
 def _servers(lake: Tables, span: Span) -> dict[str, str]:
     """The server of each target, by who counted it, else by the last mapping."""
     mapped = select(
-        lake,
+        about(lake, span),
         "SELECT a, arg_max(b, from_ns) AS b FROM mapping WHERE kind IN (SELECT unnest($kinds))"
         f" AND from_ns < {span.to_ns} GROUP BY a ORDER BY a",
         {"kinds": ["target→server", "target_server"]},

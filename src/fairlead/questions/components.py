@@ -17,13 +17,13 @@ from fairlead.questions.answers import ComponentPage, ComponentRow, Share, Targe
 from fairlead.questions.asking import Sight, Tables, UnknownNameError, days, floats, near, records, select
 from fairlead.questions.coverage import coverage
 from fairlead.questions.job import weight
-from fairlead.questions.ranking import accounts
+from fairlead.questions.reach import masked, must_reach
 from fairlead.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span, step_of_many
 from fairlead.questions.sums import VALUES, Steps, rollup_rows, sums_of
 from fairlead.questions.timelines import layered, timeline
 
 _WHOLE = "kind = $kind AND layer = $layer AND job_id IS NULL"
-_LAYERS = {"target": "target", "forwarder": "forwarder", "mds": "metadata", "device": "device"}
+_LAYERS = {"target": "target", "forwarder": "forwarder", "mds": "metadata", "device": "device", "port": "port"}
 SERVED_BY = ("target→server", "target_server")
 """Words of `mapping` for which server serves a target."""
 SERVED_WITHIN_NS = 10 * MINUTE_NS
@@ -113,6 +113,7 @@ def component(
     lake: Tables, kind: str, name: str, span: Span, sight: Sight, now_ns: int, *, points: int = 600, limit: int = 20
 ) -> ComponentPage:
     """One target, forwarder or metadata server. Raises UnknownNameError."""
+    seen = must_reach(lake, kind, name, span)
     where = "kind = $kind AND id = $id AND job_id IS NULL"
     steps, found = layered(lake, span, where, {"kind": kind, "id": name}, now_ns, points)
     load = _load(found, steps, _LAYERS[kind])
@@ -121,12 +122,12 @@ def component(
         known = names_of(lake, kind, now_ns, span)
         if name not in known:
             raise UnknownNameError(kind, name, near(name, known))
-    sources = [name, *_servers(lake, kind, name, span)]
+    sources = [name, *servers_of(lake, kind, name, span)]
     cover = coverage(lake, sources, steps)
     row = _row(name, load, space)
     return ComponentPage(
         kind=kind, id=name, from_ns=span.from_ns, to_ns=span.to_ns, row=row,
-        timeline=timeline(steps, found, cover), who=who(lake, kind, name, span, sight, limit),
+        timeline=masked(timeline(steps, found, cover), seen), who=who(lake, kind, name, span, limit),
         hidden=not sight.everything, gaps=cover.gaps,
     )  # fmt: skip
 
@@ -143,8 +144,8 @@ def _load(found: pa.Table, steps: Steps, layer: str) -> dict[str, Any] | None:
     return sums | {"peak": float(moved.max()) * 1e9 / steps.step_ns, "busy": int((moved > 0).sum()) / steps.count}
 
 
-def who(lake: Tables, kind: str, name: str, span: Span, sight: Sight, limit: int) -> list[Share]:
-    """Jobs by their part in what one component did; of a reader with a user, that user's. `share` is of the whole."""
+def who(lake: Tables, kind: str, name: str, span: Span, limit: int) -> list[Share]:
+    """Jobs by their part in what one component did. `share` is of the whole."""
     added = ", ".join(f"TRY_CAST(sum({value}) AS BIGINT) AS {value}" for value in VALUES)
     columns = f"job_id, layer, {', '.join(VALUES)}"
     found = select(
@@ -157,9 +158,6 @@ def who(lake: Tables, kind: str, name: str, span: Span, sight: Sight, limit: int
     rows = records(found)
     whole = {row["layer"]: weight(row) for row in rows if row["job_id"] is None}
     parts = [row for row in rows if row["job_id"] is not None]
-    if not sight.everything:
-        own = set(accounts(lake, span, sight.user, ("job_id",)).column("job_id").to_pylist())
-        parts = [row for row in parts if row["job_id"] in own]
     parts.sort(key=lambda row: (-weight(row), row["job_id"]))
     told = accounts_of(lake, [row["job_id"] for row in parts[:limit]], span)
     shares = []
@@ -196,7 +194,7 @@ def names_of(lake: Tables, kind: str, now_ns: int, span: Span) -> list[str]:
     return sorted(names)
 
 
-def _servers(lake: Tables, kind: str, name: str, span: Span) -> list[str]:
+def servers_of(lake: Tables, kind: str, name: str, span: Span) -> list[str]:
     """Servers that count for a target (from the mapping, else from raw counters near the end of the span)."""
     if kind == "forwarder":
         return []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from fairlead.analysis.overview.classes import LEVELS, level_of
 from fairlead.questions.answers import Cdf, HeatMap, HeatRow
 from fairlead.questions.asking import Tables, days, floats, integers, records, select
+from fairlead.questions.hosts import hosts_of
 from fairlead.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span
 
 SETTLED_NS = 10 * MINUTE_NS
@@ -27,7 +28,18 @@ _PEAK_DAYS = 7
 _MOST_HELD = 4096
 BINS = 200
 """Steps of utilisation a distribution is counted in, of half a per cent each."""
-_LAYERS = {"target": "target", "forwarder": "forwarder"}
+_LAYERS = {"target": "target", "forwarder": "forwarder", "mds": "metadata", "port": "port", "device": "device"}
+_BYTES_TOLD = " AND (read_bytes IS NOT NULL OR write_bytes IS NOT NULL)"
+_LEFT_OUT = {
+    "mds": " AND metadata_ops IS NOT NULL", "port": f" AND NOT ends_with(id, '/lnet'){_BYTES_TOLD}",
+    "device": f" AND NOT contains(id, ':/'){_BYTES_TOLD}",
+}  # fmt: skip
+"""Ids that are no component of their kind: LNet's sums over interfaces, room on file systems."""
+
+
+def amount_of(kind: str) -> str:
+    """What the load of a kind of component is counted in, of rows of the rollup: bytes, or metadata operations."""
+    return "metadata_ops" if kind == "mds" else "coalesce(read_bytes, 0) + coalesce(write_bytes, 0)"
 
 
 class Kept:
@@ -68,8 +80,9 @@ def heatmap(
     wide = span.aligned(HOUR_NS)
     columns = wide.length_ns // HOUR_NS
     found = _hours(lake, wide, kept, now_ns, kind)
-    known = _watched(lake, wide, kept, now_ns)
     names = sorted({name for hour in found for name in hour.ids})
+    hosts = hosts_of(lake, kind, names, wide)
+    known = _watched(lake, wide, kept, now_ns, kind, hosts)
     place = {name: k for k, name in enumerate(names)}
     grid = np.full((len(names), columns), np.nan)
     for k, hour in enumerate(found):
@@ -78,11 +91,11 @@ def heatmap(
             grid[rows, k] = hour.peak
     idle = np.zeros((len(names), columns), np.bool_)
     for k, name in enumerate(names):
-        idle[k] = known.get(name, False)
+        idle[k] = known.get(hosts.get(name, ""), False)
     grid = np.where(np.isnan(grid) & idle, 0.0, grid)
     highest, basis = peak_bytes_per_s, "given"
     if highest is None:
-        highest, basis = _highest(lake, wide, kept, now_ns, kind), "highest seen"
+        highest, basis = highest_seen(lake, wide, kept, now_ns, kind), "highest seen"
         if np.isfinite(grid).any():
             highest = max(highest or 0.0, float(np.nanmax(grid)))
     rows_out = [_heat_row(name, grid[k], highest) for k, name in enumerate(names)]
@@ -117,11 +130,15 @@ def _hours(lake: Tables, span: Span, kept: Kept, now_ns: int, kind: str) -> list
     return [held[start] or _Hour([], np.empty(0)) for start in starts]
 
 
-def _minutes(span: Span) -> str:
-    """Bytes a second of each component in each minute of the span."""
+def _left_out(kind: str) -> str:
+    return _LEFT_OUT.get(kind, "")
+
+
+def _minutes(span: Span, kind: str) -> str:
+    """Bytes (operations) a second of each component in each minute of the span."""
     return (
-        "SELECT id, ts_ns, sum(coalesce(read_bytes, 0) + coalesce(write_bytes, 0)) / 60.0 AS rate FROM rollup"
-        f" WHERE interval_ns = {MINUTE_NS} AND kind = $kind AND layer = $layer AND job_id IS NULL"
+        f"SELECT id, ts_ns, sum({amount_of(kind)}) / 60.0 AS rate FROM rollup"
+        f" WHERE interval_ns = {MINUTE_NS} AND kind = $kind AND layer = $layer AND job_id IS NULL{_left_out(kind)}"
         f" AND ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns} AND {days(span)} GROUP BY id, ts_ns"
     )
 
@@ -129,7 +146,7 @@ def _minutes(span: Span) -> str:
 def _read_hours(lake: Tables, span: Span, kind: str) -> dict[int, _Hour]:
     found = select(
         lake,
-        f"SELECT ts_ns // {HOUR_NS} AS hour, id, max(rate) AS peak FROM ({_minutes(span)}) GROUP BY hour, id"
+        f"SELECT ts_ns // {HOUR_NS} AS hour, id, max(rate) AS peak FROM ({_minutes(span, kind)}) GROUP BY hour, id"
         " ORDER BY hour, id",
         {"kind": kind, "layer": _LAYERS[kind]},
         within=span,
@@ -144,10 +161,12 @@ def _read_hours(lake: Tables, span: Span, kind: str) -> dict[int, _Hour]:
     }
 
 
-def _watched(lake: Tables, span: Span, kept: Kept, now_ns: int) -> dict[str, NDArray[np.bool_]]:
-    """By node the hours in which its agent said at least once that all was well."""
+def _watched(
+    lake: Tables, span: Span, kept: Kept, now_ns: int, kind: str, hosts: Mapping[str, str]
+) -> dict[str, NDArray[np.bool_]]:
+    """By machine the hours in which its agent said at least once that all was well."""
     hour_now = now_ns // HOUR_NS * HOUR_NS
-    key = ("watched", span.from_ns, span.to_ns, hour_now)
+    key = ("watched", kind, span.from_ns, span.to_ns, hour_now)
     found = kept.get(key, now_ns)
     if found is not None:
         return found  # type: ignore[no-any-return]
@@ -155,10 +174,8 @@ def _watched(lake: Tables, span: Span, kept: Kept, now_ns: int) -> dict[str, NDA
         lake,
         f"SELECT node, (ts_ns - {span.from_ns}) // {HOUR_NS} AS hour FROM health WHERE probe = 'agent' AND state = 'ok'"
         f" AND ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns} AND {days(span)}"
-        " AND node IN (SELECT DISTINCT id FROM rollup"
-        f" WHERE interval_ns = {HOUR_NS} AND kind = $kind AND ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns}"
-        f" AND {days(span)}) GROUP BY ALL",
-        {"kind": "forwarder"},
+        " AND node IN (SELECT unnest($hosts)) GROUP BY ALL",
+        {"hosts": sorted(set(hosts.values()))},
         within=span,
     )
     watched: dict[str, NDArray[np.bool_]] = {}
@@ -168,7 +185,7 @@ def _watched(lake: Tables, span: Span, kept: Kept, now_ns: int) -> dict[str, NDA
     return watched
 
 
-def _highest(lake: Tables, span: Span, kept: Kept, now_ns: int, kind: str) -> float | None:
+def highest_seen(lake: Tables, span: Span, kept: Kept, now_ns: int, kind: str) -> float | None:
     """The highest minute of any component in the week before the span's end (of hours where minutes are gone)."""
     end = min(span.to_ns, now_ns // HOUR_NS * HOUR_NS + HOUR_NS)
     key = ("highest", kind, end)
@@ -179,8 +196,8 @@ def _highest(lake: Tables, span: Span, kept: Kept, now_ns: int, kind: str) -> fl
     # The busiest hours are looked for first: the busiest minute is among the busiest of them, or close to it.
     rows = select(
         lake,
-        "SELECT id, ts_ns, sum(coalesce(read_bytes, 0) + coalesce(write_bytes, 0)) AS moved FROM rollup"
-        f" WHERE interval_ns = {HOUR_NS} AND kind = $kind AND layer = $layer AND job_id IS NULL"
+        f"SELECT id, ts_ns, sum({amount_of(kind)}) AS moved FROM rollup"
+        f" WHERE interval_ns = {HOUR_NS} AND kind = $kind AND layer = $layer AND job_id IS NULL{_left_out(kind)}"
         f" AND ts_ns >= {week.from_ns} AND ts_ns < {week.to_ns} AND {days(week)} GROUP BY id, ts_ns"
         " ORDER BY moved DESC LIMIT 32",
         {"kind": kind, "layer": _LAYERS[kind]},
@@ -207,7 +224,7 @@ def cdf(
     wide = Span(wide.from_ns, min(wide.to_ns, max(wide.from_ns + HOUR_NS, now_ns // MINUTE_NS * MINUTE_NS)))
     highest, basis = peak_bytes_per_s, "given"
     if highest is None:
-        highest, basis = _highest(lake, wide.aligned(HOUR_NS), kept, now_ns, kind), "highest seen"
+        highest, basis = highest_seen(lake, wide.aligned(HOUR_NS), kept, now_ns, kind), "highest seen"
     key = ("cdf", kind, wide.from_ns, wide.to_ns, highest)
     found = kept.get(key, now_ns)
     if found is not None:
@@ -246,8 +263,8 @@ def _utilisation(
         named = select(
             lake,
             f"SELECT count(DISTINCT id) AS n FROM rollup WHERE interval_ns = {HOUR_NS} AND kind = $kind"
-            f" AND layer = $layer AND job_id IS NULL AND ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns}"
-            f" AND {days(span)}",
+            f" AND layer = $layer AND job_id IS NULL{_left_out(kind)} AND ts_ns >= {span.from_ns}"
+            f" AND ts_ns < {span.to_ns} AND {days(span)}",
             {"kind": kind, "layer": _LAYERS[kind]},
             within=span,
         )
@@ -265,7 +282,7 @@ def _rates(lake: Tables, span: Span, kept: Kept, now_ns: int, kind: str) -> NDAr
         stretch = Span(wanted[0], min(wanted[-1] + HOUR_NS, span.to_ns))
         found = select(
             lake,
-            f"SELECT (ts_ns // {HOUR_NS})::BIGINT AS hour, rate::FLOAT AS rate FROM ({_minutes(stretch)})"
+            f"SELECT (ts_ns // {HOUR_NS})::BIGINT AS hour, rate::FLOAT AS rate FROM ({_minutes(stretch, kind)})"
             " ORDER BY hour",
             {"kind": kind, "layer": _LAYERS[kind]},
             within=stretch,

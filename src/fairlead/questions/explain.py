@@ -16,6 +16,7 @@ from fairlead.questions.answers_diagnosis import Course, Explanation
 from fairlead.questions.asking import Sight, Tables, select
 from fairlead.questions.courses import against_peak, around_of, at_component, got
 from fairlead.questions.past_phases import phases_of_job
+from fairlead.questions.reach import about
 from fairlead.questions.redaction import ANOTHER_JOB, incidents_to, told_to
 from fairlead.questions.span import DAY_NS, HOUR_NS, Span
 from fairlead.questions.usual import usual_of
@@ -27,7 +28,7 @@ MOST_CULPRITS = 3
 
 def explain(lake: Tables, name: str, sight: Sight, now_ns: int) -> Explanation:
     """The finding of this id. Raises UnknownNameError."""
-    whole, row = kept.one(lake, name, sight)
+    whole, row = kept.one(lake, name)
     [told] = told_to(lake, [whole], sight)
     begin, end = span_of(whole, now_ns)
     parts = components_of(whole)
@@ -41,7 +42,7 @@ def explain(lake: Tables, name: str, sight: Sight, now_ns: int) -> Explanation:
         if phase is None:
             missing.append("phase: the phase this was found in is no longer in the lake")
         else:
-            usual = usual_of(lake, phase["table"], sight)
+            usual = usual_of(lake, phase["table"])
     else:
         courses = component_courses(lake, parts, incidents, (begin, end), now_ns)
     if not courses:
@@ -139,7 +140,7 @@ def incidents_at(lake: Tables, components: list[str], span: Span) -> list[Incide
     if not components:
         return []
     found = select(
-        lake,
+        about(lake, span),
         "SELECT detail FROM incident WHERE component IN (SELECT unnest($names))"
         f" AND from_ns < {span.to_ns} AND coalesce(to_ns, {span.to_ns}) > {span.from_ns}"
         " AND NOT coalesce(withdrawn, false) ORDER BY from_ns, id LIMIT 200",

@@ -6,7 +6,8 @@ Not here: what is drawn of one (`explain`), a job as a whole (`why`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -15,6 +16,7 @@ from fairlead.model.finding import SEVERITIES
 from fairlead.questions.accounts import runs_of, visible
 from fairlead.questions.answers_diagnosis import Findings
 from fairlead.questions.asking import Sight, Tables, UnknownNameError, days, near, records, select
+from fairlead.questions.reach import about, whole
 from fairlead.questions.redaction import told_to
 from fairlead.questions.span import DAY_NS, Span
 
@@ -28,28 +30,60 @@ _KINDS = ("forwarder", "target", "mds", "port", "device", "node", "client", "ser
 
 def findings(
     lake: Tables, span: Span, sight: Sight, *, job: str = "", component: str = "", user: str = "", severity: str = "",
-    rule: str = "", limit: int = 50, offset: int = 0,
+    rule: str = "", text: str = "", without: Collection[str] = (), among: Collection[str] | None = None,
+    limit: int = 50, offset: int = 0,
 ) -> Findings:  # fmt: skip
     """Findings whose time touches the span. `severity`: that one and graver. `component`: a name, or `kind:name`.
-    `job`: about it or blaming it; whether another's job is blamed is not told by asking for it."""
-    blamed = sight.everything or {visible(run, sight) for run in (runs_of(lake, job) if job else ())} == {True}
-    where, words = _chosen(job, component, user, severity, rule, sight, blamed=blamed)
+    `job`: about it or blaming it; whether another's job is blamed is not told by asking for it. `text`: words of it.
+    `without`, `among`: ids that are left out, or the only ones listed."""
+    runs = runs_of(whole(lake), job) if job else []
+    blamed = sight.everything or {visible(run, sight) for run in runs} == {True}
+    where, words = _chosen(job, component, user, rule, blamed=blamed)
+    where, words = _narrower(where, words, text, sight, without, among)
     rank = " ".join(f"WHEN '{name}' THEN {number}" for number, name in enumerate(SEVERITIES))
     found = select(
-        lake,
-        f"SELECT detail, analysis_version, newest FROM {_with_newest(span)}"
+        about(lake, span),
+        f"SELECT detail, severity, rule, analysis_version, newest FROM {_with_newest(span)}"
         f" WHERE coalesce(to_ns, from_ns) >= {span.from_ns} AND NOT coalesce(withdrawn, false) AND {where}"
         f" ORDER BY CASE severity {rank} ELSE {len(SEVERITIES)} END, from_ns DESC, id",
         words,
     )
-    current = found.filter(pa.array([v == n for v, n in _versions(found)], pa.bool_()))
+    every = found.filter(pa.array([v == n for v, n in _versions(found)], pa.bool_()))
+    grave = SEVERITIES[: SEVERITIES.index(severity) + 1] if severity else SEVERITIES
+    current = every.filter(pa.array([one in grave for one in every["severity"].to_pylist()], pa.bool_()))
     listed = told_to(lake, told_of(current.slice(offset, limit)), sight)
     versions = [version for version, _ in _versions(current)]
     return Findings(
         from_ns=span.from_ns, to_ns=span.to_ns, total=current.num_rows, findings=listed,
-        older=found.num_rows - current.num_rows, analysis_version=max(versions, default=None),
-        missing=[] if current.num_rows else _why_none(lake, span, job, sight.user or user),
+        older=found.num_rows - every.num_rows, by_severity=_counted(every["severity"]),
+        by_rule=_counted(current["rule"]), analysis_version=max(versions, default=None),
+        missing=[] if current.num_rows else _why_none(lake, span, job, user),
     )  # fmt: skip
+
+
+def _counted(column: pa.ChunkedArray) -> dict[str, int]:
+    return dict(Counter(column.to_pylist()).most_common())
+
+
+def _narrower(
+    where: str, words: Mapping[str, object], text: str, sight: Sight, without: Collection[str],
+    among: Collection[str] | None,
+) -> tuple[str, dict[str, object]]:  # fmt: skip
+    """The condition with these besides. Who does not see everything finds no words he would not be told: those of
+    titles may be other people's."""
+    more: dict[str, object] = {}
+    if text:
+        said = "subject_id, rule, category" + (", title, \"user\", array_to_string(culprits, ' ')"
+                                               if sight.everything else "")  # fmt: skip
+        where += f" AND contains(lower(concat_ws(' ', {said})), $text)"
+        more["text"] = text.lower()
+    if without:
+        where += " AND id NOT IN (SELECT unnest($without))"
+        more["without"] = list(without)
+    if among is not None:
+        where += " AND list_contains($among, id)"
+        more["among"] = [*among, ""]
+    return where, {**words, **more}
 
 
 def _with_newest(span: Span) -> str:
@@ -70,9 +104,7 @@ def _versions(found: pa.Table) -> list[tuple[int, int]]:
     return list(zip(found["analysis_version"].to_pylist(), found["newest"].to_pylist(), strict=True))
 
 
-def _chosen(
-    job: str, component: str, user: str, severity: str, rule: str, sight: Sight, *, blamed: bool = False
-) -> tuple[str, dict[str, object]]:
+def _chosen(job: str, component: str, user: str, rule: str, *, blamed: bool = False) -> tuple[str, dict[str, object]]:
     """The condition and its parameters."""
     parts: list[str] = ["$k_job IS NOT NULL"]
     words: dict[str, object] = {"k_job": "job"}
@@ -87,15 +119,9 @@ def _chosen(
     if user:
         parts.append('"user" = $owner')
         words["owner"] = user
-    if severity:
-        parts.append("severity IN (SELECT unnest($grave))")
-        words["grave"] = list(SEVERITIES[: SEVERITIES.index(severity) + 1])
     if rule:
         parts.append("rule = $rule")
         words["rule"] = rule
-    if not sight.everything:
-        parts.append('(job_id IS NULL AND subject_kind <> $k_job OR "user" = $me)')
-        words["me"] = sight.user
     return " AND ".join(parts), words
 
 
@@ -117,10 +143,10 @@ def _why_none(lake: Tables, span: Span, job: str, user: str) -> list[str]:
     return []
 
 
-def one(lake: Tables, name: str, sight: Sight) -> tuple[Told, Mapping[str, object]]:
+def one(lake: Tables, name: str) -> tuple[Told, Mapping[str, object]]:
     """The finding of this id (or the only one whose id begins so), and its row. Raises UnknownNameError for one that is
     not there or not for this reader."""
-    where, words = _chosen("", "", "", "", "", sight)
+    where, words = _chosen("", "", "", "")
     found = select(
         lake,
         "SELECT detail, id, made_ns, analysis_version, withdrawn FROM finding WHERE starts_with(id, $name)"
@@ -142,7 +168,7 @@ def of_job(
 ) -> list[Told]:
     """Findings about this job in its time, by what they cost."""
     found = select(
-        lake,
+        about(lake, span),
         f"SELECT detail FROM {_with_newest(span)} WHERE from_ns >= {span.from_ns}"
         " AND job_id = $job AND cluster IS NOT DISTINCT FROM $cluster"
         " AND NOT coalesce(withdrawn, false) AND analysis_version = newest ORDER BY cost_s DESC NULLS LAST, id",
@@ -151,14 +177,13 @@ def of_job(
     return [one for one in told_to(lake, told_of(found), sight) if not rules or one.finding.rule in rules]
 
 
-def blaming(lake: Tables, cluster: str | None, job_id: str, span: Span, sight: Sight) -> list[tuple[Told, bool]]:
-    """Findings about other jobs that blame this one for its time, by what they cost, and whether this reader may see
-    whom they are about."""
+def blaming(lake: Tables, cluster: str | None, job_id: str, span: Span) -> list[Told]:
+    """Findings about other jobs that blame this one for its time, by what they cost."""
     found = select(
-        lake,
+        about(lake, span),
         f"SELECT detail FROM {_with_newest(span)} WHERE coalesce(to_ns, from_ns) >= {span.from_ns}"
         " AND list_contains(culprits, $culprit) AND cluster IS NOT DISTINCT FROM $cluster AND job_id <> $job"
         " AND NOT coalesce(withdrawn, false) AND analysis_version = newest ORDER BY cost_s DESC NULLS LAST, id",
         {"job": job_id, "culprit": f"job:{job_id}", "cluster": cluster, "k_job": "job"},
     )
-    return [(one, sight.everything or one.user == sight.user) for one in told_of(found)]
+    return told_of(found)

@@ -21,6 +21,7 @@ from fairlead.questions.asking import Sight, Tables, UnknownNameError, near, sel
 from fairlead.questions.component_loads import component_loads
 from fairlead.questions.courses import against_peak
 from fairlead.questions.findings import findings
+from fairlead.questions.reach import about, must_reach
 from fairlead.questions.redaction import incidents_to
 from fairlead.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span
 
@@ -41,6 +42,8 @@ def component_health(
     """Components at the end of the span; incidents of it (and of the 30 days before). `component`: this one only.
     `everything`: healthy, idle and unknown ones are listed too. Raises UnknownNameError."""
     end = min(span.to_ns, now_ns)
+    if component:
+        must_reach(lake, "any", component, span, "component")
     incidents = _incidents(lake, Span(min(span.from_ns, end - PAST_NS), end))
     known: dict[tuple[str, str], Peak | float] = {(kind, ""): value for kind, value in (peaks or {}).items()}
     # What was seen in an incident would be the best of the last minutes, where nobody used it since.
@@ -74,7 +77,7 @@ def component_health(
 
 def _incidents(lake: Tables, span: Span) -> list[Incident]:
     found = select(
-        lake,
+        about(lake, span),
         f"SELECT detail FROM incident WHERE from_ns < {span.to_ns} AND coalesce(to_ns, {span.to_ns}) >= {span.from_ns}"
         " AND NOT coalesce(withdrawn, false) ORDER BY from_ns, id",
     )

@@ -19,13 +19,14 @@ from fairlead.questions.clocks import moved_in_time, offsets
 from fairlead.questions.coverage import coverage
 from fairlead.questions.estimates import estimates
 from fairlead.questions.network import ports_of
+from fairlead.questions.reach import reach_of, whole
 from fairlead.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS, Span
 from fairlead.questions.sums import METADATA_RANK, RANK, VALUES, stepped, steps_of, sums_of, totals
 from fairlead.questions.timelines import layered, timeline
 
 NODES_SHOWN = 1000
 _COMPONENTS = ("forwarder", "target", "mds")
-_TAIL_NS = MINUTE_NS
+TAIL_NS = MINUTE_NS
 """Counted up to this long after its end: caches are written back late."""
 _HEAD_NS = 10 * SECOND_NS
 """Components count from this long before its start: a probe's row covers an interval that began before the job did."""
@@ -47,32 +48,33 @@ def job(
     for one that neither the scheduler nor counters know, or that is not this reader's."""
     runs = runs_of(lake, job_id, cluster or None)
     if span is not None and len(runs) > 1:
-        runs = [run for run in runs if _overlaps(run, span)] or runs
+        runs = [run for run in runs if overlaps(run, span)] or runs
     if not runs:
         if not sight.everything or cluster:
-            raise unknown_job(lake, job_id, sight)
+            raise unknown_job(lake, job_id)
         return _unaccounted(lake, job_id, span, now_ns, points)
     mine = [run for run in runs if visible(run, sight)]
     if not mine:
-        raise unknown_job(lake, job_id, sight)
+        raise unknown_job(lake, job_id)
     account = mine[0]
-    life = _life(account, now_ns, 0 if not sight.everything else _TAIL_NS)
+    life = life_of(account, now_ns, 0 if not sight.everything else TAIL_NS)
     seen = life if span is None else span.within(life.from_ns, life.to_ns)
     if seen.length_ns <= 0:
         seen = life
-    shared = [r for r in runs if r is not account and r["user"] != account["user"] and _overlaps(r, life)]
-    if shared and not sight.everything:
+    reach = reach_of(lake, life)
+    if reach is not None and reach.mingled(job_id, account["start_ns"]):
         return _without_counters(account, seen, now_ns, len(mine) - 1)
     head_ns = _HEAD_NS if sight.everything and seen.from_ns == life.from_ns else 0
     return _page(lake, account, seen, now_ns, points, len(mine) - 1, rates, head_ns)
 
 
-def _overlaps(run: Mapping[str, Any], span: Span) -> bool:
+def overlaps(run: Mapping[str, Any], span: Span) -> bool:
+    """Whether a run has a time that touches the span."""
     start, end = run["start_ns"], run["end_ns"]
     return start is not None and start < span.to_ns and (end is None or end >= span.from_ns)
 
 
-def _life(account: Mapping[str, Any], now_ns: int, tail_ns: int) -> Span:
+def life_of(account: Mapping[str, Any], now_ns: int, tail_ns: int) -> Span:
     """From its start to its end and a little more, or to now."""
     start = account["start_ns"]
     end = account["end_ns"]
@@ -103,7 +105,7 @@ def _page(
         steps, found = (fine, moved) if moved.num_rows else (steps, found)
     cover = coverage(lake, nodes[:4096], steps)
     drawn = timeline(steps, found, cover)
-    extra, mapped, missing = estimates(lake, job_id, nodes, steps, found, cover)
+    extra, mapped, missing = estimates(whole(lake), job_id, nodes, steps, found, cover)
     drawn = replace(drawn, series=[*drawn.series, *extra])
     layer, sums = _moved(found)
     if layer is None and nodes:
@@ -200,7 +202,7 @@ def _unaccounted(lake: Tables, job_id: str, span: Span | None, now_ns: int, poin
     )  # fmt: skip
     [row] = records(found)
     if row["first"] is None:
-        raise unknown_job(lake, job_id, Sight())
+        raise unknown_job(lake, job_id)
     seen = span or Span(row["first"], min(row["last"] + HOUR_NS, max(now_ns, row["first"] + 1)))
     account: dict[str, Any] = dict.fromkeys((*JobRow.__struct_fields__, "nodes")) | {"job_id": job_id}
     page = _page(lake, account, seen, now_ns, points, 0)

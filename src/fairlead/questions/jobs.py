@@ -51,12 +51,10 @@ def jobs(
     """Jobs that ran in the span. `filters`: equal values of `FILTERS`; `node`: jobs on that node. Sorted by figures,
     jobs that counters name and no scheduler told of are among them where nothing is filtered."""
     filters = {name: value for name, value in (filters or {}).items() if value}
-    conditions, parameters = _conditions(span, sight, now_ns, filters, node, running)
-    own = None if sight.everything else accounts(lake, span, sight.user, ("job_id",)).column("job_id")
+    conditions, parameters = _conditions(span, now_ns, filters, node, running)
 
     def moved(of: pa.Table) -> pa.Table:
-        mine = of if own is None else of.filter(pc.is_in(of.column("job_id"), own.combine_chunks()))
-        return with_estimates(lake, span, ranked(lake, span, mine), mine)
+        return with_estimates(lake, span, ranked(lake, span, of), of)
 
     if sort in _ORDER and not running:
         found = _accounts(lake, span, conditions, parameters, _ORDER[sort], f" LIMIT {limit} OFFSET {offset}")
@@ -78,15 +76,12 @@ def jobs(
 
 
 def _conditions(
-    span: Span, sight: Sight, now_ns: int, filters: Mapping[str, str], node: str, running: bool
+    span: Span, now_ns: int, filters: Mapping[str, str], node: str, running: bool
 ) -> tuple[list[str], dict[str, object]]:
     conditions, parameters = [in_span(span)], dict[str, object]()
     for name, value in filters.items():
         conditions.append(f'lower("{name}") = lower($f_{name})' if name == "state" else f'"{name}" = $f_{name}')
         parameters[f"f_{name}"] = value
-    if not sight.everything:
-        conditions.append('"user" = $owner')
-        parameters["owner"] = sight.user
     if node:
         conditions.append("list_contains(nodes, $node)")
         parameters["node"] = node
@@ -136,9 +131,9 @@ def _value(sums: Sums, metric: str) -> int:
 def top(
     lake: Tables, span: Span, sight: Sight, now_ns: int, *, by: str = "jobs", metric: str = "bytes", limit: int = 20
 ) -> Top:
-    """Who moved most in the span (`by` of `BY`, `metric` of `METRICS`). A reader with a user sees that user's jobs, and
-    totals of these alone."""
-    told = accounts(lake, span, sight.user, _OWNER)
+    """Who moved most in the span (`by` of `BY`, `metric` of `METRICS`). Of a reader who does not see
+    everything: of the jobs he sees, with totals of these alone."""
+    told = accounts(lake, span, _OWNER)
     moved = ranked(lake, span, None if sight.everything else told)
     table = with_accounts(with_estimates(lake, span, moved, told), told)
     total = Sums(**{name: pc.sum(table.column(name)).as_py() for name in VALUES})

@@ -32,6 +32,7 @@ from fairlead.questions.clocks import offsets
 from fairlead.questions.components import devices
 from fairlead.questions.coverage import LAG_NS, PERIODS, Coverage, coverage, gaps_of
 from fairlead.questions.jobs import jobs
+from fairlead.questions.reach import masked, must_reach
 from fairlead.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span
 from fairlead.questions.sums import VALUES, Steps, added, rollup_rows, sums_of, totals
 from fairlead.questions.timelines import LAYERS, layered, timeline
@@ -69,7 +70,7 @@ def system(lake: Tables, span: Span, sight: Sight, now_ns: int, *, points: int =
     layers = [name for name in LAYERS if any(one.layer == name for one in by_day)]
     totals_ = {name: added([one.sums for one in by_day if one.layer == name]) for name in layers}
     steps, series = layered(lake, span, _WHOLE, _WORDS, now_ns, points, many=True)
-    running, ended = _job_counts(lake, span, sight, now_ns)
+    running, ended = job_counts(lake, span, now_ns)
     told = health(lake, sight, min(span.to_ns, now_ns))
     silent = [gap for gap in told.gaps if gap.to_ns is None]
     return System(
@@ -110,18 +111,16 @@ def _anyone(lake: Tables, steps: Steps) -> Coverage:
     return Coverage(known, known.astype(float), [])
 
 
-def _job_counts(lake: Tables, span: Span, sight: Sight, now_ns: int) -> tuple[int | None, int | None]:
-    """Jobs running at the end of the span and jobs that ended in it (the reader's); None when no account is known."""
+def job_counts(lake: Tables, span: Span, now_ns: int) -> tuple[int | None, int | None]:
+    """Jobs running at the end of the span and jobs that ended in it ; None when no account is known."""
     moment = min(span.to_ns, now_ns)
-    mine = "" if sight.everything else ' AND "user" = $owner'
     found = select(
         lake,
         f"SELECT count(*) AS told, count(*) FILTER (WHERE start_ns <= {moment} AND (end_ns > {moment}"
         " OR (end_ns IS NULL AND NOT regexp_matches(lower(coalesce(state, '')), $ended)))) AS running,"
         f" count(*) FILTER (WHERE end_ns >= {span.from_ns} AND end_ns < {span.to_ns}) AS ended"
-        f" FROM jobs WHERE {in_span(span)}{mine}",
-        {"ended": "^(completed|failed|cancel|timeout|node_fail|out_of|boot_fail|deadline|preempted|pending)"}
-        | ({} if sight.everything else {"owner": sight.user}),
+        f" FROM jobs WHERE {in_span(span)}",
+        {"ended": "^(completed|failed|cancel|timeout|node_fail|out_of|boot_fail|deadline|preempted|pending)"},
         within=begun_in(span),
     )
     [row] = records(found)
@@ -154,6 +153,7 @@ def node(lake: Tables, name: str, span: Span, sight: Sight, now_ns: int, *, poin
     """A node: its jobs, its I/O by layer, its probes. Raises UnknownNameError."""
     where = "kind IN ($node, $fwd) AND id = $id AND job_id IS NULL"
     parameters = {"node": "node", "fwd": "forwarder", "id": name}
+    seen = must_reach(lake, ("node", "forwarder"), name, span)
     off = offsets(lake, [name], span).get(name, 0)
     dated = Span(span.from_ns - off, span.to_ns - off)
     steps, found = layered(lake, dated, where, parameters, now_ns - off, points)
@@ -167,6 +167,8 @@ def node(lake: Tables, name: str, span: Span, sight: Sight, now_ns: int, *, poin
             raise UnknownNameError("node", name, near(name, known))
     by_layer = records(totals(lake, dated, "layer", where, parameters))
     drawn = timeline(steps, found, cover)
+    if seen is not None:
+        drawn = masked(drawn, [(begin - off, end - off) for begin, end in seen])
     return NodePage(
         from_ns=span.from_ns, to_ns=span.to_ns, node=name, jobs=running.jobs,
         sums={row["layer"]: sums_of(row) for row in by_layer}, probes=probes,

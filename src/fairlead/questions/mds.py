@@ -18,7 +18,7 @@ from fairlead.questions.answers import Mds, OpCount
 from fairlead.questions.asking import Sight, Tables, UnknownNameError, days, near, records, select
 from fairlead.questions.components import SERVED_BY, SERVED_WITHIN_NS, names_of
 from fairlead.questions.coverage import coverage
-from fairlead.questions.ranking import accounts
+from fairlead.questions.reach import masked, must_reach, seen_at
 from fairlead.questions.span import DAY_NS, HOUR_NS, Span
 from fairlead.questions.sums import rollup_rows
 from fairlead.questions.timelines import layered, timeline
@@ -42,6 +42,7 @@ def mds(lake: Tables, server: str, span: Span, sight: Sight, now_ns: int, *, poi
     parameters: dict[str, object] = {"kind": "mds"}
     if server:
         parameters["id"] = server
+        must_reach(lake, "mds", server, span, "metadata server")
     steps, found = layered(lake, span, where, parameters, now_ns, points)
     if server and not found.num_rows:
         known = names_of(lake, "mds", now_ns, span)
@@ -61,8 +62,8 @@ def mds(lake: Tables, server: str, span: Span, sight: Sight, now_ns: int, *, poi
         per_s=total / seconds if total is not None else None,
         servers=_counted(servers, seconds, limit), ops=_counted(ops, raw_s, limit),
         classes=_counted(classes, raw_s, limit), clients=_counted(clients, raw_s, limit) if sight.everything else [],
-        jobs=_jobs(lake, span, server, sight, parameters, total, seconds, limit), hidden=not sight.everything,
-        timeline=timeline(steps, found, cover), gaps=cover.gaps,
+        jobs=_jobs(lake, span, server, parameters, total, seconds, limit), hidden=not sight.everything,
+        timeline=masked(timeline(steps, found, cover), seen_at(lake, "mds", span, server)), gaps=cover.gaps,
     )  # fmt: skip
 
 
@@ -157,13 +158,10 @@ def _counted(rows: list[dict[str, Any]], seconds: float, limit: int) -> list[OpC
 
 
 def _jobs(
-    lake: Tables, span: Span, server: str, sight: Sight, parameters: Mapping[str, object], total: int | None,
-    seconds: float, limit: int,
+    lake: Tables, span: Span, server: str, parameters: Mapping[str, object], total: int | None, seconds: float,
+    limit: int,
 ) -> list[OpCount]:  # fmt: skip
     rows = _by(lake, span, "job_id", "job_id IS NOT NULL", parameters, server)
-    if not sight.everything:
-        own = set(accounts(lake, span, sight.user, ("job_id",)).column("job_id").to_pylist())
-        rows = [row for row in rows if row["name"] in own]
     told = accounts_of(lake, [row["name"] for row in rows[:limit]], span)
     counted = []
     for row in rows[:limit]:

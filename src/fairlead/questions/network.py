@@ -19,7 +19,7 @@ from fairlead.questions.accounts import accounts_of, in_span
 from fairlead.questions.answers import PortImbalance, PortVolume
 from fairlead.questions.answers_site import DeviceHour, Devices, Ports
 from fairlead.questions.asking import Sight, Tables, days, records, select
-from fairlead.questions.ranking import accounts
+from fairlead.questions.reach import whole
 from fairlead.questions.span import HOUR_NS, Span, around, step_of_many
 
 LNET = "/lnet"
@@ -44,7 +44,7 @@ def ports(
     uneven = imbalance(job_ports(moved, links, _placed(lake, span, None))) if links.num_rows else None
     return Ports(
         from_ns=span.from_ns, to_ns=span.to_ns, job_id=None, ports=volumes[:limit], total=len(volumes),
-        jobs=_jobs(lake, span, sight, uneven, limit), missing=missing, hidden=not sight.everything,
+        jobs=_jobs(lake, span, uneven, limit), missing=missing, hidden=not sight.everything,
     )  # fmt: skip
 
 
@@ -174,8 +174,8 @@ def _own(lake: Tables, span: Span, nodes: Sequence[str]) -> list[str]:
 
 def _placed(lake: Tables, span: Span, nodes: Sequence[str] | None) -> pa.Table:
     mine = "" if nodes is None else " AND list_has_any(nodes, $nodes)"
-    found = select(
-        lake,
+    found = select(  # others on the nodes count, though they are not told of
+        whole(lake),
         f"SELECT * EXCLUDE (day) FROM jobs WHERE {in_span(span)}{mine}",
         {} if nodes is None else {"nodes": list(nodes)},
     )
@@ -203,12 +203,9 @@ def _uneven(row: Mapping[str, object]) -> PortImbalance:
     )  # fmt: skip
 
 
-def _jobs(lake: Tables, span: Span, sight: Sight, uneven: pa.Table | None, limit: int) -> list[PortImbalance]:
+def _jobs(lake: Tables, span: Span, uneven: pa.Table | None, limit: int) -> list[PortImbalance]:
     if uneven is None or not uneven.num_rows:
         return []
-    if not sight.everything:
-        own = accounts(lake, span, sight.user, ("job_id",)).column("job_id").combine_chunks()
-        uneven = uneven.filter(pc.is_in(uneven["job_id"], value_set=own))
     found = sorted((_uneven(row) for row in records(uneven)), key=lambda one: (-one.highest_over_mean, one.job_id))
     told = accounts_of(lake, [one.job_id for one in found[:limit]], around(span))
     return [_with_owner(one, told.get(one.job_id)) for one in found[:limit]]

@@ -60,19 +60,10 @@ def _none() -> pa.Table:
     return pa.table(words | {name: pa.array([], pa.int64()) for name in VALUES})
 
 
-def accounts(lake: Tables, span: Span, user: str = "", columns: Sequence[str] = COLUMNS) -> pa.Table:
-    """Accounts of jobs that ran in the span, of one user when given. A number that several users had in that time is
-    left out of one user's: counters cannot tell them apart."""
+def accounts(lake: Tables, span: Span, columns: Sequence[str] = COLUMNS) -> pa.Table:
+    """Accounts of jobs that ran in the span."""
     chosen = ", ".join(f'"{name}"' for name in columns)
-    condition, parameters = "", dict[str, object]()
-    if user:
-        condition = (
-            f' AND "user" = $owner AND job_id NOT IN (SELECT job_id FROM jobs WHERE {in_span(span)}'
-            ' AND "user" IS DISTINCT FROM $owner)'
-        )
-        parameters = {"owner": user}
-    sql = f"SELECT {chosen} FROM jobs WHERE {in_span(span)}{condition}"
-    return select(lake, sql, parameters, within=begun_in(span))
+    return select(lake, f"SELECT {chosen} FROM jobs WHERE {in_span(span)}", within=begun_in(span))
 
 
 def with_accounts(moved: pa.Table, told: pa.Table) -> pa.Table:

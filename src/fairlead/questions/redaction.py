@@ -16,8 +16,9 @@ from msgspec.structs import replace
 from fairlead.model.diagnosis import Told
 from fairlead.model.finding import Advice, Evidence, Subject
 from fairlead.model.incident import Incident
-from fairlead.questions.accounts import every_account, visible
+from fairlead.questions.accounts import every_account
 from fairlead.questions.asking import Sight, Tables
+from fairlead.questions.reach import visible, whole
 from fairlead.questions.span import DAY_NS, Span
 
 ANOTHER_JOB = "another job"
@@ -35,7 +36,7 @@ def told_to(lake: Tables, told: Sequence[Told], sight: Sight) -> list[Told]:
     """The findings in the words this reader may hear. Raises LakeError."""
     if sight.everything or not told:
         return list(told)
-    words = [_Words(_texts(one), _subjects(one), one.finding.from_ns, one.finding.to_ns, _own(one, sight))
+    words = [_Words(_texts(one), _subjects(one), one.finding.from_ns, one.finding.to_ns, one.job_id)
              for one in told]  # fmt: skip
     accounts = _accounts(lake, words)
     return [_told(one, mine.said(accounts, sight)) for one, mine in zip(told, words, strict=True)]
@@ -91,7 +92,7 @@ def _accounts(lake: Tables, words: Iterable[_Words]) -> _Accounts:
     numbers = sorted(set().union(*(one.jobs | one.tokens for one in words)))
     span = Span(min(one.span.from_ns for one in words), max(one.span.to_ns for one in words))
     found: dict[str, list[Mapping[str, Any]]] = {}
-    for row in every_account(lake, numbers, span):
+    for row in every_account(whole(lake), numbers, span):
         found.setdefault(row["job_id"], []).append(row)
     return found
 
@@ -99,10 +100,6 @@ def _accounts(lake: Tables, words: Iterable[_Words]) -> _Accounts:
 def _numbers(text: str) -> list[str]:
     """What may be a job's number, with and without what a sentence ends with."""
     return [form for token in _TOKEN.findall(text) for form in {token, token.rstrip(".")}]
-
-
-def _own(told: Told, sight: Sight) -> str | None:
-    return told.job_id if told.user == sight.user else None
 
 
 def _texts(told: Told) -> list[str]:
@@ -120,7 +117,7 @@ def _subjects(told: Told) -> list[str]:
 def _names(account: Mapping[str, Any], sight: Sight) -> list[str]:
     said = [account[name] for name in ("user", "project", "program", "name")]
     short = [(account["program"] or "").split(" ")[0].rsplit("/", 1)[-1]]
-    return [name for name in (*said, *short) if name and name != sight.user]
+    return [name for name in (*said, *short) if name and name != sight.user and name not in sight.projects]
 
 
 def _without(numbers: set[str], names: set[str]) -> Say:

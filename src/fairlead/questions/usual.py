@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from fairlead.analysis.history.category import LADDER, NONE, categories
 from fairlead.questions.answers_diagnosis import RunLike, Usual
-from fairlead.questions.asking import Sight, Tables
+from fairlead.questions.asking import Tables
 from fairlead.questions.past_phases import history_of
 
 ENOUGH = 2
@@ -22,9 +22,8 @@ ENOUGH = 2
 SHOWN = 60
 
 
-def usual_of(lake: Tables, phases: pa.Table, sight: Sight) -> list[Usual]:
-    """For each kind of `phases` (rows of PHASE of one job) its longest one, beside the latest others like it. Jobs of
-    other users count, but are not named to who may not see them."""
+def usual_of(lake: Tables, phases: pa.Table) -> list[Usual]:
+    """For each kind of `phases` (rows of PHASE of one job) its longest one, beside the latest others like it."""
     if not phases.num_rows:
         return []
     history = history_of(lake, phases)
@@ -36,11 +35,11 @@ def usual_of(lake: Tables, phases: pa.Table, sight: Sight) -> list[Usual]:
         rows = np.flatnonzero(pc.equal(kinds, kind).to_numpy(zero_copy_only=False))
         active = phases["active_ns"].to_numpy()[rows]
         one = int(rows[int(np.argmax(active))])
-        made.append(_usual(pool, codes, one, phases.num_rows, kind, sight))
+        made.append(_usual(pool, codes, one, phases.num_rows, kind))
     return made
 
 
-def _usual(pool: pa.Table, codes: Any, one: int, own: int, kind: str, sight: Sight) -> Usual:
+def _usual(pool: pa.Table, codes: Any, one: int, own: int, kind: str) -> Usual:
     place = np.arange(pool.num_rows)
     chosen, like = np.zeros(0, np.int64), ""
     for rung, code in zip(LADDER, codes, strict=True):
@@ -55,15 +54,13 @@ def _usual(pool: pa.Table, codes: Any, one: int, own: int, kind: str, sight: Sig
     rates = rates[~np.isnan(rates)]
     low, middle, high = np.quantile(rates, (0.25, 0.5, 0.75)).tolist() if len(rates) else (None, None, None)
     rows = pool.take(pa.array([*chosen[-SHOWN:], one], pa.int64())).to_pylist()
-    owner = pool["user"][one].as_py()
-    runs = [_run(row, sight, owner, this=at == len(rows) - 1) for at, row in enumerate(rows)]
+    runs = [_run(row, this=at == len(rows) - 1) for at, row in enumerate(rows)]
     return Usual(kind=kind, runs=runs, rate_p25=low, rate_p50=middle, rate_p75=high, like=like)
 
 
-def _run(row: Mapping[str, Any], sight: Sight, owner: str | None, *, this: bool) -> RunLike:
-    named = sight.everything or this or (row["user"] is not None and row["user"] in (sight.user, owner))
+def _run(row: Mapping[str, Any], *, this: bool) -> RunLike:
     return RunLike(
-        job_id=row["job_id"] if named else None, start_ns=row["start_ns"], kind=row["kind"],
+        job_id=row["job_id"], start_ns=row["start_ns"], kind=row["kind"],
         seconds=row["active_ns"] / 1e9, amount=row["metadata_ops"] if row["kind"] == "metadata" else row["bytes"],
         rate_per_s=row["rate_per_s"], nodes_count=row["nodes_count"], this=this,
     )  # fmt: skip

@@ -20,6 +20,7 @@ from fairlead.questions.answers_diagnosis import Course, Hurt, PhaseLine, Taken,
 from fairlead.questions.asking import Sight, Tables
 from fairlead.questions.courses import got
 from fairlead.questions.explain import job_courses, phase_of, span_of
+from fairlead.questions.grades import grade_of
 from fairlead.questions.job import summary_of
 from fairlead.questions.like_runs import alike_runs, runs_of_program
 from fairlead.questions.past_phases import phases_of_job
@@ -27,6 +28,7 @@ from fairlead.questions.span import MINUTE_NS, Span
 from fairlead.questions.usual import usual_of
 
 MOST_FINDINGS = 20
+MOST_RUNS = 50
 SLOWED = ("job.interference", "job.slow_component")
 WORTH_SAYING = 0.01
 """Of the time I/O usually takes: what is lost beyond it, where it is less, is not told in figures."""
@@ -41,8 +43,9 @@ def why(lake: Tables, job_id: str, sight: Sight, now_ns: int, *, cluster: str = 
         mine = [run for run in mine if run["start_ns"] is not None and run["start_ns"] < at.to_ns
                 and (run["end_ns"] is None or run["end_ns"] >= at.from_ns)] or mine  # fmt: skip
     if not mine:
-        raise unknown_job(lake, job_id, sight)
+        raise unknown_job(lake, job_id)
     account = mine[0]
+    others = [run for run in runs if run is not account and visible(run, sight)]
     summary = summary_of(lake, account)
     running = is_running(account, now_ns)
     phases, told = _looked_at(lake, account, now_ns, sight)
@@ -56,11 +59,13 @@ def why(lake: Tables, job_id: str, sight: Sight, now_ns: int, *, cluster: str = 
     return Why(
         job=job, verdict=verdict, headline=headline(verdict, job_id, told, lost, expected), summary=summary,
         phases=lines, expected_s=expected, lost_s=lost, usual=usual, taken=taken(told), findings=told,
-        advice=_advice(told), hurt=_hurt(lake, account, now_ns, sight),
+        advice=_advice(told), hurt=_hurt(lake, account, now_ns),
         runs=runs_of_program(lake, account, phases["program"][0].as_py() if phases.num_rows else account["program"]),
         alike=alike_runs(lake, account, sight), courses=courses,
         missing=_missing(account, running, phases, told, summary),
         other_runs=len(mine) - 1,
+        grade=grade_of(lost, account["start_ns"], now_ns if running else account["end_ns"]),
+        same_number=[row_of(run, now_ns) for run in others[:MOST_RUNS]],
     )  # fmt: skip
 
 
@@ -73,18 +78,18 @@ def _looked_at(lake: Tables, account: Mapping[str, Any], now_ns: int, sight: Sig
     return phases, kept.of_job(lake, account["cluster"], account["job_id"], life, sight)[:MOST_FINDINGS]
 
 
-def _hurt(lake: Tables, account: Mapping[str, Any], now_ns: int, sight: Sight) -> list[Hurt]:
+def _hurt(lake: Tables, account: Mapping[str, Any], now_ns: int) -> list[Hurt]:
     start, end = account["start_ns"], account["end_ns"]
     if start is None:
         return []
     life = Span(start, (end if end is not None else now_ns) + MINUTE_NS)
     return [
         Hurt(
-            who=f"job {told.job_id}" if seen else None, start_ns=told.finding.from_ns,
+            who=f"job {told.job_id}", start_ns=told.finding.from_ns,
             seconds=told.finding.cost_s if len(told.finding.culprits) == 1 else None,
-            confidence=told.finding.confidence, finding=told.finding.id if seen else None,
+            confidence=told.finding.confidence, finding=told.finding.id,
         )
-        for told, seen in kept.blaming(lake, account["cluster"], account["job_id"], life, sight)[:MOST_FINDINGS]
+        for told in kept.blaming(lake, account["cluster"], account["job_id"], life)[:MOST_FINDINGS]
     ]  # fmt: skip
 
 
@@ -145,7 +150,7 @@ def _drawn(
     lake: Tables, phases: pa.Table, told: Sequence[Told], sight: Sight, now_ns: int
 ) -> tuple[list[Course], list[Any]]:
     """Pictures of the costliest finding, or of what the job got where there is none."""
-    usual = usual_of(lake, phases, sight)
+    usual = usual_of(lake, phases)
     for one in told:
         phase = phase_of(lake, one, *span_of(one, now_ns))
         courses = job_courses(lake, one, phase, sight, now_ns)

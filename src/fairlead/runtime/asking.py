@@ -83,7 +83,10 @@ def exchange(
     """As `get`, with any method and a body."""
     connection = _connection(url, authority)
     try:
-        connection.request(method, path, body, headers={"Authorization": f"Bearer {token}"} if token else {})
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        connection.request(method, path, body, headers=headers)
         answer = connection.getresponse()
         return answer.status, answer.read(_LARGEST)
     except ssl.SSLError as error:

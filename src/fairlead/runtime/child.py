@@ -123,13 +123,14 @@ def _beating(pulse: Pulse, stop: threading.Event) -> None:
 
 def _api(task: Task, pulse: Pulse) -> None:
     from fairlead.access.tokens import read_key
-    from fairlead.alerts import subscribing
+    from fairlead.alerts import served as alerts
     from fairlead.collector.serving import serve
     from fairlead.lake.store import Lake
-    from fairlead.questions.catalog import Asking
+    from fairlead.questions.question import Asking
     from fairlead.runtime.site_told import site_facts
     from fairlead.web.api.app import application
     from fairlead.web.api.settings import ApiSettings
+    from fairlead.web.signin.entrance import entrance
 
     config = task.config
     root = Path(config.server.lake)
@@ -143,11 +144,15 @@ def _api(task: Task, pulse: Pulse) -> None:
     )  # fmt: skip
     lake = Lake.open(root, memory=config.server.memory, timeout_s=config.api.answer_s)
     asking = Asking(lake, facts=site_facts(config.server.site))
-    more = subscribing.routes(Path(config.server.state), config.alerts, key, clock.now_ns)
-    serve(
-        application(asking, settings, more=more), config.collector, _sockets(task), on_ready=pulse.ready,
-        on_beat=pulse.beat,
+    state = Path(config.server.state)
+    people = entrance(state, config.web, key, lake)
+    asking.acknowledged = alerts.taken_on(state)
+    more = alerts.routes(state, config.alerts, lake, people.door, clock.now_ns, noted=people.noted)
+    app = application(
+        asking, settings, door=people.door, more=[*people.routes, *more], guards=people.guards,
+        described=[*people.described, *alerts.OPERATIONS],
     )  # fmt: skip
+    serve(app, config.collector, _sockets(task), on_ready=pulse.ready, on_beat=pulse.beat)
 
 
 if __name__ == "__main__":

@@ -25,11 +25,13 @@ from fairlead.lake.place import check_shard, default_lake
 from fairlead.lake.retention import Policy
 from fairlead.model.tables import TABLES
 from fairlead.runtime.diagnosing.settings import Diagnosis
+from fairlead.runtime.whatif_settings import WhatIfSettings
+from fairlead.web import settings as web_settings
 
 PREFIX = "FAIRLEAD"
 _PLACE = re.compile(r"^(?P<what>.*?)(?: - at `\$(?:\.(?P<path>[^`]*))?`)?$")
 _UNKNOWN = re.compile(r"Object contains unknown field `([^`]*)`")
-_TABLES = ("keep.tables", "alerts.routes", "alerts.rules")
+_TABLES = ("keep.tables", "alerts.routes", "alerts.rules", *web_settings.TABLES)
 COLLECTOR_PORT = 8571
 API_PORT = 8572
 
@@ -92,8 +94,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     api: Api = Api()
     analysis: Analysis = Analysis()
     diagnosis: Diagnosis = Diagnosis()
+    whatif: WhatIfSettings = WhatIfSettings()
     feeds: Feeds = Feeds()
     alerts: Alerts = Alerts()
+    web: web_settings.Web = web_settings.Web()
 
 
 Origins = dict[str, str]
@@ -230,6 +234,7 @@ def _checked(config: Config) -> Config:
         if value > 1:
             raise ConfigError(f"{value} is above 1", where=f"diagnosis.{path}", remedy="give a share from 0 to 1")
     checked_alerts(config.alerts)
+    web_settings.checked(config.web)
     for name in config.keep.tables:
         if name not in TABLES:
             raise ConfigError(

@@ -19,8 +19,9 @@ from fairlead.access.tls import server_context
 from fairlead.access.tokens import AGENT, OPERATOR, Claims, issue, make_key, read_key
 from fairlead.collector.listen import bind, parse, shown
 from fairlead.collector.serving import Bound
-from fairlead.errors import ServerError
+from fairlead.errors import FairleadError, ServerError
 from fairlead.runtime.config import Config
+from fairlead.runtime.first_sign_in import first_sign_in
 from fairlead.runtime.notify import Notifier
 from fairlead.runtime.supervisor import Supervisor
 
@@ -85,6 +86,13 @@ def up(config: Config, say: Callable[[str], None], reload: Callable[[], Config |
             for name in ("collector", "api"):
                 for address in addresses[name]:
                     say(f"ready {name} {address}")
+            if addresses["api"]:
+                try:
+                    told = first_sign_in(config, addresses["api"])
+                except FairleadError as error:  # what is collected does not wait for people
+                    told = [str(error)]
+                for line in told:
+                    say(line)
 
         Supervisor(config, sockets, Notifier(), on_ready=ready, reload=reload).run()
     finally:

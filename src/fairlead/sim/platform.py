@@ -60,6 +60,13 @@ class Machine:
         """Where each layer's resources begin."""
         return Places(self)
 
+    @cached_property
+    def whole(self) -> F64:
+        """`capacity()`, made once. Not to be written to."""
+        made = self.capacity()
+        made.flags.writeable = False
+        return made
+
     def capacity(self, locks: int = 0) -> F64:
         """Capacity of every resource, then of `locks` files that are written interleaved."""
         parts = (

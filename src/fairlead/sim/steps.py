@@ -127,7 +127,7 @@ def lay_out(machine: Machine, step: Step, nodes: I32, forwarder_of: I32, targets
     per_request = 1.0 / size if step.random else 1.0 / max(size, 1 << 16)
     columns += [(at.server + server, 1.0), (at.target + tgt, 1.0), (at.target_iops + tgt, per_request)]
     crosses, cost = _crossings(columns, len(fwd))
-    alone = np.minimum(cap, (machine.capacity()[crosses] / cost).min(axis=1))
+    alone = np.minimum(cap, (machine.whole[crosses] / cost).min(axis=1))
     if step.contested:
         crosses, cost = _crossings([*columns, (np.full(len(fwd), lock), 1.0)], len(fwd))
         alone = np.minimum(alone, machine.shared_file_bandwidth * streams / writers)
@@ -163,7 +163,7 @@ def _metadata(machine: Machine, step: Step, rank: I64, node: I32, forwarder: I32
     columns.append((np.full(len(fwd), at.mds + mds), 1.0))
     crosses, cost = _crossings(columns, len(fwd))
     cap = streams / machine.metadata_rtt_s
-    alone = np.minimum(cap, (machine.capacity()[crosses] / cost).min(axis=1))
+    alone = np.minimum(cap, (machine.whole[crosses] / cost).min(axis=1))
     each = max(step.each, 1)
     none = np.zeros(len(lanes), np.int64)
     server = np.full(len(fwd), mds, np.int32)

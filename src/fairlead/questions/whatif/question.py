@@ -32,6 +32,7 @@ from fairlead.questions.whatif.checks import check, held_out, largest_change
 from fairlead.questions.whatif.past import Past, past_of
 from fairlead.questions.whatif.replays import AS_IT_WAS, Figures, OnLayer, Played, figures, played, recorded
 from fairlead.questions.whatif.site import Known, Setting, known_of, setting_of
+from fairlead.sim.replay.jobs import Progress
 from fairlead.sim.workloads.history import History, Sound, jobs_of, phases_of, sound
 from fairlead.sim.workloads.history_curves import Curves, learn
 
@@ -45,6 +46,24 @@ SAME = 0.05
 BASES = ("own", "class", "machine")
 Telling = Callable[[str], None]
 """Told which replay begins."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """How far an answer is. `step`: reading, learning, replaying, checking; `text` says it, `share` of all is done.
+    `replay` of `replays` is under way."""
+
+    step: str
+    text: str
+    share: float
+    jobs: int | None = None
+    replay: int | None = None
+    replays: int | None = None
+
+
+Following = Callable[[Stage], None]
+_READ, _LEARNT, _REPLAYED = 0.12, 0.2, 0.9
+"""Shares of the whole that are done after reading, learning curves and all replays; the rest is checking."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,17 +83,19 @@ class Asked:
 
 def whatif(
     lake: Tables, span: Span, sight: Sight, asked: Asked, *, peaks: Mapping[str, float] | None = None,
-    telling: Telling | None = None,
+    telling: Telling | None = None, following: Following | None = None,
 ) -> WhatIf:  # fmt: skip
     """The answer for jobs that began in the span. `peaks`: told by the site's description. A reader with a user is
-    named that user's jobs only; sums are of all. Raises UsageError for an unknown policy or an empty history,
-    LakeError."""
-    tell = telling or (lambda _text: None)
-    policies = _policies(asked)
+    named that user's jobs only; sums are of all. `telling` hears which replay begins, `following` how far it is. Raises
+    UsageError for an unknown policy or an empty history, LakeError."""
+    tell, follow = telling or (lambda _text: None), following or (lambda _stage: None)
+    policies = policies_of(asked)
     tell("reading the past")
+    follow(Stage(step="reading", text="reading the past", share=0.0))
     past = past_of(lake, span)
     fit = sound(past.runs, past.bursts)
     known = known_of(lake, span, past, peaks or {})
+    follow(Stage(step="learning", text="learning how fast programs are", share=_READ, jobs=len(fit.runs)))
     phases = phases_of(fit.runs, fit.bursts)
     curves = learn(fit.runs, phases, known.defaults)
     history = jobs_of(fit.runs, phases, curves)
@@ -85,13 +106,16 @@ def whatif(
     if not other and largest_change(past, span) is not None and all(name != STATIC for name, _ in policies):
         # What policies keep of the map is the present one: what that alone does is not theirs.
         policies = [(STATIC, registry.path_policy(STATIC)), *policies]
-    tell(AS_IT_WAS)
-    base = _play(AS_IT_WAS, AS_IT_WAS, recorded(past, fit.row, now), past, fit, history, now, asked)
-    runs = [base]
-    for shown, name, policy, setting in _wanted(asked, policies, known, past, fit, curves, now):
+    wanted = [(AS_IT_WAS, AS_IT_WAS, recorded(past, fit.row, now), now),
+              *_wanted(asked, policies, known, past, fit, curves, now)]  # fmt: skip
+    runs: list[Played] = []
+    for number, (shown, name, policy, setting) in enumerate(wanted):
         tell(shown)
-        runs.append(_play(name, shown, policy, past, fit, history, setting, asked))
+        hear = _heard(follow, shown, number, len(wanted), len(fit.runs))
+        runs.append(_play(name, shown, policy, past, fit, history, setting, asked, hear))
+    base = runs[0]
     tell("checking")
+    follow(Stage(step="checking", text="checking against what was measured", share=_REPLAYED, jobs=len(fit.runs)))
     checks = [check(AS_IT_WAS, history, fit.runs, base)]
     foreseen, why = held_out(lake, span, past, fit, peaks or {}, seed=asked.seed)
     told = [figures(history.jobs, one.replayed) for one in runs]
@@ -109,8 +133,18 @@ def whatif(
     )  # fmt: skip
 
 
-def _policies(asked: Asked) -> list[tuple[str, PathPolicy | None]]:
-    """Policies by name; None is the site's own way."""
+def _heard(follow: Following, shown: str, number: int, of: int, jobs: int) -> Progress:
+    """What one replay tells as it goes, as a part of the whole."""
+
+    def progress(done: int, all_: int) -> None:
+        share = _LEARNT + (_REPLAYED - _LEARNT) * (number + done / max(all_, 1)) / of
+        follow(Stage(step="replaying", text=shown, share=share, jobs=jobs, replay=number + 1, replays=of))
+
+    return progress
+
+
+def policies_of(asked: Asked) -> list[tuple[str, PathPolicy | None]]:
+    """Policies by name; None is the site's own way. Raises UsageError for one that is not known."""
     names = list(dict.fromkeys(asked.policies))
     other = asked.forwarders is not None or asked.targets is not None
     if not names:
@@ -164,9 +198,12 @@ def label(name: str) -> str:
 
 
 def _play(
-    name: str, shown: str, policy: PathPolicy, past: Past, fit: Sound, history: History, setting: Setting, asked: Asked
+    name: str, shown: str, policy: PathPolicy, past: Past, fit: Sound, history: History, setting: Setting,
+    asked: Asked, progress: Progress,
 ) -> Played:  # fmt: skip
-    return played(name, shown, policy, past, fit.row, fit.runs, history, setting, seed=asked.seed)
+    return played(
+        name, shown, policy, past, fit.row, fit.runs, history, setting, seed=asked.seed, progress=progress
+    )  # fmt: skip
 
 
 def _scenario(

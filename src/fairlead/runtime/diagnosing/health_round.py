@@ -61,15 +61,17 @@ def learnt_before(now_ns: int, settings: Diagnosis) -> int:
 
 def health_round(
     lake: Tables, writer: Any, now_ns: int, settings: Diagnosis, peaks: Mapping[str, float] | None = None, *,
-    past: Mapping[tuple[str, str], Peak] | None = None,
+    past: Mapping[tuple[str, str], Peak] | None = None, span: Span | None = None,
 ) -> int:  # fmt: skip
     """Looks once and writes what changed, in one batch; returns its rows. `peaks`: what the site says, by kind; `past`:
-    `past_peaks` before `learnt_before`, read here unless given. Raises LakeError."""
+    `past_peaks` before `learnt_before`, read here unless given; `span`: what is looked at (default: `span_of`). Raises
+    LakeError."""
     limits = limits_of(settings)
-    span = span_of(now_ns, limits)
+    before = learnt_before(now_ns, settings) if span is None else span.from_ns // HOUR_NS * HOUR_NS
+    span = span_of(now_ns, limits) if span is None else span
     end = span.to_ns
     if past is None:
-        past = past_peaks(lake, learnt_before(now_ns, settings))
+        past = past_peaks(lake, before)
     told_peaks = {(kind, ""): value for kind, value in (peaks or {}).items()}
     known = known_incidents(lake, span.from_ns, end)
     given = component_loads(lake, span)

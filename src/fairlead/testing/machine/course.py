@@ -196,8 +196,12 @@ class Site:
             )  # fmt: skip
             parts = [around, replace(step, compute_s=0.0), replace(around, op="close", compute_s=0.0)]
         share = 1.0 if self._noise is None else self._noise(job.number, number, step)
-        made = []
+        made: list[tuple[Step, Laid]] = []
         for part in parts:
+            if part.op == "close" and made:  # laid out as the open before it
+                self._laid.append((place, part, made[0][1], files))
+                made.append((part, made[0][1]))
+                continue
             targets = np.stack([self._files.targets[i] for i in files]) if part.moves_data else mds
             lock = machine.at.lock + job.number % LOCKS
             laid = at_share(lay_out(machine, part, nodes, forwarder_of, targets, lock), share)

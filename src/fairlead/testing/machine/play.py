@@ -40,6 +40,8 @@ class Play:
     choose: Choose | None = None
     noise: Noise | None = None
     placed: dict[int, tuple[float, np.ndarray]] | None = field(default=None, repr=False)
+    idle_s: int = 1
+    """Targets that are idle are told of in one of so many seconds."""
 
     @cached_property
     def drawn(self) -> Sequence[Drawn]:
@@ -83,7 +85,7 @@ class Play:
             "ops": client_rows.ops_rows(course, t, runs, origin),
             "forwarder": server_rows.forwarder_rows(course, a, origin),
             "pfs_client": server_rows.pfs_client_rows(course, a, t, runs, origin),
-            "target": server_rows.target_rows(course, a, origin, from_s, to_s, self.used_bytes(from_s)),
+            "target": server_rows.target_rows(course, a, origin, from_s, to_s, self.used_bytes(from_s), self.idle_s),
             "metadata": server_rows.metadata_rows(course, a, t, runs, origin),
             "port": server_rows.port_rows(course, a, origin),
             "device": server_rows.device_rows(course, a, origin),

@@ -98,10 +98,12 @@ def forwarder_rows(course: Course, a: Account, origin_ns: int) -> pa.RecordBatch
     })  # fmt: skip
 
 
-def target_rows(course: Course, a: Account, origin_ns: int, from_s: int, to_s: int, used: F64) -> pa.RecordBatch:
+def target_rows(
+    course: Course, a: Account, origin_ns: int, from_s: int, to_s: int, used: F64, idle_s: int = 1
+) -> pa.RecordBatch:
     """Per second and target the whole (`obdfilter`, zeros where idle), and its parts by job (`job_stats`).
 
-    `used`: bytes used on each target at `from_s`.
+    `used`: bytes used on each target at `from_s`; `idle_s`: a target that is idle is told of in one of so many seconds.
     """
     machine = course.machine
     data = a.op < DATA
@@ -118,7 +120,11 @@ def target_rows(course: Course, a: Account, origin_ns: int, from_s: int, to_s: i
     m = len(at)
     seconds = np.repeat(np.arange(from_s, to_s), machine.targets)
     targets = np.tile(np.arange(machine.targets), to_s - from_s)
-    filled = used + np.cumsum(whole[3].reshape(-1, machine.targets), axis=0)
+    filled = (used + np.cumsum(whole[3].reshape(-1, machine.targets), axis=0)).ravel()
+    if idle_s > 1:
+        told = (whole[0] + whole[1] > 0) | (seconds % idle_s == 0)
+        seconds, targets, filled, whole = seconds[told], targets[told], filled[told], [w[told] for w in whole]
+        grid = len(seconds)
     requests = whole[0] + whole[1]
     is_part = np.arange(grid + m) >= grid
     columns = {
@@ -133,7 +139,7 @@ def target_rows(course: Course, a: Account, origin_ns: int, from_s: int, to_s: i
         "job_id": _jobs(course, np.concatenate([np.zeros(grid, np.int64), job]), ~is_part), **columns,
         "service_ns_histogram": _lists(lognormal(requests, whole[4] / np.maximum(requests, 1)), m),
         "capacity_bytes": pa.array(np.full(grid + m, machine.target_bytes), mask=is_part),
-        "used_bytes": pa.array(_ints(filled.ravel(), m), mask=is_part),
+        "used_bytes": pa.array(_ints(filled, m), mask=is_part),
         "source": words(is_part.astype(np.int64), ("obdfilter", "job_stats").__getitem__),
     })  # fmt: skip
 
@@ -258,10 +264,13 @@ def exponential(requests: F64, mean_s: F64) -> I64:
 
 def lognormal(requests: Any, mean_s: F64, sigma: float = 0.5) -> I64:
     """Histograms (N, 40) of times spread lognormally about a mean."""
-    mean = np.maximum(mean_s, 1e-9)[:, None]
+    counts = np.zeros((len(requests), BINS), np.int64)
+    some = np.flatnonzero(requests)
+    mean = np.maximum(mean_s[some], 1e-9)[:, None]
     with np.errstate(divide="ignore"):
         z = (np.log(_EDGES_S[1:]) - np.log(mean) + sigma**2 / 2) / sigma
-    return _counts(requests, 0.5 * (1.0 + _erf(z / math.sqrt(2.0))))
+    counts[some] = _counts(requests[some], 0.5 * (1.0 + _erf(z / math.sqrt(2.0))))
+    return counts
 
 
 def _erf(x: F64) -> F64:

@@ -1,18 +1,18 @@
-"""The API as an ASGI application: checks the token and the parameters, asks in a thread, answers JSON.
+"""The API as an ASGI application: every question under its path, once or followed, and what describes them all.
 
-Everything it serves is of `questions.catalog`. Not here: listening and TLS (the server), the answers (`questions`).
+Everything it answers itself is of `questions.catalog`. Not here: listening and TLS (the server), the answers
+(`questions`), who asks (`identity`, `signin`).
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from hashlib import blake2b
 
 import msgspec
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
@@ -20,192 +20,210 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 import fairlead
-from fairlead.access.tokens import OPERATOR, READER, Claims, RoleError, check
 from fairlead.clock import now_ns
-from fairlead.errors import FairleadError, LakeError, UsageError
+from fairlead.errors import UsageError
 from fairlead.inert import encodable_within
-from fairlead.questions.asking import Sight, UnknownNameError
-from fairlead.questions.catalog import QUESTIONS, Asking, ask, asked_of
-from fairlead.web.api.gate import BusyError, Gate
+from fairlead.questions.catalog import QUESTIONS, asked_of, words_of
+from fairlead.questions.question import Asking
+from fairlead.web.api import openapi
+from fairlead.web.api.answering import Answering
+from fairlead.web.api.described import Operation
+from fairlead.web.api.live import Board, every_of
 from fairlead.web.api.settings import ApiSettings
+from fairlead.web.identity import Door, Person, RefusedError
+from fairlead.web.token_door import TokenDoor
 
 ROOT = "/api/v1"
-_LOG = logging.getLogger("fairlead.api")
 _MAX_QUERY = 4096
+_MAX_NAME = 256
 _DAY_NS = 86_400_000_000_000
 _ENCODE = msgspec.json.Encoder()
-_EVERYONE = Claims(expires_s=0, role=OPERATOR)
-_BUSY = {
-    "own": (429, "you have as many questions under way as one reader may"),
-    "full": (429, "too many questions wait already"),
-    "late": (503, "no place came free in time"),
-}
-
-
-class _RefusedError(Exception):
-    """A request that is not answered: status, what, and the next step."""
-
-    def __init__(self, status: int, what: str, remedy: str = "", headers: dict[str, str] | None = None) -> None:
-        super().__init__(what)
-        self.status, self.what, self.remedy, self.headers = status, what, remedy, headers or {}
+_SAFE = {"x-content-type-options": "nosniff"}
+_LAST_NAME = re.compile(r"\{name\}$")
+PING = Operation(method="GET", path="ping", about="Version and time.", open=True, tag="server")
+DOCUMENT = Operation(method="GET", path="openapi.json", about="This document.", open=True, tag="server")
+Followed = Callable[[Person, str], bytes]
+"""Something else that can be followed: the person and the rest of the path to JSON; called in a thread. Raises
+RefusedError."""
 
 
 def application(
-    asking: Asking, settings: ApiSettings, *, clock: Callable[[], int] = now_ns, more: Sequence[BaseRoute] = ()
+    asking: Asking,
+    settings: ApiSettings,
+    *,
+    clock: Callable[[], int] = now_ns,
+    door: Door | None = None,
+    more: Sequence[BaseRoute] = (),
+    guards: Sequence[Middleware] = (),
+    described: Sequence[Operation] = (),
+    followed: Mapping[str, Followed] | None = None,
 ) -> Starlette:
-    """The application. `asking` names the lake; `clock` tells the time (epoch ns); `more`: pages of others."""
+    """The application. `asking` names the lake; `clock` tells the time (epoch ns); `door`: who asks (None: tokens made
+    with the key of the settings); `more`: routes of others, `described` what they are; `guards` see every request
+    first, the first outermost; `followed`: what can be followed besides questions, by the first word of its path."""
     asking.longest_ns = min(asking.longest_ns, settings.longest_days * _DAY_NS)
-    api = _Api(asking, settings, clock)
+    api = _Api(asking, settings, clock, door or TokenDoor(settings.key, clock), followed or {})
+    document = _ENCODE.encode(openapi.document(operations(described), ROOT))
+
+    async def told(request: Request) -> Response:
+        return _kept(request, document, 3600)
+
     routes: list[BaseRoute] = [
-        Route(f"{ROOT}/{question.path}", api.endpoint(name), methods=["GET"], name=name)
+        Route(f"{ROOT}/ping", api.ping, methods=["GET"]),
+        Route(f"{ROOT}/openapi.json", told, methods=["GET"]),
+        Route(f"{ROOT}/live/{{path:path}}", api.follow, methods=["GET"]),
+    ]
+    pages = [route for route in more if not getattr(route, "path", "").startswith(ROOT)]
+    routes += [route for route in more if route not in pages]
+    routes += [
+        # A name may hold slashes (a port of a switch): only where nothing follows it.
+        Route(f"{ROOT}/{_LAST_NAME.sub('{name:path}', question.path)}", api.endpoint(name), methods=["GET"], name=name)
         for name, question in QUESTIONS.items()
     ]
     routes += [
-        Route(f"{ROOT}/mds/{{name}}", api.endpoint("mds"), methods=["GET"]),
-        Route(f"{ROOT}/ping", api.ping, methods=["GET"]),
-        *more,
-        Route("/{path:path}", _nothing, methods=["GET"]),
+        Route(f"{ROOT}/mds/{{name:path}}", api.endpoint("mds"), methods=["GET"]),
+        Route(f"{ROOT}/{{path:path}}", _nothing),
+        *pages,
+        Route("/{path:path}", _nothing),
     ]
     if settings.warm:
-        api.warm()
+        api.answering.warm()
     compress = Middleware(GZipMiddleware, minimum_size=1024, compresslevel=4)
-    return Starlette(routes=routes, middleware=[compress])
+    answers = {HTTPException: _of_starlette, RefusedError: _of_refusal}
+    return Starlette(routes=routes, middleware=[*guards, compress], exception_handlers=answers)  # type: ignore[arg-type]
+
+
+def operations(described: Sequence[Operation] = ()) -> list[Operation]:
+    """Every operation there is: questions, what follows them, and those of others."""
+    return [*openapi.questions(), openapi.FOLLOWING, PING, DOCUMENT, *described]
 
 
 class _Api:
-    def __init__(self, asking: Asking, settings: ApiSettings, clock: Callable[[], int]) -> None:
-        self._asking = asking
+    def __init__(
+        self,
+        asking: Asking,
+        settings: ApiSettings,
+        clock: Callable[[], int],
+        door: Door,
+        followed: Mapping[str, Followed],
+    ) -> None:
+        self.answering = Answering(asking, settings, clock)
+        self._door = door
         self._settings = settings
         self._clock = clock
-        each = settings.user_at_once if settings.key is not None else settings.at_once + settings.waiting
-        self._gate = Gate(settings.at_once, settings.waiting, settings.wait_s, each)
-        self._threads = ThreadPoolExecutor(settings.at_once, thread_name_prefix="question")
-
-    def warm(self) -> None:
-        """Asks once, in a thread, what is kept between questions."""
-        for question in ("heatmap", "cdf"):
-            self._threads.submit(self._ask, question, "", asked_of(question, {}), Sight(), self._clock())
+        self._followed = followed
+        self._board = Board(door, settings.live_at_once, settings.live_each)
+        paths = {**{name: question.path for name, question in QUESTIONS.items()}, "mds": "mds/{name}"}
+        self._paths = [(name, _pattern(path)) for name, path in paths.items()] + [("mds", _pattern("mds"))]
 
     async def ping(self, request: Request) -> Response:  # noqa: ARG002
         """Version and time; needs no token."""
         return _json({"schema": "fairlead.ping/1", "version": fairlead.__version__, "now_ns": self._clock()})
 
-    def endpoint(self, question: str) -> Callable[[Request], object]:
+    def endpoint(self, question: str) -> Callable[[Request], Awaitable[Response]]:
         """What answers one question."""
 
         async def answer(request: Request) -> Response:
-            try:
-                return await self._answer(question, request)
-            except _RefusedError as refusal:
-                return _refusal(refusal)
+            person = self._door.person(request)
+            asked = _asked(question, _words(request))
+            name = _named(str(request.path_params.get("name", "")))
+            body, past = await self.answering.answer(question, name, asked, person.sight, person.key)
+            return _kept(request, body, self._settings.past_s if past else self._settings.live_s)
 
         return answer
 
-    async def _answer(self, question: str, request: Request) -> Response:
-        claims, reader = self._claims(request)
-        asked = _asked(question, request)
-        name = str(request.path_params.get("name", ""))
-        if len(name) > 256:
-            raise _RefusedError(400, "the name is too long")
-        sight = Sight(claims.user if claims.role == READER else "")
-        moment = self._clock()
-        body, past = await self._work(question, name, asked, sight, moment, reader)
-        return self._reply(request, body, past=past)
+    async def follow(self, request: Request) -> Response:
+        """The same question, again when its answer changes."""
+        person = self._door.person(request)
+        words = _words(request)
+        every_s = every_of(words.pop("every", None))
+        path = str(request.path_params["path"])
+        first, _, rest = path.partition("/")
+        if first in self._followed:
+            call = self._followed[first]
+            call(person, rest)  # refused at once rather than in the stream
 
-    def _claims(self, request: Request) -> tuple[Claims, str]:
-        """Whose token it is, and a name for who holds it. Refuses 401, 403."""
-        if self._settings.key is None:
-            return _EVERYONE, "everyone"
-        kind, _, token = request.headers.get("authorization", "").partition(" ")
-        try:
-            token = token.strip() if kind.lower() == "bearer" else ""
-            claims = check(self._settings.key, token, self._clock(), (READER, OPERATOR))
-        except RoleError as error:
-            raise _RefusedError(
-                403, str(error), "ask for a reader's token: fairlead token issue --role reader"
-            ) from None
-        except ValueError as error:
-            headers = {"www-authenticate": 'Bearer realm="fairlead"'}
-            raise _RefusedError(401, str(error), "send Authorization: Bearer TOKEN", headers) from None
-        return claims, blake2b(token.encode(), digest_size=8).hexdigest()
+            async def look() -> bytes:
+                return await self.answering.call(lambda: call(person, rest), f"live {person.key}")
 
-    async def _work(
-        self, question: str, name: str, asked: msgspec.Struct, sight: Sight, moment: int, reader: str
-    ) -> tuple[bytes, bool]:
-        """The answer as JSON, and whether it is of the past only. Refuses 400, 404, 429, 503, 500."""
-        try:
-            await self._gate.enter(reader)
-        except BusyError as busy:
-            status, what = _BUSY[busy.why]
-            raise _RefusedError(status, what, "ask again later", {"retry-after": "1"}) from None
-        loop = asyncio.get_running_loop()
-        work = loop.run_in_executor(self._threads, self._ask, question, name, asked, sight, moment)
-        work.add_done_callback(lambda done: self._done(done, reader))
-        try:
-            return await asyncio.wait_for(asyncio.shield(work), self._settings.answer_s)
-        except TimeoutError:
-            what = f"the answer takes longer than {self._settings.answer_s:g} s"
-            raise _RefusedError(503, what, "ask about less time", {"retry-after": "5"}) from None
-        except UnknownNameError as unknown:
-            like = f"names like it: {', '.join(unknown.near)}" if unknown.near else ""
-            raise _RefusedError(404, str(unknown), like) from None
-        except UsageError as error:
-            raise _RefusedError(400, error.what, error.remedy or "") from None
-        except FairleadError as error:
-            _LOG.warning("%s: %s", question, error)
-            status = 503 if isinstance(error, LakeError) else 500
-            raise _RefusedError(status, "the lake cannot answer this now", "ask about less, or later") from None
+            return self._board.follow(request, person, (first, rest, person.key), look, every_s)
+        question, name = self._question(path)
+        asked = _asked(question, words)
+        sight = person.sight
 
-    def _done(self, work: asyncio.Future[tuple[bytes, bool]], reader: str) -> None:
-        self._gate.leave(reader)
-        if not work.cancelled():
-            work.exception()  # told to whoever still waits; nobody may
+        async def asking() -> bytes:
+            return (await self.answering.answer(question, name, asked, sight, f"live {question} {name}"))[0]
 
-    def _ask(self, question: str, name: str, asked: msgspec.Struct, sight: Sight, moment: int) -> tuple[bytes, bool]:
-        answer = ask(self._asking, question, name, asked, sight, moment)
-        to_ns = getattr(answer, "to_ns", moment)
-        return _ENCODE.encode(encodable_within(answer)), to_ns < moment - 600 * 10**9
+        key = (question, name, tuple(sorted(words_of(asked).items())), sight, every_s)
+        return self._board.follow(request, person, key, asking, every_s)
 
-    def _reply(self, request: Request, body: bytes, *, past: bool) -> Response:
-        tag = f'"{blake2b(body, digest_size=12).hexdigest()}"'
-        kept = self._settings.past_s if past else self._settings.live_s
-        headers = {"etag": tag, "cache-control": f"private, max-age={kept}", "vary": "Authorization"}
-        known = [word.strip().removeprefix("W/") for word in request.headers.get("if-none-match", "").split(",")]
-        if tag in known:
-            return Response(status_code=304, headers=headers)
-        return Response(body, media_type="application/json", headers=headers | _SAFE)
+    def _question(self, path: str) -> tuple[str, str]:
+        for question, pattern in self._paths:
+            found = pattern.fullmatch(path)
+            if found is not None:
+                return question, _named(found.groupdict().get("name") or "")
+        raise RefusedError(404, "there is no such question to follow", f"{ROOT}/openapi.json lists them")
 
 
-_SAFE = {"x-content-type-options": "nosniff"}
+def _pattern(path: str) -> re.Pattern[str]:
+    head, found, tail = path.partition("{name}")
+    middle = ("(?P<name>[^/]+)" if tail else "(?P<name>.+)") if found else ""
+    return re.compile(re.escape(head) + middle + re.escape(tail))
 
 
-def _asked(question: str, request: Request) -> msgspec.Struct:
-    """The parameters of the request. Refuses 400."""
+def _named(name: str) -> str:
+    if len(name) > _MAX_NAME:
+        raise RefusedError(400, "the name is too long")
+    return name
+
+
+def _words(request: Request) -> dict[str, str]:
+    """The parameters as they were sent. Refuses 400."""
     if len(request.url.query) > _MAX_QUERY:
-        raise _RefusedError(400, "the query string is too long")
+        raise RefusedError(400, "the query string is too long")
     words: dict[str, str] = {}
     for key, value in request.query_params.multi_items():
         if key in words:
-            raise _RefusedError(400, f"the parameter {key!r} is given twice")
+            raise RefusedError(400, f"the parameter {key!r} is given twice")
         words[key] = value
+    return words
+
+
+def _asked(question: str, words: dict[str, str]) -> msgspec.Struct:
     try:
         return asked_of(question, words)
     except UsageError as error:
-        raise _RefusedError(400, error.what, error.remedy or "") from None
+        raise RefusedError(400, error.what, error.remedy or "") from None
+
+
+def _kept(request: Request, body: bytes, seconds: int) -> Response:
+    """An answer a cache of the reader's own may keep; 304 where it is known already."""
+    tag = f'"{blake2b(body, digest_size=12).hexdigest()}"'
+    headers = {"etag": tag, "cache-control": f"private, max-age={seconds}", "vary": "Authorization, Cookie"}
+    known = [word.strip().removeprefix("W/") for word in request.headers.get("if-none-match", "").split(",")]
+    if tag in known:
+        return Response(status_code=304, headers=headers)
+    return Response(body, media_type="application/json", headers=headers | _SAFE)
 
 
 async def _nothing(request: Request) -> Response:  # noqa: ARG001
-    return _refusal(_RefusedError(404, "there is no such page", f"{ROOT}/ has {', '.join(_paths())}"))
+    return refused(RefusedError(404, "there is no such page", f"{ROOT}/openapi.json lists what can be asked"))
 
 
-def _paths() -> list[str]:
-    return [question.path for question in QUESTIONS.values()]
+async def _of_refusal(request: Request, refusal: RefusedError) -> Response:  # noqa: ARG001
+    return refused(refusal)
 
 
-def _refusal(refusal: _RefusedError) -> Response:
+async def _of_starlette(request: Request, error: HTTPException) -> Response:  # noqa: ARG001
+    headers = dict(error.headers or {})
+    what = {405: "not with this method", 404: "there is no such page"}.get(error.status_code, str(error.detail))
+    return refused(RefusedError(error.status_code, what, headers=headers))
+
+
+def refused(refusal: RefusedError) -> Response:
+    """A refusal as every endpoint sends it."""
     document = {"error": refusal.what, "remedy": refusal.remedy}
-    headers = {"cache-control": "no-store", **refusal.headers}
-    return _json(document, refusal.status, headers)
+    return _json(document, refusal.status, {"cache-control": "no-store", **refusal.headers})
 
 
 def _json(document: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:

@@ -25,5 +25,9 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """How long an answer up to now may be kept by a cache of the reader's own."""
     past_s: int = 60
     """The same for an answer of times past."""
+    live_at_once: int = 2048
+    """Answers that are followed at the same time, by all."""
+    live_each: int = 64
+    """The same by one person's session or token."""
     warm: bool = True
     """Whether the day's heat map and distribution are asked once at the start, so that nobody waits for the first."""

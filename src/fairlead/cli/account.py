@@ -1,0 +1,352 @@
+"""`fairlead account`: who may sign in to the pages. Works on the server's own file, as the server's user.
+
+Not here: what accounts are (`web.people`), signing in (`web.signin`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from fairlead.cli.talk import say
+from fairlead.errors import InputError, RefusedError, UsageError
+
+if TYPE_CHECKING:
+    from fairlead.runtime.config import Config
+    from fairlead.web.people.accounts import Account
+    from fairlead.web.people.store import Store
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_ROLES = click.Choice(["user", "support", "admin"])
+_WAYS = click.Choice(["local", "ldap", "oidc", "header"])
+_file = click.Path(path_type=Path, dir_okay=False)
+_folder = click.Path(path_type=Path, file_okay=False)
+_options = (
+    click.option("--state", type=_folder, metavar="DIR", help="Folder of the server's state: server.state."),
+    click.option("--lake", type=_folder, metavar="DIR", help="The lake: its folder has the state beside it."),
+    click.option("--config", "file", type=_file, metavar="FILE", help="Settings of the server (TOML)."),
+)
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+_password_option = click.option("--password-file", type=_file, metavar="FILE",
+                                help="File with the password in its first line; - reads it from stdin.")  # fmt: skip
+
+
+def _placed(command: _F) -> _F:
+    for option in reversed(_options):
+        command = option(command)
+    return command
+
+
+@click.group()
+def account() -> None:
+    """Who may sign in to the pages.
+
+    Works on the accounts of a server on this machine, running or not, as the server's own user. What is changed counts
+    at once: a disabled account is out with its next request.
+    """
+
+
+@account.command()
+@click.argument("name")
+@click.option("--role", type=_ROLES, default="user", show_default=True,
+              help="user: own jobs and those of own projects; support: all; admin: all, and accounts.")  # fmt: skip
+@click.option("--project", "projects", multiple=True, metavar="NAME", help="Sees jobs of this project too. Repeatable.")
+@click.option("--way", type=_WAYS, default="local", show_default=True,
+              help="How it signs in: a password here, the directory, the OpenID provider, the portal.")  # fmt: skip
+@_password_option
+@click.option("--no-password", is_flag=True, help="None yet: `fairlead account welcome NAME` lets it in to choose one.")
+@_placed
+@_json_option
+def add(
+    name: str, role: Any, projects: tuple[str, ...], way: Any, password_file: Path | None, no_password: bool,
+    state: Path | None, lake: Path | None, file: Path | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Make an account. NAME is the name its jobs are known by. Asks for the password unless a file has it."""
+    from fairlead.web.people import accounts
+    from fairlead.web.people.accounts import proper_name
+
+    config = _config(state, lake, file)
+    name = proper_name(name)
+    if way != "local" and (password_file or no_password):
+        raise UsageError(f"--way {way} has no password here", remedy="leave the password out")
+    kept = None if way != "local" or no_password else _hashed(config, name, password_file)
+    with _store(config) as store, store.change():
+        made = accounts.add(store, name, role=role, way=way, projects=projects, password=kept)
+        _note(store, "add account", f"{name}: {role}")
+    _show([made], as_json)
+
+
+@account.command("list")
+@_placed
+@_json_option
+def list_accounts(state: Path | None, lake: Path | None, file: Path | None, as_json: bool) -> None:
+    """All accounts."""
+    from fairlead.web.people.accounts import accounts
+
+    with _store(_config(state, lake, file), create=False) as store:
+        found = accounts(store)
+    _show(found, as_json)
+
+
+@account.command()
+@click.argument("name")
+@_password_option
+@_placed
+def passwd(name: str, password_file: Path | None, state: Path | None, lake: Path | None, file: Path | None) -> None:
+    """Give a local account another password. Its sessions end."""
+    from fairlead.web.people.accounts import known, set_password
+
+    config = _config(state, lake, file)
+    with _store(config, create=False) as store:
+        known(store, name)
+        kept = _hashed(config, name, password_file)
+        with store.change():
+            set_password(store, name, kept)
+            _note(store, "change password", name)
+    say(f"{name} has another password; its sessions have ended")
+
+
+@account.command()
+@click.argument("name")
+@click.argument("role", type=_ROLES)
+@click.option("--project", "projects", multiple=True, metavar="NAME", help="Its projects from now on. Repeatable.")
+@click.option("--no-projects", is_flag=True, help="It has none from now on.")
+@_placed
+@_json_option
+def role(
+    name: str, role: Any, projects: tuple[str, ...], no_projects: bool, state: Path | None, lake: Path | None,
+    file: Path | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Change what an account may. Projects stay unless they are named."""
+    if projects and no_projects:
+        raise UsageError("--no-projects and --project", remedy="give one of them")
+    wanted = {"role": role, **({"projects": projects} if projects or no_projects else {})}
+    _change(name, _config(state, lake, file), as_json, **wanted)
+
+
+@account.command()
+@click.argument("name")
+@_placed
+@_json_option
+def disable(name: str, state: Path | None, lake: Path | None, file: Path | None, as_json: bool) -> None:
+    """Let an account in no more. Its sessions, tokens and share links end at once, for good."""
+    _change(name, _config(state, lake, file), as_json, disabled=True)
+
+
+@account.command()
+@click.argument("name")
+@_placed
+@_json_option
+def enable(name: str, state: Path | None, lake: Path | None, file: Path | None, as_json: bool) -> None:
+    """Let an account in again."""
+    _change(name, _config(state, lake, file), as_json, disabled=False)
+
+
+@account.command()
+@click.argument("name")
+@_placed
+def remove(name: str, state: Path | None, lake: Path | None, file: Path | None) -> None:
+    """Remove an account with its sessions, tokens and share links. The audit log keeps what it did."""
+    from fairlead.web.people import accounts
+
+    with _store(_config(state, lake, file), create=False) as store, store.change():
+        accounts.remove(store, name)
+        _note(store, "remove account", name)
+    say(f"removed {name}")
+
+
+@account.command()
+@click.argument("name")
+@click.option("--title", default="made by fairlead account token", show_default=True, metavar="TEXT",
+              help="What it is for.")  # fmt: skip
+@click.option("--scope", "scopes", multiple=True, type=click.Choice(["read", "act", "admin"]), default=("read",),
+              show_default=True, help="read: ask; act: acknowledge, share; admin: accounts. Repeatable.")  # fmt: skip
+@click.option("--days", type=click.FloatRange(0, min_open=True), default=90.0, show_default=True,
+              help="How long it is good; web.token_days is the most.")  # fmt: skip
+@_placed
+@_json_option
+def token(
+    name: str, title: str, scopes: tuple[str, ...], days: float, state: Path | None, lake: Path | None,
+    file: Path | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Print an API token of an account: for programs, as `Authorization: Bearer TOKEN`. It never may more than NAME."""
+    from fairlead.web.people.accounts import known
+    from fairlead.web.people.credentials import make_token
+    from fairlead.web.signin.door import SCOPES_OF
+
+    config = _config(state, lake, file)
+    if days > config.web.token_days:
+        raise UsageError(f"--days {days:g} is more than {config.web.token_days:g}", remedy="web.token_days is the most")
+    with _store(config, create=False) as store, store.change():
+        there = known(store, name)
+        may = SCOPES_OF[there.role]
+        if there.disabled or any(scope not in may for scope in scopes):
+            raise UsageError(f"{name} may not do that itself", remedy=f"it may {', '.join(may)}, unless it is disabled")
+        lasts_ns = int(days * 86_400 * 10**9)
+        ordered = tuple(scope for scope in may if scope in scopes)
+        secret, made = make_token(store, name, title=title, scopes=ordered, lasts_ns=lasts_ns)
+        _note(store, "make token", f"{made.id} of {name}: {', '.join(ordered)}")
+    if as_json:
+        _print_json({"schema": "fairlead.token/1", "id": made.id, "token": secret, "scopes": made.scopes,
+                     "title": made.title, "expires_ns": made.expires_ns})  # fmt: skip
+    else:
+        click.echo(secret)
+
+
+@account.command()
+@click.argument("name", default="admin")
+@_placed
+@_json_option
+def welcome(name: str, state: Path | None, lake: Path | None, file: Path | None, as_json: bool) -> None:
+    """Print an address that signs NAME in once, within an hour; no password needed, one can be chosen then.
+
+    Without any administrator yet, NAME becomes the first.
+    """
+    from fairlead.runtime.first_sign_in import base
+    from fairlead.web.people import accounts
+    from fairlead.web.people.credentials import make_welcome
+    from fairlead.web.people.store import NobodyError
+
+    config = _config(state, lake, file)
+    with _store(config) as store, store.change():
+        name = accounts.proper_name(name)
+        there = accounts.account(store, name)
+        if there is None:
+            if any(one.role == "admin" and not one.disabled for one in accounts.accounts(store)):
+                raise NobodyError(f"there is no account {name!r}", remedy=f"fairlead account add {name}")
+        elif there.disabled or there.way != "local":
+            raise UsageError(f"{name} cannot be let in here", remedy="fairlead account list says why")
+        key = make_welcome(store, name)
+        _note(store, "welcome", name)
+    address = f"{base(config, _listening(config))}/welcome#{key}"
+    if as_json:
+        _print_json({"schema": "fairlead.welcome/1", "name": name, "url": address})
+    else:
+        click.echo(address)
+
+
+@account.command()
+@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="How many lines.")
+@click.option("--who", default="", metavar="NAME", help="Of this account.")
+@_placed
+@_json_option
+def audit(limit: int, who: str, state: Path | None, lake: Path | None, file: Path | None, as_json: bool) -> None:
+    """Who signed in, or tried to, and what was changed; latest first."""
+    import msgspec
+
+    from fairlead.alerts.messages import when
+    from fairlead.web.people.audit import entries
+
+    with _store(_config(state, lake, file), create=False) as store:
+        found = entries(store, limit=limit, who=who)
+    if as_json:
+        _print_json({"schema": "fairlead.audit/1", "entries": msgspec.to_builtins(found)})
+        return
+    for one in found:
+        told = f" {one.what}" if one.what else ""
+        refused = "" if one.done else "  [refused]"
+        _print(f"{when(one.at_ns)}  {one.who or '-':16s} {one.address or '-':15s} {one.act}{told}{refused}")
+
+
+def _change(name: str, config: Config, as_json: bool, **wanted: Any) -> None:
+    from fairlead.web.people.accounts import change
+
+    with _store(config, create=False) as store, store.change():
+        found = change(store, name, **wanted)
+        _note(store, "change account", f"{name}: " + ", ".join(f"{key} {value}" for key, value in wanted.items()))
+    _show([found], as_json)
+
+
+def _config(state: Path | None, lake: Path | None, file: Path | None) -> Config:
+    from fairlead.runtime.config import load, resolved
+
+    flags = [f"server.state={state.absolute()}"] if state else []
+    if lake:
+        flags.append(f"server.lake={lake.absolute()}")
+    return resolved(load(file, flags=flags)[0])
+
+
+def _store(config: Config, *, create: bool = True) -> Store:
+    from fairlead.web.people.store import Store
+
+    folder = Path(config.server.state)
+    if create and not folder.is_dir():
+        raise RefusedError(
+            "there is no such folder of a server's state", where=str(folder), remedy="give --state, --lake or --config"
+        )
+    return Store(folder, create=create)
+
+
+def _hashed(config: Config, name: str, file: Path | None) -> str:
+    from fairlead.web.people.passwords import Passwords, proper_password
+
+    if file is None:
+        text = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
+    else:
+        try:
+            with click.open_file(str(file), encoding="utf-8") as lines:
+                text = lines.readline().rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"cannot be read: {error}", where=str(file), remedy="check the path") from error
+    return Passwords(config.web.hash_memory_bytes, config.web.hash_passes).hash(proper_password(text, name))
+
+
+def _listening(config: Config) -> list[str]:
+    """Where a server that runs says it listens, else where it would."""
+    import msgspec
+
+    from fairlead.runtime.up import ADDRESSES, Addresses
+
+    try:
+        held = (Path(config.server.state) / ADDRESSES).read_bytes()
+        return msgspec.json.decode(held, type=Addresses).api or config.api.listen
+    except (OSError, msgspec.DecodeError):
+        return config.api.listen
+
+
+def _note(store: Store, act: str, what: str) -> None:
+    import os
+    import pwd
+
+    from fairlead.web.people.audit import note
+
+    try:
+        me = pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        me = str(os.geteuid())
+    note(store, me, act, what, how="command")
+
+
+def _show(found: list[Account], as_json: bool) -> None:
+    import msgspec
+
+    from fairlead.alerts.messages import when
+
+    if as_json:
+        rows = [{key: value for key, value in msgspec.to_builtins(one).items() if key != "subject"} for one in found]
+        _print_json({"schema": "fairlead.accounts/1", "accounts": rows})
+        return
+    for one in found:
+        state = "disabled" if one.disabled else "no password" if one.way == "local" and not one.has_password else ""
+        seen = when(one.signed_in_ns) if one.signed_in_ns else "never"
+        words = [f"{one.name:20s} {one.role:8s} {one.way:7s} signed in {seen}", state, " ".join(one.projects)]
+        _print("  ".join(word for word in words if word))
+    if not found:
+        say("no accounts: fairlead account add NAME")
+
+
+def _print(line: str) -> None:
+    from fairlead.inert import inert
+
+    click.echo(inert(line))
+
+
+def _print_json(value: dict[str, Any]) -> None:
+    import msgspec
+
+    from fairlead.inert import encodable_within
+
+    click.echo(msgspec.json.format(msgspec.json.encode(encodable_within(value)), indent=1))

@@ -1,0 +1,91 @@
+"""The state of components at one moment: sick or dead by an open incident, silent, unknown, idle or healthy.
+
+An idle component is idle and an unheard one unknown, never healthy. Not here: how sick ones are found (`health`).
+"""
+# ruff: noqa: S608  (conditions are numbers and words of ours; what others say goes in as parameters)
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from fairlead.model.diagnosis import incidents_of
+from fairlead.model.incident import Incident
+from fairlead.questions.asking import Sight, Tables, days, select
+from fairlead.questions.coverage import PERIODS, gaps_of
+from fairlead.questions.hosts import hosts_of
+from fairlead.questions.redaction import incidents_to
+from fairlead.questions.span import MINUTE_NS, Span
+
+WORST_FIRST = ("dead", "sick", "silent", "unknown", "healthy", "idle")
+_HEARD_NS = (PERIODS + 2) * MINUTE_NS
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """What is known beside counters: open incidents by component, machines that fell silent and those that are well."""
+
+    incidents: Mapping[str, Incident] = field(default_factory=dict)
+    silent: Mapping[str, str] = field(default_factory=dict)
+    """Component → why."""
+    well: frozenset[str] = frozenset()
+
+
+def open_incidents(lake: Tables, at_ns: int, sight: Sight, layer: str = "") -> list[Incident]:
+    """Incidents that are open at a moment (of one layer), the latest first."""
+    chosen = " AND layer = $layer" if layer else ""
+    found = select(
+        lake,
+        f"SELECT detail FROM incident WHERE from_ns <= {at_ns} AND coalesce(to_ns, {at_ns} + 1) > {at_ns}"
+        f" AND NOT coalesce(withdrawn, false){chosen} ORDER BY from_ns DESC, id",
+        {"layer": layer} if layer else None,
+    )
+    return incidents_to(lake, incidents_of(found), sight)
+
+
+def trouble_of(
+    lake: Tables, kind: str, names: Sequence[str], at_ns: int, incidents: Sequence[Incident],
+    hosts: Mapping[str, str] | None = None,
+) -> Trouble:  # fmt: skip
+    """What is known of these components at a moment."""
+    back = Span(at_ns - _HEARD_NS, at_ns + MINUTE_NS)
+    hosts = hosts_of(lake, kind, names, back) if hosts is None else hosts
+    machines = sorted(set(hosts.values()))
+    mine = {one.component: one for one in reversed(incidents) if one.layer == kind}
+    if not machines:
+        return Trouble(mine)
+    gaps = {gap.source: gap.why for gap in gaps_of(lake, machines, Span(at_ns - 1, at_ns + 1))
+            if gap.to_ns is None or gap.to_ns > at_ns}  # fmt: skip
+    heard = select(
+        lake,
+        "SELECT DISTINCT node FROM health WHERE probe = 'agent' AND state = 'ok' AND node IN (SELECT unnest($names))"
+        f" AND ts_ns >= {back.from_ns} AND ts_ns < {back.to_ns} AND {days(back)}",
+        {"names": machines}, within=back,
+    )  # fmt: skip
+    well = set(heard.column("node").to_pylist()) - gaps.keys()
+    return Trouble(
+        mine, {name: gaps[host] for name, host in hosts.items() if host in gaps},
+        frozenset(name for name, host in hosts.items() if host in well),
+    )  # fmt: skip
+
+
+def state_of(name: str, moved: float | None, trouble: Trouble) -> tuple[str, str | None, str]:
+    """State, id of the open incident, and why: of a component that moved so much (None: nothing was counted)."""
+    incident = trouble.incidents.get(name)
+    if incident is not None:
+        return "dead" if incident.kind == "dead" else "sick", incident.id, _why(incident)
+    if name in trouble.silent:
+        return "silent", None, trouble.silent[name]
+    if moved:
+        return "healthy", None, ""
+    if moved is not None or name in trouble.well:
+        return "idle", None, ""
+    return "unknown", None, "nothing was counted, and no agent says why"
+
+
+def _why(incident: Incident) -> str:
+    if incident.kind == "dead":
+        return "it does not answer"
+    if incident.share_of_peak is not None:
+        return f"it reaches {incident.share_of_peak:.0%} of what it can"
+    return incident.kind

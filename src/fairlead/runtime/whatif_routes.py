@@ -1,0 +1,163 @@
+"""What-if runs over HTTP: for support and administrators, as they are about everybody's jobs.
+
+Not here: the runs (`whatif_runs`), who asks (`web.identity`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from fairlead.errors import FairleadError, UsageError
+from fairlead.inert import encodable_within
+from fairlead.questions.answers_whatif_runs import WhatIfAsked, WhatIfPolicies, WhatIfRun, WhatIfRunPage, WhatIfRuns
+from fairlead.runtime.whatif_runs import CrowdedError, Runs
+from fairlead.web.api.described import Operation
+from fairlead.web.identity import ACT, Door, Person, RefusedError, must
+
+ROOT = "/api/v1"
+_MOST_BYTES = 16_384
+_LOG = logging.getLogger("fairlead.api")
+OPERATIONS = (
+    Operation(method="GET", path="whatif", about="What-if runs: yours, or everybody's for administrators.",
+              answer=WhatIfRuns, tag="whatif"),
+    Operation(method="POST", path="whatif", about="Replay the past under other policies or capacities.",
+              body=WhatIfAsked, answer=WhatIfRun, status=202, statuses=(413,), tag="whatif"),
+    Operation(method="GET", path="whatif/policies", about="What can be replayed, in a sentence each.",
+              answer=WhatIfPolicies, tag="whatif"),
+    Operation(method="GET", path="whatif/{name}", about="One run: how far it is, its answer once it is done.",
+              answer=WhatIfRunPage, statuses=(404,), tag="whatif"),
+    Operation(method="DELETE", path="whatif/{name}", about="Cancel a run that waits or is under way; forget one that "
+              "is over.", answer=WhatIfRun, statuses=(404,), tag="whatif"),
+    Operation(method="GET", path="live/whatif/{name}", about="One run, told again when it changes.",
+              statuses=(404,), media="text/event-stream", tag="whatif"),
+)  # fmt: skip
+Answering = Callable[[Request, Person], Awaitable[Response]]
+
+
+def routes(runs: Runs, door: Door) -> list[BaseRoute]:
+    """The endpoints."""
+    web = _Web(runs, door)
+    found: list[BaseRoute] = []
+    for path, methods in (
+        ("whatif", {"GET": web.all, "POST": web.begin}), ("whatif/policies", {"GET": web.policies}),
+        ("whatif/{name}", {"GET": web.one, "DELETE": web.drop}),
+    ):  # fmt: skip
+        found += [Route(f"{ROOT}/{path}", web.guarded(do), methods=[method]) for method, do in methods.items()]
+    return found
+
+
+class _Web:
+    def __init__(self, runs: Runs, door: Door) -> None:
+        self._runs, self._door = runs, door
+
+    def guarded(self, do: Answering) -> Callable[[Request], Awaitable[Response]]:
+        """An endpoint of somebody who may; refusals as JSON."""
+
+        async def answer(request: Request) -> Response:
+            try:
+                person = self._door.person(request)
+                _may(person)
+                return await do(request, person)
+            except RefusedError as refusal:
+                document = {"error": refusal.what, "remedy": refusal.remedy}
+                return _json(document, refusal.status, refusal.headers)
+            except CrowdedError as crowded:
+                return _json(
+                    {"error": str(crowded), "remedy": "wait for one, or cancel one"}, 429, {"retry-after": "10"}
+                )
+            except UsageError as error:
+                return _json({"error": error.what, "remedy": error.remedy or ""}, 400)
+            except FairleadError as error:
+                _LOG.warning("what if: %s", error)
+                return _json({"error": "runs cannot be kept now", "remedy": "see the server's log"}, 503)
+
+        return answer
+
+    async def all(self, request: Request, person: Person) -> Response:
+        """The list."""
+        del request
+        return _json(await run_in_threadpool(self._runs.runs, _whose(person)))
+
+    async def policies(self, request: Request, person: Person) -> Response:
+        """What there is to choose."""
+        del request, person
+        from fairlead.questions.whatif.policies import policies
+
+        return _json(await run_in_threadpool(policies))
+
+    async def begin(self, request: Request, person: Person) -> Response:
+        """A new run."""
+        body = b""
+        async for part in request.stream():
+            body += part
+            if len(body) > _MOST_BYTES:
+                raise RefusedError(413, "the request is too large", f"at most {_MOST_BYTES} bytes")
+        try:
+            asked = msgspec.json.decode(body or b"{}", type=WhatIfAsked)
+        except (msgspec.DecodeError, UnicodeDecodeError) as fault:
+            known = ", ".join(WhatIfAsked.__struct_fields__)
+            raise RefusedError(400, f"a parameter is wrong: {fault}", f"parameters: {known}") from None
+        return _json(await run_in_threadpool(self._runs.ask, person.name, asked), 202)
+
+    async def one(self, request: Request, person: Person) -> Response:
+        """A run and its answer."""
+        return Response(await self._page(request, person), 200, _HEADERS, media_type="application/json")
+
+    async def drop(self, request: Request, person: Person) -> Response:
+        """Cancels or forgets."""
+        name = _name(request)
+        await self._page(request, person)  # 404 before anything is done
+        return _json(await run_in_threadpool(self._runs.drop, name, _whose(person)))
+
+    async def _page(self, request: Request, person: Person) -> bytes:
+        return await run_in_threadpool(_page_of, self._runs, person, _name(request))
+
+
+def followed(runs: Runs) -> Callable[[Person, str], bytes]:
+    """What is told of a run again and again: for `live/whatif/NAME`."""
+
+    def look(person: Person, name: str) -> bytes:
+        _may(person)
+        return _page_of(runs, person, name)
+
+    return look
+
+
+def _page_of(runs: Runs, person: Person, name: str) -> bytes:
+    """The document of a run. Raises RefusedError 404."""
+    try:
+        return msgspec.json.encode(runs.page(name, _whose(person)))
+    except UsageError as error:
+        raise RefusedError(404, error.what, error.remedy or "") from None
+
+
+def _may(person: Person) -> None:
+    """Raises RefusedError 403."""
+    if person.role == "user" or person.only is not None:
+        raise RefusedError(403, "a replay is of everybody's jobs", "ask the support of this machine")
+    must(person, ACT)
+
+
+_HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+
+
+def _name(request: Request) -> str:
+    return str(request.path_params.get("name", ""))
+
+
+def _whose(person: Person) -> str | None:
+    """Whose runs somebody may see: None is everybody's."""
+    return None if person.role == "admin" else person.name
+
+
+def _json(document: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    body = msgspec.json.encode(encodable_within(document))
+    return Response(body, status, {**_HEADERS, **(headers or {})}, media_type="application/json")
