@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
+from _full_lake import JOBS_A_DAY, TARGET_NAMES, TARGETS, S, build, ops_rows
 from _history import append
 from rich.console import Console
 from rich.table import Table
@@ -25,156 +25,10 @@ from fairlead.analysis.rollups import derive
 from fairlead.lake.compaction import compact
 from fairlead.lake.inventory import inventory
 from fairlead.lake.store import Lake
-from fairlead.model.tables import HEALTH, JOBS, OPS, ROLLUP, batch_of
 from fairlead.questions.asking import Sight
 from fairlead.questions.catalog import Asking, ask, asked_of
 
-S, MINUTE, HOUR, DAY = 10**9, 60 * 10**9, 3600 * 10**9, 86400 * 10**9
-FORWARDERS, TARGETS, NODES, JOBS_A_DAY, USERS = 288, 864, 40_960, 1_200, 400
-BATCH = 1_000_000
 BEACON = "95.6 % < 10 s"
-
-
-def words(codes: np.ndarray, names: list[str]) -> pa.DictionaryArray:
-    """A dictionary column."""
-    return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), pa.array(names, pa.string()))
-
-
-def rollups(kind: str, layer: str, names: list[str], span: tuple[int, int], step: int, seed: int) -> pa.RecordBatch:
-    """Every component in every step of the span: most of them nearly idle, as Beacon found them."""
-    rng = np.random.default_rng(seed)
-    starts = np.arange(span[0], span[1], step)
-    n = len(starts) * len(names)
-    load = rng.exponential(0.02, n) * 2.5e9 * step / S
-    return batch_of(ROLLUP, {
-        "ts_ns": np.tile(starts, len(names)), "interval_ns": np.full(n, step), "kind": words(np.zeros(n), [kind]),
-        "id": words(np.repeat(np.arange(len(names)), len(starts)), names), "layer": words(np.zeros(n), [layer]),
-        "read_bytes": (load * 0.4).astype(np.int64), "write_bytes": (load * 0.6).astype(np.int64),
-        "read_ops": (load / 1e6).astype(np.int64), "write_ops": (load / 1e6).astype(np.int64),
-        "metadata_ops": rng.integers(0, 1000, n), "samples": np.ones(n, np.int64),
-        "used_bytes_max": np.full(n, 10**12) if kind == "target" else None,
-        "capacity_bytes": np.full(n, 10**13) if kind == "target" else None,
-    })  # fmt: skip
-
-
-def job_rollups(first: int, step: int, starts: np.ndarray, ends: np.ndarray, seed: int) -> pa.RecordBatch:
-    """Jobs of a day in three layers, and their parts of two forwarders and four targets."""
-    rng = np.random.default_rng(seed)
-    begin, stop = starts // step, np.maximum(ends // step, starts // step + 1)
-    lengths = stop - begin
-    job = np.repeat(np.arange(len(starts)), lengths)
-    ts = (np.arange(len(job)) - np.repeat(np.cumsum(lengths) - lengths, lengths) + np.repeat(begin, lengths)) * step
-    names = [str(first + k) for k in range(len(starts))]
-    moved = rng.exponential(1e9, len(job)).astype(np.int64)
-    none = np.zeros(len(job))
-    parts = [(none, ["job"], job, names, layer, None) for layer in ("client", "forwarder", "target")]
-    parts += [(none, ["forwarder"], (job + k) % FORWARDERS, FORWARDER_NAMES, "forwarder", job) for k in range(2)]
-    parts += [(none, ["target"], (job * 3 + k) % TARGETS, TARGET_NAMES, "target", job) for k in range(4)]
-    batches = [
-        batch_of(ROLLUP, {
-            "ts_ns": ts, "interval_ns": np.full(len(job), step), "kind": words(kind, kinds), "id": words(ids, of),
-            "layer": words(np.zeros(len(job)), [layer]), "job_id": None if owner is None else words(owner, names),
-            "read_bytes": moved // 3, "write_bytes": moved, "read_ops": moved >> 20, "write_ops": moved >> 20,
-            "metadata_ops": moved >> 22, "samples": np.ones(len(job), np.int64),
-        })
-        for kind, kinds, ids, of, layer, owner in parts
-    ]  # fmt: skip
-    table = pa.Table.from_batches(batches).unify_dictionaries().combine_chunks()
-    return table.to_batches()[0]
-
-
-FORWARDER_NAMES = [f"fwd{k:03d}" for k in range(FORWARDERS)]
-TARGET_NAMES = [f"OST{k:04x}" for k in range(TARGETS)]
-
-
-def ops_rows(number: int, rows: int, start_ns: int, span_ns: int) -> pa.RecordBatch:
-    """Runs of operations of 512 nodes, as `benchmarks/lake.py` has them."""
-    rng = np.random.default_rng(number)
-    start = np.sort(start_ns + rng.integers(0, span_ns, rows))
-    took = rng.integers(2_000, 4_000_000, rows)
-    node = rng.integers(0, 512, rows)
-    return batch_of(OPS, {
-        "start_ns": start, "end_ns": start + took, "busy_ns": took,
-        "node": words(node, [f"n{k:05d}" for k in range(512)]),
-        "job_id": words(node * 200 // 512, [str(900_000 + k) for k in range(200)]),
-        "rank": rng.integers(0, 4096, rows, dtype=np.int32), "interface": words(np.zeros(rows), ["POSIX"]),
-        "op": words(rng.integers(0, 2, rows), ["read", "write"]),
-        "file_id": rng.integers(0, 5000, rows) * 7_919_333_777,
-        "offset": rng.integers(0, 1 << 18, rows) << 12, "size": np.int64(4096) << rng.integers(0, 9, rows),
-        "stride": np.full(rows, 4096), "count": rng.integers(1, 400, rows),
-    })  # fmt: skip
-
-
-def build(root: Path, records: int, days: int, now_ns: int) -> dict[str, float]:
-    """A lake of about `records` rows; the rest beside rollups, jobs and health are operations."""
-    lake = Lake.open(root, create=True)
-    today = now_ns // DAY * DAY
-    made = 0
-    started = time.perf_counter()
-    with lake.writer("main") as writer:
-
-        def put(name: str, *tables: pa.RecordBatch) -> None:
-            nonlocal made
-            taking = writer.batch(f"bench:{name}")
-            for table in tables:
-                for at in range(0, table.num_rows, BATCH):
-                    taking.add(table.slice(at, BATCH))
-                made += table.num_rows
-            taking.commit()
-
-        for day in range(days):
-            begin = today - day * DAY
-            end = min(begin + DAY, now_ns)
-            rng = np.random.default_rng(day)
-            starts = np.sort(begin + rng.integers(0, DAY, JOBS_A_DAY))
-            starts = starts[starts < end]
-            ends = starts + (rng.exponential(3600, len(starts)) * S).astype(np.int64) + 10 * S
-            first = 1_000_000 + day * JOBS_A_DAY
-            over = ends <= now_ns
-            put(f"jobs:{day}", batch_of(JOBS, {
-                "cluster": ["tl"] * len(starts), "job_id": [str(first + k) for k in range(len(starts))],
-                "user": [f"u{k:03d}" for k in rng.integers(0, USERS, len(starts))],
-                "project": [f"p{k:02d}" for k in rng.integers(0, 60, len(starts))],
-                "program": [f"prog{k:02d}" for k in rng.integers(0, 90, len(starts))],
-                "start_ns": starts, "end_ns": pa.array(ends, mask=~over),
-                "nodes": [[f"n{(k * 37 + j) % NODES:05d}" for j in range(64)] for k in range(len(starts))],
-                "nodes_count": np.full(len(starts), 64), "state": ["COMPLETED" if x else "RUNNING" for x in over],
-            }))  # fmt: skip
-            for step in (MINUTE, HOUR):
-                put(
-                    f"rollup:{day}:{step}",
-                    rollups("forwarder", "forwarder", FORWARDER_NAMES, (begin, end // step * step), step, day),
-                    rollups("target", "target", TARGET_NAMES, (begin, end // step * step), step, day + 50),
-                    job_rollups(first, step, starts, np.minimum(ends, end), day),
-                )
-            if day == 0:
-                live = max(begin, now_ns // S * S - 2 * HOUR)
-                recent = ends > live
-                put(
-                    "rollup:seconds",
-                    rollups("forwarder", "forwarder", FORWARDER_NAMES, (live, now_ns // S * S), S, 99),
-                    job_rollups(first, S, np.maximum(starts, live)[recent], np.minimum(ends, end)[recent], 98),
-                )
-            if day < 2:
-                minutes = np.arange(begin, end, MINUTE)
-                hosts = FORWARDER_NAMES + [f"oss{k:03d}" for k in range(FORWARDERS)]
-                n = len(minutes) * len(hosts)
-                put(f"health:{day}", batch_of(HEALTH, {
-                    "ts_ns": np.tile(minutes, len(hosts)),
-                    "node": words(np.repeat(np.arange(len(hosts)), len(minutes)), hosts),
-                    "probe": words(np.zeros(n), ["agent"]), "state": words(np.zeros(n), ["ok"]),
-                    "interval_ns": np.full(n, MINUTE),
-                }))  # fmt: skip
-            writer.flush()
-        number = 0
-        while made < records:
-            start = today - DAY * (1 + number % max(1, days - 1))
-            put(f"ops:{number}", ops_rows(number, min(BATCH, records - made), start, DAY))
-            number += 1
-            if number % 4 == 0:
-                writer.flush()
-        compact(lake, writer, keep_hours=None)
-    return {"records": made, "build_s": time.perf_counter() - started}
 
 
 def feed(root: Path, rate: int) -> None:

@@ -18,6 +18,9 @@ from fairlead.questions.catalog import QUESTIONS
 TARGET = Path(__file__).resolve().parents[1] / "pages" / "src" / "api" / "types.ts"
 MORE = (
     "fairlead.questions.answers_whatif:WhatIf",
+    "fairlead.questions.answers_whatif_runs:WhatIfRunPage",
+    "fairlead.questions.answers_whatif_runs:WhatIfRuns",
+    "fairlead.questions.answers_whatif_runs:WhatIfPolicies",
     "fairlead.questions.answers_setup:Setup",
     "fairlead.alerts.acknowledging:Acknowledgements",
     "fairlead.alerts.silencing:Silences",

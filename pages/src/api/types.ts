@@ -1,5 +1,20 @@
 // Made by tools/page_types.py from the structs of fairlead.questions: change it there.
 
+export interface Acknowledgement {
+  id: string;
+  who: string | null;
+  text: string | null;
+  at_ns: number;
+  site: boolean;
+}
+
+export interface Acknowledgements {
+  schema: string;
+  from_ns: number;
+  to_ns: number;
+  acknowledgements: Acknowledgement[];
+}
+
 export interface Advice {
   text: string;
   audience: string;
@@ -22,6 +37,13 @@ export interface Amplification {
   lower: string;
   read: number | null;
   write: number | null;
+}
+
+export interface Analysed {
+  last_ns: number | null;
+  ended: number;
+  waiting: number;
+  oldest_ns: number | null;
 }
 
 export interface Asked {
@@ -130,6 +152,15 @@ export interface ClassLine {
 export interface ClockShift {
   source: string;
   offset_ns: number;
+}
+
+export interface Collecting {
+  node: string;
+  ts_ns: number;
+  state: string;
+  silent: boolean;
+  memory_bytes: number | null;
+  text: string | null;
 }
 
 export interface ComponentAsked {
@@ -382,6 +413,8 @@ export interface Findings {
   total: number;
   findings: Told[];
   older: number;
+  by_severity: Record<string, number>;
+  by_rule: Record<string, number>;
   analysis_version: number | null;
   missing: string[];
 }
@@ -396,6 +429,8 @@ export interface FindingsAsked {
   user?: string;
   severity?: "" | "critical" | "high" | "info" | "ok" | "warning";
   rule?: string;
+  text?: string;
+  acknowledged?: "" | "no" | "yes";
   limit?: number;
   offset?: number;
 }
@@ -632,6 +667,17 @@ export interface KindUsually {
   mode: string | null;
 }
 
+export interface LakeHeld {
+  root: string;
+  bytes: number;
+  log_bytes: number;
+  free_bytes: number | null;
+  rows: number;
+  shards: number;
+  bytes_per_day: number | null;
+  tables: TableHeld[];
+}
+
 export interface Lane {
   layer: string;
   read_bytes_per_s: Line;
@@ -852,6 +898,25 @@ export interface OpCount {
   program: string | null;
 }
 
+export interface OwnHealth {
+  schema: string;
+  now_ns: number;
+  state: string;
+  problems: string[];
+  states: Record<string, number>;
+  sources: SourceSeen[];
+  collectors: Collecting[];
+  taken: SentRows;
+  silences: SilentHours;
+  lake: LakeHeld | null;
+  analysis: Analysed;
+  missing: string[];
+}
+
+export interface OwnHealthAsked {
+
+}
+
 export interface PageAsked {
   last?: string;
   from?: string;
@@ -885,6 +950,12 @@ export interface PhaseLine {
   lost_s: number | null;
   abnormal: number | null;
   missing: string[];
+}
+
+export interface PolicyLine {
+  name: string;
+  title: string;
+  about: string;
 }
 
 export interface PortImbalance {
@@ -1086,6 +1157,13 @@ export interface Scenario {
   sides: Sides[];
 }
 
+export interface SentRows {
+  from_ns: number;
+  step_ns: number;
+  rows_per_s: (number | null)[];
+  sources: (number | null)[];
+}
+
 export interface Series {
   layer: string;
   read_bytes_per_s: (number | null)[];
@@ -1123,6 +1201,40 @@ export interface Sides {
   same: number | null;
 }
 
+export interface Silence {
+  id: string;
+  match: Record<string, string>;
+  until_ns: number;
+  who: string;
+  why: string;
+  made_ns: number;
+}
+
+export interface Silences {
+  schema: string;
+  now_ns: number;
+  silences: Silence[];
+}
+
+export interface SilentHours {
+  from_ns: number;
+  step_ns: number;
+  silent: number[];
+  gaps: Gap[];
+}
+
+export interface SourceSeen {
+  node: string;
+  state: string;
+  last_ns: number;
+  every_ns: number;
+  probes: number;
+  troubled: string[];
+  lost_batches: number | null;
+  clock_offset_ns: number | null;
+  why: string;
+}
+
 export interface Subject {
   kind: string;
   id: string;
@@ -1149,6 +1261,18 @@ export interface System {
   sources: number;
   silent: Gap[];
   events: Event[];
+}
+
+export interface TableHeld {
+  table: string;
+  rows: number;
+  bytes: number;
+  files: number;
+  days: number;
+  first_day: string | null;
+  last_day: string | null;
+  known: boolean;
+  keeps: Tier[];
 }
 
 export interface Taken {
@@ -1180,6 +1304,11 @@ export interface Targets {
   imbalance: number | null;
   idle: number;
   fullness_spread: number | null;
+}
+
+export interface Tier {
+  tier: string;
+  days: number | null;
 }
 
 export interface Timeline {
@@ -1329,6 +1458,67 @@ export interface WhatIf {
   hidden: boolean;
 }
 
+export interface WhatIfAsked {
+  since?: string;
+  until?: string;
+  last?: string;
+  policies?: string[];
+  layer?: "" | "both" | "forwarders" | "targets";
+  forwarders?: number | null;
+  targets?: number | null;
+  price?: number | null;
+  limit?: number;
+  seed?: number;
+}
+
+export interface WhatIfPolicies {
+  schema: string;
+  policies: PolicyLine[];
+  allocations: PolicyLine[];
+  placements: PolicyLine[];
+  usual: string[];
+}
+
+export interface WhatIfProgress {
+  step: string;
+  text: string;
+  share: number;
+  jobs: number | null;
+  replay: number | null;
+  replays: number | null;
+}
+
+export interface WhatIfRun {
+  id: string;
+  owner: string;
+  state: "cancelled" | "done" | "failed" | "queued" | "running";
+  asked: WhatIfAsked;
+  from_ns: number;
+  to_ns: number;
+  asked_ns: number;
+  started_ns: number | null;
+  ended_ns: number | null;
+  command: string;
+  before: number | null;
+  progress: WhatIfProgress | null;
+  headline: string | null;
+  jobs: number | null;
+  error: string | null;
+  remedy: string | null;
+}
+
+export interface WhatIfRunPage {
+  schema: string;
+  run: WhatIfRun;
+  answer: WhatIf | null;
+}
+
+export interface WhatIfRuns {
+  schema: string;
+  runs: WhatIfRun[];
+  kept: number;
+}
+
 export interface Why {
   schema: string;
   job: JobRow;
@@ -1372,6 +1562,7 @@ export interface Answers {
   layer_waits: Waits;
   layer_component: ComponentLook;
   layer: Layer;
+  own_health: OwnHealth;
   volumes: Volumes;
   jobs: Jobs;
   why: Why;
@@ -1407,6 +1598,7 @@ export interface Parameters {
   layer_waits: WaitsAsked;
   layer_component: ComponentAsked;
   layer: LayerAsked;
+  own_health: OwnHealthAsked;
   volumes: Asked;
   jobs: JobsAsked;
   why: WhyAsked;
@@ -1442,6 +1634,7 @@ export const PATHS: Record<keyof Answers, string> = {
   layer_waits: "layers/{name}/waits",
   layer_component: "layers/{name}/component",
   layer: "layers/{name}",
+  own_health: "health/own",
   volumes: "volumes",
   jobs: "jobs",
   why: "jobs/{name}/why",

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from fairlead.cli.talk import quiet, say
+from fairlead.errors import UsageError
 
 _file = click.Path(path_type=Path, dir_okay=False)
 
@@ -22,12 +23,16 @@ _file = click.Path(path_type=Path, dir_okay=False)
                    "Port 0: any free one.")  # fmt: skip
 @click.option("--set", "flags", multiple=True, metavar="KEY=VALUE",
               help="One setting, as carry.every_s=10 (repeatable). Goes before file and environment.")  # fmt: skip
+@click.option("--sample-site", is_flag=True,
+              help="Serve a month of a made machine instead, from a lake of its own that is filled first. Simulated.")
+@click.option("--state", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+              help="With --sample-site: its folder. Default: sample-site beside the default lake.")  # fmt: skip
 @click.option("--check", is_flag=True, help="Check the settings, keys and certificates, and end.")
 @click.option("--show-config", is_flag=True, help="Print all settings as TOML, and end.")
 @click.option("--origin", is_flag=True, help="With --show-config: where each value is from.")
 def up(
-    file: Path | None, lake: Path | None, listen: tuple[str, ...], flags: tuple[str, ...], check: bool,
-    show_config: bool, origin: bool,
+    file: Path | None, lake: Path | None, listen: tuple[str, ...], flags: tuple[str, ...], sample_site: bool,
+    state: Path | None, check: bool, show_config: bool, origin: bool,
 ) -> None:  # fmt: skip
     """Run the server: collector, analysis and API, until SIGTERM.
 
@@ -35,7 +40,7 @@ def up(
     its own key and tokens. Prints one line `ready NAME ADDRESS` on stderr for each address when clients may come.
     SIGHUP reads settings, keys and certificates again.
     """
-    from fairlead.runtime.config import load, resolved, shown
+    from fairlead.runtime.config import Config, Origins, load, resolved, shown
     from fairlead.runtime.up import must_be_usable
     from fairlead.runtime.up import up as serve
 
@@ -44,8 +49,18 @@ def up(
         given.append(f"server.lake={lake}")
     if listen:
         given.append(f"collector.listen={','.join(listen)}")
-    config, origins = load(file, flags=given)
-    config = resolved(config)
+    if state is not None and not sample_site:
+        raise UsageError("--state goes with --sample-site", remedy="--set server.state=DIR for a server of a site")
+    if sample_site:
+        from fairlead.runtime.sample_site import default_folder, settings
+
+        folder = (state or default_folder()).absolute()
+
+    def read() -> tuple[Config, Origins]:
+        found, where = load(file, flags=given)
+        return resolved(settings(found, folder) if sample_site else found), where
+
+    config, origins = read()
     if show_config:
         click.echo(shown(config, origins, with_origin=origin))
         return
@@ -57,15 +72,25 @@ def up(
         format="%(name)s: %(message)s", level=logging.ERROR if quiet() else logging.INFO, stream=sys.stderr
     )
 
-    def reload() -> object:
+    def reload() -> Config | None:
         from fairlead.errors import FairleadError
 
         try:
-            fresh = resolved(load(file, flags=given)[0])
+            fresh = read()[0]
             must_be_usable(fresh)
         except FairleadError as error:
             say(f"the settings stay as they are: {error}")
             return None
         return fresh
 
-    serve(config, say, reload)  # type: ignore[arg-type]
+    if not sample_site:
+        serve(config, say, reload)
+        return
+    from fairlead import clock
+    from fairlead.cli.analyse import progress
+    from fairlead.runtime.sample_site import alive, prepared
+
+    with progress("sample site") as done:
+        sample = prepared(folder, clock.now_ns(), done=done, say=say)
+    with alive(folder, sample):
+        serve(config, say, reload)

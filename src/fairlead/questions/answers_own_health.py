@@ -59,7 +59,7 @@ class LakeHeld(Answer, frozen=True, kw_only=True):
     tables: list[TableHeld]
 
 
-class Taken(Answer, frozen=True, kw_only=True):
+class SentRows(Answer, frozen=True, kw_only=True):
     """What sources sent, as they counted it: point k covers [from_ns + k * step_ns, ...). Null: nobody told."""
 
     from_ns: int
@@ -69,7 +69,7 @@ class Taken(Answer, frozen=True, kw_only=True):
     """How many told something."""
 
 
-class Silences(Answer, frozen=True, kw_only=True):
+class SilentHours(Answer, frozen=True, kw_only=True):
     """Sources that were silent at some time of each hour."""
 
     from_ns: int
@@ -111,8 +111,8 @@ class OwnHealth(Answer, frozen=True, kw_only=True):
     sources: list[SourceSeen]
     """Those in trouble first; at most 300."""
     collectors: list[Collecting]
-    taken: Taken
-    silences: Silences
+    taken: SentRows
+    silences: SilentHours
     lake: LakeHeld | None
     """Null: what was asked is no lake of files."""
     analysis: Analysed

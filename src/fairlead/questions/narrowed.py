@@ -5,6 +5,7 @@ used while they did. A table nothing is said of here is empty. Not here: where t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Mapping
 from copy import copy
 from typing import Any
@@ -20,12 +21,15 @@ from fairlead.questions.asking import Sight, Tables, days, select
 from fairlead.questions.distributions import Kept
 from fairlead.questions.reach import NarrowLake, Reach, jobs_condition
 from fairlead.questions.reach_found import reach_found
-from fairlead.questions.span import HOUR_NS, MINUTE_NS, SECOND_NS, Span
+from fairlead.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS, Span
 
 FRESH_NS = 20 * SECOND_NS
 """So long a reach is kept: a job that just began is seen on its nodes by then."""
 _SLACK_NS = MINUTE_NS
 _ALL = Span(0, 2**62)
+_AROUND_NS = DAY_NS
+"""A reach is looked for with so much around the span: what a question asks next lies in it, mostly."""
+_NAMED = re.compile(r"\$(\w+)")
 
 
 class Narrowed(NarrowLake):
@@ -47,9 +51,10 @@ class Narrowed(NarrowLake):
 
     def reach(self, span: Span | None = None) -> Reach:
         """What is seen, of jobs that ran in the span (of all)."""
-        wide = _ALL if span is None else Span(span.from_ns - HOUR_NS, span.to_ns + HOUR_NS).aligned(HOUR_NS)
+        wide = _ALL if span is None else Span(span.from_ns - _AROUND_NS, span.to_ns + _AROUND_NS).aligned(HOUR_NS)
+        asked = wide if span is None else Span(span.from_ns - HOUR_NS, span.to_ns + HOUR_NS)
         for known, reach in self._reached:
-            if known.from_ns <= wide.from_ns and known.to_ns >= wide.to_ns:
+            if known.from_ns <= asked.from_ns and known.to_ns >= asked.to_ns:
                 return reach
         key = ("reach", wide.from_ns, wide.to_ns)
         held = self._kept.get(key, self._now_ns)
@@ -67,11 +72,12 @@ class Narrowed(NarrowLake):
             raise UsageError("this table is not for those who see only their own jobs", remedy="ask `ops`")
         shown = _Shown(self, self._about if between is None else Span(*between))
         ahead = shown.tables(mentioned(sql))
-        words = {**(parameters or {}), **shown.words}
         if ahead:
             begun = sql.lstrip()
             with_own = begun[:5].upper() == "WITH "
             sql = f"WITH {', '.join(ahead)}{', ' + begun[5:] if with_own else ' ' + begun}"
+        named = set(_NAMED.findall(sql))
+        words = {**(parameters or {}), **{name: value for name, value in shown.words.items() if name in named}}
         return select(self.whole, sql, words, within=None if between is None else Span(*between))
 
 

@@ -24,10 +24,10 @@ from fairlead.questions.answers_own_health import (
     Collecting,
     LakeHeld,
     OwnHealth,
-    Silences,
+    SentRows,
+    SilentHours,
     SourceSeen,
     TableHeld,
-    Taken,
     Tier,
 )
 from fairlead.questions.asking import Tables, days, floats, integers, records, select
@@ -126,7 +126,7 @@ def _collector(row: Mapping[str, Any], now_ns: int) -> Collecting:
     )  # fmt: skip
 
 
-def _taken(lake: Tables, now_ns: int) -> Taken:
+def _taken(lake: Tables, now_ns: int) -> SentRows:
     """Rows sent in the last day, as nodes count them: each word of health is of the interval before it."""
     end = now_ns // STEP_NS * STEP_NS
     span = Span(end - DAY_NS, end)
@@ -146,10 +146,10 @@ def _taken(lake: Tables, now_ns: int) -> Taken:
     for k, rows, sources in zip(found["k"].to_pylist(), known.tolist(), found["sources"].to_pylist(), strict=True):
         heard[k] = sources
         rate[k] = rows / (STEP_NS / 1e9) if np.isfinite(rows) else None
-    return Taken(from_ns=span.from_ns, step_ns=STEP_NS, rows_per_s=rate, sources=heard)
+    return SentRows(from_ns=span.from_ns, step_ns=STEP_NS, rows_per_s=rate, sources=heard)
 
 
-def _silences(lake: Tables, now_ns: int) -> Silences:
+def _silences(lake: Tables, now_ns: int) -> SilentHours:
     """Gaps of the last week, and how many sources had one in each hour."""
     end = -(-now_ns // HOUR_NS) * HOUR_NS
     span = Span(end - 7 * DAY_NS, end)
@@ -160,7 +160,7 @@ def _silences(lake: Tables, now_ns: int) -> Silences:
         past = min((gap.to_ns if gap.to_ns is not None else now_ns), now_ns) - span.from_ns
         for hour in silent[first : -(-past // HOUR_NS)]:
             hour.add(gap.source)
-    return Silences(
+    return SilentHours(
         from_ns=span.from_ns, step_ns=HOUR_NS, silent=[len(hour) for hour in silent],
         gaps=sorted(gaps, key=lambda one: (one.to_ns is not None, -one.from_ns))[:MOST],
     )  # fmt: skip
@@ -206,7 +206,8 @@ def _keeps(table: str, keep: Policy | None) -> list[Tier]:
     if keep is None:
         return []
     if table in TIERS:
-        return [Tier(tier=name, days=value) for name, value in keep.tiers().items()]
+        days_of = (("1s", keep.rollup_1s_days), ("1min", keep.rollup_1min_days), ("1h", keep.rollup_1h_days))
+        return [Tier(tier=name, days=value) for name, value in days_of]
     return [Tier(tier="", days=keep.days(table))]
 
 
@@ -261,5 +262,9 @@ def _problems(
             said.append(f"little room is left beside the lake: {format_bytes(held.free_bytes)}")
     if analysis.waiting and analysis.oldest_ns is not None:
         lag = format_duration((now_ns - analysis.oldest_ns) / 1e9)
-        said.append(f"{analysis.waiting:,} jobs wait for their summary, the oldest ended {lag} ago")
+        many = analysis.waiting > 1
+        said.append(
+            f"{analysis.waiting:,} jobs wait for their summary, the oldest ended {lag} ago" if many
+            else f"1 job waits for its summary, it ended {lag} ago"
+        )  # fmt: skip
     return said

@@ -112,20 +112,20 @@ def _used(lake: Tables, sight: Sight, own: pa.Table, alone: np.ndarray) -> list[
     counted = own.filter(pa.array(alone))
     found = select(
         lake,
-        "WITH own AS (SELECT unnest($starts) AS a, unnest($ends) AS z, unnest($lists) AS nodes),"
-        " there AS (SELECT DISTINCT unnest(nodes) AS node, a, z FROM own),"
-        " named AS (SELECT unnest($c_numbers) AS number, unnest($c_starts) AS a, unnest($c_ends) AS z),"
+        "WITH own AS (SELECT unnest($starts) AS began, unnest($ends) AS ended, unnest($lists) AS nodes),"
+        " there AS (SELECT DISTINCT unnest(nodes) AS node, began, ended FROM own),"
+        " named AS (SELECT unnest($c_numbers) AS number, unnest($c_starts) AS began, unnest($c_ends) AS ended),"
         f" hours AS (SELECT DISTINCT kind, id, job_id, ts_ns FROM rollup WHERE interval_ns = {HOUR_NS}"
         " AND (kind IN (SELECT unnest($k_counted)) AND job_id IN (SELECT unnest($c_numbers)) OR kind = $k_port)"
         f" AND ts_ns >= {hull.from_ns} AND ts_ns < {hull.to_ns} AND {days(hull)}),"
         " ports AS (SELECT DISTINCT id, split_part(id, '/', 1) AS node FROM hours WHERE kind = $k_port)"
-        " SELECT $k_node AS kind, node AS id, a, z FROM there"
-        " UNION ALL SELECT CASE WHEN m.kind = $k_linked THEN $k_port ELSE $k_fwd END, m.b, greatest(a, m.from_ns),"
-        " least(z, coalesce(m.to_ns, z)) FROM there JOIN mapping m ON m.a = there.node AND m.from_ns < z"
-        " AND coalesce(m.to_ns, z) > there.a WHERE m.kind IN (SELECT unnest($k_forwarded)) OR m.kind = $k_linked"
-        " UNION ALL SELECT $k_port, ports.id, a, z FROM there JOIN ports USING (node)"
-        " UNION ALL SELECT DISTINCT hours.kind, hours.id, a, z FROM named JOIN hours ON hours.job_id = named.number"
-        f" AND hours.ts_ns + {HOUR_NS} > a AND hours.ts_ns < z"
+        " SELECT $k_node AS kind, node AS id, began, ended FROM there"
+        " UNION ALL SELECT CASE WHEN m.kind = $k_linked THEN $k_port ELSE $k_fwd END, m.b, greatest(began, m.from_ns),"
+        " least(ended, coalesce(m.to_ns, ended)) FROM there JOIN mapping m ON m.a = there.node AND m.from_ns < ended"
+        " AND coalesce(m.to_ns, ended) > began WHERE m.kind IN (SELECT unnest($k_forwarded)) OR m.kind = $k_linked"
+        " UNION ALL SELECT $k_port, ports.id, began, ended FROM there JOIN ports USING (node)"
+        " UNION ALL SELECT DISTINCT hours.kind, hours.id, began, ended FROM named JOIN hours ON hours.job_id = named.number"
+        f" AND hours.ts_ns + {HOUR_NS} > began AND hours.ts_ns < ended"
         f" UNION ALL SELECT $k_ost, unnest(targets), start_ns, coalesce(end_ns, start_ns + {LONGEST_RUN_NS})"
         f" FROM job_summary WHERE {condition} AND start_ns >= {hull.from_ns} AND start_ns < {hull.to_ns}"
         f" UNION ALL SELECT $k_fwd, unnest(forwarders), start_ns, coalesce(end_ns, start_ns + {LONGEST_RUN_NS})"
@@ -146,7 +146,7 @@ def _part(found: pa.Table) -> _Part:
     whole = found.filter(pa.array([i is not None for i in found["id"].to_pylist()], pa.bool_()))
     return (
         np.array(whole["kind"].to_pylist(), object), np.array(whole["id"].to_pylist(), object),
-        np.asarray(integers(whole, "a")), np.asarray(integers(whole, "z")),
+        np.asarray(integers(whole, "began")), np.asarray(integers(whole, "ended")),
     )  # fmt: skip
 
 
@@ -156,8 +156,8 @@ def _seen_links(lake: Tables, parts: _Part, hull: Span) -> list[_Part]:
     nodes = kinds == "node"
     found = select(
         lake,
-        "WITH told AS (SELECT unnest($names) AS node, unnest($starts) AS a, unnest($ends) AS z)"
-        " SELECT DISTINCT $k_port AS kind, concat(switch, '/', port) AS id, a, z FROM"
+        "WITH told AS (SELECT unnest($names) AS node, unnest($starts) AS began, unnest($ends) AS ended)"
+        " SELECT DISTINCT $k_port AS kind, concat(switch, '/', port) AS id, began, ended FROM"
         " (SELECT DISTINCT switch, port, split_part(trim(peer), ' ', 1) AS node FROM port"
         f" WHERE ts_ns >= {hull.from_ns} AND ts_ns < {hull.to_ns} AND {days(hull)} AND peer IS NOT NULL)"
         " JOIN told USING (node)",
@@ -174,10 +174,10 @@ def _servers(lake: Tables, parts: _Part) -> list[_Part]:
     stored = (kinds == "target") | (kinds == "mds")
     found = select(
         lake,
-        "WITH told AS (SELECT unnest($names) AS name, unnest($starts) AS a, unnest($ends) AS z)"
-        " SELECT DISTINCT $k_server AS kind, m.b AS id, greatest(told.a, m.from_ns) AS a,"
-        " least(z, coalesce(m.to_ns, z)) AS z FROM told JOIN mapping m ON m.a = told.name AND m.from_ns < z"
-        " AND coalesce(m.to_ns, z) > told.a WHERE m.kind IN (SELECT unnest($kinds))",
+        "WITH told AS (SELECT unnest($names) AS name, unnest($starts) AS began, unnest($ends) AS ended)"
+        " SELECT DISTINCT $k_server AS kind, m.b AS id, greatest(began, m.from_ns) AS began,"
+        " least(ended, coalesce(m.to_ns, ended)) AS ended FROM told JOIN mapping m ON m.a = told.name AND m.from_ns < ended"
+        " AND coalesce(m.to_ns, ended) > began WHERE m.kind IN (SELECT unnest($kinds))",
         {"names": ids[stored].tolist(), "starts": begins[stored].tolist(), "ends": ends[stored].tolist(),
          "k_server": "server", "kinds": list(SERVED_BY)},
     )  # fmt: skip

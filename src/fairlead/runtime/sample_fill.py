@@ -28,7 +28,7 @@ ANALYSIS = "analysis"
 """The shard the server's analysis writes as well: what it finds there it does not do again."""
 
 
-DIAGNOSED_DAYS = 14
+DIAGNOSED_DAYS = 10
 """So long is looked into: jobs are judged, components watched. What is older is what that is compared with."""
 OLD_DAYS = 4
 """Days of one stretch before that."""
@@ -60,7 +60,8 @@ def fill(
     with subprocess.Popen(
         [sys.executable, "-m", "fairlead.runtime.sample_records"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
-        assert process.stdin is not None and process.stdout is not None  # noqa: S101  (pipes were asked for)
+        assert process.stdin is not None  # noqa: S101  (pipes were asked for)
+        assert process.stdout is not None  # noqa: S101
         try:
             process.stdin.write(msgspec.json.encode(task))
             process.stdin.close()

@@ -73,10 +73,12 @@ def _cells(lake: Tables, run: RunSeen, points: int, now_ns: int) -> tuple[Axis, 
     interval = INTERVALS[0]
     first: tuple[Axis, pa.Table] | None = None
     sources = run.nodes[:_MOST_NODES]
+    off: dict[str, int] | None = None
     while True:
         axis = axis_of(run.span, now_ns, points, interval)
         found = stepped(lake, axis.cells, axis.cells.step_ns, "layer", _JOB, words)
-        off = offsets(lake, sources, axis.cells.span)
+        if off is None:
+            off = offsets(lake, sources, axis.cells.span)
         if off:
             found = moved_in_time(lake, run.job_id, axis.cells, found, run.nodes, off)
         first = first or (axis, found)

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from fairlead.model.incident import Incident
-from fairlead.questions.answers import Gap
+from fairlead.questions.answers import Gap, TopRow
 from fairlead.questions.answers_pages import ComponentNow, LayerNow, Now
 from fairlead.questions.asking import Sight, Tables, days, floats, integers, records, select
 from fairlead.questions.coverage import PERIODS, gaps_of
@@ -24,9 +25,9 @@ from fairlead.questions.jobs import top
 from fairlead.questions.live import shifted
 from fairlead.questions.machine import job_counts
 from fairlead.questions.pages.layers import LAYERS, LayerKind, peak_of
-from fairlead.questions.pages.states import WORST_FIRST, Trouble, open_incidents, state_of, trouble_of
+from fairlead.questions.pages.states import WORST_FIRST, Trouble, open_incidents, state_of, troubles_of
 from fairlead.questions.question import Asking
-from fairlead.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span, moment_ns
+from fairlead.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS, Span, moment_ns
 from fairlead.questions.sums import numbers
 
 MOST_COMPONENTS = 400
@@ -37,9 +38,20 @@ _SETTLED = 3
 _CLIENTS = ("mount", "client", "pfs_client")
 """Layers that count what a node moved, the best first."""
 _TOP, _TOP_NS = 10, 10 * MINUTE_NS
+_FRESH_NS = 15 * SECOND_NS
+"""So long it is remembered which jobs moved most."""
 _HEARD_NS = 2 * HOUR_NS
 _MOST_SILENT = 100
+_MOVED = "sum(coalesce(read_bytes + write_bytes, read_bytes, write_bytes))"
+_COUNTED = (
+    "job_id IS NULL AND (kind IN (SELECT unnest($kinds)) OR (kind = $k_node AND layer IN (SELECT unnest($layers))))"
+    " AND NOT contains(id, ':/') AND NOT ends_with(id, '/lnet')"
+)
+_WORDS = {"kinds": [kind.kind for kind in LAYERS.values()], "k_node": "node", "layers": list(_CLIENTS)}
 Floats = NDArray[np.float64]
+Lines = tuple[Floats, Floats]
+Counted = tuple[str, str]
+"""Kind and layer of rows of the rollup."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +63,9 @@ class _Rates:
     ops_per_s: Floats
 
 
+_NO_RATES = _Rates([], np.empty(0), np.empty(0))
+
+
 def now(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> Now:  # noqa: ARG001
     """The machine now, layer by layer. Raises UsageError, LakeError."""
     at = moment_ns(asked.at, now_ns) if asked.at else now_ns
@@ -58,64 +73,71 @@ def now(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> Now
     end = shifted(lake, Span(at - MINUTE_NS, at), at).to_ns
     span = Span((end - MINUTE_NS) // MINUTE_NS * MINUTE_NS, end, at == now_ns)
     incidents = open_incidents(lake, at, sight)
-    layers = [_clients(asking, span, incidents)]
-    layers += [_layer(asking, kind, span, at, incidents) for kind in LAYERS.values()]
-    shown = [one for one in layers if one.total]
-    running, _ = job_counts(lake, Span(at - DAY_NS, at), at)
+    rates, recent = _rates(lake, span), _recent(asking, end)
+    known = _known(asking, at)
+    names = {kind.kind: _names(kind, rates, known, incidents) for kind in LAYERS.values()}
+    trouble = troubles_of(lake, names, at, incidents)
+    layers = [_clients(rates, recent, incidents)]
+    for kind in LAYERS.values():
+        peak = peak_of(asking, kind, Span(at - HOUR_NS, at), at)[0] if names[kind.kind] else None
+        layers.append(_layer(kind, names[kind.kind], rates, recent, trouble[kind.kind], peak))
+    running, busy = _jobs(asking, Span(end - _TOP_NS, end), sight, at)
     sources, silent = _sources(asking, at)
-    busy = top(lake, Span(end - _TOP_NS, end, at == now_ns), sight, at, by="jobs", limit=_TOP)
-    known = {one.layer for one in shown}
-    missing = [f"{one.layer}: nothing was counted there in the last day" for one in layers if one.layer not in known]
+    missing = [f"{one.layer}: nothing was counted there in the last day" for one in layers if not one.total]
     return Now(
-        now_ns=at, from_ns=span.from_ns, to_ns=span.to_ns, layers=shown, top=busy.rows, open=incidents,
-        jobs_running=running, sources=sources, silent=silent[:_MOST_SILENT], missing=missing,
+        now_ns=at, from_ns=span.from_ns, to_ns=span.to_ns, layers=[one for one in layers if one.total], top=busy,
+        open=incidents, jobs_running=running, sources=sources, silent=silent[:_MOST_SILENT], missing=missing,
     )  # fmt: skip
 
 
-def _layer(asking: Asking, kind: LayerKind, span: Span, at: int, incidents: Sequence[Incident]) -> LayerNow:
+def _names(
+    kind: LayerKind, rates: Mapping[Counted, _Rates], known: Mapping[Counted, Sequence[str]],
+    incidents: Sequence[Incident],
+) -> list[str]:  # fmt: skip
+    """Components of a layer: counted now or in the last day, or sick."""
+    of = (kind.kind, kind.counted)
+    told = {*rates.get(of, _NO_RATES).ids, *known.get(of, ())}
+    return sorted(
+        {name for name in told if kind.shows(name)} | {i.component for i in incidents if i.layer == kind.kind}
+    )
+
+
+def _layer(
+    kind: LayerKind, names: Sequence[str], every: Mapping[Counted, _Rates], recent: Mapping[Counted, Lines],
+    trouble: Trouble, peak: float | None,
+) -> LayerNow:  # fmt: skip
     """One layer of shared components."""
-    lake = asking.lake
-    rates = _rates(lake, kind.kind, kind.counted, span)
+    of = (kind.kind, kind.counted)
+    rates = every.get(of, _NO_RATES)
     rates = _only(rates, [kind.shows(one) for one in rates.ids])
-    sick = {one.component for one in incidents if one.layer == kind.kind}
-    names = sorted({*(one for one in _known(asking, kind, at) if kind.shows(one)), *rates.ids, *sick})
-    if not names:
-        return _nothing(kind.name, kind.kind)
-    peak, _ = peak_of(asking, kind, Span(at - HOUR_NS, at), at)
-    trouble = trouble_of(lake, kind.kind, names, at, incidents)
     value = rates.ops_per_s if kind.name == "mds" else rates.bytes_per_s
     rows = _components(names, rates, value, trouble, peak)
     loads = [one.load for one in rows if one.load is not None]
     heard = sum(1 for one in rows if one.state not in ("unknown", "silent"))
+    lines = recent.get(of, _NO_LINES)
     return LayerNow(
         layer=kind.name, kind=kind.kind, components=rows[:MOST_COMPONENTS], total=len(names),
         states=dict(Counter(one.state for one in rows)), bytes_per_s=_sum(rates.bytes_per_s),
         ops_per_s=_sum(rates.ops_per_s), load=sum(loads) / heard if loads and heard else None,
-        recent=_recent(asking, kind.kind, kind.counted, span.to_ns, operations=kind.name == "mds"),
+        recent=numbers(lines[1] if kind.name == "mds" else lines[0]),
     )  # fmt: skip
 
 
-def _clients(asking: Asking, span: Span, incidents: Sequence[Incident]) -> LayerNow:
+def _clients(
+    every: Mapping[Counted, _Rates], recent: Mapping[Counted, Lines], incidents: Sequence[Incident]
+) -> LayerNow:
     """Compute nodes: the layer as a whole, and the busiest of them."""
-    for counted in _CLIENTS:
-        rates = _rates(asking.lake, "node", counted, span)
-        recent = _recent(asking, "node", counted, span.to_ns, operations=False)
-        if rates.ids or any(value is not None for value in recent):
-            break
+    told = [of for of in (("node", counted) for counted in _CLIENTS) if of in every or of in recent]
+    of = told[0] if told else ("node", _CLIENTS[0])
+    rates = every.get(of, _NO_RATES)
     trouble = Trouble({one.component: one for one in reversed(incidents) if one.layer == "client"})
     names = sorted({*rates.ids, *trouble.incidents})
     rows = _components(names, rates, rates.bytes_per_s, trouble, None)
     return LayerNow(
         layer="client", kind="node", components=rows[:MOST_CLIENTS], total=len(names),
         states=dict(Counter(one.state for one in rows)), bytes_per_s=_sum(rates.bytes_per_s),
-        ops_per_s=_sum(rates.ops_per_s), load=None, recent=recent,
+        ops_per_s=_sum(rates.ops_per_s), load=None, recent=numbers(recent.get(of, _NO_LINES)[0]),
     )  # fmt: skip
-
-
-def _nothing(layer: str, kind: str) -> LayerNow:
-    return LayerNow(
-        layer=layer, kind=kind, components=[], total=0, states={}, bytes_per_s=None, ops_per_s=None, load=None
-    )
 
 
 def _components(
@@ -152,70 +174,105 @@ def _only(rates: _Rates, chosen: Sequence[bool]) -> _Rates:
     return _Rates(ids, rates.bytes_per_s[mine], rates.ops_per_s[mine])
 
 
-def _rates(lake: Tables, kind: str, counted: str, span: Span) -> _Rates:
-    """What each component did in the span, which is of whole minutes but for the last."""
+def _rates(lake: Tables, span: Span) -> dict[Counted, _Rates]:
+    """What each component did in the span, which is of whole minutes but for the last, by layer."""
     found = select(
         lake,
-        "SELECT id, sum(coalesce(read_bytes + write_bytes, read_bytes, write_bytes)) AS moved,"
-        f" sum(metadata_ops) AS asked FROM rollup WHERE interval_ns = {MINUTE_NS} AND kind = $kind AND layer = $layer"
-        f" AND job_id IS NULL AND ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns} AND {days(span)}"
-        " GROUP BY id ORDER BY id",
-        {"kind": kind, "layer": counted}, within=span,
+        f"SELECT kind, layer, id, {_MOVED} AS moved, sum(metadata_ops) AS asked FROM rollup"
+        f" WHERE interval_ns = {MINUTE_NS} AND {_COUNTED} AND ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns}"
+        f" AND {days(span)} GROUP BY kind, layer, id ORDER BY kind, layer, id",
+        _WORDS, within=span,
     )  # fmt: skip
-    return _Rates(
-        found.column("id").to_pylist(), floats(found, "moved") / span.seconds, floats(found, "asked") / span.seconds
-    )
+    made = {}
+    for of, first, last in _parts(found):
+        part = found.slice(first, last - first)
+        made[of] = _Rates(
+            part.column("id").to_pylist(), floats(part, "moved") / span.seconds, floats(part, "asked") / span.seconds
+        )
+    return made
 
 
-def _known(asking: Asking, kind: LayerKind, at: int) -> list[str]:
+def _parts(found: pa.Table) -> list[tuple[Counted, int, int]]:
+    """Of rows in the order of kind and layer: where each of these begins and ends."""
+    keys = list(zip(found.column("kind").to_pylist(), found.column("layer").to_pylist(), strict=True))
+    firsts = [at for at, key in enumerate(keys) if at == 0 or keys[at - 1] != key]
+    return [(keys[at], at, end) for at, end in zip(firsts, [*firsts[1:], len(keys)], strict=True)]
+
+
+def _known(asking: Asking, at: int) -> dict[Counted, list[str]]:
     """Components that were counted in the last day."""
     hours = Span(at - DAY_NS, at).aligned(HOUR_NS)
-    key = ("known", kind.kind, hours)
+    key = ("known", hours)
     found = asking.kept.get(key, at)
     if found is None:
+        shared = [kind.kind for kind in LAYERS.values()]
         rows = select(
             asking.lake,
-            f"SELECT DISTINCT id FROM rollup WHERE interval_ns = {HOUR_NS} AND kind = $kind AND layer = $layer"
-            f" AND job_id IS NULL AND ts_ns >= {hours.from_ns} AND ts_ns < {hours.to_ns} AND {days(hours)}",
-            {"kind": kind.kind, "layer": kind.counted}, within=hours,
+            f"SELECT DISTINCT kind, layer, id FROM rollup WHERE interval_ns = {HOUR_NS} AND kind IN"
+            f" (SELECT unnest($kinds)) AND job_id IS NULL AND ts_ns >= {hours.from_ns} AND ts_ns < {hours.to_ns}"
+            f" AND {days(hours)} ORDER BY kind, layer, id",
+            {"kinds": shared}, within=hours,
         )  # fmt: skip
-        found = rows.column("id").to_pylist()
+        found = {of: rows.column("id").slice(first, last - first).to_pylist() for of, first, last in _parts(rows)}
         asking.kept.put(key, found, at)
-    return list(found)
+    return found  # type: ignore[no-any-return]
 
 
-def _recent(asking: Asking, kind: str, counted: str, end_ns: int, *, operations: bool) -> list[float | None]:
-    """The layer's load in each of the last 60 minutes; minutes that are over are kept."""
+def _recent(asking: Asking, end_ns: int) -> dict[Counted, Lines]:
+    """Bytes and metadata operations a second of each layer in each of the last 60 minutes; minutes that are over are
+    kept."""
     last = -(-end_ns // MINUTE_NS) * MINUTE_NS
     starts = range(last - _MINUTES * MINUTE_NS, last, MINUTE_NS)
-    held: dict[int, float | None] = {}
-    for start in starts:
-        found = asking.kept.get(("minute", kind, counted, start), end_ns)
-        if found is not None:
-            held[start] = found[0]
-    wanted = [start for start in starts if start not in held]
+    held = {start: asking.kept.get(("minute", start), end_ns) for start in starts}
+    wanted = [start for start in starts if held[start] is None]
     if wanted:
-        stretch = Span(wanted[0], last)
-        fresh = _by_minute(asking.lake, kind, counted, stretch, operations=operations)
+        fresh = _by_minute(asking.lake, Span(wanted[0], last))
         for start in range(wanted[0], last, MINUTE_NS):
-            held[start] = fresh.get(start)
+            held[start] = fresh.get(start, {})
             if start + (1 + _SETTLED) * MINUTE_NS <= end_ns:
-                asking.kept.put(("minute", kind, counted, start), (held[start],), end_ns)
-    line = np.array([np.nan if held[start] is None else held[start] for start in starts], np.float64)
-    line[-1] *= MINUTE_NS / max(1, end_ns - starts[-1])
-    return numbers(line)
+                asking.kept.put(("minute", start), held[start], end_ns)
+    lines: dict[Counted, Lines] = {}
+    for place, start in enumerate(starts):
+        seconds = min(MINUTE_NS, max(1, end_ns - start)) / 1e9
+        for of, pair in (held[start] or {}).items():
+            for line, value in zip(lines.setdefault(of, _nothing()), pair, strict=True):
+                line[place] = value / seconds
+    return lines
 
 
-def _by_minute(lake: Tables, kind: str, counted: str, span: Span, *, operations: bool) -> dict[int, float]:
-    value = "sum(metadata_ops)" if operations else "sum(coalesce(read_bytes + write_bytes, read_bytes, write_bytes))"
+def _nothing() -> Lines:
+    return np.full(_MINUTES, np.nan), np.full(_MINUTES, np.nan)
+
+
+_NO_LINES = _nothing()
+
+
+def _by_minute(lake: Tables, span: Span) -> dict[int, dict[Counted, tuple[float, float]]]:
+    """Bytes and metadata operations by minute and layer (NaN: not told)."""
     found = select(
         lake,
-        f"SELECT ts_ns, {value} / 60.0 AS rate FROM rollup WHERE interval_ns = {MINUTE_NS} AND kind = $kind"
-        f" AND layer = $layer AND job_id IS NULL AND ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns} AND {days(span)}"
-        f" GROUP BY ts_ns HAVING {value} IS NOT NULL",
-        {"kind": kind, "layer": counted}, within=span,
+        f"SELECT ts_ns, kind, layer, {_MOVED} AS moved, sum(metadata_ops) AS asked FROM rollup"
+        f" WHERE interval_ns = {MINUTE_NS} AND {_COUNTED} AND ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns}"
+        f" AND {days(span)} GROUP BY ts_ns, kind, layer",
+        _WORDS, within=span,
     )  # fmt: skip
-    return dict(zip(integers(found, "ts_ns").tolist(), floats(found, "rate").tolist(), strict=True))
+    made: dict[int, dict[Counted, tuple[float, float]]] = {}
+    columns = (integers(found, "ts_ns"), floats(found, "moved"), floats(found, "asked"))
+    of = zip(found.column("kind").to_pylist(), found.column("layer").to_pylist(), strict=True)
+    for start, moved, asked, key in zip(*(one.tolist() for one in columns), of, strict=True):
+        made.setdefault(start, {})[key] = (moved, asked)
+    return made
+
+
+def _jobs(asking: Asking, span: Span, sight: Sight, at: int) -> tuple[int | None, list[TopRow]]:
+    """How many jobs run, and who moved most in the last minutes."""
+    key = ("busy", at // _FRESH_NS)
+    found = asking.kept.get(key, at)
+    if found is None:
+        running, _ = job_counts(asking.lake, Span(at - DAY_NS, at), sight, at)
+        found = (running, top(asking.lake, span, sight, at, by="jobs", limit=_TOP).rows)
+        asking.kept.put(key, found, at)
+    return found  # type: ignore[no-any-return]
 
 
 def _sources(asking: Asking, at: int) -> tuple[int, list[Gap]]:
@@ -244,6 +301,4 @@ def _sources(asking: Asking, at: int) -> tuple[int, list[Gap]]:
 
 
 def _taken(rows: Any, chosen: NDArray[np.bool_]) -> list[Mapping[str, Any]]:
-    import pyarrow as pa
-
     return list(records(rows.filter(pa.array(chosen))))

@@ -43,30 +43,44 @@ def open_incidents(lake: Tables, at_ns: int, sight: Sight, layer: str = "") -> l
     return incidents_to(lake, incidents_of(found), sight)
 
 
-def trouble_of(
-    lake: Tables, kind: str, names: Sequence[str], at_ns: int, incidents: Sequence[Incident],
-    hosts: Mapping[str, str] | None = None,
-) -> Trouble:  # fmt: skip
-    """What is known of these components at a moment."""
+def trouble_of(lake: Tables, kind: str, names: Sequence[str], at_ns: int, incidents: Sequence[Incident]) -> Trouble:
+    """What is known of these components of one kind at a moment."""
+    return troubles_of(lake, {kind: names}, at_ns, incidents)[kind]
+
+
+def troubles_of(
+    lake: Tables, names: Mapping[str, Sequence[str]], at_ns: int, incidents: Sequence[Incident]
+) -> dict[str, Trouble]:
+    """What is known of components at a moment, by kind."""
     back = Span(at_ns - _HEARD_NS, at_ns + MINUTE_NS)
-    hosts = hosts_of(lake, kind, names, back) if hosts is None else hosts
-    machines = sorted(set(hosts.values()))
-    mine = {one.component: one for one in reversed(incidents) if one.layer == kind}
-    if not machines:
-        return Trouble(mine)
-    gaps = {gap.source: gap.why for gap in gaps_of(lake, machines, Span(at_ns - 1, at_ns + 1))
-            if gap.to_ns is None or gap.to_ns > at_ns}  # fmt: skip
+    hosts = {kind: hosts_of(lake, kind, of, back) for kind, of in names.items()}
+    silent, well = _machines(lake, sorted({one for of in hosts.values() for one in of.values()}), at_ns, back)
+    return {
+        kind: Trouble(
+            {one.component: one for one in reversed(incidents) if one.layer == kind},
+            {name: silent[host] for name, host in of.items() if host in silent},
+            frozenset(name for name, host in of.items() if host in well),
+        )
+        for kind, of in hosts.items()
+    }
+
+
+def _machines(lake: Tables, names: Sequence[str], at_ns: int, back: Span) -> tuple[dict[str, str], set[str]]:
+    """Machines that are silent, and why; those whose agent was well."""
+    if not names:
+        return {}, set()
+    silent = {
+        gap.source: gap.why
+        for gap in gaps_of(lake, names, Span(at_ns - 1, at_ns + 1))
+        if gap.to_ns is None or gap.to_ns > at_ns
+    }
     heard = select(
         lake,
         "SELECT DISTINCT node FROM health WHERE probe = 'agent' AND state = 'ok' AND node IN (SELECT unnest($names))"
         f" AND ts_ns >= {back.from_ns} AND ts_ns < {back.to_ns} AND {days(back)}",
-        {"names": machines}, within=back,
+        {"names": list(names)}, within=back,
     )  # fmt: skip
-    well = set(heard.column("node").to_pylist()) - gaps.keys()
-    return Trouble(
-        mine, {name: gaps[host] for name, host in hosts.items() if host in gaps},
-        frozenset(name for name, host in hosts.items() if host in well),
-    )  # fmt: skip
+    return silent, set(heard.column("node").to_pylist()) - silent.keys()
 
 
 def state_of(name: str, moved: float | None, trouble: Trouble) -> tuple[str, str | None, str]:

@@ -173,13 +173,15 @@ def _queues(lake: Tables, layer: LayerKind, component: str, span: Span) -> tuple
     step = MINUTE_NS if span.length_ns <= 2 * DAY_NS else HOUR_NS
     wide = span.aligned(step)
     chosen = " AND id = $component" if component else ""
+    told = "wait_ns" if layer.name == "device" else "queue_len_max"
     value = f"sum(wait_ns)::DOUBLE / {step}" if layer.name == "device" else "max(queue_len_max)::DOUBLE"
     place = " + ".join(f"(queue > {edge})::INTEGER" for edge in QUEUE_BINS)
     found = records(select(
         lake,
         f"SELECT {place} AS place, count(*) AS n, sum(queue) AS whole FROM"
         f" (SELECT {value} AS queue FROM rollup WHERE interval_ns = {step} AND kind = $kind AND layer = $layer"
-        f" AND job_id IS NULL AND ts_ns >= {wide.from_ns} AND ts_ns < {wide.to_ns} AND {days(wide)}{chosen}"
+        f" AND job_id IS NULL AND {told} IS NOT NULL AND ts_ns >= {wide.from_ns} AND ts_ns < {wide.to_ns}"
+        f" AND {days(wide)}{chosen}"
         " GROUP BY id, ts_ns) WHERE queue IS NOT NULL GROUP BY place",
         {"kind": layer.kind, "layer": layer.counted} | ({"component": component} if component else {}), within=wide,
     ))  # fmt: skip

@@ -35,12 +35,14 @@ class Told:
 
 def send(
     play: Play, line: Line, *, every_s: int, now_ns: Callable[[], int], sleep_s: Callable[[float], None],
+    from_s: int = 0, heard: Callable[[str, int], bool] = lambda _node, _at_s: True,
 ) -> Iterator[Told]:  # fmt: skip
-    """Send interval after interval, each when it is over by `now_ns`: what lies in the past goes at once.
+    """Send interval after interval from `from_s` on, each when it is over by `now_ns`: what lies in the past goes at
+    once. `heard`: whether a node's agent says anything at that second.
 
     Raises NoAnswerError when the server has not answered for a while, ServerError when it refuses.
     """
-    for start in range(0, play.seconds, every_s):
+    for start in range(from_s, play.seconds, every_s):
         stop = min(start + every_s, play.seconds)
         over_ns = play.origin_ns + stop * NS
         while (early_ns := over_ns - now_ns()) > 0:
@@ -48,6 +50,8 @@ def send(
         rows = size = 0
         held: list[bytes] = []
         for body in wire.bodies(play, every_s, start, stop):
+            if not heard(body.node, start):
+                continue
             held.append(body.data)
             rows, size = rows + body.rows, size + len(body.data)
             if sum(map(len, held)) > _MOST_BYTES:

@@ -58,7 +58,15 @@ class Month:
 
 def machine() -> Machine:
     """64 nodes, 4 forwarders, 4 storage servers of 2 targets, 2 metadata servers."""
-    return replace(small(), name="sample", mds=2, target_bandwidth=240e6, server_bandwidth=420e6, target_iops=4_000.0)
+    return replace(
+        small(),
+        name="sample",
+        mds=2,
+        cores_per_node=2,
+        target_bandwidth=240e6,
+        server_bandwidth=420e6,
+        target_iops=4_000.0,
+    )
 
 
 def origin_of(now_ns: int, days: int = DAYS) -> int:

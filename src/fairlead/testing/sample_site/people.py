@@ -26,11 +26,12 @@ ACCOUNTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 )
 """Accounts offered on the sample site: name, role, projects."""
 MIX = replace(
-    SMALL_SEASON, time_scale=0.35, shortest_s=240.0, longest_s=3 * 3600.0, largest_share=0.25, volume_scale=0.3,
-    high_mdops_share=0.012, mixed_share=0.02, mode_jobs=(12_000, 2_500, 900, 9_000), nontrivial_share=0.88, arrivals_per_s=1.0,
+    SMALL_SEASON, time_scale=0.35, shortest_s=240.0, longest_s=3 * 3600.0, largest_share=0.25, volume_scale=0.2,
+    high_mdops_share=0.012, mixed_share=0.02, mode_jobs=(11_000, 2_500, 900, 12_000),
+    nontrivial_share=0.86, arrivals_per_s=1.0,
 )  # fmt: skip
 """The published population on a site of 64 nodes: jobs of minutes to hours. `month` sets when they are handed in."""
-MOST_RANDOM = 1500
+MOST_RANDOM = 600
 """Requests at random a step makes at most: each is a row."""
 
 

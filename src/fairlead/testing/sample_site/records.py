@@ -88,8 +88,9 @@ def usage_rows(month: Month, from_s: int, to_s: int) -> pa.RecordBatch:
     )}  # fmt: skip
     for at in times.tolist():
         now = had + np.bincount(owner, np.where(end <= at, kept, 0.0), len(who)) if len(ended) else had
-        rows = [("user", user, now[k], (4 + k % 3) * TIB if user != "bob" else now[k] / (0.86 + 0.1 * at / month.seconds))
-                for k, (user, _) in enumerate(who)]  # fmt: skip
+        limits = [(4 + k % 3) * TIB for k in range(len(who))]
+        limits[place["bob"]] = now[place["bob"]] / (0.86 + 0.1 * at / month.seconds)
+        rows = [("user", user, now[k], limits[k]) for k, (user, _) in enumerate(who)]
         rows += [
             ("project", name, sum(now[place[user]] for user in members), 16 * TIB) for name, members in PROJECTS.items()
         ]

@@ -224,10 +224,10 @@ function drawStrip(context: CanvasRenderingContext2D, scene: Scene, strip: Strip
     for (let k = first; k <= last; k += 1) {
       const value = strip.values[k]!;
       if (!(value > 0)) continue;
-      const from = xOf(level.from + k * level.step, window, place);
-      const wide = xOf(level.from + (k + 1) * level.step, window, place) - from;
+      const from = Math.floor(xOf(level.from + k * level.step, window, place));
+      const wide = Math.ceil(xOf(level.from + (k + 1) * level.step, window, place)) - from;
       const tall = Math.max(1.5, high * Math.min(1, value / most));
-      context.fillRect(from, begin + high - tall, Math.max(0.6, wide), tall);
+      context.fillRect(from, begin + high - tall, Math.max(1, wide), tall);
     }
   });
 }
