@@ -11,12 +11,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fairlead.lake.store import Lake
 from fairlead.questions.asking import NotForYouError, Run, Sight, UnknownNameError
 from fairlead.questions.catalog import QUESTIONS, ask, asked_of
 from fairlead.questions.question import Asking
 from fairlead.questions.reach import DECISIONS, MACHINE, RUN
-from questions_site import HOUR, T0, S
+from questions_site import T0, S
 from rights_site import NOW, Other, others, site
 
 ALICE, DANA, NOBODY = Sight("alice"), Sight("dana", ("climate",)), Sight("nobody")
@@ -48,7 +47,7 @@ WORDS: dict[str, list[dict[str, str]]] = {
     "devices": [{}, {"node": "n1"}, {"node": "n3"}], "behaviour": [{}, {"user": "bob"}, {"program": "gkua"}],
     "usage": [{}, {"target": "OST0"}, {"target": "OST2"}, {"kind": "user"}], "mine": [{}, {"user": "bob"}],
 }  # fmt: skip
-SPANS: list[dict[str, str]] = [{}, {"last": "20m"}, {"last": "5h"}, {"last": "3d"}]
+SPANS: list[dict[str, str]] = [{}, {"last": "20m"}, {"last": "3d"}]
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +83,12 @@ def cases(question: str) -> list[tuple[str, dict[str, str]]]:
     return made
 
 
+def _named(word: str, text: str) -> bool:
+    """Whether a text has a word; of a number, only as a name: figures may be what they like."""
+    before = r'(?:"|[Jj]obs? )' if word.isdigit() else r"(?<![\w.])"
+    return re.search(rf"{before}{word}(?![\w.])", text) is not None
+
+
 def test_every_question_has_a_decision() -> None:
     """Who adds one says who may ask it, here and in docs/explanation/who-sees-what.md."""
     assert set(DECISIONS) == set(QUESTIONS)
@@ -101,7 +106,7 @@ def test_nobody_is_told_of_others(lakes: tuple[Asking, Asking], question: str) -
             asked_for = re.escape(name), *(re.escape(value) for value in words.values())
             text = re.sub("|".join(f"'{one}'" for one in asked_for if one), "", told)
             text = re.sub("|".join(rf'"(user|project|program|node|component|target|id)":"{one}"' for one in asked_for if one), "", text)
-            leaked = [word for word in (*SECRETS, *MORE.get(who, ())) if re.search(rf"(?<![\w.]){word}(?![\w.])", text)]
+            leaked = [word for word in (*SECRETS, *MORE.get(who, ())) if _named(word, text)]
             assert not leaked, f"{place}: {leaked} in {text[:2000]}"
             assert (met, told) == tried(bare, sight, question, name, words), place
             allowed = DECISIONS[question] == RUN or (DECISIONS[question] != MACHINE and who != "link")
@@ -156,11 +161,8 @@ def test_a_number_that_is_anothers_meanwhile_shows_no_counters(tmp_path: Path) -
     page = msgspec.json.decode(tried(full, ALICE, "job", "100", {})[1])
     assert "cannot be told apart" in page["missing"][0]
     assert (page["timeline"]["series"], page["job"]["sums"]["write_bytes"], page["other_runs"]) == ([], None, 0)
-    assert json_sum(tried(full, ALICE, "top", "jobs", {"last": "15m"})[1]) == 80 * 2**20
-
-
-def json_sum(told: str) -> int:
-    return int(msgspec.json.decode(told)["total"]["write_bytes"])
+    for question, name in (("job_timeline", "100"), ("job_ranks", "100"), ("job_files", "100"), ("forwarder", "f1")):
+        assert "7919" not in tried(full, ALICE, question, name, {})[1]
 
 
 def test_an_hour_that_lies_partly_in_a_job_is_made_of_its_seconds(lakes: tuple[Asking, Asking]) -> None:
@@ -171,13 +173,3 @@ def test_an_hour_that_lies_partly_in_a_job_is_made_of_its_seconds(lakes: tuple[A
         rows = msgspec.json.decode(tried(full, ALICE, "targets", "", {"last": last})[1])["targets"]
         hers = (300 * 4 + 121 * 3 + 80 + 60 * 3) * 2**20 + (0 if last == "15m" else 2 * 200 * 2**20)
         assert [(row["id"], row["sums"]["write_bytes"]) for row in rows] == [("OST0", hers)]
-
-
-def lake_of(asking: Asking) -> Lake:
-    assert isinstance(asking.lake, Lake)
-    return asking.lake
-
-
-def test_the_hour_of_now_is_nothing_special(lakes: tuple[Asking, Asking]) -> None:
-    assert NOW % HOUR
-    assert lake_of(lakes[0]) is not lake_of(lakes[1])

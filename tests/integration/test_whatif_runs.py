@@ -263,7 +263,8 @@ async def _send(app: Any, who: str, method: str, path: str, body: bytes) -> tupl
     scope = {
         "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http",
         "path": path, "raw_path": path.encode(), "query_string": b"", "root_path": "",
-        "headers": [(b"x-who", who.encode())], "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 2),
+        "headers": [(b"x-who", who.encode()), (b"content-type", b"application/json")],
+        "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 2),
     }  # fmt: skip
     await app(scope, receive, send)
     parts = b"".join(one.get("body", b"") for one in sent if one["type"] == "http.response.body")

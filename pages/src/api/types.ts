@@ -1173,6 +1173,30 @@ export interface Series {
   known_share: number | null;
 }
 
+export interface Setup {
+  schema: string;
+  now_ns: number;
+  version: string;
+  simulated: boolean;
+  first_run: boolean;
+  connected: number;
+  quiet: number;
+  missing: number;
+  parts: SetupPart[];
+}
+
+export interface SetupPart {
+  key: string;
+  group: string;
+  title: string;
+  state: "connected" | "not" | "quiet";
+  what: string;
+  last_ns: number | null;
+  count: number | null;
+  command: string;
+  docs: string;
+}
+
 export interface Share {
   kind: string;
   id: string;

@@ -81,7 +81,7 @@ def jobs(
 
     now_ns = clock.now_ns()
     lake, span = _lake(root), _span(from_, to, now_ns)
-    with _workers(where, count, file) as workers, _progress("jobs") as done:
+    with _workers(where, count, file) as workers, progress("jobs") as done:
         found = reanalyse(
             workers, lake, span, now_ns, shard=shard, label=label, memory=memory, wait_s=wait_s, done=done
         )  # fmt: skip
@@ -117,7 +117,7 @@ def findings(
 
     now_ns = clock.now_ns()
     lake, span = _lake(root), _span(from_, to, now_ns)
-    with _workers(where, count, file) as workers, _progress("findings") as done:
+    with _workers(where, count, file) as workers, progress("findings") as done:
         found = rediagnose(
             workers, lake, span, now_ns, shard=shard, label=label, memory=memory, wait_s=wait_s, done=done
         )  # fmt: skip
@@ -150,7 +150,7 @@ def population(
     from fairlead.runtime.heavy.population import population as asked
 
     lake, span = _lake(root), _span(from_, to, clock.now_ns())
-    with _workers(where, count, file) as workers, _progress("population") as done:
+    with _workers(where, count, file) as workers, progress("population") as done:
         found = asked(workers, lake, span, memory=memory, peak_bytes_per_s=peak, done=done)
     if as_json:
         from fairlead.cli.ask import show_json
@@ -254,7 +254,7 @@ def _workers(where: str, count: int | None, file: Path | None) -> Iterator[Worke
 
 
 @contextmanager
-def _progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
+def progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
     """A bar on a terminal, nothing in a pipe."""
     if quiet() or not sys.stderr.isatty():
         yield None

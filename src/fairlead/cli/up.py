@@ -23,8 +23,11 @@ _file = click.Path(path_type=Path, dir_okay=False)
                    "Port 0: any free one.")  # fmt: skip
 @click.option("--set", "flags", multiple=True, metavar="KEY=VALUE",
               help="One setting, as carry.every_s=10 (repeatable). Goes before file and environment.")  # fmt: skip
-@click.option("--sample-site", is_flag=True,
-              help="Serve a month of a made machine instead, from a lake of its own that is filled first. Simulated.")
+@click.option(
+    "--sample-site",
+    is_flag=True,
+    help="Serve a month of a made machine instead, from a lake of its own that is filled first. Simulated.",
+)
 @click.option("--state", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
               help="With --sample-site: its folder. Default: sample-site beside the default lake.")  # fmt: skip
 @click.option("--check", is_flag=True, help="Check the settings, keys and certificates, and end.")

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from fairlead.questions.answers import Gap
 from fairlead.questions.asking import Tables, days, integers, records, select
+from fairlead.questions.reach import about
 from fairlead.questions.span import MINUTE_NS, SECOND_NS, Span
 from fairlead.questions.sums import Steps
 
@@ -107,7 +108,7 @@ def gaps_of(lake: Tables, sources: Sequence[str] | None, span: Span) -> list[Gap
     chosen = "AND component IN (SELECT unnest($sources))" if sources is not None else ""
     wide = Span(span.from_ns - 30 * 86400 * SECOND_NS, span.to_ns)
     found = select(
-        lake,
+        about(lake, span),
         "SELECT component, ts_ns, max(end_ns) AS end_ns, max(text) AS text FROM events "
         f"WHERE kind = 'gap' AND ts_ns >= {wide.from_ns} AND ts_ns < {span.to_ns} AND {days(wide)} {chosen} "
         f"GROUP BY component, ts_ns HAVING coalesce(max(end_ns), {span.to_ns}) > {span.from_ns} "

@@ -21,7 +21,7 @@ from fairlead.questions.asking import Sight, Tables, days, select
 from fairlead.questions.distributions import Kept
 from fairlead.questions.reach import NarrowLake, Reach, jobs_condition
 from fairlead.questions.reach_found import reach_found
-from fairlead.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS, Span
+from fairlead.questions.span import DAY_NS, HOUR_NS, INTERVALS, MINUTE_NS, SECOND_NS, Span
 
 FRESH_NS = 20 * SECOND_NS
 """So long a reach is kept: a job that just began is seen on its nodes by then."""
@@ -29,6 +29,7 @@ _SLACK_NS = MINUTE_NS
 _ALL = Span(0, 2**62)
 _AROUND_NS = DAY_NS
 """A reach is looked for with so much around the span: what a question asks next lies in it, mostly."""
+_STEP = re.compile(r"\binterval_ns = (\d+)\b")
 _NAMED = re.compile(r"\$(\w+)")
 
 
@@ -70,7 +71,7 @@ class Narrowed(NarrowLake):
         """The rows of one SELECT, of what may be seen. Raises UsageError, LakeError."""
         if OPS_STORED in sql:
             raise UsageError("this table is not for those who see only their own jobs", remedy="ask `ops`")
-        shown = _Shown(self, self._about if between is None else Span(*between))
+        shown = _Shown(self, self._about or (None if between is None else Span(*between)), _steps_of(sql))
         ahead = shown.tables(mentioned(sql))
         if ahead:
             begun = sql.lstrip()
@@ -100,8 +101,10 @@ class KeptFor(Kept):
 class _Shown:
     """The common table expressions that stand before one query, and their parameters."""
 
-    def __init__(self, lake: Narrowed, span: Span | None) -> None:
+    def __init__(self, lake: Narrowed, span: Span | None, steps: set[int]) -> None:
         self._lake, self._span = lake, span
+        self.steps = steps
+        """Intervals of the rollup the query may read."""
         self.words: dict[str, object] = {}
         self._parts: dict[str, str] = {}
 
@@ -175,6 +178,11 @@ class _Shown:
         return f"{time} >= {wide.from_ns} AND {time} < {wide.to_ns} AND {days(Span(max(0, wide.from_ns), wide.to_ns))}"
 
 
+def _steps_of(sql: str) -> set[int]:
+    told = {int(step) for step in _STEP.findall(sql)}
+    return told if told and len(_STEP.findall(sql)) == sql.count("interval_ns =") else set(INTERVALS)
+
+
 def ragged(
     begins: NDArray[np.int64], ends: NDArray[np.int64], step_ns: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
@@ -220,6 +228,8 @@ def _rollup(shown: _Shown, name: str) -> str:
     for fine, coarse, edge in (
         (MINUTE_NS, HOUR_NS, HOUR_NS), (SECOND_NS, MINUTE_NS, MINUTE_NS), (SECOND_NS, HOUR_NS, MINUTE_NS),
     ):  # fmt: skip
+        if coarse not in shown.steps:
+            continue
         parts.append(
             f"SELECT t.* REPLACE (t.ts_ns // {coarse} * {coarse} AS ts_ns, {coarse}::BIGINT AS interval_ns)"
             f" FROM {name} t JOIN {shown.edges(edge)} r ON r.k = {key} AND r.i = {which} AND t.ts_ns >= r.a"

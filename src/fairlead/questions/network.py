@@ -19,7 +19,6 @@ from fairlead.questions.accounts import accounts_of, in_span
 from fairlead.questions.answers import PortImbalance, PortVolume
 from fairlead.questions.answers_site import DeviceHour, Devices, Ports
 from fairlead.questions.asking import Sight, Tables, days, records, select
-from fairlead.questions.reach import whole
 from fairlead.questions.span import HOUR_NS, Span, around, step_of_many
 
 LNET = "/lnet"
@@ -174,8 +173,8 @@ def _own(lake: Tables, span: Span, nodes: Sequence[str]) -> list[str]:
 
 def _placed(lake: Tables, span: Span, nodes: Sequence[str] | None) -> pa.Table:
     mine = "" if nodes is None else " AND list_has_any(nodes, $nodes)"
-    found = select(  # others on the nodes count, though they are not told of
-        whole(lake),
+    found = select(
+        lake,
         f"SELECT * EXCLUDE (day) FROM jobs WHERE {in_span(span)}{mine}",
         {} if nodes is None else {"nodes": list(nodes)},
     )

@@ -1,8 +1,7 @@
 """What a reader who sees only the own jobs is told of findings: other people's jobs are "another job", without names.
 
-A number that stands in a text is looked up: it is hidden if any job of that number that ran then is somebody else's, in
-whatever cluster. What logs wrote of an event is free text and left out. Not here: which findings such a reader sees at
-all (`findings`).
+A number that stands in a text is hidden if a job of that number that ran about then is somebody else's, in whatever
+cluster. What logs wrote of an event is left out. Not here: which findings such a reader sees at all (`narrowed`).
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from fairlead.model.incident import Incident
 from fairlead.questions.accounts import every_account
 from fairlead.questions.asking import Sight, Tables
 from fairlead.questions.reach import visible, whole
-from fairlead.questions.span import DAY_NS, Span
+from fairlead.questions.span import DAY_NS, HOUR_NS, Span
 
 ANOTHER_JOB = "another job"
 ANOTHER = "somebody else's"
@@ -66,6 +65,7 @@ class _Words:
     ) -> None:
         begin = from_ns or 0
         self.span = Span(begin - DAY_NS, (begin + _OPEN_NS if to_ns is None else max(begin, to_ns)) + DAY_NS)
+        self.then = Span(begin - HOUR_NS, (begin + _OPEN_NS if to_ns is None else max(begin, to_ns)) + HOUR_NS)
         self.own = own
         self.jobs = {*named, *(t for text in texts for m in _AFTER_JOB.findall(text) for t in _numbers(m))} - {own}
         self.tokens = {token for text in texts for token in _numbers(text)} - {own}
@@ -74,16 +74,18 @@ class _Words:
         """A function that says a text without the jobs this reader may not see."""
         others, names = set(), set()
         for number in self.jobs | self.tokens:
-            ran = [one for one in accounts.get(number, ()) if self._ran(one)]
+            ran = [one for one in accounts.get(number, ()) if self._ran(one, self.span)]
             hidden = [one for one in ran if not visible(one, sight)]
-            if hidden or (number in self.jobs and not ran):
+            close = [visible(one, sight) for one in ran if self._ran(one, self.then)]
+            if (hidden and not (close and all(close))) or (number in self.jobs and not ran):
                 others.add(number)
             names |= {name for one in hidden for name in _names(one, sight)}
         return _without(others, names)
 
-    def _ran(self, account: Mapping[str, Any]) -> bool:
+    @staticmethod
+    def _ran(account: Mapping[str, Any], span: Span) -> bool:
         start, end = account["start_ns"], account["end_ns"]
-        return bool(start < self.span.to_ns and (end is None or end >= self.span.from_ns))
+        return bool(start < span.to_ns and (end is None or end >= span.from_ns))
 
 
 def _accounts(lake: Tables, words: Iterable[_Words]) -> _Accounts:
@@ -126,7 +128,7 @@ def _without(numbers: set[str], names: set[str]) -> Say:
     if numbers:
         parts.append(rf"(?P<job>(?:\b[Jj]obs? )?(?<![\w.])(?:{_either(numbers)})(?![\w]|\.\d))")
     if names:
-        parts.append(rf"(?<!\w)(?:{_either(names)})(?!\w)")
+        parts.append(rf"(?<!\w)(?:{_either(names)})(?:'s)?(?!\w)")
     if not parts:
         return str
     pattern = re.compile("|".join(parts))

@@ -127,9 +127,13 @@ def _api(task: Task, pulse: Pulse) -> None:
     from fairlead.collector.serving import serve
     from fairlead.lake.store import Lake
     from fairlead.questions.question import Asking
+    from fairlead.runtime import setup, whatif_routes
     from fairlead.runtime.site_told import site_facts
+    from fairlead.runtime.whatif_runs import whatif_runs
+    from fairlead.web.api import export
     from fairlead.web.api.app import application
     from fairlead.web.api.settings import ApiSettings
+    from fairlead.web.pages import serving
     from fairlead.web.signin.entrance import entrance
 
     config = task.config
@@ -146,13 +150,25 @@ def _api(task: Task, pulse: Pulse) -> None:
     asking = Asking(lake, facts=site_facts(config.server.site))
     state = Path(config.server.state)
     people = entrance(state, config.web, key, lake)
+    asking.keep = kept(config.keep)
     asking.acknowledged = alerts.taken_on(state)
     more = alerts.routes(state, config.alerts, lake, people.door, clock.now_ns, noted=people.noted)
+    more = [*more, *export.routes(asking, settings, people.door, clock.now_ns)]
+    more += setup.routes(config, people.door, clock.now_ns, lake)
+    replays = whatif_runs(config)
+    described = [*people.described, *alerts.OPERATIONS, *export.OPERATIONS, *setup.OPERATIONS]
+    if replays is not None:
+        replays.start()
+        described += whatif_routes.OPERATIONS
+        more += whatif_routes.routes(replays, people.door, noted=people.noted)
     app = application(
-        asking, settings, door=people.door, more=[*people.routes, *more], guards=people.guards,
-        described=[*people.described, *alerts.OPERATIONS],
+        asking, settings, door=people.door, more=[*people.routes, *more, *serving.routes()], guards=people.guards,
+        described=described,
+        followed={"whatif": whatif_routes.followed(replays)} if replays else {},
     )  # fmt: skip
     serve(app, config.collector, _sockets(task), on_ready=pulse.ready, on_beat=pulse.beat)
+    if replays is not None:
+        replays.close()
 
 
 if __name__ == "__main__":

@@ -80,7 +80,7 @@ def main() -> int:
     try:
         send(task)
     except FairleadError as error:
-        log.error("%s", error)
+        sys.stderr.write(f"sample site: {error}\n")
         return error.exit_code
     return 0
 

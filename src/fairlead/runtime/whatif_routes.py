@@ -21,9 +21,9 @@ from fairlead.questions.answers_whatif_runs import WhatIfAsked, WhatIfPolicies, 
 from fairlead.runtime.whatif_runs import CrowdedError, Runs
 from fairlead.web.api.described import Operation
 from fairlead.web.identity import ACT, Door, Person, RefusedError, must
+from fairlead.web.signin.bodies import body
 
 ROOT = "/api/v1"
-_MOST_BYTES = 16_384
 _LOG = logging.getLogger("fairlead.api")
 OPERATIONS = (
     Operation(method="GET", path="whatif", about="What-if runs: yours, or everybody's for administrators.",
@@ -40,11 +40,13 @@ OPERATIONS = (
               statuses=(404,), media="text/event-stream", tag="whatif"),
 )  # fmt: skip
 Answering = Callable[[Request, Person], Awaitable[Response]]
+Noted = Callable[[Request, str, str, str], Awaitable[None]]
+"""The audit log: the request, who, what was done, to what."""
 
 
-def routes(runs: Runs, door: Door) -> list[BaseRoute]:
-    """The endpoints."""
-    web = _Web(runs, door)
+def routes(runs: Runs, door: Door, *, noted: Noted | None = None) -> list[BaseRoute]:
+    """The endpoints. `noted` writes down what was done."""
+    web = _Web(runs, door, noted)
     found: list[BaseRoute] = []
     for path, methods in (
         ("whatif", {"GET": web.all, "POST": web.begin}), ("whatif/policies", {"GET": web.policies}),
@@ -55,8 +57,8 @@ def routes(runs: Runs, door: Door) -> list[BaseRoute]:
 
 
 class _Web:
-    def __init__(self, runs: Runs, door: Door) -> None:
-        self._runs, self._door = runs, door
+    def __init__(self, runs: Runs, door: Door, noted: Noted | None) -> None:
+        self._runs, self._door, self._noted = runs, door, noted
 
     def guarded(self, do: Answering) -> Callable[[Request], Awaitable[Response]]:
         """An endpoint of somebody who may; refusals as JSON."""
@@ -95,17 +97,10 @@ class _Web:
 
     async def begin(self, request: Request, person: Person) -> Response:
         """A new run."""
-        body = b""
-        async for part in request.stream():
-            body += part
-            if len(body) > _MOST_BYTES:
-                raise RefusedError(413, "the request is too large", f"at most {_MOST_BYTES} bytes")
-        try:
-            asked = msgspec.json.decode(body or b"{}", type=WhatIfAsked)
-        except (msgspec.DecodeError, UnicodeDecodeError) as fault:
-            known = ", ".join(WhatIfAsked.__struct_fields__)
-            raise RefusedError(400, f"a parameter is wrong: {fault}", f"parameters: {known}") from None
-        return _json(await run_in_threadpool(self._runs.ask, person.name, asked), 202)
+        asked = await body(request, WhatIfAsked)
+        begun = await run_in_threadpool(self._runs.ask, person.name, asked)
+        await self._note(request, person, "replay", begun.command)
+        return _json(begun, 202)
 
     async def one(self, request: Request, person: Person) -> Response:
         """A run and its answer."""
@@ -115,7 +110,13 @@ class _Web:
         """Cancels or forgets."""
         name = _name(request)
         await self._page(request, person)  # 404 before anything is done
-        return _json(await run_in_threadpool(self._runs.drop, name, _whose(person)))
+        gone = await run_in_threadpool(self._runs.drop, name, _whose(person))
+        await self._note(request, person, "take back a replay", gone.command)
+        return _json(gone)
+
+    async def _note(self, request: Request, person: Person, act: str, what: str) -> None:
+        if self._noted is not None:
+            await self._noted(request, person.name, act, what)
 
     async def _page(self, request: Request, person: Person) -> bytes:
         return await run_in_threadpool(_page_of, self._runs, person, _name(request))

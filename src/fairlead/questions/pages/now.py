@@ -269,7 +269,7 @@ def _jobs(asking: Asking, span: Span, sight: Sight, at: int) -> tuple[int | None
     key = ("busy", at // _FRESH_NS)
     found = asking.kept.get(key, at)
     if found is None:
-        running, _ = job_counts(asking.lake, Span(at - DAY_NS, at), sight, at)
+        running, _ = job_counts(asking.lake, Span(at - DAY_NS, at), at)
         found = (running, top(asking.lake, span, sight, at, by="jobs", limit=_TOP).rows)
         asking.kept.put(key, found, at)
     return found  # type: ignore[no-any-return]

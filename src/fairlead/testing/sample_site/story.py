@@ -91,5 +91,5 @@ def faults(month_s: float, ahead_s: float) -> list[Fault]:
         ),
         Fault(component="forwarder", number=2, from_s=month_s - 5.6 * DAY_S, to_s=month_s - 5.35 * DAY_S, factor=0.06),
         Fault(component="mds", number=1, from_s=month_s - 3.6 * DAY_S, to_s=month_s - 3.4 * DAY_S, factor=0.08),
-        Fault(component="target", number=SICK_TARGET, from_s=month_s - SICK_S, to_s=month_s + ahead_s, factor=0.08),
+        Fault(component="target", number=SICK_TARGET, from_s=month_s - SICK_S, to_s=month_s + ahead_s, factor=0.03),
     ]

@@ -21,7 +21,7 @@ from fairlead.web.diagnosis.svg import Axis, Kind, text_of
 AUDIENCE = {"user": "for the user", "culprit": "for the owner of the other job", "site": "for the administrator",
             "developer": "for the developer"}  # fmt: skip
 ROLE_COLOUR = {"victim": "read", "culprit": "slow", "other": "mixed", "whole": "usual", "wait": "meta",
-               "peak": "good", "usual": "muted"}  # fmt: skip
+               "peak": "good", "usual": "muted", "read": "read", "write": "write", "metadata": "meta"}  # fmt: skip
 KIND_OF_UNIT: dict[str, Kind] = {
     "bytes/s": "bandwidth", "operations/s": "count", "s": "seconds", "requests": "count",
 }  # fmt: skip

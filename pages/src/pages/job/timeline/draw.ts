@@ -39,6 +39,12 @@ export function rounded(top: number, base: number): number {
   return (steps.find((step) => share <= step) ?? base) * unit;
 }
 
+/** A value axis whose ticks are round in the units that are shown. */
+export function roundScale(values: (number | null)[], base: number): { max: number; interval: number } {
+  const top = rounded(values.reduce<number>((most, value) => Math.max(most, value ?? 0), 0), base);
+  return { max: top, interval: top / 4 };
+}
+
 export function draw(context: CanvasRenderingContext2D, scene: Scene): void {
   const { level, place } = scene;
   context.clearRect(0, 0, place.width, context.canvas.height);

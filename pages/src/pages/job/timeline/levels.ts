@@ -74,7 +74,8 @@ export class Levels {
   whole: Level | null = null;
   private fine: Level[] = [];
 
-  put(level: Level): void {
+  put(made: Level): void {
+    const level = this.whole ? asWide(made, this.whole) : made;
     this.fine = [level, ...this.fine.filter((one) => one.from !== level.from || one.to !== level.to)].slice(0, MOST);
   }
 
@@ -91,6 +92,25 @@ export class Levels {
     }
     return found;
   }
+}
+
+/** A finer level with the lanes and neighbours the whole run has, in its order: zooming must not move the picture. What
+ * the finer one does not tell is drawn as coarsely as it is known. */
+function asWide(level: Level, whole: Level): Level {
+  const sampled = (values: Float64Array): Float64Array => Float64Array.from({ length: level.points }, (_, k) => values[Math.floor((level.from + (k + 0.5) * level.step - whole.from) / whole.step)] ?? NaN);
+  const curveOf = (one: Curve): Curve => ({ mean: sampled(one.mean), low: one.low && sampled(one.low), high: one.high && sampled(one.high), told: one.told });
+  const same = (a: Strip, b: Strip): boolean => a.job_id === b.job_id && a.component === b.component;
+  return {
+    ...level,
+    lanes: [
+      ...whole.lanes.map((lane) => level.lanes.find((one) => one.layer === lane.layer) ?? { ...lane, read: curveOf(lane.read), write: curveOf(lane.write), meta: curveOf(lane.meta) }),
+      ...level.lanes.filter((lane) => !whole.lanes.some((one) => one.layer === lane.layer)),
+    ],
+    strips: [
+      ...whole.strips.map((strip) => level.strips.find((one) => same(one, strip)) ?? { ...strip, values: sampled(strip.values) }),
+      ...level.strips.filter((strip) => !whole.strips.some((one) => same(one, strip))),
+    ],
+  };
 }
 
 /** First and last point of a level that the stretch touches. */
