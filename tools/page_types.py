@@ -22,6 +22,13 @@ MORE = (
     "fairlead.questions.answers_whatif_runs:WhatIfRuns",
     "fairlead.questions.answers_whatif_runs:WhatIfPolicies",
     "fairlead.questions.answers_setup:Setup",
+    "fairlead.web.signin.told:Links",
+    "fairlead.web.signin.told:LinkMade",
+    "fairlead.web.signin.told:Tokens",
+    "fairlead.web.signin.told:TokenMade",
+    "fairlead.web.signin.told:Accounts",
+    "fairlead.web.signin.told:Welcome",
+    "fairlead.web.signin.told:AuditPage",
     "fairlead.alerts.acknowledging:Acknowledgements",
     "fairlead.alerts.silencing:Silences",
 )

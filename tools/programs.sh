@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Sees to the programs the tests of mounts drive. Never fails: tests that lack one skip and say which.
 set -euo pipefail
-declare -A package=([fusermount3]=fuse3 [fio]=fio [sqlite3]=sqlite3 [git]=git [gcc]=gcc [setfattr]=attr [rsync]=rsync)
+declare -A package=([fusermount3]=fuse3 [fio]=fio [sqlite3]=sqlite3 [git]=git [gcc]=gcc [setfattr]=attr [rsync]=rsync
+  [slapd]=slapd [ldapadd]=ldap-utils)
 # A whole Slurm cluster with its database, only where it is asked for: it brings daemons along.
 if [ -n "${FAIRLEAD_TEST_SLURM:-}" ]; then
   package+=([slurmctld]=slurmctld [slurmd]=slurmd [sbatch]=slurm-client [slurmdbd]=slurmdbd [munged]=munge

@@ -11,11 +11,24 @@ import msgspec
 import numpy as np
 import pytest
 
+from fairlead.analysis.network import LINKED
 from fairlead.errors import UsageError
 from fairlead.lake.store import Lake
 from fairlead.model.diagnosis import incident_rows
 from fairlead.model.incident import Incident
-from fairlead.model.tables import DEVICE, FILE_COUNTERS, FILES, FORWARDER, HEATMAP, OPS, PHASE, PORT, batch_of
+from fairlead.model.tables import (
+    DEVICE,
+    FILE_COUNTERS,
+    FILES,
+    FORWARDER,
+    HEATMAP,
+    MAPPING,
+    OPS,
+    PFS_CLIENT,
+    PHASE,
+    PORT,
+    batch_of,
+)
 from fairlead.questions.answers_pages import JobTimeline, Lane
 from fairlead.questions.asking import NotForYouError, Sight, UnknownNameError
 from fairlead.questions.catalog import Asking, ask, asked_of
@@ -186,6 +199,26 @@ def test_a_job_nothing_is_known_of_has_no_lanes_and_says_so(site: Site) -> None:
     answer = site.ask("job_timeline", "200")
     assert answer.lanes == []
     assert any(text.startswith("traffic:") for text in answer.missing)
+
+
+def test_counters_of_nodes_stand_in_where_none_names_the_job(tmp_path: Path) -> None:
+    lake = Lake.open(tmp_path / "lake", create=True)
+    job = {"job_id": "8", "user": "alice", "nodes": ["n1"], "start_ns": T0, "end_ns": T0 + 60 * S, "state": "COMPLETED"}
+    ts = T0 + np.arange(1, 61) * S
+    put(
+        lake, accounts(job),
+        batch_of(PFS_CLIENT, {"ts_ns": ts, "interval_ns": [S] * 60, "node": ["n1"] * 60, "source": ["llite"] * 60,
+                              "read_bytes": [0] * 60, "write_bytes": [MIB] * 60}),
+        batch_of(PORT, {"ts_ns": ts, "interval_ns": [S] * 60, "switch": ["s1"] * 60, "port": ["4"] * 60,
+                        "tx_bytes": [0] * 60, "rx_bytes": [2 * MIB] * 60}),
+        batch_of(MAPPING, {"from_ns": [T0 - DAY], "to_ns": [None], "kind": [LINKED], "a": ["n1"], "b": ["s1/4"]}),
+    )  # fmt: skip
+    for sight in (EVERYTHING, MINE):
+        answer = Site(Asking(lake)).ask("job_timeline", "8", sight)
+        assert [(one.layer, one.estimated) for one in answer.lanes] == [("pfs_client", True), ("port", True)]
+        assert moved(answer, "pfs_client") == pytest.approx(60 * MIB)
+        assert moved(answer, "port") == pytest.approx(120 * MIB)
+        assert any("not counted by job" in text for text in answer.missing)
 
 
 def test_gaps_are_told_and_no_data_is_not_idleness(site: Site) -> None:
@@ -426,9 +459,9 @@ def test_the_same_number_at_the_same_time_tells_nothing(tmp_path: Path) -> None:
 
 def test_a_long_job_is_drawn_of_hours(tmp_path: Path) -> None:
     lake = Lake.open(tmp_path / "lake", create=True)
-    start = T0 - 300 * DAY
-    long = {"job_id": "9", "user": "alice", "nodes": ["n1"], "start_ns": start, "end_ns": start + 250 * DAY}
-    n = 250
+    start = T0 - 30 * DAY
+    long = {"job_id": "9", "user": "alice", "nodes": ["n1"], "start_ns": start, "end_ns": start + 12 * DAY}
+    n = 12
     put(lake, accounts(long), batch_of(FORWARDER, {
         "ts_ns": start + np.arange(1, n + 1) * DAY, "interval_ns": [S] * n, "node": ["f1"] * n, "job_id": ["9"] * n,
         "op_class": ["write"] * n, "requests": [1] * n, "bytes": [MIB] * n,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from typing import Any
 
+import httpx
 import msgspec
 import pytest
-from starlette.testclient import TestClient
 
 from fairlead.access.tokens import Claims, issue
 from fairlead.cli.ask import Asker
@@ -29,12 +31,27 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+class Client:
+    """Asks an application without a socket."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    def get(self, path: str, headers: dict[str, str] | None = None) -> httpx.Response:
+        async def asked() -> httpx.Response:
+            transport = httpx.ASGITransport(app=self._app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
+                return await client.get(path, headers=headers)
+
+        return asyncio.run(asked())
+
+
 @pytest.fixture(scope="module")
-def client(root: Path) -> TestClient:
+def client(root: Path) -> Client:
     from fairlead.lake.store import Lake
 
     app = application(Asking(Lake.open(root)), ApiSettings(key=KEY, warm=False), clock=lambda: NOW)
-    return TestClient(app)
+    return Client(app)
 
 
 def bearer(role: str = "operator", user: str = "") -> dict[str, str]:
@@ -50,7 +67,7 @@ ASKED = [*((q, "100") for q in OF_A_JOB), *((q, "target") for q in OF_A_LAYER), 
 
 
 @pytest.mark.parametrize(("question", "name"), ASKED)
-def test_each_is_answered_in_its_shape(client: TestClient, question: str, name: str) -> None:
+def test_each_is_answered_in_its_shape(client: Client, question: str, name: str) -> None:
     reply = client.get(path_of(question, name), headers=bearer())
     assert reply.status_code == 200, reply.text
     answer = msgspec.json.decode(reply.content, type=PAGE_QUESTIONS[question].answer, strict=True)
@@ -59,7 +76,7 @@ def test_each_is_answered_in_its_shape(client: TestClient, question: str, name: 
 
 
 @pytest.mark.parametrize(("question", "name"), ASKED)
-def test_a_stranger_gets_nothing_of_it(client: TestClient, question: str, name: str) -> None:
+def test_a_stranger_gets_nothing_of_it(client: Client, question: str, name: str) -> None:
     reply = client.get(path_of(question, name), headers=bearer("reader", "eve"))
     own = question in ("mine", "layer", "layer_hours", "layer_waits")
     assert reply.status_code == (404 if question in OF_A_JOB else 200 if own else 403)
@@ -71,7 +88,7 @@ def test_a_stranger_gets_nothing_of_it(client: TestClient, question: str, name: 
     ["jobs/100/ranks?rows=0", "jobs/100/ranks?by=moon", "jobs/100/files?sort=size", "jobs/100/timeline?points=9",
      "layers/moon", "layers/target/waits?sort=id", "now?last=1h", "mine?limit=1000"],
 )  # fmt: skip
-def test_wrong_words_are_refused_with_a_remedy(client: TestClient, path: str) -> None:
+def test_wrong_words_are_refused_with_a_remedy(client: Client, path: str) -> None:
     reply = client.get(f"/api/v1/{path}", headers=bearer())
     assert reply.status_code == 400
     assert reply.json()["remedy"]

@@ -105,7 +105,11 @@ def test_nobody_is_told_of_others(lakes: tuple[Asking, Asking], question: str) -
             place = f"{question} {name} {words} as {who}"
             asked_for = re.escape(name), *(re.escape(value) for value in words.values())
             text = re.sub("|".join(f"'{one}'" for one in asked_for if one), "", told)
-            text = re.sub("|".join(rf'"(user|project|program|node|component|target|id)":"{one}"' for one in asked_for if one), "", text)
+            text = re.sub(
+                "|".join(rf'"(user|project|program|node|component|target|id)":"{one}"' for one in asked_for if one),
+                "",
+                text,
+            )
             leaked = [word for word in (*SECRETS, *MORE.get(who, ())) if _named(word, text)]
             assert not leaked, f"{place}: {leaked} in {text[:2000]}"
             assert (met, told) == tried(bare, sight, question, name, words), place

@@ -12,7 +12,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 
 from diagnosed_lake import fill
-from fairlead.cli.main import main
+from fairlead.cli.main import cli
 from fairlead.lake.store import Lake
 from fairlead.questions.answers_setup import Setup
 from fairlead.questions.setup import LakeSeen, Seen, Settled, setup
@@ -33,7 +33,7 @@ def parts(answer: Setup) -> dict[str, str]:
 def every_answer() -> list[Setup]:
     """Answers in which each part is once in each state."""
     full = LakeSeen(
-        there=True, bytes=10, first_ns=1, tables={name: Seen(last_ns=NOW, senders=3) for name in ("ops", "jobs", "port")},
+        there=True, bytes=10, first_ns=1, tables=dict.fromkeys(("ops", "jobs", "port"), Seen(last_ns=NOW, senders=3)),
         nodes=2, nodes_ok=1, node_last_ns=NOW, analysed_ns=NOW,
     )  # fmt: skip
     settings = Settled(version="1", collector=["tcp:0.0.0.0:1"], site=True, alert_routes=1, ways=["portal"])
@@ -53,7 +53,7 @@ def test_commands_exist() -> None:
     words = {tuple(part.command.split()[1:3]) for answer in every_answer() for part in answer.parts if part.command}
     for first, *rest in words:
         path = [first, *(word for word in rest if word.isalpha() and word.islower())]
-        assert CliRunner().invoke(main, [*path, "--help"]).exit_code == 0, path
+        assert CliRunner().invoke(cli, [*path, "--help"]).exit_code == 0, path
 
 
 @pytest.mark.parametrize("state", ["none", "empty", "broken"])

@@ -173,7 +173,9 @@ def test_one_address_cannot_go_through_all_names_nor_all_addresses_through_one()
     assert sum(attempts.begin("alice", f"2.2.2.{number}") == 0 for number in range(200)) == FREE["name"]
 
 
-@pytest.mark.parametrize("target", ["//evil", "/\\evil", "https://evil", "javascript:1", "", "/a\r\nb", "/api/v1/x", "/é"])
+@pytest.mark.parametrize(
+    "target", ["//evil", "/\\evil", "https://evil", "javascript:1", "", "/a\r\nb", "/api/v1/x", "/é"]
+)
 def test_where_one_goes_after_signing_in_is_here(target: str) -> None:
     assert safe_next(target) == "/"
     assert safe_next("/jobs/1.2?from=3") == "/jobs/1.2?from=3"

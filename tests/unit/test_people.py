@@ -111,7 +111,10 @@ def test_a_file_of_a_newer_fairlead_or_of_something_else_is_told(tmp_path: Path)
 
 def test_a_session_ends_when_unused_and_after_its_longest_time(store: Store, clock: Clock) -> None:
     accounts.add(store, "alice")
-    unused, used = credentials.begin_session(store, "alice", "local"), credentials.begin_session(store, "alice", "local")
+    unused, used = (
+        credentials.begin_session(store, "alice", "local"),
+        credentials.begin_session(store, "alice", "local"),
+    )
     for _ in range(9):
         clock.on(1)
         credentials.touch(store, "session", credentials.hashed(used))

@@ -1,5 +1,22 @@
 // Made by tools/page_types.py from the structs of fairlead.questions: change it there.
 
+export interface AccountTold {
+  schema: string;
+  name: string;
+  role: "admin" | "support" | "user";
+  way: "header" | "ldap" | "local" | "oidc";
+  projects: string[];
+  disabled: boolean;
+  has_password: boolean;
+  made_ns: number;
+  signed_in_ns: number | null;
+}
+
+export interface Accounts {
+  schema: string;
+  accounts: AccountTold[];
+}
+
 export interface Acknowledgement {
   id: string;
   who: string | null;
@@ -51,6 +68,12 @@ export interface Asked {
   from?: string;
   to?: string;
   at?: string;
+}
+
+export interface AuditPage {
+  schema: string;
+  entries: Entry[];
+  next: number | null;
 }
 
 export interface BasisLine {
@@ -322,6 +345,17 @@ export interface Durations {
   layer: string;
   classes: string[];
   counts: number[];
+}
+
+export interface Entry {
+  number: number;
+  at_ns: number;
+  who: string;
+  how: string;
+  address: string;
+  act: string;
+  what: string;
+  done: boolean;
 }
 
 export interface Event {
@@ -758,6 +792,33 @@ export interface Line {
   mean: (number | null)[];
   low: (number | null)[];
   high: (number | null)[];
+}
+
+export interface Link {
+  id: string;
+  owner: string;
+  cluster: string | null;
+  job: string;
+  start_ns: number | null;
+  made_ns: number;
+  expires_ns: number;
+  seen_ns: number | null;
+}
+
+export interface LinkMade {
+  schema: string;
+  id: string;
+  token: string;
+  url: string;
+  job: string;
+  cluster: string | null;
+  start_ns: number | null;
+  expires_ns: number;
+}
+
+export interface Links {
+  schema: string;
+  links: Link[];
 }
 
 export interface LoadAsked {
@@ -1342,6 +1403,30 @@ export interface Timeline {
   series: Series[];
 }
 
+export interface Token {
+  id: string;
+  owner: string;
+  title: string;
+  scopes: string[];
+  made_ns: number;
+  expires_ns: number;
+  seen_ns: number | null;
+}
+
+export interface TokenMade {
+  schema: string;
+  id: string;
+  token: string;
+  title: string;
+  scopes: string[];
+  expires_ns: number;
+}
+
+export interface Tokens {
+  schema: string;
+  tokens: Token[];
+}
+
 export interface Told {
   schema: string;
   finding: Finding;
@@ -1458,6 +1543,13 @@ export interface WaitsAsked {
   to?: string;
   at?: string;
   component?: string;
+}
+
+export interface Welcome {
+  schema: string;
+  name: string;
+  url: string;
+  expires_ns: number;
 }
 
 export interface WhatIf {

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from shutil import which
-from tempfile import TemporaryFile
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import TYPE_CHECKING
 
 import click
@@ -30,8 +32,13 @@ _PAGE = Path("fairlead-demo.html")
 @click.option("--keep", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
               help="Keep the records, the lake and the logs there.")  # fmt: skip
 @click.option("--no-fuse", is_flag=True, help="Use the library client instead of mounts, as where FUSE is not allowed.")
+@click.option("--pages/--no-pages", default=None,
+              help="Serve the pages over the run's own records until Ctrl-C. Default: ask, at a screen.")  # fmt: skip
+@click.option("--open", "browser", is_flag=True, help="With --pages: open them in a browser.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was played, seen and judged as JSON.")
-def demo(seed: int | None, html: Path, keep: Path | None, no_fuse: bool, as_json: bool) -> None:
+def demo(
+    seed: int | None, html: Path, keep: Path | None, no_fuse: bool, pages: bool | None, browser: bool, as_json: bool
+) -> None:  # fmt: skip
     """Real I/O on this machine, a fault injected and found: a slow target, a job that disturbs others, or nothing.
 
     Takes half a minute, needs no rights and leaves nothing behind but the page. What is injected is drawn from the
@@ -48,14 +55,37 @@ def demo(seed: int | None, html: Path, keep: Path | None, no_fuse: bool, as_json
     play = draw(chosen)
     fuse = not no_fuse and _fuse_works()
     signal.signal(signal.SIGTERM, _as_interrupt)
-    outcome = perform(play, fuse=fuse, keep=keep, say=say)
+    from fairlead.cli import demo_pages
     from fairlead.cli.report import write_whole
 
-    write_whole(html, _page(outcome).encode())
-    if as_json:
-        click.echo(msgspec.json.format(msgspec.json.encode(outcome), indent=1))
-    else:
-        _show(outcome, html)
+    asked = True if browser and pages is None else pages
+    with _held(keep, for_pages=demo_pages.wanted(asked)) as held:
+        outcome = perform(play, fuse=fuse, keep=held, say=say)
+        write_whole(html, _page(outcome).encode())
+        kept, told = outcome.kept, outcome if keep is not None else msgspec.structs.replace(outcome, kept=None)
+        if as_json:
+            click.echo(msgspec.json.format(msgspec.json.encode(told), indent=1))
+        else:
+            _show(told, html)
+        if kept is not None and demo_pages.wanted(asked) and demo_pages.agreed(asked):
+            demo_pages.serve(Path(kept) / "lake", _worst_first(outcome), browser=browser)
+
+
+@contextmanager
+def _held(keep: Path | None, *, for_pages: bool) -> Iterator[Path | None]:
+    """Where the run is kept: as asked; for pages, in a folder that goes away."""
+    if keep is not None or not for_pages:
+        yield keep
+        return
+    with TemporaryDirectory(prefix="fairlead-demo-") as folder:
+        yield Path(folder)
+
+
+def _worst_first(outcome: Outcome) -> list[str]:
+    """The jobs of a run: first the one that was judged to have lost most."""
+    hurt = [name for verdict in outcome.judgement.get("verdicts", []) for name in verdict.get("victims", [])
+            if isinstance(name, str) and name in outcome.saw]  # fmt: skip
+    return list(dict.fromkeys([*hurt, *outcome.saw]))
 
 
 def _must_be_writable(folder: Path | None, option: str) -> None:

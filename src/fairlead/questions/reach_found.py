@@ -81,7 +81,7 @@ def _own(lake: Tables, sight: Sight, span: Span | None) -> pa.Table:
     condition, words = jobs_condition(sight)
     return select(
         lake,
-        f"SELECT cluster, job_id, start_ns, coalesce(end_ns, start_ns + {LONGEST_RUN_NS}) AS end_ns, nodes FROM jobs"
+        f"SELECT cluster, job_id, start_ns, least(coalesce(end_ns, start_ns + {LONGEST_RUN_NS}), {2**62}) AS end_ns, nodes FROM jobs"
         f" WHERE {condition} AND {_ran(span)} ORDER BY start_ns, cluster, job_id",
         words,
         within=None if span is None else Span(span.from_ns - LONGEST_RUN_NS, span.to_ns),
@@ -95,7 +95,7 @@ def _strangers(lake: Tables, sight: Sight, numbers: list[str]) -> list[tuple[str
     condition, words = jobs_condition(sight)
     found = select(
         lake,
-        f"SELECT job_id, start_ns, coalesce(end_ns, start_ns + {LONGEST_RUN_NS}) AS end_ns FROM jobs"
+        f"SELECT job_id, start_ns, least(coalesce(end_ns, start_ns + {LONGEST_RUN_NS}), {2**62}) AS end_ns FROM jobs"
         f" WHERE job_id IN (SELECT unnest($numbers)) AND NOT coalesce({condition}, false) AND start_ns IS NOT NULL",
         {**words, "numbers": numbers},
     )

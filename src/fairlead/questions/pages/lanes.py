@@ -18,6 +18,7 @@ from fairlead.questions.asking import Sight, Tables, floats, integers, records
 from fairlead.questions.clocks import moved_in_time, offsets
 from fairlead.questions.coverage import Coverage, coverage, known_share
 from fairlead.questions.estimates import estimates
+from fairlead.questions.pages import of_nodes
 from fairlead.questions.pages.axis import Axis, axis_of, finer, line_of, spread
 from fairlead.questions.pages.neighbours import neighbours_of, parts_of
 from fairlead.questions.pages.operations import MOUNTED, runs_in
@@ -48,6 +49,7 @@ def timeline(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -
     lanes: list[Lane] = []
     if run.alone:
         lanes = _counted(axis, found, cover)
+        lanes += _of_nodes(asking.lake, run, axis, found, cover, missing)
         extra, _, unknown = estimates(whole(asking.lake), run.job_id, run.nodes, axis.points, found, cover)
         lanes += [_estimated(one) for one in extra]
         missing += unknown
@@ -101,6 +103,23 @@ def _lane(axis: Axis, rows: pa.Table, layer: str, cover: Coverage) -> Lane:
         layer=layer, read_bytes_per_s=read[0], write_bytes_per_s=write[0], metadata_ops_per_s=metadata[0],
         known_share=known_share(axis.points, read[1], cover),
     )  # fmt: skip
+
+
+def _of_nodes(
+    lake: Tables, run: RunSeen, axis: Axis, found: pa.Table, cover: Coverage, missing: list[str]
+) -> list[Lane]:
+    """Lanes of what the job's nodes did, where nothing tells more; `missing` is told of them."""
+    told = set(found.column("layer").to_pylist())
+    lanes = []
+    rows = None if told & set(of_nodes.BY_JOB) else of_nodes.traffic(lake, axis, run.nodes)
+    if rows is not None:
+        lanes.append(replace(_lane(axis, rows, str(rows.column("layer")[0].as_py()), cover), estimated=True))
+        missing.append(of_nodes.CLIENT)
+    rows = of_nodes.ports(lake, axis, run.nodes)
+    if rows is not None:
+        lanes.append(replace(_lane(axis, rows, "port", Coverage.nothing(axis.points)), estimated=True))
+        missing.append(of_nodes.PORTS)
+    return lanes
 
 
 def _estimated(one: Series) -> Lane:

@@ -196,7 +196,7 @@ def _parts(found: pa.Table) -> list[tuple[Counted, int, int]]:
     """Of rows in the order of kind and layer: where each of these begins and ends."""
     keys = list(zip(found.column("kind").to_pylist(), found.column("layer").to_pylist(), strict=True))
     firsts = [at for at, key in enumerate(keys) if at == 0 or keys[at - 1] != key]
-    return [(keys[at], at, end) for at, end in zip(firsts, [*firsts[1:], len(keys)], strict=True)]
+    return [(keys[at], at, end) for at, end in zip(firsts, [*firsts[1:], len(keys)][: len(firsts)], strict=True)]
 
 
 def _known(asking: Asking, at: int) -> dict[Counted, list[str]]:

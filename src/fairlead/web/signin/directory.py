@@ -8,6 +8,8 @@ from __future__ import annotations
 import logging
 import ssl
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -52,7 +54,7 @@ class Directory:
             return None
         try:
             return self._check(name, password)
-        except (LDAPException, OSError, ssl.SSLError) as fault:
+        except (LDAPException, OSError, DirectoryError) as fault:
             _LOG.warning("the directory %s: %s", self._ldap.url, fault)
             raise DirectoryError from fault
 
@@ -84,23 +86,33 @@ class Directory:
             places = _entries(searching)
         return str(places[0]["dn"]) if len(places) == 1 else None
 
-    def _searching(self) -> Connection:
-        connection = self._open(self._ldap.bind or None, self._password or None)
-        if not connection.bind():
-            raise DirectoryError(f"{self._ldap.bind or 'nobody'} may not search: {connection.result['description']}")
-        return connection
+    @contextmanager
+    def _searching(self) -> Iterator[Connection]:
+        with self._open(self._ldap.bind or None, self._password or None) as connection:
+            if not connection.bind():
+                why = connection.result["description"]
+                raise DirectoryError(f"{self._ldap.bind or 'nobody'} may not search: {why}")
+            yield connection
 
-    def _open(self, place: str | None, password: str | None) -> Connection:
+    @contextmanager
+    def _open(self, place: str | None, password: str | None) -> Iterator[Connection]:
+        """A connection that is encrypted where it is to be, and not bound yet."""
         from ldap3 import ANONYMOUS, SIMPLE, Connection
 
         connection = Connection(
             self._server, user=place, password=password, authentication=SIMPLE if place else ANONYMOUS,
-            receive_timeout=self._ldap.timeout_s, auto_referrals=False, raise_exceptions=False, read_only=True,
+            receive_timeout=max(1, round(self._ldap.timeout_s)), auto_referrals=False, raise_exceptions=False,
+            read_only=True,
         )  # fmt: skip
-        connection.open()
-        if self._ldap.url.startswith("ldap:") and self._ldap.start_tls and not connection.start_tls():
-            raise DirectoryError("it does not do StartTLS")
-        return connection
+        try:
+            connection.open()
+            if self._ldap.url.startswith("ldap:") and self._ldap.start_tls and not connection.start_tls():
+                raise DirectoryError("it does not do StartTLS")
+            yield connection
+            connection.unbind()
+        finally:
+            if connection.socket is not None:  # ldap3 leaves it open where something fails
+                connection.socket.close()
 
     def _found(self, asking: Connection, place: str) -> Found | None:
         ldap = self._ldap
@@ -137,11 +149,19 @@ def _server(ldap: Ldap) -> Server:
     from ldap3 import NONE, Server, Tls
 
     parts = urlsplit(ldap.url)
+    host = parts.hostname or ""
     encrypted = parts.scheme == "ldaps"
-    tls = Tls(validate=ssl.CERT_REQUIRED, ca_certs_file=ldap.ca or None, sni=parts.hostname)
+    context = ssl.create_default_context(cafile=ldap.ca or None)
+
+    class Checked(Tls):  # type: ignore[misc]
+        """TLS as Python does it: ldap3's own check of names is of a Python that is gone."""
+
+        def wrap_socket(self, connection: Any, do_handshake: bool = False) -> None:  # noqa: ARG002
+            connection.socket = context.wrap_socket(connection.socket, server_hostname=host)
+
     return Server(
-        parts.hostname or "", port=parts.port or (636 if encrypted else 389), use_ssl=encrypted, tls=tls,
-        get_info=NONE, connect_timeout=ldap.timeout_s,
+        host, port=parts.port or (636 if encrypted else 389), use_ssl=encrypted, tls=Checked(), get_info=NONE,
+        connect_timeout=ldap.timeout_s,
     )  # fmt: skip
 
 

@@ -1,0 +1,77 @@
+"""The pages over a demo's own run: its lake is analysed and served on free ports of this machine until Ctrl-C.
+
+Not here: the play (`fairlead.demo`), the server (`runtime.up`).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import webbrowser
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fairlead.cli.talk import say
+
+if TYPE_CHECKING:
+    from fairlead.runtime.config import Config
+
+FREE = "tcp:127.0.0.1:0"
+
+
+def wanted(pages: bool | None) -> bool:
+    """Whether there may be pages: as asked, else where somebody sits at a screen and can be asked."""
+    if pages is not None:
+        return pages
+    return sys.stdin.isatty() and sys.stdout.isatty() and bool(
+        os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY") or sys.platform == "darwin"
+    )  # fmt: skip
+
+
+def agreed(pages: bool | None) -> bool:
+    """Asks whether to open the pages, unless that was said."""
+    return pages is True or click.confirm("look at this run in the pages?", default=True, err=True)
+
+
+def serve(lake: Path, jobs: list[str], *, browser: bool) -> None:
+    """Serves the lake of a run until SIGTERM or Ctrl-C. `jobs`: the worst first. Raises FairleadError."""
+    from fairlead.runtime.up import up
+
+    analysed(lake)
+
+    def told(text: str) -> None:
+        say(text)
+        if text.startswith("sign in: "):
+            address = text.removeprefix("sign in: ")
+            base = address.partition("/welcome")[0]
+            for job in jobs[:1]:
+                say(f"then the job: {base}/jobs/{job}")
+            say("Ctrl-C ends it")
+            if browser:
+                webbrowser.open(address)
+
+    config = settings(lake)
+    up(config, told, lambda: None)
+
+
+def settings(lake: Path) -> Config:
+    """Settings of a server of this lake only, with a state of its own beside it."""
+    from fairlead.runtime.config import load, resolved
+
+    state = lake.parent / "state"
+    addresses = (f"collector.listen={FREE}", f"api.listen={FREE}")
+    config, _ = load(None, environment={}, flags=[f"server.lake={lake}", f"server.state={state}", *addresses])
+    return resolved(config)
+
+
+def analysed(lake: Path) -> None:
+    """Summaries and findings of a run that is over: nobody has to wait for records that come late."""
+    from fairlead import clock
+    from fairlead.lake.store import Lake
+    from fairlead.runtime.analysis_loop import step
+
+    held = Lake.open(lake)
+    with held.writer("analysis") as writer:
+        step(held, writer, clock.now_ns(), lag_ns=0)
