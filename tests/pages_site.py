@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from typing import Any
 from fairlead.runtime.sample_site import LAKE, TRUTH, prepared
 from serving import Up
 
+Visit = Callable[..., Any]
+"""The fixture `visit` of the browser tests."""
 DAYS = 3
 PASSWORD = "correct horse battery"  # noqa: S105  (of accounts that live as long as a test)
 PEOPLE = (("alice", "user", "climate"), ("bob", "user", "plasma"), ("carol", "support", ""), ("admin", "admin", ""))
@@ -47,8 +50,8 @@ class Site:
 
     def get(self, path: str, token: str) -> Any:
         """An answer of the API."""
-        asked = urllib.request.Request(f"{self.url}/api/v1/{path}", headers={"Authorization": f"Bearer {token}"})
-        with urllib.request.urlopen(asked, timeout=30) as answer:
+        asked = urllib.request.Request(f"{self.url}/api/v1/{path}", headers={"Authorization": f"Bearer {token}"})  # noqa: S310
+        with urllib.request.urlopen(asked, timeout=30) as answer:  # noqa: S310
             return json.load(answer)
 
     @property

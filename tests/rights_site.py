@@ -104,7 +104,8 @@ def _did(work: _Work) -> list[pa.RecordBatch]:
         *(_ops(node, work) for node in nodes), *(one for node in nodes for one in _beside(node, work)),
         forwarded(work.forwarder, job, work.first, work.last, moved),
         stored(work.target, work.first, work.last, moved), stored(work.target, work.first, work.last, moved, job=job),
-        asked(work.mdt, work.first, work.last, 3), asked(work.mdt, work.first, work.last, 3, job=job, source="job_stats"),
+        asked(work.mdt, work.first, work.last, 3),
+        asked(work.mdt, work.first, work.last, 3, job=job, source="job_stats"),
         asked(work.mdt, work.first, work.last, 3, client=nodes[0], source="exports"),
     ]  # fmt: skip
 
@@ -113,8 +114,8 @@ def _summary(account: dict[str, object], work: _Work) -> pa.RecordBatch:
     took = work.last - work.first
     return batch_of(JOB_SUMMARY, {
         **{name: [account[name]] for name in ("job_id", "start_ns", "end_ns", "user", "project", "program")},
-        "cluster": [account.get("cluster", "c")], "write_bytes": [work.size * took], "write_mode": ["N-1"], "files": [1],
-        "phases": [1], "targets": [[work.target]], "forwarders": [[work.forwarder]], "made_ns": [NOW],
+        "cluster": [account.get("cluster", "c")], "write_bytes": [work.size * took], "write_mode": ["N-1"],
+        "files": [1], "phases": [1], "targets": [[work.target]], "forwarders": [[work.forwarder]], "made_ns": [NOW],
         "analysis_version": [1], "basis": ["client"], "nodes_count": [len(account["nodes"])], "cores": [64],  # type: ignore[arg-type]
     })  # fmt: skip
 
@@ -123,7 +124,8 @@ def finding(number: str, user: str, culprit: str, target: str, *, text: str) -> 
     """A finding about a job that blames another."""
     return Told(
         finding=Finding(
-            id=f"f0{number:0>10}", rule="job.interference", title=f"Job {number} lost 60 s to job {culprit} at {target}",
+            id=f"f0{number:0>10}", rule="job.interference",
+            title=f"Job {number} lost 60 s to job {culprit} at {target}",
             subject=Subject("job", number), from_ns=T0 + 120 * S, to_ns=T0 + 300 * S, severity="high", confidence=0.9,
             category="high_bandwidth", culprits=[Subject("job", culprit)], evidence=[Evidence(text=text)],
             cost_s=60.0, analysis_version="1",

@@ -11,12 +11,12 @@ import pytest
 
 import pages_site
 from fairlead.web.pages.serving import BUILT
+from pages_site import Visit
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 AXE = Path(__file__).resolve().parents[2] / "pages" / "node_modules" / "axe-core" / "axe.min.js"
 ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 PATIENCE_MS = 30_000
-Visit = Callable[..., Any]
 
 
 @pytest.fixture(scope="session")

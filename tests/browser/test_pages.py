@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 import pages_site
-from conftest import Visit
+from pages_site import Visit
+
+playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install playwright")
 
 pytestmark = pytest.mark.browser
 FOR_ALL = ("/", "/jobs", "/findings", "/behaviour", "/account")
@@ -24,7 +26,7 @@ EVERY = (*FOR_ALL, *FOR_STAFF, *FOR_ADMINISTRATORS)
 def settled(page: Any) -> None:
     """Waits until nothing on the page says that it is loading."""
     page.locator("main h1").first.wait_for()
-    page.wait_for_function("!document.querySelector('main [role=status] .dots')")
+    playwright.expect(page.locator("main [role=status] .dots")).to_have_count(0, timeout=30_000)
 
 
 def test_signing_in_and_out(visit: Visit) -> None:

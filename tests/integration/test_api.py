@@ -105,13 +105,16 @@ def path_of(question: str, name: str) -> str:
 
 NAMES = {
     "job": "100", "why": "100", "finding": "abcdef123456", "node": "n1", "target": "OST0", "forwarder": "f1",
-    "top": "users",
+    "top": "users", "job_timeline": "100", "job_ranks": "100", "job_files": "100", "job_requests": "100",
+    "layer": "target", "layer_hours": "forwarder", "layer_cdf": "target", "layer_waits": "forwarder",
+    "layer_component": "target",
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("question", list(QUESTIONS))
 def test_every_question_is_served_as_its_struct(api: Api, question: str) -> None:
-    answer = api.get(path_of(question, NAMES.get(question, "")), token())
+    words = "?id=OST0" if question == "layer_component" else ""
+    answer = api.get(path_of(question, NAMES.get(question, "")) + words, token())
     assert answer.status == 200, answer.body
     assert answer.headers["content-type"] == "application/json"
     decoded = msgspec.json.decode(answer.body, type=QUESTIONS[question].answer)
@@ -154,6 +157,9 @@ def test_a_reader_of_one_user_sees_no_other(api: Api) -> None:
     assert api.get("jobs/101", token("reader")).status == 200
     assert api.get("jobs?user=bob", alice).json["jobs"] == []
     assert api.get("jobs?node=n3", alice).json["jobs"] == []
+    assert api.get("system", alice).status == 403
+    assert "support" in api.get("health", alice).json["error"]
+    assert api.get("nodes/n3", alice).status == api.get("nodes/n99", alice).status == 404
     hidden, absent = api.get("jobs/101", alice).json, api.get("jobs/999", alice).json
     assert hidden["error"].replace("101", "?") == absent["error"].replace("999", "?")
 

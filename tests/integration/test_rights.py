@@ -78,8 +78,8 @@ def cases(question: str) -> list[tuple[str, dict[str, str]]]:
     made = []
     for name in ABOUT.get(question, [""]):
         for place, words in enumerate(WORDS.get(question, [{}])):
-            for span in SPANS if takes and place == 0 else [SPANS[-1]] if takes else [{}]:
-                made.append((name, {**words, **span}))
+            spans = SPANS if takes and place == 0 else [SPANS[-1]] if takes else [{}]
+            made += [(name, {**words, **span}) for span in spans]
     return made
 
 

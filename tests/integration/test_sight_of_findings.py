@@ -11,7 +11,7 @@ from fairlead.model.diagnosis import Told, finding_rows, incident_rows
 from fairlead.model.finding import Evidence, Finding, Subject
 from fairlead.model.incident import Incident
 from fairlead.model.tables import PHASE, batch_of
-from fairlead.questions.asking import Sight
+from fairlead.questions.asking import Sight, UnknownNameError
 from fairlead.questions.catalog import Asking, ask, asked_of
 from questions_site import NOW, T0, S, accounts, build, put
 
@@ -57,8 +57,16 @@ def test_no_text_names_another_job(lake: Lake, user: str, secret: tuple[str, ...
     assert "55501" in everything
     assert "dave's client" in everything
     [sick] = told_of_incidents([SICK], NOW)
-    texts = [said(lake, user, "findings", last="1h"), said(lake, user, "component_health", component="OST0", last="1h"),
-             said(lake, user, "finding", sick.finding.id)]  # fmt: skip
+    texts = [said(lake, user, "findings", last="1h")]
+    if user == "carol":
+        for question, name, words in (
+            ("component_health", "", {"component": "OST0"}), ("finding", sick.finding.id, {}),
+        ):  # fmt: skip
+            with pytest.raises(UnknownNameError):
+                said(lake, user, question, name, **words)
+    else:
+        texts += [said(lake, user, "component_health", component="OST0", last="1h"),
+                  said(lake, user, "finding", sick.finding.id)]  # fmt: skip
     texts += [said(lake, user, "finding", "feedfeedfeed"), said(lake, user, "why", "100")] if user == "alice" else []
     for text in texts:
         assert not [word for word in secret if f"{word}" in text]

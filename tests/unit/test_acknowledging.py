@@ -7,6 +7,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from test_alerts_look import NOW, H, sick
 
 from fairlead.alerts.acknowledging import Listed, listed
 from fairlead.alerts.look import look
@@ -15,7 +16,6 @@ from fairlead.alerts.silencing import Wanted, silence_of
 from fairlead.alerts.state import FILE, Acknowledged, State
 from fairlead.errors import UsageError
 from fairlead.web.identity import Person, RefusedError
-from test_alerts_look import H, NOW, sick
 
 ADMIN = Person(name="root", role="admin", key="a", scopes=("read", "act", "admin"))
 ALICE = Person(name="alice", role="user", key="b", scopes=("read", "act"))

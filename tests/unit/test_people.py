@@ -93,6 +93,19 @@ def test_a_reader_does_not_wait_for_a_writer(tmp_path: Path) -> None:
         assert [one.name for one in accounts.accounts(reading)] == ["alice", "bob"]
 
 
+def test_what_another_process_changes_is_seen_by_all_who_have_the_file_open(tmp_path: Path) -> None:
+    script = (
+        "import sys; from pathlib import Path\nfrom fairlead.web.people.store import Store\n"
+        "from fairlead.web.people import accounts\n"
+        "with Store(Path(sys.argv[1])) as store: accounts.add(store, sys.argv[2])\n"
+    )
+    with Store(tmp_path) as first, Store(tmp_path) as second:
+        for name in ("alice", "bob"):
+            subprocess.run([sys.executable, "-c", script, str(tmp_path), name], check=True, timeout=60)
+            assert accounts.account(first, name) is not None
+            assert accounts.account(second, name) is not None
+
+
 def test_a_file_of_a_newer_fairlead_or_of_something_else_is_told(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
         store.execute("PRAGMA user_version = 99")

@@ -15,6 +15,7 @@ export interface Answering<T> {
 }
 
 const AGAIN_MS = 4000;
+const BUSY_MS = 1200;
 
 /** `asked` null: not yet. `live`: seconds between looks, 0 for a single answer. */
 export function useAnswer<Q extends Question>(
@@ -53,7 +54,7 @@ export function usePath<T>(
       if (signal.aborted) return;
       trouble.value = error instanceof Refused ? error : new Refused(-1, `The page failed: ${String(error)}`, "");
       if ([0, 429, 503].includes(trouble.value.status)) {
-        const timer = setTimeout(() => (turn.value += 1), AGAIN_MS);
+        const timer = setTimeout(() => (turn.value += 1), trouble.value.status === 429 ? BUSY_MS : AGAIN_MS);
         signal.addEventListener("abort", () => clearTimeout(timer));
       }
     } finally {

@@ -64,8 +64,37 @@ export async function ask<Q extends Question>(question: Q, asked: Asked<Q>, sign
   return request<Answers[Q]>("GET", pathOf(question, asked), undefined, signal);
 }
 
+/** The server gives one reader few places: this page's questions wait here for their turn rather than be refused. */
+const AT_ONCE = 2;
+let asking = 0;
+const waiting: (() => void)[] = [];
+
+async function turn(signal?: AbortSignal): Promise<void> {
+  if (asking >= AT_ONCE) await new Promise<void>((go) => waiting.push(go));
+  else asking += 1;
+  if (!signal?.aborted) return;
+  done();
+  throw new DOMException("no longer wanted", "AbortError");
+}
+
+function done(): void {
+  const next = waiting.shift();
+  if (next) next();
+  else asking -= 1;
+}
+
 /** Any request below /api/v1. Throws Refused. */
 export async function request<T>(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<T> {
+  if (method !== "GET") return send<T>(method, path, body, signal);
+  await turn(signal);
+  try {
+    return await send<T>(method, path, body, signal);
+  } finally {
+    done();
+  }
+}
+
+async function send<T>(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<T> {
   const more: Record<string, string> = {};
   if (body !== undefined) more["Content-Type"] = "application/json";
   if (method !== "GET" && csrf) more["X-CSRF-Token"] = csrf;

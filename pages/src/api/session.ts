@@ -11,6 +11,8 @@ export interface Session {
   csrf: string;
   expires_ns: number | null;
   simulated: boolean;
+  way?: string | null;
+  has_password?: boolean | null;
 }
 
 export interface Way {

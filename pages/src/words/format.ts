@@ -49,10 +49,12 @@ export function seconds(value: number | null | undefined): string {
   if (size < 1e-6) return size === 0 ? "0\u202fs" : `${(value * 1e9).toFixed(0)}\u202fns`;
   if (size < 1e-3) return `${(value * 1e6).toFixed(0)}\u202fµs`;
   if (size < 1) return `${(value * 1e3).toFixed(size < 0.01 ? 1 : 0)}\u202fms`;
-  if (size < 60) return `${value.toFixed(size < 10 ? 1 : 0)}\u202fs`;
-  if (size < 3600) return `${Math.floor(value / 60)}\u202fmin ${Math.round(value % 60)}\u202fs`;
-  if (size < 86_400) return `${Math.floor(value / 3600)}\u202fh ${Math.round((value % 3600) / 60)}\u202fmin`;
-  return `${Math.floor(value / 86_400)}\u202fd ${Math.round((value % 86_400) / 3600)}\u202fh`;
+  if (size < 59.5) return `${value.toFixed(size < 9.95 ? 1 : 0)}\u202fs`;
+  const sign = value < 0 ? "−" : "";
+  const [s, m, h] = [Math.round(size), Math.round(size / 60), Math.round(size / 3600)];
+  if (s < 3600) return `${sign}${Math.floor(s / 60)}\u202fmin ${s % 60}\u202fs`;
+  if (m < 1440) return `${sign}${Math.floor(m / 60)}\u202fh ${m % 60}\u202fmin`;
+  return `${sign}${Math.floor(h / 24)}\u202fd ${h % 24}\u202fh`;
 }
 
 export function nanoseconds(value: number | null | undefined): string {

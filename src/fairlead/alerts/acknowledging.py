@@ -18,7 +18,7 @@ from starlette.routing import BaseRoute, Route
 from fairlead.alerts.state import Acknowledged, State
 from fairlead.model.diagnosis import identity, incidents_of, told_of
 from fairlead.model.incident import Incident
-from fairlead.questions.asking import Sight, Tables, UnknownNameError, select
+from fairlead.questions.asking import Tables, UnknownNameError, select
 from fairlead.questions.findings import one as finding_of
 from fairlead.questions.span import span_of
 from fairlead.web.api.described import Operation
@@ -94,7 +94,7 @@ class Known:
 def known(lake: Tables, name: str) -> Known | None:
     """What is called so; None when nothing is. Raises LakeError."""
     try:
-        told, _ = finding_of(lake, name, Sight())
+        told, _ = finding_of(lake, name)
     except UnknownNameError:
         told = None
     if told is not None and told.finding.id == name:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -140,7 +140,9 @@ class State:
         try:
             if create:
                 folder.mkdir(parents=True, exist_ok=True)
-                os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+                # Only where it is not there: closing it would take away the locks this process has on it by SQLite.
+                with suppress(FileExistsError):
+                    os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
             elif not self.path.is_file():
                 raise LakeError("nothing was told from here yet", where=str(self.path), remedy="name it with --state")
             self._base = sqlite3.connect(self.path, timeout=_PATIENCE_S, isolation_level=None)

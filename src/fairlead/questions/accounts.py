@@ -77,6 +77,7 @@ def every_account(lake: Tables, numbers: Sequence[str], span: Span) -> list[dict
         f"SELECT {_CHOSEN} FROM jobs WHERE job_id IN (SELECT unnest($numbers)) AND {in_span(span)} "
         "ORDER BY start_ns NULLS FIRST, cluster, job_id",
         {"numbers": list(numbers)},
+        within=begun_in(span),
     )
     return records(found)
 

@@ -63,7 +63,7 @@ def by_node(lake: Tables, span: Span, numbers: Sequence[str]) -> pa.Table:
 def _undisturbed(
     lake: Tables, runs: Sequence[tuple[str | None, str, int, int]], span: Span, numbers: Sequence[str]
 ) -> list[str]:
-    """Those of the numbers on whose nodes nobody but these runs was meanwhile: else it cannot be told what was theirs."""
+    """Those of the numbers on whose nodes nobody but these runs was: else it cannot be told what was theirs."""
     found = select(
         lake,
         "WITH own AS (SELECT unnest($clusters::VARCHAR[]) AS cluster, unnest($jobs::VARCHAR[]) AS job_id,"

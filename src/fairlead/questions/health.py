@@ -17,7 +17,7 @@ from fairlead.analysis.health.watch import watched
 from fairlead.model.diagnosis import incidents_of
 from fairlead.model.incident import DURATIONS_H, Incident
 from fairlead.questions.answers_diagnosis import ComponentHealth, ComponentState, Course, Durations, LayerHealth
-from fairlead.questions.asking import Sight, Tables, UnknownNameError, near, select
+from fairlead.questions.asking import Sight, Tables, UnknownNameError, days, near, select
 from fairlead.questions.component_loads import component_loads
 from fairlead.questions.courses import against_peak
 from fairlead.questions.findings import findings
@@ -60,7 +60,9 @@ def component_health(
     if component:
         names = sorted({one.component for one in states} | {one.component for one in incidents})
         if component not in names:
-            raise UnknownNameError("component", component, near(component, names))
+            states = _counted_before(lake, component, Span(min(span.from_ns, end - 7 * DAY_NS), end))
+            if not states:
+                raise UnknownNameError("component", component, near(component, names))
         states = [one for one in states if one.component == component]
         incidents = [one for one in incidents if one.component == component]
         open_ = [one for one in open_ if one.component == component]
@@ -73,6 +75,20 @@ def component_health(
         findings=findings(lake, span, sight, component=component, limit=MOST).findings if component else [],
         missing=_missing(seen.missing, states),
     )  # fmt: skip
+
+
+def _counted_before(lake: Tables, component: str, span: Span) -> list[ComponentState]:
+    """A component that counters named in the span, though not in the last minutes: how it is now is not known."""
+    wide = span.aligned(HOUR_NS)
+    found = select(
+        lake,
+        f"SELECT DISTINCT kind FROM rollup WHERE interval_ns = {HOUR_NS} AND id = $id AND job_id IS NULL"
+        f" AND kind IN (SELECT unnest($kinds)) AND ts_ns >= {wide.from_ns} AND ts_ns < {wide.to_ns} AND {days(wide)}",
+        {"id": component, "kinds": [one for one in _LAYERS if one != "client"]}, within=wide,
+    )  # fmt: skip
+    why = "nothing was counted in the last minutes"
+    kinds = sorted(found.column("kind").to_pylist())
+    return [ComponentState(layer=kind, component=component, state="unknown", why=why) for kind in kinds]
 
 
 def _incidents(lake: Tables, span: Span) -> list[Incident]:

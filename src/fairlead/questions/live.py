@@ -7,6 +7,7 @@ Not here: what is looked at.
 from __future__ import annotations
 
 from fairlead.questions.asking import Tables, days, records, select
+from fairlead.questions.reach import whole
 from fairlead.questions.span import MINUTE_NS, SECOND_NS, Span
 
 SHORT_NS = 15 * MINUTE_NS
@@ -21,7 +22,7 @@ def shifted(lake: Tables, span: Span, now_ns: int) -> Span:
         return span
     back = Span(now_ns - _BACK_NS, now_ns + MINUTE_NS)
     found = select(
-        lake,
+        whole(lake),  # of everybody's: where the present begins is nobody's secret
         f"SELECT max(ts_ns) AS newest FROM rollup WHERE interval_ns = {SECOND_NS} AND ts_ns >= {back.from_ns}"
         f" AND ts_ns < {now_ns} AND {days(back)}",
         within=back,

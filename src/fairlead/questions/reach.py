@@ -37,7 +37,8 @@ users, of what is theirs. `machine`: nobody else. One that is not named is nobod
 _INSTEAD = {
     "system": "top/programs and behaviour tell of your own jobs", "now": "mine tells of your own jobs",
     "health": "health/components tells of what your own jobs use", "volumes": "behaviour tells of your own jobs",
-    "cdf": "targets tells of those your own jobs use", "own_health": "health/components tells of what your own jobs use",
+    "cdf": "targets tells of those your own jobs use",
+    "own_health": "health/components tells of what your own jobs use",
     "layer_cdf": "the layer itself tells of what your own jobs use",
 }  # fmt: skip
 

@@ -18,6 +18,7 @@ FORWARDED = ("node_forwarder", "node→forwarder")
 SERVED_BY = ("target→server", "target_server")
 LONGEST_RUN_NS = 32 * DAY_NS
 """A job without an end is taken to have run no longer."""
+_END = f"least(coalesce(end_ns, start_ns + {LONGEST_RUN_NS}), {2**62})"
 _COUNTED = ("forwarder", "target", "mds")
 _ANYTHING = ("node", "forwarder", "target", "mds", "port", "server")
 _SOURCES = ("node", "forwarder", "server")
@@ -81,7 +82,7 @@ def _own(lake: Tables, sight: Sight, span: Span | None) -> pa.Table:
     condition, words = jobs_condition(sight)
     return select(
         lake,
-        f"SELECT cluster, job_id, start_ns, least(coalesce(end_ns, start_ns + {LONGEST_RUN_NS}), {2**62}) AS end_ns, nodes FROM jobs"
+        f"SELECT cluster, job_id, start_ns, {_END} AS end_ns, nodes FROM jobs"
         f" WHERE {condition} AND {_ran(span)} ORDER BY start_ns, cluster, job_id",
         words,
         within=None if span is None else Span(span.from_ns - LONGEST_RUN_NS, span.to_ns),
@@ -95,7 +96,7 @@ def _strangers(lake: Tables, sight: Sight, numbers: list[str]) -> list[tuple[str
     condition, words = jobs_condition(sight)
     found = select(
         lake,
-        f"SELECT job_id, start_ns, least(coalesce(end_ns, start_ns + {LONGEST_RUN_NS}), {2**62}) AS end_ns FROM jobs"
+        f"SELECT job_id, start_ns, {_END} AS end_ns FROM jobs"
         f" WHERE job_id IN (SELECT unnest($numbers)) AND NOT coalesce({condition}, false) AND start_ns IS NOT NULL",
         {**words, "numbers": numbers},
     )
@@ -124,7 +125,8 @@ def _used(lake: Tables, sight: Sight, own: pa.Table, alone: np.ndarray) -> list[
         " least(ended, coalesce(m.to_ns, ended)) FROM there JOIN mapping m ON m.a = there.node AND m.from_ns < ended"
         " AND coalesce(m.to_ns, ended) > began WHERE m.kind IN (SELECT unnest($k_forwarded)) OR m.kind = $k_linked"
         " UNION ALL SELECT $k_port, ports.id, began, ended FROM there JOIN ports USING (node)"
-        " UNION ALL SELECT DISTINCT hours.kind, hours.id, began, ended FROM named JOIN hours ON hours.job_id = named.number"
+        " UNION ALL SELECT DISTINCT hours.kind, hours.id, began, ended FROM named"
+        " JOIN hours ON hours.job_id = named.number"
         f" AND hours.ts_ns + {HOUR_NS} > began AND hours.ts_ns < ended"
         f" UNION ALL SELECT $k_ost, unnest(targets), start_ns, coalesce(end_ns, start_ns + {LONGEST_RUN_NS})"
         f" FROM job_summary WHERE {condition} AND start_ns >= {hull.from_ns} AND start_ns < {hull.to_ns}"
@@ -176,7 +178,8 @@ def _servers(lake: Tables, parts: _Part) -> list[_Part]:
         lake,
         "WITH told AS (SELECT unnest($names) AS name, unnest($starts) AS began, unnest($ends) AS ended)"
         " SELECT DISTINCT $k_server AS kind, m.b AS id, greatest(began, m.from_ns) AS began,"
-        " least(ended, coalesce(m.to_ns, ended)) AS ended FROM told JOIN mapping m ON m.a = told.name AND m.from_ns < ended"
+        " least(ended, coalesce(m.to_ns, ended)) AS ended FROM told"
+        " JOIN mapping m ON m.a = told.name AND m.from_ns < ended"
         " AND coalesce(m.to_ns, ended) > began WHERE m.kind IN (SELECT unnest($kinds))",
         {"names": ids[stored].tolist(), "starts": begins[stored].tolist(), "ends": ends[stored].tolist(),
          "k_server": "server", "kinds": list(SERVED_BY)},

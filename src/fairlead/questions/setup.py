@@ -98,9 +98,7 @@ def _lake(lake: LakeSeen) -> SetupPart:
     common = {"key": "lake", "group": "server", "title": "Lake", "docs": "howto/keep-a-lake"}
     last = max((seen.last_ns for seen in lake.tables.values() if seen.last_ns), default=None)
     if lake.trouble:
-        return SetupPart(
-            **common, state="not", what=f"it cannot be read: {lake.trouble}", command="fairlead lake info"
-        )
+        return SetupPart(**common, state="not", what=f"it cannot be read: {lake.trouble}", command="fairlead lake info")
     if not lake.there:
         return SetupPart(**common, state="not", what="there is none yet: the collector makes it when it starts",
                          command="fairlead up")  # fmt: skip

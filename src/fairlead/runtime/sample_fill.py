@@ -45,18 +45,20 @@ class Filled(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fill(
-    lake: Path, origin_ns: int, now_ns: int, *, seed: int, days: int, jobs_a_day: float,
+    lake: Path, truth: Path, origin_ns: int, now_ns: int, *, seed: int, days: int, jobs_a_day: float,
     done: Callable[[int, int], None] | None = None,
 ) -> Filled:  # fmt: skip
-    """Fills the new lake up to `now_ns`. `done` is told stretches done and stretches in all. Raises ServerError,
-    LakeError."""
+    """Fills the new lake up to `now_ns`, and writes into `truth` what is true of it. `done` is told stretches done and
+    stretches in all. Raises ServerError, LakeError."""
     from fairlead.lake.store import Lake
 
     begun = clock.monotonic_s()
     cuts = _cuts(days, (now_ns - origin_ns) // NS)
     Lake.open(lake, create=True)
-    task = Recording(lake=str(lake), origin_ns=origin_ns, seed=seed, days=days, jobs_a_day=jobs_a_day, cuts=cuts,
-                     watched_s=(days - DIAGNOSED_DAYS) * DAY_S, parent=os.getpid())  # fmt: skip
+    task = Recording(
+        lake=str(lake), truth=str(truth), origin_ns=origin_ns, seed=seed, days=days, jobs_a_day=jobs_a_day, cuts=cuts,
+        watched_s=(days - DIAGNOSED_DAYS) * DAY_S, parent=os.getpid(),
+    )  # fmt: skip
     with subprocess.Popen(
         [sys.executable, "-m", "fairlead.runtime.sample_records"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:

@@ -28,6 +28,8 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     days: int
     jobs_a_day: float
+    truth: str
+    """File for what is true of it."""
     cuts: list[int]
     watched_s: int
     """Components are looked at from here on."""
@@ -39,6 +41,7 @@ def record(task: Recording) -> None:
     on stdout after each."""
     from fairlead.analysis.rollups import derive
     from fairlead.lake.store import Lake
+    from fairlead.testing.sample_site import truth
     from fairlead.testing.sample_site.month import month
     from fairlead.testing.sample_site.records import records
 
@@ -55,6 +58,8 @@ def record(task: Recording) -> None:
             writer.flush()
             if begin >= task.watched_s:
                 look(lake, writer, task.origin_ns + begin * NS, task.origin_ns + end * NS)
+            if end == task.cuts[-1]:
+                truth.write(site, Path(task.truth))
             sys.stdout.write(f"{number} {sum(table.num_rows for table in tables.values())}\n")
             sys.stdout.flush()
 

@@ -69,7 +69,7 @@ def prepared(
     sample = Sample(seed=seed, days=days, jobs_a_day=jobs_a_day, origin_ns=origin_of(now_ns, days))
     _write(folder / MARKER, sample)
     filled = fill(
-        folder / LAKE, sample.origin_ns, now_ns, seed=seed, days=days, jobs_a_day=jobs_a_day, done=done
+        folder / LAKE, folder / TRUTH, sample.origin_ns, now_ns, seed=seed, days=days, jobs_a_day=jobs_a_day, done=done
     )  # fmt: skip
     people = [{"name": name, "role": role, "projects": list(projects)} for name, role, projects in ACCOUNTS]
     (folder / PEOPLE).write_bytes(msgspec.json.encode(people))

@@ -87,6 +87,6 @@ export const VERDICTS: Record<string, { said: string; tone: string }> = {
 
 export const LAYER_SAID: Record<string, string> = {
   client: "Client", agent: "Client (agent)", forwarder: "Forwarder", target: "Storage targets", mds: "Metadata servers", metadata: "Metadata servers", trace: "Trace", node: "Nodes", server: "Servers",
-  network: "Network", device: "Devices",
+  network: "Network", pfs_client: "File system clients of its nodes", port: "Network links of its nodes", device: "Devices",
 };
 export const layerSaid = (layer: string): string => LAYER_SAID[layer] ?? layer.charAt(0).toUpperCase() + layer.slice(1);

@@ -22,6 +22,7 @@ from fairlead.questions.grades import grade_of
 from fairlead.questions.jobs import jobs
 from fairlead.questions.past_phases import LATEST
 from fairlead.questions.question import Asking
+from fairlead.questions.reach import reach_of, whole
 from fairlead.questions.redaction import told_to
 from fairlead.questions.span import DAY_NS, HOUR_NS, INTERVALS, MINUTE_NS, SECOND_NS, Span
 from fairlead.questions.sums import RANK, numbers
@@ -52,13 +53,25 @@ def mine(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> My
         offset=asked.offset,
     )  # fmt: skip
     rows = listed.jobs
-    sparks = _sparks(asking.lake, rows, now_ns)
+    sparks = _sparks(_told_apart(asking.lake, rows, now_ns), rows, now_ns)
     lost = _lost(asking.lake, rows)
     found = _found(asking.lake, rows, sight, now_ns)
     shown = [_shown(row, spark, lost.get(key_of(row)), found.get(key_of(row)))
              for row, spark in zip(rows, sparks, strict=True)]  # fmt: skip
     missing = [] if rows else ["jobs: the scheduler has told of none in this time"]
     return MyJobs(from_ns=span.from_ns, to_ns=span.to_ns, total=listed.total, jobs=shown, missing=missing)
+
+
+def _told_apart(lake: Tables, rows: Sequence[JobRow], now_ns: int) -> Tables:
+    """The lake to read these runs' counters in: all of it where nobody else's job ever had one of their numbers, which
+    is far quicker than what is narrowed."""
+    lives = [_life(row, now_ns) for row in rows if row.start_ns is not None]
+    if not lives:
+        return lake
+    reach = reach_of(lake, Span(min(one.from_ns for one in lives), max(one.to_ns for one in lives)))
+    if reach is None or any(row.job_id in reach.common for row in rows):
+        return lake
+    return whole(lake)
 
 
 def key_of(row: JobRow) -> Key:

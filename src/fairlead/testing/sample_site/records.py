@@ -105,11 +105,12 @@ def usage_rows(month: Month, from_s: int, to_s: int) -> pa.RecordBatch:
 def event_rows(month: Month, from_s: int, to_s: int) -> pa.RecordBatch:
     """What servers and staff wrote down."""
     play, machine = month.play, month.play.machine
-    rebuilt = next(fault for fault in play.faults if fault.kind == "rebuild")
-    server = machine.server_name(rebuilt.number // machine.targets_per_server)
     told = [
-        (rebuilt.from_s, None, server, "raid_rebuild", "md0: recovery of RAID array begins"),
-        (rebuilt.to_s, None, server, "raid_rebuilt", "md0: recovery done"),
+        *(
+            (at, None, machine.server_name(fault.number // machine.targets_per_server), kind, f"md0: recovery {word}")
+            for fault in play.faults if fault.kind == "rebuild"
+            for at, kind, word in ((fault.from_s, "raid_rebuild", "begins"), (fault.to_s, "raid_rebuilt", "done"))
+        ),
         (12.2 * DAY_S, 12.2 * DAY_S + 5400, machine.mds_name(0), "maintenance", "planned: new firmware"),
         (19.7 * DAY_S, None, machine.node_name(31), "eviction", f"{machine.target_name(1)}: client evicted"),
         (27.1 * DAY_S, None, machine.node_name(31), "reconnect", f"{machine.target_name(1)}: connection restored"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +62,10 @@ class Store:
         try:
             if create:
                 folder.mkdir(parents=True, exist_ok=True)
-                os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+                # Only where it is not there: closing it would take away the locks this process has on it by SQLite,
+                # and another process would then remove the log that is read here.
+                with suppress(FileExistsError):
+                    os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
             elif not self.path.is_file():
                 raise LakeError("there are no accounts yet", where=str(self.path), remedy="fairlead account add NAME")
             self._base = sqlite3.connect(
