@@ -75,7 +75,8 @@ class Directory:
         (folder / "slapd.conf").write_text(
             f"{schemas}\npidfile {folder}/pid\nargsfile {folder}/args\nmodulepath /usr/lib/ldap\nmoduleload back_mdb\n"
             f"TLSCertificateFile {self.certificate}\nTLSCertificateKeyFile {key}\n"
-            f"database mdb\nmaxsize 10485760\nsuffix \"{BASE}\"\nrootdn \"{SEARCHER}\"\nrootpw {PASSWORD.replace(' ', '-')}\n"
+            f"database mdb\nmaxsize 10485760\nsuffix \"{BASE}\"\nrootdn \"{SEARCHER}\"\n"
+            f"rootpw {PASSWORD.replace(' ', '-')}\n"
             f"directory {folder}/data\naccess to attrs=userPassword by anonymous auth by * none\n"
             "access to * by users read by * none\n"
         )  # fmt: skip
@@ -115,7 +116,8 @@ class Directory:
 
 def _people() -> str:
     lines = [
-        f"dn: {BASE}\nobjectClass: domain\ndc: example", f"dn: ou=people,{BASE}\nobjectClass: organizationalUnit\nou: people",
+        f"dn: {BASE}\nobjectClass: domain\ndc: example",
+        f"dn: ou=people,{BASE}\nobjectClass: organizationalUnit\nou: people",
         f"dn: ou=groups,{BASE}\nobjectClass: organizationalUnit\nou: groups",
     ]  # fmt: skip
     for name, dn in (("alice", "alice"), ("bob", "bob"), ("a*(b)\\c", "a*(b)\\\\c")):

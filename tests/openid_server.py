@@ -1,4 +1,4 @@
-"""A real OpenID provider (`oidc-provider` under Node) as a process of the test's own, and somebody who signs in there."""
+"""A real OpenID provider (`oidc-provider` under Node) as a process of a test, and somebody who signs in there."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def test_taking_on_with_the_keyboard_and_giving_back(visit: Visit, own: pages_si
 def test_a_silence_from_a_line_and_its_end(visit: Visit, own: pages_site.Site) -> None:
     page = visit("carol", f"/findings?{LAST}", of=own)
     page.get_by_role("button", name=re.compile("^Silence alerts")).first.click()
-    page.get_by_label("because").fill("known since Monday")
+    page.get_by_role("textbox", name="because").fill("known since Monday")
     page.get_by_role("button", name="Silence", exact=True).click()
     page.get_by_role("link", name="see silences").click()
     page.get_by_role("cell", name="known since Monday").wait_for()

@@ -261,16 +261,22 @@ class Slow:
 
 def test_one_reader_cannot_take_all_places_and_too_many_are_refused(lake: Lake) -> None:
     slow = Slow(lake)
-    api = Api(slow, at_once=2, waiting=1, user_at_once=2, answer_s=30.0, wait_s=0.2)
+    api = Api(slow, at_once=2, waiting=2, user_at_once=1, user_waiting=1, answer_s=30.0, wait_s=0.2)
     greedy = [("jobs", token())] * 3
     others = [("jobs", token("reader", f"u{k}")) for k in range(3)]
     threading.Timer(1.0, slow.go.set).start()
     statuses = [answer.status for answer in api.at_once([*greedy, *others])]
-    # Two places for the greedy one, its third is refused; of the others one waits in vain, two find the queue full.
-    assert sorted(statuses[:3]) == [200, 200, 429]
-    assert sorted(statuses[3:]) == [429, 429, 503]
+    # One place for the greedy one, its second waits in vain, its third is refused; another has the second place, one
+    # waits in vain, one finds the queue full.
+    assert sorted(statuses[:3]) == [200, 429, 503]
+    assert sorted(statuses[3:]) == [200, 429, 503]
     slow.go.set()
     assert api.get("jobs", token()).status == 200
+
+
+def test_a_page_may_ask_all_it_needs_at_once(lake: Lake) -> None:
+    api = Api(lake, at_once=2, user_at_once=2)
+    assert {answer.status for answer in api.at_once([("jobs", token())] * 24)} == {200}
 
 
 def test_a_question_that_takes_too_long_is_given_up_and_frees_its_place(lake: Lake) -> None:

@@ -1,4 +1,4 @@
-"""Signing in with names and passwords, and what people hold then: every right is tried, and what would get around it."""
+"""Signing in with names and passwords, and what people hold then: every right is tried, and ways around it."""
 
 from __future__ import annotations
 

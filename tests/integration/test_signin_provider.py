@@ -176,8 +176,9 @@ def test_a_good_id_token_is_taken(keys: tuple[Any, dict[str, Any]]) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"iss": "https://evil"}, {"iss": "https://idp/"}, {"aud": "other"}, {"aud": ["fairlead", "other"]}, {"aud": None},
-        {"azp": "other"}, {"nonce": "m"}, {"nonce": None}, {"sub": ""}, {"sub": 7}, {"exp": NOW_S - 200}, {"exp": None},
+        {"iss": "https://evil"}, {"iss": "https://idp/"}, {"aud": "other"}, {"aud": ["fairlead", "other"]},
+        {"aud": None}, {"azp": "other"}, {"nonce": "m"}, {"nonce": None}, {"sub": ""},
+        {"sub": 7}, {"exp": NOW_S - 200}, {"exp": None},
         {"exp": "9999999999"}, {"exp": True}, {"iat": NOW_S + 500}, {"iat": NOW_S - 7200}, {"nbf": NOW_S + 500},
     ],
     ids=repr,

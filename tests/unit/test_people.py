@@ -1,4 +1,4 @@
-"""Accounts, sessions, tokens, links and the log as they are kept: only hashes, at once, across kills and wrong clocks."""
+"""Accounts, sessions, tokens, links and the log as they are kept: only hashes, across kills and wrong clocks."""
 
 from __future__ import annotations
 

@@ -19,10 +19,20 @@ export async function follow<T>(
 ): Promise<void> {
   const glue = path.includes("?") ? "&" : "?";
   while (!signal.aborted) {
+    // A browser keeps six connections to one server: a page nobody looks at gives its own back.
+    await visible(signal);
+    if (signal.aborted) return;
+    const turn = new AbortController();
+    const stop = (): void => turn.abort();
+    const hidden = (): void => {
+      if (document.hidden) stop();
+    };
+    signal.addEventListener("abort", stop);
+    document.addEventListener("visibilitychange", hidden);
     try {
       const response = await fetch(`${ROOT}/live/${path}${glue}every=${everySeconds}`, {
         headers: headers({ Accept: "text/event-stream" }),
-        signal,
+        signal: turn.signal,
         credentials: "same-origin",
       });
       if (!response.ok || !response.body) throw await refusalOf(response);
@@ -35,12 +45,29 @@ export async function follow<T>(
       }
     } catch (error) {
       if (signal.aborted) return;
+      if (turn.signal.aborted) continue;
       const trouble = error instanceof Refused ? error : new Refused(0, "The server does not answer.", "");
       onTrouble(trouble);
       if ([400, 401, 403, 404].includes(trouble.status)) return;
+    } finally {
+      signal.removeEventListener("abort", stop);
+      document.removeEventListener("visibilitychange", hidden);
     }
     await pause(AGAIN_MS, signal);
   }
+}
+
+function visible(signal: AbortSignal): Promise<void> {
+  if (!document.hidden) return Promise.resolve();
+  return new Promise((resolve) => {
+    const look = (): void => {
+      if (document.hidden && !signal.aborted) return;
+      document.removeEventListener("visibilitychange", look);
+      resolve();
+    };
+    document.addEventListener("visibilitychange", look);
+    signal.addEventListener("abort", look);
+  });
 }
 
 async function* events(body: ReadableStream<Uint8Array>): AsyncGenerator<Heard> {

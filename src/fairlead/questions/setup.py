@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from fairlead.model.units import NS_PER_S, format_bytes, format_duration, format_time
 from fairlead.questions.answers_setup import Connected, Setup, SetupPart
@@ -95,7 +96,7 @@ def _here(address: str) -> bool:
 
 
 def _lake(lake: LakeSeen) -> SetupPart:
-    common = {"key": "lake", "group": "server", "title": "Lake", "docs": "howto/keep-a-lake"}
+    common: dict[str, Any] = {"key": "lake", "group": "server", "title": "Lake", "docs": "howto/keep-a-lake"}
     last = max((seen.last_ns for seen in lake.tables.values() if seen.last_ns), default=None)
     if lake.trouble:
         return SetupPart(**common, state="not", what=f"it cannot be read: {lake.trouble}", command="fairlead lake info")
@@ -111,7 +112,7 @@ def _lake(lake: LakeSeen) -> SetupPart:
 
 
 def _analysis(settled: Settled, lake: LakeSeen, now_ns: int) -> SetupPart:
-    common = {"key": "analysis", "group": "server", "title": "Analysis", "docs": "howto/find-out-why",
+    common: dict[str, Any] = {"key": "analysis", "group": "server", "title": "Analysis", "docs": "howto/find-out-why",
               "last_ns": lake.analysed_ns}  # fmt: skip
     if not settled.analysis:
         return SetupPart(**common, state="not", what="it is off: jobs are not summarised and nothing is diagnosed",
@@ -128,8 +129,10 @@ def _agents(settled: Settled, lake: LakeSeen, now_ns: int) -> SetupPart:
     kind, _, place = address.partition(":")
     url = f"{'https' if kind == 'tls' else 'http'}://{place}" if place else "https://SERVER:8571"
     command = f"fairlead agent --server {url} --token agent.token"
-    common = {"key": "agents", "group": "watching", "title": "Agents on nodes and servers", "command": command,
-              "docs": "howto/run-the-agent"}  # fmt: skip
+    common: dict[str, Any] = {
+        "key": "agents", "group": "watching", "title": "Agents on nodes and servers", "command": command,
+        "docs": "howto/run-the-agent",
+    }  # fmt: skip
     if not lake.nodes:
         return SetupPart(**common, state="not", what="no agent was heard of in the last three days")
     what = f"{lake.nodes_ok:,} of {lake.nodes:,} agents were heard of lately"
@@ -224,7 +227,7 @@ def _site(settled: Settled) -> list[SetupPart]:
 
 
 def _people(settled: Settled) -> SetupPart:
-    common = {"key": "people", "group": "people", "title": "Sign-in", "docs": "howto/sign-in"}
+    common: dict[str, Any] = {"key": "people", "group": "people", "title": "Sign-in", "docs": "howto/sign-in"}
     if not settled.ways:
         return SetupPart(**common, state="not", what="people cannot sign in", command="fairlead up --set web.on=true")
     known = "" if settled.accounts is None else f"; {settled.accounts} accounts"

@@ -145,6 +145,7 @@ def _api(task: Task, pulse: Pulse) -> None:
         key=key, longest_days=config.api.longest_days,
         at_once=config.api.at_once, waiting=config.api.waiting, wait_s=config.api.wait_s,
         answer_s=config.api.answer_s, user_at_once=config.api.user_at_once,
+        user_waiting=config.api.user_waiting,
     )  # fmt: skip
     lake = Lake.open(root, memory=config.server.memory, timeout_s=config.api.answer_s)
     asking = Asking(lake, facts=site_facts(config.server.site))

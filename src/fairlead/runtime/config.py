@@ -60,14 +60,16 @@ class Api(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """A question is of at most so long a span."""
     at_once: int = 4
     """Questions worked on at the same time."""
-    waiting: int = 32
+    waiting: int = 256
     """Questions that may wait for one of these; more: 429."""
-    wait_s: float = 5.0
+    wait_s: float = 10.0
     """How long one waits, then 503."""
     answer_s: float = 20.0
     """How long one is worked on, then 503."""
     user_at_once: int = 3
-    """Of `at_once`, how many one token may hold."""
+    """Of `at_once`, how many one token or session may hold."""
+    user_waiting: int = 32
+    """Of `waiting`, how many may be of one token or session."""
 
 
 class Analysis(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -13,10 +13,12 @@ export interface Group {
 
 const named = (one: Subject): string => `${one.kind}:${one.id}`;
 
-/** The same rule about the same component or the same user's jobs at the same components, as grave. */
+/** The same rule, as grave, about the same component, or about jobs for which the same component is blamed, or about
+ *  one user's jobs at the same components. */
 function keyOf(told: Told): string {
   const { finding } = told;
-  const whose = told.job_id === null ? named(finding.subject) : `${told.user ?? told.job_id}|${told.components.map(named).sort().join()}|${finding.category}`;
+  const blamed = finding.culprits.length > 0 && finding.culprits.every((one) => one.kind !== "job");
+  const whose = blamed && told.job_id !== null ? finding.culprits.map(named).sort().join() : told.job_id === null ? named(finding.subject) : `${told.user ?? told.job_id}|${told.components.map(named).sort().join()}|${finding.category}`;
   return [finding.severity, finding.rule, told.cluster ?? "", whose].join("|");
 }
 

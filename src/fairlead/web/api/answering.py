@@ -40,7 +40,7 @@ class Answering:
         self._settings = settings
         self._clock = clock
         each = settings.user_at_once if settings.key is not None else settings.at_once + settings.waiting
-        self._gate = Gate(settings.at_once, settings.waiting, settings.wait_s, each)
+        self._gate = Gate(settings.at_once, settings.waiting, settings.wait_s, each, settings.user_waiting)
         self._threads = ThreadPoolExecutor(settings.at_once, thread_name_prefix="question")
 
     def warm(self) -> None:

@@ -13,9 +13,9 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """A question is of at most so long a span."""
     at_once: int = 4
     """Questions that are worked on at the same time."""
-    waiting: int = 32
+    waiting: int = 256
     """Questions that may wait for one of these; more are answered 429."""
-    wait_s: float = 5.0
+    wait_s: float = 10.0
     """How long one waits, then 503."""
     answer_s: float = 20.0
     """How long one is worked on, then 503. Its place is free again when the lake lets go of it."""
@@ -25,6 +25,8 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """How long an answer up to now may be kept by a cache of the reader's own."""
     past_s: int = 60
     """The same for an answer of times past."""
+    user_waiting: int = 32
+    """Of `waiting`, how many may be of one token or session: a page asks all it needs at once."""
     live_at_once: int = 2048
     """Answers that are followed at the same time, by all."""
     live_each: int = 64
