@@ -13,7 +13,7 @@ INSTALL_SELF := $(PIP) install --no-deps --no-build-isolation --editable .
 LOG ?= examples/logs/phases_write_only_n1_4x5.darshan
 WORKERS ?= 2
 
-.PHONY: help run test test-full unit lint format types imports docs docs-serve docs-generate bench lock agent wheel wheelhouse clean venv dev browser programs test-fuse
+.PHONY: help run test test-full unit lint format types imports docs docs-serve docs-generate bench lock pages agent wheel wheelhouse clean venv dev browser programs test-fuse
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,11 +24,11 @@ run: $(VENV)/runtime.stamp  ## verdicts on the bundled logs, a page on one of th
 	@$(BIN)/fairlead report $(LOG) --html build/report.html
 	@$(BIN)/fairlead demo --html build/demo.html
 
-test: dev browser programs  ## everything a change must pass: lint, types, imports, docs, tests (under 15 minutes on two cores)
+test: dev pages browser programs  ## everything a change must pass: lint, types, imports, docs, tests (under 15 minutes on two cores)
 	@$(MAKE) lint types imports docs
 	@$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
 
-test-full: dev browser programs  ## the same with the long tests
+test-full: dev pages browser programs  ## the same with the long tests
 	@$(MAKE) lint types imports docs
 	@$(BIN)/python -m pytest -n $(WORKERS)
 
@@ -71,6 +71,9 @@ lock: $(VENV)/dev.stamp  ## renew requirements*.lock from pyproject.toml (UPGRAD
 	@$(LOCK) $(UPGRADE) --group build --constraint requirements-dev.lock --output-file requirements.lock
 	@$(LOCK) $(UPGRADE) --group bench --constraint requirements-dev.lock \
 		--no-emit-package recorder-utils --output-file requirements-bench.lock
+
+pages: $(VENV)/dev.stamp  ## the pages people look at, built into the package (when their sources changed)
+	@$(BIN)/python tools/build_pages.py
 
 agent: $(VENV)/runtime.stamp  ## the node agent as one file (Python 3.6 or newer), into dist/
 	@$(BIN)/python tools/agent.py

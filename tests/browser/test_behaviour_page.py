@@ -23,7 +23,7 @@ def test_every_picture_has_words_and_figures(visit: Visit, site: pages_site.Site
         "operations a second of",
         "of each layer",
     ):
-        picture = page.get_by_role("img", name=re.compile(words)).first
+        picture = page.get_by_role("img", name=re.compile(words, re.IGNORECASE)).first
         picture.wait_for()
         assert picture.get_attribute("aria-label").endswith(".")
     page.get_by_text(re.compile(r"^Figures \(\d+ rows\)")).first.click()
