@@ -262,7 +262,7 @@ def viewed(site: Site) -> dict[str, float]:
 @contextlib.contextmanager
 def running(lake: Path, rate: int) -> Iterator[tuple[Server, str, str]]:
     """A server on the lake, rows arriving; its API's address and an operator's token."""
-    more = ["api.listen=tcp:127.0.0.1:0", "web.requests_per_minute=0", "web.requests_per_minute_address=0"]
+    more = ["api.listen=tcp:127.0.0.1:0", "web.requests_per_minute=0", "web.address_requests_per_minute=0"]
     with server(lake.parent, api=True, more=more) as up:
         for line in (lake.parent / "addresses.json", lake.parent / "up.err"):
             until = time.monotonic() + 60

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.browser
 def settled(page: Any) -> None:
     """Waits until nothing on the page says that it is loading."""
     page.locator("main h1").first.wait_for()
-    page.wait_for_function("!document.querySelector('main [role=status] .dots')")
+    page.locator("main [role=status] .dots").first.wait_for(state="detached")
 
 
 def drawn(page: Any) -> None:
@@ -61,7 +61,7 @@ def test_a_layer_is_filtered_sorted_and_followed(visit: Visit) -> None:
     page.get_by_role("button", name="target", exact=False).first.click()
     assert page.locator("th[aria-sort=descending]").count() == 1
     page.get_by_label("Part of the name").fill("OST0003")
-    page.wait_for_function("document.querySelectorAll('main section tbody tr a[href*=OST0003]').length >= 1")
+    rows.nth(1).wait_for(state="detached")
     assert rows.count() == 1 < everything
     rows.get_by_role("link").click()
     page.wait_for_url("**/layers/target/scratch-OST0003?last=1d")
@@ -94,7 +94,7 @@ def test_a_course_is_zoomed_by_drag_and_by_button(visit: Visit) -> None:
     settled(page)
     chosen = page.url
     page.get_by_role("button", name="Zoom in").first.click()
-    page.wait_for_function("before => location.href !== before", arg=chosen)
+    page.wait_for_url(lambda url: url != chosen)
     page.go_back()
     page.wait_for_url(chosen)
     page.get_by_role("button", name="Numbers").first.click()

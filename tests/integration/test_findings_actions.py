@@ -217,7 +217,9 @@ def test_the_command_line_takes_on_what_no_alert_told_of(site: Site, root: Path)
     site.ask("root", "GET", "silences")  # the state is there
     assert CliRunner().invoke(cli, ["alerts", "ack", "fa", "--why", "on it", *config]).exit_code == 0
     assert site.taken("root")["fa"]["text"] == "on it"
-    assert isinstance(CliRunner().invoke(cli, ["alerts", "ack", "nothing", "--why", "x", *config]).exception, UsageError)
+    assert isinstance(
+        CliRunner().invoke(cli, ["alerts", "ack", "nothing", "--why", "x", *config]).exception, UsageError
+    )
     assert CliRunner().invoke(cli, ["alerts", "ack", "fa", "--undo", *config]).exit_code == 0
     assert site.taken("root") == {}
 

@@ -67,8 +67,8 @@ def own_health(lake: Tables, now_ns: int, *, kept: Kept, keep: Policy | None = N
     problems = _problems(sources, collectors, held, analysis, now_ns)
     return OwnHealth(
         now_ns=now_ns, state="troubled" if problems else "ok", problems=problems, states=states,
-        sources=sources[:MOST], collectors=collectors, taken=_taken(lake, now_ns), silences=_silences(lake, now_ns),
-        lake=held, analysis=analysis, missing=missing,
+        sources=sources[:MOST], collectors=collectors, taken=_taken(lake, now_ns),
+        silences=_silences(lake, now_ns, sources), lake=held, analysis=analysis, missing=missing,
     )  # fmt: skip
 
 
@@ -86,7 +86,7 @@ def _sources(lake: Tables, now_ns: int) -> tuple[list[SourceSeen], list[Collecti
         " list(probe ORDER BY probe) FILTER (said.state IN (SELECT unnest($trouble))) AS troubled,"
         " string_agg(probe || ': ' || said.text, '; ' ORDER BY probe)"
         " FILTER (said.state IN (SELECT unnest($trouble)) AND said.text IS NOT NULL) AS why,"
-        " sum(said.lost_batches) AS lost, arg_max(said.clock_offset_ns, ts_ns) AS off,"
+        " sum(said.lost_batches)::BIGINT AS lost, arg_max(said.clock_offset_ns, ts_ns) AS off,"
         " max(said.memory_bytes) FILTER (probe = $collector) AS memory FROM own GROUP BY node, ours",
         {"collector": _COLLECTOR, "feed": _FEED, "trouble": list(_TROUBLE)},
         within=span,
@@ -149,11 +149,16 @@ def _taken(lake: Tables, now_ns: int) -> SentRows:
     return SentRows(from_ns=span.from_ns, step_ns=STEP_NS, rows_per_s=rate, sources=heard)
 
 
-def _silences(lake: Tables, now_ns: int) -> SilentHours:
-    """Gaps of the last week, and how many sources had one in each hour."""
+def _silences(lake: Tables, now_ns: int, sources: list[SourceSeen]) -> SilentHours:
+    """Gaps of the last week, and how many sources had one in each hour; who is silent without a gap that was written
+    down (no server watched) has one."""
     end = -(-now_ns // HOUR_NS) * HOUR_NS
     span = Span(end - 7 * DAY_NS, end)
     gaps = gaps_of(lake, None, Span(span.from_ns, now_ns))
+    named = {gap.source for gap in gaps if gap.to_ns is None}
+    why = "nothing was heard since"
+    gaps += [Gap(source=one.node, from_ns=one.last_ns, to_ns=None, why=why)
+             for one in sources if one.state == "silent" and one.node not in named]  # fmt: skip
     silent: list[set[str]] = [set() for _ in range(span.length_ns // HOUR_NS)]
     for gap in gaps:
         first = max(gap.from_ns - span.from_ns, 0) // HOUR_NS

@@ -82,6 +82,8 @@ class Asking:
 
 
 class Answering(Protocol):
+    """Answers one question."""
+
     def __call__(self, asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> answers.Answer: ...
 
 

@@ -33,9 +33,12 @@ class Person(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sight(self) -> Sight:
-        """What of the lake is shown. Support and administrators see all."""
+        """What of the lake is shown. Support and administrators see all. Raises RefusedError 403 for a user without a
+        name."""
         if self.only is not None:
             return Sight(only=self.only)
+        if self.role == "user" and not self.name:
+            raise RefusedError(403, "this names no user, so no jobs are its own", "ask an administrator")
         return Sight() if self.role != "user" else Sight(user=self.name, projects=self.projects)
 
 

@@ -133,12 +133,12 @@ def whatif(
     )  # fmt: skip
 
 
-def _heard(follow: Following, shown: str, number: int, of: int, jobs: int) -> Progress:
+def _heard(follow: Following, shown: str, number: int, replays: int, jobs: int) -> Progress:
     """What one replay tells as it goes, as a part of the whole."""
 
-    def progress(done: int, all_: int) -> None:
-        share = _LEARNT + (_REPLAYED - _LEARNT) * (number + done / max(all_, 1)) / of
-        follow(Stage(step="replaying", text=shown, share=share, jobs=jobs, replay=number + 1, replays=of))
+    def progress(done: int, of: int) -> None:
+        share = _LEARNT + (_REPLAYED - _LEARNT) * (number + done / max(of, 1)) / replays
+        follow(Stage(step="replaying", text=shown, share=share, jobs=jobs, replay=number + 1, replays=replays))
 
     return progress
 

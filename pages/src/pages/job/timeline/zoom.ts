@@ -89,10 +89,10 @@ export function useZoom(whole: ComputedRef<Stretch | null>, originMs: ComputedRe
   watch([() => route.query.from, () => route.query.to, () => whole.value !== null], fromAddress, { immediate: true });
   // A running job grows: what is looked at up to its end goes on with it.
   watch(
-    () => all.value.to,
+    () => whole.value?.to,
     (now, was) => {
       const one = chosen.value;
-      if (one && now > was && one.to >= was - 1) chosen.value = { from: one.from + now - was, to: now };
+      if (one && now !== undefined && was !== undefined && now > was && one.to >= was - 1) chosen.value = { from: one.from + now - was, to: now };
     },
   );
   onScopeDispose(() => clearTimeout(timer));
