@@ -17,7 +17,7 @@ def test_every_picture_has_words_and_figures(visit: Visit, site: pages_site.Site
     known = site.get(f"behaviour?{LAST}", site.operator)
     page = visit("admin", f"/behaviour?{LAST}")
     for words in (
-        "I/O mode",
+        "share of jobs and of bytes",
         "class of core-hours",
         "requests below a size",
         "operations a second of",

@@ -13,6 +13,7 @@ export interface Session {
   simulated: boolean;
   way?: string | null;
   has_password?: boolean | null;
+  run?: { job: string; cluster: string | null; start_ns: number | null } | null;
 }
 
 export interface Way {

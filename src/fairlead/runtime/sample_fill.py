@@ -28,7 +28,7 @@ ANALYSIS = "analysis"
 """The shard the server's analysis writes as well: what it finds there it does not do again."""
 
 
-DIAGNOSED_DAYS = 10
+DIAGNOSED_DAYS = 5
 """So long is looked into: jobs are judged, components watched. What is older is what that is compared with."""
 OLD_DAYS = 4
 """Days of one stretch before that."""

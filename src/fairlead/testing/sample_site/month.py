@@ -30,7 +30,7 @@ from fairlead.testing.sample_site.story import (
 SEED = 11
 """With this seed the diagnosis of the story agrees with its truth; tests hold that."""
 DAYS, AHEAD_DAYS = 30, 2
-JOBS_A_DAY = 100
+JOBS_A_DAY = 64
 NS = 1_000_000_000
 HOUR_NS = 3600 * NS
 

@@ -81,10 +81,10 @@ def story(month_s: float, ahead_s: float) -> list[Fixed]:
 def faults(month_s: float, ahead_s: float) -> list[Fault]:
     """What is out of order and when: three times in the last days, and one target now."""
     made = [
-        Fault(component="target", number=2, from_s=month_s - 8.65 * DAY_S, to_s=month_s - 8.4 * DAY_S, factor=0.05,
+        Fault(component="target", number=2, from_s=month_s - 4.65 * DAY_S, to_s=month_s - 4.4 * DAY_S, factor=0.05,
               kind="rebuild"),
-        Fault(component="forwarder", number=2, from_s=month_s - 5.6 * DAY_S, to_s=month_s - 5.35 * DAY_S, factor=0.06),
-        Fault(component="mds", number=1, from_s=month_s - 3.6 * DAY_S, to_s=month_s - 3.4 * DAY_S, factor=0.08),
+        Fault(component="forwarder", number=2, from_s=month_s - 3.6 * DAY_S, to_s=month_s - 3.35 * DAY_S, factor=0.06),
+        Fault(component="mds", number=1, from_s=month_s - 2.6 * DAY_S, to_s=month_s - 2.4 * DAY_S, factor=0.08),
         Fault(component="target", number=SICK_TARGET, from_s=month_s - SICK_S, to_s=month_s + ahead_s, factor=0.03),
     ]  # fmt: skip
     return [fault for fault in made if fault.from_s >= 0]
