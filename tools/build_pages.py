@@ -1,6 +1,7 @@
-"""Builds the pages (`pages/`, Vue) into the package, with Node from PyPI or the machine's: `python tools/build_pages.py`.
+"""Builds the pages (`pages/`, Vue) into the package: `python tools/build_pages.py`. Node is PyPI's or the machine's.
 
-Skipped while nothing changed since the last build. Used by `make pages` and when the package is built (`hatch_build.py`).
+Skipped while nothing changed since the last build. Used by `make pages` and when the package is built
+(`hatch_build.py`).
 """
 
 from __future__ import annotations
@@ -84,8 +85,8 @@ def build(*, quiet: bool = True) -> bool:
 
 
 def _run(command: list[str], environment: dict[str, str], *, quiet: bool) -> None:
-    done = subprocess.run(command, cwd=PAGES, env=environment, check=False, text=True,
-                          stdout=subprocess.PIPE if quiet else None, stderr=subprocess.STDOUT if quiet else None)  # fmt: skip
+    told, beside = (subprocess.PIPE, subprocess.STDOUT) if quiet else (None, None)
+    done = subprocess.run(command, cwd=PAGES, env=environment, check=False, text=True, stdout=told, stderr=beside)
     if done.returncode != 0:
         raise BuildError(f"{' '.join(command[-3:])} failed ({done.returncode}):\n{(done.stdout or '')[-4000:]}")
 

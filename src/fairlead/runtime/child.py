@@ -123,53 +123,19 @@ def _beating(pulse: Pulse, stop: threading.Event) -> None:
 
 def _api(task: Task, pulse: Pulse) -> None:
     from fairlead.access.tokens import read_key
-    from fairlead.alerts import served as alerts
     from fairlead.collector.serving import serve
     from fairlead.lake.store import Lake
-    from fairlead.questions.question import Asking
-    from fairlead.runtime import setup, whatif_routes
-    from fairlead.runtime.site_told import site_facts
-    from fairlead.runtime.whatif_runs import whatif_runs
-    from fairlead.web.api import export
-    from fairlead.web.api.app import application
-    from fairlead.web.api.settings import ApiSettings
-    from fairlead.web.pages import serving
-    from fairlead.web.signin.entrance import entrance
+    from fairlead.runtime.assembled import assembled
 
     config = task.config
     root = Path(config.server.lake)
     while not (root / "lake.toml").is_file():  # the collector makes it
         clock.sleep_s(0.1)
     key = read_key(Path(config.collector.token_key))
-    settings = ApiSettings(
-        key=key, longest_days=config.api.longest_days,
-        at_once=config.api.at_once, waiting=config.api.waiting, wait_s=config.api.wait_s,
-        answer_s=config.api.answer_s, user_at_once=config.api.user_at_once,
-        user_waiting=config.api.user_waiting,
-    )  # fmt: skip
     lake = Lake.open(root, memory=config.server.memory, timeout_s=config.api.answer_s)
-    asking = Asking(lake, facts=site_facts(config.server.site))
-    state = Path(config.server.state)
-    people = entrance(state, config.web, key, lake)
-    asking.keep = kept(config.keep)
-    asking.acknowledged = alerts.taken_on(state)
-    more = alerts.routes(state, config.alerts, lake, people.door, clock.now_ns, noted=people.noted)
-    more = [*more, *export.routes(asking, settings, people.door, clock.now_ns)]
-    more += setup.routes(config, people.door, clock.now_ns, lake)
-    replays = whatif_runs(config)
-    described = [*people.described, *alerts.OPERATIONS, *export.OPERATIONS, *setup.OPERATIONS]
-    if replays is not None:
-        replays.start()
-        described += whatif_routes.OPERATIONS
-        more += whatif_routes.routes(replays, people.door, noted=people.noted)
-    app = application(
-        asking, settings, door=people.door, more=[*people.routes, *more, *serving.routes()], guards=people.guards,
-        described=described,
-        followed={"whatif": whatif_routes.followed(replays)} if replays else {},
-    )  # fmt: skip
-    serve(app, config.collector, _sockets(task), on_ready=pulse.ready, on_beat=pulse.beat)
-    if replays is not None:
-        replays.close()
+    made = assembled(config, key, lake)
+    serve(made.app, config.collector, _sockets(task), on_ready=pulse.ready, on_beat=pulse.beat)
+    made.close()
 
 
 if __name__ == "__main__":

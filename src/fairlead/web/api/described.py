@@ -10,7 +10,8 @@ import msgspec
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
     """One method of one path below /api/v1 (`{name}` stands for a part of it). `body`, `answer`, `asked`: structs of
-    the request's body, the answer and the query's parameters. `statuses`: refusals beyond 400, 401, 403, 429 and 503."""
+    the request's body, the answer and the query's parameters. `statuses`: refusals beyond 400, 401, 403, 429
+    and 503."""
 
     method: str
     path: str
