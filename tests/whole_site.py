@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import msgspec
 
@@ -34,8 +35,12 @@ hash_passes = 1
 requests_per_minute = 0
 address_requests_per_minute = 0
 [alerts]
-subscriptions = true
+subscriptions = "ops"
 subscribe_domains = ["site.org"]
+[alerts.routes.ops]
+kind = "mail"
+host = "127.0.0.1"
+sender = "fairlead@site.org"
 """
 
 
@@ -122,9 +127,7 @@ class Caller:
         """One request, answered."""
         return asyncio.run(self.asking(method, path, body, headers))
 
-    async def asking(
-        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
-    ) -> Reply:
+    async def asking(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> Reply:
         """The same in a loop that runs. A client that has the first event of a stream goes away."""
         sent = {"host": "127.0.0.1:8572", **self.headers, **(headers or {})}
         content = b"" if body is None else body if isinstance(body, bytes) else msgspec.json.encode(body)
@@ -133,7 +136,7 @@ class Caller:
         where, _, query = (path if path.startswith("/") else f"/api/v1/{path}").partition("?")
         scope = {
             "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http",
-            "path": _unquoted(where), "raw_path": where.encode(), "query_string": query.encode(), "root_path": "",
+            "path": unquote(where), "raw_path": where.encode(), "query_string": query.encode(), "root_path": "",
             "headers": [(name.lower().encode(), value.encode("latin-1")) for name, value in sent.items()],
             "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 8572), "state": {},
         }  # fmt: skip
@@ -160,11 +163,3 @@ class Caller:
         await self.whole.app(scope, receive, send)  # type: ignore[arg-type]
         reply.body = bytes(parts)
         return reply
-
-
-def _unquoted(path: str) -> str:
-    from urllib.parse import unquote
-
-    return unquote(path)
-
-

@@ -37,8 +37,9 @@ class Assembled:
 
 
 def assembled(config: Config, key: bytes, lake: Lake, *, clock: Callable[[], int] = now_ns) -> Assembled:
-    """The application of a server with these settings (resolved); `clock` tells the time (epoch ns). Raises ConfigError,
-    LakeError, MissingDependencyError."""
+    """The application of a server with these (resolved) settings; `clock` tells the time (epoch ns).
+
+    Raises ConfigError, LakeError, MissingDependencyError."""
     settings = ApiSettings(
         key=key, longest_days=config.api.longest_days,
         at_once=config.api.at_once, waiting=config.api.waiting, wait_s=config.api.wait_s,

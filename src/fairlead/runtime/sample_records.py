@@ -58,10 +58,9 @@ def record(task: Recording) -> None:
             writer.flush()
             if begin >= task.watched_s:
                 look(lake, writer, task.origin_ns + begin * NS, task.origin_ns + end * NS)
-            if end == task.cuts[-1]:
-                truth.write(site, Path(task.truth))
             sys.stdout.write(f"{number} {sum(table.num_rows for table in tables.values())}\n")
             sys.stdout.flush()
+    truth.write(site, Path(task.truth))
 
 
 def look(lake: Any, writer: Any, from_ns: int, to_ns: int) -> None:

@@ -119,13 +119,13 @@ def _rows_of(
         values = columns.by["metadata_ops" if kind == "metadata" else f"{kind}_bytes"]
         if not (values > 0).any():
             continue
-        number = 0
+        number, stretches = 0, _spans_of(edges, kind)
         for low, high in _spans(values, columns, kind):
             if kind == "metadata" and not _of_its_own(columns, data_bins, low, high):
                 continue
             if kind != "metadata":
                 data_bins[max(low - 1, 0) : high + 1] = True
-            rows.append(_row(columns, kind, number, (low, high), job, known, _spans_of(edges, kind)))
+            rows.append(_row(columns, kind, number, (low, high), job, known, stretches))
             number += 1
     return rows
 

@@ -160,10 +160,11 @@ class Site:
             nodes = self._placed_before[job.number][1]
         place = len(self._jobs)
         forwarder_of = self._static if self._choose is None else self._choose(job, nodes, self.machine)
+        alike: dict[tuple[object, ...], Laid] = {}
         parts = [
             part
             for number, step in enumerate(job.steps)
-            for part in self._parts(place, job, number, step, nodes, forwarder_of, now)
+            for part in self._parts(place, job, number, step, nodes, forwarder_of, now, alike)
         ]
         first = self._add_chain(parts, now, job.tail_s)
         io = tuple(first + i for i, (step, _) in enumerate(parts) if step.moves_data or step.each > 1)
@@ -181,13 +182,15 @@ class Site:
         return free[first : first + count].astype(np.int32)
 
     def _parts(
-        self, place: int, job: Drawn, number: int, step: Step, nodes: I32, forwarder_of: I32, now: float
-    ) -> list[tuple[Step, Laid]]:
-        """A step of a job, with the opens and closes around its data."""
+        self, place: int, job: Drawn, number: int, step: Step, nodes: I32, forwarder_of: I32, now: float,
+        alike: dict[tuple[object, ...], Laid],
+    ) -> list[tuple[Step, Laid]]:  # fmt: skip
+        """A step of a job, with the opens and closes around its data. `alike`: metadata of the job laid out already."""
         machine = self.machine
         rng = np.random.default_rng([self._seed, 3, job.number, number])
         files = self._files.of_step(place, job, step, number, rng, now)
-        mds = np.full((1, 1), int(rng.integers(machine.mds)), np.int32)
+        server = int(rng.integers(machine.mds))
+        mds = np.full((1, 1), server, np.int32)
         parts = [step]
         if step.moves_data:
             around = Step(
@@ -202,9 +205,16 @@ class Site:
                 self._laid.append((place, part, made[0][1], files))
                 made.append((part, made[0][1]))
                 continue
-            targets = np.stack([self._files.targets[i] for i in files]) if part.moves_data else mds
-            lock = machine.at.lock + job.number % LOCKS
-            laid = at_share(lay_out(machine, part, nodes, forwarder_of, targets, lock), share)
+            if part.moves_data:
+                targets = np.stack([self._files.targets[i] for i in files])
+                lock = machine.at.lock + job.number % LOCKS
+                laid = lay_out(machine, part, nodes, forwarder_of, targets, lock)
+            else:
+                key = (part.writers, part.files, part.each, server)
+                if key not in alike:
+                    alike[key] = lay_out(machine, part, nodes, forwarder_of, mds, 0)
+                laid = alike[key]
+            laid = at_share(laid, share)
             self._laid.append((place, part, laid, files))
             made.append((part, laid))
         return made

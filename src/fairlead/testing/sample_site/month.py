@@ -63,9 +63,9 @@ def machine() -> Machine:
         name="sample",
         mds=2,
         cores_per_node=2,
-        target_bandwidth=240e6,
-        server_bandwidth=420e6,
-        target_iops=4_000.0,
+        target_bandwidth=150e6,
+        server_bandwidth=280e6,
+        target_iops=3_000.0,
     )
 
 

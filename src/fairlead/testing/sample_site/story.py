@@ -64,6 +64,12 @@ def _steady(number: int) -> Drawn:
     return _owned(job(number, parts, 2, name="wavecast", mode="N-N", tail_s=20.0), "alice", "climate", "wavecast")
 
 
+def _archive(number: int) -> Drawn:
+    """Half of the machine copies out what it holds: for minutes every target is as busy as it can be."""
+    step = Step(op="write", volume=96 << 30, writers=64, files=64, label="archive", compute_s=20.0)
+    return _owned(job(number, [step] * 3, 32, name="archive", mode="N-N", tail_s=10.0), "kim", "ocean", "archive")
+
+
 def story(month_s: float, ahead_s: float) -> list[Fixed]:
     """The jobs put by hand, of the month and of the days ahead."""
     fixed = [
@@ -74,6 +80,8 @@ def story(month_s: float, ahead_s: float) -> list[Fixed]:
     fixed += [Fixed(_seismic(90_100 + k), float(at)) for k, at in enumerate(usual)]
     alone = np.arange(1.3 * DAY_S, month_s - 0.9 * DAY_S, 1.9 * DAY_S)
     fixed += [Fixed(_spectra(90_400 + k, 8), float(at)) for k, at in enumerate(alone)]
+    copies = np.arange(0.6 * DAY_S, month_s - 0.9 * DAY_S, 1.4 * DAY_S)
+    fixed += [Fixed(_archive(90_600 + k), float(at)) for k, at in enumerate(copies)]
     watch = np.arange(month_s - 0.14 * DAY_S, month_s + ahead_s, STEADY_EVERY_S)
     return fixed + [Fixed(_steady(91_000 + k), float(at)) for k, at in enumerate(watch)]
 
@@ -85,6 +93,6 @@ def faults(month_s: float, ahead_s: float) -> list[Fault]:
               kind="rebuild"),
         Fault(component="forwarder", number=2, from_s=month_s - 3.6 * DAY_S, to_s=month_s - 3.35 * DAY_S, factor=0.06),
         Fault(component="mds", number=1, from_s=month_s - 2.6 * DAY_S, to_s=month_s - 2.4 * DAY_S, factor=0.08),
-        Fault(component="target", number=SICK_TARGET, from_s=month_s - SICK_S, to_s=month_s + ahead_s, factor=0.03),
+        Fault(component="target", number=SICK_TARGET, from_s=month_s - SICK_S, to_s=month_s + ahead_s, factor=0.06),
     ]  # fmt: skip
     return [fault for fault in made if fault.from_s >= 0]
