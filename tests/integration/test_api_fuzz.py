@@ -1,5 +1,5 @@
-"""Every operation of the API's own description, asked with what fits it and what does not: each answer is one that the
-description tells of, in status, kind and shape, and none is a defect. Bounded and the same each time; `slow` draws anew.
+"""Every operation of the API's own description, asked with what fits it and what does not: each answer is one it
+tells of, in status, kind and shape, and none is a defect. Bounded and the same each time; `slow` draws anew.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ are in both, and the table says so (`delta.carried`), so none is lost and none i
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from fairlead.lake import delta, wal
+from fairlead.lake.job_files import JobFiles
 from fairlead.lake.parts import Part, tier_of, version_of
 from fairlead.lake.place import Place
-from fairlead.lake.tables import REACH_NS, SERIES, SPECS
+from fairlead.lake.tables import DAY_NS, OF_JOBS, REACH_NS, SERIES, SPECS
 from fairlead.lake.tailing import Span, Tail
 from fairlead.model.tables import OP_GROUPS, OPS, TableSpec
 
@@ -67,16 +68,22 @@ class Snapshots:
         self._listed: dict[Path, _Listed] = {}
         self._columns: dict[tuple[Path, str], frozenset[str]] = {}
         self._tails: dict[str, Tail] = {}
+        self._job_files = JobFiles()
 
-    def take(self, names: Iterable[str], between: Span | None = None) -> dict[str, View]:
+    def take(
+        self, names: Iterable[str], between: Span | None = None, *, began: Span | None = None,
+        numbers: Collection[str] | None = None,
+    ) -> dict[str, View]:  # fmt: skip
         """The tables `names` as of now. A batch is in all of them or in none. With `between` files and batches of a
-        series (`tables.SERIES`) that hold no row dated in [from, to) are left out. Raises LakeError."""
+        series (`tables.SERIES`) that hold no row dated in [from, to) are left out; with `began` and `numbers` files of
+        tables of jobs (`tables.OF_JOBS`) without rows dated then, or of these jobs. Raises LakeError."""
         specs = [SPECS[name] for name in names]
         with self._turn:
             while True:
                 shards = self._place.shards()
                 growing = {shard: self._tail(shard).look() for shard in shards}
                 views = self._look(specs, growing, between)
+                self._only(views, began, numbers)
                 # A shard without a log is being made right now, or is a copy of the tables alone: once it has a log,
                 # it keeps one, so this looks twice at most.
                 if not any(last is None and wal.segments(self._place.wal(s)) for s, last in growing.items()):

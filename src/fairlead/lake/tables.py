@@ -225,6 +225,9 @@ SERIES = frozenset(
 )  # fmt: skip
 """Tables whose rows tell of the moment they are dated with. Rows of the others hold on (a job, a mapping, an event), so
 a question about a time may need ones dated before it."""
+OF_JOBS = frozenset(("jobs", "job_summary", "phase", "finding"))
+"""Tables whose rows tell of jobs, one or a few of each. Dated with a begin, which a later telling moves by less than a
+day."""
 REACH_NS = {"op_groups": 1_000_000_000}
 """How far beyond its own time a row of a series may tell of others: members of a group begin in the same second."""
 OPS_STORED = "ops_stored"

@@ -23,6 +23,13 @@ _REFUSALS = {
     429: "Too much at once; Retry-After says when.", 503: "Not now; Retry-After says when.",
 }  # fmt: skip
 _ALWAYS = (400, 401, 403, 429, 503)
+_EVENT = {
+    "description": "One event of the stream.", "type": "object", "required": ["event", "data"],
+    "properties": {
+        "event": {"enum": ["answer", "refused"]},
+        "data": {"type": "string", "description": "The answer of what is followed, or the refusal that ends it: JSON."},
+    },
+}  # fmt: skip
 _REF = "#/components/schemas/{name}"
 
 
@@ -114,7 +121,7 @@ def _operation(one: Operation, by_kind: Mapping[Any, dict[str, Any]], components
     if one.answer is not None:
         answer["content"] = {one.media: {"schema": by_kind[one.answer]}}
     elif one.media != "application/json":
-        answer["content"] = {one.media: {"schema": {"type": "string"}}}
+        answer["content"] = {one.media: {"schema": _EVENT if one.media == "text/event-stream" else {"type": "string"}}}
     refusal = {"application/json": {"schema": by_kind[Refusal]}}
     made["responses"] = {str(one.status): answer} | {
         str(status): {"description": _REFUSALS[status], "content": refusal}
