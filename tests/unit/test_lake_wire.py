@@ -313,9 +313,9 @@ def test_files_of_another_time_are_not_opened(lake: Lake) -> None:
             if seq < 3:
                 one.flush()
         between = (DAY_ONE + 10**10, DAY_ONE + 10**10 + 5)
-        view = lake._snapshots.take(["ops"], between)["ops"]
+        view = lake._snapshots.take(["ops"], Wanted(between))["ops"]
         assert (sum(len(group.paths) for group in view.groups), view.waiting) == (1, [])
-        late = lake._snapshots.take(["ops"], (DAY_ONE + 3 * 10**10, DAY_ONE + 4 * 10**10))["ops"]
+        late = lake._snapshots.take(["ops"], Wanted((DAY_ONE + 3 * 10**10, DAY_ONE + 4 * 10**10)))["ops"]
         assert (late.groups, sum(rows.num_rows for rows in late.waiting)) == ([], OPS_ROWS)
         assert lake.read("ops", from_ns=between[0], to_ns=between[1]).num_rows == 1
         assert len(_seqs(lake)) == 4

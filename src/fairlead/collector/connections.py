@@ -11,6 +11,7 @@ import os
 import socket
 import struct
 from collections import Counter
+from contextlib import suppress
 from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -28,6 +29,13 @@ LINGER_S = 1.0
 """What is sent by one that was refused is dropped so long before its connection is closed."""
 _DRAINED = 4
 """A body that was refused is read and dropped up to so many times the largest size, so that its sender reads why."""
+STALL_S = 20.0
+"""So often it is looked whether a client reads what waits for it."""
+SLOWEST_BYTES_PER_S = 1024
+"""Who reads more slowly, or nothing, is dropped."""
+_UNSENT_BYTES = 65536
+"""So much the kernel takes of what cannot be sent yet: the rest waits here, where it is counted."""
+_TCP_NOTSENT_LOWAT = 25
 
 
 class Crowd:
@@ -72,12 +80,15 @@ class Connection(HttpToolsProtocol):
         self._header_bytes = 0
         self._trusted = False
         self._refused = False
+        self._stall: asyncio.TimerHandle | None = None
+        self._unread = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Counts it, or refuses it."""
         super().connection_made(transport)
         self._address = self.client[0] if self.client else ""
         self._trusted = _is_own(transport)
+        _hold_little(transport)
         if not self.crowd.enter(self._address):
             self._refuse(429, "connections", b"retry-after: 5\r\n")
             return
@@ -87,6 +98,7 @@ class Connection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Makes room for another."""
         self._no_deadline()
+        self._no_stall()
         if self._let_in:
             self._let_in = False
             self.crowd.leave(self._address)
@@ -144,8 +156,41 @@ class Connection(HttpToolsProtocol):
         super().on_message_complete()
 
     def timeout_keep_alive_handler(self) -> None:
-        """Silent for long. What it has not read by now it never will."""
-        self.transport.abort()
+        """Silent for long. Who does not read what is left by now never will."""
+        if not self.transport.get_write_buffer_size():
+            self.transport.abort()
+        elif self._stall is None:
+            self._unread = self.transport.get_write_buffer_size()
+            self._stall = self.loop.call_later(STALL_S, self._look_at_reader)
+
+    def pause_writing(self) -> None:
+        """More waits for the client than it reads."""
+        super().pause_writing()
+        if self._stall is None:
+            self._unread = self.transport.get_write_buffer_size()
+            self._stall = self.loop.call_later(STALL_S, self._look_at_reader)
+
+    def resume_writing(self) -> None:
+        """It has read."""
+        super().resume_writing()
+        self._no_stall()
+
+    def _look_at_reader(self) -> None:
+        """Nothing is added while it lasts: what is left says how much was read."""
+        self._stall = None
+        left = self.transport.get_write_buffer_size()
+        if left and self._unread - left < STALL_S * SLOWEST_BYTES_PER_S:
+            self._gone("slow", "closed: it does not read what it asked for")
+        elif left:
+            self._unread = left
+            self._stall = self.loop.call_later(STALL_S, self._look_at_reader)
+        elif self.cycle is None or self.cycle.response_complete:
+            self.transport.abort()
+
+    def _no_stall(self) -> None:
+        if self._stall is not None:
+            self._stall.cancel()
+            self._stall = None
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002  (the parser's own words help nobody)
         """Bytes that are no HTTP."""
@@ -195,6 +240,14 @@ class Connection(HttpToolsProtocol):
 def connection_class(crowd: Crowd) -> type[Connection]:
     """The protocol class of one server."""
     return type("ConnectionOfServer", (Connection,), {"crowd": crowd})
+
+
+def _hold_little(transport: asyncio.Transport) -> None:
+    """What a slow client does not take must not pile up in the kernel, for each of many megabytes."""
+    sock = transport.get_extra_info("socket")
+    if sock is not None and sock.family != socket.AF_UNIX:
+        with suppress(OSError):
+            sock.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, _UNSENT_BYTES)
 
 
 def _is_own(transport: asyncio.Transport) -> bool:

@@ -45,7 +45,7 @@ def _read(path: str) -> Numbers | None:
 
     try:
         column = parquet.read_table(path, columns=[_COLUMN], partitioning=None, use_threads=False).column(_COLUMN)
-        told = column.combine_chunks().cast(pa.binary()).unique().drop_null()
+        told = column.cast(pa.string()).combine_chunks().unique().drop_null().cast(pa.binary())
     except (OSError, ArrowException, KeyError):
         return None  # what is wrong with it the query tells
     values = told.to_pylist()

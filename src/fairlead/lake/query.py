@@ -116,9 +116,10 @@ def mentioned(sql: str) -> list[str]:
 
 
 def run(
-    engine: Engine, views: Iterable[View], sql: str, parameters: Parameters = None, *, timeout_s: float | None = None
-) -> pa.Table:
-    """The result of one reading statement over `views`. Raises UsageError for SQL that is wrong or would write,
+    engine: Engine, views: Iterable[View], sql: str, parameters: Parameters = None, *, timeout_s: float | None = None,
+    tables: Mapping[str, pa.Table] | None = None,
+) -> pa.Table:  # fmt: skip
+    """The result of one reading statement over `views`, and over `tables` that are known to it alone. Raises UsageError for SQL that is wrong or would write,
     LakeError when memory, a file or (`timeout_s`) time is wanting."""
     import duckdb
 
@@ -138,11 +139,15 @@ def run(
         _refuse_writing(cursor, sql)
         if not defined:
             define_all(cursor, views)
+        for name, table in (tables or {}).items():
+            cursor.register(name, table)
         if watch is not None:
             watch.start()
         relation = cursor.sql(sql, params=parameters) if parameters else cursor.sql(sql)
         found = relation.to_arrow_table()
         del relation
+        for name in tables or {}:
+            cursor.unregister(name)
         good = True
     except duckdb.Error as error:
         if late.is_set():

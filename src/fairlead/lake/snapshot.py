@@ -44,6 +44,16 @@ class View:
     waiting: list[pa.Table] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """What a query promises to want no rows beside. `between`: of a series (`tables.SERIES`), dated in [from, to).
+    `began`, `numbers`: of a table of jobs (`tables.OF_JOBS`), dated in [from, to), and of these job numbers."""
+
+    between: Span | None = None
+    began: Span | None = None
+    numbers: Collection[str] | None = None
+
+
 _File = tuple[Part, str, tuple[str, str]]
 """A file, its path, and what files of equal columns and tier have in common."""
 
@@ -70,26 +80,21 @@ class Snapshots:
         self._tails: dict[str, Tail] = {}
         self._job_files = JobFiles()
 
-    def take(
-        self, names: Iterable[str], between: Span | None = None, *, began: Span | None = None,
-        numbers: Collection[str] | None = None,
-    ) -> dict[str, View]:  # fmt: skip
-        """The tables `names` as of now. A batch is in all of them or in none. With `between` files and batches of a
-        series (`tables.SERIES`) that hold no row dated in [from, to) are left out; with `began` and `numbers` files of
-        tables of jobs (`tables.OF_JOBS`) without rows dated then, or of these jobs. Raises LakeError."""
-        specs = [SPECS[name] for name in names]
+    def take(self, names: Iterable[str], wanted: Wanted | None = None) -> dict[str, View]:
+        """The tables `names` as of now. A batch is in all of them or in none. Files and batches that hold
+        nothing of what is wanted are left out. Raises LakeError."""
+        specs, wanted = [SPECS[name] for name in names], wanted or Wanted()
         with self._turn:
             while True:
                 shards = self._place.shards()
                 growing = {shard: self._tail(shard).look() for shard in shards}
-                views = self._look(specs, growing, between)
-                self._only(views, began, numbers)
+                views = self._look(specs, growing, wanted)
                 # A shard without a log is being made right now, or is a copy of the tables alone: once it has a log,
                 # it keeps one, so this looks twice at most.
                 if not any(last is None and wal.segments(self._place.wal(s)) for s, last in growing.items()):
                     return views
 
-    def _look(self, specs: list[TableSpec], growing: dict[str, int | None], between: Span | None) -> dict[str, View]:
+    def _look(self, specs: list[TableSpec], growing: dict[str, int | None], wanted: Wanted) -> dict[str, View]:
         # Rows of `ops` that were put into groups have left `ops` with the same segment, whose groups are committed
         # first: looked at last, they are never behind, and what is ahead is not looked at.
         views = {spec.name: View(spec) for spec in sorted(specs, key=lambda spec: spec is OP_GROUPS)}
@@ -102,16 +107,26 @@ class Snapshots:
                 bound = min((b for b in bounds if b is not None), default=None)
                 listed = self._list(folder, table, view.spec, bound)
                 carried[name] = listed.carried
-                span = between if name in SERIES else None
+                span = wanted.between if name in SERIES else None
                 tail = self._tail(shard)
                 ahead = tail.parts(name, listed.carried)
                 files = listed.files + [_file(folder, part) for part in ahead] if ahead else listed.files
                 if span is not None:
                     files = [file for file in files if _overlaps(file[0], span, REACH_NS.get(name, 0))]
+                if name in OF_JOBS:
+                    files = self._of_jobs(files, wanted)
                 self._fill(view, folder, files)
                 reach = None if span is None else (span[0] - REACH_NS.get(name, 0), span[1])
                 view.waiting += tail.rows(name, listed.carried, reach)
         return views
+
+    def _of_jobs(self, files: list[_File], wanted: Wanted) -> list[_File]:
+        if wanted.began is not None:
+            files = [file for file in files if _overlaps(file[0], wanted.began, DAY_NS, DAY_NS)]
+        if wanted.numbers is not None:
+            holding = self._job_files.holding((path for _, path, _ in files), wanted.numbers)
+            files = [file for file in files if file[1] in holding]
+        return files
 
     def _tail(self, shard: str) -> Tail:
         if shard not in self._tails:
@@ -172,7 +187,7 @@ def _file(folder: Path, part: Part) -> _File:
     return part, f"{folder}/{part.path}", (version_of(part.path) or part.path, tier_of(part.path))
 
 
-def _overlaps(part: Part, between: Span, reach_ns: int) -> bool:
+def _overlaps(part: Part, between: Span, reach_ns: int, before_ns: int = 0) -> bool:
     if part.first_ns is None or part.last_ns is None:
         return True
-    return part.first_ns < between[1] and part.last_ns + reach_ns >= between[0]
+    return part.first_ns - before_ns < between[1] and part.last_ns + reach_ns >= between[0]

@@ -6,7 +6,7 @@ Not here: reading traces (`ingest`), looking after files (`compaction`, `retenti
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ from fairlead.errors import LakeError, UsageError
 from fairlead.lake import query
 from fairlead.lake.carrying import Derive, Regroup
 from fairlead.lake.place import Place, create_place, open_place
-from fairlead.lake.snapshot import Snapshots
+from fairlead.lake.snapshot import Snapshots, Wanted
 from fairlead.lake.tables import DAY_NS, SPECS, conform, day_name
 from fairlead.lake.writer import REMEMBER_NS, Writer
 
@@ -65,20 +65,25 @@ class Lake:
         parameters: query.Parameters = None,
         *,
         between: tuple[int, int] | None = None,
+        began: tuple[int, int] | None = None,
+        numbers: Collection[str] | None = None,
+        tables: Mapping[str, pa.Table] | None = None,
         timeout_s: float | None = None,
     ) -> pa.Table:
         """Runs one SELECT over the record tables (`ops`, `jobs`, ...; each has `day`, a date, besides its columns).
 
         All tables are seen as of one moment. `parameters` fill `?` (a sequence) or `$name` (a mapping). `between`
         (from, to; ns) promises that the query wants of every series it names (`tables.SERIES`) only rows dated in
-        that time: files that hold none are not opened; the query still has to say so itself. A query that takes
-        longer than `timeout_s` is ended. Raises UsageError for wrong SQL, LakeError.
+        that time: files that hold none are not opened; the query still has to say so itself. `began` and `numbers`
+        promise the like of tables of jobs (`tables.OF_JOBS`): only rows dated in that time, only of these job numbers.
+        `tables`: more tables, known to this query alone. A query that takes longer than `timeout_s` is ended. Raises UsageError for wrong SQL, LakeError.
         """
         timeout_s = self._timeout_s if timeout_s is None else timeout_s
+        wanted = Wanted(between, began, numbers)
         for attempt in range(_NO_COMMON_SIGHT):
-            views = self._snapshots.take(query.mentioned(sql), between)
+            views = self._snapshots.take(query.mentioned(sql), wanted)
             try:
-                return query.run(self.engine, views.values(), sql, parameters, timeout_s=timeout_s)
+                return query.run(self.engine, views.values(), sql, parameters, timeout_s=timeout_s, tables=tables)
             except LakeError:
                 # A file may have been vacuumed between the look and the read when vacuum was told not to wait.
                 if attempt + 1 == _NO_COMMON_SIGHT or not _lost_files(views.values()):

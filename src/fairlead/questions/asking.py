@@ -6,7 +6,7 @@ A query reads every table whose name stands in it as a word, so kinds and layers
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Protocol
@@ -69,20 +69,26 @@ class Sight:
 
 
 @lru_cache(maxsize=64)
-def _prunes(kind: type) -> bool:
+def _taken(kind: type) -> frozenset[str]:
     query = getattr(kind, "query", None)
-    return query is not None and "between" in inspect.signature(query).parameters
+    return frozenset(inspect.signature(query).parameters) if query is not None else frozenset()
 
 
 def select(
-    lake: Tables, sql: str, parameters: Mapping[str, object] | None = None, *, within: Span | None = None
-) -> pa.Table:
-    """Rows of `sql`. With `within`, files without rows of that time are not opened; it must hold for every table the
-    query names. The conditions on time stay the query's."""
-    if within is None or not _prunes(type(lake)):
-        return lake.query(sql, dict(parameters) if parameters else None)
-    between = (within.from_ns, within.to_ns)
-    return lake.query(sql, dict(parameters) if parameters else None, between=between)  # type: ignore[call-arg]
+    lake: Tables, sql: str, parameters: Mapping[str, object] | None = None, *, within: Span | None = None,
+    began: Span | None = None, numbers: Collection[str] | None = None, tables: Mapping[str, pa.Table] | None = None,
+) -> pa.Table:  # fmt: skip
+    """Rows of `sql`. Files are not opened that have, of a series, no rows of the time `within`; of a table of jobs
+    (`tables.OF_JOBS`), none dated in `began`, or none of the jobs `numbers`. Each must hold for every such table the
+    query names; the conditions stay the query's. `tables`: more tables, for this query alone."""
+    more: dict[str, object] = {
+        "between": None if within is None else (within.from_ns, within.to_ns),
+        "began": None if began is None else (began.from_ns, began.to_ns),
+        "numbers": numbers, "tables": tables,
+    }  # fmt: skip
+    known = _taken(type(lake))
+    more = {name: value for name, value in more.items() if value is not None and name in known}
+    return lake.query(sql, dict(parameters) if parameters else None, **more)
 
 
 def days(span: Span, column: str = "day") -> str:

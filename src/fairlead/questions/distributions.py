@@ -206,13 +206,21 @@ def highest_seen(lake: Tables, span: Span, kept: Kept, now_ns: int, kind: str) -
     highest: float | None = None
     if rows.num_rows:
         highest = float(rows.column("moved")[0].as_py()) / 3600
-        hours = sorted({row["ts_ns"] for row in records(rows)})[:4]
+        hours = list(dict.fromkeys(row["ts_ns"] for row in records(rows)))[:4]
         for start in hours:
             hour = _read_hours(lake, Span(start, start + HOUR_NS), kind).get(start)
             if hour is not None and len(hour.peak):
                 highest = max(highest, float(hour.peak.max()))
     kept.put(key, (highest,), now_ns)
     return highest
+
+
+def best_seen(lake: Tables, span: Span, kept: Kept, now_ns: int, kind: str) -> float | None:
+    """As `highest_seen`, and no less than any minute of the span and of the day before its end: the one figure that
+    all pictures of a layer's page are shares of."""
+    wide = Span(min(span.from_ns, span.to_ns - DAY_NS), span.to_ns).aligned(HOUR_NS)
+    seen = highest_seen(lake, wide, kept, now_ns, kind) or 0.0
+    return max([seen, *(float(hour.peak.max()) for hour in _hours(lake, wide, kept, now_ns, kind) if len(hour.peak))]) or None
 
 
 def cdf(

@@ -6,7 +6,7 @@ used while they did. A table nothing is said of here is empty. Not here: where t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from copy import copy
 from typing import Any
 
@@ -66,8 +66,10 @@ class Narrowed(NarrowLake):
         return held[1]  # type: ignore[no-any-return]
 
     def query(
-        self, sql: str, parameters: Mapping[str, object] | None = None, *, between: tuple[int, int] | None = None
-    ) -> pa.Table:
+        self, sql: str, parameters: Mapping[str, object] | None = None, *, between: tuple[int, int] | None = None,
+        began: tuple[int, int] | None = None, numbers: Collection[str] | None = None,
+        tables: Mapping[str, pa.Table] | None = None,
+    ) -> pa.Table:  # fmt: skip
         """The rows of one SELECT, of what may be seen. Raises UsageError, LakeError."""
         if OPS_STORED in sql:
             raise UsageError("this table is not for those who see only their own jobs", remedy="ask `ops`")
@@ -79,7 +81,11 @@ class Narrowed(NarrowLake):
             sql = f"WITH {', '.join(ahead)}{', ' + begun[5:] if with_own else ' ' + begun}"
         named = set(_NAMED.findall(sql))
         words = {**(parameters or {}), **{name: value for name, value in shown.words.items() if name in named}}
-        return select(self.whole, sql, words, within=None if between is None else Span(*between))
+        return select(
+            self.whole, sql, words, within=None if between is None else Span(*between),
+            began=None if began is None else Span(*began), numbers=numbers,
+            tables={**(tables or {}), **shown.given},
+        )  # fmt: skip
 
 
 class KeptFor(Kept):
@@ -106,15 +112,14 @@ class _Shown:
         self.steps = steps
         """Intervals of the rollup the query may read."""
         self.words: dict[str, object] = {}
-        self._parts: dict[str, str] = {}
+        self.given: dict[str, pa.Table] = {}
+        """Tables of what is reached."""
 
     def tables(self, names: list[str]) -> list[str]:
         """One for each table, in an order in which each finds what it is made of."""
         wanted = set(names) | ({"ops", "file_counters"} if "files" in names else set())
-        made = [f"{name} AS NOT MATERIALIZED ({_TABLES.get(name, _nothing)(self, name)})"
+        return [f"{name} AS NOT MATERIALIZED ({_TABLES.get(name, _nothing)(self, name)})"
                 for name in sorted(wanted, key=lambda one: one == "files")]  # fmt: skip
-        helpers = [f"{name} AS {body}" for name, body in self._parts.items()]
-        return [*helpers, *made]
 
     def jobs(self, start: str = "start_ns") -> str:
         """The condition that a row with user and project (cluster, number, start) is of a job that may be seen."""
@@ -129,29 +134,28 @@ class _Shown:
 
     def runs(self) -> str:
         """A table of the jobs: c, j, a, z."""
-        if "r_runs" not in self._parts:
+        if "r_runs" not in self.given:
             runs = self._lake.reach(self._span).runs
-            columns = {name: [run[k] for run in runs] for k, name in enumerate("cjaz")}
-            self._parts["r_runs"] = self._unnested("runs", columns)
+            self.given["r_runs"] = _table({name: [run[k] for run in runs] for k, name in enumerate("cjaz")})
         return "r_runs"
 
     def reached(self) -> str:
         """A table of the reach: k, i, a, z."""
-        if "r_seen" not in self._parts:
-            self._parts["r_seen"] = self._reach_table("seen", *self._within())
+        if "r_seen" not in self.given:
+            self.given["r_seen"] = _reach_table(*self._within())
         return "r_seen"
 
     def edges(self, step_ns: int) -> str:
         """The same of the stretches at ends of the reach that fill no whole step."""
         name = f"r_edge_{step_ns // SECOND_NS}"
-        if name not in self._parts:
+        if name not in self.given:
             kinds, ids, begins, ends = self._within()
             if step_ns == HOUR_NS:
                 begins, ends = -(-begins // MINUTE_NS) * MINUTE_NS, ends // MINUTE_NS * MINUTE_NS
                 some = ends > begins
                 kinds, ids, begins, ends = kinds[some], ids[some], begins[some], ends[some]
             at, begins, ends = ragged(begins, ends, step_ns)
-            self._parts[name] = self._reach_table(f"edge_{step_ns // SECOND_NS}", kinds[at], ids[at], begins, ends)
+            self.given[name] = _reach_table(kinds[at], ids[at], begins, ends)
         return name
 
     def _within(self) -> tuple[NDArray[np.object_], NDArray[np.object_], NDArray[np.int64], NDArray[np.int64]]:
@@ -161,21 +165,22 @@ class _Shown:
         near = (found.from_ns < self._span.to_ns + HOUR_NS) & (found.to_ns > self._span.from_ns - HOUR_NS)
         return found.kinds[near], found.ids[near], found.from_ns[near], found.to_ns[near]
 
-    def _reach_table(self, name: str, kinds: Any, ids: Any, begins: Any, ends: Any) -> str:
-        return self._unnested(name, {"k": kinds.tolist(), "i": ids.tolist(), "a": begins.tolist(), "z": ends.tolist()})
-
-    def _unnested(self, name: str, columns: Mapping[str, list[Any]]) -> str:
-        cast = {"a": "BIGINT[]", "z": "BIGINT[]"}
-        each = ", ".join(f"unnest({self.word(values, f'{name}_{column}')}::{cast.get(column, 'VARCHAR[]')}) AS {column}"
-                         for column, values in columns.items())  # fmt: skip
-        return f"MATERIALIZED (SELECT {each})"
-
     def hull(self, time: str, margin_ns: int = HOUR_NS) -> str:
         """The condition that a row lies in the span that is asked about, or close to it."""
         if self._span is None:
             return "true"
         wide = Span(self._span.from_ns - margin_ns, self._span.to_ns + margin_ns)
         return f"{time} >= {wide.from_ns} AND {time} < {wide.to_ns} AND {days(Span(max(0, wide.from_ns), wide.to_ns))}"
+
+
+def _reach_table(kinds: Any, ids: Any, begins: Any, ends: Any) -> pa.Table:
+    return _table({"k": kinds, "i": ids, "a": begins, "z": ends})
+
+
+def _table(columns: Mapping[str, Any]) -> pa.Table:
+    """Words, but for times (`a`, `z`)."""
+    return pa.table({name: pa.array(values, pa.int64() if name in "az" else pa.string())
+                     for name, values in columns.items()})  # fmt: skip
 
 
 def _steps_of(sql: str) -> set[int]:

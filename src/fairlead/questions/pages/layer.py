@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from fairlead.errors import UsageError
 from fairlead.questions import distributions
 from fairlead.questions.answers import Cdf, ComponentRow, HeatMap
@@ -28,8 +30,7 @@ def layer(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> L
     kind = layer_named(name)
     span = live_span(asking, asked, "1h", now_ns)
     rows = [row for row in components(asking.lake, span, kind.kind) if kind.shows(row.id)]
-    peak, basis = peak_of(asking, kind, span, now_ns, asked.peak)
-    peak = max((peak or 0.0, *(_highest(kind, row) for row in rows))) or None if basis != "given" else peak
+    peak, basis = _peak(asking, kind, asked, span, now_ns)
     order = sorted(rows, key=lambda row: _sorted_by(kind, asked.sort, row))
     page = order[asked.offset : asked.offset + asked.limit]
     end = min(span.to_ns, now_ns)
@@ -60,8 +61,9 @@ def hours(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> H
     span = asked.span(now_ns, "1d", asking.longest_ns)
     if span.length_ns > _MOST_HEAT_NS:
         raise UsageError("a heat map by hour is of at most 32 days", remedy="ask for less")
-    peak = asked.peak or asking.peaks.get(kind.kind)
-    return distributions.heatmap(asking.lake, span, asking.kept, now_ns, kind=kind.kind, peak_bytes_per_s=peak)
+    peak, basis = _peak(asking, kind, asked, span, now_ns)
+    told = distributions.heatmap(asking.lake, span, asking.kept, now_ns, kind=kind.kind, peak_bytes_per_s=peak)
+    return replace(told, peak_basis=basis)
 
 
 def cdf(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> Cdf:  # noqa: ARG001
@@ -70,16 +72,20 @@ def cdf(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> Cdf
     span = asked.span(now_ns, "1d", asking.longest_ns)
     if span.length_ns > _MOST_HEAT_NS:
         raise UsageError("a distribution is of at most 32 days", remedy="ask for less")
-    peak = asked.peak or asking.peaks.get(kind.kind)
-    return distributions.cdf(asking.lake, span, asking.kept, now_ns, kind=kind.kind, peak_bytes_per_s=peak)
+    peak, basis = _peak(asking, kind, asked, span, now_ns)
+    told = distributions.cdf(asking.lake, span, asking.kept, now_ns, kind=kind.kind, peak_bytes_per_s=peak)
+    return replace(told, peak_basis=basis)
+
+
+def _peak(asking: Asking, kind: LayerKind, asked: Any, span: Span, now_ns: int) -> tuple[float | None, str]:
+    """What all shares of this page are of, and how that is known."""
+    if span.length_ns > _MOST_HEAT_NS or asked.peak or asking.peaks.get(kind.kind):
+        return peak_of(asking, kind, span, now_ns, asked.peak)
+    return distributions.best_seen(asking.lake, span, asking.kept, now_ns, kind.kind), "highest seen"
 
 
 def _amount(kind: LayerKind, row: ComponentRow) -> int | None:
     return row.sums.metadata_ops if kind.name == "mds" else row.sums.bytes
-
-
-def _highest(kind: LayerKind, row: ComponentRow) -> float:
-    return 0.0 if kind.name == "mds" else row.peak_bytes_per_s or 0.0
 
 
 def _sorted_by(kind: LayerKind, sort: str, row: ComponentRow) -> tuple[float, str]:

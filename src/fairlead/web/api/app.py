@@ -30,6 +30,7 @@ from fairlead.web.api.answering import Answering
 from fairlead.web.api.described import Operation
 from fairlead.web.api.live import Board, every_of
 from fairlead.web.api.settings import ApiSettings
+from fairlead.web.guard.outgoing import Outgoing
 from fairlead.web.identity import Door, Person, RefusedError
 from fairlead.web.token_door import TokenDoor
 
@@ -90,7 +91,7 @@ def application(
         api.answering.warm()
     compress = Middleware(GZipMiddleware, minimum_size=1024, compresslevel=4)
     answers = {HTTPException: _of_starlette, RefusedError: _of_refusal}
-    return Starlette(routes=routes, middleware=[*guards, compress], exception_handlers=answers)  # type: ignore[arg-type]
+    return Starlette(routes=routes, middleware=[*guards, Middleware(Outgoing), compress], exception_handlers=answers)  # type: ignore[arg-type]
 
 
 def operations(described: Sequence[Operation] = ()) -> list[Operation]:
@@ -134,6 +135,8 @@ class _Api:
 
     async def follow(self, request: Request) -> Response:
         """The same question, again when its answer changes."""
+        if request.method == "HEAD":  # a stream without a body would never end
+            raise RefusedError(405, "not with this method", "GET", {"allow": "GET"})
         person = self._door.person(request)
         words = _words(request)
         every_s = every_of(words.pop("every", None))

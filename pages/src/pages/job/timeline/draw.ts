@@ -3,6 +3,7 @@ import { bytes, perSecond, rate } from "@/words/format";
 import { onAxis } from "@/words/time";
 import type { Curve, LaneData, Level, Stretch, Strip } from "@/pages/job/timeline/levels";
 import { highest, pointsIn } from "@/pages/job/timeline/levels";
+import { rounded } from "@/parts/axis";
 
 export const PHASES_HIGH = 24;
 export const TITLE_HIGH = 22;
@@ -29,21 +30,6 @@ export const laneTop = (at: number, place: Place): number => PHASES_HIGH + at * 
 export const stripsTop = (lanes: number, place: Place): number => PHASES_HIGH + lanes * (TITLE_HIGH + place.laneHigh);
 export const xOf = (time: number, window: Stretch, place: Place): number => place.left + ((time - window.from) / (window.to - window.from)) * plotWidth(place);
 export const timeOf = (x: number, window: Stretch, place: Place): number => window.from + ((x - place.left) / plotWidth(place)) * (window.to - window.from);
-
-/** The next round number at or above, in steps of the base (1024: bytes). */
-export function rounded(top: number, base: number): number {
-  if (top <= 0) return 1;
-  const unit = base ** Math.floor(Math.log(top) / Math.log(base));
-  const share = top / unit;
-  const steps = base === 1024 ? [1, 2, 4, 5, 8, 10, 16, 20, 32, 40, 50, 64, 80, 100, 128, 160, 200, 256, 320, 400, 512, 640, 800, 1024] : [1, 1.5, 2, 3, 4, 5, 8, 10, 15, 20, 30, 40, 50, 80, 100, 150, 200, 300, 400, 500, 800, 1000];
-  return (steps.find((step) => share <= step) ?? base) * unit;
-}
-
-/** A value axis whose ticks are round in the units that are shown. */
-export function roundScale(values: (number | null)[], base: number): { max: number; interval: number } {
-  const top = rounded(values.reduce<number>((most, value) => Math.max(most, value ?? 0), 0), base);
-  return { max: top, interval: top / 4 };
-}
 
 export function draw(context: CanvasRenderingContext2D, scene: Scene): void {
   const { level, place } = scene;
