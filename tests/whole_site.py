@@ -155,7 +155,7 @@ class Caller:
                 reply.headers = {key.decode().lower(): value.decode("latin-1") for key, value in message["headers"]}
                 return
             if gone.is_set():
-                raise OSError("gone")  # as the server does
+                return  # as the server does
             parts.extend(message.get("body", b""))
             if b"event: " in parts and reply.headers.get("content-type", "").startswith("text/event-stream"):
                 gone.set()

@@ -52,6 +52,7 @@ export async function whoAmI(): Promise<Session | null> {
 }
 
 export async function signIn(body: Record<string, string>): Promise<void> {
+  useBearer(""); // who signs in after a share link was opened is no longer its reader
   accept(await request<Session>("POST", "session", body));
 }
 

@@ -15,9 +15,16 @@ export function roundScale(values: (number | null | undefined)[], base: number):
   return { max: top, interval: top / 4 };
 }
 
-/** The value axis of a chart that shows these values (of stacked ones: their sums), each tick written by `said`. */
-export function valueAxis(values: (number | null | undefined)[], said: (value: number) => string, base: 1000 | 1024 = 1024): Record<string, unknown> {
-  return { type: "value", min: 0, ...roundScale(values, base), axisLabel: { formatter: (value: number) => (value ? said(value) : "0") } };
+/** A tick: `8 MiB`, not `8.00 MiB`. */
+export const tick = (said: (value: number) => string) => (value: number): string =>
+  value ? said(value).replace(/\.(\d*?)0+(?=\D|$)/, (_, kept: string) => (kept ? `.${kept}` : "")) : "0";
+
+/** The value axis of a chart that shows these values (of stacked ones: their sums), each tick written by `said`.
+ *  `base` 1024: bytes; "whole": things that are counted one by one. */
+export function valueAxis(values: (number | null | undefined)[], said: (value: number) => string, base: 1000 | 1024 | "whole" = 1024): Record<string, unknown> {
+  const scale = roundScale(values, base === "whole" ? 1000 : base);
+  const whole = base === "whole" && scale.interval % 1 ? { max: Math.ceil(scale.interval) * 4, interval: Math.ceil(scale.interval) } : scale;
+  return { type: "value", min: 0, ...whole, axisLabel: { formatter: tick(said) } };
 }
 
 /** Of several series, one on the other, the sum at each place. */

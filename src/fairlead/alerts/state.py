@@ -417,7 +417,7 @@ class State:
         """Adds one."""
         match = msgspec.json.encode(one.match).decode()
         self._base.execute(
-            "INSERT INTO silence VALUES (?, ?, ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO silence VALUES (?, ?, ?, ?, ?, ?)",
             (one.id, match, one.until_ns, one.who, one.why, one.made_ns),
         )
 

@@ -111,7 +111,11 @@ def routes(folder: Path, alerts: Alerts, door: people.Door, clock: Callable[[], 
         person = door.person(request)
         if person.only is not None:
             raise people.RefusedError(403, "a share link shows one job only", "sign in")
+        if request.method != "GET" and person.key.startswith("token:"):  # an account's: it has scopes of its own
+            people.must(person, people.ACT)
         only(request)
+        if request.method != "GET" and person.key.startswith("token:"):  # an API token; a reader's own may subscribe
+            people.must(person, people.ACT)
         wish = await body(request, Wish) if request.method == "POST" else None
         name = str(request.path_params.get("name", ""))
         return answer(await run_in_threadpool(work, request.method, person, wish, name))

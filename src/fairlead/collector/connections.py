@@ -82,6 +82,7 @@ class Connection(HttpToolsProtocol):
         self._refused = False
         self._stall: asyncio.TimerHandle | None = None
         self._unread = 0
+        self._overdue = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Counts it, or refuses it."""
@@ -120,6 +121,7 @@ class Connection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """The first bytes of a request."""
+        self._overdue = False
         super().on_message_begin()
         self.scope["state"]["trusted"] = self._trusted
 
@@ -159,21 +161,25 @@ class Connection(HttpToolsProtocol):
         """Silent for long. Who does not read what is left by now never will."""
         if not self.transport.get_write_buffer_size():
             self.transport.abort()
-        elif self._stall is None:
-            self._unread = self.transport.get_write_buffer_size()
-            self._stall = self.loop.call_later(STALL_S, self._look_at_reader)
+        else:
+            self._overdue = True
+            self._watch_reader()
 
     def pause_writing(self) -> None:
         """More waits for the client than it reads."""
         super().pause_writing()
-        if self._stall is None:
-            self._unread = self.transport.get_write_buffer_size()
-            self._stall = self.loop.call_later(STALL_S, self._look_at_reader)
+        self._watch_reader()
 
     def resume_writing(self) -> None:
         """It has read."""
         super().resume_writing()
-        self._no_stall()
+        if not self._overdue:
+            self._no_stall()
+
+    def _watch_reader(self) -> None:
+        if self._stall is None:
+            self._unread = self.transport.get_write_buffer_size()
+            self._stall = self.loop.call_later(STALL_S, self._look_at_reader)
 
     def _look_at_reader(self) -> None:
         """Nothing is added while it lasts: what is left says how much was read."""
@@ -182,9 +188,8 @@ class Connection(HttpToolsProtocol):
         if left and self._unread - left < STALL_S * SLOWEST_BYTES_PER_S:
             self._gone("slow", "closed: it does not read what it asked for")
         elif left:
-            self._unread = left
-            self._stall = self.loop.call_later(STALL_S, self._look_at_reader)
-        elif self.cycle is None or self.cycle.response_complete:
+            self._watch_reader()
+        elif self._overdue:
             self.transport.abort()
 
     def _no_stall(self) -> None:

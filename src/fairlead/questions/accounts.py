@@ -58,8 +58,8 @@ def runs_of(lake: Tables, job_id: str, cluster: str | None = None) -> list[dict[
     found = select(
         lake,
         f"SELECT {_CHOSEN}, nodes FROM jobs WHERE {conditions} ORDER BY start_ns DESC NULLS LAST",
-        parameters,
-    )
+        parameters, numbers=[job_id],
+    )  # fmt: skip
     return records(found)
 
 
@@ -77,8 +77,8 @@ def every_account(lake: Tables, numbers: Sequence[str], span: Span) -> list[dict
         f"SELECT {_CHOSEN} FROM jobs WHERE job_id IN (SELECT unnest($numbers)) AND {in_span(span)} "
         "ORDER BY start_ns NULLS FIRST, cluster, job_id",
         {"numbers": list(numbers)},
-        within=begun_in(span),
-    )
+        within=begun_in(span), began=begun_in(span), numbers=numbers,
+    )  # fmt: skip
     return records(found)
 
 

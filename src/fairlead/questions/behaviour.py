@@ -84,8 +84,8 @@ def _summaries(lake: Tables, span: Span, chosen: Mapping[str, str]) -> pa.Table:
         f"SELECT {_names(_COLUMNS)} FROM job_summary WHERE start_ns >= {wide.from_ns} AND start_ns < {wide.to_ns}"
         f" AND {days(wide)}{where}",
         words,
-        within=wide,
-    )
+        within=wide, began=wide,
+    )  # fmt: skip
     return overview.latest(found)
 
 
@@ -107,9 +107,8 @@ def _unknown(lake: Tables, span: Span, chosen: Mapping[str, str]) -> None:
             lake,
             f'SELECT DISTINCT "{key}" AS name FROM job_summary WHERE start_ns >= {span.from_ns}'
             f' AND start_ns < {span.to_ns} AND {days(span)} AND "{key}" IS NOT NULL{where}',
-            words,
-            within=span,
-        )
+            words, within=span, began=span,
+        )  # fmt: skip
         known = sorted(found["name"].to_pylist())
         if value not in known:
             raise UnknownNameError(key, value, near(value, known))
@@ -140,7 +139,7 @@ def _causes(lake: Tables, span: Span, jobs: pa.Table) -> tuple[pa.Table, list[st
         lake,
         f"SELECT DISTINCT job_id FROM phase WHERE start_ns >= {span.from_ns} AND start_ns < {span.to_ns}"
         f" AND {days(span)} AND expected_s IS NOT NULL",
-        within=span,
+        within=span, began=span,
     )["job_id"].to_pylist()
     if not set(judged) & set(jobs["job_id"].to_pylist()):
         return nothing, ["abnormal jobs: no phase of them was judged in this time"]
@@ -149,9 +148,8 @@ def _causes(lake: Tables, span: Span, jobs: pa.Table) -> tuple[pa.Table, list[st
         f"SELECT {_names(_FINDING)} FROM (SELECT *, max(analysis_version) OVER (PARTITION BY from_ns // {DAY_NS})"
         f" AS newest FROM finding WHERE from_ns >= {span.from_ns} AND from_ns < {span.to_ns} AND {days(span)})"
         " WHERE analysis_version = newest AND rule IN (SELECT unnest($rules)) AND job_id IS NOT NULL",
-        {"rules": list(OF_JOBS)},
-        within=span,
-    )
+        {"rules": list(OF_JOBS)}, within=span, began=span,
+    )  # fmt: skip
     return abnormal_jobs(found, jobs), []
 
 

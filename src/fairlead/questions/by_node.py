@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from fairlead.questions.asking import Tables, select
 from fairlead.questions.reach import about, reach_of, whole
-from fairlead.questions.span import Span
+from fairlead.questions.span import Span, around
 from fairlead.questions.sums import VALUES, rollup_rows
 
 ESTIMATE = "estimate"
@@ -23,6 +23,7 @@ BY_JOB = ("target", "pfs_client")
 """Layers whose counters name jobs: where they do, a job they do not name moved nothing there."""
 MOST_NODES = 50_000
 _LONGEST_RUN_NS = 32 * 86_400 * 10**9
+_NODES: dict[str, object] = {"kind": "node", "layer": "pfs_client"}
 
 
 def by_node(lake: Tables, span: Span, numbers: Sequence[str]) -> pa.Table:
@@ -33,19 +34,28 @@ def by_node(lake: Tables, span: Span, numbers: Sequence[str]) -> pa.Table:
         numbers = _undisturbed(whole(lake), hidden.runs, span, numbers)
     if not numbers:
         return _none()
+    if not select(
+        about(lake, span), f"SELECT 1 AS some FROM {_counted(span)} LIMIT 1", _NODES, within=around(span)
+    ).num_rows:  # fmt: skip
+        return _none()
     # What may be seen of a node is of the time the jobs were there: then it is all theirs.
     whole_share = "every" if hidden is not None else "greatest(interval_ns, every)"
-    columns = f"id, ts_ns, interval_ns, {', '.join(VALUES)}"
-    rows = rollup_rows(span, "kind = $kind AND layer = $layer AND job_id IS NULL", columns)
+    began = Span(span.from_ns - _LONGEST_RUN_NS, span.to_ns)
+    ran = (
+        f"start_ns < {span.to_ns} AND start_ns >= {began.from_ns}"
+        f" AND coalesce(end_ns, start_ns + {_LONGEST_RUN_NS}) > {span.from_ns}"
+    )
+    # Lists of nodes are most of the table: they are read of the jobs of the span alone.
+    there = select(about(lake, span), f"SELECT DISTINCT job_id FROM jobs WHERE {ran}", began=began)["job_id"].to_pylist()
     parts = ", ".join(f"round(sum({name} * share))::BIGINT AS {name}" for name in VALUES)
     return select(
         about(lake, span),
         "WITH runs AS (SELECT job_id, start_ns, coalesce(end_ns, start_ns + $longest) AS end_ns, nodes FROM jobs"
-        f" WHERE start_ns < {span.to_ns} AND coalesce(end_ns, start_ns + $longest) > {span.from_ns}),"
+        f" WHERE {ran} AND job_id IN (SELECT unnest($there))),"
         " asked AS (SELECT DISTINCT unnest(nodes) AS node FROM runs WHERE job_id IN (SELECT unnest($numbers))),"
         " placed AS (SELECT DISTINCT job_id, start_ns, end_ns, node FROM"
         " (SELECT job_id, start_ns, end_ns, unnest(nodes) AS node FROM runs) SEMI JOIN asked USING (node)),"
-        f" moved AS (SELECT * FROM {rows} SEMI JOIN asked ON id = asked.node),"
+        f" moved AS (SELECT * FROM {_counted(span)} SEMI JOIN asked ON id = asked.node),"
         " there AS (SELECT placed.job_id, placed.start_ns, moved.* EXCLUDE (id), moved.id AS node,"
         " least(placed.end_ns, ts_ns + interval_ns) - greatest(placed.start_ns, ts_ns) AS stayed"
         " FROM moved JOIN placed ON moved.id = placed.node AND placed.start_ns < ts_ns + interval_ns"
@@ -56,8 +66,14 @@ def by_node(lake: Tables, span: Span, numbers: Sequence[str]) -> pa.Table:
         " FROM there JOIN crowd USING (node, ts_ns, interval_ns) WHERE job_id IN (SELECT unnest($numbers)))"
         f" SELECT job_id AS id, start_ns, '{ESTIMATE}' AS layer, {parts} FROM shared GROUP BY job_id, start_ns"
         " ORDER BY id, start_ns",
-        {"kind": "node", "layer": "pfs_client", "numbers": list(dict.fromkeys(numbers)), "longest": _LONGEST_RUN_NS},
-    )
+        {**_NODES, "numbers": list(dict.fromkeys(numbers)), "longest": _LONGEST_RUN_NS, "there": there},
+        began=began, numbers=there,
+    )  # fmt: skip
+
+
+def _counted(span: Span) -> str:
+    columns = f"id, ts_ns, interval_ns, {', '.join(VALUES)}"
+    return rollup_rows(span, "kind = $kind AND layer = $layer AND job_id IS NULL", columns)
 
 
 def _undisturbed(

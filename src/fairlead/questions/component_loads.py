@@ -95,13 +95,23 @@ def _servers(lake: Tables, span: Span) -> dict[str, str]:
 
 
 def _nodes(lake: Tables, span: Span) -> dict[str, int]:
+    began = Span(span.from_ns - 32 * DAY_NS, span.to_ns)
+    ran = f"start_ns < {span.to_ns} AND (end_ns IS NULL OR end_ns >= {span.from_ns}) AND {days(began)}"
     found = select(
         lake,
-        "SELECT job_id, max(coalesce(nodes_count, len(nodes))) AS n FROM jobs"
-        f" WHERE start_ns < {span.to_ns} AND (end_ns IS NULL OR end_ns >= {span.from_ns})"
-        f" AND {days(Span(span.from_ns - 32 * DAY_NS, span.to_ns))} GROUP BY job_id ORDER BY job_id",
+        f"SELECT job_id, max(nodes_count) AS n, bool_or(nodes_count IS NULL) AS unsaid FROM jobs WHERE {ran}"
+        " GROUP BY job_id ORDER BY job_id",
+        began=began,
     )
-    return {row["job_id"]: int(row["n"]) for row in found.to_pylist() if row["n"] is not None}
+    unsaid = [row["job_id"] for row in found.to_pylist() if row["unsaid"]]
+    # Lists of nodes are most of the table: they are read of those jobs alone that tell no number.
+    listed = select(
+        lake,
+        "SELECT job_id, max(coalesce(nodes_count, len(nodes))) AS n FROM jobs"
+        f" WHERE job_id IN (SELECT unnest($unsaid)) AND {ran} GROUP BY job_id ORDER BY job_id",
+        {"unsaid": unsaid}, began=began, numbers=unsaid,
+    ).to_pylist() if unsaid else []  # fmt: skip
+    return {row["job_id"]: int(row["n"]) for row in [*found.to_pylist(), *listed] if row["n"] is not None}
 
 
 def _canaries(lake: Tables, span: Span) -> dict[str, pa.Table]:

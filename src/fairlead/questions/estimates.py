@@ -85,8 +85,8 @@ def _targets(lake: Tables, job_id: str) -> list[str]:
     rows = select(
         lake,
         "SELECT targets FROM job_summary WHERE job_id = $job_id ORDER BY start_ns DESC LIMIT 1",
-        {"job_id": job_id},
-    )
+        {"job_id": job_id}, numbers=[job_id],
+    )  # fmt: skip
     for row in records(rows):
         return sorted(row["targets"] or [])
     return []

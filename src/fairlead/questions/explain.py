@@ -79,8 +79,8 @@ def phase_of(lake: Tables, told: Told, begin: int, end: int) -> dict[str, Any] |
         lake,
         "SELECT DISTINCT job_start_ns FROM phase WHERE job_id = $job AND cluster IS NOT DISTINCT FROM $cluster"
         f" AND start_ns < {end} AND end_ns > {begin} ORDER BY 1 DESC LIMIT 1",
-        {"job": told.job_id, "cluster": told.cluster},
-    )
+        {"job": told.job_id, "cluster": told.cluster}, numbers=[told.job_id or ""],
+    )  # fmt: skip
     if not found.num_rows or told.job_id is None:
         return None
     phases = phases_of_job(lake, told.cluster, told.job_id, found["job_start_ns"][0].as_py(), end)

@@ -46,8 +46,8 @@ def findings(
         f"SELECT detail, severity, rule, analysis_version, newest FROM {_with_newest(span)}"
         f" WHERE coalesce(to_ns, from_ns) >= {span.from_ns} AND NOT coalesce(withdrawn, false) AND {where}"
         f" ORDER BY CASE severity {rank} ELSE {len(SEVERITIES)} END, from_ns DESC, id",
-        words,
-    )
+        words, began=_reach(span),
+    )  # fmt: skip
     every = found.filter(pa.array([v == n for v, n in _versions(found)], pa.bool_()))
     grave = SEVERITIES[: SEVERITIES.index(severity) + 1] if severity else SEVERITIES
     current = every.filter(pa.array([one in grave for one in every["severity"].to_pylist()], pa.bool_()))
@@ -86,10 +86,14 @@ def _narrower(
     return where, {**words, **more}
 
 
+def _reach(span: Span) -> Span:
+    return Span(span.from_ns - _LONGEST_NS, span.to_ns)
+
+
 def _with_newest(span: Span) -> str:
     """Findings whose time may touch the span, with `newest`: the highest version of the analysis that has looked at
     their day, as its findings of that kind (and, of jobs, its phases) tell."""
-    reach = Span(span.from_ns - _LONGEST_NS, span.to_ns)
+    reach = _reach(span)
     return (
         f"(SELECT found.*, greatest(max(analysis_version) OVER (PARTITION BY {_DAY}, {_FAMILY}),"
         f" CASE WHEN {_FAMILY} = $k_job THEN coalesce(looked.version, 0) ELSE 0 END) AS newest"
@@ -133,7 +137,7 @@ def _why_none(lake: Tables, span: Span, job: str, user: str) -> list[str]:
         lake,
         "SELECT count(*) AS phases, count(expected_s) AS judged FROM phase"
         f" WHERE start_ns >= {span.from_ns} AND start_ns < {span.to_ns} AND {days(span)}{whose}",
-        {key: value for key, value in (("job", job), ("owner", user)) if value},
+        {key: value for key, value in (("job", job), ("owner", user)) if value}, began=span,
     ))  # fmt: skip
     [row] = found
     if not row["phases"]:
@@ -172,8 +176,8 @@ def of_job(
         f"SELECT detail FROM {_with_newest(span)} WHERE from_ns >= {span.from_ns}"
         " AND job_id = $job AND cluster IS NOT DISTINCT FROM $cluster"
         " AND NOT coalesce(withdrawn, false) AND analysis_version = newest ORDER BY cost_s DESC NULLS LAST, id",
-        {"job": job_id, "cluster": cluster, "k_job": "job"},
-    )
+        {"job": job_id, "cluster": cluster, "k_job": "job"}, began=Span(span.from_ns, span.to_ns),
+    )  # fmt: skip
     return [one for one in told_to(lake, told_of(found), sight) if not rules or one.finding.rule in rules]
 
 
@@ -184,6 +188,6 @@ def blaming(lake: Tables, cluster: str | None, job_id: str, span: Span) -> list[
         f"SELECT detail FROM {_with_newest(span)} WHERE coalesce(to_ns, from_ns) >= {span.from_ns}"
         " AND list_contains(culprits, $culprit) AND cluster IS NOT DISTINCT FROM $cluster AND job_id <> $job"
         " AND NOT coalesce(withdrawn, false) AND analysis_version = newest ORDER BY cost_s DESC NULLS LAST, id",
-        {"job": job_id, "culprit": f"job:{job_id}", "cluster": cluster, "k_job": "job"},
-    )
+        {"job": job_id, "culprit": f"job:{job_id}", "cluster": cluster, "k_job": "job"}, began=_reach(span),
+    )  # fmt: skip
     return told_of(found)

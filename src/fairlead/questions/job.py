@@ -156,6 +156,7 @@ def summary_of(lake: Tables, account: Mapping[str, Any]) -> JobSummary | None:
         "SELECT * FROM job_summary WHERE job_id = $job_id AND cluster IS NOT DISTINCT FROM $cluster "
         "AND start_ns IS NOT DISTINCT FROM $start_ns LIMIT 1",
         {"job_id": account["job_id"], "cluster": account["cluster"], "start_ns": account["start_ns"]},
+        numbers=[account["job_id"]],
     )
     for row in records(found):
         row["estimated"] = row["estimated"] or []

@@ -98,7 +98,7 @@ def _accounts(
         f"SELECT {chosen}, count(*) OVER () AS total FROM jobs WHERE {' AND '.join(conditions)} "
         f"ORDER BY {order}, job_id DESC{cut}"
     )
-    return select(lake, sql, parameters, within=begun_in(span))
+    return select(lake, sql, parameters, within=begun_in(span), began=begun_in(span))
 
 
 def _rows(found: pa.Table, sums_by_job: pa.Table, now_ns: int) -> list[JobRow]:

@@ -80,8 +80,8 @@ def alike_runs(lake: Tables, account: Mapping[str, Any], sight: Sight, most: int
         f" AND start_ns < {span.to_ns} AND {days(span)} AND (end_ns IS NOT NULL OR job_id = $job)"
         " AND greatest(read_bytes, write_bytes, metadata_ops) > 0"
         f" ORDER BY abs(start_ns - {start}), start_ns, cluster, job_id LIMIT {MOST_SEARCHED}",
-        {"job": account["job_id"]},
-    )
+        {"job": account["job_id"]}, began=span,
+    )  # fmt: skip
     rows = conform(found, JOB_SUMMARY, strict=True)
     place = _place(rows, account)
     return [] if place is None else [_alike(rows, one, sight) for one in similar(rows, place, most)]

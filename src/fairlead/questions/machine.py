@@ -121,8 +121,8 @@ def job_counts(lake: Tables, span: Span, now_ns: int) -> tuple[int | None, int |
         f" count(*) FILTER (WHERE end_ns >= {span.from_ns} AND end_ns < {span.to_ns}) AS ended"
         f" FROM jobs WHERE {in_span(span)}",
         {"ended": "^(completed|failed|cancel|timeout|node_fail|out_of|boot_fail|deadline|preempted|pending)"},
-        within=begun_in(span),
-    )
+        within=begun_in(span), began=begun_in(span),
+    )  # fmt: skip
     [row] = records(found)
     return (row["running"], row["ended"]) if row["told"] else (None, None)
 

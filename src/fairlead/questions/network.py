@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from fairlead.analysis.correlate import placements
 from fairlead.analysis.network import LINKED, devices_by_hour, imbalance, job_ports, links_seen
 from fairlead.model.tables import JOBS, MAPPING, PORT
-from fairlead.questions.accounts import accounts_of, in_span
+from fairlead.questions.accounts import accounts_of, begun_in, in_span
 from fairlead.questions.answers import PortImbalance, PortVolume
 from fairlead.questions.answers_site import DeviceHour, Devices, Ports
 from fairlead.questions.asking import Sight, Tables, days, records, select
@@ -176,8 +176,8 @@ def _placed(lake: Tables, span: Span, nodes: Sequence[str] | None) -> pa.Table:
     found = select(
         lake,
         f"SELECT * EXCLUDE (day) FROM jobs WHERE {in_span(span)}{mine}",
-        {} if nodes is None else {"nodes": list(nodes)},
-    )
+        {} if nodes is None else {"nodes": list(nodes)}, began=begun_in(span),
+    )  # fmt: skip
     return placements(found.select(JOBS.schema.names))
 
 

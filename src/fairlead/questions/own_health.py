@@ -237,9 +237,9 @@ def _analysed(lake: Tables, now_ns: int) -> Analysed:
         " min(over.end_ns) FILTER (done.job_id IS NULL) AS oldest FROM over LEFT JOIN done"
         " ON over.job_id = done.job_id AND over.start_ns = done.start_ns"
         " AND over.cluster IS NOT DISTINCT FROM done.cluster",
-        within=wide,
-    )
-    last = select(lake, f"SELECT max(made_ns) AS at FROM job_summary WHERE {days(wide)}", within=wide)
+        within=wide, began=wide,
+    )  # fmt: skip
+    last = select(lake, f"SELECT max(made_ns) AS at FROM job_summary WHERE {days(wide)}", within=wide, began=wide)
     ended, waiting = (int(integers(found, name)[0]) for name in ("ended", "waiting"))
     return Analysed(last_ns=last["at"][0].as_py(), ended=ended, waiting=waiting, oldest_ns=found["oldest"][0].as_py())
 

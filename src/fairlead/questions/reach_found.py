@@ -84,9 +84,8 @@ def _own(lake: Tables, sight: Sight, span: Span | None) -> pa.Table:
         lake,
         f"SELECT cluster, job_id, start_ns, {_END} AS end_ns, nodes FROM jobs"
         f" WHERE {condition} AND {_ran(span)} ORDER BY start_ns, cluster, job_id",
-        words,
-        within=None if span is None else Span(span.from_ns - LONGEST_RUN_NS, span.to_ns),
-    )
+        words, began=None if span is None else Span(span.from_ns - LONGEST_RUN_NS, span.to_ns),
+    )  # fmt: skip
 
 
 def _strangers(lake: Tables, sight: Sight, numbers: list[str]) -> list[tuple[str, int, int]]:
@@ -97,9 +96,9 @@ def _strangers(lake: Tables, sight: Sight, numbers: list[str]) -> list[tuple[str
     found = select(
         lake,
         f"SELECT job_id, start_ns, {_END} AS end_ns FROM jobs"
-        f" WHERE job_id IN (SELECT unnest($numbers)) AND NOT coalesce({condition}, false) AND start_ns IS NOT NULL",
-        {**words, "numbers": numbers},
-    )
+        f" WHERE job_id IN (SELECT n FROM r_numbers) AND NOT coalesce({condition}, false) AND start_ns IS NOT NULL",
+        words, numbers=numbers, tables={"r_numbers": pa.table({"n": pa.array(numbers, pa.string())})},
+    )  # fmt: skip
     return [(row["job_id"], row["start_ns"], row["end_ns"]) for row in records(found)]
 
 
@@ -113,11 +112,9 @@ def _used(lake: Tables, sight: Sight, own: pa.Table, alone: np.ndarray) -> list[
     counted = own.filter(pa.array(alone))
     found = select(
         lake,
-        "WITH own AS (SELECT unnest($starts) AS began, unnest($ends) AS ended, unnest($lists) AS nodes),"
-        " there AS (SELECT DISTINCT unnest(nodes) AS node, began, ended FROM own),"
-        " named AS (SELECT unnest($c_numbers) AS number, unnest($c_starts) AS began, unnest($c_ends) AS ended),"
+        "WITH there AS (SELECT DISTINCT unnest(nodes) AS node, began, ended FROM r_own),"
         f" hours AS (SELECT DISTINCT kind, id, job_id, ts_ns FROM rollup WHERE interval_ns = {HOUR_NS}"
-        " AND (kind IN (SELECT unnest($k_counted)) AND job_id IN (SELECT unnest($c_numbers)) OR kind = $k_port)"
+        " AND (kind IN (SELECT unnest($k_counted)) AND job_id IN (SELECT number FROM r_named) OR kind = $k_port)"
         f" AND ts_ns >= {hull.from_ns} AND ts_ns < {hull.to_ns} AND {days(hull)}),"
         " ports AS (SELECT DISTINCT id, split_part(id, '/', 1) AS node FROM hours WHERE kind = $k_port)"
         " SELECT $k_node AS kind, node AS id, began, ended FROM there"
@@ -125,19 +122,21 @@ def _used(lake: Tables, sight: Sight, own: pa.Table, alone: np.ndarray) -> list[
         " least(ended, coalesce(m.to_ns, ended)) FROM there JOIN mapping m ON m.a = there.node AND m.from_ns < ended"
         " AND coalesce(m.to_ns, ended) > began WHERE m.kind IN (SELECT unnest($k_forwarded)) OR m.kind = $k_linked"
         " UNION ALL SELECT $k_port, ports.id, began, ended FROM there JOIN ports USING (node)"
-        " UNION ALL SELECT DISTINCT hours.kind, hours.id, began, ended FROM named"
-        " JOIN hours ON hours.job_id = named.number"
+        " UNION ALL SELECT DISTINCT hours.kind, hours.id, began, ended FROM r_named"
+        " JOIN hours ON hours.job_id = r_named.number"
         f" AND hours.ts_ns + {HOUR_NS} > began AND hours.ts_ns < ended"
         f" UNION ALL SELECT $k_ost, unnest(targets), start_ns, coalesce(end_ns, start_ns + {LONGEST_RUN_NS})"
         f" FROM job_summary WHERE {condition} AND start_ns >= {hull.from_ns} AND start_ns < {hull.to_ns}"
         f" UNION ALL SELECT $k_fwd, unnest(forwarders), start_ns, coalesce(end_ns, start_ns + {LONGEST_RUN_NS})"
         f" FROM job_summary WHERE {condition} AND start_ns >= {hull.from_ns} AND start_ns < {hull.to_ns}",
         {
-            **words, "starts": begins.tolist(), "ends": ends.tolist(),
-            "lists": [nodes or [] for nodes in own["nodes"].to_pylist()],
-            "c_numbers": counted["job_id"].to_pylist(), "c_starts": begins[alone].tolist(),
-            "c_ends": ends[alone].tolist(), "k_counted": list(_COUNTED), "k_node": "node", "k_fwd": "forwarder",
+            **words, "k_counted": list(_COUNTED), "k_node": "node", "k_fwd": "forwarder",
             "k_ost": "target", "k_port": "port", "k_linked": LINKED, "k_forwarded": list(FORWARDED),
+        },
+        within=hull, began=hull,
+        tables={
+            "r_own": pa.table({"began": begins, "ended": ends, "nodes": own["nodes"]}),
+            "r_named": pa.table({"number": counted["job_id"], "began": begins[alone], "ended": ends[alone]}),
         },
     )  # fmt: skip
     parts = _part(found)
@@ -152,36 +151,36 @@ def _part(found: pa.Table) -> _Part:
     )  # fmt: skip
 
 
+def _named(called: str, parts: _Part, chosen: np.ndarray) -> pa.Table:
+    """The names that are chosen, with their times."""
+    _, ids, begins, ends = (part[chosen] for part in parts)
+    return pa.table({called: pa.array(ids, pa.string()), "began": begins, "ended": ends})
+
+
 def _seen_links(lake: Tables, parts: _Part, hull: Span) -> list[_Part]:
     """Switch ports by what the fabric says is at their other end."""
-    kinds, ids, begins, ends = parts
-    nodes = kinds == "node"
+    nodes = parts[0] == "node"
     found = select(
         lake,
-        "WITH told AS (SELECT unnest($names) AS node, unnest($starts) AS began, unnest($ends) AS ended)"
-        " SELECT DISTINCT $k_port AS kind, concat(switch, '/', port) AS id, began, ended FROM"
+        "SELECT DISTINCT $k_port AS kind, concat(switch, '/', port) AS id, began, ended FROM"
         " (SELECT DISTINCT switch, port, split_part(trim(peer), ' ', 1) AS node FROM port"
         f" WHERE ts_ns >= {hull.from_ns} AND ts_ns < {hull.to_ns} AND {days(hull)} AND peer IS NOT NULL)"
-        " JOIN told USING (node)",
-        {"names": ids[nodes].tolist(), "starts": begins[nodes].tolist(), "ends": ends[nodes].tolist(),
-         "k_port": "port"},
-        within=hull,
+        " JOIN r_told USING (node)",
+        {"k_port": "port"}, within=hull, tables={"r_told": _named("node", parts, nodes)},
     )  # fmt: skip
     return [_part(found)]
 
 
 def _servers(lake: Tables, parts: _Part) -> list[_Part]:
     """Hosts of the targets and metadata targets, by the mapping."""
-    kinds, ids, begins, ends = parts
+    kinds = parts[0]
     stored = (kinds == "target") | (kinds == "mds")
     found = select(
         lake,
-        "WITH told AS (SELECT unnest($names) AS name, unnest($starts) AS began, unnest($ends) AS ended)"
-        " SELECT DISTINCT $k_server AS kind, m.b AS id, greatest(began, m.from_ns) AS began,"
-        " least(ended, coalesce(m.to_ns, ended)) AS ended FROM told"
-        " JOIN mapping m ON m.a = told.name AND m.from_ns < ended"
+        "SELECT DISTINCT $k_server AS kind, m.b AS id, greatest(began, m.from_ns) AS began,"
+        " least(ended, coalesce(m.to_ns, ended)) AS ended FROM r_told"
+        " JOIN mapping m ON m.a = r_told.name AND m.from_ns < ended"
         " AND coalesce(m.to_ns, ended) > began WHERE m.kind IN (SELECT unnest($kinds))",
-        {"names": ids[stored].tolist(), "starts": begins[stored].tolist(), "ends": ends[stored].tolist(),
-         "k_server": "server", "kinds": list(SERVED_BY)},
+        {"k_server": "server", "kinds": list(SERVED_BY)}, tables={"r_told": _named("name", parts, stored)},
     )  # fmt: skip
     return [_part(found)]

@@ -1,5 +1,7 @@
 // Findings that say the same of the same are one line that opens.
 import type { Subject, Told } from "@/api/types";
+import { subjectSaid } from "@/pages/job/run";
+import { count, seconds } from "@/words/format";
 
 export interface Group {
   key: string;
@@ -13,12 +15,16 @@ export interface Group {
 
 const named = (one: Subject): string => `${one.kind}:${one.id}`;
 
-/** The same rule, as grave, about the same component, or about jobs for which the same component is blamed, or about
- *  one user's jobs at the same components. */
+/** The component that is blamed, where no job is. */
+const toBlame = ({ finding, job_id }: Told): Subject[] => (job_id !== null && finding.culprits.every((one) => one.kind !== "job") ? finding.culprits : []);
+
+/** Jobs for which the same component is blamed, however grave for each; else the same rule, as grave, about the same
+ *  component, or about one user's jobs at the same components. */
 function keyOf(told: Told): string {
   const { finding } = told;
-  const blamed = finding.culprits.length > 0 && finding.culprits.every((one) => one.kind !== "job");
-  const whose = blamed && told.job_id !== null ? finding.culprits.map(named).sort().join() : told.job_id === null ? named(finding.subject) : `${told.user ?? told.job_id}|${told.components.map(named).sort().join()}|${finding.category}`;
+  const blamed = toBlame(told);
+  if (blamed.length) return [finding.rule, told.cluster ?? "", ...blamed.map(named).sort()].join("|");
+  const whose = told.job_id === null ? named(finding.subject) : `${told.user ?? told.job_id}|${told.components.map(named).sort().join()}|${finding.category}`;
   return [finding.severity, finding.rule, told.cluster ?? "", whose].join("|");
 }
 
@@ -38,4 +44,12 @@ export function grouped(list: Told[]): Group[] {
     if (to_ns !== null) group.to = group.to === null ? null : Math.max(group.to, to_ns);
   }
   return [...groups.values()];
+}
+
+/** What the line of a group says: of several jobs that one component slowed, all of them and what they lost. */
+export function titleOf(group: Group): string {
+  const blamed = toBlame(group.first);
+  if (!group.rest.length || !blamed.length) return group.first.finding.title;
+  const jobs = new Set([group.first, ...group.rest].map((one) => `${one.cluster}/${one.job_id}`)).size;
+  return `${count(jobs)} job${jobs === 1 ? "" : "s"} lost ${group.cost === null ? "time" : seconds(group.cost)} to ${blamed.map(subjectSaid).join(", ")}`;
 }

@@ -22,7 +22,7 @@ from fairlead.questions.grades import grade_of
 from fairlead.questions.jobs import jobs
 from fairlead.questions.past_phases import LATEST
 from fairlead.questions.question import Asking
-from fairlead.questions.reach import reach_of, whole
+from fairlead.questions.reach import about, reach_of, whole
 from fairlead.questions.redaction import told_to
 from fairlead.questions.span import DAY_NS, HOUR_NS, INTERVALS, MINUTE_NS, SECOND_NS, Span
 from fairlead.questions.sums import RANK, numbers
@@ -171,7 +171,7 @@ def _points(begin: NDArray[np.int64], moved: Floats, step: int, length: int) -> 
 # -- what was lost and found -----------------------------------------------------------------------------------------
 
 
-def _ended(rows: Sequence[JobRow]) -> tuple[Span, dict[str, object]]:
+def _ended(rows: Sequence[JobRow]) -> tuple[Span, dict[str, list[str]]]:
     starts = [row.start_ns for row in rows if row.start_ns is not None]
     span = Span(min(starts), max(starts) + 1)
     return span, {"numbers": sorted({row.job_id for row in rows})}
@@ -189,8 +189,8 @@ def _lost(lake: Tables, rows: Sequence[JobRow]) -> dict[Key, float]:
         f" made_ns, expected_s, lost_s FROM phase WHERE job_id IN (SELECT unnest($numbers)) AND {days(wide)}"
         f" AND job_start_ns >= {span.from_ns} AND job_start_ns < {span.to_ns} QUALIFY {LATEST})"
         " WHERE expected_s IS NOT NULL AND lost_s IS NOT NULL GROUP BY cluster, job_id, job_start_ns",
-        words,
-    )
+        words, began=wide, numbers=words["numbers"],
+    )  # fmt: skip
     return {(row["cluster"], row["job_id"], row["job_start_ns"]): row["lost_s"] for row in records(found)}
 
 
@@ -202,13 +202,13 @@ def _found(lake: Tables, rows: Sequence[JobRow], sight: Sight, now_ns: int) -> d
     wide = Span(span.from_ns - DAY_NS, max(span.to_ns, now_ns))
     rank = " ".join(f"WHEN '{name}' THEN {number}" for number, name in enumerate(SEVERITIES))
     found = records(select(
-        lake,
+        about(lake, wide),
         "SELECT cluster, job_id, from_ns, cost_s, severity, detail,"
         f" CASE severity {rank} ELSE {len(SEVERITIES)} END AS place FROM finding"
         f" WHERE job_id IN (SELECT unnest($numbers)) AND NOT coalesce(withdrawn, false) AND {days(wide)}"
         " QUALIFY analysis_version = max(analysis_version) OVER (PARTITION BY cluster, job_id)"
         " ORDER BY place, cost_s DESC NULLS LAST, id",
-        words,
+        words, began=wide, numbers=words["numbers"],
     ))  # fmt: skip
     of_run: dict[Key, list[Mapping[str, Any]]] = {}
     for row in rows:

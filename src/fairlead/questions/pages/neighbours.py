@@ -88,8 +88,8 @@ def _blamed(lake: Tables, run: RunSeen) -> set[str]:
         "SELECT DISTINCT unnest(culprits) AS who FROM finding WHERE job_id = $job AND cluster IS NOT DISTINCT FROM"
         f" $cluster AND from_ns < {life.to_ns} AND coalesce(to_ns, from_ns) >= {life.from_ns}"
         f" AND NOT coalesce(withdrawn, false) AND {days(Span(life.from_ns - DAY_NS, life.to_ns + DAY_NS))}",
-        {"job": run.job_id, "cluster": run.cluster},
-    )
+        {"job": run.job_id, "cluster": run.cluster}, numbers=[run.job_id],
+    )  # fmt: skip
     return {who[4:] for who in found.column("who").to_pylist() if who.startswith("job:")}
 
 

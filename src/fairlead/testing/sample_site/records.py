@@ -6,9 +6,12 @@ events. Not here: taking them in (`runtime.sample_fill`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from fairlead.model.tables import EVENTS, TABLES, USAGE, batch_of
 from fairlead.testing.machine.client_rows import NS
@@ -22,13 +25,15 @@ COARSE_S = 600
 """... and so often before."""
 OWNERS_S = 1800
 TIB = 1 << 40
+_NODES = {"target": "server", "metadata": "server"}
+"""The column that names the node of a row's agent, where it is not `node`."""
 
 
 def records(month: Month, from_s: int, to_s: int) -> dict[str, pa.Table]:
     """Rows of [from_s, to_s) by table."""
     play = month.play
     tables = play.tables(from_s, to_s)
-    tables["health"] = _health(month, tables["health"])
+    tables["health"] = _sent(month, _health(month, tables["health"]), tables, from_s)
     for name, owners in (("usage", usage_rows(month, from_s, to_s)), ("events", event_rows(month, from_s, to_s))):
         if owners.num_rows:
             tables[name] = pa.Table.from_batches([owners], TABLES[name].schema)
@@ -47,9 +52,33 @@ def _health(month: Month, rows: pa.Table) -> pa.Table:
     return rows.set_column(place("runs"), rows.schema.field("runs"), pa.array(every))
 
 
+def _sent(month: Month, rows: pa.Table, tables: Mapping[str, pa.Table], from_s: int) -> pa.Table:
+    """Each agent tells how many rows it sent since it last told of itself; unknown where that was before `from_s`."""
+    times: dict[str, list[NDArray[np.int64]]] = {}
+    for name, table in tables.items():
+        column = _NODES.get(name, "node")
+        if name == "health" or column not in table.schema.names or not table.num_rows:
+            continue
+        when = table["start_ns" if name == "ops" else "ts_ns"].to_numpy()
+        said = pc.dictionary_encode(table[column].combine_chunks().cast(pa.string()))
+        place = said.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        for k, node in enumerate(said.dictionary.to_pylist()):
+            times.setdefault(node, []).append(when[place == k])
+    node, when = rows["node"].to_numpy(), rows["ts_ns"].to_numpy()
+    since = when - rows["interval_ns"].to_numpy()
+    count = np.zeros(len(when), np.int64)
+    for name in np.unique(node):
+        mine = node == name
+        sent = np.sort(np.concatenate(times.get(name) or [np.zeros(0, np.int64)]))
+        count[mine] = np.searchsorted(sent, when[mine], "right") - np.searchsorted(sent, since[mine], "right")
+    told = pa.array(count, mask=since < month.play.origin_ns + from_s * NS)
+    at = rows.schema.get_field_index("rows")
+    return rows.set_column(at, rows.schema.field("rows"), told)
+
+
 def heard(month: Month, name: str, rows: pa.Table) -> pa.Table:
     """Rows without those of agents that were silent."""
-    column = {"target": "server", "metadata": "server"}.get(name, "node")
+    column = _NODES.get(name, "node")
     if column not in rows.schema.names or not rows.num_rows:
         return rows
     when = rows["start_ns" if name == "ops" else "ts_ns"].to_numpy()

@@ -31,7 +31,7 @@ from fairlead.web.api.described import Operation
 from fairlead.web.api.live import Board, every_of
 from fairlead.web.api.settings import ApiSettings
 from fairlead.web.guard.outgoing import Outgoing
-from fairlead.web.identity import Door, Person, RefusedError
+from fairlead.web.identity import READ, Door, Person, RefusedError, must
 from fairlead.web.token_door import TokenDoor
 
 ROOT = "/api/v1"
@@ -125,7 +125,7 @@ class _Api:
         """What answers one question."""
 
         async def answer(request: Request) -> Response:
-            person = self._door.person(request)
+            person = self._reader(request)
             asked = _asked(question, _words(request))
             name = _named(str(request.path_params.get("name", "")))
             body, past = await self.answering.answer(question, name, asked, person.sight, person.key)
@@ -133,11 +133,16 @@ class _Api:
 
         return answer
 
+    def _reader(self, request: Request) -> Person:
+        person = self._door.person(request)
+        must(person, READ)
+        return person
+
     async def follow(self, request: Request) -> Response:
         """The same question, again when its answer changes."""
         if request.method == "HEAD":  # a stream without a body would never end
             raise RefusedError(405, "not with this method", "GET", {"allow": "GET"})
-        person = self._door.person(request)
+        person = self._reader(request)
         words = _words(request)
         every_s = every_of(words.pop("every", None))
         path = str(request.path_params["path"])
@@ -149,7 +154,8 @@ class _Api:
             async def look() -> bytes:
                 return await self.answering.call(lambda: call(person, rest), f"live {person.key}")
 
-            return self._board.follow(request, person, (first, rest, person.key), look, every_s)
+            # Who looks is part of the key: what a session may can change while others of it still follow.
+            return self._board.follow(request, person, (first, rest, person), look, every_s)
         question, name = self._question(path)
         asked = _asked(question, words)
         sight = person.sight

@@ -26,7 +26,7 @@ from fairlead.questions.question import Asked, Asking, Name, Points
 from fairlead.web.api.answering import Answering
 from fairlead.web.api.described import Operation
 from fairlead.web.api.settings import ApiSettings
-from fairlead.web.identity import Door, RefusedError
+from fairlead.web.identity import READ, Door, RefusedError, must
 
 ROOT = "/api/v1"
 COLUMNS = (
@@ -71,6 +71,7 @@ def routes(asking: Asking, settings: ApiSettings, door: Door, clock: Callable[[]
     def serving(kind: str, media: str, made: Callable[[Why, JobTimeline], str]) -> Route:
         async def endpoint(request: Request) -> Response:
             person = door.person(request)
+            must(person, READ)
             name, asked = str(request.path_params["name"]), _asked(request)
             if len(name) > 256:
                 raise RefusedError(400, "the name is too long")

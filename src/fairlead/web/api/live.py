@@ -88,7 +88,8 @@ class Board:
                 if loop.time() - asked_s >= AGAIN_S:
                     asked_s = loop.time()
                     try:
-                        changed = self._door.person(request).sight != person.sight
+                        now = self._door.person(request)
+                        changed = (now.sight, now.role, now.scopes) != (person.sight, person.role, person.scopes)
                     except RefusedError as refusal:
                         yield b"event: refused\ndata: %s\n\n" % told(refusal)
                         return

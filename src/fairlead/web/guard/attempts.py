@@ -6,11 +6,13 @@ people behind one address, and for somebody whose name others try. In memory; a 
 
 from __future__ import annotations
 
+import unicodedata
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from fairlead.clock import monotonic_s
+from fairlead.web.guard.places import limited_as
 
 FREE = {"both": 5, "name": 30, "address": 60}
 """So many may fail before one waits."""
@@ -69,4 +71,6 @@ class Attempts:
 
 
 def _keys(name: str, address: str) -> list[tuple[str, str, str]]:
+    # A directory takes a name in any case and width: each of them is the same try.
+    name, address = unicodedata.normalize("NFKC", name).casefold().strip(" "), limited_as(address)
     return [("both", name, address), ("name", name, ""), ("address", "", address)]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fairlead.clock import monotonic_s
-from fairlead.web.guard.places import UNIX, Places, cookie, headers
+from fairlead.web.guard.places import UNIX, Places, cookie, headers, limited_as
 from fairlead.web.guard.refusing import refuse
 
 _MOST = 20_000
@@ -52,7 +52,7 @@ class Budget:
         """One request."""
         if scope["type"] == "http":
             place = self._places.of(scope)
-            wait_s = 0.0 if place.address == UNIX else self._address.wait_s(place.address)
+            wait_s = 0.0 if place.address == UNIX else self._address.wait_s(limited_as(place.address))
             held = headers(scope, b"authorization") or cookie(scope, place.cookie)
             if not wait_s and held:
                 wait_s = self._each.wait_s(hash(tuple(held)))

@@ -108,6 +108,14 @@ def cookie(scope: Scope, name: str) -> str | None:
     return found.pop() if len(found) == 1 else None
 
 
+def limited_as(address: str) -> str:
+    """What limits count an address as: of IPv6 the network of 64 bits, in which one client takes any address it likes."""
+    found = _parsed(address)
+    if isinstance(found, ipaddress.IPv6Address):
+        return str(ipaddress.ip_network((int(found) >> 64 << 64, 64)))
+    return address if found is None else str(found)
+
+
 def _parsed(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
         found = ipaddress.ip_address(text)

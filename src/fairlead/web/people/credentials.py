@@ -26,7 +26,7 @@ _MOST = {"session": 100, "token": 50, "link": 500}
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):
     """Who holds a credential, as the account is now. `hash` names it; `how` the session was begun; `scopes` of a token;
-    `run` of a link, whose `id` it is."""
+    `run` of a link, whose `id` it is, with the `user` and `project` of that run."""
 
     hash: bytes
     name: str
@@ -39,6 +39,8 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     id: str = ""
     scopes: tuple[str, ...] = ()
     run: Run | None = None
+    user: str | None = None
+    project: str | None = None
 
 
 class Token(msgspec.Struct, frozen=True, kw_only=True):
@@ -195,8 +197,11 @@ def end_token(store: Store, number: str, name: str | None) -> str | None:
 # Share links
 
 
-def make_link(store: Store, name: str, run: Run, lasts_ns: int) -> tuple[str, Link]:
-    """A link to one run: the secret, told once, and what is kept. Raises ConflictError when there are too many."""
+def make_link(
+    store: Store, name: str, run: Run, lasts_ns: int, *, user: str | None = None, project: str | None = None
+) -> tuple[str, Link]:
+    """A link to one run (of this user and project): the secret, told once, and what is kept. Raises ConflictError when
+    there are too many."""
     secret, key = _new(LINK), secrets.token_hex(6)
     with store.change():
         _room(store, "link", name)
@@ -206,8 +211,8 @@ def make_link(store: Store, name: str, run: Run, lasts_ns: int) -> tuple[str, Li
             expires_ns=now + lasts_ns, seen_ns=None,
         )  # fmt: skip
         store.execute(
-            "INSERT INTO link VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL)",
-            (hashed(secret), key, name, run.cluster, run.job_id, run.start_ns, now, made.expires_ns),
+            "INSERT INTO link VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL, ?, ?)",
+            (hashed(secret), key, name, run.cluster, run.job_id, run.start_ns, now, made.expires_ns, user, project),
         )
     return secret, made
 
@@ -216,15 +221,15 @@ def link(store: Store, secret: str) -> Held | None:
     """What a link shows, and who made it; None for one that is unknown, over, or of an account that is disabled."""
     key = hashed(secret)
     found = store.rows(
-        "SELECT a.name, a.role, k.made_ns, k.expires_ns, k.seen_ns, k.id, k.cluster, k.job, k.start_ns FROM link k"
-        " JOIN account a ON a.name = k.account WHERE k.hash = ? AND a.disabled = 0", (key,),
+        "SELECT a.name, a.role, k.made_ns, k.expires_ns, k.seen_ns, k.id, k.cluster, k.job, k.start_ns, a.projects,"
+        " k.user, k.project FROM link k JOIN account a ON a.name = k.account WHERE k.hash = ? AND a.disabled = 0", (key,),
     )  # fmt: skip
     if not found or store.now >= found[0][3]:
         return None
-    name, role, made, expires, seen, number, cluster, job, start = found[0]
+    name, role, made, expires, seen, number, cluster, job, start, projects, user, project = found[0]
     return Held(
-        hash=key, name=name, role=role, projects=(), begun_ns=made, expires_ns=expires, seen_ns=seen, id=number,
-        run=Run(cluster, job, start),
+        hash=key, name=name, role=role, projects=projects_of(projects), begun_ns=made, expires_ns=expires,
+        seen_ns=seen, id=number, run=Run(cluster, job, start), user=user, project=project,
     )  # fmt: skip
 
 

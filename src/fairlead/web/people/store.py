@@ -18,7 +18,7 @@ from fairlead.errors import ConfigError, LakeError, UsageError
 from fairlead.web.people.course import Course
 
 FILE = "people.sqlite"
-_VERSION = 1
+_VERSION = 2
 _PATIENCE_S = 20.0
 _SCHEMA = """
 CREATE TABLE account (name TEXT PRIMARY KEY, role TEXT NOT NULL, way TEXT NOT NULL, subject TEXT NOT NULL,
@@ -32,7 +32,7 @@ CREATE TABLE token (hash BLOB PRIMARY KEY, id TEXT NOT NULL UNIQUE, account TEXT
 CREATE INDEX token_account ON token (account);
 CREATE TABLE link (hash BLOB PRIMARY KEY, id TEXT NOT NULL UNIQUE, account TEXT NOT NULL REFERENCES account
     ON DELETE CASCADE, cluster TEXT, job TEXT NOT NULL, start_ns INTEGER, made_ns INTEGER NOT NULL,
-    expires_ns INTEGER NOT NULL, seen_ns INTEGER);
+    expires_ns INTEGER NOT NULL, seen_ns INTEGER, user TEXT, project TEXT);
 CREATE INDEX link_account ON link (account);
 CREATE TABLE welcome (hash BLOB PRIMARY KEY, account TEXT NOT NULL, expires_ns INTEGER NOT NULL);
 CREATE TABLE audit (number INTEGER PRIMARY KEY AUTOINCREMENT, at_ns INTEGER NOT NULL, who TEXT NOT NULL,
@@ -40,6 +40,8 @@ CREATE TABLE audit (number INTEGER PRIMARY KEY AUTOINCREMENT, at_ns INTEGER NOT 
 CREATE INDEX audit_at ON audit (at_ns);
 CREATE TABLE mark (name TEXT PRIMARY KEY, value INTEGER NOT NULL);
 """
+_SECOND = ("ALTER TABLE link ADD COLUMN user TEXT", "ALTER TABLE link ADD COLUMN project TEXT")
+"""What the second version adds to the first: whose a shared run is."""
 
 
 class ConflictError(UsageError):
@@ -91,10 +93,11 @@ class Store:
         version = self._version()
         if version > _VERSION:
             raise ConfigError("is of a newer fairlead", where=str(self.path), remedy="use that one")
-        if not version:
-            for statement in _SCHEMA.split(";"):
-                self._base.execute(statement)
-            self._base.execute(f"PRAGMA user_version = {_VERSION}")
+        if version == _VERSION:  # another process was first
+            return
+        for statement in _SECOND if version else _SCHEMA.split(";"):
+            self._base.execute(statement)
+        self._base.execute(f"PRAGMA user_version = {_VERSION}")
 
     def close(self) -> None:
         """Lets go of the file."""

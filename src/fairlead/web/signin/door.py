@@ -10,6 +10,8 @@ import sqlite3
 
 from starlette.requests import Request
 
+from fairlead.questions.asking import Sight
+from fairlead.questions.reach import visible
 from fairlead.web.guard.places import cookie, headers
 from fairlead.web.identity import ACT, ADMIN, READ, SCOPES, Person, RefusedError, Role
 from fairlead.web.people import credentials
@@ -90,7 +92,7 @@ class FrontDoor:
 
     def _by_link(self, secret: str) -> Person:
         held = credentials.link(self._office.reading, secret)
-        if held is None:
+        if held is None or not _still_shown(held):
             raise RefusedError(401, "this link shows nothing", "it may be over: ask who sent it for another one", {})
         self._touch("link", held)
         # No account's name has a colon: nothing is ever found to be this reader's own.
@@ -108,3 +110,9 @@ class FrontDoor:
             self._touched.clear()
         self._touched[key] = now
         self._office.later(lambda store: credentials.touch(store, table, key))
+
+
+def _still_shown(held: Held) -> bool:
+    """Whether who made a link may see its run as the account is now: a link shows no more than its maker sees."""
+    sight = Sight() if held.role != "user" else Sight(user=held.name, projects=held.projects)
+    return visible({"user": held.user, "project": held.project}, sight)

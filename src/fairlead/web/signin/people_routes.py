@@ -81,13 +81,16 @@ class PeopleRoutes:
         await self._own(person, "share")
         asked = await body(request, NewLink)
         lasts_ns = _lasting(asked.days, self._office.web.link_days, "web.link_days")
-        run = await asyncio.get_running_loop().run_in_executor(self._threads, _run_of, self._lake, asked, person.sight)
-        if run is None:  # the same words for one that is not there and one that is not this person's
+        found = await asyncio.get_running_loop().run_in_executor(
+            self._threads, _run_of, self._lake, asked, person.sight
+        )
+        if found is None:  # the same words for one that is not there and one that is not this person's
             raise RefusedError(404, f"no job {asked.job!r} is known", "see the list of jobs")
+        run, user, project = found
         line = self._office.line(request, person.name, "make link", _called(run), how=person.how)
 
         def work(store: Store) -> tuple[str, credentials.Link]:
-            made = credentials.make_link(store, person.name, run, lasts_ns)
+            made = credentials.make_link(store, person.name, run, lasts_ns, user=user, project=project)
             line(store)
             return made
 
@@ -251,6 +254,7 @@ class PeopleRoutes:
         line = self._office.line(request, person.name, "welcome", name, how=person.how)
 
         def work(store: Store) -> str:
+            accounts.known(store, name)  # a key of an account that is not there makes an administrator
             line(store)
             return credentials.make_welcome(store, name)
 
@@ -310,13 +314,13 @@ def _lasting(days: float, most: float, setting: str) -> int:
     return int(days * _DAY_NS)
 
 
-def _run_of(lake: Tables, asked: NewLink, sight: Sight) -> Run | None:
-    """The run that is meant, when it may be seen."""
+def _run_of(lake: Tables, asked: NewLink, sight: Sight) -> tuple[Run, str | None, str | None] | None:
+    """The run that is meant, its user and project, when it may be seen."""
     if len(asked.job) > 256 or len(asked.cluster or "") > 256:
         return None
     for one in runs_of(lake, asked.job, asked.cluster):
         if asked.start_ns in (None, one["start_ns"]) and visible(one, sight):
-            return Run(one["cluster"], one["job_id"], one["start_ns"])
+            return Run(one["cluster"], one["job_id"], one["start_ns"]), one["user"], one["project"]
     return None
 
 

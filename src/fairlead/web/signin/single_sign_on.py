@@ -74,10 +74,11 @@ class SingleSignOn:
     async def come_back(self, request: Request) -> Response:
         """From the provider. A refusal ends at the page to sign in, with a word of why."""
         place = self._office.places.of(request.scope)
-        stranger = f"\0oidc {place.address}"
+        kept = self._opened(cookie(request.scope, _name(place)))
+        # Who began nothing here (a page elsewhere may make browsers come) does not keep out those who did.
+        stranger = f"\0oidc {'nobody ' if kept is None else ''}{place.address}"
         if self._office.attempts.begin(stranger, place.address) > 0:
             return RedirectResponse("/signin?refused=wait", 303, {"cache-control": "no-store"})
-        kept = self._opened(cookie(request.scope, _name(place)))
         if kept is None:
             return await self._back(request, place, "forged", "no sign-in was begun in this browser, or long ago")
         try:

@@ -117,7 +117,9 @@ class Ways:
             raise RefusedError(403, error.what, error.remedy or "") from None
 
     async def _welcome(self, request: Request, key: str) -> Account:
-        await self._begin(request, "")
+        # Keys are not guessed: of a name that all share, one who tries would keep everybody out.
+        stranger = f"\0welcome {self._office.places.of(request.scope).address}"
+        await self._begin(request, stranger)
 
         def use(store: Store) -> Account | None:
             name = use_welcome(store, key) if len(key) <= 256 else None
@@ -132,5 +134,5 @@ class Ways:
             raise RefusedError(
                 401, "this welcome address is used or over", "ask for another one: fairlead account welcome"
             )
-        self._office.attempts.succeeded("", self._office.places.of(request.scope).address)
+        self._office.attempts.succeeded(stranger, self._office.places.of(request.scope).address)
         return found
