@@ -66,7 +66,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def look(root: Path, sight: Sight = ALL, **asked: object) -> Behaviour:
-    return behaviour(Lake.open(root), SPAN, sight, NOW + DAY, **asked)  # type: ignore[arg-type]
+    words = {"from": str(SPAN.from_ns), "to": str(SPAN.to_ns)} | {key: str(value) for key, value in asked.items()}
+    return ask(Asking(Lake.open(root)), "behaviour", "", asked_of("behaviour", words), sight, NOW + DAY)  # type: ignore[return-value]
 
 
 def test_the_figures_are_those_of_jobs_that_began_in_the_span(root: Path) -> None:

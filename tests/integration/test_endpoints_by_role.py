@@ -238,7 +238,7 @@ def test_lists_tell_nothing_of_others(whole: Whole, held: dict[str, Caller]) -> 
 
 
 def test_what_has_ended_opens_nothing(whole: Whole) -> None:
-    """A session signed out, an account disabled, a link and a token over or ended: at once, and for what streams too."""
+    """A session signed out, an account disabled, a link over: at once, and for what streams too."""
     out = whole.signed_in("alice")
     assert out.ask("GET", "live/jobs/100").status == 200
     out.ask("DELETE", "session")

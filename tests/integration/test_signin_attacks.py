@@ -114,6 +114,14 @@ def test_a_welcome_key_is_not_made_for_an_account_that_just_went(site: Site, mon
     assert root.post("accounts/erin/welcome", {}).status_code == 404
 
 
+def test_a_new_password_ends_welcome_keys_that_are_about(site: Site) -> None:
+    root = site.signed_in("root")
+    assert root.post("accounts", {"name": "erin"}).status_code == 201
+    key = root.post("accounts/erin/welcome", {}).json()["url"].partition("#")[2]
+    assert root.ask("PATCH", "/api/v1/accounts/erin", {"password": "another four words"}).status_code == 200
+    assert site.browser().post("session", {"welcome": key}).status_code == 401
+
+
 def test_what_is_followed_ends_with_the_role_though_as_much_is_seen() -> None:
     people: dict[str, Role] = {"now": "admin"}
 

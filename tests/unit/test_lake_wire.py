@@ -27,6 +27,7 @@ from fairlead.lake.compaction import compact, due
 from fairlead.lake.maintenance import maintain
 from fairlead.lake.parts import Part, tier_of
 from fairlead.lake.retention import Policy, expire, forget
+from fairlead.lake.snapshot import Wanted
 from fairlead.lake.spilling import folder as spill_folder
 from fairlead.lake.store import Lake
 from fairlead.lake.taken import NOTHING, Taken, merged

@@ -108,8 +108,8 @@ def integers(table: pa.Table, name: str) -> NDArray[np.int64]:
 
 
 def floats(table: pa.Table, name: str) -> NDArray[np.float64]:
-    """A column with NaN for null."""
-    return np.asarray(table.column(name).cast(pa.float64()).to_numpy(), np.float64)
+    """A column with NaN for null. Beyond 2**53 the last digits go, as sums of bytes can spare."""
+    return np.asarray(table.column(name).cast(pa.float64(), safe=False).to_numpy(), np.float64)
 
 
 def near(name: str, known: Sequence[str], most: int = 5) -> list[str]:

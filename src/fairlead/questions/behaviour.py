@@ -139,7 +139,8 @@ def _causes(lake: Tables, span: Span, jobs: pa.Table) -> tuple[pa.Table, list[st
         lake,
         f"SELECT DISTINCT job_id FROM phase WHERE start_ns >= {span.from_ns} AND start_ns < {span.to_ns}"
         f" AND {days(span)} AND expected_s IS NOT NULL",
-        within=span, began=span,
+        within=span,
+        began=span,
     )["job_id"].to_pylist()
     if not set(judged) & set(jobs["job_id"].to_pylist()):
         return nothing, ["abnormal jobs: no phase of them was judged in this time"]

@@ -46,7 +46,9 @@ def by_node(lake: Tables, span: Span, numbers: Sequence[str]) -> pa.Table:
         f" AND coalesce(end_ns, start_ns + {_LONGEST_RUN_NS}) > {span.from_ns}"
     )
     # Lists of nodes are most of the table: they are read of the jobs of the span alone.
-    there = select(about(lake, span), f"SELECT DISTINCT job_id FROM jobs WHERE {ran}", began=began)["job_id"].to_pylist()
+    there = select(about(lake, span), f"SELECT DISTINCT job_id FROM jobs WHERE {ran}", began=began)[
+        "job_id"
+    ].to_pylist()
     parts = ", ".join(f"round(sum({name} * share))::BIGINT AS {name}" for name in VALUES)
     return select(
         about(lake, span),

@@ -220,7 +220,10 @@ def best_seen(lake: Tables, span: Span, kept: Kept, now_ns: int, kind: str) -> f
     all pictures of a layer's page are shares of."""
     wide = Span(min(span.from_ns, span.to_ns - DAY_NS), span.to_ns).aligned(HOUR_NS)
     seen = highest_seen(lake, wide, kept, now_ns, kind) or 0.0
-    return max([seen, *(float(hour.peak.max()) for hour in _hours(lake, wide, kept, now_ns, kind) if len(hour.peak))]) or None
+    return (
+        max([seen, *(float(hour.peak.max()) for hour in _hours(lake, wide, kept, now_ns, kind) if len(hour.peak))])
+        or None
+    )
 
 
 def cdf(

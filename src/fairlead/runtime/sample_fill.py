@@ -1,5 +1,5 @@
 """Fills a lake with the sample site's month: one process records, this one analyses what is there, as the server would
-have done while the month went by.
+have done while the month went by. Of old days the one that records summarises some of the jobs as well.
 
 All findings, incidents and profiles are those of the analysis. Not here: where the lake lies and whether it may be
 filled (`sample_site`), what is recorded (`testing.sample_site`).
@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,10 @@ DIAGNOSED_DAYS = 5
 """So long is looked into: jobs are judged, components watched. What is older is what that is compared with."""
 OLD_DAYS = 4
 """Days of one stretch before that."""
+RECORDER_SHARE = 0.25
+"""The share of the old days whose jobs the process that records summarises: so both end at about the same time."""
 MOST_JOBS = 500
+MOST_OLD = 20_000
 
 
 class Filled(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,10 +58,12 @@ def fill(
 
     begun = clock.monotonic_s()
     cuts = _cuts(days, (now_ns - origin_ns) // NS)
+    watched_s = max(days - DIAGNOSED_DAYS, 0) * DAY_S
+    shared_s = _shared_s(cuts, watched_s)
     Lake.open(lake, create=True)
     task = Recording(
         lake=str(lake), truth=str(truth), origin_ns=origin_ns, seed=seed, days=days, jobs_a_day=jobs_a_day, cuts=cuts,
-        watched_s=(days - DIAGNOSED_DAYS) * DAY_S, parent=os.getpid(),
+        watched_s=watched_s, shared_s=shared_s, parent=os.getpid(),
     )  # fmt: skip
     with subprocess.Popen(
         [sys.executable, "-m", "fairlead.runtime.sample_records"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -67,10 +73,12 @@ def fill(
         try:
             process.stdin.write(msgspec.json.encode(task))
             process.stdin.close()
-            found = _analysed(lake, origin_ns, now_ns, cuts, process.stdout, done)
+            found = _analysed(lake, task, now_ns, process.stdout, done)
         except BaseException:
             process.kill()
             raise
+    if process.returncode:
+        raise ServerError("what is true of the sample site was not written", remedy="why is said above")
     return msgspec.structs.replace(found, seconds=clock.monotonic_s() - begun)
 
 
@@ -80,51 +88,82 @@ def _cuts(days: int, until_s: int) -> list[int]:
     return [*(day * DAY_S for day in [*range(0, first, OLD_DAYS), *range(first, days)]), until_s]
 
 
-def _analysed(
-    root: Path, origin_ns: int, now_ns: int, cuts: Sequence[int], told: Any, done: Callable[[int, int], None] | None
-) -> Filled:
+def _shared_s(cuts: Sequence[int], watched_s: int) -> int:
+    """From which cut on the old days are the recording process's to summarise."""
+    return min((cut for cut in cuts if cut >= watched_s * (1.0 - RECORDER_SHARE)), default=watched_s)
+
+
+def _analysed(root: Path, task: Recording, now_ns: int, told: Any, done: Callable[[int, int], None] | None) -> Filled:
     from fairlead.lake.store import Lake
 
+    cuts, origin_ns = task.cuts, task.origin_ns
     rows = jobs = findings = 0
     stretches = len(cuts) - 1
     if done is not None:
         done(0, stretches)
     lake = Lake.open(root)
     with lake.writer(ANALYSIS) as writer:
-        for number in range(stretches):
+        _ready(lake, writer, origin_ns)
+        for number, (begin, end) in enumerate(pairwise(cuts)):
             line = told.readline().split()
-            if len(line) != 2 or int(line[0]) != number:
+            if len(line) != 3 or int(line[0]) != number:
                 raise ServerError("the sample site could not be recorded", remedy="what stopped it is said above")
-            rows += int(line[1])
-            as_of = min(origin_ns + cuts[number + 1] * NS + SETTLED_NS, now_ns)
-            old = cuts[number] < cuts[-2] - (DIAGNOSED_DAYS - 1) * DAY_S
-            made = (_remembered if old else _diagnosed)(lake, writer, as_of)
-            jobs, findings = jobs + made[0], findings + made[1]
+            rows, jobs = rows + int(line[1]), jobs + int(line[2])
+            if end <= task.watched_s:
+                if begin < task.shared_s:
+                    jobs += remembered(lake, writer, origin_ns + begin * NS, origin_ns + end * NS)
+            else:
+                if 0 < begin == task.watched_s:
+                    _profiled(lake, writer, origin_ns + begin * NS)
+                made = _diagnosed(lake, writer, min(origin_ns + end * NS + SETTLED_NS, now_ns))
+                jobs, findings = jobs + made[0], findings + made[1]
             if done is not None:
                 done(number + 1, stretches)
     return Filled(rows=rows, jobs=jobs, findings=findings, seconds=0.0)
 
 
-def _remembered(lake: Any, writer: Any, now_ns: int) -> tuple[int, int]:
-    """Summaries, phases and profiles of the jobs that ended, not judged: later ones are compared with them."""
+def _ready(lake: Any, writer: Any, now_ns: int) -> None:
+    """Loads what the analysis is made of while the first stretch is still being recorded."""
+    import fairlead.analysis.anomalies.kernel
+    import fairlead.analysis.system.site
+    import fairlead.runtime.diagnosing.system_round  # noqa: F401
+    from fairlead.runtime.analysis_loop import step
+
+    step(lake, writer, now_ns, most=1)
+
+
+def remembered(lake: Any, writer: Any, from_ns: int, to_ns: int) -> int:
+    """Summaries and phases of the jobs that ended within (from_ns, to_ns], not judged: later ones are compared with
+    them. Returns how many they were."""
     from fairlead.analysis.job_summary import summarised, summary_table
     from fairlead.runtime.analysis_loop import due
     from fairlead.runtime.diagnosing.phases import phases_of
-    from fairlead.runtime.diagnosing.profiling import profiles_with
     from fairlead.runtime.recorded import looked_up
 
-    count = 0
-    while jobs := due(lake, now_ns, most=MOST_JOBS):
-        looked = looked_up(lake, jobs)
-        rows, phases = summary_table([summarised(data, now_ns) for data in looked]), phases_of(lake, looked, now_ns)
-        batch = writer.batch(f"sample/{now_ns}/{count}", source="analysis")
-        batch.add(rows)
-        batch.add(phases)
-        batch.add(profiles_with(lake, rows, phases, [], now_ns))
+    jobs = [job for job in due(lake, to_ns, lag_ns=0, most=MOST_OLD) if job["end_ns"] > from_ns and not job["again"]]
+    for first in range(0, len(jobs), MOST_JOBS):
+        looked = looked_up(lake, jobs[first : first + MOST_JOBS])
+        batch = writer.batch(f"sample/remembered/{to_ns}/{first}", source="analysis")
+        batch.add(summary_table([summarised(data, to_ns) for data in looked]))
+        batch.add(phases_of(lake, looked, to_ns))
         batch.commit()
-        count += len(jobs)
     writer.flush()
-    return count, 0
+    return len(jobs)
+
+
+def _profiled(lake: Any, writer: Any, now_ns: int) -> None:
+    """Profiles of all that was remembered, at once."""
+    from fairlead.lake.tables import conform
+    from fairlead.model.tables import JOB_SUMMARY, PHASE
+    from fairlead.runtime.diagnosing.profiling import profiles_with
+
+    told = [
+        conform(lake.query(f"SELECT * EXCLUDE (day) FROM {spec.name} ORDER BY {order}"), spec, strict=True)  # noqa: S608
+        for spec, order in ((JOB_SUMMARY, "cluster, job_id, start_ns"), (PHASE, "cluster, job_id, kind, number"))
+    ]
+    batch = writer.batch(f"sample/profiled/{now_ns}", source="analysis")
+    batch.add(profiles_with(lake, told[0], told[1], [], now_ns))
+    batch.commit()
 
 
 def _diagnosed(lake: Any, writer: Any, now_ns: int) -> tuple[int, int]:

@@ -32,15 +32,18 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     """File for what is true of it."""
     cuts: list[int]
     watched_s: int
-    """Components are looked at from here on."""
+    """Components are looked at from here on, and jobs judged."""
+    shared_s: int
+    """Jobs that end between here and there are summarised by this process."""
     parent: int
 
 
 def record(task: Recording) -> None:
-    """Records all stretches and looks at the components in each, as the server would; a line with its number and rows
-    on stdout after each."""
+    """Records all stretches and looks at the components in each, as the server would; a line with its number, its rows
+    and the jobs summarised here on stdout after each."""
     from fairlead.analysis.rollups import derive
     from fairlead.lake.store import Lake
+    from fairlead.runtime.sample_fill import remembered
     from fairlead.testing.sample_site import truth
     from fairlead.testing.sample_site.month import month
     from fairlead.testing.sample_site.records import records
@@ -58,7 +61,11 @@ def record(task: Recording) -> None:
             writer.flush()
             if begin >= task.watched_s:
                 look(lake, writer, task.origin_ns + begin * NS, task.origin_ns + end * NS)
-            sys.stdout.write(f"{number} {sum(table.num_rows for table in tables.values())}\n")
+            jobs = 0
+            if task.shared_s < end == task.watched_s:
+                # Told only then: the other process has the stretches before that to summarise meanwhile.
+                jobs = remembered(lake, writer, task.origin_ns + task.shared_s * NS, task.origin_ns + end * NS)
+            sys.stdout.write(f"{number} {sum(table.num_rows for table in tables.values())} {jobs}\n")
             sys.stdout.flush()
     truth.write(site, Path(task.truth))
 

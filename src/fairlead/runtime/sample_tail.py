@@ -42,7 +42,7 @@ def send(task: Tail) -> None:
     """Sends until the month's days ahead are over. Raises FairleadError."""
     from fairlead.testing.machine import live
     from fairlead.testing.sample_site.month import month
-    from fairlead.testing.sample_site.records import silent
+    from fairlead.testing.sample_site.records import fed, silent
 
     site = month(task.origin_ns, task.seed, days=task.days, jobs_a_day=task.jobs_a_day)
     _ = site.play.course
@@ -51,7 +51,7 @@ def send(task: Tail) -> None:
     begin = (task.from_ns - task.origin_ns) // NS
     for _told in live.send(
         site.play, line, every_s=EVERY_S, now_ns=clock.now_ns, sleep_s=clock.sleep_s, from_s=begin,
-        heard=lambda node, at_s: not silent(site, node, at_s),
+        heard=lambda node, at_s: not silent(site, node, at_s), besides=lambda begin, end: fed(site, begin, end),
     ):  # fmt: skip
         pass
     log.warning("the sample site's days are over: start it again, and it is filled anew")

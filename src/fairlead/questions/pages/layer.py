@@ -101,10 +101,10 @@ def _jobs(lake: Tables, kind: LayerKind, names: list[str], span: Span) -> dict[s
     where = "kind = $kind AND job_id IS NOT NULL AND id IN (SELECT unnest($names))"
     found = select(
         lake,
-        f"SELECT id, count(DISTINCT job_id) AS jobs FROM {rollup_rows(span, where, 'id, job_id')} GROUP BY id",
+        f"SELECT id, count(DISTINCT job_id) AS many FROM {rollup_rows(span, where, 'id, job_id')} GROUP BY id",
         {"kind": kind.kind, "names": names}, within=span.aligned(HOUR_NS),
     )  # fmt: skip
-    return {row["id"]: row["jobs"] for row in records(found)} or None
+    return {row["id"]: row["many"] for row in records(found)} or None
 
 
 def _missing(kind: LayerKind, rows: list[ComponentRow], by_job: bool) -> list[str]:

@@ -5,9 +5,11 @@ Not here: files of the same (`wire`), loads as fast as a server takes them (`loa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from io import BytesIO
+
+import pyarrow as pa
 
 from fairlead import __version__
 from fairlead.agent.sending import Line, SendError, Token
@@ -36,9 +38,11 @@ class Told:
 def send(
     play: Play, line: Line, *, every_s: int, now_ns: Callable[[], int], sleep_s: Callable[[float], None],
     from_s: int = 0, heard: Callable[[str, int], bool] = lambda _node, _at_s: True,
+    besides: Callable[[int, int], Mapping[str, pa.Table]] = lambda _from_s, _to_s: {},
 ) -> Iterator[Told]:  # fmt: skip
     """Send interval after interval from `from_s` on, each when it is over by `now_ns`: what lies in the past goes at
-    once. `heard`: whether a node's agent says anything at that second.
+    once. `heard`: whether a node's agent says anything at that second. `besides`: tables of an interval that a feed of
+    the site sends besides the play's own.
 
     Raises NoAnswerError when the server has not answered for a while, ServerError when it refuses.
     """
@@ -57,6 +61,9 @@ def send(
             if sum(map(len, held)) > _MOST_BYTES:
                 _posted(line, b"".join(held), sleep_s)
                 held.clear()
+        for name, table in besides(start, stop).items():
+            held.append(wire.of_feed(play, name, table, start))
+            rows, size = rows + table.num_rows, size + len(held[-1])
         if held:
             _posted(line, b"".join(held), sleep_s)
         running = sum(1 for job in play.course.jobs if job.start_s <= stop and not job.end_s <= stop)

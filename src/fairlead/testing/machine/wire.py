@@ -27,6 +27,8 @@ SENDER = {
 }  # fmt: skip
 """The column that names the node a table's rows are sent by; the others come from one place (`PLACE`)."""
 PLACE = {"jobs": "sched0", "mapping": "sched0", "port": "fabric0"}
+FEED = "feed0"
+"""Where tables are sent from that are no agent's."""
 WRITER = "fairlead.testing.machine"
 
 
@@ -52,6 +54,12 @@ def bodies(play: Play, every_s: int = 10, from_s: int = 0, to_s: int | None = No
     stop = play.seconds if to_s is None else to_s
     for start, tables in zip(range(from_s, stop, every_s), play.intervals(every_s, from_s, stop), strict=True):
         yield from _of_interval(play, tables, start, min(start + every_s, stop))
+
+
+def of_feed(play: Play, name: str, table: pa.Table, at_s: int) -> bytes:
+    """Rows of a table, of which there are some, as a batch of one feed of the site."""
+    [batch] = table.combine_chunks().to_batches()
+    return Cut(name, batch).encoded(0, batch.num_rows, FEED, boot_id(play.seed, f"{FEED}/{name}"), at_s)
 
 
 def _of_interval(play: Play, tables: dict[str, pa.Table], start: int, end: int) -> Iterator[Body]:

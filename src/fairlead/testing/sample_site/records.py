@@ -25,6 +25,7 @@ COARSE_S = 600
 """... and so often before."""
 OWNERS_S = 1800
 TIB = 1 << 40
+_USAGE = ("ts_ns", "fs", "owner_kind", "owner", "used_bytes", "inodes_used", "limit_bytes")
 _NODES = {"target": "server", "metadata": "server"}
 """The column that names the node of a row's agent, where it is not `node`."""
 
@@ -34,10 +35,14 @@ def records(month: Month, from_s: int, to_s: int) -> dict[str, pa.Table]:
     play = month.play
     tables = play.tables(from_s, to_s)
     tables["health"] = _sent(month, _health(month, tables["health"]), tables, from_s)
-    for name, owners in (("usage", usage_rows(month, from_s, to_s)), ("events", event_rows(month, from_s, to_s))):
-        if owners.num_rows:
-            tables[name] = pa.Table.from_batches([owners], TABLES[name].schema)
+    tables |= fed(month, from_s, to_s)
     return {name: heard(month, name, table) for name, table in tables.items()}
+
+
+def fed(month: Month, from_s: int, to_s: int) -> dict[str, pa.Table]:
+    """What comes from feeds and no agent: space held by owners, events; tables without rows are left out."""
+    made = {"usage": usage_rows(month, from_s, to_s), "events": event_rows(month, from_s, to_s)}
+    return {name: pa.Table.from_batches([rows], TABLES[name].schema) for name, rows in made.items() if rows.num_rows}
 
 
 def _health(month: Month, rows: pa.Table) -> pa.Table:
@@ -104,6 +109,8 @@ def usage_rows(month: Month, from_s: int, to_s: int) -> pa.RecordBatch:
     """Each half hour what users and projects hold: what they had and a part of what they wrote since."""
     course, origin = month.play.course, month.play.origin_ns
     times = np.arange(-(-from_s // OWNERS_S), -(-to_s // OWNERS_S)) * OWNERS_S
+    if not len(times):
+        return batch_of(USAGE, {name: [] for name in _USAGE}, 0)
     who = users()
     place = {user: k for k, (user, _) in enumerate(who)}
     ended = [job for job in course.jobs if job.end_s < to_s]
@@ -112,9 +119,7 @@ def usage_rows(month: Month, from_s: int, to_s: int) -> pa.RecordBatch:
     kept = np.array([0.35 * job.drawn.write_bytes for job in ended])
     rng = np.random.default_rng([month.play.seed, 51])
     had = rng.uniform(0.4, 3.0, len(who)) * TIB
-    columns: dict[str, list[object]] = {name: [] for name in (
-        "ts_ns", "fs", "owner_kind", "owner", "used_bytes", "inodes_used", "limit_bytes",
-    )}  # fmt: skip
+    columns: dict[str, list[object]] = {name: [] for name in _USAGE}
     for at in times.tolist():
         now = had + np.bincount(owner, np.where(end <= at, kept, 0.0), len(who)) if len(ended) else had
         limits = [(4 + k % 3) * TIB for k in range(len(who))]

@@ -18,6 +18,7 @@ from fairlead.inert import encodable_within
 from fairlead.questions.asking import NotForYouError, Sight, UnknownNameError
 from fairlead.questions.catalog import ask, asked_of
 from fairlead.questions.question import Asking
+from fairlead.questions.warming import FIRST_ASKED, know_job_files
 from fairlead.web.api.gate import BusyError, Gate
 from fairlead.web.api.settings import ApiSettings
 from fairlead.web.identity import RefusedError
@@ -45,8 +46,9 @@ class Answering:
 
     def warm(self) -> None:
         """Asks once, in a thread, what is kept between questions."""
-        for question in ("heatmap", "cdf"):
-            self._threads.submit(self._ask, question, "", asked_of(question, {}), Sight(), self._clock())
+        self._threads.submit(know_job_files, self._asking.lake)
+        for question, name, words in FIRST_ASKED:
+            self._threads.submit(self._ask, question, name, asked_of(question, words), Sight(), self._clock())
 
     async def answer(
         self, question: str, name: str, asked: msgspec.Struct, sight: Sight, reader: str
@@ -87,7 +89,10 @@ class Answering:
             work.exception()  # told to whoever still waits; nobody may
 
     def _ask(self, question: str, name: str, asked: msgspec.Struct, sight: Sight, moment: int) -> tuple[bytes, bool]:
-        answer = ask(self._asking, question, name, asked, sight, moment)
+        try:
+            answer = ask(self._asking, question, name, asked, sight, moment)
+        except StopIteration as defect:  # no future can hold one: who asks would wait for ever
+            raise RuntimeError(f"{question}: an iterator ended") from defect
         to_ns = getattr(answer, "to_ns", moment)
         return _ENCODE.encode(encodable_within(answer)), to_ns < moment - _PAST_NS
 

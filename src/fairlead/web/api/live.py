@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -16,6 +16,7 @@ from hashlib import blake2b
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from fairlead.web.identity import Door, Person, RefusedError
 
@@ -27,7 +28,6 @@ SHORTEST_S, LONGEST_S = 1.0, 60.0
 _LOG = logging.getLogger("fairlead.api")
 Look = Callable[[], Awaitable[bytes]]
 """The answer as JSON. Raises RefusedError."""
-_END = ("refused", b"")
 
 
 @dataclass
@@ -41,6 +41,23 @@ class _Topic:
     followers: int = 0
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
+
+
+class _Stream(StreamingResponse):
+    """What one follower is sent. Its place is free again however it ends, though it never began."""
+
+    def __init__(self, parts: AsyncGenerator[bytes], release: Callable[[], None]) -> None:
+        headers = {"cache-control": "no-store", "x-accel-buffering": "no", "x-content-type-options": "nosniff"}
+        super().__init__(parts, media_type="text/event-stream", headers=headers)
+        self._parts, self._release = parts, release
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Sends until one side ends it."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._release()
+            await self._parts.aclose()
 
 
 class Board:
@@ -64,14 +81,21 @@ class Board:
             raise RefusedError(429, "you follow as much as one person may", "close a page", {"retry-after": "5"})
         if self.followers >= self._most:
             raise RefusedError(429, "as many follow as this server takes", "ask again later", {"retry-after": "15"})
-        stream = self._stream(request, person, key, look, every_s)
-        headers = {"cache-control": "no-store", "x-accel-buffering": "no", "x-content-type-options": "nosniff"}
-        return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
+        self._held[person.key] += 1  # here, not when it begins: many may be asked for at the same time
+        held = [person.key]
+
+        def release() -> None:
+            if held:
+                who = held.pop()
+                self._held[who] -= 1
+                if not self._held[who]:
+                    del self._held[who]
+
+        return _Stream(self._stream(request, person, key, look, every_s, release), release)
 
     async def _stream(
-        self, request: Request, person: Person, key: Hashable, look: Look, every_s: float
-    ) -> AsyncIterator[bytes]:
-        self._held[person.key] += 1
+        self, request: Request, person: Person, key: Hashable, look: Look, every_s: float, release: Callable[[], None]
+    ) -> AsyncGenerator[bytes]:
         # In the event loop nothing runs between a look at `number` and the wait for `changed`.
         topic = self._entered(key, look, every_s)
         loop = asyncio.get_running_loop()
@@ -103,9 +127,7 @@ class Board:
                         yield b": beat\n\n"
         finally:
             self._left(key, topic)
-            self._held[person.key] -= 1
-            if not self._held[person.key]:
-                del self._held[person.key]
+            release()
 
     def _entered(self, key: Hashable, look: Look, every_s: float) -> _Topic:
         topic = self._topics.get(key)

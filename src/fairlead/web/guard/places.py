@@ -109,7 +109,7 @@ def cookie(scope: Scope, name: str) -> str | None:
 
 
 def limited_as(address: str) -> str:
-    """What limits count an address as: of IPv6 the network of 64 bits, in which one client takes any address it likes."""
+    """What limits count an address as: of IPv6 the network of 64 bits, in which a client takes any it likes."""
     found = _parsed(address)
     if isinstance(found, ipaddress.IPv6Address):
         return str(ipaddress.ip_network((int(found) >> 64 << 64, 64)))

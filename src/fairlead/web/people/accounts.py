@@ -117,12 +117,14 @@ def change(
 
 
 def set_password(store: Store, name: str, password: str, *, keep: bytes | None = None) -> None:
-    """Gives a local account the password of this hash; ends its sessions but the one of the hash `keep`."""
+    """Gives a local account the password of this hash; ends its welcome keys, and its sessions but the one of the hash
+    `keep`."""
     with store.change():
         if known(store, name).way != "local":
             raise ConflictError(f"{name} has no password here", remedy="it is changed where the account is from")
         store.execute("UPDATE account SET password = ? WHERE name = ?", (password, name))
         store.execute("DELETE FROM session WHERE account = ? AND hash IS NOT ?", (name, keep))
+        store.execute("DELETE FROM welcome WHERE account = ?", (name,))
 
 
 def rehash(store: Store, name: str, old: str, new: str) -> None:

@@ -222,7 +222,8 @@ def link(store: Store, secret: str) -> Held | None:
     key = hashed(secret)
     found = store.rows(
         "SELECT a.name, a.role, k.made_ns, k.expires_ns, k.seen_ns, k.id, k.cluster, k.job, k.start_ns, a.projects,"
-        " k.user, k.project FROM link k JOIN account a ON a.name = k.account WHERE k.hash = ? AND a.disabled = 0", (key,),
+        " k.user, k.project FROM link k JOIN account a ON a.name = k.account WHERE k.hash = ? AND a.disabled = 0",
+        (key,),
     )  # fmt: skip
     if not found or store.now >= found[0][3]:
         return None
