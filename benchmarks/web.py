@@ -11,12 +11,14 @@ import argparse
 import asyncio
 import contextlib
 import json
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,6 +51,8 @@ class Site:
     up: Server
     days: int
     job_days: int
+    tokens: Callable[[int], str]
+    """A token of the so manieth operator."""
     rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(5))
 
     def job(self, first: int, last: int) -> str:
@@ -73,10 +77,10 @@ def calls(site: Site, number: int) -> dict[str, list[str]]:
     def job(name: str) -> list[str]:
         return [
             path(f"jobs/{name}/why"),
-            path(f"jobs/{name}"),
+            path(f"jobs/{name}", points=10),
             path(f"jobs/{name}/timeline", points=900),
-            path(f"jobs/{name}/ranks"),
-            path(f"jobs/{name}/files"),
+            path(f"jobs/{name}/ranks", rows=128, columns=300),
+            path(f"jobs/{name}/files", sort="bytes", limit=50),
             path(f"jobs/{name}/requests"),
         ]
 
@@ -90,8 +94,8 @@ def calls(site: Site, number: int) -> dict[str, list[str]]:
         ]
 
     return {
-        "home (machine)": ["now", path("mine", last="7d"), path("findings", last="1d", limit=10)],
-        "home (a user)": [path("mine", last="30d", user=ALICE)],
+        "home (machine)": ["now", path("findings", last="1d", limit=50), path("mine", last="7d", limit=25), "setup"],
+        "home (a user)": [path("mine", last="7d", limit=25, user=ALICE)],
         "jobs": [
             path("jobs", last="1d", limit=50),
             path("jobs", last="7d", sort="bytes", limit=50, offset=50 * number),
@@ -104,10 +108,11 @@ def calls(site: Site, number: int) -> dict[str, list[str]]:
             path("layers/target", last="1d", to=f"-{back}d"),
             path("layers/target/hours", last="1d", to=f"-{back}d"),
         ],
-        "metadata": [*layer("mds"), path("mds", last="1h")],
+        "metadata": [*layer("mds"), path("mds", last="1d", limit=12)],
         "one target": [
-            path("layers/target/component", id=target, last="1d"),
-            path("health/components", component=target, last="7d"),
+            path("layers/target/component", id=target, last="1d", points=600),
+            path("layers/target/waits", component=target, last="1d"),
+            path("health/components", component=target, last="1d"),
         ],
         "findings": [path("findings", last="30d", limit=50), path("health/components", last="30d")],
         "behaviour": [path("behaviour", last="30d")],
@@ -116,10 +121,10 @@ def calls(site: Site, number: int) -> dict[str, list[str]]:
     }
 
 
-def asked(site: Site, rounds: int) -> dict[str, list[tuple[float, int]]]:
-    """Milliseconds and bytes of every call, by page."""
+def asked(site: Site, rounds: int) -> tuple[dict[str, list[tuple[float, int]]], dict[str, int]]:
+    """Milliseconds and bytes of every call that was answered, by page; how often others were not."""
     spent: dict[str, list[tuple[float, int]]] = {}
-    refused: dict[str, int] = {}
+    refused: Counter[str] = Counter()
     with httpx.Client(base_url=f"{site.api}/api/v1/", headers=site.headers(), timeout=60) as client:
         for number in range(rounds + 1):
             for page, paths in calls(site, number).items():
@@ -127,18 +132,19 @@ def asked(site: Site, rounds: int) -> dict[str, list[tuple[float, int]]]:
                     began = time.perf_counter()
                     answer = client.get(one)
                     took = (time.perf_counter() - began) * 1e3
-                    if answer.status_code not in (200, 404):
-                        refused[f"{answer.status_code} {one.split('?')[0]}"] = 1
+                    if answer.status_code != 200:  # no answer is no fast answer: it is counted, and its time is not
+                        refused[f"{page}: {answer.status_code} {re.sub('[0-9]+', 'N', one.split('?')[0])}"] += 1
+                        continue
                     if number:  # the first round warms what is kept between questions; it is told apart
                         spent.setdefault(page, []).append((took, int(answer.headers.get("content-length", 0))))
                     else:
                         spent.setdefault(f"first: {page}", []).append((took, 0))
-    for what in refused:
-        print(f"refused: {what}", file=sys.stderr)
-    return spent
+    for what, times in refused.items():
+        print(f"not answered, {times} times: {what}", file=sys.stderr)
+    return spent, dict(refused)
 
 
-async def followed(site: Site, viewers: int, seconds: float) -> dict[str, float]:
+async def followed(site: Site, viewers: int, seconds: float) -> dict[str, float | None]:
     """`viewers` streams of different pages; how late events are against the pace they were asked for."""
     every = 2.0
     paths = ["now", "jobs?last=1h", "mine?last=7d", *(f"jobs/{site.job(0, 1)}/timeline?points=600" for _ in range(9))]
@@ -170,10 +176,13 @@ async def followed(site: Site, viewers: int, seconds: float) -> dict[str, float]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    late = np.maximum(np.array(gaps or [np.nan]) - every, 0)
-    return {
-        "viewers": viewers, "events": len(gaps), "late_p50_s": float(np.percentile(late, 50)),
-        "late_p95_s": float(np.percentile(late, 95)), "late_max_s": float(late.max()),
+    found: dict[str, float | None] = {"viewers": viewers, "ended": len(ends), "changes": len(gaps)}
+    if not gaps:  # nothing changed twice: nothing can be said of how late it was
+        return found | {"late_p50_s": None, "late_p95_s": None, "late_max_s": None}
+    late = np.maximum(np.array(gaps) - every, 0)
+    return found | {
+        "late_p50_s": float(np.percentile(late, 50)), "late_p95_s": float(np.percentile(late, 95)),
+        "late_max_s": float(late.max()),
     }  # fmt: skip
 
 
@@ -181,12 +190,12 @@ async def slow(site: Site, clients: int, seconds: float) -> dict[str, float]:
     """`clients` that ask for a large answer and read a few bytes a second; how long an ordinary question takes then."""
     host, _, port = site.api.removeprefix("http://").partition(":")
     asked = "GET /api/v1/jobs?last=7d&limit=1000 HTTP/1.1\r\nHost: x\r\n"
-    head = f"{asked}Authorization: Bearer {site.token}\r\n\r\n".encode()
     writers = []
     refused = 0
 
-    async def crawl() -> None:
+    async def crawl(number: int) -> None:
         nonlocal refused
+        head = f"{asked}Authorization: Bearer {site.tokens(number)}\r\n\r\n".encode()  # each somebody else
         reader, writer = await asyncio.open_connection(host, int(port), limit=1024)
         writers.append(writer)
         writer.write(head)
@@ -196,7 +205,7 @@ async def slow(site: Site, clients: int, seconds: float) -> dict[str, float]:
             while await reader.read(16):
                 await asyncio.sleep(1)
 
-    tasks = [asyncio.create_task(crawl()) for _ in range(clients)]
+    tasks = [asyncio.create_task(crawl(number)) for number in range(clients)]
     await asyncio.sleep(5)
     took: list[float] = []
     base = f"{site.api}/api/v1/"
@@ -260,7 +269,7 @@ def viewed(site: Site) -> dict[str, float]:
 
 
 @contextlib.contextmanager
-def running(lake: Path, rate: int) -> Iterator[tuple[Server, str, str]]:
+def running(lake: Path, rate: int) -> Iterator[tuple[Server, str, Callable[[int], str]]]:
     """A server on the lake, rows arriving; its API's address and an operator's token."""
     more = ["api.listen=tcp:127.0.0.1:0", "web.requests_per_minute=0", "web.address_requests_per_minute=0"]
     with server(lake.parent, api=True, more=more) as up:
@@ -269,7 +278,11 @@ def running(lake: Path, rate: int) -> Iterator[tuple[Server, str, str]]:
             while not line.exists() and time.monotonic() < until:
                 time.sleep(0.1)
         address = json.loads((lake.parent / "addresses.json").read_text())["api"][0].removeprefix("tcp:")
-        token = issue(read_key(lake.parent / "server.key"), Claims(expires_s=int(time.time()) + 86400, role=OPERATOR))
+        key = read_key(lake.parent / "server.key")
+
+        def token(number: int) -> str:
+            return issue(key, Claims(expires_s=int(time.time()) + 86400, role=OPERATOR, user=f"operator{number}"))
+
         sending = None
         if rate:
             script = str(Path(__file__).with_name("_sending.py"))
@@ -312,9 +325,10 @@ def main() -> None:
         figures["rows"] = sum(t.rows + t.waiting_rows for t in inventory(open_place(root)).tables)
         figures["jobs"] = sum(t.rows for t in inventory(open_place(root)).tables if t.table == "jobs")
         with running(root, options.rate) as (up, api, token):
-            site = Site(api, token, up, days, job_days)
+            site = Site(api, token(0), up, days, job_days, token)
             if "calls" in options.only:
-                figures["calls"] = shown(asked(site, rounds), figures)
+                spent, figures["not_answered"] = asked(site, rounds)
+                figures["calls"] = shown(spent, figures)
             if "first" in options.only:
                 figures["first"] = viewed(site)
             if "live" in options.only:
@@ -340,7 +354,7 @@ def shown(spent: dict[str, list[tuple[float, int]]], about: dict[str, Any]) -> d
         took = [one for one, _ in each]
         every += took
         p50, p95, p99 = (float(np.percentile(took, q)) for q in (50, 95, 99))
-        first = max(one for one, _ in spent[f"first: {page}"])
+        first = max((one for one, _ in spent.get(f"first: {page}", [])), default=float("nan"))
         mark = "" if p95 < P95_MS and p99 < P99_MS else " !"
         table.add_row(page, str(len(took)), f"{p50:.0f}", f"{p95:.0f}{mark}", f"{p99:.0f}",
                       f"{max(size for _, size in each) / 1e3:.0f}", f"{first:.0f}")  # fmt: skip

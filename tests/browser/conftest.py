@@ -15,7 +15,10 @@ from pages_site import Visit
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 AXE = Path(__file__).resolve().parents[2] / "pages" / "node_modules" / "axe-core" / "axe.min.js"
-ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+ARGUMENTS = [
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-component-update",
+    "--disable-background-networking", "--disable-sync",
+]  # fmt: skip
 PATIENCE_MS = 30_000
 
 

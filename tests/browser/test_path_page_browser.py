@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +13,7 @@ from fairlead.analysis.path_charts import charts
 from fairlead.web.path.page import render
 from path_simulation import EDGES_NS, MIB, Plane, checkpoints, flood, metadata
 
-playwright_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install playwright")
-
 pytestmark = pytest.mark.browser
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
 @pytest.fixture(scope="module")
@@ -44,15 +39,9 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    """A running Chromium: the system's, else the build playwright installed."""
-    found = next(filter(None, map(shutil.which, BROWSERS)), None)
-    with playwright_api.sync_playwright() as driver:
-        if found is None and not Path(driver.chromium.executable_path).exists():
-            pytest.skip("no Chromium: apt-get install chromium")
-        browser = driver.chromium.launch(executable_path=found, args=["--headless", "--no-sandbox", "--disable-gpu"])
-        yield browser
-        browser.close()
+def chromium(browser_of_session: Any) -> Any:
+    """The Chromium of all tests: a process drives one."""
+    return browser_of_session
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (400, "light")])

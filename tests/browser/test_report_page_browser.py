@@ -5,7 +5,6 @@ Screenshots go to build/report-page.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,31 +15,18 @@ import report_samples as samples
 from fairlead.model import units
 from fairlead.web.report import page
 
-playwright_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install playwright")
-
 pytestmark = pytest.mark.browser
 
 ROOT = Path(__file__).resolve().parents[2]
 SHOTS = ROOT / "build" / "report-page"
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-FLAGS = [
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-]  # fmt: skip
 
 Opened = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    """A running Chromium: the system's, else the build playwright installed."""
-    found = next(filter(None, map(shutil.which, BROWSERS)), None)
-    with playwright_api.sync_playwright() as driver:
-        if found is None and not Path(driver.chromium.executable_path).exists():
-            pytest.skip("no Chromium: apt-get install chromium")
-        browser = driver.chromium.launch(executable_path=found, args=FLAGS)
-        yield browser
-        browser.close()
+def chromium(browser_of_session: Any) -> Any:
+    """The Chromium of all tests: a process drives one."""
+    return browser_of_session
 
 
 @pytest.fixture

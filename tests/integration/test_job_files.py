@@ -94,7 +94,8 @@ def test_files_of_other_days_and_jobs_are_not_opened(lake: Lake) -> None:
 def test_the_latest_telling_counts_across_files(lake: Lake) -> None:
     for number, made in enumerate((5, 9)):
         told(lake, f"summary{number}", batch_of(JOB_SUMMARY, {
-            "cluster": ["c"], "job_id": ["1"], "start_ns": [T0 + DAY_NS + S], "made_ns": [made], "analysis_version": [1],
+            "cluster": ["c"], "job_id": ["1"], "start_ns": [T0 + DAY_NS + S], "made_ns": [made],
+            "analysis_version": [1],
         }))  # fmt: skip
     chosen = select(lake, "SELECT made_ns FROM job_summary WHERE job_id = $j", {"j": "1"}, numbers=["1"])
     assert chosen["made_ns"].to_pylist() == [9]

@@ -119,8 +119,8 @@ def run(
     engine: Engine, views: Iterable[View], sql: str, parameters: Parameters = None, *, timeout_s: float | None = None,
     tables: Mapping[str, pa.Table] | None = None,
 ) -> pa.Table:  # fmt: skip
-    """The result of one reading statement over `views`, and over `tables` that are known to it alone. Raises UsageError for SQL that is wrong or would write,
-    LakeError when memory, a file or (`timeout_s`) time is wanting."""
+    """The result of one reading statement over `views`, and over `tables` that are known to it alone. Raises UsageError
+    for SQL that is wrong or would write, LakeError when memory, a file or (`timeout_s`) time is wanting."""
     import duckdb
 
     views = list(views)

@@ -76,7 +76,8 @@ class Lake:
         (from, to; ns) promises that the query wants of every series it names (`tables.SERIES`) only rows dated in
         that time: files that hold none are not opened; the query still has to say so itself. `began` and `numbers`
         promise the like of tables of jobs (`tables.OF_JOBS`): only rows dated in that time, only of these job numbers.
-        `tables`: more tables, known to this query alone. A query that takes longer than `timeout_s` is ended. Raises UsageError for wrong SQL, LakeError.
+        `tables`: more tables, known to this query alone. A query that takes longer than `timeout_s` is ended. Raises
+        UsageError for wrong SQL, LakeError.
         """
         timeout_s = self._timeout_s if timeout_s is None else timeout_s
         wanted = Wanted(between, began, numbers)

@@ -14,4 +14,4 @@ MODES = ("N-N", "N-M", "N-1", "1-1")
 
 def level_of(share: float | None) -> str | None:
     """idle, low, mid or high; None stays unknown."""
-    return None if share is None else next(name for name, below in LEVELS if share < below)
+    return None if share is None else next((name for name, below in LEVELS if share < below), LEVELS[-1][0])
