@@ -85,11 +85,12 @@ def _space(lake: Tables, span: Span, named: str, parameters: Mapping[str, object
     wide = Span(span.from_ns - _SPACE_WITHIN_NS, span.to_ns).aligned(step)
     found = select(
         lake,
-        "SELECT id, arg_max(used_bytes_max, ts_ns) AS used, arg_max(capacity_bytes, ts_ns) AS capacity,"
-        f" coalesce(arg_max(used_bytes_max, ts_ns) FILTER (WHERE ts_ns < {span.from_ns}),"
-        " arg_min(used_bytes_max, ts_ns)) AS before FROM rollup"
+        # Rows are partial: of several of one time the largest counts, as always the same one.
+        "SELECT id, arg_max(used, ts_ns) AS used, arg_max(capacity, ts_ns) AS capacity,"
+        f" coalesce(arg_max(used, ts_ns) FILTER (WHERE ts_ns < {span.from_ns}), arg_min(used, ts_ns)) AS before FROM ("
+        "SELECT id, ts_ns, max(used_bytes_max) AS used, max(capacity_bytes) AS capacity FROM rollup"
         f" WHERE interval_ns = {step} AND {_WHOLE}{named} AND used_bytes_max IS NOT NULL AND ts_ns >= {wide.from_ns}"
-        f" AND ts_ns < {wide.to_ns} AND {days(wide)} GROUP BY id",
+        f" AND ts_ns < {wide.to_ns} AND {days(wide)} GROUP BY id, ts_ns) GROUP BY id",
         parameters,
         within=wide,
     )
