@@ -22,8 +22,8 @@ ARGUMENTS = [
 PATIENCE_MS = 30_000
 
 
-@pytest.fixture(scope="session")
-def browser_of_session() -> Iterator[Any]:
+@pytest.fixture(scope="module")
+def browser_of_module() -> Iterator[Any]:
     """A running Chromium: the system's, else the build playwright installed."""
     driving = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install playwright")
     found = next(filter(None, map(shutil.which, BROWSERS)), None)
@@ -53,7 +53,7 @@ def site(filled_site: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 @pytest.fixture
-def visit(browser_of_session: Any, site: pages_site.Site) -> Iterator[Visit]:
+def visit(browser_of_module: Any, site: pages_site.Site) -> Iterator[Visit]:
     """`visit(role, path, width=1280, scheme="light", of=site)`: a page, signed in as `role` (None: nobody). Ends with
     a look at what the browser complained of; `page.complaints` may be emptied by a test that provokes some."""
     contexts: list[Any] = []
@@ -63,7 +63,7 @@ def visit(browser_of_session: Any, site: pages_site.Site) -> Iterator[Visit]:
         role: str | None, path: str = "/", *, width: int = 1280, height: int = 900, scheme: str = "light",
         of: pages_site.Site = site,
     ) -> Any:  # fmt: skip
-        context = browser_of_session.new_context(
+        context = browser_of_module.new_context(
             base_url=of.url, color_scheme=scheme, viewport={"width": width, "height": height}
         )
         context.set_default_timeout(PATIENCE_MS)

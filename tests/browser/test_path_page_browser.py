@@ -39,9 +39,9 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def chromium(browser_of_session: Any) -> Any:
+def chromium(browser_of_module: Any) -> Any:
     """The Chromium of all tests: a process drives one."""
-    return browser_of_session
+    return browser_of_module
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (400, "light")])

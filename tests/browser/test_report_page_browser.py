@@ -24,9 +24,9 @@ Opened = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
-def chromium(browser_of_session: Any) -> Any:
+def chromium(browser_of_module: Any) -> Any:
     """The Chromium of all tests: a process drives one."""
-    return browser_of_session
+    return browser_of_module
 
 
 @pytest.fixture

@@ -17,12 +17,14 @@ _BACK_NS = 5 * MINUTE_NS
 
 def shifted(lake: Tables, span: Span, now_ns: int) -> Span:
     """A short span that ends now, ended where the rollup ends instead (at most five minutes ago): its rates would
-    be too low otherwise. Any other span as it is."""
+    be too low otherwise. Any other span, and that of a restricted reader, as it is."""
     if span.length_ns > SHORT_NS or span.to_ns < now_ns:
+        return span
+    if whole(lake) is not lake:  # when others' records last came is not told, not even by where the present begins
         return span
     back = Span(now_ns - _BACK_NS, now_ns + MINUTE_NS)
     found = select(
-        whole(lake),  # of everybody's: where the present begins is nobody's secret
+        lake,
         f"SELECT max(ts_ns) AS newest FROM rollup WHERE interval_ns = {SECOND_NS} AND ts_ns >= {back.from_ns}"
         f" AND ts_ns < {now_ns} AND {days(back)}",
         within=back,
