@@ -21,7 +21,8 @@ JOB = "777"
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[pages_site.Site]:
     """A server of these tests' own; nothing was recorded yet."""
-    running = pages_site.begin(tmp_path_factory.mktemp("live"), None)
+    settings = pages_site.SETTINGS + "[carry]\nevery_s = 0.5\n"
+    running = pages_site.begin(tmp_path_factory.mktemp("live"), None, settings)
     yield running
     running.up.kill()
 
@@ -39,6 +40,7 @@ def job_batch(seq: int, user: str) -> bytes:
     })  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_new_job_and_what_it_writes_appear_by_themselves(visit: Visit, own: pages_site.Site) -> None:
     page = visit("alice", of=own)
     page.get_by_text("No job of yours ran in the last seven days").wait_for()
@@ -99,4 +101,6 @@ def test_a_link_that_was_ended_shows_nothing(visit: Visit) -> None:
     late = visit(None, f"{address.path}#{address.fragment}")
     late.get_by_role("alert").first.wait_for()
     assert not late.locator("[data-test=verdict]").count()
-    late.complaints.clear()  # the browser tells of the 401
+    for page_of_link in (guest, late):
+        page_of_link.context.close()
+        page_of_link.complaints.clear()  # the browser tells of each 401

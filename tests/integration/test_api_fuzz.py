@@ -142,7 +142,7 @@ def silent(label: str, who: str) -> bool:
     ) is not None  # fmt: skip
 
 
-@pytest.mark.parametrize("who", ["root", "alice"])
+@pytest.mark.parametrize("who", [pytest.param("root", marks=pytest.mark.slow), "alice"])
 def test_no_request_breaks_it(whole: Whole, who: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
     tried(whole, who, 3)

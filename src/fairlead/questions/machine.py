@@ -171,7 +171,7 @@ def node(lake: Tables, name: str, span: Span, sight: Sight, now_ns: int, *, poin
         drawn = masked(drawn, [(begin - off, end - off) for begin, end in seen])
     return NodePage(
         from_ns=span.from_ns, to_ns=span.to_ns, node=name, jobs=running.jobs,
-        sums={row["layer"]: sums_of(row) for row in by_layer}, probes=probes,
+        sums={row["layer"]: sums_of(row) for row in sorted(by_layer, key=lambda row: str(row["layer"]))}, probes=probes,
         timeline=replace(drawn, from_ns=drawn.from_ns + off),
         clock=ClockShift(source=name, offset_ns=off) if off else None,
         gaps=cover.gaps, events=events(lake, span, sight, [name]), devices=own,
