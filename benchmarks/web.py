@@ -253,7 +253,7 @@ def viewed(site: Site) -> dict[str, float]:
         figures |= {"first_view_s": float(np.median(times)), "first_view_bytes": float(max(sizes))}
         context = browser.new_context(extra_http_headers={"Authorization": f"Bearer {site.token}"})
         page = context.new_page()
-        page.goto(f"{site.api}/jobs/{site.job(0, 1)}")
+        page.goto(f"{site.api}/jobs/{site.job(1, 3)}")
         place = page.locator("[data-timeline]").first
         place.wait_for(timeout=60_000)
         page.wait_for_timeout(1500)

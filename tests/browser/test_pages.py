@@ -21,6 +21,8 @@ FOR_STAFF = (
 )  # fmt: skip
 FOR_ADMINISTRATORS = ("/people",)
 EVERY = (*FOR_ALL, *FOR_STAFF, *FOR_ADMINISTRATORS)
+IN_SHORT = ("/", "/jobs", "/findings", "/layers/forwarder", "/health", "/people")
+"""Those a short run looks at in the dark on a phone, too."""
 
 
 def settled(page: Any) -> None:
@@ -55,7 +57,9 @@ def test_every_page_is_alive_and_accessible(visit: Visit, axe: Callable[[Any], l
     assert not axe(page)
 
 
-@pytest.mark.parametrize("path", EVERY)
+@pytest.mark.parametrize(
+    "path", [path if path in IN_SHORT else pytest.param(path, marks=pytest.mark.slow) for path in EVERY]
+)
 def test_every_page_in_the_dark_on_a_phone(visit: Visit, axe: Callable[[Any], list[str]], path: str) -> None:
     page = visit("admin", path, width=400, height=800, scheme="dark")
     settled(page)
