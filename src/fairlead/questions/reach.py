@@ -7,6 +7,7 @@ reach is found (`reach_found`), who somebody is (`web.identity`).
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -134,19 +135,19 @@ class Reach:
         return start_ns is not None and (job_id, start_ns) in self.mixed
 
 
-class NarrowLake:
+class NarrowLake(ABC):
     """What every narrowed lake has: all of the lake, whose eyes it is for, and what these reach."""
 
     whole: Tables
     sight: Sight
 
+    @abstractmethod
     def reach(self, span: Span | None = None) -> Reach:
         """What is seen, of jobs that ran in the span (of all)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def about(self, span: Span) -> Tables:
         """The same, for queries that do not say which time they are about."""
-        raise NotImplementedError
 
 
 def whole(lake: Tables) -> Tables:
