@@ -16,15 +16,15 @@ from pathlib import Path
 
 import msgspec
 
-from fairlead.services.forwarding.forwarder.run import Options, forward
-from fairlead.services.forwarding.fuse import abi
-from fairlead.services.forwarding.fuse.abi import Op
-from fairlead.services.forwarding.mount.dial import Dial
-from fairlead.services.forwarding.mount.link import Link
-from fairlead.services.forwarding.tree_of import tree_of
-from fairlead.services.forwarding.trees.base import ROOT, FileTree
-from fairlead.services.forwarding.wire.frames import HEAD_BYTES, JOB_IN, PREFIX_BYTES, REPLY, Own
-from fairlead.services.forwarding.wire.handshake import Identity
+from fairlead.steer.forwarding.forwarder.run import Options, forward
+from fairlead.steer.fs.client.dial import Dial
+from fairlead.steer.fs.client.link import Link
+from fairlead.steer.fs.fuse import abi
+from fairlead.steer.fs.fuse.abi import Op
+from fairlead.steer.fs.trees.base import ROOT, FileTree
+from fairlead.steer.fs.trees.open_tree import tree_of
+from fairlead.steer.fs.wire.frames import HEAD_BYTES, JOB_IN, PREFIX_BYTES, REPLY, Own
+from fairlead.steer.fs.wire.handshake import Identity
 
 HEADER = abi.IN_HEADER.pack
 DATA_BODY = abi.WRITE_IN.pack

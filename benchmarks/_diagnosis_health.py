@@ -18,13 +18,13 @@ from _diagnosis_scenes import NS, described, servers_of
 from _diagnosis_scores import share
 from rich.console import Console
 
-from fairlead.analysis.rollups import derive
-from fairlead.model.incident import Incident
-from fairlead.sim.faults import Fault
-from fairlead.testing.machine.phase_truth import phase_truth
-from fairlead.testing.machine.play import Play
-from fairlead.testing.machine.season import Season, small_season
-from fairlead.testing.machine.truth import component_name
+from fairlead.core.model.incident import Incident
+from fairlead.decide.sim.faults import Fault
+from fairlead.kit.testing.machine.phase_truth import phase_truth
+from fairlead.kit.testing.machine.play import Play
+from fairlead.kit.testing.machine.season import Season, small_season
+from fairlead.kit.testing.machine.truth import component_name
+from fairlead.store.rollups import derive
 
 STEP_S = 600
 HURT_S = 60.0
@@ -35,7 +35,7 @@ Told = dict[str, tuple[Incident, int]]
 
 def health(seeds: Sequence[int], quick: bool, console: Console) -> dict[str, Any]:
     """Precision, recall and delay."""
-    from fairlead.analysis.health.watch import HealthLimits
+    from fairlead.explain.analysis.health.assess import HealthLimits
 
     hours, plays = (3, 1) if quick else (6, 3)
     n: Counter[str] = Counter()
@@ -71,7 +71,7 @@ def health(seeds: Sequence[int], quick: bool, console: Console) -> dict[str, Any
 
 def looked_at(play: Play, season: Season) -> Told:
     """Incidents told, look after look, and when first (ns)."""
-    from fairlead.analysis.health.watch import HealthLimits, watched
+    from fairlead.explain.analysis.health.assess import HealthLimits, watched
 
     limits = HealthLimits()
     parts = [
@@ -100,7 +100,7 @@ def looked_at(play: Play, season: Season) -> Told:
 
 
 def _score(play: Play, told: Told, n: Counter[str], delays: list[float]) -> None:
-    from fairlead.analysis.health.watch import HealthLimits
+    from fairlead.explain.analysis.health.assess import HealthLimits
 
     truth = phase_truth(play)
     for fault in play.faults:
@@ -123,7 +123,7 @@ def _score(play: Play, told: Told, n: Counter[str], delays: list[float]) -> None
 def low_s(fault: Fault) -> float:
     """Seconds in which a fault holds its component below the share of its capacity the default limits ask for: one
     that sinks slowly, or is rebuilt, is not so low for all of its time."""
-    from fairlead.analysis.health.watch import HealthLimits
+    from fairlead.explain.analysis.health.assess import HealthLimits
 
     spans = pairwise(fault.course())
     return sum(later - time for (time, factor), (later, _) in spans if factor < HealthLimits().share)

@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fairlead.model.incident import Incident
-from fairlead.model.tables import JOB_SUMMARY, JOBS, PHASE, empty
-from fairlead.testing.machine.labelled import LabelledPlay, labelled
-from fairlead.testing.machine.season import Season
-from fairlead.testing.machine.views import View
+from fairlead.core.model.incident import Incident
+from fairlead.core.model.tables import JOB_SUMMARY, JOBS, PHASE, empty
+from fairlead.kit.testing.machine.labelled import LabelledPlay, labelled
+from fairlead.kit.testing.machine.season import Season
+from fairlead.kit.testing.machine.views import View
 
 NS = 1_000_000_000
 KINDS = ("forwarder", "target", "mds", "job")
@@ -56,8 +56,8 @@ def name_of(season: Season, view: View) -> str:
 def scenes(one: Plays, judged: Any, rows: np.ndarray) -> Iterator[tuple[int, Any]]:
     """The scene of each of these rows, from the records of its play; peaks and usual waits from the plays before (in
     the first one, from itself)."""
-    from fairlead.runtime.diagnosing.scenes import Around, scene_of, victims_of, windows_of
-    from fairlead.runtime.diagnosing.step import with_judgement
+    from fairlead.explain.diagnosing.diagnosis_step import with_judgement
+    from fairlead.explain.diagnosing.phase_scenes import Around, scene_of, victims_of, windows_of
 
     phases = with_judgement(one.phases, judged)
     play_of = one.labels["play"].to_numpy()
@@ -108,7 +108,7 @@ def learn(loads: pa.Table, peaks: Known, waits: dict[tuple[str, str], list[float
 
 def incidents_of(play: LabelledPlay, season: Season, minimum_s: float = 180.0) -> list[Incident]:
     """What watching components finds in a play: those sick for three minutes, as faults of an hour's play are short."""
-    from fairlead.analysis.health.watch import HealthLimits, watched
+    from fairlead.explain.analysis.health.assess import HealthLimits, watched
 
     seen = play.seen
     if not seen.rollup.num_rows:

@@ -1,6 +1,6 @@
 """Scores of detectors against labels: precision, recall, F1 with confidence intervals by play, reliability.
 
-Not here: the labelled machine (`fairlead.testing.machine.labelled`), what is printed (`diagnosis`).
+Not here: the labelled machine (`fairlead.kit.testing.machine.labelled`), what is printed (`diagnosis`).
 """
 
 from __future__ import annotations

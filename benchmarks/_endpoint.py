@@ -1,6 +1,6 @@
 """A real `fairlead up` and senders of batches made beforehand, each in processes of their own, their CPU kept apart.
 
-Not here: what is sent (`lake_ingest`, `fairlead.testing.machine`), what the figures mean (`monitoring`).
+Not here: what is sent (`lake_ingest`, `fairlead.kit.testing.machine`), what the figures mean (`monitoring`).
 """
 
 from __future__ import annotations
@@ -265,8 +265,8 @@ class Watch:
 
 def table_bytes(folder: Path, table: str) -> int:
     """Bytes of the active files of one table in all shards, from a lake's inventory."""
-    from fairlead.lake.inventory import inventory
-    from fairlead.lake.place import open_place
+    from fairlead.store.folder import open_place
+    from fairlead.store.inventory import inventory
 
     return sum(one.bytes for one in inventory(open_place(folder)).tables if one.table == table)
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from fairlead.lake.compaction import compact
-from fairlead.lake.store import Lake
-from fairlead.model.diagnosis import Told, finding_rows
-from fairlead.model.finding import Finding, Subject
-from fairlead.model.tables import HEALTH, JOB_SUMMARY, JOBS, OPS, PHASE, ROLLUP, batch_of
+from fairlead.core.model.diagnosis import Told, finding_rows
+from fairlead.core.model.finding import Finding, Subject
+from fairlead.core.model.tables import HEALTH, JOB_SUMMARY, JOBS, OPS, PHASE, ROLLUP, batch_of
+from fairlead.store.compaction import compact
+from fairlead.store.lake import Lake
 
 S, MINUTE, HOUR, DAY = 10**9, 60 * 10**9, 3600 * 10**9, 86400 * 10**9
 FORWARDERS, TARGETS, NODES, JOBS_A_DAY, USERS = 288, 864, 40_960, 1_200, 400

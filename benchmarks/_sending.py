@@ -11,7 +11,7 @@ import time
 from array import array
 from pathlib import Path
 
-from fairlead.batches.encoding import Header, Numbers, encode, numbers, same_word
+from fairlead.core.batches.encoding import Header, Numbers, encode, numbers, same_word
 
 A_SECOND = 10
 

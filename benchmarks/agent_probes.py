@@ -44,7 +44,7 @@ ONE = (
     + """
 import json, sys, time
 sys.path.insert(0, sys.argv[1])
-from fairlead.probes.lustre import PROBES
+from fairlead.see.probes.lustre import PROBES
 probe = PROBES[sys.argv[2]](sys.argv[3], "server")
 took, cpu, last = [], [], None
 for look in range(int(sys.argv[4])):
@@ -63,8 +63,8 @@ TREE = (
     + """
 import json, sys, time
 sys.path.insert(0, sys.argv[1])
-from fairlead.probes.base import AbsentError
-from fairlead.probes.lustre import PROBES
+from fairlead.see.probes.base import AbsentError
+from fairlead.see.probes.lustre import PROBES
 said = {}
 for name, kind in PROBES.items():
     probe = kind(sys.argv[2], "node")

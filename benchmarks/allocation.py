@@ -26,14 +26,14 @@ from pathlib import Path
 
 import numpy as np
 
-from fairlead import registry
-from fairlead.policies.allocation.contract import NONE, Applications, Decision, Policy, Pool, Running
-from fairlead.policies.allocation.joint import Joint, Tuning
-from fairlead.sim.cycles.measures import measure
-from fairlead.sim.cycles.model import Window, run
-from fairlead.sim.experiments import oracle
-from fairlead.sim.workloads.profiles import Profiles, forge, osts
-from fairlead.sim.workloads.published import Drawn, draw
+from fairlead.decide import registry
+from fairlead.decide.policies.allocation.contract import NONE, Applications, Decision, Policy, Pool, Running
+from fairlead.decide.policies.allocation.joint import Joint, Tuning
+from fairlead.decide.sim.cycles.measures import measure
+from fairlead.decide.sim.cycles.model import Window, run
+from fairlead.decide.sim.experiments import oracle
+from fairlead.decide.sim.workloads.profiles import Profiles, forge, osts
+from fairlead.decide.sim.workloads.published import Drawn, draw
 
 LEFT_OUT = ("mckp-direct", "oracle")
 WINDOW = Window(until_s=30_000.0, from_s=5_000.0)

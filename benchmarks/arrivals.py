@@ -16,11 +16,11 @@ from _history import append
 from rich.console import Console
 from rich.table import Table
 
-from fairlead.policies.allocation.contract import Pool, Running
-from fairlead.policies.allocation.mckp import MckpDirect
-from fairlead.registry import ALLOCATIONS, JOINT_POLICIES, PLACINGS, policy
-from fairlead.sim.workloads.profiles import forge
-from fairlead.sim.workloads.published import Drawn, draw
+from fairlead.decide.policies.allocation.contract import Pool, Running
+from fairlead.decide.policies.allocation.mckp import MckpDirect
+from fairlead.decide.registry import ALLOCATIONS, JOINT_POLICIES, PLACINGS, policy
+from fairlead.decide.sim.workloads.profiles import forge
+from fairlead.decide.sim.workloads.published import Drawn, draw
 
 RUNNING, RESOURCES, CORES, LOAD = 10_000, 1_000, 24_000.0, 0.8
 PUBLISHED_MS, OURS_MS, KNAPSACK_MS, KNAPSACK_PUBLISHED_MS = 10.0, 100.0, 10.0, 2700.0

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from fairlead.sources.beacon import BeaconSource
+from fairlead.see.sources.beacon import BeaconSource
 
 START = datetime(2018, 9, 10, 6, 0, 0, tzinfo=UTC)
 EAST = timedelta(hours=8)

@@ -20,14 +20,14 @@ from _history import append
 from rich.console import Console
 from rich.table import Table
 
-from fairlead.compression.merger import Merger
-from fairlead.compression.runs import expand, merge
-from fairlead.lake.parts import write_parts
-from fairlead.lake.tables import days_of
-from fairlead.model.tables import OPS, batch_of, word_column
-from fairlead.sources.darshan import DarshanSource
-from fairlead.sources.darshan.container import read_header
-from fairlead.sources.darshan.regions import LogFile
+from fairlead.core.compression.merger import Merger
+from fairlead.core.compression.runs import expand, merge
+from fairlead.core.model.tables import OPS, batch_of, word_column
+from fairlead.see.sources.darshan import DarshanSource
+from fairlead.see.sources.darshan.container import read_header
+from fairlead.see.sources.darshan.regions import LogFile
+from fairlead.store.part_files import write_parts
+from fairlead.store.tables import days_of
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("FAIRLEAD_SHARED_DATA", ROOT.parent / "shared" / "data"))

@@ -14,9 +14,9 @@ from _history import append
 from rich.console import Console
 from rich.table import Table
 
-from fairlead.demo.performance import Outcome, perform
-from fairlead.demo.plan import draw
-from fairlead.errors import FairleadError
+from fairlead.core.errors import FairleadError
+from fairlead.kit.demo.plan import draw
+from fairlead.kit.demo.play import Outcome, perform
 
 SEEDS, QUICK = 20, 3
 

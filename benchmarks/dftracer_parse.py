@@ -29,7 +29,7 @@ began = time.perf_counter()
 import resource
 from pathlib import Path
 import pyarrow as pa
-from fairlead.sources.dftracer import DFTracerSource
+from fairlead.see.sources.dftracer import DFTracerSource
 path, repeats, kernel_from = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 runs = []
 for run in range(repeats):

@@ -37,15 +37,15 @@ from _history import append
 from rich.console import Console
 from rich.table import Table
 
-from fairlead.analysis.anomalies.expected import CANDIDATES, ExpectedLimits, judged
-from fairlead.analysis.anomalies.one_stage import OneStageParams, one_stage
-from fairlead.analysis.anomalies.two_stage import two_stage
-from fairlead.analysis.interference.attribution import attributed
-from fairlead.testing.machine.labelled import BETWEEN_SHARE, LEAST_LOST_S, state
-from fairlead.testing.machine.phase_truth import TIED
-from fairlead.testing.machine.population import TRIVIAL_BYTES
-from fairlead.testing.machine.season import ordinary_season, small_season
-from fairlead.testing.machine.views import FULL, ORDINARY, View
+from fairlead.explain.analysis.anomalies.expectation import CANDIDATES, ExpectedLimits, judged
+from fairlead.explain.analysis.anomalies.one_stage import OneStageParams, one_stage
+from fairlead.explain.analysis.anomalies.two_stage import two_stage
+from fairlead.explain.analysis.interference.attribution import attributed
+from fairlead.kit.testing.machine.labelled import BETWEEN_SHARE, LEAST_LOST_S, state
+from fairlead.kit.testing.machine.phase_truth import TIED
+from fairlead.kit.testing.machine.population import TRIVIAL_BYTES
+from fairlead.kit.testing.machine.season import ordinary_season, small_season
+from fairlead.kit.testing.machine.views import FULL, ORDINARY, View
 
 PARTS = ("detectors", "culprits", "health", "curves", "ordinary")
 WEAK = replace(CANDIDATES, lost_share=BETWEEN_SHARE, least_lost_s=LEAST_LOST_S)

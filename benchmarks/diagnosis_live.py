@@ -19,10 +19,10 @@ import numpy as np
 import pyarrow as pa
 from _history import append
 
-from fairlead import clock
-from fairlead.lake.store import Lake
-from fairlead.model.tables import HEALTH, JOBS, ROLLUP, batch_of
-from fairlead.runtime.analysis_loop import step
+from fairlead.core import clock
+from fairlead.core.model.tables import HEALTH, JOBS, ROLLUP, batch_of
+from fairlead.explain.diagnosing.analysis_loop import step
+from fairlead.store.lake import Lake
 
 S = 10**9
 T0 = 1_760_000_000 * S // (3600 * S) * 3600 * S

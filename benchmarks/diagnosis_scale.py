@@ -2,7 +2,7 @@
 profiled and judged by both detectors on two cores.
 
 Run: `python benchmarks/diagnosis_scale.py [--quick]`. Jobs are drawn from the distributions of
-`fairlead.testing.machine.population` (modes, volumes, node counts, run times as published), over 4,000 programs of
+`fairlead.kit.testing.machine.population` (modes, volumes, node counts, run times as published), over 4,000 programs of
 600 users whose popularity falls as 1 / rank; rates are of the program, with noise and 5 % slow phases.
 """
 
@@ -19,12 +19,12 @@ from _history import append
 from rich.console import Console
 from rich.table import Table
 
-from fairlead.analysis.anomalies.expected import judged
-from fairlead.analysis.anomalies.two_stage import two_stage
-from fairlead.analysis.history.profiles import profile_of, profile_rows
-from fairlead.analysis.history.rate_bins import bin_of
-from fairlead.model.tables import JOB_SUMMARY, PHASE
-from fairlead.sim.workloads import sunway as population
+from fairlead.core.model.tables import JOB_SUMMARY, PHASE
+from fairlead.decide.sim.workloads import sunway as population
+from fairlead.explain.analysis.anomalies.expectation import judged
+from fairlead.explain.analysis.anomalies.two_stage import two_stage
+from fairlead.explain.analysis.history.profiles import profile_of, profile_rows
+from fairlead.explain.analysis.history.rate_bins import bin_of
 
 JOBS = 1_460_662
 PROGRAMS, USERS = 4_000, 600

@@ -20,8 +20,8 @@ BIG = "own/darshan_labelled/big_4k_nn_8.darshan"
 FAIRLEAD = """
 import sys, time
 from pathlib import Path
-from fairlead.model.tables import OPS
-from fairlead.sources.darshan import DarshanSource
+from fairlead.core.model.tables import OPS
+from fairlead.see.sources.darshan import DarshanSource
 import resource
 import pyarrow
 pyarrow.array([0])  # pyarrow looks for pandas at its first conversion: an import too

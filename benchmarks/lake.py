@@ -22,10 +22,10 @@ from _history import append
 from rich.console import Console
 from rich.table import Table
 
-from fairlead.lake.compaction import compact
-from fairlead.lake.inventory import inventory
-from fairlead.lake.store import Lake
-from fairlead.model.tables import OPS, batch_of
+from fairlead.core.model.tables import OPS, batch_of
+from fairlead.store.compaction import compact
+from fairlead.store.inventory import inventory
+from fairlead.store.lake import Lake
 
 BATCH = 1_000_000
 DAY_NS = 86_400_000_000_000

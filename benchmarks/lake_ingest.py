@@ -30,12 +30,12 @@ from _history import append
 from rich.console import Console
 from rich.table import Table
 
-from fairlead.batches.encoding import FORMAT, LEVEL, MAGIC, PREFIX, checksum
-from fairlead.batches.rows import decode
-from fairlead.clock import now_ns
-from fairlead.lake.inventory import inventory
-from fairlead.lake.store import Lake
-from fairlead.lake.writer import Writer
+from fairlead.core.batches.encoding import FORMAT, LEVEL, MAGIC, PREFIX, checksum
+from fairlead.core.batches.rows import decode
+from fairlead.core.clock import now_ns
+from fairlead.store.inventory import inventory
+from fairlead.store.lake import Lake
+from fairlead.store.writer import Writer
 
 ROWS = 5_000
 IN_A_BODY = 4
@@ -52,7 +52,7 @@ MIB = 1 << 20
 
 def measured(logs: Path) -> tuple[np.ndarray, np.ndarray]:
     """Durations and gaps (ns) of the operations in the DXT logs under `logs`."""
-    from fairlead.sources import inputs
+    from fairlead.see.sources import inputs
 
     took, idle = [], []
     files, _ = inputs.discover([logs])
@@ -199,7 +199,7 @@ class Sender(threading.Thread):
 def derive_of(on: bool) -> Any:
     if not on:
         return None
-    from fairlead.analysis.rollups import derive
+    from fairlead.store.rollups import derive
 
     return derive
 
@@ -267,7 +267,7 @@ def lake_bytes(lake: Lake) -> dict[str, int]:
 
 def run_arrivals(folder: Path, plan: dict[str, Any]) -> dict[str, object]:
     """50,000 rows a second into the filled lake, carried over and looked after, while another process asks."""
-    from fairlead.lake.maintenance import maintain
+    from fairlead.store.maintenance import maintain
 
     lake = Lake.open(folder / "lake")
     writer = lake.writer(derive=derive_of(plan["derive"]))

@@ -1,7 +1,7 @@
 """Makes the batches that the monitoring benchmark sends: a described machine at a chosen number of rows a second.
 
 Prints one table. A day and its burst hour are two levels; each is made for as many seconds as asked, so that a
-sender chooses how fast time goes. Everything is simulated (`fairlead.testing.machine`).
+sender chooses how fast time goes. Everything is simulated (`fairlead.kit.testing.machine`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import shutil
 import time
 from pathlib import Path
 
-from fairlead.testing.machine import loads, wire
+from fairlead.kit.testing.machine import loads, wire
 
 DAY_S = 86_400
 

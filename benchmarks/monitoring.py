@@ -31,9 +31,9 @@ from _history import append
 from rich.console import Console
 from rich.table import Table
 
-from fairlead.batches.decoding import split_headers
-from fairlead.batches.encoding import PREFIX
-from fairlead.clock import now_ns
+from fairlead.core.batches.decoding import split_headers
+from fairlead.core.batches.encoding import PREFIX
+from fairlead.core.clock import now_ns
 
 HERE = Path(__file__).resolve().parent
 DAY_S = 86_400
@@ -83,7 +83,7 @@ def taihulight(quick: bool, rows_per_s: int) -> tuple[list[Row], dict[str, Any]]
 
 def make_machine(folder: Path, name: str, rows_per_s: float, seconds: int) -> None:
     """The bodies of one stretch of the machine's time, in one file, and what they hold."""
-    from fairlead.testing.machine import loads, wire
+    from fairlead.kit.testing.machine import loads, wire
 
     play = loads.steady("taihulight", 11, int(rows_per_s), seconds)
     play = replace(play, origin_ns=now_ns() - 7200 * 10**9)
@@ -111,9 +111,9 @@ def through(
 
 def carried_over(path: Path) -> Any:
     """The lake of a server that has ended, what waited in its log carried to the tables as the server does."""
-    from fairlead.analysis.rollups import derive
-    from fairlead.compression.nodes import merge_nodes
-    from fairlead.lake.store import Lake
+    from fairlead.core.compression.nodes import merge_nodes
+    from fairlead.store.lake import Lake
+    from fairlead.store.rollups import derive
 
     lake = Lake.open(path)
     lake.writer("main", wait_s=60, derive=derive, regroup=merge_nodes).close()

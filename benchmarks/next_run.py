@@ -22,13 +22,13 @@ from _history import append
 from rich.console import Console
 from rich.table import Table
 
-from fairlead import registry
-from fairlead.analysis.history.category import scale_of
-from fairlead.policies.next_run.behaviours import behaviours_of, figures
-from fairlead.policies.next_run.contract import Run
-from fairlead.policies.next_run.evaluate import score
-from fairlead.sim import platform
-from fairlead.testing.machine.population import Mix, draw, programs
+from fairlead.decide import registry
+from fairlead.decide.policies.next_run.accuracy import score
+from fairlead.decide.policies.next_run.behaviours import behaviours_of, figures
+from fairlead.decide.policies.next_run.contract import Run
+from fairlead.decide.sim import platform
+from fairlead.explain.analysis.history.category import scale_of
+from fairlead.kit.testing.machine.population import Mix, draw, programs
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("FAIRLEAD_SHARED_DATA", ROOT.parent / "shared" / "data"))

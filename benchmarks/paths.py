@@ -16,8 +16,8 @@ from _history import append
 from rich.console import Console
 from rich.table import Table
 
-from fairlead.policies.paths.contract import Components, Expected, Landscape
-from fairlead.registry import path_policy
+from fairlead.decide.policies.paths.contract import Components, Expected, Landscape
+from fairlead.decide.registry import path_policy
 
 COMPONENTS = 1000
 TARGET_MS = {"joint": 100.0}

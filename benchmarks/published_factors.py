@@ -18,8 +18,8 @@ from _history import append
 from rich.console import Console
 from rich.table import Table
 
-from fairlead.analysis.factors import FactorLimits, explain_slow_runs
-from fairlead.sources.tokio_runs import tokio_runs
+from fairlead.explain.analysis.factors import FactorLimits, explain_slow_runs
+from fairlead.see.sources.tokio_runs import tokio_runs
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("FAIRLEAD_SHARED_DATA", ROOT.parent / "shared" / "data"))

@@ -21,12 +21,12 @@ from _history import append
 from rich.console import Console
 from rich.table import Table
 
-from fairlead.analysis.rollups import derive
-from fairlead.lake.compaction import compact
-from fairlead.lake.inventory import inventory
-from fairlead.lake.store import Lake
-from fairlead.questions.asking import Sight
-from fairlead.questions.catalog import Asking, ask, asked_of
+from fairlead.explain.questions.catalog import Asking, ask, asked_of
+from fairlead.explain.questions.lake_queries import Sight
+from fairlead.store.compaction import compact
+from fairlead.store.inventory import inventory
+from fairlead.store.lake import Lake
+from fairlead.store.rollups import derive
 
 BEACON = "95.6 % < 10 s"
 

@@ -4,7 +4,7 @@ writes one file with many processes, one that makes a storm of metadata, and not
 `python benchmarks/real_plane.py [--quick] [--groups 10] [--first 101] [--beside 2] [--no-fuse] [--json]`. Forwarders,
 mounts, jobs and records are real; behind them are devices of a stated rate (slept, shared by all forwarders), so that
 jobs contend for targets and workers and not for this machine's cores. A group is a plane, a quiet history and the four
-scenes in drawn order. See `fairlead.testing.real_plane` for what counts as right.
+scenes in drawn order. See `fairlead.kit.testing.real_plane` for what counts as right.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from _history import append
 from rich.console import Console
 from rich.table import Table
 
-from fairlead.testing import real_plane
-from fairlead.testing.real_plane import SCENES, Performance, Verdict
+from fairlead.kit.testing import real_plane
+from fairlead.kit.testing.real_plane import SCENES, Performance, Verdict
 
 QUIET = 4
 GROUP_S = 900

@@ -115,8 +115,8 @@ def application(load: str, phase: str, folder: Path, seconds: float, job: str) -
 
 def recorded(spool: Path, job: str, op: str) -> float:
     """The same from the records of the mounts: runs of `ops` of one job, spooled files taken into a lake."""
-    from fairlead.lake.ingest import found, ingest
-    from fairlead.lake.store import Lake
+    from fairlead.see.ingest import found, ingest
+    from fairlead.store.lake import Lake
 
     folder = Path(tempfile.mkdtemp(prefix="fairlead-bandwidth-lake-"))
     try:

@@ -1,6 +1,6 @@
 """How fast months are replayed: a year like TaihuLight's (300,000 I/O jobs, 288 forwarders, 400 targets) on one core.
 
-Jobs are drawn (`fairlead.sim.workloads.taihulight`); each is granted its path when it arrives. Wanted: ten
+Jobs are drawn (`fairlead.decide.sim.workloads.taihulight`); each is granted its path when it arrives. Wanted: ten
 minutes at most. `core s` is processor time, which a busy machine does not stretch as much.
 Run: `python benchmarks/replay.py [--quick]` (a week).
 """
@@ -18,12 +18,12 @@ from _history import append
 from rich.console import Console
 from rich.table import Table
 
-from fairlead.registry import path_policy
-from fairlead.sim.platform import taihulight
-from fairlead.sim.replay.landscape import Site
-from fairlead.sim.replay.measures import summary
-from fairlead.sim.replay.replay import replay
-from fairlead.sim.workloads.taihulight import DAY_S, YEAR_S, season
+from fairlead.decide.registry import path_policy
+from fairlead.decide.sim.platform import taihulight
+from fairlead.decide.sim.replay.landscape import Site
+from fairlead.decide.sim.replay.measures import summary
+from fairlead.decide.sim.replay.replay import replay
+from fairlead.decide.sim.workloads.taihulight import DAY_S, YEAR_S, season
 
 WANTED_S = 600.0
 RUNS = (("static-map", 0), ("dfra", 0), ("static-map", 16), ("dfra", 16))

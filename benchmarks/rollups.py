@@ -16,8 +16,8 @@ from _history import append
 from rich.console import Console
 from rich.table import Table
 
-from fairlead.analysis.rollups import derive
-from fairlead.model.tables import OPS, batch_of, word_column
+from fairlead.core.model.tables import OPS, batch_of, word_column
+from fairlead.store.rollups import derive
 
 EPOCH = 1_700_000_000_000_000_000
 

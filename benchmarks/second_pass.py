@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from fairlead.compression.nodes import merge_nodes, split_nodes
-from fairlead.compression.runs import merge
-from fairlead.lake.parts import write_parts
-from fairlead.lake.tables import days_of
-from fairlead.model.tables import OP_GROUPS, OPS, TableSpec, batch_of, word_column
-from fairlead.sources.darshan import DarshanSource
+from fairlead.core.compression.nodes import merge_nodes, split_nodes
+from fairlead.core.compression.runs import merge
+from fairlead.core.model.tables import OP_GROUPS, OPS, TableSpec, batch_of, word_column
+from fairlead.see.sources.darshan import DarshanSource
+from fairlead.store.part_files import write_parts
+from fairlead.store.tables import days_of
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("FAIRLEAD_SHARED_DATA", ROOT.parent / "shared" / "data"))

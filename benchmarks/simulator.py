@@ -17,9 +17,9 @@ import _history
 import numpy as np
 import simpy
 
-from fairlead.sim.cycles.model import Cycles, Outcome, Sharing, Window, run
-from fairlead.sim.engine import Engine, Phases
-from fairlead.sim.platform import taihulight
+from fairlead.decide.sim.cycles.model import Cycles, Outcome, Sharing, Window, run
+from fairlead.decide.sim.engine import Engine, Phases
+from fairlead.decide.sim.platform import taihulight
 
 TARGET = 1_000_000
 

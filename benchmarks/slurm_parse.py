@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from fairlead.sources.slurm import SlurmSource
+from fairlead.see.sources.slurm import SlurmSource
 
 HEADER = "JobID|JobIDRaw|Cluster|Partition|Account|User|Submit|Start|End|State|NNodes|AllocCPUS|NTasks|NodeList|JobName"
 BEGIN = datetime(2024, 1, 1, tzinfo=UTC)

@@ -24,7 +24,7 @@ from signal import SIGUSR1, SIGUSR2
 import _history
 from _plane import Contender, forwarded
 
-from fairlead.services.forwarding.mount.control import ask
+from fairlead.steer.forwarding.mount.control import ask
 
 MIB = 1 << 20
 PAGE = 4096

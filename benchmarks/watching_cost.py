@@ -94,7 +94,7 @@ def main() -> int:
 
 def taken(lake: Path) -> int:
     """Rows of `ops` that arrived."""
-    from fairlead.lake.store import Lake
+    from fairlead.store.lake import Lake
 
     return int(Lake.open(lake).query("SELECT count(*) AS n FROM ops").column("n")[0].as_py())
 

@@ -32,9 +32,9 @@ from _history import append
 from rich.console import Console
 from rich.table import Table
 
-from fairlead.access.tokens import OPERATOR, Claims, issue, read_key
-from fairlead.lake.inventory import inventory
-from fairlead.lake.place import open_place
+from fairlead.core.access.tokens import OPERATOR, Claims, issue, read_key
+from fairlead.store.folder import open_place
+from fairlead.store.inventory import inventory
 
 P95_MS, P99_MS = 200.0, 1000.0
 VIEW_S, VIEW_BYTES, ZOOM_MS = 1.5, 1_000_000, 100.0

@@ -16,14 +16,15 @@ from pathlib import Path
 import click
 from msgspec import Struct, inspect
 
-from fairlead import errors, report_contract
-from fairlead.analysis.advice import CHANGES, FACTS
 from fairlead.cli.main import BROKEN_PIPE, COMMANDS, INTERRUPTED, cli
-from fairlead.model.tables import TABLES
-from fairlead.rules import described
-from fairlead.rules.advice_set import built_in_files
-from fairlead.rules.rule import FILE_COLUMNS, Rule
-from fairlead.rules.rule_set import load
+from fairlead.core import errors
+from fairlead.core.model.tables import TABLES
+from fairlead.explain.analysis.advice import CHANGES, FACTS
+from fairlead.explain.rules import describe as described
+from fairlead.explain.rules.advice_set import built_in_files
+from fairlead.explain.rules.rule import FILE_COLUMNS, Rule
+from fairlead.explain.rules.rule_set import load
+from fairlead.show.report import schema as report_contract
 
 DOCS = Path(__file__).resolve().parent
 MADE = "<!-- Made by docs/_generate.py from the code: change it there. -->\n"

@@ -9,7 +9,7 @@ export default defineConfig({
   plugins: [vue()],
   resolve: { alias: { "@": here("./src") } },
   build: {
-    outDir: here("../src/fairlead/web/pages/built"),
+    outDir: here("../src/fairlead/show/web/pages/built"),
     emptyOutDir: true,
     target: "es2022",
     modulePreload: { polyfill: false },

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from fairlead.batches.decoding import Batch, batches
+from fairlead.core.batches.decoding import Batch, batches
 
 TOKEN = "secret"  # noqa: S105
 Identity = tuple[str, str, str, int]

@@ -11,7 +11,7 @@ import sys
 
 def main() -> int:
     """Runs the command line."""
-    import fairlead.services.forwarding as plane
+    import fairlead.steer.forwarding as plane
 
     for module in pkgutil.walk_packages(plane.__path__, plane.__name__ + "."):
         importlib.import_module(module.name)

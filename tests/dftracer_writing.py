@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from fairlead.model.job import Job
-from fairlead.model.missing import Missing
-from fairlead.model.tables import FILES, OPS
-from fairlead.sources.dftracer import DFTracerSource
+from fairlead.core.model.job import Job
+from fairlead.core.model.missing import Missing
+from fairlead.core.model.tables import FILES, OPS
+from fairlead.see.sources.dftracer import DFTracerSource
 
 T0_US = 1_727_387_307_000_000
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fairlead.analysis.rollups import derive
-from fairlead.lake.store import Lake
-from fairlead.runtime.analysis_loop import step
-from fairlead.sim.steps import Step
-from fairlead.testing.machine import scenes
-from fairlead.testing.machine.play import Play
-from fairlead.testing.machine.population import Drawn
+from fairlead.decide.sim.steps import Step
+from fairlead.explain.diagnosing.analysis_loop import step
+from fairlead.kit.testing.machine import scenes
+from fairlead.kit.testing.machine.play import Play
+from fairlead.kit.testing.machine.population import Drawn
+from fairlead.store.lake import Lake
+from fairlead.store.rollups import derive
 
 S = 1_000_000_000
 LAG = 180 * S

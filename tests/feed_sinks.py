@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from fairlead.errors import LakeError
-from fairlead.lake.writer import Writer
-from fairlead.model.tables import table_of
+from fairlead.core.errors import LakeError
+from fairlead.core.model.tables import table_of
+from fairlead.store.writer import Writer
 
 
 class MemorySink:

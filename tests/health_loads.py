@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from fairlead.analysis.health.watch import Health, HealthLimits, watched
-from fairlead.model.incident import Incident
-from fairlead.model.tables import EVENTS, ROLLUP, batch_of
+from fairlead.core.model.incident import Incident
+from fairlead.core.model.tables import EVENTS, ROLLUP, batch_of
+from fairlead.explain.analysis.health.assess import Health, HealthLimits, watched
 
 NS = 1_000_000_000
 START_NS = 1_717_200_000 * NS

@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fairlead.batches.encoding import Header, encode, numbers, words
-from fairlead.batches.rows import decode
-from fairlead.lake.batch_writer import BatchWriter
-from fairlead.lake.writer import Writer
-from fairlead.model.tables import EVENTS, FILE_COUNTERS, FILES, LAYOUTS, OPS, ROLLUP, batch_of
+from fairlead.core.batches.encoding import Header, encode, numbers, words
+from fairlead.core.batches.rows import decode
+from fairlead.core.model.tables import EVENTS, FILE_COUNTERS, FILES, LAYOUTS, OPS, ROLLUP, batch_of
+from fairlead.store.batch_writer import BatchWriter
+from fairlead.store.writer import Writer
 
 DAY_NS = 86_400_000_000_000
 DAY_ONE = 20_000 * DAY_NS

@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fairlead.services.forwarding.fuse.mounted import answer, mounted_at
+from fairlead.steer.fs.fuse.mount_table import answer, mounted_at
 
 DEADLINE_S = 60.0
 """Generous: a loaded machine must not fail a test."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fairlead.runtime.sample_site import LAKE, TRUTH, prepared
+from fairlead.kit.sample.site import LAKE, TRUTH, prepared
 from serving import Up
 
 Visit = Callable[..., Any]

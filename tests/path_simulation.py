@@ -14,7 +14,7 @@ from random import Random
 import numpy as np
 import pyarrow as pa
 
-from fairlead.model.tables import FORWARDER, TARGET, batch_of
+from fairlead.core.model.tables import FORWARDER, TARGET, batch_of
 
 MIB = 1 << 20
 EDGES_NS = np.concatenate([[0.0], 2.0 ** np.arange(10, 42, 0.5)])

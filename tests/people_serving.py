@@ -9,15 +9,15 @@ from typing import Any
 import httpx
 import msgspec
 
-from fairlead.lake.store import Lake
-from fairlead.questions.question import Asking
-from fairlead.web.api.app import application
-from fairlead.web.api.settings import ApiSettings
-from fairlead.web.people import accounts
-from fairlead.web.people.passwords import Passwords
-from fairlead.web.people.store import Store
-from fairlead.web.settings import Web
-from fairlead.web.signin.entrance import entrance
+from fairlead.explain.questions.question import Asking
+from fairlead.show.web.api.app import application
+from fairlead.show.web.api.settings import ApiSettings
+from fairlead.show.web.people import accounts
+from fairlead.show.web.people.passwords import Passwords
+from fairlead.show.web.people.store import Store
+from fairlead.show.web.settings import Web
+from fairlead.show.web.signin.sign_in_app import entrance
+from fairlead.store.lake import Lake
 from questions_site import NOW
 
 KEY = b"k" * 32

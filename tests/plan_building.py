@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 from msgspec.structs import replace as changed
 
-from fairlead.model.plan import Expectation, Plan, PlannedJob, PlanReason
-from fairlead.policies.paths.checker import Ground, Kept
-from fairlead.policies.paths.contract import Components, Landscape
+from fairlead.core.model.plan import Expectation, Plan, PlannedJob, PlanReason
+from fairlead.decide.policies.paths.checker import Ground, Kept
+from fairlead.decide.policies.paths.contract import Components, Landscape
 
 NOW = 1_728_036_600 * 10**9
 FORWARDERS = tuple(f"fwd{k}" for k in range(1, 7))

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from fairlead.lake.store import Lake
-from fairlead.model.diagnosis import incident_rows
-from fairlead.model.incident import Incident
-from fairlead.model.tables import FORWARDER, JOB_SUMMARY, JOBS, TARGET, batch_of
+from fairlead.core.model.diagnosis import incident_rows
+from fairlead.core.model.incident import Incident
+from fairlead.core.model.tables import FORWARDER, JOB_SUMMARY, JOBS, TARGET, batch_of
+from fairlead.store.lake import Lake
 from questions_site import DAY, HOUR, NOW, S, columns, put
 
 GB = 10**9

@@ -10,11 +10,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from fairlead.analysis.rollups import derive
-from fairlead.lake.store import Lake
-from fairlead.model.diagnosis import Told, finding_rows
-from fairlead.model.finding import Evidence, Finding, Subject
-from fairlead.model.tables import (
+from fairlead.core.model.diagnosis import Told, finding_rows
+from fairlead.core.model.finding import Evidence, Finding, Subject
+from fairlead.core.model.tables import (
     EVENTS,
     FORWARDER,
     HEALTH,
@@ -26,6 +24,8 @@ from fairlead.model.tables import (
     TARGET,
     batch_of,
 )
+from fairlead.store.lake import Lake
+from fairlead.store.rollups import derive
 
 S = 10**9
 MINUTE, HOUR, DAY = 60 * S, 3600 * S, 86400 * S

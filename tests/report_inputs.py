@@ -17,7 +17,7 @@ import pytest
 
 from darshan_writing import Log, Module, counted
 from fairlead.cli.main import main
-from fairlead.sources.darshan.layouts import layouts
+from fairlead.see.sources.darshan.layouts import layouts
 
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / "examples" / "logs"

@@ -13,11 +13,22 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from fairlead.lake.store import Lake
-from fairlead.model.diagnosis import Told, finding_rows, incident_rows
-from fairlead.model.finding import Evidence, Finding, Subject
-from fairlead.model.incident import Incident
-from fairlead.model.tables import DEVICE, EVENTS, FILES, JOB_SUMMARY, MAPPING, OPS, PFS_CLIENT, PORT, USAGE, batch_of
+from fairlead.core.model.diagnosis import Told, finding_rows, incident_rows
+from fairlead.core.model.finding import Evidence, Finding, Subject
+from fairlead.core.model.incident import Incident
+from fairlead.core.model.tables import (
+    DEVICE,
+    EVENTS,
+    FILES,
+    JOB_SUMMARY,
+    MAPPING,
+    OPS,
+    PFS_CLIENT,
+    PORT,
+    USAGE,
+    batch_of,
+)
+from fairlead.store.lake import Lake
 from questions_site import DAY, HOUR, MIB, T0, S, accounts, asked, forwarded, put, seconds, stored, well
 
 END = 900

@@ -17,9 +17,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from fairlead.access.tokens import Claims, issue, read_key
-from fairlead.batches.encoding import Header, Numbers, encode, numbers, same_word, words
-from fairlead.lake.store import Lake
+from fairlead.core.access.tokens import Claims, issue, read_key
+from fairlead.core.batches.encoding import Header, Numbers, encode, numbers, same_word, words
+from fairlead.store.lake import Lake
 
 PATIENCE_S = 30.0
 BOOT = "ab" * 16

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fairlead.services.forwarding.trees.base import ROOT, Change, UnknownNode
-from fairlead.services.forwarding.trees.targets.tree import TargetsTree, open_tree
+from fairlead.steer.fs.trees.base import ROOT, Change, UnknownNode
+from fairlead.steer.targets.tree import TargetsTree, open_tree
 
 
 def write_targets(

@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from fairlead.lake.store import Lake
-from fairlead.model.tables import JOB_SUMMARY, JOBS, PHASE
-from fairlead.sim import platform
-from fairlead.testing.machine import feed_rows
-from fairlead.testing.machine.course import DATA, Course
-from fairlead.testing.machine.files import job_id
-from fairlead.testing.machine.play import Play
-from fairlead.testing.machine.season import SMALL_SEASON, Season
+from fairlead.core.model.tables import JOB_SUMMARY, JOBS, PHASE
+from fairlead.decide.sim import platform
+from fairlead.kit.testing.machine import feed_rows
+from fairlead.kit.testing.machine.course import DATA, Course
+from fairlead.kit.testing.machine.files import job_id
+from fairlead.kit.testing.machine.play import Play
+from fairlead.kit.testing.machine.season import SMALL_SEASON, Season
+from fairlead.store.lake import Lake
 
 S = 1_000_000_000
 ORIGIN_NS = 1_717_200_000 * S

@@ -15,13 +15,13 @@ from urllib.parse import unquote
 
 import msgspec
 
-from fairlead.access.tokens import Claims, issue
-from fairlead.lake.store import Lake
-from fairlead.runtime.assembled import Assembled, assembled
-from fairlead.runtime.config import Config, load, resolved
-from fairlead.web.people import accounts
-from fairlead.web.people.passwords import Passwords
-from fairlead.web.people.store import Store
+from fairlead.core.access.tokens import Claims, issue
+from fairlead.run.api_application import Assembled, assembled
+from fairlead.run.config import Config, load, resolved
+from fairlead.show.web.people import accounts
+from fairlead.show.web.people.passwords import Passwords
+from fairlead.show.web.people.store import Store
+from fairlead.store.lake import Lake
 from rights_site import NOW, Other, others, site
 
 KEY = b"k" * 32

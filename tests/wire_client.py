@@ -10,25 +10,16 @@ from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
 
-from fairlead.policies.requests import discipline
-from fairlead.services.forwarding.forwarder.server import Server, Settings
-from fairlead.services.forwarding.fuse import abi
-from fairlead.services.forwarding.fuse.abi import Op
-from fairlead.services.forwarding.operations import Operations
-from fairlead.services.forwarding.trees.directory import DirectoryTree
-from fairlead.services.forwarding.wire.address import connect, parse_address
-from fairlead.services.forwarding.wire.frames import (
-    HEAD_BYTES,
-    JOB_IN,
-    NO_SLOT,
-    PREFIX_BYTES,
-    REPLY,
-    REQUEST,
-    Flag,
-    Own,
-)
-from fairlead.services.forwarding.wire.handshake import Feature, Hello, Identity, new_id, shake_hands
-from fairlead.services.forwarding.wire.slots import make_slots
+from fairlead.decide.policies.requests import discipline
+from fairlead.steer.forwarding.forwarder.server import Server, Settings
+from fairlead.steer.fs.fuse import abi
+from fairlead.steer.fs.fuse.abi import Op
+from fairlead.steer.fs.operations.dispatch import Operations
+from fairlead.steer.fs.trees.directory import DirectoryTree
+from fairlead.steer.fs.wire.address import connect, parse_address
+from fairlead.steer.fs.wire.frames import HEAD_BYTES, JOB_IN, NO_SLOT, PREFIX_BYTES, REPLY, REQUEST, Flag, Own
+from fairlead.steer.fs.wire.handshake import Feature, Hello, Identity, new_id, shake_hands
+from fairlead.steer.fs.wire.slots import make_slots
 
 WAIT_S = 60.0
 WIRE_UID = os.geteuid()

@@ -14,9 +14,25 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "fairlead"
 OUTPUT = ROOT / "dist" / "fairlead-agent.pyz"
 INTERPRETER = b"#!/usr/bin/env python3\n"
-WHAT_TRAVELS = ("__init__.py", "agent", "probes", "batches/__init__.py", "batches/encoding.py", "batches/spool.py")
+WHAT_TRAVELS = (
+    "__init__.py",
+    "core/__init__.py",
+    "core/batches/__init__.py",
+    "core/batches/encoding.py",
+    "core/batches/spool.py",
+    "see/__init__.py",
+    "see/agent",
+    "see/probes",
+)
 """Of the package: files, and folders with all in them."""
-MAIN = b'"""The node agent of fairlead."""\n\nimport sys\n\nfrom fairlead.agent.run import main\n\nsys.exit(main())\n'
+MAIN = b"""\"\"\"The node agent of fairlead.\"\"\"
+
+import sys
+
+from fairlead.see.agent.run import main
+
+sys.exit(main())
+"""
 DATE = (1980, 1, 1, 0, 0, 0)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ROOT / "pages"
-BUILT = ROOT / "src" / "fairlead" / "web" / "pages" / "built"
+BUILT = ROOT / "src" / "fairlead" / "show" / "web" / "pages" / "built"
 STAMP = "sources.sha256"
 LEFT_OUT = ("node_modules", "dist")
 COMPRESSED = (".js", ".css", ".html", ".svg", ".json")

@@ -1,4 +1,4 @@
-"""Fits the parameters in `fairlead.sim.workloads.sunway` to job lists of real machines; prints them.
+"""Fits the parameters in `fairlead.decide.sim.workloads.sunway` to job lists of real machines; prints them.
 
 Takes the folders `taihulight-jobs` (start, end, nodes) and `summit_darshan` (volumes, request sizes) of the shared
 data. Their records stay where they are: only these figures go into the code.

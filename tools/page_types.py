@@ -13,27 +13,27 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
-from fairlead.questions.catalog import QUESTIONS
+from fairlead.explain.questions.catalog import QUESTIONS
 
 TARGET = Path(__file__).resolve().parents[1] / "pages" / "src" / "api" / "types.ts"
 MORE = (
-    "fairlead.questions.answers_whatif:WhatIf",
-    "fairlead.questions.answers_whatif_runs:WhatIfRunPage",
-    "fairlead.questions.answers_whatif_runs:WhatIfRuns",
-    "fairlead.questions.answers_whatif_runs:WhatIfPolicies",
-    "fairlead.questions.answers_setup:Setup",
-    "fairlead.web.signin.told:Links",
-    "fairlead.web.signin.told:LinkMade",
-    "fairlead.web.signin.told:Tokens",
-    "fairlead.web.signin.told:TokenMade",
-    "fairlead.web.signin.told:Accounts",
-    "fairlead.web.signin.told:Welcome",
-    "fairlead.web.signin.told:AuditPage",
-    "fairlead.alerts.acknowledging:Acknowledgements",
-    "fairlead.alerts.silencing:Silences",
+    "fairlead.explain.questions.answers_whatif:WhatIf",
+    "fairlead.explain.questions.answers_whatif_runs:WhatIfRunPage",
+    "fairlead.explain.questions.answers_whatif_runs:WhatIfRuns",
+    "fairlead.explain.questions.answers_whatif_runs:WhatIfPolicies",
+    "fairlead.explain.questions.answers_setup:Setup",
+    "fairlead.show.web.signin.responses:Links",
+    "fairlead.show.web.signin.responses:LinkMade",
+    "fairlead.show.web.signin.responses:Tokens",
+    "fairlead.show.web.signin.responses:TokenMade",
+    "fairlead.show.web.signin.responses:Accounts",
+    "fairlead.show.web.signin.responses:Welcome",
+    "fairlead.show.web.signin.responses:AuditPage",
+    "fairlead.show.alerts.acknowledgement_routes:Acknowledgements",
+    "fairlead.show.alerts.silence_routes:Silences",
 )
 """Documents of the API that answer no question of the catalog."""
-_HEAD = "// Made by tools/page_types.py from the structs of fairlead.questions: change it there.\n"
+_HEAD = "// Made by tools/page_types.py from the structs of fairlead.explain.questions: change it there.\n"
 _PLAIN = {
     inspect.IntType: "number", inspect.FloatType: "number", inspect.StrType: "string", inspect.BoolType: "boolean",
     inspect.NoneType: "null", inspect.AnyType: "unknown",

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import pages_site
-from fairlead.web.pages.serving import BUILT
+from fairlead.show.web.pages.serving import BUILT
 from pages_site import Visit
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")

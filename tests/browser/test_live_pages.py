@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 import pages_site
-from fairlead.batches.encoding import Header, encode, numbers, same_word
+from fairlead.core.batches.encoding import Header, encode, numbers, same_word
 from pages_site import Visit
 from serving import BOOT, now_ns, ops_batch
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from fairlead.analysis.culprits import judge
-from fairlead.analysis.path import paths
-from fairlead.analysis.path_charts import charts
-from fairlead.web.path.page import render
+from fairlead.explain.analysis.culprits import judge
+from fairlead.explain.analysis.job_path import paths
+from fairlead.explain.analysis.path_charts import charts
+from fairlead.show.report.path.page import render
 from path_simulation import EDGES_NS, MIB, Plane, checkpoints, flood, metadata
 
 pytestmark = pytest.mark.browser

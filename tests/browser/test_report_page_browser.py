@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import report_samples as samples
-from fairlead.model import units
-from fairlead.web.report import page
+from fairlead.core.model import units
+from fairlead.show.report.job import page
 
 pytestmark = pytest.mark.browser
 

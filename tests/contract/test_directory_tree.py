@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.services.forwarding.trees import acting
-from fairlead.services.forwarding.trees.base import OWN_FOLDER, ROOT, Change, FileTree
-from fairlead.services.forwarding.trees.directory import DirectoryTree
-from fairlead.services.forwarding.trees.kept import LEFT_OVER_NS
-from fairlead.testing.tree_files import OpenFileContract
-from fairlead.testing.trees import TreeContract, content, fails, got, names, put
+from fairlead.kit.testing.file_contract import OpenFileContract
+from fairlead.kit.testing.tree_contract import TreeContract, content, fails, got, names, put
+from fairlead.steer.fs.trees import identity as acting
+from fairlead.steer.fs.trees.base import OWN_FOLDER, ROOT, Change, FileTree
+from fairlead.steer.fs.trees.directory import DirectoryTree
+from fairlead.steer.fs.trees.unlinked_files import LEFT_OVER_NS
 
 KEPT = Path(os.fsdecode(OWN_FOLDER)) / "kept"
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="acting as other users needs root")
@@ -96,7 +96,7 @@ def test_what_was_left_long_ago_is_swept(tmp_path: Path, monkeypatch: pytest.Mon
     DirectoryTree(tmp_path).close()
     assert (tmp_path / KEPT / "1f").exists()
     now = (tmp_path / KEPT / "1f").stat().st_ctime_ns
-    monkeypatch.setattr("fairlead.services.forwarding.trees.kept.now_ns", lambda: now + LEFT_OVER_NS + 1)
+    monkeypatch.setattr("fairlead.steer.fs.trees.unlinked_files.now_ns", lambda: now + LEFT_OVER_NS + 1)
     DirectoryTree(tmp_path).close()
     assert not (tmp_path / KEPT / "1f").exists()
 

@@ -8,12 +8,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from fairlead.errors import LakeError
-from fairlead.lake import delta, query, store, tables, writer
-from fairlead.lake.compaction import compact
-from fairlead.lake.inventory import inventory
-from fairlead.lake.store import Lake
-from fairlead.model.tables import EVENTS, TableSpec, batch_of
+from fairlead.core.errors import LakeError
+from fairlead.core.model.tables import EVENTS, TableSpec, batch_of
+from fairlead.store import delta_table as delta
+from fairlead.store import lake as store
+from fairlead.store import query, tables, writer
+from fairlead.store.compaction import compact
+from fairlead.store.inventory import inventory
+from fairlead.store.lake import Lake
 
 NEWER = replace(
     EVENTS,

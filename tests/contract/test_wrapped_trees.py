@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.services.forwarding.forwarder.job_settings import Cache, JobPart, JobSettings, SettingsFile
-from fairlead.services.forwarding.forwarder.read_cache import with_read_cache
-from fairlead.services.forwarding.trees.base import FileTree
-from fairlead.services.forwarding.trees.directory import DirectoryTree
-from fairlead.testing.devices import Timing, simulated_device
-from fairlead.testing.tree_files import OpenFileContract
-from fairlead.testing.trees import TreeContract
+from fairlead.kit.testing.devices import Timing, simulated_device
+from fairlead.kit.testing.file_contract import OpenFileContract
+from fairlead.kit.testing.tree_contract import TreeContract
+from fairlead.steer.forwarding.forwarder.job_settings import Cache, JobPart, JobSettings, SettingsFile
+from fairlead.steer.forwarding.forwarder.read_cache import with_read_cache
+from fairlead.steer.fs.trees.base import FileTree
+from fairlead.steer.fs.trees.directory import DirectoryTree
 
 SETTINGS = JobSettings(SettingsFile(default=JobPart(read_ahead="1M"), cache=Cache("2M")))
 

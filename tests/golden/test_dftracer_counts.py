@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from dftracer_writing import Read, read
-from fairlead.registry import sources
+from fairlead.see.sources.registry import sources
 
 CM1 = [f"cm1_1_48_20240926/cm1-DEFAULT-{pid}-preload.pfw.gz" for pid in range(3537780, 3537788)]
 TRACES = [*CM1, "test.pfw.gz", "test_data1.pfw"]

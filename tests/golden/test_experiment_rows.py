@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fairlead.sim.experiments import pieces, spec
-from fairlead.sim.workloads.profiles import best_counts, forge
+from fairlead.decide.sim.experiments import pieces, spec
+from fairlead.decide.sim.workloads.profiles import best_counts, forge
 
 SPEC = """
 name = "golden"

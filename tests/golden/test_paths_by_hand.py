@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fairlead.policies.paths.aiot import Aiot
-from fairlead.policies.paths.contract import Components, Expected, Landscape
-from fairlead.policies.paths.dfra import Dfra
-from fairlead.policies.paths.flow import Weights, flow
+from fairlead.decide.policies.paths.aiot import Aiot
+from fairlead.decide.policies.paths.contract import Components, Expected, Landscape
+from fairlead.decide.policies.paths.dfra import Dfra
+from fairlead.decide.policies.paths.flow import Weights, flow
 
 RNG = np.random.default_rng(0)
 GB = 1e9

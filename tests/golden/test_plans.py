@@ -15,11 +15,11 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from fairlead.model.plan import Plans
-from fairlead.runtime.planning.arriving import read_jobs
-from fairlead.runtime.planning.described import site_from
-from fairlead.runtime.planning.planning import planned, sound
-from fairlead.runtime.planning.rendered import FORMS, rendered
+from fairlead.core.model.plan import Plans
+from fairlead.decide.planning.arriving_jobs import read_jobs
+from fairlead.decide.planning.components import site_from
+from fairlead.decide.planning.plan_jobs import planned, sound
+from fairlead.decide.planning.render import FORMS, rendered
 from planning_lake import build, site_file
 from questions_site import NOW
 

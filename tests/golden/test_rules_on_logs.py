@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from fairlead import reporting
-from fairlead.analysis.verdict import Verdict
-from fairlead.sources import inputs
+from fairlead.explain.analysis.verdict import Verdict
+from fairlead.see.sources import inputs
+from fairlead.show.report import build as reporting
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -16,11 +16,27 @@ import pyarrow as pa
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from fairlead.compression.nodes import merge_nodes
-from fairlead.lake import batch_writer, carrying, delta, parts, place, wal, writer
-from fairlead.lake.compaction import compact
-from fairlead.lake.retention import expire
-from fairlead.lake.store import Lake
+from fairlead.core.compression.nodes import merge_nodes
+from fairlead.store import (
+    batch_writer,
+    wal,
+    writer,
+)
+from fairlead.store import (
+    delta_table as delta,
+)
+from fairlead.store import (
+    flush as carrying,
+)
+from fairlead.store import (
+    folder as place,
+)
+from fairlead.store import (
+    part_files as parts,
+)
+from fairlead.store.compaction import compact
+from fairlead.store.lake import Lake
+from fairlead.store.retention import expire
 from lake_rows import DAY_NS, DAY_ONE, fill, send, sums, wire
 
 JOBS = 6

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from agent_server import Collector, certificate
-from fairlead.batches.decoding import batches
+from fairlead.core.batches.decoding import batches
 from old_interpreter import old_python
 
 ROOT = Path(__file__).resolve().parents[2]

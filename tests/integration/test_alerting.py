@@ -18,17 +18,17 @@ import pytest
 
 from agent_server import certificate
 from alert_receivers import MailSink, WebSink
-from fairlead.access.tokens import Claims, issue, read_key
-from fairlead.alerts.sending import Sender
-from fairlead.alerts.settings import AlertApi, AlertRule, Alerts, Webhook
-from fairlead.alerts.state import State
-from fairlead.lake.store import Lake
-from fairlead.model.diagnosis import Told, finding_rows, incident_rows
-from fairlead.model.finding import Evidence, Finding, Subject
-from fairlead.model.incident import Incident
-from fairlead.model.tables import JOBS, batch_of
-from fairlead.rules.advice_set import load_advice
-from fairlead.runtime.alerting import OVERLAP_NS, step
+from fairlead.core.access.tokens import Claims, issue, read_key
+from fairlead.core.model.diagnosis import Told, finding_rows, incident_rows
+from fairlead.core.model.finding import Evidence, Finding, Subject
+from fairlead.core.model.incident import Incident
+from fairlead.core.model.tables import JOBS, batch_of
+from fairlead.explain.rules.advice_set import load_advice
+from fairlead.run.alert_loop import OVERLAP_NS, step
+from fairlead.show.alerts.route_sender import Sender
+from fairlead.show.alerts.settings import AlertApi, AlertRule, Alerts, Webhook
+from fairlead.show.alerts.state import State
+from fairlead.store.lake import Lake
 from serving import Up
 
 S = 10**9
@@ -97,9 +97,9 @@ _SENDER = """
 import sys
 from pathlib import Path
 from fairlead import clock
-from fairlead.alerts.sending import Sender
-from fairlead.alerts.settings import Alerts, Webhook
-from fairlead.alerts.state import State
+from fairlead.show.alerts.route_sender import Sender
+from fairlead.show.alerts.settings import Alerts, Webhook
+from fairlead.show.alerts.state import State
 alerts = Alerts(routes={"hook": Webhook(url=sys.argv[2])}, group_s=0.0)
 with State(Path(sys.argv[1])) as state:
     Sender(Path(sys.argv[1]), alerts, "hook", clock.now_ns).work(state)

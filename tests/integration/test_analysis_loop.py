@@ -13,17 +13,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from fairlead.analysis.correlate import intervals_of, placements
-from fairlead.analysis.rollups import derive
-from fairlead.analysis.shares import behind, split
-from fairlead.errors import InputError
-from fairlead.lake.store import Lake
-from fairlead.model.tables import JOBS, PFS_CLIENT, batch_of
-from fairlead.questions.asking import Sight
-from fairlead.questions.catalog import Asking, ask, asked_of
-from fairlead.runtime.analysis_loop import LAG_NS, run, step, take_site
-from fairlead.runtime.diagnosing.settings import Diagnosis
-from fairlead.testing.machine import small
+from fairlead.core.errors import InputError
+from fairlead.core.model.tables import JOBS, PFS_CLIENT, batch_of
+from fairlead.explain.analysis.correlate import intervals_of, placements
+from fairlead.explain.analysis.shares import behind, split
+from fairlead.explain.diagnosing.analysis_loop import LAG_NS, run, step, take_site
+from fairlead.explain.diagnosing.settings import Diagnosis
+from fairlead.explain.questions.catalog import Asking, ask, asked_of
+from fairlead.explain.questions.lake_queries import Sight
+from fairlead.kit.testing.machine import small
+from fairlead.store.lake import Lake
+from fairlead.store.rollups import derive
 
 S = 1_000_000_000
 SUMS = ("read_bytes", "write_bytes", "read_ops", "write_ops", "metadata_ops")
@@ -202,7 +202,7 @@ def test_counters_of_exclusive_nodes_give_an_estimate_that_says_so(play: Tables,
 
 
 def _schema(name: str) -> pa.Schema:
-    from fairlead.model.tables import TABLES
+    from fairlead.core.model.tables import TABLES
 
     return TABLES[name].schema
 

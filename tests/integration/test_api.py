@@ -12,11 +12,11 @@ from urllib.parse import quote, unquote
 import msgspec
 import pytest
 
-from fairlead.access.tokens import Claims, issue
-from fairlead.lake.store import Lake
-from fairlead.questions.catalog import QUESTIONS, Asking
-from fairlead.web.api.app import application
-from fairlead.web.api.settings import ApiSettings
+from fairlead.core.access.tokens import Claims, issue
+from fairlead.explain.questions.catalog import QUESTIONS, Asking
+from fairlead.show.web.api.app import application
+from fairlead.show.web.api.settings import ApiSettings
+from fairlead.store.lake import Lake
 from questions_site import NOW, S, build
 
 KEY = b"k" * 32
@@ -307,7 +307,7 @@ def test_the_longest_span_can_be_limited(lake: Lake) -> None:
 
 
 def test_a_lake_that_fails_is_503_without_its_paths(tmp_path: Path) -> None:
-    from fairlead.errors import LakeError
+    from fairlead.core.errors import LakeError
 
     class Broken:
         def query(self, *_: object, **__: object) -> Any:

@@ -27,7 +27,7 @@ from schemathesis.checks import (
 )
 from schemathesis.core.failures import FailureGroup
 
-from fairlead.web.api.app import operations
+from fairlead.show.web.api.app import operations
 from whole_site import Caller, Reply, Whole
 
 MANY = int(os.environ.get("FAIRLEAD_FUZZ", "150"))

@@ -18,13 +18,13 @@ from pathlib import Path
 import pytest
 import uvicorn
 
-from fairlead.access.tokens import Claims, issue
 from fairlead.cli.main import main
 from fairlead.cli.pictures import GAP, IDLE, bar, heat, line, squeezed
-from fairlead.lake.store import Lake
-from fairlead.questions.catalog import Asking
-from fairlead.web.api.app import application
-from fairlead.web.api.settings import ApiSettings
+from fairlead.core.access.tokens import Claims, issue
+from fairlead.explain.questions.catalog import Asking
+from fairlead.show.web.api.app import application
+from fairlead.show.web.api.settings import ApiSettings
+from fairlead.store.lake import Lake
 from questions_site import NOW, S, build
 
 KEY = b"k" * 32
@@ -221,7 +221,7 @@ def test_a_terminal_without_these_signs_gets_plain_ones(lake: Path) -> None:
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake in which two jobs move data now, one more than the other; and a target."""
-    from fairlead.model.tables import ROLLUP, batch_of
+    from fairlead.core.model.tables import ROLLUP, batch_of
     from questions_site import MIB, accounts, put
 
     now = time.time_ns() // S * S

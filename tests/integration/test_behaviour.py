@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from fairlead.cli.main import main
-from fairlead.lake.store import Lake
-from fairlead.model.tables import FINDING, JOB_SUMMARY, PHASE, batch_of
-from fairlead.questions.answers_behaviour import Behaviour
-from fairlead.questions.asking import Sight, UnknownNameError
-from fairlead.questions.behaviour import MOST_POINTS, behaviour
-from fairlead.questions.catalog import Asking, ask, asked_of
-from fairlead.questions.span import Span
-from fairlead.web.diagnosis.behaviour import behaviour_page
+from fairlead.core.model.tables import FINDING, JOB_SUMMARY, PHASE, batch_of
+from fairlead.explain.questions.answers_behaviour import Behaviour
+from fairlead.explain.questions.behaviour import MOST_POINTS, behaviour
+from fairlead.explain.questions.catalog import Asking, ask, asked_of
+from fairlead.explain.questions.lake_queries import Sight, UnknownNameError
+from fairlead.explain.questions.span import Span
+from fairlead.show.report.diagnosis.behaviour import behaviour_page
+from fairlead.store.lake import Lake
 from questions_site import DAY, NOW, T0, S, build, columns, put
 
 GIB = 1 << 30

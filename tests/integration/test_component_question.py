@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 import questions_site as site
-from fairlead.errors import UsageError
-from fairlead.model.tables import PORT, batch_of
-from fairlead.questions.asking import Sight, UnknownNameError
-from fairlead.questions.catalog import ask, asked_of
-from fairlead.questions.question import Asking
+from fairlead.core.errors import UsageError
+from fairlead.core.model.tables import PORT, batch_of
+from fairlead.explain.questions.catalog import ask, asked_of
+from fairlead.explain.questions.lake_queries import Sight, UnknownNameError
+from fairlead.explain.questions.question import Asking
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from fairlead.model.identity import file_id, mount_of
-from fairlead.model.tables import SIZE_BINS
-from fairlead.sources.darshan import DarshanLog, read_log
+from fairlead.core.model.identity import file_id, mount_of
+from fairlead.core.model.tables import SIZE_BINS
+from fairlead.see.sources.darshan import DarshanLog, read_log
 
 pytestmark = pytest.mark.shared_data
 

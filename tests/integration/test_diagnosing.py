@@ -16,13 +16,13 @@ import pyarrow.compute as pc
 import pytest
 
 from diagnosed_lake import CULPRIT, FIRST, LAG, VICTIM, S, co_run, fill, kept, lake_of, later, look
-from fairlead.lake.store import Lake
-from fairlead.model.diagnosis import told_of
-from fairlead.model.tables import FINDING, PHASE
-from fairlead.questions.asking import Sight, UnknownNameError
-from fairlead.questions.catalog import Asking, ask, asked_of
-from fairlead.questions.span import Span
-from fairlead.runtime.heavy.rediagnosis import rediagnose
+from fairlead.core.model.diagnosis import told_of
+from fairlead.core.model.tables import FINDING, PHASE
+from fairlead.explain.batch.rediagnosis import rediagnose
+from fairlead.explain.questions.catalog import Asking, ask, asked_of
+from fairlead.explain.questions.lake_queries import Sight, UnknownNameError
+from fairlead.explain.questions.span import Span
+from fairlead.store.lake import Lake
 
 Tables = dict[str, pa.Table]
 NARROW = {"from": "2024-06-01", "to": "2024-06-02"}
@@ -200,8 +200,8 @@ def test_findings_of_an_older_analysis_are_left_out_and_counted(tables: Tables, 
 
 
 def _of(rows: list[Mapping[str, object]], schema: pa.Schema) -> pa.Table:
-    from fairlead.lake.tables import conform
-    from fairlead.model.tables import TABLES
+    from fairlead.core.model.tables import TABLES
+    from fairlead.store.tables import conform
 
     return conform(pa.Table.from_pylist(rows), TABLES[schema.metadata[b"fairlead.table"].decode()], strict=True)
 
@@ -230,8 +230,8 @@ class Here:
 KILLED = """
 import sys
 from pathlib import Path
-from fairlead.lake.store import Lake
-from fairlead.runtime import analysis_loop
+from fairlead.store.lake import Lake
+from fairlead.run import analysis_loop
 lake = Lake.open(Path(sys.argv[1]))
 with lake.writer("analysis") as writer:
     batch = writer.batch

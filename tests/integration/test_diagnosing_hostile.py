@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from diagnosed_lake import CULPRIT, VICTIM, S, co_run, kept, lake_of, later, look
-from fairlead.questions.answers_diagnosis import Why
-from fairlead.questions.asking import Sight
-from fairlead.questions.catalog import Asking, ask, asked_of
+from fairlead.explain.questions.answers_diagnosis import Why
+from fairlead.explain.questions.catalog import Asking, ask, asked_of
+from fairlead.explain.questions.lake_queries import Sight
 from questions_site import NOW, build
 
 MOST = (1 << 63) - 1

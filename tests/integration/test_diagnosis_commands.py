@@ -11,14 +11,14 @@ from click.testing import CliRunner, Result
 
 from diagnosed_lake import VICTIM, co_run, lake_of, later, look
 from fairlead.cli.main import cli
-from fairlead.lake.store import Lake
-from fairlead.model.diagnosis import Told, finding_rows
-from fairlead.model.finding import Advice, Evidence, Finding, Subject
-from fairlead.runtime.diagnosing.health_round import health_round
-from fairlead.runtime.diagnosing.settings import Diagnosis
-from fairlead.sim.faults import Fault
-from fairlead.sim.steps import Step
-from fairlead.testing.machine import scenes
+from fairlead.core.model.diagnosis import Told, finding_rows
+from fairlead.core.model.finding import Advice, Evidence, Finding, Subject
+from fairlead.decide.sim.faults import Fault
+from fairlead.decide.sim.steps import Step
+from fairlead.explain.diagnosing.health_round import health_round
+from fairlead.explain.diagnosing.settings import Diagnosis
+from fairlead.kit.testing.machine import scenes
+from fairlead.store.lake import Lake
 
 S = 10**9
 SPAN = ("--from", "2024-06-01", "--to", "2024-06-02")

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from fairlead.testing.machine import scenes, wire
-from fairlead.testing.machine.play import Play
+from fairlead.kit.testing.machine import scenes, wire
+from fairlead.kit.testing.machine.play import Play
 from serving import Up, now_ns, until
 
 pytestmark = pytest.mark.slow

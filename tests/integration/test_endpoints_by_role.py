@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from fairlead.questions.catalog import QUESTIONS
-from fairlead.questions.reach import DECISIONS, MACHINE, RUN
-from fairlead.web.api.app import operations
+from fairlead.explain.questions.catalog import QUESTIONS
+from fairlead.explain.questions.visibility import DECISIONS, MACHINE, RUN
+from fairlead.show.web.api.app import operations
 from whole_site import PASSWORD, Caller, Whole
 
 HERS = "f00000000100"

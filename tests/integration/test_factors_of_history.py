@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from fairlead.cli.main import main
-from fairlead.lake.store import Lake
-from fairlead.model.tables import PHASE, ROLLUP, batch_of
+from fairlead.core.model.tables import PHASE, ROLLUP, batch_of
+from fairlead.store.lake import Lake
 
 MINUTE_NS, DAY_NS = 60_000_000_000, 86_400_000_000_000
 BEGIN_NS = 20_000 * DAY_NS

@@ -15,19 +15,19 @@ import pytest
 from click.testing import CliRunner
 from starlette.requests import Request
 
-from fairlead.alerts import served
-from fairlead.alerts.settings import Alerts
-from fairlead.alerts.state import State
 from fairlead.cli.main import cli
-from fairlead.errors import UsageError
-from fairlead.lake.store import Lake
-from fairlead.model.diagnosis import Told, finding_rows, identity, incident_rows
-from fairlead.model.finding import Evidence, Finding, Subject
-from fairlead.model.incident import Incident
-from fairlead.questions.question import Asking
-from fairlead.web.api.app import application
-from fairlead.web.api.settings import ApiSettings
-from fairlead.web.identity import Person, RefusedError
+from fairlead.core.errors import UsageError
+from fairlead.core.model.diagnosis import Told, finding_rows, identity, incident_rows
+from fairlead.core.model.finding import Evidence, Finding, Subject
+from fairlead.core.model.incident import Incident
+from fairlead.explain.questions.question import Asking
+from fairlead.show.alerts import routes as served
+from fairlead.show.alerts.settings import Alerts
+from fairlead.show.alerts.state import State
+from fairlead.show.web.api.app import application
+from fairlead.show.web.api.settings import ApiSettings
+from fairlead.show.web.identity import Person, RefusedError
+from fairlead.store.lake import Lake
 
 H = 3600 * 10**9
 NOW = 1_700_000_000 * 10**9
@@ -227,10 +227,10 @@ def test_the_command_line_takes_on_what_no_alert_told_of(site: Site, root: Path)
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
-from fairlead.alerts.acknowledging import Note, take_on
-from fairlead.alerts.state import State
-from fairlead.lake.store import Lake
-from fairlead.web.identity import Person
+from fairlead.show.alerts.acknowledgement_routes import Note, take_on
+from fairlead.show.alerts.state import State
+from fairlead.store.lake import Lake
+from fairlead.show.web.identity import Person
 root = Path(sys.argv[1])
 take_on(State(root / "state"), Lake.open(root / "lake"), "fa", Note(text="kept"),
         Person(name="root", role="admin", key="r"), 1)

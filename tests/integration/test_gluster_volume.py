@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.probes.gluster import Volumes
+from fairlead.see.probes.gluster import Volumes
 from gluster_volume import Volume, volume
 
 pytestmark = pytest.mark.gluster

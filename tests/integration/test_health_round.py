@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fairlead.analysis.health.fleet import Peak
-from fairlead.lake.store import Lake
-from fairlead.model.tables import ROLLUP, batch_of
-from fairlead.runtime.diagnosing.health_round import health_round, learnt_before
-from fairlead.runtime.diagnosing.peaks import past_peaks
-from fairlead.runtime.diagnosing.settings import Diagnosis
+from fairlead.core.model.tables import ROLLUP, batch_of
+from fairlead.explain.analysis.health.class_norms import Peak
+from fairlead.explain.diagnosing.component_peaks import past_peaks
+from fairlead.explain.diagnosing.health_round import health_round, learnt_before
+from fairlead.explain.diagnosing.settings import Diagnosis
+from fairlead.store.lake import Lake
 from questions_site import DAY, HOUR, MINUTE, S, put
 
 NOON = 20_000 * DAY + 12 * HOUR

@@ -8,17 +8,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead.analysis.rollups import derive
-from fairlead.batches.encoding import Header, encode, numbers, same_word, words
-from fairlead.collector.checking import check
-from fairlead.inert import inert
-from fairlead.lake.store import Lake
-from fairlead.lake.writer import Writer
-from fairlead.model.diagnosis import Told, finding_rows, incident_rows
-from fairlead.model.finding import Advice, Evidence, Finding, Subject
-from fairlead.model.incident import Incident
-from fairlead.questions.asking import NotForYouError, Sight, UnknownNameError
-from fairlead.questions.catalog import QUESTIONS, Asking, ask, asked_of
+from fairlead.core.batches.encoding import Header, encode, numbers, same_word, words
+from fairlead.core.model.diagnosis import Told, finding_rows, incident_rows
+from fairlead.core.model.finding import Advice, Evidence, Finding, Subject
+from fairlead.core.model.incident import Incident
+from fairlead.core.safe_text import inert
+from fairlead.explain.questions.catalog import QUESTIONS, Asking, ask, asked_of
+from fairlead.explain.questions.lake_queries import NotForYouError, Sight, UnknownNameError
+from fairlead.see.collector.batch_checks import check
+from fairlead.store.lake import Lake
+from fairlead.store.rollups import derive
+from fairlead.store.writer import Writer
 
 S = 10**9
 NOW = 1_760_000_000 * S

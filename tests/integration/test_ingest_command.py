@@ -13,13 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from fairlead import clock, registry
 from fairlead.cli.main import main
-from fairlead.compression.runs import expand
-from fairlead.lake import batch_writer
-from fairlead.lake import ingest as intake
-from fairlead.lake.store import Lake
-from fairlead.model.tables import OPS, table_of
+from fairlead.core import clock
+from fairlead.core.compression.runs import expand
+from fairlead.core.model.tables import OPS, table_of
+from fairlead.see import ingest as intake
+from fairlead.see.sources import registry
+from fairlead.store import batch_writer
+from fairlead.store.lake import Lake
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -232,7 +233,7 @@ def test_reporting_loads_no_store(fixtures: Path) -> None:
     code = (
         "import sys; from fairlead.cli.main import main; "
         "main(['report', sys.argv[1], '--json', '-']); "
-        "sys.stderr.write(' '.join(m for m in ('deltalake', 'duckdb', 'fairlead.lake') if m in sys.modules))"
+        "sys.stderr.write(' '.join(m for m in ('deltalake', 'duckdb', 'fairlead.store') if m in sys.modules))"
     )
     log = fixtures / "darshan" / "mdtest_4.darshan"
     done = subprocess.run([sys.executable, "-c", code, str(log)], capture_output=True, text=True, check=True)

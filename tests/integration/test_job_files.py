@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.lake.store import Lake
-from fairlead.model.diagnosis import Told, finding_rows
-from fairlead.model.finding import Finding, Subject
-from fairlead.model.tables import JOB_SUMMARY, JOBS, batch_of
-from fairlead.questions.accounts import every_account, runs_of
-from fairlead.questions.asking import Sight, select
-from fairlead.questions.findings import of_job
-from fairlead.questions.span import DAY_NS, Span
-from fairlead.questions.warming import know_job_files
+from fairlead.core.model.diagnosis import Told, finding_rows
+from fairlead.core.model.finding import Finding, Subject
+from fairlead.core.model.tables import JOB_SUMMARY, JOBS, batch_of
+from fairlead.explain.questions.findings import of_job
+from fairlead.explain.questions.lake_queries import Sight, select
+from fairlead.explain.questions.scheduler_jobs import every_account, runs_of
+from fairlead.explain.questions.span import DAY_NS, Span
+from fairlead.explain.questions.warm_up import know_job_files
+from fairlead.store.lake import Lake
 
 T0 = 20_000 * DAY_NS
 S = 10**9

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.lake.backup import backup, restore
-from fairlead.lake.store import Lake
+from fairlead.store.backup import backup, restore
+from fairlead.store.lake import Lake
 from lake_rows import COUNTER_ROWS
 
 WORKER = Path(__file__).with_name("lake_worker.py")

@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from fairlead.testing import machine
-from fairlead.testing.machine.lustre_tree import MachineTree
+from fairlead.kit.testing import machine
+from fairlead.kit.testing.machine.lustre_tree import MachineTree
 from mounting import forwarded_mount, open_folder
 from old_interpreter import old_python
 from serving import Up, until

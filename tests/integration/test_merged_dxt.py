@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fairlead.compression.merger import Merger
-from fairlead.compression.runs import BOUNDARY_NS, GAP_NS, expand, merge
-from fairlead.model.tables import OPS
-from fairlead.sources.darshan import DarshanSource
+from fairlead.core.compression.merger import Merger
+from fairlead.core.compression.runs import BOUNDARY_NS, GAP_NS, expand, merge
+from fairlead.core.model.tables import OPS
+from fairlead.see.sources.darshan import DarshanSource
 
 pytestmark = pytest.mark.shared_data
 WORDS = ("op", "interface", "node")

@@ -7,13 +7,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from fairlead.lake.retention import Policy
-from fairlead.lake.store import Lake
-from fairlead.model.tables import HEALTH, JOBS
-from fairlead.questions.answers_own_health import OwnHealth
-from fairlead.questions.asking import NotForYouError, Sight
-from fairlead.questions.catalog import ask, asked_of
-from fairlead.questions.question import Asking
+from fairlead.core.model.tables import HEALTH, JOBS
+from fairlead.explain.questions.answers_own_health import OwnHealth
+from fairlead.explain.questions.catalog import ask, asked_of
+from fairlead.explain.questions.lake_queries import NotForYouError, Sight
+from fairlead.explain.questions.question import Asking
+from fairlead.store.lake import Lake
+from fairlead.store.retention import Policy
 from questions_site import NOW, S, build
 
 

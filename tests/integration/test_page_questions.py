@@ -11,12 +11,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from fairlead.analysis.network import LINKED
-from fairlead.errors import UsageError
-from fairlead.lake.store import Lake
-from fairlead.model.diagnosis import incident_rows
-from fairlead.model.incident import Incident
-from fairlead.model.tables import (
+from fairlead.core.errors import UsageError
+from fairlead.core.model.diagnosis import incident_rows
+from fairlead.core.model.incident import Incident
+from fairlead.core.model.tables import (
     DEVICE,
     FILE_COUNTERS,
     FILES,
@@ -29,9 +27,11 @@ from fairlead.model.tables import (
     PORT,
     batch_of,
 )
-from fairlead.questions.answers_pages import JobTimeline, Lane
-from fairlead.questions.asking import NotForYouError, Sight, UnknownNameError
-from fairlead.questions.catalog import Asking, ask, asked_of
+from fairlead.explain.analysis.network import LINKED
+from fairlead.explain.questions.answers_pages import JobTimeline, Lane
+from fairlead.explain.questions.catalog import Asking, ask, asked_of
+from fairlead.explain.questions.lake_queries import NotForYouError, Sight, UnknownNameError
+from fairlead.store.lake import Lake
 from questions_site import ALICE, DAY, MIB, MINUTE, NOW, T0, S, accounts, build, put, stored
 
 EVERYTHING, MINE, STRANGER = Sight(), Sight("alice"), Sight("eve")

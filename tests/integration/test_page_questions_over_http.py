@@ -10,12 +10,12 @@ import httpx
 import msgspec
 import pytest
 
-from fairlead.access.tokens import Claims, issue
 from fairlead.cli.ask import Asker
-from fairlead.questions.catalog import Asking
-from fairlead.questions.catalog_pages import PAGE_QUESTIONS
-from fairlead.web.api.app import application
-from fairlead.web.api.settings import ApiSettings
+from fairlead.core.access.tokens import Claims, issue
+from fairlead.explain.questions.catalog import Asking
+from fairlead.explain.questions.catalog_pages import PAGE_QUESTIONS
+from fairlead.show.web.api.app import application
+from fairlead.show.web.api.settings import ApiSettings
 from questions_site import NOW, S, build
 
 KEY = b"k" * 32
@@ -48,7 +48,7 @@ class Client:
 
 @pytest.fixture(scope="module")
 def client(root: Path) -> Client:
-    from fairlead.lake.store import Lake
+    from fairlead.store.lake import Lake
 
     app = application(Asking(Lake.open(root)), ApiSettings(key=KEY, warm=False), clock=lambda: NOW)
     return Client(app)

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fairlead.lake.compaction import compact
-from fairlead.lake.store import Lake
-from fairlead.model.tables import OPS, batch_of
+from fairlead.core.model.tables import OPS, batch_of
+from fairlead.store.compaction import compact
+from fairlead.store.lake import Lake
 from pages_site import PASSWORD, SETTINGS, Site, begin
 from questions_site import DAY, HOUR, MIB, T0, accounts, put
 from rights_site import HERS, others, site

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
-from fairlead.analysis.period import find_period
-from fairlead.analysis.phases import split_phases
-from fairlead.analysis.series import AdaptiveSeries, choose_bins, spread
-from fairlead.sources.darshan import read_log
+from fairlead.explain.analysis.period import find_period
+from fairlead.explain.analysis.phases import split_phases
+from fairlead.explain.analysis.series import AdaptiveSeries, choose_bins, spread
+from fairlead.see.sources.darshan import read_log
 
 pytestmark = pytest.mark.shared_data
 

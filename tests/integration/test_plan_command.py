@@ -12,15 +12,15 @@ import pytest
 from click.testing import CliRunner, Result
 
 from fairlead.cli.main import cli
-from fairlead.errors import ConfigError, InputError, UnsoundPlanError, UsageError
-from fairlead.lake.store import Lake
-from fairlead.model.diagnosis import incident_rows
-from fairlead.model.incident import Incident
-from fairlead.model.tables import MAPPING, batch_of
-from fairlead.policies.paths.contract import Grant
-from fairlead.runtime.planning import planning
-from fairlead.runtime.planning.described import site_from
-from fairlead.runtime.planning.landscape import live
+from fairlead.core.errors import ConfigError, InputError, UnsoundPlanError, UsageError
+from fairlead.core.model.diagnosis import incident_rows
+from fairlead.core.model.incident import Incident
+from fairlead.core.model.tables import MAPPING, batch_of
+from fairlead.decide.planning import plan_jobs as planning
+from fairlead.decide.planning.components import site_from
+from fairlead.decide.planning.landscape import live
+from fairlead.decide.policies.paths.contract import Grant
+from fairlead.store.lake import Lake
 from planning_lake import FORWARDERS, RATES, SITE, TARGETS, build, incidents, site_file
 from questions_site import DAY, NOW, put
 

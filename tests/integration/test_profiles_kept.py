@@ -9,10 +9,10 @@ import pyarrow.compute as pc
 import pytest
 
 from diagnosed_lake import LAG, VICTIM, S, co_run, fill, kept, lake_of, later, look
-from fairlead.analysis.history.profiles import Profile, profile_of, profiles_of
-from fairlead.lake.store import Lake
-from fairlead.lake.tables import conform
-from fairlead.model.tables import JOB_SUMMARY, PHASE
+from fairlead.core.model.tables import JOB_SUMMARY, PHASE
+from fairlead.explain.analysis.history.profiles import Profile, profile_of, profiles_of
+from fairlead.store.lake import Lake
+from fairlead.store.tables import conform
 
 Tables = dict[str, pa.Table]
 

@@ -10,14 +10,14 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from fairlead.analysis.overview.classes import level_of
-from fairlead.errors import UsageError
-from fairlead.lake.store import Lake
-from fairlead.model.tables import DEVICE, JOBS, MAPPING, TARGET
-from fairlead.questions import answers
-from fairlead.questions.asking import NotForYouError, Sight, UnknownNameError
-from fairlead.questions.catalog import Asking, ask, asked_of, words_of
-from fairlead.questions.mds import class_of
+from fairlead.core.errors import UsageError
+from fairlead.core.model.tables import DEVICE, JOBS, MAPPING, TARGET
+from fairlead.explain.analysis.overview.classes import level_of
+from fairlead.explain.questions import answers
+from fairlead.explain.questions.catalog import Asking, ask, asked_of, words_of
+from fairlead.explain.questions.lake_queries import NotForYouError, Sight, UnknownNameError
+from fairlead.explain.questions.metadata_load import class_of
+from fairlead.store.lake import Lake
 from questions_site import (
     DAY,
     HOUR,
@@ -174,7 +174,7 @@ def test_silence_is_null_and_idleness_is_zero(site: Site) -> None:
 
 def test_a_gap_event_counts_even_between_words_of_health(tmp_path: Path) -> None:
     lake = Lake.open(tmp_path / "lake", create=True)
-    from fairlead.model.tables import EVENTS
+    from fairlead.core.model.tables import EVENTS
 
     gap = batch_of(EVENTS, {"ts_ns": [T0 + 200 * S], "end_ns": [T0 + 300 * S], "component": ["n1"], "kind": ["gap"],
                             "text": ["silent"]})  # fmt: skip
@@ -193,7 +193,7 @@ def test_a_value_no_source_tells_is_never_zero(site: Site) -> None:
 
 
 def test_seconds_that_are_forgotten_are_read_as_minutes(tmp_path: Path) -> None:
-    from fairlead.model.tables import ROLLUP
+    from fairlead.core.model.tables import ROLLUP
 
     lake = Lake.open(tmp_path / "lake", create=True)
     minutes = [T0 + k * 60 * S for k in range(30)]
@@ -318,7 +318,7 @@ def test_an_empty_lake_answers_everything(tmp_path: Path) -> None:
 
 def _shared_forwarder(root: Path) -> Site:
     """Forwarder f1 counts no jobs and carries 4 MiB/s for n1 (3/4 of the traffic) and n2 (1/4)."""
-    from fairlead.model.tables import FORWARDER
+    from fairlead.core.model.tables import FORWARDER
 
     lake = Lake.open(root, create=True)
     n, ts = 60, [T0 + (k + 1) * S for k in range(60)]
@@ -449,7 +449,7 @@ def test_names_are_data(site: Site) -> None:
 def test_what_a_simulated_machine_moved_is_what_the_questions_say(tmp_path: Path) -> None:
     import pyarrow.compute as pc
 
-    from fairlead.testing import machine
+    from fairlead.kit.testing import machine
 
     tables = machine.small(seconds=240).tables()
     lake = Lake.open(tmp_path / "lake", create=True)

@@ -10,16 +10,16 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
-from fairlead.analysis.rollups import derive
 from fairlead.cli.main import cli
-from fairlead.lake.store import Lake
-from fairlead.model.site import parse_site, site_mapping
-from fairlead.model.site_facts import SiteFacts, facts_of
-from fairlead.model.tables import DEVICE, HEALTH, PORT, USAGE, batch_of
-from fairlead.questions.asking import Sight, UnknownNameError
-from fairlead.questions.catalog import Asking, ask, asked_of
-from fairlead.sources.slurm.hostlist import expand_hostlist
-from fairlead.testing.machine import two_layer
+from fairlead.core.model.site import parse_site, site_mapping
+from fairlead.core.model.site_facts import SiteFacts, facts_of
+from fairlead.core.model.tables import DEVICE, HEALTH, PORT, USAGE, batch_of
+from fairlead.explain.questions.catalog import Asking, ask, asked_of
+from fairlead.explain.questions.lake_queries import Sight, UnknownNameError
+from fairlead.kit.testing.machine import two_layer
+from fairlead.see.sources.slurm.hostlist import expand_hostlist
+from fairlead.store.lake import Lake
+from fairlead.store.rollups import derive
 from questions_site import DAY, HOUR, MIB, NOW, T0, S, accounts, asked, columns, ops, put, stored
 
 EVERYTHING = Sight()

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.model.finding import Subject
-from fairlead.testing import real_plane
+from fairlead.core.model.finding import Subject
+from fairlead.kit.testing import real_plane
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "real_plane.py"
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from diagnosed_lake import co_run, lake_of
-from fairlead.analysis.job_summary import JobData
-from fairlead.lake.store import Lake
-from fairlead.runtime.recorded import TOGETHER_NS, looked_up, together
+from fairlead.explain.analysis.job_summary import JobData
+from fairlead.explain.diagnosing.recorded_io import TOGETHER_NS, looked_up, together
+from fairlead.store.lake import Lake
 
 DAY = 86_400 * 10**9
 

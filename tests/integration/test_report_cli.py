@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from fairlead import reporting
 from fairlead.cli.main import main
-from fairlead.model.job import Job
-from fairlead.sources import inputs
+from fairlead.core.model.job import Job
+from fairlead.see.sources import inputs
+from fairlead.show.report import build as reporting
 from report_inputs import LOGS, ROOT, SMALL, STRIDED, renumbered, report, started
 
 Capture = pytest.CaptureFixture[str]

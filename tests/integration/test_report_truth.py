@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from fairlead import reporting
-from fairlead.reporting import Report
-from fairlead.sources import inputs
+from fairlead.see.sources import inputs
+from fairlead.show.report import build as reporting
+from fairlead.show.report.build import Report
 
 pytestmark = pytest.mark.shared_data
 

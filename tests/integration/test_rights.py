@@ -11,10 +11,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fairlead.questions.asking import NotForYouError, Run, Sight, UnknownNameError
-from fairlead.questions.catalog import QUESTIONS, ask, asked_of
-from fairlead.questions.question import Asking
-from fairlead.questions.reach import DECISIONS, MACHINE, RUN
+from fairlead.explain.questions.catalog import QUESTIONS, ask, asked_of
+from fairlead.explain.questions.lake_queries import NotForYouError, Run, Sight, UnknownNameError
+from fairlead.explain.questions.question import Asking
+from fairlead.explain.questions.visibility import DECISIONS, MACHINE, RUN
 from questions_site import T0, S
 from rights_site import NOW, Other, others, site
 

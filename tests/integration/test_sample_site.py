@@ -15,14 +15,14 @@ import msgspec
 import numpy as np
 import pytest
 
-from fairlead import clock
-from fairlead.analysis.rollups import derive
-from fairlead.errors import ConfigError, InputError
-from fairlead.lake.store import Lake
-from fairlead.runtime import sample_site
-from fairlead.runtime.config import load
-from fairlead.testing.sample_site.month import Month, month, origin_of
-from fairlead.testing.sample_site.records import records
+from fairlead.core import clock
+from fairlead.core.errors import ConfigError, InputError
+from fairlead.kit.sample import site as sample_site
+from fairlead.kit.sample.month import Month, month, origin_of
+from fairlead.kit.sample.month_records import records
+from fairlead.run.config import load
+from fairlead.store.lake import Lake
+from fairlead.store.rollups import derive
 
 NS = 1_000_000_000
 DAYS, JOBS = 2, 30
@@ -119,8 +119,8 @@ def test_nodes_are_rarely_given_twice(short: Month) -> None:
 def server(folder: Path) -> Iterator[subprocess.Popen[str]]:
     state = msgspec.json.decode((folder / "sample-site.json").read_bytes(), type=sample_site.Sample)
     code = (
-        "import sys; from pathlib import Path; from fairlead.runtime import sample_site as s, up;"
-        " from fairlead.runtime.config import load, resolved; import msgspec;"
+        "import sys; from pathlib import Path; from fairlead.run import sample_site as s, up;"
+        " from fairlead.run.config import load, resolved; import msgspec;"
         " f = Path(sys.argv[1]); one = msgspec.json.decode(sys.argv[2], type=s.Sample);"
         " c = resolved(s.settings(load(None, environment={}, flags=['api.listen=tcp:127.0.0.1:0'])[0], f));"
         " a = s.alive(f, one); a.__enter__();"

@@ -23,27 +23,27 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 
-from fairlead.access.tokens import make_key
-from fairlead.analysis.rollups import derive
-from fairlead.batches.rows import decode
 from fairlead.cli.main import main
-from fairlead.errors import LakeBusyError, ServerError
-from fairlead.lake.retention import expire
-from fairlead.lake.store import Lake
-from fairlead.questions.asking import Sight
-from fairlead.questions.distributions import Kept, cdf
-from fairlead.questions.machine import system
-from fairlead.questions.span import DAY_NS, HOUR_NS, Span
-from fairlead.runtime.analysis_loop import LAG_NS, step
-from fairlead.runtime.heavy import reanalysis
-from fairlead.runtime.heavy.pieces import pieces
-from fairlead.runtime.heavy.population import Population, population
-from fairlead.runtime.heavy.reanalysis import Reanalysis, made_again, reanalyse
-from fairlead.runtime.heavy.settings import Settings, Slurm
-from fairlead.runtime.heavy.workers import Here, Workers, workers
-from fairlead.testing.machine import small
-from fairlead.testing.machine.play import Play
-from fairlead.testing.machine.wire import Body, bodies
+from fairlead.core.access.tokens import make_key
+from fairlead.core.batches.rows import decode
+from fairlead.core.errors import LakeBusyError, ServerError
+from fairlead.explain.batch import reanalysis
+from fairlead.explain.batch.pieces import pieces
+from fairlead.explain.batch.population import Population, population
+from fairlead.explain.batch.reanalysis import Reanalysis, made_again, reanalyse
+from fairlead.explain.batch.settings import Settings, Slurm
+from fairlead.explain.batch.workers import Here, Workers, workers
+from fairlead.explain.diagnosing.analysis_loop import LAG_NS, step
+from fairlead.explain.questions.distributions import Kept, cdf
+from fairlead.explain.questions.lake_queries import Sight
+from fairlead.explain.questions.machine import system
+from fairlead.explain.questions.span import DAY_NS, HOUR_NS, Span
+from fairlead.kit.testing.machine import small
+from fairlead.kit.testing.machine.play import Play
+from fairlead.kit.testing.machine.wire import Body, bodies
+from fairlead.store.lake import Lake
+from fairlead.store.retention import expire
+from fairlead.store.rollups import derive
 from serving import Up, until
 from slurm_cluster import lacking, slurm_cluster
 
@@ -272,9 +272,9 @@ def test_a_piece_that_kills_every_worker_is_given_up() -> None:
 
 _KILLED = """
 import os, sys
-from fairlead.questions.span import Span
-from fairlead.runtime.heavy.reanalysis import reanalyse
-from fairlead.runtime.heavy.workers import Here
+from fairlead.explain.questions.span import Span
+from fairlead.explain.batch.reanalysis import reanalyse
+from fairlead.explain.batch.workers import Here
 root, low, high, now = sys.argv[1], *map(int, sys.argv[2:])
 reanalyse(Here(), root, Span(low, high), now, label="again", shard="again",
           done=lambda k, n: os._exit(9) if k == 1 else None)
@@ -359,7 +359,7 @@ def test_workers_of_slurm_work_too(one: Lake, tmp_path: Path, monkeypatch: pytes
         program = tmp_path / name
         program.write_text(text.format(folder=tmp_path) if name == "sbatch" else text)
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setattr("fairlead.runtime.heavy.workers.FIRST_WORKER_S", 60.0)
+    monkeypatch.setattr("fairlead.explain.batch.workers.FIRST_WORKER_S", 60.0)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     asked = Slurm(
         cores=1, memory="1GB", interface="lo", shared_directory=str(tmp_path), local_directory=str(tmp_path),
@@ -379,7 +379,7 @@ def test_workers_of_a_real_slurm_work_too(one: Lake, tmp_path: Path, monkeypatch
     reason = lacking()
     if reason is not None:
         pytest.skip(reason)
-    monkeypatch.setattr("fairlead.runtime.heavy.workers.FIRST_WORKER_S", 120.0)
+    monkeypatch.setattr("fairlead.explain.batch.workers.FIRST_WORKER_S", 120.0)
     root = str(one.place.root)
     with slurm_cluster("heavy") as cluster:
         monkeypatch.setenv("SLURM_CONF", cluster.environment["SLURM_CONF"])

@@ -13,14 +13,14 @@ from starlette.requests import Request
 
 from diagnosed_lake import fill
 from fairlead.cli.main import cli
-from fairlead.lake.store import Lake
-from fairlead.questions.answers_setup import Setup
-from fairlead.questions.setup import LakeSeen, Seen, Settled, setup
-from fairlead.questions.setup_facts import lake_seen
-from fairlead.runtime import setup as served
-from fairlead.runtime.config import load, resolved
-from fairlead.testing.machine import scenes
-from fairlead.web.identity import Person, RefusedError
+from fairlead.explain.questions.answers_setup import Setup
+from fairlead.explain.questions.setup import LakeSeen, Seen, Settled, setup
+from fairlead.explain.questions.setup_facts import lake_seen
+from fairlead.kit.testing.machine import scenes
+from fairlead.run import setup_route as served
+from fairlead.run.config import load, resolved
+from fairlead.show.web.identity import Person, RefusedError
+from fairlead.store.lake import Lake
 
 NOW = 1_717_200_200_000_000_000
 DOCS = Path(__file__).parents[2] / "docs"

@@ -5,14 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from fairlead.analysis.health.told import told as told_of_incidents
-from fairlead.lake.store import Lake
-from fairlead.model.diagnosis import Told, finding_rows, incident_rows
-from fairlead.model.finding import Evidence, Finding, Subject
-from fairlead.model.incident import Incident
-from fairlead.model.tables import PHASE, batch_of
-from fairlead.questions.asking import Sight, UnknownNameError
-from fairlead.questions.catalog import Asking, ask, asked_of
+from fairlead.core.model.diagnosis import Told, finding_rows, incident_rows
+from fairlead.core.model.finding import Evidence, Finding, Subject
+from fairlead.core.model.incident import Incident
+from fairlead.core.model.tables import PHASE, batch_of
+from fairlead.explain.analysis.health.health_findings import told as told_of_incidents
+from fairlead.explain.questions.catalog import Asking, ask, asked_of
+from fairlead.explain.questions.lake_queries import Sight, UnknownNameError
+from fairlead.store.lake import Lake
 from questions_site import NOW, T0, S, accounts, build, put
 
 LATER = {"job_id": "55501", "user": "dave", "project": "secret", "program": "zeldovich", "nodes": ["n4"],

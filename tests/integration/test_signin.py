@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from fairlead.access.tokens import Claims, issue
-from fairlead.lake.store import Lake
-from fairlead.web.people import accounts, audit, credentials
-from fairlead.web.people.passwords import CrowdedError, Passwords
-from fairlead.web.people.store import Store
-from fairlead.web.settings import Header
+from fairlead.core.access.tokens import Claims, issue
+from fairlead.show.web.people import accounts, audit, credentials
+from fairlead.show.web.people.passwords import CrowdedError, Passwords
+from fairlead.show.web.people.store import Store
+from fairlead.show.web.settings import Header
+from fairlead.store.lake import Lake
 from people_serving import HOUR, KEY, PASSWORD, Browser, Site
 from questions_site import NOW, S, build
 

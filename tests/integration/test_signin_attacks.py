@@ -15,22 +15,22 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 
-from fairlead.alerts import subscribing
-from fairlead.alerts.settings import Alerts
-from fairlead.lake.store import Lake
-from fairlead.questions.asking import Run
-from fairlead.questions.question import Asking
-from fairlead.runtime import setup
-from fairlead.runtime.config import Config
-from fairlead.web.api.app import application
-from fairlead.web.api.live import Board
-from fairlead.web.api.settings import ApiSettings
-from fairlead.web.guard.attempts import Attempts
-from fairlead.web.guard.places import limited_as
-from fairlead.web.identity import ACT, ADMIN, READ, Person, RefusedError, Role
-from fairlead.web.people import accounts, credentials
-from fairlead.web.people.store import FILE, Store
-from fairlead.web.settings import Oidc
+from fairlead.explain.questions.lake_queries import Run
+from fairlead.explain.questions.question import Asking
+from fairlead.run import setup_route as setup
+from fairlead.run.config import Config
+from fairlead.show.alerts import subscription_routes as subscribing
+from fairlead.show.alerts.settings import Alerts
+from fairlead.show.web.api.app import application
+from fairlead.show.web.api.live import Board
+from fairlead.show.web.api.settings import ApiSettings
+from fairlead.show.web.guard.client_address import limited_as
+from fairlead.show.web.guard.sign_in_attempts import Attempts
+from fairlead.show.web.identity import ACT, ADMIN, READ, Person, RefusedError, Role
+from fairlead.show.web.people import accounts, credentials
+from fairlead.show.web.people.store import FILE, Store
+from fairlead.show.web.settings import Oidc
+from fairlead.store.lake import Lake
 from people_serving import HOUR, KEY, Site
 from questions_site import build
 
@@ -132,7 +132,7 @@ def test_what_is_followed_ends_with_the_role_though_as_much_is_seen() -> None:
             return Person(name="x", role=people["now"], key="session:1", scopes=scopes, how="session")
 
     async def run(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-        monkeypatch.setattr("fairlead.web.api.live.AGAIN_S", 0.0)
+        monkeypatch.setattr("fairlead.show.web.api.live.AGAIN_S", 0.0)
         door = Door()
         request = Request({"type": "http", "headers": []})
 

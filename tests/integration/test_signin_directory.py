@@ -11,12 +11,12 @@ import pytest
 
 import directory_server
 from directory_server import BASE, PASSWORD, SEARCHER, certificate
-from fairlead.errors import ConfigError
-from fairlead.lake.store import Lake
-from fairlead.web.people import accounts
-from fairlead.web.people.store import Store
-from fairlead.web.settings import Ldap
-from fairlead.web.signin.directory import Directory, DirectoryError
+from fairlead.core.errors import ConfigError
+from fairlead.show.web.people import accounts
+from fairlead.show.web.people.store import Store
+from fairlead.show.web.settings import Ldap
+from fairlead.show.web.signin.ldap_directory import Directory, DirectoryError
+from fairlead.store.lake import Lake
 from people_serving import Site
 from questions_site import build
 

@@ -10,12 +10,12 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 import openid_server
-from fairlead.clock import now_ns
-from fairlead.lake.store import Lake
-from fairlead.web.people import accounts, audit
-from fairlead.web.people.store import Store
-from fairlead.web.settings import Oidc
-from fairlead.web.signin.id_token import ForgedError, UnknownKeyError, checked
+from fairlead.core.clock import now_ns
+from fairlead.show.web.people import accounts, audit
+from fairlead.show.web.people.store import Store
+from fairlead.show.web.settings import Oidc
+from fairlead.show.web.signin.id_token import ForgedError, UnknownKeyError, checked
+from fairlead.store.lake import Lake
 from people_serving import Browser, Site
 from questions_site import build
 

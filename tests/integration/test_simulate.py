@@ -14,11 +14,11 @@ import msgspec
 import pytest
 
 from fairlead.cli.main import main
-from fairlead.lake.store import Lake
-from fairlead.runtime.heavy.workers import Here
-from fairlead.runtime.simulating.results import rows
-from fairlead.runtime.simulating.run import read_spec, simulate
-from fairlead.sim.experiments.study import ours
+from fairlead.decide.sim.experiments.scheduling_study import ours
+from fairlead.decide.sim.runs.results import rows
+from fairlead.decide.sim.runs.run import read_spec, simulate
+from fairlead.explain.batch.workers import Here
+from fairlead.store.lake import Lake
 
 SPEC = """
 name = "small"
@@ -97,8 +97,8 @@ def test_a_killed_run_on_two_processes_goes_on_and_gives_the_rows_of_one(spec: P
         import os, signal
         from multiprocessing import active_children
         from pathlib import Path
-        from fairlead.runtime.simulating.processes import processes
-        from fairlead.runtime.simulating.run import read_spec, simulate
+        from fairlead.decide.sim.runs.processes import processes
+        from fairlead.decide.sim.runs.run import read_spec, simulate
 
         def tell(done, whole):
             if done >= 30:

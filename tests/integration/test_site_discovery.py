@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from fairlead.analysis.rollups import derive
 from fairlead.cli.main import Commands
 from fairlead.cli.site import site as command
-from fairlead.errors import ConfigError, UsageError
-from fairlead.lake.store import Lake
-from fairlead.model.site import check_site, parse_site, site_mapping
-from fairlead.probes.base import AbsentError
-from fairlead.runtime.site_discovery import discover
-from fairlead.runtime.site_text import site_text
-from fairlead.sources.slurm.hostlist import expand_hostlist
-from fairlead.testing.machine import small
+from fairlead.core.errors import ConfigError, UsageError
+from fairlead.core.model.site import check_site, parse_site, site_mapping
+from fairlead.kit.testing.machine import small
+from fairlead.run.site_discovery import discover
+from fairlead.run.site_text import site_text
+from fairlead.see.probes.base import AbsentError
+from fairlead.see.sources.slurm.hostlist import expand_hostlist
+from fairlead.store.lake import Lake
+from fairlead.store.rollups import derive
 
 ANSWERS = {
     "sinfo": "c001|64\nc002|64\nc003|64\nbig1|128\n",

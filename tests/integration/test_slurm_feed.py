@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from fairlead.collector.feeds.settings import Slurm
-from fairlead.collector.feeds.slurm import SlurmFeed
-from fairlead.lake.store import Lake
+from fairlead.see.collector.feeds.settings import Slurm
+from fairlead.see.collector.feeds.slurm import SlurmFeed
+from fairlead.store.lake import Lake
 from feed_sinks import LakeSink, MemorySink
 from slurm_cluster import SlurmCluster, lacking, slurm_cluster
 

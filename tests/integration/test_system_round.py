@@ -8,14 +8,14 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from fairlead.analysis.system.site import SystemSite
-from fairlead.lake.store import Lake
-from fairlead.model.tables import JOB_SUMMARY, JOBS, ROLLUP, batch_of
-from fairlead.questions.asking import Sight
-from fairlead.questions.findings import findings
-from fairlead.questions.span import Span
-from fairlead.runtime.diagnosing import system_round as rounds
-from fairlead.runtime.diagnosing.system_round import Looked, system_round
+from fairlead.core.model.tables import JOB_SUMMARY, JOBS, ROLLUP, batch_of
+from fairlead.explain.analysis.system.site import SystemSite
+from fairlead.explain.diagnosing import system_round as rounds
+from fairlead.explain.diagnosing.system_round import Looked, system_round
+from fairlead.explain.questions.findings import findings
+from fairlead.explain.questions.lake_queries import Sight
+from fairlead.explain.questions.span import Span
+from fairlead.store.lake import Lake
 from questions_site import DAY, HOUR, MINUTE, T0, S, columns, put
 
 HOUR_0 = T0 // HOUR * HOUR

@@ -11,13 +11,13 @@ from click.testing import CliRunner, Result
 
 from diagnosed_lake import fill, later, look
 from fairlead.cli.main import cli
-from fairlead.errors import UsageError
-from fairlead.lake.store import Lake
-from fairlead.model.tables import JOB_SUMMARY, JOBS, PHASE
-from fairlead.questions.asking import Sight
-from fairlead.questions.span import DAY_NS, Span
-from fairlead.questions.whatif.question import Asked, whatif, when
-from fairlead.web.whatif.page import whatif_page
+from fairlead.core.errors import UsageError
+from fairlead.core.model.tables import JOB_SUMMARY, JOBS, PHASE
+from fairlead.decide.whatif.evaluate import Asked, whatif, when
+from fairlead.explain.questions.lake_queries import Sight
+from fairlead.explain.questions.span import DAY_NS, Span
+from fairlead.show.report.whatif.page import whatif_page
+from fairlead.store.lake import Lake
 from whatif_lake import BROKEN, ORIGIN_NS, SPAN, S, lake_of, plays
 
 DAY = Span(ORIGIN_NS, ORIGIN_NS + DAY_NS)

@@ -18,15 +18,16 @@ from click.testing import CliRunner
 from starlette.applications import Starlette
 from starlette.requests import Request
 
-from fairlead import clock, registry
 from fairlead.cli.main import cli
-from fairlead.errors import UsageError
-from fairlead.questions.answers_whatif_runs import WhatIfAsked, WhatIfProgress, WhatIfRun
-from fairlead.questions.whatif.policies import ALLOCATIONS, PLACEMENTS, policies
-from fairlead.runtime import whatif_routes
-from fairlead.runtime.whatif_runs import CrowdedError, Place, Runs
-from fairlead.runtime.whatif_settings import WhatIfSettings
-from fairlead.web.identity import ACT, ADMIN, READ, Person, RefusedError
+from fairlead.core import clock
+from fairlead.core.errors import UsageError
+from fairlead.decide import registry
+from fairlead.decide.whatif.policies import ALLOCATIONS, PLACEMENTS, policies
+from fairlead.explain.questions.answers_whatif_runs import WhatIfAsked, WhatIfProgress, WhatIfRun
+from fairlead.run.whatif import routes as whatif_routes
+from fairlead.run.whatif.queue import CrowdedError, Place, Runs
+from fairlead.run.whatif.settings import WhatIfSettings
+from fairlead.show.web.identity import ACT, ADMIN, READ, Person, RefusedError
 from whatif_lake import lake_of, plays
 
 DAY = {"since": "2024-06-01", "until": "2024-06-02"}
@@ -53,10 +54,10 @@ def dozing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     (tmp_path / "dozing_run.py").write_text(
         textwrap.dedent("""
         import sys, time
-        from fairlead.runtime.child import die_with
+        from fairlead.run.child_process import die_with
         import msgspec
-        from fairlead.runtime.whatif_worker import Said, Task, say
-        from fairlead.questions.answers_whatif_runs import WhatIfProgress
+        from fairlead.run.whatif.worker import Said, Task, say
+        from fairlead.explain.questions.answers_whatif_runs import WhatIfProgress
         task = msgspec.json.decode(sys.stdin.buffer.read(), type=Task)
         die_with(task.parent)
         held = bytearray(int(task.asked.price or 0) << 20)
@@ -75,7 +76,7 @@ def made() -> Iterator[Callable[..., Runs]]:
     all_: list[Runs] = []
 
     def make(folder: Path, site: Path, **settings: Any) -> Runs:
-        module = settings.pop("module", "fairlead.runtime.whatif_worker")
+        module = settings.pop("module", "fairlead.run.whatif.worker")
         all_.append(Runs(folder, Place(root=site), WhatIfSettings(**settings), module=module))
         all_[-1].start()
         return all_[-1]
@@ -276,9 +277,9 @@ def test_the_process_of_a_run_ends_with_the_server(site: Path, tmp_path: Path, d
     script = textwrap.dedent(f"""
         import sys, time
         from pathlib import Path
-        from fairlead.questions.answers_whatif_runs import WhatIfAsked
-        from fairlead.runtime.whatif_runs import Place, Runs
-        from fairlead.runtime.whatif_settings import WhatIfSettings
+        from fairlead.explain.questions.answers_whatif_runs import WhatIfAsked
+        from fairlead.run.whatif.queue import Place, Runs
+        from fairlead.run.whatif.settings import WhatIfSettings
         runs = Runs(Path({str(tmp_path / "w")!r}), Place(root=Path({str(site)!r})), WhatIfSettings(), module={dozing!r})
         runs.start()
         one = runs.ask("c", WhatIfAsked(since="2024-06-01", until="2024-06-02"))

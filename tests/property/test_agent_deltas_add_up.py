@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.agent.deltas import Deltas, Row
-from fairlead.probes.base import Key, Reading
+from fairlead.see.agent.deltas import Deltas, Row
+from fairlead.see.probes.base import Key, Reading
 
 SECOND = 10**9
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.policies.allocation.contract import Applications, Decision, Pool, Running
-from fairlead.policies.allocation.mckp import Mckp, MckpDirect, knapsack
-from fairlead.policies.allocation.tcpu import Tcpu
-from fairlead.policies.placement.applications import GreedyClairvoyant, GreedyNonClairvoyant, RoundRobinPlacing
-from fairlead.registry import ALLOCATIONS, PLACINGS, policy
+from fairlead.decide.policies.allocation.contract import Applications, Decision, Pool, Running
+from fairlead.decide.policies.allocation.mckp import Mckp, MckpDirect, knapsack
+from fairlead.decide.policies.allocation.tcpu import Tcpu
+from fairlead.decide.policies.placement.applications import GreedyClairvoyant, GreedyNonClairvoyant, RoundRobinPlacing
+from fairlead.decide.registry import ALLOCATIONS, PLACINGS, policy
 
 RNG = np.random.default_rng(0)
 

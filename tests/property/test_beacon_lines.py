@@ -12,18 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.errors import FairleadError
-from fairlead.model.missing import Missing
-from fairlead.model.tables import table_of
-from fairlead.sources.beacon import BeaconSource
-from fairlead.sources.beacon.carried import Carried, OpenHandles
-from fairlead.sources.beacon.compiled import kernel
-from fairlead.sources.beacon.layout import BUCKETS
-from fairlead.sources.beacon.lines import lines_of
-from fairlead.sources.beacon.scan_counters import read_cache, read_latency, read_metadata, read_rpcs
-from fairlead.sources.beacon.scan_trace import read_operations, resolve_handles
-from fairlead.sources.beacon.series import Series
-from fairlead.sources.line_blocks import Block
+from fairlead.core.errors import FairleadError
+from fairlead.core.model.missing import Missing
+from fairlead.core.model.tables import table_of
+from fairlead.see.sources.beacon import BeaconSource
+from fairlead.see.sources.beacon.carry_over import Carried, OpenHandles
+from fairlead.see.sources.beacon.compiled import kernel
+from fairlead.see.sources.beacon.layout import BUCKETS
+from fairlead.see.sources.beacon.lines import lines_of
+from fairlead.see.sources.beacon.scan_counters import read_cache, read_latency, read_metadata, read_rpcs
+from fairlead.see.sources.beacon.scan_trace import read_operations, resolve_handles
+from fairlead.see.sources.beacon.series import Series
+from fairlead.see.sources.line_blocks import Block
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures" / "beacon"
 

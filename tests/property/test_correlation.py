@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.analysis.correlate import (
+from fairlead.core.model.tables import JOBS, MAPPING
+from fairlead.explain.analysis.correlate import (
     FOREVER,
     PLACEMENTS,
     attributed,
@@ -19,8 +20,7 @@ from fairlead.analysis.correlate import (
     placements,
     unmapped,
 )
-from fairlead.analysis.shares import behind, split
-from fairlead.model.tables import JOBS, MAPPING
+from fairlead.explain.analysis.shares import behind, split
 
 S = 1_000_000_000
 NAME = st.sampled_from(["n1", "n2", "n3"])

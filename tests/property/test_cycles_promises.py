@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fairlead.sim.cycles.model import Cycles, Outcome, Sharing, Speeds, Window, run
-from fairlead.sim.engine import Changes, Engine, Phases
+from fairlead.decide.sim.cycles.model import Cycles, Outcome, Sharing, Speeds, Window, run
+from fairlead.decide.sim.engine import Changes, Engine, Phases
 from stepped_reference import stepped
 
 F64 = NDArray[np.float64]

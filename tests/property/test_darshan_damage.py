@@ -15,10 +15,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fairlead.errors import CorruptInputError, FairleadError, InputError
-from fairlead.model.job import Job
-from fairlead.model.missing import Missing
-from fairlead.sources.darshan import DarshanSource
+from fairlead.core.errors import CorruptInputError, FairleadError, InputError
+from fairlead.core.model.job import Job
+from fairlead.core.model.missing import Missing
+from fairlead.see.sources.darshan import DarshanSource
 
 SMALL = ("one_1_16m", "python_1", "ior_mpiio_4")
 HEADER = struct.Struct("<8sqB7xQQQ128Q64I")
@@ -188,8 +188,8 @@ LIMITED = """
 import resource, sys
 from pathlib import Path
 import pyarrow
-from fairlead.errors import CorruptInputError
-from fairlead.sources.darshan import DarshanSource
+from fairlead.core.errors import CorruptInputError
+from fairlead.see.sources.darshan import DarshanSource
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 try:
     for item in DarshanSource().read(Path(sys.argv[1])):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dftracer_writing import T0_US, event, meta, read, text
-from fairlead.errors import InputError
+from fairlead.core.errors import InputError
 
 EVENTS = [
     meta("HH", "node1", 11), meta("FH", "/scratch/a.dat", 22), event("start", T0_US, 0, "dftracer", hhash=11),

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dftracer_writing import T0_US, read
-from fairlead.errors import InputError
+from fairlead.core.errors import InputError
 
 _WORDS = st.sampled_from(
     [

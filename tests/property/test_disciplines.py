@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.policies.requests import METADATA, Running, Waiting, discipline
-from fairlead.policies.requests.limits import FREE, JOB_AT_MOST
+from fairlead.decide.policies.requests import METADATA, Running, Waiting, discipline
+from fairlead.decide.policies.requests.limits import FREE, JOB_AT_MOST
 
 MS, S = 1_000_000, 1_000_000_000
 ORDERS = ("fifo", "metadata-first", "share:0.3", "job-fair", "set-10", "exclusive")

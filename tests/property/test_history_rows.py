@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.errors import UsageError
-from fairlead.sim.workloads.history import Bursts, Runs, jobs_of, phases_of, sound
-from fairlead.sim.workloads.history_curves import Defaults, learn
+from fairlead.core.errors import UsageError
+from fairlead.decide.sim.workloads.history import Bursts, Runs, jobs_of, phases_of, sound
+from fairlead.decide.sim.workloads.history_curves import Defaults, learn
 
 ODD = st.sampled_from([0.0, -1.0, 1.0, 7.0, 512.0, 4e9, 1e18, 1e300, -1e300, np.nan, np.inf, -np.inf])
 TIMES = st.sampled_from([0.0, -5.0, 1e9, np.nan])

@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.policies.allocation.contract import Applications, Decision, Policy, Pool, Running
-from fairlead.policies.allocation.joint import Joint, JointLight, Tuning, estimated
+from fairlead.decide.policies.allocation.contract import Applications, Decision, Policy, Pool, Running
+from fairlead.decide.policies.allocation.joint import Joint, JointLight, Tuning, estimated
 
 QUICK = Tuning(trials=5, least_trials=200)
 COUNTS = np.array([1, 2, 4, 8])

@@ -9,11 +9,11 @@ from unittest import mock
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fairlead.lake import batch_writer
-from fairlead.lake.compaction import compact
-from fairlead.lake.retention import expire
-from fairlead.lake.store import Lake
-from fairlead.lake.writer import Writer
+from fairlead.store import batch_writer
+from fairlead.store.compaction import compact
+from fairlead.store.lake import Lake
+from fairlead.store.retention import expire
+from fairlead.store.writer import Writer
 from lake_rows import COUNTER_ROWS, DAY_NS, DAY_ONE, put
 
 JOBS = st.integers(0, 5)

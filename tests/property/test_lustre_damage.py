@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.model.tables import TABLES
-from fairlead.probes.base import AbsentError
-from fairlead.probes.lustre import PROBES
-from fairlead.probes.lustre.job_stats import scan
-from fairlead.probes.lustre.jobs import OST_SHAPE
-from fairlead.probes.lustre.parameters import Dump
-from fairlead.probes.lustre.stats_lines import stats_of
+from fairlead.core.model.tables import TABLES
+from fairlead.see.probes.base import AbsentError
+from fairlead.see.probes.lustre import PROBES
+from fairlead.see.probes.lustre.job_stats import scan
+from fairlead.see.probes.lustre.jobs import OST_SHAPE
+from fairlead.see.probes.lustre.parameters import Dump
+from fairlead.see.probes.lustre.stats_lines import stats_of
 from lustre_writing import job_stats
 
 TEXTS = {

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.sim.engine import Changes, Engine, Phases, max_min_rates
+from fairlead.decide.sim.engine import Changes, Engine, Phases, max_min_rates
 
 CASES = st.integers(0, 2**32 - 1)
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.policies.next_run.contract import Category, Run
-from fairlead.policies.next_run.evaluate import score
-from fairlead.registry import predictor
+from fairlead.decide.policies.next_run.accuracy import score
+from fairlead.decide.policies.next_run.contract import Category, Run
+from fairlead.decide.registry import predictor
 
 A: Category = ("ada", "wrf", 64)
 B: Category = ("ben", "cam", 8)

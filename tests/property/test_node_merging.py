@@ -8,8 +8,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.compression.nodes import merge_nodes, split_nodes
-from fairlead.model.tables import OP_GROUPS, OPS
+from fairlead.core.compression.nodes import merge_nodes, split_nodes
+from fairlead.core.model.tables import OP_GROUPS, OPS
 
 EPOCH = 1_700_000_000_000_000_000
 FAR = st.sampled_from([0, 4096, 2**63 - 1, -(2**63)])

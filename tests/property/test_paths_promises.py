@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.policies.paths.aiot import Aiot
-from fairlead.policies.paths.contract import Components, Expected, Landscape, PathPolicy
-from fairlead.policies.paths.dfra import Dfra
-from fairlead.policies.paths.flow import Weights, capacity, flow
-from fairlead.policies.paths.static_map import StaticMap
-from fairlead.registry import path_policy
+from fairlead.decide.policies.paths.aiot import Aiot
+from fairlead.decide.policies.paths.contract import Components, Expected, Landscape, PathPolicy
+from fairlead.decide.policies.paths.dfra import Dfra
+from fairlead.decide.policies.paths.flow import Weights, capacity, flow
+from fairlead.decide.policies.paths.static_map import StaticMap
+from fairlead.decide.registry import path_policy
 
 POLICIES: tuple[PathPolicy, ...] = (StaticMap(), Dfra(), Aiot(), path_policy("best-bandwidth+greedy-clairvoyant"))
 

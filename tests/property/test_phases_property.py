@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from fairlead.analysis.phases import level_of, split_phases
-from fairlead.analysis.series import AdaptiveSeries, spread
+from fairlead.explain.analysis.phases import level_of, split_phases
+from fairlead.explain.analysis.series import AdaptiveSeries, spread
 
 BIN = 1_000_000_000
 

@@ -13,17 +13,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fairlead.errors import FairleadError
-from fairlead.model.plan import Plan, Plans, read_plans
-from fairlead.model.site_planning import SitePlanning
-from fairlead.policies.next_run.expected import Past
-from fairlead.policies.paths.checker import Kept, check
-from fairlead.policies.paths.contract import Components, Landscape
-from fairlead.runtime.planning.described import Described
-from fairlead.runtime.planning.expected import Arriving
-from fairlead.runtime.planning.landscape import Live, RunningJob
-from fairlead.runtime.planning.planning import plans_on
-from fairlead.runtime.planning.rendered import FORMS, rendered
+from fairlead.core.errors import FairleadError
+from fairlead.core.model.plan import Plan, Plans, read_plans
+from fairlead.core.model.site_planning import SitePlanning
+from fairlead.decide.planning.components import Described
+from fairlead.decide.planning.expectations import Arriving
+from fairlead.decide.planning.landscape import Live, RunningJob
+from fairlead.decide.planning.plan_jobs import plans_on
+from fairlead.decide.planning.render import FORMS, rendered
+from fairlead.decide.policies.next_run.expectation import Past
+from fairlead.decide.policies.paths.checker import Kept, check
+from fairlead.decide.policies.paths.contract import Components, Landscape
 from plan_building import FORWARDERS, NOW, TARGETS, ground, plan
 
 POLICIES = ("aiot", "dfra", "static-map", "tcpu+greedy-clairvoyant", "best-bandwidth+random", "mckp-direct+straw")

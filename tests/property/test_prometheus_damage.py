@@ -8,11 +8,11 @@ from contextlib import suppress
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.collector.feeds.prometheus import protobuf
-from fairlead.collector.feeds.prometheus.assembly import Assembly
-from fairlead.collector.feeds.prometheus.exposition import Page, labels_of
-from fairlead.collector.feeds.prometheus.mapping import mapping
-from fairlead.errors import CorruptInputError
+from fairlead.core.errors import CorruptInputError
+from fairlead.see.collector.feeds.prometheus import protobuf
+from fairlead.see.collector.feeds.prometheus.assembly import Assembly
+from fairlead.see.collector.feeds.prometheus.exposition import Page, labels_of
+from fairlead.see.collector.feeds.prometheus.mapping import mapping
 
 NAMES = st.sampled_from(["lustre_write_bytes_total", "lustre_job_read_bytes_total", "a", "_b:c"])
 TEXT = st.text(max_size=8)

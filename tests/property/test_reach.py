@@ -11,11 +11,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from fairlead.questions.asking import NotForYouError, Run, Sight, UnknownNameError
-from fairlead.questions.catalog import ask, asked_of
-from fairlead.questions.narrowed import ragged
-from fairlead.questions.question import Asking
-from fairlead.questions.reach import jobs_condition, merged, visible
+from fairlead.explain.questions.catalog import ask, asked_of
+from fairlead.explain.questions.lake_queries import NotForYouError, Run, Sight, UnknownNameError
+from fairlead.explain.questions.question import Asking
+from fairlead.explain.questions.restricted_lake import ragged
+from fairlead.explain.questions.visibility import jobs_condition, merged, visible
 from questions_site import T0, S
 from rights_site import BUSY, NOW, Other, others, site
 

@@ -19,10 +19,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_darshan_damage import HEADER, repacked
 
-from fairlead import reporting
 from fairlead.cli.terminal import Screen
-from fairlead.inert import encodable_within, inert_within
-from fairlead.sources import inputs
+from fairlead.core.safe_text import encodable_within, inert_within
+from fairlead.see.sources import inputs
+from fairlead.show.report import build as reporting
 from report_inputs import LOGS, ROOT
 
 DOUBLES = (float("nan"), float("inf"), -1e30, 1e300, 5.5)

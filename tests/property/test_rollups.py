@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.analysis.rollup_cells import MOST_CELLS
-from fairlead.analysis.rollups import INTERVALS_S, derive
-from fairlead.compression.nodes import merge_nodes
-from fairlead.model.tables import DEVICE, FORWARDER, METADATA, OPS, PFS_CLIENT, PORT, ROLLUP, TARGET
+from fairlead.core.compression.nodes import merge_nodes
+from fairlead.core.model.tables import DEVICE, FORWARDER, METADATA, OPS, PFS_CLIENT, PORT, ROLLUP, TARGET
+from fairlead.store.rollup_cells import MOST_CELLS
+from fairlead.store.rollups import INTERVALS_S, derive
 
 EPOCH = 1_700_000_000_000_000_000
 S = 1_000_000_000

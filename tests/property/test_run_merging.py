@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.compression.merger import Merger
-from fairlead.compression.runs import BOUNDARY_NS, GAP_NS, expand, merge
-from fairlead.compression.streams import STREAM_KEY
-from fairlead.model.tables import OPS, batch_of
+from fairlead.core.compression.merger import Merger
+from fairlead.core.compression.runs import BOUNDARY_NS, GAP_NS, expand, merge
+from fairlead.core.compression.streams import STREAM_KEY
+from fairlead.core.model.tables import OPS, batch_of
 
 EPOCH = 1_700_000_000_000_000_000
 COLUMNS = ["start_ns", "end_ns", "busy_ns", "op", "offset", "size", "stride", "count", "gaps_ns", "durations_ns"]

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.sources.node_lists import NodeListError
-from fairlead.sources.slurm.hostlist import expand_hostlist
+from fairlead.see.sources.node_lists import NodeListError
+from fairlead.see.sources.slurm.hostlist import expand_hostlist
 
 prefixes = st.from_regex(r"\A[a-z]([a-z0-9.-]{0,5}[a-z.-])?\Z")
 

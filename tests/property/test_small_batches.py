@@ -10,11 +10,11 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.batches import bulk
-from fairlead.batches.decoding import split_headers
-from fairlead.batches.encoding import MAGIC, PREFIX, Column, Header, Lists, Numbers, Words, encode, numbers, words
-from fairlead.batches.rows import decode
-from fairlead.errors import InputError
+from fairlead.core.batches import bulk
+from fairlead.core.batches.decoding import split_headers
+from fairlead.core.batches.encoding import MAGIC, PREFIX, Column, Header, Lists, Numbers, Words, encode, numbers, words
+from fairlead.core.batches.rows import decode
+from fairlead.core.errors import InputError
 
 _INT = st.integers(-(1 << 62), 1 << 62)
 _NAMES = st.sampled_from(["n0", "n1", "ä", "\x00", "a" * 40])

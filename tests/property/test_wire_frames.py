@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.services.forwarding.forwarder.buffers import Buffers
-from fairlead.services.forwarding.forwarder.clients import Authority, Session
-from fairlead.services.forwarding.forwarder.connection import RECEIVE_BYTES, Connection, Malformed
-from fairlead.services.forwarding.forwarder.intake import Intake
-from fairlead.services.forwarding.forwarder.requests import Request
-from fairlead.services.forwarding.fuse import abi
-from fairlead.services.forwarding.fuse.abi import Op
-from fairlead.services.forwarding.sessions import Handles
-from fairlead.services.forwarding.wire.frames import MAX_FRAME, NO_SLOT, PREFIX_BYTES, REQUEST, Flag
-from fairlead.services.forwarding.wire.handshake import Hello, new_id
-from fairlead.services.forwarding.wire.slots import make_slots
+from fairlead.steer.forwarding.forwarder.buffers import Buffers
+from fairlead.steer.forwarding.forwarder.client_sessions import Authority, Session
+from fairlead.steer.forwarding.forwarder.connection import RECEIVE_BYTES, Connection, Malformed
+from fairlead.steer.forwarding.forwarder.intake import Intake
+from fairlead.steer.forwarding.forwarder.request import Request
+from fairlead.steer.fs.fuse import abi
+from fairlead.steer.fs.fuse.abi import Op
+from fairlead.steer.fs.sessions import Handles
+from fairlead.steer.fs.wire.frames import MAX_FRAME, NO_SLOT, PREFIX_BYTES, REQUEST, Flag
+from fairlead.steer.fs.wire.handshake import Hello, new_id
+from fairlead.steer.fs.wire.slots import make_slots
 from wire_client import message
 
 

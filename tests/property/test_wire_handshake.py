@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.access.tokens import Claims, check, issue
-from fairlead.errors import UsageError
-from fairlead.services.forwarding.wire.address import Address, parse_address
-from fairlead.services.forwarding.wire.frames import VERSION
-from fairlead.services.forwarding.wire.handshake import (
+from fairlead.core.access.tokens import Claims, check, issue
+from fairlead.core.errors import UsageError
+from fairlead.steer.fs.wire.address import Address, parse_address
+from fairlead.steer.fs.wire.frames import VERSION
+from fairlead.steer.fs.wire.handshake import (
     HELLO,
     MAX_JSON,
     OLDEST,
@@ -24,7 +24,7 @@ from fairlead.services.forwarding.wire.handshake import (
     pack_hello,
     read_hello,
 )
-from fairlead.services.forwarding.wire.slots import MAX_SLOTS, SLOT_BYTES, make_slots, take_slots
+from fairlead.steer.fs.wire.slots import MAX_SLOTS, SLOT_BYTES, make_slots, take_slots
 
 KEY = bytes(range(32))
 NS = 1_000_000_000

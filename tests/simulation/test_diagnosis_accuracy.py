@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.analysis.anomalies.expected import CANDIDATES
-from fairlead.runtime.diagnosing.settings import Diagnosis, Limits
+from fairlead.explain.analysis.anomalies.expectation import CANDIDATES
+from fairlead.explain.diagnosing.settings import Diagnosis, Limits
 
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "diagnosis.py"
 SCRIPT = """
@@ -18,8 +18,8 @@ import json, sys
 sys.path.insert(0, sys.argv[1])
 from diagnosis import PARTS, console, whole
 from _diagnosis_scenes import Plays
-from fairlead.testing.machine.season import small_season
-from fairlead.testing.machine.views import FULL
+from fairlead.kit.testing.machine.season import small_season
+from fairlead.kit.testing.machine.views import FULL
 console.quiet = True
 seeds, plays, seconds = json.loads(sys.argv[2])
 print(json.dumps(whole([Plays.of(small_season(seed, plays, seconds), FULL, None) for seed in seeds], "", PARTS)))

@@ -9,15 +9,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fairlead.analysis.interference.scene import VERDICTS
-from fairlead.sim.faults import Fault
-from fairlead.sim.steps import Step
-from fairlead.testing.machine.labelled import LABELS, labelled, labelled_play, matched, read, state, truth_table
-from fairlead.testing.machine.noise import RunNoise, quantiles
-from fairlead.testing.machine.phase_truth import LEAST_LOST_S, LEAST_LOST_SHARE, TruePhase, held, phase_truth
-from fairlead.testing.machine.scenes import co_run, job, play, slow_target
-from fairlead.testing.machine.season import small_season
-from fairlead.testing.machine.views import LAYERS, ORDINARY, View
+from fairlead.decide.sim.faults import Fault
+from fairlead.decide.sim.steps import Step
+from fairlead.explain.analysis.interference.scene import VERDICTS
+from fairlead.kit.testing.machine.labelled import LABELS, labelled, labelled_play, matched, read, state, truth_table
+from fairlead.kit.testing.machine.noise import RunNoise, quantiles
+from fairlead.kit.testing.machine.phase_truth import LEAST_LOST_S, LEAST_LOST_SHARE, TruePhase, held, phase_truth
+from fairlead.kit.testing.machine.scenes import co_run, job, play, slow_target
+from fairlead.kit.testing.machine.season import small_season
+from fairlead.kit.testing.machine.views import LAYERS, ORDINARY, View
 
 STEP = Step(op="write")
 

@@ -8,11 +8,11 @@ from heapq import heappop, heappush
 import numpy as np
 import pytest
 
-from fairlead.errors import UsageError
-from fairlead.policies.requests import METADATA, WRITE, Running, Waiting, discipline
-from fairlead.policies.requests.fluid import Streams, flow_weights, limited, sharing
-from fairlead.sim.cycles.model import Cycles, Window, run
-from fairlead.sim.engine import Engine, Phases
+from fairlead.core.errors import UsageError
+from fairlead.decide.policies.requests import METADATA, WRITE, Running, Waiting, discipline
+from fairlead.decide.policies.requests.fluid_limits import Streams, flow_weights, limited, sharing
+from fairlead.decide.sim.cycles.model import Cycles, Window, run
+from fairlead.decide.sim.engine import Engine, Phases
 
 S = 1_000_000_000
 NO_CAPS = ",cap-job:off,cap-target:off"

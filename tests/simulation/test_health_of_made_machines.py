@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
-from fairlead.analysis.health.rates import LAYERS
-from fairlead.analysis.health.watch import Health, HealthLimits, watched
-from fairlead.analysis.rollups import derive
-from fairlead.sim.faults import Fault
-from fairlead.sim.steps import Step
-from fairlead.testing.machine import scenes
-from fairlead.testing.machine.play import ORIGIN_NS, Play
-from fairlead.testing.machine.truth import component_name
+from fairlead.decide.sim.faults import Fault
+from fairlead.decide.sim.steps import Step
+from fairlead.explain.analysis.health.assess import Health, HealthLimits, watched
+from fairlead.explain.analysis.health.rates import LAYERS
+from fairlead.kit.testing.machine import scenes
+from fairlead.kit.testing.machine.play import ORIGIN_NS, Play
+from fairlead.kit.testing.machine.truth import component_name
+from fairlead.store.rollups import derive
 
 NS = 1_000_000_000
 LIMITS = HealthLimits(minimum_s=120)

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fairlead.sim.faults import KINDS, Fault, changes
-from fairlead.sim.platform import small, taihulight
-from fairlead.sim.steps import Step
-from fairlead.testing.machine import Play, scenes, truth
-from fairlead.testing.machine.population import HIGH_MDOPS_SHARE, MODE_JOBS, MODES, NONTRIVIAL_SHARE, Mix, draw
+from fairlead.decide.sim.faults import KINDS, Fault, changes
+from fairlead.decide.sim.platform import small, taihulight
+from fairlead.decide.sim.steps import Step
+from fairlead.kit.testing.machine import Play, scenes, truth
+from fairlead.kit.testing.machine.population import HIGH_MDOPS_SHARE, MODE_JOBS, MODES, NONTRIVIAL_SHARE, Mix, draw
 
 GIB = 1 << 30
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fairlead import registry
-from fairlead.errors import UsageError
-from fairlead.policies.allocation.contract import Pool
-from fairlead.sim.cycles.measures import measure
-from fairlead.sim.cycles.model import Window, run
-from fairlead.sim.workloads.profiles import forge
-from fairlead.sim.workloads.published import CYCLE_S, Drawn, draw, ratio_bound
+from fairlead.core.errors import UsageError
+from fairlead.decide import registry
+from fairlead.decide.policies.allocation.contract import Pool
+from fairlead.decide.sim.cycles.measures import measure
+from fairlead.decide.sim.cycles.model import Window, run
+from fairlead.decide.sim.workloads.profiles import forge
+from fairlead.decide.sim.workloads.published import CYCLE_S, Drawn, draw, ratio_bound
 
 
 def io_share(drawn: Drawn) -> np.ndarray:

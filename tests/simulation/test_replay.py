@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.errors import UsageError
-from fairlead.policies.paths.contract import Expected, Grant, Landscape
-from fairlead.sim.cycles.model import Cycles, Window, run
-from fairlead.sim.engine import Changes, Engine
-from fairlead.sim.faults import Fault
-from fairlead.sim.platform import Machine, small
-from fairlead.sim.replay.jobs import Jobs, Replayed
-from fairlead.sim.replay.landscape import Site, sickness
-from fairlead.sim.replay.noise import background
-from fairlead.sim.replay.replay import replay
+from fairlead.core.errors import UsageError
+from fairlead.decide.policies.paths.contract import Expected, Grant, Landscape
+from fairlead.decide.sim.cycles.model import Cycles, Window, run
+from fairlead.decide.sim.engine import Changes, Engine
+from fairlead.decide.sim.faults import Fault
+from fairlead.decide.sim.platform import Machine, small
+from fairlead.decide.sim.replay.jobs import Jobs, Replayed
+from fairlead.decide.sim.replay.landscape import Site, sickness
+from fairlead.decide.sim.replay.noise import background
+from fairlead.decide.sim.replay.replay import replay
 
 MACHINE = small()
 """64 nodes, 16 to each of 4 forwarders, 8 targets, 1 metadata server of 8,000 operations/s."""

@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from fairlead.policies.requests import METADATA, READ, WRITE, Running, Waiting, discipline
+from fairlead.decide.policies.requests import METADATA, READ, WRITE, Running, Waiting, discipline
 
 MS, S = 1_000_000, 1_000_000_000
 KIB, MIB = 1 << 10, 1 << 20

@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fairlead.analysis.interference.scene import Scene, Victim
-from fairlead.analysis.rollups import derive
-from fairlead.model.incident import Incident
-from fairlead.model.tables import JOB_SUMMARY, PHASE, batch_of
-from fairlead.sim.platform import Machine
-from fairlead.testing.machine.course import OPS, Course
-from fairlead.testing.machine.files import job_id
-from fairlead.testing.machine.play import Play
+from fairlead.core.model.incident import Incident
+from fairlead.core.model.tables import JOB_SUMMARY, PHASE, batch_of
+from fairlead.decide.sim.platform import Machine
+from fairlead.explain.analysis.interference.scene import Scene, Victim
+from fairlead.kit.testing.machine.course import OPS, Course
+from fairlead.kit.testing.machine.files import job_id
+from fairlead.kit.testing.machine.play import Play
+from fairlead.store.rollups import derive
 
 S = 1_000_000_000
 

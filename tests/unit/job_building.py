@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from fairlead.analysis.view import JobView, assemble
-from fairlead.model.job import Job
-from fairlead.model.missing import Missing
-from fairlead.model.tables import FILE_COUNTERS, FILES, HEATMAP, LAYOUTS, OPS, TableSpec, batch_of
+from fairlead.core.model.job import Job
+from fairlead.core.model.missing import Missing
+from fairlead.core.model.tables import FILE_COUNTERS, FILES, HEATMAP, LAYOUTS, OPS, TableSpec, batch_of
+from fairlead.explain.analysis.job_view import JobView, assemble
 
 S = 1_000_000_000
 SHARED = -1

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from fairlead.analysis.history.rate_bins import bin_of
-from fairlead.model.tables import PHASE
+from fairlead.core.model.tables import PHASE
+from fairlead.explain.analysis.history.rate_bins import bin_of
 
 S = 1_000_000_000
 HOUR = 3600 * S

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from fairlead.analysis.system.findings import SystemLimits, system_findings
-from fairlead.analysis.system.scope import SystemFindings
-from fairlead.analysis.system.site import SystemSite
-from fairlead.model.diagnosis import Told
-from fairlead.model.tables import JOB_SUMMARY, ROLLUP, TableSpec, batch_of
+from fairlead.core.model.diagnosis import Told
+from fairlead.core.model.tables import JOB_SUMMARY, ROLLUP, TableSpec, batch_of
+from fairlead.explain.analysis.system.findings import SystemLimits, system_findings
+from fairlead.explain.analysis.system.scope import SystemFindings
+from fairlead.explain.analysis.system.site import SystemSite
 
 S = 10**9
 MINUTE, HOUR = 60 * S, 3600 * S

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from test_alerts_look import NOW, H, sick
 
-from fairlead.alerts.acknowledging import Listed, listed
-from fairlead.alerts.look import look
-from fairlead.alerts.settings import AlertRule, Alerts, Webhook
-from fairlead.alerts.silencing import Wanted, silence_of
-from fairlead.alerts.state import FILE, Acknowledged, State
-from fairlead.errors import UsageError
-from fairlead.web.identity import Person, RefusedError
+from fairlead.core.errors import UsageError
+from fairlead.show.alerts.acknowledgement_routes import Listed, listed
+from fairlead.show.alerts.evaluation import look
+from fairlead.show.alerts.settings import AlertRule, Alerts, Webhook
+from fairlead.show.alerts.silence_routes import Wanted, silence_of
+from fairlead.show.alerts.state import FILE, Acknowledged, State
+from fairlead.show.web.identity import Person, RefusedError
 
 ADMIN = Person(name="root", role="admin", key="a", scopes=("read", "act", "admin"))
 ALICE = Person(name="alice", role="user", key="b", scopes=("read", "act"))

@@ -8,10 +8,10 @@ from pathlib import Path
 import click
 import pytest
 
-from fairlead.analysis.advice import FACTS, KNOWN, Entry, Gain, advised, placeholders
 from fairlead.cli.main import COMMANDS, cli
-from fairlead.errors import ConfigError
-from fairlead.rules.advice_set import built_in_files, check_advice, lacking, load_advice
+from fairlead.core.errors import ConfigError
+from fairlead.explain.analysis.advice import FACTS, KNOWN, Entry, Gain, advised, placeholders
+from fairlead.explain.rules.advice_set import built_in_files, check_advice, lacking, load_advice
 
 ENTRIES = [(name, one) for name, found in built_in_files().items() for one in found.advice]
 COMMAND_LINES = sorted(

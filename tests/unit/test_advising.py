@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from fairlead.lake.store import Lake
-from fairlead.model.tables import JOBS, PHASE, batch_of
-from fairlead.questions.past_phases import History
-from fairlead.rules.advice_set import load_advice
-from fairlead.runtime.diagnosing.advising import Advising
+from fairlead.core.model.tables import JOBS, PHASE, batch_of
+from fairlead.explain.diagnosing.job_advice import Advising
+from fairlead.explain.questions.past_phases import History
+from fairlead.explain.rules.advice_set import load_advice
+from fairlead.store.lake import Lake
 
 H = 3600 * 10**9
 NOW = 1_700_000_000 * 10**9

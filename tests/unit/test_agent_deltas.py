@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fairlead.agent.deltas import Deltas, Row
-from fairlead.probes.base import Key, Reading
+from fairlead.see.agent.deltas import Deltas, Row
+from fairlead.see.probes.base import Key, Reading
 
 SECOND = 10**9
 A: Key = ("a",)

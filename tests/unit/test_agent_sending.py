@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from agent_server import Collector, Misbehaviour, certificate
-from fairlead.agent.sending import Line, SendError, Token
-from fairlead.agent.shipping import Shipper
-from fairlead.batches.encoding import encode, numbers, words
-from fairlead.batches.spool import Spool
+from fairlead.core.batches.encoding import encode, numbers, words
+from fairlead.core.batches.spool import Spool
+from fairlead.see.agent.connection import Line, SendError, Token
+from fairlead.see.agent.spool_sender import Shipper
 
 
 @pytest.fixture

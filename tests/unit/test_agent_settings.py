@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 import pytest
 
-from fairlead.agent import probe_table
-from fairlead.agent.settings import _READERS, HELP, SettingError, from_arguments
 from fairlead.cli.agent import agent
+from fairlead.see.agent import probe_table
+from fairlead.see.agent.settings import _READERS, HELP, SettingError, from_arguments
 
 NONE = "/nonexistent/agent.conf"
 

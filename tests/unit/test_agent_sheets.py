@@ -5,11 +5,11 @@ from __future__ import annotations
 import io
 
 from agent_server import rows_of
-from fairlead.agent.sheets import Sheets
-from fairlead.batches.decoding import Batch, batches
-from fairlead.batches.encoding import Header
-from fairlead.batches.rows import rows_of as arrow_rows
-from fairlead.probes.base import Event, Reading, Served
+from fairlead.core.batches.decoding import Batch, batches
+from fairlead.core.batches.encoding import Header
+from fairlead.core.batches.rows import rows_of as arrow_rows
+from fairlead.see.agent.row_buffers import Sheets
+from fairlead.see.probes.base import Event, Reading, Served
 
 
 def sheets(max_rows: int = 100) -> Sheets:

@@ -11,12 +11,12 @@ from typing import BinaryIO
 
 import pytest
 
-from fairlead.agent import shipping
-from fairlead.agent.sending import Answer, Line, SendError
-from fairlead.agent.shipping import Backoff, Shipper
-from fairlead.batches.decoding import Batch, batches
-from fairlead.batches.encoding import encode, numbers, words
-from fairlead.batches.spool import Spool
+from fairlead.core.batches.decoding import Batch, batches
+from fairlead.core.batches.encoding import encode, numbers, words
+from fairlead.core.batches.spool import Spool
+from fairlead.see.agent import spool_sender as shipping
+from fairlead.see.agent.connection import Answer, Line, SendError
+from fairlead.see.agent.spool_sender import Backoff, Shipper
 
 SECOND = 10**9
 OK = Answer(200, {"taken": 1, "known": 0, "now_ns": 5})

@@ -34,7 +34,7 @@ NEWER_NAMES = {
 }  # fmt: skip
 NEWER_ARGUMENTS = {"capture_output", "missing_ok", "dirs_exist_ok", "strict", "text"}
 """Of subprocess, pathlib, shutil, zip; `text` is a column, too, so only in calls of subprocess."""
-OURS = ("fairlead.agent", "fairlead.probes", "fairlead.batches.encoding", "fairlead.batches.spool")
+OURS = ("fairlead.see.agent", "fairlead.see.probes", "fairlead.core.batches.encoding", "fairlead.core.batches.spool")
 
 
 def _name(path: Path) -> str:
@@ -78,8 +78,8 @@ def test_it_imports_nothing_but_python_and_itself() -> None:
             elif isinstance(node, ast.ImportFrom):
                 assert not node.level, _name(path)
                 names = [node.module or ""]
-                if node.module == "fairlead.batches":
-                    names = [f"fairlead.batches.{one.name}" for one in node.names]
+                if node.module == "fairlead.core.batches":
+                    names = [f"fairlead.core.batches.{one.name}" for one in node.names]
             else:
                 continue
             for name in names:
@@ -96,7 +96,7 @@ def _run(python: str, *words: str) -> subprocess.CompletedProcess[str]:
 
 def test_starting_loads_little() -> None:
     """What a node's memory holds for months: neither parsers of arguments nor frameworks."""
-    program = "import sys; sys.path.insert(0, sys.argv[1]); import fairlead.agent.run; print(*sys.modules)"
+    program = "import sys; sys.path.insert(0, sys.argv[1]); import fairlead.see.agent.run; print(*sys.modules)"
     done = _run(sys.executable, "-S", "-c", program, str(PACKAGE.parent))
     assert done.returncode == 0, done.stderr
     unwanted = {

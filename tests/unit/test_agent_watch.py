@@ -8,17 +8,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 from agent_server import rows_of
-from fairlead.agent.crew import Crew, Outcome, Runs, run
-from fairlead.agent.health import Cost, Told
-from fairlead.agent.schedule import Grid, aligned, phase_of
-from fairlead.agent.settings import Settings
-from fairlead.agent.sheets import VERSIONS
-from fairlead.agent.watch import LOOK_AGAIN_NS, Watch
-from fairlead.batches.decoding import batches
-from fairlead.batches.rows import rows_of as arrow_rows
-from fairlead.batches.spool import Spool
-from fairlead.model.tables import TABLES
-from fairlead.probes.base import AbsentError, Event, Found, Probe, Reading
+from fairlead.core.batches.decoding import batches
+from fairlead.core.batches.rows import rows_of as arrow_rows
+from fairlead.core.batches.spool import Spool
+from fairlead.core.model.tables import TABLES
+from fairlead.see.agent.health import Cost, Told
+from fairlead.see.agent.loop import LOOK_AGAIN_NS, Watch
+from fairlead.see.agent.probe_thread import Crew, Outcome, Runs, run
+from fairlead.see.agent.row_buffers import VERSIONS
+from fairlead.see.agent.schedule import Grid, aligned, phase_of
+from fairlead.see.agent.settings import Settings
+from fairlead.see.probes.base import AbsentError, Event, Found, Probe, Reading
 
 SECOND = 10**9
 WALL = 1_700_000_000 * SECOND

@@ -11,11 +11,11 @@ from threading import Event
 import pytest
 from tests.wire_client import WireClient, node_of, serving
 
-from fairlead.clock import monotonic_s, sleep_s
-from fairlead.services.forwarding.forwarder.server import Server
-from fairlead.services.forwarding.fuse import abi
-from fairlead.services.forwarding.fuse.abi import Op
-from fairlead.services.forwarding.trees.local_file import LocalFile
+from fairlead.core.clock import monotonic_s, sleep_s
+from fairlead.steer.forwarding.forwarder.server import Server
+from fairlead.steer.fs.fuse import abi
+from fairlead.steer.fs.fuse.abi import Op
+from fairlead.steer.fs.trees.local_file import LocalFile
 
 WAIT_S = 60
 

@@ -12,17 +12,17 @@ import pytest
 
 from agent_server import certificate
 from alert_receivers import MailSink, WebSink
-from fairlead.alerts.concern import Concern
-from fairlead.alerts.delivery import courier
-from fairlead.alerts.delivery.mail import ByMail, mail_of
-from fairlead.alerts.delivery.webhook import signature
-from fairlead.alerts.look import look
-from fairlead.alerts.messages import Message
-from fairlead.alerts.sending import FIRST_S, LONGEST_S, Sender, pause_ns
-from fairlead.alerts.settings import AlertApi, AlertRule, Alerts, Mail, Route, Step, Webhook, checked, secret
-from fairlead.alerts.state import State
-from fairlead.errors import ConfigError, DeliveryError, UndeliveredError
-from fairlead.model.finding import Advice
+from fairlead.core.errors import ConfigError, DeliveryError, UndeliveredError
+from fairlead.core.model.finding import Advice
+from fairlead.show.alerts.alert_subject import Concern
+from fairlead.show.alerts.delivery import base as courier
+from fairlead.show.alerts.delivery.mail import ByMail, mail_of
+from fairlead.show.alerts.delivery.webhook import signature
+from fairlead.show.alerts.evaluation import look
+from fairlead.show.alerts.messages import Message
+from fairlead.show.alerts.route_sender import FIRST_S, LONGEST_S, Sender, pause_ns
+from fairlead.show.alerts.settings import AlertApi, AlertRule, Alerts, Mail, Route, Step, Webhook, checked, secret
+from fairlead.show.alerts.state import State
 
 H = 3600 * 10**9
 NOW = 1_700_000_000 * 10**9
@@ -311,7 +311,7 @@ def test_a_wrong_setting_is_named(text: str, named: str) -> None:
 
 
 def test_tls_is_never_older_than_1_2(pair: tuple[Path, Path]) -> None:
-    from fairlead.alerts.delivery.courier import context_of
+    from fairlead.show.alerts.delivery.base import context_of
 
     context = context_of(str(pair[0]))
     assert context.minimum_version == ssl.TLSVersion.TLSv1_2
@@ -322,7 +322,7 @@ def test_tls_is_never_older_than_1_2(pair: tuple[Path, Path]) -> None:
 
 
 def test_settings_that_are_shown_can_be_read_again(tmp_path: Path) -> None:
-    from fairlead.runtime.config import load, shown
+    from fairlead.run.config import load, shown
 
     path = tmp_path / "server.toml"
     path.write_text(

@@ -7,19 +7,19 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fairlead.alerts.concern import Concern, of_findings, of_incidents
-from fairlead.alerts.digest import digest_of, due, span_before
-from fairlead.alerts.look import Look, look
-from fairlead.alerts.messages import message_of
-from fairlead.alerts.rules import fits_rule, level_of
-from fairlead.alerts.settings import AlertRule, Alerts, Mail, Step, Webhook
-from fairlead.alerts.silences import parse_match
-from fairlead.alerts.state import FILE, Acknowledged, Batch, Silence, State, Subscription
-from fairlead.errors import LakeError, UsageError
-from fairlead.model.diagnosis import Told, finding_rows, incident_rows
-from fairlead.model.finding import Advice, Evidence, Finding, Subject
-from fairlead.model.incident import Incident
-from fairlead.rules.advice_set import load_advice
+from fairlead.core.errors import LakeError, UsageError
+from fairlead.core.model.diagnosis import Told, finding_rows, incident_rows
+from fairlead.core.model.finding import Advice, Evidence, Finding, Subject
+from fairlead.core.model.incident import Incident
+from fairlead.explain.rules.advice_set import load_advice
+from fairlead.show.alerts.alert_subject import Concern, of_findings, of_incidents
+from fairlead.show.alerts.digest import digest_of, due, span_before
+from fairlead.show.alerts.evaluation import Look, look
+from fairlead.show.alerts.messages import message_of
+from fairlead.show.alerts.rules import fits_rule, level_of
+from fairlead.show.alerts.settings import AlertRule, Alerts, Mail, Step, Webhook
+from fairlead.show.alerts.silences import parse_match
+from fairlead.show.alerts.state import FILE, Acknowledged, Batch, Silence, State, Subscription
 
 H = 3600 * 10**9
 NOW = 1_700_000_000 * 10**9

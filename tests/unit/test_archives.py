@@ -16,20 +16,20 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fairlead.errors import ConfigError, CorruptInputError, MissingDependencyError, UnknownFormatError
-from fairlead.model.missing import Missing
-from fairlead.model.tables import table_of
-from fairlead.sources import collectd
-from fairlead.sources.collectd import CollectdSource
-from fairlead.sources.gpfs import GpfsSource
-from fairlead.sources.inputs import detect, head_of
-from fairlead.sources.jobsdb import JobsDbSource
-from fairlead.sources.lfs import LfsSource
-from fairlead.sources.lmt import LmtSource
-from fairlead.sources.slurm import SlurmSource
-from fairlead.sources.slurm.cluster import read_cluster
-from fairlead.sources.tokio import TokioSource
-from fairlead.sources.tokio_site import read_site
+from fairlead.core.errors import ConfigError, CorruptInputError, MissingDependencyError, UnknownFormatError
+from fairlead.core.model.missing import Missing
+from fairlead.core.model.tables import table_of
+from fairlead.see.sources import collectd
+from fairlead.see.sources.collectd import CollectdSource
+from fairlead.see.sources.gpfs import GpfsSource
+from fairlead.see.sources.inputs import detect, head_of
+from fairlead.see.sources.jobsdb import JobsDbSource
+from fairlead.see.sources.lfs import LfsSource
+from fairlead.see.sources.lmt import LmtSource
+from fairlead.see.sources.slurm import SlurmSource
+from fairlead.see.sources.slurm.cluster import read_cluster
+from fairlead.see.sources.tokio import TokioSource
+from fairlead.see.sources.tokio_site import read_site
 
 NS = 1_000_000_000
 KIB = 1024

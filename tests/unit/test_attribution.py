@@ -11,12 +11,12 @@ import pyarrow.compute as pc
 import pytest
 from interference_building import S, phase_table, phases_of, rolled, scene_of
 
-from fairlead.analysis.interference.attribution import attributed
-from fairlead.analysis.interference.scene import Scene, Victim
-from fairlead.model.incident import Incident
-from fairlead.model.tables import JOB_SUMMARY, PHASE, ROLLUP, batch_of
-from fairlead.testing.machine.play import Play
-from fairlead.testing.machine.scenes import co_run, slow_target
+from fairlead.core.model.incident import Incident
+from fairlead.core.model.tables import JOB_SUMMARY, PHASE, ROLLUP, batch_of
+from fairlead.explain.analysis.interference.attribution import attributed
+from fairlead.explain.analysis.interference.scene import Scene, Victim
+from fairlead.kit.testing.machine.play import Play
+from fairlead.kit.testing.machine.scenes import co_run, slow_target
 
 
 @cache

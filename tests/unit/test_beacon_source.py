@@ -10,13 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from fairlead.errors import CorruptInputError, InputError, UnknownFormatError, UsageError
-from fairlead.model.identity import file_id
-from fairlead.model.missing import Missing
-from fairlead.model.tables import table_of
-from fairlead.sources.beacon import BeaconSource
-from fairlead.sources.beacon.job_records import expand_node_ids, node_address
-from fairlead.sources.node_lists import NodeListError
+from fairlead.core.errors import CorruptInputError, InputError, UnknownFormatError, UsageError
+from fairlead.core.model.identity import file_id
+from fairlead.core.model.missing import Missing
+from fairlead.core.model.tables import table_of
+from fairlead.see.sources.beacon import BeaconSource
+from fairlead.see.sources.beacon.job_records import expand_node_ids, node_address
+from fairlead.see.sources.node_lists import NodeListError
 
 NS = 1_000_000_000
 SHARED_FILE = "/User146/6596814368836924247/-1160749754054947605"

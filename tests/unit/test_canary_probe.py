@@ -11,18 +11,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from fairlead.agent import probe_table
-from fairlead.agent.deltas import Deltas
-from fairlead.agent.settings import SettingError, from_arguments
-from fairlead.agent.sheets import Sheets
-from fairlead.analysis.rollups import derive
-from fairlead.batches.decoding import batches
-from fairlead.batches.encoding import Header
-from fairlead.batches.rows import rows_of as arrow_rows
-from fairlead.model.tables import PART_SOURCES
-from fairlead.probes import canary
-from fairlead.probes.base import AbsentError
-from fairlead.probes.canary import MARKER, Canary, Place, clear, open_folder, places_of, size_of
+from fairlead.core.batches.decoding import batches
+from fairlead.core.batches.encoding import Header
+from fairlead.core.batches.rows import rows_of as arrow_rows
+from fairlead.core.model.tables import PART_SOURCES
+from fairlead.see.agent import probe_table
+from fairlead.see.agent.deltas import Deltas
+from fairlead.see.agent.row_buffers import Sheets
+from fairlead.see.agent.settings import SettingError, from_arguments
+from fairlead.see.probes import canary
+from fairlead.see.probes.base import AbsentError
+from fairlead.see.probes.canary import MARKER, Canary, Place, clear, open_folder, places_of, size_of
+from fairlead.store.rollups import derive
 
 
 @pytest.fixture

@@ -10,12 +10,12 @@ import msgspec
 import pytest
 
 from alert_receivers import WebSink
-from fairlead import clock
-from fairlead.alerts.concern import Concern
-from fairlead.alerts.look import look
-from fairlead.alerts.settings import AlertRule, Alerts, Webhook
-from fairlead.alerts.state import State
 from fairlead.cli.main import main
+from fairlead.core import clock
+from fairlead.show.alerts.alert_subject import Concern
+from fairlead.show.alerts.evaluation import look
+from fairlead.show.alerts.settings import AlertRule, Alerts, Webhook
+from fairlead.show.alerts.state import State
 
 Run = Callable[..., tuple[int, str, str]]
 _SETTINGS = """
@@ -84,7 +84,7 @@ def test_list_shows_what_is_open_harmlessly(run: Run, told: Concern) -> None:
     assert "route hook: 1 waiting, 0 sent, 0 counted, 0 given_up" in out
     code, out, _ = run("list", "--json")
     document = json.loads(out)
-    assert document["schema"] == "fairlead.alerts/1"
+    assert document["schema"] == "fairlead.show.alerts/1"
     assert document["open"][0]["id"] == told.id
     assert document["notices"][0]["state"] == "waiting"
 
@@ -99,7 +99,7 @@ def test_a_silence_and_its_end(run: Run, told: Concern) -> None:
     code, out, _ = run("silence", "--match", "component=ost*", "--for", "2h", "--why", "disk \x1b", "--json")
     assert code == 0
     made = json.loads(out)
-    assert made["schema"] == "fairlead.alerts.silence/1"
+    assert made["schema"] == "fairlead.show.alerts.silence/1"
     assert made["match"] == {"component": "ost*"}
     assert made["until_ns"] - made["made_ns"] == 7200 * 10**9
     assert f"silence {made['id']}  component=ost* until" in run("list")[1]
@@ -114,7 +114,7 @@ def test_taking_on_a_finding_and_giving_it_back(run: Run, told: Concern) -> None
     assert run("ack", "no-such", "--why", "x")[0] == 2
     code, out, _ = run("ack", "i1", "--why", "disk ordered", "--json")
     assert code == 0
-    assert json.loads(out)["schema"] == "fairlead.alerts.ack/1"
+    assert json.loads(out)["schema"] == "fairlead.show.alerts.ack/1"
     assert "disk ordered]" in run("list")[1]
     assert run("ack", "i1", "--undo")[1] == "i1: taken on by nobody\n"
     assert "taken on" not in run("list")[1]
@@ -169,9 +169,9 @@ def test_subscriptions_on_the_servers_own_machine(run: Run, tmp_path: Path) -> N
 
 
 def test_a_user_has_a_bounded_number_of_subscriptions(tmp_path: Path) -> None:
-    from fairlead.alerts.settings import Mail
-    from fairlead.alerts.subscribing import Wish, subscribe
-    from fairlead.errors import RefusedError
+    from fairlead.core.errors import RefusedError
+    from fairlead.show.alerts.settings import Mail
+    from fairlead.show.alerts.subscription_routes import Wish, subscribe
 
     alerts = Alerts(
         routes={"ops": Mail(host="h", sender="f@example.org")}, subscriptions="ops", subscribe_domains=["example.org"],

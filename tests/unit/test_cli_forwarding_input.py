@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.batches.spool import Spool
 from fairlead.cli.main import main
-from fairlead.services.forwarding.forwarder.run import stopping_signals
-from fairlead.services.forwarding.trees.directory import DirectoryTree
+from fairlead.core.batches.spool import Spool
+from fairlead.steer.forwarding.forwarder.run import stopping_signals
+from fairlead.steer.fs.trees.directory import DirectoryTree
 
 TARGETS = '[metadata]\nstore = "meta"\n[[targets]]\nname = "t0"\npath = "t0"\n'
 

@@ -13,16 +13,16 @@ import click
 import pytest
 
 import fairlead
-from fairlead import errors
 from fairlead.cli import main as frame
 from fairlead.cli.main import COMMANDS, main
+from fairlead.core import errors
 
 COMMAND = """
 import errno
 
 import click
-from fairlead.cli.talk import say
-from fairlead.errors import CorruptInputError
+from fairlead.cli.messages import say
+from fairlead.core.errors import CorruptInputError
 
 @click.group()
 def probe():

@@ -8,10 +8,10 @@ import pytest
 from phase_building import S, phase, table
 from sklearn.cluster import DBSCAN
 
-from fairlead.analysis.anomalies.density import OUTLIER, clusters, knee
-from fairlead.analysis.anomalies.one_stage import one_stage
-from fairlead.analysis.anomalies.two_stage import TwoStageParams, performance_vectors, two_stage
-from fairlead.analysis.history.rate_bins import bin_of
+from fairlead.explain.analysis.anomalies.density import OUTLIER, clusters, knee
+from fairlead.explain.analysis.anomalies.one_stage import one_stage
+from fairlead.explain.analysis.anomalies.two_stage import TwoStageParams, performance_vectors, two_stage
+from fairlead.explain.analysis.history.rate_bins import bin_of
 
 
 def population(seed: int = 1, count: int = 200) -> tuple[pa.Table, np.ndarray]:

@@ -7,12 +7,12 @@ import threading
 
 import pytest
 
-from fairlead.access import tokens
-from fairlead.access.tokens import Claims, RoleError
-from fairlead.collector.admission import ASKERS, SENDERS, Admission, Complaints, Room
-from fairlead.collector.metrics import Counter, Histogram, Metrics
-from fairlead.collector.refusal import Refusal
-from fairlead.runtime.restarts import FIRST_PAUSE_S, LONGEST_PAUSE_S, WELL_S, Restarts
+from fairlead.core.access import tokens
+from fairlead.core.access.tokens import Claims, RoleError
+from fairlead.run.restart_backoff import FIRST_PAUSE_S, LONGEST_PAUSE_S, WELL_S, Restarts
+from fairlead.see.collector.admission import ASKERS, SENDERS, Admission, Complaints, Room
+from fairlead.see.collector.metrics import Counter, Histogram, Metrics
+from fairlead.see.collector.refusal import Refusal
 
 KEY, OTHER = bytes(32), bytes(31) + b"x"
 NOW = 1_000_000 * 1_000_000_000
@@ -131,7 +131,7 @@ def test_figures() -> None:
 
 
 def test_a_feed_that_fails_is_run_again_and_told() -> None:
-    from fairlead.collector.keeper import Keeper
+    from fairlead.see.collector.feed_threads import Keeper
 
     class Fails:
         name = "shaky"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from fairlead.collector import sources as keeping
-from fairlead.collector.sources import Sources
-from fairlead.model.tables import HEALTH, batch_of
+from fairlead.core.model.tables import HEALTH, batch_of
+from fairlead.see.collector import source_activity as keeping
+from fairlead.see.collector.source_activity import Sources
 
 S = 1_000_000_000
 START = 1_000 * S

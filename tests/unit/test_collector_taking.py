@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.batches.encoding import Column, Header, encode, numbers, words
-from fairlead.collector.aside import Aside
-from fairlead.collector.gathering import Arrival, Gathering
-from fairlead.collector.intake import Intake, Taken
-from fairlead.collector.metrics import Metrics
-from fairlead.collector.refusal import Refusal
-from fairlead.collector.settings import Limits
-from fairlead.collector.sources import Sources
-from fairlead.lake.store import Lake
+from fairlead.core.batches.encoding import Column, Header, encode, numbers, words
+from fairlead.see.collector.group_commit import Arrival, Gathering
+from fairlead.see.collector.intake import Intake, Taken
+from fairlead.see.collector.metrics import Metrics
+from fairlead.see.collector.refusal import Refusal
+from fairlead.see.collector.settings import Limits
+from fairlead.see.collector.source_activity import Sources
+from fairlead.see.collector.unknown_tables import Aside
+from fairlead.store.lake import Lake
 
 NOW = 1_700_000_000 * 10**9
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fairlead.rules.condition import MAX_DEPTH, MAX_LENGTH, ConditionError, Kind, compiled, parse
-from fairlead.rules.rule import NAMES
-from fairlead.rules.rule_set import load
+from fairlead.explain.rules.condition import MAX_DEPTH, MAX_LENGTH, ConditionError, Kind, compiled, parse
+from fairlead.explain.rules.rule import NAMES
+from fairlead.explain.rules.rule_set import load
 
 T, F, U = True, False, None
 KINDS: dict[str, Kind] = {"a": "number", "b": "number", "used": "truth", "mode": "word"}

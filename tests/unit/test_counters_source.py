@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from fairlead.errors import CorruptInputError
-from fairlead.model.missing import Missing
-from fairlead.registry import source, source_names
-from fairlead.sources.base import Item
-from fairlead.sources.counters import CountersSource
-from fairlead.sources.inputs import Failure, detect, discover, group, read
+from fairlead.core.errors import CorruptInputError
+from fairlead.core.model.missing import Missing
+from fairlead.see.sources.base import Item
+from fairlead.see.sources.counters import CountersSource
+from fairlead.see.sources.inputs import Failure, detect, discover, group, read
+from fairlead.see.sources.registry import source, source_names
 from lustre_writing import job_stats
 
 T0 = 1_716_290_000

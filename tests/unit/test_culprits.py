@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fairlead.analysis.culprits import Judgement, judge
-from fairlead.model.tables import FORWARDER, JOBS, TARGET, batch_of, empty
+from fairlead.core.model.tables import FORWARDER, JOBS, TARGET, batch_of, empty
+from fairlead.explain.analysis.culprits import Judgement, judge
 from path_simulation import EDGES_NS, MIB, Plane, Process, checkpoints, flood, metadata
 
 Tables = dict[str, pa.Table]
@@ -157,7 +157,7 @@ def test_records_without_histograms_are_judged_as_far_as_they_go() -> None:
 
 
 def test_coarse_histograms_of_one_bin_an_octave_serve_as_well() -> None:
-    from fairlead.analysis.intervals import quantile_s, total_s
+    from fairlead.explain.analysis.intervals import quantile_s, total_s
 
     edges = np.concatenate([[0.0], 2.0 ** np.arange(0, 40)])
     counts = np.zeros((1, 40))

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from darshan_writing import START_NS, START_S, Log, Module, counted, trace
-from fairlead.errors import CorruptInputError, InputError, UnknownFormatError, UnsupportedVersionError
-from fairlead.model.identity import file_id
-from fairlead.sources.darshan import DarshanSource, read_log
-from fairlead.sources.darshan.regions import inflated_limit
+from fairlead.core.errors import CorruptInputError, InputError, UnknownFormatError, UnsupportedVersionError
+from fairlead.core.model.identity import file_id
+from fairlead.see.sources.darshan import DarshanSource, read_log
+from fairlead.see.sources.darshan.regions import inflated_limit
 
 VERSIONS = ("3.00", "3.10", "3.20", "3.21", "3.41")
 STDIO_2 = counted("<", 3, 0, [1, 0, 0, 2, *[0] * 10], [0.0] * 15)

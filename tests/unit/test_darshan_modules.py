@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from darshan_writing import START_NS, START_S, Log, Module, counted, heat, trace
-from fairlead.sources.darshan import DarshanLog, read_log
-from fairlead.sources.darshan.dxt import walk
-from fairlead.sources.darshan.layouts import layouts
-from fairlead.sources.darshan.regions import DamagedRegionError
+from fairlead.see.sources.darshan import DarshanLog, read_log
+from fairlead.see.sources.darshan.dxt import walk
+from fairlead.see.sources.darshan.layouts import layouts
+from fairlead.see.sources.darshan.regions import DamagedRegionError
 
 START = START_S * 10**9 + START_NS
 SIZES = {
@@ -199,7 +199,7 @@ def test_a_trace_too_large_to_hold_is_read_twice_with_the_same_result(
     good = trace("<", 4, 1, 0, "n1", WRITES, READS) + trace("<", 4, 2, 1, "n2", WRITES * 50, READS)
     path = Log(modules={"DXT_POSIX": Module(1, [good, good[:-8]])}).write(tmp_path)
     held = read_log(path)
-    monkeypatch.setattr("fairlead.sources.darshan.source._HELD_BYTES", 0)
+    monkeypatch.setattr("fairlead.see.sources.darshan.source._HELD_BYTES", 0)
     twice = read_log(path)
     assert twice.tables["ops"].equals(held.tables["ops"])
     assert twice.tables["ops"].num_rows == 207

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from fairlead.clock import monotonic_s, sleep_s
-from fairlead.demo import jobs
-from fairlead.demo.children import Children
-from fairlead.demo.device import OVERHEAD_NS, Pace, SimulatedTarget, write_pace
-from fairlead.demo.performance import Outcome
-from fairlead.demo.plan import FORWARDERS, JOBS, TARGETS, draw, told
-from fairlead.errors import ForwardingError
-from fairlead.services.forwarding.trees.targets.config import Target
+from fairlead.core.clock import monotonic_s, sleep_s
+from fairlead.core.errors import ForwardingError
+from fairlead.kit.demo import jobs
+from fairlead.kit.demo.child_processes import Children
+from fairlead.kit.demo.device import OVERHEAD_NS, Pace, SimulatedTarget, write_pace
+from fairlead.kit.demo.plan import FORWARDERS, JOBS, TARGETS, draw, told
+from fairlead.kit.demo.play import Outcome
+from fairlead.steer.targets.config import Target
 
 DEADLINE_S = 30.0
 
@@ -75,7 +75,7 @@ def test_a_device_holds_requests_and_slows_while_it_runs(tmp_path: Path) -> None
     found = Pace(pace)
     assert (found.times("t0"), found.times("t1")) == (1, 4)
     target = SimulatedTarget(Target(name="t1", path=str(tmp_path)), found)
-    from fairlead.clock import monotonic_ns
+    from fairlead.core.clock import monotonic_ns
 
     began = monotonic_ns()
     target.counted(4096, True, began)
@@ -132,7 +132,7 @@ def test_a_child_that_fails_says_why(tmp_path: Path) -> None:
 
 def test_children_do_not_outlive_a_killed_parent(tmp_path: Path) -> None:
     code = (
-        "import sys, time; from pathlib import Path; from fairlead.demo.children import Children;"
+        "import sys, time; from pathlib import Path; from fairlead.kit.demo.child_processes import Children;"
         "children = Children(Path(sys.argv[1]));"
         "child = children.start('sleeper', [sys.executable, '-c', 'import time; time.sleep(600)']);"
         "print(child.process.pid, flush=True); time.sleep(600)"

@@ -8,12 +8,12 @@ from threading import Thread
 
 import pytest
 
-from fairlead.clock import monotonic_ns
-from fairlead.errors import ConfigError, ForwardingError
-from fairlead.services.forwarding.tree_of import tree_of
-from fairlead.services.forwarding.trees.base import ROOT, Change
-from fairlead.services.forwarding.trees.directory import DirectoryTree
-from fairlead.testing.devices import SimulatedDeviceTree, Timing, simulated_device, timing
+from fairlead.core.clock import monotonic_ns
+from fairlead.core.errors import ConfigError, ForwardingError
+from fairlead.kit.testing.devices import SimulatedDeviceTree, Timing, simulated_device, timing
+from fairlead.steer.fs.trees.base import ROOT, Change
+from fairlead.steer.fs.trees.directory import DirectoryTree
+from fairlead.steer.fs.trees.open_tree import tree_of
 
 MS = 1_000_000
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from dftracer_writing import T0_US, Read, event, meta, read, text
-from fairlead.errors import CorruptInputError, InputError, UnknownFormatError
-from fairlead.model.identity import file_id
-from fairlead.sources.dftracer import DFTracerSource, blocks
+from fairlead.core.errors import CorruptInputError, InputError, UnknownFormatError
+from fairlead.core.model.identity import file_id
+from fairlead.see.sources.dftracer import DFTracerSource, blocks
 
 PATH, OTHER = "/scratch/a.dat", "/scratch/b.dat"
 HEAD = [meta("HH", "node1", 11), meta("FH", PATH, 22), meta("FH", OTHER, 33), meta("PR", "rank", "4")]
@@ -390,7 +390,7 @@ def test_stopping_early_leaves_nothing_behind(tmp_path: Path) -> None:
 def test_small_inputs_do_not_load_numba(tmp_path: Path) -> None:
     path = put(tmp_path, text([*HEAD, event("close", T0_US, hhash=11, fd=1)]))
     program = (
-        "import sys; from pathlib import Path; from fairlead.sources.dftracer import DFTracerSource;"
+        "import sys; from pathlib import Path; from fairlead.see.sources.dftracer import DFTracerSource;"
         f"list(DFTracerSource().read(Path({str(path)!r}))); print('numba' in sys.modules)"
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from fairlead.web.diagnosis import svg
-from fairlead.web.diagnosis.charts import (
+from fairlead.show.report.diagnosis import svg
+from fairlead.show.report.diagnosis.charts import (
     Axis,
     Lane,
     Points,

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from interference_building import S, phase_table
 
-from fairlead.analysis.anomalies.judged import Judged
-from fairlead.analysis.diagnosis import diagnosed
-from fairlead.analysis.interference.scene import Attribution, Culprit
-from fairlead.model.diagnosis import finding_rows, told_of
-from fairlead.model.finding import Advice, Evidence, Subject
+from fairlead.core.model.diagnosis import finding_rows, told_of
+from fairlead.core.model.finding import Advice, Evidence, Subject
+from fairlead.explain.analysis.anomalies.detector_output import Judged
+from fairlead.explain.analysis.diagnosis import diagnosed
+from fairlead.explain.analysis.interference.scene import Attribution, Culprit
 
 
 def phase(number: int, job: str = "7", **more: object) -> dict[str, object]:

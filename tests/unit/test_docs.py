@@ -14,10 +14,10 @@ from types import ModuleType
 import click
 import pytest
 
-from fairlead import errors
 from fairlead.cli.main import COMMANDS, cli
-from fairlead.model.tables import TABLES
-from fairlead.registry import SOURCES
+from fairlead.core import errors
+from fairlead.core.model.tables import TABLES
+from fairlead.see.sources.registry import SOURCES
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"

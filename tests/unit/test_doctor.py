@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 from fairlead.cli import doctor as command
-from fairlead.doctor import Check, Machine, compute, examine, monitoring, site, storage, tools, usable
-from fairlead.doctor.check import extra_requirements, install_command, pip_command
-from fairlead.errors import MissingDependencyError
+from fairlead.core.errors import MissingDependencyError
+from fairlead.run.doctor import Check, Machine, compute, examine, monitoring, site, storage, tools, usable
+from fairlead.run.doctor.check import extra_requirements, install_command, pip_command
 
 MIB = 1 << 10  # in KiB, the unit of /proc/meminfo
 

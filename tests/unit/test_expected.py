@@ -7,11 +7,11 @@ import pyarrow as pa
 import pytest
 from phase_building import HOUR, S, phase, runs, table
 
-from fairlead.analysis.anomalies.expected import ExpectedLimits, judged
-from fairlead.analysis.anomalies.explained import explained
-from fairlead.analysis.anomalies.judged import Judged
-from fairlead.analysis.history.category import LADDER, NONE, categories
-from fairlead.analysis.history.rate_bins import SILENT
+from fairlead.explain.analysis.anomalies.detector_output import Judged
+from fairlead.explain.analysis.anomalies.expectation import ExpectedLimits, judged
+from fairlead.explain.analysis.anomalies.explanation import explained
+from fairlead.explain.analysis.history.category import LADDER, NONE, categories
+from fairlead.explain.analysis.history.rate_bins import SILENT
 
 RNG = np.random.default_rng(7)
 USUAL = (2e9 * np.exp(RNG.normal(0, 0.03, 20))).tolist()

@@ -7,9 +7,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from fairlead.model.tables import JOB_SUMMARY, batch_of
-from fairlead.policies.next_run.expected import Job, Past, expected_of
-from fairlead.policies.paths.contract import Expected
+from fairlead.core.model.tables import JOB_SUMMARY, batch_of
+from fairlead.decide.policies.next_run.expectation import Job, Past, expected_of
+from fairlead.decide.policies.paths.contract import Expected
 
 GB = 10**9
 S = 10**9

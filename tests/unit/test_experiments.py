@@ -10,14 +10,25 @@ import msgspec
 import numpy as np
 import pytest
 
-from fairlead.errors import ConfigError, UsageError
-from fairlead.policies.allocation.contract import NONE, Applications, Decision, Pool
-from fairlead.sim.experiments import answer, conclusions, papers, pieces, spec, study
-from fairlead.sim.experiments.cases import MEASURES, Row, case_of, prepared, rows_of
-from fairlead.sim.experiments.disturbances import speeds
-from fairlead.sim.experiments.summary import Results
-from fairlead.web.simulation.page import paper_page, simulated_page
-from fairlead.web.simulation.pictures import picture
+from fairlead.core.errors import ConfigError, UsageError
+from fairlead.decide.policies.allocation.contract import NONE, Applications, Decision, Pool
+from fairlead.decide.sim.experiments import (
+    conclusions,
+    papers,
+    pieces,
+    spec,
+)
+from fairlead.decide.sim.experiments import (
+    results as answer,
+)
+from fairlead.decide.sim.experiments import (
+    scheduling_study as study,
+)
+from fairlead.decide.sim.experiments.cases import MEASURES, Row, case_of, prepared, rows_of
+from fairlead.decide.sim.experiments.disturbances import speeds
+from fairlead.decide.sim.experiments.summary import Results
+from fairlead.show.report.simulation.page import paper_page, simulated_page
+from fairlead.show.report.simulation.pictures import picture
 
 DRAWN = """
 name = "small"
@@ -144,7 +155,7 @@ def test_pieces_hold_what_is_left_once_each() -> None:
 
 
 def test_a_row_depends_on_nothing_else_that_is_run() -> None:
-    from fairlead.registry import policy
+    from fairlead.decide.registry import policy
 
     case = case_of(experiment())
     both = [(name, "exact", policy(name)) for name in ("random+random", "n-sys+greedy-clairvoyant")]
@@ -154,7 +165,7 @@ def test_a_row_depends_on_nothing_else_that_is_run() -> None:
 
 
 def test_written_down_applications_run_and_disturbances_slow_them() -> None:
-    from fairlead.registry import policy
+    from fairlead.decide.registry import policy
 
     name = "static+greedy-clairvoyant"
     sound = experiment(LISTED)
@@ -194,7 +205,7 @@ def test_disturbances_multiply_and_end() -> None:
 
 
 def test_sharing_and_the_studys_window_change_what_is_measured() -> None:
-    from fairlead.registry import policy
+    from fairlead.decide.registry import policy
 
     name = "best-bandwidth+greedy-clairvoyant"
     found = {}
@@ -339,7 +350,7 @@ def test_every_papers_experiment_is_there(name: str) -> None:
 
 
 def test_days_that_are_no_time_are_refused() -> None:
-    from fairlead.sim.experiments.trace import compared_on
+    from fairlead.decide.sim.experiments.trace import compared_on
 
     for days in (math.nan, 0.0, -1.0):
         with pytest.raises(UsageError, match="no time"):

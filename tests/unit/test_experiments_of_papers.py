@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from fairlead.cli.simulate_shown import paper_shown
-from fairlead.policies.allocation.contract import Applications, Pool
-from fairlead.policies.placement.files import LeastOpen, RoundRobin
-from fairlead.policies.requests.fluid import Streams, sharing
-from fairlead.sim.cycles.model import Cycles
-from fairlead.sim.experiments import mckp, papers, set10, sunway
-from fairlead.sim.workloads.profiles import best_counts, forge
+from fairlead.decide.policies.allocation.contract import Applications, Pool
+from fairlead.decide.policies.placement.files import LeastOpen, RoundRobin
+from fairlead.decide.policies.requests.fluid_limits import Streams, sharing
+from fairlead.decide.sim.cycles.model import Cycles
+from fairlead.decide.sim.experiments import mckp, papers, set10, sunway
+from fairlead.decide.sim.workloads.profiles import best_counts, forge
 
 
 def nothing(done: int, out_of: int) -> None:

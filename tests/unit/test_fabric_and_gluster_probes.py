@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.probes import gluster, infiniband
+from fairlead.see.probes import gluster, infiniband
 
 pytestmark = pytest.mark.shared_data
 BRICK = "10.77.0.1:/scratch/site/gl/m0/brick"

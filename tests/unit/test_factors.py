@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fairlead.analysis.factors import FactorLimits, Runs, explain_slow_runs
-from fairlead.errors import InputError
-from fairlead.sources.tokio_runs import tokio_runs
+from fairlead.core.errors import InputError
+from fairlead.core.model.repeated_runs import Runs
+from fairlead.explain.analysis.factors import FactorLimits, explain_slow_runs
+from fairlead.see.sources.tokio_runs import tokio_runs
 
 QUICK = FactorLimits(shuffles=4)
 

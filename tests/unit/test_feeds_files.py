@@ -13,19 +13,21 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead.batches.encoding import Header, encode, numbers, same_word
-from fairlead.collector.feeds import Feeds, made, reading
-from fairlead.collector.feeds.arrivals import Arrivals
-from fairlead.collector.feeds.darshan_watch import DarshanFeed
-from fairlead.collector.feeds.drop import DropFeed
-from fairlead.collector.feeds.job_table import JobTableFeed
-from fairlead.collector.feeds.reading import Stopped, take
-from fairlead.collector.feeds.settings import DarshanWatch, Drop, JobTable
-from fairlead.errors import ConfigError, LakeError
-from fairlead.lake.ingest import found, ingest
-from fairlead.lake.store import Lake
-from fairlead.registry import source
-from fairlead.sources.inputs import detect
+from fairlead.core.batches.encoding import Header, encode, numbers, same_word
+from fairlead.core.errors import ConfigError, LakeError
+from fairlead.see.collector.feeds import Feeds
+from fairlead.see.collector.feeds import build_feeds as made
+from fairlead.see.collector.feeds import file_import as reading
+from fairlead.see.collector.feeds.darshan_watch import DarshanFeed
+from fairlead.see.collector.feeds.drop_folder import DropFeed
+from fairlead.see.collector.feeds.file_arrivals import Arrivals
+from fairlead.see.collector.feeds.file_import import Stopped, take
+from fairlead.see.collector.feeds.job_table import JobTableFeed
+from fairlead.see.collector.feeds.settings import DarshanWatch, Drop, JobTable
+from fairlead.see.ingest import found, ingest
+from fairlead.see.sources.inputs import detect
+from fairlead.see.sources.registry import source
+from fairlead.store.lake import Lake
 from feed_sinks import LakeSink, MemorySink, files_below
 
 NS = 1_000_000_000

@@ -15,14 +15,14 @@ from typing import ClassVar
 import cramjam
 import pytest
 
-from fairlead.collector.feeds.prometheus import protobuf
-from fairlead.collector.feeds.prometheus.assembly import Assembly
-from fairlead.collector.feeds.prometheus.exposition import Page, labels_of
-from fairlead.collector.feeds.prometheus.mapping import mapping
-from fairlead.collector.feeds.prometheus.remote_write import RemoteWriteFeed
-from fairlead.collector.feeds.prometheus.scrape import ScrapeFeed
-from fairlead.collector.feeds.settings import RemoteWrite, Scrape
-from fairlead.errors import ConfigError, CorruptInputError, LakeError
+from fairlead.core.errors import ConfigError, CorruptInputError, LakeError
+from fairlead.see.collector.feeds.prometheus import protobuf
+from fairlead.see.collector.feeds.prometheus.assembly import Assembly
+from fairlead.see.collector.feeds.prometheus.exposition import Page, labels_of
+from fairlead.see.collector.feeds.prometheus.mapping import mapping
+from fairlead.see.collector.feeds.prometheus.remote_write import RemoteWriteFeed
+from fairlead.see.collector.feeds.prometheus.scrape import ScrapeFeed
+from fairlead.see.collector.feeds.settings import RemoteWrite, Scrape
 from feed_sinks import MemorySink
 from remote_writing import body, field, series
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from fairlead.collector.feeds.commands import output_of
-from fairlead.collector.feeds.settings import Slurm
-from fairlead.collector.feeds.slurm import COLUMNS, SlurmFeed
-from fairlead.errors import InputError, MissingDependencyError
-from fairlead.sources.slurm.hooks import call_of, jobs_of
+from fairlead.core.errors import InputError, MissingDependencyError
+from fairlead.see.collector.feeds.commands import output_of
+from fairlead.see.collector.feeds.settings import Slurm
+from fairlead.see.collector.feeds.slurm import COLUMNS, SlurmFeed
+from fairlead.see.sources.slurm.hooks import call_of, jobs_of
 from feed_sinks import MemorySink, files_below
 
 NS = 1_000_000_000

@@ -10,14 +10,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from fairlead.batches.spool import Spool
-from fairlead.model.tables import TABLES
-from fairlead.services.forwarding.forwarder.records import ForwarderRecords, records_of
-from fairlead.services.forwarding.forwarder.tallies import BINS, EDGES_NS, folded
-from fairlead.services.forwarding.fuse.abi import Op
-from fairlead.services.forwarding.trees.directory import DirectoryTree
-from fairlead.services.forwarding.trees.targets.objects import Counters
-from fairlead.sources.spool import SpoolSource
+from fairlead.core.batches.spool import Spool
+from fairlead.core.model.tables import TABLES
+from fairlead.see.sources.spool import SpoolSource
+from fairlead.steer.forwarding.forwarder.counters import BINS, EDGES_NS, folded
+from fairlead.steer.forwarding.forwarder.records import ForwarderRecords, records_of
+from fairlead.steer.fs.fuse.abi import Op
+from fairlead.steer.fs.trees.directory import DirectoryTree
+from fairlead.steer.targets.objects import Counters
 
 METADATA, READ, WRITE = 0, 1, 2
 Row = dict[str, object]

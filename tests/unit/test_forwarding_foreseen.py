@@ -6,15 +6,15 @@ import os
 
 import pytest
 
-from fairlead.services.forwarding.fuse import abi
-from fairlead.services.forwarding.fuse.abi import ROOT, Op
-from fairlead.services.forwarding.fuse.bodies import ENTRY_BYTES
-from fairlead.services.forwarding.mount import foreseen
-from fairlead.services.forwarding.mount.answers import Answers
-from fairlead.services.forwarding.mount.foreseen import ATTRIBUTES_BYTES
-from fairlead.services.forwarding.mount.holdings import Holdings
-from fairlead.services.forwarding.mount.ledger import Entry, own_message
-from fairlead.services.forwarding.mount.nodes import Nodes
+from fairlead.steer.forwarding.mount import prefetched_attributes as foreseen
+from fairlead.steer.forwarding.mount.prefetched_attributes import ATTRIBUTES_BYTES
+from fairlead.steer.forwarding.mount.replies import Answers
+from fairlead.steer.fs.client.held_state import Holdings
+from fairlead.steer.fs.client.node_names import Nodes
+from fairlead.steer.fs.client.pending_requests import Entry, own_message
+from fairlead.steer.fs.fuse import abi
+from fairlead.steer.fs.fuse.abi import ROOT, Op
+from fairlead.steer.fs.fuse.messages import ENTRY_BYTES
 
 NODE, HANDLE = 7, 3
 OF_A_DIRECTORY = bytes(range(ATTRIBUTES_BYTES))

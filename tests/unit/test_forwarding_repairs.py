@@ -14,21 +14,21 @@ from typing import Any
 import pytest
 from tests.wire_client import WireClient, node_of, serving
 
-from fairlead.services.forwarding.forwarder.guarded import Guard
-from fairlead.services.forwarding.fuse import abi
-from fairlead.services.forwarding.fuse.abi import ROOT, Op
-from fairlead.services.forwarding.mount.dial import Dial
-from fairlead.services.forwarding.mount.holdings import F_WRLCK, HeldLock, Holdings
-from fairlead.services.forwarding.mount.ledger import IN_HEADER, Ledger, own_message, place_message
-from fairlead.services.forwarding.mount.link import Link
-from fairlead.services.forwarding.mount.nodes import Nodes
-from fairlead.services.forwarding.mount.reclaim import call, open_again
-from fairlead.services.forwarding.mount.repairs import Repairs
-from fairlead.services.forwarding.operations import Operations
-from fairlead.services.forwarding.sessions import Handles
-from fairlead.services.forwarding.trees.directory import DirectoryTree
-from fairlead.services.forwarding.trees.kept import own_folder
-from fairlead.services.forwarding.wire.frames import Own, Refusal
+from fairlead.steer.forwarding.forwarder.exactly_once import Guard
+from fairlead.steer.forwarding.mount.recovery.repairs import Repairs
+from fairlead.steer.fs.client.dial import Dial
+from fairlead.steer.fs.client.held_state import F_WRLCK, HeldLock, Holdings
+from fairlead.steer.fs.client.link import Link
+from fairlead.steer.fs.client.node_names import Nodes
+from fairlead.steer.fs.client.pending_requests import IN_HEADER, Ledger, own_message, place_message
+from fairlead.steer.fs.client.reclaim import call, open_again
+from fairlead.steer.fs.fuse import abi
+from fairlead.steer.fs.fuse.abi import ROOT, Op
+from fairlead.steer.fs.operations.dispatch import Operations
+from fairlead.steer.fs.sessions import Handles
+from fairlead.steer.fs.trees.directory import DirectoryTree
+from fairlead.steer.fs.trees.unlinked_files import own_folder
+from fairlead.steer.fs.wire.frames import Own, Refusal
 
 UNKNOWN_NODE, UNKNOWN_HANDLE = int(Refusal.UNKNOWN_NODE), int(Refusal.UNKNOWN_HANDLE)
 FLUSH, NODE, HANDLE = 41, 7, 5

@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.errors import ConfigError, MountError, UnreachableError
-from fairlead.services.forwarding.fuse import abi, device, mounted
-from fairlead.services.forwarding.fuse.abi import Init
-from fairlead.services.forwarding.mount import control, map_file, negotiation
-from fairlead.services.forwarding.mount.control import Control, MountRecord
-from fairlead.services.forwarding.mount.parked import Parked, WaitingLocks
+from fairlead.core.errors import ConfigError, MountError, UnreachableError
+from fairlead.steer.forwarding.mount import control, map_file
+from fairlead.steer.forwarding.mount import fuse_negotiation as negotiation
+from fairlead.steer.forwarding.mount.control import Control, MountRecord
+from fairlead.steer.forwarding.mount.lock_waiters import Parked, WaitingLocks
+from fairlead.steer.fs.fuse import abi, device
+from fairlead.steer.fs.fuse import mount_table as mounted
+from fairlead.steer.fs.fuse.abi import Init
 
 TABLE = """\
 22 26 0:20 / /proc rw,nosuid - proc proc rw

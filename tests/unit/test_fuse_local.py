@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.services.forwarding.fuse import abi
-from fairlead.services.forwarding.fuse.abi import Init, Op
-from fairlead.services.forwarding.fuse.device import Device
-from fairlead.services.forwarding.mount.local import LocalMount
-from fairlead.services.forwarding.mount.negotiation import Session
-from fairlead.services.forwarding.trees.directory import DirectoryTree
+from fairlead.steer.forwarding.mount.fuse_negotiation import Session
+from fairlead.steer.forwarding.mount.local import LocalMount
+from fairlead.steer.fs.fuse import abi
+from fairlead.steer.fs.fuse.abi import Init, Op
+from fairlead.steer.fs.fuse.device import Device
+from fairlead.steer.fs.trees.directory import DirectoryTree
 from mounting import DEADLINE_S
 
 SESSION = Session(Init(0), 45, abi.MAX_WRITE)

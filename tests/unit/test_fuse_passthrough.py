@@ -10,9 +10,9 @@ from struct import unpack
 
 import pytest
 
-from fairlead.services.forwarding.fuse import abi, passthrough
-from fairlead.services.forwarding.fuse.abi import OpenReply
-from fairlead.services.forwarding.fuse.passthrough import Backings
+from fairlead.steer.fs.fuse import abi, passthrough
+from fairlead.steer.fs.fuse.abi import OpenReply
+from fairlead.steer.fs.fuse.passthrough import Backings
 
 DEVICE = 77
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from fairlead.analysis.gains import gains_of, usual
-from fairlead.model.tables import PHASE, batch_of
+from fairlead.core.model.tables import PHASE, batch_of
+from fairlead.explain.analysis.gains import gains_of, usual
 
 MIB = 1 << 20
 

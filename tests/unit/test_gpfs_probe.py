@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.agent.probe_table import make
-from fairlead.agent.settings import ProbeSettings
-from fairlead.probes.base import AbsentError
-from fairlead.probes.gpfs import Performance
+from fairlead.see.agent.probe_table import make
+from fairlead.see.agent.settings import ProbeSettings
+from fairlead.see.probes.base import AbsentError
+from fairlead.see.probes.gpfs import Performance
 
 FILE_SYSTEM = """
 Legend:

@@ -7,13 +7,13 @@ import pytest
 from job_building import SHARED, counters, job, sizes
 
 import fairlead
-from fairlead.analysis.charts import charts
-from fairlead.analysis.compare import compare
-from fairlead.analysis.grade import grade, headline, lost_seconds
-from fairlead.analysis.profile import JobProfile, profile
-from fairlead.analysis.verdict import Verdict, verdict
-from fairlead.model.finding import Finding, Subject
-from fairlead.model.missing import Missing
+from fairlead.core.model.finding import Finding, Subject
+from fairlead.core.model.missing import Missing
+from fairlead.explain.analysis.charts import charts
+from fairlead.explain.analysis.compare import compare
+from fairlead.explain.analysis.grade import grade, headline, lost_seconds
+from fairlead.explain.analysis.profile import JobProfile, profile
+from fairlead.explain.analysis.verdict import Verdict, verdict
 
 MIB = 1 << 20
 CAUSES = {"a": "small_writes", "b": "random_writes", "c": "metadata", "d": "imbalance"}

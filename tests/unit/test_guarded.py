@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.clock import now_ns
-from fairlead.services.forwarding.forwarder import guarded as guarded_module
-from fairlead.services.forwarding.forwarder.guarded import LEFT_OVER_S, Guard
-from fairlead.services.forwarding.fuse import abi
-from fairlead.services.forwarding.fuse.abi import Op
-from fairlead.services.forwarding.operations import Operations
-from fairlead.services.forwarding.sessions import Handles
-from fairlead.services.forwarding.trees.base import ROOT
-from fairlead.services.forwarding.trees.directory import DirectoryTree
-from fairlead.services.forwarding.trees.kept import own_folder
+from fairlead.core.clock import now_ns
+from fairlead.steer.forwarding.forwarder import exactly_once as guarded_module
+from fairlead.steer.forwarding.forwarder.exactly_once import LEFT_OVER_S, Guard
+from fairlead.steer.fs.fuse import abi
+from fairlead.steer.fs.fuse.abi import Op
+from fairlead.steer.fs.operations.dispatch import Operations
+from fairlead.steer.fs.sessions import Handles
+from fairlead.steer.fs.trees.base import ROOT
+from fairlead.steer.fs.trees.directory import DirectoryTree
+from fairlead.steer.fs.trees.unlinked_files import own_folder
 
 SESSION = "0" * 32
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from fairlead.errors import ConfigError
-from fairlead.web.guard.attempts import FREE, Attempts
-from fairlead.web.guard.budget import Budget, Budgets
-from fairlead.web.guard.forgery import NoForgery, word_of_portal, word_of_session
-from fairlead.web.guard.headers import CONTENT_POLICY, SafeHeaders
-from fairlead.web.guard.places import Places, cookie
-from fairlead.web.settings import Header, Ldap, Oidc, Web, checked
-from fairlead.web.signin.single_sign_on import safe_next
+from fairlead.core.errors import ConfigError
+from fairlead.show.web.guard.client_address import Places, cookie
+from fairlead.show.web.guard.csrf import NoForgery, word_of_portal, word_of_session
+from fairlead.show.web.guard.headers import CONTENT_POLICY, SafeHeaders
+from fairlead.show.web.guard.rate_limit import Budget, Budgets
+from fairlead.show.web.guard.sign_in_attempts import FREE, Attempts
+from fairlead.show.web.settings import Header, Ldap, Oidc, Web, checked
+from fairlead.show.web.signin.single_sign_on import safe_next
 
 KEY = b"k" * 32
 

@@ -9,14 +9,14 @@ import pyarrow as pa
 import pytest
 from sklearn.cluster import DBSCAN
 
-from fairlead.analysis.health.durations import class_of, durations, persistence_of
-from fairlead.analysis.health.hints import Course, hint_of
-from fairlead.analysis.health.limits import HealthLimits
-from fairlead.analysis.health.peers import NOISE, clustered, slow_side
-from fairlead.analysis.health.told import severity_of, told
-from fairlead.model.finding import Evidence
-from fairlead.model.incident import Incident
-from fairlead.model.tables import JOBS, METADATA, TARGET, batch_of
+from fairlead.core.model.finding import Evidence
+from fairlead.core.model.incident import Incident
+from fairlead.core.model.tables import JOBS, METADATA, TARGET, batch_of
+from fairlead.explain.analysis.health.cause_hints import Course, hint_of
+from fairlead.explain.analysis.health.durations import class_of, durations, persistence_of
+from fairlead.explain.analysis.health.health_findings import severity_of, told
+from fairlead.explain.analysis.health.limits import HealthLimits
+from fairlead.explain.analysis.health.peers import NOISE, clustered, slow_side
 from health_loads import LIMITS, NS, PEAK, START_NS, look, rows, states_of, target
 
 HOUR = np.arange(3600)

@@ -7,9 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fairlead.analysis.health.incidents import under_maintenance
-from fairlead.analysis.health.watch import Health, HealthLimits
-from fairlead.model.incident import Incident
+from fairlead.core.model.incident import Incident
+from fairlead.explain.analysis.health.assess import Health, HealthLimits
+from fairlead.explain.analysis.health.incidents import under_maintenance
 from health_loads import LIMITS, NS, PEAK, START_NS, events, forwarder, look, rows, states_of, target
 
 HOUR = np.arange(3600)

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.analysis.job_summary import SERIES
-from fairlead.errors import ConfigError, InputError, MissingDependencyError, UsageError
-from fairlead.model.tables import JOB_SUMMARY
-from fairlead.questions.span import HOUR_NS, Span
-from fairlead.runtime.heavy import population as pop
-from fairlead.runtime.heavy.pieces import pieces
-from fairlead.runtime.heavy.reanalysis import stream_of, tells_less
-from fairlead.runtime.heavy.settings import Slurm, load
-from fairlead.runtime.heavy.workers import Here, checked, slurm_cluster, workers
+from fairlead.core.errors import ConfigError, InputError, MissingDependencyError, UsageError
+from fairlead.core.model.tables import JOB_SUMMARY
+from fairlead.explain.analysis.job_summary import SERIES
+from fairlead.explain.batch import population as pop
+from fairlead.explain.batch.pieces import pieces
+from fairlead.explain.batch.reanalysis import stream_of, tells_less
+from fairlead.explain.batch.settings import Slurm, load
+from fairlead.explain.batch.workers import Here, checked, slurm_cluster, workers
+from fairlead.explain.questions.span import HOUR_NS, Span
 
 MOMENT = st.integers(0, 60 * HOUR_NS)
 

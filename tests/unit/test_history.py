@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fairlead.errors import UsageError
-from fairlead.sim.workloads.history import METADATA, MODES, Bursts, Runs, jobs_of, phases_of, sound
-from fairlead.sim.workloads.history_curves import CLASS, MACHINE, OWN, Defaults, learn
-from fairlead.sim.workloads.history_peaks import highest
+from fairlead.core.errors import UsageError
+from fairlead.decide.sim.workloads.history import METADATA, MODES, Bursts, Runs, jobs_of, phases_of, sound
+from fairlead.decide.sim.workloads.history_curves import CLASS, MACHINE, OWN, Defaults, learn
+from fairlead.decide.sim.workloads.history_peaks import highest
 
 NAN = np.nan
 MIB = float(1 << 20)

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from test_agent_shipping import OK, SECOND, Wire, fill, left, seqs, spool_in
 
-from fairlead.agent import shipping
-from fairlead.agent.sending import Answer, SendError
-from fairlead.agent.shipping import Shipper
-from fairlead.collector.settings import Limits
+from fairlead.see.agent import spool_sender as shipping
+from fairlead.see.agent.connection import Answer, SendError
+from fairlead.see.agent.spool_sender import Shipper
+from fairlead.see.collector.settings import Limits
 
 
 def shipper_of(folder: Path, wire: Wire, poll_s: float = 10.0, seed: int = 7) -> Shipper:

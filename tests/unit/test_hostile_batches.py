@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from fairlead.analysis.rollups import derive
-from fairlead.batches import bulk, decoding
-from fairlead.batches.decoding import MAX_BATCHES, MAX_COLUMNS
-from fairlead.batches.encoding import (
+from fairlead.core.batches import bulk, decoding
+from fairlead.core.batches.decoding import MAX_BATCHES, MAX_COLUMNS
+from fairlead.core.batches.encoding import (
     MAGIC,
     PREFIX,
     Header,
@@ -25,12 +24,13 @@ from fairlead.batches.encoding import (
     same_word,
     words,
 )
-from fairlead.batches.rows import decode
-from fairlead.collector.checking import check
-from fairlead.collector.refusal import Refusal
-from fairlead.errors import CorruptInputError, InputError, OversizeError, TooOldError, UnfitError
-from fairlead.lake.store import Lake
-from fairlead.lake.writer import Writer
+from fairlead.core.batches.rows import decode
+from fairlead.core.errors import CorruptInputError, InputError, OversizeError, TooOldError, UnfitError
+from fairlead.see.collector.batch_checks import check
+from fairlead.see.collector.refusal import Refusal
+from fairlead.store.lake import Lake
+from fairlead.store.rollups import derive
+from fairlead.store.writer import Writer
 
 NOW = 1_760_000_000 * 10**9
 LAST = (1 << 63) - 1

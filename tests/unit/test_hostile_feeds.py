@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.collector.feeds.drop import DropFeed
-from fairlead.collector.feeds.prometheus import protobuf
-from fairlead.collector.feeds.prometheus.exposition import Page
-from fairlead.collector.feeds.prometheus.remote_write import RemoteWriteFeed
-from fairlead.collector.feeds.settings import Drop, RemoteWrite
-from fairlead.errors import CorruptInputError
+from fairlead.core.errors import CorruptInputError
+from fairlead.see.collector.feeds.drop_folder import DropFeed
+from fairlead.see.collector.feeds.prometheus import protobuf
+from fairlead.see.collector.feeds.prometheus.exposition import Page
+from fairlead.see.collector.feeds.prometheus.remote_write import RemoteWriteFeed
+from fairlead.see.collector.feeds.settings import Drop, RemoteWrite
 from feed_sinks import MemorySink
 from remote_writing import body, field, labels, sample, varint
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.services.forwarding.forwarder.intents import (
+from fairlead.steer.forwarding.forwarder.intent_log import (
     RECORD_BYTES,
     RECORDS,
     RENAME_EXCHANGE,
@@ -20,7 +20,7 @@ from fairlead.services.forwarding.forwarder.intents import (
     read_intents,
     written_at,
 )
-from fairlead.services.forwarding.fuse.abi import Op
+from fairlead.steer.fs.fuse.abi import Op
 
 NOTHING = Found(0, 0)
 

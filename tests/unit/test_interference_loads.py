@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 from interference_building import S
 
-from fairlead.analysis.interference.congestion import last_parts
-from fairlead.analysis.interference.doses import doses
-from fairlead.analysis.interference.loads import Loads, loads_of
-from fairlead.model.tables import ROLLUP, batch_of
+from fairlead.core.model.tables import ROLLUP, batch_of
+from fairlead.explain.analysis.interference.congestion import last_parts
+from fairlead.explain.analysis.interference.doses import doses
+from fairlead.explain.analysis.interference.loads import Loads, loads_of
 
 
 def loads(rows: list[dict[str, object]], *others: str) -> Loads:

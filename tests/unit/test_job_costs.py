@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from job_building import SHARED, counters, job, sizes
 
-from fairlead.analysis.profile import profile
-from fairlead.analysis.targets import target_rates
-from fairlead.model.platform import FileSystem, Platform
+from fairlead.core.model.platform import FileSystem, Platform
+from fairlead.explain.analysis.profile import profile
+from fairlead.explain.analysis.targets import target_rates
 
 GIB = 1 << 30
 

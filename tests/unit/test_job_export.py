@@ -7,9 +7,9 @@ import io
 from types import SimpleNamespace
 from typing import Any
 
-from fairlead.questions.answers_diagnosis import PhaseLine
-from fairlead.questions.answers_pages import JobTimeline, Lane, Line
-from fairlead.web.api.export import to_csv
+from fairlead.explain.questions.answers_diagnosis import PhaseLine
+from fairlead.explain.questions.answers_pages import JobTimeline, Lane, Line
+from fairlead.show.web.api.export import to_csv
 
 S = 10**9
 

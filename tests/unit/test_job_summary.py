@@ -6,8 +6,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from fairlead.analysis.job_summary import SERIES, JobData, summarised, summary_table
-from fairlead.model.tables import JOB_SUMMARY
+from fairlead.core.model.tables import JOB_SUMMARY
+from fairlead.explain.analysis.job_summary import SERIES, JobData, summarised, summary_table
 
 S = 1_000_000_000
 EPOCH = 1_700_000_000 * S

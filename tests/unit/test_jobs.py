@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.services.forwarding.mount.jobs import Jobs, identify, parse_environment, start_time
+from fairlead.steer.fs.client.job_identity import Jobs, identify, parse_environment, start_time
 
 SECOND = 1_000_000_000
 

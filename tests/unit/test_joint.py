@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fairlead.policies.allocation.contract import Applications, Decision, Pool, Running
-from fairlead.policies.allocation.joint import Joint, JointLight, Tuning, estimated
-from fairlead.registry import policy
-from fairlead.sim.cycles.model import Window
-from fairlead.sim.experiments import oracle
-from fairlead.sim.workloads.profiles import BEHAVIOURS, forge, osts
-from fairlead.sim.workloads.published import draw
+from fairlead.decide.policies.allocation.contract import Applications, Decision, Pool, Running
+from fairlead.decide.policies.allocation.joint import Joint, JointLight, Tuning, estimated
+from fairlead.decide.registry import policy
+from fairlead.decide.sim.cycles.model import Window
+from fairlead.decide.sim.experiments import oracle
+from fairlead.decide.sim.workloads.profiles import BEHAVIOURS, forge, osts
+from fairlead.decide.sim.workloads.published import draw
 
 QUICK = Tuning(trials=40, least_trials=1500)
 WINDOW = Window(until_s=30_000.0, from_s=5_000.0)

@@ -10,13 +10,13 @@ import pytest
 from click.testing import CliRunner
 
 from fairlead.cli.main import cli
-from fairlead.errors import CorruptInputError, LakeError, UsageError
-from fairlead.lake import backup as backup_module
-from fairlead.lake import batch_writer
-from fairlead.lake.backup import backup, restore
-from fairlead.lake.compaction import compact
-from fairlead.lake.store import Lake
-from fairlead.lake.writer import Writer
+from fairlead.core.errors import CorruptInputError, LakeError, UsageError
+from fairlead.store import backup as backup_module
+from fairlead.store import batch_writer
+from fairlead.store.backup import backup, restore
+from fairlead.store.compaction import compact
+from fairlead.store.lake import Lake
+from fairlead.store.writer import Writer
 from lake_rows import DAY_ONE, OPS_ROWS, ops_of, put, send, sums, wire
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.errors import LakeBusyError, LakeError, UsageError
-from fairlead.lake import place
+from fairlead.core.errors import LakeBusyError, LakeError, UsageError
+from fairlead.store import folder as place
 
 
 def test_a_lake_is_made_once_and_found_again(tmp_path: Path) -> None:
@@ -68,13 +68,13 @@ def test_the_default_lake(monkeypatch: pytest.MonkeyPatch) -> None:
     assert place.default_lake() == Path("/x/lake")
     monkeypatch.delenv("FAIRLEAD_LAKE")
     monkeypatch.setenv("XDG_DATA_HOME", "/x/data")
-    assert place.default_lake() == Path("/x/data/fairlead/lake")
+    assert place.default_lake() == Path("/x/data/fairlead/store")
 
 
 def test_a_shard_has_one_writer_and_says_who(tmp_path: Path) -> None:
     lake = place.create_place(tmp_path / "lake")
     code = (
-        "import sys; from pathlib import Path; from fairlead.lake.place import Place, ShardLock\n"
+        "import sys; from pathlib import Path; from fairlead.store.folder import Place, ShardLock\n"
         "lock = ShardLock(Place(Path(sys.argv[1])), 'main'); print('held', flush=True); sys.stdin.read()"
     )
     holder = subprocess.Popen(

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.errors import LakeError, UsageError
-from fairlead.lake import query
-from fairlead.lake.store import Lake
-from fairlead.model.tables import FILE_COUNTERS, FILES, JOBS, OPS, TABLES, batch_of
+from fairlead.core.errors import LakeError, UsageError
+from fairlead.core.model.tables import FILE_COUNTERS, FILES, JOBS, OPS, TABLES, batch_of
+from fairlead.store import query
+from fairlead.store.lake import Lake
 from lake_rows import COUNTER_ROWS, DAY_NS, DAY_ONE, OPS_ROWS, put
 
 

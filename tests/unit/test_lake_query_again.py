@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.errors import LakeError
-from fairlead.lake.store import Lake
-from fairlead.model.tables import EVENTS, batch_of
+from fairlead.core.errors import LakeError
+from fairlead.core.model.tables import EVENTS, batch_of
+from fairlead.store.lake import Lake
 
 
 def _put(lake: Lake, number: int, *, flush: bool) -> None:

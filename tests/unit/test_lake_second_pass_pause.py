@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fairlead.lake import carrying
-from fairlead.lake.store import Lake
-from fairlead.model.tables import OP_GROUPS, OPS, batch_of
+from fairlead.core.model.tables import OP_GROUPS, OPS, batch_of
+from fairlead.store import flush as carrying
+from fairlead.store.lake import Lake
 
 ROWS = 400
 

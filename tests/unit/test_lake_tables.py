@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.errors import LakeError
-from fairlead.lake import tables
-from fairlead.model.tables import FILE_COUNTERS, FILES, LAYOUTS, OPS, TABLES, batch_of
+from fairlead.core.errors import LakeError
+from fairlead.core.model.tables import FILE_COUNTERS, FILES, LAYOUTS, OPS, TABLES, batch_of
+from fairlead.store import tables
 from lake_rows import DAY_NS, ops_of
 
 

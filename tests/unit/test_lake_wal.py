@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.errors import LakeError
-from fairlead.lake import wal
+from fairlead.core.errors import LakeError
+from fairlead.store import wal
 
 FRAMES = [({"n": 0}, [b""]), ({"n": 1, "é": "x"}, [b"abc", b"defg"]), ({"n": 2}, [bytes(range(256)) * 4])]
 

@@ -17,22 +17,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.batches.decoding import batches
-from fairlead.batches.encoding import Header, encode, fractions, lists, numbers, same_word, words
-from fairlead.batches.rows import decode, rows_of
-from fairlead.compression.nodes import merge_nodes, split_nodes
-from fairlead.errors import LakeError, OversizeError, TooOldError, UnfitError
-from fairlead.lake import batch_writer, grouped, hot, tailing, wal, writer
-from fairlead.lake.compaction import compact, due
-from fairlead.lake.maintenance import maintain
-from fairlead.lake.parts import Part, tier_of
-from fairlead.lake.retention import Policy, expire, forget
-from fairlead.lake.snapshot import Wanted
-from fairlead.lake.spilling import folder as spill_folder
-from fairlead.lake.store import Lake
-from fairlead.lake.taken import NOTHING, Taken, merged
-from fairlead.lake.writer import Writer
-from fairlead.model.tables import OPS, batch_of
+from fairlead.core.batches.decoding import batches
+from fairlead.core.batches.encoding import Header, encode, fractions, lists, numbers, same_word, words
+from fairlead.core.batches.rows import decode, rows_of
+from fairlead.core.compression.nodes import merge_nodes, split_nodes
+from fairlead.core.errors import LakeError, OversizeError, TooOldError, UnfitError
+from fairlead.core.model.tables import OPS, batch_of
+from fairlead.store import batch_writer, wal, writer
+from fairlead.store import op_groups as grouped
+from fairlead.store import wal_follower as tailing
+from fairlead.store import wal_rows as hot
+from fairlead.store.compaction import compact, due
+from fairlead.store.lake import Lake
+from fairlead.store.maintenance import maintain
+from fairlead.store.part_files import Part, tier_of
+from fairlead.store.received_batches import NOTHING, Taken, merged
+from fairlead.store.retention import Policy, expire, forget
+from fairlead.store.snapshot import Wanted
+from fairlead.store.spill_folder import folder as spill_folder
+from fairlead.store.writer import Writer
 from lake_rows import DAY_NS, DAY_ONE, OPS_ROWS, ops_of, put, send, sums, wire
 
 NOON = DAY_ONE + DAY_NS // 2
@@ -401,7 +404,7 @@ def test_ranges_know_what_a_set_knows(batches: list[tuple[int, int]], every: int
         rows = table if rows is None else pa.concat_tables([rows, table])
         if number % every == 0:
             rows = merged(rows)
-            from fairlead.lake.taken import first_of, sorted_rows
+            from fairlead.store.received_batches import first_of, sorted_rows
 
             taken = Taken(sorted_rows(rows["key"].to_numpy(), first_of(rows), rows["seq"].to_numpy()))
     for key in range(4):

@@ -12,12 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fairlead.errors import InputError, LakeError
-from fairlead.lake import batch_writer, parts, snapshot, wal, writer
-from fairlead.lake.compaction import compact
-from fairlead.lake.inventory import inventory
-from fairlead.lake.store import Lake
-from fairlead.model.tables import OPS, batch_of
+from fairlead.core.errors import InputError, LakeError
+from fairlead.core.model.tables import OPS, batch_of
+from fairlead.store import batch_writer, snapshot, wal, writer
+from fairlead.store import part_files as parts
+from fairlead.store.compaction import compact
+from fairlead.store.inventory import inventory
+from fairlead.store.lake import Lake
 from lake_rows import DAY_NS, OPS_ROWS, fill, ops_of, put
 
 

@@ -8,10 +8,10 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.analysis.correlate_targets import BY_TARGET, bytes_by_target, layout_rows, placed_by_name
-from fairlead.model.identity import file_id
-from fairlead.model.tables import LAYOUTS, OPS
-from fairlead.probes.layouts import Component, Parser
+from fairlead.core.model.identity import file_id
+from fairlead.core.model.tables import LAYOUTS, OPS
+from fairlead.explain.analysis.correlate_targets import BY_TARGET, bytes_by_target, layout_rows, placed_by_name
+from fairlead.see.probes.layouts import Component, Parser
 
 PLAIN = """/scratch/a b
 lmm_stripe_count:  2

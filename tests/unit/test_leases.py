@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 
-from fairlead.services.forwarding.forwarder import leases as module
-from fairlead.services.forwarding.forwarder.leases import Leases
+from fairlead.steer.forwarding.forwarder import leases as module
+from fairlead.steer.forwarding.forwarder.leases import Leases
 
 
 class Forwarder:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import struct
 
-from fairlead.services.forwarding.fuse.abi import ATTR, ENTRY, Op
-from fairlead.services.forwarding.fuse.bodies import MADE
-from fairlead.services.forwarding.mount.generations import Generations
-from fairlead.services.forwarding.mount.holdings import F_RDLCK, F_UNLCK, F_WRLCK, HeldLock, Holdings
-from fairlead.services.forwarding.mount.ledger import Ledger
-from fairlead.services.forwarding.mount.nodes import Nodes
+from fairlead.steer.forwarding.mount.recovery.generations import Generations
+from fairlead.steer.fs.client.held_state import F_RDLCK, F_UNLCK, F_WRLCK, HeldLock, Holdings
+from fairlead.steer.fs.client.node_names import Nodes
+from fairlead.steer.fs.client.pending_requests import Ledger
+from fairlead.steer.fs.fuse.abi import ATTR, ENTRY, Op
+from fairlead.steer.fs.fuse.messages import MADE
 
 
 def test_messages_in_slots_move_to_other_memory() -> None:

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.errors import InputError, UsageError
-from fairlead.sources import line_blocks as module
-from fairlead.sources.line_blocks import end_gaps, line_blocks
-from fairlead.sources.local_time import check_zone, fixed_offset_s, utc_ns
+from fairlead.core.errors import InputError, UsageError
+from fairlead.see.sources import line_blocks as module
+from fairlead.see.sources.line_blocks import end_gaps, line_blocks
+from fairlead.see.sources.local_time import check_zone, fixed_offset_s, utc_ns
 
 
 @pytest.mark.parametrize("packed", [False, True])

@@ -12,9 +12,9 @@ import pytest
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import StreamingResponse
 
-from fairlead.web.api import live
-from fairlead.web.api.live import Board, every_of
-from fairlead.web.identity import Person, RefusedError
+from fairlead.show.web.api import live
+from fairlead.show.web.api.live import Board, every_of
+from fairlead.show.web.identity import Person, RefusedError
 
 ALICE, BOB = (Person(name=name, role="user", key=name) for name in ("alice", "bob"))
 ASKED = Request({"type": "http", "method": "GET", "path": "/", "headers": [], "query_string": b""})

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.errors import LakeError
-from fairlead.lake import wal
-from fairlead.lake.store import Lake
-from fairlead.lake.writer import Writer
+from fairlead.core.errors import LakeError
+from fairlead.store import wal
+from fairlead.store.lake import Lake
+from fairlead.store.writer import Writer
 from lake_rows import DAY_NS, DAY_ONE, OPS_ROWS, send, wire
 
 NOON = DAY_ONE + DAY_NS // 2

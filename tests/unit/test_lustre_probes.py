@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from fairlead.model.tables import PART_SOURCES, TABLES
-from fairlead.probes.base import AbsentError, Found, Reading
-from fairlead.probes.lustre import PROBES
-from fairlead.probes.lustre.histograms import tables_of
-from fairlead.probes.lustre.job_ids import JobIds
-from fairlead.probes.lustre.parameters import BASES, Parameter, Tree
-from fairlead.probes.lustre.states import Recovery, history_of, import_of, lnet_row, recovery_of
-from fairlead.probes.lustre.stats_lines import stats_of
+from fairlead.core.model.tables import PART_SOURCES, TABLES
+from fairlead.see.probes.base import AbsentError, Found, Reading
+from fairlead.see.probes.lustre import PROBES
+from fairlead.see.probes.lustre.histograms import tables_of
+from fairlead.see.probes.lustre.job_ids import JobIds
+from fairlead.see.probes.lustre.parameters import BASES, Parameter, Tree
+from fairlead.see.probes.lustre.states import Recovery, history_of, import_of, lnet_row, recovery_of
+from fairlead.see.probes.lustre.stats_lines import stats_of
 from old_interpreter import HOW, old_python
 
 pytestmark = pytest.mark.shared_data
@@ -433,8 +433,8 @@ def test_single_values(shared_data: Path) -> None:
 SCRIPT = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
-from fairlead.probes.base import AbsentError
-from fairlead.probes.lustre import PROBES
+from fairlead.see.probes.base import AbsentError
+from fairlead.see.probes.lustre import PROBES
 said = {}
 for name, kind in PROBES.items():
     options = {"lustre_space": {"everywhere": True}, "lustre_states": {"history": True}}.get(name, {})

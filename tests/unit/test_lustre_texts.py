@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from fairlead.probes.base import AbsentError, Found
-from fairlead.probes.lustre import PROBES
-from fairlead.probes.lustre.histograms import MODIFY, by_bytes, by_pages, by_time, in_flight, tables_of
-from fairlead.probes.lustre.job_ids import JobIds, unquoted
-from fairlead.probes.lustre.job_stats import Memory, scan
-from fairlead.probes.lustre.jobs import MDT_SHAPE, OST_SHAPE
-from fairlead.probes.lustre.names import MDT_OPS
-from fairlead.probes.lustre.parameters import Dump, asked
-from fairlead.probes.lustre.stats_lines import stats_of, times_of
+from fairlead.see.probes.base import AbsentError, Found
+from fairlead.see.probes.lustre import PROBES
+from fairlead.see.probes.lustre.histograms import MODIFY, by_bytes, by_pages, by_time, in_flight, tables_of
+from fairlead.see.probes.lustre.job_ids import JobIds, unquoted
+from fairlead.see.probes.lustre.job_stats import Memory, scan
+from fairlead.see.probes.lustre.jobs import MDT_SHAPE, OST_SHAPE
+from fairlead.see.probes.lustre.names import MDT_OPS
+from fairlead.see.probes.lustre.parameters import Dump, asked
+from fairlead.see.probes.lustre.stats_lines import stats_of, times_of
 from lustre_writing import job_stats
 
 NOW = 1_700_000_000 * 10**9

@@ -9,11 +9,11 @@ from typing import BinaryIO
 
 import pytest
 
-from fairlead.agent.sending import Answer, Line, SendError
-from fairlead.batches.decoding import batches
-from fairlead.errors import NoAnswerError, ServerError
-from fairlead.testing import machine
-from fairlead.testing.machine import live, wire
+from fairlead.core.batches.decoding import batches
+from fairlead.core.errors import NoAnswerError, ServerError
+from fairlead.kit.testing import machine
+from fairlead.kit.testing.machine import live, wire
+from fairlead.see.agent.connection import Answer, Line, SendError
 
 START_NS = 1_800_000_000 * live.NS
 

@@ -10,13 +10,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from fairlead.probes.base import Found
-from fairlead.probes.lustre.client import LliteProbe, OscProbe
-from fairlead.probes.lustre.exports import MdtExportsProbe, OstExportsProbe
-from fairlead.probes.lustre.jobs import MdtJobsProbe, OstJobsProbe
-from fairlead.probes.lustre.servers import BrwProbe, MdtProbe, OstProbe
-from fairlead.testing import machine
-from fairlead.testing.machine import Play, __main__, lustre_tree, scenes
+from fairlead.kit.testing import machine
+from fairlead.kit.testing.machine import Play, __main__, lustre_tree, scenes
+from fairlead.see.probes.base import Found
+from fairlead.see.probes.lustre.client import LliteProbe, OscProbe
+from fairlead.see.probes.lustre.exports import MdtExportsProbe, OstExportsProbe
+from fairlead.see.probes.lustre.jobs import MdtJobsProbe, OstJobsProbe
+from fairlead.see.probes.lustre.servers import BrwProbe, MdtProbe, OstProbe
 
 SECONDS = 120
 

@@ -15,13 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from fairlead.batches.decoding import batches
-from fairlead.batches.rows import rows_of
-from fairlead.compression.runs import expand, merge
-from fairlead.lake.store import Lake
-from fairlead.model.tables import TABLES
-from fairlead.testing import machine
-from fairlead.testing.machine import Play, wire
+from fairlead.core.batches.decoding import batches
+from fairlead.core.batches.rows import rows_of
+from fairlead.core.compression.runs import expand, merge
+from fairlead.core.model.tables import TABLES
+from fairlead.kit.testing import machine
+from fairlead.kit.testing.machine import Play, wire
+from fairlead.store.lake import Lake
 
 SECONDS = 240
 
@@ -161,7 +161,8 @@ def test_columns_survive_the_wire(play: Play, tables: dict[str, pa.Table]) -> No
 def test_same_seed_same_records_in_another_process() -> None:
     short = machine.small(11, 60)
     code = (
-        "from hashlib import blake2b\nfrom fairlead.testing import machine\nfrom fairlead.testing.machine import wire\n"
+        "from hashlib import blake2b\nfrom fairlead.kit.testing import machine\n"
+        "from fairlead.kit.testing.machine import wire\n"
         "print(blake2b(b''.join(b.data for b in wire.bodies(machine.small(11, 60)))).hexdigest())"
     )
     there = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

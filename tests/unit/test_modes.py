@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fairlead.analysis.modes import classify
+from fairlead.explain.analysis.modes import classify
 
 
 def files(*nbytes: int) -> np.ndarray:

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from fairlead.services.forwarding.fuse.abi import Op
-from fairlead.services.forwarding.mount import silence
-from fairlead.services.forwarding.mount.silence import Silence
-from fairlead.services.forwarding.wire.address import keep_alive
-from fairlead.services.forwarding.wire.frames import Own
+from fairlead.steer.forwarding.mount.recovery import forwarder_timeout as silence
+from fairlead.steer.forwarding.mount.recovery.forwarder_timeout import Silence
+from fairlead.steer.fs.fuse.abi import Op
+from fairlead.steer.fs.wire.address import keep_alive
+from fairlead.steer.fs.wire.frames import Own
 
 
 class Room:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from fairlead.analysis.correlate import placements
-from fairlead.analysis.network import devices_by_hour, imbalance, job_ports, links_seen, metadata_sources
-from fairlead.analysis.rollups import derive
-from fairlead.model.site import parse_site, site_mapping
-from fairlead.model.tables import DEVICE, JOBS, METADATA, PORT
-from fairlead.sources.slurm.hostlist import expand_hostlist
+from fairlead.core.model.site import parse_site, site_mapping
+from fairlead.core.model.tables import DEVICE, JOBS, METADATA, PORT
+from fairlead.explain.analysis.correlate import placements
+from fairlead.explain.analysis.network import devices_by_hour, imbalance, job_ports, links_seen, metadata_sources
+from fairlead.see.sources.slurm.hostlist import expand_hostlist
+from fairlead.store.rollups import derive
 
 S = 1_000_000_000
 EPOCH = 1_700_000_000 * S

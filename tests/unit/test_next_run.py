@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fairlead.policies.next_run.behaviours import Behaviours, behaviours_of, figures
-from fairlead.policies.next_run.contract import Category, Prediction, Predictor, Run
-from fairlead.policies.next_run.evaluate import score
-from fairlead.policies.next_run.learned import Learned
-from fairlead.policies.next_run.ngram import NGram
-from fairlead.policies.next_run.simple import LastRun, MostFrequent
-from fairlead.registry import PREDICTORS, predictor
+from fairlead.decide.policies.next_run.accuracy import score
+from fairlead.decide.policies.next_run.behaviours import Behaviours, behaviours_of, figures
+from fairlead.decide.policies.next_run.contract import Category, Prediction, Predictor, Run
+from fairlead.decide.policies.next_run.learned import Learned
+from fairlead.decide.policies.next_run.ngram import NGram
+from fairlead.decide.policies.next_run.simple import LastRun, MostFrequent
+from fairlead.decide.registry import PREDICTORS, predictor
 
 A: Category = ("ada", "wrf", 64)
 B: Category = ("ben", "cam", 8)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.probes import diskstats, infiniband, log_events, node_jobs, space
-from fairlead.probes.base import AbsentError, Event, Served
+from fairlead.see.probes import diskstats, infiniband, log_events, node_jobs, space
+from fairlead.see.probes.base import AbsentError, Event, Served
 
 NOW = 1_795_000_000 * 10**9  # 2026-11-18T11:06:40Z
 

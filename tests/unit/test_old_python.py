@@ -21,7 +21,13 @@ FILES = sorted(
         PACKAGE / "batches" / "__init__.py", *(PACKAGE / "batches").glob("spool.py"), PACKAGE / "__init__.py",
     ]
 )  # fmt: skip
-OURS = ("fairlead.probes", "fairlead.agent", "fairlead.batches.encoding", "fairlead.batches.spool", "fairlead")
+OURS = (
+    "fairlead.see.probes",
+    "fairlead.see.agent",
+    "fairlead.core.batches.encoding",
+    "fairlead.core.batches.spool",
+    "fairlead",
+)
 """Packages that travel. `fairlead` itself is its version, nothing else."""
 
 STDLIB = frozenset(
@@ -251,7 +257,7 @@ BAD = {
     "contextvars": "import contextvars\n",
     "importlib.metadata": "import importlib.metadata\n",
     "third party": "import numpy as np\n",
-    "errors of ours": "from fairlead.errors import InputError\n",
+    "errors of ours": "from fairlead.core.errors import InputError\n",
     "model of ours": "from fairlead import model\n",
     "relative": "from . import base\n",
     "time_ns": "import time\nx = time.time_ns()\n",
@@ -287,7 +293,7 @@ GOOD = {
     "quoted": "def f(a: 'list[int] | None') -> 'dict[str, int]':\n    x: list[int] = []\n    return {}\n",
     "typing": "from typing import Dict, NamedTuple, Optional\nclass A(NamedTuple):\n    a: Optional[int] = None\n"
     "X = Dict[str, int]\nD: Dict[str, int] = {}\n",
-    "ours": "import fairlead\nfrom fairlead.probes.base import Probe\nfrom fairlead import __version__\n",
+    "ours": "import fairlead\nfrom fairlead.see.probes.base import Probe\nfrom fairlead import __version__\n",
     "bits": "FLAGS = 1 | 2\nx = FLAGS | 4\ny = rows[a]\n",
     "f-string": "x = 1\ny = f'{x!r:>3}'\n",
     "subprocess": "import subprocess\nsubprocess.Popen(['a'], stdout=subprocess.PIPE, universal_newlines=True)\n",

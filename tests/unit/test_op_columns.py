@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.analysis import op_columns as oc
+from fairlead.explain.analysis import op_columns as oc
 
 I64 = np.int64
 

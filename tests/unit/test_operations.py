@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.analysis.operations import OperationReducer, OperationTotals
-from fairlead.model.tables import OPS, batch_of
+from fairlead.core.model.tables import OPS, batch_of
+from fairlead.explain.analysis.operations import OperationReducer, OperationTotals
 
 
 def batch(rows: list[dict[str, object]]) -> pa.RecordBatch:

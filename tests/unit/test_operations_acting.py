@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.services.forwarding.fuse import abi
-from fairlead.services.forwarding.fuse.abi import Op
-from fairlead.services.forwarding.operations import Operations
-from fairlead.services.forwarding.trees import acting, linux
-from fairlead.services.forwarding.trees.base import ROOT
-from fairlead.services.forwarding.trees.directory import DirectoryTree
-from fairlead.testing.tree_requests import Client
+from fairlead.kit.testing.request_contract import Client
+from fairlead.steer.fs.fuse import abi
+from fairlead.steer.fs.fuse.abi import Op
+from fairlead.steer.fs.operations.dispatch import Operations
+from fairlead.steer.fs.trees import identity as acting
+from fairlead.steer.fs.trees import syscalls as linux
+from fairlead.steer.fs.trees.base import ROOT
+from fairlead.steer.fs.trees.directory import DirectoryTree
 
 NOBODY = 65534
 needs_root = pytest.mark.skipif(not acting.enabled, reason="acting as other users needs root")

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.services.forwarding import operations_names, operations_open
-from fairlead.services.forwarding.fuse import abi, bodies
-from fairlead.services.forwarding.fuse.abi import Op
-from fairlead.services.forwarding.trees.base import Entry
+from fairlead.steer.fs.fuse import abi
+from fairlead.steer.fs.fuse import messages as bodies
+from fairlead.steer.fs.fuse.abi import Op
+from fairlead.steer.fs.operations import names as operations_names
+from fairlead.steer.fs.operations import open_files as operations_open
+from fairlead.steer.fs.trees.base import Entry
 
 ELSEWHERE = {Op.READ, Op.WRITE, Op.INIT, Op.DESTROY, Op.INTERRUPT, Op.NOTIFY_REPLY}
 """READ and WRITE are in `operations`, the others are the mount's."""

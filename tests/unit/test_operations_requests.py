@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.services.forwarding import sessions
-from fairlead.services.forwarding.fuse import abi
-from fairlead.services.forwarding.fuse.abi import Op
-from fairlead.services.forwarding.operations import Operations, UnknownHandle, UnknownNode
-from fairlead.services.forwarding.trees.base import ROOT, FileTree
-from fairlead.services.forwarding.trees.directory import DirectoryTree
-from fairlead.testing.tree_requests import Client, RequestContract
-from fairlead.testing.trees import fails
+from fairlead.kit.testing.request_contract import Client, RequestContract
+from fairlead.kit.testing.tree_contract import fails
+from fairlead.steer.fs import sessions
+from fairlead.steer.fs.fuse import abi
+from fairlead.steer.fs.fuse.abi import Op
+from fairlead.steer.fs.operations.dispatch import Operations, UnknownHandle, UnknownNode
+from fairlead.steer.fs.trees.base import ROOT, FileTree
+from fairlead.steer.fs.trees.directory import DirectoryTree
 
 
 @pytest.fixture

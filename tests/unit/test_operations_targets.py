@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.services.forwarding.trees.base import FileTree
-from fairlead.services.forwarding.trees.targets.tree import open_tree
-from fairlead.testing.tree_requests import RequestContract
+from fairlead.kit.testing.request_contract import RequestContract
+from fairlead.steer.fs.trees.base import FileTree
+from fairlead.steer.targets.tree import open_tree
 
 TARGETS = """
 [metadata]

@@ -7,16 +7,16 @@ import pyarrow as pa
 import pytest
 from system_building import GIB, HOUR, MIB, T0, Row, S, minutes, summary, table
 
-from fairlead.analysis.overview import jobs as overview
-from fairlead.analysis.overview.abnormal import abnormal_jobs, duration_table
-from fairlead.analysis.overview.load import daily_volumes, metadata_load, peak_hours, utilisation_cdf
-from fairlead.analysis.overview.requests import bandwidth_and_iops, mean_request_bytes, shares_below
-from fairlead.model.diagnosis import incident_rows
-from fairlead.model.incident import Incident
-from fairlead.model.tables import FINDING, JOB_SUMMARY, ROLLUP, batch_of
-from fairlead.sim import platform
-from fairlead.testing.machine import TAIHULIGHT
-from fairlead.testing.machine.population import GB, MEAN_WRITE_GB, MODE_JOBS, MODES, NONTRIVIAL_SHARE, draw
+from fairlead.core.model.diagnosis import incident_rows
+from fairlead.core.model.incident import Incident
+from fairlead.core.model.tables import FINDING, JOB_SUMMARY, ROLLUP, batch_of
+from fairlead.decide.sim import platform
+from fairlead.explain.analysis.overview import jobs as overview
+from fairlead.explain.analysis.overview.abnormal import abnormal_jobs, duration_table
+from fairlead.explain.analysis.overview.load import daily_volumes, metadata_load, peak_hours, utilisation_cdf
+from fairlead.explain.analysis.overview.requests import bandwidth_and_iops, mean_request_bytes, shares_below
+from fairlead.kit.testing.machine import TAIHULIGHT
+from fairlead.kit.testing.machine.population import GB, MEAN_WRITE_GB, MODE_JOBS, MODES, NONTRIVIAL_SHARE, draw
 
 MB = 10**6
 

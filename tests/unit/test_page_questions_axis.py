@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.questions.coverage import Coverage
-from fairlead.questions.pages.axis import MOST_CELLS, Axis, axis_of, finer, line_of, spread
-from fairlead.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS, Span
-from fairlead.questions.sums import Steps
+from fairlead.explain.questions.coverage import Coverage
+from fairlead.explain.questions.pages.axis import MOST_CELLS, Axis, axis_of, finer, line_of, spread
+from fairlead.explain.questions.rollup_sums import Steps
+from fairlead.explain.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, SECOND_NS, Span
 
 T0 = 20_000 * DAY_NS
 FAR = T0 + 1000 * DAY_NS

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 
-from fairlead.web.pages import serving
+from fairlead.show.web.pages import serving
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ROOT / "pages"

@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from fairlead.analysis.culprits import judge
-from fairlead.analysis.path import differences, paths
-from fairlead.analysis.path_charts import charts
-from fairlead.model.tables import JOBS, OPS, batch_of
-from fairlead.web.path.page import render
+from fairlead.core.model.tables import JOBS, OPS, batch_of
+from fairlead.explain.analysis.culprits import judge
+from fairlead.explain.analysis.job_path import differences, paths
+from fairlead.explain.analysis.path_charts import charts
+from fairlead.show.report.path.page import render
 from path_simulation import EDGES_NS, MIB, START_NS, Plane, checkpoints, flood, metadata
 
 SECONDS = 16
@@ -92,7 +92,7 @@ def test_series_add_up_to_the_totals(tables: dict[str, pa.Table]) -> None:
 def test_long_times_are_folded_to_what_can_be_seen(
     tables: dict[str, pa.Table], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fairlead.analysis.path_charts.MAX_POINTS", 5)
+    monkeypatch.setattr("fairlead.explain.analysis.path_charts.MAX_POINTS", 5)
     judgement, facts = judge(tables, EDGES_NS)
     made = charts(tables, judgement, facts, paths(tables, facts))
     assert made["count"] == 4

@@ -7,15 +7,22 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fairlead.policies.allocation.contract import NONE, Applications, Decision, Pool, Running
-from fairlead.policies.paths import tunings
-from fairlead.policies.paths.aiot import Aiot
-from fairlead.policies.paths.contract import Components, Expected, Grant, Landscape
-from fairlead.policies.paths.dfra import Dfra
-from fairlead.policies.paths.flow import bucket
-from fairlead.policies.paths.static_map import StaticMap
-from fairlead.policies.paths.studied import FORWARDERS, TARGETS, Studied, application_of, counts_of, entering
-from fairlead.registry import path_policy
+from fairlead.decide.policies.allocation.contract import NONE, Applications, Decision, Pool, Running
+from fairlead.decide.policies.paths import tunings
+from fairlead.decide.policies.paths.aiot import Aiot
+from fairlead.decide.policies.paths.contract import Components, Expected, Grant, Landscape
+from fairlead.decide.policies.paths.dfra import Dfra
+from fairlead.decide.policies.paths.flow import bucket
+from fairlead.decide.policies.paths.from_allocation import (
+    FORWARDERS,
+    TARGETS,
+    Studied,
+    application_of,
+    counts_of,
+    entering,
+)
+from fairlead.decide.policies.paths.static_map import StaticMap
+from fairlead.decide.registry import path_policy
 
 RNG = np.random.default_rng(0)
 GB = 1e9

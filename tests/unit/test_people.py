@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.errors import ConfigError, LakeError, UsageError
-from fairlead.questions.asking import Run
-from fairlead.web.people import accounts, audit, credentials
-from fairlead.web.people.course import Course
-from fairlead.web.people.passwords import Passwords, proper_password
-from fairlead.web.people.store import FILE, ConflictError, NobodyError, Store
+from fairlead.core.errors import ConfigError, LakeError, UsageError
+from fairlead.explain.questions.lake_queries import Run
+from fairlead.show.web.people import accounts, audit, credentials
+from fairlead.show.web.people.expiry_clock import Course
+from fairlead.show.web.people.passwords import Passwords, proper_password
+from fairlead.show.web.people.store import FILE, ConflictError, NobodyError, Store
 
 HOUR = 3600 * 10**9
 LIMITS = {"idle_ns": 2 * HOUR, "longest_ns": 10 * HOUR}
@@ -64,7 +64,7 @@ def test_the_file_is_its_owners_and_no_secret_is_in_it(store: Store) -> None:
 def test_what_was_committed_survives_kill_9(tmp_path: Path) -> None:
     script = (
         "import os, sys; from pathlib import Path\n"
-        "from fairlead.web.people.store import Store; from fairlead.web.people import accounts, credentials\n"
+        "from fairlead.show.web.people.store import Store; from fairlead.show.web.people import accounts, credentials\n"
         "store = Store(Path(sys.argv[1])); accounts.add(store, 'alice')\n"
         "print(credentials.begin_session(store, 'alice', 'local'), flush=True)\n"
         "store._base.execute('BEGIN IMMEDIATE'); store.execute(\"DELETE FROM account\"); sys.stdin.read()\n"
@@ -95,8 +95,8 @@ def test_a_reader_does_not_wait_for_a_writer(tmp_path: Path) -> None:
 
 def test_what_another_process_changes_is_seen_by_all_who_have_the_file_open(tmp_path: Path) -> None:
     script = (
-        "import sys; from pathlib import Path\nfrom fairlead.web.people.store import Store\n"
-        "from fairlead.web.people import accounts\n"
+        "import sys; from pathlib import Path\nfrom fairlead.show.web.people.store import Store\n"
+        "from fairlead.show.web.people import accounts\n"
         "with Store(Path(sys.argv[1])) as store: accounts.add(store, sys.argv[2])\n"
     )
     with Store(tmp_path) as first, Store(tmp_path) as second:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fairlead.analysis.period import find_period
+from fairlead.explain.analysis.period import find_period
 
 S = 1_000_000_000
 

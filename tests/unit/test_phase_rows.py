@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fairlead.analysis.history.phase_rows import phase_rows
-from fairlead.analysis.history.rate_bins import SILENT, bin_of, middle_of
-from fairlead.analysis.job_summary import SERIES, JobData
-from fairlead.model.tables import PHASE
+from fairlead.core.model.tables import PHASE
+from fairlead.explain.analysis.history.phase_rows import phase_rows
+from fairlead.explain.analysis.history.rate_bins import SILENT, bin_of, middle_of
+from fairlead.explain.analysis.job_summary import SERIES, JobData
 
 S = 1_000_000_000
 T0 = 1_700_000_000 * S

@@ -8,8 +8,8 @@ import sys
 import numpy as np
 import pytest
 
-from fairlead.analysis.bursts import approximations
-from fairlead.analysis.phases import find_phases, level_of, split_phases
+from fairlead.explain.analysis.bursts import approximations
+from fairlead.explain.analysis.phases import find_phases, level_of, split_phases
 
 BIN = 100_000_000
 START = 1_700_000_000_000_000_000
@@ -215,9 +215,9 @@ def test_approximations_are_means_of_windows() -> None:
 def test_neither_phases_nor_period_import_scipy() -> None:
     code = (
         "import sys, numpy as np\n"
-        "import fairlead.analysis.phases, fairlead.analysis.period, fairlead.analysis.series\n"
+        "import fairlead.explain.analysis.phases, fairlead.explain.analysis.period, fairlead.explain.analysis.series\n"
         "assert 'pywt' not in sys.modules\n"
-        "fairlead.analysis.period.find_period(np.tile([9.0, 0, 0, 0, 0, 0, 0, 0], 50), 10**9)\n"
+        "fairlead.explain.analysis.period.find_period(np.tile([9.0, 0, 0, 0, 0, 0, 0, 0], 50), 10**9)\n"
         "assert 'pywt' in sys.modules\n"
         "print([m for m in sys.modules if m.split('.')[0] in ('scipy', 'sklearn', 'numba', 'pandas')])"
     )

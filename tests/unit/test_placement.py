@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from fairlead.errors import ConfigError
-from fairlead.policies.placement.files import LeastOpen, Placement, RoundRobin, TargetState, WeightedRandom, placement
-from fairlead.registry import PLACEMENTS
+from fairlead.core.errors import ConfigError
+from fairlead.decide.policies.placement.files import (
+    LeastOpen,
+    Placement,
+    RoundRobin,
+    TargetState,
+    WeightedRandom,
+    placement,
+)
+from fairlead.decide.registry import PLACEMENTS
 
 PERFORMANCE = (5, 3, 5, 2, 3, 1, 5, 2)
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fairlead.model.plan import Plan
-from fairlead.policies.paths.checker import RULES, TOGETHER, Kept, check
-from fairlead.policies.paths.contract import Components
+from fairlead.core.model.plan import Plan
+from fairlead.decide.policies.paths.checker import RULES, TOGETHER, Kept, check
+from fairlead.decide.policies.paths.contract import Components
 from plan_building import NOW, TARGETS, ground, of_job, plan
 
 T4, T5, T6, T7 = TARGETS[4:]

@@ -7,9 +7,9 @@ import shlex
 import pytest
 from msgspec.structs import replace as changed
 
-from fairlead.errors import UnsoundPlanError, UsageError
-from fairlead.model.plan import Expectation, Plan, Plans
-from fairlead.runtime.planning.rendered import FORMS, rendered
+from fairlead.core.errors import UnsoundPlanError, UsageError
+from fairlead.core.model.plan import Expectation, Plan, Plans
+from fairlead.decide.planning.render import FORMS, rendered
 from plan_building import NOW, TARGETS, of_job, plan
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.errors import ConfigError
-from fairlead.model.platform import FileSystem, Layer, Platform
-from fairlead.reporting import read_platform
+from fairlead.core.errors import ConfigError
+from fairlead.core.model.platform import FileSystem, Layer, Platform
+from fairlead.show.report.build import read_platform
 
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "reference" / "platform.md"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from job_building import SHARED, S, counters, job, op, sizes
 
-from fairlead.analysis.profile import METRICS, profile
-from fairlead.analysis.requests import SMALL_BINS
-from fairlead.model.platform import FileSystem, Platform
+from fairlead.core.model.platform import FileSystem, Platform
+from fairlead.explain.analysis.profile import METRICS, profile
+from fairlead.explain.analysis.requests import SMALL_BINS
 
 MIB = 1 << 20
 

@@ -8,8 +8,9 @@ import pyarrow as pa
 import pytest
 from phase_building import HOUR, S, phase, runs, table
 
-from fairlead.analysis.history.expected_gain import expected_gain, shift
-from fairlead.analysis.history.profiles import (
+from fairlead.core.model.tables import JOB_SUMMARY
+from fairlead.explain.analysis.history.expected_gain import expected_gain, shift
+from fairlead.explain.analysis.history.profiles import (
     PROFILE_SCHEMA,
     Profile,
     merged,
@@ -19,8 +20,7 @@ from fairlead.analysis.history.profiles import (
     quantile,
     without,
 )
-from fairlead.analysis.history.similar import similar
-from fairlead.model.tables import JOB_SUMMARY
+from fairlead.explain.analysis.history.similar import similar
 
 RNG = np.random.default_rng(5)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fairlead.errors import UsageError
-from fairlead.policies.allocation.contract import Applications, Decision, Pool, Running
-from fairlead.policies.allocation.mckp import Mckp, MckpDirect, knapsack
-from fairlead.policies.allocation.simple import BestBandwidth, NSys, Oracle, Process, Random, Size, Static
-from fairlead.policies.allocation.tcpu import Tcpu
-from fairlead.policies.placement.applications import Pools, Straw, WeightedRandomPlacing
-from fairlead.registry import ALLOCATIONS, PLACINGS, policy, policy_names
+from fairlead.core.errors import UsageError
+from fairlead.decide.policies.allocation.contract import Applications, Decision, Pool, Running
+from fairlead.decide.policies.allocation.mckp import Mckp, MckpDirect, knapsack
+from fairlead.decide.policies.allocation.published import BestBandwidth, NSys, Oracle, Process, Random, Size, Static
+from fairlead.decide.policies.allocation.tcpu import Tcpu
+from fairlead.decide.policies.placement.applications import Pools, Straw, WeightedRandomPlacing
+from fairlead.decide.registry import ALLOCATIONS, PLACINGS, policy, policy_names
 
 RNG = np.random.default_rng(0)
 COUNTS = [1, 2, 4, 8]

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.errors import UsageError
-from fairlead.questions.span import (
+from fairlead.core.errors import UsageError
+from fairlead.explain.questions.span import (
     DAY_NS,
     HOUR_NS,
     MINUTE_NS,

@@ -9,12 +9,12 @@ from threading import Thread
 
 import pytest
 
-from fairlead.errors import ConfigError
-from fairlead.policies.requests import METADATA, Rate, Running, Waiting, discipline
-from fairlead.services.forwarding.forwarder.job_settings import JobSettings, read_settings
-from fairlead.services.forwarding.forwarder.read_cache import BLOCK, CachingTree, with_read_cache
-from fairlead.services.forwarding.trees.base import ROOT
-from fairlead.services.forwarding.trees.directory import DirectoryTree
+from fairlead.core.errors import ConfigError
+from fairlead.decide.policies.requests import METADATA, Rate, Running, Waiting, discipline
+from fairlead.steer.forwarding.forwarder.job_settings import JobSettings, read_settings
+from fairlead.steer.forwarding.forwarder.read_cache import BLOCK, CachingTree, with_read_cache
+from fairlead.steer.fs.trees.base import ROOT
+from fairlead.steer.fs.trees.directory import DirectoryTree
 
 KIB, MIB = 1 << 10, 1 << 20
 LONG_AGO = 1_600_000_000
@@ -48,7 +48,7 @@ def caching(folder: Path, text: str = '[default]\nread_ahead = "1M"', *, sole: b
 @pytest.fixture(autouse=True)
 def everything_is_settled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files made by a test are seconds old at most by their ctime; a test would have to wait for them."""
-    from fairlead.services.forwarding.forwarder import read_cache
+    from fairlead.steer.forwarding.forwarder import read_cache
 
     real = read_cache.now_ns
     monkeypatch.setattr(read_cache, "now_ns", lambda: real() + 1_000_000_000)
@@ -191,7 +191,7 @@ def test_never_an_old_byte_when_alone(folder: Path, seed: int) -> None:
 
 def test_fresh_changes_are_not_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Within one tick of the clock two changes have the same time: nothing is kept until it has passed."""
-    from fairlead.services.forwarding.forwarder import read_cache
+    from fairlead.steer.forwarding.forwarder import read_cache
 
     (folder / "a").write_bytes(bytes(MIB))
     changed = (folder / "a").stat().st_ctime_ns

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fairlead.sim.experiments import dfra
-from fairlead.sim.replay.jobs import Jobs, Replayed
-from fairlead.sim.replay.measures import (
+from fairlead.decide.sim.experiments import dfra
+from fairlead.decide.sim.replay.jobs import Jobs, Replayed
+from fairlead.decide.sim.replay.measures import (
     by_class,
     change,
     granted_part,
@@ -19,7 +19,7 @@ from fairlead.sim.replay.measures import (
     stretch,
     summary,
 )
-from fairlead.sim.workloads.taihulight import DAY_S, season
+from fairlead.decide.sim.workloads.taihulight import DAY_S, season
 
 
 def jobs() -> Jobs:

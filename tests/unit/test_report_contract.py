@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from fairlead import report_contract
-from fairlead.analysis.profile import METRICS
-from fairlead.analysis.verdict import Verdict
-from fairlead.reporting import ComparedReports, ReportList
+from fairlead.explain.analysis.profile import METRICS
+from fairlead.explain.analysis.verdict import Verdict
+from fairlead.show.report import schema as report_contract
+from fairlead.show.report.build import ComparedReports, ReportList
 from report_inputs import LOGS, ROOT, SMALL, STRIDED, report, written
 
 Capture = pytest.CaptureFixture[str]

@@ -6,8 +6,18 @@ from collections import Counter
 
 import pytest
 
-from fairlead.errors import ConfigError
-from fairlead.policies.requests import METADATA, READ, WRITE, Discipline, Rate, Running, Waiting, discipline, rate
+from fairlead.core.errors import ConfigError
+from fairlead.decide.policies.requests import (
+    METADATA,
+    READ,
+    WRITE,
+    Discipline,
+    Rate,
+    Running,
+    Waiting,
+    discipline,
+    rate,
+)
 
 MIB = 1 << 20
 S = 1_000_000_000

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from job_building import SHARED, counters, job, sizes
 
-from fairlead.analysis.costs import COSTS
-from fairlead.analysis.files import file_table
-from fairlead.analysis.profile import METRICS, profile
-from fairlead.model.finding import SEVERITIES, Finding
-from fairlead.rules import described
-from fairlead.rules.condition import compiled
-from fairlead.rules.engine import capped, evaluate, fill, shown
-from fairlead.rules.rule import FILE_COLUMNS, NAMES, Rule, decode, placeholders
-from fairlead.rules.rule_set import covered_by, load
+from fairlead.core.model.finding import SEVERITIES, Finding
+from fairlead.explain.analysis.costs import COSTS
+from fairlead.explain.analysis.files import file_table
+from fairlead.explain.analysis.profile import METRICS, profile
+from fairlead.explain.rules import describe as described
+from fairlead.explain.rules.condition import compiled
+from fairlead.explain.rules.engine import capped, evaluate, fill, shown
+from fairlead.explain.rules.rule import FILE_COLUMNS, NAMES, Rule, decode, placeholders
+from fairlead.explain.rules.rule_set import covered_by, load
 
 RULES = load()
 EVERY = pytest.mark.parametrize("rule", list(RULES.values()), ids=list(RULES))

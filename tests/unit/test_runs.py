@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fairlead.compression.merger import Merger
-from fairlead.compression.runs import expand, merge
-from fairlead.errors import UsageError
-from fairlead.model.tables import OPS, batch_of
+from fairlead.core.compression.merger import Merger
+from fairlead.core.compression.runs import expand, merge
+from fairlead.core.errors import UsageError
+from fairlead.core.model.tables import OPS, batch_of
 
 T0 = 1_700_000_000_000_000_000
 MS = 1_000_000
@@ -219,7 +219,7 @@ def test_a_merger_does_not_hold_on_to_words_of_the_past() -> None:
 
 def test_merging_needs_no_compiler() -> None:
     code = (
-        "import sys, fairlead.compression.merger as m, fairlead.model.tables as t;"
+        "import sys, fairlead.core.compression.merger as m, fairlead.core.model.tables as t;"
         "m.Merger().push(t.OPS.schema.empty_table());"
         "print([n for n in ('numba', 'scipy', 'duckdb') if n in sys.modules])"
     )

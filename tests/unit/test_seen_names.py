@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fairlead.services.forwarding.trees.targets.inode import ROOT_INODE, Inode
-from fairlead.services.forwarding.trees.targets.seen_names import SeenNames
+from fairlead.steer.targets.inode import ROOT_INODE, Inode
+from fairlead.steer.targets.name_cache import SeenNames
 
 FOLDER, FILE = 0o040755, 0o100644
 

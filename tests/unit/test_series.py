@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fairlead.analysis.series import AdaptiveSeries, choose_bins, spread
+from fairlead.explain.analysis.series import AdaptiveSeries, choose_bins, spread
 
 EPOCH = 1_700_000_000_000_000_000
 

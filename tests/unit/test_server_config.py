@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.errors import ConfigError, InputError
-from fairlead.runtime.config import Config, kept, load, resolved, settable, shown
+from fairlead.core.errors import ConfigError, InputError
+from fairlead.run.config import Config, kept, load, resolved, settable, shown
 
 
 def _file(tmp_path: Path, text: str) -> Path:

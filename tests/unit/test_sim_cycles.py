@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fairlead.errors import UsageError
-from fairlead.sim.cycles.measures import measure
-from fairlead.sim.cycles.model import Cycles, Outcome, Sharing, Speeds, Window, run
+from fairlead.core.errors import UsageError
+from fairlead.decide.sim.cycles.measures import measure
+from fairlead.decide.sim.cycles.model import Cycles, Outcome, Sharing, Speeds, Window, run
 
 EXACT = {"rtol": 1e-9, "atol": 0.0}
 TO_THE_END = Window(until_s=np.inf)

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fairlead.errors import UsageError
-from fairlead.sim.engine import BY_CAP, Changes, Engine, Phases, max_min_rates
+from fairlead.core.errors import UsageError
+from fairlead.decide.sim.engine import BY_CAP, Changes, Engine, Phases, max_min_rates
 
 
 def phases(amount: list[float], crosses: list[list[int]], **more: object) -> Phases:

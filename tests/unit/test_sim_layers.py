@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fairlead.errors import UsageError
-from fairlead.sim.engine import Changes, Engine, Phases
+from fairlead.core.errors import UsageError
+from fairlead.decide.sim.engine import Changes, Engine, Phases
 
 EXACT = {"rtol": 1e-9, "atol": 0.0}
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fairlead.errors import InputError, UsageError
-from fairlead.sim.platform import Machine, taihulight, two_layer
-from fairlead.sim.replay.jobs import Jobs
-from fairlead.sim.workloads import sunway, swf, tables
-from fairlead.sim.workloads.io_rules import LONGEST_IO_S, STORM, TRIVIAL, Season
-from fairlead.sim.workloads.taihulight import DAY_S, season
+from fairlead.core.errors import InputError, UsageError
+from fairlead.decide.sim.platform import Machine, taihulight, two_layer
+from fairlead.decide.sim.replay.jobs import Jobs
+from fairlead.decide.sim.workloads import sunway, swf, tables
+from fairlead.decide.sim.workloads.io_rules import LONGEST_IO_S, STORM, TRIVIAL, Season
+from fairlead.decide.sim.workloads.taihulight import DAY_S, season
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 SUMMIT = Machine(name="summit-like", nodes=4608, servers=77, targets_per_server=2, node_bandwidth=10e9)

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.errors import ConfigError
-from fairlead.model.node_names import folded
-from fairlead.model.site import check_site, parse_site, site_mapping
-from fairlead.model.tables import MAPPING
-from fairlead.sources.slurm.hostlist import expand_hostlist
+from fairlead.core.errors import ConfigError
+from fairlead.core.model.node_names import folded
+from fairlead.core.model.site import check_site, parse_site, site_mapping
+from fairlead.core.model.tables import MAPPING
+from fairlead.see.sources.slurm.hostlist import expand_hostlist
 
 WHOLE = """
 name = "mini"

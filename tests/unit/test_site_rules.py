@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from job_building import SHARED, counters, job, sizes
 
-from fairlead.analysis.profile import profile
-from fairlead.errors import ConfigError
-from fairlead.rules.engine import evaluate
-from fairlead.rules.rule_set import check, load
+from fairlead.core.errors import ConfigError
+from fairlead.explain.analysis.profile import profile
+from fairlead.explain.rules.engine import evaluate
+from fairlead.explain.rules.rule_set import check, load
 
 GOOD = """
 id = "mine"

@@ -13,9 +13,9 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pytest
 
-from fairlead.errors import CorruptInputError, FairleadError, InputError, UnknownFormatError, UsageError
-from fairlead.model.missing import Missing
-from fairlead.sources.slurm import SlurmSource, json_jobs
+from fairlead.core.errors import CorruptInputError, FairleadError, InputError, UnknownFormatError, UsageError
+from fairlead.core.model.missing import Missing
+from fairlead.see.sources.slurm import SlurmSource, json_jobs
 
 NS = 1_000_000_000
 HEADER = "JobID|JobIDRaw|Cluster|JobName|State|Submit|Start|End|NNodes|AllocCPUS|NTasks|NodeList|Comment"

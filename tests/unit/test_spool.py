@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.batches import spool as spooling
-from fairlead.batches.decoding import Batch, batches
-from fairlead.batches.encoding import encode, numbers, words
-from fairlead.batches.spool import Spool, batches_in
-from fairlead.errors import ForwardingError
-from fairlead.services.forwarding.spooling import spool_in
+from fairlead.core.batches import spool as spooling
+from fairlead.core.batches.decoding import Batch, batches
+from fairlead.core.batches.encoding import encode, numbers, words
+from fairlead.core.batches.spool import Spool, batches_in
+from fairlead.core.errors import ForwardingError
+from fairlead.steer.forwarding.record_spool import spool_in
 
 
 def _batch(spool: Spool, rows: int = 3, filler: str = "x") -> bytes:

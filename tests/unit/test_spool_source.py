@@ -15,8 +15,9 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fairlead.batches.decoding import batches
-from fairlead.batches.encoding import (
+from fairlead.cli.main import cli
+from fairlead.core.batches.decoding import batches
+from fairlead.core.batches.encoding import (
     MAGIC,
     PREFIX,
     Header,
@@ -29,15 +30,14 @@ from fairlead.batches.encoding import (
     numbers,
     words,
 )
-from fairlead.cli.main import cli
-from fairlead.errors import CorruptInputError, InputError, UnsupportedVersionError
-from fairlead.lake.ingest import found, ingest
-from fairlead.lake.store import Lake
-from fairlead.model.job import Job
-from fairlead.model.missing import Missing
-from fairlead.model.tables import TABLES
-from fairlead.sources.inputs import detect
-from fairlead.sources.spool import SpoolSource
+from fairlead.core.errors import CorruptInputError, InputError, UnsupportedVersionError
+from fairlead.core.model.job import Job
+from fairlead.core.model.missing import Missing
+from fairlead.core.model.tables import TABLES
+from fairlead.see.ingest import found, ingest
+from fairlead.see.sources.inputs import detect
+from fairlead.see.sources.spool import SpoolSource
+from fairlead.store.lake import Lake
 
 NOW = 1_760_000_000 * 10**9
 JOB: dict[str, object] = {"job_id": "77", "user": "ada", "start_ns": NOW, "end_ns": NOW + 10**9, "nodes": ["n1"]}

@@ -1,10 +1,12 @@
-"""The shape of the house: rooms point down to model, files can be read in one sitting, importing is cheap."""
+"""The shape of the house: rooms point down to core, files can be read in one sitting, importing is cheap."""
 
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import fairlead
@@ -27,9 +29,23 @@ def _name(path: Path) -> str:
     return path.relative_to(PACKAGE).as_posix()
 
 
-def test_the_rooms_of_the_plan_are_there() -> None:
+def test_contract_house_page_and_readme_name_the_same_rooms() -> None:
     rooms = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
-    assert {"model", "sources", "compression", "lake", "analysis", "rules", "web", "cli"} <= rooms
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    loop = next(contract for contract in contracts if contract.get("containers") == ["fairlead"])
+    assert loop["exhaustive"]
+    layers = [layer.split(" | ") for layer in loop["layers"]]
+    page = (ROOT / "docs" / "explanation" / "the-house.md").read_text(encoding="utf-8")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    tree = readme.partition("```text\nsrc/fairlead/\n")[2].partition("```")[0]
+    assert {room for layer in layers for room in layer} == rooms
+    assert set(re.findall(r"^\| `(\w+)/` \|", page, re.MULTILINE)) == rooms
+    assert set(re.findall(r"^  (\w+)/ ", tree, re.MULTILINE)) == rooms
+    order = " < ".join(" | ".join(layer) if len(layer) == 1 else f"({' | '.join(layer)})" for layer in reversed(layers))
+    assert f"`{order}`" in page
+    assert loop["name"] == f"the loop: {order}"
     assert Path(fairlead.__file__).parent == PACKAGE
 
 

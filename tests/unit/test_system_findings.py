@@ -7,9 +7,12 @@ import pyarrow as pa
 import pytest
 from system_building import GIB, HOUR, MIB, MINUTE, T0, Row, S, look, measured, minutes, only, summary, table, words
 
-from fairlead.analysis.advice import SYSTEM
-from fairlead.analysis.rollups import derive
-from fairlead.analysis.system.findings import (
+from fairlead.core.model.diagnosis import finding_rows, told_of
+from fairlead.core.model.finding import Subject
+from fairlead.core.model.site import parse_site
+from fairlead.core.model.tables import FILE_COUNTERS, HEALTH, LAYOUTS, MAPPING, METADATA, OPS, ROLLUP
+from fairlead.explain.analysis.advice import SYSTEM
+from fairlead.explain.analysis.system.findings import (
     DAILY,
     HOURLY,
     TABLES_READ,
@@ -17,14 +20,11 @@ from fairlead.analysis.system.findings import (
     system_findings,
     tables_read,
 )
-from fairlead.analysis.system.site import SystemSite, system_site, with_mapping
-from fairlead.model.diagnosis import finding_rows, told_of
-from fairlead.model.finding import Subject
-from fairlead.model.site import parse_site
-from fairlead.model.tables import FILE_COUNTERS, HEALTH, LAYOUTS, MAPPING, METADATA, OPS, ROLLUP
-from fairlead.rules.advice_set import load_advice
-from fairlead.sources.slurm.hostlist import expand_hostlist as expand
-from fairlead.testing.machine import small, two_layer
+from fairlead.explain.analysis.system.site import SystemSite, system_site, with_mapping
+from fairlead.explain.rules.advice_set import load_advice
+from fairlead.kit.testing.machine import small, two_layer
+from fairlead.see.sources.slurm.hostlist import expand_hostlist as expand
+from fairlead.store.rollups import derive
 
 FORWARDERS = SystemSite(peaks={"forwarder": 1.0 * GIB, "target": 1.0 * GIB, "mds": 1000.0}, forwarded=True)
 PER_MINUTE = 60 * GIB

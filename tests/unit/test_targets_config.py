@@ -6,15 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.errors import ConfigError
-from fairlead.services.forwarding.trees.targets.config import (
-    Striping,
-    parse_layout,
-    pools_of,
-    read_config,
-    size_bytes,
-    striping_of,
-)
+from fairlead.core.errors import ConfigError
+from fairlead.steer.targets.config import Striping, parse_layout, pools_of, read_config, size_bytes, striping_of
 from targets_building import write_targets
 
 GOOD = '[metadata]\nstore = "m"\n[[targets]]\nname = "a"\npath = "a"\npool = "fast"\nmax_perf = "500M"\n'

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fairlead.services.forwarding.trees import linux
-from fairlead.services.forwarding.trees.base import ROOT, Change
-from fairlead.services.forwarding.trees.targets.tree import TargetsTree, open_tree
+from fairlead.steer.fs.trees import syscalls as linux
+from fairlead.steer.fs.trees.base import ROOT, Change
+from fairlead.steer.targets.tree import TargetsTree, open_tree
 from targets_building import write_targets
 
 END = 60_000

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.services.forwarding.trees.base import ROOT
-from fairlead.testing.faults import Faults, faulty
+from fairlead.kit.testing.faults import Faults, faulty
+from fairlead.steer.fs.trees.base import ROOT
 from targets_building import opened, write_targets
 
 

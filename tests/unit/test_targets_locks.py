@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.services.forwarding.trees.base import Lock
-from fairlead.services.forwarding.trees.targets.locks import POSIX, LockTable
+from fairlead.steer.fs.trees.base import Lock
+from fairlead.steer.targets.locks import POSIX, LockTable
 
 READ, WRITE, FREE = int(fcntl.F_RDLCK), int(fcntl.F_WRLCK), int(fcntl.F_UNLCK)
 STEPS = st.lists(

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.services.forwarding.trees import acting
-from fairlead.services.forwarding.trees.base import ROOT, Change
-from fairlead.services.forwarding.trees.targets.inode import Inode, Who
-from fairlead.services.forwarding.trees.targets.permissions import check
-from fairlead.services.forwarding.trees.targets.tree import TargetsTree, open_tree
+from fairlead.steer.fs.trees import identity as acting
+from fairlead.steer.fs.trees.base import ROOT, Change
+from fairlead.steer.targets.inode import Inode, Who
+from fairlead.steer.targets.permissions import check
+from fairlead.steer.targets.tree import TargetsTree, open_tree
 from targets_building import read_file, write_file, write_targets
 
 ONE, TWO = 54321, 54322

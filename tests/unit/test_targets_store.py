@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.errors import ForwardingError
-from fairlead.services.forwarding.trees.targets import calls, namespace
-from fairlead.services.forwarding.trees.targets.environment import rewind
-from fairlead.services.forwarding.trees.targets.inode import ROOT_INODE
-from fairlead.services.forwarding.trees.targets.namespace import New
-from fairlead.services.forwarding.trees.targets.records import Records
-from fairlead.services.forwarding.trees.targets.store import LocalStore
+from fairlead.core.errors import ForwardingError
+from fairlead.steer.targets import namespace
+from fairlead.steer.targets import protocol as calls
+from fairlead.steer.targets.inode import ROOT_INODE
+from fairlead.steer.targets.lmdb_environment import rewind
+from fairlead.steer.targets.namespace import New
+from fairlead.steer.targets.records import Records
+from fairlead.steer.targets.store import LocalStore
 
 MAP = 64 << 20
 NEW = New(0o100644, 0, 0)

@@ -5,13 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlead.services.forwarding.trees.targets.striping import (
-    locate,
-    logical_end,
-    logical_offset,
-    object_size,
-    segments,
-)
+from fairlead.steer.targets.striping import locate, logical_end, logical_offset, object_size, segments
 
 SIZES = st.integers(1, 16)
 COUNTS = st.integers(1, 7)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.access.tokens import Claims, check, make_key, read_key
 from fairlead.cli.main import main
-from fairlead.clock import now_ns
+from fairlead.core.access.tokens import Claims, check, make_key, read_key
+from fairlead.core.clock import now_ns
 
 
 @pytest.fixture

@@ -14,20 +14,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.batches.spool import Spool
-from fairlead.clock import monotonic_ns
-from fairlead.compression.runs import expand
-from fairlead.model.identity import file_id
-from fairlead.model.tables import OPS
-from fairlead.services.forwarding.fuse import abi
-from fairlead.services.forwarding.fuse.abi import Op
-from fairlead.services.forwarding.mount import trace as tracing
-from fairlead.services.forwarding.mount.ring import RECORD, Ring
-from fairlead.services.forwarding.mount.trace import Trace
-from fairlead.services.forwarding.mount.trace_names import Names
-from fairlead.services.forwarding.mount.trace_runs import Runs
-from fairlead.services.forwarding.wire.handshake import Identity
-from fairlead.sources.spool import SpoolSource
+from fairlead.core.batches.spool import Spool
+from fairlead.core.clock import monotonic_ns
+from fairlead.core.compression.runs import expand
+from fairlead.core.model.identity import file_id
+from fairlead.core.model.tables import OPS
+from fairlead.see.sources.spool import SpoolSource
+from fairlead.steer.fs.fuse import abi
+from fairlead.steer.fs.fuse.abi import Op
+from fairlead.steer.fs.trace import recorder as tracing
+from fairlead.steer.fs.trace.path_names import Names
+from fairlead.steer.fs.trace.recorder import Trace
+from fairlead.steer.fs.trace.result_ring import RECORD, Ring
+from fairlead.steer.fs.trace.runs import Runs
+from fairlead.steer.fs.wire.handshake import Identity
 
 READ, WRITE = int(Op.READ), int(Op.WRITE)
 MS = 1_000_000
@@ -340,7 +340,7 @@ def test_a_busy_second_is_recorded_whole(tmp_path: Path) -> None:
 @pytest.mark.parametrize("module", ["mount.trace", "forwarder.records", "spooling"])
 def test_recording_needs_no_arrow(module: str) -> None:
     program = (
-        f"import sys, fairlead.services.forwarding.{module}\n"
+        f"import sys, fairlead.steer.forwarding.{module}\n"
         "assert not {'numpy', 'pyarrow', 'rich', 'pandas'} & set(sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

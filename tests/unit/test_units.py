@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from fairlead.model import units
+from fairlead.core.model import units
 
 
 @pytest.mark.parametrize(

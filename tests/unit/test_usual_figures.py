@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from fairlead.analysis.history.usual_figures import UsualFigures, usual_figures
-from fairlead.model.tables import PHASE, batch_of
+from fairlead.core.model.tables import PHASE, batch_of
+from fairlead.explain.analysis.history.usual_figures import UsualFigures, usual_figures
 
 S = 10**9
 Row = dict[str, object]

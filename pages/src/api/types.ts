@@ -1,4 +1,4 @@
-// Made by tools/page_types.py from the structs of fairlead.questions: change it there.
+// Made by tools/page_types.py from the structs of fairlead.explain.questions: change it there.
 
 export interface AccountTold {
   schema: string;

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from fairlead.cli.talk import say
-from fairlead.errors import InputError, RefusedError, UsageError
+from fairlead.cli.messages import say
+from fairlead.core.errors import InputError, RefusedError, UsageError
 
 if TYPE_CHECKING:
-    from fairlead.runtime.config import Config
-    from fairlead.web.people.accounts import Account
-    from fairlead.web.people.store import Store
+    from fairlead.run.config import Config
+    from fairlead.show.web.people.accounts import Account
+    from fairlead.show.web.people.store import Store
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _ROLES = click.Choice(["user", "support", "admin"])
@@ -65,8 +65,8 @@ def add(
     state: Path | None, lake: Path | None, file: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Make an account. NAME is the name its jobs are known by. Asks for the password unless a file has it."""
-    from fairlead.web.people import accounts
-    from fairlead.web.people.accounts import proper_name
+    from fairlead.show.web.people import accounts
+    from fairlead.show.web.people.accounts import proper_name
 
     config = _config(state, lake, file)
     name = proper_name(name)
@@ -84,7 +84,7 @@ def add(
 @_json_option
 def list_accounts(state: Path | None, lake: Path | None, file: Path | None, as_json: bool) -> None:
     """All accounts."""
-    from fairlead.web.people.accounts import accounts
+    from fairlead.show.web.people.accounts import accounts
 
     with _store(_config(state, lake, file), create=False) as store:
         found = accounts(store)
@@ -97,7 +97,7 @@ def list_accounts(state: Path | None, lake: Path | None, file: Path | None, as_j
 @_placed
 def passwd(name: str, password_file: Path | None, state: Path | None, lake: Path | None, file: Path | None) -> None:
     """Give a local account another password. Its sessions end."""
-    from fairlead.web.people.accounts import known, set_password
+    from fairlead.show.web.people.accounts import known, set_password
 
     config = _config(state, lake, file)
     with _store(config, create=False) as store:
@@ -150,7 +150,7 @@ def enable(name: str, state: Path | None, lake: Path | None, file: Path | None, 
 @_placed
 def remove(name: str, state: Path | None, lake: Path | None, file: Path | None) -> None:
     """Remove an account with its sessions, tokens and share links. The audit log keeps what it did."""
-    from fairlead.web.people import accounts
+    from fairlead.show.web.people import accounts
 
     with _store(_config(state, lake, file), create=False) as store, store.change():
         accounts.remove(store, name)
@@ -173,9 +173,9 @@ def token(
     file: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Print an API token of an account: for programs, as `Authorization: Bearer TOKEN`. It never may more than NAME."""
-    from fairlead.web.people.accounts import known
-    from fairlead.web.people.credentials import make_token
-    from fairlead.web.signin.door import SCOPES_OF
+    from fairlead.show.web.people.accounts import known
+    from fairlead.show.web.people.credentials import make_token
+    from fairlead.show.web.signin.authenticate import SCOPES_OF
 
     config = _config(state, lake, file)
     if days > config.web.token_days:
@@ -205,10 +205,10 @@ def welcome(name: str, state: Path | None, lake: Path | None, file: Path | None,
 
     Without any administrator yet, NAME becomes the first.
     """
-    from fairlead.runtime.first_sign_in import base
-    from fairlead.web.people import accounts
-    from fairlead.web.people.credentials import make_welcome
-    from fairlead.web.people.store import NobodyError
+    from fairlead.run.first_sign_in import base
+    from fairlead.show.web.people import accounts
+    from fairlead.show.web.people.credentials import make_welcome
+    from fairlead.show.web.people.store import NobodyError
 
     config = _config(state, lake, file)
     with _store(config) as store, store.change():
@@ -237,8 +237,8 @@ def audit(limit: int, who: str, state: Path | None, lake: Path | None, file: Pat
     """Who signed in, or tried to, and what was changed; latest first."""
     import msgspec
 
-    from fairlead.alerts.messages import when
-    from fairlead.web.people.audit import entries
+    from fairlead.show.alerts.messages import when
+    from fairlead.show.web.people.audit import entries
 
     with _store(_config(state, lake, file), create=False) as store:
         found = entries(store, limit=limit, who=who)
@@ -252,7 +252,7 @@ def audit(limit: int, who: str, state: Path | None, lake: Path | None, file: Pat
 
 
 def _change(name: str, config: Config, as_json: bool, **wanted: Any) -> None:
-    from fairlead.web.people.accounts import change
+    from fairlead.show.web.people.accounts import change
 
     with _store(config, create=False) as store, store.change():
         found = change(store, name, **wanted)
@@ -261,7 +261,7 @@ def _change(name: str, config: Config, as_json: bool, **wanted: Any) -> None:
 
 
 def _config(state: Path | None, lake: Path | None, file: Path | None) -> Config:
-    from fairlead.runtime.config import load, resolved
+    from fairlead.run.config import load, resolved
 
     flags = [f"server.state={state.absolute()}"] if state else []
     if lake:
@@ -270,7 +270,7 @@ def _config(state: Path | None, lake: Path | None, file: Path | None) -> Config:
 
 
 def _store(config: Config, *, create: bool = True) -> Store:
-    from fairlead.web.people.store import Store
+    from fairlead.show.web.people.store import Store
 
     folder = Path(config.server.state)
     if create and not folder.is_dir():
@@ -281,7 +281,7 @@ def _store(config: Config, *, create: bool = True) -> Store:
 
 
 def _hashed(config: Config, name: str, file: Path | None) -> str:
-    from fairlead.web.people.passwords import Passwords, proper_password
+    from fairlead.show.web.people.passwords import Passwords, proper_password
 
     if file is None:
         text = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
@@ -298,7 +298,7 @@ def _listening(config: Config) -> list[str]:
     """Where a server that runs says it listens, else where it would."""
     import msgspec
 
-    from fairlead.runtime.up import ADDRESSES, Addresses
+    from fairlead.run.up import ADDRESSES, Addresses
 
     try:
         held = (Path(config.server.state) / ADDRESSES).read_bytes()
@@ -311,7 +311,7 @@ def _note(store: Store, act: str, what: str) -> None:
     import os
     import pwd
 
-    from fairlead.web.people.audit import note
+    from fairlead.show.web.people.audit import note
 
     try:
         me = pwd.getpwuid(os.geteuid()).pw_name
@@ -323,7 +323,7 @@ def _note(store: Store, act: str, what: str) -> None:
 def _show(found: list[Account], as_json: bool) -> None:
     import msgspec
 
-    from fairlead.alerts.messages import when
+    from fairlead.show.alerts.messages import when
 
     if as_json:
         rows = [{key: value for key, value in msgspec.to_builtins(one).items() if key != "subject"} for one in found]
@@ -339,7 +339,7 @@ def _show(found: list[Account], as_json: bool) -> None:
 
 
 def _print(line: str) -> None:
-    from fairlead.inert import inert
+    from fairlead.core.safe_text import inert
 
     click.echo(inert(line))
 
@@ -347,6 +347,6 @@ def _print(line: str) -> None:
 def _print_json(value: dict[str, Any]) -> None:
     import msgspec
 
-    from fairlead.inert import encodable_within
+    from fairlead.core.safe_text import encodable_within
 
     click.echo(msgspec.json.format(msgspec.json.encode(encodable_within(value)), indent=1))

@@ -1,4 +1,4 @@
-"""`fairlead agent`: the node agent, in a fresh interpreter. Not here: what it does (`fairlead.agent`).
+"""`fairlead agent`: the node agent, in a fresh interpreter. Not here: what it does (`fairlead.see.agent`).
 
 The agent runs for months on every node: it does not keep the memory that click and this command line took.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from fairlead.cli.talk import quiet
+from fairlead.cli.messages import quiet
 
 _file = click.Path(path_type=Path, dir_okay=False)
 _folder = click.Path(path_type=Path, file_okay=False)
@@ -25,7 +25,7 @@ _folder = click.Path(path_type=Path, file_okay=False)
 @click.option("--token", type=_file, metavar="FILE", help="The token to show to the collector.")
 @click.option("--ca", type=_file, metavar="FILE", help="Trust this authority (PEM) instead of the system's.")
 @click.option("--spool", type=_folder, metavar="DIR",
-              help="Where records wait until they are sent. Default: /var/spool/fairlead/agent.")  # fmt: skip
+              help="Where records wait until they are sent. Default: /var/spool/fairlead/see/agent.")  # fmt: skip
 @click.option("--spool-bytes", metavar="SIZE", help="Room they may take there, as 64M; the oldest go. Default: 256M.")
 @click.option("--spools", metavar="DIR,...", help="Send what mounts and forwarders spool there, too.")
 @click.option("--root", type=_folder, metavar="DIR", help="Read counters below DIR instead of /.")
@@ -53,4 +53,4 @@ def agent(**options: object) -> None:
     sys.stderr.flush()
     # One heap for its few threads: without it each keeps what it once needed.
     environment = {"MALLOC_ARENA_MAX": "1", **os.environ}
-    os.execve(sys.executable, [sys.executable, "-m", "fairlead.agent", *words], environment)  # noqa: S606
+    os.execve(sys.executable, [sys.executable, "-m", "fairlead.see.agent", *words], environment)  # noqa: S606

@@ -1,6 +1,6 @@
 """`fairlead alerts`: what was told, to whom; silences, acknowledgements, subscriptions, digests; a test of a route.
 
-Not here: deciding and sending (`fairlead.alerts`, by `fairlead up`).
+Not here: deciding and sending (`fairlead.show.alerts`, by `fairlead up`).
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from fairlead.cli.talk import say
-from fairlead.errors import DeliveryError, RefusedError, UsageError
+from fairlead.cli.messages import say
+from fairlead.core.errors import DeliveryError, RefusedError, UsageError
 
 if TYPE_CHECKING:
-    from fairlead.alerts.state import State
-    from fairlead.runtime.config import Config
+    from fairlead.run.config import Config
+    from fairlead.show.alerts.state import State
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _ROUTE_STATES = ("waiting", "sent", "counted", "given_up")
@@ -59,11 +59,11 @@ def list_alerts(file: Path | None, limit: int, as_json: bool) -> None:
     """What is not over, what was told last, silences, and how the routes are."""
     import msgspec
 
-    from fairlead import clock
+    from fairlead.core import clock
 
     with _state(_config(file), create=False) as state:
         found: dict[str, Any] = {
-            "schema": "fairlead.alerts/1", "open": state.open_concerns(), "acknowledged": state.acknowledged(),
+            "schema": "fairlead.show.alerts/1", "open": state.open_concerns(), "acknowledged": state.acknowledged(),
             "silences": state.silences(), "routes": state.counts(),
             "retried": [
                 {"route": one.route, "recipient": one.recipient, "alerts": len(one.notices), "attempts": one.attempts,
@@ -84,7 +84,7 @@ def list_alerts(file: Path | None, limit: int, as_json: bool) -> None:
 
 
 def _show(found: dict[str, Any], now_ns: int) -> None:
-    from fairlead.alerts.messages import when
+    from fairlead.show.alerts.messages import when
 
     acknowledged = found["acknowledged"]
     _print(f"{len(found['open'])} not over")
@@ -118,9 +118,9 @@ def test(route: str, file: Path | None, recipient: str, as_json: bool) -> None:
     """
     import secrets
 
-    from fairlead import clock
-    from fairlead.alerts.delivery import courier
-    from fairlead.alerts.messages import Message
+    from fairlead.core import clock
+    from fairlead.show.alerts.delivery import base as courier
+    from fairlead.show.alerts.messages import Message
 
     settings = _config(file).alerts
     if route not in settings.routes:
@@ -135,10 +135,12 @@ def test(route: str, file: Path | None, recipient: str, as_json: bool) -> None:
         courier(route, settings).deliver(message, recipient, now_ns)
     except DeliveryError as fault:
         if as_json:
-            _print_json({"schema": "fairlead.alerts.test/1", "route": route, "delivered": False, "error": fault.what})
+            _print_json(
+                {"schema": "fairlead.show.alerts.test/1", "route": route, "delivered": False, "error": fault.what}
+            )
         raise
     if as_json:
-        _print_json({"schema": "fairlead.alerts.test/1", "route": route, "delivered": True, "error": None})
+        _print_json({"schema": "fairlead.show.alerts.test/1", "route": route, "delivered": True, "error": None})
     else:
         _print(f"{route}: delivered")
 
@@ -158,12 +160,12 @@ def silence(match: tuple[str, ...], age: str, why: str, file: Path | None, as_js
     """
     import msgspec
 
-    from fairlead import clock
-    from fairlead.alerts.messages import when
-    from fairlead.alerts.silences import parse_match
-    from fairlead.alerts.state import Silence
-    from fairlead.model.diagnosis import identity
-    from fairlead.questions.span import age_ns
+    from fairlead.core import clock
+    from fairlead.core.model.diagnosis import identity
+    from fairlead.explain.questions.span import age_ns
+    from fairlead.show.alerts.messages import when
+    from fairlead.show.alerts.silences import parse_match
+    from fairlead.show.alerts.state import Silence
 
     now_ns = clock.now_ns()
     fields = parse_match(match)
@@ -174,7 +176,7 @@ def silence(match: tuple[str, ...], age: str, why: str, file: Path | None, as_js
     with _state(_config(file)) as state, state.change():
         state.silence(one)
     if as_json:
-        _print_json({"schema": "fairlead.alerts.silence/1", **msgspec.to_builtins(one)})
+        _print_json({"schema": "fairlead.show.alerts.silence/1", **msgspec.to_builtins(one)})
     else:
         _print(f"silence {one.id} until {when(one.until_ns)}")
 
@@ -198,10 +200,10 @@ def unsilence(silence_id: str, file: Path | None) -> None:
 @_json_option
 def ack(finding: str, why: str, undo: bool, file: Path | None, as_json: bool) -> None:
     """Take on a finding or incident: it is not told again, until it is over."""
-    from fairlead import clock
-    from fairlead.alerts.acknowledging import known
-    from fairlead.alerts.state import Acknowledged
-    from fairlead.lake.store import Lake
+    from fairlead.core import clock
+    from fairlead.show.alerts.acknowledgement_routes import known
+    from fairlead.show.alerts.state import Acknowledged
+    from fairlead.store.lake import Lake
 
     if not undo and not why:
         raise UsageError("why is not said", remedy="--why TEXT")
@@ -221,7 +223,7 @@ def ack(finding: str, why: str, undo: bool, file: Path | None, as_json: bool) ->
         for name in about.ids if about else (finding,):
             state.acknowledge(name, by)
     if as_json:
-        _print_json({"schema": "fairlead.alerts.ack/1", "id": finding, "who": by.who if by else None, "why": why})
+        _print_json({"schema": "fairlead.show.alerts.ack/1", "id": finding, "who": by.who if by else None, "why": why})
     else:
         _print(f"{finding}: " + (f"taken on by {by.who}" if by else "taken on by nobody"))
 
@@ -232,15 +234,15 @@ def ack(finding: str, why: str, undo: bool, file: Path | None, as_json: bool) ->
 @_json_option
 def digest(every: str | None, file: Path | None, as_json: bool) -> None:
     """Print the digest of the last whole day, or week."""
-    from fairlead import clock
-    from fairlead.alerts.digest import digest_of, span_before
+    from fairlead.core import clock
+    from fairlead.show.alerts.digest import digest_of, span_before
 
     config = _config(file)
     from_ns, to_ns = span_before(every or config.alerts.digest_every, config.alerts.digest_hour, clock.now_ns())
     with _state(config, create=False) as state:
         subject, text = digest_of(state, config.alerts, from_ns, to_ns)
     if as_json:
-        _print_json({"schema": "fairlead.alerts.digest/1", "from_ns": from_ns, "to_ns": to_ns, "subject": subject,
+        _print_json({"schema": "fairlead.show.alerts.digest/1", "from_ns": from_ns, "to_ns": to_ns, "subject": subject,
                      "text": text})  # fmt: skip
     else:
         click.echo(f"{subject}\n\n{text}", nl=False)
@@ -256,7 +258,7 @@ def alert_rules() -> None:
 @_json_option
 def check(file: Path | None, as_json: bool) -> None:
     """Check [alerts] of the settings: names, addresses, files of secrets. Sends nothing."""
-    from fairlead.alerts.delivery import courier
+    from fairlead.show.alerts.delivery import base as courier
 
     settings = _config(file).alerts
     for name in settings.routes:
@@ -264,7 +266,7 @@ def check(file: Path | None, as_json: bool) -> None:
     if as_json:
         import msgspec
 
-        _print_json({"schema": "fairlead.alerts.rules/1", "routes": sorted(settings.routes),
+        _print_json({"schema": "fairlead.show.alerts.rules/1", "routes": sorted(settings.routes),
                      "rules": msgspec.to_builtins(settings.rules)})  # fmt: skip
         return
     for rule in settings.rules:
@@ -292,8 +294,8 @@ def subscribe(
     """Be told by mail when something is found about your own jobs."""
     import msgspec
 
-    from fairlead import clock
-    from fairlead.alerts import subscribing
+    from fairlead.core import clock
+    from fairlead.show.alerts import subscription_routes as subscribing
 
     if not (job or program or mine):
         raise UsageError("of which jobs is not said", remedy="--job ID, --program NAME or --mine")
@@ -322,7 +324,7 @@ def subscriptions(
     """List subscriptions: yours with --server, all of them on the server's own machine."""
     import msgspec
 
-    from fairlead.alerts import subscribing
+    from fairlead.show.alerts import subscription_routes as subscribing
 
     if server:
         found = _ask(server, "GET", "", token_file, ca)
@@ -369,8 +371,8 @@ def _ask(
 ) -> dict[str, Any]:
     import msgspec
 
-    from fairlead.alerts.subscribing import ROOT
-    from fairlead.runtime.asking import exchange, read_token, refused
+    from fairlead.run.server_client import exchange, read_token, refused
+    from fairlead.show.alerts.subscription_routes import ROOT
 
     status, answer = exchange(server, method, ROOT + below, read_token(token_file), ca, body)
     if status != 200:
@@ -382,13 +384,13 @@ def _ask(
 
 
 def _config(file: Path | None) -> Config:
-    from fairlead.runtime.config import load, resolved
+    from fairlead.run.config import load, resolved
 
     return resolved(load(file)[0])
 
 
 def _state(config: Config, *, create: bool = True) -> State:
-    from fairlead.alerts.state import State
+    from fairlead.show.alerts.state import State
 
     folder = Path(config.server.state)
     if create and not folder.is_dir():
@@ -409,7 +411,7 @@ def _me() -> str:
 
 
 def _print(*lines: str) -> None:
-    from fairlead.inert import inert
+    from fairlead.core.safe_text import inert
 
     for line in lines:
         click.echo(inert(line))
@@ -418,6 +420,6 @@ def _print(*lines: str) -> None:
 def _print_json(value: dict[str, Any] | Sequence[Any]) -> None:
     import msgspec
 
-    from fairlead.inert import encodable_within
+    from fairlead.core.safe_text import encodable_within
 
     click.echo(msgspec.json.format(msgspec.json.encode(encodable_within(value)), indent=1))

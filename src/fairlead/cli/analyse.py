@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from fairlead.cli.talk import quiet, say
-from fairlead.model import units
+from fairlead.cli.messages import quiet, say
+from fairlead.core.model import units
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from fairlead.analysis.factors import Explanation
-    from fairlead.questions.answers import LayerDay
-    from fairlead.questions.span import Span
-    from fairlead.runtime.heavy.population import Population
-    from fairlead.runtime.heavy.workers import Workers
+    from fairlead.explain.analysis.factors import Explanation
+    from fairlead.explain.batch.population import Population
+    from fairlead.explain.batch.workers import Workers
+    from fairlead.explain.questions.answers import LayerDay
+    from fairlead.explain.questions.span import Span
 
 F = TypeVar("F", bound=Callable[..., Any])
 LONGEST_DAYS = 3660
@@ -28,7 +28,7 @@ DAYS_SHOWN = 14
 """Of a longer time days are added up on the terminal; `--json` has them all."""
 _OPTIONS = (
     click.option("--lake", "root", type=click.Path(path_type=Path), metavar="DIR",
-                 help="The lake. Default: $FAIRLEAD_LAKE, else fairlead/lake in your data folder."),
+                 help="The lake. Default: $FAIRLEAD_LAKE, else fairlead/store in your data folder."),
     click.option("--from", "from_", required=True, metavar="TIME",
                  help="From then on: 2026-11-21, 2026-11-21T08:00 (UTC or with a zone), -180d, seconds since 1970."),
     click.option("--to", default="now", metavar="TIME", help="Until then. Default: now."),
@@ -76,8 +76,8 @@ def jobs(
     Of the jobs that began in the time and have ended. May be killed and run again: it goes on where it stopped, and
     does nothing when all is done. A summary is left as it is where the records it was made of are gone.
     """
-    from fairlead import clock
-    from fairlead.runtime.heavy.reanalysis import reanalyse
+    from fairlead.core import clock
+    from fairlead.explain.batch.reanalysis import reanalyse
 
     now_ns = clock.now_ns()
     lake, span = _lake(root), _span(from_, to, now_ns)
@@ -112,8 +112,8 @@ def findings(
     Of the jobs that began in the time and have ended. May be killed and run again: it goes on where it stopped, and
     does nothing when all is done. Findings of an older version are not listed any more where this one has looked.
     """
-    from fairlead import clock
-    from fairlead.runtime.heavy.rediagnosis import rediagnose
+    from fairlead.core import clock
+    from fairlead.explain.batch.rediagnosis import rediagnose
 
     now_ns = clock.now_ns()
     lake, span = _lake(root), _span(from_, to, now_ns)
@@ -146,8 +146,8 @@ def population(
 
     Volume by core-hours, I/O modes, volume by layer and day, how busy targets are. Needs job summaries and rollups.
     """
-    from fairlead import clock
-    from fairlead.runtime.heavy.population import population as asked
+    from fairlead.core import clock
+    from fairlead.explain.batch.population import population as asked
 
     lake, span = _lake(root), _span(from_, to, clock.now_ns())
     with _workers(where, count, file) as workers, progress("population") as done:
@@ -167,7 +167,7 @@ def population(
 @analyse.command()
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path, dir_okay=False), metavar="[FILE]...")
 @click.option("--lake", "root", type=click.Path(path_type=Path), metavar="DIR",
-              help="The lake. Default: $FAIRLEAD_LAKE, else fairlead/lake in your data folder.")  # fmt: skip
+              help="The lake. Default: $FAIRLEAD_LAKE, else fairlead/store in your data folder.")  # fmt: skip
 @click.option("--from", "from_", default="-90d", show_default=True, metavar="TIME", help="Phases from then on.")
 @click.option("--to", default="now", metavar="TIME", help="Until then. Default: now.")
 @click.option("--user", default="", metavar="NAME", help="Of this user only.")
@@ -184,22 +184,22 @@ def factors(
     Learnt from the earlier 70 % of the time and judged on the rest. Of the lake's phases, or of FILEs of repeated
     benchmark runs (summaries of pytokio).
     """
-    from fairlead import clock
-    from fairlead.analysis.factors import FactorLimits, explain_slow_runs
-    from fairlead.errors import UsageError
+    from fairlead.core import clock
+    from fairlead.core.errors import UsageError
+    from fairlead.explain.analysis.factors import FactorLimits, explain_slow_runs
 
     limits = FactorLimits(slow=slow)
     found: dict[str, Explanation | None] = {}
     if files:
-        from fairlead.sources.tokio_runs import tokio_runs
+        from fairlead.see.sources.tokio_runs import tokio_runs
 
         if root is not None or user or program:
             raise UsageError("files and a lake are different things to explain", remedy="give one of them")
         for file in files:
             found[str(file)] = explain_slow_runs(tokio_runs(file), limits)
     else:
-        from fairlead.runtime.heavy.factors import history_of
-        from fairlead.runtime.heavy.pieces import lake_at
+        from fairlead.explain.batch.factors import history_of
+        from fairlead.explain.batch.pieces import lake_at
 
         place = _lake(root)
         runs = history_of(lake_at(place, None), _span(from_, to, clock.now_ns()), user=user, program=program)
@@ -216,7 +216,7 @@ def factors(
 
 
 def _explained(name: str, one: Explanation | None) -> Iterator[str]:
-    from fairlead.inert import inert
+    from fairlead.core.safe_text import inert
 
     yield inert(name)
     if one is None:
@@ -229,22 +229,22 @@ def _explained(name: str, one: Explanation | None) -> Iterator[str]:
 
 
 def _lake(root: Path | None) -> str:
-    from fairlead.lake.place import default_lake, open_place
+    from fairlead.store.folder import default_lake, open_place
 
     # As workers on other machines have to name it.
     return str(open_place(root or default_lake()).root)
 
 
 def _span(from_: str, to: str, now_ns: int) -> Span:
-    from fairlead.questions.span import DAY_NS, span_of
+    from fairlead.explain.questions.span import DAY_NS, span_of
 
     return span_of(now_ns=now_ns, default="1d", from_=from_, to=to, longest_ns=LONGEST_DAYS * DAY_NS)
 
 
 @contextmanager
 def _workers(where: str, count: int | None, file: Path | None) -> Iterator[Workers]:
-    from fairlead.runtime.heavy.settings import load
-    from fairlead.runtime.heavy.workers import workers
+    from fairlead.explain.batch.settings import load
+    from fairlead.explain.batch.workers import workers
 
     settings = load(file)
     if where != "here":
@@ -304,8 +304,8 @@ def _shown(found: Population, width: int) -> list[RenderableType]:
 
 def _whole(days: list[LayerDay]) -> list[LayerDay]:
     """All days of each layer as one."""
-    from fairlead.questions.answers import LayerDay
-    from fairlead.questions.sums import added
+    from fairlead.explain.questions.answers import LayerDay
+    from fairlead.explain.questions.rollup_sums import added
 
     layers = dict.fromkeys(day.layer for day in days)
     return [LayerDay(day="", layer=name, sums=added([d.sums for d in days if d.layer == name])) for name in layers]

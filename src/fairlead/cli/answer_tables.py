@@ -14,9 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from fairlead.cli.pictures import META, READ, WRITE, axis, bar, line
-from fairlead.inert import inert
-from fairlead.model import units
-from fairlead.questions.answers import ComponentRow, Gap, JobRow, OpCount, Share, Sums, Timeline
+from fairlead.core.model import units
+from fairlead.core.safe_text import inert
+from fairlead.explain.questions.answers import ComponentRow, Gap, JobRow, OpCount, Share, Sums, Timeline
 
 T = TypeVar("T")
 _GAP = 2

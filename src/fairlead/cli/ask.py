@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from fairlead.errors import InputError, NoAnswerError, RefusedError, ServerError, UsageError
+from fairlead.core.errors import InputError, NoAnswerError, RefusedError, ServerError, UsageError
 
 if TYPE_CHECKING:
     import msgspec
 
-    from fairlead.questions.answers import Answer
+    from fairlead.explain.questions.answers import Answer
 
 F = TypeVar("F", bound=Callable[..., Any])
 _TIMEOUT_S = 40.0
 _MAX_ANSWER = 256 << 20
 _WHERE = (
     click.option("--lake", "root", type=click.Path(path_type=Path), metavar="DIR",
-                 help="Ask this lake. Default: $FAIRLEAD_LAKE, else fairlead/lake in your data folder."),
+                 help="Ask this lake. Default: $FAIRLEAD_LAKE, else fairlead/store in your data folder."),
     click.option("--server", metavar="URL", envvar="FAIRLEAD_API", show_envvar=True,
                  help="Ask a server (https://host:port) instead of a lake."),
     click.option("--token", "token", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
@@ -77,7 +77,7 @@ class Asker:
 
         Raises UsageError (also for a name nobody knows), LakeError, NoAnswerError, RefusedError, ServerError.
         """
-        from fairlead.questions.catalog import asked_of
+        from fairlead.explain.questions.catalog import asked_of
 
         given = {key.rstrip("_"): _word(value) for key, value in words.items() if value not in ("", None, False)}
         asked = asked_of(question, given)
@@ -86,12 +86,12 @@ class Asker:
         return self._ask_lake(question, name, asked)
 
     def _ask_lake(self, question: str, name: str, asked: msgspec.Struct) -> Answer:
-        from fairlead import clock
-        from fairlead.lake.place import default_lake
-        from fairlead.lake.store import Lake
-        from fairlead.questions.asking import Sight, UnknownNameError
-        from fairlead.questions.catalog import ask
-        from fairlead.questions.question import Asking
+        from fairlead.core import clock
+        from fairlead.explain.questions.catalog import ask
+        from fairlead.explain.questions.lake_queries import Sight, UnknownNameError
+        from fairlead.explain.questions.question import Asking
+        from fairlead.store.folder import default_lake
+        from fairlead.store.lake import Lake
 
         if self._asking is None:
             self._asking = Asking(Lake.open(self._root or default_lake()))
@@ -103,7 +103,7 @@ class Asker:
     def _ask_server(self, server: str, question: str, name: str, words: dict[str, str]) -> Answer:
         import msgspec
 
-        from fairlead.questions.catalog import QUESTIONS
+        from fairlead.explain.questions.catalog import QUESTIONS
 
         url = _url(server, QUESTIONS[question].path, question, name, words)
         body = self._get(url)
@@ -119,8 +119,8 @@ class Asker:
         from urllib.error import HTTPError, URLError
         from urllib.request import HTTPSHandler, Request, build_opener
 
-        from fairlead.access.redirects import NoRedirect
-        from fairlead.access.tls import client_context
+        from fairlead.core.access.redirects import NoRedirect
+        from fairlead.core.access.tls import client_context
 
         headers = {"Accept": "application/json", "Accept-Encoding": "gzip"}
         if self._token:
@@ -212,6 +212,6 @@ def show_json(answer: Answer) -> None:
     """The answer on stdout, indented."""
     import msgspec
 
-    from fairlead.inert import encodable_within
+    from fairlead.core.safe_text import encodable_within
 
     click.echo(msgspec.json.format(msgspec.json.encode(encodable_within(answer)), indent=2).decode())

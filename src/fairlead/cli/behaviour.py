@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from fairlead.questions.answers_behaviour import Behaviour, RankLine
+    from fairlead.explain.questions.answers_behaviour import Behaviour, RankLine
 
 
 @click.command()
@@ -39,7 +39,7 @@ def behaviour(
     answer = cast("Behaviour", Asker(root, server, token, authority).ask(
         "behaviour", user=user, program=program, project=project, limit=limit, last=last, from_=from_, to=to, at=at,
     ))  # fmt: skip
-    from fairlead.web.diagnosis.behaviour import behaviour_page
+    from fairlead.show.report.diagnosis.behaviour import behaviour_page
 
     give(answer, page, behaviour_page, html, as_json=as_json)
 
@@ -48,9 +48,9 @@ def page(answer: Behaviour, width: int) -> list[RenderableType]:
     """The answer, part by part."""
     from rich.text import Text
 
-    from fairlead.inert import inert
-    from fairlead.model import units
-    from fairlead.web.diagnosis.behaviour import facts_of, headline
+    from fairlead.core.model import units
+    from fairlead.core.safe_text import inert
+    from fairlead.show.report.diagnosis.behaviour import facts_of, headline
 
     parts: list[RenderableType] = [Text(inert(headline(answer)), style="bold")]
     parts += [Text(line, style="dim") for line in facts_of(answer)]
@@ -77,7 +77,7 @@ def page(answer: Behaviour, width: int) -> list[RenderableType]:
 def _modes(answer: Behaviour, width: int) -> RenderableType:
     from fairlead.cli.answer_tables import Column, fitted
     from fairlead.cli.pictures import bar
-    from fairlead.model import units
+    from fairlead.core.model import units
 
     rows = [one for one in answer.modes if one.jobs]
     return fitted(
@@ -96,7 +96,7 @@ def _modes(answer: Behaviour, width: int) -> RenderableType:
 def _requests(answer: Behaviour, width: int) -> RenderableType:
     from fairlead.cli.answer_tables import Column, fitted
     from fairlead.cli.pictures import bar
-    from fairlead.model import units
+    from fairlead.core.model import units
 
     return fitted(
         [
@@ -112,8 +112,8 @@ def _requests(answer: Behaviour, width: int) -> RenderableType:
 
 def _ranking(rows: Sequence[RankLine], word: str, width: int) -> RenderableType:
     from fairlead.cli.answer_tables import Column, fitted
-    from fairlead.model import units
-    from fairlead.web.diagnosis.behaviour import trend_of
+    from fairlead.core.model import units
+    from fairlead.show.report.diagnosis.behaviour import trend_of
 
     return fitted(
         [
@@ -131,7 +131,7 @@ def _ranking(rows: Sequence[RankLine], word: str, width: int) -> RenderableType:
 
 def _causes(answer: Behaviour, width: int) -> RenderableType:
     from fairlead.cli.answer_tables import Column, fitted
-    from fairlead.model import units
+    from fairlead.core.model import units
 
     return fitted(
         [
@@ -147,7 +147,7 @@ def _causes(answer: Behaviour, width: int) -> RenderableType:
 
 def _runs(answer: Behaviour, width: int) -> RenderableType:
     from fairlead.cli.answer_tables import Column, fitted, word
-    from fairlead.model import units
+    from fairlead.core.model import units
 
     return fitted(
         [
@@ -170,7 +170,7 @@ def _machine(answer: Behaviour, width: int) -> list[RenderableType]:
     from rich.text import Text
 
     from fairlead.cli.pictures import axis, line
-    from fairlead.model import units
+    from fairlead.core.model import units
 
     parts: list[RenderableType] = []
     if answer.targets is not None:

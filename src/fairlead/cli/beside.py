@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from fairlead.questions.answers import PortImbalance, PortVolume
-    from fairlead.questions.answers_site import Devices, Ports, Usage
+    from fairlead.explain.questions.answers import PortImbalance, PortVolume
+    from fairlead.explain.questions.answers_site import Devices, Ports, Usage
 
 
 def space(answer: Usage, width: int) -> list[RenderableType]:
@@ -19,7 +19,7 @@ def space(answer: Usage, width: int) -> list[RenderableType]:
     from rich.text import Text
 
     from fairlead.cli.answer_tables import Column, fitted, word
-    from fairlead.model import units
+    from fairlead.core.model import units
 
     times = f"{units.format_time(answer.from_ns)} to {units.format_time(answer.to_ns)}"
     parts: list[RenderableType] = [Text.assemble(("space", "bold"), (f"  {times}", "dim"))]
@@ -56,8 +56,8 @@ def network(answer: Ports, width: int) -> list[RenderableType]:
     from rich.text import Text
 
     from fairlead.cli.answer_tables import Column, fitted, word
-    from fairlead.inert import inert
-    from fairlead.model import units
+    from fairlead.core.model import units
+    from fairlead.core.safe_text import inert
 
     times = f"{units.format_time(answer.from_ns)} to {units.format_time(answer.to_ns)}"
     parts: list[RenderableType] = [Text.assemble((f"{answer.total} ports", "bold"), (f"  {times}", "dim"))]
@@ -79,7 +79,7 @@ def network(answer: Ports, width: int) -> list[RenderableType]:
 def port_table(ports: list[PortVolume], width: int) -> RenderableType:
     """Ports with the node behind each; bytes in its view."""
     from fairlead.cli.answer_tables import Column, fitted, word
-    from fairlead.model import units
+    from fairlead.core.model import units
 
     columns = [
         Column("port", lambda r: r.port, longest=40), Column("node", lambda r: word(r.node)),
@@ -93,7 +93,7 @@ def port_table(ports: list[PortVolume], width: int) -> RenderableType:
 
 def unevenness(found: PortImbalance) -> str:
     """One line on how evenly a job uses its ports."""
-    from fairlead.model import units
+    from fairlead.core.model import units
 
     return f"busiest of {found.ports} ports moved {units.format_ratio(found.highest_over_mean)} times the mean"
 
@@ -103,7 +103,7 @@ def devices(answer: Devices, width: int) -> list[RenderableType]:
     from rich.text import Text
 
     from fairlead.cli.answer_tables import Column, fitted
-    from fairlead.model import units
+    from fairlead.core.model import units
 
     times = f"{units.format_time(answer.from_ns)} to {units.format_time(answer.to_ns)}"
     parts: list[RenderableType] = [

@@ -1,6 +1,7 @@
 """`fairlead demo`: three jobs through a forwarding plane, a drawn fault, a judge who sees the records only.
 
-Not here: the play (`fairlead.demo`), the judgement (`fairlead.analysis.culprits`), the page (`fairlead.web.path`).
+Not here: the play (`fairlead.kit.demo`), the judgement (`fairlead.explain.analysis.culprits`), the page
+(`fairlead.show.report.path`).
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fairlead.cli.talk import say
-from fairlead.errors import UsageError
+from fairlead.cli.messages import say
+from fairlead.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from fairlead.demo.performance import Outcome
+    from fairlead.kit.demo.play import Outcome
 
 _PAGE = Path("fairlead-demo.html")
 
@@ -46,8 +47,8 @@ def demo(
     """
     import msgspec
 
-    from fairlead.demo.performance import perform
-    from fairlead.demo.plan import draw
+    from fairlead.kit.demo.plan import draw
+    from fairlead.kit.demo.play import perform
 
     for folder, option in ((html.parent, "--html"), (keep, "--keep")):
         _must_be_writable(folder, option)
@@ -121,7 +122,7 @@ def _fuse_works() -> bool:
 
 
 def _page(outcome: Outcome) -> str:
-    from fairlead.web.path.page import render
+    from fairlead.show.report.path.page import render
 
     lead = f"fairlead demo, seed {outcome.seed}: three jobs did real I/O through two forwarders on four targets."
     missing = []

@@ -1,6 +1,6 @@
 """The pages over a demo's own run: its lake is analysed and served on free ports of this machine until Ctrl-C.
 
-Not here: the play (`fairlead.demo`), the server (`runtime.up`).
+Not here: the play (`fairlead.kit.demo`), the server (`runtime.up`).
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fairlead.cli.talk import say
+from fairlead.cli.messages import say
 
 if TYPE_CHECKING:
-    from fairlead.runtime.config import Config
+    from fairlead.run.config import Config
 
 FREE = "tcp:127.0.0.1:0"
 
@@ -37,7 +37,7 @@ def agreed(pages: bool | None) -> bool:
 
 def serve(lake: Path, jobs: list[str], *, browser: bool) -> None:
     """Serves the lake of a run until SIGTERM or Ctrl-C. `jobs`: the worst first. Raises FairleadError."""
-    from fairlead.runtime.up import up
+    from fairlead.run.up import up
 
     analysed(lake)
 
@@ -58,7 +58,7 @@ def serve(lake: Path, jobs: list[str], *, browser: bool) -> None:
 
 def settings(lake: Path) -> Config:
     """Settings of a server of this lake only, with a state of its own beside it."""
-    from fairlead.runtime.config import load, resolved
+    from fairlead.run.config import load, resolved
 
     state = lake.parent / "state"
     addresses = (f"collector.listen={FREE}", f"api.listen={FREE}")
@@ -68,9 +68,9 @@ def settings(lake: Path) -> Config:
 
 def analysed(lake: Path) -> None:
     """Summaries and findings of a run that is over: nobody has to wait for records that come late."""
-    from fairlead import clock
-    from fairlead.lake.store import Lake
-    from fairlead.runtime.analysis_loop import step
+    from fairlead.core import clock
+    from fairlead.explain.diagnosing.analysis_loop import step
+    from fairlead.store.lake import Lake
 
     held = Lake.open(lake)
     with held.writer("analysis") as writer:

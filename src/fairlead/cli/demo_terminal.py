@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from fairlead.model.units import format_bytes, format_count, format_duration, format_percent
+from fairlead.core.model.units import format_bytes, format_count, format_duration, format_percent
 
 if TYPE_CHECKING:
-    from fairlead.demo.performance import Outcome
+    from fairlead.kit.demo.play import Outcome
 
 _Row = tuple[str, str, str, str, str, str]
 

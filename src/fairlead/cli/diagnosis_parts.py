@@ -14,12 +14,12 @@ from rich.text import Text
 
 from fairlead.cli.answer_tables import Column, fitted
 from fairlead.cli.pictures import META, READ, axis, line
-from fairlead.inert import inert
-from fairlead.model import units
-from fairlead.model.finding import Advice, Evidence
-from fairlead.model.incident import Incident
-from fairlead.questions.answers_diagnosis import Course, Usual
-from fairlead.web.diagnosis.parts import AUDIENCE, others_got, rate, when
+from fairlead.core.model import units
+from fairlead.core.model.finding import Advice, Evidence
+from fairlead.core.model.incident import Incident
+from fairlead.core.safe_text import inert
+from fairlead.explain.questions.answers_diagnosis import Course, Usual
+from fairlead.show.report.diagnosis.parts import AUDIENCE, others_got, rate, when
 
 ROLE_STYLE = {"victim": READ, "culprit": "red3", "whole": "grey62", "wait": META, "peak": "green", "usual": "dim"}
 

@@ -1,14 +1,14 @@
-"""`fairlead doctor`: shows what this machine can do. Not here: the looking (`fairlead.doctor`)."""
+"""`fairlead doctor`: shows what this machine can do. Not here: the looking (`fairlead.run.doctor`)."""
 
 from __future__ import annotations
 
 import click
 
-from fairlead.doctor import Check, Machine, examine, usable
-from fairlead.doctor.check import STATUSES
-from fairlead.errors import MissingDependencyError
+from fairlead.core.errors import MissingDependencyError
+from fairlead.run.doctor import Check, Machine, examine, usable
+from fairlead.run.doctor.check import STATUSES
 
-SCHEMA = "fairlead.doctor/1"
+SCHEMA = "fairlead.run.doctor/1"
 _MARKS = {"ok": "[green]●[/] ok", "partly": "[yellow]◐[/] partly", "missing": "[dim]○[/] missing"}
 _AREAS = {"core": "Core", "storage": "Storage", "site": "Site", "monitoring": "Monitoring", "tools": "Tools"}
 

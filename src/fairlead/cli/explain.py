@@ -13,7 +13,7 @@ from fairlead.cli.pages import give, html_option
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from fairlead.questions.answers_diagnosis import Explanation
+    from fairlead.explain.questions.answers_diagnosis import Explanation
 
 
 @click.command()
@@ -31,7 +31,7 @@ def explain(
     FINDING is an id of `fairlead findings`, or its beginning.
     """
     answer = cast("Explanation", Asker(root, server, token, authority).ask("finding", finding))
-    from fairlead.web.diagnosis.page import explanation_page
+    from fairlead.show.report.diagnosis.page import explanation_page
 
     give(answer, page, explanation_page, html, as_json=as_json)
 
@@ -42,9 +42,9 @@ def page(answer: Explanation, width: int) -> list[RenderableType]:
 
     from fairlead.cli import diagnosis_parts as shown
     from fairlead.cli.findings import SEVERITY_STYLE, finding_table
-    from fairlead.inert import inert
-    from fairlead.model import units
-    from fairlead.web.diagnosis.parts import when
+    from fairlead.core.model import units
+    from fairlead.core.safe_text import inert
+    from fairlead.show.report.diagnosis.parts import when
 
     finding = answer.told.finding
     facts = [when(finding.from_ns, finding.to_ns), f"{finding.confidence:.0%} sure"]

@@ -9,15 +9,15 @@ import click
 
 from fairlead.cli.ask import Asker, asking_options
 from fairlead.cli.pages import give, html_option
-from fairlead.errors import UsageError
+from fairlead.core.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rich.console import RenderableType
 
-    from fairlead.model.diagnosis import Told
-    from fairlead.questions.answers_diagnosis import Findings
+    from fairlead.core.model.diagnosis import Told
+    from fairlead.explain.questions.answers_diagnosis import Findings
 
 SEVERITY_STYLE = {
     "critical": "bold white on red3",
@@ -60,7 +60,7 @@ def findings(
         "findings", job=job, component=component, user=user, severity=severity, rule=rule, limit=limit,
         offset=offset or None, last=last, from_=from_, to=to, at=at,
     ))  # fmt: skip
-    from fairlead.web.diagnosis.page import findings_page
+    from fairlead.show.report.diagnosis.page import findings_page
 
     give(answer, page, findings_page, html, as_json=as_json)
 
@@ -69,9 +69,9 @@ def page(answer: Findings, width: int) -> list[RenderableType]:
     """The list, part by part."""
     from rich.text import Text
 
-    from fairlead.inert import inert
-    from fairlead.model import units
-    from fairlead.web.diagnosis.page import older_line
+    from fairlead.core.model import units
+    from fairlead.core.safe_text import inert
+    from fairlead.show.report.diagnosis.page import older_line
 
     count = f"{answer.total:,} finding{'' if answer.total == 1 else 's'}"
     span = f"{units.format_time(answer.from_ns)} to {units.format_time(answer.to_ns)}"
@@ -93,7 +93,7 @@ def finding_table(rows: Sequence[Told], width: int) -> RenderableType:
     from rich.text import Text
 
     from fairlead.cli.answer_tables import Column, fitted
-    from fairlead.model import units
+    from fairlead.core.model import units
 
     columns = [
         Column("id", lambda r: r.finding.id, longest=14),

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
+from fairlead.cli.messages import quiet, say
 from fairlead.cli.quantities import Seconds, Size
-from fairlead.cli.talk import quiet, say
 
 _file = click.Path(path_type=Path, dir_okay=False)
 
@@ -63,7 +63,7 @@ def forwarder(
     Runs in the foreground. Prints one line `ready ADDRESS` on stderr for each address when clients may come. On a unix
     socket everyone acts as who he is; beyond this machine a token is needed.
     """
-    from fairlead.services.forwarding.forwarder.run import Options, forward
+    from fairlead.steer.forwarding.forwarder.run import Options, forward
 
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.ERROR if quiet() else logging.INFO)
     options = Options(

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from fairlead.cli.ask import Asker, asking_options, show_json
-from fairlead.cli.talk import say
+from fairlead.cli.messages import say
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from fairlead.questions.answers import ComponentPage, HeatMap
+    from fairlead.explain.questions.answers import ComponentPage, HeatMap
 
 
 @click.command()
@@ -56,8 +56,8 @@ def _heatmap(answer: HeatMap, limit: int, width: int) -> list[RenderableType]:
     from rich.text import Text
 
     from fairlead.cli.pictures import LEVEL_LETTER, LEVEL_STYLE, axis, heat
-    from fairlead.inert import inert
-    from fairlead.model import units
+    from fairlead.core.model import units
+    from fairlead.core.safe_text import inert
 
     if not answer.rows:
         say("no counter of a forwarder in this time")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
-    from fairlead.questions.answers_diagnosis import ComponentHealth, ComponentState
+    from fairlead.explain.questions.answers_diagnosis import ComponentHealth, ComponentState
 
 STATE_STYLE = {"healthy": "green", "sick": "bold red", "dead": "bold white on red3", "idle": "dim", "unknown": "yellow"}
 _NAMES = ("healthy", "sick", "dead", "idle", "unknown")
@@ -41,7 +41,7 @@ def health(
     answer = cast("ComponentHealth", Asker(root, server, token, authority).ask(
         "component_health", component=component, all=everything, last=last, from_=from_, to=to, at=at
     ))  # fmt: skip
-    from fairlead.web.diagnosis.page import health_page
+    from fairlead.show.report.diagnosis.page import health_page
 
     give(answer, page, health_page, html, as_json=as_json)
 
@@ -53,8 +53,8 @@ def page(answer: ComponentHealth, width: int) -> list[RenderableType]:
     from fairlead.cli import diagnosis_parts as shown
     from fairlead.cli.answer_tables import Column, fitted
     from fairlead.cli.findings import finding_table
-    from fairlead.model import units
-    from fairlead.web.diagnosis.parts import rate
+    from fairlead.core.model import units
+    from fairlead.show.report.diagnosis.parts import rate
 
     sick = sum(one.state in ("sick", "dead") for one in answer.components)
     said = f"{sick:,} sick component{'' if sick == 1 else 's'}" if sick else "No component is known to be sick"

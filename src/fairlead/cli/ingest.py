@@ -1,4 +1,4 @@
-"""`fairlead ingest`: feeds files into a lake. Not here: reading, merging, storing (`fairlead.lake.ingest`)."""
+"""`fairlead ingest`: feeds files into a lake. Not here: reading, merging, storing (`fairlead.see.ingest`)."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fairlead.cli.talk import quiet, say
-from fairlead.errors import FairleadError, InputError, PartialInputError
-from fairlead.lake.place import default_lake
+from fairlead.cli.messages import quiet, say
+from fairlead.core.errors import FairleadError, InputError, PartialInputError
+from fairlead.store.folder import default_lake
 
 if TYPE_CHECKING:
-    from fairlead.lake.ingest import Outcome
-    from fairlead.lake.store import Lake
-    from fairlead.lake.writer import Writer
+    from fairlead.see.ingest import Outcome
+    from fairlead.store.lake import Lake
+    from fairlead.store.writer import Writer
 
 SCHEMA = "fairlead.ingest/1"
 
@@ -27,7 +27,7 @@ SCHEMA = "fairlead.ingest/1"
     "root",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="The lake; made if there is none. Default: $FAIRLEAD_LAKE, else fairlead/lake in your data folder.",
+    help="The lake; made if there is none. Default: $FAIRLEAD_LAKE, else fairlead/store in your data folder.",
 )
 @click.option(
     "--shard",
@@ -58,10 +58,10 @@ def ingest(
     PATH is a file, or a folder that is searched for traces. Each file is taken in whole or not at all, and only once:
     what the lake holds already is recognised by content. A file that cannot be used does not stop the others.
     """
-    from fairlead.analysis.rollups import derive
-    from fairlead.lake.compaction import compact
-    from fairlead.lake.ingest import found
-    from fairlead.lake.store import Lake
+    from fairlead.see.ingest import found
+    from fairlead.store.compaction import compact
+    from fairlead.store.lake import Lake
+    from fairlead.store.rollups import derive
 
     jobs, failed = found(paths)
     if not jobs:
@@ -75,7 +75,7 @@ def ingest(
 
 
 def _take(writer: Writer, jobs: list, exact_times: bool) -> list[Outcome]:  # type: ignore[type-arg]
-    from fairlead.lake.ingest import ingest as take
+    from fairlead.see.ingest import ingest as take
 
     for path in writer.damaged:
         say(f"a damaged segment of the write-ahead log was set aside: {path}")
@@ -124,7 +124,7 @@ class _Progress:
 
 
 def _print(lake: Lake, outcomes: list[Outcome], *, as_json: bool) -> None:
-    from fairlead.lake.ingest import totals
+    from fairlead.see.ingest import totals
 
     counts = {state: sum(o.state == state for o in outcomes) for state in ("added", "known", "failed")}
     if as_json:

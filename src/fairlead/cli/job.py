@@ -12,7 +12,7 @@ from fairlead.cli.ask import Asker, asking_options, show_json
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from fairlead.questions.answers import ClockShift, JobPage
+    from fairlead.explain.questions.answers import ClockShift, JobPage
 
 
 @click.command()
@@ -49,7 +49,7 @@ def page(answer: JobPage, width: int) -> list[RenderableType]:
     from rich.text import Text
 
     from fairlead.cli.answer_tables import gap_lines, share_table, timeline_picture
-    from fairlead.inert import inert
+    from fairlead.core.safe_text import inert
 
     parts: list[RenderableType] = [_head(answer), _figures(answer), Text("")]
     parts.append(timeline_picture(answer.timeline, width))
@@ -76,8 +76,8 @@ def page(answer: JobPage, width: int) -> list[RenderableType]:
 
 def clock_lines(clocks: list[ClockShift]) -> list[str]:
     """What was shifted, source by source."""
-    from fairlead.inert import inert
-    from fairlead.model import units
+    from fairlead.core.model import units
+    from fairlead.core.safe_text import inert
 
     lines = []
     for one in clocks[:10]:
@@ -91,8 +91,8 @@ def _head(answer: JobPage) -> RenderableType:
     from rich.text import Text
 
     from fairlead.cli.answer_tables import program_of, word
-    from fairlead.inert import inert
-    from fairlead.model import units
+    from fairlead.core.model import units
+    from fairlead.core.safe_text import inert
 
     job = answer.job
     state = "running" if job.running else word(job.state).lower() if job.accounted else "not accounted"
@@ -119,8 +119,8 @@ def _figures(answer: JobPage) -> RenderableType:
     from rich.text import Text
 
     from fairlead.cli.answer_tables import word
-    from fairlead.inert import inert
-    from fairlead.model import units
+    from fairlead.core.model import units
+    from fairlead.core.safe_text import inert
 
     sums, summary = answer.job.sums, answer.summary
     table = Table.grid(padding=(0, 3, 0, 0))

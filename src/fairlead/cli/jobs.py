@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from fairlead.cli.ask import Asker, asking_options, show_json
-from fairlead.cli.talk import say
+from fairlead.cli.messages import say
 
 if TYPE_CHECKING:
-    from fairlead.questions.answers import Jobs
+    from fairlead.explain.questions.answers import Jobs
 
 _SORTS = ("start", "end", "read", "write", "bytes", "metadata", "nodes", "user", "job")
 

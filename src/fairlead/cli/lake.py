@@ -1,4 +1,4 @@
-"""`fairlead lake`: looks after a lake. Not here: the looking after (`fairlead.lake`)."""
+"""`fairlead lake`: looks after a lake. Not here: the looking after (`fairlead.store`)."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fairlead.cli.talk import say
-from fairlead.errors import UsageError
-from fairlead.lake.place import default_lake
-from fairlead.model.units import format_bytes, format_count
+from fairlead.cli.messages import say
+from fairlead.core.errors import UsageError
+from fairlead.core.model.units import format_bytes, format_count
+from fairlead.store.folder import default_lake
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from fairlead.lake.store import Lake
+    from fairlead.store.lake import Lake
 
 _AGE = re.compile(r"(\d+)([dhw])")
 _NUMBER = re.compile(r"-?[\d,.]+( [kMGTP]?i?B)?|—")
@@ -26,7 +26,7 @@ _HOUR_NS = 3_600_000_000_000
 
 _lake_option = click.option(
     "--lake", "root", type=click.Path(path_type=Path), metavar="DIR",
-    help="The lake. Default: $FAIRLEAD_LAKE, else fairlead/lake in your data folder.",
+    help="The lake. Default: $FAIRLEAD_LAKE, else fairlead/store in your data folder.",
 )  # fmt: skip
 _shard_option = click.option(
     "--shard", "shards", multiple=True, metavar="NAME", help="Only this shard (repeatable). Default: all of them."
@@ -52,14 +52,14 @@ def info(root: Path | None, columns: bool, as_json: bool) -> None:
 
     Writes nothing, and may run beside a writer.
     """
-    from fairlead.lake.inventory import inventory
+    from fairlead.store.inventory import inventory
 
     if columns:
         _print_columns(as_json=as_json)
         return
     found = inventory(_open(root).place)
     if as_json:
-        _print_json({"schema": "fairlead.lake.info/1", **asdict(found)})
+        _print_json({"schema": "fairlead.store.info/1", **asdict(found)})
         return
     rows = [
         [t.table if t.known else f"{t.table} (newer)", t.shard, f"{t.rows + t.waiting_rows:,}", f"{t.waiting_rows:,}",
@@ -95,7 +95,7 @@ def compact(root: Path | None, shards: tuple[str, ...], wait_s: float, keep: str
 
     Answers do not change. May be stopped at any time and run again.
     """
-    from fairlead.lake.compaction import compact as merge_all
+    from fairlead.store.compaction import compact as merge_all
 
     keep_hours = _hours(keep)
     opened = _open(root)
@@ -104,7 +104,7 @@ def compact(root: Path | None, shards: tuple[str, ...], wait_s: float, keep: str
         with opened.writer(shard, wait_s=wait_s) as writer:
             merged += [{"shard": shard, **asdict(one)} for one in merge_all(opened, writer, keep_hours=keep_hours)]
     if as_json:
-        _print_json({"schema": "fairlead.lake.compact/1", "tables": merged})
+        _print_json({"schema": "fairlead.store.compact/1", "tables": merged})
         return
     rows = [[str(one["table"]), str(one["shard"]), f"{one['files_before']} → {one['files_after']}", str(one["removed"])]
             for one in merged]  # fmt: skip
@@ -130,8 +130,8 @@ def expire(
     Rows are gone for every query at once. Their files stay for readers that still use them; `fairlead lake compact`
     removes them later. Rows without a time never expire. A forgotten trace that is ingested again stays forgotten.
     """
-    from fairlead.clock import now_ns
-    from fairlead.lake.retention import expire as forget
+    from fairlead.core.clock import now_ns
+    from fairlead.store.retention import expire as forget
 
     before_ns = now_ns() - _hours(age) * _HOUR_NS
     opened = _open(root)
@@ -141,7 +141,7 @@ def expire(
             done = forget(writer, before_ns=before_ns, tables=tables or None, dry_run=dry_run)
             expired += [{"shard": shard, **asdict(one)} for one in done]
     if as_json:
-        _print_json({"schema": "fairlead.lake.expire/1", "dry_run": dry_run, "tables": expired})
+        _print_json({"schema": "fairlead.store.expire/1", "dry_run": dry_run, "tables": expired})
         return
     rows = [[str(one["table"]), str(one["shard"]), str(one["days"]), f"{one['rows']:,}", format_bytes(one["bytes"])]
             for one in expired]  # fmt: skip
@@ -165,7 +165,7 @@ def query(sql: str, root: Path | None, as_csv: bool, as_json: bool) -> None:
     if as_csv:
         _print_csv(result)
     elif as_json:
-        _print_json({"schema": "fairlead.lake.query/1", "columns": result.column_names, "rows": result.to_pylist()})
+        _print_json({"schema": "fairlead.store.query/1", "columns": result.column_names, "rows": result.to_pylist()})
     else:
         columns = [[_cell(value) for value in column.to_pylist()] for column in result.columns]
         _print_rows(result.column_names, [list(row) for row in zip(*columns, strict=True)])
@@ -182,11 +182,11 @@ def backup(folder: Path, root: Path | None, link: bool, as_json: bool) -> None:
     Each shard is copied as of one moment; what was acknowledged before is in it. When DEST holds a backup already,
     only what is new is copied. Killed at any point, the backup before is whole.
     """
-    from fairlead.lake.backup import backup as copy
+    from fairlead.store.backup import backup as copy
 
     done = copy(_open(root).place, folder, link=link)
     if as_json:
-        _print_json({"schema": "fairlead.lake.backup-done/1", **asdict(done)})
+        _print_json({"schema": "fairlead.store.backup-done/1", **asdict(done)})
         return
     new = f"{format_count(done.copied_files)} files with {format_bytes(done.copied_bytes)} of them new"
     click.echo(f"{format_count(done.files)} files with {format_bytes(done.bytes)}, {new}, in {done.folder}")
@@ -201,11 +201,11 @@ def restore(folder: Path, root: Path | None, as_json: bool) -> None:
 
     Every file is checked against its checksum; a damaged backup is not restored.
     """
-    from fairlead.lake.backup import restore as bring_back
+    from fairlead.store.backup import restore as bring_back
 
     done = bring_back(folder, root or default_lake())
     if as_json:
-        _print_json({"schema": "fairlead.lake.restore-done/1", **asdict(done)})
+        _print_json({"schema": "fairlead.store.restore-done/1", **asdict(done)})
         return
     click.echo(
         f"{format_count(done.files)} files with {format_bytes(done.bytes)} checked and restored to {done.folder}"
@@ -213,7 +213,7 @@ def restore(folder: Path, root: Path | None, as_json: bool) -> None:
 
 
 def _open(root: Path | None) -> Lake:
-    from fairlead.lake.store import Lake
+    from fairlead.store.lake import Lake
 
     return Lake.open(root or default_lake())
 
@@ -245,12 +245,12 @@ def _cell(value: object) -> str:
 
 
 def _print_columns(*, as_json: bool) -> None:
-    from fairlead.lake.query import sql_type
-    from fairlead.model.tables import TABLES
+    from fairlead.core.model.tables import TABLES
+    from fairlead.store.query import sql_type
 
     columns = {spec.name: {f.name: sql_type(f.type) for f in spec.schema} | {"day": "DATE"} for spec in TABLES.values()}
     if as_json:
-        _print_json({"schema": "fairlead.lake.columns/1", "tables": columns})
+        _print_json({"schema": "fairlead.store.columns/1", "tables": columns})
         return
     rows = [[table, name, kind] for table, of in columns.items() for name, kind in of.items()]
     _print_rows(["table", "column", "type"], rows)

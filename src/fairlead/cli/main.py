@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 import fairlead
-from fairlead.errors import FairleadError, UsageError
+from fairlead.core.errors import FairleadError, UsageError
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from fairlead.cli.ask import Asker, asking_options, show_json
-from fairlead.cli.talk import say
+from fairlead.cli.messages import say
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from fairlead.questions.answers import Mds
+    from fairlead.explain.questions.answers import Mds
 
 
 @click.command()
@@ -48,8 +48,8 @@ def _page(answer: Mds, width: int) -> list[RenderableType]:
     from rich.text import Text
 
     from fairlead.cli.answer_tables import gap_lines, op_table, timeline_picture
-    from fairlead.inert import inert
-    from fairlead.model import units
+    from fairlead.core.model import units
+    from fairlead.core.safe_text import inert
 
     title = f"metadata of {inert(answer.server)}" if answer.server else "metadata"
     load = f"{units.format_count(round(answer.per_s, 1))} ops/s" if answer.per_s is not None else "load not known"

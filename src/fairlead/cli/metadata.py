@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from fairlead.cli.talk import say
+from fairlead.cli.messages import say
 
 
 @click.command()
@@ -24,10 +24,10 @@ def metadata(store: Path, listen: str, token_key: Path | None) -> None:
     The targets file of the forwarders then has `[metadata] service = "ADDRESS"` and, if needed, `token_file = "FILE"`.
     Use a key of its own: whoever has one of its tokens may change every file's metadata.
     """
-    from fairlead.access.tokens import read_key
-    from fairlead.services.forwarding.forwarder.run import stopping_signals
-    from fairlead.services.forwarding.trees.targets.service import serve_metadata
-    from fairlead.services.forwarding.wire.address import parse_address
+    from fairlead.core.access.tokens import read_key
+    from fairlead.steer.forwarding.forwarder.run import stopping_signals
+    from fairlead.steer.fs.wire.address import parse_address
+    from fairlead.steer.targets.service import serve_metadata
 
     stopping = stopping_signals()
     # The threads inherit the mask, so that the signal waits for this one.

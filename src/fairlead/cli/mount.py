@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
+from fairlead.cli.messages import quiet, say
 from fairlead.cli.quantities import Seconds
-from fairlead.cli.talk import quiet, say
-from fairlead.errors import UsageError
+from fairlead.core.errors import UsageError
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -62,9 +62,9 @@ def mount(
     FORWARDER is unix:PATH, tcp:HOST:PORT or tls:HOST:PORT; more than one must export the same tree. Returns once
     DIR answers; the mount goes on in the background. Needs /dev/fuse, and fusermount3 unless run by root.
     """
-    from fairlead.services.forwarding.fuse.mounted import canonical
-    from fairlead.services.forwarding.mount.parts import MountOptions
-    from fairlead.services.forwarding.mount.run import serve, to_stderr
+    from fairlead.steer.forwarding.mount.build_mount import MountOptions
+    from fairlead.steer.forwarding.mount.run import serve, to_stderr
+    from fairlead.steer.fs.fuse.mount_table import canonical
 
     addresses, mountpoint = _places(places, local=source is not None, mapped=map_file is not None)
     options = MountOptions(
@@ -86,7 +86,7 @@ def mount(
     if foreground:
         serve(options, lambda: say(f"mounted on {options.mountpoint}"), _silence if quiet() else to_stderr)
         return
-    from fairlead.services.forwarding.mount.background import mount_in_background
+    from fairlead.steer.forwarding.mount.daemonize import mount_in_background
 
     sys.stdout.flush()
     sys.stderr.flush()
@@ -106,7 +106,7 @@ def _absolute(source: str) -> str:
 
 def _places(places: tuple[str, ...], *, local: bool, mapped: bool) -> tuple[tuple[str, ...], str]:
     """Addresses of forwarders, and the folder to mount on."""
-    from fairlead.services.forwarding.wire.address import parse_address
+    from fairlead.steer.fs.wire.address import parse_address
 
     if local and mapped:
         raise UsageError("--local and --map exclude each other", remedy="give one of them")

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fairlead.clock import now_ns
+from fairlead.core.clock import now_ns
 
 if TYPE_CHECKING:
-    from fairlead.services.forwarding.mount.control import Listed
+    from fairlead.steer.forwarding.mount.control import Listed
 
 SCHEMA = "fairlead.mounts/1"
 _STATES = {"serving": "green", "dead": "red", "silent": "red", "foreign": "dim"}
@@ -23,7 +23,7 @@ def mounts(as_json: bool) -> None:
     `dead`: its process was killed (fairlead umount takes it off). `silent`: its process does not answer.
     `foreign`: another user's, about which no more is known.
     """
-    from fairlead.services.forwarding.mount.control import listing
+    from fairlead.steer.forwarding.mount.control import listing
 
     found = listing()
     if as_json:
@@ -42,7 +42,7 @@ def _print_table(found: list[Listed]) -> None:
     from rich.text import Text
 
     from fairlead.cli.piped_console import PipedConsole
-    from fairlead.inert import inert
+    from fairlead.core.safe_text import inert
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("folder", "from", "state", "process", "since", "requests"):

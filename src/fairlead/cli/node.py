@@ -12,7 +12,7 @@ from fairlead.cli.ask import Asker, asking_options, show_json
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from fairlead.questions.answers import NodePage
+    from fairlead.explain.questions.answers import NodePage
 
 
 @click.command()
@@ -48,8 +48,8 @@ def _page(answer: NodePage, width: int) -> list[RenderableType]:
         timeline_picture,
         word,
     )
-    from fairlead.inert import inert
-    from fairlead.model import units
+    from fairlead.core.model import units
+    from fairlead.core.safe_text import inert
 
     times = f"{units.format_time(answer.from_ns)} to {units.format_time(answer.to_ns)}"
     parts: list[RenderableType] = [Text.assemble((f"node {inert(answer.node)}", "bold"), (f"  {times}\n", "dim"))]

@@ -16,7 +16,7 @@ from fairlead.cli.ask import show_json
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from fairlead.questions.answers import Answer
+    from fairlead.explain.questions.answers import Answer
 
 A = TypeVar("A", bound="Answer")
 
@@ -45,10 +45,10 @@ def give(
 
 def save(path: Path, text: str) -> None:
     """The page in a file that is there whole or not at all. Raises UsageError where it cannot be written."""
+    from fairlead.cli.messages import say
     from fairlead.cli.report import write_whole
-    from fairlead.cli.talk import say
-    from fairlead.errors import UsageError
-    from fairlead.inert import inert
+    from fairlead.core.errors import UsageError
+    from fairlead.core.safe_text import inert
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

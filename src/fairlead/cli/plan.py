@@ -11,24 +11,24 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fairlead.errors import InputError, UsageError
+from fairlead.core.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rich.console import RenderableType
 
-    from fairlead.lake.store import Lake
-    from fairlead.model.plan import Plan, Plans
-    from fairlead.model.site import Site
-    from fairlead.runtime.planning.expected import Arriving
+    from fairlead.core.model.plan import Plan, Plans
+    from fairlead.core.model.site import Site
+    from fairlead.decide.planning.expectations import Arriving
+    from fairlead.store.lake import Lake
 
 DEFAULT_POLICY = "aiot"
 """It answers with what little a lake may know: loads and health now, a job's last rate. `joint` and the published pairs
 want volume and computing time of every job, and set neither stripes nor P."""
 _lake_option = click.option(
     "--lake", "root", type=click.Path(path_type=Path), metavar="DIR",
-    help="The lake the live state is read from. Default: $FAIRLEAD_LAKE, else fairlead/lake in your data folder.",
+    help="The lake the live state is read from. Default: $FAIRLEAD_LAKE, else fairlead/store in your data folder.",
 )  # fmt: skip
 _site_option = click.option(
     "--site", "site_file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
@@ -83,9 +83,9 @@ def plan(
     if form is not None and as_json:
         raise UsageError("--render and --json are two ways to show a plan", remedy="give one of them")
     jobs = _jobs(job_file, job_id, user, program, nodes, node_list, cores, processes)
-    from fairlead import clock
-    from fairlead.questions.span import moment_ns
-    from fairlead.runtime.planning.planning import planned, sound
+    from fairlead.core import clock
+    from fairlead.decide.planning.plan_jobs import planned, sound
+    from fairlead.explain.questions.span import moment_ns
 
     now_ns = clock.now_ns()
     made = planned(
@@ -94,8 +94,8 @@ def plan(
     )  # fmt: skip
     plans = sound(made)
     if form is not None:
-        from fairlead.cli.talk import say
-        from fairlead.runtime.planning.rendered import rendered
+        from fairlead.cli.messages import say
+        from fairlead.decide.planning.render import rendered
 
         click.echo(rendered(plans, form, folder=folder), nl=False)
         say("shown only: nothing was applied")
@@ -125,13 +125,13 @@ def check(
     Prints everything that is wrong, with field, component and reason, and fails where anything is. FILE - is standard
     input.
     """
-    from fairlead import clock
-    from fairlead.inert import inert
-    from fairlead.model.plan import read_plans
-    from fairlead.policies.paths.checker import check as checked
-    from fairlead.questions.span import moment_ns
-    from fairlead.runtime.planning.landscape import live
-    from fairlead.runtime.planning.planning import ground_of, refusal
+    from fairlead.core import clock
+    from fairlead.core.model.plan import read_plans
+    from fairlead.core.safe_text import inert
+    from fairlead.decide.planning.landscape import live
+    from fairlead.decide.planning.plan_jobs import ground_of, refusal
+    from fairlead.decide.policies.paths.checker import check as checked
+    from fairlead.explain.questions.span import moment_ns
 
     plans = read_plans(_content(file, "FILE"), str(file))
     now_ns = clock.now_ns()
@@ -143,7 +143,7 @@ def check(
     if as_json:
         import msgspec
 
-        from fairlead.inert import encodable_within
+        from fairlead.core.safe_text import encodable_within
 
         told = {"schema": "fairlead.plan.check/1", "plans": len(plans.plans), "state_ns": state.state_ns,
                 "violations": [{"job_id": one.job_id, "field": one.field, "component": one.component,
@@ -167,7 +167,7 @@ def page(plans: Plans, width: int) -> list[RenderableType]:
     from rich.text import Text
 
     from fairlead.cli import diagnosis_parts as shown
-    from fairlead.model import units
+    from fairlead.core.model import units
 
     count = len(plans.plans)
     head = f"{count} plan{'' if count == 1 else 's'} by {plans.policy}, on the state of "
@@ -185,9 +185,9 @@ def _one(one: Plan, width: int) -> list[RenderableType]:
 
     from fairlead.cli import diagnosis_parts as shown
     from fairlead.cli.answer_tables import Column, fitted, program_of
-    from fairlead.inert import inert
-    from fairlead.model import units
-    from fairlead.model.node_names import folded
+    from fairlead.core.model import units
+    from fairlead.core.model.node_names import folded
+    from fairlead.core.safe_text import inert
 
     job = one.job
     of_whom = f", {job.user}'s {program_of(job.program)}" if job.program else f" of {job.user}"
@@ -226,7 +226,7 @@ def _jobs(
 ) -> Sequence[Arriving]:  # fmt: skip
     import msgspec
 
-    from fairlead.runtime.planning.arriving import ArrivingJob, arriving, read_jobs
+    from fairlead.decide.planning.arriving_jobs import ArrivingJob, arriving, read_jobs
 
     if job_file is not None:
         if job_id or user or program or nodes is not None or node_list or cores or processes is not None:
@@ -245,7 +245,7 @@ def _jobs(
 
 
 def _content(file: Path, where: str) -> bytes:
-    from fairlead.model.plan import MOST_BYTES
+    from fairlead.core.model.plan import MOST_BYTES
 
     try:
         if str(file) == "-":
@@ -258,14 +258,14 @@ def _content(file: Path, where: str) -> bytes:
 
 
 def _granted(files: Sequence[Path]) -> list[Plan]:
-    from fairlead.model.plan import read_plans
+    from fairlead.core.model.plan import read_plans
 
     return [one for file in files for one in read_plans(_content(file, "--granted"), str(file)).plans]
 
 
 def _lake(root: Path | None) -> Lake:
-    from fairlead.lake.place import default_lake
-    from fairlead.lake.store import Lake
+    from fairlead.store.folder import default_lake
+    from fairlead.store.lake import Lake
 
     return Lake.open(root or default_lake())
 
@@ -273,7 +273,7 @@ def _lake(root: Path | None) -> Lake:
 def _site(file: Path | None) -> Site | None:
     if file is None:
         return None
-    from fairlead.runtime.planning.described import site_from
+    from fairlead.decide.planning.components import site_from
 
     return site_from(file)
 
@@ -287,6 +287,6 @@ def _moment(at_ns: int, now_ns: int) -> int:
 def _print_json(plans: Plans) -> None:
     import msgspec
 
-    from fairlead.inert import encodable_within
+    from fairlead.core.safe_text import encodable_within
 
     click.echo(msgspec.json.format(msgspec.json.encode(encodable_within(plans)), indent=2).decode())

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fairlead.cli.messages import quiet, say
 from fairlead.cli.startup import leave_pandas_alone
-from fairlead.cli.talk import quiet, say
-from fairlead.errors import FairleadError, InputError, PartialInputError, UsageError
-from fairlead.inert import inert
+from fairlead.core.errors import FairleadError, InputError, PartialInputError, UsageError
+from fairlead.core.safe_text import inert
 
 if TYPE_CHECKING:
-    from fairlead.analysis.verdict import Verdict
-    from fairlead.model.job import Job
-    from fairlead.reporting import Report, Setup
-    from fairlead.sources.inputs import Failure, JobInput
+    from fairlead.core.model.job import Job
+    from fairlead.explain.analysis.verdict import Verdict
+    from fairlead.see.sources.inputs import Failure, JobInput
+    from fairlead.show.report.build import Report, Setup
 
 SHOWN_FAILURES = 20
 
@@ -66,8 +66,8 @@ def report(
     accounting beside them fills in who ran the job.
     """
     leave_pandas_alone()
-    from fairlead import reporting
     from fairlead.cli import terminal
+    from fairlead.show.report import build as reporting
 
     setup = reporting.prepare(rules_dir, platform)
     if explain is not None and explain not in setup.rules:
@@ -137,8 +137,8 @@ class _Run:
 
     def find(self, paths: list[Path]) -> list[JobInput]:
         """The jobs of these inputs; what cannot be read is kept for the end, accounting is read."""
-        from fairlead import reporting
-        from fairlead.sources import inputs
+        from fairlead.see.sources import inputs
+        from fairlead.show.report import build as reporting
 
         found, failures = inputs.discover(paths)
         self._failures += failures
@@ -150,7 +150,7 @@ class _Run:
 
     def build(self, before: list[JobInput], after: list[JobInput], html: Path | None) -> None:
         """Analyse all jobs, show them, write their pages."""
-        from fairlead import reporting
+        from fairlead.show.report import build as reporting
 
         progress = _Progress(before + after)
         kept: list[Report] | None = []
@@ -180,7 +180,7 @@ class _Run:
 
     def _pass(self, one: Report, html: Path | None) -> None:
         """What needs a whole report, before only its verdict is kept."""
-        from fairlead import reporting
+        from fairlead.show.report import build as reporting
 
         if self._screen is not None:
             self._screen.passing(one)
@@ -188,7 +188,7 @@ class _Run:
             self._save(self._page_name(html, one), reporting.page(one).encode(), page=True)
 
     def _write_pages(self, reports: list[Report], html: Path | None) -> None:
-        from fairlead import reporting
+        from fairlead.show.report import build as reporting
 
         if html is None:
             return
@@ -211,7 +211,7 @@ class _Run:
 
     def write_json(self, out: str | None) -> None:
         """The verdicts as JSON, unless there are none."""
-        from fairlead import reporting
+        from fairlead.show.report import build as reporting
 
         if out is None or not self._verdicts:
             return

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from fairlead.cli.startup import leave_pandas_alone
-from fairlead.errors import ConfigError, UsageError
+from fairlead.core.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
-    from fairlead.rules.rule import Rule
+    from fairlead.explain.rules.rule import Rule
 
 SEVERITY_STYLE = {"critical": "bold red", "high": "red", "warning": "yellow", "info": "cyan", "ok": "green"}
 
@@ -33,12 +33,12 @@ def rules() -> None:
 @_json_option
 def list_rules(rules_dir: Path | None, as_json: bool) -> None:
     """All rules: id, category, worst severity, what they say."""
-    from fairlead.rules.described import one_line, pretty
+    from fairlead.explain.rules.describe import one_line, pretty
 
     found, origin = _load(rules_dir)
     if as_json:
         _print_json({
-            "schema": "fairlead.rules/1",
+            "schema": "fairlead.explain.rules/1",
             "rules": [
                 {"id": r.id, "category": r.category, "severity": r.severity, "title": pretty(r.title),
                  "when": one_line(r.when), "cost": r.cost, "covers": [c.rule for c in r.covers],
@@ -96,8 +96,8 @@ def check(folder: Path, as_json: bool) -> None:
 
     Ends with exit code 5 when there is a fault.
     """
-    from fairlead.rules.advice_set import check_advice
-    from fairlead.rules.rule_set import check as check_folder
+    from fairlead.explain.rules.advice_set import check_advice
+    from fairlead.explain.rules.rule_set import check as check_folder
 
     sound, faults = check_folder(folder)
     if (folder / "advice").is_dir():
@@ -105,7 +105,7 @@ def check(folder: Path, as_json: bool) -> None:
         sound, faults = [*sound, *(f"advice/{name}" for name in advised)], [*faults, *wrong]
     if as_json:
         _print_json({
-            "schema": "fairlead.rules.check/1", "folder": str(folder), "sound": sound,
+            "schema": "fairlead.explain.rules.check/1", "folder": str(folder), "sound": sound,
             "faults": [{"file": f.where, "what": f.what, "remedy": f.remedy} for f in faults],
         })  # fmt: skip
     elif sound or not faults:
@@ -131,7 +131,7 @@ def advice(rule_id: str | None, rules_dir: Path | None, as_json: bool) -> None:
     """
     import msgspec
 
-    from fairlead.rules.advice_set import load_advice
+    from fairlead.explain.rules.advice_set import load_advice
 
     found = load_advice(rules_dir)
     if rule_id is not None and rule_id not in found:
@@ -139,7 +139,7 @@ def advice(rule_id: str | None, rules_dir: Path | None, as_json: bool) -> None:
     chosen = {name: entries for name, entries in sorted(found.items()) if rule_id in (None, name)}
     if as_json:
         told = [{"rule": name, "advice": msgspec.to_builtins(entries)} for name, entries in chosen.items()]
-        _print_json({"schema": "fairlead.rules.advice/1", "rules": told})
+        _print_json({"schema": "fairlead.explain.rules.advice/1", "rules": told})
         return
     from rich.text import Text
 
@@ -160,11 +160,11 @@ def metrics(as_json: bool) -> None:
     """Every name a rule may use: unit and meaning."""
     from rich.table import Table
 
-    from fairlead.rules.described import metric_rows
+    from fairlead.explain.rules.describe import metric_rows
 
     if as_json:
         rows = [{"name": name, "unit": unit, "meaning": meaning} for name, unit, meaning in metric_rows()]
-        _print_json({"schema": "fairlead.rules.metrics/1", "metrics": rows})
+        _print_json({"schema": "fairlead.explain.rules.metrics/1", "metrics": rows})
         return
     table = Table(box=None, padding=(0, 1), header_style="dim")
     for name in ("metric", "unit"):
@@ -177,7 +177,7 @@ def metrics(as_json: bool) -> None:
 
 def _load(site: Path | None) -> tuple[list[Rule], dict[str, str]]:
     """Rules by category and id, and where each comes from: `built-in` or `site`."""
-    from fairlead.rules.rule_set import load
+    from fairlead.explain.rules.rule_set import load
 
     built_in = load()
     all_rules = load(site) if site is not None else built_in
@@ -190,7 +190,7 @@ def _shown(rule: Rule, by_id: dict[str, Rule]) -> list[object]:
     from rich.table import Table
     from rich.text import Text
 
-    from fairlead.rules import described
+    from fairlead.explain.rules import describe as described
 
     def section(name: str) -> Text:
         return Text(f"\n{name}", style="bold")

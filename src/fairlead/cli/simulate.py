@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from fairlead.cli.talk import quiet, say
-from fairlead.errors import UsageError
-from fairlead.sim.experiments.papers import OURS, PAPERS, STUDY
+from fairlead.cli.messages import quiet, say
+from fairlead.core.errors import UsageError
+from fairlead.decide.sim.experiments.papers import OURS, PAPERS, STUDY
 
 if TYPE_CHECKING:
-    from fairlead.sim.experiments.answer import Simulated
-    from fairlead.sim.experiments.spec import Experiment
+    from fairlead.decide.sim.experiments.results import Simulated
+    from fairlead.decide.sim.experiments.spec import Experiment
 
 F = TypeVar("F", bound=Callable[..., Any])
 _lake_option = click.option(
@@ -88,7 +88,7 @@ def run_spec(
     """An experiment of your own. `fairlead simulate SPEC.toml` is the same."""
     import msgspec
 
-    from fairlead.runtime.simulating.run import read_spec
+    from fairlead.decide.sim.runs.run import read_spec
 
     experiment = read_spec(spec)
     changed: dict[str, int] = {}
@@ -113,8 +113,8 @@ def scheduling_study(
 
     Says of each conclusion whether it comes out, and the figures it rests on.
     """
-    from fairlead.sim.experiments.spec import check
-    from fairlead.sim.experiments.study import study
+    from fairlead.decide.sim.experiments.scheduling_study import study
+    from fairlead.decide.sim.experiments.spec import check
 
     windows = ("steady", "study") if window == "both" else (window,)
     experiments = study(figure=figure, sets=sets, seed=seed, windows=windows, applications=applications)
@@ -138,8 +138,8 @@ def run_ours(
     """
     import msgspec
 
-    from fairlead.sim.experiments.spec import check
-    from fairlead.sim.experiments.study import ours
+    from fairlead.decide.sim.experiments.scheduling_study import ours
+    from fairlead.decide.sim.experiments.spec import check
 
     found = ours()
     workload = msgspec.structs.replace(found.workload, applications=applications) if applications else found.workload
@@ -155,7 +155,7 @@ def _paper(name: str) -> click.Command:
 
     def run_paper(quick: bool, root: Path, seed: int | None, wait_s: float, as_json: bool) -> None:
         from fairlead.cli.simulate_shown import paper_shown, print_json
-        from fairlead.runtime.simulating.run import compare
+        from fairlead.decide.sim.runs.run import compare
 
         with _progress(name) as tell:
             told = compare(name, root, seed=1 if seed is None else seed, quick=quick, wait_s=wait_s, tell=tell)
@@ -196,7 +196,7 @@ def trace(
     On a machine like TaihuLight. What the trace does not hold is assumed by stated rules, which are told.
     """
     from fairlead.cli.simulate_shown import paper_shown, print_json
-    from fairlead.runtime.simulating.run import replay_trace
+    from fairlead.decide.sim.runs.run import replay_trace
 
     chosen = policies or ("static-map", "dfra")
     with _progress(file.name) as tell:
@@ -216,8 +216,8 @@ def trace(
 def list_experiments(root: Path, as_json: bool) -> None:
     """Experiments there are, policies, and results in the lake."""
     from fairlead.cli.simulate_shown import listed, print_json
-    from fairlead.registry import policy_names
-    from fairlead.runtime.simulating.results import names
+    from fairlead.decide.registry import policy_names
+    from fairlead.decide.sim.runs.results import names
 
     kept = names(root)
     if as_json:
@@ -243,7 +243,7 @@ def plot(result: str, out: Path | None, root: Path) -> None:
 
     RESULT is the name of an experiment that was run (`fairlead simulate list`), scheduling-study, or its TOML file.
     """
-    from fairlead.runtime.simulating.plotting import plotted
+    from fairlead.show.report.simulation.plotting import plotted
 
     pages = plotted(result, root, out or Path(Path(result).stem.lstrip(".") or "plot"))
     beside = len(pages) - 1
@@ -255,8 +255,8 @@ def _run(
     experiments: list[Experiment], root: Path, jobs: int | None, dask: str | None, wait_s: float, as_json: bool,
     name: str, *, concluding: bool = False,
 ) -> None:  # fmt: skip
-    from fairlead.runtime.simulating.run import crew, simulate
-    from fairlead.runtime.simulating.telling import simulated
+    from fairlead.decide.sim.runs.run import crew, simulate
+    from fairlead.decide.sim.runs.summary import simulated
 
     with crew(dask, jobs) as workers, _progress(name) as tell:
         ran = simulate(experiments, root, workers, wait_s=wait_s, tell=tell)

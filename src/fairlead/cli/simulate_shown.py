@@ -13,9 +13,9 @@ import click
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from fairlead.sim.experiments.answer import Drawn, Panel, Simulated
-    from fairlead.sim.experiments.conclusions import Conclusion
-    from fairlead.sim.experiments.papers import Told as PaperTold
+    from fairlead.decide.sim.experiments.conclusions import Conclusion
+    from fairlead.decide.sim.experiments.papers import Told as PaperTold
+    from fairlead.decide.sim.experiments.results import Drawn, Panel, Simulated
 
 VERDICT_STYLE = {"pass": "green", "fail": "red", "unknown": "yellow"}
 MANY_LINES = 8
@@ -38,7 +38,7 @@ def shown(found: Simulated) -> None:
     from rich.text import Text
 
     from fairlead.cli.pictures import screen
-    from fairlead.inert import inert
+    from fairlead.core.safe_text import inert
 
     console = screen()
     if found.conclusions:
@@ -109,7 +109,7 @@ def _counts(counts: Mapping[str, Mapping[int, int]]) -> RenderableType:
 def _panel(panel: Panel) -> RenderableType:
     from rich.table import Table
 
-    from fairlead.model import units
+    from fairlead.core.model import units
 
     joint = [place for place, line in enumerate(panel.lines) if "+" not in line.policy]
     if 0 < len(joint) < len(panel.lines) > MANY_LINES and panel.lines[0].measure in LESS_IS_BETTER:
@@ -131,7 +131,7 @@ def _beside_the_best(panel: Panel, joint: Sequence[int]) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
-    from fairlead.model import units
+    from fairlead.core.model import units
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("load", justify="right")
@@ -168,7 +168,7 @@ def paper_shown(told: PaperTold) -> None:
     from rich.text import Text
 
     from fairlead.cli.pictures import screen
-    from fairlead.inert import inert
+    from fairlead.core.safe_text import inert
 
     console = screen()
     console.print(Text(told.paper, style="bold"))
@@ -212,7 +212,7 @@ def _longest_word(texts: Sequence[str]) -> int:
 
 
 def _valued(value: float | None, unit: str) -> str:
-    from fairlead.model import units
+    from fairlead.core.model import units
 
     if value is None:
         return units.ABSENT
@@ -225,9 +225,9 @@ def listed(results: Sequence[Mapping[str, Any]]) -> None:
 
     from fairlead.cli.answer_tables import Column, fitted
     from fairlead.cli.pictures import screen
-    from fairlead.registry import ALLOCATIONS, PLACINGS, policy_names
-    from fairlead.sim.experiments.papers import OURS, PAPERS, STUDY
-    from fairlead.sim.experiments.study import figures, ours
+    from fairlead.decide.registry import ALLOCATIONS, PLACINGS, policy_names
+    from fairlead.decide.sim.experiments.papers import OURS, PAPERS, STUDY
+    from fairlead.decide.sim.experiments.scheduling_study import figures, ours
 
     console = screen()
     rows = [(STUDY, "all figures and the conclusions (Bandet, Boito, Pallez 2024)")]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from fairlead.cli.talk import say
-from fairlead.errors import ConfigError, InputError, UsageError
+from fairlead.cli.messages import say
+from fairlead.core.errors import ConfigError, InputError, UsageError
 
 
 @click.group()
@@ -34,12 +34,12 @@ def init(lake_dir: Path | None, output: Path | None, force: bool, root: Path) ->
     Asks Slurm, Lustre, /proc/mounts and the hosts file of this node, and a lake. What was not found out stands in the
     file as a comment.
     """
-    from fairlead.runtime.site_discovery import discover
-    from fairlead.runtime.site_text import site_text
+    from fairlead.run.site_discovery import discover
+    from fairlead.run.site_text import site_text
 
     lake = None
     if lake_dir is not None:
-        from fairlead.lake.store import Lake
+        from fairlead.store.lake import Lake
 
         lake = Lake.open(lake_dir)
     found = discover(root, lake=lake)
@@ -64,8 +64,8 @@ def init(lake_dir: Path | None, output: Path | None, force: bool, root: Path) ->
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def check(file: Path, as_json: bool) -> None:
     """Check a site file: keys, host lists, and whether its parts fit together."""
-    from fairlead.model.site import check_site, parse_site, site_mapping
-    from fairlead.sources.slurm.hostlist import expand_hostlist
+    from fairlead.core.model.site import check_site, parse_site, site_mapping
+    from fairlead.see.sources.slurm.hostlist import expand_hostlist
 
     try:
         content = file.read_bytes()

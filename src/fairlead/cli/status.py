@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from fairlead.collector.health import Health
+    from fairlead.see.collector.health import Health
 
 SHOWN = 20
 DEGRADED = 4
@@ -35,10 +35,10 @@ def status(
     server: str | None, token_file: Path | None, ca: Path | None, lake: Path | None, everything: bool, as_json: bool
 ) -> int:
     """How the server and its sources are. Exit code 4 when something is not as it should be."""
-    from fairlead.clock import now_ns
-    from fairlead.collector.health import ALL, TROUBLED
-    from fairlead.runtime.asking import found_url, health, read_token
-    from fairlead.runtime.lake_health import lake_health
+    from fairlead.core.clock import now_ns
+    from fairlead.run.lake_health import lake_health
+    from fairlead.run.server_client import found_url, health, read_token
+    from fairlead.see.collector.health import ALL, TROUBLED
 
     found = lake_health(lake, now_ns()) if lake is not None else health(
         server or found_url(), read_token(token_file), ca, which=ALL if everything or as_json else TROUBLED
@@ -53,8 +53,8 @@ def status(
 
 
 def _show(found: Health, everything: bool) -> None:
-    from fairlead.inert import inert
-    from fairlead.model.units import format_bytes
+    from fairlead.core.model.units import format_bytes
+    from fairlead.core.safe_text import inert
 
     collector = found.collector
     click.echo(f"{found.state}: fairlead {collector.version}, shard {collector.shard}")
@@ -78,8 +78,8 @@ def _show(found: Health, everything: bool) -> None:
 
 
 def _show_sources(found: Health, everything: bool) -> None:
-    from fairlead.collector.sources import needs_attention
-    from fairlead.inert import inert
+    from fairlead.core.safe_text import inert
+    from fairlead.see.collector.source_activity import needs_attention
 
     troubled = [one for one in found.sources if needs_attention(one)]
     chosen = found.sources if everything else troubled[:SHOWN]

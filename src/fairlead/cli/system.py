@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from fairlead.cli.ask import Asker, asking_options, show_json
-from fairlead.errors import UsageError
+from fairlead.core.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
-    from fairlead.questions.answers import Amplification, Health, System
-    from fairlead.questions.answers_site import Devices, Ports, Usage
+    from fairlead.explain.questions.answers import Amplification, Health, System
+    from fairlead.explain.questions.answers_site import Devices, Ports, Usage
 
 
 @click.command()
@@ -95,8 +95,8 @@ def _page(answer: System, width: int) -> list[RenderableType]:
     from rich.text import Text
 
     from fairlead.cli.answer_tables import Column, fitted, gap_lines, sum_columns, timeline_picture
-    from fairlead.inert import inert
-    from fairlead.model import units
+    from fairlead.core.model import units
+    from fairlead.core.safe_text import inert
 
     head = Text.assemble(
         (f"{units.format_time(answer.from_ns)} to {units.format_time(answer.to_ns)}", "bold"),
@@ -125,7 +125,7 @@ def _page(answer: System, width: int) -> list[RenderableType]:
 def _amplified(one: Amplification) -> Text:
     from rich.text import Text
 
-    from fairlead.model import units
+    from fairlead.core.model import units
 
     text = f"  for each byte of {one.upper}, {one.lower} read {units.format_ratio(one.read)}"
     style = "yellow" if max(one.read or 0, one.write or 0) > 1.5 else ""
@@ -136,8 +136,8 @@ def _health(answer: Health, width: int) -> list[RenderableType]:
     from rich.text import Text
 
     from fairlead.cli.answer_tables import Column, fitted, gap_lines, word
-    from fairlead.model import units
-    from fairlead.questions.answers import ProbeHealth
+    from fairlead.core.model import units
+    from fairlead.explain.questions.answers import ProbeHealth
 
     def state(row: ProbeHealth) -> Text:
         said = "silent" if row.silent else row.state
@@ -163,6 +163,6 @@ def _health(answer: Health, width: int) -> list[RenderableType]:
 
 
 def _offset(ns: int | None) -> str:
-    from fairlead.model import units
+    from fairlead.core.model import units
 
     return units.ABSENT if ns is None else units.format_duration(ns / 1e9)

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from fairlead.cli.ask import Asker, asking_options, show_json
-from fairlead.cli.talk import say
-from fairlead.errors import UsageError
+from fairlead.cli.messages import say
+from fairlead.core.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from fairlead.questions.answers import Cdf, ComponentPage, Targets
+    from fairlead.explain.questions.answers import Cdf, ComponentPage, Targets
 
 
 @click.command()
@@ -65,7 +65,7 @@ def _all(answer: Targets, width: int) -> list[RenderableType]:
     from rich.text import Text
 
     from fairlead.cli.answer_tables import component_table
-    from fairlead.model import units
+    from fairlead.core.model import units
 
     if not answer.targets:
         return []
@@ -83,8 +83,8 @@ def component_page(answer: ComponentPage, width: int) -> list[RenderableType]:
     from rich.text import Text
 
     from fairlead.cli.answer_tables import component_table, gap_lines, share_table, timeline_picture
-    from fairlead.inert import inert
-    from fairlead.model import units
+    from fairlead.core.model import units
+    from fairlead.core.safe_text import inert
 
     seconds = (answer.to_ns - answer.from_ns) / 1e9
     times = f"{units.format_time(answer.from_ns)} to {units.format_time(answer.to_ns)}"
@@ -106,7 +106,7 @@ def _distribution(answer: Cdf, width: int) -> list[RenderableType]:
     from rich.text import Text
 
     from fairlead.cli.pictures import WRITE, bar
-    from fairlead.model import units
+    from fairlead.core.model import units
 
     known = f"{answer.minutes:,} target-minutes of {answer.components} targets"
     unknown = f", {answer.minutes_unknown:,} not known" if answer.minutes_unknown else ""

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from fairlead.cli.talk import say
-from fairlead.errors import ForwardingError, InputError, PartialInputError, UsageError
-from fairlead.model.units import format_bandwidth, format_bytes, format_count
+from fairlead.cli.messages import say
+from fairlead.core.errors import ForwardingError, InputError, PartialInputError, UsageError
+from fairlead.core.model.units import format_bandwidth, format_bytes, format_count
 
 if TYPE_CHECKING:
-    from fairlead.services.forwarding.trees.targets.check import Checked
-    from fairlead.services.forwarding.trees.targets.space import TargetReport
+    from fairlead.steer.targets.check import Checked
+    from fairlead.steer.targets.space import TargetReport
 
 _file = click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
@@ -40,10 +40,10 @@ def list_targets(file: Path, as_json: bool) -> None:
 
     Looks at the directories only and may run beside a forwarder.
     """
-    from fairlead.services.forwarding.trees.targets.check import count_objects
-    from fairlead.services.forwarding.trees.targets.config import read_config
-    from fairlead.services.forwarding.trees.targets.objects import TargetSet
-    from fairlead.services.forwarding.trees.targets.space import report
+    from fairlead.steer.targets.check import count_objects
+    from fairlead.steer.targets.config import read_config
+    from fairlead.steer.targets.objects import TargetSet
+    from fairlead.steer.targets.space import report
 
     config = read_config(file)
     store = config.metadata.store
@@ -118,10 +118,10 @@ def check(file: Path, repair: bool, as_json: bool) -> int:
     truncations to be ended (oversize objects), unlinked files that were open. Exits with 8 if there are faults that
     were not mended.
     """
-    from fairlead.services.forwarding.trees.targets.check import check as run_check
-    from fairlead.services.forwarding.trees.targets.config import read_config
-    from fairlead.services.forwarding.trees.targets.objects import TargetSet
-    from fairlead.services.forwarding.trees.targets.tree import open_store
+    from fairlead.steer.targets.check import check as run_check
+    from fairlead.steer.targets.config import read_config
+    from fairlead.steer.targets.objects import TargetSet
+    from fairlead.steer.targets.tree import open_store
 
     config = read_config(file)
     store = open_store(config, readonly=not repair)
@@ -163,8 +163,8 @@ def export(file: Path, destination: Path, path: str, as_json: bool) -> None:
     Needs no forwarder. The directory must be new or empty. Keeps names, modes, times, hard links, holes and extended
     attributes; owners when run as root. Exits with 4 if some files could not be read.
     """
-    from fairlead.services.forwarding.trees.targets.export import export as run_export
-    from fairlead.services.forwarding.trees.targets.tree import open_tree
+    from fairlead.steer.targets.export import export as run_export
+    from fairlead.steer.targets.tree import open_tree
 
     tree = open_tree(str(file), readonly=True)
     try:
@@ -192,10 +192,10 @@ def set_layout(file: Path, path: str, layout: str) -> None:
     For a tree that no forwarder serves, or one with a metadata service. In a mount:
     setfattr -n user.fairlead.layout -v LAYOUT DIR.
     """
-    from fairlead.services.forwarding.trees.base import ROOT
-    from fairlead.services.forwarding.trees.targets.config import parse_layout, pools_of, read_config, striping_of
-    from fairlead.services.forwarding.trees.targets.layouts import NAME
-    from fairlead.services.forwarding.trees.targets.tree import open_tree
+    from fairlead.steer.fs.trees.base import ROOT
+    from fairlead.steer.targets.config import parse_layout, pools_of, read_config, striping_of
+    from fairlead.steer.targets.layouts import NAME
+    from fairlead.steer.targets.tree import open_tree
 
     config = read_config(file)
     try:

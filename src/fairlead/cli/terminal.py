@@ -17,17 +17,17 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from fairlead.analysis.timeline import Timeline, coarser
-from fairlead.analysis.verdict import Verdict
 from fairlead.cli.piped_console import PipedConsole
 from fairlead.cli.terminal_tables import GRADE_STYLE, compared, overview, program_of
-from fairlead.inert import inert_within
-from fairlead.model import units
-from fairlead.model.finding import Finding
-from fairlead.reporting import Report, Setup, comparison
-from fairlead.rules.condition import Condition, compiled
-from fairlead.rules.engine import namespace, shown
-from fairlead.rules.rule import Rule
+from fairlead.core.model import units
+from fairlead.core.model.finding import Finding
+from fairlead.core.safe_text import inert_within
+from fairlead.explain.analysis.timeline import Timeline, coarser
+from fairlead.explain.analysis.verdict import Verdict
+from fairlead.explain.rules.condition import Condition, compiled
+from fairlead.explain.rules.engine import namespace, shown
+from fairlead.explain.rules.rule import Rule
+from fairlead.show.report.build import Report, Setup, comparison
 
 SEVERITY_STYLE = {"critical": "bold red", "high": "red", "warning": "yellow", "info": "cyan", "ok": "green"}
 READ, WRITE, META = "dodger_blue1", "dark_orange", "medium_purple1"
@@ -329,8 +329,8 @@ def introduced(rule: Rule) -> RenderableType:
 
 def explained(rule: Rule, report: Report) -> RenderableType:
     """What a job answered to a rule, and what follows."""
-    from fairlead.analysis.costs import COSTS
-    from fairlead.analysis.profile import METRICS
+    from fairlead.explain.analysis.costs import COSTS
+    from fairlead.explain.analysis.profile import METRICS
 
     metrics = namespace(report.profile)
     condition: Condition = compiled(rule.when)

@@ -11,9 +11,9 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from fairlead.analysis.compare import Comparison
-from fairlead.analysis.verdict import Verdict
-from fairlead.model import units
+from fairlead.core.model import units
+from fairlead.explain.analysis.compare import Comparison
+from fairlead.explain.analysis.verdict import Verdict
 
 GRADE_STYLE = {"A": "bold white on green4", "B": "bold white on dark_green", "C": "bold black on gold3",
                "D": "bold white on dark_orange3", "F": "bold white on red3", None: "bold white on grey37"}  # fmt: skip

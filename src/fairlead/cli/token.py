@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from fairlead.cli.talk import say
-from fairlead.errors import UsageError
+from fairlead.cli.messages import say
+from fairlead.core.errors import UsageError
 
 _AGE = re.compile(r"(\d+)([smhd])")
 _LONGEST_S = 3650 * 86400
@@ -29,7 +29,7 @@ def key(file: Path) -> None:
     Whoever has the key can make tokens. Give it to forwarders with --token-key, to a server as `token_key` of
     its settings. A new key ends all older tokens.
     """
-    from fairlead.access.tokens import make_key
+    from fairlead.core.access.tokens import make_key
 
     make_key(file)
     say(f"made {file}; a token of it: fairlead token issue --key {file}")
@@ -50,9 +50,9 @@ def key(file: Path) -> None:
               help="How long it is good (90m, 24h, 365d).")  # fmt: skip
 def issue(file: Path, role: str, job: str, user: str | None, node: str, valid: str) -> None:
     """Print a token. Send it over TLS where the network is not trusted: whoever reads it can use it."""
-    from fairlead.access.tokens import Claims, read_key
-    from fairlead.access.tokens import issue as make_token
-    from fairlead.clock import now_ns
+    from fairlead.core.access.tokens import Claims, read_key
+    from fairlead.core.access.tokens import issue as make_token
+    from fairlead.core.clock import now_ns
 
     match = _AGE.fullmatch(valid)
     if match is None or not 0 < int(match[1]) * _SECONDS[match[2]] <= _LONGEST_S:

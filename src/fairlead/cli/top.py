@@ -57,7 +57,7 @@ def _watch(console: Console, board: Board, interval_s: float) -> None:
 
     from fairlead.cli.keys import Keys
     from fairlead.cli.top_screen import drawn
-    from fairlead.clock import monotonic_s
+    from fairlead.core.clock import monotonic_s
 
     first = drawn(board, console.width, console.height)
     with Keys(sys.stdin.fileno()) as keys, Live(first, console=console, screen=True, auto_refresh=False) as live:

@@ -14,10 +14,10 @@ from rich.text import Text
 from fairlead.cli.answer_tables import Column, fitted, program_of, rate, word
 from fairlead.cli.ask import Asker
 from fairlead.cli.pictures import META, READ, WRITE, bar
-from fairlead.errors import FairleadError
-from fairlead.inert import inert
-from fairlead.model import units
-from fairlead.questions.answers import Answer, ComponentRow, Mds, Targets, Top, TopRow
+from fairlead.core.errors import FairleadError
+from fairlead.core.model import units
+from fairlead.core.safe_text import inert
+from fairlead.explain.questions.answers import Answer, ComponentRow, Mds, Targets, Top, TopRow
 
 ORDERS = {
     "jobs": ("bytes", "read", "write", "metadata"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from fairlead.cli.talk import say
+from fairlead.cli.messages import say
 
 
 @click.command()
@@ -16,6 +16,6 @@ def umount(folder: str, force: bool) -> None:
     A mount whose process was killed is taken off as well. With --force files that are open there are lost to
     who has them open.
     """
-    from fairlead.services.forwarding.mount.ending import end_mount
+    from fairlead.steer.forwarding.mount.end_mount import end_mount
 
     say(end_mount(folder, force=force))

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from fairlead.cli.talk import quiet, say
-from fairlead.errors import UsageError
+from fairlead.cli.messages import quiet, say
+from fairlead.core.errors import UsageError
 
 _file = click.Path(path_type=Path, dir_okay=False)
 
@@ -43,9 +43,9 @@ def up(
     its own key and tokens. Prints one line `ready NAME ADDRESS` on stderr for each address when clients may come.
     SIGHUP reads settings, keys and certificates again.
     """
-    from fairlead.runtime.config import Config, Origins, load, resolved, shown
-    from fairlead.runtime.up import must_be_usable
-    from fairlead.runtime.up import up as serve
+    from fairlead.run.config import Config, Origins, load, resolved, shown
+    from fairlead.run.up import must_be_usable
+    from fairlead.run.up import up as serve
 
     given = [*flags]
     if lake is not None:
@@ -55,7 +55,7 @@ def up(
     if state is not None and not sample_site:
         raise UsageError("--state goes with --sample-site", remedy="--set server.state=DIR for a server of a site")
     if sample_site:
-        from fairlead.runtime.sample_site import default_folder, settings
+        from fairlead.kit.sample.site import default_folder, settings
 
         folder = (state or default_folder()).absolute()
 
@@ -76,7 +76,7 @@ def up(
     )
 
     def reload() -> Config | None:
-        from fairlead.errors import FairleadError
+        from fairlead.core.errors import FairleadError
 
         try:
             fresh = read()[0]
@@ -89,9 +89,9 @@ def up(
     if not sample_site:
         serve(config, say, reload)
         return
-    from fairlead import clock
     from fairlead.cli.analyse import progress
-    from fairlead.runtime.sample_site import alive, prepared
+    from fairlead.core import clock
+    from fairlead.kit.sample.site import alive, prepared
 
     with progress("sample site") as done:
         sample = prepared(folder, clock.now_ns(), done=done, say=say)

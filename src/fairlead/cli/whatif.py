@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fairlead.cli.messages import quiet
 from fairlead.cli.pages import give, html_option
-from fairlead.cli.talk import quiet
-from fairlead.errors import UsageError
+from fairlead.core.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from rich.console import RenderableType
 
-    from fairlead.questions.answers_whatif import Moved, Scenario, Sides, WhatIf
+    from fairlead.explain.questions.answers_whatif import Moved, Scenario, Sides, WhatIf
 
 
 @click.command()
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 @click.option("--seed", type=click.IntRange(0, 2**31), default=0, show_default=True,
               help="Of what policies draw and of places of jobs that are not known.")  # fmt: skip
 @click.option("--lake", "root", type=click.Path(path_type=Path), metavar="DIR",
-              help="The lake. Default: $FAIRLEAD_LAKE, else fairlead/lake in your data folder.")  # fmt: skip
+              help="The lake. Default: $FAIRLEAD_LAKE, else fairlead/store in your data folder.")  # fmt: skip
 @html_option
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
 def whatif(
@@ -60,14 +60,14 @@ def whatif(
     Simulated: says what I/O would have cost, who wins and who loses, and how well a replay of what was really active,
     and of a change of the map, meets what was measured.
     """
-    from fairlead import clock
-    from fairlead.lake.place import default_lake
-    from fairlead.lake.store import Lake
-    from fairlead.questions.asking import Sight
-    from fairlead.questions.span import span_of
-    from fairlead.questions.whatif.question import Asked
-    from fairlead.questions.whatif.question import whatif as answered
-    from fairlead.web.whatif.page import whatif_page
+    from fairlead.core import clock
+    from fairlead.decide.whatif.evaluate import Asked
+    from fairlead.decide.whatif.evaluate import whatif as answered
+    from fairlead.explain.questions.lake_queries import Sight
+    from fairlead.explain.questions.span import span_of
+    from fairlead.show.report.whatif.page import whatif_page
+    from fairlead.store.folder import default_lake
+    from fairlead.store.lake import Lake
 
     if price is not None and not price < float("inf"):
         raise UsageError("the price is no number", where="--price", remedy="give what a core-hour costs: 0.04")
@@ -79,7 +79,7 @@ def whatif(
                   price_per_core_hour=price, limit=limit, seed=seed)  # fmt: skip
     peaks = {}
     if site_file is not None:
-        from fairlead.runtime.site_told import site_facts
+        from fairlead.explain.diagnosing.site_file import site_facts
 
         facts = site_facts(str(site_file))
         peaks = dict(facts.peaks) if facts is not None else {}
@@ -99,8 +99,8 @@ def page(answer: WhatIf, width: int) -> list[RenderableType]:
     """The answer, part by part."""
     from rich.text import Text
 
-    from fairlead.inert import inert
-    from fairlead.web.whatif.page import BASES, HOW, dropped_line, held_line, of_jobs, trust_line
+    from fairlead.core.safe_text import inert
+    from fairlead.show.report.whatif.page import BASES, HOW, dropped_line, held_line, of_jobs, trust_line
 
     parts: list[RenderableType] = [Text(inert(answer.headline), style="bold")]
     parts += [Text(inert(line), style="dim") for line in (of_jobs(answer), trust_line(answer), HOW)]
@@ -111,7 +111,7 @@ def page(answer: WhatIf, width: int) -> list[RenderableType]:
             parts += _sides(side, best, width)
     if answer.held_out is not None:
         parts += [Text(held_line(answer.held_out)), Text("")]
-    from fairlead.model import units
+    from fairlead.core.model import units
 
     known = ", ".join(
         f"{BASES[one.basis][0]} {units.format_percent(one.job_share)} of jobs ({units.format_percent(one.volume_share)}"
@@ -131,8 +131,8 @@ def page(answer: WhatIf, width: int) -> list[RenderableType]:
 def _scenarios(answer: WhatIf, width: int) -> RenderableType:
     from fairlead.cli.answer_tables import Column, fitted
     from fairlead.cli.pictures import bar
-    from fairlead.model import units
-    from fairlead.web.whatif.page import hours, signed, slowdown
+    from fairlead.core.model import units
+    from fairlead.show.report.whatif.page import hours, signed, slowdown
 
     most = max(one.io_core_hours for one in answer.scenarios) or 1.0
     money = [Column("worth", lambda one: "" if one.saved_money is None else f"{one.saved_money:,.2f}", right=True)]
@@ -153,9 +153,9 @@ def _sides(side: Sides, best: Scenario, width: int) -> list[RenderableType]:
     from rich.text import Text
 
     from fairlead.cli.answer_tables import Column, fitted, word
-    from fairlead.inert import inert
-    from fairlead.model import units
-    from fairlead.web.whatif.page import hours
+    from fairlead.core.model import units
+    from fairlead.core.safe_text import inert
+    from fairlead.show.report.whatif.page import hours
 
     title = (
         f"{side.kind}s with {best.name}: {side.won or 0:,} win, {side.lost or 0:,} lose, {side.same or 0:,} as before"

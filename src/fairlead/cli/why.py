@@ -13,7 +13,7 @@ from fairlead.cli.pages import give, html_option
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from fairlead.questions.answers_diagnosis import Why
+    from fairlead.explain.questions.answers_diagnosis import Why
 
 
 @click.command()
@@ -34,7 +34,7 @@ def why(
     answer = cast("Why", Asker(root, server, token, authority).ask(
         "why", job_id, cluster=cluster, last=last, from_=from_, to=to, at=at
     ))  # fmt: skip
-    from fairlead.web.diagnosis.page import why_page
+    from fairlead.show.report.diagnosis.page import why_page
 
     give(answer, page, why_page, html, as_json=as_json)
 
@@ -45,10 +45,10 @@ def page(answer: Why, width: int) -> list[RenderableType]:
 
     from fairlead.cli import diagnosis_parts as shown
     from fairlead.cli.answer_tables import Column, fitted, program_of
-    from fairlead.inert import inert
-    from fairlead.model import units
-    from fairlead.web.diagnosis.page import VERDICTS, runs_line
-    from fairlead.web.diagnosis.parts import known_by, lost, rate, when
+    from fairlead.core.model import units
+    from fairlead.core.safe_text import inert
+    from fairlead.show.report.diagnosis.page import VERDICTS, runs_line
+    from fairlead.show.report.diagnosis.parts import known_by, lost, rate, when
 
     word, severity = VERDICTS.get(answer.verdict, (answer.verdict, "info"))
     style = {"high": "bold red", "warning": "bold yellow", "ok": "bold green"}.get(severity, "bold")

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from fairlead.access.tokens import Claims, issue, read_key
-from fairlead.batches.encoding import MAGIC, PREFIX, checksum
+from fairlead.core.access.tokens import Claims, issue, read_key
+from fairlead.core.batches.encoding import MAGIC, PREFIX, checksum
 from serving import Up, health_batch, now_ns, ops_batch, until
 
 MOST_MEMORY = 1500 << 20

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.batches.encoding import MAGIC, PREFIX, Header, encode, numbers, same_word
-from fairlead.lake.store import Lake
+from fairlead.core.batches.encoding import MAGIC, PREFIX, Header, encode, numbers, same_word
+from fairlead.store.lake import Lake
 from serving import BOOT, Answer, Up, health_batch, now_ns, ops_batch, until
 
 DAY_NS = 86_400_000_000_000
@@ -329,7 +329,7 @@ def test_the_local_user_needs_no_token_on_the_unix_socket(server: Up, capsys: py
 
 
 def test_a_new_key_ends_old_tokens_at_sighup(tmp_path: Path) -> None:
-    from fairlead.access.tokens import make_key
+    from fairlead.core.access.tokens import make_key
 
     with Up(tmp_path) as server:
         old = server.token()

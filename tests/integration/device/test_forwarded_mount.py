@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.services.forwarding.fuse.mounted import answer, mounted_at
+from fairlead.steer.fs.fuse.mount_table import answer, mounted_at
 from mounting import DEADLINE_S, Mount, fairlead, forwarded_mount, forwarder, start, take_off, wait_until
 
 pytestmark = pytest.mark.fuse

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.services.forwarding.fuse.mounted import answer, mounted_at
-from fairlead.services.forwarding.mount import control
+from fairlead.steer.forwarding.mount import control
+from fairlead.steer.fs.fuse.mount_table import answer, mounted_at
 from mounting import DEADLINE_S, NOBODY, fairlead, local_mount, open_folder, take_off, wait_until
 
 pytestmark = pytest.mark.fuse

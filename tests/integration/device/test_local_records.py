@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from fairlead.sources.spool import SpoolSource
+from fairlead.see.sources.spool import SpoolSource
 from mounting import environment, local_mount
 
 pytestmark = pytest.mark.fuse

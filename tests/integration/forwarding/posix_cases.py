@@ -23,7 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from fairlead.services.forwarding.trees import linux
+from fairlead.steer.fs.trees import syscalls as linux
 
 CASES: list[Case] = []
 NOBODY = 65534

@@ -9,8 +9,8 @@ import os
 import random
 import sys
 
-from fairlead.services.forwarding.trees.base import ROOT, Change
-from fairlead.services.forwarding.trees.targets.tree import TargetsTree, open_tree
+from fairlead.steer.fs.trees.base import ROOT, Change
+from fairlead.steer.targets.tree import TargetsTree, open_tree
 
 NAMES = [b"f%d" % number for number in range(12)]
 SIZE = 200_000

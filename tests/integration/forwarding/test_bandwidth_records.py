@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from fairlead.model.tables import FORWARDER, OPS
-from fairlead.sources.spool import SpoolSource
+from fairlead.core.model.tables import FORWARDER, OPS
+from fairlead.see.sources.spool import SpoolSource
 from mounting import environment, forwarded_mount, open_folder
 
 pytestmark = pytest.mark.fuse

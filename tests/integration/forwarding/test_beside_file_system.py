@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from mounted_trees import KINDS, Mounted, mounted_tree
 
-from fairlead.services.forwarding.trees import linux
+from fairlead.steer.fs.trees import syscalls as linux
 
 pytestmark = pytest.mark.fuse
 

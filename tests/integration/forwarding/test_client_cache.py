@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from plane import DEADLINE_S, Plane, names, until
 
-from fairlead.errors import RefusedError
-from fairlead.services.forwarding.mount.dial import Dial
+from fairlead.core.errors import RefusedError
+from fairlead.steer.fs.client.dial import Dial
 
 pytestmark = pytest.mark.timeout(280)
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from plane import Plane
 
-from fairlead.batches.spool import Spool
-from fairlead.errors import UnreachableError
-from fairlead.services.forwarding.client import Client
-from fairlead.services.forwarding.mount.trace import Trace
+from fairlead.core.batches.spool import Spool
+from fairlead.core.errors import UnreachableError
+from fairlead.steer.fs.client.client import Client
+from fairlead.steer.fs.trace.recorder import Trace
 
 pytestmark = pytest.mark.timeout(280)
 

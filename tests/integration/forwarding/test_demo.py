@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.clock import monotonic_s, sleep_s
-from fairlead.services.forwarding.fuse.mounted import mounts
+from fairlead.core.clock import monotonic_s, sleep_s
+from fairlead.steer.fs.fuse.mount_table import mounts
 
 DEADLINE_S = 60.0
 _SHORT = (
-    "import sys; from pathlib import Path; from fairlead.demo.performance import perform;"
-    "from fairlead.demo.plan import draw; import msgspec;"
+    "import sys; from pathlib import Path; from fairlead.kit.demo.play import perform;"
+    "from fairlead.kit.demo.plan import draw; import msgspec;"
     "o = perform(draw(int(sys.argv[1]), float(sys.argv[2])), fuse=sys.argv[3] == 'fuse', keep=Path(sys.argv[4]),"
     " say=lambda text: print(text, file=sys.stderr, flush=True));"
     "sys.stdout.buffer.write(msgspec.json.encode(o))"
@@ -104,7 +104,7 @@ def test_ended_in_the_middle_it_leaves_no_process_and_no_mount(
 def test_a_killed_forwarder_ends_the_play_with_an_error(tmp_path: Path) -> None:
     keep = tmp_path / "kept"
     killer = (
-        "import os, signal, threading; from fairlead.demo import stage;"
+        "import os, signal, threading; from fairlead.kit.demo import stage;"
         "build = stage.Stage.build\n"
         "def built(self):\n"
         "    build(self)\n"
@@ -129,7 +129,7 @@ def test_the_command_prints_a_verdict_and_writes_the_page(tmp_path: Path) -> Non
     )  # fmt: skip
     assert done.returncode == 0, done.stderr.decode()
     outcome = json.loads(done.stdout)
-    assert outcome["schema"] == "fairlead.demo/1"
+    assert outcome["schema"] == "fairlead.kit.demo/1"
     assert outcome["seed"] == 4
     assert outcome["judgement"]["verdicts"] or outcome["judgement"]["nobody"]
     assert outcome["lost_without_fuse"]

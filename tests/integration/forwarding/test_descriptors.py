@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from plane import Plane, until
 
-from fairlead.services.forwarding.fuse import passthrough
-from fairlead.sources.spool import SpoolSource
+from fairlead.see.sources.spool import SpoolSource
+from fairlead.steer.fs.fuse import passthrough
 
 pytestmark = [
     pytest.mark.fuse,

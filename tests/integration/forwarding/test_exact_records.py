@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from fairlead.model.missing import Missing
-from fairlead.model.tables import TABLES
-from fairlead.services.forwarding.mount.control import ask
-from fairlead.sources.spool import SpoolSource
+from fairlead.core.model.missing import Missing
+from fairlead.core.model.tables import TABLES
+from fairlead.see.sources.spool import SpoolSource
+from fairlead.steer.forwarding.mount.control import ask
 from mounting import environment, fairlead, forwarded_mount, local_mount, open_folder
 
 pytestmark = pytest.mark.fuse

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.clock import monotonic_s, sleep_s
-from fairlead.errors import RefusedError, UnreachableError
-from fairlead.services.forwarding.forwarder import reception
-from fairlead.services.forwarding.fuse import abi
-from fairlead.services.forwarding.fuse.abi import Op
-from fairlead.services.forwarding.wire.address import listen, parse_address
-from fairlead.services.forwarding.wire.frames import MAX_FRAME, NO_SLOT, REQUEST, Flag, Own
-from fairlead.services.forwarding.wire.handshake import HELLO, Feature, Hello, new_id, pack_hello
-from fairlead.services.forwarding.wire.slots import SLOT_BYTES
+from fairlead.core.clock import monotonic_s, sleep_s
+from fairlead.core.errors import RefusedError, UnreachableError
+from fairlead.steer.forwarding.forwarder import listeners as reception
+from fairlead.steer.fs.fuse import abi
+from fairlead.steer.fs.fuse.abi import Op
+from fairlead.steer.fs.wire.address import listen, parse_address
+from fairlead.steer.fs.wire.frames import MAX_FRAME, NO_SLOT, REQUEST, Flag, Own
+from fairlead.steer.fs.wire.handshake import HELLO, Feature, Hello, new_id, pack_hello
+from fairlead.steer.fs.wire.slots import SLOT_BYTES
 from wire_client import WAIT_S, WireClient, message, node_of, raw_connection, serving
 
 READ_WRITE = 2

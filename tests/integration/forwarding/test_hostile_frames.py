@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fairlead.services.forwarding.fuse import abi
-from fairlead.services.forwarding.fuse.abi import MAX_WRITE, Op
-from fairlead.services.forwarding.wire.frames import MAX_FRAME, NO_SLOT, REQUEST, Flag, Own, Refusal
+from fairlead.steer.fs.fuse import abi
+from fairlead.steer.fs.fuse.abi import MAX_WRITE, Op
+from fairlead.steer.fs.wire.frames import MAX_FRAME, NO_SLOT, REQUEST, Flag, Own, Refusal
 from wire_client import WireClient, message, node_of, serving
 
 READ = abi.READ_IN.pack(7, 0, 4096, 0, 0, 0, 0)

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from plane import Plane
 
-from fairlead.batches.decoding import batches
-from fairlead.batches.encoding import Words
+from fairlead.core.batches.decoding import batches
+from fairlead.core.batches.encoding import Words
 
 pytestmark = [pytest.mark.fuse, pytest.mark.timeout(280)]
 

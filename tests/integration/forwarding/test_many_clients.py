@@ -11,12 +11,12 @@ from random import Random
 
 import pytest
 
-from fairlead.clock import monotonic_s, sleep_s
-from fairlead.services.forwarding.fuse import abi
-from fairlead.services.forwarding.fuse.abi import Op
-from fairlead.services.forwarding.trees.directory import DirectoryTree
-from fairlead.services.forwarding.wire.frames import NO_SLOT, PREFIX_BYTES, REPLY, Flag, Own
-from fairlead.services.forwarding.wire.handshake import Feature
+from fairlead.core.clock import monotonic_s, sleep_s
+from fairlead.steer.fs.fuse import abi
+from fairlead.steer.fs.fuse.abi import Op
+from fairlead.steer.fs.trees.directory import DirectoryTree
+from fairlead.steer.fs.wire.frames import NO_SLOT, PREFIX_BYTES, REPLY, Flag, Own
+from fairlead.steer.fs.wire.handshake import Feature
 from wire_client import WAIT_S, WireClient, message, node_of, serving
 
 WRITE_LOCK, UNLOCK = fcntl.F_WRLCK, fcntl.F_UNLCK

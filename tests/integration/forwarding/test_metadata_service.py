@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.access.tokens import Claims, issue, make_key, read_key
-from fairlead.errors import ForwardingError, RefusedError
-from fairlead.services.forwarding.trees.base import ROOT, Lock
-from fairlead.services.forwarding.trees.targets.check import check
-from fairlead.services.forwarding.trees.targets.config import read_config
-from fairlead.services.forwarding.trees.targets.service import serve_metadata
-from fairlead.services.forwarding.trees.targets.tree import open_tree
-from fairlead.services.forwarding.wire.address import Address
+from fairlead.core.access.tokens import Claims, issue, make_key, read_key
+from fairlead.core.errors import ForwardingError, RefusedError
+from fairlead.steer.fs.trees.base import ROOT, Lock
+from fairlead.steer.fs.wire.address import Address
+from fairlead.steer.targets.check import check
+from fairlead.steer.targets.config import read_config
+from fairlead.steer.targets.service import serve_metadata
+from fairlead.steer.targets.tree import open_tree
 from targets_building import disturb, opened, read_file, write_file, write_targets
 
 WHOLE = Lock(0, 99, int(fcntl.F_WRLCK), 1)
@@ -123,8 +123,8 @@ def test_locks_of_a_killed_forwarder_are_freed(tmp_path: Path) -> None:
     file = _shared(tmp_path)
     program = (
         "import os, sys, time\n"
-        "from fairlead.services.forwarding.trees.base import Lock\n"
-        "from fairlead.services.forwarding.trees.targets.tree import open_tree\n"
+        "from fairlead.steer.fs.trees.base import Lock\n"
+        "from fairlead.steer.targets.tree import open_tree\n"
         "tree = open_tree(sys.argv[1])\n"
         "node, _, file = tree.create(1, b'a', os.O_RDWR, 0o644)\n"
         "file.lock(1, Lock(0, 99, 1, 1))\n"

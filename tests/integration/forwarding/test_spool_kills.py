@@ -7,16 +7,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-from fairlead.lake.ingest import found, ingest
-from fairlead.lake.store import Lake
-from fairlead.sources.spool import SpoolSource
+from fairlead.see.ingest import found, ingest
+from fairlead.see.sources.spool import SpoolSource
+from fairlead.store.lake import Lake
 from mounting import wait_until
 
 WRITER = """
 import sys
-from fairlead.clock import monotonic_ns
-from fairlead.services.forwarding.mount.trace import Trace
-from fairlead.batches.spool import Spool
+from fairlead.core.clock import monotonic_ns
+from fairlead.steer.fs.trace.recorder import Trace
+from fairlead.core.batches.spool import Spool
 spool = Spool(sys.argv[1], node="n1", writer="mount:/m")
 trace = Trace(spool, fs="tree", mount_point="/m", drain_s=0.001, file_s=0.002)
 trace.start()

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.errors import ConfigError
-from fairlead.services.forwarding.trees.base import ROOT, Change
-from fairlead.services.forwarding.trees.targets.check import check
-from fairlead.services.forwarding.trees.targets.tree import TargetsTree
-from fairlead.testing.faults import Faults, faulty
+from fairlead.core.errors import ConfigError
+from fairlead.kit.testing.faults import Faults, faulty
+from fairlead.steer.fs.trees.base import ROOT, Change
+from fairlead.steer.targets.check import check
+from fairlead.steer.targets.tree import TargetsTree
 from targets_building import opened, read_file, write_file, write_targets
 
 

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from fairlead.cli.main import main
-from fairlead.services.forwarding.trees.base import ROOT, Change
-from fairlead.services.forwarding.trees.targets.check import check
-from fairlead.services.forwarding.trees.targets.config import read_config
-from fairlead.services.forwarding.trees.targets.tree import TargetsTree
+from fairlead.steer.fs.trees.base import ROOT, Change
+from fairlead.steer.targets.check import check
+from fairlead.steer.targets.config import read_config
+from fairlead.steer.targets.tree import TargetsTree
 from targets_building import disturb, opened, read_file, write_file, write_targets
 
 LAYOUT = b"user.fairlead.layout"

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.services.forwarding.trees.base import ROOT
-from fairlead.services.forwarding.trees.targets.check import check
-from fairlead.services.forwarding.trees.targets.config import read_config
-from fairlead.services.forwarding.trees.targets.objects import TargetSet
-from fairlead.services.forwarding.trees.targets.tree import open_store, open_tree
+from fairlead.steer.fs.trees.base import ROOT
+from fairlead.steer.targets.check import check
+from fairlead.steer.targets.config import read_config
+from fairlead.steer.targets.objects import TargetSet
+from fairlead.steer.targets.tree import open_store, open_tree
 from targets_building import opened, read_file, write_targets
 
 HERE = Path(__file__).parent
@@ -115,7 +115,7 @@ def test_an_unlinked_file_is_there_for_its_client_after_a_kill(tmp_path: Path) -
     file = write_targets(tmp_path)
     program = (
         "import os, sys, time\n"
-        "from fairlead.services.forwarding.trees.targets.tree import open_tree\n"
+        "from fairlead.steer.targets.tree import open_tree\n"
         "tree = open_tree(sys.argv[1])\n"
         "node, _, file = tree.create(1, b'a', os.O_RDWR, 0o644)\n"
         "file.write_from(memoryview(b'data'), 0)\n"

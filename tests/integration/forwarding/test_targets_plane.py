@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from plane import Plane, Workers
 
-from fairlead.services.forwarding.trees.targets.check import check
-from fairlead.services.forwarding.trees.targets.service import serve_metadata
-from fairlead.services.forwarding.trees.targets.tree import open_tree
-from fairlead.services.forwarding.wire.address import Address
+from fairlead.steer.fs.wire.address import Address
+from fairlead.steer.targets.check import check
+from fairlead.steer.targets.service import serve_metadata
+from fairlead.steer.targets.tree import open_tree
 from targets_building import write_targets
 
 pytestmark = [pytest.mark.fuse, pytest.mark.timeout(280)]

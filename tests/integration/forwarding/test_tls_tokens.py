@@ -15,16 +15,17 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.access.tls import client_context, server_context
-from fairlead.access.tokens import Claims, issue, make_key, read_key
-from fairlead.clock import now_ns
-from fairlead.errors import FairleadError, RefusedError, UnreachableError
-from fairlead.services.forwarding.forwarder.admission import loopback_uid, must_have_key
-from fairlead.services.forwarding.fuse import abi
-from fairlead.services.forwarding.fuse.abi import Op
-from fairlead.services.forwarding.trees import acting, linux
-from fairlead.services.forwarding.wire.address import parse_address
-from fairlead.services.forwarding.wire.frames import NO_SLOT, PLACE_STEP, REOPEN_IN, Own
+from fairlead.core.access.tls import client_context, server_context
+from fairlead.core.access.tokens import Claims, issue, make_key, read_key
+from fairlead.core.clock import now_ns
+from fairlead.core.errors import FairleadError, RefusedError, UnreachableError
+from fairlead.steer.forwarding.forwarder.admission import loopback_uid, must_have_key
+from fairlead.steer.fs.fuse import abi
+from fairlead.steer.fs.fuse.abi import Op
+from fairlead.steer.fs.trees import identity as acting
+from fairlead.steer.fs.trees import syscalls as linux
+from fairlead.steer.fs.wire.address import parse_address
+from fairlead.steer.fs.wire.frames import NO_SLOT, PLACE_STEP, REOPEN_IN, Own
 from wire_client import WIRE_UID, WireClient, node_of, serving
 
 KEY = bytes(range(32))

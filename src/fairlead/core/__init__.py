@@ -1,0 +1,1 @@
+"""What things are: records, units, errors, the format of batches, compression, tokens. Nothing of fairlead below it."""

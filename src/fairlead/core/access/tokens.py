@@ -1,0 +1,143 @@
+"""Tokens: what a service that listens on a network (forwarder, server) wants to see before it serves anyone.
+
+A token is `base64(JSON claims).base64(HMAC-SHA256)`; whoever has the key can make them, nobody else. It is a bearer's:
+send it over `tls:` where the network is not trusted.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import os
+from collections.abc import Collection
+from pathlib import Path
+
+import msgspec
+
+from fairlead.core.errors import InputError, RefusedError
+
+KEY_BYTES = 32
+MOUNT, AGENT, READER, OPERATOR = "", "agent", "reader", "operator"
+ROLES = (MOUNT, AGENT, READER, OPERATOR)
+"""Of mounts at forwarders; of those who send records to a server, of those who ask it, of those who do both."""
+_MAX_TOKEN = 4096
+_MAKE = "make one: fairlead token key FILE"
+HOW_TO_GET_ONE = "make one with the forwarders' key (fairlead token issue --key FILE) and give it with --token FILE"
+"""For a client whose token is refused."""
+_SECOND_NS = 1_000_000_000
+
+
+class RoleError(ValueError):
+    """A valid token, of another role than is needed here."""
+
+
+class Claims(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a token entitles to. `expires_s`: seconds since the epoch."""
+
+    expires_s: int
+    job: str = ""
+    """May announce this job only; empty: any."""
+    uid: int = -1
+    """May act as this user only; -1: any."""
+    role: str = MOUNT
+    """What it is for, one of `ROLES`: a token for one thing opens nothing else."""
+    node: str = ""
+    """`agent`: may send records of this node only; empty: of any."""
+    user: str = ""
+    """`reader`: sees jobs of this user only; empty: all."""
+
+
+def make_key(path: Path) -> None:
+    """Writes a new secret to a file only its owner can read; never over an existing one."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        raise RefusedError(
+            "the file is already there", where=str(path), remedy="remove it first; its tokens then end"
+        ) from None
+    except OSError as error:
+        raise InputError(
+            f"cannot be written: {error.strerror}", where=str(path), remedy="choose a folder that is there and yours"
+        ) from error
+    with os.fdopen(descriptor, "w") as file:
+        os.fchmod(descriptor, 0o600)
+        file.write(os.urandom(KEY_BYTES).hex() + "\n")
+
+
+def read_key(path: Path) -> bytes:
+    """The secret of a key file; refused when others can read it."""
+    try:
+        with path.open() as file:
+            mode = os.fstat(file.fileno()).st_mode
+            text = file.read(4096)
+    except OSError as error:
+        what = f"the key cannot be read: {error.strerror}"
+        raise InputError(what, where=str(path), remedy="check the path, or " + _MAKE) from error
+    except UnicodeDecodeError as error:
+        raise InputError("this is no token key", where=str(path), remedy=_MAKE) from error
+    if mode & 0o077:
+        raise RefusedError("others can read this key", where=str(path), remedy=f"chmod 600 {path}")
+    try:
+        key = bytes.fromhex(text.strip())
+    except ValueError:
+        key = b""
+    if len(key) < KEY_BYTES:
+        raise InputError("this is no token key", where=str(path), remedy=_MAKE)
+    return key
+
+
+def issue(key: bytes, claims: Claims) -> str:
+    """A token with these claims."""
+    text = msgspec.json.encode(claims)
+    return f"{_wrap(text)}.{_wrap(_sign(key, text, with_role=claims.role != MOUNT))}"
+
+
+def check(key: bytes, token: str, now_ns: int, roles: Collection[str] = (MOUNT,)) -> Claims:
+    """The claims of a valid token of one of `roles`; ValueError with the reason (never with the token) otherwise, its
+    subclass `RoleError` when only the role is wrong."""
+    if not token:
+        raise ValueError("a token is needed")
+    if len(token) > _MAX_TOKEN or not token.isascii():
+        raise ValueError("the token is not valid")
+    body, _, signature = token.partition(".")
+    try:
+        text = _unwrap(body)
+        signed = _unwrap(signature)
+    except (binascii.Error, ValueError):
+        raise ValueError("the token is not valid") from None
+    of_mount = hmac.compare_digest(signed, _sign(key, text, with_role=False))
+    if not of_mount and not hmac.compare_digest(signed, _sign(key, text, with_role=True)):
+        raise ValueError("the token is not valid")
+    try:
+        claims = msgspec.json.decode(text, type=Claims)
+    except msgspec.DecodeError:
+        raise ValueError("the token is not valid") from None
+    if of_mount != (claims.role == MOUNT):
+        raise ValueError("the token is not valid")
+    if now_ns >= claims.expires_s * _SECOND_NS:
+        raise ValueError("the token has expired")
+    if claims.role not in roles:
+        raise RoleError(f"the token is {_said(claims.role)}, not {' or '.join(_said(role) for role in roles)}")
+    return claims
+
+
+def _said(role: str) -> str:
+    return {MOUNT: "for mounts", AGENT: "an agent's", READER: "a reader's", OPERATOR: "an operator's"}.get(
+        role, "of a role this fairlead does not know"
+    )
+
+
+def _sign(key: bytes, text: bytes, *, with_role: bool) -> bytes:
+    """A forwarder that knows no roles yet must not take a token with one: they are signed apart."""
+    return hmac.digest(key, (b"fairlead token 2\0" if with_role else b"fairlead token 1\0") + text, "sha256")
+
+
+def _wrap(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _unwrap(text: str) -> bytes:
+    if "+" in text or "/" in text:  # the decoder would take them for "-" and "_"
+        raise ValueError(text)
+    return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)

@@ -1,0 +1,78 @@
+"""Findings and incidents as rows of their tables and back; identities that are the same whoever computes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import blake2b
+
+import msgspec
+import pyarrow as pa
+
+from fairlead.core.model.finding import Finding, Subject
+from fairlead.core.model.incident import Incident
+from fairlead.core.model.tables import FINDING, INCIDENT, batch_of
+
+DIAGNOSIS_VERSION = 1
+"""Version of everything that is derived by diagnosis. Raised with every change of what comes out."""
+FINDING_SCHEMA = "fairlead.finding/1"
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """A finding as it is kept: with whose job it concerns (None: nobody's) and the components that play a part."""
+
+    schema: str = FINDING_SCHEMA
+    finding: Finding
+    cluster: str | None = None
+    job_id: str | None = None
+    user: str | None = None
+    components: list[Subject] = []
+
+
+def identity(*parts: object) -> str:
+    """A short id of what a finding is about: the same parts give the same id, in any process."""
+    text = "\0".join("" if part is None else str(part) for part in parts)
+    return blake2b(text.encode("utf-8", "surrogateescape"), digest_size=6).hexdigest()
+
+
+def finding_rows(told: Sequence[Told], made_ns: int, *, withdrawn: bool = False) -> pa.RecordBatch:
+    """Rows of FINDING. A finding without a time is dated `made_ns`."""
+    names = FINDING.schema.names
+    columns: dict[str, list[object]] = {name: [] for name in names}
+    for one in told:
+        finding = one.finding
+        row = {
+            "id": finding.id, "rule": finding.rule, "title": finding.title, "subject_kind": finding.subject.kind,
+            "subject_id": finding.subject.id, "cluster": one.cluster, "job_id": one.job_id, "user": one.user,
+            "from_ns": made_ns if finding.from_ns is None else finding.from_ns, "to_ns": finding.to_ns,
+            "severity": finding.severity, "confidence": finding.confidence, "category": finding.category,
+            "culprits": [f"{who.kind}:{who.id}" for who in finding.culprits],
+            "components": [f"{what.kind}:{what.id}" for what in one.components], "cost_s": finding.cost_s,
+            "detail": msgspec.json.encode(one).decode(), "made_ns": made_ns, "analysis_version": DIAGNOSIS_VERSION,
+            "withdrawn": withdrawn,
+        }  # fmt: skip
+        for name in names:
+            columns[name].append(row[name])
+    return batch_of(FINDING, dict(columns), len(told))
+
+
+def told_of(rows: pa.Table) -> list[Told]:
+    """Findings of rows that have the column `detail`."""
+    return [msgspec.json.decode(text, type=Told) for text in rows.column("detail").to_pylist()]
+
+
+def incident_rows(incidents: Sequence[Incident], made_ns: int, *, withdrawn: bool = False) -> pa.RecordBatch:
+    """Rows of INCIDENT."""
+    plain = ("id", "layer", "component", "from_ns", "to_ns", "kind", "share_of_peak", "peak", "measured",
+             "persistence", "hint", "confidence")  # fmt: skip
+    columns: dict[str, object] = {name: [getattr(one, name) for one in incidents] for name in plain}
+    count = len(incidents)
+    columns |= {
+        "detail": [msgspec.json.encode(one).decode() for one in incidents], "made_ns": [made_ns] * count,
+        "analysis_version": [DIAGNOSIS_VERSION] * count, "withdrawn": [withdrawn] * count,
+    }  # fmt: skip
+    return batch_of(INCIDENT, columns, count)
+
+
+def incidents_of(rows: pa.Table) -> list[Incident]:
+    """Incidents of rows that have the column `detail`."""
+    return [msgspec.json.decode(text, type=Incident) for text in rows.column("detail").to_pylist()]

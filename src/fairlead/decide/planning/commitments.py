@@ -1,0 +1,122 @@
+"""The machine as the next job finds it: what running jobs and those granted just before keep busy.
+
+Pure in time: one value after the other, nothing is changed. Not here: who runs (`landscape`), the policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fairlead.decide.planning.expectations import Arriving, expected_of
+from fairlead.decide.planning.landscape import Live
+from fairlead.decide.policies.allocation.contract import Running
+from fairlead.decide.policies.next_run.expectation import Past
+from fairlead.decide.policies.paths.contract import Components, Expected, Grant, Landscape
+from fairlead.decide.policies.paths.from_allocation import FORWARDERS, TARGETS, counts_of, entering
+
+MOST_ENTERED = 2000
+"""So many running jobs are told of one by one; of more, only the sums."""
+
+
+@dataclass(frozen=True)
+class Course:
+    """The machine between two grants."""
+
+    landscape: Landscape
+
+
+def standing(state: Live, runs: Past, at_ns: int) -> tuple[Course, list[str]]:
+    """The machine with what its running jobs are expected to keep busy, and what is not known of them."""
+    landscape = state.landscape
+    rows = {
+        layer: Running(len(parts), counts_of(landscape, layer))
+        for layer, parts in ((FORWARDERS, landscape.forwarders), (TARGETS, landscape.targets))
+    }
+    unknown = 0
+    for job in state.running[-MOST_ENTERED:]:
+        arriving = Arriving(
+            job_id=job.job_id, user=job.user, program=job.program, node_count=job.node_count, cores=job.cores,
+            processes=job.processes,
+        )  # fmt: skip
+        expected = expected_of(arriving, runs, (), at_ns)
+        unknown += not expected.runs_known
+        _enter(rows, landscape, expected, {FORWARDERS: job.forwarders, TARGETS: job.targets})
+    told = []
+    if unknown:
+        told.append(
+            f"running jobs: of {unknown} of {len(state.running)} no earlier run is known, nor what they will ask for"
+        )
+    if len(state.running) > MOST_ENTERED:
+        told.append(f"running jobs: only the latest {MOST_ENTERED} of {len(state.running)} are told of one by one")
+    return Course(replace(
+        landscape, forwarders=_busy(landscape.forwarders, rows[FORWARDERS]),
+        targets=_busy(landscape.targets, rows[TARGETS]), forwarders_running=rows[FORWARDERS],
+        targets_running=rows[TARGETS],
+    )), told  # fmt: skip
+
+
+def settled(course: Course, expected: Expected, grant: Grant) -> Course:
+    """The machine once a job has what it was granted: one job more on each component, its rate and its share of time;
+    forwarders granted to it alone are kept. A job without forwarders goes by the site's map."""
+    before = course.landscape
+    rows = {
+        FORWARDERS: deepcopy(before.forwarders_running), TARGETS: deepcopy(before.targets_running),
+    }  # fmt: skip
+    forwarders = grant.forwarders or _mapped(before, expected)
+    _enter(rows, before, expected, {FORWARDERS: forwarders, TARGETS: grant.targets})
+    after = replace(before, forwarders_running=rows[FORWARDERS], targets_running=rows[TARGETS])
+    return Course(replace(
+        after, forwarders=_taken(before.forwarders, forwarders, expected, rows[FORWARDERS], kept=grant.isolated),
+        targets=_taken(before.targets, grant.targets, expected, rows[TARGETS], kept=False),
+    ))  # fmt: skip
+
+
+def alone(course: Course, forwarders: Sequence[int]) -> Course:
+    """The machine with these forwarders kept for one job."""
+    layer = course.landscape.forwarders
+    reserved = layer.reserved.copy()
+    reserved[list(forwarders)] = True
+    return Course(replace(course.landscape, forwarders=replace(layer, reserved=reserved)))
+
+
+def _enter(
+    rows: Mapping[str, Running | None], landscape: Landscape, expected: Expected, places: Mapping[str, tuple[int, ...]]
+) -> None:  # fmt: skip
+    for layer, running in rows.items():
+        if running is not None and places[layer]:
+            entry = entering(expected, landscape, layer, places[layer])
+            if entry is not None:
+                running.enter(*entry)
+
+
+def _busy(layer: Components, running: Running) -> Components:
+    return replace(layer, occupancy=np.array(running.occupancy))
+
+
+def _mapped(landscape: Landscape, expected: Expected) -> tuple[int, ...]:
+    found = landscape.default_forwarder[list(expected.node_ids)]
+    return tuple(int(at) for at in np.unique(found[found >= 0]))
+
+
+def _taken(
+    layer: Components, places: tuple[int, ...], expected: Expected, running: Running | None, *, kept: bool
+) -> Components:  # fmt: skip
+    if not places:
+        return layer
+    at = list(places)
+    jobs, load, reserved = layer.jobs.copy(), layer.load.copy(), layer.reserved.copy()
+    jobs[at] += 1
+    rate = expected.bandwidth_bytes_per_s
+    if rate is not None:
+        more = rate / len(at) / layer.bandwidth[at]
+        # Where nothing was heard of a component, its load stays unknown: what is added is no more than a part of it.
+        load[at] = np.minimum(load[at] + np.nan_to_num(more, nan=0.0), 1.0)
+    reserved[at] |= kept
+    return replace(
+        layer, jobs=jobs, load=load, reserved=reserved,
+        occupancy=layer.occupancy if running is None else np.array(running.occupancy),
+    )  # fmt: skip

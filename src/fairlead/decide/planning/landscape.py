@@ -1,0 +1,295 @@
+"""The live machine as path policies see it: load of the last minutes, sick components, who runs where, what is kept.
+
+Of the lake and the site file; what nobody tells is NaN or false, and said. Not here: which components there are
+(`described`), what jobs are expected to do (`expected`).
+"""
+# ruff: noqa: S608  (conditions are numbers of ours; what others say goes in as parameters)
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from fairlead.core.model.plan import Plan
+from fairlead.core.model.site import Site
+from fairlead.decide.planning.components import Described, Rates, described, system_named
+from fairlead.decide.policies.paths.contract import F64, Components, Landscape
+from fairlead.explain.diagnosing.component_peaks import past_peaks
+from fairlead.explain.questions.freshness import shifted
+from fairlead.explain.questions.health import component_health
+from fairlead.explain.questions.lake_queries import Sight, Tables, days, select
+from fairlead.explain.questions.scheduler_jobs import LONGEST_RUN_NS, is_running
+from fairlead.explain.questions.span import HOUR_NS, MINUTE_NS, Span, step_of_many
+
+LOOK_NS = 5 * MINUTE_NS
+"""Load is that of the last so many minutes."""
+SERVED_NS = 2 * HOUR_NS
+"""A running job uses what counted it in so long before."""
+DEFAULT_CLIENT = 90e6
+"""Bytes/s of one client where the site does not say: the middle of what Sunway's reached (Chen et al., JCST 2020)."""
+_LAYERS = ("component", "forwarder", "target")
+_SHOWN = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunningJob:
+    """A job that runs: its account, its forwarders and targets by place."""
+
+    job_id: str
+    user: str
+    program: str
+    node_count: int
+    cores: float
+    processes: int | None
+    forwarders: tuple[int, ...]
+    targets: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Live:
+    """What is known now. `landscape` without what is kept for one job only in its policy's eyes; `nodes`: place of a
+    node in `landscape.default_forwarder`. `state_ns`: loads are those up to then. `missing`: what nobody told."""
+
+    landscape: Landscape
+    machine: Described
+    file_system: str | None
+    nodes: Mapping[str, int]
+    running: tuple[RunningJob, ...]
+    state_ns: int
+    missing: tuple[str, ...]
+
+
+def live(lake: Tables, site: Site | None, at_ns: int, now_ns: int, *, file_system: str = "") -> Live:
+    """The machine at `at_ns`. Raises LakeError, ConfigError, UsageError for a file system that is not there."""
+    machine = described(lake, site, at_ns)
+    missing = list(machine.missing)
+    system = system_named(machine, file_system, missing)
+    target_names = tuple(name for name in machine.targets if machine.system_of[name] == (system or ""))
+    names = {"forwarder": tuple(machine.forwarders), "target": target_names}
+    span = shifted(lake, Span(at_ns - LOOK_NS, at_ns, live=at_ns >= now_ns), now_ns)
+    moved = _moved(lake, span)
+    rates = {"forwarder": machine.forwarders, "target": machine.targets}
+    peaks = _peaks(lake, at_ns, names, rates, missing)
+    sick = _sick(lake, at_ns, missing)
+    layers = {kind: _layer(kind, names[kind], peaks[kind], moved, sick, machine, missing) for kind in names}
+    nodes = {name: at for at, name in enumerate(machine.nodes)}
+    places = {kind: {name: at for at, name in enumerate(names[kind])} for kind in names}
+    default = np.array(
+        [places["forwarder"].get(machine.forwarder_of.get(name, ""), -1) for name in machine.nodes], np.int64
+    )
+    running = _running(lake, machine, places, at_ns, missing)
+    for kind, layer in layers.items():
+        counted = np.zeros(len(layer), np.int64)
+        for job in running:
+            counted[list(job.forwarders if kind == "forwarder" else job.targets)] += 1
+        layers[kind] = replace(layer, jobs=counted)
+    planning = machine.planning
+    servers, server_of = _servers(target_names, machine, layers["target"])
+    usual = Landscape(forwarders=layers["forwarder"], targets=layers["target"])
+    landscape = replace(
+        usual, servers=servers, server_of=server_of, default_forwarder=default,
+        forwarder_counts=tuple(sorted(set(planning.forwarder_counts))),
+        stripe_counts=tuple(sorted(set(planning.stripe_counts))), default_stripes=planning.default_stripes,
+        pools=_pools(machine, places["target"]),
+        client_bandwidth=planning.client_bandwidth_bytes_per_s or DEFAULT_CLIENT,
+        forwarder_buffer_bytes=planning.forwarder_buffer_bytes or usual.forwarder_buffer_bytes, cores=machine.cores,
+    )  # fmt: skip
+    return Live(
+        landscape=landscape, machine=machine, file_system=system, nodes=nodes, running=running,
+        state_ns=min(span.to_ns, at_ns), missing=tuple(missing),
+    )  # fmt: skip
+
+
+def in_force(lake: Tables, plans: Sequence[Plan], at_ns: int) -> list[Plan]:
+    """Those of plans made before whose jobs have not ended since. Raises LakeError."""
+    if not plans:
+        return []
+    found = select(
+        lake,
+        f"SELECT job_id, max(end_ns) AS end_ns FROM jobs WHERE job_id IN (SELECT unnest($names)) AND end_ns <= {at_ns}"
+        " GROUP BY job_id",
+        {"names": [plan.job.job_id for plan in plans]},
+    )
+    ended = {row["job_id"]: row["end_ns"] for row in found.to_pylist()}
+    return [plan for plan in plans if ended.get(plan.job.job_id, -1) < plan.state_ns]
+
+
+def _moved(lake: Tables, span: Span) -> dict[tuple[str, str], Mapping[str, float]]:
+    """Bytes, operations and metadata operations a second of each forwarder and target in the span; without a row:
+    nothing was heard of it."""
+    step = step_of_many(span)
+    wide = span.aligned(step)
+    found = select(
+        lake,
+        "SELECT kind, id, sum(coalesce(read_bytes, 0) + coalesce(write_bytes, 0)) AS moved,"
+        " sum(coalesce(read_ops, 0) + coalesce(write_ops, 0)) AS ops, sum(metadata_ops) AS metadata_ops FROM rollup"
+        f" WHERE interval_ns = {step} AND kind IN (SELECT unnest($kinds)) AND layer = kind AND job_id IS NULL"
+        f" AND ts_ns >= {wide.from_ns} AND ts_ns < {wide.to_ns} AND {days(wide)} GROUP BY kind, id",
+        {"kinds": ["forwarder", "target"]},
+        within=wide,
+    )
+    seconds = max(wide.seconds, 1e-9)
+    return {
+        (row["kind"], row["id"]): {
+            name: float(row[name]) / seconds for name in ("moved", "ops", "metadata_ops") if row[name] is not None
+        }
+        for row in found.to_pylist()
+    }
+
+
+def _peaks(
+    lake: Tables, at_ns: int, names: Mapping[str, Sequence[str]], told: Mapping[str, Mapping[str, Rates]],
+    missing: list[str],
+) -> dict[str, list[Rates]]:  # fmt: skip
+    """What each can do: as the site file says, else the best of the week before; what is not known is said."""
+    lacking = any(told[kind][name].bandwidth is None for kind in names for name in names[kind])
+    learnt = past_peaks(lake, at_ns) if lacking else {}
+    peaks: dict[str, list[Rates]] = {}
+    for kind, listed in names.items():
+        unknown = []
+        peaks[kind] = []
+        for name in listed:
+            can = told[kind][name]
+            if can.bandwidth is None:
+                seen = learnt.get((kind, name))
+                can = replace(can, bandwidth=seen.bytes_per_s if seen is not None else None)
+            if can.bandwidth is None:
+                unknown.append(name)
+            peaks[kind].append(can)
+        if unknown:
+            missing.append(f"peak bandwidth: not known of {_some(unknown, kind)}")
+        elif listed and any(told[kind][name].bandwidth is None for name in listed):
+            missing.append(f"peak bandwidth of {kind}s: the site does not tell; the best of the week before is taken")
+    return peaks
+
+
+def _sick(lake: Tables, at_ns: int, missing: list[str]) -> set[tuple[str, str]]:
+    """Layer and name of what is sick or dead now: by open incidents and by a look at the last minutes."""
+    answer = component_health(lake, Span(at_ns - MINUTE_NS, at_ns), Sight(), at_ns, everything=True)
+    known = {one.layer for one in answer.layers}
+    silent = [layer for layer in ("forwarder", "target") if known and layer not in known]
+    missing.extend(f"health of {layer}s: nothing told of any in the last minutes" for layer in silent)
+    missing.extend(f"health: {text}" for text in answer.missing if any(one in text for one in _LAYERS))
+    return {(one.layer, one.component) for one in answer.components if one.state in ("sick", "dead")}
+
+
+def _layer(
+    kind: str, names: tuple[str, ...], peaks: Sequence[Rates], moved: Mapping[tuple[str, str], Mapping[str, float]],
+    sick: set[tuple[str, str]], machine: Described, missing: list[str],
+) -> Components:  # fmt: skip
+    def column(name: str) -> F64:
+        return np.array([getattr(one, name) or np.nan for one in peaks], np.float64)
+
+    can = {name: column(name) for name in ("bandwidth", "iops", "mdops")}
+    shares = np.full((3, len(names)), np.nan)
+    for row, (done, of) in enumerate((("moved", "bandwidth"), ("ops", "iops"), ("metadata_ops", "mdops"))):
+        rate = np.array([moved.get((kind, name), {}).get(done, np.nan) for name in names], np.float64)
+        shares[row] = rate / can[of]
+    # A share nobody can tell counts as nothing beside one that is known; where none is known, neither is the load.
+    known = ~np.isnan(shares).all(axis=0)
+    load = np.where(known, np.nan_to_num(shares, nan=0.0).max(axis=0, initial=0.0), np.nan)
+    silent = [name for name in names if (kind, name) not in moved]
+    if silent:
+        missing.append(f"load: nothing was heard in the last {LOOK_NS // MINUTE_NS} minutes of {_some(silent, kind)}")
+    n = len(names)
+    return Components(
+        kind=kind, names=names, bandwidth=can["bandwidth"], iops=can["iops"], mdops=can["mdops"],
+        load=np.minimum(load, 1.0), sick=np.array([(kind, name) in sick for name in names], np.bool_),
+        jobs=np.zeros(n, np.int64), occupancy=np.zeros(n),
+        reserved=np.array([name in machine.reserved for name in names], np.bool_),
+    )  # fmt: skip
+
+
+def _running(
+    lake: Tables, machine: Described, places: Mapping[str, Mapping[str, int]], at_ns: int, missing: list[str]
+) -> tuple[RunningJob, ...]:  # fmt: skip
+    begun = Span(at_ns - LONGEST_RUN_NS, at_ns + 1)
+    found = select(
+        lake,
+        'SELECT job_id, "user", program, nodes, nodes_count, cores, processes, start_ns, end_ns, state FROM jobs'
+        f" WHERE start_ns <= {at_ns} AND start_ns > {begun.from_ns} AND (end_ns IS NULL OR end_ns > {at_ns})"
+        f" AND {days(begun)} ORDER BY start_ns, job_id",
+        within=begun,
+    )
+    accounts = [row for row in found.to_pylist() if is_running(row, at_ns)]
+    if not accounts:
+        told = select(lake, f"SELECT count(*) AS n FROM jobs WHERE {days(begun)}", within=begun)["n"][0].as_py()
+        if not told:
+            missing.append("running jobs: no job of the last month is known")
+        return ()
+    served = _served(lake, [str(row["job_id"]) for row in accounts], at_ns)
+    return tuple(_job(row, served, machine, places) for row in accounts)
+
+
+def _job(
+    row: Mapping[str, Any], served: Mapping[tuple[str, str], list[str]], machine: Described,
+    places: Mapping[str, Mapping[str, int]],
+) -> RunningJob:  # fmt: skip
+    job = str(row["job_id"])
+    nodes = row["nodes"] or []
+    mapped = {machine.forwarder_of[name] for name in nodes if name in machine.forwarder_of}
+    used = {"forwarder": set(served.get((job, "forwarder"), ())) or mapped, "target": served.get((job, "target"), ())}
+    at = {kind: tuple(sorted(places[kind][name] for name in set(used[kind]) if name in places[kind])) for kind in used}
+    return RunningJob(
+        job_id=job, user=row["user"] or "", program=row["program"] or "",
+        node_count=int(row["nodes_count"] or len(nodes) or 1), cores=float(row["cores"] or 0),
+        processes=row["processes"], forwarders=at["forwarder"], targets=at["target"],
+    )  # fmt: skip
+
+
+def _served(lake: Tables, jobs: Sequence[str], at_ns: int) -> dict[tuple[str, str], list[str]]:
+    """Forwarders and targets that counted running jobs in the last hours."""
+    wide = Span(at_ns - SERVED_NS, at_ns + 1).aligned(HOUR_NS)
+    found = select(
+        lake,
+        f"SELECT DISTINCT job_id, kind, id FROM rollup WHERE interval_ns = {HOUR_NS} AND kind IN"
+        " (SELECT unnest($kinds)) AND layer = kind AND job_id IN (SELECT unnest($names))"
+        f" AND ts_ns >= {wide.from_ns} AND ts_ns < {wide.to_ns} AND {days(wide)}",
+        {"kinds": ["forwarder", "target"], "names": list(jobs)},
+        within=wide,
+    )
+    served: dict[tuple[str, str], list[str]] = {}
+    for row in found.to_pylist():
+        served.setdefault((row["job_id"], row["kind"]), []).append(row["id"])
+    return served
+
+
+def _servers(names: Sequence[str], machine: Described, targets: Components) -> tuple[Components | None, Any]:
+    """Storage servers, where those of all targets are known: sums of peaks, means of loads."""
+    of = [machine.server_of.get(name) for name in names]
+    if not names or any(server is None for server in of):
+        return None, None
+    servers = sorted({str(server) for server in of})
+    place = {name: at for at, name in enumerate(servers)}
+    at = np.array([place[str(server)] for server in of], np.int64)
+    n = len(servers)
+    each = np.bincount(at, minlength=n)
+
+    def added(values: F64) -> F64:
+        return np.asarray(np.bincount(at, weights=values, minlength=n), np.float64)
+
+    known = ~np.isnan(targets.load)
+    heard = np.bincount(at, weights=known, minlength=n)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        load = added(np.where(known, targets.load, 0.0)) / np.where(heard > 0, heard, np.nan)
+    return Components(
+        kind="server", names=tuple(servers), bandwidth=added(targets.bandwidth), iops=added(targets.iops),
+        mdops=added(targets.mdops), load=load, sick=np.asarray(added(targets.sick.astype(float)) >= each),
+        jobs=np.asarray(added(targets.jobs.astype(float)), np.int64), occupancy=added(targets.occupancy) / each,
+        reserved=np.zeros(n, np.bool_),
+    ), at  # fmt: skip
+
+
+def _pools(machine: Described, places: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
+    """The site's pools of this file system."""
+    pools = {name: tuple(places[one] for one in held if one in places) for name, held in machine.pools.items()}
+    return {name: held for name, held in pools.items() if held}
+
+
+def _some(names: Sequence[str], kind: str) -> str:
+    shown = ", ".join(names[:_SHOWN])
+    more = len(names) - _SHOWN
+    return f"{len(names)} {kind}{'' if len(names) == 1 else 's'}: {shown}" + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,254 @@
+"""Plans of arriving jobs: the policy is asked job by job, each seeing what those before it got; then all are checked.
+
+Not here: the live state (`landscape`), what is expected (`expected`), what makes a plan sound
+(`policies.paths.checker`), commands (`rendered`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+
+import numpy as np
+
+from fairlead.core.errors import UnsoundPlanError, UsageError
+from fairlead.core.model.plan import Expectation, Plan, PlannedJob, PlanReason, Plans
+from fairlead.core.model.site import Site
+from fairlead.decide import registry
+from fairlead.decide.planning.commitments import Course, alone, settled, standing
+from fairlead.decide.planning.expectations import Arriving, earlier_runs, expected_of
+from fairlead.decide.planning.landscape import Live, in_force, live
+from fairlead.decide.policies.next_run.expectation import Past
+from fairlead.decide.policies.paths.checker import POOL_NAME_LENGTH, Ground, Violation, check
+from fairlead.decide.policies.paths.contract import Expected, Grant, Landscape, PathPolicy
+from fairlead.explain.questions.lake_queries import Tables
+
+_UNFIT = re.compile(r"[^A-Za-z0-9_-]")
+_SHOWN = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planned:
+    """Plans, what they were checked against, and what is wrong with them (nothing, where they are sound)."""
+
+    plans: Plans
+    ground: Ground
+    violations: tuple[Violation, ...] = ()
+
+
+def policy_named(name: str) -> PathPolicy:
+    """The path policy of a name. Raises UsageError for an unknown one."""
+    try:
+        return registry.path_policy(name)
+    except KeyError:
+        from fairlead.explain.questions.lake_queries import near
+
+        known = [*registry.path_policy_names(), *registry.policy_names()]
+        like = near(name, known) or [*registry.path_policy_names(), *registry.policy_names()[:3]]
+        raise UsageError(f"no policy {name!r}", where="--policy", remedy=f"one of {', '.join(like)}, ...") from None
+
+
+def planned(
+    lake: Tables, site: Site | None, jobs: Sequence[Arriving], *, policy: str, at_ns: int, now_ns: int,
+    file_system: str = "", seed: int = 0, granted: Sequence[Plan] = (),
+) -> Planned:  # fmt: skip
+    """Plans of `jobs` in their order, of a lake. `granted`: plans made before whose jobs may not be seen running yet.
+    Raises LakeError, ConfigError, UsageError."""
+    policy_named(policy)
+    state = live(lake, site, at_ns, now_ns, file_system=file_system)
+    programs = [*(job.program for job in jobs), *(job.program for job in state.running)]
+    runs = earlier_runs(lake, programs, at_ns)
+    return plans_on(
+        state, runs, jobs, policy=policy, at_ns=at_ns, now_ns=now_ns, seed=seed,
+        granted=in_force(lake, granted, at_ns),
+    )  # fmt: skip
+
+
+def plans_on(
+    state: Live, runs: Past, jobs: Sequence[Arriving], *, policy: str, at_ns: int, now_ns: int, seed: int = 0,
+    granted: Sequence[Plan] = (),
+) -> Planned:  # fmt: skip
+    """The same of what is known already. Pure: the same of the same. Raises UsageError for an unknown policy."""
+    asked = policy_named(policy)
+    course, untold = standing(state, runs, at_ns)
+    course = _with_granted(course, state, granted, {job.job_id for job in jobs})
+    ground = replace(ground_of(state, now_ns, granted), landscape=course.landscape)
+    rng = np.random.default_rng(seed)
+    plans = []
+    for job in jobs:
+        plan, course = _plan(job, asked, policy, state, course, runs, ground, rng, at_ns)
+        plans.append(plan)
+    document = Plans(
+        policy=policy, state_ns=state.state_ns, made_ns=now_ns, plans=plans, missing=[*state.missing, *untold]
+    )
+    return Planned(plans=document, ground=ground, violations=tuple(check(plans, ground)))
+
+
+def sound(made: Planned) -> Plans:
+    """The plans. Raises UnsoundPlanError where anything is wrong with one."""
+    if made.violations:
+        raise refusal(made.violations, f"policy {made.plans.policy}")
+    return made.plans
+
+
+def refusal(violations: Sequence[Violation], where: str) -> UnsoundPlanError:
+    """The error that says what is wrong."""
+    told = "; ".join(str(one) for one in violations[:_SHOWN])
+    more = f"; and {len(violations) - _SHOWN} more" if len(violations) > _SHOWN else ""
+    return UnsoundPlanError(
+        f"{told}{more}", where=where, remedy="carry out none of it; see what a plan must keep in docs/reference/plan.md"
+    )
+
+
+def ground_of(state: Live, now_ns: int, granted: Sequence[Plan] = ()) -> Ground:
+    """What plans are checked against: the machine now, what the site bars, what is kept for whom."""
+    kept = dict(state.machine.reserved)
+    kept |= {name: plan.job.job_id for plan in granted if plan.isolated for name in plan.forwarders}
+    return Ground(
+        landscape=state.landscape, now_ns=now_ns, barred=state.machine.barred, reserved_for=kept, nodes=state.nodes
+    )
+
+
+def _with_granted(course: Course, state: Live, granted: Sequence[Plan], arriving: set[str]) -> Course:
+    """What plans made before take, of jobs that are not planned anew; of those seen running only what is kept for
+    them."""
+    seen = {job.job_id for job in state.running}
+    places = {
+        kind: {name: at for at, name in enumerate(layer.names)}
+        for kind, layer in (("f", state.landscape.forwarders), ("t", state.landscape.targets))
+    }
+    for plan in granted:
+        if plan.job.job_id in arriving:
+            continue
+        held = tuple(places["f"][name] for name in plan.forwarders if name in places["f"])
+        if plan.job.job_id in seen:
+            course = alone(course, held) if plan.isolated else course
+            continue
+        told = plan.expected
+        expected = Expected(
+            job_id=plan.job.job_id, user=plan.job.user, program=plan.job.program, node_count=plan.job.node_count,
+            node_ids=tuple(state.nodes[name] for name in plan.job.nodes if name in state.nodes),
+            read_bytes=told.read_bytes, write_bytes=told.write_bytes, compute_s=told.compute_s, mdops=told.mdops,
+            bandwidth_bytes_per_s=told.bandwidth_bytes_per_s, io_processes=told.io_processes,
+        )  # fmt: skip
+        course = settled(course, expected, Grant(
+            forwarders=held, isolated=plan.isolated,
+            targets=tuple(places["t"][name] for name in plan.targets if name in places["t"]),
+        ))  # fmt: skip
+    return course
+
+
+def _plan(
+    job: Arriving, asked: PathPolicy, policy: str, state: Live, course: Course, runs: Past,
+    ground: Ground, rng: np.random.Generator, at_ns: int,
+) -> tuple[Plan, Course]:  # fmt: skip
+    missing = []
+    ids = tuple(state.nodes[name] for name in job.nodes if name in state.nodes)
+    if not job.nodes:
+        missing.append("nodes: not known yet, so neither are its default forwarders")
+    elif len(ids) < len(job.nodes):
+        lost = [name for name in job.nodes if name not in state.nodes]
+        missing.append(f"nodes: {len(lost)} of {len(job.nodes)} are in no map, as {lost[0]}")
+    expected = expected_of(job, runs, ids, at_ns)
+    if not expected.runs_known:
+        missing.append(f"history: {'no program was named' if not job.program else 'no earlier run of it is known'}")
+    sight = _as_seen(course.landscape, job, ground)
+    grant = asked.grant(expected, sight, rng)
+    return _named(job, policy, state, sight, expected, grant, missing), settled(course, expected, grant)
+
+
+def _as_seen(landscape: Landscape, job: Arriving, ground: Ground) -> Landscape:
+    """The machine in the eyes of the policy for this job: what it may not use is reserved."""
+
+    def kept(names: Sequence[str], already: np.ndarray) -> np.ndarray:
+        own = np.array([ground.reserved_for.get(name) == job.job_id for name in names], np.bool_)
+        barred = np.array([
+            any(name in rule.components and rule.concerns(job.user, job.program) for rule in ground.barred)
+            for name in names
+        ], np.bool_)  # fmt: skip
+        return np.asarray((already & ~own) | barred)
+
+    forwarders, targets = landscape.forwarders, landscape.targets
+    return replace(
+        landscape,
+        forwarders=replace(forwarders, reserved=kept(forwarders.names, forwarders.reserved)),
+        targets=replace(targets, reserved=kept(targets.names, targets.reserved)),
+        pools={
+            name: held for name, held in landscape.pools.items()
+            if not any(name in rule.pools and rule.concerns(job.user, job.program) for rule in ground.barred)
+        },
+    )  # fmt: skip
+
+
+def _named(
+    job: Arriving, policy: str, state: Live, landscape: Landscape, expected: Expected, grant: Grant, missing: list[str]
+) -> Plan:  # fmt: skip
+    """The grant by names."""
+    forwarders = [landscape.forwarders.names[at] for at in grant.forwarders]
+    targets = [landscape.targets.names[at] for at in grant.targets]
+    system = state.file_system or None
+    default = landscape.default_forwarder[list(expected.node_ids)]
+    defaults = [landscape.forwarders.names[int(at)] for at in np.unique(default[default >= 0])]
+    pool, exists = _pool(job.job_id, grant.targets, landscape, state.landscape)
+    crossing = landscape.forwarders.reserved | landscape.forwarders.sick
+    trouble = [name for at, name in enumerate(landscape.forwarders.names) if crossing[at] and name in set(defaults)]
+    if trouble and not forwarders:
+        missing.append(
+            f"way: its default forwarders {', '.join(trouble)} are sick or kept for others, and none is granted"
+        )
+    return Plan(
+        job=PlannedJob(
+            job_id=job.job_id, user=job.user, program=job.program, node_count=job.node_count, nodes=list(job.nodes),
+            processes=job.processes, cores=job.cores or None,
+        ),
+        policy=policy, state_ns=state.state_ns, forwarders=forwarders, isolated=grant.isolated,
+        default_forwarders=defaults, file_system=system, mount=state.machine.mounts.get(system) if system else None,
+        targets=targets, pool=pool, pool_exists=exists, stripe_count=grant.stripe_count,
+        stripe_bytes=grant.stripe_bytes, prefetch_bytes=grant.prefetch_bytes, metadata_share=grant.metadata_share,
+        metadata_ops_per_s=_rate(grant, landscape), dom_bytes=grant.dom_bytes, hints=_hints(expected, grant),
+        expected=Expectation(
+            basis=expected.basis, runs_known=expected.runs_known, mode=expected.mode or None,
+            io_processes=expected.io_processes, read_bytes=expected.read_bytes, write_bytes=expected.write_bytes,
+            bandwidth_bytes_per_s=expected.bandwidth_bytes_per_s, mdops=expected.mdops,
+            request_bytes=expected.request_bytes, compute_s=expected.compute_s,
+        ),
+        reasons=[PlanReason(what=one.what, why=one.why) for one in grant.reasons], missing=missing,
+    )  # fmt: skip
+
+
+def _pool(job_id: str, places: Sequence[int], seen: Landscape, whole: Landscape) -> tuple[str | None, bool]:
+    """The pool of these targets: one the site has, else a new one's name; None where no pool is needed."""
+    if not places or len(set(places)) == len(whole.targets):
+        return None, False
+    wanted = set(places)
+    for name, held in sorted(seen.pools.items()):
+        if set(held) == wanted:
+            return name, True
+    name = f"f{_UNFIT.sub('_', job_id)}"
+    if len(name) > POOL_NAME_LENGTH or name in whole.pools or _UNFIT.search(job_id):
+        name = f"f{blake2b(job_id.encode('utf-8', 'surrogateescape'), digest_size=5).hexdigest()}"
+    return name, False
+
+
+def _rate(grant: Grant, landscape: Landscape) -> float | None:
+    """What a share of metadata comes to on the granted forwarders; None where their peaks are not known."""
+    if grant.metadata_share is None or not grant.forwarders:
+        return None
+    able = float(landscape.forwarders.mdops[list(grant.forwarders)].sum())
+    rate = grant.metadata_share * able
+    return rate if np.isfinite(rate) and rate > 0 else None
+
+
+def _hints(expected: Expected, grant: Grant) -> dict[str, str]:
+    """MPI-IO hints (ROMIO's names) for files that processes share."""
+    hints = {}
+    if expected.mode in ("N-1", "N-M"):
+        if grant.stripe_count is not None:
+            hints["striping_factor"] = str(grant.stripe_count)
+        if grant.stripe_bytes is not None:
+            hints["striping_unit"] = str(grant.stripe_bytes)
+            if expected.request_bytes is not None and expected.request_bytes < grant.stripe_bytes:
+                hints["romio_cb_write"] = "enable"
+    return hints

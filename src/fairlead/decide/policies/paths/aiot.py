@@ -1,0 +1,129 @@
+"""AIOT (Yang et al., IPDPS 2022): the least loaded path that carries a job, and what is set along it.
+
+The path is a greedy flow (`flow`), the settings are `tunings`; the job is predicted elsewhere (`policies.next_run`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fairlead.decide.policies.paths import tunings
+from fairlead.decide.policies.paths.contract import Components, Expected, Grant, Landscape, Reason
+from fairlead.decide.policies.paths.flow import Flow, Weights, flow, queue
+from fairlead.decide.policies.paths.layer_state import allowed, named, passed_over, size, sound, typical, used
+
+
+@dataclass(frozen=True)
+class Aiot:
+    """A path policy. As many forwarders and targets as carry what the job wants a second, rounded up to what may be
+    granted; sick and reserved ones carry nothing. `tuned`: whether read-ahead, P, stripes and DoM are set as well.
+    `equal_weights`: weigh bandwidth, IOPS and MDOPS as printed, not by what the job asks for (see `flow.Weights`)."""
+
+    tuned: bool = True
+    equal_weights: bool = False
+
+    def grant(self, expected: Expected, landscape: Landscape, rng: np.random.Generator) -> Grant:  # noqa: ARG002
+        """See `PathPolicy`. O(components) beside sorting them."""
+        wanted = _wanted(expected)
+        weights = (Weights.equal if self.equal_weights else Weights.of)(wanted, _units(landscape))
+        if weights.demand <= 0:
+            why = (
+                "nothing is known of what it asks for a second" if max(wanted) <= 0 else "no peak of any layer is known"
+            )
+            return Grant(reasons=(Reason(what="forwarders", why=f"{why}: left to the site's default"),))
+        found = flow(
+            landscape.forwarders, landscape.targets, weights, servers=landscape.servers, server_of=landscape.server_of,
+            most_forwarders=max(landscape.forwarder_counts), most_targets=max(landscape.stripe_counts),
+        )  # fmt: skip
+        if not found.forwarders or not found.targets:
+            # Where one layer has no room at all, the other still carries the whole.
+            nothing = Components.idle("", (), 0.0)
+            above = flow(landscape.forwarders, nothing, weights, most_forwarders=max(landscape.forwarder_counts))
+            beneath = flow(
+                nothing, landscape.targets, weights, servers=landscape.servers, server_of=landscape.server_of,
+                most_targets=max(landscape.stripe_counts),
+            )  # fmt: skip
+            found = replace(found, forwarders=above.forwarders, targets=beneath.targets)
+        forwarders, told = _layer(landscape.forwarders, found.forwarders, landscape.forwarder_counts, "forwarders")
+        sound_targets = _below_sound(landscape)
+        targets, below = _layer(sound_targets, found.targets, landscape.stripe_counts, "targets")
+        reasons = [
+            Reason(what="forwarders", why=f"{told}; {_asked(wanted, weights, found)}"),
+            Reason(what="targets", why=below),
+        ]
+        if not self.tuned:
+            return Grant(
+                forwarders=tuple(sorted(forwarders)), targets=tuple(sorted(targets)), reasons=tuple(reasons),
+                stripe_count=len(targets) or None,
+            )  # fmt: skip
+        ahead, why_ahead = tunings.prefetch(expected, landscape, forwarders)
+        share, why_share = tunings.metadata_share(expected, landscape, forwarders)
+        count, stripe, why_stripes = tunings.stripes(expected, landscape, len(sound(sound_targets)))
+        dom, why_dom = tunings.data_on_metadata(expected)
+        if count is not None and expected.mode == "N-1" and count != len(targets):
+            # The shared file needs as many targets as stripes: the next of the queue, or fewer of those found.
+            order = [*targets, *(one for one in queue(sound_targets, sound(sound_targets)) if one not in targets)]
+            targets = tuple(order[:count])
+            reasons[1] = Reason(what="targets", why=f"{below}; {len(targets)} for as many stripes")
+        return Grant(
+            forwarders=tuple(sorted(forwarders)), targets=tuple(sorted(targets)), stripe_count=count,
+            stripe_bytes=stripe, prefetch_bytes=ahead, metadata_share=share, dom_bytes=dom,
+            reasons=(*reasons, why_stripes, why_ahead, why_share, why_dom),
+        )  # fmt: skip
+
+
+def _wanted(expected: Expected) -> tuple[float, float, float]:
+    """Bandwidth, IOPS and MDOPS a job asks for; 0 where not known."""
+    return expected.bandwidth_bytes_per_s or 0.0, expected.iops or 0.0, expected.mdops or 0.0
+
+
+def _units(landscape: Landscape) -> tuple[float | None, float | None, float | None]:
+    """What one usual forwarder gives of each measure; of one they have no peak of, a usual target."""
+    units = []
+    for name in ("bandwidth", "iops", "mdops"):
+        unit = typical(getattr(landscape.forwarders, name))
+        units.append(typical(getattr(landscape.targets, name)) if unit is None else unit)
+    return units[0], units[1], units[2]
+
+
+def _below_sound(landscape: Landscape) -> Components:
+    """The targets, those below a sick or reserved server taken for sick."""
+    servers, owner = landscape.servers, landscape.server_of
+    if servers is None or owner is None or len(owner) != len(landscape.targets):
+        return landscape.targets
+    barred = (servers.sick | servers.reserved)[owner]
+    return replace(landscape.targets, sick=landscape.targets.sick | barred)
+
+
+def _layer(
+    components: Components, found: tuple[int, ...], counts: tuple[int, ...], layer: str
+) -> tuple[tuple[int, ...], str]:  # fmt: skip
+    """What is granted of a layer, in the order it was taken: what the flow found, and the next of the queue up to a
+    count that may be granted."""
+    if not len(components):
+        return (), f"the site has no {layer}"
+    free = sound(components)
+    if not len(free):
+        return (), f"none of {len(components)} {layer} is sound{passed_over(components)}: left to the site's default"
+    count = allowed(max(len(found), 1), counts, len(free))
+    places = list(found[:count])
+    if len(places) < count:
+        taken = set(places)
+        more = (one for one in queue(components, free) if one not in taken)
+        places += [next(more) for _ in range(count - len(places))]
+    load = used(components)[places]
+    return tuple(places), (
+        f"{named(components, places)}: the least used of {len(free)} sound{passed_over(components)}, "
+        f"{load.min():.0%} to {load.max():.0%} used"
+    )
+
+
+def _asked(wanted: tuple[float, float, float], weights: Weights, found: Flow) -> str:
+    """The demand and how far it was met, in words."""
+    parts = [f"{size(wanted[0])}B/s"] if wanted[0] else []
+    parts += [
+        f"{size(rate)}{unit}/s" for rate, unit in zip(wanted[1:], ("I/O", "metadata operations"), strict=True) if rate
+    ]
+    return f"it asks for {', '.join(parts)} = {weights.demand:.2f} forwarders, {found.met:.1%} found a path"

@@ -1,0 +1,181 @@
+"""Any allocation policy as a policy of paths: asked once for forwarders and once for targets of an arriving job.
+
+Who runs is state of the caller: it keeps a `Running` a layer in the landscape (`entering` makes what it enters), or the
+policy sees only the sums of `Components`. Not here: the policies (`policies.allocation`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from fairlead.decide.policies.allocation.contract import I64, NONE, Applications, Decision, Policy, Pool, Running
+from fairlead.decide.policies.paths.contract import Components, Expected, Grant, Landscape, Reason
+from fairlead.decide.policies.paths.layer_state import named, passed_over, size, sound, typical
+
+FORWARDERS, TARGETS = "forwarders", "targets"
+
+
+@dataclass(frozen=True)
+class Studied:
+    """A path policy made of an allocation policy (Bandet, Boito and Pallez 2024, and ours) on both layers."""
+
+    asks_running: ClassVar[bool] = True
+    """Whoever asks it should keep rows of who runs (`entering`): with sums alone it cannot tell jobs apart."""
+    policy: Policy
+
+    def grant(self, expected: Expected, landscape: Landscape, rng: np.random.Generator) -> Grant:
+        """See `PathPolicy`. One question a layer, the forwarders' first; both draw from `rng`."""
+        grant = Grant()
+        for layer in (FORWARDERS, TARGETS):
+            places, why = self._layer(expected, landscape, layer, rng)
+            reasons = (*grant.reasons, Reason(what=layer, why=why))
+            if layer == FORWARDERS:
+                grant = replace(grant, forwarders=places, reasons=reasons)
+            else:
+                count = None if _own_files(expected, len(places)) else len(places) or None
+                grant = replace(grant, targets=places, stripe_count=count, reasons=reasons)
+        return grant
+
+    def _layer(
+        self, expected: Expected, landscape: Landscape, layer: str, rng: np.random.Generator
+    ) -> tuple[tuple[int, ...], str]:  # fmt: skip
+        components = _components(landscape, layer)
+        if not len(components):
+            return (), f"the site has no {layer}"
+        free = sound(components)
+        if not len(free):
+            return (
+                (),
+                f"none of {len(components)} {layer} is sound{passed_over(components)}: left to the site's default",
+            )
+        application, told = application_of(expected, landscape, layer)
+        if application is None:
+            return (), f"{told}: left to the site's default"
+        running = running_of(landscape, layer, application.counts)
+        decision = self.policy.arrive(application, running, pool_of(expected, landscape, layer), rng)
+        places = np.unique(decision.resources[0][decision.resources[0] >= 0])
+        if np.isin(places, free, invert=True).any():
+            raise ValueError(f"{type(self.policy).__name__} granted a sick or reserved component of the {layer}")
+        if not len(places):
+            return (), f"none, straight to the file system; {told}"
+        at = int(decision.choice[0])
+        share = float(application.stress[0, at]) / max(int(application.counts[at]), 1) if at >= 0 else 0.0
+        rest = f"keeps each busy {share:.0%} of its time"
+        return tuple(places.tolist()), (
+            f"{len(places)} of {len(free)} sound{passed_over(components)}: {named(components, places)}; {told}, {rest}"
+        )
+
+
+def _own_files(expected: Expected, targets: int) -> bool:
+    """Whether a job fills its targets with files that are not shared: then none need be cut."""
+    files = expected.files if expected.files is not None else expected.io_processes
+    return expected.mode in ("N-N", "N-M") and files is not None and files >= targets
+
+
+def _components(landscape: Landscape, layer: str) -> Components:
+    return landscape.forwarders if layer == FORWARDERS else landscape.targets
+
+
+def pool_of(expected: Expected, landscape: Landscape, layer: str) -> Pool:
+    """A layer as allocation policies see it: performance by peak bandwidth (what is not known counts as the median)."""
+    components = _components(landscape, layer)
+    usual = typical(components.bandwidth)
+    if usual is None:
+        performance = np.ones(len(components))
+    else:
+        known = np.isfinite(components.bandwidth) & (components.bandwidth > 0)
+        performance = np.where(known, components.bandwidth, usual) / usual
+    cores = landscape.cores or max(expected.cores, float(expected.node_count), 1.0)
+    return Pool(
+        cores=float(cores), performance=performance, available=np.asarray(~(components.sick | components.reserved))
+    )
+
+
+def running_of(landscape: Landscape, layer: str, counts: I64) -> Running:
+    """Who runs on a layer: what the caller keeps, else the sums of its components."""
+    kept = landscape.forwarders_running if layer == FORWARDERS else landscape.targets_running
+    if kept is not None:
+        return kept
+    components = _components(landscape, layer)
+    return Running.from_sums(components.occupancy, components.jobs, counts)
+
+
+def counts_of(landscape: Landscape, layer: str) -> I64:
+    """What a layer may grant, rising: the `counts` of a `Running` that a caller keeps for it."""
+    counts = landscape.forwarder_counts if layer == FORWARDERS else landscape.stripe_counts
+    return np.array(sorted({int(count) for count in counts}), np.int64)
+
+
+def application_of(expected: Expected, landscape: Landscape, layer: str) -> tuple[Applications | None, str]:
+    """An expected job as an application (K = 1) of one layer, and in words where its curve is from; None where it is
+    not known what it moves.
+
+    The curve: as seen, between counts by straight lines and level beyond; else min(what it reaches alone, n times the
+    usual peak of a component). Counts above the sound ones cannot be used. An unknown time of computing counts as 0.
+    """
+    volume = expected.volume_bytes
+    if volume is None or volume <= 0:
+        return None, "not known what it moves" if volume is None else "it moves nothing"
+    counts = counts_of(landscape, layer)
+    components = _components(landscape, layer)
+    seen = expected.forwarder_curve if layer == FORWARDERS else expected.target_curve
+    curve = sorted((count, rate) for count, rate in seen if count >= 1 and rate > 0)
+    if curve:
+        at, rates = (np.array(column, np.float64) for column in zip(*curve, strict=True))
+        bandwidth, told = np.interp(counts, at, rates), f"its curve was seen at {len(curve)} counts"
+    else:
+        peak = typical(components.bandwidth)
+        if peak is None:
+            return None, f"no curve of it and no peak of the {layer} is known"
+        alone, basis = _alone(expected, landscape)
+        bandwidth = np.minimum(alone, counts * peak)
+        told = f"no curve seen: at most {basis}, {size(peak)}B/s of one {components.kind}"
+    short = counts > len(sound(components))
+    if short.any() and not short.all():
+        bandwidth = np.where(short, np.nan, bandwidth)
+    direct = next((rate for count, rate in seen if count == 0 and rate > 0), np.nan)
+    compute = expected.compute_s
+    if compute is None or compute < 0:
+        compute, told = 0.0, f"{told}, time of computing not known (taken as 0)"
+    # While its own clients limit it, a job takes only a part of the time of what it is granted.
+    peak = typical(components.bandwidth)
+    held = (
+        np.ones(len(counts)) if peak is None else np.minimum(np.nan_to_num(bandwidth, nan=0.0) / (counts * peak), 1.0)
+    )
+    application = Applications.of(
+        counts, bandwidth, [volume], [compute], [max(expected.cores, 0.0)], nodes=[expected.node_count],
+        processes=[expected.processes or 0], direct=[direct], held=[held],
+    )  # fmt: skip
+    return application, f"{told}; {size(volume)}B"
+
+
+def _alone(expected: Expected, landscape: Landscape) -> tuple[float, str]:
+    """Bytes/s a job reaches alone on enough resources, and in words what of."""
+    if expected.bandwidth_bytes_per_s:
+        return expected.bandwidth_bytes_per_s, f"{size(expected.bandwidth_bytes_per_s)}B/s, as it reached"
+    if expected.io_processes:
+        clients = expected.io_processes
+        if landscape.client == "node":
+            clients = min(clients, expected.node_count)
+        rate = clients * landscape.client_bandwidth
+        return rate, f"{size(rate)}B/s of {clients} clients"
+    return np.inf, "any rate (its own is not known)"
+
+
+def entering(
+    expected: Expected, landscape: Landscape, layer: str, places: tuple[int, ...]
+) -> tuple[Applications, Decision] | None:
+    """What a caller that keeps a `Running` of a layer enters for a job granted `places` there; None where nothing is
+    known of it, or it was granted nothing there. A number of places that is no count is entered as the next lower."""
+    application, _ = application_of(expected, landscape, layer)
+    if application is None or not places:
+        return None
+    column = max(int(np.searchsorted(application.counts, len(places), side="right")) - 1, 0)
+    if np.isnan(application.bandwidth[0, column]):
+        return None
+    row = np.full((1, int(application.counts.max())), NONE, np.int64)
+    row[0, : min(len(places), row.shape[1])] = places[: row.shape[1]]
+    return application, Decision(np.array([column], np.int64), row)

@@ -1,0 +1,239 @@
+"""DFRA against the static map on a month like TaihuLight's (Ji et al., FAST 2019): what it saves, who wins, who loses.
+
+Not here: DFRA (`policies.paths.dfra`), the month's jobs (`sim.workloads.taihulight`), the replay (`sim.replay`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairlead.decide.policies.paths.contract import Expected
+from fairlead.decide.policies.paths.dfra import Dfra
+from fairlead.decide.registry import path_policy
+from fairlead.decide.sim.experiments.papers import Line, Told
+from fairlead.decide.sim.faults import Fault
+from fairlead.decide.sim.platform import Machine, taihulight
+from fairlead.decide.sim.replay.jobs import Jobs, Progress, Replayed
+from fairlead.decide.sim.replay.kernel_arguments import F64, I64
+from fairlead.decide.sim.replay.landscape import Site
+from fairlead.decide.sim.replay.measures import HOUR_S, change, compute_s, summary
+from fairlead.decide.sim.replay.perfect_prediction import true_figures
+from fairlead.decide.sim.replay.replay import replay
+from fairlead.decide.sim.replay.solo_time import best_alone
+from fairlead.decide.sim.workloads.sunway import MODES
+from fairlead.decide.sim.workloads.taihulight import DAY_S, YEAR_S, Season, season
+
+MONTH_S = 30 * DAY_S
+QUICK_S = 2 * DAY_S
+FORWARDERS = 240
+"""About 80 that nodes are mapped to, 512 to each, and 160 of those that were reserved on request and hardly used."""
+Mask = NDArray[np.bool_]
+_SICK, _SICK_PART = (7, 41), (0.2, 0.45)
+_LEAST_RUNS = 3
+_SITE = Site(forwarder_counts=tuple(range(1, FORWARDERS + 1)))
+
+
+def machine() -> Machine:
+    """TaihuLight with 240 forwarders: its map leads to the first 80."""
+    return replace(taihulight(), forwarders=FORWARDERS)
+
+
+def last_runs(drawn: Season) -> I64:
+    """The last run of each job's program that had ended when it came (J,), -1 where none had; ends as if alone."""
+    jobs = drawn.jobs
+    ends = jobs.start_s + compute_s(jobs) + best_alone(jobs, drawn.machine)
+    last = np.full(len(jobs), -1)
+    for program in np.unique(drawn.program):
+        own = np.flatnonzero(drawn.program == program)
+        for i, j in enumerate(own):
+            over = own[:i][ends[own[:i]] <= jobs.start_s[j]]
+            if len(over):
+                last[j] = over[-1]
+    return last
+
+
+def by_last_run(drawn: Season) -> Callable[[int], Expected]:
+    """What is expected of a job: the figures of the last run of its program, at its own nodes; nothing for a first run.
+
+    DFRA's own forecast: a job of the same user, name and size does what it did (FAST 2019).
+    """
+    last, figures = last_runs(drawn), true_in(drawn)
+
+    def expected(j: int) -> Expected:
+        was, now = int(last[j]), figures(j)
+        if was < 0:
+            return Expected(job_id=now.job_id, node_count=now.node_count, node_ids=now.node_ids, cores=now.cores,
+                            processes=now.processes)  # fmt: skip
+        return replace(
+            figures(was), job_id=now.job_id, node_count=now.node_count, node_ids=now.node_ids,
+            basis="the last run of its program",
+        )  # fmt: skip
+
+    return expected
+
+
+def true_in(drawn: Season) -> Callable[[int], Expected]:
+    """Each job's own figures, with the mode and the processes that were drawn for it."""
+    figures = true_figures(drawn.jobs, drawn.machine)
+
+    def expected(j: int) -> Expected:
+        return replace(figures(j), mode=drawn.mode_name(j), io_processes=int(drawn.io_processes[j]))
+
+    return expected
+
+
+def eligible(drawn: Season) -> Mask:
+    """Jobs that DFRA's rule takes by their own figures (J,)."""
+    rule = Dfra()
+    mode = np.array([drawn.mode_name(j) in rule.modes for j in range(len(drawn.jobs))], np.bool_)
+    moved = drawn.read + drawn.written >= rule.least_bytes
+    return np.asarray(mode & moved & (drawn.io_processes >= rule.least_processes))
+
+
+def speed_ups(drawn: Season, static: Replayed, dynamic: Replayed, among: Mask) -> F64:
+    """I/O time under the static map over that under DFRA, of each program with three runs among the jobs; falling."""
+    chosen = among & ~np.isnan(static.end_s) & ~np.isnan(dynamic.end_s)
+    program, count = np.unique(drawn.program[chosen], return_counts=True)
+    own = [chosen & (drawn.program == p) for p in program[count >= _LEAST_RUNS]]
+    return np.sort([float(static.io_s[mine].sum() / dynamic.io_s[mine].sum()) for mine in own])[::-1]
+
+
+def alone_on_one_forwarder(seed: int) -> float:
+    """Speed-up under DFRA of one application on the 512 nodes of one forwarder, each writing at its client's rate."""
+    sunway, one = machine(), np.ones(1)
+    job = Jobs(
+        start_s=np.zeros(1), first_phase=np.array([0, 1]), compute_s=np.zeros(1), volume=one * 1e13,
+        operations=np.zeros(1), tail_s=np.zeros(1), nodes=np.array([512]), cores=one * 512 * 260,
+        first_node=np.zeros(1, np.int64), client_rate=one * 512 * sunway.node_bandwidth,
+        forwarder_cost=one / sunway.forwarder_bandwidth, target_cost=one / sunway.target_bandwidth,
+        most_targets=np.array([512]), behaviour=np.array([-1]), basis=np.zeros(1, np.int64),
+    )  # fmt: skip
+    static, dynamic = (
+        replay(job, sunway, path_policy(name), seed=seed, site=_SITE).io_s[0] for name in ("static-map", "dfra")
+    )
+    return float(static / dynamic)
+
+
+def compared(*, seed: int, quick: bool, tell: Callable[[int, int], None]) -> Told:
+    """A month (`quick`: two days) under both, also with sick forwarders, and DFRA by true figures for its last runs."""
+    span_s = QUICK_S if quick else MONTH_S
+    drawn = season((seed, 2019), span_s=span_s, machine=machine())
+    begin_s, end_s = (part * span_s for part in _SICK_PART)
+    faults = [Fault(component="forwarder", number=n, from_s=begin_s, to_s=end_s, factor=0.2) for n in _SICK]
+    settings = [
+        ("static-map", true_in(drawn), []), ("dfra", by_last_run(drawn), []), ("dfra", true_in(drawn), []),
+        ("static-map", true_in(drawn), faults), ("dfra", by_last_run(drawn), faults),
+    ]  # fmt: skip
+    jobs = len(drawn.jobs)
+    out = [
+        replay(
+            drawn.jobs, drawn.machine, path_policy(name), seed=seed, site=_SITE, faults=sick, expected_of=expected_of,
+            progress=_part(tell, number, len(settings)),
+        )
+        for number, (name, expected_of, sick) in enumerate(settings)
+    ]  # fmt: skip
+    static, dynamic, knowing, static_sick, dynamic_sick = out
+    lines = [
+        *_of_all(drawn, static, dynamic, knowing, span_s), *_of_eligible(drawn, static, dynamic, seed),
+        *_of_modes(drawn, static, dynamic), *_of_forwarders(drawn, (static, dynamic), (static_sick, dynamic_sick)),
+    ]  # fmt: skip
+    drawn_by = (
+        f"{jobs} jobs drawn by published figures of TaihuLight's population, not the paper's trace: core-hours are of "
+        "drawn jobs. First runs have no last run, so DFRA leaves them to the map."
+    )
+    of_machine = (
+        f"80 forwarders by the map, 512 nodes to each, {FORWARDERS - 80} more that only DFRA grants; 2.5 GB/s a "
+        "forwarder and 90 MB/s a node, so a job alone gains at most 512 x 90 MB/s / 2.5 GB/s = 18.4 times."
+    )
+    of_lost = (
+        "Lost: beyond the best grant alone. Slowdown: mean over jobs of I/O time over that alone with the best grant."
+    )
+    of_faults = "Sick: two mapped forwarders at a fifth of their rate for a quarter of the time; DFRA knows at once."
+    return Told(
+        paper="dfra",
+        source="Ji et al., FAST 2019",
+        lines=tuple(lines),
+        notes=(drawn_by, of_machine, of_lost, of_faults),
+    )
+
+
+def _part(tell: Callable[[int, int], None], number: int, of: int) -> Progress:
+    return lambda done, jobs: tell(number * jobs + done, of * jobs)
+
+
+def _of_all(drawn: Season, static: Replayed, dynamic: Replayed, knowing: Replayed, span_s: float) -> list[Line]:
+    jobs, where, unit = drawn.jobs, "all jobs", "core-hours"
+    was, now = summary(jobs, static), summary(jobs, dynamic)
+    changed, known = change(jobs, static, dynamic), change(jobs, static, knowing)
+    saved = changed.saved_core_hours
+    return [
+        Line(where, "jobs", float(len(jobs))),
+        Line(where, "waited in I/O, static", was.waiting_core_hours, unit=unit),
+        Line(where, "lost, static", was.lost_core_hours, unit=unit),
+        Line(where, "lost, DFRA", now.lost_core_hours, unit=unit),
+        Line(where, "saved", saved, unit=unit, wanted="> 0"),
+        Line(where, "saved in 11 months", saved * YEAR_S * 11 / 12 / span_s, 200e6, unit=unit,
+             note="the paper's are of its own jobs"),
+        Line(where, "of what perfect forecasts save",
+             saved / known.saved_core_hours if known.saved_core_hours else None),
+        Line(where, "slowdown, static", was.mean),
+        Line(where, "slowdown, DFRA", now.mean),
+        Line(where, "faster", float(changed.faster), unit="jobs"),
+        Line(where, "slower", float(changed.slower), unit="jobs"),
+        Line(where, "lost by the slower", changed.paid_core_hours, unit=unit),
+    ]  # fmt: skip
+
+
+def _of_eligible(drawn: Season, static: Replayed, dynamic: Replayed, seed: int) -> list[Line]:
+    fit, where = eligible(drawn), "eligible jobs"
+    gains = speed_ups(drawn, static, dynamic, fit)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        of_runs = (static.io_s / dynamic.io_s)[fit]
+    lines = [
+        Line("512 nodes alone", "speed-up", alone_on_one_forwarder(seed), 18.9, 0.15,
+             note="16 to 18.9 published for some"),
+        Line(where, "part of all jobs", float(fit.mean())),
+        Line(where, "slowdown, static", summary(drawn.jobs, static, fit).mean),
+        Line(where, "slowdown, DFRA", summary(drawn.jobs, dynamic, fit).mean),
+        Line(where, "largest speed-up of a run", float(np.nanmax(of_runs)) if len(of_runs) else None),
+        Line(where, "programs with three runs", float(len(gains))),
+    ]  # fmt: skip
+    if len(gains):
+        lines += [
+            Line(where, "largest speed-up of a program", float(gains[0])),
+            Line(where, "p90 of programs' speed-ups", float(np.percentile(gains, 90))),
+            Line(where, "median of programs' speed-ups", float(np.median(gains))),
+            Line(where, "programs slower by 1 %", float((gains < 0.99).sum())),
+        ]
+    return lines
+
+
+def _of_modes(drawn: Season, static: Replayed, dynamic: Replayed) -> list[Line]:
+    lines = []
+    for place, name in enumerate((*MODES, "metadata storms")):
+        own = drawn.mode == place
+        if not own.any():
+            continue
+        saved = np.nansum(((static.io_s - dynamic.io_s) * drawn.jobs.cores)[own]) / HOUR_S
+        lines += [
+            Line(name, "slowdown, static", summary(drawn.jobs, static, own).mean),
+            Line(name, "slowdown, DFRA", summary(drawn.jobs, dynamic, own).mean),
+            Line(name, "saved", float(saved), unit="core-hours"),
+        ]
+    return lines
+
+
+def _of_forwarders(drawn: Season, sound: tuple[Replayed, Replayed], sick: tuple[Replayed, Replayed]) -> list[Line]:
+    mapped = machine().nodes // machine().nodes_per_forwarder
+    where, both = "forwarders", [change(drawn.jobs, *pair).saved_core_hours for pair in (sound, sick)]
+    return [
+        Line(where, "busy, mapped ones, static", float(sound[0].forwarder_busy[:mapped].mean())),
+        Line(where, "busy, mapped ones, DFRA", float(sound[1].forwarder_busy[:mapped].mean())),
+        Line(where, "busy, others, DFRA", float(sound[1].forwarder_busy[mapped:].mean())),
+        Line("two sick", "saved", both[1], unit="core-hours", wanted="> 0"),
+        Line("two sick", "more than with sound ones", both[1] - both[0], unit="core-hours"),
+    ]

@@ -1,0 +1,118 @@
+"""Replays of an experiment: jobs in, one row of measures a policy out, in the columns of sets of applications.
+
+What a measure means of jobs that come and go stands at `row`. Not here: reading jobs (`runtime.simulating.replays`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+
+from fairlead.decide.policies.paths.contract import PathPolicy
+from fairlead.decide.sim import platform
+from fairlead.decide.sim.cycles.measures import jain
+from fairlead.decide.sim.experiments.cases import Case, Row, value_of
+from fairlead.decide.sim.experiments.dfra import true_in
+from fairlead.decide.sim.experiments.replay_spec import Swf, Table
+from fairlead.decide.sim.platform import Machine
+from fairlead.decide.sim.replay.jobs import Jobs, Replayed
+from fairlead.decide.sim.replay.measures import granted_part, slowdown, stretch, waiting_core_hours
+from fairlead.decide.sim.replay.replay import replay
+from fairlead.decide.sim.workloads import swf, tables
+from fairlead.decide.sim.workloads.profiles import BEHAVIOURS
+
+DAY_S = 86_400.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """What is replayed: `jobs` on a `machine`; `play` replays them under the path policy of that name, what is random
+    from the seed. `content`: digest of it all; `told`: what was dropped and what is assumed, in words."""
+
+    jobs: Jobs
+    machine: Machine
+    play: Callable[[str, int], Replayed]
+    content: str
+    told: tuple[str, ...]
+
+
+def traced(workload: Swf | Table, data: bytes, seed: tuple[int, ...], where: str) -> Source:
+    """Jobs of a trace's bytes. `seed`: what I/O a trace of SWF is given comes from it. Raises InputError."""
+    machine = platform.MACHINES[workload.machine]()
+    if workload.forwarders is not None:
+        machine = replace(machine, forwarders=workload.forwarders)
+    taken = (
+        swf.read(data, seed, machine=machine, where=where)
+        if isinstance(workload, Swf)
+        else tables.read(data, machine, where=where)
+    )
+    drawn = taken.season
+    jobs = drawn.jobs if workload.days is None else first(drawn.jobs, workload.days * DAY_S)
+    expected = true_in(drawn)
+
+    def play(name: str, number: int) -> Replayed:
+        return replay(jobs, machine, _policy(name), seed=number, expected_of=expected)
+
+    return Source(
+        jobs=jobs, machine=machine, play=play, content=blake2b(data, digest_size=8).hexdigest(),
+        told=(taken.told, *taken.assumed),
+    )  # fmt: skip
+
+
+def _policy(name: str) -> PathPolicy:
+    from fairlead.decide.registry import path_policy
+
+    return path_policy(name)
+
+
+def first(jobs: Jobs, until_s: float) -> Jobs:
+    """Those that begin before `until_s`."""
+    many = int(np.searchsorted(jobs.start_s, until_s))
+    phases = int(jobs.first_phase[many])
+    by_phase = ("compute_s", "volume", "operations", "phase_rate")
+    columns: dict[str, Any] = {}
+    for name in jobs.__dataclass_fields__:
+        column = getattr(jobs, name)
+        end = many + 1 if name == "first_phase" else phases if name in by_phase else many
+        columns[name] = None if column is None else column[:end]
+    return Jobs(**columns)
+
+
+def row(case: Case, number: int, policy: str, jobs: Jobs, machine: Machine, found: Replayed) -> Row:
+    """A replay as a row. The window is the whole of it, from the first job's start to the last one's end.
+
+    Slowdown (also its parts, percentiles and fairness) is of jobs that ended and have I/O; `idle` is the share of the
+    machine's nodes that wait in I/O, `core_hours_lost` the core-hours of those jobs in I/O; `occupancy_mean` and
+    `spread` are of forwarders (targets, where there are none), `resources_mean` those granted of that layer.
+    load(pi_sys) is not defined for jobs that come and go: it is not known."""
+    ended = ~np.isnan(found.end_s)
+    busy = ended & (found.alone_s > 0)
+    rho, granted = slowdown(found)[busy], granted_part(found)[busy]
+    at = np.percentile(rho, (10, 50, 90)) if len(rho) else np.full(3, np.nan)
+    span_s = float(found.end_s[ended].max() - jobs.start_s[0]) if ended.any() else 0.0
+    waits_s = float((found.io_s * jobs.nodes)[ended].sum())
+    layer, counts = (
+        (found.forwarder_busy, found.forwarders) if machine.forwarders else (found.target_busy, found.targets)
+    )
+    behaviour = jobs.behaviour[busy]
+    return Row(
+        case_id=case.digest, seed=case.seed, window="whole", applications=len(jobs), load=None, set_number=number,
+        policy=policy, information="exact", load_sys=None, slowdown_mean=_mean(rho),
+        slowdown_max=float(rho.max()) if len(rho) else None, slowdown_p10=value_of(float(at[0])),
+        slowdown_p50=value_of(float(at[1])), slowdown_p90=value_of(float(at[2])), granted_mean=_mean(granted),
+        contention_mean=_mean(rho - granted), idle=waits_s / (span_s * machine.nodes) if span_s > 0 else None,
+        core_hours_lost=float(waiting_core_hours(jobs, found)[ended].sum()) if ended.any() else None,
+        occupancy_mean=_mean(layer), spread=float(layer.max() - layer.min()) if len(layer) else None,
+        stretch_mean=_mean(stretch(jobs, found)[busy]), fairness=value_of(jain(1.0 / rho)),
+        resources_mean=_mean(counts[busy].astype(np.float64)),
+        class_slowdown=[_mean(rho[behaviour == b]) for b in range(len(BEHAVIOURS))],
+        unfinished=int((~ended).sum()), window_s=span_s, events=found.events,
+    )  # fmt: skip
+
+
+def _mean(values: np.ndarray) -> float | None:
+    return value_of(float(values.mean())) if len(values) else None

@@ -1,0 +1,88 @@
+"""A trace of jobs (SWF, or a table with I/O totals) replayed under path policies: one line a policy and measure.
+
+What a trace does not hold is assumed by stated rules, which are told. Not here: reading files, the replay itself
+(`fairlead.decide.sim.replay`), a site's own history (`fairlead whatif`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+from functools import partial
+
+from fairlead.core.errors import UsageError
+from fairlead.decide.registry import path_policy, path_policy_names, policy_names
+from fairlead.decide.sim.experiments.dfra import true_in
+from fairlead.decide.sim.experiments.papers import Line, Told
+from fairlead.decide.sim.platform import taihulight
+from fairlead.decide.sim.replay.measures import summary
+from fairlead.decide.sim.replay.replay import replay
+from fairlead.decide.sim.workloads import swf, tables
+
+DAY_S = 86_400.0
+_GZIP = b"\x1f\x8b"
+
+
+def compared_on(
+    data: bytes, where: str, policies: Sequence[str], *, seed: int, forwarders: int | None = None,
+    days: float | None = None, tell: Callable[[int, int], None],
+) -> Told:  # fmt: skip
+    """The jobs of a trace under each policy, on a machine like TaihuLight with that many forwarders (None: its own), as
+    far as they begin in the first `days`. Raises UsageError for a policy there is none of, InputError for a trace that
+    cannot be used."""
+    if days is not None and not days > 0:
+        raise UsageError(f"{days:g} days are no time", where="--days", remedy="a number above 0")
+    known = [*path_policy_names(), *policy_names()]
+    for name in policies:
+        if name not in known:
+            near = get_close_matches(name, known, n=3)
+            raise UsageError(
+                f"there is no policy {name!r}", where="--policy",
+                remedy=f"perhaps {', '.join(near)}" if near else f"one of {', '.join(path_policy_names())}",
+            )  # fmt: skip
+    machine = taihulight()
+    if forwarders is not None:
+        machine = replace(machine, forwarders=forwarders)
+    taken = (
+        tables.read(data, machine, where=where)
+        if _is_table(data)
+        else swf.read(data, seed, machine=machine, where=where)
+    )
+    drawn = taken.season
+    until_s = float("inf") if days is None else days * DAY_S
+    lines: list[Line] = []
+
+    def told(number: int, done: int, whole: int) -> None:
+        tell(number * whole + done, len(policies) * whole)
+
+    for number, name in enumerate(policies):
+        out = replay(
+            drawn.jobs, machine, path_policy(name), seed=seed, expected_of=true_in(drawn),
+            progress=partial(told, number), until_s=until_s,
+        )  # fmt: skip
+        found = summary(drawn.jobs, out)
+        lines += [
+            Line(name, "jobs that ended", float(found.ended), unit="jobs"),
+            Line(name, "mean I/O slowdown", _known(found.mean)),
+            Line(name, "90th percentile of slowdown", _known(found.p90)),
+            Line(name, "mean stretch", _known(found.stretch)),
+            Line(name, "cores waiting in I/O", _known(found.waiting_core_hours), unit="core-hours"),
+            Line(name, "of these beyond I/O alone", _known(found.lost_core_hours), unit="core-hours"),
+        ]
+    notes = (f"{taken.told}; seed {seed}; {machine.forwarders} forwarders, {machine.targets} targets", *taken.assumed)
+    return Told(paper=f"jobs of {where}", source="a trace, replayed", lines=tuple(lines), notes=notes)
+
+
+def _is_table(data: bytes) -> bool:
+    """Whether a trace is a table with a row of names: of SWF the first line is a comment or numbers."""
+    if data[:2] == _GZIP:
+        import zlib
+
+        data = zlib.decompressobj(31).decompress(data, 1 << 16)
+    head = data[: 1 << 16].lstrip().partition(b"\n")[0]
+    return not head.startswith(b";") and b"," in head
+
+
+def _known(value: float) -> float | None:
+    return value if value == value else None  # NaN is not itself

@@ -1,0 +1,308 @@
+"""Replays jobs on a machine with layers: each is granted its path when it arrives, then shares what it crosses.
+
+Not here: contention (`sim.engine`), who gets what (`policies.paths`), what a replay means (`measures`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from dataclasses import replace as dataclass_replace
+from typing import Any
+
+import numpy as np
+
+from fairlead.core.errors import UsageError
+from fairlead.decide.policies.allocation.contract import Running
+from fairlead.decide.policies.paths.contract import Expected, Grant, Landscape, PathPolicy
+from fairlead.decide.policies.paths.from_allocation import FORWARDERS, TARGETS, entering
+from fairlead.decide.sim.engine import Changes, Engine
+from fairlead.decide.sim.faults import Fault
+from fairlead.decide.sim.platform import Machine
+from fairlead.decide.sim.replay.jobs import Jobs, Progress, Replayed
+from fairlead.decide.sim.replay.kernel_arguments import F64, I64, Ask, forwarder_operation_s, layers
+from fairlead.decide.sim.replay.landscape import Sickness, Site, courses, landscape_of, sickness
+from fairlead.decide.sim.replay.perfect_prediction import true_figures
+from fairlead.decide.sim.replay.solo_time import best_alone
+
+_TOLD_EVERY = 1024
+
+
+def replay(
+    jobs: Jobs, machine: Machine, policy: PathPolicy, *, seed: int = 0, site: Site | None = None,
+    faults: Sequence[Fault] = (), noise: Changes | None = None,
+    expected_of: Callable[[int], Expected] | None = None, progress: Progress | None = None,
+    until_s: float = np.inf,
+) -> Replayed:  # fmt: skip
+    """Jobs arrive at `start_s`; `policy` is asked once for each, with what `expected_of` its place says of it (None:
+    its true figures) and the machine of that moment; its phases then run over what it was granted. Raises UsageError.
+
+    Data of a phase is cut where the part of a granted forwarder ends and where that of a target ends; each piece, a
+    lane, crosses one of both and shares them max-min fairly (`sim.engine`): of the layer that costs it most, each lane
+    the same time, whatever a byte costs there, or a job's lanes together its `weight`. An empty grant is the site's
+    default: the forwarders of the job's own nodes, as much through each as nodes are behind it, and the next targets
+    in turn. Operations cross the forwarders and the metadata server of the job (its place modulo servers). Exact,
+    deterministic: the same arguments give the same bits; nodes not known, and what a policy draws, come from `seed`.
+    """
+    jobs.check()
+    if not until_s >= 0:
+        raise UsageError(f"until_s is {until_s}", where="until_s", remedy="seconds from the origin, 0 or more, or inf")
+    site = site or Site()
+    if site.running is None:
+        site = dataclass_replace(site, running=bool(getattr(policy, "asks_running", False)))
+    _fits(jobs, machine)
+    running = _Running(jobs, machine, site, seed, faults, noise)
+    ask, rng = expected_of or true_figures(jobs, machine, running.first_node), np.random.default_rng([seed, 1])
+    for j in range(len(jobs)):
+        if jobs.start_s[j] > until_s:
+            break
+        running.until(float(jobs.start_s[j]))
+        expected = ask(j)
+        running.admit(j, expected, policy.grant(expected, running.landscape, rng))
+        if progress is not None and j % _TOLD_EVERY == 0:
+            progress(j, len(jobs))
+    running.finish(until_s)
+    if progress is not None:
+        progress(len(jobs), len(jobs))
+    return running.replayed(until_s)
+
+
+def _fits(jobs: Jobs, machine: Machine) -> None:
+    for name, wrong in (
+        ("nodes", (jobs.nodes < 1) | (jobs.nodes > machine.nodes)),
+        ("first_node", (jobs.first_node >= 0) & (jobs.first_node + jobs.nodes > machine.nodes)),
+        ("most_targets", jobs.most_targets < 1),
+    ):
+        if wrong.any():
+            j = int(np.flatnonzero(wrong)[0])
+            raise UsageError(
+                f"job {j}: {name} is {int(getattr(jobs, name)[j])} on a machine of {machine.nodes} nodes", where=name,
+                remedy="1 or more, and no more than the machine has",
+            )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Granted:
+    """What a running job holds, and what the landscape was told of it."""
+
+    forwarders: I64
+    forwarder_share: F64
+    targets: I64
+    target_share: F64
+    isolated: bool
+    rows: tuple[tuple[Running, int], ...]
+
+
+class _Running:
+    """The jobs that run now, where their phases are in the engine, and what the landscape was told of them."""
+
+    def __init__(
+        self, jobs: Jobs, machine: Machine, site: Site, seed: int, faults: Sequence[Fault], noise: Changes | None
+    ) -> None:
+        from fairlead.decide.sim.replay import kernel
+
+        self.kernel = kernel
+        j = len(jobs)
+        self.jobs, self.machine, self.site = jobs, machine, site
+        self.landscape: Landscape = landscape_of(machine, site)
+        self.engine = Engine(np.ones(len(machine.capacity())), courses(machine, faults, noise))
+        self.sickness: Sickness = sickness(machine, faults, site.known_after_s)
+        self.told = 0
+        if j and jobs.start_s[0] < 0:
+            raise UsageError("a job starts before time 0", where="start_s", remedy="seconds from the first job's start")
+        drawn = np.random.default_rng([seed, 0]).random(j)
+        place = np.floor(drawn * (machine.nodes - jobs.nodes + 1)).astype(np.int64)
+        self.first_node: I64 = np.where(jobs.first_node >= 0, jobs.first_node, place)
+        self.at, self.turn = layers(machine), 0
+        self.end_s, self.io_s, self.granted_s = np.full(j, np.nan), np.zeros(j), np.full(j, np.nan)
+        self.forwarders, self.targets = np.zeros(j, np.int64), np.zeros(j, np.int64)
+        self.busy_s, self.scratch = np.zeros(len(machine.capacity())), np.zeros(len(machine.capacity()))
+        self.live = np.zeros((3, 64), np.int64)
+        self.gone, self.count = np.zeros(64, np.int64), 0
+        self.granted: dict[int, _Granted] = {}
+        self.found = np.zeros((2, max(machine.forwarders, 1)), np.int64)
+        unlimited = np.full(len(jobs.compute_s), np.inf)
+        self.rate: F64 = unlimited if jobs.phase_rate is None else np.asarray(jobs.phase_rate, np.float64)
+        self.operation_s = forwarder_operation_s(machine)
+
+    def until(self, now_s: float) -> None:
+        """Lets the engine run to then; whoever has ended by then is gone from the landscape."""
+        self.engine.advance(now_s)
+        self._settle()
+        s, scape = self.engine.state, self.landscape
+        self.kernel.in_use(s, self.at.forwarder, scape.forwarders.load)
+        self.kernel.in_use(s, self.at.target, scape.targets.load)
+        while self.told < len(self.sickness.time_s) and self.sickness.time_s[self.told] <= now_s:
+            layer = {"forwarder": scape.forwarders, "target": scape.targets, "server": scape.servers}.get(
+                self.sickness.layer[self.told]
+            )
+            if layer is not None:
+                layer.sick[self.sickness.number[self.told]] = self.sickness.sick[self.told]
+            self.told += 1
+
+    def _settle(self) -> None:
+        job, first, last = self.live
+        self.count, gone = self.kernel.settle(
+            self.engine.state, job, first, last, self.count, self.end_s, self.io_s, self.gone
+        )
+        for j in self.gone[:gone].tolist():
+            had, scape = self.granted.pop(j), self.landscape
+            forwarders, targets = scape.forwarders, scape.targets
+            self.kernel.occupy(forwarders.jobs, forwarders.occupancy, had.forwarders, had.forwarder_share, -1)
+            self.kernel.occupy(targets.jobs, targets.occupancy, had.targets, had.target_share, -1)
+            if had.isolated:
+                forwarders.reserved[had.forwarders] = False
+            for running, row in had.rows:
+                running.leave(row)
+
+    def admit(self, j: int, expected: Expected, grant: Grant) -> None:
+        """Job j comes with its grant."""
+        jobs = self.jobs
+        forwarders, parts = self._forwarders(j, grant)
+        targets = self._targets(j, grant)
+        phases = slice(jobs.first_phase[j], jobs.first_phase[j + 1])
+        compute_s, volume, operations = jobs.compute_s[phases], jobs.volume[phases], jobs.operations[phases]
+        of_data = int((volume > 0).sum())
+        of_metadata = int(((volume <= 0) & (operations > 0)).sum())
+        flows = of_data * self.kernel.lanes(parts, len(targets)) + of_metadata * max(len(parts), 1)
+        self._make_room(len(volume) + 1, flows)
+        phase, flow = self.engine.open(len(volume) + 1, flows)
+        ask = self._ask(j)
+        data_rate, operation_rate, self.granted_s[j] = self.kernel.admit(
+            self.engine.state, self.at, ask, phase, flow, compute_s, volume, operations, self.rate[phases],
+            forwarders, parts, targets, self.busy_s, self.scratch,
+        )  # fmt: skip
+        job, first, last = self.live
+        job[self.count], first[self.count], last[self.count] = j, phase, phase + len(volume)
+        self.count += 1
+        self.forwarders[j], self.targets[j] = len(forwarders), len(targets)
+        self._tell(j, expected, grant, ask, (data_rate, operation_rate), forwarders, parts, targets)
+
+    def _tell(
+        self, j: int, expected: Expected, grant: Grant, ask: Ask, rates: tuple[float, float], forwarders: I64,
+        parts: I64, targets: I64,
+    ) -> None:  # fmt: skip
+        """Tells the landscape what is expected of the job: nothing, where nothing is known of it."""
+        byte_rate = operation_rate = 0.0
+        if expected.compute_s is not None:
+            volume = expected.volume_bytes or 0.0
+            operations = _operations(self.jobs, j) if expected.mdops else 0.0
+            cycle = expected.compute_s + volume / rates[0] + operations / rates[1]
+            if cycle > 0:
+                byte_rate, operation_rate = volume / cycle, operations / cycle
+        held = byte_rate * ask.forwarder_cost + operation_rate * ask.forwarder_operation
+        has = _Granted(
+            forwarders, parts.astype(np.float64) * (held / max(int(parts.sum()), 1)), targets,
+            np.full(len(targets), byte_rate * ask.target_cost / len(targets), np.float64),
+            bool(grant.isolated and grant.forwarders), self._enter(expected, forwarders, targets),
+        )  # fmt: skip
+        scape = self.landscape
+        self.kernel.occupy(scape.forwarders.jobs, scape.forwarders.occupancy, forwarders, has.forwarder_share, 1)
+        self.kernel.occupy(scape.targets.jobs, scape.targets.occupancy, targets, has.target_share, 1)
+        if has.isolated:
+            scape.forwarders.reserved[forwarders] = True
+        self.granted[j] = has
+
+    def _enter(self, expected: Expected, forwarders: I64, targets: I64) -> tuple[tuple[Running, int], ...]:
+        """Enters the job among those that run, on layers where rows are kept."""
+        scape, rows = self.landscape, []
+        for layer, running, places in (
+            (FORWARDERS, scape.forwarders_running, forwarders), (TARGETS, scape.targets_running, targets),
+        ):  # fmt: skip
+            found = None if running is None else entering(expected, scape, layer, tuple(places.tolist()))
+            if running is not None and found is not None:
+                rows.append((running, running.enter(*found)))
+        return tuple(rows)
+
+    def _ask(self, j: int) -> Ask:
+        jobs, machine = self.jobs, self.machine
+        return Ask(
+            float(jobs.start_s[j]), float(jobs.tail_s[j]), float(jobs.client_rate[j]),
+            float(jobs.nodes[j] * machine.cores_per_node / machine.metadata_rtt_s), float(jobs.forwarder_cost[j]),
+            float(jobs.target_cost[j]), 1.0 / machine.server_bandwidth if self.site.servers else 0.0,
+            self.operation_s, 1.0 / machine.mdops, 0.0 if jobs.weight is None else float(jobs.weight[j]),
+            self.at.mds + j % machine.mds,
+        )  # fmt: skip
+
+    def _forwarders(self, j: int, grant: Grant) -> tuple[I64, I64]:
+        """Places of the forwarders, and what goes through each in parts of the sum."""
+        jobs = self.jobs
+        if not self.machine.forwarders:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        most = int(jobs.nodes[j])
+        if jobs.most_forwarders is not None:
+            most = max(min(most, int(jobs.most_forwarders[j])), 1)
+        places, counts = self.found
+        n = self.kernel.behind(
+            self.landscape.default_forwarder, int(self.first_node[j]), int(jobs.nodes[j]), places, counts
+        )
+        own = places[:n].tolist()
+        if grant.forwarders and sorted(grant.forwarders) != sorted(own):
+            chosen = _places(grant.forwarders, self.machine.forwarders, "forwarder")[:most]
+            return chosen, np.ones(len(chosen), np.int64)
+        return places[: min(n, most)].copy(), counts[: min(n, most)].copy()
+
+    def _targets(self, j: int, grant: Grant) -> I64:
+        most = min(max(int(self.jobs.most_targets[j]), grant.stripe_count or 0), self.machine.targets)
+        if grant.targets:
+            return _places(grant.targets, self.machine.targets, "target")[:most]
+        if self.site.default_targets:
+            most = min(most, max(self.site.default_targets, grant.stripe_count or 0))
+        chosen = (self.turn + np.arange(most)) % self.machine.targets
+        self.turn = int(self.turn + most) % self.machine.targets
+        return chosen
+
+    def _make_room(self, phases: int, flows: int) -> None:
+        if self.count == self.live.shape[1]:
+            self.live = np.pad(self.live, ((0, 0), (0, self.count)))
+            self.gone = np.zeros(2 * self.count, np.int64)
+        rooms = self.engine.room
+        if rooms[0] >= phases and rooms[1] >= flows:
+            return
+        phase_at = self.engine.forget_ended()
+        self.live[1:, : self.count] = phase_at[self.live[1:, : self.count]]
+        of_phases, of_flows = self.engine.size
+        free_phases, free_flows = self.engine.room
+        if free_phases < of_phases + phases or free_flows < of_flows + flows:
+            self.engine.grow(2 * (of_phases + phases), 2 * (of_flows + flows))
+
+    def finish(self, until_s: float) -> None:
+        """Nobody comes any more: to the end, or to `until_s`."""
+        if np.isinf(until_s):
+            self.engine.run()
+        else:
+            self.engine.advance(until_s)
+        self._settle()
+
+    def replayed(self, until_s: float) -> Replayed:
+        """What came of it."""
+        jobs, at, machine = self.jobs, self.at, self.machine
+        self.kernel.not_done(self.engine.state, self.engine.size[1], self.busy_s)
+        ended = ~np.isnan(self.end_s)
+        last = until_s if not np.isinf(until_s) else float(self.end_s[ended].max(initial=0.0))
+        span = last - float(jobs.start_s[0]) if len(jobs) else 0.0
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = np.clip(self.busy_s / span, 0.0, 1.0) if span > 0 else np.zeros_like(self.busy_s)
+        nan: Any = np.nan
+        return Replayed(
+            end_s=self.end_s, io_s=np.where(ended, self.io_s, nan), granted_s=np.where(ended, self.granted_s, nan),
+            alone_s=np.where(ended, best_alone(jobs, machine, servers=self.site.servers), nan),
+            forwarders=self.forwarders, targets=self.targets,
+            forwarder_busy=share[at.forwarder : at.forwarder + machine.forwarders],
+            target_busy=share[at.target : at.target + machine.targets], events=self.engine.events,
+        )  # fmt: skip
+
+
+def _operations(jobs: Jobs, j: int) -> float:
+    phases = slice(jobs.first_phase[j], jobs.first_phase[j + 1])
+    return float(jobs.operations[phases][jobs.volume[phases] <= 0].sum())
+
+
+def _places(granted: Sequence[int], count: int, kind: str) -> I64:
+    places = np.array(granted, np.int64)
+    if int(places.min()) < 0 or int(places.max()) >= count or len(set(granted)) != len(granted):
+        raise UsageError(
+            f"a policy granted a {kind} twice or one of {count} there is not: {granted}",
+            remedy="it is wrong: report it",
+        )
+    return places

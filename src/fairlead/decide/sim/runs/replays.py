@@ -1,0 +1,134 @@
+"""Jobs of an experiment that are replayed: read from a file or a lake, once a process; and pieces of it, for workers.
+
+Not here: what a row says (`fairlead.decide.sim.experiments.replays`), reading a past (`fairlead.decide.whatif`).
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from hashlib import blake2b
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from fairlead.core.errors import ConfigError, FairleadError
+from fairlead.decide.sim.experiments.cases import Row
+from fairlead.decide.sim.experiments.pieces import Piece
+from fairlead.decide.sim.experiments.replay_spec import AS_IT_WAS, OwnPast, Replay, Swf, Table, moment_ns
+from fairlead.decide.sim.experiments.replays import Source, row, traced
+from fairlead.decide.sim.experiments.spec import Experiment
+from fairlead.decide.sim.replay.jobs import Jobs, Replayed
+from fairlead.decide.sim.workloads.history import jobs_of, phases_of, sound
+from fairlead.decide.sim.workloads.history_curves import learn
+from fairlead.decide.whatif.history import past_of
+from fairlead.decide.whatif.replays import OnLayer, played, recorded
+from fairlead.decide.whatif.site import known_of, setting_of
+from fairlead.explain.diagnosing.site_file import site_facts
+from fairlead.explain.questions.span import Span
+from fairlead.store.lake import Lake
+
+
+def resolved(experiment: Experiment) -> Experiment:
+    """The experiment with what is in its jobs: their digest and number, and what was dropped and assumed in its note.
+    Raises ConfigError naming the field where jobs cannot be read, are none, or are others than it says."""
+    workload = experiment.workload
+    if not isinstance(workload, Swf | Table | OwnPast):
+        return experiment
+    _read.cache_clear()  # what lies there may be other than it was
+    field = "workload.lake" if isinstance(workload, OwnPast) else "workload.path"
+    try:
+        source = _source(workload, (experiment.seed, 0))
+    except FairleadError as error:
+        what = f"{field}: {error.what}" + (f" ({error.where})" if isinstance(workload, OwnPast) and error.where else "")
+        raise ConfigError(what, where=experiment.name, remedy=error.remedy) from error
+    if not len(source.jobs):
+        raise ConfigError(
+            "workload.days: no job begins in that time", where=experiment.name, remedy="more days, or leave it out"
+        )
+    for name, here in (("content", source.content), ("jobs", len(source.jobs))):
+        if (said := getattr(workload, name)) and said != here:
+            raise ConfigError(
+                f"workload.{name}: these are other jobs ({here}) than were meant ({said})", where=experiment.name,
+                remedy="leave it out, or give those jobs",
+            )  # fmt: skip
+    note = "; ".join(one for one in (experiment.note, *source.told) if one)
+    whole = msgspec.structs.replace(workload, content=source.content, jobs=len(source.jobs))
+    return msgspec.structs.replace(experiment, workload=whole, note=note)
+
+
+def replayed(piece: Piece) -> list[Row]:
+    """All rows of a piece. Raises ConfigError when its jobs have changed since."""
+    workload = piece.case.workload
+    if not isinstance(workload, Swf | Table | OwnPast):
+        raise TypeError("sets of applications are no replay")
+    rows = []
+    for number in piece.sets:
+        source = _source(workload, (piece.case.seed, number))
+        if source.content != workload.content:
+            raise ConfigError("workload: its jobs have changed", where=workload.content, remedy="run it again")
+        for name, _ in piece.wanted:
+            found = source.play(name, piece.case.seed * 1_000_003 + number)
+            rows.append(row(piece.case, number, name, source.jobs, source.machine, found))
+    return rows
+
+
+def _source(workload: Replay, seed: tuple[int, int]) -> Source:
+    # What a table and a past hold does not hang on the seed: it is read once.
+    plain = msgspec.structs.replace(workload, content="", jobs=0)
+    return _read(plain, seed if isinstance(workload, Swf) else (0, 0))
+
+
+@lru_cache(maxsize=2)
+def _read(workload: Replay, seed: tuple[int, int]) -> Source:
+    if isinstance(workload, OwnPast):
+        return _past(workload)
+    path = Path(workload.path)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be read: {(error.strerror or str(error)).lower()}", remedy="check the path"
+        ) from error
+    return traced(workload, data, seed, path.name)
+
+
+def _past(workload: OwnPast) -> Source:
+    lake = Lake.open(Path(workload.lake))
+    span = Span(moment_ns(workload.since), moment_ns(workload.until))
+    facts = site_facts(workload.site)
+    peaks = {} if facts is None else dict(facts.peaks)
+    past = past_of(lake, span)
+    fit = sound(past.runs, past.bursts)
+    known = known_of(lake, span, past, peaks)
+    phases = phases_of(fit.runs, fit.bursts)
+    curves = learn(fit.runs, phases, known.defaults)
+    history = jobs_of(fit.runs, phases, curves)
+    setting = setting_of(known, past, curves, forwarders=workload.forwarders, targets=workload.targets)
+    rest = recorded(past, fit.row, setting, forwarders=workload.forwarders is None, targets=workload.targets is None)
+    layer = workload.layer or ("forwarders" if setting.machine.forwarders else "targets")
+
+    def play(name: str, seed: int) -> Replayed:
+        from fairlead.decide.registry import path_policy
+
+        policy = rest if name == AS_IT_WAS else path_policy(name)
+        if name != AS_IT_WAS and layer != "both":
+            policy = OnLayer(policy, rest, layer)
+        return played(name, name, policy, past, fit.row, fit.runs, history, setting, seed=seed).replayed
+
+    dropped = [f"{one.count:,} {one.of} dropped: {one.why}" for one in fit.dropped]
+    quiet = [f"{fit.quiet:,} jobs without I/O left out"] if fit.quiet else []
+    content = _digest(history.jobs, [repr(setting.machine), repr(rest.grants)])
+    told = (f"{len(history.jobs):,} jobs of {workload.since} to {workload.until}", *dropped, *quiet)
+    return Source(jobs=history.jobs, machine=setting.machine, play=play, content=content, told=told)
+
+
+def _digest(jobs: Jobs, more: list[str]) -> str:
+    """Of all columns that a replay takes."""
+    mark = blake2b(digest_size=8)
+    for name in sorted(jobs.__dataclass_fields__):
+        column = getattr(jobs, name)
+        mark.update(name.encode() + (b"" if column is None else np.ascontiguousarray(column).tobytes()))
+    for text in more:
+        mark.update(text.encode())
+    return mark.hexdigest()

@@ -1,0 +1,128 @@
+"""Runs experiments to their end: pieces to workers, rows to the lake as they come, what is there already left out.
+
+Killed at any moment, the next run makes only the pieces that were under way. Not here: the pieces
+(`fairlead.decide.sim.experiments.pieces`), workers (`processes`, `fairlead.explain.batch.workers`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from fairlead.core.errors import UsageError
+from fairlead.decide.sim.experiments.cases import Row
+from fairlead.decide.sim.experiments.papers import PAPERS, Told
+from fairlead.decide.sim.experiments.pieces import Piece, keys_of, pieces, work
+from fairlead.decide.sim.experiments.replay_spec import OwnPast, Swf, Table
+from fairlead.decide.sim.experiments.spec import Experiment, read
+from fairlead.decide.sim.runs import results as kept_results
+from fairlead.decide.sim.runs.processes import processes, processors
+from fairlead.decide.sim.runs.replays import replayed, resolved
+from fairlead.explain.batch.workers import Workers, workers
+from fairlead.store.lake import Lake
+
+Tell = Callable[[int, int], None]
+"""Hears of runs done and runs in all."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How a run went: runs made now, those that were there before, and experiments as they were run."""
+
+    made: int
+    before: int
+    lake: Lake
+    experiments: tuple[Experiment, ...]
+
+
+def simulate(
+    experiments: Sequence[Experiment], root: Path, crew: Workers, *, wait_s: float = 0.0, tell: Tell | None = None
+) -> Ran:
+    """Runs what is lacking of experiments into the lake in `root` (made if there is none). Raises LakeError,
+    LakeBusyError, what policies raise."""
+    experiments = [resolved(one) for one in experiments]
+    lake = Lake.open(root, create=True)
+    wanted = keys_of(experiments)
+    with lake.writer(wait_s=wait_s) as writer:
+        before = kept_results.done(lake, {key[0] for key in wanted}) & wanted.keys()
+        left = pieces(wanted, before)
+        made = 0
+        if tell is not None:
+            tell(len(before), len(wanted))
+        if left:
+            for piece, rows in crew.each(worked, left):
+                kept_results.kept(writer, piece, rows)
+                made += len(rows)
+                if tell is not None:
+                    tell(len(before) + made, len(wanted))
+        kept_results.whole(writer, experiments)
+    return Ran(made, len(before), lake, tuple(experiments))
+
+
+def worked(piece: Piece) -> list[Row]:
+    """What a worker does: sets of applications, or a replay."""
+    return replayed(piece) if isinstance(piece.case.workload, OwnPast | Swf | Table) else work(piece)
+
+
+def compare(name: str, root: Path, *, seed: int, quick: bool, wait_s: float = 0.0, tell: Tell | None = None) -> Told:
+    """Runs the experiment of another paper and keeps what it told in the lake. Raises LakeError."""
+    lake = Lake.open(root, create=True)
+    with lake.writer(wait_s=wait_s) as writer:
+        answer = PAPERS[name].compares()(seed=seed, quick=quick, tell=tell or (lambda _done, _all: None))
+        kept_results.told(writer, name, answer, seed)
+    return answer
+
+
+def replay_trace(
+    path: Path, policies: Sequence[str], root: Path, *, seed: int, forwarders: int | None = None,
+    days: float | None = None, wait_s: float = 0.0, tell: Tell | None = None,
+) -> Told:  # fmt: skip
+    """Replays the jobs of a trace and keeps what came of it under the file's name. Raises UsageError, InputError."""
+    from fairlead.decide.sim.experiments.trace import compared_on
+
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot be read: {error.strerror}", where=str(path), remedy="check the path") from error
+    answer = compared_on(
+        data, path.name, policies, seed=seed, forwarders=forwarders, days=days,
+        tell=tell or (lambda _done, _all: None),
+    )  # fmt: skip
+    with Lake.open(root, create=True).writer(wait_s=wait_s) as writer:
+        kept_results.told(writer, path.name, answer, seed)
+    return answer
+
+
+@contextmanager
+def crew(dask: str | None, jobs: int | None) -> Iterator[Workers]:
+    """Who works: processes of this machine, or Dask's: `local`, or a scheduler's address."""
+    if dask is None:
+        with processes(jobs or processors()) as found:
+            yield found
+        return
+    with workers("processes" if dask == "local" else dask, count=jobs) as found:
+        yield found
+
+
+def read_spec(path: Path) -> Experiment:
+    """An experiment from a file; what it names besides lies seen from there. Raises UsageError, ConfigError."""
+    try:
+        found = read(path.read_text(encoding="utf-8"), str(path))
+    except OSError as error:
+        raise UsageError(f"cannot be read: {error.strerror}", where=str(path), remedy="check the path") from error
+    except UnicodeDecodeError as error:
+        raise UsageError("is no text (UTF-8)", where=str(path), remedy="give a TOML file") from error
+    workload, beside = found.workload, path.parent.absolute()
+    if isinstance(workload, Swf | Table):
+        return msgspec.structs.replace(
+            found, workload=msgspec.structs.replace(workload, path=str(beside / workload.path))
+        )
+    if isinstance(workload, OwnPast):
+        site = str(beside / workload.site) if workload.site else ""
+        there = msgspec.structs.replace(workload, lake=str(beside / workload.lake), site=site)
+        return msgspec.structs.replace(found, workload=there)
+    return found

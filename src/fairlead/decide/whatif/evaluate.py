@@ -1,0 +1,372 @@
+"""What if: a site's own past under other policies and capacities, with who wins, who loses, and how far to trust it.
+
+Not here: reading the past (`past`), replaying it (`replays`), checking it (`checks`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairlead.core.errors import UsageError
+from fairlead.core.model.units import NS_PER_S, format_percent
+from fairlead.decide import registry
+from fairlead.decide.policies.paths.contract import PathPolicy
+from fairlead.decide.sim.replay.jobs import Progress
+from fairlead.decide.sim.workloads.history import History, Sound, jobs_of, phases_of, sound
+from fairlead.decide.sim.workloads.history_curves import Curves, learn
+from fairlead.decide.whatif.checks import check, held_out, largest_change
+from fairlead.decide.whatif.history import Past, past_of
+from fairlead.decide.whatif.replays import AS_IT_WAS, Figures, OnLayer, Played, figures, played, recorded
+from fairlead.decide.whatif.site import Known, Setting, known_of, setting_of
+from fairlead.explain.questions.answers_whatif import (
+    BasisLine,
+    Check,
+    DroppedLine,
+    LayerLine,
+    Moved,
+    Scenario,
+    Sides,
+    WhatIf,
+)
+from fairlead.explain.questions.lake_queries import Sight, Tables, near
+from fairlead.explain.questions.span import Span
+
+F64 = NDArray[np.float64]
+DEFAULT_POLICIES = ("dfra", "tcpu+greedy-clairvoyant", "joint")
+"""What is replayed where nothing else is asked for."""
+STATIC = "static-map"
+"""The site's own map as it is at the end of the time; replayed besides where the map changed in it."""
+SAME = 0.05
+"""A job whose seconds in I/O change by less than this share neither wins nor loses."""
+BASES = ("own", "class", "machine")
+Telling = Callable[[str], None]
+"""Told which replay begins."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """How far an answer is. `step`: reading, learning, replaying, checking; `text` says it, `share` of all is done.
+    `replay` of `replays` is under way."""
+
+    step: str
+    text: str
+    share: float
+    jobs: int | None = None
+    replay: int | None = None
+    replays: int | None = None
+
+
+Following = Callable[[Stage], None]
+_READ, _LEARNT, _REPLAYED = 0.12, 0.2, 0.9
+"""Shares of the whole that are done after reading, learning curves and all replays; the rest is checking."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What is asked: names of path policies (none: `DEFAULT_POLICIES`, or with other capacities the site's own), other
+    numbers of forwarders and targets, a price in any currency, how many winners and losers to list. `layer`: where the
+    policies decide: forwarders, targets or both (none: forwarders, where the site has any)."""
+
+    policies: tuple[str, ...] = ()
+    forwarders: int | None = None
+    targets: int | None = None
+    layer: str = ""
+    price_per_core_hour: float | None = None
+    limit: int = 10
+    seed: int = 0
+
+
+def whatif(
+    lake: Tables, span: Span, sight: Sight, asked: Asked, *, peaks: Mapping[str, float] | None = None,
+    telling: Telling | None = None, following: Following | None = None,
+) -> WhatIf:  # fmt: skip
+    """The answer for jobs that began in the span. `peaks`: told by the site's description. A reader with a user is
+    named that user's jobs only; sums are of all. `telling` hears which replay begins, `following` how far it is. Raises
+    UsageError for an unknown policy or an empty history, LakeError."""
+    tell, follow = telling or (lambda _text: None), following or (lambda _stage: None)
+    policies = policies_of(asked)
+    tell("reading the past")
+    follow(Stage(step="reading", text="reading the past", share=0.0))
+    past = past_of(lake, span)
+    fit = sound(past.runs, past.bursts)
+    known = known_of(lake, span, past, peaks or {})
+    follow(Stage(step="learning", text="learning how fast programs are", share=_READ, jobs=len(fit.runs)))
+    phases = phases_of(fit.runs, fit.bursts)
+    curves = learn(fit.runs, phases, known.defaults)
+    history = jobs_of(fit.runs, phases, curves)
+    now = setting_of(known, past, curves)
+    if asked.forwarders is not None and not now.machine.forwarders:
+        raise UsageError("no forwarder is known of this site", where="--forwarders", remedy="leave it out")
+    other = asked.forwarders is not None or asked.targets is not None
+    if not other and largest_change(past, span) is not None and all(name != STATIC for name, _ in policies):
+        # What policies keep of the map is the present one: what that alone does is not theirs.
+        policies = [(STATIC, registry.path_policy(STATIC)), *policies]
+    wanted = [(AS_IT_WAS, AS_IT_WAS, recorded(past, fit.row, now), now),
+              *_wanted(asked, policies, known, past, fit, curves, now)]  # fmt: skip
+    runs: list[Played] = []
+    for number, (shown, name, policy, setting) in enumerate(wanted):
+        tell(shown)
+        hear = _heard(follow, shown, number, len(wanted), len(fit.runs))
+        runs.append(_play(name, shown, policy, past, fit, history, setting, asked, hear))
+    base = runs[0]
+    tell("checking")
+    follow(Stage(step="checking", text="checking against what was measured", share=_REPLAYED, jobs=len(fit.runs)))
+    checks = [check(AS_IT_WAS, history, fit.runs, base)]
+    foreseen, why = held_out(lake, span, past, fit, peaks or {}, seed=asked.seed)
+    told = [figures(history.jobs, one.replayed) for one in runs]
+    scenarios = [_scenario(one, mine, told[0], history, past, fit, sight, asked)
+                 for one, mine in zip(runs, told, strict=True)]  # fmt: skip
+    best = _best(scenarios)
+    took = fit.runs.end_s - fit.runs.start_s
+    return WhatIf(
+        from_ns=span.from_ns, to_ns=span.to_ns, headline=headline(scenarios, best, span, asked), jobs=len(fit.runs),
+        quiet_jobs=fit.quiet, running_jobs=past.running, core_hours=float((history.jobs.cores * took).sum() / 3600.0),
+        price_per_core_hour=asked.price_per_core_hour, best=best, scenarios=scenarios,
+        confidence=_confidence(history), checks=checks, held_out=foreseen,
+        dropped=[DroppedLine(why=one.why, count=one.count, of=one.of) for one in fit.dropped],
+        layers=_layers(known, now), missing=_missing(known, history, checks[0], why), hidden=not sight.everything,
+    )  # fmt: skip
+
+
+def _heard(follow: Following, shown: str, number: int, replays: int, jobs: int) -> Progress:
+    """What one replay tells as it goes, as a part of the whole."""
+
+    def progress(done: int, of: int) -> None:
+        share = _LEARNT + (_REPLAYED - _LEARNT) * (number + done / max(of, 1)) / replays
+        follow(Stage(step="replaying", text=shown, share=share, jobs=jobs, replay=number + 1, replays=replays))
+
+    return progress
+
+
+def policies_of(asked: Asked) -> list[tuple[str, PathPolicy | None]]:
+    """Policies by name; None is the site's own way. Raises UsageError for one that is not known."""
+    names = list(dict.fromkeys(asked.policies))
+    other = asked.forwarders is not None or asked.targets is not None
+    if not names:
+        names = [AS_IT_WAS] if other else list(DEFAULT_POLICIES)
+    found: list[tuple[str, PathPolicy | None]] = []
+    for name in names:
+        if name == AS_IT_WAS:
+            found.append((name, None))
+            continue
+        try:
+            found.append((name, registry.path_policy(name)))
+        except KeyError:
+            known = [AS_IT_WAS, *registry.path_policy_names(), *registry.policy_names()]
+            like = near(name, known) or registry.path_policy_names()
+            raise UsageError(
+                f"no policy {name!r} is known", where="--policy", remedy=f"name another: {', '.join(like)}"
+            ) from None
+    return found
+
+
+def _wanted(
+    asked: Asked, policies: Sequence[tuple[str, PathPolicy | None]], known: Known, past: Past, fit: Sound,
+    curves: Curves, now: Setting,
+) -> list[tuple[str, str, PathPolicy, Setting]]:  # fmt: skip
+    """The replays to make besides that of what was: label, policy, machine."""
+    other = asked.forwarders is not None or asked.targets is not None
+    setting = setting_of(known, past, curves, forwarders=asked.forwarders, targets=asked.targets) if other else now
+    counts = (asked.forwarders, "forwarder"), (asked.targets, "OST")
+    parts = [f"{count:,} {word}{'' if count == 1 else 's'}" for count, word in counts if count]
+    with_ = f" with {' and '.join(parts)}" if other else ""
+    rest = recorded(past, fit.row, setting, forwarders=asked.forwarders is None, targets=asked.targets is None)
+    layer = asked.layer or ("forwarders" if now.machine.forwarders else "targets")
+    made: list[tuple[str, str, PathPolicy, Setting]] = []
+    for name, policy in policies:
+        if policy is None:
+            if other:
+                made.append((f"the present map{with_}", name, rest, setting))
+        else:
+            own = policy if layer == "both" else OnLayer(policy, rest, layer)
+            made.append((f"{label(name)}{with_}", name, own, setting))
+    return made
+
+
+def label(name: str) -> str:
+    """A policy's name as people write it."""
+    if name == STATIC:
+        return "the present map throughout"
+    first, plus, placing = name.partition("+")
+    shown = first.upper() if first in ("dfra", "aiot", "tcpu", "mckp") else first.replace("-", " ")
+    return f"{shown} ({placing})" if plus else shown
+
+
+def _play(
+    name: str, shown: str, policy: PathPolicy, past: Past, fit: Sound, history: History, setting: Setting,
+    asked: Asked, progress: Progress,
+) -> Played:  # fmt: skip
+    return played(
+        name, shown, policy, past, fit.row, fit.runs, history, setting, seed=asked.seed, progress=progress
+    )  # fmt: skip
+
+
+def _scenario(
+    one: Played, mine: Figures, base: Figures, history: History, past: Past, fit: Sound, sight: Sight, asked: Asked
+) -> Scenario:  # fmt: skip
+    was, now = float(np.nansum(base.io_core_hours)), float(np.nansum(mine.io_core_hours))
+    slow = mine.slowdown[np.isfinite(mine.slowdown)]
+    first = mine is base
+    saved = was - now
+    busy = one.replayed.forwarder_busy, one.replayed.target_busy
+    return Scenario(
+        name=one.name, policy=one.policy, forwarders=one.setting.machine.forwarders,
+        targets=one.setting.machine.targets, io_core_hours=now,
+        avoidable_core_hours=max(float(np.nansum(mine.io_core_hours - mine.alone_core_hours)), 0.0),
+        mean_slowdown=float(slow.mean()) if len(slow) else None,
+        p90_slowdown=float(np.quantile(slow, 0.9)) if len(slow) else None,
+        saved_core_hours=None if first else saved, saved_share=None if first or was <= 0 else saved / was,
+        saved_money=None if first or asked.price_per_core_hour is None else saved * asked.price_per_core_hour,
+        busy_forwarders=_mean(busy[0]), busiest_forwarder=_most(busy[0]), busy_targets=_mean(busy[1]),
+        busiest_target=_most(busy[1]),
+        sides=[] if first else _sides(one, mine, base, history, past, fit, sight, asked.limit),
+    )  # fmt: skip
+
+
+def _mean(values: F64) -> float | None:
+    return float(values.mean()) if len(values) else None
+
+
+def _most(values: F64) -> float | None:
+    return float(values.max()) if len(values) else None
+
+
+def _sides(
+    one: Played, mine: Figures, base: Figures, history: History, past: Past, fit: Sound, sight: Sight, limit: int
+) -> list[Sides]:  # fmt: skip
+    """Jobs, users and programs by what they gain. Whom a reader may not see is not named, and not counted."""
+    del one
+    before, after = base.io_core_hours, mine.io_core_hours
+    cores = np.maximum(history.jobs.cores, 1e-9)
+    seconds = before / cores * 3600.0, after / cores * 3600.0
+    rows = fit.row.tolist()
+    users = [past.user[row] for row in rows]
+    programs = [past.program[row] for row in rows]
+    seen = np.array([sight.everything or user == sight.user for user in users], np.bool_) & np.isfinite(after)
+    found = []
+    for kind, names in (("job", [past.job_id[row] for row in rows]), ("user", users), ("program", programs)):
+        keys = [(name, user if kind == "program" else None, j if kind == "job" else -1)
+                for j, (name, user) in enumerate(zip(names, users, strict=True))]  # fmt: skip
+        group: dict[object, int] = {}
+        at = np.array([group.setdefault(key, len(group)) for key in keys], np.int64)
+        count = len(group)
+        sums = [np.bincount(at[seen], values[seen], count) for values in (before, after, *seconds)]
+        jobs = np.bincount(at[seen], minlength=count)
+        saved = sums[0] - sums[1]
+        change = np.where(sums[0] > 0, saved / np.maximum(sums[0], 1e-12), 0.0)
+        won, lost = (change > SAME) & (jobs > 0), (change < -SAME) & (jobs > 0)
+        first = np.full(count, -1, np.int64)
+        first[at[::-1]] = np.arange(len(at))[::-1]
+
+        def line(i: int) -> Moved:
+            j = int(first[i])  # noqa: B023 (called at once)
+            return Moved(
+                name=names[j] or "unknown", user=users[j] if kind != "user" else None, jobs=int(jobs[i]),  # noqa: B023
+                before_core_hours=float(sums[0][i]), after_core_hours=float(sums[1][i]),  # noqa: B023
+                saved_core_hours=float(saved[i]), before_s=float(sums[2][i]), after_s=float(sums[3][i]),  # noqa: B023
+            )  # fmt: skip
+
+        order = np.argsort(-saved, kind="stable")
+        found.append(Sides(
+            kind=kind, winners=[line(int(i)) for i in order if won[i]][:limit],
+            losers=[line(int(i)) for i in order[::-1] if lost[i]][:limit], won=int(won.sum()), lost=int(lost.sum()),
+            same=int((jobs > 0).sum() - won.sum() - lost.sum()),
+        ))  # fmt: skip
+    return found
+
+
+def _best(scenarios: Sequence[Scenario]) -> int | None:
+    others = [(one.saved_core_hours or 0.0, -i) for i, one in enumerate(scenarios) if one.saved_core_hours is not None]
+    return -max(others)[1] if others else None
+
+
+def headline(scenarios: Sequence[Scenario], best: int | None, span: Span, asked: Asked) -> str:
+    """The answer in one line."""
+    was = scenarios[0].io_core_hours
+    lost = f"{_hours(was)} core-hours lost to I/O {when(span)}"
+    if best is None:
+        return f"{lost[0].upper()}{lost[1:]}"
+    one = scenarios[best]
+    saved, share = one.saved_core_hours or 0.0, one.saved_share or 0.0
+    on = asked.layer or ("forwarders" if scenarios[0].forwarders else "targets")
+    where = {"both": "forwarders and targets"}.get(on, on)
+    plain = asked.forwarders or asked.targets or one.policy == STATIC
+    name = one.name if plain else f"{one.name} on your {where}"
+    if share > 0.005:
+        money = "" if one.saved_money is None else f", worth {_hours(one.saved_money)}"
+        text = f"{name} would have saved {_hours(saved)} of {lost} ({format_percent(share)}){money}"
+        return text[0].upper() + text[1:]
+    if share < -0.005:
+        text = f"{name} would have cost {_hours(-saved)} more than the {lost} ({format_percent(-share)})"
+        return text[0].upper() + text[1:]
+    return f"Nothing asked for would have made a difference to the {lost}; nearest is {name} ({format_percent(share)})"
+
+
+def when(span: Span) -> str:
+    """`in October 2026`, `on 2026-10-03`, `from 2026-10-03 to 2026-10-09`; UTC."""
+    first, last = (datetime.fromtimestamp(at // NS_PER_S, UTC) for at in (span.from_ns, span.to_ns - 1))
+    after = datetime.fromtimestamp(span.to_ns // NS_PER_S, UTC)
+    if (
+        first.day == after.day == 1
+        and first.strftime("%Y%m") == last.strftime("%Y%m")
+        and first.hour == after.hour == 0
+    ):
+        return f"in {first:%B %Y}"
+    if first.date() == last.date():
+        return f"on {first:%Y-%m-%d}"
+    return f"from {first:%Y-%m-%d} to {last:%Y-%m-%d}"
+
+
+def _hours(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 1 else f"{value:.2f}"
+
+
+def _confidence(history: History) -> list[BasisLine]:
+    basis, looked = history.jobs.basis, history.looked
+    volume = np.bincount(looked.phase_basis, history.jobs.volume, len(BASES))
+    total = max(float(volume.sum()), 1e-12)
+    return [
+        BasisLine(
+            basis=word, jobs=int((basis == i).sum()), job_share=float((basis == i).mean()),
+            volume_share=float(volume[i] / total),
+        )
+        for i, word in enumerate(BASES)
+    ]  # fmt: skip
+
+
+def _layers(known: Known, now: Setting) -> list[LayerLine]:
+    machine = now.machine
+    return [
+        LayerLine(kind="forwarder", count=machine.forwarders, basis=known.forwarders.basis, unit="bytes/s",
+                  peak=machine.forwarder_bandwidth if machine.forwarders else None),
+        LayerLine(kind="target", count=machine.targets, peak=machine.target_bandwidth, basis=known.targets.basis,
+                  unit="bytes/s"),
+        LayerLine(kind="mds", count=machine.mds, peak=machine.mdops, basis=known.mds.basis, unit="operations/s"),
+    ]  # fmt: skip
+
+
+def _missing(known: Known, history: History, checked: Check, why: str) -> list[str]:
+    """What the answer rests on that is not known."""
+    said = [why] if why else []
+    for layer, word in ((known.forwarders, "forwarder"), (known.targets, "target")):
+        if layer.basis == "seen" and layer.names:
+            said.append(f"what a {word} can do is not told by a site file: the highest rates seen stand for it")
+        elif layer.basis == "assumed" and layer.names:
+            said.append(f"what a {word} can do is neither told nor counted: phases of its jobs, added up, stand for it")
+    if not known.forwarders.names:
+        said.append("no forwarder is known: jobs reach the targets themselves")
+    default = float((history.jobs.basis == 2).mean())
+    if default > 0.2:
+        share = format_percent(default)
+        said.append(f"{share} of the jobs are of programs seen too seldom: the machine's defaults stand for them")
+    if checked.error_p50 is None:
+        said.append("the replay could not be checked: no job was a second in I/O")
+    elif checked.error_p50 > 0.25:
+        off = format_percent(checked.error_p50)
+        said.append(f"half of the jobs are more than {off} off in the check: take no single job's figures")
+    return said

@@ -1,0 +1,140 @@
+"""Replays of one past under policies and capacities, and their figures. Not here: checks of them (`checks`), words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairlead.decide.policies.paths.contract import Expected, Grant, Landscape, PathPolicy
+from fairlead.decide.sim.replay.jobs import Jobs, Progress, Replayed
+from fairlead.decide.sim.replay.perfect_prediction import true_figures
+from fairlead.decide.sim.replay.replay import replay
+from fairlead.decide.sim.workloads.history import MODES, History, Runs
+from fairlead.decide.whatif.history import Names, Past
+from fairlead.decide.whatif.site import Setting
+
+F64 = NDArray[np.float64]
+I64 = NDArray[np.int64]
+AS_IT_WAS = "as it was"
+"""The name of the policy that was really active."""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A path policy that grants every job what it was really granted. `grants` by place of the job in the replay."""
+
+    grants: Sequence[Grant]
+
+    def grant(self, expected: Expected, landscape: Landscape, rng: np.random.Generator) -> Grant:  # noqa: ARG002
+        """See `PathPolicy`."""
+        return self.grants[int(expected.job_id)]
+
+
+@dataclass(frozen=True)
+class OnLayer:
+    """A policy on one layer only; the other stays as it was recorded (or the site's default)."""
+
+    policy: PathPolicy
+    rest: Recorded
+    layer: str
+
+    def grant(self, expected: Expected, landscape: Landscape, rng: np.random.Generator) -> Grant:
+        """See `PathPolicy`."""
+        mine, was = self.policy.grant(expected, landscape, rng), self.rest.grant(expected, landscape, rng)
+        if self.layer == "forwarders":
+            return replace(mine, targets=was.targets, stripe_count=None)
+        return replace(mine, forwarders=was.forwarders, isolated=False)
+
+
+def recorded(
+    past: Past, rows: I64, setting: Setting, *, forwarders: bool = True, targets: bool = True,
+    mapped_at: int | None = None,
+) -> Recorded:  # fmt: skip
+    """What served the jobs in `rows`, as counted, else as the map says; without one of the layers where that is to be
+    the site's default. `mapped_at`: by the map of then alone, whatever was counted."""
+
+    counted = [past.forwarders[row] if forwarders and mapped_at is None else () for row in rows.tolist()]
+    by_map: dict[int, Names] = {}
+    if forwarders:
+        rest = [row for row, names in zip(rows.tolist(), counted, strict=True) if not names]
+        by_map = dict(zip(rest, past.mapped(rest, mapped_at), strict=True))
+    return Recorded([
+        Grant(
+            forwarders=_places(names or by_map.get(row, ()), setting.forwarder_at),
+            targets=_places(past.targets[row] if targets else (), setting.target_at),
+        )
+        for row, names in zip(rows.tolist(), counted, strict=True)
+    ])  # fmt: skip
+
+
+def _places(names: Names, known: Mapping[str, int]) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(known[name] for name in names if name in known))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Played:
+    """A replay with what it was of."""
+
+    name: str
+    policy: str
+    setting: Setting
+    replayed: Replayed
+
+
+def played(
+    name: str, label: str, policy: PathPolicy, past: Past, rows: I64, runs: Runs, history: History, setting: Setting,
+    *, seed: int, progress: Progress | None = None,
+) -> Played:  # fmt: skip
+    """The jobs replayed. What a policy is told of a job are its figures of that run: perfect prediction."""
+    jobs = fitting(history.jobs, setting)
+    told = _told(past, rows, runs, jobs, setting)
+    found = replay(jobs, setting.machine, policy, seed=seed, site=setting.running, expected_of=told, progress=progress)
+    return Played(name=label, policy=name, setting=setting, replayed=found)
+
+
+def fitting(jobs: Jobs, setting: Setting) -> Jobs:
+    """The jobs on this machine: nodes that are not in a row on it are not known."""
+    most = setting.machine.nodes
+    first = np.where(jobs.first_node + jobs.nodes > most, -1, jobs.first_node)
+    return replace(jobs, first_node=first)
+
+
+def _told(past: Past, rows: I64, runs: Runs, jobs: Jobs, setting: Setting) -> Callable[[int], Expected]:
+    drawn = np.random.default_rng([0, 0]).random(len(jobs))
+    place = np.floor(drawn * (setting.machine.nodes - jobs.nodes + 1)).astype(np.int64)
+    known = true_figures(jobs, setting.machine, np.where(jobs.first_node >= 0, jobs.first_node, place))
+
+    def expected(j: int) -> Expected:
+        row = int(rows[j])
+        mode, processes = int(runs.mode[j]), float(runs.io_processes[j])
+        one = known(j)
+        return replace(
+            one, user=past.user[row] or "", program=past.program[row] or "",
+            mode=MODES[mode] if mode >= 0 else one.mode,
+            io_processes=int(processes) if np.isfinite(processes) and processes >= 1 else one.io_processes,
+        )  # fmt: skip
+
+    return expected
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figures:
+    """Figures of one replay. (J,): core-hours its cores wait for I/O, alone with the best grant, slowdown (NaN where it
+    needs no time alone). Sums are of jobs that ended in the replay, which all do unless a component is dead."""
+
+    io_core_hours: F64
+    alone_core_hours: F64
+    slowdown: F64
+
+
+def figures(jobs: Jobs, found: Replayed) -> Figures:
+    """Core-hours and slowdowns by job."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        slowdown = np.where(found.alone_s > 0, found.io_s / found.alone_s, np.nan)
+    return Figures(
+        io_core_hours=jobs.cores * found.io_s / 3600.0, alone_core_hours=jobs.cores * found.alone_s / 3600.0,
+        slowdown=slowdown,
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""What records mean: analysis, rules, questions people ask, and the loop that writes findings."""

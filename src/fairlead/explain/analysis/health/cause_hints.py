@@ -1,0 +1,78 @@
+"""Likely causes of an incident, from the course of what the component moved and from what happened around it.
+
+Pure. A hint is where to look first, with what speaks for it; it is `unknown` rather than a guess.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairlead.explain.analysis.intervals import Floats
+
+REBUILD = ("raid_rebuild", "raid_rebuilt", "raid_check", "disk_failed")
+"""Kinds of events that a RAID array under rebuild writes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Course:
+    """An incident as hints see it. `share`: of the peak, window by window while more was asked, in order of time;
+    `over`: it has ended; `events`: kinds of events of the component and around it meanwhile; `used`: share of its room;
+    `missed`: of what was asked, the share the cache did not have (NaN: not known), `missed_before` the same earlier;
+    `siblings`: share of the other targets of its server that were sick in the same windows (NaN: it has none, or none
+    were asked); `job_share`: of the largest job there, of its operations; `dead`: it moved nothing."""
+
+    share: Floats
+    over: bool
+    events: frozenset[str] = frozenset()
+    used: float = float("nan")
+    missed: float = float("nan")
+    missed_before: float = float("nan")
+    siblings: float = float("nan")
+    job_share: float = float("nan")
+    dead: bool = False
+    full: float = 0.95
+
+
+def hint_of(course: Course) -> tuple[str, str]:
+    """(hint, what speaks for it). The surest first: what was logged or counted, then the shape of the course."""
+    if course.dead:
+        return "dead", "It answered nothing that was asked of it."
+    if course.events & set(REBUILD):
+        return "rebuild", "A RAID array of it was rebuilt or checked meanwhile."
+    if course.used >= course.full:
+        return "full_target", f"{course.used:.0%} of its room is used: allocation slows down."
+    if "port_errors" in course.events or "link_down" in course.events:
+        return "network", "Its port told of errors meanwhile."
+    if course.siblings >= 0.99:
+        return "network", "All other targets of its server that were asked were as slow: the server or its link."
+    if course.missed >= 0.5 and course.missed - course.missed_before >= 0.25:
+        return "cache_thrashing", f"Its cache lacked {course.missed:.0%} of what was asked, far more than before."
+    shape = _shape(course.share, over=course.over)
+    if shape is not None:
+        return shape
+    if course.job_share >= 0.95:
+        return "one_client", "One job made nearly all of its requests then."
+    return "unknown", "Nothing tells why."
+
+
+def _shape(share: Floats, *, over: bool) -> tuple[str, str] | None:
+    """Beginnings that sink by steps, and ends that recover by steps."""
+    known = share[np.isfinite(share)]
+    if len(known) < 6:
+        return None
+    third = max(len(known) // 3, 2)
+    first, middle, last = known[:third], known[third : len(known) - third], known[-third:]
+    low = float(np.median(middle)) if len(middle) else float(np.median(known))
+    if over and float(last[-1]) >= 1.3 * low and _rises(last):
+        return "rebuild", "It got better by steps towards its end, as an array under rebuild does."
+    if float(first[0]) >= 1.3 * low and _rises(-first):
+        return "fail_slow", "It sank by steps, as failing hardware does."
+    return None
+
+
+def _rises(values: Floats) -> bool:
+    """Whether most steps go up."""
+    steps = np.diff(values)
+    return bool((steps > 0).sum() > 0.6 * len(steps)) if len(steps) else False

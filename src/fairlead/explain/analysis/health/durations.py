@@ -1,0 +1,49 @@
+"""How long components were sick: Beacon's table of durations by layer, and whether it passes, comes back or stays.
+
+Pure. Durations: (0,1) [1,4) [4,12) [12,96) [96,inf) hours (TOS 2023, section 6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from fairlead.core.model.incident import DURATIONS_H, Incident
+
+_HOUR_S = 3600.0
+
+
+@dataclass(frozen=True)
+class DurationRow:
+    """Incidents of one layer by duration, in the classes of DURATIONS_H; `open` of them go on."""
+
+    layer: str
+    counts: tuple[int, ...]
+    open: int
+
+
+def class_of(seconds: float) -> int:
+    """The place of a duration in DURATIONS_H."""
+    hours = seconds / _HOUR_S
+    return next(place for place, (low, high) in enumerate(DURATIONS_H) if low <= max(hours, 0.0) < high)
+
+
+def durations(incidents: Sequence[Incident], now_ns: int) -> list[DurationRow]:
+    """The table, a row a layer that had incidents, in order of name. An open incident counts as long as it lasted."""
+    rows = []
+    for layer in sorted({one.layer for one in incidents}):
+        mine = [one for one in incidents if one.layer == layer]
+        counts = [0] * len(DURATIONS_H)
+        for one in mine:
+            counts[class_of(one.duration_s(now_ns))] += 1
+        rows.append(DurationRow(layer, tuple(counts), sum(one.to_ns is None for one in mine)))
+    return rows
+
+
+def persistence_of(one: Incident, earlier: int, now_ns: int) -> Incident:
+    """The incident with its persistence: recurrent when the component had `earlier` ones, persistent from an hour on,
+    else transient."""
+    word = "recurrent" if earlier else "persistent" if one.duration_s(now_ns) >= _HOUR_S else "transient"
+    return msgspec.structs.replace(one, persistence=word)

@@ -1,0 +1,99 @@
+"""Incidents as findings: `component.degraded` and `component.dead`, with evidence, who was served, and what to do.
+
+Pure. How urgent one is depends on how long it lasts and on who is hit (Beacon, TOS 2023, section 6: mail at 96 hours,
+at once for a large job); work that was announced is information and never an alarm. Not here: who is sick (`watch`),
+what advice there is (it comes as a function).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import pyarrow as pa
+
+from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION, Told, identity
+from fairlead.core.model.finding import Advice, Evidence, Finding, Severity, Subject
+from fairlead.core.model.incident import Incident
+from fairlead.core.model.units import format_duration
+from fairlead.core.safe_text import inert
+from fairlead.explain.analysis.health.incidents import SEEN, under_maintenance
+from fairlead.explain.analysis.health.limits import HealthLimits
+
+Advise = Callable[[str, str, Mapping[str, object], str | None], Sequence[Advice]]
+"""(rule, verdict, facts, layer or None) → what to do: `analysis.advice.advised` over a set of advice."""
+SUBJECTS = {"client": "node"}
+"""Layer → kind of the subject, where they differ."""
+_PLAIN = {"forwarder": "Forwarder", "target": "Target", "mds": "Metadata server", "port": "Port", "device": "Device",
+          "client": "Node"}  # fmt: skip
+_STATE = {"degraded": "is slow", "dead": "answers nobody", "flapping": "is slow on and off"}
+_PAST = {"degraded": "was slow", "dead": "answered nobody", "flapping": "was slow on and off"}
+_SHOWN_JOBS = 10
+
+
+def told(
+    incidents: Sequence[Incident], now_ns: int, *, cluster: str | None = None, jobs: pa.Table | None = None,
+    limits: HealthLimits | None = None, advise: Advise | None = None,
+) -> list[Told]:  # fmt: skip
+    """Findings of incidents, in their order. `now_ns` only tells how long an open one has lasted; `jobs`: rows of JOBS,
+    which tell how large the jobs are that were served."""
+    limits = limits or HealthLimits()
+    sizes: dict[str, int] = {}
+    if jobs is not None and jobs.num_rows:
+        for job, nodes in zip(jobs["job_id"].to_pylist(), jobs["nodes_count"].to_pylist(), strict=True):
+            sizes[job] = max(sizes.get(job, 0), nodes or 0)
+    return [_told(one, now_ns, cluster, sizes, limits, advise) for one in incidents]
+
+
+def severity_of(one: Incident, now_ns: int, largest_job_nodes: int, limits: HealthLimits) -> Severity:
+    """How urgent an incident is."""
+    if under_maintenance(one):
+        return "info"
+    long = one.duration_s(now_ns) >= limits.urgent_s
+    large = largest_job_nodes >= limits.large_job_nodes
+    if one.kind == "dead":
+        return "critical" if one.to_ns is None else "high"
+    if long or (large and one.to_ns is None):
+        return "critical" if long and large else "high"
+    if one.to_ns is not None and one.persistence == "transient":
+        return "info"
+    return "warning"
+
+
+def _told(
+    one: Incident, now_ns: int, cluster: str | None, sizes: Mapping[str, int], limits: HealthLimits,
+    advise: Advise | None,
+) -> Told:  # fmt: skip
+    rule = "component.dead" if one.kind == "dead" else "component.degraded"
+    largest = max((sizes.get(job, 0) for job in one.jobs), default=0)
+    subject = Subject(SUBJECTS.get(one.layer, one.layer), one.component)
+    facts = {"component": one.component, "share_of_peak": one.share_of_peak,
+             "job": one.jobs[0] if one.hint == "one_client" and one.jobs else None}  # fmt: skip
+    finding = Finding(
+        id=identity(rule, cluster, subject.kind, subject.id, one.id), rule=rule, title=_title(one), subject=subject,
+        from_ns=one.from_ns, to_ns=one.to_ns, severity=severity_of(one, now_ns, largest, limits),
+        confidence=one.confidence, category=one.hint, evidence=_evidence(one), missing=list(one.missing),
+        advice=list(advise(rule, one.hint, {name: value for name, value in facts.items() if value is not None},
+                           one.layer)) if advise is not None else [],
+        analysis_version=str(DIAGNOSIS_VERSION),
+    )  # fmt: skip
+    return Told(finding=finding, cluster=cluster, components=[subject])
+
+
+def _title(one: Incident) -> str:
+    """In the present while it goes on, and then without a duration, which would change all the time."""
+    words = _STATE if one.to_ns is None else _PAST
+    title = f"{_PLAIN[one.layer]} {inert(one.component)} {words[one.kind]}"
+    if one.share_of_peak is not None and one.kind != "dead":
+        title += f": {one.share_of_peak:.0%} of its peak"
+    if one.to_ns is not None:
+        title += f", for {format_duration((one.to_ns - one.from_ns) / 1e9)}"
+    return title + (", during announced maintenance" if under_maintenance(one) else "")
+
+
+def _evidence(one: Incident) -> list[Evidence]:
+    facts = [fact for fact in one.evidence if fact.metric != SEEN]
+    if one.jobs:
+        names = ", ".join(inert(job) for job in one.jobs[:_SHOWN_JOBS])
+        more = f" and {len(one.jobs) - _SHOWN_JOBS} more" if len(one.jobs) > _SHOWN_JOBS else ""
+        facts.append(Evidence(text=f"Jobs it served then: {names}{more}.", metric="jobs", value=len(one.jobs)))
+    return facts

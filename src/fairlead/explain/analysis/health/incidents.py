@@ -1,0 +1,262 @@
+"""A spell of sickness as an incident: how sick, how sure, whose jobs, what shows it and what may be the cause.
+
+Pure. Not here: when a spell begins and ends (`spells`), what a person is advised (`told`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fairlead.core.model.diagnosis import identity
+from fairlead.core.model.finding import Evidence
+from fairlead.core.model.incident import Incident
+from fairlead.core.model.units import format_bandwidth, format_count
+from fairlead.explain.analysis.health.cause_hints import Course, hint_of
+from fairlead.explain.analysis.health.class_norms import CANARY, GIVEN, Peak
+from fairlead.explain.analysis.health.limits import HealthLimits
+from fairlead.explain.analysis.health.rates import LAYERS, Cells, cells_of
+from fairlead.explain.analysis.health.spells import Spell
+from fairlead.explain.analysis.health.states import OK, PEERS, Windows
+from fairlead.explain.analysis.intervals import Axis, Bools, Floats
+
+SEEN = "seen_last_ns"
+"""Metric of the evidence that says until when an incident was seen."""
+MAINTENANCE = "maintenance"
+UNHEARD = "nothing was asked of it, or nothing was counted, since it was seen last: whether it goes on is not known"
+MOST_JOBS = 50
+_EVENTS_SHOWN = 8
+_THROUGHOUT = 0.9
+"""Share of the time it was asked in which a component that is simply degraded is below the limit, at least."""
+
+
+@dataclass(frozen=True)
+class Around:
+    """What all incidents of a look are seen in: the time, the limits, events, and which parts belong together.
+
+    `pairs`: the device of a target; `found`: the windows by kind."""
+
+    axis: Axis
+    per: int
+    limits: HealthLimits
+    now_ns: int
+    events: pa.Table | None
+    servers: Mapping[str, str]
+    pairs: Mapping[str, str]
+    nodes: Mapping[str, int]
+    found: Mapping[str, Windows]
+    loads: pa.Table
+
+    def names_of(self, component: str) -> set[str]:
+        """What events may call a component: itself, its server and its device, the array as logs write it."""
+        out = {component}
+        device = self.pairs.get(component)
+        server = self.servers.get(component) or (device.partition("/")[0] if device else None)
+        return out | {name for name in (device, server) if name} | ({device.replace("/", ":")} if device else set())
+
+    def server_of(self, target: str) -> str | None:
+        """The server of a target, as told or by where its device is."""
+        device = self.pairs.get(target)
+        return self.servers.get(target) or (device.partition("/")[0] if device else None)
+
+
+def last_seen_ns(one: Incident) -> int:
+    """Until when an incident was seen."""
+    seen = [fact.value for fact in one.evidence if fact.metric == SEEN and isinstance(fact.value, int)]
+    return seen[0] if seen else one.to_ns if one.to_ns is not None else one.from_ns
+
+
+def under_maintenance(one: Incident) -> bool:
+    """Whether somebody had announced work on it for that time."""
+    return any(fact.metric == MAINTENANCE for fact in one.evidence)
+
+
+def incident_of(
+    around: Around, kind: str, windows: Windows, place: int, spell: Spell, old: Incident | None
+) -> Incident | None:
+    """The incident a spell is. `old`: as an earlier look told it; None when the evidence is not enough."""
+    name, limits = windows.asked.cells.names[place], around.limits
+    by_peers = bool(spell.sick) and bool((windows.why[place, spell.sick] == PEERS).all())
+    jobs_against = _jobs_against(windows, place, spell)
+    if kind == "node" and len(jobs_against) < limits.client_jobs and old is None:
+        return None
+    if not spell.sick and old is not None:
+        return _gone_on(old, spell)
+    parts = cells_of(around.loads, kind, around.axis, parts=True)
+    jobs, job_share = _jobs_at(parts, name, spell, around.per)
+    share = windows.share[place, spell.sick]
+    measured, mean = _median(windows.measured[place, spell.sick]), _median(share)
+    if old is None and mean is not None and mean >= limits.share:
+        return None
+    peak = windows.asked.peaks[place]
+    dead = mean is not None and mean < limits.dead and not by_peers
+    events = _events(around, name, spell)
+    course = Course(
+        share=share, over=spell.to_ns is not None, events=frozenset(kind_ for kind_, _, _ in events),
+        used=_used(windows, place), siblings=_siblings(around, name, spell), job_share=job_share, dead=dead,
+        full=limits.full, **_missed(windows, place, spell, around.per),
+    )  # fmt: skip
+    hint, why = hint_of(course)
+    evidence = [
+        _main_evidence(windows, place, spell, kind, mean, measured, peak, by_peers=by_peers),
+        Evidence(text=f"Likely cause: {hint.replace('_', ' ')}. {why}", metric="hint", value=hint),
+        Evidence(text="Until when it was seen.", metric=SEEN, value=spell.last_ns, unit="ns"),
+    ]
+    evidence += [Evidence(text=text, metric=MAINTENANCE if word == MAINTENANCE else "event", value=word)
+                 for word, text, _ in events[:_EVENTS_SHOWN]]  # fmt: skip
+    with np.errstate(invalid="ignore", divide="ignore"):
+        part = windows.low[place, spell.sick] / windows.considered[place, spell.sick]
+    on_and_off = np.isfinite(part).any() and float(np.nanmedian(part)) < _THROUGHOUT
+    flapping = spell.turns >= 2 or 2 * spell.flaps > len(spell.sick) or on_and_off
+    return Incident(
+        id=spell.id or identity("incident", LAYERS[kind], name, spell.from_ns), layer=LAYERS[kind],  # type: ignore[arg-type]
+        component=name, from_ns=spell.from_ns, to_ns=spell.to_ns,
+        kind="dead" if dead else "flapping" if flapping else "degraded", measured=measured, peak=_main(peak, kind),
+        share_of_peak=None if mean is None else round(mean, 4), hint=hint,
+        confidence=_confidence(windows, place, spell, peak, mean, limits, by_peers=by_peers),
+        jobs=sorted({*jobs, *(old.jobs if old is not None else [])})[:MOST_JOBS], evidence=evidence,
+        missing=_missing(spell, around),
+    )  # fmt: skip
+
+
+def _gone_on(old: Incident, spell: Spell) -> Incident:
+    """A known incident of which nothing new was seen: it is over, or goes on in silence."""
+    missing = old.missing if UNHEARD in old.missing else [*old.missing, UNHEARD]
+    return msgspec.structs.replace(old, to_ns=spell.to_ns, missing=old.missing if spell.ok else missing)
+
+
+def _main(peak: Peak, kind: str) -> float | None:
+    value = peak.ops_per_s if kind == "mds" else peak.bytes_per_s
+    return None if value is None else float(value)
+
+
+def _main_evidence(
+    windows: Windows, place: int, spell: Spell, kind: str, mean: float | None, measured: float | None, peak: Peak, *,
+    by_peers: bool,
+) -> Evidence:  # fmt: skip
+    many = len(spell.sick)
+    if by_peers:
+        jobs = len(_jobs_against(windows, place, spell))
+        share = f"{mean:.0%}" if mean is not None else "a fraction"
+        text = f"In {many} windows it gave {share} of what its peers gave the same jobs ({jobs} of them)."
+        return Evidence(text=text, metric="share_of_peers", value=mean)
+    show = (lambda value: f"{format_count(value)} operations/s") if kind == "mds" else format_bandwidth
+    low = int(windows.low[place, spell.sick].sum())
+    of = int(windows.considered[place, spell.sick].sum())
+    text = (
+        f"It moved {show(measured)}, {'an unknown share' if mean is None else f'{mean:.0%}'} of its peak"
+        f" ({show(_main(peak, kind))}, {peak.basis}), in {many} windows, while {windows.asked.evidence}:"
+        f" below the limit in {low} of {of} intervals."
+    )
+    return Evidence(text=text, metric="share_of_peak", value=None if mean is None else round(mean, 4))
+
+
+def _median(values: Floats) -> float | None:
+    return float(np.nanmedian(values)) if np.isfinite(values).any() else None
+
+
+def _jobs_against(windows: Windows, place: int, spell: Spell) -> set[int]:
+    """Jobs, by place, that found it slower than its peers in the spell."""
+    if windows.compared is None:
+        return set()
+    sick = set(spell.sick)
+    return {job for where, w, job in windows.compared.who if where == place and w in sick}
+
+
+def _inside(cells: Cells, spell: Spell, per: int) -> Bools:
+    return np.isin(cells.at // per, spell.sick)
+
+
+def _jobs_at(parts: Cells | None, name: str, spell: Spell, per: int) -> tuple[list[str], float]:
+    """Jobs it served in its sick windows, those with most operations first, and the share of the first."""
+    if parts is None or name not in parts.names:
+        return [], float("nan")
+    rows = (parts.component == parts.names.index(name)) & _inside(parts, spell, per)
+    ops = np.bincount(parts.job[rows], np.nan_to_num(parts.ops[rows]), len(parts.jobs))
+    order = [job for job in np.argsort(-ops, kind="stable").tolist() if ops[job] > 0]
+    share = float(ops.max() / ops.sum()) if len(order) else float("nan")
+    return [parts.jobs[job] for job in order[:MOST_JOBS]], share
+
+
+def _used(windows: Windows, place: int) -> float:
+    cells = windows.asked.cells
+    used = cells.used[cells.component == place]
+    return float(np.nanmax(used)) if np.isfinite(used).any() else float("nan")
+
+
+def _missed(windows: Windows, place: int, spell: Spell, per: int) -> dict[str, float]:
+    cells = windows.asked.cells
+    mine = (cells.component == place) & np.isfinite(cells.missed)
+    during = mine & _inside(cells, spell, per)
+    before = mine & ~during & (cells.at < min(spell.sick, default=0) * per)
+    value = {"missed": during, "missed_before": before}
+    return {name: float(cells.missed[rows].mean()) if rows.any() else float("nan") for name, rows in value.items()}
+
+
+def _siblings(around: Around, name: str, spell: Spell) -> float:
+    """Share of the windows, of its server's other targets that were asked, in which they were sick, too."""
+    windows = around.found.get("target")
+    server = around.server_of(name)
+    if windows is None or server is None:
+        return float("nan")
+    names = windows.asked.cells.names
+    others = [i for i, other in enumerate(names) if other != name and around.server_of(other) == server]
+    if not others:
+        return float("nan")
+    sick = windows.sick[others][:, spell.sick]
+    told = sick | (windows.state[others][:, spell.sick] == OK)
+    return float(sick.sum() / told.sum()) if int(told.sum()) >= 2 else float("nan")
+
+
+def _events(around: Around, name: str, spell: Spell) -> list[tuple[str, str, int]]:
+    """(kind, text, ts_ns) of what happened to it meanwhile, or up to one window before, in order of time."""
+    table = around.events
+    if table is None or not table.num_rows:
+        return []
+    end = spell.to_ns if spell.to_ns is not None else around.now_ns
+    ended = pc.coalesce(table["end_ns"], table["ts_ns"])
+    early = spell.from_ns - around.per * around.axis.window_ns
+    names = pa.array(sorted(around.names_of(name)))
+    rows = table.filter(pc.and_(
+        pc.is_in(table["component"].cast(pa.string()), names),
+        pc.and_(pc.less_equal(table["ts_ns"], end), pc.greater_equal(ended, early)),
+    ))  # fmt: skip
+    kinds, texts, times = (
+        rows["kind"].cast(pa.string()).to_pylist(),
+        rows["text"].to_pylist(),
+        rows["ts_ns"].to_pylist(),
+    )
+    found = {(kind, f"{kind}: {text}", ts) for kind, text, ts in zip(kinds, texts, times, strict=True)}
+    return sorted(found, key=lambda one: (one[0] != MAINTENANCE, one[2], one[1]))
+
+
+def _confidence(
+    windows: Windows, place: int, spell: Spell, peak: Peak, mean: float | None, limits: HealthLimits, *, by_peers: bool
+) -> float:
+    """In [0, 1]: more windows, a deeper fall, a peak that was given and more of the time below the limit make it
+    surer; where only peers tell, it stays below 0.8."""
+    duration = min(1.0, len(spell.sick) / 10)
+    depth = 0.0 if mean is None else float(np.clip(1 - mean / limits.share, 0, 1))
+    considered = int(windows.considered[place, spell.sick].sum())
+    steady = int(windows.low[place, spell.sick].sum()) / considered if considered else 0.5
+    basis = 1.0 if peak.basis in (GIVEN, CANARY) else 0.5
+    sure = 0.55 + 0.44 * (0.3 * duration + 0.3 * depth + 0.2 * steady + 0.2 * basis)
+    well = spell.ok / max(spell.ok + len(spell.sick), 1)
+    sure *= 1 - 0.5 * well
+    return round(min(sure, 0.8) if by_peers else sure, 2)
+
+
+def _missing(spell: Spell, around: Around) -> list[str]:
+    out = []
+    if spell.lapsed:
+        out.append("nothing was heard of it any more: it ends where it was seen last")
+    elif spell.to_ns is None and around.now_ns - spell.last_ns > 2 * around.per * around.axis.window_ns:
+        out.append(UNHEARD)
+    if spell.begun_before or (spell.sick and spell.sick[0] == 0 and spell.id is None):
+        out.append("it had begun before what was looked at")
+    return out

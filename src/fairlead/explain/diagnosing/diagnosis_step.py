@@ -1,0 +1,149 @@
+"""One step of diagnosis: jobs whose records were just read → their phases, judged against earlier ones, and findings.
+
+What comes out of a job depends on the lake and on nothing else (`made_ns` apart), not on which jobs a step takes
+together. Not here: writing it (`analysis_loop`), components (`health_round`), the system (`system_round`).
+"""
+# ruff: noqa: S608  (names of columns are ours; what others say goes in as parameters)
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION, Told, finding_rows, told_of
+from fairlead.core.model.tables import JOBS, PHASE
+from fairlead.explain.analysis.anomalies.detector_output import Judged
+from fairlead.explain.analysis.anomalies.expectation import CANDIDATES, judged
+from fairlead.explain.analysis.diagnosis import Advise, diagnosed
+from fairlead.explain.analysis.history.usual_figures import usual_figures
+from fairlead.explain.analysis.interference.attribution import attributed
+from fairlead.explain.analysis.interference.scene import Attribution
+from fairlead.explain.analysis.job_summary import JobData
+from fairlead.explain.diagnosing.job_advice import Advising
+from fairlead.explain.diagnosing.lake_phases import phases_of
+from fairlead.explain.diagnosing.phase_scenes import scenes_of, victims_of
+from fairlead.explain.diagnosing.served_by import Tables, in_days
+from fairlead.explain.diagnosing.settings import Limits
+from fairlead.explain.questions.past_phases import History
+from fairlead.explain.rules.advice_set import load_advice
+from fairlead.store.tables import conform
+
+OF_JOBS = "job."
+"""What rules of findings about a job begin with."""
+LEAST_UNEXPLAINED = 0.5
+"""How sure it must be that a phase was slower than chance makes it to tell of it without a cause; with one less will
+do, as evidence speaks for it, too."""
+_EDGE_NS = 60_000_000_000
+"""A phase may begin before its job does, by as much as intervals and clocks are coarse."""
+
+
+@dataclass(frozen=True)
+class Diagnosed:
+    """What a step came to. `rows`: batches of PHASE and FINDING to be written with the jobs' summaries."""
+
+    phases: pa.Table
+    told: Sequence[Told] = ()
+    withdrawn: Sequence[Told] = ()
+    rows: Sequence[pa.RecordBatch | pa.Table] = field(default=())
+
+
+def diagnosed_jobs(
+    lake: Tables, looked: Sequence[JobData], now_ns: int, *, limits: Limits | None = None,
+    peaks: Mapping[str, float] | None = None, again: Sequence[Mapping[str, Any]] | None = None,
+) -> Diagnosed:  # fmt: skip
+    """Phases and findings of these jobs (what is known of each, and its row of `jobs`), and the findings told of them
+    before that are not borne out any more. `again`: those that may have been told of before (None: all). Raises
+    LakeError."""
+    jobs = [data.job for data in looked]
+    phases = phases_of(lake, looked, now_ns)
+    return diagnosed_phases(lake, phases, jobs, now_ns, limits=limits, peaks=peaks, again=again)
+
+
+def diagnosed_phases(
+    lake: Tables, phases: pa.Table, jobs: Sequence[Mapping[str, Any]], now_ns: int, *, limits: Limits | None = None,
+    peaks: Mapping[str, float] | None = None, again: Sequence[Mapping[str, Any]] | None = None,
+) -> Diagnosed:  # fmt: skip
+    """The same of phases (PHASE, one job after the other) that are there already."""
+    limits = limits or Limits()
+    told: list[Told] = []
+    if phases.num_rows:
+        history = History(lake, phases)
+        said = judged_by_job(history)
+        phases = with_judgement(phases, said)
+        advise = Advising(lake, phases, history, load_advice())
+        told = _told(lake, phases, said, jobs, limits, peaks or {}, advise, history)
+    withdrawn = told_before(lake, jobs if again is None else again, {one.finding.id for one in told})
+    rows: list[pa.RecordBatch | pa.Table] = [phases] if phases.num_rows else []
+    rows += [finding_rows(told, now_ns)] if told else []
+    rows += [finding_rows(withdrawn, now_ns, withdrawn=True)] if withdrawn else []
+    return Diagnosed(phases=phases, told=told, withdrawn=withdrawn, rows=rows)
+
+
+def judged_by_job(history: History) -> Judged:
+    """What is to be said of the phases a history was made for: of each job by itself, against what began before it."""
+    parts = [judged(mine, history.before(mine), CANDIDATES) for mine in history.jobs()]
+    names = Judged.__dataclass_fields__
+    return Judged(**{name: np.concatenate([getattr(one, name) for one in parts]) for name in names})
+
+
+def with_judgement(phases: pa.Table, said: Judged) -> pa.Table:
+    """Rows of PHASE with what a detector says of them; null where it knows nothing."""
+    columns = {"expected_s": said.expected_s, "lost_s": said.lost_s, "abnormal": said.confidence}
+    made = {name: pa.array(values, pa.float64(), mask=np.isnan(values)) for name, values in columns.items()}
+    for name, values in made.items():
+        phases = phases.set_column(phases.schema.get_field_index(name), PHASE.schema.field(name), values)
+    return conform(phases, PHASE, strict=True)
+
+
+def worth_telling(said: Judged, limits: Limits) -> list[int]:
+    """Rows that are abnormal, surely enough, and lost enough time for it to matter to a person."""
+    lost, expected = np.nan_to_num(said.lost_s), np.nan_to_num(said.expected_s)
+    enough = (lost >= limits.least_lost_s) & (lost >= limits.least_lost_share * expected)
+    sure = np.nan_to_num(said.confidence) >= limits.confidence
+    return [int(row) for row in np.flatnonzero(said.abnormal & enough & sure)]
+
+
+def _told(
+    lake: Tables, phases: pa.Table, said: Judged, jobs: Sequence[Mapping[str, Any]], limits: Limits,
+    peaks: Mapping[str, float], advise: Advise, history: History,
+) -> list[Told]:  # fmt: skip
+    rows = worth_telling(said, limits)
+    if not rows:
+        return []
+    usual = [usual_figures(phases, row, history.before(phases.slice(row, 1))) for row in rows]
+    found: dict[int, Attribution] = {}
+    for at, scene in scenes_of(lake, victims_of(phases, rows, usual), own=phases, peaks=peaks):
+        cause = attributed(scene)
+        if cause.verdict != "unknown" or said.confidence[rows[at]] >= LEAST_UNEXPLAINED:
+            found[rows[at]] = cause
+    ran = pa.table({name: [job.get(name) for job in jobs] for name in ("cluster", "job_id", "start_ns", "end_ns")})
+    told = diagnosed(phases, said, found, jobs=conform(ran, JOBS, strict=True), advise=advise)
+    return sorted(told, key=lambda one: one.finding.id)
+
+
+def told_before(lake: Tables, jobs: Sequence[Mapping[str, Any]], still: set[str]) -> list[Told]:
+    """Findings of this version that the lake holds of these jobs' own I/O and that are not among `still`."""
+    if not jobs:
+        return []
+    begin, end = min(int(job["start_ns"]) for job in jobs), max(int(job["end_ns"]) for job in jobs)
+    found = lake.query(
+        "SELECT detail, job_id, cluster, from_ns FROM finding WHERE job_id IN (SELECT unnest($names))"
+        " AND starts_with(rule, $of_jobs) AND NOT coalesce(withdrawn, false) AND analysis_version = $version"
+        f" AND from_ns >= $from AND from_ns <= $to AND {in_days(begin, end)} ORDER BY id",
+        {"names": sorted({str(job["job_id"]) for job in jobs}), "of_jobs": OF_JOBS, "version": DIAGNOSIS_VERSION,
+         "from": begin - _EDGE_NS, "to": end + _EDGE_NS},
+    )  # fmt: skip
+    runs: dict[tuple[object, str], list[tuple[int, int]]] = {}
+    for job in jobs:
+        span = (int(job["start_ns"]) - _EDGE_NS, int(job["end_ns"]) + _EDGE_NS)
+        runs.setdefault((job.get("cluster"), str(job["job_id"])), []).append(span)
+    columns = [found[name].to_pylist() for name in ("cluster", "job_id", "from_ns")]
+    mine = [
+        any(low <= at <= high for low, high in runs.get((cluster, name), ()))
+        for cluster, name, at in zip(*columns, strict=True)
+    ]
+    return [one for one in told_of(found.filter(pa.array(mine, pa.bool_()))) if one.finding.id not in still]

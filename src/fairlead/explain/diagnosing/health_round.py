@@ -1,0 +1,126 @@
+"""One look at the components: states of the last hours, incidents that began, go on or ended, as rows of the lake.
+
+The lake is its only memory: what was told before is read from it. Not here: when it looks (`rounds`), what is sick
+(`analysis.health`).
+"""
+# ruff: noqa: S608  (conditions are numbers of ours)
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION, Told, finding_rows, incident_rows, incidents_of
+from fairlead.core.model.finding import Advice
+from fairlead.core.model.incident import Incident
+from fairlead.core.model.tables import JOBS
+from fairlead.core.model.units import NS_PER_S
+from fairlead.explain.analysis.advice import advised
+from fairlead.explain.analysis.health.assess import Health, watched
+from fairlead.explain.analysis.health.class_norms import Peak
+from fairlead.explain.analysis.health.health_findings import told as health_told
+from fairlead.explain.analysis.health.limits import HealthLimits
+from fairlead.explain.diagnosing.component_peaks import past_peaks
+from fairlead.explain.diagnosing.served_by import Tables
+from fairlead.explain.diagnosing.settings import Diagnosis
+from fairlead.explain.questions.component_loads import component_loads
+from fairlead.explain.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span
+from fairlead.explain.rules.advice_set import load_advice
+from fairlead.store.tables import conform
+
+BEYOND_NS = 10 * MINUTE_NS
+"""A look reaches back as long as an incident must last, and this much more."""
+REACH_NS = 30 * DAY_NS
+"""Incidents told of so long ago may come back: they are known to the look."""
+LEAST_WINDOW_S = 5.0
+"""No window is shorter, however short an incident may be: in less there is too little to tell a rate by."""
+
+
+def limits_of(settings: Diagnosis) -> HealthLimits:
+    """The limits of a site's settings. An incident is seen in two windows at least, so windows are no longer than half
+    of the least duration."""
+    minimum_s = settings.least_minutes * 60.0
+    window_s = min(HealthLimits.window_s, max(minimum_s // 2, LEAST_WINDOW_S))
+    return HealthLimits(share=settings.share, minimum_s=minimum_s, window_s=window_s)
+
+
+def span_of(now_ns: int, limits: HealthLimits) -> Span:
+    """What a look at this time looks at: whole windows."""
+    window_ns = int(limits.window_s * NS_PER_S)
+    end = now_ns // window_ns * window_ns
+    return Span(end - int(limits.minimum_s * NS_PER_S) - BEYOND_NS, end)
+
+
+def learnt_before(now_ns: int, settings: Diagnosis) -> int:
+    """What a look at this time knows of the days before ends here: the whole hour before it begins."""
+    return span_of(now_ns, limits_of(settings)).from_ns // HOUR_NS * HOUR_NS
+
+
+def health_round(
+    lake: Tables, writer: Any, now_ns: int, settings: Diagnosis, peaks: Mapping[str, float] | None = None, *,
+    past: Mapping[tuple[str, str], Peak] | None = None, span: Span | None = None,
+) -> int:  # fmt: skip
+    """Looks once and writes what changed, in one batch; returns its rows. `peaks`: what the site says, by kind; `past`:
+    `past_peaks` before `learnt_before`, read here unless given; `span`: what is looked at (default: `span_of`). Raises
+    LakeError."""
+    limits = limits_of(settings)
+    before = learnt_before(now_ns, settings) if span is None else span.from_ns // HOUR_NS * HOUR_NS
+    span = span_of(now_ns, limits) if span is None else span
+    end = span.to_ns
+    if past is None:
+        past = past_peaks(lake, before)
+    told_peaks = {(kind, ""): value for kind, value in (peaks or {}).items()}
+    known = known_incidents(lake, span.from_ns, end)
+    given = component_loads(lake, span)
+    health = watched(
+        given.loads, given.interval_ns, {**{at: one for at, one in past.items() if (at[0], "") not in told_peaks},
+                                         **told_peaks}, given.events,
+        now_ns=end, open_incidents=known, limits=limits, servers=given.servers, nodes=given.nodes,
+        canaries=given.canaries,
+    )  # fmt: skip
+    told = health_told(health.incidents, end, limits=limits, jobs=_sizes(given.nodes), advise=_advise)
+    return write(writer, now_ns, health, known, dict(zip((one.id for one in health.incidents), told, strict=True)))
+
+
+def _sizes(nodes: Mapping[str, int]) -> pa.Table:
+    """Sizes of jobs as rows of JOBS."""
+    rows = pa.table({"job_id": list(nodes), "nodes_count": list(nodes.values())},
+                    pa.schema([("job_id", pa.string()), ("nodes_count", pa.int64())]))  # fmt: skip
+    return conform(rows, JOBS, strict=True)
+
+
+def known_incidents(lake: Tables, begin: int, end: int) -> list[Incident]:
+    """Incidents told before: open ones, and those of the last weeks."""
+    found = lake.query(
+        f"SELECT detail FROM incident WHERE NOT coalesce(withdrawn, false) AND from_ns < {end}"
+        f" AND (to_ns IS NULL OR to_ns > {begin - REACH_NS}) AND analysis_version = {DIAGNOSIS_VERSION}"
+        " ORDER BY from_ns, id"
+    )
+    return incidents_of(found)
+
+
+def _advise(rule: str, verdict: str, facts: Mapping[str, object], layer: str | None) -> list[Advice]:
+    return advised(load_advice(), rule, verdict, facts, layer=layer)
+
+
+def write(
+    writer: Any, now_ns: int, health: Health, known: Sequence[Incident], told: Mapping[str, Told]
+) -> int:  # fmt: skip
+    """Rows of what is new or says something else than before, with its finding; nothing is written twice."""
+    before = {one.id: msgspec.json.encode(one) for one in known}
+    changed = [one for one in health.incidents if before.get(one.id) != msgspec.json.encode(one)]
+    withdrawn = list(health.withdrawn)
+    if not changed and not withdrawn:
+        return 0
+    batch = writer.batch(f"health/{now_ns}", source="analysis")
+    if changed:
+        batch.add(incident_rows(changed, now_ns))
+        batch.add(finding_rows([told[one.id] for one in changed], now_ns))
+    if withdrawn:
+        batch.add(incident_rows(withdrawn, now_ns, withdrawn=True))
+        batch.add(finding_rows(health_told(withdrawn, now_ns), now_ns, withdrawn=True))
+    batch.commit()
+    return len(changed) + len(withdrawn)

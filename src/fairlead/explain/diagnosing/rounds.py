@@ -1,0 +1,57 @@
+"""When components and the whole system are looked at: every minute or so, every hour. One object a process.
+
+It remembers when it looked last and what components reached in the days before: what was found is in the lake. Not
+here: what is looked at (`health_round`, `system_round`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fairlead.core import clock
+from fairlead.core.model.units import NS_PER_S
+from fairlead.explain.analysis.health.class_norms import Peak
+from fairlead.explain.analysis.system.site import SystemSite
+from fairlead.explain.diagnosing.component_peaks import past_peaks
+from fairlead.explain.diagnosing.health_round import health_round, learnt_before
+from fairlead.explain.diagnosing.settings import Diagnosis
+from fairlead.explain.diagnosing.system_round import system_round
+
+SHARE = 0.25
+"""Of the time at most so much goes into looking at components: jobs that end must not wait."""
+
+
+class Rounds:
+    """The rounds of one process."""
+
+    def __init__(self, settings: Diagnosis, site: SystemSite) -> None:
+        self.settings = settings
+        self.site = site
+        self._next_health_ns = self._next_system_ns = 0
+        self._past: tuple[int, dict[tuple[str, str], Peak]] = (-1, {})
+
+    def look(self, lake: Any, writer: Any, now_ns: int) -> int:
+        """Looks at what is due; returns the rows written. Raises LakeError."""
+        if not self.settings.on:
+            return 0
+        written = 0
+        if now_ns >= self._next_health_ns:
+            begun = clock.monotonic_s()
+            past = self._peaks(lake, learnt_before(now_ns, self.settings))
+            written += health_round(lake, writer, now_ns, self.settings, self.site.peaks, past=past)
+            rest = max(self.settings.every_s, (clock.monotonic_s() - begun) / SHARE)
+            self._next_health_ns = now_ns + int(rest * NS_PER_S)
+        if now_ns >= self._next_system_ns:
+            begun = clock.monotonic_s()
+            looked = system_round(lake, writer, now_ns, self.site)
+            written += looked.written
+            soon = max(self.settings.every_s, (clock.monotonic_s() - begun) / SHARE)
+            rest = soon if looked.left else self.settings.system_every_s
+            self._next_system_ns = now_ns + int(rest * NS_PER_S)
+        return written
+
+    def _peaks(self, lake: Any, before_ns: int) -> dict[tuple[str, str], Peak]:
+        """Peaks of the days before, read once an hour."""
+        if self._past[0] != before_ns:
+            self._past = (before_ns, past_peaks(lake, before_ns))
+        return self._past[1]

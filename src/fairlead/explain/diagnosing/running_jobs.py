@@ -1,0 +1,131 @@
+"""Summaries of jobs that still run: what was counted so far, for all of them at once, from sums by the hour.
+
+`end_ns` of such a row is null. What only an end tells (rates, phases, modes, files) stays unknown until then; so does
+a job nothing counted. Not here: jobs that ended (`analysis_loop`).
+"""
+# ruff: noqa: S608  (names of tables and columns are ours; what others say goes in as parameters)
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fairlead.core.model.units import NS_PER_S
+from fairlead.explain.analysis.job_summary import ESTIMATE, SERIES, JobData, Row, so_far
+from fairlead.explain.diagnosing.served_by import DAY_NS, Tables, in_days
+from fairlead.explain.questions.node_estimates import BY_JOB, by_node
+from fairlead.explain.questions.scheduler_jobs import LONGEST_RUN_NS, is_running
+from fairlead.explain.questions.span import Span
+
+EVERY_NS = 600 * NS_PER_S
+"""A running job's row is written again after this time, or a tenth of the time it ran, whichever is longer..."""
+LONGEST_NS = 3600 * NS_PER_S
+"""... but at least this often."""
+MOST_RUNNING = 1000
+"""Running jobs looked at in one step; the longest waiting come first."""
+_HOUR_NS = 3600 * NS_PER_S
+
+_DUE = """
+SELECT jobs.* EXCLUDE (day) FROM jobs LEFT JOIN job_summary told ON told.job_id = jobs.job_id
+    AND told.start_ns = jobs.start_ns AND told.cluster IS NOT DISTINCT FROM jobs.cluster
+    AND told.day >= DATE '1970-01-01' + $first_day::INTEGER
+WHERE jobs.day >= DATE '1970-01-01' + $first_day::INTEGER AND jobs.start_ns <= $now
+    AND jobs.start_ns > $now - $longest_run AND (jobs.end_ns IS NULL OR jobs.end_ns > $now)
+    AND (told.made_ns IS NULL
+         OR told.made_ns < $now - least($rarest, greatest($every, ($now - jobs.start_ns) // 10)))
+ORDER BY told.made_ns NULLS FIRST, jobs.start_ns DESC LIMIT $most
+"""
+
+
+def running_due(
+    lake: Tables, now_ns: int, *, every_ns: int = EVERY_NS, most: int = MOST_RUNNING
+) -> list[Mapping[str, Any]]:
+    """Rows of `jobs` that run and whose summary is missing or old. Raises LakeError."""
+    found = lake.query(
+        _DUE,
+        {"now": now_ns, "every": every_ns, "rarest": max(LONGEST_NS, every_ns), "longest_run": LONGEST_RUN_NS,
+         "most": most, "first_day": max(now_ns - LONGEST_RUN_NS, 0) // DAY_NS},
+    )  # fmt: skip
+    return [job for job in found.to_pylist() if is_running(job, now_ns)]
+
+
+def running_summaries(lake: Tables, jobs: Sequence[Mapping[str, Any]], now_ns: int) -> list[Row]:
+    """A row of JOB_SUMMARY for each of `jobs`, as of `now_ns`. A few queries for all. Raises LakeError."""
+    if not jobs:
+        return []
+    first = min(int(job["start_ns"]) for job in jobs)
+    names = [str(job["job_id"]) for job in jobs]
+    sums = ", ".join(
+        f"TRY_CAST(sum({value}) AS BIGINT) AS {name}"
+        for name, value in ((n, n if n != "metadata_ops" else _METADATA) for n in SERIES)
+    )
+    counted = lake.query(
+        f"SELECT id, ts_ns, layer, {sums} FROM rollup WHERE kind = 'job' AND interval_ns = {_HOUR_NS}"
+        f" AND ts_ns > $from AND ts_ns <= $now AND id IN (SELECT unnest($names)) AND {in_days(first, now_ns)}"
+        " GROUP BY id, ts_ns, layer",
+        {"from": first - _HOUR_NS, "now": now_ns, "names": names},
+    )
+    series = _by_job(counted)
+    by_nodes = _estimated(lake, counted, [job for job in jobs if job["job_id"] not in series], now_ns)
+    served = _served(lake, names, first, now_ns)
+    rows = []
+    for job in jobs:
+        name = str(job["job_id"])
+        mine = series.get(name, counted.slice(0, 0))
+        mine = mine.filter(pc.greater(mine["ts_ns"], int(job["start_ns"]) - _HOUR_NS))
+        rows.append(so_far(
+            JobData(
+                job=job, series=mine, nodes_traffic=by_nodes.get((name, job["start_ns"])),
+                forwarders=served.get((name, "forwarder")), targets=served.get((name, "target")),
+            ),
+            now_ns,
+        ))  # fmt: skip
+    return rows
+
+
+_METADATA = "CASE WHEN layer <> 'target' THEN metadata_ops END"
+
+
+def _by_job(counted: pa.Table) -> dict[str, pa.Table]:
+    ordered = counted.sort_by("id")
+    runs = pc.run_end_encode(ordered["id"].cast(pa.string()).combine_chunks()) if ordered.num_rows else None
+    if runs is None:
+        return {}
+    ends = runs.run_ends.to_pylist()
+    starts = [0, *ends[:-1]]
+    return {
+        name: ordered.slice(low, high - low)
+        for name, low, high in zip(runs.values.to_pylist(), starts, ends, strict=True)
+    }
+
+
+def _estimated(
+    lake: Tables, counted: pa.Table, jobs: Sequence[Mapping[str, Any]], now_ns: int
+) -> dict[tuple[str, int], pa.Table]:
+    """Of jobs no counter names, what their nodes counted; nothing where servers or clients count by job."""
+    if not jobs or any(name in BY_JOB for name in pc.unique(counted["layer"]).to_pylist()):
+        return {}
+    span = Span(min(int(job["start_ns"]) for job in jobs), now_ns)
+    found = by_node(lake, span, [str(job["job_id"]) for job in jobs])
+    return {(row["id"], row["start_ns"]): _one(row) for row in found.to_pylist()}
+
+
+def _one(row: Mapping[str, Any]) -> pa.Table:
+    columns = {name: pa.array([row[name]], pa.int64()) for name in SERIES}
+    return pa.table({"ts_ns": pa.array([row["start_ns"]], pa.int64()), "layer": [ESTIMATE], **columns})
+
+
+def _served(lake: Tables, names: Sequence[str], first_ns: int, now_ns: int) -> dict[tuple[str, str], list[str]]:
+    found = lake.query(
+        "SELECT DISTINCT job_id, kind, id FROM rollup WHERE kind IN (SELECT unnest($kinds))"
+        f" AND interval_ns = {_HOUR_NS} AND job_id IN (SELECT unnest($names)) AND ts_ns > $from AND ts_ns <= $now"
+        f" AND {in_days(first_ns, now_ns)}",
+        {"kinds": ["forwarder", "target"], "names": list(names), "from": first_ns - _HOUR_NS, "now": now_ns},
+    )
+    served: dict[tuple[str, str], list[str]] = {}
+    for row in found.to_pylist():
+        served.setdefault((row["job_id"], row["kind"]), []).append(row["id"])
+    return served

@@ -1,0 +1,43 @@
+"""The site file of a server, read for its questions. Not here: its mappings (`analysis_loop.take_site`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fairlead.core.errors import InputError
+from fairlead.core.model.site_facts import SiteFacts
+
+if TYPE_CHECKING:
+    from fairlead.core.model.site import Site
+    from fairlead.explain.analysis.system.site import SystemSite
+
+
+def site_facts(file: str) -> SiteFacts | None:
+    """Facts of the site file; None where none is set. Raises ConfigError, InputError."""
+    if not file:
+        return None
+    from fairlead.core.model.site_facts import facts_of
+    from fairlead.see.sources.slurm.hostlist import expand_hostlist
+
+    return facts_of(_site(file), expand_hostlist)
+
+
+def site_of(file: str) -> SystemSite:
+    """What a look at the whole system wants to know of the site file; nothing is told where none is set. Raises
+    ConfigError, InputError."""
+    from fairlead.explain.analysis.system.site import SystemSite, system_site
+    from fairlead.see.sources.slurm.hostlist import expand_hostlist
+
+    return system_site(_site(file), expand_hostlist) if file else SystemSite()
+
+
+def _site(file: str) -> Site:
+    from fairlead.core.model.site import parse_site
+
+    try:
+        content = Path(file).read_bytes()
+    except OSError as fault:
+        what = (fault.strerror or str(fault)).lower()
+        raise InputError(what, where=file, remedy="check --site, or server.site") from fault
+    return parse_site(content, file)

@@ -1,0 +1,364 @@
+"""Every question that can be asked, under its name and path, with its parameters and its answer.
+
+The command line and the HTTP API are both made of this table, so that they cannot differ. Not here: the answering.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, Literal
+
+import msgspec
+
+from fairlead.core.errors import UsageError
+from fairlead.explain.questions import (
+    answers,
+    answers_behaviour,
+    answers_diagnosis,
+    answers_site,
+    components,
+    distributions,
+    machine,
+    network,
+)
+from fairlead.explain.questions import behaviour as how_jobs_behave
+from fairlead.explain.questions import (
+    finding_detail as explain,
+)
+from fairlead.explain.questions import findings as what_was_found
+from fairlead.explain.questions import health as of_components
+from fairlead.explain.questions import job as one_job
+from fairlead.explain.questions import jobs as many_jobs
+from fairlead.explain.questions import (
+    metadata_load as mds,
+)
+from fairlead.explain.questions import space_usage as space
+from fairlead.explain.questions import why as whole_job
+from fairlead.explain.questions.catalog_pages import PAGE_QUESTIONS
+from fairlead.explain.questions.lake_queries import Sight
+from fairlead.explain.questions.question import (
+    Answering,
+    Asked,
+    Asking,
+    Limit,
+    LoadAsked,
+    Name,
+    PageAsked,
+    Points,
+    Question,
+    live_span,
+)
+from fairlead.explain.questions.restricted_lake import KeptFor, Narrowed
+from fairlead.explain.questions.visibility import must_be_for
+
+
+class JobsAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Which jobs to list."""
+
+    user: Name = ""
+    project: Name = ""
+    program: Name = ""
+    state: Name = ""
+    partition: Name = ""
+    cluster: Name = ""
+    node: Name = ""
+    running: bool = False
+    sort: Literal["start", "end", "read", "write", "bytes", "metadata", "nodes", "user", "job"] = "start"
+    limit: Limit = 50
+    offset: Annotated[int, msgspec.Meta(ge=0, le=10_000_000)] = 0
+
+
+class JobAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Which run of a job number, how finely."""
+
+    cluster: Name = ""
+    points: Points = 600
+
+
+class MdsAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Which metadata server or target."""
+
+    server: Name = ""
+    points: Points = 600
+    limit: Limit = 20
+
+
+class TopAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """By what, how many."""
+
+    metric: Literal["bytes", "read", "write", "metadata"] = "bytes"
+    limit: Limit = 20
+
+
+class HealthAsked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Whether to list probes in order too."""
+
+    all: bool = False
+
+
+class UsageAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Whose space: a file system, a target, a kind of owner."""
+
+    fs: Name = ""
+    target: Name = ""
+    kind: Literal["", "user", "group", "project"] = ""
+    limit: Limit = 20
+
+
+class PortsAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How many ports and jobs."""
+
+    limit: Limit = 20
+
+
+class DevicesAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Devices of one node, or the busiest of all."""
+
+    node: Name = ""
+    limit: Limit = 50
+
+
+class FindingsAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Which findings to list: about a job (or blaming it), a component, a user's jobs; so grave or graver."""
+
+    job: Name = ""
+    component: Name = ""
+    user: Name = ""
+    severity: Literal["", "critical", "high", "warning", "info", "ok"] = ""
+    rule: Name = ""
+    text: Name = ""
+    acknowledged: Literal["", "yes", "no"] = ""
+    limit: Limit = 50
+    offset: Annotated[int, msgspec.Meta(ge=0, le=10_000_000)] = 0
+
+
+class FindingAsked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Nothing but its id."""
+
+
+class WhyAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Which run of a job number."""
+
+    cluster: Name = ""
+
+
+class BehaviourAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Whose jobs; how many users, programs and runs to list."""
+
+    user: Name = ""
+    program: Name = ""
+    project: Name = ""
+    limit: Limit = 20
+
+
+class ComponentsAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One component, or all; whether to list those in order, too."""
+
+    component: Name = ""
+    all: bool = False
+
+
+def _jobs(asking: Asking, name: str, asked: JobsAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
+    filters = {key: getattr(asked, key) for key in many_jobs.FILTERS}
+    span = asked.span(now_ns, "1d", asking.longest_ns).rounded()
+    return many_jobs.jobs(
+        asking.lake, span, sight, now_ns, filters=filters, node=asked.node, running=asked.running,
+        sort=asked.sort, limit=asked.limit, offset=asked.offset,
+    )  # fmt: skip
+
+
+def _job(asking: Asking, name: str, asked: JobAsked, sight: Sight, now_ns: int) -> answers.Answer:
+    span = asked.span(now_ns, "1h", asking.longest_ns) if asked.says_when else None
+    return one_job.job(
+        asking.lake, name, sight, now_ns, cluster=asked.cluster, span=span, points=asked.points,
+        rates=asking.facts.ports if asking.facts else None,
+    )  # fmt: skip
+
+
+def _system(asking: Asking, name: str, asked: PageAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
+    span = asked.span(now_ns, "1d", asking.longest_ns).rounded()
+    return machine.system(asking.lake, span, sight, now_ns, points=asked.points)
+
+
+def _node(asking: Asking, name: str, asked: PageAsked, sight: Sight, now_ns: int) -> answers.Answer:
+    span = asked.span(now_ns, "1h", asking.longest_ns)
+    return machine.node(asking.lake, name, span, sight, now_ns, points=asked.points)
+
+
+def _targets(asking: Asking, name: str, asked: Asked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
+    return components.targets(asking.lake, live_span(asking, asked, "5m", now_ns))
+
+
+def _page_of(kind: str) -> Answering:
+    def page(asking: Asking, name: str, asked: PageAsked, sight: Sight, now_ns: int) -> answers.Answer:
+        span = asked.span(now_ns, "1h", asking.longest_ns)
+        return components.component(
+            asking.lake, kind, name, span, sight, now_ns, points=asked.points, limit=asked.limit
+        )  # fmt: skip
+
+    return page
+
+
+def _mds(asking: Asking, name: str, asked: MdsAsked, sight: Sight, now_ns: int) -> answers.Answer:
+    span = live_span(asking, asked, "5m", now_ns)
+    server = name or asked.server
+    return mds.mds(asking.lake, server, span, sight, now_ns, points=asked.points, limit=asked.limit, facts=asking.facts)
+
+
+def _usage(asking: Asking, name: str, asked: UsageAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
+    span = asked.span(now_ns, "1d", asking.longest_ns)
+    return space.usage(
+        asking.lake, span, sight, now_ns, fs=asked.fs, target=asked.target, kind=asked.kind, limit=asked.limit
+    )  # fmt: skip
+
+
+def _ports(asking: Asking, name: str, asked: PortsAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
+    rates = asking.facts.ports if asking.facts else None
+    return network.ports(asking.lake, live_span(asking, asked, "1h", now_ns), sight, rates=rates, limit=asked.limit)
+
+
+def _devices(asking: Asking, name: str, asked: DevicesAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
+    span = asked.span(now_ns, "7d", asking.longest_ns)
+    return network.device_hours(asking.lake, span, asked.node, limit=asked.limit)
+
+
+def _heatmap(asking: Asking, name: str, asked: LoadAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
+    span = asked.span(now_ns, "1d", asking.longest_ns)
+    if span.length_ns > 32 * 86400 * 10**9:
+        raise UsageError("a heat map by hour is of at most 32 days", remedy="ask for less")
+    peak = asked.peak or asking.peaks.get("forwarder")
+    return distributions.heatmap(asking.lake, span, asking.kept, now_ns, peak_bytes_per_s=peak)
+
+
+def _cdf(asking: Asking, name: str, asked: LoadAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
+    span = asked.span(now_ns, "1d", asking.longest_ns)
+    peak = asked.peak or asking.peaks.get("target")
+    return distributions.cdf(asking.lake, span, asking.kept, now_ns, peak_bytes_per_s=peak)
+
+
+def _top(asking: Asking, name: str, asked: TopAsked, sight: Sight, now_ns: int) -> answers.Answer:
+    if name not in many_jobs.BY:
+        raise UsageError(f"no ranking of {name!r}", remedy=f"one of {', '.join(many_jobs.BY)}")
+    span = live_span(asking, asked, "1h", now_ns)
+    return many_jobs.top(asking.lake, span, sight, now_ns, by=name, metric=asked.metric, limit=asked.limit)
+
+
+def _health(asking: Asking, name: str, asked: HealthAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
+    return machine.health(asking.lake, sight, now_ns, everything=asked.all)
+
+
+def _findings(asking: Asking, name: str, asked: FindingsAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
+    span = asked.span(now_ns, "1d", asking.longest_ns)
+    if asked.acknowledged and asking.acknowledged is None:
+        raise UsageError("who has taken on what is not known here", remedy="ask the server (fairlead up)")
+    taken = asking.acknowledged() if asked.acknowledged and asking.acknowledged is not None else ()
+    return what_was_found.findings(
+        asking.lake, span, sight, job=asked.job, component=asked.component, user=asked.user, severity=asked.severity,
+        rule=asked.rule, text=asked.text, without=taken if asked.acknowledged == "no" else (),
+        among=taken if asked.acknowledged == "yes" else None, limit=asked.limit, offset=asked.offset,
+    )  # fmt: skip
+
+
+def _finding(asking: Asking, name: str, asked: FindingAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
+    return explain.explain(asking.lake, name, sight, now_ns)
+
+
+def _why(asking: Asking, name: str, asked: WhyAsked, sight: Sight, now_ns: int) -> answers.Answer:
+    at = asked.span(now_ns, "1h", asking.longest_ns) if asked.says_when else None
+    return whole_job.why(asking.lake, name, sight, now_ns, cluster=asked.cluster, at=at)
+
+
+def _behaviour(asking: Asking, name: str, asked: BehaviourAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
+    span = asked.span(now_ns, "30d", asking.longest_ns)
+    return how_jobs_behave.behaviour(
+        asking.lake, span, sight, now_ns, user=asked.user, program=asked.program, project=asked.project,
+        limit=asked.limit, kept=asking.kept, peaks=asking.peaks,
+    )  # fmt: skip
+
+
+def _component_health(asking: Asking, name: str, asked: ComponentsAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
+    span = asked.span(now_ns, "1d", asking.longest_ns)
+    return of_components.component_health(
+        asking.lake, span, sight, now_ns, component=asked.component, everything=asked.all, peaks=asking.peaks
+    )  # fmt: skip
+
+
+QUESTIONS: dict[str, Question] = PAGE_QUESTIONS | {
+    "jobs": Question("jobs", JobsAsked, answers.Jobs, "Jobs that ran in the span.", _jobs),
+    "why": Question(
+        "jobs/{name}/why",
+        WhyAsked,
+        answers_diagnosis.Why,
+        "What a job got, what it usually gets, who took the rest.",
+        _why,
+    ),
+    "job": Question("jobs/{name}", JobAsked, answers.JobPage, "One job.", _job),
+    "findings": Question(
+        "findings", FindingsAsked, answers_diagnosis.Findings, "What diagnosis found, the gravest first.", _findings
+    ),
+    "finding": Question(
+        "findings/{name}", FindingAsked, answers_diagnosis.Explanation, "One finding explained.", _finding
+    ),
+    "behaviour": Question(
+        "behaviour", BehaviourAsked, answers_behaviour.Behaviour, "How jobs behave: modes, sizes, who.", _behaviour
+    ),
+    "system": Question("system", PageAsked, answers.System, "The machine at a glance.", _system),
+    "node": Question("nodes/{name}", PageAsked, answers.NodePage, "One node.", _node),
+    "cdf": Question("targets/cdf", LoadAsked, answers.Cdf, "How busy storage targets are, as a distribution.", _cdf),
+    "targets": Question("targets", Asked, answers.Targets, "Load, space and imbalance of all targets.", _targets),
+    "target": Question(
+        "targets/{name}", PageAsked, answers.ComponentPage, "One storage target and who uses it.", _page_of("target")
+    ),
+    "mds": Question("mds", MdsAsked, answers.Mds, "Metadata load and where it comes from.", _mds),
+    "heatmap": Question(
+        "forwarders/heatmap", LoadAsked, answers.HeatMap, "Forwarders by hour: their busiest minute.", _heatmap
+    ),
+    "forwarder": Question(
+        "forwarders/{name}", PageAsked, answers.ComponentPage, "One forwarder and who uses it.", _page_of("forwarder")
+    ),
+    "top": Question("top/{name}", TopAsked, answers.Top, "Who moved most: jobs, users, projects, programs.", _top),
+    "usage": Question("usage", UsageAsked, answers_site.Usage, "Who holds space, who grew, who nears a limit.", _usage),
+    "ports": Question("ports", PortsAsked, answers_site.Ports, "Switch ports, and how evenly jobs use them.", _ports),
+    "devices": Question("devices", DevicesAsked, answers_site.Devices, "Devices by hour of the day.", _devices),
+    "component_health": Question(
+        "health/components",
+        ComponentsAsked,
+        answers_diagnosis.ComponentHealth,
+        "Which components are sick, and which cannot be told.",
+        _component_health,
+    ),
+    "health": Question("health", HealthAsked, answers.Health, "How watching goes: every source's last word.", _health),
+}
+"""Name → question. Longer paths come before those that would take them for a name."""
+
+
+def ask(asking: Asking, question: str, name: str, asked: msgspec.Struct, sight: Sight, now_ns: int) -> answers.Answer:
+    """The answer, of the part of the lake that is for this reader's eyes. Raises UsageError, UnknownNameError,
+    NotForYouError, LakeError."""
+    must_be_for(question, name, sight)
+    return QUESTIONS[question].run(narrowed(asking, sight, now_ns), name, asked, sight, now_ns)
+
+
+def narrowed(asking: Asking, sight: Sight, now_ns: int) -> Asking:
+    """What this reader's questions are asked of."""
+    if sight.everything:
+        return asking
+    kept = KeptFor(asking.kept, sight)
+    return replace(asking, lake=Narrowed(asking.lake, sight, kept, now_ns), kept=kept)
+
+
+def asked_of(question: str, words: dict[str, str]) -> msgspec.Struct:
+    """Parameters as text (a query string, options) → the struct of the question. Raises UsageError naming the wrong
+    one."""
+    kind = QUESTIONS[question].asked
+    try:
+        return msgspec.convert(words, kind, strict=False)
+    except msgspec.ValidationError as error:
+        known = ", ".join(msgspec.structs.fields(kind)[k].encode_name for k in range(len(msgspec.structs.fields(kind))))
+        raise UsageError(f"a parameter is wrong: {error}", remedy=f"parameters: {known}") from error
+
+
+def words_of(asked: msgspec.Struct) -> dict[str, str]:
+    """The other way: parameters that are not the default, as text."""
+    plain = msgspec.to_builtins(asked)
+    return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in plain.items()}

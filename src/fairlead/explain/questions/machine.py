@@ -1,0 +1,261 @@
+"""The machine at a glance, one node of it, and how watching goes: volumes by layer and day, silent sources, health.
+
+Not here: components that many share (`components`, `mds`).
+"""
+# ruff: noqa: S608  (conditions are numbers and words of ours; what others say goes in as parameters)
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from msgspec.structs import replace
+
+from fairlead.explain.questions.answers import (
+    Amplification,
+    ClockShift,
+    ComponentRow,
+    Event,
+    Gap,
+    Health,
+    LayerDay,
+    NodePage,
+    ProbeHealth,
+    Sums,
+    System,
+)
+from fairlead.explain.questions.clock_offsets import offsets
+from fairlead.explain.questions.components import devices
+from fairlead.explain.questions.coverage import LAG_NS, PERIODS, Coverage, coverage, gaps_of
+from fairlead.explain.questions.jobs import jobs
+from fairlead.explain.questions.lake_queries import Sight, Tables, UnknownNameError, days, near, records, select
+from fairlead.explain.questions.rollup_sums import VALUES, Steps, added, rollup_rows, sums_of, totals
+from fairlead.explain.questions.scheduler_jobs import begun_in, in_span
+from fairlead.explain.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span
+from fairlead.explain.questions.timelines import LAYERS, layered, timeline
+from fairlead.explain.questions.visibility import masked, must_reach
+
+_HEARD_NS = 2 * HOUR_NS
+"""How far back the last word of a probe is looked for."""
+_MOST_EVENTS, _MOST_SILENT, _MOST_PROBES = 50, 100, 200
+_TROUBLE = ("failing", "lost", "late", "missing")
+_WHOLE = (
+    "job_id IS NULL AND ((kind = $node AND layer IN ($client, $mount, $pfs)) OR (kind = $fwd AND layer = $fwd)"
+    " OR (kind = $ost AND layer = $ost) OR (kind = $mds AND layer = $meta))"
+)
+_WORDS = {
+    "node": "node", "client": "client", "mount": "mount", "pfs": "pfs_client", "fwd": "forwarder", "ost": "target",
+    "mds": "mds", "meta": "metadata",
+}  # fmt: skip
+"""Of each layer the components that count all of it. As parameters: a query reads every table it names."""
+
+
+def system(lake: Tables, span: Span, sight: Sight, now_ns: int, *, points: int = 300) -> System:
+    """Volumes per layer and day, amplification between layers, jobs, silent sources, events."""
+    columns = f"layer, ts_ns, {', '.join(VALUES)}"
+    sums = ", ".join(f"TRY_CAST(sum({name}) AS BIGINT) AS {name}" for name in VALUES)
+    found = select(
+        lake,
+        f"SELECT ts_ns // {DAY_NS} AS date, layer, {sums} FROM {rollup_rows(span, _WHOLE, columns)}"
+        " GROUP BY date, layer ORDER BY date, layer",
+        _WORDS,
+        within=span.aligned(HOUR_NS),
+    )
+    rows = records(found)
+    order = {name: k for k, name in enumerate(LAYERS)}
+    rows.sort(key=lambda row: (row["date"], order.get(row["layer"], 99)))
+    by_day = [LayerDay(day=str(np.datetime64(r["date"], "D")), layer=r["layer"], sums=sums_of(r)) for r in rows]
+    layers = [name for name in LAYERS if any(one.layer == name for one in by_day)]
+    totals_ = {name: added([one.sums for one in by_day if one.layer == name]) for name in layers}
+    steps, series = layered(lake, span, _WHOLE, _WORDS, now_ns, points, many=True)
+    running, ended = job_counts(lake, span, now_ns)
+    told = health(lake, sight, min(span.to_ns, now_ns))
+    silent = [gap for gap in told.gaps if gap.to_ns is None]
+    return System(
+        from_ns=span.from_ns, to_ns=span.to_ns, jobs_running=running, jobs_ended=ended, layers=by_day, totals=totals_,
+        amplification=amplification(totals_), timeline=timeline(steps, series, _anyone(lake, steps)),
+        sources=told.nodes, silent=silent[:_MOST_SILENT], events=events(lake, span, sight),
+    )  # fmt: skip
+
+
+def amplification(sums: Mapping[str, Sums]) -> list[Amplification]:
+    """Bytes each layer moved for a byte of the layer above it that moved any."""
+    top = "mount" if "mount" in sums else "client"  # a tracer follows some jobs only, a mount all of them
+    layers = [name for name in (top, "forwarder", "pfs_client", "target") if name in sums]
+    pairs = []
+    for upper, lower in pairwise(layers):
+        above, below = sums[upper], sums[lower]
+        read = below.read_bytes / above.read_bytes if below.read_bytes is not None and above.read_bytes else None
+        write = below.write_bytes / above.write_bytes if below.write_bytes is not None and above.write_bytes else None
+        pairs.append(Amplification(upper=upper, lower=lower, read=read, write=write))
+    return pairs
+
+
+def _anyone(lake: Tables, steps: Steps) -> Coverage:
+    """Whether anybody's agent reported at all in each step."""
+    span = steps.span
+    rows = select(
+        lake,
+        f"SELECT DISTINCT (ts_ns - {span.from_ns}) // {max(steps.step_ns, MINUTE_NS)} AS place FROM health"
+        f" WHERE probe = 'agent' AND state = 'ok' AND ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns}"
+        f" AND {days(span)}",
+        within=span,
+    )
+    known = np.zeros(steps.count, np.bool_)
+    each = max(1, MINUTE_NS // steps.step_ns)
+    for place in rows.column("place").to_pylist():
+        known[place * each : (place + 1) * each] = True
+    known &= steps.starts() + steps.step_ns <= steps.now_ns - LAG_NS
+    return Coverage(known, known.astype(float), [])
+
+
+def job_counts(lake: Tables, span: Span, now_ns: int) -> tuple[int | None, int | None]:
+    """Jobs running at the end of the span and jobs that ended in it ; None when no account is known."""
+    moment = min(span.to_ns, now_ns)
+    found = select(
+        lake,
+        f"SELECT count(*) AS told, count(*) FILTER (WHERE start_ns <= {moment} AND (end_ns > {moment}"
+        " OR (end_ns IS NULL AND NOT regexp_matches(lower(coalesce(state, '')), $ended)))) AS running,"
+        f" count(*) FILTER (WHERE end_ns >= {span.from_ns} AND end_ns < {span.to_ns}) AS ended"
+        f" FROM jobs WHERE {in_span(span)}",
+        {"ended": "^(completed|failed|cancel|timeout|node_fail|out_of|boot_fail|deadline|preempted|pending)"},
+        within=begun_in(span), began=begun_in(span),
+    )  # fmt: skip
+    [row] = records(found)
+    return (row["running"], row["ended"]) if row["told"] else (None, None)
+
+
+def events(lake: Tables, span: Span, sight: Sight, components: list[str] | None = None) -> list[Event]:
+    """What happened in the span, latest first. A reader with a user sees neither texts (they may name others) nor what
+    is told of jobs."""
+    chosen = " AND component IN (SELECT unnest($components))" if components is not None else ""
+    hidden = "" if sight.everything else " AND NOT regexp_matches(component, '^(job|input|user):')"
+    found = select(
+        lake,
+        "SELECT ts_ns, max(end_ns) AS end_ns, component, kind, max(text) AS text FROM events"
+        f" WHERE ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns} AND {days(span)}{chosen}{hidden}"
+        f" GROUP BY ts_ns, component, kind ORDER BY ts_ns DESC, component, kind LIMIT {_MOST_EVENTS}",
+        {"components": components} if components is not None else None,
+        within=span,
+    )
+    return [
+        Event(
+            ts_ns=row["ts_ns"], end_ns=row["end_ns"], component=row["component"], kind=row["kind"],
+            text=row["text"] if sight.everything else None,
+        )
+        for row in records(found)
+    ]  # fmt: skip
+
+
+def node(lake: Tables, name: str, span: Span, sight: Sight, now_ns: int, *, points: int = 600) -> NodePage:
+    """A node: its jobs, its I/O by layer, its probes. Raises UnknownNameError."""
+    where = "kind IN ($node, $fwd) AND id = $id AND job_id IS NULL"
+    parameters = {"node": "node", "fwd": "forwarder", "id": name}
+    seen = must_reach(lake, ("node", "forwarder"), name, span)
+    off = offsets(lake, [name], span).get(name, 0)
+    dated = Span(span.from_ns - off, span.to_ns - off)
+    steps, found = layered(lake, dated, where, parameters, now_ns - off, points)
+    cover = coverage(lake, [name], steps)
+    running = jobs(lake, span, sight, now_ns, node=name, limit=100)
+    probes = _last_words(lake, min(span.to_ns, now_ns), [name], sight)
+    own = _own(lake, span, name)
+    if not found.num_rows and not running.jobs and not probes and not own and not cover.known.any():
+        known = _nodes(lake, now_ns)
+        if name not in known:
+            raise UnknownNameError("node", name, near(name, known))
+    by_layer = records(totals(lake, dated, "layer", where, parameters))
+    drawn = timeline(steps, found, cover)
+    if seen is not None:
+        drawn = masked(drawn, [(begin - off, end - off) for begin, end in seen])
+    return NodePage(
+        from_ns=span.from_ns, to_ns=span.to_ns, node=name, jobs=running.jobs,
+        sums={row["layer"]: sums_of(row) for row in sorted(by_layer, key=lambda row: str(row["layer"]))}, probes=probes,
+        timeline=replace(drawn, from_ns=drawn.from_ns + off),
+        clock=ClockShift(source=name, offset_ns=off) if off else None,
+        gaps=cover.gaps, events=events(lake, span, sight, [name]), devices=own,
+    )  # fmt: skip
+
+
+def _own(lake: Tables, span: Span, node: str) -> list[ComponentRow]:
+    """The node's devices, named without the node."""
+    rows = devices(lake, span, node)
+    return [replace(row, id=row.id[len(node) + 1 :]) for row in rows]
+
+
+def _nodes(lake: Tables, now_ns: int) -> list[str]:
+    """Nodes that were heard of in the last days."""
+    hours = Span(now_ns - 3 * DAY_NS, now_ns).aligned(HOUR_NS)
+    counted = select(
+        lake,
+        f"SELECT DISTINCT id FROM rollup WHERE interval_ns = {HOUR_NS} AND kind IN ($node, $fwd)"
+        f" AND ts_ns >= {hours.from_ns} AND ts_ns < {hours.to_ns} AND {days(hours)}",
+        {"node": "node", "fwd": "forwarder"},
+        within=hours,
+    )
+    told = select(
+        lake,
+        f"SELECT DISTINCT node FROM health WHERE ts_ns >= {now_ns - _HEARD_NS} AND ts_ns < {now_ns + HOUR_NS}"
+        f" AND {days(hours)}",
+        within=hours,
+    )
+    return sorted({*counted.column("id").to_pylist(), *told.column("node").to_pylist()})
+
+
+def _last_words(lake: Tables, now_ns: int, nodes: list[str] | None, sight: Sight) -> list[ProbeHealth]:
+    """The last row of health of every probe (of `nodes`)."""
+    back = DAY_NS if nodes is not None else _HEARD_NS
+    span = Span(now_ns - back, now_ns + HOUR_NS)
+    fields = (
+        "state", "rows", "failures", "unknown_lines", "lost_batches", "memory_bytes", "clock_offset_ns", "text",
+        "interval_ns",
+    )  # fmt: skip
+    chosen = ", ".join(f"'{name}': \"{name}\"" for name in fields)
+    condition = " AND node IN (SELECT unnest($nodes))" if nodes is not None else ""
+    found = select(
+        lake,
+        f"SELECT node, probe, max(ts_ns) AS ts_ns, arg_max({{{chosen}}}, ts_ns) AS last FROM health"
+        f" WHERE ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns} AND {days(span)}{condition} GROUP BY node, probe"
+        " ORDER BY node, probe",
+        {"nodes": nodes} if nodes is not None else None,
+        within=span,
+    )
+    return [_probe(row, now_ns, sight) for row in records(found)]
+
+
+def _probe(row: Mapping[str, Any], now_ns: int, sight: Sight) -> ProbeHealth:
+    last = dict(row["last"])
+    period = max(last.pop("interval_ns") or 0, MINUTE_NS)
+    text = last.pop("text")
+    return ProbeHealth(
+        node=row["node"], probe=row["probe"], ts_ns=row["ts_ns"], silent=now_ns - row["ts_ns"] > PERIODS * period,
+        text=text if sight.everything else None, **last,
+    )  # fmt: skip
+
+
+def health(lake: Tables, sight: Sight, now_ns: int, *, everything: bool = False) -> Health:
+    """How watching goes: every probe's state, those in trouble first. Probes in order are left out unless
+    `everything`."""
+    span = Span(now_ns - _HEARD_NS, now_ns + HOUR_NS)
+    counted = select(
+        lake,
+        "SELECT count(DISTINCT node) AS nodes FROM health"
+        f" WHERE ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns} AND {days(span)}",
+        within=span,
+    )
+    words = _last_words(lake, now_ns, None, sight)
+    states: dict[str, int] = {}
+    for probe in words:
+        state = "silent" if probe.silent else probe.state
+        states[state] = states.get(state, 0) + 1
+    words.sort(key=lambda p: (not p.silent, p.state == "ok", p.state == "missing", p.node, p.probe))
+    shown = words if everything else [p for p in words if p.silent or p.state in _TROUBLE or p.lost_batches]
+    gaps = gaps_of(lake, None, Span(now_ns - DAY_NS, now_ns))
+    named = {gap.source for gap in gaps if gap.to_ns is None}
+    quiet = [p for p in words if p.silent and p.probe == "agent" and p.node not in named]
+    gaps += [Gap(source=p.node, from_ns=p.ts_ns, to_ns=None, why="its agent does not report any more") for p in quiet]
+    return Health(
+        now_ns=now_ns, nodes=int(counted.column("nodes")[0].as_py()), states=states, probes=shown[:_MOST_PROBES],
+        gaps=gaps,
+    )  # fmt: skip

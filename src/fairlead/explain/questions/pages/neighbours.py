@@ -1,0 +1,124 @@
+"""Other jobs on the components that served a job, while it ran: who moved most there, and whom a finding blames.
+
+Not here: what a finding says (`explain`). Names of jobs a reader may not see are left out.
+"""
+# ruff: noqa: S608  (conditions are numbers and words of ours; what others say goes in as parameters)
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fairlead.explain.questions.answers_pages import Neighbour
+from fairlead.explain.questions.lake_queries import Sight, Tables, days, floats, integers, records, select
+from fairlead.explain.questions.pages.axis import Axis
+from fairlead.explain.questions.pages.run_window import RunSeen
+from fairlead.explain.questions.rollup_sums import filled, numbers, rollup_rows, stepped
+from fairlead.explain.questions.scheduler_jobs import every_account, visible
+from fairlead.explain.questions.span import DAY_NS, INTERVALS, MINUTE_NS, Span, around
+from fairlead.explain.questions.visibility import whole
+
+_SHARED = ("forwarder", "target", "mds")
+_PARTS = "job_id IS NOT NULL AND kind IN (SELECT unnest($kinds))"
+_MOVED = "coalesce(sum(read_bytes), 0) + coalesce(sum(write_bytes), 0)"
+Part = Mapping[str, Any]
+
+
+def parts_of(lake: Tables, run: RunSeen) -> list[Part]:
+    """What jobs did on the components that counted this one meanwhile, the most first: `kind`, `id`, `job_id`, `moved`
+    (bytes), `asked` (metadata operations). `lake`: with nothing hidden."""
+    span = run.span
+    columns = "kind, id, job_id, read_bytes, write_bytes, metadata_ops"
+    mine = "kind IN (SELECT unnest($kinds)) AND job_id = $job"
+    own = select(
+        lake, f"SELECT DISTINCT kind, id FROM {rollup_rows(span, mine, 'kind, id', one=True)} ORDER BY kind, id",
+        {"kinds": list(_SHARED), "job": run.job_id}, within=around(span),
+    )  # fmt: skip
+    if not own.num_rows:
+        return []
+    there = f"{_PARTS} AND id IN (SELECT unnest($ids))"
+    found = select(
+        lake,
+        f"SELECT kind, id, job_id, ({_MOVED})::BIGINT AS moved, coalesce(sum(metadata_ops), 0)::BIGINT AS asked"
+        f" FROM {rollup_rows(span, there, columns, one=True)} GROUP BY kind, id, job_id"
+        " ORDER BY moved DESC, asked DESC, job_id, kind, id",
+        {"kinds": list(_SHARED), "ids": own.column("id").to_pylist()}, within=around(span),
+    )  # fmt: skip
+    served = {(row["kind"], row["id"]) for row in records(own)}
+    return [row for row in records(found) if (row["kind"], row["id"]) in served]
+
+
+def neighbours_of(
+    lake: Tables, run: RunSeen, axis: Axis, parts: Sequence[Part], sight: Sight, most: int
+) -> list[Neighbour]:
+    """The `most` heaviest other jobs there, each at the component where it moved most; those that a finding blames
+    come first."""
+    others = [row for row in parts if row["job_id"] != run.job_id]
+    if not others or most <= 0:
+        return []
+    blamed = _blamed(lake, run)
+    chosen: dict[str, Part] = {}
+    for row in sorted(others, key=lambda row: (row["job_id"] not in blamed, -row["moved"], -row["asked"])):
+        if row["job_id"] not in chosen and (row["moved"] or row["asked"]):
+            chosen[row["job_id"]] = row
+    rows = list(chosen.values())[:most]
+    lines = _lines(whole(lake), run, axis, rows)
+    accounts = every_account(whole(lake), [row["job_id"] for row in rows], run.span)
+    made = []
+    for row, (moved, asked) in zip(rows, lines, strict=True):
+        ran = [one for one in accounts if one["job_id"] == row["job_id"]]
+        seen = bool(ran) and all(visible(one, sight) for one in ran) if not sight.everything else True
+        account = ran[-1] if seen and ran else None
+        made.append(Neighbour(
+            job_id=row["job_id"] if seen else None, user=account["user"] if account else None,
+            program=account["program"] if account else None, kind=row["kind"], component=row["id"],
+            bytes_per_s=moved, bytes=row["moved"], ops_per_s=asked, metadata_ops=row["asked"],
+            blamed=row["job_id"] in blamed,
+        ))  # fmt: skip
+    return made
+
+
+def _blamed(lake: Tables, run: RunSeen) -> set[str]:
+    """Jobs that findings about this run blame."""
+    life = Span(run.life.from_ns - MINUTE_NS, run.life.to_ns + MINUTE_NS)
+    found = select(
+        lake,
+        "SELECT DISTINCT unnest(culprits) AS who FROM finding WHERE job_id = $job AND cluster IS NOT DISTINCT FROM"
+        f" $cluster AND from_ns < {life.to_ns} AND coalesce(to_ns, from_ns) >= {life.from_ns}"
+        f" AND NOT coalesce(withdrawn, false) AND {days(Span(life.from_ns - DAY_NS, life.to_ns + DAY_NS))}",
+        {"job": run.job_id, "cluster": run.cluster}, numbers=[run.job_id],
+    )  # fmt: skip
+    return {who[4:] for who in found.column("who").to_pylist() if who.startswith("job:")}
+
+
+def _lines(
+    lake: Tables, run: RunSeen, axis: Axis, rows: Sequence[Part]
+) -> list[tuple[list[float | None], list[float | None]]]:
+    """Bytes and metadata operations a second of each, over the points that are drawn: 0 where its counter was silent
+    between its first and last word."""
+    steps = axis.points
+    interval = max(one for one in INTERVALS if steps.step_ns % one == 0 and steps.from_ns % one == 0)
+    found = stepped(
+        lake, steps, interval, "kind, id, job_id",
+        f"{_PARTS} AND id IN (SELECT unnest($ids)) AND job_id IN (SELECT unnest($jobs))",
+        {"kinds": list(_SHARED), "ids": [row["id"] for row in rows], "jobs": [row["job_id"] for row in rows]},
+    )  # fmt: skip
+    keys = list(zip(*(found.column(name).to_pylist() for name in ("kind", "id", "job_id")), strict=True))
+    at = integers(found, "step")
+    read, write, asked = (floats(found, name) for name in ("read_bytes", "write_bytes", "metadata_ops"))
+    moved = np.where(np.isnan(read) & np.isnan(write), np.nan, np.nan_to_num(read) + np.nan_to_num(write))
+    made = []
+    for row in rows:
+        mine = np.array([key == (row["kind"], row["id"], row["job_id"]) for key in keys], np.bool_)
+        pair = []
+        for values in (moved, asked):
+            line = filled(steps, at[mine], values[mine] / steps.seconds()[at[mine]])
+            known = np.flatnonzero(np.isfinite(line))
+            if len(known):
+                line[known[0] : known[-1] + 1] = np.nan_to_num(line[known[0] : known[-1] + 1])
+            line[steps.starts() >= run.life.to_ns] = np.nan
+            pair.append(numbers(np.repeat(line, axis.parts)))
+        made.append((pair[0], pair[1]))
+    return made

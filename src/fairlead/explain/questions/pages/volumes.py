@@ -1,0 +1,83 @@
+"""Daily volumes of every layer. Days that are over are kept for a while.
+
+Not here: one layer's components (`layer`).
+"""
+# ruff: noqa: S608  (conditions are numbers and words of ours; what others say goes in as parameters)
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fairlead.core.errors import UsageError
+from fairlead.explain.questions.answers import Sums
+from fairlead.explain.questions.answers_pages import DayVolume, Volumes
+from fairlead.explain.questions.lake_queries import Sight, Tables, days, records, select
+from fairlead.explain.questions.question import Asking
+from fairlead.explain.questions.rollup_sums import VALUES, sums_of
+from fairlead.explain.questions.span import DAY_NS, HOUR_NS, Span
+from fairlead.explain.questions.timelines import LAYERS
+
+_WHOLE = (
+    "job_id IS NULL AND ((kind = $node AND layer IN ($client, $mount, $pfs)) OR (kind = $fwd AND layer = $fwd)"
+    " OR (kind = $ost AND layer = $ost) OR (kind = $mds AND layer = $meta)"
+    " OR (kind = $port AND layer = $port AND NOT ends_with(id, '/lnet'))"
+    " OR (kind = $dev AND layer = $dev AND NOT contains(id, ':/')))"
+)
+_WORDS = {
+    "node": "node", "client": "client", "mount": "mount", "pfs": "pfs_client", "fwd": "forwarder", "ost": "target",
+    "mds": "mds", "meta": "metadata", "port": "port", "dev": "device",
+}  # fmt: skip
+_MOST_DAYS = 400
+_SETTLED_NS = HOUR_NS
+
+
+def volumes(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> Volumes:  # noqa: ARG001
+    """Daily volumes of every layer: whole days (UTC). Raises UsageError, LakeError."""
+    span = asked.span(now_ns, "30d", asking.longest_ns).aligned(DAY_NS)
+    if span.length_ns > _MOST_DAYS * DAY_NS:
+        raise UsageError(f"volumes are of at most {_MOST_DAYS} days", remedy="ask for less")
+    starts = range(span.from_ns, min(span.to_ns, now_ns), DAY_NS)
+    held = {start: asking.kept.get(("volume", start), now_ns) for start in starts}
+    wanted = [start for start in starts if held[start] is None]
+    for stretch in _stretches(wanted):
+        fresh = _read(asking.lake, stretch)
+        for start in range(stretch.from_ns, stretch.to_ns, DAY_NS):
+            held[start] = fresh.get(start, {})
+            if start + DAY_NS + _SETTLED_NS <= now_ns:
+                asking.kept.put(("volume", start), held[start], now_ns)
+    order = {layer: place for place, layer in enumerate(LAYERS)}
+    made = [
+        DayVolume(day=str(np.datetime64(start // DAY_NS, "D")), layer=layer, sums=sums)
+        for start in starts
+        for layer, sums in sorted((held[start] or {}).items(), key=lambda one: order.get(one[0], len(order)))
+    ]
+    missing = [] if made else ["volumes: nothing was counted in this time"]
+    return Volumes(from_ns=span.from_ns, to_ns=span.to_ns, days=made, missing=missing)
+
+
+def _stretches(starts: list[int]) -> list[Span]:
+    """Days that follow each other as one span."""
+    made: list[Span] = []
+    for start in starts:
+        if made and made[-1].to_ns == start:
+            made[-1] = Span(made[-1].from_ns, start + DAY_NS)
+        else:
+            made.append(Span(start, start + DAY_NS))
+    return made
+
+
+def _read(lake: Tables, span: Span) -> dict[int, dict[str, Sums]]:
+    """Sums by day and layer; of hours."""
+    added = ", ".join(f"TRY_CAST(sum({name}) AS BIGINT) AS {name}" for name in VALUES)
+    found = select(
+        lake,
+        f"SELECT ts_ns // {DAY_NS} AS number, layer, {added} FROM rollup WHERE interval_ns = {HOUR_NS} AND {_WHOLE}"
+        f" AND ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns} AND {days(span)} GROUP BY number, layer",
+        _WORDS, within=span,
+    )  # fmt: skip
+    made: dict[int, dict[str, Sums]] = {}
+    for row in records(found):
+        made.setdefault(row["number"] * DAY_NS, {})[row["layer"]] = sums_of(row)
+    return made

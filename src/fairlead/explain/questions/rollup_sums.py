@@ -1,0 +1,126 @@
+"""Sums over rollup rows: of components, of jobs, over a span or by step. Every other question is made of these.
+
+Not here: who a job belongs to (`accounts`), where nothing is known (`coverage`).
+"""
+
+# ruff: noqa: S608  (conditions are numbers and words of ours; what others say goes in as parameters)
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from fairlead.explain.questions.answers import Sums
+from fairlead.explain.questions.lake_queries import Tables, days, select
+from fairlead.explain.questions.span import Span, around, bin_ns, interval_ns, pieces
+
+VALUES = ("read_bytes", "write_bytes", "read_ops", "write_ops", "metadata_ops")
+_ADDED = ", ".join(f"TRY_CAST(sum({name}) AS BIGINT) AS {name}" for name in VALUES)
+RANK = ("mount", "client", "target", "forwarder", "pfs_client", "osc", "metadata", "device")
+"""Layers by how well they tell what a job moved: its own clients first (as a mount saw
+them, then as a tracer inside the processes did), then counters that name jobs."""
+METADATA_RANK = ("mount", "client", "metadata", "forwarder", "pfs_client", "osc", "target")
+"""The same for metadata operations: what a target counts as such are truncations and syncs."""
+
+
+def rollup_rows(span: Span, where: str, columns: str = "*", *, one: bool = False) -> str:
+    """A sub-select of the rollup rows of the span (`span.pieces`); `where` filters each piece."""
+    parts = [
+        f"SELECT {columns} FROM rollup WHERE interval_ns = {step} AND ts_ns >= {piece.from_ns}"
+        f" AND ts_ns < {piece.to_ns} AND {days(piece)} AND ({where})"
+        for step, piece in pieces(span, one=one)
+    ]
+    return f"({' UNION ALL '.join(parts)})"
+
+
+def totals(
+    lake: Tables, span: Span, by: str, where: str, parameters: Mapping[str, object], *, more: str = ""
+) -> pa.Table:
+    """Sums of `VALUES` by the columns `by`; `more` adds aggregates (beginning with a comma)."""
+    columns = "kind, id, layer, job_id, ts_ns, interval_ns, busy_ns, used_bytes_max, capacity_bytes, " + ", ".join(
+        VALUES
+    )
+    sql = f"SELECT {by}, {_ADDED}{more} FROM {rollup_rows(span, where, columns)} GROUP BY {by}"
+    return select(lake, sql, parameters, within=around(span))
+
+
+def sums_of(row: Mapping[str, Any]) -> Sums:
+    """The sums in a row of `totals`."""
+    return Sums(**{name: row[name] for name in VALUES})
+
+
+def added(rows: Sequence[Sums]) -> Sums:
+    """Their sum; unknown where all are."""
+    known = {name: [v for row in rows if (v := getattr(row, name)) is not None] for name in VALUES}
+    return Sums(**{name: sum(values) if values else None for name, values in known.items()})
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Equal steps over a span: step k covers [from_ns + k * step_ns, ...). Rates of the step that is not over yet are
+    of its part up to `now_ns`."""
+
+    from_ns: int
+    step_ns: int
+    count: int
+    now_ns: int
+
+    @property
+    def span(self) -> Span:
+        """All of them."""
+        return Span(self.from_ns, self.from_ns + self.count * self.step_ns)
+
+    def starts(self) -> NDArray[np.int64]:
+        """Where each begins."""
+        return self.from_ns + np.arange(self.count, dtype=np.int64) * self.step_ns
+
+    def seconds(self) -> NDArray[np.float64]:
+        """How much of each has passed; at least a tenth of a second."""
+        ends = np.minimum(self.starts() + self.step_ns, max(self.now_ns, self.from_ns + 1))
+        return np.maximum((ends - self.starts()) / 1e9, 0.1)
+
+    def begun(self) -> NDArray[np.bool_]:
+        """Which have begun."""
+        return self.starts() < self.now_ns
+
+
+def steps_of(span: Span, now_ns: int, points: int, interval: int | None = None) -> tuple[Steps, int]:
+    """Steps for a picture of the span of at most `points`, and the rollup interval they are made of."""
+    interval = interval or interval_ns(span)
+    step = bin_ns(span.aligned(interval), interval, points)
+    whole = span.aligned(interval)
+    return Steps(whole.from_ns, step, -(-whole.length_ns // step), now_ns), interval
+
+
+def stepped(
+    lake: Tables, steps: Steps, interval: int, by: str, where: str, parameters: Mapping[str, object], *, more: str = ""
+) -> pa.Table:
+    """Sums of `VALUES` by step (`step`, counted from 0) and the columns `by`."""
+    span = steps.span
+    keys = f"step, {by}" if by else "step"
+    sql = (
+        f"SELECT (ts_ns - {steps.from_ns}) // {steps.step_ns} AS step{f', {by}' if by else ''}, {_ADDED}{more}"
+        f" FROM rollup WHERE interval_ns = {interval} AND ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns}"
+        f" AND {days(span)} AND ({where}) GROUP BY {keys}"
+    )
+    return select(lake, sql, parameters, within=span)
+
+
+def filled(steps: Steps, at: NDArray[np.int64], values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """float64[count]: the values at their steps, NaN elsewhere."""
+    line = np.full(steps.count, np.nan)
+    line[at] = values
+    return line
+
+
+def numbers(line: NDArray[np.float64]) -> list[float | None]:
+    """A line as an answer holds it: NaN is null, rates are rounded to a thousandth."""
+    values: list[float | None] = np.round(line, 3).tolist()
+    for k in np.flatnonzero(np.isnan(line)):
+        values[k] = None
+    return values

@@ -1,0 +1,91 @@
+"""Timelines: bandwidth and metadata rate of each layer of one component or job, with gaps where nothing is known.
+
+Not here: what a gap is (`coverage`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from fairlead.explain.questions.answers import Series, Timeline
+from fairlead.explain.questions.coverage import Coverage, known_share, with_idle
+from fairlead.explain.questions.lake_queries import Tables, floats, integers
+from fairlead.explain.questions.rollup_sums import Steps, filled, numbers, stepped, steps_of
+from fairlead.explain.questions.span import INTERVALS, Span, step_of_many
+
+LAYERS = ("client", "mount", "forwarder", "pfs_client", "osc", "target", "metadata", "device", "port")
+"""From the application down."""
+_RATES = ("read_bytes", "write_bytes", "metadata_ops")
+Line = NDArray[np.float64]
+
+
+def layered(
+    lake: Tables,
+    span: Span,
+    where: str,
+    parameters: Mapping[str, object],
+    now_ns: int,
+    points: int,
+    *,
+    many: bool = False,
+) -> tuple[Steps, pa.Table]:
+    """Sums by step and layer (columns `step`, `layer` and values). When the interval that suits the span holds nothing
+    (seconds are forgotten first), the next coarser one is read. `many` components: as `span.step_of_many`."""
+    steps, interval = steps_of(span, now_ns, points, step_of_many(span) if many else None)
+    found = stepped(lake, steps, interval, "layer", where, parameters)
+    for coarser in INTERVALS[INTERVALS.index(interval) + 1 :]:
+        if found.num_rows:
+            break
+        wide, _ = steps_of(span, now_ns, points, coarser)
+        other = stepped(lake, wide, coarser, "layer", where, parameters)
+        if other.num_rows:
+            return wide, other
+    return steps, found
+
+
+def timeline(steps: Steps, found: pa.Table, cover: Coverage | Mapping[str, Coverage]) -> Timeline:
+    """The answer: a series for each layer that has rows. `cover`: what is known where there are none, of all layers
+    or by layer."""
+    layer = np.array(found.column("layer").to_pylist(), object)
+    order = [name for name in LAYERS if (layer == name).any()]
+    order += sorted({name for name in layer.tolist() if name not in LAYERS})
+    nothing = Coverage.nothing(steps)
+    covers = cover if isinstance(cover, Mapping) else dict.fromkeys(order, cover)
+    series = [_series(steps, found.filter(pa.array(layer == name)), name, covers.get(name, nothing)) for name in order]
+    return Timeline(from_ns=steps.from_ns, step_ns=steps.step_ns, points=steps.count, series=series)
+
+
+def _series(steps: Steps, rows: pa.Table, layer: str, cover: Coverage) -> Series:
+    at = integers(rows, "step")
+    there = np.zeros(steps.count, np.bool_)
+    there[at] = True
+    lines = {}
+    for name in _RATES:
+        values = floats(rows, name)
+        rate = filled(steps, at, values / steps.seconds()[at])
+        lines[name] = numbers(with_idle(steps, rate, there, cover, told=bool(np.isfinite(values).any())))
+    return Series(
+        layer=layer, read_bytes_per_s=lines["read_bytes"], write_bytes_per_s=lines["write_bytes"],
+        metadata_ops_per_s=lines["metadata_ops"], known_share=known_share(steps, there, cover),
+    )  # fmt: skip
+
+
+def estimated(steps: Steps, layer: str, read: Line, write: Line) -> Series:
+    """A series that was split off a shared component (bytes a second, NaN: not known)."""
+    nothing = np.full(steps.count, np.nan)
+    known = (np.isfinite(read) | np.isfinite(write)) & steps.begun()
+    share = float(known.sum() / steps.begun().sum()) if steps.begun().any() else None
+    return Series(
+        layer=layer, read_bytes_per_s=numbers(read), write_bytes_per_s=numbers(write),
+        metadata_ops_per_s=numbers(nothing), estimated=True, known_share=share,
+    )  # fmt: skip
+
+
+def columns_of(steps: Steps, found: pa.Table, names: Sequence[str]) -> dict[str, Line]:
+    """Values by step of rows that have one row a step; NaN where there is none."""
+    at = integers(found, "step")
+    return {name: filled(steps, at, floats(found, name)) for name in names}

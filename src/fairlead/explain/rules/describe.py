@@ -1,0 +1,71 @@
+"""A rule in words, for the command line and the documentation. Not here: how it looks (`cli.rules`, `docs`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from fairlead.explain.analysis.costs import COSTS
+from fairlead.explain.analysis.profile import METRICS
+from fairlead.explain.rules.condition import compiled
+from fairlead.explain.rules.engine import MINOR_S, MINOR_SHARE, NEGLIGIBLE_SHARE, unit_of
+from fairlead.explain.rules.rule import Rule, substitute
+
+_STAND_INS = {
+    "share": "x %", "bytes": "x MiB", "bytes/s": "x MiB/s", "s": "x s", "count": "n", "1/s": "n/s", "ratio": "n",
+    "rank": "n", "word": "…", "bool": "…",
+}  # fmt: skip
+
+
+def pretty(text: str) -> str:
+    """A template with its placeholders as `x %`, `n`, `x MiB`, by unit."""
+    return substitute(text, lambda name: _STAND_INS[unit_of(name)])
+
+
+def metric_rows() -> Iterator[tuple[str, str, str]]:
+    """(name, unit, meaning) of everything a rule may use, costs last."""
+    for name, (unit, meaning) in METRICS.items():
+        yield name, unit, meaning
+    for cause, meaning in COSTS.items():
+        yield f"cost_{cause}_s", "s", f"seconds of the run lost: {meaning}"
+
+
+MEANINGS: dict[str, str] = {name: meaning for name, _, meaning in metric_rows()}
+
+
+def used_metrics(rule: Rule) -> list[tuple[str, str, str]]:
+    """(name, unit, meaning) of the metrics the rule's main condition asks for."""
+    return [(name, unit_of(name), MEANINGS[name]) for name in sorted(compiled(rule.when).names)]
+
+
+def severity_words(rule: Rule) -> str:
+    """How bad it can be, and what lowers it."""
+    parts = [f"{step.severity} when `{step.when}`" for step in rule.steps]
+    text = f"{rule.severity}" + (f"; {', '.join(parts)}" if parts else "")
+    if rule.severity in ("ok", "info"):
+        return text
+    if rule.burdens_others:
+        return f"{text}. Not lowered where it costs this job little: it slows down others"
+    return (
+        f"{text}. At most a warning where it costs less than {MINOR_SHARE * 100:g} % of the run time or {MINOR_S:g} s, "
+        f"and for information only below {NEGLIGIBLE_SHARE * 100:g} %"
+    )
+
+
+def cost_words(rule: Rule) -> str:
+    """What its cost is, or that it has none."""
+    return f"`{rule.cost}`: {COSTS[rule.cost]}" if rule.cost else "not priced"
+
+
+def covered_words(rule: Rule) -> list[tuple[str, str | None]]:
+    """(rule, condition) of the more general rules that stay silent when this one fires."""
+    return [(c.rule, c.when) for c in rule.covers]
+
+
+def covering(rules: Mapping[str, Rule], name: str) -> list[str]:
+    """Rules that cover this one."""
+    return sorted(rule.id for rule in rules.values() if any(c.rule == name for c in rule.covers))
+
+
+def one_line(text: str) -> str:
+    """A text without its line breaks."""
+    return " ".join(text.split())

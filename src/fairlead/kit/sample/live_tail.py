@@ -1,0 +1,89 @@
+"""The process that goes on sending what the sample site's agents would send, through its collector, second by second.
+
+`python -m fairlead.kit.sample.live_tail`, started by `sample_site`. What lies between the filling and now is sent at
+once. Not here: what is sent (`testing.sample_site`), sending (`testing.machine.live`).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from pathlib import Path
+
+import msgspec
+
+from fairlead.core import clock
+from fairlead.core.errors import FairleadError
+from fairlead.run.child_process import die_with
+
+EVERY_S = 5
+NS = 1_000_000_000
+log = logging.getLogger("fairlead.sample")
+
+
+class Tail(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be sent from `from_ns` on, and where the server's state lies."""
+
+    state: str
+    origin_ns: int
+    seed: int
+    days: int
+    jobs_a_day: float
+    from_ns: int
+    parent: int
+
+
+class _Address(msgspec.Struct):
+    collector: list[str]
+
+
+def send(task: Tail) -> None:
+    """Sends until the month's days ahead are over. Raises FairleadError."""
+    from fairlead.kit.sample.month import month
+    from fairlead.kit.sample.month_records import fed, silent
+    from fairlead.kit.testing.machine import live
+
+    site = month(task.origin_ns, task.seed, days=task.days, jobs_a_day=task.jobs_a_day)
+    _ = site.play.course
+    state = Path(task.state)
+    line = live.line_to(_server(state), str(state / "agent.token"), "", clock.now_ns)
+    begin = (task.from_ns - task.origin_ns) // NS
+    for _told in live.send(
+        site.play, line, every_s=EVERY_S, now_ns=clock.now_ns, sleep_s=clock.sleep_s, from_s=begin,
+        heard=lambda node, at_s: not silent(site, node, at_s), besides=lambda begin, end: fed(site, begin, end),
+    ):  # fmt: skip
+        pass
+    log.warning("the sample site's days are over: start it again, and it is filled anew")
+
+
+def _server(state: Path) -> str:
+    """Where the server takes records, when it does."""
+    while True:
+        try:
+            told = msgspec.json.decode((state / "addresses.json").read_bytes(), type=_Address)
+        except (OSError, msgspec.DecodeError):
+            told = _Address([])
+        for address in told.collector:
+            if address.startswith("tcp:"):
+                return f"http://{address.removeprefix('tcp:')}"
+        clock.sleep_s(0.2)
+
+
+def main() -> int:
+    """Reads a `Tail` on stdin."""
+    task = msgspec.json.decode(sys.stdin.buffer.read(), type=Tail)
+    die_with(task.parent)
+    logging.basicConfig(format="sample site: %(message)s", level=logging.INFO, stream=sys.stderr)
+    if task.parent != os.getppid():
+        return 0
+    try:
+        send(task)
+    except FairleadError as error:
+        sys.stderr.write(f"sample site: {error}\n")
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,95 @@
+"""The process that records the sample site's month into a lake, stretch after stretch, and says when each can be read.
+
+`python -m fairlead.kit.sample.record_process`, started by `sample_fill`. Not here: what is recorded
+(`testing.sample_site`), what is made of it (`sample_fill`).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fairlead.run.child_process import die_with
+
+SHARD = "sample"
+NS = 1_000_000_000
+MINUTE_NS = 60 * NS
+
+
+class Recording(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be recorded: `cuts` are seconds since `origin_ns` between which stretches lie."""
+
+    lake: str
+    origin_ns: int
+    seed: int
+    days: int
+    jobs_a_day: float
+    truth: str
+    """File for what is true of it."""
+    cuts: list[int]
+    watched_s: int
+    """Components are looked at from here on, and jobs judged."""
+    shared_s: int
+    """Jobs that end between here and there are summarised by this process."""
+    parent: int
+
+
+def record(task: Recording) -> None:
+    """Records all stretches and looks at the components in each, as the server would; a line with its number, its rows
+    and the jobs summarised here on stdout after each."""
+    from fairlead.kit.sample import truth
+    from fairlead.kit.sample.fill import remembered
+    from fairlead.kit.sample.month import month
+    from fairlead.kit.sample.month_records import records
+    from fairlead.store.lake import Lake
+    from fairlead.store.rollups import derive
+
+    site = month(task.origin_ns, task.seed, days=task.days, jobs_a_day=task.jobs_a_day)
+    _ = site.play.course
+    lake = Lake.open(Path(task.lake))
+    with lake.writer(SHARD, derive=derive) as writer:
+        for number, (begin, end) in enumerate(zip(task.cuts[:-1], task.cuts[1:], strict=True)):
+            tables = records(site, begin, end)
+            batch = writer.batch(f"sample/{task.origin_ns}/{begin}/{end}", source="sample site")
+            for table in tables.values():
+                batch.add(table)
+            batch.commit()
+            writer.flush()
+            if begin >= task.watched_s:
+                look(lake, writer, task.origin_ns + begin * NS, task.origin_ns + end * NS)
+            jobs = 0
+            if task.shared_s < end == task.watched_s:
+                # Told only then: the other process has the stretches before that to summarise meanwhile.
+                jobs = remembered(lake, writer, task.origin_ns + task.shared_s * NS, task.origin_ns + end * NS)
+            sys.stdout.write(f"{number} {sum(table.num_rows for table in tables.values())} {jobs}\n")
+            sys.stdout.flush()
+    truth.write(site, Path(task.truth))
+
+
+def look(lake: Any, writer: Any, from_ns: int, to_ns: int) -> None:
+    """Looks at the components of one stretch: what is told of jobs later can then name an incident."""
+    from fairlead.explain.diagnosing.health_round import BEYOND_NS, health_round
+    from fairlead.explain.diagnosing.settings import Diagnosis
+    from fairlead.explain.questions.span import Span
+
+    settings = Diagnosis()
+    back = int(settings.least_minutes * 60 * NS) + BEYOND_NS
+    span = Span((from_ns - back) // MINUTE_NS * MINUTE_NS, to_ns // MINUTE_NS * MINUTE_NS)
+    health_round(lake, writer, to_ns, settings, span=span)
+
+
+def main() -> int:
+    """Reads a `Recording` on stdin."""
+    task = msgspec.json.decode(sys.stdin.buffer.read(), type=Recording)
+    die_with(task.parent)
+    if task.parent == os.getppid():
+        record(task)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,66 @@
+"""What is true of the sample site: its faults, who held whom back in the story and what that cost, who is silent.
+
+The cost is the difference to the same day without the culprit. Not here: labels of whole plays (`machine.truth`).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from fairlead.kit.sample.month import Month
+from fairlead.kit.sample.story import BEFORE_S, DAY_S
+from fairlead.kit.testing.machine.client_rows import NS
+from fairlead.kit.testing.machine.play import Play
+from fairlead.kit.testing.machine.truth import Label, Victim, component_name, io_times
+
+AROUND_S = 2 * 3600.0
+
+
+def story_label(month: Month) -> Label:
+    """Who held whom back, with what it cost: a play of the hours around, with the culprit and without."""
+    near = _around(month)
+    assert near.placed is not None
+    begin = near.placed[month.culprit][0]
+    had = io_times(near)[month.victim]
+    alone = io_times(replace(near, jobs=[job for job in near.drawn if job.number != month.culprit]))[month.victim]
+    course = near.course
+    end = next(job.end_s for job in course.jobs if job.drawn.number == month.culprit)
+    victim = Victim(
+        str(100_000 + month.victim), round(float((had - alone).sum()), 3), round(float(had.sum()), 3), False
+    )
+    origin = month.play.origin_ns
+    return Label(
+        kind="interference", from_ns=origin + int(begin * NS), to_ns=origin + int(end * NS),
+        culprit=str(100_000 + month.culprit), culprit_kind="N-1", victims=[victim],
+    )  # fmt: skip
+
+
+def _around(month: Month) -> Play:
+    """The play with the jobs of the hours before the story until its end only."""
+    play, at = month.play, month.seconds - BEFORE_S
+    assert play.placed is not None
+    near = [job for job in play.drawn if at - AROUND_S <= play.placed[job.number][0] <= at + AROUND_S]
+    return replace(play, jobs=near, seconds=int(min(at + DAY_S, play.seconds)))
+
+
+def write(month: Month, path: Path) -> None:
+    """The truth as JSON."""
+    play = month.play
+    faults = [
+        Label(kind=fault.kind, from_ns=play.origin_ns + int(fault.from_s * NS),
+              to_ns=play.origin_ns + int(fault.to_s * NS), component=component_name(play, fault),
+              layer=fault.component, factor=fault.factor)
+        for fault in play.faults
+    ]  # fmt: skip
+    quiet = [
+        {"node": one.node, "from_ns": play.origin_ns + int(one.from_s * NS),
+         "to_ns": None if one.to_s is None else play.origin_ns + int(one.to_s * NS)}
+        for one in month.quiet
+    ]  # fmt: skip
+    told = {
+        "simulated": True, "seed": play.seed, "labels": [asdict(one) for one in (story_label(month), *faults)],
+        "silent": quiet,
+    }  # fmt: skip
+    path.write_text(json.dumps(told, indent=1) + "\n")

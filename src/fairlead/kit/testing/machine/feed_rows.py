@@ -1,0 +1,104 @@
+"""What is known besides counters: jobs, who serves whom, files and their stripes, health of the watching itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from fairlead.core.model.tables import FILES, HEALTH, JOBS, LAYOUTS, MAPPING, batch_of, word_column
+from fairlead.kit.testing.machine.client_rows import NS, words
+from fairlead.kit.testing.machine.course import Course, Placed
+from fairlead.kit.testing.machine.files import job_id
+
+HEALTH_S = 60
+
+
+def job_rows(course: Course, origin_ns: int, from_s: int, to_s: int) -> pa.RecordBatch:
+    """Jobs that began (state RUNNING, no end) or ended (COMPLETED) in [from_s, to_s)."""
+    rows = [_job(course, job, origin_ns, ended=False) for job in course.jobs if from_s <= job.start_s < to_s]
+    rows += [_job(course, job, origin_ns, ended=True) for job in course.jobs if from_s <= job.end_s < to_s]
+    columns: dict[str, object] = {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
+    return batch_of(JOBS, columns, 0)
+
+
+def _job(course: Course, job: Placed, origin_ns: int, *, ended: bool) -> dict[str, Any]:
+    machine, drawn = course.machine, job.drawn
+    cores = len(job.nodes) * machine.cores_per_node
+    return {
+        "cluster": machine.name, "job_id": job_id(drawn), "name": drawn.program.name, "user": drawn.program.user,
+        "project": drawn.program.project, "program": f"/home/{drawn.program.user}/{drawn.program.name}",
+        "partition": "work", "submit_ns": origin_ns + int(drawn.submit_s * NS),
+        "start_ns": origin_ns + int(job.start_s * NS), "end_ns": origin_ns + int(job.end_s * NS) if ended else None,
+        "nodes": [machine.node_name(int(n)) for n in job.nodes], "nodes_count": len(job.nodes), "cores": cores,
+        "processes": cores, "state": "COMPLETED" if ended else "RUNNING",
+    }  # fmt: skip
+
+
+def mapping_rows(course: Course, origin_ns: int, from_s: int, to_s: int) -> pa.RecordBatch:
+    """From the beginning, every node's forwarder; then the targets of each file first seen in [from_s, to_s)."""
+    machine, files = course.machine, course.files
+    a: list[str] = []
+    b: list[str] = []
+    kind: list[str] = []
+    when: list[int] = []
+    if from_s <= 0 and machine.forwarders:
+        a += [machine.node_name(n) for n in range(machine.nodes)]
+        b += [machine.forwarder_name(int(f)) for f in machine.static_map()]
+        kind += ["node_forwarder"] * machine.nodes
+        when += [origin_ns] * machine.nodes
+    for i in _seen(course, from_s, to_s):
+        for target in files.targets[i]:
+            a.append(files.paths[i])
+            b.append(machine.target_name(int(target)))
+            kind.append("file_targets")
+            when.append(origin_ns + int(files.seen_s[i] * NS))
+    return batch_of(MAPPING, {"from_ns": when, "kind": kind, "a": a, "b": b}, 0)
+
+
+def file_rows(course: Course, origin_ns: int, from_s: int, to_s: int) -> pa.RecordBatch:
+    """Files first seen in [from_s, to_s)."""
+    seen = _seen(course, from_s, to_s)
+    ids = course.files.ids()
+    return batch_of(FILES, {
+        "file_id": ids[seen], "fs": [course.files.fs] * len(seen), "path": [course.files.paths[i] for i in seen],
+        "first_seen_ns": [origin_ns + int(course.files.seen_s[i] * NS) for i in seen],
+    })  # fmt: skip
+
+
+def layout_rows(course: Course, from_s: int, to_s: int) -> pa.RecordBatch:
+    """Stripes of the files first seen in [from_s, to_s)."""
+    seen = _seen(course, from_s, to_s)
+    files = course.files
+    return batch_of(LAYOUTS, {
+        "job_id": [job_id(course.jobs[files.job[i]].drawn) for i in seen], "file_id": files.ids()[seen],
+        "component": np.zeros(len(seen), np.int32), "stripe_size": [files.stripe_size[i] for i in seen],
+        "stripe_count": [len(files.targets[i]) for i in seen],
+        "targets": [[int(t) for t in files.targets[i]] for i in seen],
+    })  # fmt: skip
+
+
+def _seen(course: Course, from_s: int, to_s: int) -> np.ndarray:
+    when = np.array(course.files.seen_s)
+    return np.flatnonzero((when >= from_s) & (when < to_s)) if len(when) else np.zeros(0, np.int64)
+
+
+def health_rows(course: Course, origin_ns: int, from_s: int, to_s: int) -> pa.RecordBatch:
+    """Each minute, the agent of every node, forwarder and server says it is well; they spread over the minute."""
+    machine = course.machine
+    counts = (machine.nodes, machine.forwarders, machine.servers, machine.mds)
+    namers = (machine.node_name, machine.forwarder_name, machine.server_name, machine.mds_name)
+    names = [namer(k) for namer, count in zip(namers, counts, strict=True) for k in range(count)]
+    nodes = np.arange(len(names))
+    minutes = np.arange(from_s // HEALTH_S, -(-to_s // HEALTH_S))
+    when = (minutes[:, None] * HEALTH_S + nodes[None, :] % HEALTH_S).ravel()
+    node = np.tile(nodes, len(minutes))
+    kept = (when >= from_s) & (when < to_s)
+    n = int(kept.sum())
+    return batch_of(HEALTH, {
+        "ts_ns": origin_ns + when[kept] * NS, "node": words(node[kept], names.__getitem__),
+        "probe": word_column("agent", n), "state": word_column("ok", n), "interval_ns": np.full(n, HEALTH_S * NS),
+        "runs": np.full(n, HEALTH_S), "failures": np.zeros(n, np.int64), "lost_batches": np.zeros(n, np.int64),
+        "clock_offset_ns": np.zeros(n, np.int64),
+    })  # fmt: skip

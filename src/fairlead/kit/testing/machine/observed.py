@@ -1,0 +1,140 @@
+"""What a site that watches a play would know of it: rollups, jobs, and the rows of PHASE of every job that ended.
+
+The records of the play go through the same derivation as in a lake (`analysis.rollups`, `analysis.history.phase_rows`),
+without the store between. What a site lacks can be left out (`View`). Not here: what is true (`phase_truth`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fairlead.core.model.tables import PHASE, ROLLUP
+from fairlead.core.model.units import NS_PER_S
+from fairlead.explain.analysis.history.phase_rows import phase_rows
+from fairlead.explain.analysis.job_summary import SERIES, JobData
+from fairlead.kit.testing.machine.play import Play
+from fairlead.kit.testing.machine.views import FULL, View, io_of, seen
+from fairlead.store.rollups import derive
+
+_EDGE_KINDS = {"read": "read", "write": "write"}
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What is known of a play. `phases`: rows of PHASE of the jobs that ended; `rollup`: all loads at `interval_ns` (a
+    second, or what the counters give); `jobs`, `mapping`: as recorded, one row a job in `jobs`."""
+
+    phases: pa.Table
+    rollup: pa.Table
+    jobs: pa.Table
+    mapping: pa.Table
+    interval_ns: int
+
+
+def observed(play: Play, view: View = FULL) -> Observed:
+    """What `view` shows of the play."""
+    tables = seen(play, view)
+    every = derive(tables)["rollup"]
+    rollup = every.filter(pc.equal(every["interval_ns"], NS_PER_S))
+    if view.interval_s > 1:
+        rollup = coarser(rollup, view.interval_s)
+    jobs = ended(tables["jobs"])
+    known = _Known(rollup, tables, view.interval_s * NS_PER_S)
+    made_ns = play.origin_ns + play.seconds * NS_PER_S
+    parts = [known.phases(job, made_ns) for job in jobs.to_pylist()]
+    phases = pa.concat_tables([PHASE.schema.empty_table(), *parts]).unify_dictionaries()
+    mapping = tables.get("mapping")
+    empty = pa.table({}) if mapping is None else mapping
+    return Observed(phases, rollup, jobs, empty, view.interval_s * NS_PER_S)
+
+
+def ended(jobs: pa.Table) -> pa.Table:
+    """The rows of jobs that ended, in order of their numbers."""
+    done = jobs.filter(jobs["end_ns"].is_valid())
+    return done.sort_by([("start_ns", "ascending"), ("job_id", "ascending")])
+
+
+def coarser(rollup: pa.Table, interval_s: int) -> pa.Table:
+    """Rows at 1 s summed to rows at `interval_s`."""
+    width = interval_s * NS_PER_S
+    ts = rollup["ts_ns"].to_numpy() // width * width
+    table = rollup.set_column(rollup.schema.get_field_index("ts_ns"), "ts_ns", pa.array(ts))
+    keys = ["ts_ns", "kind", "layer", "id", "job_id", "fs"]
+    largest = {"queue_len_max", "used_bytes_max", "capacity_bytes"}
+    rest = [name for name in ROLLUP.schema.names if name not in (*keys, "interval_ns")]
+    found = table.group_by(keys).aggregate([(name, "max" if name in largest else "sum") for name in rest])
+    columns = {name: found[name] for name in keys}
+    columns["interval_ns"] = pa.array(np.full(found.num_rows, width))
+    for name in rest:
+        columns[name] = found[f"{name}_max" if name in largest else f"{name}_sum"]
+    return pa.table([columns[name].cast(ROLLUP.schema.field(name).type) for name in ROLLUP.schema.names], ROLLUP.schema)
+
+
+class _Known:
+    """Records sorted by job, so that one job's are a slice."""
+
+    def __init__(self, rollup: pa.Table, tables: Mapping[str, pa.Table], interval_ns: int) -> None:
+        self.interval_ns = interval_ns
+        own = rollup.filter(pc.equal(rollup["kind"], "job")).select(["id", "ts_ns", "layer", *SERIES])
+        # Storage targets count operations that are none of metadata.
+        of_target = pc.equal(own["layer"].cast(pa.string()), "target")
+        names = pc.if_else(of_target, pa.scalar(None, pa.int64()), own["metadata_ops"])
+        own = own.set_column(own.schema.get_field_index("metadata_ops"), "metadata_ops", names)
+        self.series = _ByJob(own, "id")
+        there = rollup.filter(rollup["job_id"].is_valid())
+        self.served = {
+            kind: _ByJob(there.filter(pc.equal(there["kind"], kind)).select(["job_id", "id"]), "job_id")
+            for kind in ("forwarder", "target", "mds")
+        }
+        ops = tables.get("ops")
+        self.edges = self.io = None
+        if ops is not None and ops.num_rows:
+            self.edges = _ByJob(edges_of(ops), "job_id")
+            self.io = _ByJob(io_of(ops), "job_id")
+        counters = tables.get("file_counters")
+        self.counters = None if counters is None else _ByJob(counters, "job_id")
+
+    def phases(self, job: Mapping[str, object], made_ns: int) -> pa.Table:
+        name = str(job["job_id"])
+        served = {kind: sorted(set(rows.of(name)["id"].to_pylist())) or None for kind, rows in self.served.items()}
+        io = None
+        if self.io is not None:
+            io = self.io.of(name)
+        elif self.counters is not None:
+            io = self.counters.of(name)
+        data = JobData(
+            job=job, series=self.series.of(name), interval_ns=self.interval_ns,
+            io=io if io is not None and io.num_rows else None, forwarders=served["forwarder"],
+            targets=served["target"],
+        )  # fmt: skip
+        edges = None if self.edges is None else self.edges.of(name)
+        return phase_rows(data, made_ns, edges=edges, mds=served["mds"], fs=None)
+
+
+class _ByJob:
+    def __init__(self, table: pa.Table, column: str) -> None:
+        words = table[column].cast(pa.string()).combine_chunks()
+        codes = words.dictionary_encode()
+        number = codes.indices.to_numpy(zero_copy_only=False) if len(codes) else np.zeros(0, np.int64)
+        order = np.argsort(number, kind="stable")
+        self.table = table.drop_columns([column]).take(pa.array(order)).combine_chunks()
+        names = codes.dictionary.to_pylist() if len(codes) else []
+        bounds = np.searchsorted(number[order], np.arange(len(names) + 1))
+        self.place = {name: (int(bounds[i]), int(bounds[i + 1])) for i, name in enumerate(names)}
+
+    def of(self, name: str) -> pa.Table:
+        """The rows of one job."""
+        low, high = self.place.get(name, (0, 0))
+        return self.table.slice(low, high - low)
+
+
+def edges_of(ops: pa.Table) -> pa.Table:
+    """When operations of each kind went on: `job_id`, `kind`, `start_ns`, `end_ns`."""
+    word = ops["op"].cast(pa.string())
+    kind = pc.if_else(pc.is_in(word, pa.array(list(_EDGE_KINDS))), word, "metadata")
+    return pa.table({"job_id": ops["job_id"], "kind": kind, "start_ns": ops["start_ns"], "end_ns": ops["end_ns"]})

@@ -1,0 +1,123 @@
+"""A play: a described machine, its jobs drawn from a seed, run once; its records as tables, interval by interval.
+
+Everything in it is simulated. Times are whole seconds since `origin_ns`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from fairlead.core.model.tables import TABLES
+from fairlead.decide.sim.engine import Segments
+from fairlead.decide.sim.faults import Fault
+from fairlead.decide.sim.platform import F64, Machine
+from fairlead.kit.testing.machine import client_rows, feed_rows, server_rows
+from fairlead.kit.testing.machine.course import Choose, Course, Noise, Site
+from fairlead.kit.testing.machine.population import Drawn, Mix, draw
+from fairlead.kit.testing.machine.traffic import Traffic, traffic
+
+ORIGIN_NS = 1_717_200_000_000_000_000
+"""2024-06-01 00:00 UTC."""
+
+
+@dataclass(frozen=True)
+class Play:
+    """One run of a made machine. `seconds` long; the same arguments give the same records, in any process."""
+
+    machine: Machine
+    mix: Mix
+    seed: int
+    seconds: int
+    origin_ns: int = ORIGIN_NS
+    faults: Sequence[Fault] = ()
+    jobs: Sequence[Drawn] | None = None
+    """The jobs, where they are not to be drawn."""
+    choose: Choose | None = None
+    noise: Noise | None = None
+    placed: dict[int, tuple[float, np.ndarray]] | None = field(default=None, repr=False)
+    idle_s: int = 1
+    """Targets that are idle are told of in one of so many seconds."""
+
+    @cached_property
+    def drawn(self) -> Sequence[Drawn]:
+        """The jobs handed in within the time."""
+        if self.jobs is not None:
+            return self.jobs
+        rng = np.random.default_rng([self.seed, 1])
+        many = self.mix.backlog + int(self.mix.arrivals_per_s * self.seconds * 1.5) + 8
+        return [job for job in draw(self.machine, self.mix, many, rng) if job.submit_s < self.seconds]
+
+    @cached_property
+    def course(self) -> Course:
+        """What happened."""
+        site = Site(
+            self.machine, self.drawn, self.seed, faults=self.faults, choose=self.choose, placed=self.placed,
+            noise=self.noise,
+        )  # fmt: skip
+        return site.run(float(self.seconds))
+
+    def tables(self, from_s: int = 0, to_s: int | None = None) -> dict[str, pa.Table]:
+        """Rows of [from_s, to_s) by table."""
+        return self._tables(from_s, self.seconds if to_s is None else to_s, None)
+
+    def intervals(self, every_s: int = 60, from_s: int = 0, to_s: int | None = None) -> Iterator[dict[str, pa.Table]]:
+        """Rows by table, one interval after the other."""
+        stop = self.seconds if to_s is None else to_s
+        for start in range(from_s, stop, every_s):
+            end = min(start + every_s, stop)
+            yield self._tables(start, end, None)
+
+    def traffic(self, from_s: int = 0, to_s: int | None = None) -> Traffic:
+        """The account all records are made of."""
+        return traffic(self.course, from_s, self.seconds if to_s is None else to_s)
+
+    def _tables(self, from_s: int, to_s: int, segments: Segments | None) -> dict[str, pa.Table]:
+        course, origin = self.course, self.origin_ns
+        t = traffic(course, from_s, to_s, segments)
+        a = server_rows.account(course, t)
+        runs = client_rows.client_runs(course, t, self.seed)
+        batches = {
+            "ops": client_rows.ops_rows(course, t, runs, origin),
+            "forwarder": server_rows.forwarder_rows(course, a, origin),
+            "pfs_client": server_rows.pfs_client_rows(course, a, t, runs, origin),
+            "target": server_rows.target_rows(course, a, origin, from_s, to_s, self.used_bytes(from_s), self.idle_s),
+            "metadata": server_rows.metadata_rows(course, a, t, runs, origin),
+            "port": server_rows.port_rows(course, a, origin),
+            "device": server_rows.device_rows(course, a, origin),
+            "jobs": feed_rows.job_rows(course, origin, from_s, to_s),
+            "mapping": feed_rows.mapping_rows(course, origin, from_s, to_s),
+            "files": feed_rows.file_rows(course, origin, from_s, to_s),
+            "layouts": feed_rows.layout_rows(course, from_s, to_s),
+            "health": feed_rows.health_rows(course, origin, from_s, to_s),
+        }
+        return {
+            name: pa.Table.from_batches([batch], TABLES[name].schema)
+            for name, batch in batches.items()
+            if batch.num_rows
+        }
+
+    def used_bytes(self, at_s: int) -> F64:
+        """Bytes used on each target: what was there in the beginning and what was written since."""
+        machine, course = self.machine, self.course
+        rng = np.random.default_rng([self.seed, 2])
+        base = np.floor(machine.target_bytes * rng.uniform(0.35, 0.75, machine.targets))
+        s = course.segments
+        written = (course.op[s.flow] == 1) & (s.begin_s < at_s)
+        carried = s.rate[written] * (np.minimum(s.end_s[written], at_s) - s.begin_s[written])
+        return np.floor(base + np.bincount(course.target[s.flow[written]], carried, machine.targets))
+
+    def without(self, *, faults: Sequence[Fault] | None = None, jobs: Sequence[int] = ()) -> Play:
+        """The same play with other faults (None: the same), or without some jobs (by number); all others begin when
+        and where they did."""
+        placed = {job.drawn.number: (job.start_s, job.nodes) for job in self.course.jobs}
+        kept = [job for job in self.drawn if job.number in placed and job.number not in jobs]
+        return replace(self, faults=self.faults if faults is None else faults, jobs=kept, placed=placed)
+
+    def to_the_end(self) -> Play:
+        """The same jobs, begun when and where they did, with time for all to end (at most ten times as long)."""
+        return replace(self.without(), seconds=10 * self.seconds)

@@ -1,0 +1,75 @@
+"""Everything the API process serves, put together of the settings: people, questions, actions, what-if, pages.
+
+Not here: the process and its sockets (`child`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from starlette.applications import Starlette
+
+from fairlead.core.clock import now_ns
+from fairlead.explain.diagnosing.site_file import site_facts
+from fairlead.explain.questions.question import Asking
+from fairlead.run import setup_route as setup
+from fairlead.run.config import Config, kept
+from fairlead.run.whatif import routes as whatif_routes
+from fairlead.run.whatif.queue import whatif_runs
+from fairlead.show.alerts import routes as alerts
+from fairlead.show.web.api import export
+from fairlead.show.web.api.app import application
+from fairlead.show.web.api.endpoint import Operation
+from fairlead.show.web.api.settings import ApiSettings
+from fairlead.show.web.pages import serving
+from fairlead.show.web.signin.sign_in_app import entrance
+from fairlead.store.lake import Lake
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """`app` is served; `described`: its operations besides the questions; `close` ends what works beside it."""
+
+    app: Starlette
+    described: Sequence[Operation]
+    close: Callable[[], None]
+
+
+def assembled(config: Config, key: bytes, lake: Lake, *, clock: Callable[[], int] = now_ns) -> Assembled:
+    """The application of a server with these (resolved) settings; `clock` tells the time (epoch ns).
+
+    Raises ConfigError, LakeError, MissingDependencyError."""
+    settings = ApiSettings(
+        key=key, longest_days=config.api.longest_days,
+        at_once=config.api.at_once, waiting=config.api.waiting, wait_s=config.api.wait_s,
+        answer_s=config.api.answer_s, user_at_once=config.api.user_at_once,
+        user_waiting=config.api.user_waiting,
+    )  # fmt: skip
+    asking = Asking(lake, facts=site_facts(config.server.site))
+    state = Path(config.server.state)
+    people = entrance(state, config.web, key, lake, wall=clock)
+    asking.keep = kept(config.keep)
+    asking.acknowledged = alerts.taken_on(state)
+    more = [
+        *people.routes, *alerts.routes(state, config.alerts, lake, people.door, clock, noted=people.noted),
+        *export.routes(asking, settings, people.door, clock), *setup.routes(config, people.door, clock, lake),
+    ]  # fmt: skip
+    described = [*people.described, *alerts.OPERATIONS, *export.OPERATIONS, *setup.OPERATIONS]
+    replays = whatif_runs(config)
+    if replays is not None:
+        replays.start()
+        described += whatif_routes.OPERATIONS
+        more += whatif_routes.routes(replays, people.door, noted=people.noted)
+    app = application(
+        asking, settings, clock=clock, door=people.door, more=[*more, *serving.routes()], guards=people.guards,
+        described=described, followed={"whatif": whatif_routes.followed(replays)} if replays else {},
+    )  # fmt: skip
+
+    def close() -> None:
+        if replays is not None:
+            replays.close()
+        people.close()
+
+    return Assembled(app, described, close)

@@ -1,0 +1,39 @@
+"""What a lake alone tells of its sources, when no server answers: last batches, health rows, open gaps.
+
+Not here: the health a running collector keeps (`collector`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import fairlead
+from fairlead.see.collector.health import CollectorHealth, Health
+from fairlead.see.collector.intake import free_bytes
+from fairlead.see.collector.source_activity import Sources
+from fairlead.see.collector.source_recovery import recall
+from fairlead.store.lake import Lake
+from fairlead.store.wal import segments
+
+
+def lake_health(root: Path, now_ns: int) -> Health:
+    """The same document a server gives, as far as the lake knows. Raises LakeError."""
+    lake = Lake.open(root)
+    sources = Sources(started_ns=0, silent_periods=3.0, period_ns=60_000_000_000)
+    recall(lake, sources, now_ns)
+    sources.gaps(now_ns)
+    found = sources.all(now_ns)
+    states: dict[str, int] = {}
+    for one in found:
+        states[one.state] = states.get(one.state, 0) + 1
+    waiting = [path for shard in lake.place.shards() for _, path in segments(lake.place.wal(shard))]
+    collector = CollectorHealth(
+        shard=", ".join(lake.place.shards()), version=fairlead.__version__, started_ns=0,
+        backlog_bytes=sum(path.stat().st_size for path in waiting if path.exists()), in_flight_bytes=0, connections=0,
+        free_bytes=free_bytes(root), memory_bytes=0, carried_ns=None, carry_s=None, aside_batches={},
+        not_understood={}, problems=["no server was asked: this is what the lake knows"],
+    )  # fmt: skip
+    return Health(
+        now_ns=now_ns, state="degraded" if states.keys() & {"silent", "failing"} else "ok", collector=collector,
+        feeds=[], states=states, agents={}, sources=found,
+    )  # fmt: skip

@@ -1,0 +1,106 @@
+"""One what-if run in a process of its own: `python -m fairlead.run.whatif.worker`, told on stdin what it is.
+
+It gives way to everything else, tells how far it is on stdout, writes the answer to a file, and ends when its parent
+does. Not here: who may ask, the queue (`whatif_runs`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from pathlib import Path
+
+import msgspec
+
+from fairlead.core.errors import FairleadError
+from fairlead.explain.questions.answers_whatif_runs import WhatIfAsked, WhatIfProgress
+
+NICE = 10
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be done: `asked` over [from_ns, to_ns) of the lake in `root`, the answer into the file `answer`."""
+
+    root: str
+    memory: str
+    site: str
+    asked: WhatIfAsked
+    from_ns: int
+    to_ns: int
+    answer: str
+    parent: int
+
+
+class Said(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One line on stdout: how far it is, or at the end what came of it."""
+
+    progress: WhatIfProgress | None = None
+    headline: str | None = None
+    jobs: int | None = None
+    error: str | None = None
+    remedy: str | None = None
+
+
+def say(said: Said) -> None:
+    """One line. Nobody may listen any more."""
+    with contextlib.suppress(OSError):
+        os.write(1, msgspec.json.encode(said) + b"\n")
+
+
+def main() -> int:
+    """Runs one task to its end."""
+    from fairlead.run.child_process import die_with
+
+    task = msgspec.json.decode(sys.stdin.buffer.read(), type=Task)
+    die_with(task.parent)
+    os.nice(NICE)
+    with contextlib.suppress(OSError):  # where memory runs out, this process goes first
+        Path("/proc/self/oom_score_adj").write_text("900", encoding="ascii")
+    try:
+        _run(task)
+    except FairleadError as error:
+        say(Said(error=error.what, remedy=error.remedy or ""))
+        return 0
+    except MemoryError:
+        say(Said(error="the replay needs more memory than there is", remedy="ask about less time"))
+        return 0
+    return 0
+
+
+def _run(task: Task) -> None:
+    from fairlead.core.safe_text import encodable_within
+    from fairlead.decide.whatif.evaluate import Stage, whatif
+    from fairlead.decide.whatif.request import checked
+    from fairlead.explain.diagnosing.site_file import site_facts
+    from fairlead.explain.questions.lake_queries import Sight
+    from fairlead.explain.questions.span import Span
+    from fairlead.store.lake import Lake
+
+    told = -1.0
+
+    def follow(stage: Stage) -> None:
+        nonlocal told
+        if stage.share < told + 0.005 and stage.step == "replaying" and stage.share > told:
+            return
+        told = stage.share
+        say(Said(progress=WhatIfProgress(
+            step=stage.step, text=stage.text, share=round(stage.share, 4), jobs=stage.jobs, replay=stage.replay,
+            replays=stage.replays,
+        )))  # fmt: skip
+
+    facts = site_facts(task.site)
+    _, asked = checked(task.asked, task.to_ns)
+    answer = whatif(
+        Lake.open(Path(task.root), memory=task.memory), Span(task.from_ns, task.to_ns), Sight(), asked,
+        peaks=dict(facts.peaks) if facts is not None else {}, following=follow,
+    )  # fmt: skip
+    answer = encodable_within(answer)
+    draft = Path(f"{task.answer}.new")
+    draft.write_bytes(msgspec.json.encode(answer))
+    draft.replace(task.answer)
+    say(Said(headline=answer.headline, jobs=answer.jobs))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

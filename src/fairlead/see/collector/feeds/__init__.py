@@ -1,0 +1,8 @@
+"""The feeds of a collector, made from their settings. Not here: the thread a feed runs in (`collector.keeper`)."""
+
+from __future__ import annotations
+
+from fairlead.see.collector.feeds.build_feeds import made
+from fairlead.see.collector.feeds.settings import Feeds
+
+__all__ = ["Feeds", "made"]

@@ -1,0 +1,300 @@
+"""GlusterFS: bricks through `gluster volume profile|status`, bricks and clients through dumps of io-stats.
+
+A brick is a target: rows of `target` (with `source` gluster) and, per kind of call, of `metadata`. Names of a brick are
+`HOST:/PATH`; its server is HOST. What a client's own io-stats counts becomes a row of `pfs_client`.
+"""
+
+import os
+import re
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from fairlead.see.probes.base import AbsentError, Found, Key, Probe, Reading
+from fairlead.see.probes.commands import output_of
+
+TARGET_COUNTERS = (
+    "read_rpcs", "write_rpcs", "read_bytes", "write_bytes", "metadata_ops", "read_sizes", "write_sizes",
+)  # fmt: skip
+SPACE = ("capacity_bytes", "used_bytes", "inodes", "inodes_used")
+DATA_CALLS = ("READ", "WRITE")
+NOT_ASKED = ("FORGET", "RELEASE", "RELEASEDIR")
+"""Calls the kernel makes to say it has forgotten something: nobody waits for them, they are no metadata operations."""
+_PAGE = 4096
+_BINS = 20
+"""Bins of request sizes: up to 4 KiB, 8 KiB, ... as `brw_stats` of Lustre has them in pages."""
+_UNIT = {"b": 1, "kb": 1 << 10, "mb": 1 << 20}
+
+
+class Brick(NamedTuple):
+    """What the profile counts of one brick since profiling began: calls by name, reads and writes by block size in
+    bytes, bytes. `duration_s` is for how long."""
+
+    name: str
+    calls: Dict[str, int]
+    reads: Dict[int, int]
+    writes: Dict[int, int]
+    read_bytes: int
+    write_bytes: int
+    duration_s: int
+
+
+class Space(NamedTuple):
+    """Room of one brick."""
+
+    brick: str
+    online: bool
+    capacity_bytes: int
+    free_bytes: int
+    inodes: Optional[int]
+    inodes_free: Optional[int]
+
+
+class IoStats(NamedTuple):
+    """A dump of io-stats: `brick.NAME` or the name of a volume (a client's), what it counts since its start."""
+
+    name: str
+    calls: Dict[str, int]
+    reads: Dict[int, int]
+    writes: Dict[int, int]
+    read_bytes: int
+    write_bytes: int
+    uptime_s: Optional[int]
+
+
+def parse_profile_xml(data: bytes) -> List[Brick]:
+    """Bricks in the output of `gluster volume profile VOLUME info cumulative --xml` (cumulative statistics only).
+
+    Raises OSError when it is no such XML, or says that the command failed."""
+    root = _xml(data)
+    bricks = []
+    for brick in root.iter("brick"):
+        stats = brick.find("cumulativeStats")
+        if stats is None:
+            continue
+        blocks = [
+            tuple(int(block.findtext(n, "0")) for n in ("size", "reads", "writes")) for block in stats.iter("block")
+        ]
+        calls = {fop.findtext("name", ""): int(fop.findtext("hits", "0")) for fop in stats.iter("fop")}
+        bricks.append(Brick(
+            brick.findtext("brickName", ""), calls,
+            {size: reads for size, reads, _ in blocks if reads}, {size: writes for size, _, writes in blocks if writes},
+            int(stats.findtext("totalRead", "0")), int(stats.findtext("totalWrite", "0")),
+            int(stats.findtext("duration", "0")),
+        ))  # fmt: skip
+    return bricks
+
+
+def parse_status_xml(data: bytes) -> List[Space]:
+    """Room of bricks in the output of `gluster volume status VOLUME detail --xml`. Raises OSError as above."""
+    found = []
+    for node in _xml(data).iter("node"):
+        if node.find("sizeTotal") is None:  # a brick that is down, or no brick (a self-heal daemon)
+            continue
+        found.append(Space(
+            "{}:{}".format(node.findtext("hostname", ""), node.findtext("path", "")), node.findtext("status") == "1",
+            int(node.findtext("sizeTotal", "0")), int(node.findtext("sizeFree", "0")),
+            _count(node.findtext("inodesTotal")), _count(node.findtext("inodesFree")),
+        ))  # fmt: skip
+    return found
+
+
+def _xml(data: bytes) -> Any:
+    from xml.etree import ElementTree
+
+    if b"<!ENTITY" in data:
+        raise OSError("gluster's XML defines entities: not read")
+    try:
+        root = ElementTree.fromstring(data)  # noqa: S314  (entities are refused above)
+    except ElementTree.ParseError as fault:
+        raise OSError("gluster printed no XML: {}".format(fault)) from None
+    if root.findtext("opRet") != "0":
+        raise OSError("gluster says: {}".format(root.findtext("opErrstr") or "the command failed"))
+    return root
+
+
+def _count(text: Optional[str]) -> Optional[int]:
+    return int(text) if text is not None and text.isdigit() else None
+
+
+_CALL = re.compile(r"\s*[\d.]+\s+[\d.]+ [nu]s\s+[\d.]+ [nu]s\s+[\d.]+ [nu]s\s+(\d+)\s+(\w+)\Z")
+
+
+def parse_profile_text(text: str) -> Tuple[List[Brick], int, str]:
+    """Bricks in the output of `gluster volume profile VOLUME info` (cumulative statistics only), lines not understood,
+    and one of these."""
+    bricks: List[Brick] = []
+    sizes: List[int] = []
+    cumulative = False
+    unknown, example = 0, ""
+    for line in text.splitlines():
+        name, colon, value = line.strip().partition(":")
+        call = _CALL.match(line.rstrip())
+        if name == "Brick" and colon:
+            bricks.append(Brick(value.strip(), {}, {}, {}, 0, 0, 0))
+        elif name.endswith(" Stats") and colon:
+            cumulative = name == "Cumulative Stats"
+        elif not bricks or not cumulative:
+            continue
+        elif call:
+            bricks[-1].calls[call.group(2)] = int(call.group(1))
+        elif name == "Block Size":
+            sizes = [int(word) for word in re.findall(r"(\d+)b\+", value)]
+        elif name in ("No. of Reads", "No. of Writes"):
+            into = bricks[-1].reads if name.endswith("Reads") else bricks[-1].writes
+            into.update({size: int(n) for size, n in zip(sizes, value.split()) if n != "0"})
+        elif name in ("Duration", "Data Read", "Data Written"):
+            bricks[-1] = _with_total(bricks[-1], name, int(value.split()[0]))
+        elif name and not name.startswith(("%-latency", "---")):
+            unknown += 1
+            example = example or line.strip()[:80]
+    return bricks, unknown, example
+
+
+def _with_total(brick: Brick, name: str, number: int) -> Brick:
+    if name == "Duration":
+        return brick._replace(duration_s=number)
+    return brick._replace(read_bytes=number) if name == "Data Read" else brick._replace(write_bytes=number)
+
+
+_STAT = re.compile(r'"gluster\.(?P<name>.+?)\.(?P<part>aggr|inter)\.(?P<what>.+)": ?(?P<value>-?[\d.]+),?\s*\Z')
+_SIZE = re.compile(r"(read|write)_(\d+)(b|kb|mb)\Z")
+
+
+def parse_iostats(text: str) -> Tuple[List[IoStats], int, str]:
+    """What a dump of io-stats (JSON form) has counted since its start, lines not understood, and one of these. The
+    file holds one JSON object after another, a line each value."""
+    found: Dict[str, IoStats] = {}
+    unknown, example = 0, ""
+    for line in text.splitlines():
+        line = line.strip()
+        stat = _STAT.match(line)
+        if stat is None:
+            if line not in ("{", "}", ""):
+                unknown += 1
+                example = example or line[:80]
+            continue
+        if stat.group("part") == "aggr":
+            name = stat.group("name")
+            found[name] = _noted(found.get(name) or IoStats(name, {}, {}, {}, 0, 0, None), stat)
+    return list(found.values()), unknown, example
+
+
+def _noted(stats: IoStats, stat: "re.Match[str]") -> IoStats:
+    what, value = stat.group("what"), stat.group("value")
+    size = _SIZE.match(what)
+    if size:
+        if value != "0":
+            into = stats.reads if size.group(1) == "read" else stats.writes
+            into[int(size.group(2)) * _UNIT[size.group(3)]] = int(value)
+    elif what.startswith("fop.") and what.endswith(".count"):
+        if value != "0":
+            stats.calls[what[4:-6].upper()] = int(value)
+    elif what in ("bytes_read", "bytes_written", "uptime"):
+        number = int(float(value))
+        if what == "uptime":
+            return stats._replace(uptime_s=number)
+        return stats._replace(read_bytes=number) if what == "bytes_read" else stats._replace(write_bytes=number)
+    return stats
+
+
+def size_bins(by_size: Dict[int, int]) -> List[int]:
+    """Requests by power of two of 4 KiB pages, from requests by block size (of which each is the lower edge)."""
+    bins = [0] * _BINS
+    for size, count in by_size.items():
+        bins[min(max(size // _PAGE, 1).bit_length() - 1, _BINS - 1)] += count
+    return bins
+
+
+def readings(bricks: Sequence[Brick], spaces: Sequence[Space]) -> List[Reading]:
+    """Rows of `target` and of `metadata` for bricks; a brick of which only one is known has null in the other."""
+    room = {space.brick: space for space in spaces}
+    targets: Dict[Key, Sequence[Any]] = {}
+    calls: Dict[Key, Sequence[Any]] = {}
+    for brick in bricks:
+        server = brick.name.partition(":")[0]
+        asked = {op: n for op, n in brick.calls.items() if op not in DATA_CALLS and op not in NOT_ASKED}
+        space = room.pop(brick.name, None)
+        targets[(server, brick.name, "gluster")] = [
+            brick.calls.get("READ", 0), brick.calls.get("WRITE", 0), brick.read_bytes, brick.write_bytes,
+            sum(asked.values()), size_bins(brick.reads), size_bins(brick.writes), *_room(space),
+        ]  # fmt: skip
+        for op, count in asked.items():
+            calls[(server, brick.name, op.lower(), "gluster")] = [count]
+    for name, space in room.items():
+        targets[(name.partition(":")[0], name, "gluster")] = [None] * len(TARGET_COUNTERS) + _room(space)
+    return [
+        Reading("target", ("server", "target", "source"), TARGET_COUNTERS, SPACE, targets),
+        Reading("metadata", ("server", "target", "op", "source"), ("count",), (), calls),
+    ]
+
+
+def _room(space: Optional[Space]) -> List[Optional[int]]:
+    if space is None:
+        return [None] * len(SPACE)
+    known = space.inodes is not None and space.inodes_free is not None
+    used = (space.inodes or 0) - (space.inodes_free or 0) if known else None
+    return [space.capacity_bytes, space.capacity_bytes - space.free_bytes, space.inodes, used]
+
+
+class Volumes(Probe):
+    """Bricks of every volume, asked of `gluster` on one node of the pool; profiling must have been started
+    (`gluster volume profile VOLUME start`)."""
+
+    name = "gluster"
+    period_s = 10.0
+    timeout_s = 20.0
+
+    def read(self, now_ns: int) -> Found:  # noqa: ARG002
+        """Raises AbsentError where there is no `gluster` or no volume, OSError when a volume is not profiled."""
+        try:
+            printed = output_of(["gluster", "--mode=script", "volume", "list"], self.timeout_s)
+        except OSError as fault:
+            if "Connection failed" in str(fault):
+                raise AbsentError("no glusterd runs on this node") from None
+            raise
+        listed = printed.decode("utf-8", "replace")
+        volumes = [line.strip() for line in listed.splitlines() if line.strip() and "No volumes" not in line]
+        if not volumes:
+            raise AbsentError("no GlusterFS volume here")
+        bricks: List[Brick] = []
+        spaces: List[Space] = []
+        for volume in volumes:
+            ask = ["gluster", "--mode=script", "--xml", "volume"]
+            bricks += parse_profile_xml(output_of([*ask, "profile", volume, "info", "cumulative"], self.timeout_s))
+            spaces += parse_status_xml(output_of([*ask, "status", volume, "detail"], self.timeout_s))
+        return Found(readings(bricks, spaces))
+
+
+class Clients(Probe):
+    """`pfs_client` rows of GlusterFS mounts, from dumps of io-stats in /var/run/gluster (set
+    `diagnostics.stats-dump-interval`, `diagnostics.stats-dump-format json`)."""
+
+    name = "gluster-client"
+    period_s = 10.0
+    keys = ("node", "fs", "source")
+    counters = ("read_ops", "write_ops", "metadata_ops", "read_bytes", "write_bytes")
+
+    def read(self, now_ns: int) -> Found:  # noqa: ARG002
+        """Raises AbsentError where no dump lies, OSError."""
+        folder = next(
+            (one for one in (os.path.join(self.root, p) for p in ("var/lib/glusterd/stats", "var/run/gluster"))
+             if os.path.isdir(one)), None,
+        )  # fmt: skip
+        names = [name for name in sorted(os.listdir(folder)) if "stats" in name or "dump" in name] if folder else []
+        if not folder or not names:
+            raise AbsentError("no dump of GlusterFS io-stats: set diagnostics.stats-dump-interval of the volume")
+        rows: Dict[Key, Sequence[Any]] = {}
+        unknown, example = 0, ""
+        for name in names:
+            with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as file:
+                found, strange, one = parse_iostats(file.read())
+            unknown, example = unknown + strange, example or one
+            for stats in found:
+                if not stats.name.startswith("brick."):
+                    rows[(self.node, stats.name, "gluster")] = client_row(stats)
+        return Found([Reading("pfs_client", self.keys, self.counters, (), rows, None, unknown, example)])
+
+
+def client_row(stats: IoStats) -> List[int]:
+    """Values of `Clients.counters`."""
+    other = sum(n for op, n in stats.calls.items() if op not in DATA_CALLS and op not in NOT_ASKED)
+    return [stats.calls.get("READ", 0), stats.calls.get("WRITE", 0), other, stats.read_bytes, stats.write_bytes]

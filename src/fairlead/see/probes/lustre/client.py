@@ -1,0 +1,184 @@
+"""A Lustre client: the mount (llite), its connections to OSTs (osc) and to MDTs (mdc, lmv), as `pfs_client` rows.
+
+Not here: servers. llite, osc and lmv tell of the same traffic at three heights: `source` says which.
+"""
+
+from typing import Any, Dict, List, Optional, Sequence
+
+from fairlead.see.probes.base import Found, Key
+from fairlead.see.probes.lustre.histograms import MODIFY, Tables, by_pages, in_flight, tables_of, total
+from fairlead.see.probes.lustre.lustre_probe import LustreProbe, Tally, Unchanged, fs_of, merged, mount_of, target_of
+from fairlead.see.probes.lustre.names import CLIENT_METADATA, CLIENT_OTHER, INTENTS, READ_AHEAD_PARTS
+from fairlead.see.probes.lustre.parameters import Place
+from fairlead.see.probes.lustre.stats_lines import Stats, stats_of, together
+
+_LLITE = (
+    "read_ops", "write_ops", "read_bytes", "write_bytes", "metadata_ops", "cache_hit", "cache_miss", "cache_discard",
+)  # fmt: skip
+_OSC = (
+    "read_rpcs", "write_rpcs", "read_bytes", "write_bytes", "pages_per_rpc_read", "pages_per_rpc_write",
+    "rpcs_in_flight_read", "rpcs_in_flight_write",
+)  # fmt: skip
+_MDC = ("metadata_ops", "rpcs_in_flight_write")
+_CONNECTION = frozenset(
+    ("req_waittime", "req_active", "req_qdepth", "req_timeout", "reqbuf_avail", "read_bytes", "write_bytes")
+)
+_REQUESTS = ("ost_", "mds_", "ldlm_", "obd_", "mgs_", "llog_", "seq_", "fld_", "quota_", "sec_", "out_", "nodemap_")
+
+
+class LliteProbe(LustreProbe):
+    """The mount: calls of programs and their bytes, metadata calls, read-ahead. One row a file system (`fs`)."""
+
+    name = "lustre_llite"
+    kind = "Lustre client"
+    wants = ("llite/*/stats", "llite/*/read_ahead_stats")
+
+    def collect(self, place: Place, now_ns: int) -> Optional[Found]:  # noqa: ARG002
+        """Counters of every mount."""
+        mounts = place.find(self.wants[0])
+        if not mounts:
+            return None
+        tally = Tally()
+        rows: Dict[Key, Sequence[Any]] = {}
+        epochs: Dict[Key, int] = {}
+        ahead = {one.stars: one for one in place.find(self.wants[1])}
+        for mount in mounts:
+            stats = stats_of(place.read(mount))
+            named(stats, CLIENT_METADATA, CLIENT_OTHER, tally)
+            cache: List[Optional[int]] = [None, None, None]
+            if mount.stars in ahead:
+                parts = stats_of(place.read(ahead[mount.stars]))
+                named(parts, READ_AHEAD_PARTS, frozenset(), tally)
+                cache = [parts.counts.get(name, 0) for name in ("hits", "misses", "read but discarded")]
+            key = (mount_of(mount.stars[0]),)
+            if key not in rows and stats.times.start_ns is not None:
+                epochs[key] = stats.times.start_ns
+            moved: List[Optional[int]] = [
+                stats.counts.get("read_bytes", 0), stats.counts.get("write_bytes", 0),
+                stats.sums.get("read_bytes", 0), stats.sums.get("write_bytes", 0),
+                together(count for name, count in stats.counts.items() if name in CLIENT_METADATA),
+            ]  # fmt: skip
+            merged(rows, key, moved + cache)
+        return Found([self.reading("pfs_client", ("fs",), _LLITE, rows, "llite", tally, epochs)])
+
+
+class OscProbe(LustreProbe):
+    """What the client sends to each OST: RPCs, bytes, pages of an RPC, RPCs under way. One row a target.
+
+    A client of a large site has hundreds of these, most of them idle: a text that is as it was is not read again.
+    """
+
+    name = "lustre_osc"
+    kind = "Lustre client"
+    period_s = 5.0
+    wants = ("osc/*/stats", "osc/*/rpc_stats")
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._stats: "Unchanged[Stats]" = Unchanged()
+        self._tables: "Unchanged[Tables]" = Unchanged()
+
+    def collect(self, place: Place, now_ns: int) -> Optional[Found]:  # noqa: ARG002
+        """Counters of every connection to an OST."""
+        texts = {one.stars[0]: one for one in place.find(self.wants[0])}
+        tables = {one.stars[0]: one for one in place.find(self.wants[1])}
+        tally = Tally()
+        rows: Dict[Key, Sequence[Any]] = {}
+        epochs: Dict[Key, int] = {}
+        for device in sorted(set(texts) | set(tables)):
+            target = target_of(device)
+            if target is None:
+                continue
+            values: List[Any] = [None] * len(_OSC)
+            if device in texts:
+                stats = self._stats.get(device, place.read(texts[device]), stats_of)
+                requested(stats, tally)
+                values[:4] = _moved(stats)
+                if stats.times.start_ns is not None:
+                    epochs[target, fs_of(target)] = stats.times.start_ns
+            if device in tables:
+                values[4:] = _shapes(self._tables.get(device, place.read(tables[device]), tables_of), tally, values)
+            merged(rows, (target, fs_of(target)), values)
+        if not rows:
+            return None
+        return Found([self.reading("pfs_client", ("target", "fs"), _OSC, rows, "osc", tally, epochs)])
+
+
+class MdcProbe(LustreProbe):
+    """What the client asks of each MDT (mdc), and of all together (lmv): requests, modifying RPCs under way."""
+
+    name = "lustre_mdc"
+    kind = "Lustre client"
+    wants = ("mdc/*/md_stats", "mdc/*/rpc_stats", "lmv/*/md_stats")
+
+    def collect(self, place: Place, now_ns: int) -> Optional[Found]:  # noqa: ARG002
+        """Counters of every connection to an MDT, and of every mount."""
+        tally = Tally()
+        by_target: Dict[Key, Sequence[Any]] = {}
+        by_mount: Dict[Key, Sequence[Any]] = {}
+        tables = {one.stars: one for one in place.find(self.wants[1])}
+        for one in place.find(self.wants[0]):
+            target = target_of(one.stars[0])
+            if target is None:
+                continue
+            flights = None
+            if one.stars in tables:
+                read = tables_of(place.read(tables[one.stars]))
+                tally.add(read.unknown, read.unknown_example)
+                modifying = read.tables.get(MODIFY + "rpcs in flight")
+                flights = in_flight(modifying.reads) if modifying is not None else None
+            merged(by_target, (target, fs_of(target)), [_requests(place.read(one), tally), flights])
+        for one in place.find(self.wants[2]):
+            merged(by_mount, (mount_of(one.stars[0]),), [_requests(place.read(one), tally)])
+        if not by_target and not by_mount:
+            return None
+        return Found([
+            self.reading("pfs_client", ("target", "fs"), _MDC, by_target, "mdc", tally),
+            self.reading("pfs_client", ("fs",), ("metadata_ops",), by_mount, "lmv"),
+        ])  # fmt: skip
+
+
+def named(stats: Stats, *known_and_tally: Any) -> None:
+    """Count lines that were not understood, and names that no version was known to have, in the Tally given last."""
+    tally: Tally = known_and_tally[-1]
+    tally.add(stats.unknown, stats.unknown_example)
+    for name in stats.counts:
+        if not any(name in known for known in known_and_tally[:-1]):
+            tally.add(1, name[:120])
+
+
+def requested(stats: Stats, tally: Tally) -> None:
+    """As `named`, for the requests of a connection or service: their names tell by how they begin."""
+    tally.add(stats.unknown, stats.unknown_example)
+    for name in stats.counts:
+        if name not in _CONNECTION and not name.startswith(_REQUESTS):
+            tally.add(1, name[:120])
+
+
+def _moved(stats: Stats) -> List[Optional[int]]:
+    """RPCs and bytes, reads and writes. Older clients count no bytes by connection: those are unknown, not zero."""
+    bytes_told = "read_bytes" in stats.counts or "write_bytes" in stats.counts
+    moved_none = not any(name in stats.counts for name in ("ost_read", "ost_write", "read_bytes", "write_bytes"))
+    rpcs = [stats.counts.get(name, 0) for name in ("ost_read", "ost_write")]
+    if bytes_told and not any(rpcs):
+        rpcs = [stats.counts.get(name, 0) for name in ("read_bytes", "write_bytes")]
+    sums = [stats.sums.get(name, 0) for name in ("read_bytes", "write_bytes")]
+    return [rpcs[0], rpcs[1], *(sums if bytes_told or moved_none else [None, None])]
+
+
+def _shapes(read: Tables, tally: Tally, values: List[Any]) -> List[Optional[List[int]]]:
+    """Histograms of rpc_stats; `values` gets the RPCs where the stats did not tell them."""
+    tally.add(read.unknown, read.unknown_example)
+    pages, flight = read.tables.get("pages per rpc"), read.tables.get("rpcs in flight")
+    if pages is not None and not (values[0] or values[1]):
+        values[0], values[1] = total(pages.reads), total(pages.writes)
+    return [
+        by_pages(pages.reads) if pages else None, by_pages(pages.writes) if pages else None,
+        in_flight(flight.reads) if flight else None, in_flight(flight.writes) if flight else None,
+    ]  # fmt: skip
+
+
+def _requests(text: bytes, tally: Tally) -> int:
+    stats = stats_of(text)
+    named(stats, INTENTS, tally)
+    return together(stats.counts.values())

@@ -1,0 +1,100 @@
+"""exports/*/stats: what each client did at each target, by its address (NID). Not here: wholes and jobs.
+
+A site has as many of these files as clients times targets, so they are read once a minute and those of clients that did
+nothing but keep their connection are passed over unread.
+"""
+
+import re
+from typing import Any, Dict, List, Optional, Sequence
+
+from fairlead.see.probes.base import Found, Key
+from fairlead.see.probes.lustre.client import named
+from fairlead.see.probes.lustre.lustre_probe import TARGET_ROW, LustreProbe, Tally
+from fairlead.see.probes.lustre.names import MDT_DATA, MDT_OPS, OST_METADATA, OST_OTHER
+from fairlead.see.probes.lustre.parameters import Place
+from fairlead.see.probes.lustre.servers import KNOWN_MDT, mdt_data, ost_row
+from fairlead.see.probes.lustre.stats_lines import stats_of, together
+
+_KEYS = ("target", "client")
+_ACTIVE = re.compile(rb"^(?!ping |connect |reconnect |disconnect |snapshot_time|start_time|elapsed_time)[^\n]", re.M)
+"""A line beside the times and the upkeep of a connection."""
+
+
+class OstExportsProbe(LustreProbe):
+    """Each client at each OST."""
+
+    name = "lustre_ost_exports"
+    kind = "OSS"
+    period_s = 60.0
+    timeout_s = 30.0
+    wants = ("obdfilter/*/exports/*/stats",)
+
+    def collect(self, place: Place, now_ns: int) -> Optional[Found]:  # noqa: ARG002
+        """Clients of every OST; one that has counted nothing is left out."""
+        exports = place.find(self.wants[0])
+        if not exports:
+            return None
+        tally = Tally()
+        rows: Dict[Key, Sequence[Any]] = {}
+        epochs: Dict[Key, int] = {}
+        for one in exports:
+            text = place.read(one)
+            if _ACTIVE.search(text) is None:
+                continue
+            stats = stats_of(text)
+            named(stats, OST_METADATA, OST_OTHER, tally)
+            row = ost_row(stats)
+            if any(row):
+                rows[one.stars] = row
+                if stats.times.start_ns is not None:
+                    epochs[one.stars] = stats.times.start_ns
+        return Found([self.reading("target", _KEYS, TARGET_ROW, rows, "exports", tally, epochs, born_at_zero=True)])
+
+
+class MdtExportsProbe(LustreProbe):
+    """Each client at each MDT: operations by name, and data of files that begin there."""
+
+    name = "lustre_mdt_exports"
+    kind = "MDS"
+    period_s = 60.0
+    timeout_s = 30.0
+    wants = ("mdt/*/exports/*/stats",)
+
+    def collect(self, place: Place, now_ns: int) -> Optional[Found]:  # noqa: ARG002
+        """Clients of every MDT; one that has counted nothing is left out."""
+        exports = place.find(self.wants[0])
+        if not exports:
+            return None
+        tally = Tally()
+        ops: Dict[Key, Sequence[Any]] = {}
+        moved: Dict[Key, Sequence[Any]] = {}
+        epochs: Dict[Key, int] = {}
+        for one in exports:
+            text = place.read(one)
+            if _ACTIVE.search(text) is None:
+                continue
+            stats = stats_of(text)
+            named(stats, KNOWN_MDT, MDT_DATA, tally)
+            row = mdt_row(stats.counts)
+            if any(row):
+                ops[one.stars] = row
+            data = mdt_data(stats)
+            if any(data):
+                moved[one.stars] = data
+            if stats.times.start_ns is not None:
+                epochs[one.stars] = stats.times.start_ns
+        made = [self.reading(
+            "metadata", _KEYS, MDT_OPS, ops, "exports", tally, epochs, spread=("op", "count"), born_at_zero=True
+        )]  # fmt: skip
+        if moved:
+            made.append(
+                self.reading("target", _KEYS, TARGET_ROW[:4], moved, "exports", None, epochs, born_at_zero=True)
+            )
+        return Found(made)
+
+
+def mdt_row(counts: Dict[str, int]) -> List[int]:
+    """Operations by name as MDT_OPS has them."""
+    known = [counts.get(name, 0) for name in MDT_OPS[:-1]]
+    other = together(n for name, n in counts.items() if name not in KNOWN_MDT and name not in MDT_DATA)
+    return [*known, other]

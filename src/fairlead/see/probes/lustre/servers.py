@@ -1,0 +1,162 @@
+"""An OSS and an MDS as wholes: obdfilter stats, brw_stats, md_stats, and the queue of their service threads.
+
+Not here: what is split by job (`jobs`) or by client (`exports`).
+"""
+
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+from fairlead.see.probes.base import Found, Key
+from fairlead.see.probes.lustre.client import named, requested
+from fairlead.see.probes.lustre.histograms import Table, by_bytes, by_pages, by_time, tables_of, total
+from fairlead.see.probes.lustre.lustre_probe import TARGET_ROW, LustreProbe, Tally
+from fairlead.see.probes.lustre.names import MDT_DATA, MDT_OPS, MDT_UPKEEP, OST_METADATA, OST_OTHER
+from fairlead.see.probes.lustre.parameters import Place
+from fairlead.see.probes.lustre.stats_lines import Stats, stats_of, together
+
+KNOWN_MDT = frozenset(MDT_OPS) | MDT_UPKEEP
+
+
+class OstProbe(LustreProbe):
+    """Each OST of this server: RPCs, bytes, metadata operations; `queue_len_mean` is how many requests one found
+    waiting for a thread of `ost_io`, on average since the last look, and is the same for all OSTs of the server."""
+
+    name = "lustre_ost"
+    kind = "OSS"
+    wants = ("obdfilter/*/stats", "ost/OSS/ost_io/stats")
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._queue = _Queue()
+
+    def collect(self, place: Place, now_ns: int) -> Optional[Found]:  # noqa: ARG002
+        """Counters of every OST."""
+        targets = place.find(self.wants[0])
+        if not targets:
+            return None
+        tally = Tally()
+        rows: Dict[Key, Sequence[Any]] = {}
+        epochs: Dict[Key, int] = {}
+        waiting = self._queue.mean(place, self.wants[1], tally)
+        for one in targets:
+            stats = stats_of(place.read(one))
+            named(stats, OST_METADATA, OST_OTHER, tally)
+            rows[one.stars] = [*ost_row(stats), waiting]
+            if stats.times.start_ns is not None:
+                epochs[one.stars] = stats.times.start_ns
+        gauges = ("queue_len_mean",)
+        return Found([self.reading("target", ("target",), TARGET_ROW, rows, "obdfilter", tally, epochs, gauges)])
+
+
+class BrwProbe(LustreProbe):
+    """The device below each target: I/Os by size, and by how long they took. A part of what `obdfilter` counts."""
+
+    name = "lustre_brw"
+    kind = "OSS or MDS"
+    period_s = 10.0
+    wants = ("osd-*/*/brw_stats", "obdfilter/*/brw_stats")
+
+    def collect(self, place: Place, now_ns: int) -> Optional[Found]:  # noqa: ARG002
+        """Histograms of every target."""
+        by_name = {one.stars[-1]: one for pattern in reversed(self.wants) for one in place.find(pattern)}
+        if not by_name:
+            return None
+        tally = Tally()
+        rows: Dict[Key, Sequence[Any]] = {}
+        epochs: Dict[Key, int] = {}
+        for target in sorted(by_name):
+            read = tables_of(place.read(by_name[target]))
+            tally.add(read.unknown, read.unknown_example)
+            rows[target,] = brw_row(read.tables)
+            if read.times.start_ns is not None:
+                epochs[target,] = read.times.start_ns
+        counters = ("read_sizes", "write_sizes", "service_ns_histogram")
+        return Found([self.reading("target", ("target",), counters, rows, "brw_stats", tally, epochs)])
+
+
+class MdtProbe(LustreProbe):
+    """Each MDT of this server: operations by name, and how long its queue was (as `OstProbe` says it)."""
+
+    name = "lustre_mdt"
+    kind = "MDS"
+    wants = ("mdt/*/md_stats", "mds/MDS/mdt/stats")
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._queue = _Queue()
+
+    def collect(self, place: Place, now_ns: int) -> Optional[Found]:  # noqa: ARG002
+        """Counters of every MDT."""
+        targets = place.find(self.wants[0])
+        if not targets:
+            return None
+        tally = Tally()
+        rows: Dict[Key, Sequence[Any]] = {}
+        moved: Dict[Key, Sequence[Any]] = {}
+        epochs: Dict[Key, int] = {}
+        waiting = self._queue.mean(place, self.wants[1], tally)
+        for one in targets:
+            stats = stats_of(place.read(one))
+            named(stats, KNOWN_MDT, MDT_DATA, tally)
+            for op, count in stats.counts.items():
+                if op not in MDT_DATA:
+                    rows[one.stars[0], op] = [count]
+                    if stats.times.start_ns is not None:
+                        epochs[one.stars[0], op] = stats.times.start_ns
+            moved[one.stars] = [*mdt_data(stats), waiting]
+        whole = self.reading(
+            "metadata", ("target", "op"), ("count",), rows, "md_stats", tally, epochs, born_at_zero=True
+        )
+        if waiting is None and not any(any(row[:4]) for row in moved.values()):
+            return Found([whole])
+        return Found([
+            whole,
+            self.reading("target", ("target",), TARGET_ROW[:4], moved, "md_stats", gauges=("queue_len_mean",)),
+        ])  # fmt: skip
+
+
+class _Queue:
+    """The mean length of a service's queue between two looks, from its running sum and count."""
+
+    def __init__(self) -> None:
+        self._last: Optional[Tuple[int, int]] = None
+
+    def mean(self, place: Place, pattern: str, tally: Tally) -> Optional[float]:
+        """Requests found waiting by the average request since the last look; None when there was none, or no look."""
+        for one in place.find(pattern):
+            stats = stats_of(place.read(one))
+            requested(stats, tally)
+            now = (stats.counts.get("req_qdepth", 0), stats.sums.get("req_qdepth", 0))
+            last, self._last = self._last, now
+            if last is not None and now[0] > last[0] and now[1] >= last[1]:
+                return (now[1] - last[1]) / (now[0] - last[0])
+        return None
+
+
+def ost_row(stats: Stats) -> List[int]:
+    """The values of TARGET_ROW for an OST."""
+    return [*mdt_data(stats), together(n for name, n in stats.counts.items() if name in OST_METADATA)]
+
+
+def mdt_data(stats: Stats) -> List[int]:
+    """RPCs and bytes of reads, of writes."""
+    counts, sums = stats.counts, stats.sums
+    return [
+        counts.get("read_bytes", 0), counts.get("write_bytes", 0), sums.get("read_bytes", 0), sums.get("write_bytes", 0)
+    ]  # fmt: skip
+
+
+def brw_row(tables: Dict[str, Table]) -> List[Any]:
+    """read_sizes, write_sizes, service_ns_histogram; None where the text has no such table. Sizes are those of I/Os to
+    the device where it tells, else those of bulk requests."""
+    sizes, pages, times = (
+        tables.get("disk i/o size"),
+        tables.get("pages per bulk r/w"),
+        tables.get("i/o time (1/1000s)"),
+    )
+    reads: Optional[List[int]] = None
+    writes: Optional[List[int]] = None
+    if sizes is not None and (total(sizes.reads) or total(sizes.writes) or pages is None):
+        reads, writes = by_bytes(sizes.reads), by_bytes(sizes.writes)
+    elif pages is not None:
+        reads, writes = by_pages(pages.reads), by_pages(pages.writes)
+    return [reads, writes, by_time(times.reads, times.writes) if times is not None else None]

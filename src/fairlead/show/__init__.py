@@ -1,0 +1,1 @@
+"""Results for people: the API and pages, alerts, single-file reports."""

@@ -1,0 +1,38 @@
+"""A message as JSON by POST, signed where a secret is shared. Not here: the document (`messages.Message.document`).
+
+Headers: `X-Fairlead-Delivery` (the same for every try), `X-Fairlead-Time` (seconds since the epoch) and
+`X-Fairlead-Signature: sha256=HEX`, the HMAC-SHA256 of time, a full stop and the body.
+"""
+
+from __future__ import annotations
+
+import hmac
+
+import msgspec
+
+from fairlead.show.alerts.delivery.base import Post
+from fairlead.show.alerts.messages import Message
+from fairlead.show.alerts.settings import Alerts, Webhook, secret
+
+
+class ToWebhook:
+    """A `Courier`. Raises ConfigError for a secret that cannot be read."""
+
+    def __init__(self, route: Webhook, alerts: Alerts) -> None:
+        self._alerts = alerts
+        self._secret = secret(route.hmac_file).encode()
+        self._post = Post(route.url, route.ca, secret(route.token_file), route.timeout_s)
+
+    def deliver(self, message: Message, recipient: str, now_ns: int) -> None:  # noqa: ARG002
+        """As `Courier` has it; there are no other recipients."""
+        body = msgspec.json.encode(message.document(self._alerts))
+        time = str(now_ns // 10**9)
+        headers = {"X-Fairlead-Delivery": message.id, "X-Fairlead-Time": time}
+        if self._secret:
+            headers["X-Fairlead-Signature"] = "sha256=" + signature(self._secret, time, body)
+        self._post.post(body, headers)
+
+
+def signature(key: bytes, time: str, body: bytes) -> str:
+    """What a receiver has to compute and compare, in hexadecimal."""
+    return hmac.digest(key, time.encode() + b"." + body, "sha256").hex()

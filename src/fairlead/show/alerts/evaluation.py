@@ -1,0 +1,104 @@
+"""One look: new concerns and those not over, against rules, silences and what was told before; notices come out.
+
+Everything of a look is one change of the state: killed in it, it is as if it had not begun. Not here: where concerns
+are from (`runtime.alerting`), sending (`sending`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from fairlead.show.alerts.alert_subject import Concern
+from fairlead.show.alerts.rules import SUBSCRIPTION, Wanted, wanted
+from fairlead.show.alerts.settings import Alerts
+from fairlead.show.alerts.silences import silenced
+from fairlead.show.alerts.state import Notice, State
+
+_NS = 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a look did: notices added; concerns not told because they are silenced or acknowledged, or held off."""
+
+    added: int
+    silenced: int
+    held: int
+
+
+def look(state: State, alerts: Alerts, concerns: Sequence[Concern], now_ns: int) -> Look:
+    """Takes `concerns` (new, or changed) and adds the notices that are due at `now_ns`."""
+    with state.change():
+        state.keep(concerns)
+        open_ones = state.open_concerns()
+        silences, acknowledged = state.silences(), state.acknowledged(site=True)
+        subscriptions = state.subscriptions()
+        new = {one.id: one for one in concerns}
+        oldest_ns = now_ns - round(alerts.oldest_h * 3600 * _NS)
+        quiet = held = 0
+        notices: list[Notice] = []
+        for concern in {**{one.id: one for one in open_ones}, **new}.values():
+            told = state.told(concern.id)
+            if concern.over:
+                notices += _resolved(alerts, told, concern, now_ns)
+                if concern.withdrawn or told:
+                    continue
+            if concern.before(oldest_ns):
+                continue
+            if concern.id in acknowledged or silenced(concern, silences, now_ns):
+                quiet += 1
+                continue
+            for one in wanted(alerts, subscriptions, concern, now_ns):
+                if any(_same(one, notice) for notice in told):
+                    continue
+                if one.level == 0 and _held(state, one, concern, now_ns):
+                    held += 1
+                    continue
+                notices.append(_notice(one, concern, now_ns))
+        return Look(state.enqueue(notices, alerts.most_waiting), quiet, held)
+
+
+def _same(one: Wanted, notice: Notice) -> bool:
+    """Whether that was told: the same step, or a later one, of the same rule's or another's."""
+    return (
+        notice.kind == "firing"
+        and (notice.route, notice.recipient) == (one.route, one.recipient)
+        and notice.level >= one.level
+    )
+
+
+def _held(state: State, one: Wanted, concern: Concern, now_ns: int) -> bool:
+    """Whether another concern about the same was told lately; if not, this one is now."""
+    if one.rule.hold_off_s <= 0:
+        return False
+    key = "\0".join((one.rule.name, one.route, one.recipient, concern.about))
+    last = state.held(key)
+    if last is not None and last[0] != concern.id and now_ns < last[1] + one.rule.hold_off_s * _NS:
+        return True
+    if last is None or last[0] != concern.id:
+        state.hold(key, concern.id, now_ns)
+    return False
+
+
+def _notice(one: Wanted, concern: Concern, now_ns: int) -> Notice:
+    return Notice(
+        route=one.route, recipient=one.recipient, concern=concern.id, level=one.level, severity=one.severity,
+        rule=one.rule.name, body=msgspec.json.encode(concern).decode(), made_ns=now_ns,
+    )  # fmt: skip
+
+
+def _resolved(alerts: Alerts, told: Sequence[Notice], concern: Concern, now_ns: int) -> list[Notice]:
+    """One for each place that was told that it began."""
+    wants = {rule.name: rule.resolved for rule in alerts.rules} | {SUBSCRIPTION: True}
+    places = {(one.route, one.recipient): one for one in told if one.kind == "firing" and one.state != "counted"}
+    return [
+        Notice(
+            route=one.route, recipient=one.recipient, concern=concern.id, kind="resolved", severity=one.severity,
+            rule=one.rule, body=msgspec.json.encode(concern).decode(), made_ns=now_ns,
+        )
+        for one in places.values()
+        if wants.get(one.rule, True)
+    ]  # fmt: skip

@@ -1,0 +1,58 @@
+"""Silences and acknowledgements: what is known already is not told again. Patterns over what a concern is.
+
+Not here: where they are kept (`state`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+
+from fairlead.core.errors import UsageError
+from fairlead.show.alerts.alert_subject import Concern
+from fairlead.show.alerts.state import Silence
+
+FIELDS = ("id", "rule", "severity", "layer", "component", "user", "program", "job")
+"""What a silence may name."""
+
+
+def values_of(concern: Concern, field: str) -> list[str]:
+    """What a concern has in a field; empty when that is not known."""
+    match field:
+        case "layer":
+            return concern.layers
+        case "component":
+            return concern.components
+        case "job":
+            return [*([concern.job] if concern.job else []), *concern.jobs]
+    value = getattr(concern, field)
+    return [value] if value else []
+
+
+def fits(concern: Concern, match: Mapping[str, str]) -> bool:
+    """Whether every field has a value that fits its pattern. What is not known fits nothing, not even `*`."""
+    return all(
+        any(fnmatchcase(value, pattern) for value in values_of(concern, field)) for field, pattern in match.items()
+    )
+
+
+def silenced(concern: Concern, silences: Iterable[Silence], now_ns: int) -> Silence | None:
+    """The silence that holds for it now, if there is one."""
+    return next((one for one in silences if now_ns < one.until_ns and fits(concern, one.match)), None)
+
+
+def parse_match(words: Sequence[str]) -> dict[str, str]:
+    """`["component=fs-OST*", "rule=component.*"]` as fields and patterns. Raises UsageError."""
+    found: dict[str, str] = {}
+    for word in words:
+        field, equals, pattern = word.partition("=")
+        if not equals or not pattern or field not in FIELDS:
+            raise UsageError(
+                "no pattern of a silence", where=word, remedy="write FIELD=PATTERN; fields: " + ", ".join(FIELDS)
+            )
+        if field in found:
+            raise UsageError(f"{field} is given twice", where=word, remedy="make two silences")
+        found[field] = pattern
+    if not found:
+        raise UsageError("a silence of everything", remedy="name what it is of: --match component=NAME")
+    return found

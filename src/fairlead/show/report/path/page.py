@@ -1,0 +1,76 @@
+"""The single-file page of who was to blame: verdicts with evidence, and every job's path through the layers.
+
+Not here: what the data mean (`fairlead.explain.analysis`). Format, elements and look are shared with the report's page.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+
+from fairlead.show.report import single_file
+
+SHARED = ("format", "dom")
+"""Scripts of the report's page that this one begins with."""
+SCRIPTS = ("chart", "lanes", "page")
+
+
+def render(data: Mapping[str, Any]) -> str:
+    """The whole page as text, to be written as UTF-8.
+
+    `data` holds `judgement` (schema `fairlead.judgement/1`), `paths` (one `JobPath` a job), `charts`
+    (`analysis.path_charts`), and where known `saw` (by job what the application counted), `played` (what was injected
+    and is declared), `about` (title and lead) and `missing`.
+    """
+    judgement = msgspec.to_builtins(data.get("judgement") or {}, enc_hook=single_file.builtin)
+    script, style = _script(), _style()
+    slots = {
+        "title": f"{html.escape(single_file.readable(headline(judgement)))} – fairlead",
+        "policy": single_file.policy(script, style),
+        "style": style,
+        "script": script,
+        "data": single_file.embed({**data, "headline": headline(judgement)}),
+        "plain": _plain(judgement),
+    }
+    return single_file.fill(_shared("template.html"), slots)
+
+
+def headline(judgement: Mapping[str, Any]) -> str:
+    """The verdicts in one line."""
+    titles = [str(one["title"]) for one in judgement.get("verdicts") or []]
+    return "; ".join(titles) if titles else "Nobody is accused"
+
+
+def _plain(judgement: Mapping[str, Any]) -> str:
+    """The verdicts for a reader whose browser runs no scripts."""
+    lines = [f"<h1>{html.escape(single_file.readable(headline(judgement)))}</h1>"]
+    for one in judgement.get("verdicts") or []:
+        said = "".join(f"<li>{html.escape(single_file.readable(str(text)))}</li>" for text in one.get("evidence") or [])
+        lines.append(f"<h2>{html.escape(single_file.readable(str(one['title'])))}</h2><ul>{said}</ul>")
+    if judgement.get("nobody"):
+        lines.append(f"<p>{html.escape(single_file.readable(str(judgement['nobody'])))}</p>")
+    return "".join(lines)
+
+
+def _text(name: str) -> str:
+    return files(__package__).joinpath(name).read_text("utf-8")
+
+
+def _shared(name: str) -> str:
+    return files("fairlead.show.report.job").joinpath(name).read_text("utf-8")
+
+
+@cache
+def _style() -> str:
+    return _shared("report.css") + _text("path.css")
+
+
+@cache
+def _script() -> str:
+    shared = [_shared(f"scripts/{name}.js") for name in SHARED]
+    return single_file.one_scope([*shared, *(_text(f"scripts/{name}.js") for name in SCRIPTS)])

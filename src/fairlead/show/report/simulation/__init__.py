@@ -1,0 +1,1 @@
+"""Pictures and the page of simulated experiments. Not here: what is simulated (`fairlead.decide.sim.experiments`)."""

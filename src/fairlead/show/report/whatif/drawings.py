@@ -1,0 +1,74 @@
+"""The drawings of the what-if page: bars of core-hours before and after, and measured against replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fairlead.explain.questions.answers_whatif import Scenario, WhatIf
+from fairlead.show.report.diagnosis.svg import Axis, colour, drawing, foot, label, number, scale, shortened, text_of
+
+_Row = tuple[str, Sequence[tuple[float, str]], str]
+"""A name, pieces of a bar with their colours, and what is written behind it."""
+_WIDTH, _LEFT, _RIGHT, _ROW = 760.0, 250.0, 90.0, 34.0
+
+
+def before_and_after(scenarios: Sequence[Scenario]) -> str:
+    """A bar a scenario: what jobs need alone, and beyond it what a better policy could avoid."""
+    rows: list[_Row] = [
+        (one.name, [(one.io_core_hours - one.avoidable_core_hours, "usual"), (one.avoidable_core_hours, "slow")],
+         f"{_hours(one.io_core_hours)}")
+        for one in scenarios
+    ]  # fmt: skip
+    names = [("needed alone", "usual"), ("contention and grants", "slow")]
+    desc = "; ".join(f"{one.name}: {_hours(one.io_core_hours)} core-hours" for one in scenarios)
+    return _bars(rows, names, "Core-hours in I/O under each policy", desc)
+
+
+def measured_and_replayed(answer: WhatIf) -> str:
+    """Measured core-hours in I/O beside replayed ones, for each check."""
+    rows: list[_Row] = []
+    for one in answer.checks:
+        rows.append(("measured", [(one.measured_core_hours, "good")], _hours(one.measured_core_hours)))
+        rows.append(("replayed", [(one.replayed_core_hours, "accent")], _hours(one.replayed_core_hours)))
+    held = answer.held_out
+    if held is not None:
+        check, before = held.check, held.as_before_core_hours
+        rows.append(("after the change: measured", [(check.measured_core_hours, "good")],
+                     _hours(check.measured_core_hours)))  # fmt: skip
+        rows.append(("foreseen", [(check.replayed_core_hours, "accent")], _hours(check.replayed_core_hours)))
+        rows.append(("had nothing changed", [(before, "usual")], _hours(before)))
+    if not rows:
+        return ""
+    desc = "; ".join(f"{name}: {text} core-hours" for name, _, text in rows)
+    return _bars(rows, [("measured", "good"), ("replayed", "accent")], "Measured and replayed core-hours in I/O", desc)
+
+
+def _bars(rows: Sequence[_Row], names: Sequence[tuple[str, str]], title: str, desc: str) -> str:
+    across = scale(
+        [sum(value for value, _ in pieces) for _, pieces, _ in rows], Axis("core-hours", "count"), _LEFT,
+        _WIDTH - _RIGHT, zero=True,
+    )  # fmt: skip
+    body, top = [], 30.0
+    at = _LEFT
+    for name, shade in names:
+        body.append(f'<rect x="{number(at)}" y="5" width="10" height="10" rx="2" fill="{colour(shade)}"/>')
+        body.append(label(at + 14, 14, name))
+        at += 30 + 6.6 * len(name)
+    for i, (name, pieces, text) in enumerate(rows):
+        y, x = top + i * _ROW, across.start
+        body.append(label(_LEFT - 10, y + 16, shortened(name, 33), anchor="end", fill="ink", size=12))
+        for value, shade in pieces:
+            wide = across.at(max(value, 0.0)) - across.start
+            body.append(
+                f'<rect x="{number(x)}" y="{number(y + 3)}" width="{number(wide)}" height="20" rx="2" '
+                f'fill="{colour(shade)}"><title>{text_of(name)}: {text_of(_hours(value))}</title></rect>'
+            )
+            x += wide
+        body.append(label(x + 6, y + 17, text, fill="ink", size=12))
+    bottom = top + len(rows) * _ROW + 4
+    body.append(foot(across, bottom))
+    return drawing(_WIDTH, bottom + 38, title, desc, "".join(body))
+
+
+def _hours(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.1f}" if abs(value) >= 1 else f"{value:.2f}"

@@ -1,0 +1,168 @@
+"""`/api/v1/signin` and `/api/v1/session`: which ways there are, signing in and out, who is signed in, the password.
+
+Not here: checking a password (`ways`), the OpenID provider (`single_sign_on`), who asks (`door`).
+"""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+import fairlead
+from fairlead.show.web.guard.client_address import Place, cookie, header
+from fairlead.show.web.guard.csrf import word_of_portal, word_of_session
+from fairlead.show.web.identity import Person, RefusedError
+from fairlead.show.web.people.accounts import Account, known, nobody_can_sign_in, set_password
+from fairlead.show.web.people.credentials import begin_session, end_session, hashed
+from fairlead.show.web.people.passwords import proper_password
+from fairlead.show.web.people.store import Store
+from fairlead.show.web.signin.authenticate import SCOPES_OF, FrontDoor
+from fairlead.show.web.signin.context import Office
+from fairlead.show.web.signin.password_sign_in import Ways as LetIn
+from fairlead.show.web.signin.request_bodies import NewPassword, SignIn, answer, answering, body, only
+from fairlead.show.web.signin.responses import Changed, RunShown, Session, SignedOut, Ways, WayTold
+
+ROOT = "/api/v1"
+
+
+class SessionRoutes:
+    """Made once."""
+
+    def __init__(self, office: Office, door: FrontDoor, ways: LetIn) -> None:
+        self._office, self._door, self._ways = office, door, ways
+
+    def routes(self) -> list[BaseRoute]:
+        """The routes."""
+        return [
+            Route(f"{ROOT}/signin", answering(self.offered), methods=["GET"]),
+            Route(f"{ROOT}/session", answering(self.session), methods=["GET", "POST", "DELETE"]),
+            Route(f"{ROOT}/session/password", answering(self.password), methods=["POST"]),
+        ]
+
+    async def offered(self, request: Request) -> Response:
+        """How one can sign in; anybody may ask."""
+        only(request)
+        web = self._office.web
+        ways: list[WayTold] = []
+        if web.header.name:
+            ways.append(WayTold(kind="header", title="Portal"))
+        if web.oidc.issuer:
+            ways.append(WayTold(kind="oidc", title=web.oidc.title, url=f"{ROOT}/signin/oidc"))
+        if web.ldap.url:
+            ways.append(WayTold(kind="ldap", title=web.ldap.title))
+        if web.local:
+            ways.append(WayTold(kind="local", title="Account of this server"))
+        return answer(
+            Ways(
+                ways=ways, simulated=web.simulated, version=fairlead.__version__,
+                first_run=nobody_can_sign_in(self._office.reading),
+            )
+        )  # fmt: skip
+
+    async def session(self, request: Request) -> Response:
+        """Who is signed in; signs in; signs out."""
+        only(request)
+        if request.method == "POST":
+            return await self._sign_in(request)
+        if request.method == "DELETE":
+            return await self._sign_out(request)
+        return answer(self._told(request, self._door.person(request)))
+
+    async def _sign_in(self, request: Request) -> Response:
+        asked = await body(request, SignIn)
+        found = await self._ways.let_in(request, asked)
+        secret = await begin(self._office, request, found, "welcome" if asked.welcome else found.way)
+        place = self._office.places.of(request.scope)
+        expires_ns = self._office.course.wall() + min(self._office.idle_ns, self._office.longest_ns)
+        told = Session(
+            name=found.name, role=found.role, projects=found.projects, scopes=SCOPES_OF[found.role], how="session",
+            csrf=word_of_session(secret), expires_ns=expires_ns, has_password=found.has_password, way=found.way,
+            simulated=self._office.web.simulated,
+        )  # fmt: skip
+        return answer(told, headers={"set-cookie": kept_cookie(place, secret, self._office.longest_ns)})
+
+    async def _sign_out(self, request: Request) -> Response:
+        held = self._door.session(request)
+        place = self._office.places.of(request.scope)
+        if held is not None:
+            line = self._office.line(request, held.name, "sign out", how=held.how)
+
+            def work(store: Store) -> None:
+                end_session(store, held.hash)
+                line(store)
+
+            await self._office.write(work)
+        headers = {"set-cookie": gone_cookie(place.cookie, place), "clear-site-data": '"cache"'}
+        return answer(SignedOut(signed_out=held is not None), headers=headers)
+
+    def _told(self, request: Request, person: Person) -> Session:
+        held = self._door.session(request) if person.how == "session" else None
+        word = None
+        if held is not None:
+            word = word_of_session(cookie(request.scope, self._office.places.of(request.scope).cookie) or "")
+        elif person.how == "header":
+            named = header(request.scope, self._office.web.header.name.lower().encode()) or ""
+            word = word_of_portal(self._office.key, named)
+        run = person.only
+        found = known(self._office.reading, held.name) if held is not None else None
+        return Session(
+            name=person.name, role=person.role, projects=person.projects, scopes=person.scopes, how=person.how,
+            csrf=word, expires_ns=self._office.course.shown(held.expires_ns) if held is not None else None,
+            has_password=found.has_password if found is not None else None,
+            way=found.way if found is not None else None,
+            run=None if run is None else RunShown(job=run.job_id, cluster=run.cluster, start_ns=run.start_ns),
+            simulated=self._office.web.simulated,
+        )  # fmt: skip
+
+    async def password(self, request: Request) -> Response:
+        """Changes one's own password; other sessions of the account end."""
+        person = self._door.person(request)
+        held = self._door.session(request)
+        if person.how != "session" or held is None:
+            raise RefusedError(403, "only who is signed in has a password to change", "sign in")
+        asked = await body(request, NewPassword)
+        there = known(self._office.reading, held.name)
+        if there.way != "local":
+            raise RefusedError(409, "the password is not kept here", "it is changed where the account is from")
+        proper_password(asked.new, held.name)
+        if there.has_password:
+            await self._ways.confirmed(request, held.name, asked.old)
+        kept = await self._office.passwords.hashing(asked.new)
+        line = self._office.line(request, held.name, "change password")
+
+        def work(store: Store) -> None:
+            set_password(store, held.name, kept, keep=held.hash)
+            line(store)
+
+        await self._office.write(work)
+        return answer(Changed())
+
+
+async def begin(office: Office, request: Request, found: Account, how: str) -> str:
+    """A new session: never one whose id was known before. What the browser showed until now ends."""
+    before = cookie(request.scope, office.places.of(request.scope).cookie)
+    line = office.line(request, found.name, "sign in", how=how)
+
+    def work(store: Store) -> str:
+        if before is not None:
+            end_session(store, hashed(before))
+        line(store)
+        return begin_session(store, found.name, how)
+
+    return await office.write(work)
+
+
+def kept_cookie(place: Place, secret: str, lasts_ns: int) -> str:
+    """The header that makes a browser keep a session."""
+    lasts_s = lasts_ns // 10**9
+    return f"{place.cookie}={secret}; Path=/; Max-Age={lasts_s}; HttpOnly; SameSite=Lax{_secure(place)}"
+
+
+def gone_cookie(name: str, place: Place) -> str:
+    """The header that makes it forget one."""
+    return f"{name}=; Path=/; Max-Age=0; HttpOnly; SameSite=Lax{_secure(place)}"
+
+
+def _secure(place: Place) -> str:
+    return "; Secure" if place.secure else ""

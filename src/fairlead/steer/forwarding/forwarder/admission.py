@@ -1,0 +1,105 @@
+"""Who may use a forwarder, and as whom: peer credentials on unix sockets, tokens on networks.
+
+Decides; sends nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from struct import Struct
+
+from fairlead.core.access import tokens
+from fairlead.core.clock import now_ns
+from fairlead.core.errors import RefusedError
+from fairlead.steer.forwarding.forwarder.client_sessions import Authority
+from fairlead.steer.fs.trees import identity as acting
+from fairlead.steer.fs.wire.address import Address, is_local
+from fairlead.steer.fs.wire.handshake import Hello
+
+_CREDENTIALS = Struct("3i")
+_PROC_NET = Path("/proc/net")
+_ESTABLISHED = "01"
+
+
+def credentials(sock: socket.socket) -> tuple[int, int, int]:
+    """Process, user and group at the other end of a unix socket, by the kernel's word."""
+    pid, uid, gid = _CREDENTIALS.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+    return pid, uid, gid
+
+
+def name_of(sock: socket.socket) -> str:
+    """What to call the other end in messages."""
+    if sock.family == socket.AF_UNIX:
+        pid, uid, _ = credentials(sock)
+        return f"pid {pid} of uid {uid}"
+    place = sock.getpeername()
+    return f"{place[0]}:{place[1]}"
+
+
+def loopback_uid(host: str, port: int, own_port: int) -> int:
+    """The user that owns the other end of a loopback connection (from the kernel's table); -1 when it is not there."""
+    if host.startswith("127."):
+        wanted = f"{int.from_bytes(socket.inet_aton(host), 'little'):08X}:{port:04X}"
+        table = _PROC_NET / "tcp"
+    elif host == "::1":
+        wanted = f"{'0' * 24}01000000:{port:04X}"
+        table = _PROC_NET / "tcp6"
+    else:
+        return -1
+    try:
+        with table.open() as rows:
+            for row in rows:
+                fields = row.split()
+                if fields[1] == wanted and fields[2].endswith(f":{own_port:04X}") and fields[3] == _ESTABLISHED:
+                    return int(fields[7])
+    except (OSError, ValueError, IndexError):
+        return -1
+    return -1
+
+
+def must_have_key(address: Address, key: bytes | None) -> None:
+    """Refuses to listen where anybody on a network could ask without a token."""
+    if key is None and not is_local(address):
+        raise RefusedError(
+            "without a token key this would serve anyone who can reach it",
+            where=str(address),
+            remedy="make a key (fairlead token key FILE) and give it with --token-key, or listen on unix:PATH",
+        )
+
+
+class Admission:
+    """The rules of one forwarder. `key` checks tokens (None: there are none)."""
+
+    def __init__(self, key: bytes | None) -> None:
+        self._key = key
+        self._own_uid = os.geteuid()
+
+    def authority(self, sock: socket.socket, hello: Hello) -> Authority:
+        """As whom this client may act; PermissionError with the reason when it may not at all."""
+        network = sock.family != socket.AF_UNIX
+        job = ""
+        if self._key is not None and (network or hello.token):
+            try:
+                claims = tokens.check(self._key, hello.token, now_ns())
+            except ValueError as error:
+                raise PermissionError(str(error)) from None
+            if network:
+                return self._as_user(claims.uid, -1, claims.job)
+            job = claims.job
+        if network:
+            place = sock.getpeername()
+            uid, gid = loopback_uid(place[0], place[1], sock.getsockname()[1]), -1
+            if uid < 0:
+                raise PermissionError("nobody knows who you are; connect from this machine or with a token")
+        else:
+            _, uid, gid = credentials(sock)
+        if uid in (0, self._own_uid):
+            return Authority(job=job)
+        return self._as_user(uid, gid, job)
+
+    def _as_user(self, uid: int, gid: int, job: str) -> Authority:
+        if uid >= 0 and not acting.enabled and uid != self._own_uid:
+            raise PermissionError(f"this forwarder runs as uid {self._own_uid} and cannot act as uid {uid}")
+        return Authority(uid, gid, job)

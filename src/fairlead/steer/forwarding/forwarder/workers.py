@@ -1,0 +1,244 @@
+"""Leader and followers: the leader waits for requests and carries the next one out itself; no request is handed over.
+
+Waking another thread costs more than a small request. So the leader hands its post over only before a request that is
+expected to be long, and a watchdog takes it away when a request turns out to be.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from threading import Lock, Thread
+from typing import Protocol
+
+from fairlead.core.clock import monotonic_ns, sleep_s
+from fairlead.decide.policies.requests.contract import WRITE, Discipline, Running
+from fairlead.steer.forwarding.forwarder.aggregation import Aggregation
+from fairlead.steer.forwarding.forwarder.request import LONG, Request
+from fairlead.steer.fs.trees import identity as acting
+
+log = logging.getLogger("fairlead.forwarder")
+STUCK_NS = 2_000_000
+"""A leader that is inside one request for longer loses its post."""
+_WATCH_S = 0.002
+_WATCH_ON = 25
+"""Looks without work after which the watchdog sleeps until there is some."""
+_LOOK_NS = 400_000
+"""With requests waiting, the leader looks for new ones (which may come first) this often."""
+_SLOW_NS = 200_000
+"""Requests that take longer on average are worth waking a thread for, so that others need not wait."""
+_DEAR_NS = 25_000
+"""Small writes that take longer on average gain by being made one; looking for them costs quicker ones too much."""
+_LARGE_SHIFT = 17
+_KINDS = 6
+"""Each class (3), small and large (128 KiB and more)."""
+
+
+class Gathering(Protocol):
+    """Where requests come from."""
+
+    def gather(self, timeout_ns: int | None) -> list[Request]:
+        """Waits for events for so long (None: until there are some), deals with them, returns requests to be queued.
+        Only the leader calls it."""
+        ...
+
+    def poke(self) -> None:
+        """Makes a `gather` that waits return; any thread."""
+        ...
+
+
+class _Worker:
+    __slots__ = ("thread", "wake")
+
+    def __init__(self) -> None:
+        self.wake = Lock()
+        self.wake.acquire()
+        self.thread: Thread | None = None
+
+
+class Crew:
+    """`size` workers at most carry out requests; one thread more, so that there is always one to lead."""
+
+    def __init__(
+        self,
+        gathering: Gathering,
+        carry_out: Callable[[Request], None],
+        discipline: Discipline,
+        *,
+        size: int,
+        aggregation: Aggregation | None = None,
+    ) -> None:
+        self.queued = discipline
+        self._aggregation = aggregation
+        self.running = Running()
+        self._gathering = gathering
+        self._carry_out = carry_out
+        self._size = size
+        self._lock = Lock()
+        self._leader: _Worker | None = None
+        self._idle: list[_Worker] = []
+        self._stopping = False
+        self._busy_since = 0  # when the leader began with a request; 0 while it leads
+        self._sleeps_until: int | None = 0  # how long `gather` waits; None: for ever; 0: it does not wait
+        self._mean_ns = [_SLOW_NS] * _KINDS  # moving average of the service time of each kind
+        self._watch = Lock()
+        self._watch.acquire()
+        self._watching = False
+        self._workers = [_Worker() for _ in range(size + 1)]
+        self._watchdog = Thread(target=self._watch_leader, name="watchdog", daemon=True)
+
+    def start(self) -> None:
+        """Starts the threads."""
+        for number, worker in enumerate(self._workers):
+            worker.thread = Thread(target=self._work, args=(worker,), name=f"worker-{number}", daemon=True)
+            worker.thread.start()
+        self._watchdog.start()
+
+    def stop(self, timeout_s: float) -> bool:
+        """Ends the threads after what they are at; False when some did not end in time."""
+        with self._lock:
+            self._stopping = True
+            idle, self._idle = self._idle, []
+            if not self._watching:
+                self._watching = True
+                self._watch.release()
+        for worker in idle:
+            worker.wake.release()
+        self._gathering.poke()
+        until = monotonic_ns() + int(timeout_s * 1e9)
+        for thread in [worker.thread for worker in self._workers] + [self._watchdog]:
+            if thread is not None and thread.ident is not None:
+                thread.join(max(0.0, (until - monotonic_ns()) / 1e9))
+        return not any(worker.thread is not None and worker.thread.is_alive() for worker in self._workers)
+
+    def add(self, requests: Sequence[Request]) -> None:
+        """Queues requests again that were parked; any thread."""
+        now = monotonic_ns()
+        with self._lock:
+            for request in requests:
+                self.queued.add(request, now)
+        self._gathering.poke()
+
+    def drop(self, request: Request) -> bool:
+        """Takes a waiting request out; False when a worker has it."""
+        with self._lock:
+            return self.queued.drop(request)
+
+    def wait_less(self, until_ns: int) -> None:
+        """Makes the leader wait no longer than until then; any thread."""
+        sleeps = self._sleeps_until
+        if sleeps is None or sleeps > until_ns:
+            self._gathering.poke()
+
+    def _work(self, me: _Worker) -> None:
+        lock, queued, running, gathering = self._lock, self.queued, self.running, self._gathering
+        carry_out, size, mean_ns, aggregation = self._carry_out, self._size, self._mean_ns, self._aggregation
+        done: Request | None = None
+        arrived: list[Request] = []
+        looked_ns = began_ns = 0
+        acting.limit()
+        while True:
+            request: Request | None = None
+            timeout_ns: int | None = 0
+            with lock:
+                now = monotonic_ns()
+                if done is not None:
+                    running.ended(done)
+                    queued.done(done, now)
+                    kind = done.op_class + 3 if done.size >> _LARGE_SHIFT else done.op_class
+                    mean_ns[kind] += (now - began_ns - mean_ns[kind]) >> 3
+                    done = None
+                for one in arrived:
+                    queued.add(one, now)
+                if self._stopping:
+                    return
+                leader = self._leader
+                if leader is None:
+                    self._leader = leader = me
+                leading = leader is me
+                waiting = len(queued)
+                if waiting and running.total < size and not (leading and now - looked_ns > _LOOK_NS):
+                    request = queued.take(now, running)  # type: ignore[assignment]  # what was added was a Request
+                if request is not None:
+                    running.started(request)
+                    if (
+                        waiting > 1
+                        and aggregation is not None
+                        and request.op_class == WRITE
+                        and mean_ns[WRITE] > _DEAR_NS
+                    ):
+                        request.along = aggregation.along(queued, request, now)
+                    if leading:
+                        if waiting > 1 and self._idle and self._expects_long(request):
+                            self._leader = None
+                            self._idle.pop().wake.release()
+                        else:
+                            self._busy_since = now
+                            if not self._watching:
+                                self._watching = True
+                                self._watch.release()
+                elif leading:
+                    self._busy_since = 0
+                    if not waiting:
+                        timeout_ns = None
+                    elif now - looked_ns > _LOOK_NS:
+                        timeout_ns = 0
+                    else:
+                        wake = queued.wake_ns(now) if running.total < size else None
+                        timeout_ns = None if wake is None else max(0, wake - now)
+                    self._sleeps_until = None if timeout_ns is None else now + timeout_ns
+                else:
+                    if waiting and running.total < size:
+                        wake = queued.wake_ns(now)
+                        if wake is not None:
+                            self.wait_less(wake)
+                    self._idle.append(me)
+            if request is not None:
+                arrived = []
+                began_ns = now
+                try:
+                    carry_out(request)
+                except Exception:  # a worker that ended would be missed for ever
+                    log.exception("a defect of fairlead")
+                done = request
+            elif leading:
+                try:
+                    arrived = gathering.gather(timeout_ns)
+                except Exception:  # a leader that ended would end the service of all
+                    log.exception("a defect of fairlead")
+                    arrived = []
+                    sleep_s(_WATCH_S)
+                self._sleeps_until = 0
+                looked_ns = monotonic_ns()
+            else:
+                arrived = []
+                me.wake.acquire()
+
+    def _expects_long(self, request: Request) -> bool:
+        kind = request.op_class + 3 if request.size >> _LARGE_SHIFT else request.op_class
+        return self._mean_ns[kind] > _SLOW_NS or request.op in LONG
+
+    def _watch_leader(self) -> None:
+        quiet = 0
+        self._watch.acquire()
+        while True:
+            sleep_s(_WATCH_S)
+            busy_since = self._busy_since
+            if busy_since and monotonic_ns() - busy_since > STUCK_NS:
+                with self._lock:
+                    if self._stopping:
+                        return
+                    if self._busy_since == busy_since and self._leader is not None and self._idle:
+                        self._leader = None
+                        self._busy_since = 0
+                        self._idle.pop().wake.release()
+            quiet = 0 if busy_since else quiet + 1
+            if quiet > _WATCH_ON or self._stopping:
+                with self._lock:
+                    if self._stopping:
+                        return
+                    if self._busy_since:
+                        continue
+                    self._watching = False
+                self._watch.acquire()
+                quiet = 0

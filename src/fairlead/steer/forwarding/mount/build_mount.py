@@ -1,0 +1,122 @@
+"""What a mount is made of, from the options of `fairlead mount`: forwarders, connection, records, source.
+
+Nothing is mounted here (`run`).
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fairlead.core.errors import MountError
+from fairlead.steer.forwarding.mount.control import state_folder
+from fairlead.steer.forwarding.mount.map_file import addresses_for
+from fairlead.steer.fs.fuse import passthrough
+
+if TYPE_CHECKING:
+    from fairlead.steer.fs.client.dial import Dial
+    from fairlead.steer.fs.client.job_identity import Jobs
+    from fairlead.steer.fs.trace.recorder import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class MountOptions:
+    """What `fairlead mount` was asked for. Either `source`, `addresses` or `map_file` is given."""
+
+    mountpoint: str
+    """As `fuse.mounted.canonical` has it. All paths are absolute."""
+    source: str | None = None
+    addresses: tuple[str, ...] = ()
+    map_file: Path | None = None
+    read_only: bool = False
+    allow_other: bool | None = None
+    spool: Path | None = None
+    job: str = ""
+    cache: bool = False
+    passthrough: bool = True
+    checksum: bool = False
+    token: Path | None = None
+    ca: Path | None = None
+    patience_s: float = 60.0
+
+
+def addresses_of(options: MountOptions) -> list[str]:
+    """The forwarders asked for, or those the map file gives this node."""
+    if options.map_file is None:
+        return list(options.addresses)
+    return addresses_for(options.map_file, os.uname().nodename)
+
+
+def dial_of(options: MountOptions) -> Dial:
+    """A client session at the forwarders, not connected yet."""
+    from fairlead.steer.fs.client.dial import Dial
+
+    tls = None
+    if options.ca is not None:
+        from fairlead.core.access.tls import client_context
+
+        tls = client_context(options.ca)
+    token = _token(options.token) if options.token is not None else ""
+    return Dial(
+        addresses_of(options),
+        token=token,
+        tls=tls,
+        mount=options.mountpoint,
+        leases=options.cache,
+        checksum=options.checksum,
+        descriptors=options.passthrough and not options.cache and passthrough.allowed(),
+    )
+
+
+def recording(options: MountOptions) -> tuple[Trace | None, Jobs]:
+    """The trace (not started; None without a spool) and the jobs of the requests."""
+    from fairlead.steer.fs.client.job_identity import Jobs
+
+    node = os.uname().nodename.partition(".")[0] or "localhost"
+    jobs = Jobs(job=options.job, node=node)
+    if options.spool is None:
+        return None, jobs
+    from fairlead.steer.forwarding.record_spool import spool_in
+    from fairlead.steer.fs.trace.recorder import Trace
+
+    spool = spool_in(options.spool, node=node, writer=f"mount:{options.mountpoint}")
+    source = options.source or ",".join(addresses_of(options))
+    trace = Trace(spool, fs=f"fairlead:{source}", mount_point=options.mountpoint)
+    return trace, jobs
+
+
+def source_folder(source: str, mountpoint: str) -> str:
+    """The folder to serve. One that holds the mount, or lies in it, would make the mount wait for itself."""
+    folder = os.path.realpath(source)
+    if not os.path.isdir(folder):
+        what = "is no folder" if os.path.exists(folder) else "there is no such folder"
+        raise MountError(what, where=source, remedy="give --local a folder")
+    if not os.access(folder, os.X_OK):
+        raise MountError("you may not enter this folder", where=source, remedy="give --local a folder you may use")
+    inside = os.path.commonpath([folder, mountpoint])
+    if inside in (folder, mountpoint):
+        raise MountError("source and mount point lie in one another", where=mountpoint, remedy="choose another folder")
+    return folder
+
+
+def check_places(options: MountOptions) -> None:
+    """Raises `MountError` when the mount would need files of its own that lie in it."""
+    for path in (options.spool, options.map_file, state_folder()):
+        if path is None:
+            continue
+        if os.path.commonpath([os.path.realpath(path), options.mountpoint]) == options.mountpoint:
+            what = "lies under the mount point: the mount would wait for itself"
+            raise MountError(what, where=str(path), remedy="choose another place")
+
+
+def _token(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except OSError as error:
+        what = f"the token cannot be read: {error.strerror}"
+        raise MountError(what, where=str(path), remedy="check the path") from error
+    except UnicodeDecodeError as error:
+        what = "this is no token"
+        raise MountError(what, where=str(path), remedy="give a file made by: fairlead token issue") from error

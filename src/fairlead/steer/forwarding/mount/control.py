@@ -1,0 +1,279 @@
+"""What mounts run on this machine and how to speak to one: state files, and a unix control socket for each mount.
+
+A request is one line of JSON, `{"do": "status"}`, `{"do": "remap", "addresses": [...]}`, `{"do": "stop"}`,
+`{"do": "record", "on": false}`; so is the answer, `{"ok": ...}` or
+`{"error": {"what", "where", "remedy"}}`. The folder is its user's alone, so are the sockets.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import threading
+from collections.abc import Callable
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fairlead.core.errors import FairleadError, MountError, UnreachableError
+from fairlead.steer.fs.fuse.mount_table import canonical, own_mounts
+
+_LINE_BYTES = 1 << 16
+_PATIENCE_S = 5.0
+_ANSWER_S = 10.0
+"""A mount that has not told its status by then is shown as silent."""
+Asked = dict[str, Any]
+
+
+class MountRecord(msgspec.Struct, frozen=True):
+    """What a mount process says of itself: its folder, what it mounts, who it is, when it began, where it logs."""
+
+    mountpoint: str
+    source: str
+    pid: int
+    born: int
+    started_ns: int
+    log: str = ""
+
+    def alive(self) -> bool:
+        """Whether that very process still runs (a number is given out again, its birth is not)."""
+        return born(self.pid) == self.born
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """A mount as `fairlead mounts` shows it. `state`: serving, or what the mount says; dead; silent; foreign."""
+
+    mountpoint: str
+    source: str
+    state: str
+    pid: int | None = None
+    started_ns: int | None = None
+    requests: int | None = None
+    status: dict[str, Any] | None = None
+
+
+def born(pid: int) -> int:
+    """When a process began, in clock ticks since boot; 0 when there is none (or it has ended and waits)."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return 0
+    fields = text.rpartition(")")[2].split()
+    return 0 if fields[0] in "ZX" else int(fields[19])
+
+
+def state_folder() -> Path:
+    """The folder of state files and control sockets, made when absent. Raises `MountError` when others could enter."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    if runtime and os.path.isdir(runtime):
+        folder = Path(runtime) / "fairlead"
+    elif os.geteuid() == 0:
+        folder = Path("/run/fairlead")
+    else:
+        folder = Path(f"/tmp/fairlead-{os.geteuid()}")  # noqa: S108 (made 0700, its owner is checked)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = folder.lstat()
+    except OSError as error:
+        raise MountError(
+            f"no folder for state files: {error.strerror}", where=str(folder), remedy="set XDG_RUNTIME_DIR"
+        ) from error
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise MountError(
+            "the folder of state files is open to others", where=str(folder), remedy=f"chmod 700 {folder}, or remove it"
+        )
+    return folder
+
+
+def record_of(mountpoint: str) -> MountRecord | None:
+    """What the mount process on that folder wrote, alive or not."""
+    return _read(_file(mountpoint))
+
+
+def log_of(mountpoint: str) -> Path:
+    """Where a mount process in the background writes what it has to say."""
+    return _file(mountpoint).with_suffix(".log")
+
+
+def ask(mountpoint: str | Path, request: Asked, *, timeout_s: float = _PATIENCE_S) -> Any:
+    """What the mount on that folder answers. Raises `MountError` (no such mount), `UnreachableError` (it does not
+    answer), or the error it answers with."""
+    path = canonical(mountpoint)
+    record = record_of(path)
+    if record is None:
+        raise MountError("no mount of yours is known there", where=path, remedy="fairlead mounts")
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock, _Near(state_folder()) as near:
+            sock.settimeout(timeout_s)
+            sock.connect(f"{near}/{_name(path)}.sock")
+            sock.sendall(msgspec.json.encode(request) + b"\n")
+            line = _line(sock)
+        answer = msgspec.json.decode(line, type=dict[str, Any])
+    except (OSError, msgspec.DecodeError) as error:
+        raise UnreachableError(
+            f"the mount process does not answer: {error}", where=path, remedy=f"fairlead umount --force {path}"
+        ) from error
+    if "error" in answer:
+        said = answer["error"]
+        raise MountError(said.get("what", "refused"), where=said.get("where"), remedy=said.get("remedy"))
+    return answer.get("ok")
+
+
+class Control:
+    """The control socket and state file of the mount this process serves. `poll` its `fileno` and call `answer`."""
+
+    def __init__(self, record: MountRecord, perform: Callable[[Asked], Any]) -> None:
+        """`perform` carries out a request and returns what to answer; its `FairleadError` is answered as such."""
+        self._perform = perform
+        self._file = _file(record.mountpoint)
+        self._path = self._file.with_suffix(".sock")
+        self._path.unlink(missing_ok=True)
+        self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        with _Near(self._path.parent) as near:
+            self._sock.bind(f"{near}/{self._path.name}")
+        self._sock.listen(16)
+        self._inode = self._path.stat().st_ino
+        fresh = self._file.with_suffix(".new")
+        fresh.write_bytes(msgspec.json.encode(record))
+        fresh.replace(self._file)
+
+    def fileno(self) -> int:
+        """Readable when someone asks."""
+        return self._sock.fileno()
+
+    def answer(self) -> None:
+        """Takes in one caller. The answer is a thread's, so that a slow one (a remap) holds up nobody."""
+        connection, _ = self._sock.accept()
+        threading.Thread(target=self._converse, args=(connection,), name="control", daemon=True).start()
+
+    def _converse(self, connection: socket.socket) -> None:
+        """One request, one answer. A caller who says nothing, or goes, is left."""
+        with connection:
+            connection.settimeout(_PATIENCE_S)
+            try:
+                line = _line(connection)
+                connection.sendall(msgspec.json.encode(self._reply(line)) + b"\n")
+            except OSError:
+                return
+
+    def close(self) -> None:
+        """Takes the socket and the state file away, unless another mount has put its own there."""
+        self._sock.close()
+        try:
+            if self._path.stat().st_ino != self._inode:
+                return
+        except OSError:
+            return
+        for path in (self._path, self._file):
+            path.unlink(missing_ok=True)
+        log = self._file.with_suffix(".log")
+        if log.exists() and log.stat().st_size == 0:
+            log.unlink(missing_ok=True)
+
+    def _reply(self, line: bytes) -> dict[str, Any]:
+        try:
+            request = msgspec.json.decode(line, type=dict[str, Any])
+        except msgspec.DecodeError as error:
+            return {"error": {"what": f"no request: {error}"}}
+        try:
+            return {"ok": self._perform(request)}
+        except FairleadError as error:
+            return {"error": {"what": error.what, "where": error.where, "remedy": error.remedy}}
+
+
+def listing() -> list[Listed]:
+    """Every mount of fairlead this user can know of; state files nothing belongs to are removed."""
+    try:
+        folder = state_folder()
+        records = {record.mountpoint: record for file in sorted(folder.glob("*.json")) if (record := _read(file))}
+    except MountError:
+        records = {}
+    table = {mount.path: mount.source for mount in own_mounts()}
+    found = []
+    for path, record in records.items():
+        if path in table or record.alive():
+            found.append(_asked(record))
+        else:
+            _forget(path)
+    found += [
+        Listed(mountpoint=path, source=source.removeprefix("fairlead:"), state="foreign")
+        for path, source in table.items()
+        if path not in records
+    ]
+    return sorted(found, key=lambda mount: mount.mountpoint)
+
+
+def _asked(record: MountRecord) -> Listed:
+    """A known mount with what it says of itself, if it lives and answers."""
+    state, status = "dead", None
+    if record.alive():
+        try:
+            status = ask(record.mountpoint, {"do": "status"}, timeout_s=_ANSWER_S)
+            state = str(status.get("state", "serving"))
+        except (MountError, UnreachableError):
+            state = "silent"
+    return Listed(
+        mountpoint=record.mountpoint,
+        source=record.source,
+        state=state,
+        pid=record.pid,
+        started_ns=record.started_ns,
+        requests=None if status is None else status.get("requests"),
+        status=status,
+    )
+
+
+def _forget(mountpoint: str) -> None:
+    file = _file(mountpoint)
+    for path in (file, file.with_suffix(".sock"), file.with_suffix(".log")):
+        path.unlink(missing_ok=True)
+
+
+def forget_dead(mountpoint: str) -> None:
+    """Removes the state of a mount whose process has gone."""
+    record = record_of(mountpoint)
+    if record is not None and not record.alive():
+        _forget(mountpoint)
+
+
+def _read(file: Path) -> MountRecord | None:
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=MountRecord)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def _name(mountpoint: str) -> str:
+    return blake2b(os.fsencode(mountpoint), digest_size=8).hexdigest()
+
+
+def _file(mountpoint: str) -> Path:
+    return state_folder() / f"{_name(mountpoint)}.json"
+
+
+def _line(sock: socket.socket) -> bytes:
+    line = b""
+    while not line.endswith(b"\n") and len(line) < _LINE_BYTES:
+        part = sock.recv(_LINE_BYTES)
+        if not part:
+            break
+        line += part
+    return line
+
+
+class _Near:
+    """A folder under a short name: the path of a unix socket has at most 107 bytes."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._fd = -1
+
+    def __enter__(self) -> str:
+        self._fd = os.open(self._folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        return f"/proc/self/fd/{self._fd}"
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._fd)

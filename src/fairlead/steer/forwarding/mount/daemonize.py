@@ -1,0 +1,121 @@
+"""Into the background, but only with a mount that works: the caller waits, and gets its failure as an error of his."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+
+import msgspec
+
+from fairlead.core import errors
+from fairlead.core.errors import FairleadError, MountError
+from fairlead.steer.forwarding.mount.build_mount import MountOptions
+from fairlead.steer.forwarding.mount.control import log_of
+from fairlead.steer.forwarding.mount.run import serve, to_stderr
+from fairlead.steer.fs.fuse.mount_table import answer, canonical
+
+_ANSWER_S = 30.0
+
+
+class _Told(msgspec.Struct):
+    """What the child tells: nothing when the mount works, else an error to raise here."""
+
+    kind: str = ""
+    what: str = ""
+    where: str | None = None
+    remedy: str | None = None
+
+
+def mount_in_background(options: MountOptions, say: Callable[[str], None] = to_stderr) -> int:
+    """Mounts in a process of its own and returns its number once the folder answers. Raises what the mount raised.
+
+    The paths of `options` are absolute: the mount process leaves the working folder.
+    """
+    mountpoint = canonical(options.mountpoint)
+    log = str(log_of(mountpoint))
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        os._exit(_child(options, writing, log, say))
+    os.close(writing)
+    try:
+        told = _hear(reading)
+    except BaseException:
+        os.kill(child, signal.SIGTERM)
+        raise
+    finally:
+        os.close(reading)
+    if told is None:
+        os.waitpid(child, 0)
+        raise MountError(
+            "the mount process ended before it had mounted", where=mountpoint, remedy="see why with --foreground"
+        )
+    if told.kind:
+        os.waitpid(child, 0)
+        raise _as_error(told)
+    code = answer(mountpoint, within_s=_ANSWER_S)
+    if code is None:
+        os.kill(child, signal.SIGTERM)
+        raise MountError("is mounted, but does not answer", where=mountpoint, remedy=f"see {log}")
+    return child
+
+
+def _child(options: MountOptions, writing: int, log: str, say: Callable[[str], None]) -> int:
+    """The mount process: an exit code. Until the mount works it speaks to the caller, then to its log."""
+    os.setsid()
+    os.chdir("/")
+    waiting = True
+
+    def ready() -> None:
+        nonlocal waiting
+        _turn_away(log)
+        os.write(writing, msgspec.json.encode(_Told()))
+        os.close(writing)
+        waiting = False
+
+    try:
+        serve(options, ready, say)
+    except FairleadError as error:
+        if not waiting:
+            say(str(error))
+            return error.exit_code
+        told = _Told(type(error).__name__, error.what, error.where, error.remedy)
+        os.write(writing, msgspec.json.encode(told))
+        return error.exit_code
+    except BaseException:  # noqa: BLE001 (the last frame of this process: what is not said here is lost)
+        traceback.print_exc()
+        return 1
+    finally:
+        sys.stderr.flush()
+    return 0
+
+
+def _turn_away(log: str) -> None:
+    """From now on nothing of the caller's terminal or pipes is held."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    nothing = os.open(os.devnull, os.O_RDWR)
+    written = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(nothing, 0)
+    os.dup2(written, 1)
+    os.dup2(written, 2)
+    os.close(nothing)
+    os.close(written)
+
+
+def _hear(reading: int) -> _Told | None:
+    said = b""
+    while part := os.read(reading, 1 << 16):
+        said += part
+    return msgspec.json.decode(said, type=_Told) if said else None
+
+
+def _as_error(told: _Told) -> FairleadError:
+    kind = getattr(errors, told.kind, MountError)
+    if not (isinstance(kind, type) and issubclass(kind, FairleadError)):
+        kind = MountError
+    return kind(told.what, where=told.where, remedy=told.remedy)

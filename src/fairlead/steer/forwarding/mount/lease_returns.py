@@ -1,0 +1,97 @@
+"""A mount's part in leases: the kernel drops what the forwarder takes back, then the forwarder hears of it.
+
+A thread of its own tells the kernel, which may wait there for a read of the same page to be answered: the thread of
+the mount has to answer it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from queue import SimpleQueue
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from fairlead.core.clock import monotonic_s, sleep_s
+from fairlead.steer.fs.client.link import LinkLostError
+from fairlead.steer.fs.client.pending_requests import own_message
+from fairlead.steer.fs.fuse.abi import INVAL_INODE_OUT, NOTIFY_INVAL_INODE, OUT_HEADER, ROOT
+from fairlead.steer.fs.wire.frames import REVOKE, Own
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fairlead.steer.forwarding.mount.relay import RelayMount
+    from fairlead.steer.fs.client.link import Link
+
+_NODE = Struct("<Q")
+_LENGTH = OUT_HEADER.size + INVAL_INODE_OUT.size
+_SETTLES_S = 0.25
+"""A process that has been given a node may not have entered it yet; it does so as soon as it is its turn."""
+_MOST_ABSENT = 65_536
+
+
+class Coherence:
+    """What the kernel is to drop, in order."""
+
+    def __init__(self, mount: RelayMount) -> None:
+        self._mount = mount
+        self._absent: dict[int, int] = {}
+        """Nodes that did not come, and how often the kernel had been told them."""
+        self._queue: SimpleQueue[tuple[Link | None, int, Sequence[int]]] = SimpleQueue()
+        threading.Thread(target=self._work, name="coherence", daemon=True).start()
+
+    def revoked(self, link: Link, body: memoryview) -> None:
+        """The forwarder takes back nodes (the body of a REVOKE). Called by the mount's thread."""
+        (number,) = REVOKE.unpack_from(body)
+        nodes = [_NODE.unpack_from(body, at)[0] for at in range(REVOKE.size, len(body) - 7, 8)]
+        self._queue.put((link, number, nodes))
+
+    def drop_all(self) -> None:
+        """Everything is taken back: the connection that could tell is gone. Called by the mount's thread."""
+        self._queue.put((None, 0, [ROOT, *self._mount.nodes.all()]))
+
+    def _work(self) -> None:
+        while True:
+            link, number, nodes = self._queue.get()
+            if not self._drop(nodes):
+                return
+            if link is not None:
+                self._mount.soon(lambda link=link, number=number: self._dropped(link, number))  # type: ignore[misc]
+
+    def _drop(self, nodes: Sequence[int]) -> bool:
+        """False when the mount is gone."""
+        until = monotonic_s() + _SETTLES_S
+        for node in nodes:
+            message = OUT_HEADER.pack(_LENGTH, NOTIFY_INVAL_INODE, 0) + INVAL_INODE_OUT.pack(node, 0, 0)
+            while True:
+                try:
+                    os.write(self._mount.device.fd, message)
+                except OSError as error:
+                    if error.errno in (errno.ENODEV, errno.EBADF, errno.EPERM):
+                        return False
+                    if error.errno == errno.ENOENT and self._may_come(node):
+                        if monotonic_s() < until:
+                            sleep_s(0.001)
+                            continue
+                        if len(self._absent) >= _MOST_ABSENT:
+                            self._absent.clear()
+                        self._absent[node] = self._mount.nodes.count(node)
+                break
+        return True
+
+    def _may_come(self, node: int) -> bool:
+        """The kernel was told of the node, and not only of one with its number whose file it has seen replaced."""
+        count = self._mount.nodes.count(node)
+        return count > 0 and count != self._absent.get(node)
+
+    def _dropped(self, link: Link, number: int) -> None:
+        mount = self._mount
+        if mount.link is not link:
+            return  # another connection: what this one had lent is over
+        try:
+            link.put(next(mount.ledger.ids), 0, 0, own_message(Own.RELEASE_LEASE, 0, REVOKE.pack(number)))
+            link.flush()
+        except LinkLostError as lost:
+            mount.lost(str(lost))

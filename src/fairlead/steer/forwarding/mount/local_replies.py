@@ -1,0 +1,42 @@
+"""Answers to the kernel that no forwarder gave, and answers the kernel does not take."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Callable
+
+from fairlead.steer.fs.fuse.abi import OUT_HEADER
+
+
+class Kernel:
+    """The other side of the device, as far as answers go."""
+
+    def __init__(self, fd: int, say: Callable[[str], None]) -> None:
+        self._fd = fd
+        self._say = say
+        self.gone = False
+        """The mount was taken off."""
+
+    def answer(self, unique: int, error: int, body: bytes = b"") -> None:
+        """Answers a request. `error`: 0 or -errno."""
+        try:
+            os.write(self._fd, OUT_HEADER.pack(16 + len(body), error, unique) + body)
+        except OSError as failed:
+            self.refused(failed, unique)
+
+    def refused(self, error: OSError, unique: int) -> None:
+        """The kernel does not take an answer: ENOENT when who asked was killed, ENODEV when the mount is gone."""
+        if error.errno == errno.ENODEV:
+            self.gone = True
+        elif error.errno == errno.EINVAL:
+            self._say(f"the kernel refuses an answer ({error}); the request gets EIO")
+            os.write(self._fd, OUT_HEADER.pack(16, -errno.EIO, unique))
+        elif error.errno != errno.ENOENT:
+            raise error
+
+
+def to_stderr(text: str) -> None:
+    """A line for the log."""
+    print(f"fairlead mount: {text}", file=sys.stderr, flush=True)

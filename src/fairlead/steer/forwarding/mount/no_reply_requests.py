@@ -1,0 +1,71 @@
+"""Requests of the kernel that no forwarder need answer: forgotten nodes, interrupts, the end of the mount."""
+
+from __future__ import annotations
+
+import errno
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from fairlead.steer.fs.client.pending_requests import OPCODE, own_message
+from fairlead.steer.fs.fuse.abi import BATCH_FORGET_IN, FORGET_ONE, IN_HEADER, Op
+
+if TYPE_CHECKING:
+    from fairlead.steer.forwarding.mount.relay import RelayMount
+    from fairlead.steer.fs.trace.recorder import Trace
+
+_FORGETS = 128
+"""Forgotten nodes that are told to the forwarder together."""
+_PATIENT_S = 2.0
+_NUMBER = Struct("<Q")
+
+
+class Silent:
+    """Takes such requests."""
+
+    def __init__(self, mount: RelayMount, trace: Trace | None) -> None:
+        self._mount = mount
+        self._trace = trace
+        self._forgotten: list[tuple[int, int]] = []
+
+    def take(self, op: int, unique: int, node: int, message: memoryview) -> None:
+        """One request."""
+        if op == Op.FORGET:
+            self._forget(node, _NUMBER.unpack_from(message, IN_HEADER.size)[0])
+        elif op == Op.BATCH_FORGET:
+            count = BATCH_FORGET_IN.unpack_from(message, IN_HEADER.size)[0]
+            begin = IN_HEADER.size + BATCH_FORGET_IN.size
+            for at in range(begin, begin + count * FORGET_ONE.size, FORGET_ONE.size):
+                self._forget(*FORGET_ONE.unpack_from(message, at))
+        elif op == Op.INTERRUPT:
+            self._interrupt(_NUMBER.unpack_from(message, IN_HEADER.size)[0])
+        else:
+            self._mount.answer(unique, 0)
+
+    def _forget(self, node: int, lookups: int) -> None:
+        mount = self._mount
+        if mount.nodes.forget(node, lookups):
+            mount.generations.forget(node)
+            if self._trace is not None:
+                self._trace.forgot(node)
+        forgotten = self._forgotten
+        forgotten.append((node, lookups))
+        if len(forgotten) >= _FORGETS:
+            link = mount.outlet
+            if link is not None:
+                body = BATCH_FORGET_IN.pack(len(forgotten), 0) + b"".join(FORGET_ONE.pack(*one) for one in forgotten)
+                link.put(next(mount.ledger.ids), 0, 0, own_message(Op.BATCH_FORGET, 0, body))
+            forgotten.clear()
+
+    def _interrupt(self, unique: int) -> None:
+        mount, ledger = self._mount, self._mount.ledger
+        number = ledger.of_unique(unique)
+        if number is None:
+            return
+        if mount.link is None:
+            # Programs expect EINTR of a lock; of anything else only who would have to wait for long gets it, and
+            # nobody whose request may have been carried out.
+            waits = ledger.requests[number][OPCODE] == Op.SETLKW
+            if waits or (number in ledger.unsent and mount.failover.down_s() > _PATIENT_S):
+                mount.finish(number, -errno.EINTR)
+        else:
+            mount.link.put(next(ledger.ids), 0, 0, own_message(Op.INTERRUPT, 0, _NUMBER.pack(number)))

@@ -1,0 +1,36 @@
+"""How a mount treats each opcode of the kernel. Only a table."""
+
+from __future__ import annotations
+
+from fairlead.steer.fs.fuse.abi import Op
+from fairlead.steer.fs.wire.frames import Flag
+
+OPCODES = 64
+DATA, COPIED, OPENS, HANDLE, LOCAL, ASKED, CLOSED = range(7)
+"""DATA stays in its slot; COPIED: the message is kept; OPENS: and a handle is chosen; HANDLE: copied, its
+body begins with one; LOCAL: answered here; ASKED, CLOSED: may be answered here, else as
+COPIED and HANDLE."""
+
+
+def ways() -> list[int]:
+    """By opcode: how a request is treated."""
+    table = [COPIED] * OPCODES
+    for op in (Op.READ, Op.WRITE):
+        table[op] = DATA
+    for op in (Op.OPEN, Op.OPENDIR, Op.CREATE, Op.TMPFILE):
+        table[op] = OPENS
+    for op in (Op.RELEASE, Op.RELEASEDIR, Op.FSYNC, Op.FSYNCDIR, Op.READDIR, Op.READDIRPLUS, Op.GETLK,
+               Op.SETLK, Op.SETLKW, Op.FALLOCATE, Op.LSEEK, Op.COPY_FILE_RANGE, Op.IOCTL, Op.POLL):  # fmt: skip
+        table[op] = HANDLE
+    for op in (Op.FORGET, Op.BATCH_FORGET, Op.INTERRUPT, Op.DESTROY):
+        table[op] = LOCAL
+    for op in (Op.GETXATTR, Op.SETXATTR, Op.REMOVEXATTR, Op.GETATTR, Op.SETATTR):
+        table[op] = ASKED
+    table[Op.FLUSH] = CLOSED
+    return table
+
+
+WAYS = ways()
+_NAMING = (Op.CREATE, Op.MKNOD, Op.MKDIR, Op.SYMLINK, Op.LINK, Op.UNLINK, Op.RMDIR, Op.RENAME, Op.RENAME2)
+WISHES = [int(Flag.PARENT) if op in _NAMING else 0 for op in range(OPCODES)]
+"""By opcode: flags of the request."""

@@ -1,0 +1,124 @@
+"""Files a forwarder of this machine hands over: registered with the kernel, which then reads and writes them itself.
+
+Not here: how descriptors arrive (`link`), what the kernel is told about a file (`fuse.passthrough`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from fairlead.steer.fs.client.link import Link
+from fairlead.steer.fs.client.pending_requests import HANDLE, MESSAGE, NODE, OPCODE, Entry
+from fairlead.steer.fs.fuse.abi import IN_HEADER, OPEN_OUT, Op
+from fairlead.steer.fs.fuse.passthrough import Backings, allowed
+from fairlead.steer.fs.wire.frames import Flag
+from fairlead.steer.fs.wire.handshake import Feature
+
+if TYPE_CHECKING:
+    from fairlead.steer.forwarding.mount.fuse_negotiation import Session
+    from fairlead.steer.forwarding.mount.replies import Answers
+    from fairlead.steer.fs.client.dial import Connection
+
+_NODE = Struct("<Q")
+_FLAGS = Struct("<I")
+_DESCRIPTOR = int(Flag.DESCRIPTOR)
+_OPENING = (Op.OPEN, Op.CREATE, Op.TMPFILE)
+TOLD = "passthrough: reads and writes go in the kernel, the trace holds opens and closes only"
+
+
+def why_not(connection: Connection, session: Session, *, cache: bool) -> str:
+    """Why files cannot be handed to the kernel; empty when they can."""
+    if cache:
+        return "the mount has a cache"
+    if not allowed():
+        return "it needs CAP_SYS_ADMIN"
+    if not session.passthrough:
+        return "this kernel has no FUSE passthrough"
+    return why_not_here(connection)
+
+
+def why_not_here(connection: Connection) -> str:
+    """Why this connection brings no descriptors; empty when it does."""
+    if Feature.DESCRIPTORS in connection.welcome.features:
+        return ""
+    if connection.address.kind != "unix":
+        return f"{connection.address} is no unix socket"
+    return f"the forwarder {connection.address} was started without --descriptors"
+
+
+class Descriptors:
+    """The files of one mount that the kernel reads and writes itself. The mount's thread only.
+
+    The kernel wants all openings of a file alike (it fails those that differ with EIO): while one is open through the
+    forwarder, the others are too, and while one was handed over, so is every other. No descriptor is kept: a registered
+    file is the kernel's, also when the forwarder that opened it has gone.
+    """
+
+    def __init__(self, fd: int, say: Callable[[str], None]) -> None:
+        """`fd`: the mount's device."""
+        self._backings = Backings(fd)
+        self._say = say
+        self._told = False
+        self._writers: set[int] = set()
+        self._plain: dict[int, int] = {}  # node by handle: open through the forwarder
+        self._plain_nodes: dict[int, int] = {}
+
+    def learn_from(self, answers: Answers) -> None:
+        """Is told of what is released from now on."""
+        self._writers = answers.handed
+        before = answers.teach[Op.RELEASE]
+        assert before is not None
+
+        def released(entry: Entry, body: memoryview) -> None:
+            before(entry, body)
+            self._released(entry[HANDLE])
+
+        answers.teach[Op.RELEASE] = released
+
+    def take(self, link: Link, flags: int, entry: Entry | None, error: int, body: memoryview) -> None:
+        """A reply has come. Where it opens a file the kernel can have, its body is changed in place."""
+        descriptor = link.take_along() if flags & _DESCRIPTOR else -1
+        try:
+            if entry is not None and not error and entry[OPCODE] in _OPENING and len(body) >= OPEN_OUT.size:
+                self._opened(entry, descriptor, body)
+        finally:
+            if descriptor >= 0:
+                os.close(descriptor)
+
+    def _opened(self, entry: Entry, descriptor: int, body: memoryview) -> None:
+        node = entry[NODE] if entry[OPCODE] == Op.OPEN else int(_NODE.unpack_from(body)[0])
+        handle = entry[HANDLE]
+        plain = self._plain_nodes.get(node, 0)
+        if not plain and (descriptor >= 0 or self._backings.has(node)):
+            at = len(body) - OPEN_OUT.size
+            before = bytes(body[at:])
+            after = self._backings.opened(node, handle, descriptor, before)
+            if after != before:
+                body[at:] = after
+                message = entry[MESSAGE]
+                if message is None or _FLAGS.unpack_from(message, IN_HEADER.size)[0] & os.O_ACCMODE != os.O_RDONLY:
+                    self._writers.add(handle)
+                return
+            if not self._told:
+                self._told = True
+                self._say(
+                    f"passthrough: the kernel does not take a file ({os.strerror(self._backings.refused)}): such files"
+                    " are read and written through the forwarder"
+                )
+        self._plain[handle] = node
+        self._plain_nodes[node] = plain + 1
+
+    def _released(self, handle: int) -> None:
+        node = self._plain.pop(handle, None)
+        if node is None:
+            self._writers.discard(handle)
+            self._backings.released(handle)
+            return
+        left = self._plain_nodes[node] - 1
+        if left:
+            self._plain_nodes[node] = left
+        else:
+            del self._plain_nodes[node]

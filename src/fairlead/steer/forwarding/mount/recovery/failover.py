@@ -1,0 +1,351 @@
+"""When the forwarder is lost or another is wanted: find one, have again what was held, send again what was asked.
+
+Connecting and reclaiming is done by a thread, so that the mount's own goes on reading, interrupting and ending. Not
+here: what is held (`holdings`), what one refusal needs (`repairs`).
+"""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from fairlead.core.clock import monotonic_s
+from fairlead.core.errors import FairleadError, RefusedError, UnreachableError
+from fairlead.steer.forwarding.mount.passthrough_files import why_not_here
+from fairlead.steer.forwarding.mount.recovery.forwarder_timeout import Silence
+from fairlead.steer.forwarding.mount.recovery.repairs import Repairs
+from fairlead.steer.fs.client.link import Link, LinkLostError
+from fairlead.steer.fs.client.pending_requests import Entry, job_message, own_message
+from fairlead.steer.fs.client.reclaim import farewell, open_again, take_locks
+from fairlead.steer.fs.fuse.abi import Op
+from fairlead.steer.fs.wire.address import Address, parse_address
+from fairlead.steer.fs.wire.frames import Notice, Own
+
+if TYPE_CHECKING:
+    from fairlead.steer.forwarding.mount.lease_returns import Coherence
+    from fairlead.steer.forwarding.mount.relay import RelayMount
+
+_FIRST_PAUSE_S, _LAST_PAUSE_S = 0.05, 1.0
+_TICK_S = 0.1
+_DRAIN_S = 20.0
+"""How long a change of forwarders waits for what the old one still does."""
+_RELEASES = (Op.RELEASE, Op.RELEASEDIR)
+
+
+class Failover:
+    """The state of a mount's connection. All methods but `remap` are the mount's thread's.
+
+    `state`: serving; seeking (no forwarder answers yet); failing (none did for longer than the patience: requests get
+    EIO); moving (draining the old forwarder for a remap).
+    """
+
+    def __init__(self, mount: RelayMount, *, patience_s: float) -> None:
+        self._mount = mount
+        self._patience_s = patience_s
+        self.state = "serving"
+        self.count = 0
+        """Connections after the first one."""
+        self.was_shared = False
+        self.coherence: Coherence | None = None
+        """Drops what the kernel keeps, in a mount with a cache."""
+        self._since = 0.0
+        self._generation = 0
+        self.silence = Silence(mount)
+        self._repairs = Repairs(mount)
+        self._ending = threading.Event()
+        self._next: Link | None = None
+        self._drain_until = 0.0
+        self._moved: SimpleQueue[str | FairleadError] | None = None
+        self._shelf: dict[int, Entry] = {}
+        self._complained = False
+
+    # -- a connection was lost ---------------------------------------------------------------------------------
+
+    def seek(self) -> None:
+        """Looks for a forwarder in the background, the one there was first."""
+        if self._next is not None:
+            self._next.close()
+            self._next = None
+            self._tell(UnreachableError("the old forwarder was lost meanwhile", remedy="the mount looks for another"))
+        self._unshelve()
+        if self.coherence is not None:
+            self.coherence.drop_all()
+        self.state = "seeking"
+        self._since = monotonic_s()
+        self._complained = False
+        self._start(self._seek, self._mount.dial.addresses, self._mount.dial.current)
+
+    def _start(self, work: object, *arguments: object) -> None:
+        self._generation += 1
+        threading.Thread(
+            target=work,  # type: ignore[arg-type]
+            args=(self._generation, *arguments),
+            name="failover",
+            daemon=True,
+        ).start()
+
+    def _seek(self, generation: int, addresses: list[Address], first: int) -> None:
+        pause = _FIRST_PAUSE_S
+        told = ""
+        while self._current(generation):
+            for step in range(len(addresses)):
+                index = (first + step) % len(addresses)
+                try:
+                    link = Link(self._mount.dial.connect(addresses[index], timeout_s=2.0))
+                except (UnreachableError, RefusedError) as error:
+                    if isinstance(error, RefusedError) and str(error) != told:
+                        told = str(error)
+                        self._mount.say(told)
+                    continue
+                if self._reclaimed(link):
+                    self._mount.soon(lambda link=link, index=index: self._arrived(link, generation, index))  # type: ignore[misc]
+                    return
+            self._ending.wait(pause)
+            pause = min(pause * 1.5, _LAST_PAUSE_S)
+
+    def _reclaimed(self, link: Link, old: Link | None = None) -> bool:
+        """Has open unlinked files and locks again; false when the connection broke meanwhile. `old` is left."""
+        try:
+            mount = self._mount
+            if not link.connection.welcome.resumed:
+                open_again(link, mount.nodes, mount.holdings, mount.ledger.ids, mount.say)
+            if old is not None:
+                # Only now: the last close of an unlinked file would have removed it.
+                with suppress(LinkLostError):
+                    farewell(old, mount.ledger.ids)
+                old.close()
+            if not link.connection.welcome.resumed:
+                take_locks(link, mount.holdings, mount.ledger.ids, mount.say)
+        except LinkLostError:
+            link.close()
+            return False
+        return True
+
+    def _current(self, generation: int) -> bool:
+        return generation == self._generation and not self._ending.is_set()
+
+    def _arrived(self, link: Link, generation: int, index: int) -> None:
+        if generation != self._generation or self._ending.is_set():
+            link.close()
+            return
+        self._mount.dial.current = index
+        self._serve(link)
+
+    def _serve(self, link: Link) -> None:
+        self.state = "serving"
+        self.count += 1
+        self._mount.say(f"served by {link.connection.address}")
+        if self.coherence is not None:
+            self.coherence.drop_all()
+        if self._mount.descriptors is not None and (why := why_not_here(link.connection)):
+            self._mount.say(f"passthrough: none for files opened from now on: {why}")
+        self._mount.attach(link)
+
+    def step(self) -> None:
+        """Called now and then while there is no connection."""
+        if self.state == "seeking" and monotonic_s() - self._since > self._patience_s:
+            self.state = "failing"
+            self._mount.say(f"no forwarder for {self._patience_s:.0f} s: requests get EIO until there is one")
+        if self.state == "failing":
+            for number, entry in list(self._mount.ledger.requests.items()):
+                self._mount.finish(number, 0 if entry[1] in _RELEASES else -errno.EIO)
+
+    def down_s(self) -> float:
+        """For how long there has been no connection."""
+        return 0.0 if self.state == "serving" else monotonic_s() - self._since
+
+    def pause_s(self) -> float:
+        """How long the mount's thread may wait for events; -1: for ever."""
+        if self._repairs.later:
+            self._repairs.again()
+            return 0.02
+        if self.state == "serving":
+            return self.silence.pause_s()
+        if self.state == "moving":
+            self._drained()
+        return _TICK_S
+
+    def end(self) -> None:
+        """The mount ends."""
+        link = self._mount.link
+        if link is not None:
+            with suppress(LinkLostError):
+                farewell(link, self._mount.ledger.ids)
+        self._ending.set()
+        self._generation += 1
+        if self._next is not None:
+            self._next.close()
+        self._tell(UnreachableError("the mount has ended"))
+
+    # -- other forwarders are wanted ---------------------------------------------------------------------------
+
+    def remap(self, addresses: Sequence[str], *, within_s: float) -> str:
+        """See `RelayMount.remap`. For other threads."""
+        wanted = [parse_address(text) for text in addresses]
+        if not wanted:
+            raise UnreachableError("no forwarder was named", remedy="give at least one address")
+        done: SimpleQueue[str | FairleadError] = SimpleQueue()
+        self._mount.soon(lambda: self._remap(wanted, done))
+        try:
+            outcome = done.get(timeout=within_s)
+        except Empty:
+            raise UnreachableError(
+                "the mount has not moved in time", remedy="look at its log; it goes on where it is"
+            ) from None
+        if isinstance(outcome, FairleadError):
+            raise outcome
+        return outcome
+
+    def _remap(self, wanted: list[Address], done: SimpleQueue[str | FairleadError]) -> None:
+        mount = self._mount
+        if self._moved is not None:
+            done.put(RefusedError("the mount is being moved already", remedy="try again in a moment"))
+            return
+        if mount.link is None:
+            mount.dial.addresses[:] = wanted
+            mount.dial.current = 0
+            self.seek()
+            done.put(str(wanted[0]))
+            return
+        here = mount.link.connection.address
+        if here in wanted:
+            mount.dial.addresses[:] = wanted
+            mount.dial.current = wanted.index(here)
+            if wanted[0] == here:
+                done.put(str(here))
+                return
+        self._moved = done
+        self._start(self._prepare, wanted)
+
+    def _prepare(self, generation: int, wanted: list[Address]) -> None:
+        """Connects to the first of them that answers."""
+        error: FairleadError = UnreachableError("no forwarder answers")
+        for index, address in enumerate(wanted):
+            try:
+                link = Link(self._mount.dial.connect(address))
+            except (UnreachableError, RefusedError) as failed:
+                error = failed
+                continue
+            self._mount.soon(lambda link=link, index=index: self._drain(link, wanted, index, generation))  # type: ignore[misc]
+            return
+        self._mount.soon(lambda: self._tell(error))
+
+    def _drain(self, link: Link, wanted: list[Address], index: int, generation: int) -> None:
+        mount = self._mount
+        if generation != self._generation:
+            link.close()
+            self._tell(UnreachableError("the forwarder was lost meanwhile", remedy="the mount looks for another"))
+            return
+        mount.dial.addresses[:] = wanted
+        mount.dial.current = index
+        old = mount.link
+        assert old is not None
+        if old.connection.address == link.connection.address:
+            link.close()
+            self._tell(str(old.connection.address))
+            return
+        self.state = "moving"
+        self._next = link
+        self._drain_until = monotonic_s() + _DRAIN_S
+        mount.hold()
+        # A lock that is waited for is asked for again at the new forwarder.
+        for number, entry in list(mount.ledger.requests.items()):
+            if entry[1] == Op.SETLKW and entry[0]:
+                self._shelf[number] = entry
+                mount.ledger.requests[number] = (0, *entry[1:])
+                old.put(next(mount.ledger.ids), 0, 0, own_message(Op.INTERRUPT, 0, number.to_bytes(8, "little")))
+        old.flush()
+
+    def _drained(self) -> None:
+        """Goes on when the old forwarder has answered everything."""
+        mount, link = self._mount, self._next
+        if link is None:
+            return
+        if mount.ledger.sent_and_waiting():
+            if monotonic_s() > self._drain_until:
+                self._next = None
+                link.close()
+                self.state = "serving"
+                mount.unhold()
+                self._tell(UnreachableError("the old forwarder has not finished in time", remedy="try again later"))
+            return
+        old = mount.detach()
+        assert old is not None
+        self._next = None
+        self.state = "seeking"
+        self._since = monotonic_s()
+        self._start(self._change, old, link)
+
+    def _change(self, generation: int, old: Link, link: Link) -> None:
+        """Gives back the locks at the old forwarder and takes them at the new one."""
+        kept = self._reclaimed(link, old)
+        old.close()
+        self._mount.soon(lambda: self._changed(link if kept else None, generation))
+
+    def _changed(self, link: Link | None, generation: int) -> None:
+        if link is None or generation != self._generation:
+            self.seek()
+            self._tell(UnreachableError("the new forwarder was lost at once", remedy="the mount looks for another"))
+            return
+        self._serve(link)
+        self._tell(str(link.connection.address))
+
+    def _tell(self, outcome: str | FairleadError) -> None:
+        if self._moved is not None:
+            self._moved.put(outcome)
+            self._moved = None
+
+    def _unshelve(self) -> None:
+        """Requests whose waiting was cut short belong to the kernel again."""
+        for number, entry in self._shelf.items():
+            self._mount.ledger.requests[number] = entry
+            self._mount.ledger.unsent[number] = None
+        self._shelf.clear()
+
+    # -- what is no plain answer -------------------------------------------------------------------------------
+
+    def announce(self, *, everything: bool = False) -> None:
+        """Tells the forwarder of the jobs it does not know yet."""
+        mount = self._mount
+        jobs = mount.jobs
+        indexes = list(jobs.identities) if everything else jobs.unannounced
+        link = mount.outlet
+        if link is not None:
+            for index in indexes:
+                number = next(mount.ledger.ids)
+                mount.ledger.requests[number] = (0, int(Own.JOB), -1, 0, 0, 0, 0, 0, index, None)
+                link.put(number, 0, 0, job_message(index, msgspec.json.encode(jobs.identities[index])))
+        jobs.unannounced.clear()
+
+    def special(self, number: int, entry: Entry, error: int, body: memoryview) -> None:  # noqa: ARG002
+        """An answer to a request of fairlead's own, or a refusal."""
+        shelved = self._shelf.pop(number, None)
+        if shelved is not None:
+            if error == -errno.EINTR:
+                self._mount.ledger.requests[number] = shelved
+                if self._mount.outlet is None:
+                    self._mount.ledger.unsent[number] = None
+                else:
+                    self._mount.send(number)
+            else:
+                self._mount.done(shelved, min(error, 0))
+        elif entry[0]:
+            self._repairs.refused(number, entry, error)
+        elif entry[1] == Own.JOB:
+            if error and not self._complained:
+                self._complained = True
+                self._mount.say("the forwarder does not accept a job of this mount: its requests go without a name")
+        else:
+            self._repairs.answered(number, error)
+
+    def notice(self, kind: int, body: memoryview) -> None:
+        """The forwarder says something on its own."""
+        link = self._mount.link
+        if self.coherence is not None and link is not None and kind == Notice.REVOKE:
+            self.coherence.revoked(link, body)

@@ -1,0 +1,89 @@
+"""Notices a forwarder that says nothing any more: stopped, or on a machine that has gone without closing anything.
+
+A forwarder answers a PING at once whatever it is busy with, so silence after one means that it is not there. Not here:
+what follows (`failover`).
+"""
+
+from __future__ import annotations
+
+import select
+from typing import TYPE_CHECKING
+
+from fairlead.core.clock import monotonic_s
+from fairlead.steer.fs.client.pending_requests import own_message
+from fairlead.steer.fs.wire.frames import Own
+
+if TYPE_CHECKING:
+    from fairlead.steer.forwarding.mount.relay import RelayMount
+    from fairlead.steer.fs.client.link import Link
+
+PING_S = 5.0
+"""Requests without any answer for so long: a PING goes out."""
+LOST_S = 10.0
+"""No answer for so long, that to the PING included: the forwarder is left, if there is another."""
+_PING = int(Own.PING)
+
+
+class Silence:
+    """What is heard of the forwarder. The mount's thread only."""
+
+    def __init__(self, mount: RelayMount, *, ping_s: float = PING_S, lost_s: float = LOST_S) -> None:
+        self.ping_s = ping_s
+        self.lost_s = lost_s
+        self._mount = mount
+        self._link: Link | None = None
+        self._receipts = -1
+        self._heard_s = self._pinged_s = 0.0
+        self._told = False
+
+    def pause_s(self) -> float:
+        """How long the mount's thread may wait for events (-1: for ever). Called before each wait; asks, and leaves a
+        forwarder that is silent."""
+        mount = self._mount
+        link = mount.link
+        if link is None or not mount.ledger.requests:
+            self._receipts = -1  # nothing is waited for: silence begins with the next request
+            return -1.0
+        now = monotonic_s()
+        if link.receipts != self._receipts or link is not self._link:
+            self._link, self._receipts = link, link.receipts
+            self._heard_s, self._pinged_s = now, 0.0
+            return self.ping_s
+        if not self._pinged_s:
+            left = self._heard_s + self.ping_s - now
+            if left > 0:
+                return left
+            self._ask(link, now)
+        left = self._pinged_s + self.lost_s - self.ping_s - now
+        if left > 0:
+            return left
+        if _has_come(link):  # it was this process that was not there
+            return 0.0
+        return self._silent(link)
+
+    def _ask(self, link: Link, now: float) -> None:
+        self._pinged_s = now
+        ledger = self._mount.ledger
+        number = next(ledger.ids)
+        ledger.requests[number] = (0, _PING, -1, 0, 0, 0, 0, 0, 0, None)
+        link.put(number, 0, 0, own_message(_PING, 0))
+        link.flush()
+
+    def _silent(self, link: Link) -> float:
+        mount = self._mount
+        dial = mount.dial
+        if len(dial.addresses) > 1:
+            self._told = False
+            dial.current = (dial.current + 1) % len(dial.addresses)  # the others first
+            mount.lost(f"silent for {self.lost_s:.0f} s")
+            return 0.0
+        if not self._told:
+            self._told = True
+            mount.say(f"{link.connection.address} is silent and the only forwarder named: requests wait for it")
+        return self.lost_s
+
+
+def _has_come(link: Link) -> bool:
+    poll = select.poll()
+    poll.register(link.descriptor, select.POLLIN)
+    return bool(poll.poll(0))

@@ -1,0 +1,60 @@
+"""Generations of nodes. File systems give the inode number of a removed file to the next one; the kernel, which may
+still have the removed one in memory, tells them apart by a generation the mount gives each.
+
+Only for the mount: it lives as long as the kernel's memory, forwarders do not.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from fairlead.steer.fs.fuse.abi import DIRENT, ENTRY, Op
+from fairlead.steer.fs.fuse.messages import MADE
+
+_NODE = Struct("<Q")
+_GENERATION_AT = 8
+_ENTRY_ATTR = ENTRY.size + 88
+_FRESH = frozenset(map(int, (Op.MKDIR, Op.MKNOD, Op.SYMLINK, Op.TMPFILE)))
+_CREATE, _READDIRPLUS = int(Op.CREATE), int(Op.READDIRPLUS)
+HAS_ENTRY = [
+    op in {Op.LOOKUP, Op.CREATE, Op.MKDIR, Op.MKNOD, Op.SYMLINK, Op.LINK, Op.TMPFILE, Op.READDIRPLUS}
+    for op in range(64)
+]
+"""By opcode: whether the reply holds entries."""
+
+
+def _is_new(body: memoryview) -> bool:
+    """Whether a CREATE made its file: the forwarder says so where a generation belongs."""
+    return bool(_NODE.unpack_from(body, _GENERATION_AT)[0] == MADE)
+
+
+class Generations:
+    """Those that are not 0. `mark` is called with every reply that holds entries, before the kernel has it."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, int] = {}
+
+    def mark(self, op: int, body: memoryview, *, held: bool, named: bool) -> None:
+        """Puts the generation into the reply. `held`: the kernel knows a node of that number already; `named`: by a
+        name that is still there, as far as replies have said: that of its removal may come after this one."""
+        if op == _READDIRPLUS:
+            if self._known:
+                self._mark_listing(body)
+            return
+        (node,) = _NODE.unpack_from(body)
+        if held and (op in _FRESH or (op == _CREATE and (not named or _is_new(body)))):
+            self._known[node] = self._known.get(node, 0) + 1
+        _NODE.pack_into(body, _GENERATION_AT, self._known.get(node, 0))
+
+    def _mark_listing(self, body: memoryview) -> None:
+        at, end, fixed = 0, len(body), _ENTRY_ATTR + DIRENT.size
+        while at + fixed <= end:
+            (node,) = _NODE.unpack_from(body, at)
+            generation = self._known.get(node)
+            if generation:
+                _NODE.pack_into(body, at + _GENERATION_AT, generation)
+            at += (fixed + int(DIRENT.unpack_from(body, at + _ENTRY_ATTR)[2]) + 7) & ~7
+
+    def forget(self, node: int) -> None:
+        """The kernel knows the node no longer."""
+        self._known.pop(node, None)

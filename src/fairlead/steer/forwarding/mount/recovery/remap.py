@@ -1,0 +1,23 @@
+"""Asking a mount process to move to other forwarders. How it moves is in `failover`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from fairlead.core.errors import UnreachableError
+from fairlead.steer.forwarding.mount.control import ask
+from fairlead.steer.fs.wire.address import parse_address
+
+WITHIN_S = 40.0
+"""Longer than a mount itself waits for the requests its old forwarder still has."""
+
+
+def remap_mount(folder: str | Path, addresses: Sequence[str], *, within_s: float = WITHIN_S) -> str:
+    """The address the mount is served by afterwards. Raises MountError, UnreachableError, UsageError (an address that
+    is none)."""
+    wanted = [str(parse_address(text)) for text in addresses]
+    answer = ask(folder, {"do": "remap", "addresses": wanted}, timeout_s=within_s)
+    if not isinstance(answer, dict) or not isinstance(answer.get("forwarder"), str):
+        raise UnreachableError("the mount process answered something else", where=str(folder))
+    return str(answer["forwarder"])

@@ -1,0 +1,152 @@
+"""Whose request it is: the job, rank and user of the process that asks, from its environment and cgroup.
+
+What is found is kept by process; a process seen within the last second costs one look into a dict.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import socket
+from collections.abc import Mapping
+
+from fairlead.steer.fs.wire.handshake import Identity
+
+JOB_VARIABLES = ("FAIRLEAD_JOB_ID", "SLURM_JOB_ID", "SLURM_JOBID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID", "JOB_ID")
+"""Environment variables that hold a job's id, the first that is set counts."""
+RANK_VARIABLES = (
+    "FAIRLEAD_RANK",
+    "SLURM_PROCID",
+    "OMPI_COMM_WORLD_RANK",
+    "PMIX_RANK",
+    "PMI_RANK",
+    "PALS_RANKID",
+    "FLUX_TASK_RANK",
+    "PBS_TASKNUM",
+)
+"""Environment variables that hold a process's rank."""
+_SLURM_CGROUP = re.compile(rb"/job_(\d+)(?:/|\s|$)")
+_MAX_INDEX = 4000
+"""A forwarder takes 4096 jobs on a connection."""
+_MAX_PROCESSES = 16_384
+_FRESH_NS = 1_000_000_000
+
+
+def identify(environment: Mapping[bytes, bytes], cgroup: bytes) -> tuple[str, int]:
+    """Job id ("" for none) and rank (-1 for none). The cgroup, which a user cannot change, goes before the
+    environment for the id."""
+    job = ""
+    found = _SLURM_CGROUP.search(cgroup)
+    if found is not None:
+        job = found.group(1).decode()
+    own = environment.get(b"FAIRLEAD_JOB_ID")
+    if own or not job:
+        for name in JOB_VARIABLES:
+            value = environment.get(name.encode())
+            if value:
+                job = value.decode(errors="replace")
+                if name == "LSB_JOBID":
+                    job = _array_element(job, environment.get(b"LSB_JOBINDEX", b"0"))
+                break
+    rank = -1
+    for name in RANK_VARIABLES:
+        value = environment.get(name.encode())
+        if value is not None and value.isdigit():
+            rank = int(value)
+            break
+    return job, rank
+
+
+def _array_element(job: str, index: bytes) -> str:
+    return job if index in (b"", b"0") else f"{job}[{index.decode(errors='replace')}]"
+
+
+def parse_environment(text: bytes) -> dict[bytes, bytes]:
+    """/proc/PID/environ as a mapping."""
+    pairs = (entry.partition(b"=") for entry in text.split(b"\0") if entry)
+    return {name: value for name, _, value in pairs}
+
+
+def start_time(stat: bytes) -> int:
+    """When the process started, in clock ticks since boot, from /proc/PID/stat; 0 when it cannot be read."""
+    fields = stat[stat.rfind(b")") + 2 :].split()
+    return int(fields[19]) if len(fields) > 19 else 0
+
+
+class Jobs:
+    """Index of the job of each process. Index 0: no job is known."""
+
+    def __init__(self, *, job: str = "", node: str = "", cluster: str = "", proc: str = "/proc") -> None:
+        self._fallback = job
+        self._node = node or socket.gethostname()
+        self._cluster = cluster
+        self._proc = proc
+        self.known: dict[int, tuple[int, int, int, bool]] = {}
+        """By process: index, until when (ns) it holds unasked, start of the process, whether it is sure."""
+        self._indexes: dict[tuple[str, int, int], int] = {}
+        self.identities: dict[int, Identity] = {}
+        """What each index stands for, to be announced on every new connection."""
+        self.unannounced: list[int] = []
+        """Indexes that came up since the caller emptied this list."""
+        self._users: dict[int, str] = {}
+
+    def find(self, pid: int, uid: int, now_ns: int) -> int:
+        """The index of a process's job (the slow way: the caller looks into `known` first)."""
+        started = start_time(self._read(pid, "stat")) if pid > 0 else 0
+        hit = self.known.get(pid)
+        if hit is not None and hit[2] == started and hit[3]:
+            self.known[pid] = (hit[0], now_ns + _FRESH_NS, started, True)
+            return hit[0]
+        job, rank = "", -1
+        if pid > 0:
+            job, rank = identify(parse_environment(self._read(pid, "environ")), self._read(pid, "cgroup"))
+        sure = bool(job)
+        job = job or self._fallback
+        index = self._index(job, rank, uid) if job else 0
+        if len(self.known) >= _MAX_PROCESSES:
+            self.known.clear()
+        # Without a job the process may still become one: a launcher forks first and sets the environment at exec.
+        self.known[pid] = (index, now_ns + _FRESH_NS, started, sure)
+        return index
+
+    def _index(self, job: str, rank: int, uid: int) -> int:
+        key = (job, rank, uid)
+        index = self._indexes.get(key)
+        if index is None:
+            if len(self._indexes) >= _MAX_INDEX:
+                self._indexes.clear()
+                self.known.clear()
+            index = len(self._indexes) + 1
+            self._indexes[key] = index
+            self.identities[index] = Identity(
+                job_id=job, user=self._user(uid), uid=uid, node=self._node, rank=rank, cluster=self._cluster
+            )
+            self.unannounced.append(index)
+        return index
+
+    def _user(self, uid: int) -> str:
+        name = self._users.get(uid)
+        if name is None:
+            try:
+                name = pwd.getpwuid(uid).pw_name
+            except KeyError:
+                name = str(uid)
+            self._users[uid] = name
+        return name
+
+    def _read(self, pid: int, name: str) -> bytes:
+        """A file of the process; empty when it has ended or is another user's."""
+        try:
+            descriptor = os.open(f"{self._proc}/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return b""
+        try:
+            parts = []
+            while part := os.read(descriptor, 1 << 16):
+                parts.append(part)
+            return b"".join(parts)
+        except OSError:
+            return b""
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,103 @@
+"""Has again at a new forwarder what must not be lost: open files without a name, and locks.
+
+Blocking calls on a connection nobody else uses yet. Handles of files that have a name are opened again when a request
+needs them (`repairs`).
+"""
+
+from __future__ import annotations
+
+import errno
+import select
+from collections.abc import Callable, Iterator
+
+from fairlead.core.clock import monotonic_s, sleep_s
+from fairlead.steer.fs.client.held_state import Handle, HeldLock, Holdings
+from fairlead.steer.fs.client.link import Link, LinkLostError, read_reply
+from fairlead.steer.fs.client.node_names import Nodes
+from fairlead.steer.fs.client.pending_requests import lock_message, own_message, place_message, reopen_message
+from fairlead.steer.fs.fuse.abi import LK_FLOCK, Op
+
+_ANSWER_S = 10.0
+_TIMES = 12
+"""How often a file is opened again whose place the forwarder forgets meanwhile."""
+_LOCK_S = 15.0
+"""How long a lock is asked for again: a forwarder that lives without us keeps it for its grace period."""
+
+
+def call(link: Link, ids: Iterator[int], message: bytes, handle: int = 0) -> tuple[int, bytes]:
+    """One request and its answer: (error, body). LinkLostError when none comes."""
+    number = next(ids)
+    link.put(number, 0, handle, message)
+    deadline = monotonic_s() + _ANSWER_S
+    sent = link.flush()
+    while True:
+        reply = read_reply(link)
+        while reply is not None:
+            if reply[0] == number:
+                return reply[1], bytes(reply[2])
+            reply = read_reply(link)
+        left = deadline - monotonic_s()
+        if left <= 0:
+            raise LinkLostError("no answer in time")
+        if sent:
+            select.select([link.descriptor], [], [], left)
+            link.receive()
+        else:
+            select.select([], [link.descriptor], [], left)
+            sent = link.flush()
+
+
+def open_again(link: Link, nodes: Nodes, holdings: Holdings, ids: Iterator[int], say: Callable[[str], None]) -> None:
+    """Opens what must be open now: files without a name, and those with locks. What cannot be had is said and left."""
+    wanted = {number for number, held in list(holdings.handles.items()) if nodes.unlinked(held.node)}
+    wanted.update(number for lock in holdings.locks() if (number := _handle(lock, holdings)) is not None)
+    for number in sorted(wanted):
+        held = holdings.handles.get(number)
+        if held is None:
+            continue
+        error = _open(link, nodes, ids, held, number)
+        if error:
+            say(f"an open file (node {held.node}) cannot be opened again: error {error}")
+
+
+def _open(link: Link, nodes: Nodes, ids: Iterator[int], held: Handle, number: int) -> int:
+    """One of them; the error. A place that is told may be forgotten before it is used (see `Repairs.answered`)."""
+    error = 0
+    for _ in range(_TIMES):
+        steps = nodes.steps(held.node)
+        if steps:
+            call(link, ids, place_message(held.node, steps))
+        error, _ = call(link, ids, reopen_message(held.node, held.flags, directory=held.directory), number)
+        if error <= 0 or not steps:
+            break
+    return error
+
+
+def take_locks(link: Link, holdings: Holdings, ids: Iterator[int], say: Callable[[str], None]) -> None:
+    """Takes every lock that is held. One that another client was quicker to take is said and left."""
+    for lock in holdings.locks():
+        number = _handle(lock, holdings)
+        error = -errno.EBADF if number is None else _take(link, ids, lock, number)
+        if error:
+            say(f"a lock of process {lock.pid} on node {lock.node} is lost: error {error}")
+
+
+def _handle(lock: HeldLock, holdings: Holdings) -> int | None:
+    return lock.handle if lock.handle in holdings.handles else holdings.handle_of(lock.node)
+
+
+def _take(link: Link, ids: Iterator[int], lock: HeldLock, handle: int) -> int:
+    deadline = monotonic_s() + _LOCK_S
+    flags = LK_FLOCK if lock.flock else 0
+    message = lock_message(lock.node, handle, lock.owner, lock.start, lock.end, lock.kind, lock.pid, flags)
+    while True:
+        error, _ = call(link, ids, message)
+        if error != -errno.EAGAIN or monotonic_s() > deadline:
+            return error
+        sleep_s(0.05)
+
+
+def farewell(link: Link, ids: Iterator[int]) -> None:
+    """Tells a forwarder that is left that nothing more will come: it gives back locks and files at once."""
+    link.put(next(ids), 0, 0, own_message(Op.DESTROY, 0))
+    link.flush()

@@ -1,0 +1,291 @@
+"""The client's record of its requests: the mount tells each as it ends, a thread of its own makes `ops` of them.
+
+What the mount calls costs well under a microsecond and never waits. NumPy is loaded when there is much to record.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fairlead.core.batches.spool import Spool
+from fairlead.core.clock import monotonic_ns, now_ns
+from fairlead.steer.fs.fuse.abi import Op
+from fairlead.steer.fs.trace.message_facts import MEASURED, NAMING, extent, listed, names_of
+from fairlead.steer.fs.trace.path_names import File, Names
+from fairlead.steer.fs.trace.result_ring import DEFAULT_CAPACITY, NO_RECORD, RECORD, Ring
+from fairlead.steer.fs.trace.run_sheets import Identified, Sheets
+from fairlead.steer.fs.trace.runs import SIZED, Runs, records_of
+
+NAMED = 0
+"""In place of a node: the request was about a name, which was told just before it."""
+DRAIN_S = 1.0
+FILE_S = 5.0
+"""How long records wait at most before they are in the spool."""
+MOST_ROWS = 1 << 18
+"""Runs of one job after which its file is written at once."""
+MANY = 1024
+"""Requests in one drain from which on NumPy makes runs of them."""
+_PER_NAME = 128
+"""So many requests for each name told, or they are taken one by one."""
+_UNBINDS = frozenset(map(int, (Op.UNLINK, Op.RMDIR)))
+_RENAMES = frozenset(map(int, (Op.RENAME, Op.RENAME2)))
+_FORGET = int(Op.FORGET)
+_EXCHANGE = 2
+_FILE_STREAMS = 1 << 65
+_READDIRPLUS = int(Op.READDIRPLUS)
+_Event = tuple[Any, ...]
+"""Place in the ring, op, parent, name, node, new parent, new name, whether it failed, rename flags; or place, op,
+parent, the kernel's message, the first bytes of the reply, error."""
+_MESSAGE_FIELDS = 6
+_UNDISTURBED_NS, _STEP_NS = 50_000, 1_000_000
+_MOST_EVENTS = 1 << 18
+"""Names that wait to be learnt; more could only be when nobody drains."""
+
+
+class Trace:
+    """Records the requests of one mount into a spool.
+
+    The mount's thread calls, in the order in which requests end: `request` for what concerns a node, `named` for what
+    concerns a name in a directory (or `told`, which reads the kernel's message), `forgot`. Times are of
+    `clock.monotonic_ns`. It looks at `on` first: while it is false nothing is timed or recorded, only names are told.
+    """
+
+    def __init__(
+        self,
+        spool: Spool,
+        *,
+        fs: str,
+        mount_point: str,
+        capacity: int = DEFAULT_CAPACITY,
+        drain_s: float = DRAIN_S,
+        file_s: float = FILE_S,
+    ) -> None:
+        """`fs` names the file system (with the path it makes a file's id), `mount_point` is where it is mounted."""
+        self.on = True
+        """Whether requests are to be recorded. May be changed at any time, by any thread."""
+        self._wake = threading.Event()
+        self._ring = Ring(capacity)
+        self.hot = self._ring.pack, self._ring.buffer, self._ring.places, self._ring.room
+        """For who has no time for `request`: pack(buffer, next(places) % room, op, job, error, node, handle, ...)."""
+        self.request: Callable[..., object] = self._ring.put
+        """request(op, node, handle, offset, size, started_ns, ended_ns, job, error). `size` is what was moved (whatever
+        when it failed); of SETATTR its `valid` field, of FSYNC its flags; else 0. `handle` 0: it had none."""
+        self._events: deque[_Event] = deque(maxlen=_MOST_EVENTS)
+        self._names = Names(fs, mount_point)
+        self._runs = Runs()
+        self._spool = spool
+        self.identities: Mapping[int, Identified] = {}
+        """Whose the requests with a job index are. The mount sets it to a mapping of its own, to which it only adds."""
+        self._sheets = Sheets(spool, fs, lambda: self.identities)
+        self._at = 0
+        self._named_file: File | None = None
+        self._drain_s = drain_s
+        self._capacity = capacity
+        self._file_s = file_s
+        self._written_ns = monotonic_ns()
+        self._told_dropped = 0
+        self._shift = now_ns() - monotonic_ns()
+        self._stopped = False
+        self._turn = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    # -- told by the mount ----------------------------------------------------------------------------------------
+
+    def named(
+        self,
+        op: int,
+        parent: int,
+        name: bytes,
+        started_ns: int,
+        ended_ns: int,
+        job: int = 0,
+        error: int = 0,
+        *,
+        node: int = 0,
+        handle: int = 0,
+        new_parent: int = 0,
+        new_name: bytes = b"",
+        flags: int = 0,
+    ) -> None:
+        """A request about a name ended: LOOKUP, CREATE, MKDIR, MKNOD, SYMLINK, LINK, TMPFILE (`node` from the reply),
+        UNLINK, RMDIR, RENAME (`new_parent`, `new_name`, `flags`). Called while `on` is false too, for the names."""
+        recorded = op if self.on else NO_RECORD
+        place = self._ring.put(recorded, NAMED, handle, -1, 0, started_ns, ended_ns, job, error)
+        self._events.append((place, op, parent, name, node, new_parent, new_name, error != 0, flags))
+
+    def told(
+        self,
+        op: int,
+        node: int,
+        handle: int,
+        message: bytes | memoryview,
+        body: memoryview,
+        started_ns: int,
+        ended_ns: int,
+        job: int = 0,
+        error: int = 0,
+    ) -> None:
+        """Any request but READ and WRITE ended: the kernel's whole message and the body of the reply (empty when it
+        failed) tell the names. Called while `on` is false too. `error` is an errno or 0."""
+        if op in NAMING:
+            if op == _READDIRPLUS:
+                if self.on:
+                    self._ring.put(op, node, handle, -1, 0, started_ns, ended_ns, job, error)
+                if not error:
+                    listed(self, node, body)
+                return
+            # The names are read out of the message by the thread that drains.
+            recorded = op if self.on else NO_RECORD
+            place = self._ring.put(recorded, NAMED, handle, -1, 0, started_ns, ended_ns, job, error)
+            self._events.append((place, op, node, bytes(message), bytes(body[:8]), error))
+        elif self.on:
+            offset, size = extent(op, message) if op in MEASURED else (-1, 0)
+            self._ring.put(op, node, handle, offset, size, started_ns, ended_ns, job, error)
+
+    def seen(self, node: int, parent: int, name: bytes) -> None:
+        """A READDIRPLUS reply gave the kernel this node under this name."""
+        place = self._ring.put(NO_RECORD, 0, 0, 0, 0, 0, 0)
+        self._events.append((place, _READDIRPLUS, parent, name, node, 0, b"", False, 0))
+
+    def forgot(self, node: int) -> None:
+        """The kernel knows the node no longer."""
+        place = self._ring.put(NO_RECORD, 0, 0, 0, 0, 0, 0)
+        self._events.append((place, _FORGET, 0, b"", node, 0, b"", False, 0))
+
+    # -- the thread that drains -----------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Starts the draining thread; after the process has forked, if it does."""
+        self._thread = threading.Thread(target=self._work, name="trace", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Everything told so far is in the spool when it returns; nobody tells anything meanwhile."""
+        self._stopped = True
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        self.flush()
+
+    def flush(self) -> None:
+        """Writes what has been told so far; nobody tells anything meanwhile."""
+        with self._turn:
+            self._drain(everything=True)
+            self._runs.finish()
+            self._collect()
+            self._write()
+
+    def _work(self) -> None:
+        pause_s = self._drain_s
+        while not self._stopped:
+            self._wake.wait(pause_s)
+            with self._turn:
+                taken = self._drain()
+                # What came in a second must not fill the ring in the next one.
+                pause_s = self._drain_s if taken < self._capacity // 16 else self._drain_s / 8
+                self._collect()
+                due = monotonic_ns() - self._written_ns >= self._file_s * 1e9
+                if due or self._sheets.most_rows >= MOST_ROWS:
+                    self._write()
+
+    def _drain(self, *, everything: bool = False) -> int:
+        """Takes what is in the ring, in order, names before the requests they belong to. How many there were."""
+        self._follow_clock()
+        shift = self._shift
+        self._at, parts = self._ring.take(everything=everything)
+        count = sum(map(len, parts)) // RECORD.size
+        if count >= MANY and len(self._events) * _PER_NAME < count:
+            self._by_arrays(parts, shift)
+        else:
+            self._one_by_one(parts, shift)
+        self._learn(self._at)
+        self._runs.settle(monotonic_ns() + shift)
+        return count
+
+    def _follow_clock(self) -> None:
+        """Finds how far the wall clock is ahead. It is followed in steps of a millisecond, so that what lies between
+        two readings does not change the order of requests."""
+        before = monotonic_ns()
+        shift = now_ns() - before
+        if monotonic_ns() - before < _UNDISTURBED_NS and abs(shift - self._shift) > _STEP_NS:
+            self._shift = shift
+
+    def _by_arrays(self, parts: list[bytes], shift: int) -> None:
+        """Makes runs of all requests between two names at once."""
+        import numpy as np
+
+        from fairlead.steer.fs.trace import run_arrays as trace_arrays
+
+        self._runs.finish()
+        self._collect()
+        events = self._events
+        for part in parts:
+            records = np.frombuffer(part, trace_arrays.RECORD)
+            first = 0
+            while first < len(records):
+                self._learn(self._at)
+                rest = (events[0][0] - self._at) // RECORD.size if events else len(records)
+                until = min(len(records), first + rest)
+                chunk = trace_arrays.runs_of(records[first:until], self._names.file, self._named_file, shift)
+                if chunk is not None:
+                    self._sheets.add_chunk(chunk)
+                self._at += (until - first) * RECORD.size
+                first = until
+
+    def _one_by_one(self, parts: list[bytes], shift: int) -> None:
+        """Adds each request to the runs that are open."""
+        events, files, add = self._events, self._names.file, self._runs.add
+        at = self._at
+        for part in parts:
+            for op, job, error, node, handle, offset, size, start, end in records_of(part):
+                if events and events[0][0] <= at:
+                    self._learn(at)
+                at += RECORD.size
+                file = files(node) if node != NAMED else self._named_file
+                key = handle or (_FILE_STREAMS + file[0] if file is not None else -node)
+                if error and op in SIZED:
+                    size = 0  # nothing was moved
+                add(op, job, file, key, handle, offset, size, start + shift, end + shift)
+        self._at = at
+
+    def _learn(self, at: int) -> None:
+        """Takes in the names told up to the request at this place of the ring."""
+        events, names = self._events, self._names
+        while events and events[0][0] <= at:
+            event = events.popleft()
+            if len(event) == _MESSAGE_FIELDS:
+                event = (event[0], *names_of(*event[1:]))
+            _, op, parent, name, node, new_parent, new_name, failed, flags = event
+            if op == _FORGET:
+                names.forget(node)
+            elif op == _READDIRPLUS:
+                names.bind(node, parent, name)
+            elif op in _RENAMES or op in _UNBINDS:
+                self._named_file = names.below(parent, name)
+                if not failed and op in _UNBINDS:
+                    names.unbind(parent, name)
+                elif not failed:
+                    names.move(parent, name, new_parent, new_name, exchange=flags == _EXCHANGE)
+            else:
+                if node and name and not failed:
+                    names.bind(node, parent, name)
+                self._named_file = names.below(parent, name) if name else None
+
+    # -- into the spool -------------------------------------------------------------------------------------------
+
+    def _collect(self) -> None:
+        closed, self._runs.closed = self._runs.closed, []
+        self._sheets.add(closed)
+
+    def _write(self) -> None:
+        self._written_ns = monotonic_ns()
+        self._sheets.write()
+        dropped = self._ring.dropped - self._told_dropped
+        if dropped:
+            self._told_dropped += dropped
+            text = f"{dropped} operations were not recorded: the ring was full"
+            self._spool.write([self._spool.events([("operations_lost", text)])])

@@ -1,0 +1,170 @@
+"""Runs on their way into the spool: one sheet a job, each written as one file that can be understood alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from fairlead.core.batches.encoding import Column, encode, numbers, same_word, words
+from fairlead.core.batches.spool import Spool
+from fairlead.steer.fs.trace.runs import Run
+
+if TYPE_CHECKING:
+    from fairlead.steer.fs.trace.run_arrays import Chunk
+
+INTERFACE = "fuse"
+"""The `interface` of the rows."""
+OPS_VERSION = FILES_VERSION = 1
+
+
+class Identified(Protocol):
+    """A job as the mount knows it (`wire.handshake.Identity`)."""
+
+    @property
+    def job_id(self) -> str: ...
+    @property
+    def user(self) -> str: ...
+    @property
+    def rank(self) -> int: ...
+    @property
+    def cluster(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+
+
+class _Sheet:
+    """What one job did since the last file."""
+
+    def __init__(self) -> None:
+        self.runs: list[Run] = []
+        self.batches: list[bytes] = []
+        self.files: dict[int, tuple[str, int]] = {}
+        self.rows = 0
+
+    def saw(self, file_id: int, path: str, start_ns: int) -> None:
+        """A file was used."""
+        known = self.files.get(file_id)
+        if known is None or start_ns < known[1]:
+            self.files[file_id] = (path, start_ns)
+
+
+class Sheets:
+    """The sheets of all jobs of a mount. `identities` gives the mount's mapping of job indexes."""
+
+    def __init__(self, spool: Spool, fs: str, identities: Callable[[], Mapping[int, Identified]]) -> None:
+        self._spool = spool
+        self._fs = fs
+        self._identities = identities
+        self._sheets: dict[str | None, _Sheet] = {}
+        self._span: dict[str | None, tuple[int, int]] = {}
+        self.most_rows = 0
+        """Rows of the longest sheet."""
+
+    def _sheet(self, job_id: str | None, rows: int) -> _Sheet:
+        sheet = self._sheets.setdefault(job_id, _Sheet())
+        sheet.rows += rows
+        self.most_rows = max(self.most_rows, sheet.rows)
+        return sheet
+
+    def _job(self, index: int) -> str | None:
+        known = self._identities().get(index)
+        return known.job_id if known is not None else None
+
+    def add(self, runs: Sequence[Run]) -> None:
+        """Closed runs."""
+        for run in runs:
+            self._sheet(self._job(run.job), 1).runs.append(run)
+
+    def add_chunk(self, chunk: Chunk) -> None:
+        """Many runs as arrays; they are encoded at once, which takes far less memory than keeping them."""
+        import numpy as np
+
+        indexes = np.unique(chunk.job).tolist()
+        ranks = {index: identity.rank for index, identity in self._identities().items()}
+        jobs: dict[str | None, list[int]] = {}
+        for index in indexes:
+            jobs.setdefault(self._job(index), []).append(index)
+        for job_id, mine in jobs.items():
+            part = chunk if len(jobs) == 1 else chunk.take(np.isin(chunk.job, mine))
+            sheet = self._sheet(job_id, len(part.start))
+            for file_id, (path, start) in part.first_seen().items():
+                sheet.saw(file_id, path, start)
+            span = int(part.start.min()), int(part.end.max())
+            sheet.batches.append(self._ops(job_id, mine[0], len(part.start), span, part.columns(ranks)))
+
+    def write(self) -> None:
+        """One file a job."""
+        for job_id, sheet in self._sheets.items():
+            if sheet.runs:
+                sheet.batches.append(self._rows(job_id, sheet))
+            files = self._files(job_id, sheet)
+            self._spool.write([*sheet.batches, files] if files is not None else sheet.batches)
+        self._sheets = {}
+        self.most_rows = 0
+
+    def _rows(self, job_id: str | None, sheet: _Sheet) -> bytes:
+        runs = sheet.runs
+        for run in runs:
+            if run.file is not None:
+                sheet.saw(*run.file, run.start)
+        ranks = {index: identity.rank for index, identity in self._identities().items()}
+        span = min(run.start for run in runs), max(run.end for run in runs)
+        return self._ops(job_id, runs[0].job, len(runs), span, {
+            "start_ns": numbers([run.start for run in runs]), "end_ns": numbers([run.end for run in runs]),
+            "busy_ns": numbers([run.busy for run in runs]),
+            "rank": numbers([_none_below(ranks.get(run.job, -1)) for run in runs]),
+            "op": words([run.word for run in runs]),
+            "file_id": numbers([run.file[0] if run.file is not None else None for run in runs]),
+            "handle": numbers([_signed(run.handle) or None for run in runs]),
+            "offset": numbers([_none_below(run.offset) for run in runs]),
+            "size": numbers([_none_below(run.size) for run in runs]),
+            "stride": numbers([run.stride if run.count > 1 and run.offset >= 0 else None for run in runs]),
+            "count": numbers([run.count for run in runs]),
+        })  # fmt: skip
+
+    def _ops(
+        self, job_id: str | None, index: int, rows: int, span: tuple[int, int], columns: dict[str, Column]
+    ) -> bytes:
+        first, last = self._span.get(job_id, span)
+        self._span[job_id] = min(first, span[0]), max(last, span[1])
+        job = self._described(job_id, index)
+        header = self._spool.header("ops", OPS_VERSION, rows, first_ns=span[0], last_ns=span[1], job=job)
+        return encode(header, {
+            **columns, "node": same_word(self._spool.node, rows), "job_id": same_word(job_id, rows),
+            "interface": same_word(INTERFACE, rows), "fs": same_word(self._fs, rows),
+        })  # fmt: skip
+
+    def _files(self, job_id: str | None, sheet: _Sheet) -> bytes | None:
+        seen = sheet.files
+        if not seen:
+            return None
+        starts = [start for _, start in seen.values()]
+        header = self._spool.header(
+            "files", FILES_VERSION, len(seen), first_ns=min(starts), last_ns=max(starts),
+            job=self._described(job_id, None),
+        )  # fmt: skip
+        return encode(header, {
+            "file_id": numbers(list(seen)), "fs": same_word(self._fs, len(seen)),
+            "path": words([path for path, _ in seen.values()]), "first_seen_ns": numbers(starts),
+        })  # fmt: skip
+
+    def _described(self, job_id: str | None, index: int | None) -> dict[str, object] | None:
+        """What is known of the job; its start and end are the first and last request so far."""
+        if job_id is None:
+            return None
+        told = self._identities().get(index) if index is not None else None
+        start, end = self._span[job_id]
+        about: dict[str, object] = {
+            "job_id": job_id, "user": told.user if told else "", "cluster": told.cluster if told else "",
+            "name": told.name if told else "", "start_ns": start, "end_ns": end, "nodes": [self._spool.node],
+        }  # fmt: skip
+        return {name: value for name, value in about.items() if value}
+
+
+def _none_below(value: int) -> int | None:
+    return value if value >= 0 else None
+
+
+def _signed(handle: int) -> int:
+    """A handle as the signed number a record holds."""
+    return handle - (1 << 64) if handle >= 1 << 63 else handle

@@ -1,0 +1,270 @@
+"""From a segment of the write-ahead log to the tables: files first, then the plan that names them, then the commits.
+
+Killed anywhere, the same segment is carried over again and its rows are in each table once: files no plan names count
+for nothing, a plan is followed to the letter, and a table that names the segment's number has its rows. So what is
+derived from the rows (rollups, groups) is exact too, even when another version of fairlead finishes the work.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from fairlead.core.errors import LakeError
+from fairlead.core.model.tables import OP_GROUPS, OPS, TableSpec
+from fairlead.store import delta_table as delta
+from fairlead.store import received_batches as taken
+from fairlead.store import wal
+from fairlead.store import wal_rows as hot
+from fairlead.store.folder import Place, write_durably
+from fairlead.store.part_files import Part, bytes_of, write_parts
+from fairlead.store.tables import BATCHES, SPECS, conform, days_of
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+Derive = Callable[[Mapping[str, pa.Table]], Mapping[str, pa.Table]]
+"""Rows by table in, rows of further tables out (`model.tables` schemas). Pure: rows may come in stretches, and what
+is derived from stretches must add up."""
+Regroup = Callable[[pa.Table], tuple[pa.Table, pa.Table]]
+"""Rows of `ops` in; those that stay, and rows of `op_groups` for the others (none when it does not pay), out. Pure."""
+_STRETCH = 1 << 20
+_MANY_ROWS = 200_000
+"""Rows of `ops` in a segment from which on it matters what looking for groups costs."""
+_PAYS = 0.25
+"""Part of the bytes on disk that groups must save to be worth their cost."""
+_MOST_PAUSE = 8
+
+Plan = dict[str, list[Part]]
+
+
+class Carrier:
+    """The tables of one shard and how rows get there. `carry` by one thread at a time."""
+
+    def __init__(
+        self,
+        place: Place,
+        shard: str,
+        now_ns: Callable[[], int],
+        derive: Derive | None = None,
+        regroup: Regroup | None = None,
+    ) -> None:
+        self.place = place
+        self.shard = shard
+        self._now_ns = now_ns
+        self._derive = derive
+        self._regroup = regroup
+        self._folder = place.wal(shard)
+        self._tables: dict[str, DeltaTable] = {}
+        self._turn = threading.RLock()
+        self._pool: ThreadPoolExecutor | None = None
+        self._paused = self._pause = self._looks = 0
+        self.underived_rows = 0
+        """Rows nothing could be derived of because their numbers make no sense."""
+
+    @contextmanager
+    def table(self, spec: TableSpec) -> Iterator[DeltaTable]:
+        """The shard's Delta table of `spec` at its newest version, made if there is none; nobody else of this process
+        reads or commits it meanwhile. Raises LakeError."""
+        with self._turn:
+            known = self._tables.get(spec.name)
+            self._tables[spec.name] = delta.create_or_grow(self.place.table(self.shard, spec.name), spec, known)
+            yield self._tables[spec.name]
+
+    def carry(self, number: int, loads: Sequence[hot.Load]) -> None:
+        """Carries the rows of segment `number` to the tables, once. Raises LakeError; call it again then."""
+        plan = self._planned(number)
+        if plan is None:
+            plan = self._written(number, loads)
+            write_durably(wal.plan_path(self._folder, number), msgspec.json.encode(plan))
+        for spec in hot.in_commit_order(plan):
+            with self.table(spec) as table:
+                if delta.carried(table) < number:
+                    folder = self.place.table(self.shard, spec.name)
+                    delta.commit(folder, table, spec, plan[spec.name], number, self._now_ns())
+
+    def tidy(self) -> None:
+        """Removes plans whose segment is gone: they have been followed."""
+        left = {number for number, _ in wal.segments(self._folder)}
+        for number, path in wal.plans(self._folder):
+            if number not in left:
+                path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Ends its threads."""
+        if self._pool is not None:
+            self._pool.shutdown()
+
+    def _planned(self, number: int) -> Plan | None:
+        path = wal.plan_path(self._folder, number)
+        try:
+            plan = msgspec.json.decode(path.read_bytes(), type=Plan)
+        except FileNotFoundError:
+            return None
+        except msgspec.DecodeError as error:
+            raise LakeError("the plan of a segment cannot be read", where=str(path)) from error
+        unknown = sorted(plan.keys() - SPECS.keys())
+        if unknown:
+            raise of_newer(unknown[0], path)
+        return plan
+
+    def _written(self, number: int, loads: Sequence[hot.Load]) -> Plan:
+        """Writes the files of every table that lacks the segment, and of what is derived from its rows."""
+        names = {BATCHES.name, *(name for load in loads for name in (*load.pieces, *load.parts))}
+        plan: Plan = {name: [part for load in loads for part in load.parts.get(name, [])] for name in names}
+        derived: dict[str, list[pa.Table]] = {}
+        held: dict[str, hot.Rows] = {}
+        for name in sorted(names - {BATCHES.name}):
+            rows = hot.rows_of([piece for load in loads for piece in load.pieces.get(name, [])], SPECS[name])
+            if rows is not None:
+                held[name] = rows
+        derived = self._derived(held, plan)
+        for name, rows in held.items():
+            spec = SPECS[name]
+            if self._has(spec, number):
+                continue
+            left: hot.Rows | None = rows
+            if spec is OPS and self._regroup is not None:
+                left = self._regrouped(rows, derived)
+            if left is not None:
+                plan[name] += self._files(spec, left)
+        for name, tables in derived.items():
+            spec = SPECS[name]
+            made = hot.rows_of([hot.piece(conform(t, spec, strict=True), spec, None) for t in tables], spec)
+            if made is not None and made[0].num_rows and not self._has(spec, number):
+                plan.setdefault(name, []).extend(self._files(spec, made))
+        if not self._has(BATCHES, number):
+            noted = taken.merged(hot.notes_table(loads))
+            plan[BATCHES.name] += self._files(BATCHES, (noted, days_of(noted, BATCHES, None)))
+        return plan
+
+    def _has(self, spec: TableSpec, number: int) -> bool:
+        with self.table(spec) as table:
+            return delta.carried(table) >= number
+
+    def _files(self, spec: TableSpec, rows: hot.Rows) -> list[Part]:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(2, "lake-files")
+        return write_parts(self.place.table(self.shard, spec.name), spec, *rows, pool=self._pool)
+
+    def _derived(self, held: Mapping[str, hot.Rows], plan: Plan) -> dict[str, list[pa.Table]]:
+        derived: dict[str, list[pa.Table]] = {}
+        if self._derive is None:
+            return derived
+        ahead = ({name: rows} for name, parts in plan.items() for rows in self._rows_in(SPECS[name], parts))
+        for tables in ({name: rows for name, (rows, _) in held.items()}, *ahead):
+            for made in self._made_of(self._derive, tables):
+                for name, rows in made.items():
+                    derived.setdefault(name, []).append(rows)
+        return derived
+
+    def _made_of(self, derive: Derive, tables: Mapping[str, pa.Table]) -> Iterator[Mapping[str, pa.Table]]:
+        """What is derived of rows. Numbers a node made up (sums beyond 64 bits) cost the rows of its batch their sums,
+        never the other nodes theirs, and never the raw rows."""
+        whole = _or_none(derive, tables)
+        if whole is not None:
+            yield whole
+            return
+        for name, rows in tables.items():
+            for batch in rows.to_batches():
+                made = _or_none(derive, {name: pa.Table.from_batches([batch])})
+                if made is None:
+                    self.underived_rows += batch.num_rows
+                else:
+                    yield made
+
+    def _rows_in(self, spec: TableSpec, parts: Sequence[Part]) -> Iterator[pa.Table]:
+        """Rows of files an input wrote ahead, in stretches."""
+        from pyarrow import parquet
+
+        folder = self.place.table(self.shard, spec.name)
+        for part in parts:
+            with parquet.ParquetFile(folder / part.path) as file:
+                for batch in file.iter_batches(_STRETCH):
+                    yield conform(pa.Table.from_batches([batch]), spec, strict=True)
+
+    def _regrouped(self, rows: hot.Rows, derived: dict[str, list[pa.Table]]) -> hot.Rows | None:
+        assert self._regroup is not None  # noqa: S101  (asked before)
+        table, days = rows
+        if table.num_rows >= _MANY_ROWS and not self._may_pay(table, self._regroup):
+            return table, days
+        rest, groups = self._regroup(table)
+        if not groups.num_rows:
+            return table, days
+        derived.setdefault(OP_GROUPS.name, []).append(groups)
+        if not rest.num_rows:
+            return None
+        rest = conform(rest, OPS, strict=True)
+        return rest, days_of(rest, OPS, None)
+
+    def _may_pay(self, table: pa.Table, regroup: Regroup) -> bool:
+        """Whether to look for groups among many rows, which costs about as much as all else that is done: told
+        by the rows of some jobs, other ones each time. Where there were none, the next segments are stored as they are:
+        one, then two, four, up to `_MOST_PAUSE`."""
+        if self._pause > 0:
+            self._pause -= 1
+            return False
+        self._looks += 1
+        some = _of_some_jobs(table, self._looks)
+        rest, groups = regroup(some)
+        size = bytes_of(OPS, conform(rest, OPS, strict=True)) + bytes_of(
+            OP_GROUPS, conform(groups, OP_GROUPS, strict=True)
+        )
+        pays = size <= (1 - _PAYS) * bytes_of(OPS, some)
+        self._paused = 0 if pays else min(_MOST_PAUSE, 2 * self._paused or 1)
+        self._pause = self._paused
+        return pays
+
+
+def _of_some_jobs(table: pa.Table, turn: int) -> pa.Table:
+    """About an eighth of the rows, of whole jobs; which ones, depends on `turn`."""
+    chunks = table.unify_dictionaries().column("job_id").chunks
+    codes = np.concatenate([chunk.indices.fill_null(-1).to_numpy() for chunk in chunks]) + 1
+    counts = np.bincount(codes)
+    order = np.roll(np.flatnonzero(counts), -turn * 7)
+    needed = int(np.searchsorted(np.cumsum(counts[order]), table.num_rows // 8)) + 1
+    chosen = np.zeros(len(counts), bool)
+    chosen[order[:needed]] = True
+    return table.filter(pa.array(chosen[codes]))
+
+
+def _or_none(derive: Derive, tables: Mapping[str, pa.Table]) -> Mapping[str, pa.Table] | None:
+    try:
+        return derive(tables)
+    except (ArithmeticError, ValueError):  # pyarrow's refusals of numbers are ValueErrors
+        return None
+
+
+def of_newer(table: str, where: Path) -> LakeError:
+    """The error for rows of a table this fairlead does not know."""
+    return LakeError(
+        f"a newer fairlead left rows of the table {table!r} in the write-ahead log",
+        where=str(where),
+        remedy="upgrade this fairlead, or let the newer one finish: fairlead lake compact",
+    )
+
+
+@cache
+def _trim() -> Callable[[int], int] | None:
+    try:
+        return ctypes.CDLL(None).malloc_trim
+    except (OSError, AttributeError):  # not every C library has it
+        return None
+
+
+def give_back_memory() -> None:
+    """Returns freed memory to the system: rows come and go by the hundred MiB, in small pieces that would stay."""
+    pa.default_memory_pool().release_unused()
+    trim = _trim()
+    if trim is not None:
+        trim(0)

@@ -1,0 +1,264 @@
+"""The record tables as the lake keeps them: which day a row belongs to, in what order rows lie, how columns are stored.
+
+Not here: files (`parts`), commits (`delta`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from fairlead.core.errors import LakeError
+from fairlead.core.model.tables import TABLES, TableSpec
+
+DAY = "day"
+"""Partition column: the UTC day of a row's time, null when neither the row nor its input has a time."""
+DAY_NS = 86_400_000_000_000
+NO_DAY = np.iinfo(np.int32).min
+MAX_DAYS = 10_000
+"""An input whose rows lie on more days than this (27 years) has a broken clock, not a long story."""
+
+BATCHES = TableSpec(
+    "_batches",
+    2,
+    pa.schema(
+        [
+            pa.field("stream", pa.string(), nullable=False),
+            pa.field("seq", pa.int64(), nullable=False),
+            pa.field("key", pa.int64(), nullable=False),
+            pa.field("taken_ns", pa.int64(), nullable=False),
+            pa.field("source", pa.string()),
+            pa.field("path", pa.string()),
+            pa.field("rows", pa.int64(), nullable=False),
+            pa.field("first_seq", pa.int64()),
+            pa.field("batches", pa.int64()),
+        ],
+        metadata={b"fairlead.table": b"_batches", b"fairlead.schema_version": b"2"},
+    ),
+    "taken_ns",
+    ("key",),
+)
+"""What the lake has taken in: numbers `first_seq` to `seq` of a stream, all of them (`batches` many). `key` is
+blake2b-8 of `stream`. A null `first_seq` (lakes before ranges) says: everything up to `seq`. `source` is `wire` for
+what nodes send: only that is ever forgotten."""
+WIRE = "wire"
+
+SPECS: dict[str, TableSpec] = {**TABLES, BATCHES.name: BATCHES}
+
+_SORT = {"ops": ("job_id", "node", "start_ns")}
+"""A trace is ingested whole, so its job comes first: a job's page then touches few row groups. Rows without a job
+(the raw side) lie by node and start, last."""
+
+PASSING = ", ".join(
+    f"'{state}'"
+    for state in ("PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "SIGNALING", "STAGE_OUT", "COMPLETING", "RESIZING")
+)
+"""Slurm's states of a job that has not come to its last one: an account with the same end and a last state counts."""
+
+IDENTITY = {
+    "files": (("file_id", "fs", "path"), "first_seen_ns ASC NULLS LAST"),
+    "jobs": (
+        ("cluster", "job_id", "start_ns"),
+        f"end_ns DESC NULLS LAST, upper(state) IN ({PASSING}), state, name, program",
+    ),
+    "job_summary": (("cluster", "job_id", "start_ns"), "made_ns DESC"),
+    "phase": (("cluster", "job_id", "job_start_ns", "kind", "number"), "analysis_version DESC, made_ns DESC"),
+    "profile": (("cluster", "user", "program", "scale"), "analysis_version DESC, made_ns DESC"),
+    "finding": (("id",), "analysis_version DESC, made_ns DESC"),
+    "incident": (("id",), "analysis_version DESC, made_ns DESC"),
+    "mapping": (("kind", "a", "b", "from_ns"), "to_ns DESC NULLS LAST"),
+}
+"""Tables whose rows are facts about a thing that several inputs may tell: what makes it the same thing, and which
+telling wins. `files`: the earliest sight of a path. `jobs`: the account with the latest end. `mapping`: the one that
+knows when it ended."""
+
+
+def spec_of(batch: pa.RecordBatch | pa.Table) -> TableSpec:
+    """The table a batch says it belongs to. Raises LakeError when it says none or one that is unknown."""
+    name = (batch.schema.metadata or {}).get(b"fairlead.table", b"").decode()
+    if name not in SPECS:
+        raise LakeError(f"rows of an unknown table {name!r}", remedy="upgrade fairlead")
+    return SPECS[name]
+
+
+def sort_key(spec: TableSpec) -> tuple[str, ...]:
+    """Columns rows are sorted by inside a day; nulls last."""
+    return _SORT.get(spec.name, spec.sort_by)
+
+
+def plain(kind: pa.DataType) -> pa.DataType:
+    """The type a column is stored with: dictionaries are a matter of memory, on disk they are strings."""
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def stored_schema(spec: TableSpec) -> pa.Schema:
+    """Columns of the Delta table. All nullable, so that any may be missing from an older file."""
+    columns = [pa.field(f.name, plain(f.type)) for f in spec.schema]
+    return pa.schema([*columns, pa.field(DAY, pa.date32())])
+
+
+def conform(table: pa.Table, spec: TableSpec, *, strict: bool) -> pa.Table:
+    """`table` with exactly the columns of `spec`: lacking ones are null. A column `spec` does not know is refused
+    when `strict` (it would be lost), else left out. Raises LakeError."""
+    if table.schema.equals(spec.schema):
+        return table
+    unknown = [name for name in table.schema.names if name not in spec.schema.names]
+    if strict and unknown:
+        raise LakeError(
+            f"{spec.name} has no column {unknown[0]!r}", remedy="these rows are of a newer fairlead: upgrade this one"
+        )
+    columns = [_column(table, wanted, spec) for wanted in spec.schema]
+    return pa.Table.from_arrays(columns, schema=spec.schema)
+
+
+def _column(table: pa.Table, wanted: pa.Field, spec: TableSpec) -> pa.ChunkedArray | pa.Array:
+    if wanted.name not in table.schema.names:
+        return pa.nulls(table.num_rows, wanted.type)
+    column = table.column(wanted.name)
+    if column.type == wanted.type:
+        return column
+    try:
+        if pa.types.is_dictionary(wanted.type) and not pa.types.is_dictionary(column.type):
+            return column.cast(wanted.type.value_type).dictionary_encode().cast(wanted.type)
+        return column.cast(wanted.type)
+    except pa.ArrowInvalid as error:
+        raise LakeError(f"{spec.name}.{wanted.name} cannot hold {column.type}: {error}") from error
+
+
+def first_time(table: pa.Table | pa.RecordBatch, spec: TableSpec) -> int | None:
+    """The earliest known time of its rows in epoch nanoseconds, None when they have none."""
+    if spec.time_column is None:
+        return None
+    value = pc.min(table.column(spec.time_column)).as_py()
+    return None if value is None else int(value)
+
+
+def days_of(table: pa.Table, spec: TableSpec, fallback_ns: int | None) -> NDArray[np.int32]:
+    """int32[rows] days since 1970 in UTC; rows without a time get the day of `fallback_ns`, else NO_DAY."""
+    fallback = NO_DAY if fallback_ns is None else fallback_ns // DAY_NS
+    if spec.time_column is None:
+        return np.full(table.num_rows, fallback, np.int32)
+    times = table.column(spec.time_column)
+    if times.null_count == 0:
+        return np.asarray(times.to_numpy() // DAY_NS, np.int32)
+    known = times.is_valid().to_numpy()
+    days = (times.fill_null(0).to_numpy() // DAY_NS).astype(np.int32)
+    return np.where(known, days, np.int32(fallback))
+
+
+def day_name(day: int) -> str | None:
+    """`2026-11-21` of a day number, None for NO_DAY."""
+    return None if day == NO_DAY else str(np.datetime64(int(day), "D"))
+
+
+def with_days(table: pa.Table, days: NDArray[np.int32]) -> pa.Table:
+    """`table` and its column `day` (date32)."""
+    dates = pa.array(days, pa.int32(), mask=days == NO_DAY).cast(pa.date32())
+    return table.append_column(pa.field(DAY, pa.date32()), dates)
+
+
+def in_order(table: pa.Table, spec: TableSpec, days: NDArray[np.int32]) -> tuple[pa.Table, NDArray[np.int32]]:
+    """Rows sorted by day, then by the table's sort key (stable, nulls last), and their days."""
+    keys = [days.astype(np.int64), *(_ranks(table.column(name)) for name in sort_key(spec))]
+    if _is_sorted(keys):
+        return table, days
+    packed = _packed(keys)
+    order = np.argsort(packed[0], kind="stable") if len(packed) == 1 else np.lexsort(packed[::-1])
+    return table.take(pa.array(order)), days[order]
+
+
+def _ranks(column: pa.ChunkedArray) -> NDArray[np.int64]:
+    """Integers in the order of the values, nulls highest."""
+    if pa.types.is_integer(column.type):
+        highest = np.iinfo(np.int64).max if column.type.bit_width == 64 else np.iinfo(np.int32).max
+        return np.asarray(column.fill_null(highest).to_numpy(), np.int64)
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    whole = column.unify_dictionaries().combine_chunks()
+    chunk = whole if isinstance(whole, pa.DictionaryArray) else whole.chunk(0)
+    words = chunk.dictionary
+    rank_of = np.empty(len(words) + 1, np.int64)
+    rank_of[pc.sort_indices(words).to_numpy()] = np.arange(len(words))
+    rank_of[len(words)] = len(words)
+    return np.asarray(rank_of[chunk.indices.fill_null(len(words)).to_numpy()])
+
+
+def _is_sorted(keys: list[NDArray[np.int64]]) -> bool:
+    if len(keys[0]) < 2:
+        return True
+    undecided = np.ones(len(keys[0]) - 1, np.bool_)
+    for key in keys:
+        before, after = key[:-1], key[1:]
+        if (undecided & (after < before)).any():
+            return False
+        undecided &= after == before
+        if not undecided.any():
+            return True
+    return True
+
+
+def _packed(keys: list[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
+    """Neighbouring keys of small range as one: sorting costs by the key. Constant keys vanish."""
+    packed: list[NDArray[np.int64]] = []
+    room = 0
+    for key in keys:
+        low = int(key.min())
+        span = int(key.max()) - low + 1
+        if span == 1:
+            continue
+        if packed and room * span < 2**62:
+            packed[-1] = packed[-1] * span + (key - low)
+            room *= span
+        else:
+            packed.append(key - low if span < 2**62 else key)
+            room = span if span < 2**62 else 2**62
+    return packed or [keys[0]]
+
+
+SERIES = frozenset(
+    ("ops", "op_groups", "heatmap", "forwarder", "pfs_client", "target", "metadata", "port", "device", "health",
+     "rollup")
+)  # fmt: skip
+"""Tables whose rows tell of the moment they are dated with. Rows of the others hold on (a job, a mapping, an event), so
+a question about a time may need ones dated before it."""
+OF_JOBS = frozenset(("jobs", "job_summary", "phase", "finding"))
+"""Tables whose rows tell of jobs, one or a few of each. Dated with a begin, which a later telling moves by less than a
+day."""
+REACH_NS = {"op_groups": 1_000_000_000}
+"""How far beyond its own time a row of a series may tell of others: members of a group begin in the same second."""
+OPS_STORED = "ops_stored"
+"""What `ops` is without the rows that lie in `op_groups`."""
+
+TIERS = {"rollup": "interval_ns"}
+"""Tables whose rows of different intervals are kept for different times: they never share a file."""
+
+
+def tier_name(interval_ns: int | None) -> str:
+    """`i60` of 60 s in nanoseconds; "" when unknown."""
+    return "" if interval_ns is None else f"i{interval_ns // 1_000_000_000}"
+
+
+def by_tier(
+    table: pa.Table, spec: TableSpec, days: NDArray[np.int32]
+) -> Iterable[tuple[str, pa.Table, NDArray[np.int32]]]:
+    """(tier, rows, their days) of each tier; the whole table as tier "" when it has none."""
+    if spec.name not in TIERS:
+        yield "", table, days
+        return
+    intervals = table.column(TIERS[spec.name]).fill_null(0).to_numpy()
+    for interval in np.unique(intervals).tolist():
+        mask = intervals == interval
+        yield tier_name(interval), table.filter(pa.array(mask)), days[mask]
+
+
+def by_day(days: NDArray[np.int32]) -> Iterable[tuple[int, int, int]]:
+    """(day, first row, rows) of each stretch of equal days."""
+    if not len(days):
+        return
+    firsts = np.concatenate(([0], np.flatnonzero(np.diff(days)) + 1))
+    for first, last in zip(firsts, [*firsts[1:], len(days)], strict=True):
+        yield int(days[first]), int(first), int(last - first)

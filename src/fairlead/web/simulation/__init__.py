@@ -1,1 +1,0 @@
-"""Pictures and the page of simulated experiments. Not here: what is simulated (`fairlead.sim.experiments`)."""
