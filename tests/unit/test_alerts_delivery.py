@@ -15,7 +15,7 @@ from alert_receivers import MailSink, WebSink
 from fairlead.core.errors import ConfigError, DeliveryError, UndeliveredError
 from fairlead.core.model.finding import Advice
 from fairlead.show.alerts.alert_subject import Concern
-from fairlead.show.alerts.delivery import base as courier
+from fairlead.show.alerts.delivery import build_courier
 from fairlead.show.alerts.delivery.mail import ByMail, mail_of
 from fairlead.show.alerts.delivery.webhook import signature
 from fairlead.show.alerts.evaluation import look
@@ -186,7 +186,7 @@ def test_a_webhook_is_signed_over_tls_and_keeps_its_id(pair: tuple[Path, Path], 
 
 def test_a_webhooks_certificate_is_checked(pair: tuple[Path, Path]) -> None:
     with WebSink(certificate=pair) as sink:
-        by = courier("hook", Alerts(routes={"hook": Webhook(url=sink.url, timeout_s=5)}))
+        by = build_courier("hook", Alerts(routes={"hook": Webhook(url=sink.url, timeout_s=5)}))
         with pytest.raises(UndeliveredError, match=r"(?i)certificate"):
             by.deliver(MESSAGE, "", NOW)
         assert sink.requests == []
@@ -196,14 +196,14 @@ def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
     with WebSink() as other, WebSink(answer=lambda _: (307, {"Location": f"{other.url}/steal"})) as sink:
         route = Webhook(url=sink.url, token_file=private(tmp_path), timeout_s=5)
         with pytest.raises(DeliveryError, match="not followed"):
-            courier("hook", Alerts(routes={"hook": route})).deliver(MESSAGE, "", NOW)
+            build_courier("hook", Alerts(routes={"hook": route})).deliver(MESSAGE, "", NOW)
         assert other.requests == []
 
 
 @pytest.mark.parametrize(("status", "again"), [(500, True), (429, True), (408, True), (400, False), (404, False)])
 def test_what_a_status_means(status: int, again: bool) -> None:
     with WebSink(answer=lambda _: (status, {})) as sink, pytest.raises(DeliveryError) as raised:
-        courier("hook", Alerts(routes={"hook": Webhook(url=sink.url)})).deliver(MESSAGE, "", NOW)
+        build_courier("hook", Alerts(routes={"hook": Webhook(url=sink.url)})).deliver(MESSAGE, "", NOW)
     assert raised.value.retryable is again
 
 

@@ -84,7 +84,7 @@ def test_list_shows_what_is_open_harmlessly(run: Run, told: Concern) -> None:
     assert "route hook: 1 waiting, 0 sent, 0 counted, 0 given_up" in out
     code, out, _ = run("list", "--json")
     document = json.loads(out)
-    assert document["schema"] == "fairlead.show.alerts/1"
+    assert document["schema"] == "fairlead.alerts/1"
     assert document["open"][0]["id"] == told.id
     assert document["notices"][0]["state"] == "waiting"
 
@@ -99,7 +99,7 @@ def test_a_silence_and_its_end(run: Run, told: Concern) -> None:
     code, out, _ = run("silence", "--match", "component=ost*", "--for", "2h", "--why", "disk \x1b", "--json")
     assert code == 0
     made = json.loads(out)
-    assert made["schema"] == "fairlead.show.alerts.silence/1"
+    assert made["schema"] == "fairlead.alerts.silence/1"
     assert made["match"] == {"component": "ost*"}
     assert made["until_ns"] - made["made_ns"] == 7200 * 10**9
     assert f"silence {made['id']}  component=ost* until" in run("list")[1]
@@ -114,7 +114,7 @@ def test_taking_on_a_finding_and_giving_it_back(run: Run, told: Concern) -> None
     assert run("ack", "no-such", "--why", "x")[0] == 2
     code, out, _ = run("ack", "i1", "--why", "disk ordered", "--json")
     assert code == 0
-    assert json.loads(out)["schema"] == "fairlead.show.alerts.ack/1"
+    assert json.loads(out)["schema"] == "fairlead.alerts.ack/1"
     assert "disk ordered]" in run("list")[1]
     assert run("ack", "i1", "--undo")[1] == "i1: taken on by nobody\n"
     assert "taken on" not in run("list")[1]

@@ -40,7 +40,7 @@ def test_list_as_json(run) -> None:
     code, out, _ = run("list", "--json")
     assert code == 0
     found = json.loads(out)
-    assert found["schema"] == "fairlead.explain.rules/1"
+    assert found["schema"] == "fairlead.rules/1"
     assert {one["id"] for one in found["rules"]} == set(RULES)
     assert set(found["rules"][0]) == {
         "id", "category", "severity", "title", "when", "cost", "covers", "references", "origin", "enabled",
@@ -131,6 +131,6 @@ def test_metrics_lists_every_name(run) -> None:
     assert code == 0
     assert {line.split()[0] for line in out.splitlines()} >= set(NAMES)
     found = json.loads(run("metrics", "--json")[1])
-    assert found["schema"] == "fairlead.explain.rules.metrics/1"
+    assert found["schema"] == "fairlead.rules.metrics/1"
     assert {one["name"] for one in found["metrics"]} == set(NAMES)
     assert all(one["meaning"] and one["unit"] for one in found["metrics"])

@@ -16,7 +16,7 @@ import pytest
 from fairlead.core.batches.encoding import Header, encode, numbers, same_word
 from fairlead.core.errors import ConfigError, LakeError
 from fairlead.see.collector.feeds import Feeds
-from fairlead.see.collector.feeds import build_feeds as made
+from fairlead.see.collector.feeds import build_feeds
 from fairlead.see.collector.feeds import file_import as reading
 from fairlead.see.collector.feeds.darshan_watch import DarshanFeed
 from fairlead.see.collector.feeds.drop_folder import DropFeed
@@ -302,7 +302,7 @@ def test_a_table_of_jobs(tmp_path: Path) -> None:
 
 
 def test_settings_of_all_feeds(tmp_path: Path) -> None:
-    assert made(Feeds()) == []
+    assert build_feeds(Feeds()) == []
     text = """
     [[drop]]
     folder = "/d"
@@ -319,11 +319,11 @@ def test_settings_of_all_feeds(tmp_path: Path) -> None:
     enabled = true
     """
     settings = msgspec.toml.decode(text, type=Feeds)
-    assert [feed.name for feed in made(settings)] == [
+    assert [feed.name for feed in build_feeds(settings)] == [
         "drop:/d", "darshan:/l", "slurm:a", "job_table:/j.csv", "scrape:http://oss1:9169/metrics", "remote_write",
     ]  # fmt: skip
     with pytest.raises(ConfigError, match="two feeds"):
-        made(msgspec.structs.replace(settings, drop=settings.drop * 2))
+        build_feeds(msgspec.structs.replace(settings, drop=settings.drop * 2))
     with pytest.raises(msgspec.ValidationError):
         msgspec.toml.decode("[[drop]]\nfolde = 1", type=Feeds)
 

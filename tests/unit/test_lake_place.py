@@ -68,7 +68,7 @@ def test_the_default_lake(monkeypatch: pytest.MonkeyPatch) -> None:
     assert place.default_lake() == Path("/x/lake")
     monkeypatch.delenv("FAIRLEAD_LAKE")
     monkeypatch.setenv("XDG_DATA_HOME", "/x/data")
-    assert place.default_lake() == Path("/x/data/fairlead/store")
+    assert place.default_lake() == Path("/x/data/fairlead/lake")
 
 
 def test_a_shard_has_one_writer_and_says_who(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def list_alerts(file: Path | None, limit: int, as_json: bool) -> None:
 
     with _state(_config(file), create=False) as state:
         found: dict[str, Any] = {
-            "schema": "fairlead.show.alerts/1", "open": state.open_concerns(), "acknowledged": state.acknowledged(),
+            "schema": "fairlead.alerts/1", "open": state.open_concerns(), "acknowledged": state.acknowledged(),
             "silences": state.silences(), "routes": state.counts(),
             "retried": [
                 {"route": one.route, "recipient": one.recipient, "alerts": len(one.notices), "attempts": one.attempts,
@@ -119,7 +119,7 @@ def test(route: str, file: Path | None, recipient: str, as_json: bool) -> None:
     import secrets
 
     from fairlead.core import clock
-    from fairlead.show.alerts.delivery import base as courier
+    from fairlead.show.alerts.delivery import build_courier
     from fairlead.show.alerts.messages import Message
 
     settings = _config(file).alerts
@@ -132,15 +132,15 @@ def test(route: str, file: Path | None, recipient: str, as_json: bool) -> None:
         text="A test of this route. Nothing is wrong.\n",
     )  # fmt: skip
     try:
-        courier(route, settings).deliver(message, recipient, now_ns)
+        build_courier(route, settings).deliver(message, recipient, now_ns)
     except DeliveryError as fault:
         if as_json:
             _print_json(
-                {"schema": "fairlead.show.alerts.test/1", "route": route, "delivered": False, "error": fault.what}
+                {"schema": "fairlead.alerts.test/1", "route": route, "delivered": False, "error": fault.what}
             )
         raise
     if as_json:
-        _print_json({"schema": "fairlead.show.alerts.test/1", "route": route, "delivered": True, "error": None})
+        _print_json({"schema": "fairlead.alerts.test/1", "route": route, "delivered": True, "error": None})
     else:
         _print(f"{route}: delivered")
 
@@ -176,7 +176,7 @@ def silence(match: tuple[str, ...], age: str, why: str, file: Path | None, as_js
     with _state(_config(file)) as state, state.change():
         state.silence(one)
     if as_json:
-        _print_json({"schema": "fairlead.show.alerts.silence/1", **msgspec.to_builtins(one)})
+        _print_json({"schema": "fairlead.alerts.silence/1", **msgspec.to_builtins(one)})
     else:
         _print(f"silence {one.id} until {when(one.until_ns)}")
 
@@ -223,7 +223,7 @@ def ack(finding: str, why: str, undo: bool, file: Path | None, as_json: bool) ->
         for name in about.ids if about else (finding,):
             state.acknowledge(name, by)
     if as_json:
-        _print_json({"schema": "fairlead.show.alerts.ack/1", "id": finding, "who": by.who if by else None, "why": why})
+        _print_json({"schema": "fairlead.alerts.ack/1", "id": finding, "who": by.who if by else None, "why": why})
     else:
         _print(f"{finding}: " + (f"taken on by {by.who}" if by else "taken on by nobody"))
 
@@ -242,7 +242,7 @@ def digest(every: str | None, file: Path | None, as_json: bool) -> None:
     with _state(config, create=False) as state:
         subject, text = digest_of(state, config.alerts, from_ns, to_ns)
     if as_json:
-        _print_json({"schema": "fairlead.show.alerts.digest/1", "from_ns": from_ns, "to_ns": to_ns, "subject": subject,
+        _print_json({"schema": "fairlead.alerts.digest/1", "from_ns": from_ns, "to_ns": to_ns, "subject": subject,
                      "text": text})  # fmt: skip
     else:
         click.echo(f"{subject}\n\n{text}", nl=False)
@@ -258,15 +258,15 @@ def alert_rules() -> None:
 @_json_option
 def check(file: Path | None, as_json: bool) -> None:
     """Check [alerts] of the settings: names, addresses, files of secrets. Sends nothing."""
-    from fairlead.show.alerts.delivery import base as courier
+    from fairlead.show.alerts.delivery import build_courier
 
     settings = _config(file).alerts
     for name in settings.routes:
-        courier(name, settings)
+        build_courier(name, settings)
     if as_json:
         import msgspec
 
-        _print_json({"schema": "fairlead.show.alerts.rules/1", "routes": sorted(settings.routes),
+        _print_json({"schema": "fairlead.alerts.rules/1", "routes": sorted(settings.routes),
                      "rules": msgspec.to_builtins(settings.rules)})  # fmt: skip
         return
     for rule in settings.rules:

@@ -28,7 +28,7 @@ DAYS_SHOWN = 14
 """Of a longer time days are added up on the terminal; `--json` has them all."""
 _OPTIONS = (
     click.option("--lake", "root", type=click.Path(path_type=Path), metavar="DIR",
-                 help="The lake. Default: $FAIRLEAD_LAKE, else fairlead/store in your data folder."),
+                 help="The lake. Default: $FAIRLEAD_LAKE, else fairlead/lake in your data folder."),
     click.option("--from", "from_", required=True, metavar="TIME",
                  help="From then on: 2026-11-21, 2026-11-21T08:00 (UTC or with a zone), -180d, seconds since 1970."),
     click.option("--to", default="now", metavar="TIME", help="Until then. Default: now."),
@@ -167,7 +167,7 @@ def population(
 @analyse.command()
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path, dir_okay=False), metavar="[FILE]...")
 @click.option("--lake", "root", type=click.Path(path_type=Path), metavar="DIR",
-              help="The lake. Default: $FAIRLEAD_LAKE, else fairlead/store in your data folder.")  # fmt: skip
+              help="The lake. Default: $FAIRLEAD_LAKE, else fairlead/lake in your data folder.")  # fmt: skip
 @click.option("--from", "from_", default="-90d", show_default=True, metavar="TIME", help="Phases from then on.")
 @click.option("--to", default="now", metavar="TIME", help="Until then. Default: now.")
 @click.option("--user", default="", metavar="NAME", help="Of this user only.")

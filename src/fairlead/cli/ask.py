@@ -24,7 +24,7 @@ _TIMEOUT_S = 40.0
 _MAX_ANSWER = 256 << 20
 _WHERE = (
     click.option("--lake", "root", type=click.Path(path_type=Path), metavar="DIR",
-                 help="Ask this lake. Default: $FAIRLEAD_LAKE, else fairlead/store in your data folder."),
+                 help="Ask this lake. Default: $FAIRLEAD_LAKE, else fairlead/lake in your data folder."),
     click.option("--server", metavar="URL", envvar="FAIRLEAD_API", show_envvar=True,
                  help="Ask a server (https://host:port) instead of a lake."),
     click.option("--token", "token", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",

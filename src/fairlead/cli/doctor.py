@@ -8,7 +8,7 @@ from fairlead.core.errors import MissingDependencyError
 from fairlead.run.doctor import Check, Machine, examine, usable
 from fairlead.run.doctor.check import STATUSES
 
-SCHEMA = "fairlead.run.doctor/1"
+SCHEMA = "fairlead.doctor/1"
 _MARKS = {"ok": "[green]●[/] ok", "partly": "[yellow]◐[/] partly", "missing": "[dim]○[/] missing"}
 _AREAS = {"core": "Core", "storage": "Storage", "site": "Site", "monitoring": "Monitoring", "tools": "Tools"}
 

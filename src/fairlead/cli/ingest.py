@@ -27,7 +27,7 @@ SCHEMA = "fairlead.ingest/1"
     "root",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="The lake; made if there is none. Default: $FAIRLEAD_LAKE, else fairlead/store in your data folder.",
+    help="The lake; made if there is none. Default: $FAIRLEAD_LAKE, else fairlead/lake in your data folder.",
 )
 @click.option(
     "--shard",

@@ -26,7 +26,7 @@ _HOUR_NS = 3_600_000_000_000
 
 _lake_option = click.option(
     "--lake", "root", type=click.Path(path_type=Path), metavar="DIR",
-    help="The lake. Default: $FAIRLEAD_LAKE, else fairlead/store in your data folder.",
+    help="The lake. Default: $FAIRLEAD_LAKE, else fairlead/lake in your data folder.",
 )  # fmt: skip
 _shard_option = click.option(
     "--shard", "shards", multiple=True, metavar="NAME", help="Only this shard (repeatable). Default: all of them."
@@ -59,7 +59,7 @@ def info(root: Path | None, columns: bool, as_json: bool) -> None:
         return
     found = inventory(_open(root).place)
     if as_json:
-        _print_json({"schema": "fairlead.store.info/1", **asdict(found)})
+        _print_json({"schema": "fairlead.lake.info/1", **asdict(found)})
         return
     rows = [
         [t.table if t.known else f"{t.table} (newer)", t.shard, f"{t.rows + t.waiting_rows:,}", f"{t.waiting_rows:,}",
@@ -104,7 +104,7 @@ def compact(root: Path | None, shards: tuple[str, ...], wait_s: float, keep: str
         with opened.writer(shard, wait_s=wait_s) as writer:
             merged += [{"shard": shard, **asdict(one)} for one in merge_all(opened, writer, keep_hours=keep_hours)]
     if as_json:
-        _print_json({"schema": "fairlead.store.compact/1", "tables": merged})
+        _print_json({"schema": "fairlead.lake.compact/1", "tables": merged})
         return
     rows = [[str(one["table"]), str(one["shard"]), f"{one['files_before']} → {one['files_after']}", str(one["removed"])]
             for one in merged]  # fmt: skip
@@ -141,7 +141,7 @@ def expire(
             done = forget(writer, before_ns=before_ns, tables=tables or None, dry_run=dry_run)
             expired += [{"shard": shard, **asdict(one)} for one in done]
     if as_json:
-        _print_json({"schema": "fairlead.store.expire/1", "dry_run": dry_run, "tables": expired})
+        _print_json({"schema": "fairlead.lake.expire/1", "dry_run": dry_run, "tables": expired})
         return
     rows = [[str(one["table"]), str(one["shard"]), str(one["days"]), f"{one['rows']:,}", format_bytes(one["bytes"])]
             for one in expired]  # fmt: skip
@@ -165,7 +165,7 @@ def query(sql: str, root: Path | None, as_csv: bool, as_json: bool) -> None:
     if as_csv:
         _print_csv(result)
     elif as_json:
-        _print_json({"schema": "fairlead.store.query/1", "columns": result.column_names, "rows": result.to_pylist()})
+        _print_json({"schema": "fairlead.lake.query/1", "columns": result.column_names, "rows": result.to_pylist()})
     else:
         columns = [[_cell(value) for value in column.to_pylist()] for column in result.columns]
         _print_rows(result.column_names, [list(row) for row in zip(*columns, strict=True)])
@@ -186,7 +186,7 @@ def backup(folder: Path, root: Path | None, link: bool, as_json: bool) -> None:
 
     done = copy(_open(root).place, folder, link=link)
     if as_json:
-        _print_json({"schema": "fairlead.store.backup-done/1", **asdict(done)})
+        _print_json({"schema": "fairlead.lake.backup-done/1", **asdict(done)})
         return
     new = f"{format_count(done.copied_files)} files with {format_bytes(done.copied_bytes)} of them new"
     click.echo(f"{format_count(done.files)} files with {format_bytes(done.bytes)}, {new}, in {done.folder}")
@@ -205,7 +205,7 @@ def restore(folder: Path, root: Path | None, as_json: bool) -> None:
 
     done = bring_back(folder, root or default_lake())
     if as_json:
-        _print_json({"schema": "fairlead.store.restore-done/1", **asdict(done)})
+        _print_json({"schema": "fairlead.lake.restore-done/1", **asdict(done)})
         return
     click.echo(
         f"{format_count(done.files)} files with {format_bytes(done.bytes)} checked and restored to {done.folder}"
@@ -250,7 +250,7 @@ def _print_columns(*, as_json: bool) -> None:
 
     columns = {spec.name: {f.name: sql_type(f.type) for f in spec.schema} | {"day": "DATE"} for spec in TABLES.values()}
     if as_json:
-        _print_json({"schema": "fairlead.store.columns/1", "tables": columns})
+        _print_json({"schema": "fairlead.lake.columns/1", "tables": columns})
         return
     rows = [[table, name, kind] for table, of in columns.items() for name, kind in of.items()]
     _print_rows(["table", "column", "type"], rows)

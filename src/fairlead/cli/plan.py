@@ -28,7 +28,7 @@ DEFAULT_POLICY = "aiot"
 want volume and computing time of every job, and set neither stripes nor P."""
 _lake_option = click.option(
     "--lake", "root", type=click.Path(path_type=Path), metavar="DIR",
-    help="The lake the live state is read from. Default: $FAIRLEAD_LAKE, else fairlead/store in your data folder.",
+    help="The lake the live state is read from. Default: $FAIRLEAD_LAKE, else fairlead/lake in your data folder.",
 )  # fmt: skip
 _site_option = click.option(
     "--site", "site_file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",

@@ -38,7 +38,7 @@ def list_rules(rules_dir: Path | None, as_json: bool) -> None:
     found, origin = _load(rules_dir)
     if as_json:
         _print_json({
-            "schema": "fairlead.explain.rules/1",
+            "schema": "fairlead.rules/1",
             "rules": [
                 {"id": r.id, "category": r.category, "severity": r.severity, "title": pretty(r.title),
                  "when": one_line(r.when), "cost": r.cost, "covers": [c.rule for c in r.covers],
@@ -105,7 +105,7 @@ def check(folder: Path, as_json: bool) -> None:
         sound, faults = [*sound, *(f"advice/{name}" for name in advised)], [*faults, *wrong]
     if as_json:
         _print_json({
-            "schema": "fairlead.explain.rules.check/1", "folder": str(folder), "sound": sound,
+            "schema": "fairlead.rules.check/1", "folder": str(folder), "sound": sound,
             "faults": [{"file": f.where, "what": f.what, "remedy": f.remedy} for f in faults],
         })  # fmt: skip
     elif sound or not faults:
@@ -139,7 +139,7 @@ def advice(rule_id: str | None, rules_dir: Path | None, as_json: bool) -> None:
     chosen = {name: entries for name, entries in sorted(found.items()) if rule_id in (None, name)}
     if as_json:
         told = [{"rule": name, "advice": msgspec.to_builtins(entries)} for name, entries in chosen.items()]
-        _print_json({"schema": "fairlead.explain.rules.advice/1", "rules": told})
+        _print_json({"schema": "fairlead.rules.advice/1", "rules": told})
         return
     from rich.text import Text
 
@@ -164,7 +164,7 @@ def metrics(as_json: bool) -> None:
 
     if as_json:
         rows = [{"name": name, "unit": unit, "meaning": meaning} for name, unit, meaning in metric_rows()]
-        _print_json({"schema": "fairlead.explain.rules.metrics/1", "metrics": rows})
+        _print_json({"schema": "fairlead.rules.metrics/1", "metrics": rows})
         return
     table = Table(box=None, padding=(0, 1), header_style="dim")
     for name in ("metric", "unit"):

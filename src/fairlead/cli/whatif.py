@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 @click.option("--seed", type=click.IntRange(0, 2**31), default=0, show_default=True,
               help="Of what policies draw and of places of jobs that are not known.")  # fmt: skip
 @click.option("--lake", "root", type=click.Path(path_type=Path), metavar="DIR",
-              help="The lake. Default: $FAIRLEAD_LAKE, else fairlead/store in your data folder.")  # fmt: skip
+              help="The lake. Default: $FAIRLEAD_LAKE, else fairlead/lake in your data folder.")  # fmt: skip
 @html_option
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
 def whatif(

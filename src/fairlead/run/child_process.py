@@ -89,13 +89,13 @@ def _sockets(task: Task) -> list[tuple[socket.socket, bool]]:
 
 
 def _collector(task: Task, pulse: Pulse) -> None:
-    from fairlead.see.collector.feeds import build_feeds as made
+    from fairlead.see.collector.feeds import build_feeds
     from fairlead.see.collector.run import Order, run
 
     config = task.config
     order = Order(
         lake=Path(config.server.lake), collector=config.collector, carry=config.carry, keep=kept(config.keep),
-        feeds=lambda: made(config.feeds), token_key=Path(config.collector.token_key), memory=config.server.memory,
+        feeds=lambda: build_feeds(config.feeds), token_key=Path(config.collector.token_key), memory=config.server.memory,
     )  # fmt: skip
     run(order, _sockets(task), on_ready=pulse.ready, on_beat=pulse.beat)
 

@@ -40,7 +40,7 @@ class Server(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """`[server]`: where everything lies."""
 
     lake: str = ""
-    """Folder of the lake. Empty: `$FAIRLEAD_LAKE`, else `fairlead/store` in the user's data folder."""
+    """Folder of the lake. Empty: `$FAIRLEAD_LAKE`, else `fairlead/lake` in the user's data folder."""
     state: str = ""
     """Folder of keys, tokens and sockets that are made when none are given. Empty: the one the lake is in."""
     memory: str = "1GB"

@@ -43,12 +43,12 @@ class Addresses(msgspec.Struct, frozen=True, kw_only=True):
 
 def must_be_usable(config: Config) -> None:
     """What `--check` looks at beyond the settings themselves. Raises FairleadError."""
-    from fairlead.see.collector.feeds import build_feeds as made
-    from fairlead.show.alerts.delivery import base as courier
+    from fairlead.see.collector.feeds import build_feeds
+    from fairlead.show.alerts.delivery import build_courier
 
-    made(config.feeds)
+    build_feeds(config.feeds)
     for route in config.alerts.routes:
-        courier(route, config.alerts)
+        build_courier(route, config.alerts)
     key = Path(config.collector.token_key)
     if key.exists():
         read_key(key)

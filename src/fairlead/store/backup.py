@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 MANIFEST = "backup.json"
-SCHEMA = "fairlead.store.backup/1"
+SCHEMA = "fairlead.lake.backup/1"
 _TRIES = 5
 _CHUNK = 1 << 20
 

@@ -52,7 +52,7 @@ class Place:
 
 
 def default_lake() -> Path:
-    """`$FAIRLEAD_LAKE`, else `fairlead/store` in the user's data folder (`$XDG_DATA_HOME` or ~/.local/share)."""
+    """`$FAIRLEAD_LAKE`, else `fairlead/lake` in the user's data folder (`$XDG_DATA_HOME` or ~/.local/share)."""
     named = os.environ.get("FAIRLEAD_LAKE")
     if named:
         return Path(named)

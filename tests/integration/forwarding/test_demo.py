@@ -129,7 +129,7 @@ def test_the_command_prints_a_verdict_and_writes_the_page(tmp_path: Path) -> Non
     )  # fmt: skip
     assert done.returncode == 0, done.stderr.decode()
     outcome = json.loads(done.stdout)
-    assert outcome["schema"] == "fairlead.kit.demo/1"
+    assert outcome["schema"] == "fairlead.demo/1"
     assert outcome["seed"] == 4
     assert outcome["judgement"]["verdicts"] or outcome["judgement"]["nobody"]
     assert outcome["lost_without_fuse"]

@@ -19,7 +19,7 @@ from fairlead.kit.demo.child_processes import Child
 from fairlead.kit.demo.plan import JOBS, DemoJob, Play, told
 from fairlead.kit.demo.stage import Stage, program, stage
 
-SCHEMA = "fairlead.kit.demo/1"
+SCHEMA = "fairlead.demo/1"
 _LEAD_S = 1.0
 """Between the start of the jobs' processes and the moment they begin together."""
 _GRACE_S = 30.0

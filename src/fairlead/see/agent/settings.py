@@ -31,7 +31,7 @@ class Settings(NamedTuple):
     server: str = ""
     token: str = ""
     ca: str = ""
-    spool: str = "/var/spool/fairlead/see/agent"
+    spool: str = "/var/spool/fairlead/agent"
     spool_bytes: int = 256 << 20
     spools: Tuple[str, ...] = ()
     root: str = "/"
@@ -104,7 +104,7 @@ HELP = """usage: fairlead agent [OPTIONS]
   --server URL        the collector, https://HOST:PORT; without it records wait in the spool
   --token FILE        the token to show to the collector
   --ca FILE           trust this authority (PEM) instead of the system's
-  --spool DIR         where records wait until they are sent [/var/spool/fairlead/see/agent]
+  --spool DIR         where records wait until they are sent [/var/spool/fairlead/agent]
   --spool-bytes SIZE  room they may take there, as 64M; the oldest go [256M]
   --spools DIR,...    send what mounts and forwarders spool there, too
   --root DIR          read counters below DIR instead of /

@@ -14,7 +14,7 @@ from pathlib import Path
 from fairlead.core.errors import DeliveryError, FairleadError
 from fairlead.core.safe_text import inert
 from fairlead.show.alerts.delivery import Courier
-from fairlead.show.alerts.delivery import base as courier
+from fairlead.show.alerts.delivery import build_courier
 from fairlead.show.alerts.delivery.alertmanager import ByAlertApi
 from fairlead.show.alerts.messages import message_of
 from fairlead.show.alerts.settings import Alerts
@@ -78,7 +78,7 @@ class Sender:
     def _courier(self) -> Courier:
         """Made when it is first needed, and again after its files could not be used."""
         if self._by is None:
-            self._by = courier(self.route, self._alerts)
+            self._by = build_courier(self.route, self._alerts)
         return self._by
 
     def _refresh(self, state: State) -> None:

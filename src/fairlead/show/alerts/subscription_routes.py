@@ -24,7 +24,7 @@ from fairlead.show.web.api.endpoint import Operation
 from fairlead.show.web.signin.request_bodies import answer, answering, body, only
 
 ROOT = "/api/v1/alerts/subscriptions"
-SCHEMA = "fairlead.show.alerts.subscriptions/1"
+SCHEMA = "fairlead.alerts.subscriptions/1"
 _LONGEST = 256
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fairlead.see.collector.feeds.build_feeds import made
+from fairlead.see.collector.feeds.build import build_feeds
 from fairlead.see.collector.feeds.settings import Feeds
 
-__all__ = ["Feeds", "made"]
+__all__ = ["Feeds", "build_feeds"]

@@ -8,10 +8,10 @@ from fairlead.show.alerts.delivery.mail import ByMail
 from fairlead.show.alerts.delivery.webhook import ToWebhook
 from fairlead.show.alerts.settings import Alerts, Mail, Webhook
 
-__all__ = ["Courier", "courier"]
+__all__ = ["Courier", "build_courier"]
 
 
-def courier(name: str, alerts: Alerts) -> Courier:
+def build_courier(name: str, alerts: Alerts) -> Courier:
     """What delivers for a route. Raises ConfigError when a file it needs cannot be used, KeyError for no route."""
     route = alerts.routes[name]
     if isinstance(route, Mail):

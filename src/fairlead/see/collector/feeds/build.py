@@ -7,7 +7,7 @@ from fairlead.see.collector.feed import Feed
 from fairlead.see.collector.feeds.settings import Feeds
 
 
-def made(settings: Feeds) -> list[Feed]:
+def build_feeds(settings: Feeds) -> list[Feed]:
     """The feeds that are asked for, each with a name of its own. Raises ConfigError."""
     feeds: list[Feed] = []
     if settings.drop:
