@@ -15,8 +15,7 @@ import pytest
 
 from fairlead.core.batches.encoding import Header, encode, numbers, same_word
 from fairlead.core.errors import ConfigError, LakeError
-from fairlead.see.collector.feeds import Feeds
-from fairlead.see.collector.feeds import build_feeds
+from fairlead.see.collector.feeds import Feeds, build_feeds
 from fairlead.see.collector.feeds import file_import as reading
 from fairlead.see.collector.feeds.darshan_watch import DarshanFeed
 from fairlead.see.collector.feeds.drop_folder import DropFeed

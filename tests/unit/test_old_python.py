@@ -15,12 +15,16 @@ from old_interpreter import HOW, old_python
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "fairlead"
+CORE, SEE = PACKAGE / "core", PACKAGE / "see"
 FILES = sorted(
     [
-        *(PACKAGE / "probes").rglob("*.py"), *(PACKAGE / "agent").rglob("*.py"), PACKAGE / "batches" / "encoding.py",
-        PACKAGE / "batches" / "__init__.py", *(PACKAGE / "batches").glob("spool.py"), PACKAGE / "__init__.py",
+        *(SEE / "probes").rglob("*.py"),
+        *(SEE / "agent").rglob("*.py"),
+        CORE / "batches" / "encoding.py",
+        CORE / "batches" / "spool.py",
+        *(folder / "__init__.py" for folder in (PACKAGE, CORE, CORE / "batches", SEE)),
     ]
-)  # fmt: skip
+)
 OURS = (
     "fairlead.see.probes",
     "fairlead.see.agent",
@@ -241,7 +245,7 @@ def test_what_travels_is_imported_by_python_3_6() -> None:
 
 def test_there_is_something_to_look_at() -> None:
     names = {path.relative_to(PACKAGE).as_posix() for path in FILES}
-    assert {"probes/base.py", "probes/lustre/job_stats.py", "batches/encoding.py"} <= names
+    assert {"see/probes/base.py", "see/probes/lustre/job_stats.py", "core/batches/encoding.py"} <= names
 
 
 BAD = {

@@ -337,10 +337,10 @@ def test_a_busy_second_is_recorded_whole(tmp_path: Path) -> None:
             assert {row["file_id"] for row in mine} == {file_id("tree", "/m/out")}
 
 
-@pytest.mark.parametrize("module", ["mount.trace", "forwarder.records", "spooling"])
+@pytest.mark.parametrize("module", ["fs.trace", "forwarding.forwarder.records", "forwarding.record_spool"])
 def test_recording_needs_no_arrow(module: str) -> None:
     program = (
-        f"import sys, fairlead.steer.forwarding.{module}\n"
+        f"import sys, fairlead.steer.{module}\n"
         "assert not {'numpy', 'pyarrow', 'rich', 'pandas'} & set(sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

@@ -135,9 +135,7 @@ def test(route: str, file: Path | None, recipient: str, as_json: bool) -> None:
         build_courier(route, settings).deliver(message, recipient, now_ns)
     except DeliveryError as fault:
         if as_json:
-            _print_json(
-                {"schema": "fairlead.alerts.test/1", "route": route, "delivered": False, "error": fault.what}
-            )
+            _print_json({"schema": "fairlead.alerts.test/1", "route": route, "delivered": False, "error": fault.what})
         raise
     if as_json:
         _print_json({"schema": "fairlead.alerts.test/1", "route": route, "delivered": True, "error": None})

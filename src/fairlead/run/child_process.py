@@ -95,7 +95,8 @@ def _collector(task: Task, pulse: Pulse) -> None:
     config = task.config
     order = Order(
         lake=Path(config.server.lake), collector=config.collector, carry=config.carry, keep=kept(config.keep),
-        feeds=lambda: build_feeds(config.feeds), token_key=Path(config.collector.token_key), memory=config.server.memory,
+        feeds=lambda: build_feeds(config.feeds),
+        token_key=Path(config.collector.token_key), memory=config.server.memory,
     )  # fmt: skip
     run(order, _sockets(task), on_ready=pulse.ready, on_beat=pulse.beat)
 

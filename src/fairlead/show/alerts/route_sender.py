@@ -13,8 +13,7 @@ from pathlib import Path
 
 from fairlead.core.errors import DeliveryError, FairleadError
 from fairlead.core.safe_text import inert
-from fairlead.show.alerts.delivery import Courier
-from fairlead.show.alerts.delivery import build_courier
+from fairlead.show.alerts.delivery import Courier, build_courier
 from fairlead.show.alerts.delivery.alertmanager import ByAlertApi
 from fairlead.show.alerts.messages import message_of
 from fairlead.show.alerts.settings import Alerts
