@@ -56,7 +56,7 @@ def health(seeds: Sequence[int], quick: bool, console: Console) -> dict[str, Any
         "recall, faults that are what the limits ask for": ("found, low", "low"),
         f"recall, faults that cost {HURT_S:.0f} s or more": ("found, hurting", "hurting"),
         "recall, all faults": ("found", "faults"),
-    }  # fmt: skip
+    }
     for name, (a, b) in rows.items():
         p, low, high = share(n[a], n[b])
         console.print(f"{name}: {n[a]} of {n[b]} = {p:.3f} ({low:.3f}-{high:.3f})")
@@ -87,9 +87,16 @@ def looked_at(play: Play, season: Season) -> Told:
         now = play.origin_ns + now_s * NS
         here = rollup.filter(pa.array((ts < now) & (ts >= now - (int(limits.minimum_s) + STEP_S) * NS)))
         found = watched(
-            here, NS, described(season), None, now_ns=now, open_incidents=list(known.values()), limits=limits,
-            nodes=nodes, servers=servers_of(season),
-        )  # fmt: skip
+            here,
+            NS,
+            described(season),
+            None,
+            now_ns=now,
+            open_incidents=list(known.values()),
+            limits=limits,
+            nodes=nodes,
+            servers=servers_of(season),
+        )
         for one in found.withdrawn:
             known.pop(one.id, None)
             told.pop(one.id, None)
@@ -147,9 +154,14 @@ def long_faults(seed: int, number: int, hours: int, season: Season) -> list[Faul
     for begin in np.arange(0.3, hours - 1.5, 2.0):
         layer = str(rng.choice(["target", "target", "target", "forwarder", "mds"]))
         kind = str(rng.choice(["degraded", "fail_slow", "rebuild"]))
-        faults.append(Fault(
-            component=layer, number=int(rng.integers(layers[layer])), from_s=float(begin * 3600),
-            to_s=float(min(begin + rng.uniform(1.2, 2.0), hours) * 3600), factor=float(rng.uniform(0.03, 0.2)),
-            kind=kind,
-        ))  # fmt: skip
+        faults.append(
+            Fault(
+                component=layer,
+                number=int(rng.integers(layers[layer])),
+                from_s=float(begin * 3600),
+                to_s=float(min(begin + rng.uniform(1.2, 2.0), hours) * 3600),
+                factor=float(rng.uniform(0.03, 0.2)),
+                kind=kind,
+            )
+        )
     return faults

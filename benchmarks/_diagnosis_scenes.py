@@ -78,10 +78,12 @@ def scenes(one: Plays, judged: Any, rows: np.ndarray) -> Iterator[tuple[int, Any
             around = Around(
                 loads=loads.filter(pa.array((ts >= window.from_ns) & (ts < window.to_ns))),
                 phases=own.filter(pa.array((begun < window.to_ns) & (ended > window.from_ns))),
-                summaries=empty(JOB_SUMMARY), jobs=play.seen.jobs.cast(JOBS.schema), incidents=known,
+                summaries=empty(JOB_SUMMARY),
+                jobs=play.seen.jobs.cast(JOBS.schema),
+                incidents=known,
                 peaks=dict(peaks) | known_peaks(one.season),
                 waits={key: float(np.median(values)) for key, values in waits.items()},
-            )  # fmt: skip
+            )
             for place in window.victims:
                 found = scene_of(victims[place], replace(window, interval_ns=play.seen.interval_ns), around)
                 yield here[place], found
@@ -93,11 +95,15 @@ def learn(loads: pa.Table, peaks: Known, waits: dict[tuple[str, str], list[float
     for kind in ("forwarder", "target", "mds"):
         rows = loads.filter(pc.and_(pc.equal(loads["kind"], kind), pc.is_null(loads["job_id"])))
         names = ("metadata_ops",) if kind == "mds" else ("read_bytes", "write_bytes")
-        table = pa.table({
-            "id": rows["id"].cast(pa.string()), "minute": rows["ts_ns"].to_numpy() // (60 * NS),
-            "work": sum(pc.fill_null(rows[name], 0).to_numpy() for name in names),
-            "wait": pc.fill_null(rows["wait_ns"], 0), "waits": pc.fill_null(rows["waits"], 0),
-        })  # fmt: skip
+        table = pa.table(
+            {
+                "id": rows["id"].cast(pa.string()),
+                "minute": rows["ts_ns"].to_numpy() // (60 * NS),
+                "work": sum(pc.fill_null(rows[name], 0).to_numpy() for name in names),
+                "wait": pc.fill_null(rows["wait_ns"], 0),
+                "waits": pc.fill_null(rows["waits"], 0),
+            }
+        )
         for row in table.group_by(["id", "minute"]).aggregate([("work", "sum")]).to_pylist():
             if row["work_sum"] > 0:
                 peaks[kind, row["id"]] = max(peaks.get((kind, row["id"]), 0.0), row["work_sum"] / 60.0)
@@ -114,19 +120,26 @@ def incidents_of(play: LabelledPlay, season: Season, minimum_s: float = 180.0) -
     if not seen.rollup.num_rows:
         return []
     health = watched(
-        seen.rollup, seen.interval_ns, described(season), None,
+        seen.rollup,
+        seen.interval_ns,
+        described(season),
+        None,
         now_ns=int(pc.max(seen.rollup["ts_ns"]).as_py()) + seen.interval_ns,
-        limits=HealthLimits(minimum_s=minimum_s, window_s=60.0), servers=servers_of(season),
+        limits=HealthLimits(minimum_s=minimum_s, window_s=60.0),
+        servers=servers_of(season),
         nodes=dict(zip(seen.jobs["job_id"].to_pylist(), seen.jobs["nodes_count"].to_pylist(), strict=True)),
-    )  # fmt: skip
+    )
     return list(health.incidents)
 
 
 def known_peaks(season: Season) -> Known:
     """Known peaks of every component: what a site's description says counts over what was seen."""
     machine, given = season.machine, described(season)
-    names = {"target": (machine.target_name, machine.targets), "mds": (machine.mdt_name, machine.mds),
-             "forwarder": (machine.forwarder_name, machine.forwarders)}  # fmt: skip
+    names = {
+        "target": (machine.target_name, machine.targets),
+        "mds": (machine.mdt_name, machine.mds),
+        "forwarder": (machine.forwarder_name, machine.forwarders),
+    }
     return {(kind, name(n)): given[kind, ""] for kind, (name, many) in names.items() if many for n in range(many)}
 
 

@@ -42,9 +42,14 @@ def score(said: NDArray[np.bool_], state: NDArray[np.int8], play: NDArray[np.int
     low, high = np.quantile(again, (0.025, 0.975)) if plays else (np.nan, np.nan)
     tp, fn, fp = int(hit.sum()), int(missed.sum()), int(false.sum())
     return Score(
-        tp / (tp + fp) if tp + fp else np.nan, tp / (tp + fn) if tp + fn else np.nan,
-        float(f1(np.array(tp), np.array(fn), np.array(fp))), float(low), float(high), tp, tp + fn,
-    )  # fmt: skip
+        tp / (tp + fp) if tp + fp else np.nan,
+        tp / (tp + fn) if tp + fn else np.nan,
+        float(f1(np.array(tp), np.array(fn), np.array(fp))),
+        float(low),
+        float(high),
+        tp,
+        tp + fn,
+    )
 
 
 def f1(hit: NDArray[np.int64], missed: NDArray[np.int64], false: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -56,8 +56,12 @@ def server(folder: Path, *, api: bool = False, analysis: bool = False, more: Seq
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     told = folder / "up.err"
-    settings = [f"api.on={str(api).lower()}", f"analysis.on={str(analysis).lower()}",
-                "collector.limits.connections_per_address=4096", *more]  # fmt: skip
+    settings = [
+        f"api.on={str(api).lower()}",
+        f"analysis.on={str(analysis).lower()}",
+        "collector.limits.connections_per_address=4096",
+        *more,
+    ]
     command = [
         sys.executable,
         "-m",
@@ -70,9 +74,11 @@ def server(folder: Path, *, api: bool = False, analysis: bool = False, more: Seq
     ]
     with told.open("w") as err:
         up = subprocess.Popen(
-            [*command, *(word for one in settings for word in ("--set", one))], stdout=err, stderr=err,
+            [*command, *(word for one in settings for word in ("--set", one))],
+            stdout=err,
+            stderr=err,
             start_new_session=True,
-        )  # fmt: skip
+        )
     try:
         until = time.monotonic() + 60
         while "ready collector" not in told.read_text():

@@ -27,17 +27,31 @@ def main() -> None:
         now = time.time_ns() - 10**9
         starts = array("q", [now + k * 1000 for k in steps])
         columns: dict[str, object] = {
-            "start_ns": starts, "end_ns": array("q", [one + 900 for one in starts]), "busy_ns": numbers([900] * rows),
-            "node": same_word("n00001", rows), "job_id": same_word("900000", rows),
+            "start_ns": starts,
+            "end_ns": array("q", [one + 900 for one in starts]),
+            "busy_ns": numbers([900] * rows),
+            "node": same_word("n00001", rows),
+            "job_id": same_word("900000", rows),
             "interface": same_word("posix", rows),
-            "op": same_word("write", rows), "file_id": numbers([seq] * rows), "handle": steps,
-            "size": numbers([4096] * rows), "count": numbers([1] * rows),
-        }  # fmt: skip
+            "op": same_word("write", rows),
+            "file_id": numbers([seq] * rows),
+            "handle": steps,
+            "size": numbers([4096] * rows),
+            "count": numbers([1] * rows),
+        }
         columns = {name: Numbers(one) if isinstance(one, array) else one for name, one in columns.items()}
         header = Header(
-            table="ops", version=1, node="n00001", boot_id="cd" * 16, seq=seq, rows=rows, layer="agent",
-            writer="benchmark", first_ns=starts[0], last_ns=starts[-1],
-        )  # fmt: skip
+            table="ops",
+            version=1,
+            node="n00001",
+            boot_id="cd" * 16,
+            seq=seq,
+            rows=rows,
+            layer="agent",
+            writer="benchmark",
+            first_ns=starts[0],
+            last_ns=starts[-1],
+        )
         line.request("POST", "/v1/batches", encode(header, columns), {"Authorization": f"Bearer {token}"})
         answer = line.getresponse()
         answer.read()

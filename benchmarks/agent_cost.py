@@ -71,9 +71,24 @@ def measure(python: str, agent: Path, root: Path, probes: str, seconds: int) -> 
         (folder / "token").chmod(0o600)
         collector = Collector(tls=(chain, key), keep=False)
         command = [
-            python, str(agent), "--server", collector.url, "--token", str(folder / "token"), "--ca", str(chain),
-            "--spool", str(folder / "spool"), "--root", str(root), "--node", "n1", "--probes", probes, "--quiet",
-        ]  # fmt: skip
+            python,
+            str(agent),
+            "--server",
+            collector.url,
+            "--token",
+            str(folder / "token"),
+            "--ca",
+            str(chain),
+            "--spool",
+            str(folder / "spool"),
+            "--root",
+            str(root),
+            "--node",
+            "n1",
+            "--probes",
+            probes,
+            "--quiet",
+        ]
         child = subprocess.Popen(command, env={**os.environ, "MALLOC_ARENA_MAX": "1"}, start_new_session=True)
         try:
             time.sleep(5)
@@ -84,16 +99,21 @@ def measure(python: str, agent: Path, root: Path, probes: str, seconds: int) -> 
             figures: dict[str, object] = {
                 "rss_peak_mib": round(memory_mib(child.pid, "VmHWM"), 1),
                 "rss_mib": round(memory_mib(child.pid, "VmRSS"), 1),
-                "cpu_percent": round(100 * used / wall, 2), "start_cpu_s": round(start_s, 2),
-            }  # fmt: skip
+                "cpu_percent": round(100 * used / wall, 2),
+                "start_cpu_s": round(start_s, 2),
+            }
             child.send_signal(signal.SIGTERM)
             figures["exit"] = child.wait(20)
         finally:
             child.kill()
             child.wait()
             collector.close()
-        figures |= {"posts": collector.posts, "batches": collector.batches, "bytes_sent": collector.bytes,
-                    "bare_mib": round(bare_mib(python), 1)}  # fmt: skip
+        figures |= {
+            "posts": collector.posts,
+            "batches": collector.batches,
+            "bytes_sent": collector.bytes,
+            "bare_mib": round(bare_mib(python), 1),
+        }
         return figures
 
 

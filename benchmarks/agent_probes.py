@@ -86,8 +86,10 @@ def run(python: str, script: str, *arguments: str) -> Any:
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
     done = subprocess.run(
         [python, "-B", "-S", "-c", script, str(ROOT / "src"), *arguments],
-        capture_output=True, check=True, env=environment,
-    )  # fmt: skip
+        capture_output=True,
+        check=True,
+        env=environment,
+    )
     return json.loads(done.stdout)
 
 
@@ -98,8 +100,10 @@ def version(python: str) -> str:
 
 def jobs_table(pythons: list[str], jobs: int, looks: int) -> dict[str, Any]:
     """Print and return the figures of job_stats."""
-    print(f"{'job_stats of ' + format(jobs, ','):<22}{'python':<9}{'MB':>7}{'rows':>8}{'ms':>7}{'cpu ms':>8}"
-          f"{'MB/cpu s':>10}{'peak MB':>9}{'same: cpu ms':>14}{'peak MB':>9}")  # fmt: skip
+    print(
+        f"{'job_stats of ' + format(jobs, ','):<22}{'python':<9}{'MB':>7}{'rows':>8}{'ms':>7}{'cpu ms':>8}"
+        f"{'MB/cpu s':>10}{'peak MB':>9}{'same: cpu ms':>14}{'peak MB':>9}"
+    )
     figures: dict[str, Any] = {}
     for name, (probe, device, how) in CASES.items():
         with tempfile.TemporaryDirectory() as root:
@@ -114,13 +118,20 @@ def jobs_table(pythons: list[str], jobs: int, looks: int) -> dict[str, Any]:
                 wall, cpu = min(one[0][0] for one in firsts), min(one[3][0] for one in firsts)
                 rows, peak = firsts[0][1], max(one[2] for one in firsts)
                 _, _, later_peak, all_cpu = run(python, ONE, probe, root, str(looks))
-                print(f"{name:<22}{which:<9}{size / 1e6:>7.1f}{rows:>8,}{wall * 1e3:>7.0f}{cpu * 1e3:>8.0f}"
-                      f"{size / cpu / 1e6:>10.0f}{peak / 1e6:>9.1f}{min(all_cpu[2:]) * 1e3:>14.0f}"
-                      f"{later_peak / 1e6:>9.1f}")  # fmt: skip
+                print(
+                    f"{name:<22}{which:<9}{size / 1e6:>7.1f}{rows:>8,}{wall * 1e3:>7.0f}{cpu * 1e3:>8.0f}"
+                    f"{size / cpu / 1e6:>10.0f}{peak / 1e6:>9.1f}{min(all_cpu[2:]) * 1e3:>14.0f}"
+                    f"{later_peak / 1e6:>9.1f}"
+                )
                 figures[f"{name}, {which}"] = {
-                    "text_bytes": size, "rows": rows, "first_s": round(wall, 4), "first_cpu_s": round(cpu, 4),
-                    "first_peak_bytes": peak, "same_cpu_s": round(min(all_cpu[2:]), 4), "later_peak_bytes": later_peak,
-                }  # fmt: skip
+                    "text_bytes": size,
+                    "rows": rows,
+                    "first_s": round(wall, 4),
+                    "first_cpu_s": round(cpu, 4),
+                    "first_peak_bytes": peak,
+                    "same_cpu_s": round(min(all_cpu[2:]), 4),
+                    "later_peak_bytes": later_peak,
+                }
     return figures
 
 

@@ -92,7 +92,7 @@ def told(variant: str, drawn: Drawn) -> Applications:
 
 def planned(
     variant: str, k: int, sets: int, searched: int, trials: int, ablated: int, everyone: int, first: int
-) -> list[Task]:  # fmt: skip
+) -> list[Task]:
     """Seeds from `first` on with theta at random, until each bin of load has its sets."""
     have = [0] * BINS
     tasks = []
@@ -177,9 +177,13 @@ def done(task: Task) -> dict[str, object]:
         online = one_by_one(registry.policy("joint"), known, pool, np.random.default_rng([task.seed, 1]))
         figures["joint one by one"] = simulated(drawn, online)
     out: dict[str, object] = {
-        "key": task.key, "bin": task.bin, "load": drawn.load, "figures": figures, "decide_s": spent,
+        "key": task.key,
+        "bin": task.bin,
+        "load": drawn.load,
+        "figures": figures,
+        "decide_s": spent,
         "bound": oracle.bound(drawn.applications, drawn.resources),
-    }  # fmt: skip
+    }
     if task.searched:
         found = oracle.search(drawn, ours, WINDOW, task.searched, np.random.default_rng([task.seed, 2]))
         out["searched"] = simulated(drawn, found.decision)
@@ -245,11 +249,20 @@ def table(variant: str, k: int, rows: list[dict[str, object]]) -> list[dict[str,
         low = float(np.mean([row["bound"] for row in some]))
         ratio = [float(ours[metric] / top[metric]) for metric in range(3)]
         record: dict[str, object] = {
-            "variant": variant, "applications": k, "load": bin_ / 10, "sets": len(some),
-            "all_peers": len(whole), "best": best, "published": top,
-            "ours": [float(v) for v in ours], "ratio": ratio, "light": [float(v) for v in light],
-            "one_by_one": [float(v) for v in online], "bound": low, "to_bound": (top[0] - ours[0]) / (top[0] - low),
-        }  # fmt: skip
+            "variant": variant,
+            "applications": k,
+            "load": bin_ / 10,
+            "sets": len(some),
+            "all_peers": len(whole),
+            "best": best,
+            "published": top,
+            "ours": [float(v) for v in ours],
+            "ratio": ratio,
+            "light": [float(v) for v in light],
+            "one_by_one": [float(v) for v in online],
+            "bound": low,
+            "to_bound": (top[0] - ours[0]) / (top[0] - low),
+        }
         deep = [row for row in some if "searched" in row]
         told_deep = "       -           -"
         if deep:

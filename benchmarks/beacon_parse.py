@@ -109,9 +109,23 @@ def jobs(count: int, rng: random.Random) -> list[str]:
     for n in range(count):
         first, nodes = rng.randrange(40000), rng.choice([1, 4, 16, 64])
         fields = [
-            str(41_000_000 + n), "", "", "", str(nodes), str(nodes * 4), "1.5", _local(n), _local(n + 5),
-            _local(n + 900), "895", "", "", "", f"app{rng.randrange(30)}", f"{first}-{first + nodes - 1}",
-        ]  # fmt: skip
+            str(41_000_000 + n),
+            "",
+            "",
+            "",
+            str(nodes),
+            str(nodes * 4),
+            "1.5",
+            _local(n),
+            _local(n + 5),
+            _local(n + 900),
+            "895",
+            "",
+            "",
+            "",
+            f"app{rng.randrange(30)}",
+            f"{first}-{first + nodes - 1}",
+        ]
         lines.append("\t".join(fields))
     return lines
 

@@ -42,8 +42,10 @@ def main() -> int:
         trace, out = Path(folder) / "generated.pfw", Path(folder) / "report.json"
         made = subprocess.run(
             [sys.executable, str(HERE / "make_pfw.py"), "--bytes", wanted, str(trace)],
-            check=True, capture_output=True, text=True,
-        )  # fmt: skip
+            check=True,
+            capture_output=True,
+            text=True,
+        )
         truth = json.loads(made.stdout)
         start = time.perf_counter()
         fairlead = str(Path(sys.executable).parent / "fairlead")
@@ -58,9 +60,14 @@ def main() -> int:
     expected = {"read_bytes": truth["read_bytes"], "write_bytes": truth["written_bytes"]}
     right = code == 0 and expected.items() <= totals.items()
     figures: dict[str, object] = {
-        "trace_bytes": truth["file_bytes"], "limit_bytes": arguments.limit, "operations": truth["operations"],
-        "wall_s": round(wall, 2), "peak_mib": round(usage.ru_maxrss / 1024, 1), "exit": code, "totals_right": right,
-    }  # fmt: skip
+        "trace_bytes": truth["file_bytes"],
+        "limit_bytes": arguments.limit,
+        "operations": truth["operations"],
+        "wall_s": round(wall, 2),
+        "peak_mib": round(usage.ru_maxrss / 1024, 1),
+        "exit": code,
+        "totals_right": right,
+    }
     table = Table("figure", "value", title="a generated trace, address space limited", title_justify="left")
     for name, value in figures.items():
         table.add_row(name, f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value))

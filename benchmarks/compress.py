@@ -54,9 +54,13 @@ def synthetic(operations: int, offsets: str, *, interleaved: bool) -> pa.RecordB
     }[offsets]
     rank = np.repeat(np.arange(STREAMS), each)
     columns = {
-        "start_ns": (end - took).ravel(), "end_ns": end.ravel(), "busy_ns": took.ravel(), "rank": rank,
-        "file_id": rank * 7919, "offset": offset.ravel(),
-    }  # fmt: skip
+        "start_ns": (end - took).ravel(),
+        "end_ns": end.ravel(),
+        "busy_ns": took.ravel(),
+        "rank": rank,
+        "file_id": rank * 7919,
+        "offset": offset.ravel(),
+    }
     if interleaved:
         by_time = np.argsort(columns["start_ns"], kind="stable")
         columns = {name: values[by_time] for name, values in columns.items()}
@@ -146,8 +150,13 @@ def sizes(logs: list[tuple[str, pa.Table, int]]) -> tuple[Table, dict[str, objec
         assert len(expand(exact)) == len(ops)
         each = [size / len(ops) for size in (traced, lake_bytes(runs), lake_bytes(exact), lake_bytes(ops))]
         last = name == rows[-1][0]
-        table.add_row(name[:44], f"{len(ops):,}", f"{len(runs):,}", *(f"{size:.2f}" for size in each),
-                      style="bold" if last else None)  # fmt: skip
+        table.add_row(
+            name[:44],
+            f"{len(ops):,}",
+            f"{len(runs):,}",
+            *(f"{size:.2f}" for size in each),
+            style="bold" if last else None,
+        )
         if last:
             named = ("dxt", "lake", "lake_exact_times", "lake_not_merged")
             figures = {"operations": len(ops), "runs": len(runs)}

@@ -89,10 +89,15 @@ def main() -> int:
     right, innocent = sum(line.right for line in lines), sum(line.innocent for line in lines)
     print(f"{right} of {count} right, {innocent} accused though innocent")
     if not args.quick and not args.no_history:
-        append("demo_seeds", {
-            "seeds": count, "right": right, "innocent_accused": innocent,
-            "seconds_median": sorted(line.seconds for line in lines)[count // 2],
-        })  # fmt: skip
+        append(
+            "demo_seeds",
+            {
+                "seeds": count,
+                "right": right,
+                "innocent_accused": innocent,
+                "seconds_median": sorted(line.seconds for line in lines)[count // 2],
+            },
+        )
     return 0 if right >= count - count // 20 and not innocent else 1
 
 

@@ -46,8 +46,11 @@ def measure(path: Path, repeats: int, *, kernel_from: int = 0, cache: str | None
     environment = os.environ | ({"NUMBA_CACHE_DIR": cache} if cache else {})
     run = subprocess.run(
         [sys.executable, "-c", READ, str(path), str(repeats), str(kernel_from)],
-        capture_output=True, text=True, check=True, env=environment,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment,
+    )
     return tuple(float(value) for value in run.stdout.split())
 
 
@@ -109,19 +112,27 @@ def main() -> None:
         assert rows == gz_rows == first[0] == small[0], "the ways of reading disagree"
         size = plain.stat().st_size
     figures: dict[str, object] = {
-        "lines": "given" if traces else "generated", "events": events, "bytes": size,
-        "plain_events_per_s": round(events / best), "plain_cpu_events_per_s": round(events / cpu),
-        "plain_cold_s": round(cold, 3), "plain_peak_bytes": int(peak),
-        "gzip_events_per_s": round(events / gz_best), "gzip_cpu_events_per_s": round(events / gz_cpu),
-        "gzip_cold_s": round(gz_cold, 3), "gzip_peak_bytes": int(gz_peak),
+        "lines": "given" if traces else "generated",
+        "events": events,
+        "bytes": size,
+        "plain_events_per_s": round(events / best),
+        "plain_cpu_events_per_s": round(events / cpu),
+        "plain_cold_s": round(cold, 3),
+        "plain_peak_bytes": int(peak),
+        "gzip_events_per_s": round(events / gz_best),
+        "gzip_cpu_events_per_s": round(events / gz_cpu),
+        "gzip_cold_s": round(gz_cold, 3),
+        "gzip_peak_bytes": int(gz_peak),
         "compile_s": round(first[1] - cold, 3),
-        "small_path_events_per_s": round(events / small[1]), "json_loads_per_s": round(peer),
-    }  # fmt: skip
+        "small_path_events_per_s": round(events / small[1]),
+        "json_loads_per_s": round(peer),
+    }
     print(f"{events:,} events, {size / 1e6:.0f} MB, lines {figures['lines']}")
     print(f"{'':<26}{'events/s':>12}{'per cpu s':>12}{'cold s':>9}{'peak MiB':>10}")
     for label, speed, processor, seconds, high in (
-        ("plain", best, cpu, cold, peak), ("gzip", gz_best, gz_cpu, gz_cold, gz_peak),
-    ):  # fmt: skip
+        ("plain", best, cpu, cold, peak),
+        ("gzip", gz_best, gz_cpu, gz_cold, gz_peak),
+    ):
         print(f"{label:<26}{events / speed:>12,.0f}{events / processor:>12,.0f}{seconds:>9.2f}{high / 2**20:>10.0f}")
     print(f"{'plain, without numba':<26}{events / small[1]:>12,.0f}")
     print(f"{'json.loads of each line':<26}{peer:>12,.0f}")

@@ -112,11 +112,16 @@ def population(seasons: Sequence[Plays], title: str) -> Figures:
             if names[row] in acting and lost[row] > (lost[worst[names[row]]] if names[row] in worst else 0.0):
                 worst[names[row]] = row
         causes.update(str(words[row]) for row in worst.values())
-        n.update(jobs=sum(play.seen.jobs.num_rows for play in season.plays), acting=len(acting),
-                 abnormal_jobs=len(worst), phases=len(states),
-                 incidents=int((states == 1).sum()), between=int((states == -1).sum()),
-                 unseen=sum(play.unseen for play in season.plays),
-                 true_phases=sum(play.truth.num_rows for play in season.plays))  # fmt: skip
+        n.update(
+            jobs=sum(play.seen.jobs.num_rows for play in season.plays),
+            acting=len(acting),
+            abnormal_jobs=len(worst),
+            phases=len(states),
+            incidents=int((states == 1).sum()),
+            between=int((states == -1).sum()),
+            unseen=sum(play.unseen for play in season.plays),
+            true_phases=sum(play.truth.num_rows for play in season.plays),
+        )
     abnormal = max(n["abnormal_jobs"], 1)
     console.rule(title)
     console.print(
@@ -146,9 +151,10 @@ def judgements(season: Plays) -> Said:
         "expected, all": judged(season.phases, season.phases, weaker),
         "candidates": judged(season.phases, season.phases, CANDIDATES),
         "candidates, all": judged(season.phases, season.phases, WEAK),
-        "two-stage": two_stage(season.phases), "one-stage": one_stage(season.phases),
+        "two-stage": two_stage(season.phases),
+        "one-stage": one_stage(season.phases),
         "one-stage, logarithms": one_stage(season.phases, OneStageParams(logarithms=True)),
-    }  # fmt: skip
+    }
 
 
 def stacked(seasons: Sequence[Plays], of: Callable[[int, Plays], Any]) -> np.ndarray:
@@ -163,8 +169,10 @@ def detectors(seasons: Sequence[Plays], said: Sequence[Said]) -> Figures:
     by_law, by_noise = stacked(seasons, lambda _, s: _slower(s)[0]), stacked(seasons, lambda _, s: _slower(s)[1])
     rows: list[tuple[str, str, np.ndarray]] = []
     if "explained" in said[0]:
-        rows += [("whole diagnosis", "lost >= 50 %", stacked(seasons, lambda i, _: said[i]["explained"])),
-                 ("whole diagnosis", "all", stacked(seasons, lambda i, _: said[i]["explained, all"]))]  # fmt: skip
+        rows += [
+            ("whole diagnosis", "lost >= 50 %", stacked(seasons, lambda i, _: said[i]["explained"])),
+            ("whole diagnosis", "all", stacked(seasons, lambda i, _: said[i]["explained, all"])),
+        ]
     rows += [
         ("expected, by rate", "lost >= 50 %", stacked(seasons, lambda i, _: said[i]["expected"].abnormal)),
         ("two-stage, by rate", "lost >= 50 %", stacked(seasons, lambda i, _: said[i]["two-stage"].abnormal)),
@@ -187,8 +195,15 @@ def detectors(seasons: Sequence[Plays], said: Sequence[Said]) -> Figures:
         states = every if which == "all" else strong
         got = score(abnormal, states, play)
         between = f"{int((abnormal & (states == -1)).sum())} of {int((states == -1).sum())}"
-        table.add_row(name, which, f"{got.precision:.3f}", f"{got.recall:.3f} ({got.found}/{got.wanted})",
-                      f"{got.f1:.3f}", f"{got.low:.3f}-{got.high:.3f}", between)  # fmt: skip
+        table.add_row(
+            name,
+            which,
+            f"{got.precision:.3f}",
+            f"{got.recall:.3f} ({got.found}/{got.wanted})",
+            f"{got.f1:.3f}",
+            f"{got.low:.3f}-{got.high:.3f}",
+            between,
+        )
         figures[f"{name}, {which}"] = told(got)
     console.print(table)
     sure = stacked(seasons, lambda i, _: said[i]["expected"].confidence)
@@ -284,11 +299,13 @@ def _counted(
         n.update({"accused": 1, "accused wrongly": int(wrong), "quiet, accused": int(not abnormal)})
     if abnormal:
         right = {
-            "found": True, "top1": hit, "top3": any(one in good for one in named[:3]),
+            "found": True,
+            "top1": hit,
+            "top3": any(one in good for one in named[:3]),
             "top1, ties apart": bool(named) and named[0][1] == label["culprit"],
             "category": found.verdict in _right_words(label, named[0] if hit else None),
             "category, word for word": found.verdict == label["verdict"],
-        }  # fmt: skip
+        }
         n.update({name: int(value) for name, value in right.items()} | {"unknown": int(found.verdict in NO_CAUSE)})
         if found.accused:
             n.update({"named": 1} | {f"named, {name}": int(value) for name, value in right.items()})
@@ -317,14 +334,18 @@ def curves(seeds: Sequence[int], plays: int, seconds: int, keep: Path | None) ->
     """F1, culprits and categories with more noise, less seen, clocks that are off, fewer runs."""
     layers = ("client", "forwarder", "target", "metadata")
     cases: list[tuple[str, Figures, View, int]] = [
-        ("as it is", {}, FULL, plays), ("no noise", {"noise": 0.0}, FULL, plays),
-        ("noise x 2", {"noise": 2.0}, FULL, plays), ("noise of well days", {"noise_name": "well"}, FULL, plays),
+        ("as it is", {}, FULL, plays),
+        ("no noise", {"noise": 0.0}, FULL, plays),
+        ("noise x 2", {"noise": 2.0}, FULL, plays),
+        ("noise of well days", {"noise_name": "well"}, FULL, plays),
         ("noise of all days", {"noise_name": "all"}, FULL, plays),
         *((f"no {layer}", {}, View(without=(layer,)), plays) for layer in layers),
         ("counters every 10 s", {}, View(without=("client",), interval_s=10), plays),
-        ("clocks off by 0.1 s", {}, View(skew_s=0.1), plays), ("clocks off by 2 s", {}, View(skew_s=2.0), plays),
-        ("three plays of history", {}, FULL, min(plays, 3)), ("one play", {}, FULL, 1),
-    ]  # fmt: skip
+        ("clocks off by 0.1 s", {}, View(skew_s=0.1), plays),
+        ("clocks off by 2 s", {}, View(skew_s=2.0), plays),
+        ("three plays of history", {}, FULL, min(plays, 3)),
+        ("one play", {}, FULL, 1),
+    ]
     names = ("whole diagnosis", "expected, by rate", "two-stage, by rate")
     table = Table("", "incidents", *names, "top-1", "category", "accused wrongly", title="F1 and culprits with less")
     figures: Figures = {}
@@ -337,10 +358,13 @@ def curves(seeds: Sequence[int], plays: int, seconds: int, keep: Path | None) ->
             console.quiet = False
         who, f1 = got["culprits"], got["detectors"]
         table.add_row(
-            name, str(got["incidents"]), *(f"{f1[f'{one}, lost >= 50 %']['f1']}" for one in names),
-            f"{who['top1 share']}", f"{who['category share']}",
+            name,
+            str(got["incidents"]),
+            *(f"{f1[f'{one}, lost >= 50 %']['f1']}" for one in names),
+            f"{who['top1 share']}",
+            f"{who['category share']}",
             f"{who.get('accused wrongly', 0)} of {who.get('accused', 0)}",
-        )  # fmt: skip
+        )
     console.print(table)
     return figures
 

@@ -43,13 +43,19 @@ def main() -> int:
         ends = fill(lake, seconds)
         waited, findings, busy, processor = play(lake, ends, seconds)
     figures = {
-        "jobs": len(waited), "earlier": PROGRAMS * EARLIER, "seconds": seconds, "findings": findings,
-        "p50_s": float(np.median(waited)), "p95_s": float(np.quantile(waited, 0.95)),
-        "p99_s": float(np.quantile(waited, 0.99)), "longest_s": float(np.max(waited)), "busy_share": busy,
+        "jobs": len(waited),
+        "earlier": PROGRAMS * EARLIER,
+        "seconds": seconds,
+        "findings": findings,
+        "p50_s": float(np.median(waited)),
+        "p95_s": float(np.quantile(waited, 0.95)),
+        "p99_s": float(np.quantile(waited, 0.99)),
+        "longest_s": float(np.max(waited)),
+        "busy_share": busy,
         "processor_share": processor,
         "memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         "processor_load": os.getloadavg()[0],
-    }  # fmt: skip
+    }
     append("diagnosis_live", {name: round(value, 3) for name, value in figures.items()})
     sys.stdout.write("\n".join(f"{name:>15}  {value:,.3f}" for name, value in figures.items()) + "\n")
     return int(figures["p99_s"] >= 5.0)
@@ -75,25 +81,50 @@ def fill(lake: Lake, seconds: int) -> dict[str, int]:
         amount = int((4 << 30) * float(rng.lognormal(0.0, 0.05)))
         if not past:
             ends[job] = end
-        rows.append({"cluster": "c", "job_id": job, "user": f"u{program % 40}", "program": f"prog{program}",
-                     "start_ns": start, "end_ns": end, "nodes": [f"n{program % 64}"], "nodes_count": 1,
-                     "processes": 16, "state": "COMPLETED"})  # fmt: skip
+        rows.append(
+            {
+                "cluster": "c",
+                "job_id": job,
+                "user": f"u{program % 40}",
+                "program": f"prog{program}",
+                "start_ns": start,
+                "end_ns": end,
+                "nodes": [f"n{program % 64}"],
+                "nodes_count": 1,
+                "processes": 16,
+                "state": "COMPLETED",
+            }
+        )
         for second in range(5, 5 + BURST_S // 2 * factor):
             ts = start // S * S + second * S
             part = amount // (BURST_S // 2 * factor)
-            shared = {"ts_ns": ts, "write_bytes": part, "read_bytes": 0, "write_ops": part >> 20, "read_ops": 0,
-                      "wait_ns": 1_000_000 * factor * (part >> 20), "waits": part >> 20}  # fmt: skip
-            for kind, name, layer in (("forwarder", f"f{program % FORWARDERS}", "forwarder"),
-                                      ("target", f"OST{program % TARGETS:04x}", "target")):  # fmt: skip
+            shared = {
+                "ts_ns": ts,
+                "write_bytes": part,
+                "read_bytes": 0,
+                "write_ops": part >> 20,
+                "read_ops": 0,
+                "wait_ns": 1_000_000 * factor * (part >> 20),
+                "waits": part >> 20,
+            }
+            for kind, name, layer in (
+                ("forwarder", f"f{program % FORWARDERS}", "forwarder"),
+                ("target", f"OST{program % TARGETS:04x}", "target"),
+            ):
                 rollup += [{**shared, "kind": kind, "id": name, "layer": layer, "job_id": who} for who in (None, job)]
                 rollup.append({**shared, "kind": "job", "id": job, "layer": layer, "job_id": None})
     until = int(1800 + seconds + 240)
-    health = [{"ts_ns": T0 + s * S, "node": f"n{n}", "probe": "agent", "state": "ok"}
-              for n in range(64) for s in range(0, until, 2)]  # fmt: skip
-    rollup += [{"ts_ns": T0 + s * S, "kind": kind, "id": name.format(n), "layer": kind, "job_id": None,
-                "write_bytes": 0}
-               for kind, name, most in (("forwarder", "f{}", FORWARDERS), ("target", "OST{:04x}", TARGETS))
-               for n in range(most) for s in range(until)]  # fmt: skip
+    health = [
+        {"ts_ns": T0 + s * S, "node": f"n{n}", "probe": "agent", "state": "ok"}
+        for n in range(64)
+        for s in range(0, until, 2)
+    ]
+    rollup += [
+        {"ts_ns": T0 + s * S, "kind": kind, "id": name.format(n), "layer": kind, "job_id": None, "write_bytes": 0}
+        for kind, name, most in (("forwarder", "f{}", FORWARDERS), ("target", "OST{:04x}", TARGETS))
+        for n in range(most)
+        for s in range(until)
+    ]
     fine = columns(rollup)
     with lake.writer("main") as writer:
         batch = writer.batch("benchmark")

@@ -80,21 +80,50 @@ def history(jobs: int, seed: int = 1) -> tuple[pa.Table, pa.Table]:
     modes = pa.DictionaryArray.from_arrays(pa.array(mode.astype(np.int32)), pa.array(population.MODES))
     user = words(rng.integers(0, USERS, PROGRAMS)[program], "user")
     who = {
-        "cluster": words(np.zeros(jobs, np.int64), "c"), "job_id": number, "user": user,
-        "program": words(program, "program"), "nodes_count": nodes, "processes": nodes * 4,
-        "made_ns": np.ones(jobs, np.int64), "analysis_version": np.ones(jobs, np.int64),
-    }  # fmt: skip
-    summaries = table(JOB_SUMMARY.schema, jobs, who | {
-        "start_ns": start, "end_ns": start + took + run.astype(np.int64), "write_bytes": volume,
-        "write_ops": volume // request + 1, "metadata_ops": rng.integers(0, 10_000, jobs), "phases": np.ones(jobs, int),
-    })  # fmt: skip
+        "cluster": words(np.zeros(jobs, np.int64), "c"),
+        "job_id": number,
+        "user": user,
+        "program": words(program, "program"),
+        "nodes_count": nodes,
+        "processes": nodes * 4,
+        "made_ns": np.ones(jobs, np.int64),
+        "analysis_version": np.ones(jobs, np.int64),
+    }
+    summaries = table(
+        JOB_SUMMARY.schema,
+        jobs,
+        who
+        | {
+            "start_ns": start,
+            "end_ns": start + took + run.astype(np.int64),
+            "write_bytes": volume,
+            "write_ops": volume // request + 1,
+            "metadata_ops": rng.integers(0, 10_000, jobs),
+            "phases": np.ones(jobs, int),
+        },
+    )
     kind = pa.DictionaryArray.from_arrays(pa.array(reads.astype(np.int32)), pa.array(["write", "read"]))
-    phases = table(PHASE.schema, jobs, who | {
-        "job_start_ns": start, "number": np.zeros(jobs, np.int32), "kind": kind, "start_ns": start + 10**9,
-        "end_ns": start + 10**9 + took, "active_ns": took, "bytes": volume, "ops": volume // request + 1,
-        "metadata_ops": np.zeros(jobs, np.int64), "rate_per_s": rate, "request_bytes": request.astype(np.float64),
-        "rate_bins": bins, "rate_ns": times, "mode": modes,
-    })  # fmt: skip
+    phases = table(
+        PHASE.schema,
+        jobs,
+        who
+        | {
+            "job_start_ns": start,
+            "number": np.zeros(jobs, np.int32),
+            "kind": kind,
+            "start_ns": start + 10**9,
+            "end_ns": start + 10**9 + took,
+            "active_ns": took,
+            "bytes": volume,
+            "ops": volume // request + 1,
+            "metadata_ops": np.zeros(jobs, np.int64),
+            "rate_per_s": rate,
+            "request_bytes": request.astype(np.float64),
+            "rate_bins": bins,
+            "rate_ns": times,
+            "mode": modes,
+        },
+    )
     return summaries, phases
 
 

@@ -50,10 +50,12 @@ class Run:
         processes = [
             subprocess.Popen(
                 [*command, json.dumps({"address": self.address} | order)],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
             )
             for order in orders
-        ]  # fmt: skip
+        ]
         for process in processes:
             assert process.stdout is not None
             if process.stdout.readline() != "ready\n":
@@ -90,8 +92,10 @@ def forwarder(folder: Path, export: str, discipline: str, settings: str = "", wo
         options["settings"] = str(file)
     process = subprocess.Popen(
         [sys.executable, str(PROGRAM), "serve", json.dumps(options)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     try:
         assert process.stderr is not None
         said = ""
@@ -134,8 +138,12 @@ def metadata_beside_bandwidth(folder: Path, quick: bool) -> tuple[Table, Figures
     data: Figures = {"job": "bandwidth", "kind": "write", "clients": 2, "size": 128 * KIB}
     table = table_of(
         f"(a) {2 * WORKERS} metadata clients beside 2 writers of 128 KiB, {WORKERS} workers, {device}",
-        "discipline", "metadata ops/s", "of its own alone", "data MiB/s", "against metadata-first",
-    )  # fmt: skip
+        "discipline",
+        "metadata ops/s",
+        "of its own alone",
+        "data MiB/s",
+        "against metadata-first",
+    )
     figures: Figures = {}
     alone = before = None
     names = ["alone", "metadata-first" + LWFS, "share:0.5" + LWFS, *([] if quick else ["job-fair"])]
@@ -169,8 +177,13 @@ def flood_beside_one(folder: Path, quick: bool) -> tuple[Table, Figures]:
     os.truncate(folder / "data" / "one.0", 1 << 30)
     table = table_of(
         f"(b) one reader beside {clients} writers of one file, {WORKERS} workers, {device}",
-        "discipline", "1-1 response ms", "p99", "against alone", "N-1 response ms", "N-1 MiB/s",
-    )  # fmt: skip
+        "discipline",
+        "1-1 response ms",
+        "p99",
+        "against alone",
+        "N-1 response ms",
+        "N-1 MiB/s",
+    )
     figures: Figures = {}
     solo = 0.0
     names = ["alone", "fifo" + LWFS, *([] if quick else ["fifo", "job-fair" + LWFS]), "job-fair"]
@@ -198,8 +211,13 @@ def placement_on_targets(folder: Path, quick: bool) -> tuple[Table, Figures]:
     ratio_of_targets = ":".join(map(str, PERFORMANCE))
     table = table_of(
         f"(c) N equal files of one stripe on targets {ratio_of_targets}, {total / MIB:.0f} MiB/s in all",
-        "N", "least-open MiB/s", "of the total", "round-robin MiB/s", "ratio", "best for whole files",
-    )  # fmt: skip
+        "N",
+        "least-open MiB/s",
+        "of the total",
+        "round-robin MiB/s",
+        "ratio",
+        "best for whole files",
+    )
     figures: Figures = {}
     for files in (124,) if quick else (24, 60, 124, 200):
         size = max(1, int(seconds * total / files / request)) * request
@@ -219,9 +237,13 @@ def placement_on_targets(folder: Path, quick: bool) -> tuple[Table, Figures]:
         best = files / _least_time(files) * UNIT
         ratio = rates["least-open"] / rates["round-robin"]
         table.add_row(
-            str(files), f"{rates['least-open'] / MIB:.1f}", f"{rates['least-open'] / total:.1%}",
-            f"{rates['round-robin'] / MIB:.1f}", f"{ratio:.2f} x", f"{best / MIB:.1f}",
-        )  # fmt: skip
+            str(files),
+            f"{rates['least-open'] / MIB:.1f}",
+            f"{rates['least-open'] / total:.1%}",
+            f"{rates['round-robin'] / MIB:.1f}",
+            f"{ratio:.2f} x",
+            f"{best / MIB:.1f}",
+        )
         figures[str(files)] = {rule: round(rate / MIB, 1) for rule, rate in rates.items()} | {"ratio": round(ratio, 2)}
     table.caption = "a target may go 50 ms ahead of its rate (its bucket's burst), so a short run may pass 100 %"
     return table, figures
@@ -242,8 +264,11 @@ def read_ahead(folder: Path, quick: bool) -> tuple[Table, Figures]:
     order: Figures = {"job": "reader", "kind": "read", "clients": readers, "size": 256 * KIB}
     table = table_of(
         f"(d) {readers} readers of a file each, 256 KiB at a time, 64 MiB of cache, {device}",
-        "read-ahead", "MiB/s", "bytes read for each asked", "reads of the device",
-    )  # fmt: skip
+        "read-ahead",
+        "MiB/s",
+        "bytes read for each asked",
+        "reads of the device",
+    )
     figures: Figures = {}
     for name, settings in (
         ("none", ""),
@@ -268,8 +293,11 @@ def small_writes(folder: Path, quick: bool) -> tuple[Table, Figures]:
     device = "slow:write=5ms"
     table = table_of(
         f"(e) {clients} writers of 4 KiB in one file, {WORKERS} workers, {device}",
-        "places", "writes answered/s", "writes of the device", "requests in each",
-    )  # fmt: skip
+        "places",
+        "writes answered/s",
+        "writes of the device",
+        "requests in each",
+    )
     figures: Figures = {}
     for name in ("with gaps", "adjacent"):
         order: Figures = {"job": "small", "kind": "write", "clients": clients, "size": 4 * KIB, "shared": True}

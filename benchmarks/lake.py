@@ -45,12 +45,21 @@ def rows_of(number: int, rows: int) -> pa.RecordBatch:
         "interface": _word(np.zeros(rows, np.int32), ["POSIX"]),
         "op": _word(rng.integers(0, 2, rows, dtype=np.int32), ["read", "write"]),
     }
-    return batch_of(OPS, words | {
-        "start_ns": start, "end_ns": start + took, "busy_ns": took,
-        "rank": rng.integers(0, 4096, rows, dtype=np.int32), "file_id": rng.integers(0, FILES, rows) * 7_919_333_777,
-        "offset": rng.integers(0, 1 << 18, rows) << 12, "size": np.int64(4096) << rng.integers(0, 9, rows),
-        "stride": np.full(rows, 4096), "count": rng.integers(1, 400, rows),
-    })  # fmt: skip
+    return batch_of(
+        OPS,
+        words
+        | {
+            "start_ns": start,
+            "end_ns": start + took,
+            "busy_ns": took,
+            "rank": rng.integers(0, 4096, rows, dtype=np.int32),
+            "file_id": rng.integers(0, FILES, rows) * 7_919_333_777,
+            "offset": rng.integers(0, 1 << 18, rows) << 12,
+            "size": np.int64(4096) << rng.integers(0, 9, rows),
+            "stride": np.full(rows, 4096),
+            "count": rng.integers(1, 400, rows),
+        },
+    )
 
 
 def _word(codes: np.ndarray, words: list[str]) -> pa.DictionaryArray:
@@ -145,8 +154,11 @@ def _milliseconds(action: Callable[[], object]) -> float:
 
 
 STEPS: dict[str, Callable[[Lake, int], dict[str, float]]] = {
-    "append": take_in, "compact": merge, "small": small_commits, "ask": ask,
-}  # fmt: skip
+    "append": take_in,
+    "compact": merge,
+    "small": small_commits,
+    "ask": ask,
+}
 
 
 def main() -> None:

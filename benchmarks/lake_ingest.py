@@ -97,23 +97,36 @@ def batch(node: int, seq: int, begin_ns: int, took: np.ndarray, idle: np.ndarray
         ("node", "word=", json.dumps([f"node{node:05d}"]).encode()),
         ("job_id", "word=", json.dumps([str(4_000_000 + node * JOBS // NODES)]).encode()),
         ("rank", "i64", (rank + node * RANKS).astype("<i8")[order].tobytes()),
-        ("interface", "word=", b'["POSIX"]'), ("fs", "word=", b'["/scratch"]'),
+        ("interface", "word=", b'["POSIX"]'),
+        ("fs", "word=", b'["/scratch"]'),
         ("op", "word", rng.integers(0, 2, ROWS).astype("<i4").tobytes() + b'["read","write"]'),
         ("file_id", "i64", file_id.astype("<i8")[order].tobytes()),
-        ("handle", "i64", (3 + file).astype("<i8")[order].tobytes()), ("offset", "i64", offset[order].tobytes()),
+        ("handle", "i64", (3 + file).astype("<i8")[order].tobytes()),
+        ("offset", "i64", offset[order].tobytes()),
         ("size", "i64", size[order].tobytes()),
         ("stride", "i64", np.where(count > 1, size, 0).astype("<i8")[order].tobytes()),
         ("count", "i64", count[order].tobytes()),
-    ]  # fmt: skip
+    ]
     raw = b"".join(section for _, _, section in columns)
     payload = zlib.compress(raw, LEVEL)
     last = int(start.max())
     about = {
-        "format": FORMAT, "table": "ops", "version": 1, "node": f"node{node:05d}", "boot_id": f"{node:032x}",
-        "seq": seq, "rows": ROWS, "layer": "agent", "writer": "agent", "first_ns": int(start.min()), "last_ns": last,
-        "job": None, "columns": [[name, kind, len(section)] for name, kind, section in columns],
-        "raw_bytes": len(raw), "checksum": checksum(payload),
-    }  # fmt: skip
+        "format": FORMAT,
+        "table": "ops",
+        "version": 1,
+        "node": f"node{node:05d}",
+        "boot_id": f"{node:032x}",
+        "seq": seq,
+        "rows": ROWS,
+        "layer": "agent",
+        "writer": "agent",
+        "first_ns": int(start.min()),
+        "last_ns": last,
+        "job": None,
+        "columns": [[name, kind, len(section)] for name, kind, section in columns],
+        "raw_bytes": len(raw),
+        "checksum": checksum(payload),
+    }
     text = json.dumps(about, separators=(",", ":")).encode()
     return PREFIX.pack(MAGIC, len(text), len(payload), zlib.crc32(text)) + text + payload, int(count.sum()), last
 
@@ -240,18 +253,24 @@ def run_ingest(folder: Path, plan: dict[str, Any]) -> dict[str, object]:
     carried = lake.query("SELECT count(*) AS rows, sum(count)::BIGINT AS operations FROM ops").to_pylist()[0]
     assert carried["rows"] == rows, (carried, rows)
     return {
-        "rows_per_s": rows / spent, "rows": rows, "seconds": spent, "operations_per_row": carried["operations"] / rows,
-        "bytes_per_row": used["all"] / rows, "ops_bytes_per_row": used["ops"] / rows,
+        "rows_per_s": rows / spent,
+        "rows": rows,
+        "seconds": spent,
+        "operations_per_row": carried["operations"] / rows,
+        "bytes_per_row": used["all"] / rows,
+        "ops_bytes_per_row": used["ops"] / rows,
         "bytes_per_operation": used["all"] / carried["operations"],
         "wire_bytes_per_row": sum(sender.wire_bytes for sender in senders) / rows,
         "acknowledged_ms_p50": float(np.percentile(acknowledged, 50)),
         "acknowledged_ms_p99": float(np.percentile(acknowledged, 99)),
         "waits_for_backlog": sum(sender.refused for sender in senders),
-        "backlog_mib_highest": highest / MIB, "backlog_mib_at_end": backlog / MIB, "drain_s": drain,
+        "backlog_mib_highest": highest / MIB,
+        "backlog_mib_at_end": backlog / MIB,
+        "drain_s": drain,
         "cpu_s": cpu.ru_utime + cpu.ru_stime,
         "peak_mib": peak,
         "files": used["files"],
-    }  # fmt: skip
+    }
 
 
 def lake_bytes(lake: Lake) -> dict[str, int]:
@@ -261,8 +280,9 @@ def lake_bytes(lake: Lake) -> dict[str, int]:
     ops = [t for t in tables if t.table == "ops"]
     return {
         "all": sum(t.bytes for t in tables) + batches,
-        "ops": sum(t.bytes for t in ops), "files": sum(t.files for t in ops),
-    }  # fmt: skip
+        "ops": sum(t.bytes for t in ops),
+        "files": sum(t.files for t in ops),
+    }
 
 
 def run_arrivals(folder: Path, plan: dict[str, Any]) -> dict[str, object]:
@@ -307,8 +327,9 @@ def run_arrivals(folder: Path, plan: dict[str, Any]) -> dict[str, object]:
     return figures | {
         "arriving_rows_per_s": rows / spent,
         "arriving_acknowledged_ms_p99": float(np.percentile(acknowledged, 99)),
-        "arriving_acknowledged_ms_max": float(acknowledged.max()), "maintain_s_max": max(took, default=0.0),
-    }  # fmt: skip
+        "arriving_acknowledged_ms_max": float(acknowledged.max()),
+        "maintain_s_max": max(took, default=0.0),
+    }
 
 
 QUESTIONS = {
@@ -400,8 +421,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="fairlead-bench-", dir=args.folder) as name:
         folder = Path(name)
         paths, ends, _ = prepared(folder, rows, now_ns() - 4 * HOUR_NS)
-        plan = {"paths": list(map(str, paths)), "ends": ends, "seconds": seconds, "carry_s": args.carry,
-                "derive": not args.no_derive, "asked_s": 5.0 if args.quick else ASKED_S}  # fmt: skip
+        plan = {
+            "paths": list(map(str, paths)),
+            "ends": ends,
+            "seconds": seconds,
+            "carry_s": args.carry,
+            "derive": not args.no_derive,
+            "asked_s": 5.0 if args.quick else ASKED_S,
+        }
         figures: dict[str, Any] = {"quick": args.quick, "derive": not args.no_derive}
         figures |= alone("ingest", folder, plan)
         figures |= alone("arrivals", folder, plan)

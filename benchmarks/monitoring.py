@@ -43,9 +43,13 @@ DIFFERENT = 8_000_000
 BEACON_DAY = (10e9, 100e9)
 """Bytes of monitoring data TaihuLight made a day, compressed (Beacon, TOS 2023, section 6)."""
 OTHERS = {
-    "agent": ["agent_cost.py"], "probes": ["agent_probes.py"], "second_pass": ["second_pass.py"],
-    "questions": ["questions.py"], "bandwidth": ["recorded_bandwidth.py"], "slowdown": ["watching_cost.py"],
-}  # fmt: skip
+    "agent": ["agent_cost.py"],
+    "probes": ["agent_probes.py"],
+    "second_pass": ["second_pass.py"],
+    "questions": ["questions.py"],
+    "bandwidth": ["recorded_bandwidth.py"],
+    "slowdown": ["watching_cost.py"],
+}
 Row = tuple[str, str, str]
 
 
@@ -67,10 +71,16 @@ def taihulight(quick: bool, rows_per_s: int) -> tuple[list[Row], dict[str, Any]]
             headroom = seconds / sent.seconds
             figures[hour] = {
                 "ops_rows_per_s": rows_per_s * load,
-                **{f"{key}_a_day": value for key, value in day.items()}, "headroom": headroom,
-                "bodies_per_s": sent.bodies / sent.seconds, "server_cpu_s": used, "sender_cpu_s": sent.cpu_s,
-                "peak_mib": peak / MIB, "backlog_mib": backlog / MIB, "machine_s": seconds, "took_s": sent.seconds,
-            }  # fmt: skip
+                **{f"{key}_a_day": value for key, value in day.items()},
+                "headroom": headroom,
+                "bodies_per_s": sent.bodies / sent.seconds,
+                "server_cpu_s": used,
+                "sender_cpu_s": sent.cpu_s,
+                "peak_mib": peak / MIB,
+                "backlog_mib": backlog / MIB,
+                "machine_s": seconds,
+                "took_s": sent.seconds,
+            }
             rows += [
                 (f"TaihuLight, {hour} hour: bodies and rows a day", f"{day['bodies']:,.0f}, {day['rows']:,.0f}", ""),
                 ("  bytes a day on the wire", f"{day['bytes'] / 1e9:.1f} GB", "10 to 100 GB (Beacon)"),
@@ -165,11 +175,18 @@ def ingest(quick: bool, _: int) -> tuple[list[Row], dict[str, Any]]:
     assert held["rows"] == expected, f"{held['rows']} rows in the lake, {expected} were acknowledged"
     rate = held["rows"] / sent.seconds
     figures = {
-        "rows_per_s": rate, "seconds": sent.seconds, "rows": held["rows"], "bytes_per_row": size / held["rows"],
-        "bytes_per_operation": size / held["operations"], "peak_mib": peak / MIB, "server_cpu_s": used,
-        "sender_cpu_s": sent.cpu_s, "backlog_mib": backlog / MIB, "held_back": sent.held_back,
+        "rows_per_s": rate,
+        "seconds": sent.seconds,
+        "rows": held["rows"],
+        "bytes_per_row": size / held["rows"],
+        "bytes_per_operation": size / held["operations"],
+        "peak_mib": peak / MIB,
+        "server_cpu_s": used,
+        "sender_cpu_s": sent.cpu_s,
+        "backlog_mib": backlog / MIB,
+        "held_back": sent.held_back,
         "cores": len(os.sched_getaffinity(0)),
-    }  # fmt: skip
+    }
     return [
         ("ops rows a second, durable", f"{rate:,.0f} for {sent.seconds:.0f} s", "≥ 1,000,000 for 60 s"),
         ("  bytes a row, an operation", f"{size / held['rows']:.1f}, {size / held['operations']:.1f}", "≤ 18, ≤ 8"),

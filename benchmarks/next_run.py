@@ -68,10 +68,11 @@ def machine(quick: bool) -> list[Run]:
     ended = np.arange(len(jobs)) + 0.5
     ids = behaviours_of(
         categories,
-        figures([job.read_bytes for job in jobs], [job.write_bytes for job in jobs], names,
-                [len(job.steps) for job in jobs]),
+        figures(
+            [job.read_bytes for job in jobs], [job.write_bytes for job in jobs], names, [len(job.steps) for job in jobs]
+        ),
         ended,
-    )  # fmt: skip
+    )
     return [Run(c, i, float(n), n + 0.5) for n, (c, i) in enumerate(zip(categories, ids.tolist(), strict=True))]
 
 
@@ -118,25 +119,43 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="fewer runs; nothing is added to the history")
     quick = parser.parse_args().quick
     console, told = Console(), {}
-    sets = {"Summit 2021 (real)": summit(quick), "labelled machine (simulated)": machine(quick),
-            "patterns (generated)": generated(quick)}  # fmt: skip
+    sets = {
+        "Summit 2021 (real)": summit(quick),
+        "labelled machine (simulated)": machine(quick),
+        "patterns (generated)": generated(quick),
+    }
     for name, runs in sets.items():
         if runs is None:
             console.print(f"{name}: {SUMMIT.name} is not here, left out")
             continue
         categories = len({run.category for run in runs})
-        table = Table("predictor", "right of asked", "right of possible", "it said of itself", "ms a run",
-                      title=f"{name}: {len(runs)} runs of {categories} categories")  # fmt: skip
+        table = Table(
+            "predictor",
+            "right of asked",
+            "right of possible",
+            "it said of itself",
+            "ms a run",
+            title=f"{name}: {len(runs)} runs of {categories} categories",
+        )
         rows: dict[str, object] = {"runs": len(runs), "categories": categories}
         for predictor in registry.PREDICTORS:
             began = time.perf_counter()
             found = score(registry.predictor(predictor), runs)
             each = (time.perf_counter() - began) / len(runs) * 1e3
             share = found.right / max(found.asked, 1)
-            table.add_row(predictor, f"{share:.1%}", f"{found.right / max(found.possible, 1):.1%}", f"{found.sure:.1%}",
-                          f"{each:.2f}")  # fmt: skip
-            rows[predictor] = {"accuracy": round(share, 4), "asked": found.asked, "possible": found.possible,
-                               "ms_a_run": round(each, 3)}  # fmt: skip
+            table.add_row(
+                predictor,
+                f"{share:.1%}",
+                f"{found.right / max(found.possible, 1):.1%}",
+                f"{found.sure:.1%}",
+                f"{each:.2f}",
+            )
+            rows[predictor] = {
+                "accuracy": round(share, 4),
+                "asked": found.asked,
+                "possible": found.possible,
+                "ms_a_run": round(each, 3),
+            }
         console.print(table)
         console.print(f"asked {found.asked}; of a behaviour seen before {found.possible / max(found.asked, 1):.1%}\n")
         told[name] = rows

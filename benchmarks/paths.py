@@ -29,9 +29,12 @@ def layer(kind: str, bandwidth: float, rng: np.random.Generator) -> Components:
     """A layer in use: a tenth is sick, loads and jobs are drawn."""
     made = Components.idle(kind, tuple(f"{kind}{place}" for place in range(COMPONENTS)), bandwidth, mdops=20_000.0)
     return replace(
-        made, load=rng.uniform(0, 1, COMPONENTS), jobs=rng.integers(0, 10, COMPONENTS),
-        occupancy=rng.uniform(0, 0.8, COMPONENTS), sick=rng.random(COMPONENTS) < 0.1,
-    )  # fmt: skip
+        made,
+        load=rng.uniform(0, 1, COMPONENTS),
+        jobs=rng.integers(0, 10, COMPONENTS),
+        occupancy=rng.uniform(0, 0.8, COMPONENTS),
+        sick=rng.random(COMPONENTS) < 0.1,
+    )
 
 
 def main() -> int:
@@ -41,19 +44,32 @@ def main() -> int:
     quick = parser.parse_args().quick
     rng = np.random.default_rng(30)
     land = Landscape(
-        forwarders=layer("fwd", 2.5e9, rng), targets=layer("ost", 1e9, rng), cores=1e6,
+        forwarders=layer("fwd", 2.5e9, rng),
+        targets=layer("ost", 1e9, rng),
+        cores=1e6,
         servers=Components.idle("oss", tuple(f"oss{place}" for place in range(COMPONENTS // 4)), 4e9),
-        server_of=np.arange(COMPONENTS) // 4, default_forwarder=np.arange(COMPONENTS * 40) // 40,
-    )  # fmt: skip
+        server_of=np.arange(COMPONENTS) // 4,
+        default_forwarder=np.arange(COMPONENTS * 40) // 40,
+    )
     jobs = [
         Expected(
-            job_id=str(number), node_count=256, node_ids=tuple(range(number, number + 256)), cores=1024.0,
-            io_processes=1024, processes=1024, mode=str(rng.choice(["N-N", "N-1"])), runs_known=3, compute_s=600.0,
-            write_bytes=float(rng.lognormal(25, 1)), bandwidth_bytes_per_s=float(rng.lognormal(22, 1)), files=1024,
-            request_bytes=1e6, mdops=float(rng.lognormal(3, 1.5)),
+            job_id=str(number),
+            node_count=256,
+            node_ids=tuple(range(number, number + 256)),
+            cores=1024.0,
+            io_processes=1024,
+            processes=1024,
+            mode=str(rng.choice(["N-N", "N-1"])),
+            runs_known=3,
+            compute_s=600.0,
+            write_bytes=float(rng.lognormal(25, 1)),
+            bandwidth_bytes_per_s=float(rng.lognormal(22, 1)),
+            files=1024,
+            request_bytes=1e6,
+            mdops=float(rng.lognormal(3, 1.5)),
         )
         for number in range(30 if quick else 400)
-    ]  # fmt: skip
+    ]
     table = Table("policy", "median ms", "p99 ms", "at most", "p99 / at most", title=f"{COMPONENTS} a layer")
     told: dict[str, object] = {}
     for name in POLICIES:

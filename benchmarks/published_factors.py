@@ -49,11 +49,15 @@ def main() -> int:
             f" {found.baseline_auc:.3f}; first: {found.ranked[0].family}, published: {PUBLISHED}\n"
         )
         figures[name] = {
-            "auc": round(found.auc, 4), "baseline": found.baseline, "baseline_auc": round(found.baseline_auc, 4),
-            "first": found.ranked[0].family, "slow": found.slow, "runs": found.runs,
+            "auc": round(found.auc, 4),
+            "baseline": found.baseline,
+            "baseline_auc": round(found.baseline_auc, 4),
+            "first": found.ranked[0].family,
+            "slow": found.slow,
+            "runs": found.runs,
             "ranked": {one.family: round(one.loss, 4) for one in found.ranked},
             "seconds": round(time.perf_counter() - began, 1),
-        }  # fmt: skip
+        }
     figures["peak_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     append("published_factors", figures)
     return 0

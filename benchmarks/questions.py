@@ -76,7 +76,7 @@ def measure(root: Path, rounds: int, days: int) -> dict[str, list[tuple[float, f
         "targets, 5 min": lambda _: ("targets", "", {}),
         "one target, 1 h": lambda _: ("target", TARGET_NAMES[int(rng.integers(0, TARGETS))], {}),
         "system, 1 d": lambda _: ("system", "", {}),
-    }  # fmt: skip
+    }
     spent: dict[str, list[tuple[float, float]]] = {name: [] for name in questions}
     for number in range(rounds):
         for name, make in questions.items():

@@ -32,9 +32,7 @@ GROUP_S = 900
 def group(seed: int, fuse: bool) -> Performance:
     """One plane, in this process."""
     with real_plane.plane(fuse=fuse, seed=seed) as made:
-        return real_plane.perform(
-            made, seed, QUIET, SCENES, say=lambda text: print(text, file=sys.stderr, flush=True)
-        )  # fmt: skip
+        return real_plane.perform(made, seed, QUIET, SCENES, say=lambda text: print(text, file=sys.stderr, flush=True))
 
 
 def apart(seed: int, fuse: bool) -> Performance:
@@ -61,10 +59,15 @@ def show(groups: list[Performance], console: Console) -> dict[str, object]:
         took, looked = (median(getattr(one, name) for one in mine) for name in ("seconds", "looked_s"))
         right = sum(one.right for one in mine)
         table.add_row(
-            scene, str(len(mine)), str(right), ", ".join(f"{word} {count}" for word, count in sorted(said.items())),
-            f"{median(one.usual_s for one in mine):.1f} s", f"{took:.1f} s",
-            f"{median(costs):.1f} s" if costs else "-", f"{looked:.1f} s",
-        )  # fmt: skip
+            scene,
+            str(len(mine)),
+            str(right),
+            ", ".join(f"{word} {count}" for word, count in sorted(said.items())),
+            f"{median(one.usual_s for one in mine):.1f} s",
+            f"{took:.1f} s",
+            f"{median(costs):.1f} s" if costs else "-",
+            f"{looked:.1f} s",
+        )
         scenes[scene] = {"runs": len(mine), "right": right, "verdicts": said, "took_s": took, "looked_s": looked}
     console.print(table)
     quiet = [one for one in verdicts if one.scene == "nothing"]
@@ -72,16 +75,22 @@ def show(groups: list[Performance], console: Console) -> dict[str, object]:
     others = [title for one in verdicts if one.scene != "nothing" for title in one.others]
     runs = len(quiet) + sum(some.quiet for some in groups)
     right = sum(one.right for one in verdicts)
-    console.print(f"right {right} of {len(verdicts)}; {len(alarms)} false alarms in {runs} quiet runs; "
-                  f"{len(others)} accusations of the innocent in the others")  # fmt: skip
+    console.print(
+        f"right {right} of {len(verdicts)}; {len(alarms)} false alarms in {runs} quiet runs; "
+        f"{len(others)} accusations of the innocent in the others"
+    )
     for one in (one for one in verdicts if not one.right):
         console.print(f"wrong: {_told(one)}", markup=False)
     for title in [*alarms, *others]:
         console.print(f"accused: {title}", markup=False)
     return {
-        "right": right, "of": len(verdicts), "false_alarms": len(alarms), "quiet_runs": runs,
-        "innocent_accused": len(others), "scenes": scenes,
-    }  # fmt: skip
+        "right": right,
+        "of": len(verdicts),
+        "false_alarms": len(alarms),
+        "quiet_runs": runs,
+        "innocent_accused": len(others),
+        "scenes": scenes,
+    }
 
 
 def _told(one: Verdict) -> str:
@@ -115,8 +124,13 @@ def main() -> None:
     )
     figures = show(groups, console)
     took = time.monotonic() - begun
-    figures |= {"quick": args.quick, "seeds": list(seeds), "fuse": not args.no_fuse, "s": round(took, 1),
-                "s_per_run": round(took / max(int(str(figures["of"])), 1), 1)}  # fmt: skip
+    figures |= {
+        "quick": args.quick,
+        "seeds": list(seeds),
+        "fuse": not args.no_fuse,
+        "s": round(took, 1),
+        "s_per_run": round(took / max(int(str(figures["of"])), 1), 1),
+    }
     console.print(f"{took:.0f} s in all, {figures['s_per_run']} s a run (with its share of the quiet history)")
     if args.json:
         print(json.dumps(figures))

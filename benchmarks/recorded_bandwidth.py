@@ -99,11 +99,15 @@ def application(load: str, phase: str, folder: Path, seconds: float, job: str) -
         lane = rank % AGGREGATORS
         reads = (rank < AGGREGATORS) == (phase == "write")
         link = links[lane][0 if reads else 1] if links else -1
-        ranks.append(subprocess.Popen(
-            [sys.executable, __file__, "--rank", json.dumps([load, phase, rank, str(folder), seconds, link])],
-            stdout=subprocess.PIPE, text=True, pass_fds=[link] if links else [],
-            env={**os.environ, "FAIRLEAD_JOB_ID": job, "FAIRLEAD_RANK": str(rank)},
-        ))  # fmt: skip
+        ranks.append(
+            subprocess.Popen(
+                [sys.executable, __file__, "--rank", json.dumps([load, phase, rank, str(folder), seconds, link])],
+                stdout=subprocess.PIPE,
+                text=True,
+                pass_fds=[link] if links else [],
+                env={**os.environ, "FAIRLEAD_JOB_ID": job, "FAIRLEAD_RANK": str(rank)},
+            )
+        )
     for pair in links:
         for end in pair:
             os.close(end)

@@ -42,12 +42,17 @@ def measured(name: str, spread: int, span_s: float) -> dict[str, float]:
     seconds, worked = time.perf_counter() - began, time.process_time() - worked
     told = summary(jobs, out)
     return {
-        "jobs": len(jobs), "seconds": round(seconds, 2), "core_seconds": round(worked, 2), "events": out.events,
-        "events_per_core_s": round(out.events / worked), "jobs_per_core_s": round(len(jobs) / worked),
-        "mean_slowdown": round(told.mean, 4), "lost_core_hours": round(told.lost_core_hours),
+        "jobs": len(jobs),
+        "seconds": round(seconds, 2),
+        "core_seconds": round(worked, 2),
+        "events": out.events,
+        "events_per_core_s": round(out.events / worked),
+        "jobs_per_core_s": round(len(jobs) / worked),
+        "mean_slowdown": round(told.mean, 4),
+        "lost_core_hours": round(told.lost_core_hours),
         "not_ended": int(np.isnan(out.end_s).sum()),
         "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
-    }  # fmt: skip
+    }
 
 
 def main() -> int:
@@ -58,17 +63,33 @@ def main() -> int:
     arguments = parser.parse_args()
     span_s = 7 * DAY_S if arguments.quick else YEAR_S
     name = "a week" if arguments.quick else "a year"
-    table = Table("policy", "targets", "jobs", "s", "core s", "of 600", "events/s", "slow", "MiB",
-                  title=f"{name} like TaihuLight's, 288 forwarders, 400 targets, one core")  # fmt: skip
+    table = Table(
+        "policy",
+        "targets",
+        "jobs",
+        "s",
+        "core s",
+        "of 600",
+        "events/s",
+        "slow",
+        "MiB",
+        title=f"{name} like TaihuLight's, 288 forwarders, 400 targets, one core",
+    )
     figures: dict[str, object] = {}
     with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
         for policy, spread in RUNS:
             one = pool.apply(measured, (policy, spread, span_s))
             table.add_row(
-                policy, str(spread or "all"), str(one["jobs"]), f"{one['seconds']:.0f}", f"{one['core_seconds']:.0f}",
-                f"{one['core_seconds'] / WANTED_S:.2f}", f"{one['events_per_core_s'] / 1e3:.0f} k",
-                f"{one['mean_slowdown']:.3f}", str(one["peak_mib"]),
-            )  # fmt: skip
+                policy,
+                str(spread or "all"),
+                str(one["jobs"]),
+                f"{one['seconds']:.0f}",
+                f"{one['core_seconds']:.0f}",
+                f"{one['core_seconds'] / WANTED_S:.2f}",
+                f"{one['events_per_core_s'] / 1e3:.0f} k",
+                f"{one['mean_slowdown']:.3f}",
+                str(one["peak_mib"]),
+            )
             figures[f"{policy}, {spread or 'all'} targets"] = one
     Console().print(table)
     if not arguments.no_history:

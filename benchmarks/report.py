@@ -40,12 +40,27 @@ def commands(log: Path, folder: Path) -> dict[str, list[str]]:
     """What each tool is asked: read the log, judge or draw it, write an HTML page."""
     python, bin_dir = sys.executable, Path(sys.executable).parent
     found = {
-        "fairlead": [str(bin_dir / "fairlead"), "report", str(log), "--html", str(folder / "fairlead.html"), "--json",
-                     str(folder / "fairlead.json")],
-        "pydarshan": [python, "-m", "darshan", "summary", "--enable_dxt_heatmap", str(log), "--output",
-                      str(folder / "pydarshan.html")],
+        "fairlead": [
+            str(bin_dir / "fairlead"),
+            "report",
+            str(log),
+            "--html",
+            str(folder / "fairlead.html"),
+            "--json",
+            str(folder / "fairlead.json"),
+        ],
+        "pydarshan": [
+            python,
+            "-m",
+            "darshan",
+            "summary",
+            "--enable_dxt_heatmap",
+            str(log),
+            "--output",
+            str(folder / "pydarshan.html"),
+        ],
         "drishti": [str(bin_dir / "drishti"), "--html", "--export_dir", str(folder), str(log)],
-    }  # fmt: skip
+    }
     if subprocess.run([python, "-c", "import darshan"], capture_output=True, check=False).returncode:
         del found["pydarshan"]
     if shutil.which(found["drishti"][0]) is None:
@@ -76,8 +91,10 @@ def main() -> int:
                 times = 1 if arguments.quick else (2 if tool == "pydarshan" else 5)
                 runs = [run(command) for _ in range(times)]
                 measured[tool] = (
-                    statistics.median(r[0] for r in runs), max(r[1] for r in runs), max(r[2] for r in runs),
-                )  # fmt: skip
+                    statistics.median(r[0] for r in runs),
+                    max(r[1] for r in runs),
+                    max(r[2] for r in runs),
+                )
         wall, peak, _ = measured["fairlead"]
         for tool, (tool_wall, tool_peak, status) in measured.items():
             ratios = ("", "") if tool == "fairlead" else (f"{wall / tool_wall:.2f}", f"{peak / tool_peak:.2f}")

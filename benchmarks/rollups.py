@@ -37,12 +37,25 @@ def runs(rows: int, nodes: int, longest_ns: int) -> pa.Table:
         pa.array(rng.choice(4, rows, p=(0.35, 0.45, 0.1, 0.1)).astype(np.int32)),
         pa.array(["read", "write", "open", "close"]),
     )
-    return pa.Table.from_batches([batch_of(OPS, {
-        "start_ns": start, "end_ns": start + took, "busy_ns": took, "node": words(node, "cn"),
-        "job_id": words(node // 32, "job"), "interface": word_column("POSIX", rows),
-        "fs": word_column("/scratch", rows), "op": op,
-        "size": rng.integers(1, 1 << 22, rows), "count": rng.integers(1, 20, rows),
-    })])  # fmt: skip
+    return pa.Table.from_batches(
+        [
+            batch_of(
+                OPS,
+                {
+                    "start_ns": start,
+                    "end_ns": start + took,
+                    "busy_ns": took,
+                    "node": words(node, "cn"),
+                    "job_id": words(node // 32, "job"),
+                    "interface": word_column("POSIX", rows),
+                    "fs": word_column("/scratch", rows),
+                    "op": op,
+                    "size": rng.integers(1, 1 << 22, rows),
+                    "count": rng.integers(1, 20, rows),
+                },
+            )
+        ]
+    )
 
 
 def main() -> int:
@@ -56,9 +69,10 @@ def main() -> int:
         shown.add_column(name, justify="left" if name == "case" else "right")
     figures: dict[str, object] = {"quick": arguments.quick, "rows": rows}
     cases = {
-        "1,024 nodes, within a second": (1024, 20_000_000), "40,960 nodes, within a second": (40_960, 20_000_000),
+        "1,024 nodes, within a second": (1024, 20_000_000),
+        "40,960 nodes, within a second": (40_960, 20_000_000),
         "1,024 nodes, up to 3 s long": (1024, 3 * 10**9),
-    }  # fmt: skip
+    }
     for name, (nodes, longest) in cases.items():
         ops = runs(rows, nodes, longest)
         derive({"ops": ops.slice(0, 1000)})

@@ -34,9 +34,15 @@ EPOCH = 1_700_000_000_000_000_000
 PER_NODE = 4
 MIB = 1 << 20
 PAPER = (
-    ("APT", 5.4, 2.1), ("WRF", 14.2, 3.8), ("DNDC", 10.1, 3.4), ("XCFD", 12.2, 3.8), ("GKUA", 34.6, 3.6),
-    ("CAM", 9.2, 4.4), ("AWP", 15.1, 3.2), ("Shentu", 22.2, 2.6),
-)  # fmt: skip
+    ("APT", 5.4, 2.1),
+    ("WRF", 14.2, 3.8),
+    ("DNDC", 10.1, 3.4),
+    ("XCFD", 12.2, 3.8),
+    ("GKUA", 34.6, 3.6),
+    ("CAM", 9.2, 4.4),
+    ("AWP", 15.1, 3.2),
+    ("Shentu", 22.2, 2.6),
+)
 """First and second pass in Beacon (TOS 2023), in bytes of its own records."""
 I64 = NDArray[np.int64]
 
@@ -51,9 +57,10 @@ class Times:
     def _recorded(self) -> tuple[I64, I64]:
         for log in sorted((SHARED / "darshan" / "drishti").rglob("*.darshan")):
             batches = [
-                b for b in DarshanSource().read(log)
+                b
+                for b in DarshanSource().read(log)
                 if isinstance(b, pa.RecordBatch) and b.schema.metadata[b"fairlead.table"] == b"ops"
-            ]  # fmt: skip
+            ]
             if not batches:
                 continue
             ops = pa.Table.from_batches(batches)
@@ -64,8 +71,10 @@ class Times:
                 self.source = log.name
                 return busy, gap
         self.source = "lognormal"
-        return (np.exp(self.rng.normal(14, 0.7, 4096)).astype(np.int64),
-                np.exp(self.rng.normal(11, 1, 4096)).astype(np.int64))  # fmt: skip
+        return (
+            np.exp(self.rng.normal(14, 0.7, 4096)).astype(np.int64),
+            np.exp(self.rng.normal(11, 1, 4096)).astype(np.int64),
+        )
 
     def sequence(self, ranks: int, each: int, scale: float = 1.0) -> tuple[I64, I64]:
         """(start since the burst began, duration), int64[ranks, each]: ranks begin within some milliseconds."""
@@ -89,17 +98,33 @@ def table(nodes: int, parts: list[dict[str, object]]) -> pa.Table:
             return np.broadcast_to(np.asarray(value), shape).ravel()
 
         sized = part["size"] is not None
-        made.append(pa.Table.from_batches([batch_of(OPS, {
-            "start_ns": start.ravel(), "end_ns": start.ravel() + wide(part["busy"]), "busy_ns": wide(part["busy"]),
-            "node": pa.DictionaryArray.from_arrays(
-                pa.array((rank // PER_NODE).astype(np.int32)), pa.array([f"cn{k:05d}" for k in range(nodes)])
-            ),
-            "job_id": word_column("1001", rows), "rank": rank.astype(np.int32), "interface": word_column("POSIX", rows),
-            "fs": word_column("/scratch", rows), "op": word_column(str(part["op"]), rows),
-            "file_id": wide(part["file"]), "handle": wide(part["file"]) % 1000,
-            **({"offset": wide(part["offset"]), "size": wide(part["size"])} if sized else {}),
-            "count": np.ones(rows, np.int64),
-        })]))  # fmt: skip
+        made.append(
+            pa.Table.from_batches(
+                [
+                    batch_of(
+                        OPS,
+                        {
+                            "start_ns": start.ravel(),
+                            "end_ns": start.ravel() + wide(part["busy"]),
+                            "busy_ns": wide(part["busy"]),
+                            "node": pa.DictionaryArray.from_arrays(
+                                pa.array((rank // PER_NODE).astype(np.int32)),
+                                pa.array([f"cn{k:05d}" for k in range(nodes)]),
+                            ),
+                            "job_id": word_column("1001", rows),
+                            "rank": rank.astype(np.int32),
+                            "interface": word_column("POSIX", rows),
+                            "fs": word_column("/scratch", rows),
+                            "op": word_column(str(part["op"]), rows),
+                            "file_id": wide(part["file"]),
+                            "handle": wide(part["file"]) % 1000,
+                            **({"offset": wide(part["offset"]), "size": wide(part["size"])} if sized else {}),
+                            "count": np.ones(rows, np.int64),
+                        },
+                    )
+                ]
+            )
+        )
     whole = pa.concat_tables(made).unify_dictionaries().combine_chunks()
     node = whole["node"].chunk(0).indices.to_numpy()
     return whole.take(pa.array(np.lexsort((whole["start_ns"].to_numpy(), node))))
@@ -111,13 +136,30 @@ def patterns(nodes: int, bursts: int) -> dict[str, Callable[[Times], pa.Table]]:
     every = np.arange(ranks)
     own = every[:, None] * 7919 + 10**12
 
-    def data(t: Times, op: str, who: I64, each: int, size: int, place: Callable[[int, I64], object], file: object,
-             scale: float = 1.0) -> list[dict[str, object]]:  # fmt: skip
+    def data(
+        t: Times,
+        op: str,
+        who: I64,
+        each: int,
+        size: int,
+        place: Callable[[int, I64], object],
+        file: object,
+        scale: float = 1.0,
+    ) -> list[dict[str, object]]:
         made = []
         for burst in range(bursts):
             start, busy = t.sequence(len(who), each, scale)
-            made.append({"start": start + burst * 10 * 10**9, "busy": busy, "rank": who, "op": op, "size": size,
-                         "offset": place(burst, np.arange(each)[None, :]), "file": file})  # fmt: skip
+            made.append(
+                {
+                    "start": start + burst * 10 * 10**9,
+                    "busy": busy,
+                    "rank": who,
+                    "op": op,
+                    "size": size,
+                    "offset": place(burst, np.arange(each)[None, :]),
+                    "file": file,
+                }
+            )
         return made
 
     def metadata(t: Times, words: tuple[str, ...], who: I64, each: int, file: object) -> list[dict[str, object]]:
@@ -125,37 +167,73 @@ def patterns(nodes: int, bursts: int) -> dict[str, Callable[[Times], pa.Table]]:
         for burst in range(bursts):
             start, busy = t.sequence(len(who), each * len(words), 0.1)
             for at, word in enumerate(words):
-                made.append({"start": start[:, at::len(words)] + burst * 10 * 10**9, "busy": busy[:, at::len(words)],
-                             "rank": who, "op": word, "size": None, "file": file})  # fmt: skip
+                made.append(
+                    {
+                        "start": start[:, at :: len(words)] + burst * 10 * 10**9,
+                        "busy": busy[:, at :: len(words)],
+                        "rank": who,
+                        "op": word,
+                        "size": None,
+                        "file": file,
+                    }
+                )
         return made
 
     leaders = every[::PER_NODE]
     nth = every[:, None]
     return {
-        "checkpoint N-N": lambda t: table(nodes, [
-            *metadata(t, ("open", "close"), every, 1, own),
-            *data(t, "write", every, 64, MIB, lambda b, k: (b * 64 + k) * MIB, own),
-        ]),
-        "N-1 strided": lambda t: table(nodes, data(
-            t, "write", every, 64, 256 << 10, lambda b, k: ((b * 64 + k) * ranks + nth) * (256 << 10), 77)),
-        "N-M aggregated": lambda t: table(nodes, data(
-            t, "write", leaders, 64, 4 * MIB, lambda b, k: (b * 64 + k) * 4 * MIB + (leaders[:, None] // 64) * 2**34,
-            leaders[:, None] // 64 + 500)),
-        "small random reads": lambda t: table(nodes, data(
-            t, "read", every, 64, 4096, lambda _, k: t.rng.integers(0, 1 << 22, (ranks, k.size)) * 4096, 77)),
-        "metadata storm": lambda t: table(nodes, metadata(
-            t, ("create", "close", "stat", "unlink"), every, 16,
-            own * 64 + np.arange(16)[None, :])),
-        "collective": lambda t: table(nodes, data(
-            t, "write", leaders, 16, 16 * MIB,
-            lambda b, k: ((b * 16 + k) * nodes + leaders[:, None] // PER_NODE) * 16 * MIB, 77, 4.0)),
-        "restart read": lambda t: table(nodes, [
-            *data(t, "read", every, 1, 1024, lambda _, k: 0 * k, 78),
-            *data(t, "read", every, 64, MIB, lambda b, k: (b * 64 + k) * MIB, own),
-        ]),
-        "log append": lambda t: table(nodes, data(
-            t, "write", every, 32, 200, lambda b, k: (b * 32 + k) * 200, own, 0.02)),
-    }  # fmt: skip
+        "checkpoint N-N": lambda t: table(
+            nodes,
+            [
+                *metadata(t, ("open", "close"), every, 1, own),
+                *data(t, "write", every, 64, MIB, lambda b, k: (b * 64 + k) * MIB, own),
+            ],
+        ),
+        "N-1 strided": lambda t: table(
+            nodes, data(t, "write", every, 64, 256 << 10, lambda b, k: ((b * 64 + k) * ranks + nth) * (256 << 10), 77)
+        ),
+        "N-M aggregated": lambda t: table(
+            nodes,
+            data(
+                t,
+                "write",
+                leaders,
+                64,
+                4 * MIB,
+                lambda b, k: (b * 64 + k) * 4 * MIB + (leaders[:, None] // 64) * 2**34,
+                leaders[:, None] // 64 + 500,
+            ),
+        ),
+        "small random reads": lambda t: table(
+            nodes, data(t, "read", every, 64, 4096, lambda _, k: t.rng.integers(0, 1 << 22, (ranks, k.size)) * 4096, 77)
+        ),
+        "metadata storm": lambda t: table(
+            nodes, metadata(t, ("create", "close", "stat", "unlink"), every, 16, own * 64 + np.arange(16)[None, :])
+        ),
+        "collective": lambda t: table(
+            nodes,
+            data(
+                t,
+                "write",
+                leaders,
+                16,
+                16 * MIB,
+                lambda b, k: ((b * 16 + k) * nodes + leaders[:, None] // PER_NODE) * 16 * MIB,
+                77,
+                4.0,
+            ),
+        ),
+        "restart read": lambda t: table(
+            nodes,
+            [
+                *data(t, "read", every, 1, 1024, lambda _, k: 0 * k, 78),
+                *data(t, "read", every, 64, MIB, lambda b, k: (b * 64 + k) * MIB, own),
+            ],
+        ),
+        "log append": lambda t: table(
+            nodes, data(t, "write", every, 32, 200, lambda b, k: (b * 32 + k) * 200, own, 0.02)
+        ),
+    }
 
 
 def stored(spec: TableSpec, rows: pa.Table) -> int:
@@ -172,8 +250,11 @@ def same(left: pa.Table, right: pa.Table) -> bool:
     keys = [(f.name, "ascending") for f in OPS.schema if f.name not in lists]
 
     def plain(one: pa.Table) -> pa.Table:
-        columns = {f.name: one[f.name].cast(pa.string()) if pa.types.is_dictionary(f.type) else one[f.name]
-                   for f in OPS.schema if f.name not in lists}  # fmt: skip
+        columns = {
+            f.name: one[f.name].cast(pa.string()) if pa.types.is_dictionary(f.type) else one[f.name]
+            for f in OPS.schema
+            if f.name not in lists
+        }
         return pa.table(columns).sort_by(keys).combine_chunks()
 
     return bool(plain(left).equals(plain(right)))
@@ -189,12 +270,18 @@ def measured(ops: pa.Table) -> dict[str, float]:
     sizes = [stored(OPS, ops), stored(OPS, runs), stored(OPS, rest) + stored(OP_GROUPS, groups)]
     rows = [ops.num_rows, runs.num_rows, rest.num_rows + groups.num_rows]
     return {
-        "operations": rows[0], "runs": rows[1], "rows": rows[2],
-        "first_rows": rows[0] / rows[1], "second_rows": rows[1] / rows[2],
-        "first_bytes": sizes[0] / sizes[1], "second_bytes": sizes[1] / sizes[2],
-        "bytes_per_run": sizes[1] / rows[1], "bytes_per_run_after": sizes[2] / rows[1],
-        "bytes_per_operation": sizes[2] / rows[0], "m_rows_per_s": rows[1] / seconds / 1e6,
-    }  # fmt: skip
+        "operations": rows[0],
+        "runs": rows[1],
+        "rows": rows[2],
+        "first_rows": rows[0] / rows[1],
+        "second_rows": rows[1] / rows[2],
+        "first_bytes": sizes[0] / sizes[1],
+        "second_bytes": sizes[1] / sizes[2],
+        "bytes_per_run": sizes[1] / rows[1],
+        "bytes_per_run_after": sizes[2] / rows[1],
+        "bytes_per_operation": sizes[2] / rows[0],
+        "m_rows_per_s": rows[1] / seconds / 1e6,
+    }
 
 
 def main() -> int:
@@ -208,18 +295,42 @@ def main() -> int:
     shown = Table(
         title=f"second pass, {nodes} nodes x {PER_NODE} ranks, times from {times.source}", title_justify="left"
     )
-    for name in ("pattern", "operations", "runs", "rows", "1st rows", "2nd rows", "1st bytes", "2nd bytes",
-                 "B/run", "after", "B/op", "M runs/s"):  # fmt: skip
+    for name in (
+        "pattern",
+        "operations",
+        "runs",
+        "rows",
+        "1st rows",
+        "2nd rows",
+        "1st bytes",
+        "2nd bytes",
+        "B/run",
+        "after",
+        "B/op",
+        "M runs/s",
+    ):
         shown.add_column(name, justify="left" if name == "pattern" else "right")
     figures: dict[str, object] = {"quick": arguments.quick, "nodes": nodes, "times_from": times.source}
     for name, make in patterns(nodes, 3).items():
         found = measured(make(times))
         figures[name] = {key: round(value, 2) for key, value in found.items()}
         shown.add_row(
-            name, *(f"{found[k]:,.0f}" for k in ("operations", "runs", "rows")),
-            *(f"{found[k]:.1f}" for k in ("first_rows", "second_rows", "first_bytes", "second_bytes", "bytes_per_run",
-                                         "bytes_per_run_after", "bytes_per_operation", "m_rows_per_s")),
-        )  # fmt: skip
+            name,
+            *(f"{found[k]:,.0f}" for k in ("operations", "runs", "rows")),
+            *(
+                f"{found[k]:.1f}"
+                for k in (
+                    "first_rows",
+                    "second_rows",
+                    "first_bytes",
+                    "second_bytes",
+                    "bytes_per_run",
+                    "bytes_per_run_after",
+                    "bytes_per_operation",
+                    "m_rows_per_s",
+                )
+            ),
+        )
     console = Console(width=None if sys.stdout.isatty() else 140)
     console.print(shown)
     console.print("Beacon's own, in bytes (first/second): " + ", ".join(f"{n} {a}/{b}" for n, a, b in PAPER))

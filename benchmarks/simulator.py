@@ -61,14 +61,20 @@ def layered(flows: int, seed: int) -> Phases:
     rng = np.random.default_rng(seed)
     machine = taihulight()
     phases = np.arange(flows)
-    crosses = np.stack([
-        rng.integers(0, machine.forwarders, flows), machine.forwarders + rng.integers(0, machine.targets, flows)
-    ], axis=1)  # fmt: skip
+    crosses = np.stack(
+        [rng.integers(0, machine.forwarders, flows), machine.forwarders + rng.integers(0, machine.targets, flows)],
+        axis=1,
+    )
     return Phases(
-        after=np.where(phases % 3 == 0, -1, phases - 1).astype(np.int32), delay_s=rng.uniform(0, 600.0, flows),
-        phase=phases.astype(np.int32), amount=rng.lognormal(23.0, 1.6, flows), weight=np.ones(flows),
-        cap=rng.choice([90e6, 360e6, 1.4e9], flows), crosses=crosses.astype(np.int32), cost=np.ones((flows, 2)),
-    )  # fmt: skip
+        after=np.where(phases % 3 == 0, -1, phases - 1).astype(np.int32),
+        delay_s=rng.uniform(0, 600.0, flows),
+        phase=phases.astype(np.int32),
+        amount=rng.lognormal(23.0, 1.6, flows),
+        weight=np.ones(flows),
+        cap=rng.choice([90e6, 360e6, 1.4e9], flows),
+        crosses=crosses.astype(np.int32),
+        cost=np.ones((flows, 2)),
+    )
 
 
 class Shared:
@@ -160,9 +166,9 @@ def main() -> None:
     took, out = seconds(lambda: run(cycles, rows, work, 20, Window(until_s=horizon / 3), sharing=queues), times)
     line("cycles, K=100, N=20, four weighted queues", out.events, took)
     machine = taihulight()
-    capacity = np.concatenate([
-        np.full(machine.forwarders, machine.forwarder_bandwidth), np.full(machine.targets, machine.target_bandwidth)
-    ])  # fmt: skip
+    capacity = np.concatenate(
+        [np.full(machine.forwarders, machine.forwarder_bandwidth), np.full(machine.targets, machine.target_bandwidth)]
+    )
 
     def layers(work_of: Phases) -> Engine:
         engine = Engine(capacity)

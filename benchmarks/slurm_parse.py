@@ -44,13 +44,23 @@ def document(jobs: int, rng: random.Random) -> tuple[str, int]:
         usage = [
             {"type": t, "name": "", "id": i, "count": rng.randrange(1 << 40)} for i, t in enumerate(["cpu", "mem"] * 10)
         ]
-        listed.append({
-            "account": "acc", "cluster": "hpc", "job_id": n, "name": "a", "nodes": f"c[1-{nodes}]", "partition": "main",
-            "state": {"current": ["COMPLETED"], "reason": "None"}, "user": "bob",
-            "time": {"start": 1715000000 + n, "end": 1715000900 + n, "submission": 1715000000},
-            "tres": {"allocated": [{"type": "cpu", "count": nodes * 48}, {"type": "node", "count": nodes}]},
-            "steps": [{"step": {"id": f"{n}.0", "name": "a"}, "tasks": {"count": nodes}, "tres": {"requested": usage}}],
-        })  # fmt: skip
+        listed.append(
+            {
+                "account": "acc",
+                "cluster": "hpc",
+                "job_id": n,
+                "name": "a",
+                "nodes": f"c[1-{nodes}]",
+                "partition": "main",
+                "state": {"current": ["COMPLETED"], "reason": "None"},
+                "user": "bob",
+                "time": {"start": 1715000000 + n, "end": 1715000900 + n, "submission": 1715000000},
+                "tres": {"allocated": [{"type": "cpu", "count": nodes * 48}, {"type": "node", "count": nodes}]},
+                "steps": [
+                    {"step": {"id": f"{n}.0", "name": "a"}, "tasks": {"count": nodes}, "tres": {"requested": usage}}
+                ],
+            }
+        )
     return json.dumps({"jobs": listed, "meta": {"slurm": {"release": "23.11"}}}, indent=1), jobs
 
 

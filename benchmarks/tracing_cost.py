@@ -65,9 +65,11 @@ class Load:
                 file.write(self._buffer)
         self._fd = os.open(self._path, os.O_RDWR)
         self._one: Callable[[], None] = {
-            "write 1 MiB": self._write, "read 1 MiB": self._read, "read 4 KiB": self._random_read,
+            "write 1 MiB": self._write,
+            "read 1 MiB": self._read,
+            "read 4 KiB": self._random_read,
             "create+stat+unlink": self._create,
-        }[kind]  # fmt: skip
+        }[kind]
 
     def close(self) -> None:
         """Ends it."""
@@ -214,15 +216,24 @@ def main() -> int:
     missed = []
     for kind, cost in costs.items():
         interval = f"{cost.low:+.2%} … {cost.high:+.2%}"
-        print(f"{kind:<20}{cost.rate:>14,.0f}{cost.lost:>9.2%}{interval:>20}{'≤ ' + format(TARGETS[kind], '.0%'):>9}"
-              f"{cost.cpu_us_off:>15.1f}{cost.cpu_us_on:>8.1f}")  # fmt: skip
+        print(
+            f"{kind:<20}{cost.rate:>14,.0f}{cost.lost:>9.2%}{interval:>20}{'≤ ' + format(TARGETS[kind], '.0%'):>9}"
+            f"{cost.cpu_us_off:>15.1f}{cost.cpu_us_on:>8.1f}"
+        )
         if cost.high > TARGETS[kind]:
             missed.append(kind)
     if not options.quick and not options.no_history:
-        _history.append("tracing_cost", {
-            "switch": options.switch, "slices": slices, "slice_s": seconds,
-            "loads": {kind: {name: round(one, 6) for name, one in vars(cost).items()} for kind, cost in costs.items()},
-        })  # fmt: skip
+        _history.append(
+            "tracing_cost",
+            {
+                "switch": options.switch,
+                "slices": slices,
+                "slice_s": seconds,
+                "loads": {
+                    kind: {name: round(one, 6) for name, one in vars(cost).items()} for kind, cost in costs.items()
+                },
+            },
+        )
     if missed and not options.quick:
         print("above target: " + ", ".join(missed), file=sys.stderr)
         return 1

@@ -33,10 +33,25 @@ def watched(to: Server, work: Path) -> subprocess.Popen[bytes]:
     (work / "agent.token").chmod(0o600)
     log = (work / "agent.log").open("wb")
     return subprocess.Popen(
-        [sys.executable, "-m", "fairlead", "agent", "--server", f"http://127.0.0.1:{to.port}", "--token",
-         str(work / "agent.token"), "--spool", str(work / "agent"), "--spools", str(work / "spool"), "--ship-s", "2"],
-        stdout=log, stderr=log,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "fairlead",
+            "agent",
+            "--server",
+            f"http://127.0.0.1:{to.port}",
+            "--token",
+            str(work / "agent.token"),
+            "--spool",
+            str(work / "agent"),
+            "--spools",
+            str(work / "spool"),
+            "--ship-s",
+            "2",
+        ],
+        stdout=log,
+        stderr=log,
+    )
 
 
 def switch(on: bool, contender: Contender, others: list[int]) -> None:

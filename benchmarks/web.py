@@ -181,9 +181,10 @@ async def followed(site: Site, viewers: int, seconds: float) -> dict[str, float 
         return found | {"late_p50_s": None, "late_p95_s": None, "late_max_s": None}
     late = np.maximum(np.array(gaps) - every, 0)
     return found | {
-        "late_p50_s": float(np.percentile(late, 50)), "late_p95_s": float(np.percentile(late, 95)),
+        "late_p50_s": float(np.percentile(late, 50)),
+        "late_p95_s": float(np.percentile(late, 95)),
         "late_max_s": float(late.max()),
-    }  # fmt: skip
+    }
 
 
 async def slow(site: Site, clients: int, seconds: float) -> dict[str, float]:
@@ -222,9 +223,13 @@ async def slow(site: Site, clients: int, seconds: float) -> dict[str, float]:
     for writer in writers:
         writer.close()
     return {
-        "clients": clients, "refused": refused, "asked": len(took), "p50_ms": float(np.percentile(took, 50)),
-        "p95_ms": float(np.percentile(took, 95)), "longest_ms": max(took),
-    }  # fmt: skip
+        "clients": clients,
+        "refused": refused,
+        "asked": len(took),
+        "p50_ms": float(np.percentile(took, 50)),
+        "p95_ms": float(np.percentile(took, 95)),
+        "longest_ms": max(took),
+    }
 
 
 def viewed(site: Site) -> dict[str, float]:
@@ -356,8 +361,15 @@ def shown(spent: dict[str, list[tuple[float, int]]], about: dict[str, Any]) -> d
         p50, p95, p99 = (float(np.percentile(took, q)) for q in (50, 95, 99))
         first = max((one for one, _ in spent.get(f"first: {page}", [])), default=float("nan"))
         mark = "" if p95 < P95_MS and p99 < P99_MS else " !"
-        table.add_row(page, str(len(took)), f"{p50:.0f}", f"{p95:.0f}{mark}", f"{p99:.0f}",
-                      f"{max(size for _, size in each) / 1e3:.0f}", f"{first:.0f}")  # fmt: skip
+        table.add_row(
+            page,
+            str(len(took)),
+            f"{p50:.0f}",
+            f"{p95:.0f}{mark}",
+            f"{p99:.0f}",
+            f"{max(size for _, size in each) / 1e3:.0f}",
+            f"{first:.0f}",
+        )
         kept[page] = [round(p50, 1), round(p95, 1), round(p99, 1), round(first, 1)]
     p50, p95, p99 = (float(np.percentile(every, q)) for q in (50, 95, 99))
     table.add_row("all", str(len(every)), f"{p50:.0f}", f"{p95:.0f}", f"{p99:.0f}", "", "")

@@ -282,10 +282,17 @@ def metrics_page() -> str:
     metrics = [row for row in rows if not row[0].startswith("`cost_")]
     columns = [(f"`{name}`", meaning) for name, meaning in FILE_COLUMNS.items()]
     parts = [
-        "# Metrics", MADE.rstrip(), _METRICS_INTRO, _rows(("metric", "unit", "meaning"), metrics),
-        "## Costs", _COSTS_INTRO, _rows(("metric", "unit", "meaning"), rows[len(metrics):]),
-        "## File columns", _COLUMNS_INTRO, _rows(("column", "meaning"), columns),
-    ]  # fmt: skip
+        "# Metrics",
+        MADE.rstrip(),
+        _METRICS_INTRO,
+        _rows(("metric", "unit", "meaning"), metrics),
+        "## Costs",
+        _COSTS_INTRO,
+        _rows(("metric", "unit", "meaning"), rows[len(metrics) :]),
+        "## File columns",
+        _COLUMNS_INTRO,
+        _rows(("column", "meaning"), columns),
+    ]
     return "\n\n".join(parts) + "\n"
 
 

@@ -40,10 +40,15 @@ class MailSink:
     """A mail server. `answer(n)` gives the answer to the n-th letter (from 0): 250, or a fault; None cuts the line."""
 
     def __init__(
-        self, *, certificate: tuple[Path, Path] | None = None, tls: bool = False, starttls: bool = True,
+        self,
+        *,
+        certificate: tuple[Path, Path] | None = None,
+        tls: bool = False,
+        starttls: bool = True,
         answer: Callable[[int], str | None] = lambda n: "250 taken",  # noqa: ARG005
-        refuse: frozenset[str] = frozenset(), password: str = "secret",  # noqa: S107
-    ) -> None:  # fmt: skip
+        refuse: frozenset[str] = frozenset(),
+        password: str = "secret",  # noqa: S107
+    ) -> None:
         self.letters: list[Letter] = []
         self._arrived = threading.Condition()
         self._answer, self._refuse, self._password = answer, refuse, password
@@ -169,9 +174,11 @@ class WebSink:
     """An HTTP server. `answer(n)` gives status and headers for the n-th request (from 0)."""
 
     def __init__(
-        self, *, certificate: tuple[Path, Path] | None = None,
+        self,
+        *,
+        certificate: tuple[Path, Path] | None = None,
         answer: Callable[[int], tuple[int, dict[str, str]]] = lambda n: (200, {}),  # noqa: ARG005
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.requests: list[Request] = []
         sink = self
 

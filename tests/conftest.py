@@ -73,9 +73,14 @@ def _fusermount_refuses(folder: str) -> str | None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         done = subprocess.run(
-            [program, "--", folder], env={**os.environ, "_FUSE_COMMFD": str(theirs.fileno())},
-            pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            [program, "--", folder],
+            env={**os.environ, "_FUSE_COMMFD": str(theirs.fileno())},
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     if done.returncode != 0:
         return f"fusermount3 does not mount: {done.stderr.strip()}"
     subprocess.run([program, "-u", "-z", "--", folder], capture_output=True, check=False)

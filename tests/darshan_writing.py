@@ -10,9 +10,26 @@ from pathlib import Path
 
 MAGIC = 6567223
 SLOTS_341 = (
-    "NULL", "POSIX", "MPI-IO", "H5F", "H5D", "PNETCDF_FILE", "PNETCDF_VAR", "BG/Q", "LUSTRE", "STDIO", "DXT_POSIX",
-    "DXT_MPIIO", "MDHIM", "APXC", "APMPI", "HEATMAP", "DFS", "DAOS", "FUTURE",
-)  # fmt: skip
+    "NULL",
+    "POSIX",
+    "MPI-IO",
+    "H5F",
+    "H5D",
+    "PNETCDF_FILE",
+    "PNETCDF_VAR",
+    "BG/Q",
+    "LUSTRE",
+    "STDIO",
+    "DXT_POSIX",
+    "DXT_MPIIO",
+    "MDHIM",
+    "APXC",
+    "APMPI",
+    "HEATMAP",
+    "DFS",
+    "DAOS",
+    "FUTURE",
+)
 SLOTS_321 = tuple(name for name in SLOTS_341 if name != "PNETCDF_VAR")
 SLOTS_310 = tuple(name for name in SLOTS_321 if name != "H5D")
 START_S, START_NS = 1_500_000_000, 123_456_789

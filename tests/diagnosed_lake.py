@@ -79,6 +79,10 @@ def look(lake: Lake, now_ns: int, most: int = 200) -> int:
 
 def kept(lake: Lake, table: str = "finding") -> list[dict[str, object]]:
     """Rows without what only the clock knows, in order."""
-    order = {"finding": "id", "incident": "id", "phase": "start_ns, job_id, kind, number",
-             "profile": 'cluster, "user", program, scale'}[table]  # fmt: skip
+    order = {
+        "finding": "id",
+        "incident": "id",
+        "phase": "start_ns, job_id, kind, number",
+        "profile": 'cluster, "user", program, scale',
+    }[table]
     return lake.query(f"SELECT * EXCLUDE (made_ns, day) FROM {table} ORDER BY {order}").to_pylist()  # noqa: S608

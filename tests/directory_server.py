@@ -37,15 +37,25 @@ def certificate(folder: Path, name: str) -> tuple[Path, Path]:
     called = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
     now = datetime.datetime.now(datetime.UTC)
     made = (
-        x509.CertificateBuilder().subject_name(called).issuer_name(called).public_key(key.public_key())
-        .serial_number(x509.random_serial_number()).not_valid_before(now - datetime.timedelta(days=1))
+        x509.CertificateBuilder()
+        .subject_name(called)
+        .issuer_name(called)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
         .not_valid_after(now + datetime.timedelta(days=2))
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .add_extension(x509.SubjectAlternativeName([
-            x509.DNSName(name), *([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))] if name == "localhost" else []),
-        ]), critical=False)
+        .add_extension(
+            x509.SubjectAlternativeName(
+                [
+                    x509.DNSName(name),
+                    *([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))] if name == "localhost" else []),
+                ]
+            ),
+            critical=False,
+        )
         .sign(key, hashes.SHA256())
-    )  # fmt: skip
+    )
     certificate_file, key_file = folder / f"{name}.pem", folder / f"{name}.key"
     certificate_file.write_bytes(made.public_bytes(serialization.Encoding.PEM))
     key_file.write_bytes(
@@ -75,23 +85,35 @@ class Directory:
         (folder / "slapd.conf").write_text(
             f"{schemas}\npidfile {folder}/pid\nargsfile {folder}/args\nmodulepath /usr/lib/ldap\nmoduleload back_mdb\n"
             f"TLSCertificateFile {self.certificate}\nTLSCertificateKeyFile {key}\n"
-            f"database mdb\nmaxsize 10485760\nsuffix \"{BASE}\"\nrootdn \"{SEARCHER}\"\n"
+            f'database mdb\nmaxsize 10485760\nsuffix "{BASE}"\nrootdn "{SEARCHER}"\n'
             f"rootpw {PASSWORD.replace(' ', '-')}\n"
             f"directory {folder}/data\naccess to attrs=userPassword by anonymous auth by * none\n"
             "access to * by users read by * none\n"
-        )  # fmt: skip
+        )
         (folder / "people.ldif").write_text(_people())
         slapadd = shutil.which("slapadd", path="/usr/sbin:/usr/local/sbin:" + os.environ.get("PATH", ""))
         assert slapadd is not None
-        subprocess.run([slapadd, "-f", str(folder / "slapd.conf"), "-l", str(folder / "people.ldif")], check=True,
-                       capture_output=True)  # fmt: skip
+        subprocess.run(
+            [slapadd, "-f", str(folder / "slapd.conf"), "-l", str(folder / "people.ldif")],
+            check=True,
+            capture_output=True,
+        )
         slapd = program()
         assert slapd is not None
         with (folder / "log").open("wb") as log:
             self.process = subprocess.Popen(
-                [slapd, "-d", "0", "-f", str(folder / "slapd.conf"), "-h",
-                 f"ldap://127.0.0.1:{self.plain} ldaps://127.0.0.1:{self.encrypted}"], stdout=log, stderr=log,
-            )  # fmt: skip
+                [
+                    slapd,
+                    "-d",
+                    "0",
+                    "-f",
+                    str(folder / "slapd.conf"),
+                    "-h",
+                    f"ldap://127.0.0.1:{self.plain} ldaps://127.0.0.1:{self.encrypted}",
+                ],
+                stdout=log,
+                stderr=log,
+            )
         self.searcher = folder / "searcher"
         self.searcher.write_text(PASSWORD.replace(" ", "-"))
         self.searcher.chmod(0o600)
@@ -119,7 +141,7 @@ def _people() -> str:
         f"dn: {BASE}\nobjectClass: domain\ndc: example",
         f"dn: ou=people,{BASE}\nobjectClass: organizationalUnit\nou: people",
         f"dn: ou=groups,{BASE}\nobjectClass: organizationalUnit\nou: groups",
-    ]  # fmt: skip
+    ]
     for name, dn in (("alice", "alice"), ("bob", "bob"), ("a*(b)\\c", "a*(b)\\\\c")):
         lines.append(
             f"dn: uid={dn},ou=people,{BASE}\nobjectClass: inetOrgPerson\nuid: {name}\ncn: {name}\nsn: {name}\n"

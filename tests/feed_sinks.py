@@ -44,9 +44,14 @@ class MemorySink:
         return (stream, seq) in self.batches
 
     def event(
-        self, component: str, kind: str, text: str, *,
-        ts_ns: int | None = None, end_ns: int | None = None,  # noqa: ARG002
-    ) -> None:  # fmt: skip
+        self,
+        component: str,
+        kind: str,
+        text: str,
+        *,
+        ts_ns: int | None = None,  # noqa: ARG002
+        end_ns: int | None = None,  # noqa: ARG002
+    ) -> None:
         self.events.append((component, kind, text))
 
     def health(self, probe: str, state: str, text: str = "", *, rows: int = 0, unknown_lines: int = 0) -> None:  # noqa: ARG002

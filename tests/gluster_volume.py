@@ -65,9 +65,21 @@ def volume(folder: Path) -> Iterator[Volume]:
     mounted: list[Path] = []
     log = (folder / "glusterd.out").open("wb")
     daemon = subprocess.Popen(
-        ["glusterd", "-f", folder / "glusterd.vol", "-l", folder / "glusterd.log", "-p", folder / "run/glusterd.pid",
-         "--no-daemon"], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-    )  # fmt: skip
+        [
+            "glusterd",
+            "-f",
+            folder / "glusterd.vol",
+            "-l",
+            folder / "glusterd.log",
+            "-p",
+            folder / "run/glusterd.pid",
+            "--no-daemon",
+        ],
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        start_new_session=True,
+    )
     try:
         bricks = []
         for number in range(2):

@@ -21,11 +21,18 @@ def rows(kind: str, name: str, layer: str, seconds: np.ndarray, job: str | None 
     """Rows of ROLLUP of one component (or of a job's part of it), one a second. A scalar holds for all."""
     count = len(seconds)
     full = {key: np.full(count, value) if np.isscalar(value) else value for key, value in columns.items()}
-    batch = batch_of(ROLLUP, {
-        "ts_ns": START_NS + seconds * NS, "interval_ns": np.full(count, NS), "kind": [kind] * count,
-        "id": [name] * count, "layer": [layer] * count, "job_id": [job] * count,
-        **{key: pa.array(np.asarray(value, np.int64)) for key, value in full.items()},
-    })  # fmt: skip
+    batch = batch_of(
+        ROLLUP,
+        {
+            "ts_ns": START_NS + seconds * NS,
+            "interval_ns": np.full(count, NS),
+            "kind": [kind] * count,
+            "id": [name] * count,
+            "layer": [layer] * count,
+            "job_id": [job] * count,
+            **{key: pa.array(np.asarray(value, np.int64)) for key, value in full.items()},
+        },
+    )
     return pa.Table.from_batches([batch])
 
 
@@ -38,9 +45,16 @@ def target(name: str, seconds: np.ndarray, rate: object, busy: object, job: str 
     return [
         rows("target", name, "target", seconds, write_bytes=moved, write_ops=ops),
         rows("target", name, "target", seconds, job, write_bytes=moved, write_ops=ops),
-        rows("device", f"{server}/md{int(name[-1]) % 2}", "device", seconds, write_bytes=moved, write_ops=ops,
-             busy_ns=held),
-    ]  # fmt: skip
+        rows(
+            "device",
+            f"{server}/md{int(name[-1]) % 2}",
+            "device",
+            seconds,
+            write_bytes=moved,
+            write_ops=ops,
+            busy_ns=held,
+        ),
+    ]
 
 
 def forwarder(
@@ -61,19 +75,29 @@ def forwarder(
 
 def events(*told: tuple[str, str, float, float]) -> pa.Table:
     """Rows of EVENTS: component, kind, from and to in seconds of the play."""
-    batch = batch_of(EVENTS, {
-        "ts_ns": [START_NS + int(a * NS) for _, _, a, _ in told], "end_ns": [START_NS + int(b * NS) for *_, b in told],
-        "component": [name for name, *_ in told], "kind": [kind for _, kind, *_ in told],
-        "text": [kind for _, kind, *_ in told],
-    }, len(told))  # fmt: skip
+    batch = batch_of(
+        EVENTS,
+        {
+            "ts_ns": [START_NS + int(a * NS) for _, _, a, _ in told],
+            "end_ns": [START_NS + int(b * NS) for *_, b in told],
+            "component": [name for name, *_ in told],
+            "kind": [kind for _, kind, *_ in told],
+            "text": [kind for _, kind, *_ in told],
+        },
+        len(told),
+    )
     return pa.Table.from_batches([batch])
 
 
 def look(
-    tables: list[pa.Table], until_s: float, known: list[Incident] | None = None,
+    tables: list[pa.Table],
+    until_s: float,
+    known: list[Incident] | None = None,
     peaks: Mapping[tuple[str, str], float] | None = None,
-    told: pa.Table | None = None, limits: HealthLimits = LIMITS, **more: object,
-) -> Health:  # fmt: skip
+    told: pa.Table | None = None,
+    limits: HealthLimits = LIMITS,
+    **more: object,
+) -> Health:
     """A look at the loads up to a second."""
     given = {("target", ""): PEAK, ("forwarder", ""): 2.5 * PEAK, ("mds", ""): 8000.0} if peaks is None else peaks
     return watched(

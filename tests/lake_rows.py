@@ -24,29 +24,64 @@ COUNTER_ROWS = 3
 def ops_of(job: int, rows: int = OPS_ROWS, *, day: int = 0, node: str = "n1") -> pa.RecordBatch:
     """Runs of one job on one day, the latest first."""
     start = DAY_ONE + day * DAY_NS + np.arange(rows)[::-1] * 1_000_000
-    return batch_of(OPS, {
-        "start_ns": start, "end_ns": start + 10, "busy_ns": np.full(rows, 10), "node": [node] * rows,
-        "job_id": [f"job-{job}"] * rows, "rank": np.arange(rows, dtype=np.int32) % 4, "interface": ["POSIX"] * rows,
-        "op": ["write"] * rows, "file_id": np.full(rows, job), "offset": np.arange(rows) * 4096,
-        "size": np.full(rows, 4096), "count": np.ones(rows, np.int64),
-    })  # fmt: skip
+    return batch_of(
+        OPS,
+        {
+            "start_ns": start,
+            "end_ns": start + 10,
+            "busy_ns": np.full(rows, 10),
+            "node": [node] * rows,
+            "job_id": [f"job-{job}"] * rows,
+            "rank": np.arange(rows, dtype=np.int32) % 4,
+            "interface": ["POSIX"] * rows,
+            "op": ["write"] * rows,
+            "file_id": np.full(rows, job),
+            "offset": np.arange(rows) * 4096,
+            "size": np.full(rows, 4096),
+            "count": np.ones(rows, np.int64),
+        },
+    )
 
 
 def fill(batch: BatchWriter, job: int, *, day: int = 0, rows: int = OPS_ROWS) -> BatchWriter:
     """An input's rows in five tables. Counters and layouts have no time of their own."""
     batch.add(ops_of(job, rows, day=day))
-    batch.add(batch_of(FILES, {
-        "file_id": [job], "fs": ["/scratch"], "path": [f"/scratch/{job}"], "first_seen_ns": [DAY_ONE + day * DAY_NS],
-    }))  # fmt: skip
-    batch.add(batch_of(FILE_COUNTERS, {
-        "job_id": [f"job-{job}"] * COUNTER_ROWS, "rank": np.arange(COUNTER_ROWS, dtype=np.int32),
-        "interface": ["POSIX"] * COUNTER_ROWS, "file_id": np.full(COUNTER_ROWS, job),
-        "read_sizes": [[job, None, 3]] * COUNTER_ROWS, "extra": [[("x", 0.5), ("y", None)]] * COUNTER_ROWS,
-    }))  # fmt: skip
+    batch.add(
+        batch_of(
+            FILES,
+            {
+                "file_id": [job],
+                "fs": ["/scratch"],
+                "path": [f"/scratch/{job}"],
+                "first_seen_ns": [DAY_ONE + day * DAY_NS],
+            },
+        )
+    )
+    batch.add(
+        batch_of(
+            FILE_COUNTERS,
+            {
+                "job_id": [f"job-{job}"] * COUNTER_ROWS,
+                "rank": np.arange(COUNTER_ROWS, dtype=np.int32),
+                "interface": ["POSIX"] * COUNTER_ROWS,
+                "file_id": np.full(COUNTER_ROWS, job),
+                "read_sizes": [[job, None, 3]] * COUNTER_ROWS,
+                "extra": [[("x", 0.5), ("y", None)]] * COUNTER_ROWS,
+            },
+        )
+    )
     batch.add(batch_of(LAYOUTS, {"file_id": [job], "component": [0], "targets": [[1, 2]]}))
-    batch.add(batch_of(EVENTS, {
-        "ts_ns": [DAY_ONE + day * DAY_NS], "component": [f"job:{job}"], "kind": ["missing:x"], "text": ["é"],
-    }))  # fmt: skip
+    batch.add(
+        batch_of(
+            EVENTS,
+            {
+                "ts_ns": [DAY_ONE + day * DAY_NS],
+                "component": [f"job:{job}"],
+                "kind": ["missing:x"],
+                "text": ["é"],
+            },
+        )
+    )
     return batch
 
 
@@ -56,17 +91,31 @@ def put(writer: Writer, job: int, *, day: int = 0, rows: int = OPS_ROWS) -> bool
 
 
 def wire(
-    seq: int, *, node: str = "n1", boot: str = "b1", rows: int = OPS_ROWS, start_ns: int = DAY_ONE, job: str = "7",
-    said: dict[str, object] | None = None, table: str = "ops",
-) -> bytes:  # fmt: skip
+    seq: int,
+    *,
+    node: str = "n1",
+    boot: str = "b1",
+    rows: int = OPS_ROWS,
+    start_ns: int = DAY_ONE,
+    job: str = "7",
+    said: dict[str, object] | None = None,
+    table: str = "ops",
+) -> bytes:
     """A batch of `ops` as a node sends it: rows a millisecond apart from `start_ns` on, whose `file_id` is `seq`."""
     start = [start_ns + k * 1_000_000 for k in range(rows)]
     columns = {
-        "start_ns": numbers(start), "end_ns": numbers([at + 10 for at in start]), "busy_ns": numbers([10] * rows),
-        "node": words([node] * rows), "job_id": words([job] * rows), "interface": words(["POSIX"] * rows),
-        "op": words(["write"] * rows), "file_id": numbers([seq] * rows),
-        "offset": numbers([k << 12 for k in range(rows)]), "size": numbers([4096] * rows), "count": numbers([1] * rows),
-    }  # fmt: skip
+        "start_ns": numbers(start),
+        "end_ns": numbers([at + 10 for at in start]),
+        "busy_ns": numbers([10] * rows),
+        "node": words([node] * rows),
+        "job_id": words([job] * rows),
+        "interface": words(["POSIX"] * rows),
+        "op": words(["write"] * rows),
+        "file_id": numbers([seq] * rows),
+        "offset": numbers([k << 12 for k in range(rows)]),
+        "size": numbers([4096] * rows),
+        "count": numbers([1] * rows),
+    }
     header = Header(table, 1, node, boot, seq, rows, "agent", "agent", start[0], start[-1], said)
     return encode(header, columns)
 
@@ -85,11 +134,28 @@ def sums(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
     made = []
     for interval in (10**9, 60 * 10**9):
         ts = pc.multiply(pc.divide(ops["start_ns"], interval), interval)
-        cells = pa.table({
-            "ts_ns": ts, "id": ops["node"].cast(pa.string()), "write_bytes": pc.multiply(ops["size"], ops["count"]),
-        }).group_by(["ts_ns", "id"]).aggregate([("write_bytes", "sum")])  # fmt: skip
-        made.append(batch_of(ROLLUP, {
-            "ts_ns": cells["ts_ns"], "interval_ns": [interval] * cells.num_rows, "kind": ["node"] * cells.num_rows,
-            "id": cells["id"], "layer": ["client"] * cells.num_rows, "write_bytes": cells["write_bytes_sum"],
-        }))  # fmt: skip
+        cells = (
+            pa.table(
+                {
+                    "ts_ns": ts,
+                    "id": ops["node"].cast(pa.string()),
+                    "write_bytes": pc.multiply(ops["size"], ops["count"]),
+                }
+            )
+            .group_by(["ts_ns", "id"])
+            .aggregate([("write_bytes", "sum")])
+        )
+        made.append(
+            batch_of(
+                ROLLUP,
+                {
+                    "ts_ns": cells["ts_ns"],
+                    "interval_ns": [interval] * cells.num_rows,
+                    "kind": ["node"] * cells.num_rows,
+                    "id": cells["id"],
+                    "layer": ["client"] * cells.num_rows,
+                    "write_bytes": cells["write_bytes_sum"],
+                },
+            )
+        )
     return {"rollup": pa.Table.from_batches(made)}

@@ -5,10 +5,41 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-OST_OPS = ("read_bytes", "write_bytes", "read", "write", "getattr", "setattr", "punch", "sync", "destroy", "create",
-           "statfs", "get_info", "set_info", "quotactl", "prealloc")  # fmt: skip
-MDT_OPS = ("open", "close", "mknod", "link", "unlink", "mkdir", "rmdir", "rename", "getattr", "setattr", "getxattr",
-           "setxattr", "statfs", "sync", "samedir_rename", "crossdir_rename")  # fmt: skip
+OST_OPS = (
+    "read_bytes",
+    "write_bytes",
+    "read",
+    "write",
+    "getattr",
+    "setattr",
+    "punch",
+    "sync",
+    "destroy",
+    "create",
+    "statfs",
+    "get_info",
+    "set_info",
+    "quotactl",
+    "prealloc",
+)
+MDT_OPS = (
+    "open",
+    "close",
+    "mknod",
+    "link",
+    "unlink",
+    "mkdir",
+    "rmdir",
+    "rename",
+    "getattr",
+    "setattr",
+    "getxattr",
+    "setxattr",
+    "statfs",
+    "sync",
+    "samedir_rename",
+    "crossdir_rename",
+)
 _NEW = "  {:<16} {{ samples: {:>11}, unit: {:>5}, min: {:>8}, max: {:>8}, sum: {:>16}, sumsq: {:>18} }}\n"
 
 

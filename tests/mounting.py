@@ -173,8 +173,17 @@ def forwarder(
 ) -> Iterator[Running]:
     """`fairlead forwarder`, ready to serve."""
     said_to = state / f"forwarder-{len(list(state.glob('forwarder-*.said')))}.said"
-    running = start("forwarder", "--export", export, "--listen", address, *options,
-                    said_to=said_to, runtime=_runtime(state, uid), uid=uid)  # fmt: skip
+    running = start(
+        "forwarder",
+        "--export",
+        export,
+        "--listen",
+        address,
+        *options,
+        said_to=said_to,
+        runtime=_runtime(state, uid),
+        uid=uid,
+    )
     try:
         running.wait_for("ready")
         yield running

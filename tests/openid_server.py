@@ -51,9 +51,14 @@ def installed() -> str:
             environment = {**os.environ, "PATH": f"{Path(node[0]).parent}:{os.environ.get('PATH', '')}"}
             try:
                 done = subprocess.run(
-                    [*npm, "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"], cwd=INSTALLED,
-                    env=environment, capture_output=True, text=True, check=False, timeout=60,
-                )  # fmt: skip
+                    [*npm, "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"],
+                    cwd=INSTALLED,
+                    env=environment,
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                    timeout=60,
+                )
             except subprocess.TimeoutExpired:
                 return "the OpenID provider could not be installed: no answer"
             if done.returncode:
@@ -76,9 +81,12 @@ class OpenIdProvider:
         self.secret.chmod(0o600)
         with (folder / "log").open("wb") as log:
             self.process = subprocess.Popen(
-                [*_node()[0], "server.mjs", str(port), back, SECRET], cwd=INSTALLED, stdout=log, stderr=log,
+                [*_node()[0], "server.mjs", str(port), back, SECRET],
+                cwd=INSTALLED,
+                stdout=log,
+                stderr=log,
                 env={**os.environ, "NODE_ENV": "test"},
-            )  # fmt: skip
+            )
         until = time.monotonic() + 30
         while time.monotonic() < until:
             try:

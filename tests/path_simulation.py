@@ -102,22 +102,33 @@ class Plane:
         """What was recorded, a row an interval of one second."""
         forwarder = [
             {
-                "ts_ns": START_NS + (second + 1) * 10**9, "interval_ns": 10**9, "node": node, "job_id": job,
-                "op_class": kind, "requests": len(seen), "bytes": sum(size for _, _, size in seen),
+                "ts_ns": START_NS + (second + 1) * 10**9,
+                "interval_ns": 10**9,
+                "node": node,
+                "job_id": job,
+                "op_class": kind,
+                "requests": len(seen),
+                "bytes": sum(size for _, _, size in seen),
                 "wait_ns_histogram": _histogram([wait for wait, _, _ in seen]),
                 "service_ns_histogram": _histogram([service for _, service, _ in seen]),
             }
             for (node, job, kind, second), seen in sorted(self.rows.items())
-        ]  # fmt: skip
+        ]
         target = [
             {
-                "ts_ns": START_NS + (second + 1) * 10**9, "interval_ns": 10**9, "server": "s", "target": name,
+                "ts_ns": START_NS + (second + 1) * 10**9,
+                "interval_ns": 10**9,
+                "server": "s",
+                "target": name,
                 "job_id": job,
-                "read_rpcs": 0, "write_rpcs": len(seen), "read_bytes": 0, "write_bytes": sum(size for _, size in seen),
+                "read_rpcs": 0,
+                "write_rpcs": len(seen),
+                "read_bytes": 0,
+                "write_bytes": sum(size for _, size in seen),
                 "service_ns_histogram": _histogram([service for service, _ in seen]),
             }
             for (name, job, second), seen in sorted(self.target_rows.items())
-        ]  # fmt: skip
+        ]
         return {"forwarder": _table(FORWARDER, forwarder), "target": _table(TARGET, target)}
 
 
@@ -130,8 +141,17 @@ def _table(spec: object, rows: list[dict[str, object]]) -> pa.Table:
     return pa.Table.from_batches([batch_of(spec, columns, rows=0)])
 
 
-def checkpoints(job: str, forwarder: str, processes: int, *, seed: int, every_s: float = 0.0, writes: int = 8,
-                size: int = MIB, targets: int = 4) -> list[Process]:  # fmt: skip
+def checkpoints(
+    job: str,
+    forwarder: str,
+    processes: int,
+    *,
+    seed: int,
+    every_s: float = 0.0,
+    writes: int = 8,
+    size: int = MIB,
+    targets: int = 4,
+) -> list[Process]:
     """Processes that write `writes` pieces round robin over targets, then rest `every_s` together."""
     made = []
     for rank in range(processes):
@@ -164,8 +184,9 @@ def metadata(job: str, forwarder: str, processes: int, *, seed: int, rest_s: flo
     return made
 
 
-def flood(job: str, forwarder: str, processes: int, *, seed: int, start: float, end: float,
-          size: int = 1 << 18) -> list[Process]:  # fmt: skip
+def flood(
+    job: str, forwarder: str, processes: int, *, seed: int, start: float, end: float, size: int = 1 << 18
+) -> list[Process]:
     """Processes that write without rest between two moments and are quiet otherwise."""
     made = []
     for rank in range(processes):

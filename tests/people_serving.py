@@ -39,9 +39,14 @@ class Site:
     def open(self) -> None:
         self.entrance = entrance(self.folder, self.web, KEY, self.lake, wall=lambda: self.wall)
         self.app = application(
-            Asking(self.lake), ApiSettings(key=KEY, warm=False), clock=lambda: self.wall, door=self.entrance.door,
-            more=self.entrance.routes, guards=self.entrance.guards, described=self.entrance.described,
-        )  # fmt: skip
+            Asking(self.lake),
+            ApiSettings(key=KEY, warm=False),
+            clock=lambda: self.wall,
+            door=self.entrance.door,
+            more=self.entrance.routes,
+            guards=self.entrance.guards,
+            described=self.entrance.described,
+        )
 
     def close(self) -> None:
         self.entrance.close()

@@ -31,29 +31,50 @@ def ground() -> Ground:
     forwarders = marked(marked(marked(forwarders, "sick", "fwd5"), "reserved", "fwd4"), "jobs", "fwd3")
     targets = marked(Components.idle("target", TARGETS, 1e9), "sick", "lfs-OST0007")
     landscape = Landscape(
-        forwarders=forwarders, targets=targets, default_forwarder=np.array([0, 0, 1, 2], np.int64),
-        forwarder_counts=(1, 2, 4), stripe_counts=(1, 2, 4), pools={"flash": (0, 1), "vis": (2, 3)},
-    )  # fmt: skip
+        forwarders=forwarders,
+        targets=targets,
+        default_forwarder=np.array([0, 0, 1, 2], np.int64),
+        forwarder_counts=(1, 2, 4),
+        stripe_counts=(1, 2, 4),
+        pools={"flash": (0, 1), "vis": (2, 3)},
+    )
     barred = Kept(
-        components=frozenset({"fwd6"}), pools=frozenset({"vis"}), why="kept for visualisation",
+        components=frozenset({"fwd6"}),
+        pools=frozenset({"vis"}),
+        why="kept for visualisation",
         concerns=lambda user, _: user != "ops",
-    )  # fmt: skip
+    )
     return Ground(
-        landscape=landscape, now_ns=NOW, barred=(barred,), reserved_for={"fwd4": "77"},
+        landscape=landscape,
+        now_ns=NOW,
+        barred=(barred,),
+        reserved_for={"fwd4": "77"},
         nodes={f"n{k + 1}": k for k in range(4)},
-    )  # fmt: skip
+    )
 
 
 def plan(**fields: object) -> Plan:
     """A sound plan with some fields changed."""
     base = Plan(
-        job=PlannedJob(job_id="42", user="ada", program="cast", node_count=2, nodes=["n1", "n2"]), policy="aiot",
-        state_ns=NOW, forwarders=["fwd1", "fwd2"], default_forwarders=["fwd1"], file_system="lfs", mount="/lfs",
-        targets=["lfs-OST0004", "lfs-OST0005"], pool="f42", stripe_count=2, stripe_bytes=1 << 20,
-        prefetch_bytes=4 << 20, metadata_share=0.5, metadata_ops_per_s=20_000.0, dom_bytes=1 << 20,
-        hints={"striping_factor": "2"}, expected=Expectation(basis="last run", runs_known=3, mode="N-1"),
+        job=PlannedJob(job_id="42", user="ada", program="cast", node_count=2, nodes=["n1", "n2"]),
+        policy="aiot",
+        state_ns=NOW,
+        forwarders=["fwd1", "fwd2"],
+        default_forwarders=["fwd1"],
+        file_system="lfs",
+        mount="/lfs",
+        targets=["lfs-OST0004", "lfs-OST0005"],
+        pool="f42",
+        stripe_count=2,
+        stripe_bytes=1 << 20,
+        prefetch_bytes=4 << 20,
+        metadata_share=0.5,
+        metadata_ops_per_s=20_000.0,
+        dom_bytes=1 << 20,
+        hints={"striping_factor": "2"},
+        expected=Expectation(basis="last run", runs_known=3, mode="N-1"),
         reasons=[PlanReason(what="forwarders", why="two carry it")],
-    )  # fmt: skip
+    )
     return changed(base, **fields)
 
 

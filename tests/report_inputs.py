@@ -77,13 +77,23 @@ def renumbered(content: bytes, number: int) -> bytes:
 def written(folder: Path, name: str = "written.darshan", **log: Any) -> Path:
     """A log of one file that all processes share: 100 writes of 1 MiB in order, 2 s of the 10 s of the job."""
     layout = layouts()["POSIX"][4]
-    counters = {"opens": 4, "writes": 100, "bytes_written": 100 << 20, "max_byte_written": (100 << 20) - 1,
-                "seq_writes": 99, "consec_writes": 99, "size_write_100k_1m": 100}  # fmt: skip
+    counters = {
+        "opens": 4,
+        "writes": 100,
+        "bytes_written": 100 << 20,
+        "max_byte_written": (100 << 20) - 1,
+        "seq_writes": 99,
+        "consec_writes": 99,
+        "size_write_100k_1m": 100,
+    }
     floats = {"write_time": 2.0, "write_start_timestamp": 1.0, "write_end_timestamp": 4.0, "slowest_rank_time": 1.0}
     record = counted(
-        log.get("order", "<"), 1, -1,
-        [counters.get(n, 0) for n in layout.counters], [floats.get(n, 0.0) for n in layout.floats],
-    )  # fmt: skip
+        log.get("order", "<"),
+        1,
+        -1,
+        [counters.get(n, 0) for n in layout.counters],
+        [floats.get(n, 0.0) for n in layout.floats],
+    )
     path = folder / name
     path.write_bytes(Log(modules={"POSIX": Module(4, [record])}, **log).pack())
     return path

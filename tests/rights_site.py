@@ -33,16 +33,54 @@ from questions_site import DAY, HOUR, MIB, T0, S, accounts, asked, forwarded, pu
 
 END = 900
 NOW = T0 + END * S
-HERS = {"job_id": "100", "user": "alice", "project": "climate", "program": "wrf", "nodes": ["n1", "n2"],
-        "start_ns": T0 + 61 * S, "end_ns": T0 + 361 * S, "state": "COMPLETED"}  # fmt: skip
-AGAIN = {"job_id": "300", "user": "alice", "project": "private", "program": "cdo", "nodes": ["n1"],
-         "start_ns": T0 + 420 * S, "end_ns": T0 + 500 * S, "state": "COMPLETED"}  # fmt: skip
-MATES = {"job_id": "200", "user": "dana", "project": "climate", "program": "icon", "nodes": ["n6"],
-         "start_ns": T0 + 240 * S, "end_ns": T0 + 480 * S, "state": "COMPLETED"}  # fmt: skip
-OLD = {"job_id": "90", "user": "alice", "project": "climate", "program": "wrf", "nodes": ["n1", "n2"],
-       "start_ns": T0 - 3 * HOUR, "end_ns": T0 - 3 * HOUR + 200 * S, "state": "COMPLETED"}  # fmt: skip
-BUSY = {"n1": [(61, 361), (420, 500)], "n2": [(61, 361)], "n6": [(240, 480)], "f1": [(61, 500)], "OST0": [(61, 500)],
-        "MDT0": [(61, 500)]}  # fmt: skip
+HERS = {
+    "job_id": "100",
+    "user": "alice",
+    "project": "climate",
+    "program": "wrf",
+    "nodes": ["n1", "n2"],
+    "start_ns": T0 + 61 * S,
+    "end_ns": T0 + 361 * S,
+    "state": "COMPLETED",
+}
+AGAIN = {
+    "job_id": "300",
+    "user": "alice",
+    "project": "private",
+    "program": "cdo",
+    "nodes": ["n1"],
+    "start_ns": T0 + 420 * S,
+    "end_ns": T0 + 500 * S,
+    "state": "COMPLETED",
+}
+MATES = {
+    "job_id": "200",
+    "user": "dana",
+    "project": "climate",
+    "program": "icon",
+    "nodes": ["n6"],
+    "start_ns": T0 + 240 * S,
+    "end_ns": T0 + 480 * S,
+    "state": "COMPLETED",
+}
+OLD = {
+    "job_id": "90",
+    "user": "alice",
+    "project": "climate",
+    "program": "wrf",
+    "nodes": ["n1", "n2"],
+    "start_ns": T0 - 3 * HOUR,
+    "end_ns": T0 - 3 * HOUR + 200 * S,
+    "state": "COMPLETED",
+}
+BUSY = {
+    "n1": [(61, 361), (420, 500)],
+    "n2": [(61, 361)],
+    "n6": [(240, 480)],
+    "f1": [(61, 500)],
+    "OST0": [(61, 500)],
+    "MDT0": [(61, 500)],
+}
 """When things are used by her or her mate, seconds after T0."""
 
 
@@ -84,12 +122,24 @@ class _Work:
 def _ops(node: str, work: _Work) -> pa.RecordBatch:
     start = T0 + np.arange(work.first, work.last) * S
     n = len(start)
-    return batch_of(OPS, {
-        "start_ns": start, "end_ns": start + S // 2, "busy_ns": np.full(n, S // 2), "node": [node] * n,
-        "job_id": [work.account["job_id"]] * n, "rank": np.zeros(n, np.int32), "interface": ["POSIX"] * n,
-        "fs": ["/scratch"] * n, "op": ["write"] * n, "file_id": np.full(n, work.file),
-        "offset": np.arange(n) * work.size, "size": np.full(n, work.size), "count": np.ones(n, np.int64),
-    })  # fmt: skip
+    return batch_of(
+        OPS,
+        {
+            "start_ns": start,
+            "end_ns": start + S // 2,
+            "busy_ns": np.full(n, S // 2),
+            "node": [node] * n,
+            "job_id": [work.account["job_id"]] * n,
+            "rank": np.zeros(n, np.int32),
+            "interface": ["POSIX"] * n,
+            "fs": ["/scratch"] * n,
+            "op": ["write"] * n,
+            "file_id": np.full(n, work.file),
+            "offset": np.arange(n) * work.size,
+            "size": np.full(n, work.size),
+            "count": np.ones(n, np.int64),
+        },
+    )
 
 
 def _beside(node: str, work: _Work) -> list[pa.RecordBatch]:
@@ -98,13 +148,41 @@ def _beside(node: str, work: _Work) -> list[pa.RecordBatch]:
     n = len(ts)
     each, size = np.full(n, S), np.full(n, work.size)
     return [
-        batch_of(PFS_CLIENT, {"ts_ns": ts, "interval_ns": each, "node": [node] * n, "write_bytes": size,
-                              "read_bytes": np.zeros(n, np.int64), "source": ["llite"] * n}),
-        batch_of(DEVICE, {"ts_ns": ts, "interval_ns": each, "node": [node] * n, "device": ["sda"] * n,
-                          "write_bytes": size, "read_bytes": np.zeros(n, np.int64), "busy_ns": each // 3}),
-        batch_of(PORT, {"ts_ns": ts, "interval_ns": each, "switch": ["sw"] * n, "port": [node] * n,
-                        "rx_bytes": size, "tx_bytes": np.zeros(n, np.int64)}),
-    ]  # fmt: skip
+        batch_of(
+            PFS_CLIENT,
+            {
+                "ts_ns": ts,
+                "interval_ns": each,
+                "node": [node] * n,
+                "write_bytes": size,
+                "read_bytes": np.zeros(n, np.int64),
+                "source": ["llite"] * n,
+            },
+        ),
+        batch_of(
+            DEVICE,
+            {
+                "ts_ns": ts,
+                "interval_ns": each,
+                "node": [node] * n,
+                "device": ["sda"] * n,
+                "write_bytes": size,
+                "read_bytes": np.zeros(n, np.int64),
+                "busy_ns": each // 3,
+            },
+        ),
+        batch_of(
+            PORT,
+            {
+                "ts_ns": ts,
+                "interval_ns": each,
+                "switch": ["sw"] * n,
+                "port": [node] * n,
+                "rx_bytes": size,
+                "tx_bytes": np.zeros(n, np.int64),
+            },
+        ),
+    ]
 
 
 def _did(work: _Work) -> list[pa.RecordBatch]:
@@ -112,45 +190,82 @@ def _did(work: _Work) -> list[pa.RecordBatch]:
     moved = work.size * many
     nodes: Sequence[str] = work.account["nodes"]  # type: ignore[assignment]
     return [
-        *(_ops(node, work) for node in nodes), *(one for node in nodes for one in _beside(node, work)),
+        *(_ops(node, work) for node in nodes),
+        *(one for node in nodes for one in _beside(node, work)),
         forwarded(work.forwarder, job, work.first, work.last, moved),
-        stored(work.target, work.first, work.last, moved), stored(work.target, work.first, work.last, moved, job=job),
+        stored(work.target, work.first, work.last, moved),
+        stored(work.target, work.first, work.last, moved, job=job),
         asked(work.mdt, work.first, work.last, 3),
         asked(work.mdt, work.first, work.last, 3, job=job, source="job_stats"),
         asked(work.mdt, work.first, work.last, 3, client=nodes[0], source="exports"),
-    ]  # fmt: skip
+    ]
 
 
 def _summary(account: dict[str, object], work: _Work) -> pa.RecordBatch:
     took = work.last - work.first
-    return batch_of(JOB_SUMMARY, {
-        **{name: [account[name]] for name in ("job_id", "start_ns", "end_ns", "user", "project", "program")},
-        "cluster": [account.get("cluster", "c")], "write_bytes": [work.size * took], "write_mode": ["N-1"],
-        "files": [1], "phases": [1], "targets": [[work.target]], "forwarders": [[work.forwarder]], "made_ns": [NOW],
-        "analysis_version": [1], "basis": ["client"], "nodes_count": [len(account["nodes"])], "cores": [64],  # type: ignore[arg-type]
-    })  # fmt: skip
+    return batch_of(
+        JOB_SUMMARY,
+        {
+            **{name: [account[name]] for name in ("job_id", "start_ns", "end_ns", "user", "project", "program")},
+            "cluster": [account.get("cluster", "c")],
+            "write_bytes": [work.size * took],
+            "write_mode": ["N-1"],
+            "files": [1],
+            "phases": [1],
+            "targets": [[work.target]],
+            "forwarders": [[work.forwarder]],
+            "made_ns": [NOW],
+            "analysis_version": [1],
+            "basis": ["client"],
+            "nodes_count": [len(account["nodes"])],
+            "cores": [64],  # type: ignore[arg-type]
+        },
+    )
 
 
 def finding(number: str, user: str, culprit: str, target: str, *, text: str) -> Told:
     """A finding about a job that blames another."""
     return Told(
         finding=Finding(
-            id=f"f0{number:0>10}", rule="job.interference",
+            id=f"f0{number:0>10}",
+            rule="job.interference",
             title=f"Job {number} lost 60 s to job {culprit} at {target}",
-            subject=Subject("job", number), from_ns=T0 + 120 * S, to_ns=T0 + 300 * S, severity="high", confidence=0.9,
-            category="high_bandwidth", culprits=[Subject("job", culprit)], evidence=[Evidence(text=text)],
-            cost_s=60.0, analysis_version="1",
-        ), cluster="c", job_id=number, user=user, components=[Subject("target", target)],
-    )  # fmt: skip
+            subject=Subject("job", number),
+            from_ns=T0 + 120 * S,
+            to_ns=T0 + 300 * S,
+            severity="high",
+            confidence=0.9,
+            category="high_bandwidth",
+            culprits=[Subject("job", culprit)],
+            evidence=[Evidence(text=text)],
+            cost_s=60.0,
+            analysis_version="1",
+        ),
+        cluster="c",
+        job_id=number,
+        user=user,
+        components=[Subject("target", target)],
+    )
 
 
 def sick(component: str, first: int, last: int, jobs: Sequence[str]) -> Incident:
     """An incident of a target."""
     return Incident(
-        id=f"i{component}{first}", layer="target", component=component, from_ns=T0 + first * S, to_ns=T0 + last * S,
-        kind="degraded", measured=1.0, peak=10.0, share_of_peak=0.1, hint="one_client", confidence=0.9,
-        jobs=list(jobs), evidence=[Evidence(text="it was slow")], missing=[],
-    )  # fmt: skip
+        id=f"i{component}{first}",
+        layer="target",
+        component=component,
+        from_ns=T0 + first * S,
+        to_ns=T0 + last * S,
+        kind="degraded",
+        measured=1.0,
+        peak=10.0,
+        share_of_peak=0.1,
+        hint="one_client",
+        confidence=0.9,
+        jobs=list(jobs),
+        evidence=[Evidence(text="it was slow")],
+        missing=[],
+    )
 
 
 def site(root: Path) -> Lake:
@@ -164,22 +279,44 @@ def site(root: Path) -> Lake:
     ]
     nodes = ["n1", "n2", "n3", "n4", "n6"]
     put(
-        lake, accounts(*(account for account, _ in works)), *(one for _, work in works for one in _did(work)),
+        lake,
+        accounts(*(account for account, _ in works)),
+        *(one for _, work in works for one in _did(work)),
         *(_summary(account, work) for account, work in works),
         *(well(name, -3 * 3600, END) for name in (*nodes, "f1", "f2", "oss1", "mds1")),
-        batch_of(MAPPING, {
-            "from_ns": [T0 - DAY] * 14, "to_ns": [None] * 14,
-            "kind": ["node_forwarder"] * 5 + ["target→server"] * 4 + ["node→port"] * 5,
-            "a": [*nodes, "OST0", "OST2", "MDT0", "MDT2", *nodes],
-            "b": ["f1", "f1", "f2", "f2", "f1", "oss1", "oss2", "mds1", "mds2", *(f"sw/{name}" for name in nodes)],
-        }),
-        batch_of(FILES, {"file_id": [7, 9], "fs": ["/scratch"] * 2, "first_seen_ns": [T0 - DAY] * 2,
-                         "path": ["/scratch/alice/run.nc", "/scratch/dana/run.nc"]}),
-        batch_of(USAGE, {"ts_ns": [NOW - 300 * S] * 2, "fs": ["scratch"] * 2, "target": ["OST0"] * 2,
-                         "owner_kind": ["user"] * 2, "owner": ["alice", "dana"], "used_bytes": [10 * MIB, 20 * MIB]}),
+        batch_of(
+            MAPPING,
+            {
+                "from_ns": [T0 - DAY] * 14,
+                "to_ns": [None] * 14,
+                "kind": ["node_forwarder"] * 5 + ["target→server"] * 4 + ["node→port"] * 5,
+                "a": [*nodes, "OST0", "OST2", "MDT0", "MDT2", *nodes],
+                "b": ["f1", "f1", "f2", "f2", "f1", "oss1", "oss2", "mds1", "mds2", *(f"sw/{name}" for name in nodes)],
+            },
+        ),
+        batch_of(
+            FILES,
+            {
+                "file_id": [7, 9],
+                "fs": ["/scratch"] * 2,
+                "first_seen_ns": [T0 - DAY] * 2,
+                "path": ["/scratch/alice/run.nc", "/scratch/dana/run.nc"],
+            },
+        ),
+        batch_of(
+            USAGE,
+            {
+                "ts_ns": [NOW - 300 * S] * 2,
+                "fs": ["scratch"] * 2,
+                "target": ["OST0"] * 2,
+                "owner_kind": ["user"] * 2,
+                "owner": ["alice", "dana"],
+                "used_bytes": [10 * MIB, 20 * MIB],
+            },
+        ),
         finding_rows([finding("100", "alice", "200", "OST0", text="dana's icon was next to it")], NOW),
         incident_rows([sick("OST0", 100, 200, ["100"])], NOW),
-    )  # fmt: skip
+    )
     return lake
 
 
@@ -188,20 +325,43 @@ def others(lake: Lake, jobs: Sequence[Other]) -> None:
     tables: list[pa.RecordBatch] = []
     for place, job in enumerate(jobs):
         account: dict[str, object] = {
-            "job_id": job.number, "user": job.user, "project": job.project, "program": job.program,
-            "nodes": list(job.nodes), "start_ns": T0 + job.first * S, "end_ns": T0 + job.last * S,
-            "state": "COMPLETED", "cluster": job.cluster, "name": f"{job.user}-run",
-        }  # fmt: skip
+            "job_id": job.number,
+            "user": job.user,
+            "project": job.project,
+            "program": job.program,
+            "nodes": list(job.nodes),
+            "start_ns": T0 + job.first * S,
+            "end_ns": T0 + job.last * S,
+            "state": "COMPLETED",
+            "cluster": job.cluster,
+            "name": f"{job.user}-run",
+        }
         file = 1000 + place
         work = _Work(account, job.first, job.last, job.forwarder, job.target, job.mdt, job.size, file)
         tables += [accounts(account), *_did(work), _summary(account, work)]
         tables += [
             batch_of(FILES, {"file_id": [file], "fs": ["/scratch"], "first_seen_ns": [T0], "path": [job.file]}),
-            batch_of(EVENTS, {"ts_ns": [T0 + job.first * S] * 2, "component": [job.target, f"job:{job.number}"],
-                              "kind": ["eviction", "missing:dxt"], "text": [f"evicted {job.user}"] * 2}),
-            batch_of(USAGE, {"ts_ns": [NOW - 300 * S], "fs": ["scratch"], "target": ["OST0"], "owner_kind": ["user"],
-                             "owner": [job.user], "used_bytes": [99 * MIB]}),
-        ]  # fmt: skip
+            batch_of(
+                EVENTS,
+                {
+                    "ts_ns": [T0 + job.first * S] * 2,
+                    "component": [job.target, f"job:{job.number}"],
+                    "kind": ["eviction", "missing:dxt"],
+                    "text": [f"evicted {job.user}"] * 2,
+                },
+            ),
+            batch_of(
+                USAGE,
+                {
+                    "ts_ns": [NOW - 300 * S],
+                    "fs": ["scratch"],
+                    "target": ["OST0"],
+                    "owner_kind": ["user"],
+                    "owner": [job.user],
+                    "used_bytes": [99 * MIB],
+                },
+            ),
+        ]
         if job.told:
             tables += [
                 finding_rows([finding(job.number, job.user, "4711", job.target, text=f"{job.program} waited")], NOW),

@@ -30,41 +30,85 @@ def now_ns() -> int:
 
 
 def ops_batch(
-    seq: int, *, rows: int = 4, node: str = "n1", boot: str = BOOT, at_ns: int | None = None, version: int = 1,
-    extra: Mapping[str, Any] | None = None, table: str = "ops",
-) -> bytes:  # fmt: skip
+    seq: int,
+    *,
+    rows: int = 4,
+    node: str = "n1",
+    boot: str = BOOT,
+    at_ns: int | None = None,
+    version: int = 1,
+    extra: Mapping[str, Any] | None = None,
+    table: str = "ops",
+) -> bytes:
     """A batch of `ops`; its rows carry `seq` in `file_id` and their place in `handle`."""
     start = at_ns if at_ns is not None else now_ns() - 1_000_000_000
     columns: dict[str, Any] = {
-        "start_ns": numbers([start + k for k in range(rows)]), "end_ns": numbers([start + k + 1 for k in range(rows)]),
-        "busy_ns": numbers([1] * rows), "node": same_word(node, rows), "interface": same_word("posix", rows),
-        "op": same_word("write", rows), "file_id": numbers([seq] * rows), "handle": numbers(list(range(rows))),
-        "size": numbers([4096] * rows), "count": numbers([1] * rows),
-    }  # fmt: skip
+        "start_ns": numbers([start + k for k in range(rows)]),
+        "end_ns": numbers([start + k + 1 for k in range(rows)]),
+        "busy_ns": numbers([1] * rows),
+        "node": same_word(node, rows),
+        "interface": same_word("posix", rows),
+        "op": same_word("write", rows),
+        "file_id": numbers([seq] * rows),
+        "handle": numbers(list(range(rows))),
+        "size": numbers([4096] * rows),
+        "count": numbers([1] * rows),
+    }
     columns |= extra or {}
     header = Header(
-        table=table, version=version, node=node, boot_id=boot, seq=seq, rows=rows, layer="agent", writer="test",
-        first_ns=start, last_ns=start + rows,
-    )  # fmt: skip
+        table=table,
+        version=version,
+        node=node,
+        boot_id=boot,
+        seq=seq,
+        rows=rows,
+        layer="agent",
+        writer="test",
+        first_ns=start,
+        last_ns=start + rows,
+    )
     return encode(header, columns)
 
 
 def health_batch(
-    seq: int, *, node: str = "n1", boot: str = BOOT, state: str = "ok", text: str | None = None,
-    interval_ns: int = 60_000_000_000, unknown: int = 0, offset_ns: int | None = None, at_ns: int | None = None,
-) -> bytes:  # fmt: skip
+    seq: int,
+    *,
+    node: str = "n1",
+    boot: str = BOOT,
+    state: str = "ok",
+    text: str | None = None,
+    interval_ns: int = 60_000_000_000,
+    unknown: int = 0,
+    offset_ns: int | None = None,
+    at_ns: int | None = None,
+) -> bytes:
     """A batch of two rows of `health`: of the agent, and of the probe `lustre`."""
     start = at_ns if at_ns is not None else now_ns()
     header = Header(
-        table="health", version=1, node=node, boot_id=boot, seq=seq, rows=2, layer="agent", writer="agent",
-        first_ns=start, last_ns=start,
-    )  # fmt: skip
-    return encode(header, {
-        "ts_ns": numbers([start] * 2), "node": same_word(node, 2), "probe": words(["agent", "lustre"]),
-        "state": words(["ok", state]), "interval_ns": numbers([interval_ns] * 2),
-        "unknown_lines": numbers([0, unknown]), "clock_offset_ns": numbers([offset_ns, None]),
-        "text": words([None, text]),
-    })  # fmt: skip
+        table="health",
+        version=1,
+        node=node,
+        boot_id=boot,
+        seq=seq,
+        rows=2,
+        layer="agent",
+        writer="agent",
+        first_ns=start,
+        last_ns=start,
+    )
+    return encode(
+        header,
+        {
+            "ts_ns": numbers([start] * 2),
+            "node": same_word(node, 2),
+            "probe": words(["agent", "lustre"]),
+            "state": words(["ok", state]),
+            "interval_ns": numbers([interval_ns] * 2),
+            "unknown_lines": numbers([0, unknown]),
+            "clock_offset_ns": numbers([offset_ns, None]),
+            "text": words([None, text]),
+        },
+    )
 
 
 class Answer:
@@ -121,9 +165,11 @@ class Up:
         self.log.touch()
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "fairlead", "up", "--config", str(self.config)], stdout=log, stderr=log,
+                [sys.executable, "-m", "fairlead", "up", "--config", str(self.config)],
+                stdout=log,
+                stderr=log,
                 stdin=subprocess.DEVNULL,
-            )  # fmt: skip
+            )
         self._from = self.log.stat().st_size
         if wait:
             self.wait_ready()
@@ -178,9 +224,15 @@ class Up:
         return issue(key, Claims(int(time.time()) + 3600, role=role, **claims))
 
     def ask(
-        self, method: str, path: str, *, body: bytes | None = None, token: str | None = None,
-        headers: Mapping[str, str] | None = None, timeout_s: float = PATIENCE_S,
-    ) -> Answer:  # fmt: skip
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes | None = None,
+        token: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout_s: float = PATIENCE_S,
+    ) -> Answer:
         connection: http.client.HTTPConnection
         if self.tls:
             context = ssl.create_default_context(cafile=str(self.folder / "cert.pem"))
@@ -197,9 +249,12 @@ class Up:
 
     def post(self, body: bytes, token: str | None = None, **headers: str) -> Answer:
         return self.ask(
-            "POST", "/v1/batches", body=body, token=token if token is not None else self.token(),
+            "POST",
+            "/v1/batches",
+            body=body,
+            token=token if token is not None else self.token(),
             headers={"Content-Type": "application/x-fairlead-batches", "Fairlead-Agent": "0.1.0", **headers},
-        )  # fmt: skip
+        )
 
     def health(self) -> Any:
         return self.ask("GET", "/api/v1/health", token=self.token("operator")).json

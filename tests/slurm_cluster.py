@@ -16,10 +16,23 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 PROGRAMS = (
-    "munge", "munged", "mariadbd", "mariadb-install-db", "mariadb", "slurmdbd", "slurmctld", "slurmd", "sacctmgr",
+    "munge",
+    "munged",
+    "mariadbd",
+    "mariadb-install-db",
+    "mariadb",
+    "slurmdbd",
+    "slurmctld",
+    "slurmd",
+    "sacctmgr",
     "sbatch",
-    "sacct", "squeue", "scancel", "scontrol", "sinfo", "runuser",
-)  # fmt: skip
+    "sacct",
+    "squeue",
+    "scancel",
+    "scontrol",
+    "sinfo",
+    "runuser",
+)
 HOOK = Path(__file__).resolve().parents[1] / "deploy" / "slurm" / "fairlead-prolog.sh"
 _MUNGE = Path("/run/munge/munge.socket.2")
 NODES = 3
@@ -45,9 +58,11 @@ class SlurmCluster:
         self.name = name
         self.hooks = folder / "hooks"
         self.environment = {
-            **os.environ, "SLURM_CONF": str(folder / "slurm.conf"), "MYSQL_UNIX_PORT": str(folder / "sql" / "s"),
+            **os.environ,
+            "SLURM_CONF": str(folder / "slurm.conf"),
+            "MYSQL_UNIX_PORT": str(folder / "sql" / "s"),
             "TZ": "UTC",
-        }  # fmt: skip
+        }
         self._children: list[tuple[str, subprocess.Popen[bytes]]] = []
 
     def run(self, *command: str, check: bool = True) -> str:
@@ -62,9 +77,9 @@ class SlurmCluster:
     def submit(self, script: str, *options: str, user: str = "root") -> str:
         """Submits a job of one shell line; its number."""
         prefix = [] if user == "root" else ["runuser", "-u", user, "--"]
-        return self.run(
-            *prefix, "sbatch", "--parsable", "--output=/dev/null", *options, f"--wrap={script}"
-        ).partition(";")[0]  # fmt: skip
+        return self.run(*prefix, "sbatch", "--parsable", "--output=/dev/null", *options, f"--wrap={script}").partition(
+            ";"
+        )[0]
 
     def command(self, name: str) -> list[str]:
         """A command as words, which needs nothing of this process's environment."""
@@ -126,9 +141,14 @@ class SlurmCluster:
     def _start(self, log: str, *command: str) -> None:
         with (self.folder / f"{log}.log").open("ab") as out:
             child = subprocess.Popen(
-                command, env=self.environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd="/tmp",
+                command,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                cwd="/tmp",
                 start_new_session=True,
-            )  # fmt: skip
+            )
         self._children.append((log, child))
 
     def _munge(self) -> None:
@@ -142,9 +162,17 @@ class SlurmCluster:
         key.chmod(0o400)
         _MUNGE.parent.mkdir(mode=0o755, exist_ok=True)
         self._start(
-            "munged", "munged", "--foreground", "--force", f"--socket={_MUNGE}", f"--key-file={key}",
-            f"--pid-file={place}/pid", f"--log-file={place}/log", f"--seed-file={place}/seed", "--num-threads=4",
-        )  # fmt: skip
+            "munged",
+            "munged",
+            "--foreground",
+            "--force",
+            f"--socket={_MUNGE}",
+            f"--key-file={key}",
+            f"--pid-file={place}/pid",
+            f"--log-file={place}/log",
+            f"--seed-file={place}/seed",
+            "--num-threads=4",
+        )
         self.until(lambda: self._answers("munge", "--no-input").startswith("MUNGE"))
 
     def _database(self) -> None:
@@ -152,18 +180,31 @@ class SlurmCluster:
         data.mkdir()
         shutil.chown(data, "mysql", "mysql")
         self.run(
-            "mariadb-install-db", "--no-defaults", "--user=mysql", f"--datadir={data}", "--skip-test-db",
-            "--auth-root-authentication-method=normal", "--skip-name-resolve",
-        )  # fmt: skip
+            "mariadb-install-db",
+            "--no-defaults",
+            "--user=mysql",
+            f"--datadir={data}",
+            "--skip-test-db",
+            "--auth-root-authentication-method=normal",
+            "--skip-name-resolve",
+        )
         # The socket lies where user mysql may make it.
         place = self.folder / "sql"
         place.mkdir()
         shutil.chown(place, "mysql", "mysql")
         self._start(
-            "mariadbd", "mariadbd", "--no-defaults", "--user=mysql", f"--datadir={data}", f"--socket={place}/s",
-            "--skip-networking", "--innodb-buffer-pool-size=64M", "--innodb-lock-wait-timeout=900",
-            f"--pid-file={place}/pid", "--innodb-flush-log-at-trx-commit=0",
-        )  # fmt: skip
+            "mariadbd",
+            "mariadbd",
+            "--no-defaults",
+            "--user=mysql",
+            f"--datadir={data}",
+            f"--socket={place}/s",
+            "--skip-networking",
+            "--innodb-buffer-pool-size=64M",
+            "--innodb-lock-wait-timeout=900",
+            f"--pid-file={place}/pid",
+            "--innodb-flush-log-at-trx-commit=0",
+        )
         sql = "CREATE USER slurm@localhost IDENTIFIED BY 'x'; GRANT ALL ON *.* TO slurm@localhost; SELECT 'made'"
         command = ("mariadb", "--no-defaults", f"--socket={place}/s", "--user=root", "--batch", f"--execute={sql}")
         self.until(lambda: "made" in self._answers(*command))

@@ -9,9 +9,13 @@ from fairlead.decide.sim.cycles.model import Cycles, Sharing, Speeds
 
 
 def stepped(
-    cycles: Cycles, resources: NDArray[np.int64], work_s: NDArray[np.float64], sharing: Sharing, speeds: Speeds,
+    cycles: Cycles,
+    resources: NDArray[np.int64],
+    work_s: NDArray[np.float64],
+    sharing: Sharing,
+    speeds: Speeds,
     step_s: float,
-) -> dict[tuple[int, int], tuple[float, float]]:  # fmt: skip
+) -> dict[tuple[int, int], tuple[float, float]]:
     """Begin and end of each phase's I/O, by application and phase, of applications that do not repeat."""
     k, count = len(work_s), len(speeds.initial)
     phase = cycles.first_phase[:-1].copy()

@@ -52,30 +52,54 @@ def rows(course: Course, origin_ns: int) -> dict[str, list[dict[str, object]]]:
         data = flows[course.op[flows] < DATA]
         start = origin_ns + round(job.start_s * S)
         who = {
-            "cluster": machine.name, "job_id": job_id(job.drawn), "user": program.user, "project": program.project,
-            "program": program.name, "nodes_count": len(job.nodes),
+            "cluster": machine.name,
+            "job_id": job_id(job.drawn),
+            "user": program.user,
+            "project": program.project,
+            "program": program.name,
+            "nodes_count": len(job.nodes),
             "processes": len(job.nodes) * machine.cores_per_node,
-        }  # fmt: skip
+        }
         end = origin_ns + round(job.end_s * S)
         served = {
             "forwarders": [machine.forwarder_name(int(f)) for f in np.unique(course.forwarder[flows])],
             "targets": [machine.target_name(int(t)) for t in np.unique(course.target[data])],
-        }  # fmt: skip
+        }
         of_job = who | {"start_ns": start, "end_ns": end, "cores": who["processes"]}
         found["jobs"].append(of_job | {"nodes": [machine.node_name(int(n)) for n in job.nodes], "state": "COMPLETED"})
-        found["job_summary"].append(of_job | served | {
-            "io_processes": len(np.unique(course.rank[lanes])), "io_nodes": len(np.unique(course.node[lanes])),
-            "write_mode": program.mode, "read_mode": program.mode, "write_bytes": 1, "read_bytes": 0, "basis": "client",
-            "made_ns": end, "analysis_version": 1,
-        })  # fmt: skip
+        found["job_summary"].append(
+            of_job
+            | served
+            | {
+                "io_processes": len(np.unique(course.rank[lanes])),
+                "io_nodes": len(np.unique(course.node[lanes])),
+                "write_mode": program.mode,
+                "read_mode": program.mode,
+                "write_bytes": 1,
+                "read_bytes": 0,
+                "basis": "client",
+                "made_ns": end,
+                "analysis_version": 1,
+            }
+        )
         for number, phase in enumerate(sorted({int(at[f]) for f in data})):
             begun, ended = (origin_ns + round(float(t[phase]) * S) for t in (course.phase_begun, course.phase_ended))
-            found["phase"].append(who | served | {
-                "job_start_ns": start, "number": number, "kind": ("read", "write")[kind[phase]], "start_ns": begun,
-                "end_ns": ended, "active_ns": ended - begun, "bytes": round(float(moved[phase])),
-                "request_bytes": float(course.size[data[at[data] == phase]].max()), "made_ns": end,
-                "analysis_version": 1,
-            })  # fmt: skip
+            found["phase"].append(
+                who
+                | served
+                | {
+                    "job_start_ns": start,
+                    "number": number,
+                    "kind": ("read", "write")[kind[phase]],
+                    "start_ns": begun,
+                    "end_ns": ended,
+                    "active_ns": ended - begun,
+                    "bytes": round(float(moved[phase])),
+                    "request_bytes": float(course.size[data[at[data] == phase]].max()),
+                    "made_ns": end,
+                    "analysis_version": 1,
+                }
+            )
     return found
 
 
@@ -98,7 +122,12 @@ def lake_of(root: Path, made: Sequence[Play], *, broken: float = 0.0, seed: int 
 
 
 BROKEN: list[dict[str, object]] = [
-    {"end_ns": ORIGIN_NS - 1}, {"nodes_count": 0}, {"nodes_count": -3}, {"cores": -8}, {"nodes_count": None},
-    {"nodes_count": 1 << 50}, {"cores": 1 << 60},
-]  # fmt: skip
+    {"end_ns": ORIGIN_NS - 1},
+    {"nodes_count": 0},
+    {"nodes_count": -3},
+    {"cores": -8},
+    {"nodes_count": None},
+    {"nodes_count": 1 << 50},
+    {"cores": 1 << 60},
+]
 """What is written over a sound summary."""

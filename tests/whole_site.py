@@ -135,11 +135,20 @@ class Caller:
             sent.setdefault("content-type", "application/json")
         where, _, query = (path if path.startswith("/") else f"/api/v1/{path}").partition("?")
         scope = {
-            "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http",
-            "path": unquote(where), "raw_path": where.encode(), "query_string": query.encode(), "root_path": "",
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": method,
+            "scheme": "http",
+            "path": unquote(where),
+            "raw_path": where.encode(),
+            "query_string": query.encode(),
+            "root_path": "",
             "headers": [(name.lower().encode(), value.encode("latin-1")) for name, value in sent.items()],
-            "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 8572), "state": {},
-        }  # fmt: skip
+            "client": ("127.0.0.1", 1),
+            "server": ("127.0.0.1", 8572),
+            "state": {},
+        }
         gone, told = asyncio.Event(), [{"type": "http.request", "body": content, "more_body": False}]
         reply, parts = Reply(0, {}, b""), bytearray()
 

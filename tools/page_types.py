@@ -35,9 +35,13 @@ MORE = (
 """Documents of the API that answer no question of the catalog."""
 _HEAD = "// Made by tools/page_types.py from the structs of fairlead.explain.questions: change it there.\n"
 _PLAIN = {
-    inspect.IntType: "number", inspect.FloatType: "number", inspect.StrType: "string", inspect.BoolType: "boolean",
-    inspect.NoneType: "null", inspect.AnyType: "unknown",
-}  # fmt: skip
+    inspect.IntType: "number",
+    inspect.FloatType: "number",
+    inspect.StrType: "string",
+    inspect.BoolType: "boolean",
+    inspect.NoneType: "null",
+    inspect.AnyType: "unknown",
+}
 
 
 class Types:

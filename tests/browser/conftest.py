@@ -16,9 +16,15 @@ from pages_site import Visit
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 AXE = Path(__file__).resolve().parents[2] / "pages" / "node_modules" / "axe-core" / "axe.min.js"
 ARGUMENTS = [
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-component-update",
-    "--disable-background-networking", "--disable-sync",
-]  # fmt: skip
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-component-update",
+    "--disable-background-networking",
+    "--disable-sync",
+]
 PATIENCE_MS = 30_000
 
 
@@ -60,9 +66,14 @@ def visit(browser_of_module: Any, site: pages_site.Site) -> Iterator[Visit]:
     pages: list[Any] = []
 
     def go(
-        role: str | None, path: str = "/", *, width: int = 1280, height: int = 900, scheme: str = "light",
+        role: str | None,
+        path: str = "/",
+        *,
+        width: int = 1280,
+        height: int = 900,
+        scheme: str = "light",
         of: pages_site.Site = site,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         context = browser_of_module.new_context(
             base_url=of.url, color_scheme=scheme, viewport={"width": width, "height": height}
         )

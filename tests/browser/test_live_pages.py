@@ -31,13 +31,26 @@ def job_batch(seq: int, user: str) -> bytes:
     """A job that began half a minute ago."""
     start = now_ns() - 30_000_000_000
     header = Header(
-        table="jobs", version=1, node="n1", boot_id=BOOT, seq=seq, rows=1, layer="agent", writer="test",
-        first_ns=start, last_ns=start,
-    )  # fmt: skip
-    return encode(header, {
-        "job_id": same_word(JOB, 1), "user": same_word(user, 1), "program": same_word("/bin/wave", 1),
-        "start_ns": numbers([start]),
-    })  # fmt: skip
+        table="jobs",
+        version=1,
+        node="n1",
+        boot_id=BOOT,
+        seq=seq,
+        rows=1,
+        layer="agent",
+        writer="test",
+        first_ns=start,
+        last_ns=start,
+    )
+    return encode(
+        header,
+        {
+            "job_id": same_word(JOB, 1),
+            "user": same_word(user, 1),
+            "program": same_word("/bin/wave", 1),
+            "start_ns": numbers([start]),
+        },
+    )
 
 
 @pytest.mark.slow

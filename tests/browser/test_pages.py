@@ -16,9 +16,15 @@ playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright
 pytestmark = pytest.mark.browser
 FOR_ALL = ("/", "/jobs", "/findings", "/behaviour", "/account")
 FOR_STAFF = (
-    "/layers/forwarder", "/layers/target", "/layers/mds", "/layers/network", "/layers/device", "/whatif", "/health",
+    "/layers/forwarder",
+    "/layers/target",
+    "/layers/mds",
+    "/layers/network",
+    "/layers/device",
+    "/whatif",
+    "/health",
     "/setup",
-)  # fmt: skip
+)
 FOR_ADMINISTRATORS = ("/people",)
 EVERY = (*FOR_ALL, *FOR_STAFF, *FOR_ADMINISTRATORS)
 IN_SHORT = ("/", "/jobs", "/findings", "/layers/forwarder", "/health", "/people")

@@ -21,18 +21,31 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A page with a slow target and a disturbing job on it."""
     plane = Plane(rate=lambda name, at: (7 if name == "t1" and 3 < at < 8 else 40) * MIB)
     jobs = [
-        *checkpoints("101", "f0", 2, seed=1, every_s=0.2), *metadata("103", "f0", 1, seed=2),
+        *checkpoints("101", "f0", 2, seed=1, every_s=0.2),
+        *metadata("103", "f0", 1, seed=2),
         *flood("102", "f0", 12, seed=9, start=9, end=14),
-    ]  # fmt: skip
+    ]
     tables = plane.run(jobs, 16)
     judgement, facts = judge(tables, EDGES_NS)
     found = paths(tables, facts)
-    text = render({
-        "judgement": judgement, "paths": found, "charts": charts(tables, judgement, facts, found),
-        "saw": {"101": {"about": "A checkpoint.", "operations": 80, "bytes_read": 0, "bytes_written": 80 << 20,
-                        "io_s": 3.0, "longest_s": 0.2}},
-        "played": "Target t1 was slowed.",
-    })  # fmt: skip
+    text = render(
+        {
+            "judgement": judgement,
+            "paths": found,
+            "charts": charts(tables, judgement, facts, found),
+            "saw": {
+                "101": {
+                    "about": "A checkpoint.",
+                    "operations": 80,
+                    "bytes_read": 0,
+                    "bytes_written": 80 << 20,
+                    "io_s": 3.0,
+                    "longest_s": 0.2,
+                }
+            },
+            "played": "Target t1 was slowed.",
+        }
+    )
     path = tmp_path_factory.mktemp("path") / "page.html"
     path.write_text(text, "utf-8")
     return path

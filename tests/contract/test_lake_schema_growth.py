@@ -79,8 +79,10 @@ def test_an_older_version_reads_a_newer_lake_and_keeps_what_it_does_not_know(
     assert [row[0] for row in _rows(lake, "component")] == ["older", "young", "young2"]
     _as_version(monkeypatch, NEWER)
     assert _rows(lake, "component, severity, weights") == [
-        ("older", None, None), ("young", "high", [1, 2]), ("young2", None, None),
-    ]  # fmt: skip
+        ("older", None, None),
+        ("young", "high", [1, 2]),
+        ("young2", None, None),
+    ]
 
 
 def test_rows_of_a_newer_version_in_the_log_wait_for_it(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

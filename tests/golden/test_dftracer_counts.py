@@ -16,9 +16,18 @@ from fairlead.see.sources.registry import sources
 CM1 = [f"cm1_1_48_20240926/cm1-DEFAULT-{pid}-preload.pfw.gz" for pid in range(3537780, 3537788)]
 TRACES = [*CM1, "test.pfw.gz", "test_data1.pfw"]
 WORDS = {
-    "__xstat": "stat", "__fxstat": "stat", "__lxstat": "stat", "fclose": "close", "fopen": "open", "fopen64": "open",
-    "lseek": "seek", "fread": "read", "Fread": "read", "ftruncate": "truncate", "remove": "unlink",
-}  # fmt: skip
+    "__xstat": "stat",
+    "__fxstat": "stat",
+    "__lxstat": "stat",
+    "fclose": "close",
+    "fopen": "open",
+    "fopen64": "open",
+    "lseek": "seek",
+    "fread": "read",
+    "Fread": "read",
+    "ftruncate": "truncate",
+    "remove": "unlink",
+}
 
 pytestmark = pytest.mark.shared_data
 

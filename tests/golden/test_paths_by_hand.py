@@ -25,15 +25,22 @@ def taihulight(counts: tuple[int, ...] = tuple(range(1, 101))) -> Landscape:
     return Landscape(
         forwarders=Components.idle("forwarder", names("fwd", 100), 2.5 * GB),
         targets=Components.idle("target", names("ost", 8), 1 * GB),
-        default_forwarder=np.arange(40_960) // 512, forwarder_counts=counts, client_bandwidth=100e6,
-    )  # fmt: skip
+        default_forwarder=np.arange(40_960) // 512,
+        forwarder_counts=counts,
+        client_bandwidth=100e6,
+    )
 
 
 def big(**more: object) -> Expected:
     given: dict[str, object] = {
-        "job_id": "1", "node_count": 1024, "node_ids": tuple(range(1024)), "io_processes": 1024, "mode": "N-N",
-        "write_bytes": 120 * GB, "runs_known": 1,
-    }  # fmt: skip
+        "job_id": "1",
+        "node_count": 1024,
+        "node_ids": tuple(range(1024)),
+        "io_processes": 1024,
+        "mode": "N-N",
+        "write_bytes": 120 * GB,
+        "runs_known": 1,
+    }
     return Expected(**(given | more))  # type: ignore[arg-type]
 
 
@@ -105,9 +112,13 @@ def aiot_case() -> Landscape:
     servers = replace(Components.idle("server", names("s", 2), 3 * GB), load=np.array([0.3, 0.0]))
     targets = replace(Components.idle("target", names("t", 4), 1 * GB), load=np.array([0.0, 0.0, 0.5, 0.0]))
     return Landscape(
-        forwarders=forwarders, targets=targets, servers=servers, server_of=np.array([0, 0, 1, 1]),
-        forwarder_counts=(1, 2, 4), stripe_counts=(1, 2, 4),
-    )  # fmt: skip
+        forwarders=forwarders,
+        targets=targets,
+        servers=servers,
+        server_of=np.array([0, 0, 1, 1]),
+        forwarder_counts=(1, 2, 4),
+        stripe_counts=(1, 2, 4),
+    )
 
 
 def test_aiot_flow_by_hand() -> None:
@@ -144,9 +155,12 @@ def isolation_bed() -> Landscape:
     servers = Components.idle("server", ("SN1", "SN2", "SN3", "SN4"), 2.4 * GB)
     servers.load[0] = 0.5
     return Landscape(
-        forwarders=forwarders, targets=targets, servers=servers, server_of=np.arange(12) // 3,
+        forwarders=forwarders,
+        targets=targets,
+        servers=servers,
+        server_of=np.arange(12) // 3,
         default_forwarder=np.arange(2048) // 512,
-    )  # fmt: skip
+    )
 
 
 def test_aiot_leaves_the_busy_and_the_abnormal_target_alone() -> None:
@@ -174,9 +188,13 @@ def test_aiot_puts_a_metadata_heavy_job_where_nobody_is() -> None:
 def test_aiot_stripes_of_the_papers_figure_10(apart: int, stripe: int) -> None:
     # Four processes share 16 MiB: a quarter each in a row (4 MiB stripes), or turns of 1 MiB, 4 MiB apart (1 MiB).
     shared = Expected(
-        job_id="1", mode="N-1", io_processes=4, files=1, bandwidth_bytes_per_s=3.2 * GB,
+        job_id="1",
+        mode="N-1",
+        io_processes=4,
+        files=1,
+        bandwidth_bytes_per_s=3.2 * GB,
         offset_difference_bytes=apart * 2.0**20,
-    )  # fmt: skip
+    )
     grant = Aiot().grant(shared, isolation_bed(), RNG)
     assert (grant.stripe_count, grant.stripe_bytes) == (4, stripe << 20)
 

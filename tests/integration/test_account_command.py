@@ -14,9 +14,12 @@ from serving import Up, until
 
 def account(state: Path, *words: str, code: int = 0, typed: str = "") -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "fairlead", "account", words[0], "--state", str(state), *words[1:]], input=typed,
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [sys.executable, "-m", "fairlead", "account", words[0], "--state", str(state), *words[1:]],
+        input=typed,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == code, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     return done.stdout if not code else done.stderr

@@ -62,9 +62,24 @@ class Node:
 
     def command(self, url: str, *more: str) -> list[str]:
         return [
-            self.python, str(self.agent), "--config", str(self.config), "--server", url, "--token", str(self.token),
-            "--spool", str(self.spool), "--root", str(self.folder / "root"), "--node", "n1", "--probes", "disks", *more,
-        ]  # fmt: skip
+            self.python,
+            str(self.agent),
+            "--config",
+            str(self.config),
+            "--server",
+            url,
+            "--token",
+            str(self.token),
+            "--spool",
+            str(self.spool),
+            "--root",
+            str(self.folder / "root"),
+            "--node",
+            "n1",
+            "--probes",
+            "disks",
+            *more,
+        ]
 
     @contextmanager
     def running(self, url: str, *more: str) -> Iterator[subprocess.Popen[bytes]]:
@@ -109,9 +124,12 @@ def test_built_twice_it_is_the_same(tmp_path: Path, agent_file: Path) -> None:
     again = tmp_path / "again.pyz"
     environment = {**os.environ, "TZ": "Pacific/Auckland", "PYTHONHASHSEED": "7"}
     subprocess.run(
-        [sys.executable, str(ROOT / "tools" / "agent.py"), str(again)], check=True, capture_output=True,
-        env=environment, cwd=tmp_path,
-    )  # fmt: skip
+        [sys.executable, str(ROOT / "tools" / "agent.py"), str(again)],
+        check=True,
+        capture_output=True,
+        env=environment,
+        cwd=tmp_path,
+    )
     assert again.read_bytes() == agent_file.read_bytes()
     assert os.access(again, os.X_OK)
     assert agent_file.read_bytes().startswith(b"#!/usr/bin/env python3\n")

@@ -38,18 +38,35 @@ NOW = 1_700_000_000 * S
 
 def told(name: str, job: str, user: str, at_ns: int = NOW) -> Told:
     finding = Finding(
-        id=name, rule="job.interference", title=f"job {job} lost 300 s", subject=Subject("job", job),
-        from_ns=at_ns - H, to_ns=at_ns, severity="high", confidence=0.9, category="n_to_1",
-        evidence=[Evidence(text="waits grew 11x")], cost_s=300.0, analysis_version="1",
-    )  # fmt: skip
+        id=name,
+        rule="job.interference",
+        title=f"job {job} lost 300 s",
+        subject=Subject("job", job),
+        from_ns=at_ns - H,
+        to_ns=at_ns,
+        severity="high",
+        confidence=0.9,
+        category="n_to_1",
+        evidence=[Evidence(text="waits grew 11x")],
+        cost_s=300.0,
+        analysis_version="1",
+    )
     return Told(finding=finding, cluster="c", job_id=job, user=user)
 
 
 def incident(name: str, component: str, *, jobs: list[str], at_ns: int = NOW, to_ns: int | None = None) -> Incident:
     return Incident(
-        id=name, layer="target", component=component, from_ns=at_ns - 2 * H, to_ns=to_ns, kind="degraded",
-        share_of_peak=0.2, hint="fail_slow", confidence=0.9, jobs=jobs,
-    )  # fmt: skip
+        id=name,
+        layer="target",
+        component=component,
+        from_ns=at_ns - 2 * H,
+        to_ns=to_ns,
+        kind="degraded",
+        share_of_peak=0.2,
+        hint="fail_slow",
+        confidence=0.9,
+        jobs=jobs,
+    )
 
 
 def write(lake: Lake, stream: str, *batches: Any) -> None:
@@ -62,20 +79,27 @@ def write(lake: Lake, stream: str, *batches: Any) -> None:
 
 def alerts_of(**changes: Any) -> Alerts:
     base = Alerts(
-        routes={"hook": Webhook(url="http://127.0.0.1:9/")}, group_s=0.0,
+        routes={"hook": Webhook(url="http://127.0.0.1:9/")},
+        group_s=0.0,
         rules=[AlertRule(name="large", to=["hook"], wait_h=96.0), AlertRule(name="jobs", to=["hook"], rules=["job.*"])],
-    )  # fmt: skip
+    )
     return msgspec.structs.replace(base, **changes)
 
 
 def test_rows_of_the_lake_are_told_once(tmp_path: Path) -> None:
     lake = Lake.open(tmp_path / "lake", create=True)
     advice, alerts = load_advice(), alerts_of()
-    job = batch_of(JOBS, {"cluster": ["c"], "job_id": ["42"], "start_ns": [NOW], "nodes_count": [2048],
-                          "program": ["lammps"]})  # fmt: skip
-    write(lake, "one", job, finding_rows([told("f1", "42", "alice")], NOW - 60 * S),
-          incident_rows([incident("i1", "ost3", jobs=["42"]), incident("i2", "ost4", jobs=["7"])], NOW - 60 * S),
-          finding_rows([told("old", "1", "bob")], NOW - 3 * H))  # fmt: skip
+    job = batch_of(
+        JOBS, {"cluster": ["c"], "job_id": ["42"], "start_ns": [NOW], "nodes_count": [2048], "program": ["lammps"]}
+    )
+    write(
+        lake,
+        "one",
+        job,
+        finding_rows([told("f1", "42", "alice")], NOW - 60 * S),
+        incident_rows([incident("i1", "ost3", jobs=["42"]), incident("i2", "ost4", jobs=["7"])], NOW - 60 * S),
+        finding_rows([told("old", "1", "bob")], NOW - 3 * H),
+    )
     with State(tmp_path) as state:
         assert step(lake, state, alerts, advice, NOW).added == 2
         assert {one.concern for one in state.notices(9)} == {"f1", "i1"}, "i2 hits no large job, and is young"
@@ -84,8 +108,12 @@ def test_rows_of_the_lake_are_told_once(tmp_path: Path) -> None:
         assert (found.program, found.nodes) == ("lammps", 2048)
         assert step(lake, state, alerts, advice, NOW + 30 * S).added == 0
         # Written down late, and once more by a later look.
-        write(lake, "two", finding_rows([told("f2", "43", "bob")], NOW - 60 * S - OVERLAP_NS // 2),
-              finding_rows([told("f1", "42", "alice")], NOW + 30 * S))  # fmt: skip
+        write(
+            lake,
+            "two",
+            finding_rows([told("f2", "43", "bob")], NOW - 60 * S - OVERLAP_NS // 2),
+            finding_rows([told("f1", "42", "alice")], NOW + 30 * S),
+        )
         assert step(lake, state, alerts, advice, NOW + 60 * S).added == 1
         over = incident("i1", "ost3", jobs=["42"], to_ns=NOW + 60 * S)
         write(lake, "three", incident_rows([over], NOW + 90 * S))
@@ -190,9 +218,11 @@ def test_a_server_mails_its_operator_and_a_user_who_subscribed(tmp_path: Path) -
         seen = json.loads(fairlead("alerts", "subscriptions", "--json", *at[:3], str(tokens["bob"])).stdout)
         assert seen["subscriptions"] == []
         now_ns = time.time_ns()
-        write(Lake.open(up.lake), "found", finding_rows(
-            [told("f1", "42", "alice", now_ns), told("f2", "43", "bob", now_ns)], now_ns
-        ))  # fmt: skip
+        write(
+            Lake.open(up.lake),
+            "found",
+            finding_rows([told("f1", "42", "alice", now_ns), told("f2", "43", "bob", now_ns)], now_ns),
+        )
         assert sink.wait_for(lambda letters: {one.to[0] for one in letters} == {"ops@example.org", "alice@example.org"})
         hers = next(one for one in sink.letters if one.to == ["alice@example.org"])
         assert hers.encrypted
@@ -205,9 +235,11 @@ def test_a_server_mails_its_operator_and_a_user_who_subscribed(tmp_path: Path) -
         silenced = fairlead("alerts", "silence", "--match", "job=44", "--for", "1h", "--why", "known", *config)
         assert silenced.returncode == 0, silenced.stderr
         count = len(sink.letters)
-        write(Lake.open(up.lake), "more", finding_rows(
-            [told("f3", "44", "carol", now_ns), told("f4", "45", "carol", now_ns)], now_ns + S
-        ))  # fmt: skip
+        write(
+            Lake.open(up.lake),
+            "more",
+            finding_rows([told("f3", "44", "carol", now_ns), told("f4", "45", "carol", now_ns)], now_ns + S),
+        )
         assert sink.wait_for(lambda letters: len(letters) > count)
         assert "job 45" in sink.letters[-1].text
         assert "job 44" not in sink.letters[-1].text
@@ -227,10 +259,17 @@ def test_a_real_alertmanager_takes_alerts_and_their_end(tmp_path: Path) -> None:
     (tmp_path / "am.yml").write_text("route: {receiver: none}\nreceivers: [{name: none}]\n")
     with (tmp_path / "am.log").open("wb") as log:
         process = subprocess.Popen(
-            [program, f"--config.file={tmp_path / 'am.yml'}", f"--storage.path={tmp_path / 'am'}",
-             f"--web.listen-address=127.0.0.1:{port}", "--cluster.listen-address="],
-            stdout=log, stderr=log, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+            [
+                program,
+                f"--config.file={tmp_path / 'am.yml'}",
+                f"--storage.path={tmp_path / 'am'}",
+                f"--web.listen-address=127.0.0.1:{port}",
+                "--cluster.listen-address=",
+            ],
+            stdout=log,
+            stderr=log,
+            stdin=subprocess.DEVNULL,
+        )
     url = f"http://127.0.0.1:{port}"
 
     def active() -> list[dict[str, Any]]:
@@ -249,12 +288,17 @@ def test_a_real_alertmanager_takes_alerts_and_their_end(tmp_path: Path) -> None:
         now_ns = time.time_ns()
         lake = Lake.open(tmp_path / "lake", create=True)
         alerts = alerts_of(
-            routes={"am": AlertApi(url=url, labels={"cluster": "c1"})}, rules=[AlertRule(name="all", to=["am"])],
+            routes={"am": AlertApi(url=url, labels={"cluster": "c1"})},
+            rules=[AlertRule(name="all", to=["am"])],
             link="https://fairlead.example.org/{id}",
-        )  # fmt: skip
+        )
         evil = "ost3\n\x1b[2J\u202e\x00"
-        write(lake, "one", incident_rows([incident("i1", evil, jobs=[], at_ns=now_ns)], now_ns),
-              finding_rows([told("f1", "42", "alice", now_ns)], now_ns))  # fmt: skip
+        write(
+            lake,
+            "one",
+            incident_rows([incident("i1", evil, jobs=[], at_ns=now_ns)], now_ns),
+            finding_rows([told("f1", "42", "alice", now_ns)], now_ns),
+        )
         with State(tmp_path) as state:
             sender = Sender(tmp_path, alerts, "am", time.time_ns)
             step(lake, state, alerts, load_advice(), now_ns)

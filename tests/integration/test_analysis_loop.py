@@ -116,8 +116,10 @@ def test_every_job_that_ended_is_summarised_as_it_was(play: Tables, lake: Lake) 
 def test_layers_below_tell_the_same_bytes(play: Tables, tmp_path: Path) -> None:
     """The bytes of a job are the same whether clients, job_stats or forwarders counted them."""
     without = {
-        "client": (), "job_stats": ("ops",), "forwarder": ("ops", "target", "metadata"),
-    }  # fmt: skip
+        "client": (),
+        "job_stats": ("ops",),
+        "forwarder": ("ops", "target", "metadata"),
+    }
     found = {}
     for basis, dropped in without.items():
         lake = Lake.open(tmp_path / basis, create=True)
@@ -160,8 +162,11 @@ def test_a_job_whose_records_are_all_here_is_summarised_at_once(play: Tables, la
     cut = {name: before(table, first["end_ns"]) for name, table in play.items()}
     fill(lake, cut | {"jobs": play["jobs"], "mapping": play["mapping"]})
     assert steps(lake, first["end_ns"] + S) == 0
-    fill(lake, {name: after(table, first["end_ns"]) for name, table in play.items() if name not in ("jobs", "mapping")},
-         "rest")  # fmt: skip
+    fill(
+        lake,
+        {name: after(table, first["end_ns"]) for name, table in play.items() if name not in ("jobs", "mapping")},
+        "rest",
+    )
     assert steps(lake, first["end_ns"] - 1) == 0
     with lake.writer("analysis") as writer:
         made = [step(lake, writer, first["end_ns"] + n * S, quick=True).summaries for n in (70, 71)]
@@ -189,10 +194,20 @@ def test_counters_of_exclusive_nodes_give_an_estimate_that_says_so(play: Tables,
     ts = np.arange(3) * S + (row["start_ns"] // S + 2) * S
     node = row["nodes"][0]
     moved = pa.Table.from_pylist(
-        [{"ts_ns": int(t), "interval_ns": S, "node": node, "source": "llite", "write_bytes": 100, "read_bytes": 0,
-          "write_ops": 2} for t in ts],
+        [
+            {
+                "ts_ns": int(t),
+                "interval_ns": S,
+                "node": node,
+                "source": "llite",
+                "write_bytes": 100,
+                "read_bytes": 0,
+                "write_ops": 2,
+            }
+            for t in ts
+        ],
         _schema("pfs_client"),
-    )  # fmt: skip
+    )
     fill(lake, {"jobs": jobs, "pfs_client": moved})
     steps(lake, later(play))
     found = summaries(lake)[row["job_id"]]
@@ -227,10 +242,18 @@ def test_shares_of_forwarders_come_near_what_was_counted_by_job(play: Tables) ->
     whole = pa.Table.from_pylist([{"ts_ns": ts, "component": name, **cell} for (ts, name), cell in cells.items()])
     nodes = [
         {"ts_ns": r["ts_ns"], "interval_ns": S, "node": r["id"], "job_id": None, **{n: r[n] for n in VALUES}}
-        for r in _rolled({"ops": play["ops"]}, "node", "client") if r["job_id"] is None
-    ]  # fmt: skip
-    schema = pa.schema([("ts_ns", pa.int64()), ("interval_ns", pa.int64()), ("node", pa.string()),
-                        ("job_id", pa.string()), *((name, pa.int64()) for name in VALUES)])  # fmt: skip
+        for r in _rolled({"ops": play["ops"]}, "node", "client")
+        if r["job_id"] is None
+    ]
+    schema = pa.schema(
+        [
+            ("ts_ns", pa.int64()),
+            ("interval_ns", pa.int64()),
+            ("node", pa.string()),
+            ("job_id", pa.string()),
+            *((name, pa.int64()) for name in VALUES),
+        ]
+    )
     routes = intervals_of(play["mapping"])
     traffic = behind(pa.Table.from_pylist(nodes, schema), placements(play["jobs"]), routes)
     made = split(whole, traffic)
@@ -273,10 +296,15 @@ def test_forwarders_say_where_they_placed_the_files_of_a_job(play: Tables, lake:
     assert len(placed) > 10
     now = [{**row, "a": f"tree:{row['a']}"} for row in placed]
     old = [{**row, "from_ns": row["from_ns"] - 5 * S, "b": "elsewhere"} for row in now]
-    fill(lake, {
-        "jobs": play["jobs"], "ops": play["ops"], "files": pa.Table.from_pylist(files, play["files"].schema),
-        "mapping": pa.Table.from_pylist([*old, *now], play["mapping"].schema),
-    })  # fmt: skip
+    fill(
+        lake,
+        {
+            "jobs": play["jobs"],
+            "ops": play["ops"],
+            "files": pa.Table.from_pylist(files, play["files"].schema),
+            "mapping": pa.Table.from_pylist([*old, *now], play["mapping"].schema),
+        },
+    )
     steps(lake, later(play))
     held: dict[int, set[str]] = {}
     by_path: dict[str, set[str]] = {}
@@ -296,9 +324,13 @@ def test_forwarders_say_where_they_placed_the_files_of_a_job(play: Tables, lake:
 
 def test_a_job_a_tracer_and_a_mount_recorded_counts_once(play: Tables, lake: Lake) -> None:
     """The log of a tracer comes after the mount's records: every figure stays the mount's."""
-    mounted = play["ops"].set_column(
-        play["ops"].schema.get_field_index("interface"), "interface", pa.array(["fuse"] * play["ops"].num_rows)
-    ).cast(play["ops"].schema)  # fmt: skip
+    mounted = (
+        play["ops"]
+        .set_column(
+            play["ops"].schema.get_field_index("interface"), "interface", pa.array(["fuse"] * play["ops"].num_rows)
+        )
+        .cast(play["ops"].schema)
+    )
     fill(lake, {**play, "ops": mounted})
     now = later(play)
     steps(lake, now)
@@ -313,17 +345,20 @@ def test_a_job_a_tracer_and_a_mount_recorded_counts_once(play: Tables, lake: Lak
         page = ask(asking, "job", job, asked_of("job", {}), Sight(), now)
         if row["basis"] is not None:
             assert (page.job.layer, page.job.sums.read_bytes, page.job.sums.write_bytes) == (
-                "mount", moved[job]["read_bytes"], moved[job]["write_bytes"],
-            )  # fmt: skip
+                "mount",
+                moved[job]["read_bytes"],
+                moved[job]["write_bytes"],
+            )
             assert {"client", "mount"} <= {series.layer for series in page.timeline.series}
     total = sum(truth(play, job)["write_bytes"] for job in set(play["ops"]["job_id"].drop_null().to_pylist()))
     system = ask(asking, "system", "", asked_of("system", {}), Sight(), now)
     assert system.totals["mount"].write_bytes == system.totals["client"].write_bytes == total
     listed = ask(asking, "jobs", "", asked_of("jobs", {"sort": "bytes", "limit": "1000"}), Sight(), now).jobs
     assert {row.job_id: row.sums.write_bytes for row in listed if row.sums.write_bytes} == {
-        job: truth(play, job)["write_bytes"] for job in {row.job_id for row in listed}
+        job: truth(play, job)["write_bytes"]
+        for job in {row.job_id for row in listed}
         if truth(play, job)["write_bytes"]
-    }  # fmt: skip
+    }
 
 
 def running_at(tables: Tables, lake: Lake, now_ns: int) -> dict[str, dict[str, object]]:
@@ -375,15 +410,22 @@ def test_running_jobs_without_a_counter_of_their_own_are_estimated_by_node(play:
     job = max(jobs, key=lambda row: len(row["nodes"]))
     start = job["start_ns"] // (60 * S) * 60 * S
     idle = {**job, "job_id": "idle", "nodes": ["nowhere"]}
-    rows = pa.table({
-        "ts_ns": [start + 60 * S, start + 120 * S, start + 60 * S], "interval_ns": [60 * S] * 3,
-        "node": [job["nodes"][0], job["nodes"][0], "other"], "source": ["llite"] * 3,
-        "write_bytes": [600, 400, 7], "read_bytes": [0, 0, 0],
-    })  # fmt: skip
+    rows = pa.table(
+        {
+            "ts_ns": [start + 60 * S, start + 120 * S, start + 60 * S],
+            "interval_ns": [60 * S] * 3,
+            "node": [job["nodes"][0], job["nodes"][0], "other"],
+            "source": ["llite"] * 3,
+            "write_bytes": [600, 400, 7],
+            "read_bytes": [0, 0, 0],
+        }
+    )
     client = pa.Table.from_batches([batch_of(PFS_CLIENT, {name: rows[name] for name in rows.column_names})])
     early = {**job, "start_ns": start}
-    fill(lake, {"jobs": pa.Table.from_pylist([early, {**idle, "start_ns": start}], play["jobs"].schema),
-                "pfs_client": client})  # fmt: skip
+    fill(
+        lake,
+        {"jobs": pa.Table.from_pylist([early, {**idle, "start_ns": start}], play["jobs"].schema), "pfs_client": client},
+    )
     now = start + 300 * S
     found = running_at(play, lake, now)
     assert (found[job["job_id"]]["write_bytes"], found[job["job_id"]]["basis"]) == (1000, "estimate")
@@ -392,8 +434,9 @@ def test_running_jobs_without_a_counter_of_their_own_are_estimated_by_node(play:
     asking = Asking(lake)
     listed = ask(asking, "jobs", "", asked_of("jobs", {"last": "1h", "sort": "bytes"}), Sight(), now).jobs
     assert [(row.job_id, row.sums.write_bytes, row.layer, row.running) for row in listed] == [
-        (job["job_id"], 1000, "estimate", True), ("idle", None, None, True),
-    ]  # fmt: skip
+        (job["job_id"], 1000, "estimate", True),
+        ("idle", None, None, True),
+    ]
     ranking = ask(asking, "top", "jobs", asked_of("top", {"last": "1h"}), Sight(), now).rows
     assert [(row.name, row.sums.bytes, row.layer) for row in ranking] == [(job["job_id"], 1000, "estimate")]
     page = ask(asking, "job", job["job_id"], asked_of("job", {}), Sight(), now)
@@ -447,8 +490,15 @@ def test_the_loop_runs_until_it_is_stopped(play: Tables, lake: Lake) -> None:
 
 def test_accounting_of_years_is_summarised_without_looking_at_each_job(lake: Lake) -> None:
     year = 365 * 86_400 * S
-    rows = [{"job_id": f"{n}", "start_ns": 20_000 * 86_400 * S + n * S, "end_ns": 20_000 * 86_400 * S + n * S + 9,
-             "nodes": [f"n{n % 7}"]} for n in range(500)]  # fmt: skip
+    rows = [
+        {
+            "job_id": f"{n}",
+            "start_ns": 20_000 * 86_400 * S + n * S,
+            "end_ns": 20_000 * 86_400 * S + n * S + 9,
+            "nodes": [f"n{n % 7}"],
+        }
+        for n in range(500)
+    ]
     fill(lake, {"jobs": pa.Table.from_pylist(rows, _schema("jobs"))})
     asked = Counting(lake)
     with lake.writer("analysis") as writer:

@@ -40,11 +40,19 @@ class Answered(msgspec.Struct):
 async def _get(app: Any, path: str, headers: dict[str, str], method: str) -> Answered:
     place, _, query = path.partition("?")
     scope = {
-        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http",
-        "path": unquote(place), "raw_path": place.encode(), "query_string": query.encode(), "root_path": "",
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": method,
+        "scheme": "http",
+        "path": unquote(place),
+        "raw_path": place.encode(),
+        "query_string": query.encode(),
+        "root_path": "",
         "headers": [(name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()],
-        "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 2),
-    }  # fmt: skip
+        "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 2),
+    }
     sent: list[dict[str, Any]] = []
     gone = asyncio.Event()
 
@@ -104,11 +112,23 @@ def path_of(question: str, name: str) -> str:
 
 
 NAMES = {
-    "job": "100", "why": "100", "finding": "abcdef123456", "node": "n1", "target": "OST0", "forwarder": "f1",
-    "top": "users", "job_timeline": "100", "job_ranks": "100", "job_files": "100", "job_requests": "100",
-    "layer": "target", "layer_hours": "forwarder", "layer_cdf": "target", "layer_waits": "forwarder",
+    "job": "100",
+    "why": "100",
+    "finding": "abcdef123456",
+    "node": "n1",
+    "target": "OST0",
+    "forwarder": "f1",
+    "top": "users",
+    "job_timeline": "100",
+    "job_ranks": "100",
+    "job_files": "100",
+    "job_requests": "100",
+    "layer": "target",
+    "layer_hours": "forwarder",
+    "layer_cdf": "target",
+    "layer_waits": "forwarder",
     "layer_component": "target",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("question", list(QUESTIONS))
@@ -130,10 +150,18 @@ def test_a_metadata_target_by_name(api: Api) -> None:
 
 def test_without_a_valid_token_nothing_is_told(api: Api) -> None:
     for held, status in (
-        (None, 401), ("", 401), ("x.y", 401), (token(key=b"z" * 32), 401), (token(expires_s=NOW // S - 1), 401),
-        (token() + "x", 401), ("é" * 20, 401), ("A" * 10_000, 401),
-        (token(role="agent"), 403), (token(role=""), 403), (token(role="admin"), 403),
-    ):  # fmt: skip
+        (None, 401),
+        ("", 401),
+        ("x.y", 401),
+        (token(key=b"z" * 32), 401),
+        (token(expires_s=NOW // S - 1), 401),
+        (token() + "x", 401),
+        ("é" * 20, 401),
+        ("A" * 10_000, 401),
+        (token(role="agent"), 403),
+        (token(role=""), 403),
+        (token(role="admin"), 403),
+    ):
         answer = api.get("jobs", held)
         assert answer.status == status, held
         assert set(answer.json) == {"error", "remedy"}
@@ -174,13 +202,29 @@ def test_an_operator_of_a_user_is_still_an_operator(api: Api) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "jobs?limit=0", "jobs?limit=99999", "jobs?limit=ten", "jobs?sort=user;drop", "jobs?nonsense=1", "jobs?last=5x",
-        "jobs?last=5m&last=5m", "jobs?from=now&to=-1h", "jobs?last=900d", "jobs?from=0000000000", "top/nodes",
-        "jobs/100?points=100000", "forwarders/heatmap?last=90d", "forwarders/heatmap?peak=-1", "targets/cdf?peak=nan",
-        "targets/cdf?peak=1e999", "jobs?user=" + "x" * 300, "jobs?user=" + "x" * 5000, "nodes/" + "x" * 300,
-        "jobs?at=now&to=now", "health?all=perhaps",
+        "jobs?limit=0",
+        "jobs?limit=99999",
+        "jobs?limit=ten",
+        "jobs?sort=user;drop",
+        "jobs?nonsense=1",
+        "jobs?last=5x",
+        "jobs?last=5m&last=5m",
+        "jobs?from=now&to=-1h",
+        "jobs?last=900d",
+        "jobs?from=0000000000",
+        "top/nodes",
+        "jobs/100?points=100000",
+        "forwarders/heatmap?last=90d",
+        "forwarders/heatmap?peak=-1",
+        "targets/cdf?peak=nan",
+        "targets/cdf?peak=1e999",
+        "jobs?user=" + "x" * 300,
+        "jobs?user=" + "x" * 5000,
+        "nodes/" + "x" * 300,
+        "jobs?at=now&to=now",
+        "health?all=perhaps",
     ],
-)  # fmt: skip
+)
 def test_wrong_parameters_are_400_with_a_reason(api: Api, path: str) -> None:
     answer = api.get(path, token())
     assert answer.status == 400, answer.body
@@ -189,9 +233,20 @@ def test_wrong_parameters_are_400_with_a_reason(api: Api, path: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["' OR '1'='1", '"; DROP TABLE jobs; --', "$kind", "a\x00b", "..", "../../../../etc/passwd", "%2e%2e%2f", "{name}",
-     "read_parquet('/etc/passwd')", "🦆", "\x1b[2J"],
-)  # fmt: skip
+    [
+        "' OR '1'='1",
+        '"; DROP TABLE jobs; --',
+        "$kind",
+        "a\x00b",
+        "..",
+        "../../../../etc/passwd",
+        "%2e%2e%2f",
+        "{name}",
+        "read_parquet('/etc/passwd')",
+        "🦆",
+        "\x1b[2J",
+    ],
+)
 def test_names_are_data(api: Api, name: str) -> None:
     for question in ("job", "node", "target", "forwarder"):
         answer = api.get(path_of(question, name), token())

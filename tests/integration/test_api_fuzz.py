@@ -33,22 +33,39 @@ from whole_site import Caller, Reply, Whole
 MANY = int(os.environ.get("FAIRLEAD_FUZZ", "150"))
 """Requests of each operation in the long run."""
 CHECKS = [
-    not_a_server_error, status_code_conformance, content_type_conformance, response_headers_conformance,
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
     response_schema_conformance,
-]  # fmt: skip
+]
 NAMES = {
-    "jobs": ["100", "101", "300", "90"], "findings": ["f00000000100", "iOST0100"], "nodes": ["n1", "n3", "oss1"],
-    "targets": ["OST0", "OST2"], "forwarders": ["f1", "f2"], "mds": ["MDT0", "MDT2"],
-    "layers": ["forwarder", "target", "mds", "network", "device"], "top": ["jobs", "users", "projects", "programs"],
-    "accounts": ["dora", "bob"], "whatif": ["0" * 16],
+    "jobs": ["100", "101", "300", "90"],
+    "findings": ["f00000000100", "iOST0100"],
+    "nodes": ["n1", "n3", "oss1"],
+    "targets": ["OST0", "OST2"],
+    "forwarders": ["f1", "f2"],
+    "mds": ["MDT0", "MDT2"],
+    "layers": ["forwarder", "target", "mds", "network", "device"],
+    "top": ["jobs", "users", "projects", "programs"],
+    "accounts": ["dora", "bob"],
+    "whatif": ["0" * 16],
     "live": ["jobs", "jobs/100/timeline", "mine", "findings/f00000000100", "layers/target", "now", "whatif/x", "mds"],
-}  # fmt: skip
+}
 """What is there, by the first word of the path."""
 COMPONENTS = {"forwarder": "f1", "target": "OST0", "mds": "MDT0", "network": "sw/n1", "device": "n1/sda"}
 SPANS: list[dict[str, str]] = [{}, {"last": "15m"}, {"last": "3h"}, {"last": "7d"}, {"from": "-1h", "to": "-5m"}]
 WHEN = ("last", "from", "to", "at")
-KNOWN = {"user": "alice", "project": "climate", "node": "n1", "target": "OST0", "component": "OST0", "job": "100",
-         "cluster": "c", "id": "OST0"}  # fmt: skip
+KNOWN = {
+    "user": "alice",
+    "project": "climate",
+    "node": "n1",
+    "target": "OST0",
+    "component": "OST0",
+    "job": "100",
+    "cluster": "c",
+    "id": "OST0",
+}
 
 
 @pytest.fixture(scope="module")
@@ -94,9 +111,12 @@ def every(operation: Any, mode: GenerationMode, caller: Caller, most: int) -> tu
     answered: set[int] = set()
 
     @settings(
-        max_examples=most, deadline=None, database=None, phases=[Phase.generate],
+        max_examples=most,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
-    )  # fmt: skip
+    )
     @given(case=operation.as_strategy(generation_mode=mode), draw=st.data())
     def each(case: Any, draw: st.DataObject) -> None:
         if mode == GenerationMode.POSITIVE:
@@ -137,9 +157,10 @@ def tried(whole: Whole, who: str, most: int) -> None:
 
 def silent(label: str, who: str) -> bool:
     """What nothing that is drawn can open."""
-    return who != "root" or re.search(
-        r"POST|PATCH|DELETE /api/v1/(?!session$)|whatif/\{|GET /api/v1/signin/oidc", label
-    ) is not None  # fmt: skip
+    return (
+        who != "root"
+        or re.search(r"POST|PATCH|DELETE /api/v1/(?!session$)|whatif/\{|GET /api/v1/signin/oidc", label) is not None
+    )
 
 
 @pytest.mark.parametrize("who", [pytest.param("root", marks=pytest.mark.slow), "alice"])

@@ -30,11 +30,24 @@ from questions_site import NOW, S, build
 KEY = b"k" * 32
 AT = ["--to", "2024-10-04T10:10"]
 COMMANDS = [
-    ["jobs"], ["jobs", "--sort", "bytes", "--last", "1h"], ["job", "100", "--last", "1d"], ["system"], ["node", "n3"],
-    ["target"], ["target", "OST0"], ["target", "--cdf"], ["mds"], ["mds", "MDT2"], ["forwarders"], ["forwarders", "f1"],
-    ["system", "--space"], ["system", "--network"], ["system", "--devices"], ["behaviour"],
+    ["jobs"],
+    ["jobs", "--sort", "bytes", "--last", "1h"],
+    ["job", "100", "--last", "1d"],
+    ["system"],
+    ["node", "n3"],
+    ["target"],
+    ["target", "OST0"],
+    ["target", "--cdf"],
+    ["mds"],
+    ["mds", "MDT2"],
+    ["forwarders"],
+    ["forwarders", "f1"],
+    ["system", "--space"],
+    ["system", "--network"],
+    ["system", "--devices"],
+    ["behaviour"],
     ["behaviour", "--user", "alice", "--last", "1d"],
-]  # fmt: skip
+]
 
 
 @pytest.fixture(scope="module")
@@ -208,9 +221,11 @@ def test_bars_and_heat_without_colours() -> None:
 
 def test_a_terminal_without_these_signs_gets_plain_ones(lake: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "fairlead", "node", "n3", *AT, "--lake", str(lake)], capture_output=True, check=True,
+        [sys.executable, "-m", "fairlead", "node", "n3", *AT, "--lake", str(lake)],
+        capture_output=True,
+        check=True,
         env={**os.environ, "PYTHONIOENCODING": "ascii", "COLUMNS": "80"},
-    )  # fmt: skip
+    )
     assert done.stdout.isascii()
     assert b"no data from" in done.stdout
 
@@ -231,17 +246,28 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     def moving(kind: str, name: str, layer: str, size: int) -> object:
         n = len(seconds)
-        return batch_of(ROLLUP, {
-            "ts_ns": seconds, "interval_ns": [S] * n, "kind": [kind] * n, "id": [name] * n, "layer": [layer] * n,
-            "read_bytes": [0] * n, "write_bytes": [size] * n, "metadata_ops": [size // MIB] * n,
-        })  # fmt: skip
+        return batch_of(
+            ROLLUP,
+            {
+                "ts_ns": seconds,
+                "interval_ns": [S] * n,
+                "kind": [kind] * n,
+                "id": [name] * n,
+                "layer": [layer] * n,
+                "read_bytes": [0] * n,
+                "write_bytes": [size] * n,
+                "metadata_ops": [size // MIB] * n,
+            },
+        )
 
     put(
         lake,
         accounts(*({"job_id": j, "user": f"user-{j}", "nodes": ["n"], "start_ns": now - 600 * S} for j in ("1", "2"))),
-        moving("job", "1", "client", MIB), moving("job", "2", "client", 3 * MIB),  # type: ignore[arg-type]
-        moving("target", "OST7", "target", 2 * MIB), moving("mds", "MDT5", "metadata", 7 * MIB),  # type: ignore[arg-type]
-    )  # fmt: skip
+        moving("job", "1", "client", MIB),
+        moving("job", "2", "client", 3 * MIB),  # type: ignore[arg-type]
+        moving("target", "OST7", "target", 2 * MIB),
+        moving("mds", "MDT5", "metadata", 7 * MIB),  # type: ignore[arg-type]
+    )
     return root
 
 
@@ -270,9 +296,13 @@ class Terminal:
         environment = {**os.environ, "TERM": "xterm", "COLUMNS": "", "LINES": ""}
         environment = {k: v for k, v in environment.items() if v or k not in ("COLUMNS", "LINES")}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "fairlead", *arguments], stdin=slave, stdout=slave, stderr=subprocess.PIPE,
-            env=environment, start_new_session=True,
-        )  # fmt: skip
+            [sys.executable, "-m", "fairlead", *arguments],
+            stdin=slave,
+            stdout=slave,
+            stderr=subprocess.PIPE,
+            env=environment,
+            start_new_session=True,
+        )
         self.slave = slave
         self.text = io.StringIO()
 

@@ -29,29 +29,67 @@ ALL = Sight()
 
 def summary(job: str, user: str, *, start: int = 0, size: int = GIB, **more: object) -> dict[str, object]:
     return {
-        "cluster": "c", "job_id": job, "start_ns": T0 + start * S, "end_ns": T0 + (start + 600) * S, "user": user,
-        "program": f"prog of {user}", "processes": 64, "cores": 64, "nodes_count": 4, "write_bytes": size,
-        "write_ops": size >> 20, "write_mode": "N-N", "iops": 100.0, "write_bandwidth_bytes_per_s": 100.0 * (1 << 20),
-        "made_ns": NOW, "analysis_version": 1,
-    } | more  # fmt: skip
+        "cluster": "c",
+        "job_id": job,
+        "start_ns": T0 + start * S,
+        "end_ns": T0 + (start + 600) * S,
+        "user": user,
+        "program": f"prog of {user}",
+        "processes": 64,
+        "cores": 64,
+        "nodes_count": 4,
+        "write_bytes": size,
+        "write_ops": size >> 20,
+        "write_mode": "N-N",
+        "iops": 100.0,
+        "write_bandwidth_bytes_per_s": 100.0 * (1 << 20),
+        "made_ns": NOW,
+        "analysis_version": 1,
+    } | more
 
 
 ROWS = [
-    summary("1", "ada"), summary("2", "ada", start=60, write_mode="N-1"), summary("3", "ben", size=3 * GIB),
-    summary("3", "ben", size=1, made_ns=NOW - 1), summary("4", "cho", size=1000, program=None),
-    summary("5", "ada", start=-3600), summary("6", BAD, program=BAD),
-]  # fmt: skip
+    summary("1", "ada"),
+    summary("2", "ada", start=60, write_mode="N-1"),
+    summary("3", "ben", size=3 * GIB),
+    summary("3", "ben", size=1, made_ns=NOW - 1),
+    summary("4", "cho", size=1000, program=None),
+    summary("5", "ada", start=-3600),
+    summary("6", BAD, program=BAD),
+]
 
 
 def finding(name: str, job: str, cause: str) -> dict[str, object]:
-    return {"id": name, "rule": "job.interference", "title": "t", "subject_kind": "job", "subject_id": job,
-            "job_id": job, "from_ns": T0 + S, "severity": "high", "confidence": 0.9, "category": cause,
-            "cost_s": 30.0, "detail": "{}", "made_ns": NOW, "analysis_version": 1}  # fmt: skip
+    return {
+        "id": name,
+        "rule": "job.interference",
+        "title": "t",
+        "subject_kind": "job",
+        "subject_id": job,
+        "job_id": job,
+        "from_ns": T0 + S,
+        "severity": "high",
+        "confidence": 0.9,
+        "category": cause,
+        "cost_s": 30.0,
+        "detail": "{}",
+        "made_ns": NOW,
+        "analysis_version": 1,
+    }
 
 
 def phase(job: str) -> dict[str, object]:
-    return {"job_id": job, "number": 0, "kind": "write", "start_ns": T0 + S, "end_ns": T0 + 9 * S, "active_ns": 8 * S,
-            "expected_s": 8.0, "made_ns": NOW, "analysis_version": 1}  # fmt: skip
+    return {
+        "job_id": job,
+        "number": 0,
+        "kind": "write",
+        "start_ns": T0 + S,
+        "end_ns": T0 + 9 * S,
+        "active_ns": 8 * S,
+        "expected_s": 8.0,
+        "made_ns": NOW,
+        "analysis_version": 1,
+    }
 
 
 @pytest.fixture(scope="module")
@@ -59,9 +97,11 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("behaviour") / "lake"
     lake = Lake.open(root, create=True)
     put(
-        lake, batch_of(JOB_SUMMARY, columns(ROWS)), batch_of(FINDING, columns([finding("f", "1", "n_to_one")])),
+        lake,
+        batch_of(JOB_SUMMARY, columns(ROWS)),
+        batch_of(FINDING, columns([finding("f", "1", "n_to_one")])),
         batch_of(PHASE, columns([phase("1"), phase("3")])),
-    )  # fmt: skip
+    )
     return root
 
 
@@ -125,8 +165,12 @@ def test_an_empty_lake_knows_nothing_and_says_so(tmp_path: Path, capsys: pytest.
     Lake.open(tmp_path / "lake", create=True)
     found = look(tmp_path / "lake")
     assert (found.jobs, found.nontrivial_share, found.write_bytes, found.targets, found.forwarders) == (
-        0, None, None, None, None
-    )  # fmt: skip
+        0,
+        None,
+        None,
+        None,
+        None,
+    )
     assert "summaries: of no job that began in this time" in found.missing
     assert main(["behaviour", "--lake", str(tmp_path / "lake")]) == 0
     assert "of no job is it known what it moved" in capsys.readouterr().out

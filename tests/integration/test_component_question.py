@@ -21,11 +21,21 @@ def asking(tmp_path_factory: pytest.TempPathFactory) -> Asking:
     folder: Path = tmp_path_factory.mktemp("component")
     lake = site.build(folder)
     minutes = 5
-    site.put(lake, batch_of(PORT, {
-        "ts_ns": [site.NOW - (k + 2) * 60 * site.S for k in range(minutes)], "interval_ns": [60 * site.S] * minutes,
-        "switch": ["sw"] * minutes, "port": ["n1"] * minutes, "tx_bytes": [site.MIB] * minutes,
-        "rx_bytes": [0] * minutes,
-    }), stream="ports")  # fmt: skip
+    site.put(
+        lake,
+        batch_of(
+            PORT,
+            {
+                "ts_ns": [site.NOW - (k + 2) * 60 * site.S for k in range(minutes)],
+                "interval_ns": [60 * site.S] * minutes,
+                "switch": ["sw"] * minutes,
+                "port": ["n1"] * minutes,
+                "tx_bytes": [site.MIB] * minutes,
+                "rx_bytes": [0] * minutes,
+            },
+        ),
+        stream="ports",
+    )
     return Asking(lake)
 
 

@@ -25,7 +25,7 @@ LISTS = {
     "access_counts": [f"access{k}_count" for k in (1, 2, 3, 4)],
     "strides": [f"stride{k}_stride" for k in (1, 2, 3, 4)],
     "stride_counts": [f"stride{k}_count" for k in (1, 2, 3, 4)],
-}  # fmt: skip
+}
 LISTS["write_sizes"] = [name.replace("read", "write") for name in LISTS["read_sizes"]]
 PLACE = {name: (column, k) for column, names in LISTS.items() for k, name in enumerate(names)}
 SHARED_ONLY = ("fastest_rank", "slowest_rank", "variance_rank")
@@ -242,10 +242,16 @@ def test_every_heat_map_bin_equals_pydarshan(shared_data: Path) -> None:
                 for k, (read, write) in enumerate(zip(record["read_bins"], record["write_bins"], strict=True)):
                     rows.append((name, record["rank"], ours.job.start_ns + k * width, width, read, write))
         mine = [
-            (f"heatmap:{words.get(r['interface'], r['interface'])}", r["rank"], r["bin_start_ns"], r["bin_ns"],
-             r["read_bytes"], r["write_bytes"])
+            (
+                f"heatmap:{words.get(r['interface'], r['interface'])}",
+                r["rank"],
+                r["bin_start_ns"],
+                r["bin_ns"],
+                r["read_bytes"],
+                r["write_bytes"],
+            )
             for r in ours.tables["heatmap"].to_pylist()
-        ]  # fmt: skip
+        ]
         assert mine == rows, path.name
         bins += len(rows)
     assert bins > 5_000
@@ -265,11 +271,18 @@ def test_every_lustre_layout_equals_pydarshan(shared_data: Path) -> None:
                 for k, part in enumerate(record["components"]):
                     c = part["counters"]
                     end = c["LUSTRE_COMP_EXT_END"]
-                    rows.append((
-                        file_id(mount_of(name, mounts), name), k, c["LUSTRE_COMP_STRIPE_SIZE"],
-                        c["LUSTRE_COMP_STRIPE_COUNT"], part["pool_name"] or None, c["LUSTRE_COMP_EXT_START"],
-                        None if end == -1 else end, list(part["ost_ids"]),
-                    ))  # fmt: skip
+                    rows.append(
+                        (
+                            file_id(mount_of(name, mounts), name),
+                            k,
+                            c["LUSTRE_COMP_STRIPE_SIZE"],
+                            c["LUSTRE_COMP_STRIPE_COUNT"],
+                            part["pool_name"] or None,
+                            c["LUSTRE_COMP_EXT_START"],
+                            None if end == -1 else end,
+                            list(part["ost_ids"]),
+                        )
+                    )
         names = ("file_id", "component", "stripe_size", "stripe_count", "pool", "extent_start", "extent_end", "targets")
         mine = [tuple(r[n] for n in names) for r in ours.tables["layouts"].to_pylist()]
         assert mine == rows, path.name
@@ -288,9 +301,13 @@ def test_labelled_logs_hold_what_was_run(shared_data: Path) -> None:
         counters = ours.tables["file_counters"]
         posix = counters.filter(pc.equal(counters["interface"].cast(pa.string()), "POSIX"))
         totals = {
-            "read_bytes": "bytes_read", "write_bytes": "bytes_written", "reads": "reads", "writes": "writes",
-            "opens": "opens", "stats": "stats",
-        }  # fmt: skip
+            "read_bytes": "bytes_read",
+            "write_bytes": "bytes_written",
+            "reads": "reads",
+            "writes": "writes",
+            "opens": "opens",
+            "stats": "stats",
+        }
         assert {k: pc.sum(posix[c]).as_py() for k, c in totals.items()} == said["posix"], name
         assert ours.tables["ops"].num_rows == said["dxt_segments"], name
         assert ours.job.processes == said["processes"]

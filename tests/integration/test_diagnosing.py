@@ -64,11 +64,19 @@ def test_findings_are_chosen_by_job_component_user_and_severity(site: tuple[Lake
     [told] = answer(site, "findings", **NARROW).findings
     part = told.components[0]
     for words, count in (
-        ({"job": VICTIM}, 1), ({"job": CULPRIT}, 1), ({"job": FIRST}, 0), ({"user": "alice"}, 1), ({"user": "bob"}, 0),
-        ({"component": part.id}, 1), ({"component": f"{part.kind}:{part.id}"}, 1), ({"component": "nowhere"}, 0),
-        ({"severity": told.finding.severity}, 1), ({"severity": "critical"}, int(told.finding.severity == "critical")),
-        ({"rule": "job.interference"}, 1), ({"rule": "job.own_change"}, 0),
-    ):  # fmt: skip
+        ({"job": VICTIM}, 1),
+        ({"job": CULPRIT}, 1),
+        ({"job": FIRST}, 0),
+        ({"user": "alice"}, 1),
+        ({"user": "bob"}, 0),
+        ({"component": part.id}, 1),
+        ({"component": f"{part.kind}:{part.id}"}, 1),
+        ({"component": "nowhere"}, 0),
+        ({"severity": told.finding.severity}, 1),
+        ({"severity": "critical"}, int(told.finding.severity == "critical")),
+        ({"rule": "job.interference"}, 1),
+        ({"rule": "job.own_change"}, 0),
+    ):
         assert answer(site, "findings", **NARROW, **words).total == count, words
     assert answer(site, "findings", **{"from": "2024-05-01", "to": "2024-05-02"}).missing
 
@@ -144,8 +152,10 @@ def test_the_same_records_in_another_order_give_the_same_findings(tables: Tables
     """Byte for byte: batches come in other orders, and steps take other numbers of jobs."""
     one, two = (Lake.open(tmp_path / name, create=True) for name in ("one", "two"))
     middle = {name: table.num_rows // 2 for name, table in tables.items()}
-    halves = [{name: t.slice(0, middle[name]) for name, t in tables.items()},
-              {name: t.slice(middle[name]) for name, t in tables.items()}]  # fmt: skip
+    halves = [
+        {name: t.slice(0, middle[name]) for name, t in tables.items()},
+        {name: t.slice(middle[name]) for name, t in tables.items()},
+    ]
     for lake, order in ((one, (0, 1)), (two, (1, 0))):
         for part in order:
             fill(lake, halves[part], f"half{part}")
@@ -189,8 +199,10 @@ def test_findings_of_an_older_analysis_are_left_out_and_counted(tables: Tables, 
         batch.commit()
     found = ask(Asking(lake), "findings", "", asked_of("findings", NARROW), Sight(), now)
     assert ([one.finding.id for one in found.findings], found.older, found.analysis_version) == (
-        [told_of(_of(rows, FINDING.schema))[0].finding.id], 1, 2,
-    )  # fmt: skip
+        [told_of(_of(rows, FINDING.schema))[0].finding.id],
+        1,
+        2,
+    )
     phase = lake.query("SELECT * EXCLUDE (day) FROM phase LIMIT 1").to_pylist()
     with lake.writer("newer") as writer:
         batch = writer.batch("phases")
@@ -256,9 +268,11 @@ def test_a_loop_killed_in_a_step_loses_and_doubles_nothing(tables: Tables, tmp_p
     now = later(tables)
     look(whole, now, most=3)
     child = subprocess.Popen(
-        [sys.executable, "-c", KILLED, str(killed.place.root), str(now), when], stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        [sys.executable, "-c", KILLED, str(killed.place.root), str(now), when],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     assert child.stdout is not None
     assert child.stdout.readline() == "now\n"
     os.kill(child.pid, signal.SIGKILL)
@@ -269,10 +283,18 @@ def test_a_loop_killed_in_a_step_loses_and_doubles_nothing(tables: Tables, tmp_p
     assert killed.query("SELECT count(*) AS n FROM finding")["n"][0].as_py() == 1
 
 
-@pytest.mark.parametrize("lacking", [
-    ("ops",), ("ops", "forwarder"), ("forwarder", "mapping"), ("target", "metadata"), ("ops", "target", "metadata"),
-    ("ops", "forwarder", "target", "metadata", "pfs_client"),
-], ids="-".join)  # fmt: skip
+@pytest.mark.parametrize(
+    "lacking",
+    [
+        ("ops",),
+        ("ops", "forwarder"),
+        ("forwarder", "mapping"),
+        ("target", "metadata"),
+        ("ops", "target", "metadata"),
+        ("ops", "forwarder", "target", "metadata", "pfs_client"),
+    ],
+    ids="-".join,
+)
 def test_what_is_missing_is_told_and_accuses_nobody_else(
     tables: Tables, tmp_path: Path, lacking: tuple[str, ...]
 ) -> None:
@@ -294,11 +316,14 @@ def test_broken_accounting_never_ends_the_loop(tables: Tables, tmp_path: Path) -
     jobs = tables["jobs"].to_pylist()
     one = next(row for row in jobs if row["job_id"] == VICTIM and row["end_ns"])
     odd = [
-        {**one, "job_id": "unfinished", "end_ns": None}, {**one, "end_ns": one["end_ns"] + 5 * S},
-        {**one, "job_id": "beside"}, {**one, "job_id": "backwards", "end_ns": one["start_ns"] - 1},
-        {**one, "job_id": "nowhere", "nodes": None, "nodes_count": None}, {**one, "job_id": "nameless", "user": None,
-         "program": None}, {**one, "job_id": "startless", "start_ns": None},
-    ]  # fmt: skip
+        {**one, "job_id": "unfinished", "end_ns": None},
+        {**one, "end_ns": one["end_ns"] + 5 * S},
+        {**one, "job_id": "beside"},
+        {**one, "job_id": "backwards", "end_ns": one["start_ns"] - 1},
+        {**one, "job_id": "nowhere", "nodes": None, "nodes_count": None},
+        {**one, "job_id": "nameless", "user": None, "program": None},
+        {**one, "job_id": "startless", "start_ns": None},
+    ]
     lake = lake_of(tmp_path / "lake", {**tables, "jobs": pa.Table.from_pylist([*jobs, *odd], tables["jobs"].schema)})
     now = later(tables) + 10 * S
     look(lake, now)

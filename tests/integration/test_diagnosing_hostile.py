@@ -41,8 +41,11 @@ def now_and_then(tables: Tables, table: str, column: str, value: int) -> Tables:
 @pytest.mark.filterwarnings("ignore:invalid value encountered in cast:RuntimeWarning")
 def test_impossible_numbers_do_not_end_the_loop(tmp_path: Path, play: Tables) -> None:
     broken = play
-    for table, columns in {"ops": ("size", "count"), "target": ("read_bytes", "write_bytes"),
-                           "forwarder": ("bytes", "requests")}.items():  # fmt: skip
+    for table, columns in {
+        "ops": ("size", "count"),
+        "target": ("read_bytes", "write_bytes"),
+        "forwarder": ("bytes", "requests"),
+    }.items():
         for column in columns:
             broken = now_and_then(broken, table, column, MOST)
     lake = lake_of(tmp_path / "lake", broken)

@@ -39,8 +39,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_an_empty_lake_is_told_of_without_false_good_news(tmp_path: Path) -> None:
     Lake.open(tmp_path / "lake", create=True)
     for words, said in (
-        (("findings",), "0 findings"), (("findings", "--json"), '"total": 0'), (("health",), "Not known"),
-    ):  # fmt: skip
+        (("findings",), "0 findings"),
+        (("findings", "--json"), '"total": 0'),
+        (("health",), "Not known"),
+    ):
         result = run(tmp_path / "lake", *words)
         assert result.exit_code == 0, result.output
         assert said in result.output
@@ -57,9 +59,10 @@ def test_every_command_says_the_same_as_text_json_and_page(site: Path, tmp_path:
     name = listed["findings"][0]["finding"]["id"]
     title = listed["findings"][0]["finding"]["title"]
     for schema, words in (
-        ("fairlead.findings/1", ("findings", *SPAN)), ("fairlead.explanation/1", ("explain", name)),
+        ("fairlead.findings/1", ("findings", *SPAN)),
+        ("fairlead.explanation/1", ("explain", name)),
         ("fairlead.why/1", ("why", VICTIM)),
-    ):  # fmt: skip
+    ):
         assert json.loads(run(site, *words, "--json").output)["schema"] == schema
         text = " ".join(run(site, *words).output.split())
         assert title[:40] in text
@@ -78,12 +81,26 @@ def test_what_records_say_is_never_markup(tmp_path: Path) -> None:
     evil = '<script>alert(1)</script>"\x1b[31m'
     told = Told(
         finding=Finding(
-            id="abcdef123456", rule="job.interference", title=f"Job {evil}", subject=Subject("job", evil),
-            from_ns=1_717_200_000 * S, to_ns=1_717_200_060 * S, severity="high", confidence=0.9, category="mixed",
-            culprits=[Subject("job", evil)], evidence=[Evidence(text=evil)], missing=[evil],
-            advice=[Advice(text=evil, code=evil)], analysis_version="1",
-        ), cluster=None, job_id=evil, user=evil, components=[Subject("target", evil)],
-    )  # fmt: skip
+            id="abcdef123456",
+            rule="job.interference",
+            title=f"Job {evil}",
+            subject=Subject("job", evil),
+            from_ns=1_717_200_000 * S,
+            to_ns=1_717_200_060 * S,
+            severity="high",
+            confidence=0.9,
+            category="mixed",
+            culprits=[Subject("job", evil)],
+            evidence=[Evidence(text=evil)],
+            missing=[evil],
+            advice=[Advice(text=evil, code=evil)],
+            analysis_version="1",
+        ),
+        cluster=None,
+        job_id=evil,
+        user=evil,
+        components=[Subject("target", evil)],
+    )
     with lake.writer("main") as writer:
         batch = writer.batch("evil")
         batch.add(finding_rows([told], 1_717_200_100 * S))

@@ -74,8 +74,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         made = Site(up, f"http://{told['api'][0].partition(':')[2]}", token, first_ns)
         # All that is to be found, and the jobs that nothing is to be found about.
         assert until(lambda: found(up) >= {SLOWED, HELD_UP, TARGET} and looked_at(up, CALM, CULPRIT), 200), (
-            found(up), up.said(),
-        )  # fmt: skip
+            found(up),
+            up.said(),
+        )
         yield made
 
 
@@ -106,9 +107,12 @@ def asked(*words: str) -> str:
     """What a command prints."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("FAIRLEAD_")}
     done = subprocess.run(
-        [sys.executable, "-m", "fairlead", *words], capture_output=True, text=True, env={**kept, "COLUMNS": "140"},
+        [sys.executable, "-m", "fairlead", *words],
+        capture_output=True,
+        text=True,
+        env={**kept, "COLUMNS": "140"},
         check=False,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -133,8 +137,12 @@ def test_findings_name_who_did_it(site: Site, way: str) -> None:
 def test_why_says_who_took_the_time_and_clears_the_others(site: Site) -> None:
     who = {name: site.get(f"jobs/{name}/why") for name in (SLOWED, HELD_UP, CULPRIT, CALM, FIRST)}
     assert {name: one["verdict"] for name, one in who.items()} == {
-        SLOWED: "slowed", HELD_UP: "slowed", CULPRIT: "usual", CALM: "usual", FIRST: "unknown",
-    }  # fmt: skip
+        SLOWED: "slowed",
+        HELD_UP: "slowed",
+        CULPRIT: "usual",
+        CALM: "usual",
+        FIRST: "unknown",
+    }
     assert [row["who"] for row in who[SLOWED]["taken"]] == [f"job {CULPRIT}"]
     assert [row["who"] for row in who[HELD_UP]["taken"]] == [f"target {TARGET}"]
     assert [row["who"] for row in who[CULPRIT]["hurt"]] == [f"job {SLOWED}"]

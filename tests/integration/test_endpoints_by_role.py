@@ -200,9 +200,18 @@ def test_a_cookie_alone_changes_nothing(whole: Whole, operation: str) -> None:
 def test_questions_by_role(whole: Whole, held: dict[str, Caller]) -> None:
     """Nobody is told anything; a link the run; a user not what is of the machine; nothing is changed by asking."""
     alice, carol = whole.signed_in("alice"), whole.signed_in("carol")
-    names = {"finding": HERS, "node": "n1", "target": "OST0", "forwarder": "f1", "top": "jobs", "layer": "target",
-             "layer_hours": "target", "layer_cdf": "target", "layer_waits": "target",
-             "layer_component": "target"}  # fmt: skip
+    names = {
+        "finding": HERS,
+        "node": "n1",
+        "target": "OST0",
+        "forwarder": "f1",
+        "top": "jobs",
+        "layer": "target",
+        "layer_hours": "target",
+        "layer_cdf": "target",
+        "layer_waits": "target",
+        "layer_component": "target",
+    }
     for question, about in QUESTIONS.items():
         path = about.path.replace("{name}", names.get(question, "100"))
         path += "?id=OST0" if question == "layer_component" else ""

@@ -26,27 +26,47 @@ def history(folder: Path) -> Path:
     at = np.sort(rng.choice(np.arange(1, MINUTES // 5 - 1), 390, replace=False)) * 5 + 1
     rate = 50e6 * np.where(others[at] > 5e9, 0.33, 1.0) * rng.lognormal(0, 0.04, len(at))
     count = len(at)
-    phases = batch_of(PHASE, {
-        "cluster": ["c"] * count, "job_id": [str(n) for n in range(count)], "job_start_ns": ts[at],
-        "number": np.zeros(count, np.int32), "kind": ["write"] * count, "start_ns": ts[at],
-        "end_ns": ts[at] + 2 * MINUTE_NS, "active_ns": np.full(count, 2 * MINUTE_NS),
-        "bytes": (rate * 120).astype(np.int64), "rate_per_s": rate, "user": ["ada"] * count,
-        "program": ["cast"] * count, "nodes_count": np.full(count, 4), "made_ns": ts[at],
-        "analysis_version": np.ones(count, np.int64),
-    })  # fmt: skip
+    phases = batch_of(
+        PHASE,
+        {
+            "cluster": ["c"] * count,
+            "job_id": [str(n) for n in range(count)],
+            "job_start_ns": ts[at],
+            "number": np.zeros(count, np.int32),
+            "kind": ["write"] * count,
+            "start_ns": ts[at],
+            "end_ns": ts[at] + 2 * MINUTE_NS,
+            "active_ns": np.full(count, 2 * MINUTE_NS),
+            "bytes": (rate * 120).astype(np.int64),
+            "rate_per_s": rate,
+            "user": ["ada"] * count,
+            "program": ["cast"] * count,
+            "nodes_count": np.full(count, 4),
+            "made_ns": ts[at],
+            "analysis_version": np.ones(count, np.int64),
+        },
+    )
     own = np.zeros(MINUTES)
     own[at] += rate * 60
     own[at + 1] += rate * 60
     loads = [
-        batch_of(ROLLUP, {
-            "ts_ns": ts, "interval_ns": np.full(MINUTES, MINUTE_NS), "kind": [kind] * MINUTES, "id": [name] * MINUTES,
-            "layer": [layer] * MINUTES, "write_bytes": moved, "metadata_ops": names,
-        })
+        batch_of(
+            ROLLUP,
+            {
+                "ts_ns": ts,
+                "interval_ns": np.full(MINUTES, MINUTE_NS),
+                "kind": [kind] * MINUTES,
+                "id": [name] * MINUTES,
+                "layer": [layer] * MINUTES,
+                "write_bytes": moved,
+                "metadata_ops": names,
+            },
+        )
         for kind, name, layer, moved, names in (
             ("target", "OST0000", "target", (others + own).astype(np.int64), None),
             ("mds", "MDT0000", "metadata", None, rng.integers(0, 9_000, MINUTES)),
         )
-    ]  # fmt: skip
+    ]
     with Lake.open(root, create=True).writer("main") as writer:
         batch = writer.batch("made", source="test")
         for rows in (phases, *loads):

@@ -54,10 +54,19 @@ class ByHeader:
 def told(name: str, job: str | None, user: str | None, rule: str = "job.interference", severity: Any = "high") -> Told:
     subject = Subject("job", job) if job else Subject("target", "ost3")
     finding = Finding(
-        id=name, rule=rule, title=f"{subject.kind} {subject.id} lost 300 s to job 77", subject=subject,
-        from_ns=NOW - H, to_ns=NOW, severity=severity, confidence=0.9, category="n_to_1",
-        evidence=[Evidence(text="waits grew 11x")], cost_s=300.0, analysis_version="1",
-    )  # fmt: skip
+        id=name,
+        rule=rule,
+        title=f"{subject.kind} {subject.id} lost 300 s to job 77",
+        subject=subject,
+        from_ns=NOW - H,
+        to_ns=NOW,
+        severity=severity,
+        confidence=0.9,
+        category="n_to_1",
+        evidence=[Evidence(text="waits grew 11x")],
+        cost_s=300.0,
+        analysis_version="1",
+    )
     return Told(finding=finding, cluster="c", job_id=job, user=user)
 
 
@@ -66,14 +75,30 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A server's folder: a lake with findings and an incident."""
     folder = tmp_path_factory.mktemp("server")
     lake = Lake.open(folder / "lake", create=True)
-    sick = Incident(id="i1", layer="target", component="ost3", from_ns=NOW - 2 * H, to_ns=None, kind="degraded",
-                    share_of_peak=0.2, hint="fail_slow", confidence=0.9, jobs=["42"])  # fmt: skip
+    sick = Incident(
+        id="i1",
+        layer="target",
+        component="ost3",
+        from_ns=NOW - 2 * H,
+        to_ns=None,
+        kind="degraded",
+        share_of_peak=0.2,
+        hint="fail_slow",
+        confidence=0.9,
+        jobs=["42"],
+    )
     with lake.writer("found") as writer:
         batch = writer.batch("x")
-        batch.add(finding_rows([
-            told("fa", "42", "alice"), told("fb", "77", "bob", severity="warning"),
-            told(SICK, None, None, "component.degraded", "critical"),
-        ], NOW))  # fmt: skip
+        batch.add(
+            finding_rows(
+                [
+                    told("fa", "42", "alice"),
+                    told("fb", "77", "bob", severity="warning"),
+                    told(SICK, None, None, "component.degraded", "critical"),
+                ],
+                NOW,
+            )
+        )
         batch.add(incident_rows([sick], NOW))
         batch.commit()
     (folder / "server.toml").write_text(f'[server]\nlake = "{folder / "lake"}"\nstate = "{folder / "state"}"\n')
@@ -93,9 +118,13 @@ class Site:
         asking = Asking(lake, acknowledged=served.taken_on(root / "state"))
         more = served.routes(root / "state", Alerts(), lake, ByHeader(), lambda: NOW + H, noted)
         self.app = application(
-            asking, ApiSettings(key=None, warm=False), clock=lambda: NOW + H, door=ByHeader(), more=more,
+            asking,
+            ApiSettings(key=None, warm=False),
+            clock=lambda: NOW + H,
+            door=ByHeader(),
+            more=more,
             described=served.OPERATIONS,
-        )  # fmt: skip
+        )
 
     def send(self, who: str, method: str, path: str, **given: Any) -> httpx.Response:
         async def go() -> httpx.Response:
@@ -143,9 +172,11 @@ def test_who_may_take_on_what(site: Site) -> None:
 
 
 def test_foreign_is_as_unknown_as_what_is_not_there(site: Site) -> None:
-    said = [site.ask("alice", method, ack(name), {"text": "x"})
-            for method in ("POST", "DELETE")
-            for name in ("fb", "f", "nothing", SICK, "i1", "%00", "x" * 300)]  # fmt: skip
+    said = [
+        site.ask("alice", method, ack(name), {"text": "x"})
+        for method in ("POST", "DELETE")
+        for name in ("fb", "f", "nothing", SICK, "i1", "%00", "x" * 300)
+    ]
     assert {(status, body["error"]) for status, body in said} == {(404, said[0][1]["error"])}
     assert site.taken("root") == {}
 
@@ -176,11 +207,23 @@ def test_findings_are_narrowed_by_it_and_by_words(site: Site) -> None:
     assert found["total"] == 2
 
 
-@pytest.mark.parametrize(("status", "body"), [
-    (400, b"{}"), (400, b"[]"), (400, b""), (400, b'{"text": 1}'), (400, b'{"text": ""}'), (400, b'{"text": "  "}'),
-    (400, b'{"text": "x", "who": "root"}'), (400, b'{"text": "\xff"}'), (400, b'{"text": "\\ud800"}'),
-    (400, b'{"text": "' + b"x" * 2001 + b'"}'), (413, b'{"text": "' + b"x" * 20_000 + b'"}'),
-], ids=["empty", "list", "nothing", "number", "none", "blank", "more", "bytes", "half", "long", "large"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (400, b"{}"),
+        (400, b"[]"),
+        (400, b""),
+        (400, b'{"text": 1}'),
+        (400, b'{"text": ""}'),
+        (400, b'{"text": "  "}'),
+        (400, b'{"text": "x", "who": "root"}'),
+        (400, b'{"text": "\xff"}'),
+        (400, b'{"text": "\\ud800"}'),
+        (400, b'{"text": "' + b"x" * 2001 + b'"}'),
+        (413, b'{"text": "' + b"x" * 20_000 + b'"}'),
+    ],
+    ids=["empty", "list", "nothing", "number", "none", "blank", "more", "bytes", "half", "long", "large"],
+)
 def test_bodies_are_strict(site: Site, status: int, body: bytes) -> None:
     answer = site.send("root", "POST", ack("fa"), content=body)
     assert (answer.status_code, set(answer.json())) == (status, {"error", "remedy"})

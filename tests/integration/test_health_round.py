@@ -29,11 +29,18 @@ def loads(from_ns: int, to_ns: int, rates: dict[str, float], waiting: dict[str, 
             moved = np.full(len(ts), int(rate) * seconds)
             held = int(waiting.get(name, 0.0) * interval)
             row = {
-                "ts_ns": ts, "interval_ns": np.full(len(ts), interval), "kind": np.full(len(ts), "forwarder"),
-                "layer": np.full(len(ts), "forwarder"), "id": np.full(len(ts), name), "write_bytes": moved,
-                "read_bytes": moved * 0, "write_ops": moved >> 20, "busy_ns": np.full(len(ts), interval),
-                "wait_ns": np.full(len(ts), held), "waits": moved >> 20,
-            }  # fmt: skip
+                "ts_ns": ts,
+                "interval_ns": np.full(len(ts), interval),
+                "kind": np.full(len(ts), "forwarder"),
+                "layer": np.full(len(ts), "forwarder"),
+                "id": np.full(len(ts), name),
+                "write_bytes": moved,
+                "read_bytes": moved * 0,
+                "write_ops": moved >> 20,
+                "busy_ns": np.full(len(ts), interval),
+                "wait_ns": np.full(len(ts), held),
+                "waits": moved >> 20,
+            }
             for key, values in row.items():
                 columns.setdefault(key, []).append(values)
     return {name: np.concatenate(parts) for name, parts in columns.items()}

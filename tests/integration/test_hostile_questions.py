@@ -33,36 +33,60 @@ def many(value: int) -> Any:
 
 ROWS: dict[str, dict[str, Any]] = {
     "target": {
-        "target": same_word(EVIL, 3), "interval_ns": many(S), "read_bytes": many(MOST), "write_bytes": many(-MOST),
+        "target": same_word(EVIL, 3),
+        "interval_ns": many(S),
+        "read_bytes": many(MOST),
+        "write_bytes": many(-MOST),
     },
     "pfs_client": {
-        "node": same_word("n1", 3), "interval_ns": many(MOST), "read_bytes": many(MOST), "write_bytes": many(MOST),
+        "node": same_word("n1", 3),
+        "interval_ns": many(MOST),
+        "read_bytes": many(MOST),
+        "write_bytes": many(MOST),
     },
     "metadata": {
-        "server": same_word("mds1", 3), "op": same_word("open", 3), "count": many(MOST), "interval_ns": many(S),
+        "server": same_word("mds1", 3),
+        "op": same_word("open", 3),
+        "count": many(MOST),
+        "interval_ns": many(S),
     },
     "forwarder": {
-        "node": same_word("f1", 3), "op_class": same_word("write", 3), "requests": many(MOST), "bytes": many(MOST),
+        "node": same_word("f1", 3),
+        "op_class": same_word("write", 3),
+        "requests": many(MOST),
+        "bytes": many(MOST),
         "interval_ns": many(S),
     },
     "port": {
-        "switch": same_word("s", 3), "port": same_word("p", 3), "tx_bytes": many(MOST), "rx_bytes": many(-MOST),
+        "switch": same_word("s", 3),
+        "port": same_word("p", 3),
+        "tx_bytes": many(MOST),
+        "rx_bytes": many(-MOST),
         "interval_ns": many(S),
     },
     "device": {
-        "node": same_word("n1", 3), "device": same_word("d", 3), "read_bytes": many(MOST), "used_bytes": many(MOST),
+        "node": same_word("n1", 3),
+        "device": same_word("d", 3),
+        "read_bytes": many(MOST),
+        "used_bytes": many(MOST),
         "interval_ns": many(S),
     },
     "events": {
-        "end_ns": numbers([MOST, -MOST, 0]), "component": same_word("n1", 3), "kind": same_word("gap", 3),
+        "end_ns": numbers([MOST, -MOST, 0]),
+        "component": same_word("n1", 3),
+        "kind": same_word("gap", 3),
         "text": same_word(EVIL, 3),
     },
     "health": {
-        "node": same_word("n1", 3), "probe": same_word("agent", 3), "state": same_word("ok", 3),
-        "interval_ns": many(MOST), "clock_offset_ns": many(-MOST), "unknown_lines": many(MOST),
+        "node": same_word("n1", 3),
+        "probe": same_word("agent", 3),
+        "state": same_word("ok", 3),
+        "interval_ns": many(MOST),
+        "clock_offset_ns": many(-MOST),
+        "unknown_lines": many(MOST),
         "text": same_word(EVIL, 3),
     },
-}  # fmt: skip
+}
 
 
 def batch(table: str, columns: dict[str, Any], time: str = "ts_ns") -> bytes:
@@ -84,16 +108,37 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     who, at = Subject("job", EVIL), Subject("target", EVIL)
     told = Told(
         finding=Finding(
-            id="f00d", rule="job.interference", title=EVIL, subject=who, from_ns=NOW - 3 * S, to_ns=MOST,
-            severity="high", confidence=0.9, category=EVIL, culprits=[who, at], cost_s=1e308,
-            evidence=[Evidence(text=EVIL, value=-MOST)], missing=[EVIL], advice=[Advice(text=EVIL, code=EVIL)],
+            id="f00d",
+            rule="job.interference",
+            title=EVIL,
+            subject=who,
+            from_ns=NOW - 3 * S,
+            to_ns=MOST,
+            severity="high",
+            confidence=0.9,
+            category=EVIL,
+            culprits=[who, at],
+            cost_s=1e308,
+            evidence=[Evidence(text=EVIL, value=-MOST)],
+            missing=[EVIL],
+            advice=[Advice(text=EVIL, code=EVIL)],
             analysis_version="1",
-        ), job_id="1", user="alice", components=[at],
-    )  # fmt: skip
+        ),
+        job_id="1",
+        user="alice",
+        components=[at],
+    )
     sick = Incident(
-        id="1", layer="target", component=EVIL, from_ns=-MOST, to_ns=None, kind="dead", confidence=1.0, jobs=[EVIL],
+        id="1",
+        layer="target",
+        component=EVIL,
+        from_ns=-MOST,
+        to_ns=None,
+        kind="dead",
+        confidence=1.0,
+        jobs=[EVIL],
         evidence=[Evidence(text=EVIL, metric="event", value=EVIL)],
-    )  # fmt: skip
+    )
     with lake.writer("analysis") as made:
         rows = made.batch("told")
         rows.add(finding_rows([told], NOW))
@@ -102,11 +147,25 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     return lake
 
 
-NAMES = {"job": ["1", "2", "3"], "node": ["n1"], "target": [EVIL], "forwarder": ["f1"], "top": ["users", "jobs"],
-         "mds": ["mds1", ""], "why": ["1", "2", "3"], "finding": ["f00d"], "job_timeline": ["1", "2", "3"],
-         "job_ranks": ["1", "2", "3"], "job_files": ["1"], "job_requests": ["1"], "layer_cdf": ["target"],
-         "layer": ["forwarder", "target", "mds", "network", "device"], "layer_hours": ["target", "network"],
-         "layer_waits": ["forwarder"], "layer_component": ["target"]}  # fmt: skip
+NAMES = {
+    "job": ["1", "2", "3"],
+    "node": ["n1"],
+    "target": [EVIL],
+    "forwarder": ["f1"],
+    "top": ["users", "jobs"],
+    "mds": ["mds1", ""],
+    "why": ["1", "2", "3"],
+    "finding": ["f00d"],
+    "job_timeline": ["1", "2", "3"],
+    "job_ranks": ["1", "2", "3"],
+    "job_files": ["1"],
+    "job_requests": ["1"],
+    "layer_cdf": ["target"],
+    "layer": ["forwarder", "target", "mds", "network", "device"],
+    "layer_hours": ["target", "network"],
+    "layer_waits": ["forwarder"],
+    "layer_component": ["target"],
+}
 WORDS = {"layer_component": {"id": EVIL}}
 
 

@@ -141,8 +141,11 @@ def test_a_file_that_fails_half_way_leaves_nothing(
         code, _, err = run("ingest", log)
     assert (code, "changed while it was read" in err) == (3, True)
     assert {name: _lake(tmp_path).read(name).num_rows for name in ("ops", "files", "jobs", "file_counters")} == {
-        "ops": 0, "files": 0, "jobs": 0, "file_counters": 0,
-    }  # fmt: skip
+        "ops": 0,
+        "files": 0,
+        "jobs": 0,
+        "file_counters": 0,
+    }
     assert not list((tmp_path / "lake" / "shards").rglob("*.parquet"))
 
 

@@ -29,17 +29,34 @@ def told(lake: Lake, name: str, *rows: object) -> None:
 
 
 def job(number: str, start: int, end: int | None) -> object:
-    return batch_of(JOBS, {
-        "cluster": ["c"], "job_id": [number], "user": ["alice"], "start_ns": [start], "end_ns": [end],
-        "nodes": [["n1"]], "state": ["COMPLETED" if end else "RUNNING"],
-    })  # fmt: skip
+    return batch_of(
+        JOBS,
+        {
+            "cluster": ["c"],
+            "job_id": [number],
+            "user": ["alice"],
+            "start_ns": [start],
+            "end_ns": [end],
+            "nodes": [["n1"]],
+            "state": ["COMPLETED" if end else "RUNNING"],
+        },
+    )
 
 
 def found(id_: str, number: str, start: int) -> object:
     finding = Finding(
-        id=id_, rule="job.interference", title="it lost time", subject=Subject("job", number), from_ns=start,
-        to_ns=start + S, severity="high", confidence=0.9, category="interference", cost_s=1.0, analysis_version="1",
-    )  # fmt: skip
+        id=id_,
+        rule="job.interference",
+        title="it lost time",
+        subject=Subject("job", number),
+        from_ns=start,
+        to_ns=start + S,
+        severity="high",
+        confidence=0.9,
+        category="interference",
+        cost_s=1.0,
+        analysis_version="1",
+    )
     return finding_rows([Told(cluster="c", job_id=number, user="alice", finding=finding)], start)
 
 
@@ -93,9 +110,19 @@ def test_files_of_other_days_and_jobs_are_not_opened(lake: Lake) -> None:
 
 def test_the_latest_telling_counts_across_files(lake: Lake) -> None:
     for number, made in enumerate((5, 9)):
-        told(lake, f"summary{number}", batch_of(JOB_SUMMARY, {
-            "cluster": ["c"], "job_id": ["1"], "start_ns": [T0 + DAY_NS + S], "made_ns": [made],
-            "analysis_version": [1],
-        }))  # fmt: skip
+        told(
+            lake,
+            f"summary{number}",
+            batch_of(
+                JOB_SUMMARY,
+                {
+                    "cluster": ["c"],
+                    "job_id": ["1"],
+                    "start_ns": [T0 + DAY_NS + S],
+                    "made_ns": [made],
+                    "analysis_version": [1],
+                },
+            ),
+        )
     chosen = select(lake, "SELECT made_ns FROM job_summary WHERE job_id = $j", {"j": "1"}, numbers=["1"])
     assert chosen["made_ns"].to_pylist() == [9]

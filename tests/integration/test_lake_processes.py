@@ -20,8 +20,11 @@ WORKER = Path(__file__).with_name("lake_worker.py")
 def _start(*arguments: object) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, str(WORKER), *map(str, arguments)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def _run(*arguments: object) -> str:

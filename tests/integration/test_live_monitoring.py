@@ -75,9 +75,22 @@ def agent(up: Up, program: Path, folder: Path, node: str, probes: tuple[str, ...
     settings = folder / "agent.conf"
     settings.write_text(AGENT.format(probes="".join(f"[probe {name}]\nperiod_s = 0.2\n" for name in probes)))
     command = [
-        old_python() or str(BASE), str(program), "--config", str(settings), "--server", f"http://127.0.0.1:{up.port}",
-        "--token", str(token), "--spool", str(folder / "spool"), "--node", node, "--probes", ",".join(probes), *more,
-    ]  # fmt: skip
+        old_python() or str(BASE),
+        str(program),
+        "--config",
+        str(settings),
+        "--server",
+        f"http://127.0.0.1:{up.port}",
+        "--token",
+        str(token),
+        "--spool",
+        str(folder / "spool"),
+        "--node",
+        node,
+        "--probes",
+        ",".join(probes),
+        *more,
+    ]
     with (folder / "said").open("wb") as said:
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
     try:
@@ -97,8 +110,9 @@ def both_say(up: Up, figures: Callable[[Any], Any], wanted: object, *words: str)
     told = json.loads((up.state / "addresses.json").read_text())
     api = told["api"][0].partition(":")[2]
     for where in (
-        ("--server", f"http://{api}", "--token", str(up.folder / "reader.token")), ("--lake", str(up.lake)),
-    ):  # fmt: skip
+        ("--server", f"http://{api}", "--token", str(up.folder / "reader.token")),
+        ("--lake", str(up.lake)),
+    ):
         last: list[Any] = []
 
         def fits(where: tuple[str, ...] = where, last: list[Any] = last) -> bool:

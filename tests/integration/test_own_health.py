@@ -65,16 +65,31 @@ def test_what_was_taken_is_null_where_nobody_told_and_jobs_without_summary_wait(
         batch = writer.batch("one")
         at = empty.taken.from_ns + 5 * step + S
         rows = [("agent", 1200), ("lustre", 1100), ("node", 100)]
-        batch.add(pa.Table.from_pylist(
-            [{"ts_ns": at, "node": "n1", "probe": probe, "state": "ok", "interval_ns": 60 * S, "rows": count}
-             for probe, count in rows]
-            + [{"ts_ns": NOW - S, "node": "srv", "probe": "collector", "state": "failing", "text": "full disk",
-                "interval_ns": 60 * S}], HEALTH.schema,
-        ))  # fmt: skip
-        batch.add(pa.Table.from_pylist(
-            [{"job_id": "7", "start_ns": NOW - 7200 * S, "end_ns": NOW - 3600 * S, "user": "u", "nodes": ["n1"]}],
-            JOBS.schema,
-        ))  # fmt: skip
+        batch.add(
+            pa.Table.from_pylist(
+                [
+                    {"ts_ns": at, "node": "n1", "probe": probe, "state": "ok", "interval_ns": 60 * S, "rows": count}
+                    for probe, count in rows
+                ]
+                + [
+                    {
+                        "ts_ns": NOW - S,
+                        "node": "srv",
+                        "probe": "collector",
+                        "state": "failing",
+                        "text": "full disk",
+                        "interval_ns": 60 * S,
+                    }
+                ],
+                HEALTH.schema,
+            )
+        )
+        batch.add(
+            pa.Table.from_pylist(
+                [{"job_id": "7", "start_ns": NOW - 7200 * S, "end_ns": NOW - 3600 * S, "user": "u", "nodes": ["n1"]}],
+                JOBS.schema,
+            )
+        )
         batch.commit()
     found = told(lake)
     assert found.taken.rows_per_s[5] == pytest.approx(1200 / 600)

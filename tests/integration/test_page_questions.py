@@ -35,10 +35,27 @@ from fairlead.store.lake import Lake
 from questions_site import ALICE, DAY, MIB, MINUTE, NOW, T0, S, accounts, build, put, stored
 
 EVERYTHING, MINE, STRANGER = Sight(), Sight("alice"), Sight("eve")
-DARSHAN = {"job_id": "200", "user": "dora", "project": "climate", "program": "post", "nodes": ["n9"],
-           "start_ns": T0, "end_ns": T0 + 100 * S, "state": "COMPLETED", "processes": 64}  # fmt: skip
-WIDE = {"job_id": "300", "user": "dora", "project": "climate", "program": "wide", "nodes": ["n8"],
-        "start_ns": T0, "end_ns": T0 + 300 * S, "state": "COMPLETED"}  # fmt: skip
+DARSHAN = {
+    "job_id": "200",
+    "user": "dora",
+    "project": "climate",
+    "program": "post",
+    "nodes": ["n9"],
+    "start_ns": T0,
+    "end_ns": T0 + 100 * S,
+    "state": "COMPLETED",
+    "processes": 64,
+}
+WIDE = {
+    "job_id": "300",
+    "user": "dora",
+    "project": "climate",
+    "program": "wide",
+    "nodes": ["n8"],
+    "start_ns": T0,
+    "end_ns": T0 + 300 * S,
+    "state": "COMPLETED",
+}
 OF_A_RUN = ("job_timeline", "job_ranks", "job_files", "job_requests")
 MACHINE = (("now", ""), ("volumes", ""), ("layer_cdf", "target"))
 RANKS = 2000
@@ -71,61 +88,159 @@ def more(lake: Lake) -> None:
     put(
         lake,
         accounts(DARSHAN, WIDE),
-        batch_of(FILES, {"file_id": [7, 8, 9], "fs": ["/scratch"] * 3,
-                         "path": ["/scratch/out.h5", "/scratch/in.dat", "/scratch/log"], "first_seen_ns": [T0] * 3}),
-        batch_of(OPS, {
-            "start_ns": start, "end_ns": start + rng.integers(1, 4 * S, len(start)),
-            "busy_ns": np.full(len(start), S), "node": [f"n{k % 100}" for k in range(len(start))],
-            "job_id": ["300"] * len(start), "rank": np.arange(len(start), dtype=np.int32) % RANKS,
-            "interface": ["POSIX"] * len(start), "op": ["write"] * len(start), "file_id": np.arange(len(start)) % 10,
-            "offset": np.zeros(len(start), np.int64), "size": np.full(len(start), 4096),
-            "count": rng.integers(1, 50, len(start)),
-        }),
-        batch_of(OPS, {
-            "start_ns": [T0 + 61 * S] * 2, "end_ns": [T0 + 61 * S + 10] * 2, "busy_ns": [10] * 2, "node": ["n1"] * 2,
-            "job_id": ["100"] * 2, "rank": [0] * 2, "interface": ["POSIX"] * 2, "op": ["open", "stat"],
-            "file_id": [8, 8], "count": [3, 4],
-        }),
-        batch_of(PHASE, {
-            "cluster": ["c"], "job_id": ["100"], "job_start_ns": [ALICE["start_ns"]], "number": [0],
-            "kind": ["write"], "start_ns": [T0 + 60 * S], "end_ns": [T0 + 360 * S], "active_ns": [300 * S],
-            "bytes": [1200 * MIB], "mode": ["N-1"], "expected_s": [270.0], "lost_s": [30.0], "abnormal": [0.99],
-            "made_ns": [NOW], "analysis_version": [1],
-        }),
-        batch_of(FORWARDER, {
-            "ts_ns": [T0 + 500 * S] * 3, "interval_ns": [S] * 3, "node": ["f1", "f1", "f2"],
-            "job_id": ["100", "101", "101"], "op_class": ["read", "read", "write"], "requests": [100, 100, 50],
-            "bytes": [0, 0, 0], "wait_ns_histogram": [histogram((11, 100)), histogram((11, 100)), histogram((21, 50))],
-            "service_ns_histogram": [histogram((15, 100)), histogram((15, 100)), None],
-            "queue_len_max": [3, 3, 40],
-        }),
-        batch_of(FILE_COUNTERS, {
-            "job_id": ["200"] * 2, "rank": [-1, 0], "interface": ["POSIX", "MPI-IO"], "file_id": [9, 9],
-            "opens": [64, 64], "reads": [0, 0], "writes": [640, 640], "bytes_read": [0, 0],
-            "bytes_written": [640 * MIB, 640 * MIB], "consec_writes": [576, 0], "stats": [2, 0],
-            "write_sizes": [[0, 0, 0, 0, 640, 0, 0, 0, 0, 0], [0] * 10], "read_sizes": [[0] * 10, [0] * 10],
-            "open_start_ns": [T0 + S, None], "close_end_ns": [T0 + 90 * S, None], "write_time_s": [12.0, 13.0],
-        }),
-        batch_of(HEATMAP, {
-            "job_id": ["200"] * 6, "rank": [0, 0, 1, 1, 2, 2], "interface": ["POSIX"] * 4 + ["MPIIO"] * 2,
-            "bin_start_ns": [T0, T0 + 50 * S] * 3, "bin_ns": [50 * S] * 6, "read_bytes": [0] * 6,
-            "write_bytes": [100, 200, 300, 400, 1, 1],
-        }),
-        batch_of(DEVICE, {
-            "ts_ns": T0 + np.arange(1, 11) * MINUTE, "interval_ns": [MINUTE] * 10, "node": ["oss1"] * 10,
-            "device": ["sda"] * 10, "read_bytes": [0] * 10, "write_bytes": [60 * MIB] * 10,
-            "busy_ns": [30 * S] * 10, "queue_ns": [MINUTE * 3] * 10,
-        }),
-        batch_of(PORT, {
-            "ts_ns": T0 + np.arange(1, 11) * MINUTE, "interval_ns": [MINUTE] * 10, "switch": ["s1"] * 10,
-            "port": ["4"] * 10, "tx_bytes": [600 * MIB] * 10, "rx_bytes": [0] * 10,
-        }),
-        incident_rows([Incident(
-            id="inc0", layer="target", component="OST1", from_ns=T0 + 200 * S, to_ns=None, kind="degraded",
-            measured=1e6, peak=4e6, share_of_peak=0.25, confidence=0.9, jobs=["101"],
-        )], NOW),
+        batch_of(
+            FILES,
+            {
+                "file_id": [7, 8, 9],
+                "fs": ["/scratch"] * 3,
+                "path": ["/scratch/out.h5", "/scratch/in.dat", "/scratch/log"],
+                "first_seen_ns": [T0] * 3,
+            },
+        ),
+        batch_of(
+            OPS,
+            {
+                "start_ns": start,
+                "end_ns": start + rng.integers(1, 4 * S, len(start)),
+                "busy_ns": np.full(len(start), S),
+                "node": [f"n{k % 100}" for k in range(len(start))],
+                "job_id": ["300"] * len(start),
+                "rank": np.arange(len(start), dtype=np.int32) % RANKS,
+                "interface": ["POSIX"] * len(start),
+                "op": ["write"] * len(start),
+                "file_id": np.arange(len(start)) % 10,
+                "offset": np.zeros(len(start), np.int64),
+                "size": np.full(len(start), 4096),
+                "count": rng.integers(1, 50, len(start)),
+            },
+        ),
+        batch_of(
+            OPS,
+            {
+                "start_ns": [T0 + 61 * S] * 2,
+                "end_ns": [T0 + 61 * S + 10] * 2,
+                "busy_ns": [10] * 2,
+                "node": ["n1"] * 2,
+                "job_id": ["100"] * 2,
+                "rank": [0] * 2,
+                "interface": ["POSIX"] * 2,
+                "op": ["open", "stat"],
+                "file_id": [8, 8],
+                "count": [3, 4],
+            },
+        ),
+        batch_of(
+            PHASE,
+            {
+                "cluster": ["c"],
+                "job_id": ["100"],
+                "job_start_ns": [ALICE["start_ns"]],
+                "number": [0],
+                "kind": ["write"],
+                "start_ns": [T0 + 60 * S],
+                "end_ns": [T0 + 360 * S],
+                "active_ns": [300 * S],
+                "bytes": [1200 * MIB],
+                "mode": ["N-1"],
+                "expected_s": [270.0],
+                "lost_s": [30.0],
+                "abnormal": [0.99],
+                "made_ns": [NOW],
+                "analysis_version": [1],
+            },
+        ),
+        batch_of(
+            FORWARDER,
+            {
+                "ts_ns": [T0 + 500 * S] * 3,
+                "interval_ns": [S] * 3,
+                "node": ["f1", "f1", "f2"],
+                "job_id": ["100", "101", "101"],
+                "op_class": ["read", "read", "write"],
+                "requests": [100, 100, 50],
+                "bytes": [0, 0, 0],
+                "wait_ns_histogram": [histogram((11, 100)), histogram((11, 100)), histogram((21, 50))],
+                "service_ns_histogram": [histogram((15, 100)), histogram((15, 100)), None],
+                "queue_len_max": [3, 3, 40],
+            },
+        ),
+        batch_of(
+            FILE_COUNTERS,
+            {
+                "job_id": ["200"] * 2,
+                "rank": [-1, 0],
+                "interface": ["POSIX", "MPI-IO"],
+                "file_id": [9, 9],
+                "opens": [64, 64],
+                "reads": [0, 0],
+                "writes": [640, 640],
+                "bytes_read": [0, 0],
+                "bytes_written": [640 * MIB, 640 * MIB],
+                "consec_writes": [576, 0],
+                "stats": [2, 0],
+                "write_sizes": [[0, 0, 0, 0, 640, 0, 0, 0, 0, 0], [0] * 10],
+                "read_sizes": [[0] * 10, [0] * 10],
+                "open_start_ns": [T0 + S, None],
+                "close_end_ns": [T0 + 90 * S, None],
+                "write_time_s": [12.0, 13.0],
+            },
+        ),
+        batch_of(
+            HEATMAP,
+            {
+                "job_id": ["200"] * 6,
+                "rank": [0, 0, 1, 1, 2, 2],
+                "interface": ["POSIX"] * 4 + ["MPIIO"] * 2,
+                "bin_start_ns": [T0, T0 + 50 * S] * 3,
+                "bin_ns": [50 * S] * 6,
+                "read_bytes": [0] * 6,
+                "write_bytes": [100, 200, 300, 400, 1, 1],
+            },
+        ),
+        batch_of(
+            DEVICE,
+            {
+                "ts_ns": T0 + np.arange(1, 11) * MINUTE,
+                "interval_ns": [MINUTE] * 10,
+                "node": ["oss1"] * 10,
+                "device": ["sda"] * 10,
+                "read_bytes": [0] * 10,
+                "write_bytes": [60 * MIB] * 10,
+                "busy_ns": [30 * S] * 10,
+                "queue_ns": [MINUTE * 3] * 10,
+            },
+        ),
+        batch_of(
+            PORT,
+            {
+                "ts_ns": T0 + np.arange(1, 11) * MINUTE,
+                "interval_ns": [MINUTE] * 10,
+                "switch": ["s1"] * 10,
+                "port": ["4"] * 10,
+                "tx_bytes": [600 * MIB] * 10,
+                "rx_bytes": [0] * 10,
+            },
+        ),
+        incident_rows(
+            [
+                Incident(
+                    id="inc0",
+                    layer="target",
+                    component="OST1",
+                    from_ns=T0 + 200 * S,
+                    to_ns=None,
+                    kind="degraded",
+                    measured=1e6,
+                    peak=4e6,
+                    share_of_peak=0.25,
+                    confidence=0.9,
+                    jobs=["101"],
+                )
+            ],
+            NOW,
+        ),
         stream="more",
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture(scope="module")
@@ -206,13 +321,32 @@ def test_counters_of_nodes_stand_in_where_none_names_the_job(tmp_path: Path) -> 
     job = {"job_id": "8", "user": "alice", "nodes": ["n1"], "start_ns": T0, "end_ns": T0 + 60 * S, "state": "COMPLETED"}
     ts = T0 + np.arange(1, 61) * S
     put(
-        lake, accounts(job),
-        batch_of(PFS_CLIENT, {"ts_ns": ts, "interval_ns": [S] * 60, "node": ["n1"] * 60, "source": ["llite"] * 60,
-                              "read_bytes": [0] * 60, "write_bytes": [MIB] * 60}),
-        batch_of(PORT, {"ts_ns": ts, "interval_ns": [S] * 60, "switch": ["s1"] * 60, "port": ["4"] * 60,
-                        "tx_bytes": [0] * 60, "rx_bytes": [2 * MIB] * 60}),
+        lake,
+        accounts(job),
+        batch_of(
+            PFS_CLIENT,
+            {
+                "ts_ns": ts,
+                "interval_ns": [S] * 60,
+                "node": ["n1"] * 60,
+                "source": ["llite"] * 60,
+                "read_bytes": [0] * 60,
+                "write_bytes": [MIB] * 60,
+            },
+        ),
+        batch_of(
+            PORT,
+            {
+                "ts_ns": ts,
+                "interval_ns": [S] * 60,
+                "switch": ["s1"] * 60,
+                "port": ["4"] * 60,
+                "tx_bytes": [0] * 60,
+                "rx_bytes": [2 * MIB] * 60,
+            },
+        ),
         batch_of(MAPPING, {"from_ns": [T0 - DAY], "to_ns": [None], "kind": [LINKED], "a": ["n1"], "b": ["s1/4"]}),
-    )  # fmt: skip
+    )
     for sight in (EVERYTHING, MINE):
         answer = Site(Asking(lake)).ask("job_timeline", "8", sight)
         assert [(one.layer, one.estimated) for one in answer.lanes] == [("pfs_client", True), ("port", True)]
@@ -267,8 +401,9 @@ def test_ranks_by_node_and_of_a_trace(site: Site) -> None:
 def test_files_have_names_sums_and_pages(site: Site) -> None:
     answer = site.ask("job_files", "100")
     assert [(one.path, one.write_bytes, one.read_bytes) for one in answer.files] == [
-        ("/scratch/out.h5", 1200 * MIB, 0), ("/scratch/in.dat", 0, 0),
-    ]  # fmt: skip
+        ("/scratch/out.h5", 1200 * MIB, 0),
+        ("/scratch/in.dat", 0, 0),
+    ]
     assert answer.files[1].metadata_ops == 7
     assert next(one.path for one in site.ask("job_files", "100", sort="metadata").files) == "/scratch/in.dat"
     page = site.ask("job_files", "100", like="OUT")
@@ -351,8 +486,10 @@ def test_targets_have_states_jobs_and_loads(site: Site) -> None:
     answer = site.ask("layer", "target", peak=str(6 * MIB), last="10m")
     of = {one.row.id: one for one in answer.components}
     assert [(of[name].state, of[name].jobs) for name in ("OST0", "OST1", "OST2")] == [
-        ("healthy", 1), ("sick", 1), ("idle", 0),
-    ]  # fmt: skip
+        ("healthy", 1),
+        ("sick", 1),
+        ("idle", 0),
+    ]
     assert (answer.peak_basis, of["OST0"].load) == ("given", pytest.approx(0.5))
     assert (answer.idle, answer.imbalance) == (1, pytest.approx(2.25))
     assert [one.row.id for one in site.ask("layer", "target", sort="id").components] == ["OST0", "OST1", "OST2"]
@@ -447,8 +584,11 @@ def test_the_same_number_at_the_same_time_tells_nothing(tmp_path: Path) -> None:
         "end_ns": T0 + 60 * S,
         "state": "COMPLETED",
     }
-    put(lake, accounts({**mine, "cluster": "a"}, {**mine, "user": "bob", "cluster": "b"}),
-        stored("OST0", 0, 60, MIB, job="7"))  # fmt: skip
+    put(
+        lake,
+        accounts({**mine, "cluster": "a"}, {**mine, "user": "bob", "cluster": "b"}),
+        stored("OST0", 0, 60, MIB, job="7"),
+    )
     site = Site(Asking(lake))
     for question in OF_A_RUN:
         answer = site.ask(question, "7", MINE)
@@ -462,10 +602,22 @@ def test_a_long_job_is_drawn_of_hours(tmp_path: Path) -> None:
     start = T0 - 30 * DAY
     long = {"job_id": "9", "user": "alice", "nodes": ["n1"], "start_ns": start, "end_ns": start + 12 * DAY}
     n = 12
-    put(lake, accounts(long), batch_of(FORWARDER, {
-        "ts_ns": start + np.arange(1, n + 1) * DAY, "interval_ns": [S] * n, "node": ["f1"] * n, "job_id": ["9"] * n,
-        "op_class": ["write"] * n, "requests": [1] * n, "bytes": [MIB] * n,
-    }))  # fmt: skip
+    put(
+        lake,
+        accounts(long),
+        batch_of(
+            FORWARDER,
+            {
+                "ts_ns": start + np.arange(1, n + 1) * DAY,
+                "interval_ns": [S] * n,
+                "node": ["f1"] * n,
+                "job_id": ["9"] * n,
+                "op_class": ["write"] * n,
+                "requests": [1] * n,
+                "bytes": [MIB] * n,
+            },
+        ),
+    )
     answer = Site(Asking(lake)).ask("job_timeline", "9", points="100")
     assert answer.points <= 100
     assert moved(answer, "forwarder") == pytest.approx(n * MIB, rel=1e-3)

@@ -85,9 +85,17 @@ def test_a_stranger_gets_nothing_of_it(client: Client, question: str, name: str)
 
 @pytest.mark.parametrize(
     "path",
-    ["jobs/100/ranks?rows=0", "jobs/100/ranks?by=moon", "jobs/100/files?sort=size", "jobs/100/timeline?points=9",
-     "layers/moon", "layers/target/waits?sort=id", "now?last=1h", "mine?limit=1000"],
-)  # fmt: skip
+    [
+        "jobs/100/ranks?rows=0",
+        "jobs/100/ranks?by=moon",
+        "jobs/100/files?sort=size",
+        "jobs/100/timeline?points=9",
+        "layers/moon",
+        "layers/target/waits?sort=id",
+        "now?last=1h",
+        "mine?limit=1000",
+    ],
+)
 def test_wrong_words_are_refused_with_a_remedy(client: Client, path: str) -> None:
     reply = client.get(f"/api/v1/{path}", headers=bearer())
     assert reply.status_code == 400

@@ -43,9 +43,10 @@ def api_pid(running: Site) -> int:
     """The process that listens on the API's port."""
     port = f":{int(running.url.rpartition(':')[2]):04X}"
     inodes = [
-        line.split()[9] for line in Path("/proc/net/tcp").read_text().splitlines()
+        line.split()[9]
+        for line in Path("/proc/net/tcp").read_text().splitlines()
         if port in line.split()[1] and line.split()[3] == "0A"
-    ]  # fmt: skip
+    ]
     held = []
     for pid in running.up.children():
         for file in Path(f"/proc/{pid}/fd").iterdir():
@@ -100,9 +101,14 @@ async def crawling(running: Site, operator: dict[str, str], clients: int) -> tup
     host, _, port = running.url.partition("//")[2].partition(":")
     token = operator["Authorization"]
     head = f"Host: {host}:{port}\r\nAuthorization: {token}\r\n"
-    whole = [f"GET /api/v1/{path} HTTP/1.1\r\n{head}\r\n".encode() for path in (
-        f"jobs/100/timeline?points=5000&{SPAN}", f"live/jobs/100/timeline?points=5000&{SPAN}&every=1", "openapi.json",
-    )]  # fmt: skip
+    whole = [
+        f"GET /api/v1/{path} HTTP/1.1\r\n{head}\r\n".encode()
+        for path in (
+            f"jobs/100/timeline?points=5000&{SPAN}",
+            f"live/jobs/100/timeline?points=5000&{SPAN}&every=1",
+            "openapi.json",
+        )
+    ]
     half = f"POST /api/v1/session HTTP/1.1\r\n{head}content-length: 1000\r\n\r\n{{".encode()
     sent = [*whole, whole[0][:40], half, b""]
     writers: list[asyncio.StreamWriter] = []
@@ -205,8 +211,14 @@ def stream(running: Site, headers: dict[str, str]) -> str:
         connection.close()
 
 
-PATHS = (f"jobs?{SPAN}", f"jobs/100/timeline?{SPAN}", f"targets/OST0?{SPAN}", f"jobs/100/why?{SPAN}",
-         f"layers/target?{SPAN}", f"findings?{SPAN}")  # fmt: skip
+PATHS = (
+    f"jobs?{SPAN}",
+    f"jobs/100/timeline?{SPAN}",
+    f"targets/OST0?{SPAN}",
+    f"jobs/100/why?{SPAN}",
+    f"layers/target?{SPAN}",
+    f"findings?{SPAN}",
+)
 
 
 @pytest.mark.parametrize("rounds", [2, pytest.param(30, marks=pytest.mark.slow)])
@@ -258,12 +270,28 @@ def test_a_job_of_very_many_ranks(tmp_path: Path) -> None:
     rank = np.repeat(np.arange(ranks, dtype=np.int32), each)
     begun = start + (np.arange(n) % each) * 60 * S + (rank.astype(np.int64) % 1000) * (S // 50)
     nodes = [f"n{number:04d}" for number in range(1000)]
-    put(lake, accounts({**HERS, "nodes": nodes}), batch_of(OPS, {
-        "start_ns": begun, "end_ns": begun + S // 10, "busy_ns": np.full(n, S // 10),
-        "node": [nodes[number // 50] for number in rank], "job_id": ["100"] * n, "rank": rank,
-        "interface": ["POSIX"] * n, "fs": ["/scratch"] * n, "op": ["write"] * n, "file_id": rank.astype(np.int64),
-        "offset": np.zeros(n, np.int64), "size": np.full(n, MIB), "count": np.ones(n, np.int64),
-    }))  # fmt: skip
+    put(
+        lake,
+        accounts({**HERS, "nodes": nodes}),
+        batch_of(
+            OPS,
+            {
+                "start_ns": begun,
+                "end_ns": begun + S // 10,
+                "busy_ns": np.full(n, S // 10),
+                "node": [nodes[number // 50] for number in rank],
+                "job_id": ["100"] * n,
+                "rank": rank,
+                "interface": ["POSIX"] * n,
+                "fs": ["/scratch"] * n,
+                "op": ["write"] * n,
+                "file_id": rank.astype(np.int64),
+                "offset": np.zeros(n, np.int64),
+                "size": np.full(n, MIB),
+                "count": np.ones(n, np.int64),
+            },
+        ),
+    )
     running = begin(tmp_path, tmp_path / "made", WIDE)
     try:
         headers = {"Authorization": f"Bearer {running.operator}"}

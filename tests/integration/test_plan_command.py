@@ -82,8 +82,10 @@ def test_text_and_renderings_say_the_same(machine: Path) -> None:
 
 def test_jobs_that_arrive_together_see_each_others_grants(machine: Path, tmp_path: Path) -> None:
     """Two metadata-heavy jobs: each is alone on forwarders nobody uses; the third finds none of them left."""
-    jobs = [{"job_id": str(k), "user": "ben", "program": "index", "nodes": f"n0{40 + 4 * k:02d},n0{41 + 4 * k:02d}"}
-            for k in (1, 2, 3)]  # fmt: skip
+    jobs = [
+        {"job_id": str(k), "user": "ben", "program": "index", "nodes": f"n0{40 + 4 * k:02d},n0{41 + 4 * k:02d}"}
+        for k in (1, 2, 3)
+    ]
     file = tmp_path / "jobs.json"
     file.write_text(json.dumps(jobs), encoding="utf-8")
     made = plans(run(machine, "--job-file", str(file), "--policy", "dfra", "--json"))
@@ -145,11 +147,25 @@ def test_when_everything_is_sick_nothing_is_granted(tmp_path: Path) -> None:
     lake = build(tmp_path / "lake", seconds=120, sick=False)
     site_file(tmp_path)
     every = [("forwarder", name) for name in FORWARDERS] + [("target", name) for name in TARGETS]
-    put(lake, incident_rows([
-        Incident(id=f"bbbb{k:08d}", layer=layer, component=name, from_ns=NOW - DAY, to_ns=None,  # type: ignore[arg-type]
-                 kind="dead", confidence=1.0)
-        for k, (layer, name) in enumerate(every)
-    ], NOW), stream="sick")  # fmt: skip
+    put(
+        lake,
+        incident_rows(
+            [
+                Incident(
+                    id=f"bbbb{k:08d}",
+                    layer=layer,
+                    component=name,
+                    from_ns=NOW - DAY,
+                    to_ns=None,  # type: ignore[arg-type]
+                    kind="dead",
+                    confidence=1.0,
+                )
+                for k, (layer, name) in enumerate(every)
+            ],
+            NOW,
+        ),
+        stream="sick",
+    )
     for policy in ("aiot", "dfra", "static-map", "tcpu+greedy-clairvoyant"):
         [one] = plans(run(tmp_path, *ADA, "--policy", policy, "--json"))
         assert not one["forwarders"]
@@ -187,17 +203,25 @@ def _checked(machine: Path, tmp_path: Path, change: dict[str, object]) -> Result
     return run(machine, "check", str(file), "--json")
 
 
-@pytest.mark.parametrize(("change", "field", "component"), [
-    ({"forwarders": ["fwd05"]}, "forwarders", "fwd05"), ({"forwarders": ["nope"]}, "forwarders", "nope"),
-    ({"forwarders": ["fwd08"]}, "forwarders", "fwd08"), ({"stripe_bytes": 65537}, "stripe_bytes", ""),
-    ({"forwarders": [f"fwd{k:02d}" for k in range(1, 9)] * 9}, "forwarders", "fwd01"),
-    ({"stripe_count": 10**18}, "stripe_count", ""), ({"metadata_share": -1e308}, "metadata_share", ""),
-    ({"pool": "a" * 100}, "pool", ""), ({"targets": ["scratch-OST0007"]}, "targets", "scratch-OST0007"),
-    ({"isolated": True, "forwarders": ["fwd03"]}, "isolated", "fwd03"), ({"state_ns": 2**62}, "state_ns", ""),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "field", "component"),
+    [
+        ({"forwarders": ["fwd05"]}, "forwarders", "fwd05"),
+        ({"forwarders": ["nope"]}, "forwarders", "nope"),
+        ({"forwarders": ["fwd08"]}, "forwarders", "fwd08"),
+        ({"stripe_bytes": 65537}, "stripe_bytes", ""),
+        ({"forwarders": [f"fwd{k:02d}" for k in range(1, 9)] * 9}, "forwarders", "fwd01"),
+        ({"stripe_count": 10**18}, "stripe_count", ""),
+        ({"metadata_share": -1e308}, "metadata_share", ""),
+        ({"pool": "a" * 100}, "pool", ""),
+        ({"targets": ["scratch-OST0007"]}, "targets", "scratch-OST0007"),
+        ({"isolated": True, "forwarders": ["fwd03"]}, "isolated", "fwd03"),
+        ({"state_ns": 2**62}, "state_ns", ""),
+    ],
+)
 def test_check_names_field_and_component(
     machine: Path, tmp_path: Path, change: dict[str, object], field: str, component: str
-) -> None:  # fmt: skip
+) -> None:
     result = _checked(machine, tmp_path, change)
     assert isinstance(result.exception, UnsoundPlanError)
     told = json.loads(result.stdout)
@@ -205,13 +229,25 @@ def test_check_names_field_and_component(
     assert any(one["field"] == field and component in one["component"] and one["reason"] for one in told["violations"])
 
 
-@pytest.mark.parametrize("content", [
-    b"", b"{}", b"[]", b"null", b"\xff\xfe", b"{" * 100_000, b"[" * 100_000, b'{"schema": 1}', b'"x"', b"NaN",
-    b'{"policy":"a","state_ns":0,"made_ns":0,"plans":[{"policy":"a"}]}',
-    b'{"policy":"a","state_ns":0,"made_ns":0,"plans":[],"more":1}',
-    b'{"schema":"fairlead.plan/2","policy":"a","state_ns":0,"made_ns":0}',
-    b'{"policy":"a","state_ns":99999999999999999999999999,"made_ns":0}',
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{}",
+        b"[]",
+        b"null",
+        b"\xff\xfe",
+        b"{" * 100_000,
+        b"[" * 100_000,
+        b'{"schema": 1}',
+        b'"x"',
+        b"NaN",
+        b'{"policy":"a","state_ns":0,"made_ns":0,"plans":[{"policy":"a"}]}',
+        b'{"policy":"a","state_ns":0,"made_ns":0,"plans":[],"more":1}',
+        b'{"schema":"fairlead.plan/2","policy":"a","state_ns":0,"made_ns":0}',
+        b'{"policy":"a","state_ns":99999999999999999999999999,"made_ns":0}',
+    ],
+)
 def test_hostile_plans_are_refused_in_words(machine: Path, tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "p.json"
     file.write_bytes(content)
@@ -221,15 +257,27 @@ def test_hostile_plans_are_refused_in_words(machine: Path, tmp_path: Path, conte
     assert str(file) in str(result.exception)
 
 
-@pytest.mark.parametrize(("content", "says"), [
-    (b"", "no jobs"), (b"[]", "no job in it"), (b"[{}]", "job_id"), (b'[{"job_id": ""}]', "job_id"),
-    (b'[{"job_id": "1", "node_count": 0}]', "node_count"), (b'[{"job_id": "1", "node_count": -5}]', "node_count"),
-    (b'[{"job_id": "1", "node_count": 1e99}]', "node_count"), (b'[{"job_id": "1", "sudo": true}]', "sudo"),
-    (b'[{"job_id": "1", "cores": -1}]', "cores"), (b'[{"job_id": "1"}, {"job_id": "1"}]', "twice"),
-    (b'[{"job_id": "1", "nodes": "n[1-99999999]"}]', "hosts"), (b'[{"job_id": "1", "nodes": "n[1-"}]', "host list"),
-    (b'[{"job_id": "1", "nodes": ["a", "a"]}]', "twice"), (b'[{"job_id": "1", "nodes": "a,b", "node_count": 3}]', "3"),
-    (b"\xff", "no jobs"), (b"[" * 100_000, "no jobs"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "no jobs"),
+        (b"[]", "no job in it"),
+        (b"[{}]", "job_id"),
+        (b'[{"job_id": ""}]', "job_id"),
+        (b'[{"job_id": "1", "node_count": 0}]', "node_count"),
+        (b'[{"job_id": "1", "node_count": -5}]', "node_count"),
+        (b'[{"job_id": "1", "node_count": 1e99}]', "node_count"),
+        (b'[{"job_id": "1", "sudo": true}]', "sudo"),
+        (b'[{"job_id": "1", "cores": -1}]', "cores"),
+        (b'[{"job_id": "1"}, {"job_id": "1"}]', "twice"),
+        (b'[{"job_id": "1", "nodes": "n[1-99999999]"}]', "hosts"),
+        (b'[{"job_id": "1", "nodes": "n[1-"}]', "host list"),
+        (b'[{"job_id": "1", "nodes": ["a", "a"]}]', "twice"),
+        (b'[{"job_id": "1", "nodes": "a,b", "node_count": 3}]', "3"),
+        (b"\xff", "no jobs"),
+        (b"[" * 100_000, "no jobs"),
+    ],
+)
 def test_hostile_jobs_are_refused_naming_the_field(machine: Path, tmp_path: Path, content: bytes, says: str) -> None:
     file = tmp_path / "jobs.json"
     file.write_bytes(content)
@@ -240,14 +288,21 @@ def test_hostile_jobs_are_refused_naming_the_field(machine: Path, tmp_path: Path
 
 def test_wrong_calls(machine: Path, tmp_path: Path) -> None:
     for words, says in (
-        ((), "no job to plan for"), ((*ADA, "--policy", "aiott"), "aiot"), ((*ADA, "--policy", "tcpu+no"), "no policy"),
-        ((*ADA, "--policy", "nosuch+greedy-clairvoyant"), "no policy"), ((*ADA, "--policy", ""), "no policy"),
-        ((*ADA, "--nodes", "3"), "16 are named"), (("--job", "1", "--nodes", "0"), "node_count"),
-        (("--job", "1", "--nodes", "99999999999"), "node_count"), ((*ADA, "--job-file", "x"), "both say"),
-        ((*ADA, "--json", "--render", "map"), "two ways"), ((*ADA, "--file-system", "nope"), "nope"),
+        ((), "no job to plan for"),
+        ((*ADA, "--policy", "aiott"), "aiot"),
+        ((*ADA, "--policy", "tcpu+no"), "no policy"),
+        ((*ADA, "--policy", "nosuch+greedy-clairvoyant"), "no policy"),
+        ((*ADA, "--policy", ""), "no policy"),
+        ((*ADA, "--nodes", "3"), "16 are named"),
+        (("--job", "1", "--nodes", "0"), "node_count"),
+        (("--job", "1", "--nodes", "99999999999"), "node_count"),
+        ((*ADA, "--job-file", "x"), "both say"),
+        ((*ADA, "--json", "--render", "map"), "two ways"),
+        ((*ADA, "--file-system", "nope"), "nope"),
         (("--job", "1", "--nodes", "2", "--user", "ada", "--program", "cast", "--render", "map"), "not known"),
-        ((*ADA, "--granted", str(tmp_path / "none.json")), "cannot be read"), (("--job-file", str(tmp_path)), "cannot"),
-    ):  # fmt: skip
+        ((*ADA, "--granted", str(tmp_path / "none.json")), "cannot be read"),
+        (("--job-file", str(tmp_path)), "cannot"),
+    ):
         result = run(machine, *words)
         assert isinstance(result.exception, UsageError | InputError), (words, result.output)
         assert says in str(result.exception), str(result.exception)
@@ -295,8 +350,9 @@ def test_the_live_state_is_what_was_counted(tmp_path: Path) -> None:
         name: int(name in ("fwd03", "fwd04")) for name in FORWARDERS
     }
     assert {job.job_id: [FORWARDERS[at] for at in job.forwarders] for job in seen.running} == {
-        "500": ["fwd03"], "501": ["fwd04"],
-    }  # fmt: skip
+        "500": ["fwd03"],
+        "501": ["fwd04"],
+    }
     assert seen.file_system == "scratch"
     assert seen.landscape.servers is not None
     assert seen.landscape.servers.names == ("oss1", "oss2")
@@ -317,12 +373,18 @@ def test_a_component_may_be_kept_for_a_job(tmp_path: Path) -> None:
     assert len(owner["forwarders"]) == 4
 
 
-@pytest.mark.parametrize(("text", "says"), [
-    ("[planning]\nforwarder_counts = []", "forwarder_counts"), ("[planning]\nstripe_counts = [0]", "stripe_counts"),
-    ("[planning]\nmagic = 1", "magic"), ('[[planning.barred]]\ncomponents = "fwd01"', "why"),
-    ('[[planning.barred]]\nwhy = "x"\ncomponents = "fwd[1-"', "planning.barred[0].components"),
-    ('[[planning.pools]]\nname = "p"\ntargets = "a[2-1]"', "planning.pools[0].targets"), ("\x00", "site.toml"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[planning]\nforwarder_counts = []", "forwarder_counts"),
+        ("[planning]\nstripe_counts = [0]", "stripe_counts"),
+        ("[planning]\nmagic = 1", "magic"),
+        ('[[planning.barred]]\ncomponents = "fwd01"', "why"),
+        ('[[planning.barred]]\nwhy = "x"\ncomponents = "fwd[1-"', "planning.barred[0].components"),
+        ('[[planning.pools]]\nname = "p"\ntargets = "a[2-1]"', "planning.pools[0].targets"),
+        ("\x00", "site.toml"),
+    ],
+)
 def test_a_wrong_site_file_is_refused_naming_the_key(tmp_path: Path, text: str, says: str) -> None:
     Lake.open(tmp_path / "lake", create=True)
     site_file(tmp_path, text)

@@ -39,8 +39,9 @@ def test_steps_of_any_size_come_to_the_profile_of_the_whole(tables: Tables, tmp_
     look(two, later(tables), most=2)
     assert stored(one) == of_all(one)
     assert {row["user"]: row["runs"] for row in kept(one, "profile")} == {
-        "alice": 5, "bob": 1,
-    }  # fmt: skip
+        "alice": 5,
+        "bob": 1,
+    }
     assert kept(one, "profile") == kept(two, "profile")
 
 

@@ -91,8 +91,9 @@ def test_metadata_of_a_job_is_of_the_layer_that_tells_it(site: Site) -> None:
 def test_top_by_owner(site: Site) -> None:
     users = site.ask("top", "users")
     assert [(row.name, row.sums.bytes, row.jobs) for row in users.rows] == [
-        ("alice", 1200 * MIB, 1), ("bob", 960 * MIB, 1),
-    ]  # fmt: skip
+        ("alice", 1200 * MIB, 1),
+        ("bob", 960 * MIB, 1),
+    ]
     assert users.total.bytes == 2160 * MIB
     assert [row.name for row in site.ask("top", "projects").rows] == ["climate", "fusion"]
     assert [row.name for row in site.ask("top", "programs", metric="read").rows] == ["gkua", "wrf"]
@@ -176,8 +177,10 @@ def test_a_gap_event_counts_even_between_words_of_health(tmp_path: Path) -> None
     lake = Lake.open(tmp_path / "lake", create=True)
     from fairlead.core.model.tables import EVENTS
 
-    gap = batch_of(EVENTS, {"ts_ns": [T0 + 200 * S], "end_ns": [T0 + 300 * S], "component": ["n1"], "kind": ["gap"],
-                            "text": ["silent"]})  # fmt: skip
+    gap = batch_of(
+        EVENTS,
+        {"ts_ns": [T0 + 200 * S], "end_ns": [T0 + 300 * S], "component": ["n1"], "kind": ["gap"], "text": ["silent"]},
+    )
     put(lake, ops("1", "n1", 0, 60, MIB), well("n1", 0, 600), gap)
     rates = layer(Site(Asking(lake)).ask("node", "n1", from_="2024-10-04T10:00", to="2024-10-04T10:08"), "client")
     values = rates.write_bytes_per_s
@@ -197,10 +200,20 @@ def test_seconds_that_are_forgotten_are_read_as_minutes(tmp_path: Path) -> None:
 
     lake = Lake.open(tmp_path / "lake", create=True)
     minutes = [T0 + k * 60 * S for k in range(30)]
-    put(lake, batch_of(ROLLUP, {
-        "ts_ns": minutes, "interval_ns": [60 * S] * 30, "kind": ["node"] * 30, "id": ["n1"] * 30,
-        "layer": ["client"] * 30, "write_bytes": [60 * MIB] * 30,
-    }))  # fmt: skip
+    put(
+        lake,
+        batch_of(
+            ROLLUP,
+            {
+                "ts_ns": minutes,
+                "interval_ns": [60 * S] * 30,
+                "kind": ["node"] * 30,
+                "id": ["n1"] * 30,
+                "layer": ["client"] * 30,
+                "write_bytes": [60 * MIB] * 30,
+            },
+        ),
+    )
     page = Site(Asking(lake)).ask("node", "n1", now_ns=T0 + HOUR, last="1h")
     assert page.timeline.step_ns == 60 * S
     assert layer(page, "client").write_bytes_per_s[:30] == [MIB] * 30
@@ -328,12 +341,23 @@ def _shared_forwarder(root: Path) -> Site:
             {"job_id": "1", "user": "alice", "nodes": ["n1"], "start_ns": T0, "end_ns": T0 + 60 * S},
             {"job_id": "2", "user": "bob", "nodes": ["n2"], "start_ns": T0, "end_ns": T0 + 60 * S},
         ),
-        ops("1", "n1", 0, 60, 3 * MIB), ops("2", "n2", 0, 60, MIB),
-        batch_of(FORWARDER, {"ts_ns": ts, "interval_ns": [S] * n, "node": ["f1"] * n, "op_class": ["write"] * n,
-                             "requests": [1] * n, "bytes": [4 * MIB] * n}),
-        batch_of(MAPPING, {"from_ns": [T0 - DAY] * 2, "kind": ["node_forwarder"] * 2, "a": ["n1", "n2"],
-                           "b": ["f1", "f1"]}),
-    )  # fmt: skip
+        ops("1", "n1", 0, 60, 3 * MIB),
+        ops("2", "n2", 0, 60, MIB),
+        batch_of(
+            FORWARDER,
+            {
+                "ts_ns": ts,
+                "interval_ns": [S] * n,
+                "node": ["f1"] * n,
+                "op_class": ["write"] * n,
+                "requests": [1] * n,
+                "bytes": [4 * MIB] * n,
+            },
+        ),
+        batch_of(
+            MAPPING, {"from_ns": [T0 - DAY] * 2, "kind": ["node_forwarder"] * 2, "a": ["n1", "n2"], "b": ["f1", "f1"]}
+        ),
+    )
     return Site(Asking(lake))
 
 
@@ -354,10 +378,29 @@ def test_a_shared_forwarder_is_split_by_the_share_of_traffic_and_marked(tmp_path
 
 def test_a_reader_of_one_user_sees_no_other_user_anywhere(site: Site) -> None:
     """The same by everybody, about everything, is tests/integration/test_rights.py."""
-    asked = [("jobs", ""), ("job", "100"), ("node", "n1"), ("targets", ""), ("target", "OST0"), ("forwarder", "f1"),
-             ("mds", ""), ("mds", "MDT2"), ("heatmap", ""), ("top", "jobs"), ("top", "users"), ("top", "projects"),
-             ("top", "programs"), ("usage", ""), ("ports", ""), ("devices", ""), ("behaviour", ""), ("findings", ""),
-             ("finding", "abcdef123456"), ("why", "100"), ("component_health", "")]  # fmt: skip
+    asked = [
+        ("jobs", ""),
+        ("job", "100"),
+        ("node", "n1"),
+        ("targets", ""),
+        ("target", "OST0"),
+        ("forwarder", "f1"),
+        ("mds", ""),
+        ("mds", "MDT2"),
+        ("heatmap", ""),
+        ("top", "jobs"),
+        ("top", "users"),
+        ("top", "projects"),
+        ("top", "programs"),
+        ("usage", ""),
+        ("ports", ""),
+        ("devices", ""),
+        ("behaviour", ""),
+        ("findings", ""),
+        ("finding", "abcdef123456"),
+        ("why", "100"),
+        ("component_health", ""),
+    ]
     for question in ("system", "cdf", "health"):
         with pytest.raises(NotForYouError, match="whole machine"):
             site.ask(question, "", ALICE)
@@ -391,8 +434,10 @@ def test_another_users_job_is_as_unknown_as_none(site: Site) -> None:
 
 def test_a_number_two_users_have_at_once_shows_neither_the_others_traffic(tmp_path: Path) -> None:
     lake = Lake.open(tmp_path / "lake", create=True)
-    two = [{"cluster": c, "job_id": "7", "user": u, "nodes": [n], "start_ns": T0, "end_ns": T0 + 300 * S}
-           for c, u, n in (("a", "alice", "n1"), ("b", "bob", "n2"))]  # fmt: skip
+    two = [
+        {"cluster": c, "job_id": "7", "user": u, "nodes": [n], "start_ns": T0, "end_ns": T0 + 300 * S}
+        for c, u, n in (("a", "alice", "n1"), ("b", "bob", "n2"))
+    ]
     put(lake, accounts(*two), ops("7", "n2", 0, 60, MIB))
     site = Site(Asking(lake))
     page = site.ask("job", "7", ALICE)
@@ -404,8 +449,10 @@ def test_a_number_two_users_have_at_once_shows_neither_the_others_traffic(tmp_pa
 
 def test_a_number_used_again_keeps_runs_apart(tmp_path: Path) -> None:
     lake = Lake.open(tmp_path / "lake", create=True)
-    runs = [{"job_id": "7", "user": user, "nodes": ["n1"], "start_ns": T0 + first * S, "end_ns": T0 + (first + 60) * S}
-            for user, first in (("alice", 0), ("bob", 7200))]  # fmt: skip
+    runs = [
+        {"job_id": "7", "user": user, "nodes": ["n1"], "start_ns": T0 + first * S, "end_ns": T0 + (first + 60) * S}
+        for user, first in (("alice", 0), ("bob", 7200))
+    ]
     put(lake, accounts(*runs), ops("7", "n1", 0, 60, MIB), ops("7", "n1", 7200, 7260, 9 * MIB))
     site, later = Site(Asking(lake)), T0 + 3 * HOUR
     assert site.ask("job", "7", ALICE, later).job.sums.write_bytes == 60 * MIB
@@ -424,9 +471,16 @@ def test_parameters_survive_the_way_over_http() -> None:
 
 @pytest.mark.parametrize(
     ("question", "words"),
-    [("jobs", {"limit": "0"}), ("jobs", {"limit": "x"}), ("jobs", {"sort": "name; drop"}), ("jobs", {"nonsense": "1"}),
-     ("job", {"points": "1000000"}), ("jobs", {"user": "x" * 1000}), ("heatmap", {"peak": "-1"})],
-)  # fmt: skip
+    [
+        ("jobs", {"limit": "0"}),
+        ("jobs", {"limit": "x"}),
+        ("jobs", {"sort": "name; drop"}),
+        ("jobs", {"nonsense": "1"}),
+        ("job", {"points": "1000000"}),
+        ("jobs", {"user": "x" * 1000}),
+        ("heatmap", {"peak": "-1"}),
+    ],
+)
 def test_wrong_parameters_are_named(question: str, words: dict[str, str]) -> None:
     with pytest.raises(UsageError, match="parameter"):
         asked_of(question, words)
@@ -477,8 +531,14 @@ def test_a_nodes_own_devices_are_its_own_and_no_storage_target(tmp_path: Path) -
         {**when, "node": "n1", "device": "vda", "read_bytes": MIB, "write_bytes": 0},
         {**when, "node": "n11", "device": "vda", "read_bytes": 7 * MIB, "write_bytes": 0},
     ]
-    room = {"ts_ns": NOW - 30 * S, "server": "n1", "target": "n1:/scratch", "source": "statvfs",
-            "capacity_bytes": 100 * MIB, "used_bytes": 40 * MIB}  # fmt: skip
+    room = {
+        "ts_ns": NOW - 30 * S,
+        "server": "n1",
+        "target": "n1:/scratch",
+        "source": "statvfs",
+        "capacity_bytes": 100 * MIB,
+        "used_bytes": 40 * MIB,
+    }
     put(lake, batch_of(DEVICE, columns(disks)), batch_of(TARGET, columns([room])), stored("OST0", 560, 580, MIB))
     site = Site(Asking(lake))
     own = {row.id: row for row in site.ask("node", "n1", last="1h").devices}

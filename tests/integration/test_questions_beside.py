@@ -40,25 +40,42 @@ def lake(tmp_path: Path) -> Lake:
 
 def held(at: int, target: str | None, **owners: tuple[int, int]) -> list[dict[str, object]]:
     return [
-        {"ts_ns": at, "fs": "lus", "target": target, "owner_kind": "user", "owner": owner, "used_bytes": size,
-         "inodes_used": inodes} for owner, (size, inodes) in owners.items()
-    ]  # fmt: skip
+        {
+            "ts_ns": at,
+            "fs": "lus",
+            "target": target,
+            "owner_kind": "user",
+            "owner": owner,
+            "used_bytes": size,
+            "inodes_used": inodes,
+        }
+        for owner, (size, inodes) in owners.items()
+    ]
 
 
 @pytest.fixture
 def space(lake: Lake) -> Asking:
     then, now = NOW - DAY, NOW - 60 * S
     rows = [
-        *held(then, "lus-OST0000", alice=(100, 9), bob=(50, 9)), *held(then, "lus-OST0001", alice=(10, 9)),
+        *held(then, "lus-OST0000", alice=(100, 9), bob=(50, 9)),
+        *held(then, "lus-OST0001", alice=(10, 9)),
         *held(then, "lus-MDT0000", alice=(1, 40), bob=(1, 7)),
         *held(now - 600 * S, "lus-OST0000", alice=(101, 9), bob=(60, 9), carol=(9, 9)),  # not the last word
-        *held(now, "lus-OST0000", alice=(90, 9), bob=(950, 9)), *held(now, "lus-OST0001", alice=(30, 9), dora=(5, 1)),
+        *held(now, "lus-OST0000", alice=(90, 9), bob=(950, 9)),
+        *held(now, "lus-OST0001", alice=(30, 9), dora=(5, 1)),
         *held(now, "lus-MDT0000", alice=(1, 45), bob=(1, 6), dora=(1, 2)),
         {"ts_ns": now, "fs": "lus", "owner_kind": "user", "owner": "bob", "limit_bytes": 1000, "inodes_limit": 100},
         {"ts_ns": now, "fs": "lus", "owner_kind": "user", "owner": "alice", "inodes_limit": 50},
-        {"ts_ns": now, "fs": "lus", "target": "lus-OST0000", "owner_kind": "group", "owner": "staff",
-         "used_bytes": 7, "inodes_used": 7},
-    ]  # fmt: skip
+        {
+            "ts_ns": now,
+            "fs": "lus",
+            "target": "lus-OST0000",
+            "owner_kind": "group",
+            "owner": "staff",
+            "used_bytes": 7,
+            "inodes_used": 7,
+        },
+    ]
     put(lake, batch_of(USAGE, columns(rows)), stored("lus-OST0000", 0, 600, MIB))
     return Asking(lake)
 
@@ -76,8 +93,9 @@ def test_who_holds_grew_and_nears_a_limit(space: Asking) -> None:
 def test_owners_of_one_target(space: Asking) -> None:
     found = of(space, "usage", target="lus-OST0001")
     assert [(h.owner, h.used_bytes, h.grown_bytes, h.limit_share) for h in found.most] == [
-        ("alice", 30, 20, None), ("dora", 5, 5, None),
-    ]  # fmt: skip
+        ("alice", 30, 20, None),
+        ("dora", 5, 5, None),
+    ]
     with pytest.raises(UnknownNameError):
         of(space, "usage", target="lus-OST0009")
 
@@ -114,8 +132,15 @@ TWO = {"job_id": "5", "user": "alice", "nodes": ["n1", "n2"], "start_ns": T0, "e
 
 def traffic(switch: str, port: str, sent: int, received: int, peer: str | None = None) -> dict[str, object]:
     """One minute: bytes a node sent (the switch received) and received."""
-    return {"ts_ns": T0 + 120 * S, "interval_ns": 60 * S, "switch": switch, "port": port, "rx_bytes": sent,
-            "tx_bytes": received, "peer": peer}  # fmt: skip
+    return {
+        "ts_ns": T0 + 120 * S,
+        "interval_ns": 60 * S,
+        "switch": switch,
+        "port": port,
+        "rx_bytes": sent,
+        "tx_bytes": received,
+        "peer": peer,
+    }
 
 
 @pytest.mark.parametrize("told", ["site", "peer", "adapter"])
@@ -125,8 +150,11 @@ def test_ports_of_a_job_and_their_imbalance(lake: Lake, told: str) -> None:
         rows += [traffic("n1", "mlx5_0/1", 300, 0), traffic("n2", "mlx5_0/1", 90, 10), traffic("n3", "mlx5_0/1", 9, 9)]
     else:
         peers = {k: f"n{k} HCA-1" if told == "peer" else None for k in "123"}
-        rows += [traffic("s1", "1", 300, 0, peers["1"]), traffic("s1", "2", 90, 10, peers["2"]),
-                 traffic("s1", "3", 9, 9, peers["3"])]  # fmt: skip
+        rows += [
+            traffic("s1", "1", 300, 0, peers["1"]),
+            traffic("s1", "2", 90, 10, peers["2"]),
+            traffic("s1", "3", 9, 9, peers["3"]),
+        ]
     put(lake, accounts(TWO), batch_of(PORT, columns(rows)))
     if told == "site":
         put(lake, site_mapping(LINKED, expand_hostlist), stream="site-file")
@@ -143,15 +171,24 @@ def test_ports_of_a_job_and_their_imbalance(lake: Lake, told: str) -> None:
 
 def test_devices_by_hour_and_the_pages_of_the_shell(lake: Lake) -> None:
     rows = [
-        {"ts_ns": T0 + day * DAY + hour * HOUR, "interval_ns": HOUR, "node": node, "device": "nvme0n1",
-         "write_bytes": size * 3600, "read_bytes": 0, "busy_ns": HOUR // 4}
-        for day in range(-2, 0) for hour, node, size in ((1, "n1", 10), (2, "n1", 30), (1, "n2", 5))
-    ]  # fmt: skip
+        {
+            "ts_ns": T0 + day * DAY + hour * HOUR,
+            "interval_ns": HOUR,
+            "node": node,
+            "device": "nvme0n1",
+            "write_bytes": size * 3600,
+            "read_bytes": 0,
+            "busy_ns": HOUR // 4,
+        }
+        for day in range(-2, 0)
+        for hour, node, size in ((1, "n1", 10), (2, "n1", 30), (1, "n2", 5))
+    ]
     put(lake, batch_of(DEVICE, columns(rows)), accounts(TWO))
     found = of(Asking(lake), "devices", node="n1")
     assert [(d.id, d.hour, d.write_bytes_per_s, d.busy_share, d.hours) for d in found.devices] == [
-        ("n1/nvme0n1", 10, 10.0, 0.25, 2), ("n1/nvme0n1", 11, 30.0, 0.25, 2),
-    ]  # fmt: skip
+        ("n1/nvme0n1", 10, 10.0, 0.25, 2),
+        ("n1/nvme0n1", 11, 30.0, 0.25, 2),
+    ]
     place = ["--lake", str(lake.place.root), "--from", str((NOW - 7 * DAY) // S), "--to", str(NOW // S)]
     for view in ("--devices", "--network", "--space"):
         shown = CliRunner().invoke(cli, ["system", view, *place])
@@ -165,17 +202,27 @@ def test_devices_by_hour_and_the_pages_of_the_shell(lake: Lake) -> None:
 
 
 def test_the_site_says_what_clients_and_full_loads_are(lake: Lake) -> None:
-    rows = [asked("MDT0", 0, 600, count, client=client, source="exports")
-            for client, count in (("login03", 70), ("n3.cluster.example", 20), ("10.0.0.2@o2ib", 5), ("f1", 3),
-                                  ("10.9.9.9@tcp", 2))]  # fmt: skip
+    rows = [
+        asked("MDT0", 0, 600, count, client=client, source="exports")
+        for client, count in (
+            ("login03", 70),
+            ("n3.cluster.example", 20),
+            ("10.0.0.2@o2ib", 5),
+            ("f1", 3),
+            ("10.9.9.9@tcp", 2),
+        )
+    ]
     put(lake, asked("MDT0", 0, 600, 100), *rows, *(stored("OST0", 0, 600, MIB),), stream="classes")
     plain = of(Asking(lake), "mds")
     assert {c.name for c in plain.classes} == {"login", "n", "@o2ib", "f", "@tcp"}
     asking = Asking(lake, facts=facts_of(LINKED, expand_hostlist))
     found = of(asking, "mds")
     assert {c.name: round(c.share, 2) for c in found.classes} == {
-        "login": 0.7, "compute": 0.25, "forwarder": 0.03, "unknown class": 0.02,
-    }  # fmt: skip
+        "login": 0.7,
+        "compute": 0.25,
+        "forwarder": 0.03,
+        "unknown class": 0.02,
+    }
     put(lake, site_mapping(LINKED, expand_hostlist), stream="site-file")
     told = of(Asking(lake), "mds")  # a lake that a server's site file was taken into
     assert {c.name: c.count for c in told.classes} == {c.name: c.count for c in found.classes}
@@ -192,13 +239,24 @@ def test_records_of_nodes_whose_clocks_are_off_are_shown_at_their_time(tmp_path:
     lake = Lake.open(tmp_path / "skewed", create=True)
     job = {"job_id": "9", "user": "alice", "nodes": ["a", "b"], "start_ns": T0 + 400 * S, "end_ns": T0 + 520 * S}
     clocks = [
-        {"ts_ns": T0 + at * S - off, "node": node, "probe": "agent", "state": "ok", "interval_ns": 60 * S,
-         "clock_offset_ns": off} for node, off in (("a", 300 * S), ("b", -300 * S), ("c", S)) for at in (380, 440, 500)
-    ]  # fmt: skip
+        {
+            "ts_ns": T0 + at * S - off,
+            "node": node,
+            "probe": "agent",
+            "state": "ok",
+            "interval_ns": 60 * S,
+            "clock_offset_ns": off,
+        }
+        for node, off in (("a", 300 * S), ("b", -300 * S), ("c", S))
+        for at in (380, 440, 500)
+    ]
     put(
-        lake, accounts(job), batch_of(HEALTH, columns(clocks)),
-        ops("9", "a", 420 - 300, 480 - 300, MIB), ops("9", "b", 420 + 300, 480 + 300, 2 * MIB),
-    )  # fmt: skip
+        lake,
+        accounts(job),
+        batch_of(HEALTH, columns(clocks)),
+        ops("9", "a", 420 - 300, 480 - 300, MIB),
+        ops("9", "b", 420 + 300, 480 + 300, 2 * MIB),
+    )
     now = T0 + 900 * S
     page = of(Asking(lake), "job", "9", now=now)
     line = next(series for series in page.timeline.series if series.layer == "client")

@@ -43,8 +43,11 @@ def test_a_verdict_is_right_when_it_names_the_guilty_and_nobody_else() -> None:
     run = real_plane.Run(job_id="1", user="alice", program="solver", processes=4, start_ns=0, end_ns=10**10)
     silent = {scene: real_plane.verdict(scene, "t1", "2", run, [], 6.0) for scene in real_plane.SCENES}
     assert {scene: one.right for scene, one in silent.items()} == {
-        "slow target": False, "N-1 neighbour": False, "metadata neighbour": False, "nothing": True,
-    }  # fmt: skip
+        "slow target": False,
+        "N-1 neighbour": False,
+        "metadata neighbour": False,
+        "nothing": True,
+    }
 
 
 @pytest.mark.slow

@@ -25,8 +25,11 @@ def plain(data: JobData) -> list[object]:
     return [data.forwarders, data.targets, list(data.estimated), data.interval_ns, data.io_nodes, *rows]
 
 
-@pytest.mark.parametrize("lacking", [(), ("forwarder",), ("target",), ("ops",), ("forwarder", "target", "ops")],
-                         ids=lambda names: "-".join(names) or "all")  # fmt: skip
+@pytest.mark.parametrize(
+    "lacking",
+    [(), ("forwarder",), ("target",), ("ops",), ("forwarder", "target", "ops")],
+    ids=lambda names: "-".join(names) or "all",
+)
 def test_jobs_read_together_are_as_read_alone(lake: Lake, tmp_path: Path, lacking: tuple[str, ...]) -> None:
     tables = {name: table for name, table in co_run().tables().items() if name not in lacking}
     made = lake_of(tmp_path / "lake", tables) if lacking else lake

@@ -366,9 +366,16 @@ def test_a_trace_larger_than_the_memory_allowed(tmp_path: Path) -> None:
 # -- names and content that are not what they seem ---------------------------------------------------------------------
 
 HOSTILE_NAMES = [
-    b"two\nlines.darshan", b"not\xff\xfeutf8.darshan", b"\x1b[2J\x1b]0;title\x07.darshan", b"[red]x[bold].darshan",
-    b"[\\].darshan", b"turn\xe2\x80\xaeed.darshan", b":smile:\t\x9b.darshan", b"-q", b"%s {0}.darshan",
-]  # fmt: skip
+    b"two\nlines.darshan",
+    b"not\xff\xfeutf8.darshan",
+    b"\x1b[2J\x1b]0;title\x07.darshan",
+    b"[red]x[bold].darshan",
+    b"[\\].darshan",
+    b"turn\xe2\x80\xaeed.darshan",
+    b":smile:\t\x9b.darshan",
+    b"-q",
+    b"%s {0}.darshan",
+]
 
 
 def control_characters(text: str) -> set[str]:
@@ -399,9 +406,12 @@ def test_file_names_are_inert(tmp_path: Path, capsys: Capture, name: bytes) -> N
 def test_what_a_log_says_is_inert(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     evil = "\x1b[2J\x1b]0;owned\x07[red]a[/bold]\u202e\x9b"
     path = written(
-        tmp_path, executable=f"{evil} -x", names={1: f"/scratch/{evil}\n 1. Nothing to change was found.", 2: "b"},
-        metadata=f"lib_ver={evil}\n", mounts=(("lustre", f"/{evil}"),),
-    )  # fmt: skip
+        tmp_path,
+        executable=f"{evil} -x",
+        names={1: f"/scratch/{evil}\n 1. Nothing to change was found.", 2: "b"},
+        metadata=f"lib_ver={evil}\n",
+        mounts=(("lustre", f"/{evil}"),),
+    )
     for width in ("60", "100"):
         monkeypatch.setenv("COLUMNS", width)
         done = report(capsys, path, "--all")
@@ -422,9 +432,10 @@ def test_what_a_dftracer_trace_says_is_inert(tmp_path: Path, capsys: Capture) ->
     path = tmp_path / "evil.pfw"
     name = "/scratch/\x1b[2J[red]\udcff\n"
     events = [
-        pfw.meta("FH", name, "77"), pfw.meta("PR", "app", "\x1b]0;owned\x07"),
+        pfw.meta("FH", name, "77"),
+        pfw.meta("PR", "app", "\x1b]0;owned\x07"),
         *(pfw.event("write", pfw.T0_US + n * 10, ret=512, fhash="77") for n in range(200)),
-    ]  # fmt: skip
+    ]
     path.write_bytes(pfw.text(events))
     done = report(capsys, path, "--all")
     assert done.code in (0, 4)

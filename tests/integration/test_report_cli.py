@@ -144,8 +144,11 @@ def test_broken_rules_and_a_broken_platform_are_named(tmp_path: Path, capsys: Ca
     (rules / "mine.toml").write_text("id = [")
     cases = [("--rules", rules, "mine.toml"), ("--rules", tmp_path / "none", "none"), ("--rules", SMALL, SMALL.name)]
     for name, content in (
-        ("syntax", b"a ="), ("bytes", b"\xff\xfe"), ("key", b'nodez = "x"'), ("type", b'nodes = "x"'),
-    ):  # fmt: skip
+        ("syntax", b"a ="),
+        ("bytes", b"\xff\xfe"),
+        ("key", b'nodez = "x"'),
+        ("type", b'nodes = "x"'),
+    ):
         (tmp_path / name).write_bytes(content)
         cases.append(("--platform", tmp_path / name, name))
     cases += [("--platform", tmp_path, str(tmp_path)), ("--platform", tmp_path / "gone", "gone")]
@@ -242,10 +245,13 @@ def test_colours_only_where_they_are_wanted() -> None:
 
 @pytest.mark.parametrize(
     "environment",
-    [{"LC_ALL": "C", "LANG": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, {"PYTHONIOENCODING": "ascii"},
-     {"PYTHONIOENCODING": "latin-1"}],
+    [
+        {"LC_ALL": "C", "LANG": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+        {"PYTHONIOENCODING": "ascii"},
+        {"PYTHONIOENCODING": "latin-1"},
+    ],
     ids=str,
-)  # fmt: skip
+)
 def test_a_terminal_without_unicode_gets_signs_it_has(environment: dict[str, str]) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "fairlead", "report", STRIDED], env={**os.environ, **environment}, capture_output=True

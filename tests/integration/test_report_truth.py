@@ -24,9 +24,16 @@ def report_on(path: Path) -> Report:
 
 
 LABELLED = (
-    "md_heavy_8", "n1_strided_64k_8", "nn_1m_8", "one_1_16m", "small_512b_nn_4",
-    "big_4k_nn_8", "big_4k_random_n1_4", "phases_nn_4x3", "phases_write_only_n1_4x5",
-)  # fmt: skip
+    "md_heavy_8",
+    "n1_strided_64k_8",
+    "nn_1m_8",
+    "one_1_16m",
+    "small_512b_nn_4",
+    "big_4k_nn_8",
+    "big_4k_random_n1_4",
+    "phases_nn_4x3",
+    "phases_write_only_n1_4x5",
+)
 
 
 @pytest.mark.parametrize("name", LABELLED)
@@ -109,7 +116,10 @@ def test_totals_equal_the_counters_of_every_log(shared_data: Path) -> None:
             expected["opens"] += int(counters[f"{module}_OPENS"].sum())
         totals, metrics = report_on(path).verdict.totals, report_on(path).verdict.metrics
         seen = {
-            "read_bytes": totals.read_bytes, "write_bytes": totals.write_bytes,
-            "read_ops": totals.read_ops, "write_ops": totals.write_ops, "opens": metrics["opens"],
-        }  # fmt: skip
+            "read_bytes": totals.read_bytes,
+            "write_bytes": totals.write_bytes,
+            "read_ops": totals.read_ops,
+            "write_ops": totals.write_ops,
+            "opens": metrics["opens"],
+        }
         assert seen == expected, path.name

@@ -22,31 +22,65 @@ ALICE, DANA, NOBODY = Sight("alice"), Sight("dana", ("climate",)), Sight("nobody
 LINK = Sight(only=Run("c", "100", T0 + 61 * S))
 RESTRICTED = {"alice": ALICE, "dana": DANA, "link": LINK, "nobody": NOBODY}
 BOBS = (
-    Other("101", 30, 700), Other("102", 510, 800, ["n1", "n4"], "f1", "OST0", "MDT0", user="eve", project="eves"),
-    Other("103", 0, 50, ["n2"], "f1", "OST0", "MDT0"), Other("100", -9 * 3600, -9 * 3600 + 90, cluster="d", told=False),
-)  # fmt: skip
+    Other("101", 30, 700),
+    Other("102", 510, 800, ["n1", "n4"], "f1", "OST0", "MDT0", user="eve", project="eves"),
+    Other("103", 0, 50, ["n2"], "f1", "OST0", "MDT0"),
+    Other("100", -9 * 3600, -9 * 3600 + 90, cluster="d", told=False),
+)
 """At the same time elsewhere; on her node, forwarder and targets after and before her; with a number of hers."""
-SECRETS = ("bob", "eve", "fusion", "eves", "gkua", "secret", "101", "103", "n3", "n4", "f2", "OST2", "MDT2", "oss2",
-           "mds2", "7919", "4711")  # fmt: skip
-MORE = {"alice": ("icon", "dana", "200", "n6"), "link": ("icon", "dana", "200", "n6", "300", "90"),
-        "nobody": ("alice", "dana", "wrf", "climate", "OST0", "f1")}  # fmt: skip
+SECRETS = (
+    "bob",
+    "eve",
+    "fusion",
+    "eves",
+    "gkua",
+    "secret",
+    "101",
+    "103",
+    "n3",
+    "n4",
+    "f2",
+    "OST2",
+    "MDT2",
+    "oss2",
+    "mds2",
+    "7919",
+    "4711",
+)
+MORE = {
+    "alice": ("icon", "dana", "200", "n6"),
+    "link": ("icon", "dana", "200", "n6", "300", "90"),
+    "nobody": ("alice", "dana", "wrf", "climate", "OST0", "f1"),
+}
 ABOUT = {
-    "job": ["100", "101", "102", "200"], "job_timeline": ["100", "101"], "job_ranks": ["100", "101"],
-    "job_files": ["100", "101", "200"], "job_requests": ["100", "101"], "why": ["100", "101", "102"],
-    "finding": ["f00000000100", "f00000000101", "f0"], "node": ["n1", "n3", "oss1", "n9"],
-    "target": ["OST0", "OST2", "OST9"], "forwarder": ["f1", "f2", "f9"], "mds": ["", "MDT0", "MDT2"],
-    "top": ["jobs", "users", "projects", "programs"], "layer": ["forwarder", "target", "mds", "network", "device"],
-    "layer_hours": ["forwarder", "target"], "layer_cdf": ["target"], "layer_waits": ["forwarder"],
+    "job": ["100", "101", "102", "200"],
+    "job_timeline": ["100", "101"],
+    "job_ranks": ["100", "101"],
+    "job_files": ["100", "101", "200"],
+    "job_requests": ["100", "101"],
+    "why": ["100", "101", "102"],
+    "finding": ["f00000000100", "f00000000101", "f0"],
+    "node": ["n1", "n3", "oss1", "n9"],
+    "target": ["OST0", "OST2", "OST9"],
+    "forwarder": ["f1", "f2", "f9"],
+    "mds": ["", "MDT0", "MDT2"],
+    "top": ["jobs", "users", "projects", "programs"],
+    "layer": ["forwarder", "target", "mds", "network", "device"],
+    "layer_hours": ["forwarder", "target"],
+    "layer_cdf": ["target"],
+    "layer_waits": ["forwarder"],
     "layer_component": ["target", "network", "device"],
-}  # fmt: skip
+}
 WORDS: dict[str, list[dict[str, str]]] = {
     "jobs": [{}, {"user": "bob"}, {"project": "fusion"}, {"node": "n1"}, {"sort": "bytes"}, {"offset": "1"}],
     "findings": [{}, {"job": "101"}, {"component": "OST0"}, {"component": "OST2"}, {"user": "bob"}],
     "component_health": [{"all": "true"}, {"component": "OST0"}, {"component": "OST2"}],
     "layer_component": [{"id": "OST0"}, {"id": "OST2"}, {"id": "sw/n1"}, {"id": "sw/n3"}, {"id": "n1/sda"}],
-    "devices": [{}, {"node": "n1"}, {"node": "n3"}], "behaviour": [{}, {"user": "bob"}, {"program": "gkua"}],
-    "usage": [{}, {"target": "OST0"}, {"target": "OST2"}, {"kind": "user"}], "mine": [{}, {"user": "bob"}],
-}  # fmt: skip
+    "devices": [{}, {"node": "n1"}, {"node": "n3"}],
+    "behaviour": [{}, {"user": "bob"}, {"program": "gkua"}],
+    "usage": [{}, {"target": "OST0"}, {"target": "OST2"}, {"kind": "user"}],
+    "mine": [{}, {"user": "bob"}],
+}
 SPANS: list[dict[str, str]] = [{}, {"last": "20m"}, {"last": "3d"}]
 
 
@@ -120,10 +154,15 @@ def test_nobody_is_told_of_others(lakes: tuple[Asking, Asking], question: str) -
 def test_hers_is_told(lakes: tuple[Asking, Asking]) -> None:
     full, _ = lakes
     for question, name, words in (
-        ("job", "100", {}), ("why", "100", {}), ("job_files", "100", {}), ("node", "n1", {"last": "15m"}),
-        ("target", "OST0", {"last": "15m"}), ("forwarder", "f1", {"last": "15m"}), ("finding", "f00000000100", {}),
+        ("job", "100", {}),
+        ("why", "100", {}),
+        ("job_files", "100", {}),
+        ("node", "n1", {"last": "15m"}),
+        ("target", "OST0", {"last": "15m"}),
+        ("forwarder", "f1", {"last": "15m"}),
+        ("finding", "f00000000100", {}),
         ("layer_component", "network", {"id": "sw/n1", "last": "15m"}),
-    ):  # fmt: skip
+    ):
         met, told = tried(full, ALICE, question, name, words)
         assert met == "told", question
         assert question != "job_files" or "/scratch/alice/run.nc" in told

@@ -64,8 +64,24 @@ def test_a_sick_target_has_an_open_incident(folder: Path) -> None:
 
 
 def test_every_layer_has_records_and_one_agent_is_silent(folder: Path) -> None:
-    for table in ("ops", "files", "forwarder", "pfs_client", "target", "metadata", "port", "device", "jobs", "mapping",
-                  "health", "usage", "rollup", "job_summary", "phase", "profile"):  # fmt: skip
+    for table in (
+        "ops",
+        "files",
+        "forwarder",
+        "pfs_client",
+        "target",
+        "metadata",
+        "port",
+        "device",
+        "jobs",
+        "mapping",
+        "health",
+        "usage",
+        "rollup",
+        "job_summary",
+        "phase",
+        "profile",
+    ):
         assert rows(folder, f"SELECT count(*) AS n FROM {table}")[0]["n"], table  # noqa: S608
     [last] = rows(folder, "SELECT max(ts_ns) AS at FROM health WHERE node = 'cn00042'")
     [any_] = rows(folder, "SELECT max(ts_ns) AS at FROM health")

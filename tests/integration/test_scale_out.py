@@ -230,8 +230,9 @@ def test_a_cut_elsewhere_changes_nothing(one: Lake) -> None:
     """Any cut into pieces gives the sums of the whole."""
     root = str(one.place.root)
     whole = population(Here(), root, SPAN)
-    days = [population(Here(), root, part, peak_bytes_per_s=whole.targets.peak_bytes_per_s)
-            for part in pieces(SPAN, DAY_NS)]  # fmt: skip
+    days = [
+        population(Here(), root, part, peak_bytes_per_s=whole.targets.peak_bytes_per_s) for part in pieces(SPAN, DAY_NS)
+    ]
     assert len(days) == 2
     assert sum(day.jobs for day in days) == whole.jobs
     assert [layer for day in days for layer in day.layers] == whole.layers
@@ -329,10 +330,17 @@ def test_a_scheduler_elsewhere_works_too(one: Lake) -> None:
     from distributed import LocalCluster
 
     with (
-        LocalCluster(n_workers=1, threads_per_worker=2, processes=False, protocol="tcp://", host="127.0.0.1",
-                     dashboard_address="127.0.0.1:0", silence_logs=50) as cluster,
+        LocalCluster(
+            n_workers=1,
+            threads_per_worker=2,
+            processes=False,
+            protocol="tcp://",
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+            silence_logs=50,
+        ) as cluster,
         workers(cluster.scheduler_address) as found,
-    ):  # fmt: skip
+    ):
         assert cluster.scheduler_address.startswith("tcp://")
         assert plain(population(found, str(one.place.root), SPAN)) == plain(
             population(Here(), str(one.place.root), SPAN)
@@ -362,9 +370,14 @@ def test_workers_of_slurm_work_too(one: Lake, tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr("fairlead.explain.batch.workers.FIRST_WORKER_S", 60.0)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     asked = Slurm(
-        cores=1, memory="1GB", interface="lo", shared_directory=str(tmp_path), local_directory=str(tmp_path),
-        prologue=[f"echo before > {tmp_path}/before"], walltime="00:05:00",
-    )  # fmt: skip
+        cores=1,
+        memory="1GB",
+        interface="lo",
+        shared_directory=str(tmp_path),
+        local_directory=str(tmp_path),
+        prologue=[f"echo before > {tmp_path}/before"],
+        walltime="00:05:00",
+    )
     root = str(one.place.root)
     with workers("slurm", Settings(slurm=asked)) as found:
         there = population(found, root, SPAN)
@@ -384,9 +397,16 @@ def test_workers_of_a_real_slurm_work_too(one: Lake, tmp_path: Path, monkeypatch
     with slurm_cluster("heavy") as cluster:
         monkeypatch.setenv("SLURM_CONF", cluster.environment["SLURM_CONF"])
         asked = Slurm(
-            jobs=2, cores=4, memory="2GB", directives=["--mem=100M"], interface="lo", walltime="00:10:00",
-            shared_directory=str(tmp_path), local_directory=str(tmp_path), logs=str(tmp_path),
-        )  # fmt: skip
+            jobs=2,
+            cores=4,
+            memory="2GB",
+            directives=["--mem=100M"],
+            interface="lo",
+            walltime="00:10:00",
+            shared_directory=str(tmp_path),
+            local_directory=str(tmp_path),
+            logs=str(tmp_path),
+        )
         with workers("slurm", Settings(slurm=asked)) as found:
             there = population(found, root, SPAN)
             nodes = cluster.run("squeue", "--noheader", "--name=fairlead-worker", "--format=%N")

@@ -147,8 +147,12 @@ enabled = true
         assert (drop / "refused" / "noise.why").exists()
         states = {feed["feed"]: feed for feed in server.health()["feeds"]}
         assert {name.partition(":")[0]: feed["state"] for name, feed in states.items()} == {
-            "drop": "ok", "darshan": "ok", "slurm": "missing", "scrape": "ok", "remote_write": "ok",
-        }  # fmt: skip
+            "drop": "ok",
+            "darshan": "ok",
+            "slurm": "missing",
+            "scrape": "ok",
+            "remote_write": "ok",
+        }
         assert "strange_thing" in states[f"scrape:{exporter}"]["text"]
         began = time.monotonic()
         assert server.stop() == 0

@@ -33,12 +33,21 @@ def parts(answer: Setup) -> dict[str, str]:
 def every_answer() -> list[Setup]:
     """Answers in which each part is once in each state."""
     full = LakeSeen(
-        there=True, bytes=10, first_ns=1, tables=dict.fromkeys(("ops", "jobs", "port"), Seen(last_ns=NOW, senders=3)),
-        nodes=2, nodes_ok=1, node_last_ns=NOW, analysed_ns=NOW,
-    )  # fmt: skip
+        there=True,
+        bytes=10,
+        first_ns=1,
+        tables=dict.fromkeys(("ops", "jobs", "port"), Seen(last_ns=NOW, senders=3)),
+        nodes=2,
+        nodes_ok=1,
+        node_last_ns=NOW,
+        analysed_ns=NOW,
+    )
     settings = Settled(version="1", collector=["tcp:0.0.0.0:1"], site=True, alert_routes=1, ways=["portal"])
-    return [setup(settings, full, NOW), setup(Settled(version="1", analysis=False), LakeSeen(), NOW),
-            setup(Settled(version="1"), LakeSeen(there=True, trouble="broken"), NOW)]  # fmt: skip
+    return [
+        setup(settings, full, NOW),
+        setup(Settled(version="1", analysis=False), LakeSeen(), NOW),
+        setup(Settled(version="1"), LakeSeen(there=True, trouble="broken"), NOW),
+    ]
 
 
 def test_what_is_missing_has_a_command_and_all_have_a_page() -> None:

@@ -66,16 +66,22 @@ def test_signing_in_gives_a_session_that_sees_ones_own_jobs(site: Site) -> None:
 def test_wrong_names_and_passwords_read_alike_and_are_noted_without_what_was_typed(site: Site) -> None:
     changing(site, name="carol", disabled=True)
     answers = [
-        site.browser().sign_in("alice", "wrong words entirely"), site.browser().sign_in("nobody-of-ours"),
-        site.browser().sign_in("carol", "wrong words entirely"), site.browser().sign_in("' OR 1=1 --"),
-    ]  # fmt: skip
+        site.browser().sign_in("alice", "wrong words entirely"),
+        site.browser().sign_in("nobody-of-ours"),
+        site.browser().sign_in("carol", "wrong words entirely"),
+        site.browser().sign_in("' OR 1=1 --"),
+    ]
     assert {(one.status_code, one.text) for one in answers} == {(401, answers[0].text)}
     assert site.browser().sign_in("carol").status_code == 403
     with Store(site.folder) as store:
         lines = audit.entries(store)
     assert [(one.who, one.done) for one in lines] == [
-        ("carol", False), ("", False), ("carol", False), ("", False), ("alice", False)
-    ]  # fmt: skip
+        ("carol", False),
+        ("", False),
+        ("carol", False),
+        ("", False),
+        ("alice", False),
+    ]
     assert lines[-1].address == "127.0.0.1"
     assert "wrong" not in repr(lines)
     assert "nobody-of-ours" not in repr(lines)
@@ -126,9 +132,10 @@ def test_passwords_do_not_travel_unencrypted_and_cookies_are_the_transports(site
     assert "max-age" in answer.headers["strict-transport-security"]
     secret = answer.headers["set-cookie"].split(";")[0].partition("=")[2]
     for name, origin, status in (
-        ("__Host-fairlead", "https://server:8572", 200), ("fairlead", "https://server:8572", 401),
+        ("__Host-fairlead", "https://server:8572", 200),
+        ("fairlead", "https://server:8572", 401),
         ("__Host-fairlead", "http://127.0.0.1:8572", 401),
-    ):  # fmt: skip
+    ):
         browser = site.browser("10.0.0.9", origin)
         assert browser.get("session", cookie=f"{name}={secret}").status_code == status
 
@@ -136,12 +143,20 @@ def test_passwords_do_not_travel_unencrypted_and_cookies_are_the_transports(site
 @pytest.mark.parametrize(
     ("body", "status"),
     [
-        (b"{", 400), (b"[]", 400), (b'{"name": 1}', 400), (b'{"nam": "x"}', 400), (b"{}", 400), (b"\xff", 400),
-        (b'{"name": "a", "password": ""}', 400), (b'{"name": "a", "password": "' + b"x" * 20_000 + b'"}', 413),
-        (b'{"name": "alice", "password": "x", "way": "header"}', 401), (b'{"welcome": "flw_x"}', 401),
-        (b'{"name": "\\u0000", "password": "x"}', 401), (b'{"name": "\\ud800", "password": "x"}', 400),
+        (b"{", 400),
+        (b"[]", 400),
+        (b'{"name": 1}', 400),
+        (b'{"nam": "x"}', 400),
+        (b"{}", 400),
+        (b"\xff", 400),
+        (b'{"name": "a", "password": ""}', 400),
+        (b'{"name": "a", "password": "' + b"x" * 20_000 + b'"}', 413),
+        (b'{"name": "alice", "password": "x", "way": "header"}', 401),
+        (b'{"welcome": "flw_x"}', 401),
+        (b'{"name": "\\u0000", "password": "x"}', 401),
+        (b'{"name": "\\ud800", "password": "x"}', 400),
     ],
-)  # fmt: skip
+)
 def test_bodies_are_strict(site: Site, body: bytes, status: int) -> None:
     answer = site.browser().ask("POST", "/api/v1/session", body)
     assert answer.status_code == status, answer.text
@@ -291,10 +306,15 @@ def test_tokens_of_the_servers_key_stay_and_hold_nothing(site: Site) -> None:
 
 
 ADMIN_ONLY = [
-    ("GET", "accounts", None), ("POST", "accounts", {"name": "mallory", "role": "admin"}), ("GET", "audit", None),
-    ("PATCH", "accounts/alice", {"role": "admin"}), ("DELETE", "accounts/root", None),
-    ("POST", "accounts/root/welcome", {}), ("GET", "links?all=true", None), ("GET", "tokens?all=true", None),
-]  # fmt: skip
+    ("GET", "accounts", None),
+    ("POST", "accounts", {"name": "mallory", "role": "admin"}),
+    ("GET", "audit", None),
+    ("PATCH", "accounts/alice", {"role": "admin"}),
+    ("DELETE", "accounts/root", None),
+    ("POST", "accounts/root/welcome", {}),
+    ("GET", "links?all=true", None),
+    ("GET", "tokens?all=true", None),
+]
 
 
 @pytest.mark.parametrize(("method", "path", "body"), ADMIN_ONLY)
@@ -343,8 +363,14 @@ def test_administrators_see_to_accounts(site: Site) -> None:
 def portal(tmp_path: Path, lake: Lake) -> Iterator[Site]:
     (tmp_path / "secret").write_text("portal secret\n")
     (tmp_path / "secret").chmod(0o600)
-    header = Header(name="X-User", groups="X-Groups", roles={"ops": "support"}, project_prefix="p-", domain="x.org",
-                    secret_file=str(tmp_path / "secret"))  # fmt: skip
+    header = Header(
+        name="X-User",
+        groups="X-Groups",
+        roles={"ops": "support"},
+        project_prefix="p-",
+        domain="x.org",
+        secret_file=str(tmp_path / "secret"),
+    )
     made = Site(tmp_path / "state", lake, proxies=["10.0.0.1"], header=header, origin="https://io.example.org")
     made.add("root", "admin")
     yield made

@@ -208,8 +208,11 @@ def test_a_token_that_only_reads_subscribes_nobody(tmp_path: Path) -> None:
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             path = "/api/v1/alerts/subscriptions"
-            answers = [await client.get(path), await client.post(path, json={"to": "a@b.c"}),
-                       await client.delete(path + "/1")]  # fmt: skip
+            answers = [
+                await client.get(path),
+                await client.post(path, json={"to": "a@b.c"}),
+                await client.delete(path + "/1"),
+            ]
             return [one.status_code for one in answers]
 
     assert asyncio.run(ask()) == [200, 403, 403]

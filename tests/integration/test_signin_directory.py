@@ -42,9 +42,12 @@ def asked(slapd: directory_server.Directory) -> Callable[..., Directory]:
 
 def searching(slapd: directory_server.Directory) -> dict[str, Any]:
     return {
-        "user": "", "base": f"ou=people,{BASE}", "bind": SEARCHER, "bind_password_file": str(slapd.searcher),
+        "user": "",
+        "base": f"ou=people,{BASE}",
+        "bind": SEARCHER,
+        "bind_password_file": str(slapd.searcher),
         "group_base": f"ou=groups,{BASE}",
-    }  # fmt: skip
+    }
 
 
 def test_who_shows_the_password_is_known_by_the_entrys_name(asked: Any, slapd: directory_server.Directory) -> None:
@@ -70,9 +73,22 @@ def test_an_empty_password_is_no_password(asked: Any, slapd: directory_server.Di
 
 @pytest.mark.parametrize(
     "name",
-    ["*", "ali*", "alice)(uid=*", "*)(|(uid=*", "alice,ou=people", "bob,ou=people,dc=example,dc=org", "alice\0",
-     "\\61lice", "alice+uid=bob", " alice", "#alice", "x" * 300, f"alice,ou=people,{BASE}"],
-)  # fmt: skip
+    [
+        "*",
+        "ali*",
+        "alice)(uid=*",
+        "*)(|(uid=*",
+        "alice,ou=people",
+        "bob,ou=people,dc=example,dc=org",
+        "alice\0",
+        "\\61lice",
+        "alice+uid=bob",
+        " alice",
+        "#alice",
+        "x" * 300,
+        f"alice,ou=people,{BASE}",
+    ],
+)
 def test_what_is_typed_is_data(asked: Any, slapd: directory_server.Directory, name: str) -> None:
     for more in ({}, searching(slapd)):
         found = asked(**more).check(name, PASSWORD)
@@ -83,9 +99,12 @@ def test_only_the_directory_itself_is_asked(asked: Any, slapd: directory_server.
     foreign, _ = certificate(tmp_path, "localhost")
     named, _ = certificate(tmp_path, "elsewhere.example.org")
     for more in (
-        {"ca": str(foreign)}, {"ca": ""}, {"url": f"ldap://localhost:{slapd.plain}", "ca": str(foreign)},
-        {"ca": str(named)}, {"url": f"ldaps://ip6-localhost.invalid:{slapd.encrypted}"},
-    ):  # fmt: skip
+        {"ca": str(foreign)},
+        {"ca": ""},
+        {"url": f"ldap://localhost:{slapd.plain}", "ca": str(foreign)},
+        {"ca": str(named)},
+        {"url": f"ldaps://ip6-localhost.invalid:{slapd.encrypted}"},
+    ):
         with pytest.raises(DirectoryError):
             asked(**more).check("alice", PASSWORD)
 
@@ -115,9 +134,12 @@ def test_signing_in_makes_an_account_of_role_and_projects(
 ) -> None:
     lake: Lake = build(tmp_path_factory.mktemp("lake") / "lake")
     ldap = Ldap(
-        url=f"ldaps://localhost:{slapd.encrypted}", ca=str(slapd.certificate), roles={"staff": "support"},
-        project_prefix="p-", **searching(slapd),
-    )  # fmt: skip
+        url=f"ldaps://localhost:{slapd.encrypted}",
+        ca=str(slapd.certificate),
+        roles={"staff": "support"},
+        project_prefix="p-",
+        **searching(slapd),
+    )
     site = Site(tmp_path / "state", lake, ldap=ldap)
     site.add("bob", "admin")  # an account of the server's own, of a name the directory has too
     told = site.browser().sign_in("Alice").json()

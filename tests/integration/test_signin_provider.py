@@ -41,9 +41,13 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
 @pytest.fixture
 def site(tmp_path: Path, lake: Lake, provider: openid_server.OpenIdProvider) -> Iterator[Site]:
     oidc = Oidc(
-        issuer=provider.issuer, client_id="fairlead", client_secret_file=str(provider.secret),
-        roles={"ops": "admin", "help": "support"}, projects={"g-climate": "climate"}, domain="example.org",
-    )  # fmt: skip
+        issuer=provider.issuer,
+        client_id="fairlead",
+        client_secret_file=str(provider.secret),
+        roles={"ops": "admin", "help": "support"},
+        projects={"g-climate": "climate"},
+        domain="example.org",
+    )
     made = Site(tmp_path, lake, oidc=oidc, origin=ORIGIN)
     made.wall = now_ns()  # the provider has a clock of its own
     made.add("root", "admin")
@@ -123,9 +127,12 @@ def test_answers_that_were_changed_let_nobody_in(
 
 def test_the_provider_gives_nobody_a_name_of_somebody_else(site: Site, provider: openid_server.OpenIdProvider) -> None:
     for who, target in (
-        ("s1~alice~", "/"), ("s2~alice~ops", "/signin?refused=account"), ("s3~root~ops", "/signin?refused=account"),
-        ("s4~a b~", "/signin?refused=account"), ("s5~~", "/signin?refused=provider"),
-    ):  # fmt: skip
+        ("s1~alice~", "/"),
+        ("s2~alice~ops", "/signin?refused=account"),
+        ("s3~root~ops", "/signin?refused=account"),
+        ("s4~a b~", "/signin?refused=account"),
+        ("s5~~", "/signin?refused=provider"),
+    ):
         browser = site.browser()
         assert came_back(browser, provider.signed_in(begun(browser, "//evil.example"), who)) == target
     changed = site.browser()
@@ -176,13 +183,26 @@ def test_a_good_id_token_is_taken(keys: tuple[Any, dict[str, Any]]) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"iss": "https://evil"}, {"iss": "https://idp/"}, {"aud": "other"}, {"aud": ["fairlead", "other"]},
-        {"aud": None}, {"azp": "other"}, {"nonce": "m"}, {"nonce": None}, {"sub": ""},
-        {"sub": 7}, {"exp": NOW_S - 200}, {"exp": None},
-        {"exp": "9999999999"}, {"exp": True}, {"iat": NOW_S + 500}, {"iat": NOW_S - 7200}, {"nbf": NOW_S + 500},
+        {"iss": "https://evil"},
+        {"iss": "https://idp/"},
+        {"aud": "other"},
+        {"aud": ["fairlead", "other"]},
+        {"aud": None},
+        {"azp": "other"},
+        {"nonce": "m"},
+        {"nonce": None},
+        {"sub": ""},
+        {"sub": 7},
+        {"exp": NOW_S - 200},
+        {"exp": None},
+        {"exp": "9999999999"},
+        {"exp": True},
+        {"iat": NOW_S + 500},
+        {"iat": NOW_S - 7200},
+        {"nbf": NOW_S + 500},
     ],
     ids=repr,
-)  # fmt: skip
+)
 def test_claims_that_are_not_for_us_are_refused(keys: tuple[Any, dict[str, Any]], change: dict[str, Any]) -> None:
     key, public = keys
     claims = {name: value for name, value in {**GOOD, **change}.items() if value is not None}
@@ -207,10 +227,16 @@ def test_signatures_that_are_not_the_providers_are_refused(keys: tuple[Any, dict
     shared = OctKey.import_key(msgspec.json.encode(public["keys"][0]), {"kid": "k1"})
     listed = {"keys": [*public["keys"], shared.as_dict(private=True)]}
     forged = [
-        f"{part({'alg': 'none'})}.{body}.", f"{part({'alg': 'none', 'kid': 'k1'})}.{body}.{signature}",
-        f"{head}.{part({**GOOD, 'sub': 's2'})}.{signature}", f"{head}.{body}.", f"{head}.{body}", "", "a.b.c",
-        signed(foreign, GOOD), signed(foreign, GOOD, jwk=foreign.as_dict(private=False)),
-    ]  # fmt: skip
+        f"{part({'alg': 'none'})}.{body}.",
+        f"{part({'alg': 'none', 'kid': 'k1'})}.{body}.{signature}",
+        f"{head}.{part({**GOOD, 'sub': 's2'})}.{signature}",
+        f"{head}.{body}.",
+        f"{head}.{body}",
+        "",
+        "a.b.c",
+        signed(foreign, GOOD),
+        signed(foreign, GOOD, jwk=foreign.as_dict(private=False)),
+    ]
     for text in forged:
         with pytest.raises(ForgedError):
             checked(text, listed, **EXPECTED)

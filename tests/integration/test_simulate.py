@@ -175,7 +175,7 @@ def trace(tmp_path: Path) -> Path:
 
 def test_a_spec_may_name_a_trace_whose_replays_are_rows_like_any_other(
     run: Callable[..., tuple[int, str, str]], trace: Path, tmp_path: Path
-) -> None:  # fmt: skip
+) -> None:
     lake = tmp_path / "lake"
     code, out, err = run("simulate", trace, "--lake", lake, "--jobs", 1, "--json")
     assert (code, "6 runs simulated" in err) == (0, True)
@@ -201,7 +201,7 @@ def test_a_spec_may_name_a_trace_whose_replays_are_rows_like_any_other(
 
 def test_a_table_of_jobs_is_replayed_as_well(
     run: Callable[..., tuple[int, str, str]], trace: Path, tmp_path: Path
-) -> None:  # fmt: skip
+) -> None:
     names = "start_time,end_time,nprocs,POSIX_BYTES_READ,POSIX_BYTES_WRITTEN"
     lines = [f"{1000 + 60 * n},{4000 + 60 * n},{42 * n},{n}e9,{n}e10" for n in range(1, 9)]
     (tmp_path / "jobs.csv").write_text("\n".join([names, *lines]) + "\n")
@@ -234,7 +234,7 @@ def test_a_table_of_jobs_is_replayed_as_well(
 )
 def test_bad_replays_are_refused_naming_the_field(
     old: str, new: str, said: str, run: Callable[..., tuple[int, str, str]], trace: Path, tmp_path: Path
-) -> None:  # fmt: skip
+) -> None:
     trace.write_text(TRACE.replace(old, new))
     code, _, err = run("simulate", trace, "--lake", tmp_path / "lake", "--jobs", 1)
     assert code == 5
@@ -276,18 +276,20 @@ def test_one_figure_and_the_conclusions_are_told(run: Callable[..., tuple[int, s
     ],
 )
 def test_wrong_calls_are_refused(
-    words: tuple[str, ...], code: int, said: str, run: Callable[..., tuple[int, str, str]], tmp_path: Path,
+    words: tuple[str, ...],
+    code: int,
+    said: str,
+    run: Callable[..., tuple[int, str, str]],
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.chdir(tmp_path)
     found, _, err = run("simulate", *words)
     assert said in err
     assert found == code
 
 
-def test_a_trace_is_replayed_and_says_what_it_dropped(
-    run: Callable[..., tuple[int, str, str]], tmp_path: Path
-) -> None:  # fmt: skip
+def test_a_trace_is_replayed_and_says_what_it_dropped(run: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
     jobs = [f"{n} {n * 900} 0 3600 512 -1 -1 512 -1 -1 1 {n % 3} 1 {n % 3} 1 1 -1 -1" for n in range(1, 41)]
     file = tmp_path / "small.swf"
     file.write_text("; a trace\n" + "\n".join([*jobs, "no job at all"]) + "\n")

@@ -23,11 +23,11 @@ ANSWERS = {
     "sinfo": "c001|64\nc002|64\nc003|64\nbig1|128\n",
     "scontrol": "Configuration data as of now\nClusterName             = ember\n",
     "lctl": "  4 UP osc lfs01-OST0000-osc-ffff8803 4f1 5 10.1.0.5@o2ib\n"
-            "  5 UP osc lfs01-OST0001-osc-ffff8803 4f1 5 10.1.0.5@o2ib\n"
-            "  3 UP mdc lfs01-MDT0000-mdc-ffff8803 4f1 5 10.1.0.4@o2ib\n",
+    "  5 UP osc lfs01-OST0001-osc-ffff8803 4f1 5 10.1.0.5@o2ib\n"
+    "  3 UP mdc lfs01-MDT0000-mdc-ffff8803 4f1 5 10.1.0.4@o2ib\n",
     "lfs": "UUID                   1K-blocks        Used   Available Use% Mounted on\n"
-           "lfs01-OST0002_UUID       100000        5000       95000   5% /scratch[OST:2]\n",
-}  # fmt: skip
+    "lfs01-OST0002_UUID       100000        5000       95000   5% /scratch[OST:2]\n",
+}
 
 
 def answer(argv: list[str]) -> str:
@@ -59,8 +59,9 @@ def test_a_node_with_slurm_and_lustre_tells_its_site(tmp_path: Path) -> None:
     lustre, nfs = site.file_systems
     assert (lustre.kind, lustre.name, lustre.mount) == ("lustre", "lfs01", "/scratch")
     assert {(s.kind, s.node, s.targets) for s in lustre.servers} == {
-        ("oss", "oss1", "lfs01-OST[0000-0001]"), ("mds", "mds1", "lfs01-MDT0000"),
-    }  # fmt: skip
+        ("oss", "oss1", "lfs01-OST[0000-0001]"),
+        ("mds", "mds1", "lfs01-MDT0000"),
+    }
     assert (nfs.kind, nfs.mount) == ("nfs", "/home")
     assert "the server of lfs01-OST0002 is not known" in text
     mapped = {(r["kind"], r["a"], r["b"]) for r in site_mapping(site, expand_hostlist).to_pylist()}

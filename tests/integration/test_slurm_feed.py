@@ -40,9 +40,12 @@ def until(what: Callable[[], bool], seconds: float = 60.0) -> float:
 
 def test_jobs_of_a_real_cluster(cluster: SlurmCluster, tmp_path: Path) -> None:
     settings = Slurm(
-        hooks=str(cluster.hooks), sacct=cluster.command("sacct"), squeue=cluster.command("squeue"), squeue_s=30.0,
+        hooks=str(cluster.hooks),
+        sacct=cluster.command("sacct"),
+        squeue=cluster.command("squeue"),
+        squeue_s=30.0,
         sacct_s=5.0,
-    )  # fmt: skip
+    )
     lake = Lake.open(tmp_path / "lake", create=True)
     stop = threading.Event()
     with lake.writer() as writer:

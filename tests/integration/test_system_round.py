@@ -30,23 +30,34 @@ def storm(minute: int) -> list[dict[str, object]]:
 
 
 def account(job: str, user: str) -> dict[str, object]:
-    return {"cluster": "c", "job_id": job, "user": user, "program": f"prog{user}", "start_ns": HOUR_0,
-            "end_ns": HOUR_0 + HOUR}  # fmt: skip
+    return {
+        "cluster": "c",
+        "job_id": job,
+        "user": user,
+        "program": f"prog{user}",
+        "start_ns": HOUR_0,
+        "end_ns": HOUR_0 + HOUR,
+    }
 
 
 def small(job: int) -> dict[str, object]:
-    return account(str(job), "zoe") | {"write_bytes": 512 * 10**6, "write_ops": 10**6, "made_ns": HOUR_0 + HOUR,
-                                       "analysis_version": 1}  # fmt: skip
+    return account(str(job), "zoe") | {
+        "write_bytes": 512 * 10**6,
+        "write_ops": 10**6,
+        "made_ns": HOUR_0 + HOUR,
+        "analysis_version": 1,
+    }
 
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     lake = Lake.open(tmp_path_factory.mktemp("system") / "lake", create=True)
     put(
-        lake, batch_of(ROLLUP, columns([row for k in range(10) for row in storm(k)])),
+        lake,
+        batch_of(ROLLUP, columns([row for k in range(10) for row in storm(k)])),
         batch_of(JOBS, columns([account("7", "zoe"), account("8", "yves")])),
         batch_of(JOB_SUMMARY, columns([small(job) for job in range(7, 15)])),
-    )  # fmt: skip
+    )
     with lake.writer("analysis") as writer:
         assert system_round(lake, writer, HOUR_0 + HOUR + 30 * MINUTE, SITE) == Looked(1, 0)
         assert system_round(lake, writer, HOUR_0 + HOUR + 45 * MINUTE, SITE) == Looked(0, 0)
@@ -83,8 +94,12 @@ def test_a_window_without_records_finds_nothing(tmp_path: Path) -> None:
 
 def hours(count: int) -> list[dict[str, object]]:
     """A storm of ten minutes in each of these hours, by the minute and by the hour."""
-    minutes = [row | {"ts_ns": row["ts_ns"] + hour * HOUR}  # type: ignore[operator]
-               for hour in range(count) for k in range(10) for row in storm(k)]  # fmt: skip
+    minutes = [
+        row | {"ts_ns": row["ts_ns"] + hour * HOUR}  # type: ignore[operator]
+        for hour in range(count)
+        for k in range(10)
+        for row in storm(k)
+    ]
     whole = [row | {"ts_ns": HOUR_0 + hour * HOUR, "interval_ns": HOUR} for hour in range(count) for row in storm(0)]
     return [*minutes, *whole]
 
@@ -109,9 +124,10 @@ def test_after_an_outage_of_days_missed_windows_are_caught_up_with(tmp_path: Pat
 def test_what_was_too_much_to_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lake = Lake.open(tmp_path / "lake", create=True)
     put(
-        lake, batch_of(ROLLUP, columns([row for k in range(10) for row in storm(k)])),
+        lake,
+        batch_of(ROLLUP, columns([row for k in range(10) for row in storm(k)])),
         batch_of(JOB_SUMMARY, columns([small(job) for job in range(7, 80)])),
-    )  # fmt: skip
+    )
     monkeypatch.setattr(rounds, "MOST_ROWS", 50)
     with lake.writer("analysis") as writer:
         assert system_round(lake, writer, HOUR_0 + HOUR + 30 * MINUTE, SITE).written == 1

@@ -180,13 +180,21 @@ def test_the_same_as_text_json_and_page(site: Path, tmp_path: Path) -> None:
     assert again == answer
 
 
-@pytest.mark.parametrize(("words", "said"), [
-    (("--policy", "dfar"), "no policy 'dfar'"), (("--policy", "tcpu+nowhere"), "no policy"),
-    (("--policy", "<script>+x"), "no policy"), (("--forwarders", "0"), "not in the range"),
-    (("--osts", "-4"), "not in the range"), (("--price", "-1"), "not in the range"), (("--price", "nan"), "price"),
-    (("--since", "2024-06-02", "--until", "2024-06-01"), "ends before it begins"), (("--since", "soon"), "no time"),
-    (("--site", "/nowhere/site.toml"), "no such file"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--policy", "dfar"), "no policy 'dfar'"),
+        (("--policy", "tcpu+nowhere"), "no policy"),
+        (("--policy", "<script>+x"), "no policy"),
+        (("--forwarders", "0"), "not in the range"),
+        (("--osts", "-4"), "not in the range"),
+        (("--price", "-1"), "not in the range"),
+        (("--price", "nan"), "price"),
+        (("--since", "2024-06-02", "--until", "2024-06-01"), "ends before it begins"),
+        (("--since", "soon"), "no time"),
+        (("--site", "/nowhere/site.toml"), "no such file"),
+    ],
+)
 def test_what_cannot_be_asked_is_refused_by_name(site: Path, words: tuple[str, ...], said: str) -> None:
     given = words if "--since" in words else (*SPAN, *words)
     result = run(site, *given)
@@ -217,15 +225,29 @@ def test_hostile_words_and_lone_rows_stay_words(tmp_path: Path) -> None:
     summaries, phases = [], []
     for n in range(4):
         begin = ORIGIN_NS + 100 * n * S
-        who = {"job_id": f"{evil}{n}", "user": evil, "program": evil, "nodes_count": 2, "made_ns": begin,
-               "analysis_version": 1}  # fmt: skip
+        who = {
+            "job_id": f"{evil}{n}",
+            "user": evil,
+            "program": evil,
+            "nodes_count": 2,
+            "made_ns": begin,
+            "analysis_version": 1,
+        }
         summaries.append(
             who | {"start_ns": begin, "end_ns": begin + 90 * S, "basis": "client", "targets": [evil, "t2"]}
         )
-        phases.append(who | {
-            "job_start_ns": begin, "number": 0, "kind": "write", "start_ns": begin + S, "end_ns": begin + 20 * S,
-            "active_ns": 19 * S, "bytes": 10**9,
-        })  # fmt: skip
+        phases.append(
+            who
+            | {
+                "job_start_ns": begin,
+                "number": 0,
+                "kind": "write",
+                "start_ns": begin + S,
+                "end_ns": begin + 20 * S,
+                "active_ns": 19 * S,
+                "bytes": 10**9,
+            }
+        )
     summaries.append(summaries[0] | BROKEN[0] | {"job_id": "broken"})
     phases.append(phases[0] | {"job_id": "of nobody"})
     _add(lake, "job_summary", JOB_SUMMARY, summaries)

@@ -119,11 +119,13 @@ def test_a_run_gives_the_answer_of_the_command_line_and_survives_a_restart(
 @pytest.mark.parametrize(
     ("words", "what"),
     [
-        ({"policies": ["dfrra"]}, "no policy 'dfrra' is known"), ({"since": "yesterday"}, "no time: 'yesterday'"),
+        ({"policies": ["dfrra"]}, "no policy 'dfrra' is known"),
+        ({"since": "yesterday"}, "no time: 'yesterday'"),
         ({"since": "2024-06-02", "until": "2024-06-01"}, "ends before it begins"),
-        ({"since": "30d", "last": "30d"}, "both say"), ({"last": "3 moons"}, "no length of time"),
+        ({"since": "30d", "last": "30d"}, "both say"),
+        ({"last": "3 moons"}, "no length of time"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_asked_is_refused_at_once(
     site: Path, tmp_path: Path, made: Callable[..., Runs], words: dict[str, Any], what: str
 ) -> None:
@@ -229,8 +231,13 @@ def test_over_http_rights_shapes_and_refusals(
         return asyncio.run(_send(app, who, method, f"/api/v1/{path}", body))
 
     for who, status in (("", 401), ("alice:user", 403), ("reader:support", 403)):
-        for method, path in (("GET", "whatif"), ("POST", "whatif"), ("GET", "whatif/x"), ("DELETE", "whatif/x"),
-                             ("GET", "whatif/policies")):  # fmt: skip
+        for method, path in (
+            ("GET", "whatif"),
+            ("POST", "whatif"),
+            ("GET", "whatif/x"),
+            ("DELETE", "whatif/x"),
+            ("GET", "whatif/policies"),
+        ):
             assert send(who, method, path, b"{}")[0] == status
     for body in (b"{", b"[]", b'{"polices": []}', b'{"forwarders": 0}', b'{"limit": "x"}', b'{"layer": "up"}', b"\xff"):
         status, told = send("carol:support", "POST", "whatif", body)
@@ -262,11 +269,19 @@ async def _send(app: Any, who: str, method: str, path: str, body: bytes) -> tupl
         sent.append(message)
 
     scope = {
-        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http",
-        "path": path, "raw_path": path.encode(), "query_string": b"", "root_path": "",
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": method,
+        "scheme": "http",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "root_path": "",
         "headers": [(b"x-who", who.encode()), (b"content-type", b"application/json")],
-        "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 2),
-    }  # fmt: skip
+        "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 2),
+    }
     await app(scope, receive, send)
     parts = b"".join(one.get("body", b"") for one in sent if one["type"] == "http.response.body")
     return sent[0]["status"], msgspec.json.decode(parts)

@@ -29,9 +29,15 @@ def sets(draw: st.DrawFn, most: int = 12) -> Applications:
     bandwidth[np.isnan(bandwidth).all(axis=1), 0] = 1.0
     direct = np.where(rng.random(k) < 0.5, rng.integers(1, 9, k), np.nan)
     return Applications.of(
-        counts, bandwidth, rng.integers(0, 50, k), rng.integers(0, 50, k), rng.integers(1, 9, k),
-        nodes=rng.integers(0, 17, k), processes=rng.integers(0, 17, k), direct=direct,
-    )  # fmt: skip
+        counts,
+        bandwidth,
+        rng.integers(0, 50, k),
+        rng.integers(0, 50, k),
+        rng.integers(1, 9, k),
+        nodes=rng.integers(0, 17, k),
+        processes=rng.integers(0, 17, k),
+        direct=direct,
+    )
 
 
 @st.composite

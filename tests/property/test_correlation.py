@@ -93,19 +93,23 @@ def traffic(rows: list[tuple[object, ...]]) -> pa.Table:
 
 def test_a_job_that_grew_and_one_told_twice_are_there_once() -> None:
     placed = placements(
-        jobs({"job_id": "7", "start_ns": 0, "end_ns": 10 * S, "nodes": ["n1", "n2"]},
-             {"job_id": "7", "start_ns": 0, "end_ns": 10 * S, "nodes": ["n1"]},
-             {"job_id": "8", "start_ns": 5 * S, "end_ns": 5 * S, "nodes": ["n1"]},
-             {"job_id": "9", "nodes": ["n1"]}),
+        jobs(
+            {"job_id": "7", "start_ns": 0, "end_ns": 10 * S, "nodes": ["n1", "n2"]},
+            {"job_id": "7", "start_ns": 0, "end_ns": 10 * S, "nodes": ["n1"]},
+            {"job_id": "8", "start_ns": 5 * S, "end_ns": 5 * S, "nodes": ["n1"]},
+            {"job_id": "9", "nodes": ["n1"]},
+        ),
         mapping([("7", "n3", 4 * S, None)], "job_node"),
-    )  # fmt: skip
+    )
     assert placed.schema.equals(PLACEMENTS)
     found = attributed(
         traffic([(0, "n1", None, 1, 1, 0), (5 * S, "n3", None, 1, 1, 0), (0, "n3", None, 1, 1, 0)]), placed
     )
     assert dict(zip(found.row.tolist(), zip(found.job_id.to_pylist(), found.how, strict=True), strict=True)) == {
-        0: ("7", "alone"), 1: ("7", "alone"), 2: (None, "nobody"),
-    }  # fmt: skip
+        0: ("7", "alone"),
+        1: ("7", "alone"),
+        2: (None, "nobody"),
+    }
 
 
 def test_jobs_that_share_a_node_share_equally_unless_records_name_them() -> None:
@@ -136,8 +140,9 @@ WHOLE = st.dictionaries(
 )
 WEIGHTS = st.dictionaries(
     st.tuples(st.sampled_from([0, S, 2 * S]), st.sampled_from(["f1", "f2", None]), st.sampled_from(["7", "8", None])),
-    st.tuples(*[st.sampled_from([0.0, 1.0, 3.0, 1e9])] * 3), max_size=9,
-)  # fmt: skip
+    st.tuples(*[st.sampled_from([0.0, 1.0, 3.0, 1e9])] * 3),
+    max_size=9,
+)
 VALUES = ("read_bytes", "write_bytes", "metadata_ops")
 
 
@@ -152,8 +157,10 @@ def table(cells: dict[tuple[object, ...], tuple[object, ...]], keys: tuple[str, 
 @given(WHOLE, WEIGHTS, st.integers(0, 3))
 def test_a_split_adds_up_to_the_whole(whole: dict, weights: dict, counted_rows: int) -> None:  # type: ignore[type-arg]
     keys = ("ts_ns", "component", "job_id")
-    parts = {(*key, "7"): tuple(v if v is None else v // 2 for v in values)
-             for key, values in list(whole.items())[:counted_rows]}  # fmt: skip
+    parts = {
+        (*key, "7"): tuple(v if v is None else v // 2 for v in values)
+        for key, values in list(whole.items())[:counted_rows]
+    }
     client = table(weights, keys, pa.float64())
     client = client.append_column("ambiguous", pa.array(np.zeros(client.num_rows)))
     counted = table(parts, keys, pa.int64())

@@ -31,8 +31,16 @@ class Case:
     speeds: Speeds
 
     def run(self, window: Window = TO_THE_END, *, logged: bool = False) -> Outcome:
-        return run(self.cycles, self.resources, self.work_s, self.count, window, sharing=self.sharing,
-                   speeds=self.speeds, logged=logged)  # fmt: skip
+        return run(
+            self.cycles,
+            self.resources,
+            self.work_s,
+            self.count,
+            window,
+            sharing=self.sharing,
+            speeds=self.speeds,
+            logged=logged,
+        )
 
 
 def made(seed: int, sharing: str = "equal", *, width: int = 3, phases: int = 3, changes: bool = False) -> Case:
@@ -45,20 +53,26 @@ def made(seed: int, sharing: str = "equal", *, width: int = 3, phases: int = 3, 
         used = int(rng.integers(1, len(row) + 1))
         row[:used] = rng.choice(n, used, replace=False)
     cycles = Cycles(
-        first_phase=np.concatenate([[0], np.cumsum(counts)]), compute_s=rng.uniform(0.2, 6.0, counts.sum()),
-        share=rng.uniform(0.1, 1.0, counts.sum()), start_s=rng.uniform(0.0, 5.0, k), skip_s=rng.uniform(0.0, 1.0, k),
+        first_phase=np.concatenate([[0], np.cumsum(counts)]),
+        compute_s=rng.uniform(0.2, 6.0, counts.sum()),
+        share=rng.uniform(0.1, 1.0, counts.sum()),
+        start_s=rng.uniform(0.0, 5.0, k),
+        skip_s=rng.uniform(0.0, 1.0, k),
         repeat=False,
-    )  # fmt: skip
+    )
     shared = {
-        "equal": Sharing.equal(k), "weighted": Sharing(queue=np.arange(k), weight=rng.uniform(0.1, 4.0, k)),
+        "equal": Sharing.equal(k),
+        "weighted": Sharing(queue=np.arange(k), weight=rng.uniform(0.1, 4.0, k)),
         "exclusive": Sharing(queue=np.zeros(k, np.int64), weight=np.ones(1)),
         "queues": Sharing(queue=rng.integers(0, 2, k), weight=np.array([1.0, 0.1])),
-    }[sharing]  # fmt: skip
+    }[sharing]
     some = int(rng.integers(1, 5)) if changes else 0
     speeds = Speeds(
-        initial=rng.uniform(0.5, 2.0, n) if changes else np.ones(n), time_s=np.sort(rng.uniform(0.0, 20.0, some)),
-        resource=rng.integers(0, n, some), speed=rng.choice([0.3, 0.5, 1.0, 2.0], some),
-    )  # fmt: skip
+        initial=rng.uniform(0.5, 2.0, n) if changes else np.ones(n),
+        time_s=np.sort(rng.uniform(0.0, 20.0, some)),
+        resource=rng.integers(0, n, some),
+        speed=rng.choice([0.3, 0.5, 1.0, 2.0], some),
+    )
     return Case(cycles=cycles, resources=rows, work_s=rng.uniform(0.3, 6.0, k), count=n, sharing=shared, speeds=speeds)
 
 
@@ -93,13 +107,22 @@ def test_the_general_engine_says_the_same_of_one_layer(seed: int, sharing: str, 
     rows = case.resources[of]
     phase, place = np.nonzero(rows >= 0)
     n = len(phase)
-    engine = Engine(case.speeds.initial, Changes(case.speeds.time_s, case.speeds.resource.astype(np.int32),
-                                                 case.speeds.speed))  # fmt: skip
-    engine.add(Phases(
-        after=np.where(first, -1, np.arange(p) - 1).astype(np.int32), delay_s=delay, phase=phase.astype(np.int32),
-        amount=(case.work_s[of] * cycles.share)[phase], weight=case.sharing.weight[case.sharing.queue[of]][phase],
-        cap=np.full(n, np.inf), crosses=rows[phase, place].astype(np.int32)[:, None], cost=np.ones((n, 1)),
-    ), after_within=True)  # fmt: skip
+    engine = Engine(
+        case.speeds.initial, Changes(case.speeds.time_s, case.speeds.resource.astype(np.int32), case.speeds.speed)
+    )
+    engine.add(
+        Phases(
+            after=np.where(first, -1, np.arange(p) - 1).astype(np.int32),
+            delay_s=delay,
+            phase=phase.astype(np.int32),
+            amount=(case.work_s[of] * cycles.share)[phase],
+            weight=case.sharing.weight[case.sharing.queue[of]][phase],
+            cap=np.full(n, np.inf),
+            crosses=rows[phase, place].astype(np.int32)[:, None],
+            cost=np.ones((n, 1)),
+        ),
+        after_within=True,
+    )
     engine.run()
     begun, ended = engine.phase_times()
     log = case.run(logged=True).log
@@ -114,9 +137,11 @@ def test_all_times_scaled_scale_what_comes_out_to_the_bit(seed: int, sharing: st
     case, by = made(seed, sharing, changes=True), 2.0**power
     cycles, speeds = case.cycles, case.speeds
     scaled = replace(
-        case, work_s=case.work_s * by, speeds=replace(speeds, time_s=speeds.time_s * by),
+        case,
+        work_s=case.work_s * by,
+        speeds=replace(speeds, time_s=speeds.time_s * by),
         cycles=replace(cycles, compute_s=cycles.compute_s * by, start_s=cycles.start_s * by, skip_s=cycles.skip_s * by),
-    )  # fmt: skip
+    )
     window = Window(from_s=2.0, until_s=15.0)
     one, other = case.run(window), scaled.run(Window(from_s=2.0 * by, until_s=15.0 * by))
     for name in ("io_s", "waiting_s", "busy_s", "end_s"):
@@ -143,9 +168,10 @@ def test_names_of_resources_mean_nothing(seed: int, sharing: str) -> None:
     initial = np.empty(case.count)
     initial[new] = speeds.initial
     renamed = replace(
-        case, resources=np.where(case.resources >= 0, new[case.resources], -1),
+        case,
+        resources=np.where(case.resources >= 0, new[case.resources], -1),
         speeds=replace(speeds, initial=initial, resource=new[speeds.resource]),
-    )  # fmt: skip
+    )
     one, other = case.run(), renamed.run()
     np.testing.assert_allclose(one.end_s, other.end_s, **EXACT)
     np.testing.assert_allclose(one.busy_s, other.busy_s[new], **EXACT)
@@ -160,13 +186,19 @@ def test_names_of_applications_mean_nothing(seed: int, sharing: str) -> None:
     cycles, spans = case.cycles, np.diff(case.cycles.first_phase)
     phases = np.concatenate([np.arange(cycles.first_phase[i], cycles.first_phase[i + 1]) for i in order])
     other = replace(
-        case, resources=case.resources[order], work_s=case.work_s[order],
+        case,
+        resources=case.resources[order],
+        work_s=case.work_s[order],
         sharing=replace(case.sharing, queue=case.sharing.queue[order]),
         cycles=replace(
-            cycles, first_phase=np.concatenate([[0], np.cumsum(spans[order])]), compute_s=cycles.compute_s[phases],
-            share=cycles.share[phases], start_s=cycles.start_s[order], skip_s=cycles.skip_s[order],
+            cycles,
+            first_phase=np.concatenate([[0], np.cumsum(spans[order])]),
+            compute_s=cycles.compute_s[phases],
+            share=cycles.share[phases],
+            start_s=cycles.start_s[order],
+            skip_s=cycles.skip_s[order],
         ),
-    ).run()  # fmt: skip
+    ).run()
     np.testing.assert_allclose(case.run().end_s[order], other.end_s, **EXACT)
 
 
@@ -176,11 +208,15 @@ def test_io_split_in_two_without_a_pause_is_the_same_io(seed: int, sharing: str,
     """Where each application is on one resource: on several, the end of the first part would hold up the second."""
     case = made(seed, sharing, width=1, changes=True)
     cycles = case.cycles
-    split = replace(case, cycles=replace(
-        cycles, first_phase=2 * cycles.first_phase,
-        compute_s=np.stack([cycles.compute_s, np.zeros_like(cycles.compute_s)], axis=1).reshape(-1),
-        share=np.stack([cycles.share * part, cycles.share * (1 - part)], axis=1).reshape(-1),
-    )).run()  # fmt: skip
+    split = replace(
+        case,
+        cycles=replace(
+            cycles,
+            first_phase=2 * cycles.first_phase,
+            compute_s=np.stack([cycles.compute_s, np.zeros_like(cycles.compute_s)], axis=1).reshape(-1),
+            share=np.stack([cycles.share * part, cycles.share * (1 - part)], axis=1).reshape(-1),
+        ),
+    ).run()
     whole = case.run()
     np.testing.assert_allclose(split.end_s, whole.end_s, **EXACT)
     np.testing.assert_allclose(split.io_s, whole.io_s, **EXACT)
@@ -196,13 +232,19 @@ def test_one_more_application_speeds_up_nobody(seed: int, sharing: str) -> None:
     if k < 2:
         return
     few = replace(
-        case, resources=case.resources[:-1], work_s=case.work_s[:-1],
+        case,
+        resources=case.resources[:-1],
+        work_s=case.work_s[:-1],
         sharing=replace(case.sharing, queue=case.sharing.queue[:-1]),
         cycles=replace(
-            case.cycles, first_phase=case.cycles.first_phase[:-1], compute_s=case.cycles.compute_s[:-1],
-            share=case.cycles.share[:-1], start_s=case.cycles.start_s[:-1], skip_s=case.cycles.skip_s[:-1],
+            case.cycles,
+            first_phase=case.cycles.first_phase[:-1],
+            compute_s=case.cycles.compute_s[:-1],
+            share=case.cycles.share[:-1],
+            start_s=case.cycles.start_s[:-1],
+            skip_s=case.cycles.skip_s[:-1],
         ),
-    )  # fmt: skip
+    )
     assert (case.run().end_s[: k - 1] >= few.run().end_s * (1 - 1e-12)).all()
 
 

@@ -12,10 +12,14 @@ from dftracer_writing import T0_US, event, meta, read, text
 from fairlead.core.errors import InputError
 
 EVENTS = [
-    meta("HH", "node1", 11), meta("FH", "/scratch/a.dat", 22), event("start", T0_US, 0, "dftracer", hhash=11),
-    event("open", T0_US, hhash=11, fhash=22, ret=9), event("write", T0_US + 9, hhash=11, fhash=22, fd=9, ret=100),
-    event("close", T0_US + 20, hhash=11, fhash=22, fd=9, ret=0), event("end", T0_US + 50, 0, "dftracer", hhash=11),
-]  # fmt: skip
+    meta("HH", "node1", 11),
+    meta("FH", "/scratch/a.dat", 22),
+    event("start", T0_US, 0, "dftracer", hhash=11),
+    event("open", T0_US, hhash=11, fhash=22, ret=9),
+    event("write", T0_US + 9, hhash=11, fhash=22, fd=9, ret=100),
+    event("close", T0_US + 20, hhash=11, fhash=22, fd=9, ret=0),
+    event("end", T0_US + 50, 0, "dftracer", hhash=11),
+]
 OPERATIONS = 3
 
 

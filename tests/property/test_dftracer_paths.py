@@ -35,17 +35,47 @@ _STRINGS = st.one_of(
     st.sampled_from(["a", "r", "ab", "/data/x", "", "12", "-7", "007", "1e3", "rank"]), st.text(max_size=12)
 )
 _NUMBERS = st.one_of(
-    st.integers(-3, 40), st.integers(-(1 << 64), 1 << 65),
+    st.integers(-3, 40),
+    st.integers(-(1 << 64), 1 << 65),
     st.sampled_from([(1 << 63) - 1, 1 << 63, (1 << 64) - 1, 1 << 64, -(1 << 63), -(1 << 63) - 1, 10**19, 10**20, 0]),
-)  # fmt: skip
+)
 _VALUES: st.SearchStrategy[Any] = st.one_of(
-    _NUMBERS, _NUMBERS.map(str), _STRINGS, st.floats(allow_nan=False, allow_infinity=False), st.booleans(), st.none(),
-    st.lists(st.integers(), max_size=2), st.dictionaries(_STRINGS, st.integers(), max_size=2),
-)  # fmt: skip
+    _NUMBERS,
+    _NUMBERS.map(str),
+    _STRINGS,
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.booleans(),
+    st.none(),
+    st.lists(st.integers(), max_size=2),
+    st.dictionaries(_STRINGS, st.integers(), max_size=2),
+)
 _KEYS = st.sampled_from(
-    ["ret", "count", "size", "offset", "whence", "fd", "fh", "flags", "mode", "hhash", "fhash", "fname", "hostname",
-     "str_len", "ret_len", "name", "value", "level", "p_idx", "dft_cnt", "retu", "hostname_", ""]
-)  # fmt: skip
+    [
+        "ret",
+        "count",
+        "size",
+        "offset",
+        "whence",
+        "fd",
+        "fh",
+        "flags",
+        "mode",
+        "hhash",
+        "fhash",
+        "fname",
+        "hostname",
+        "str_len",
+        "ret_len",
+        "name",
+        "value",
+        "level",
+        "p_idx",
+        "dft_cnt",
+        "retu",
+        "hostname_",
+        "",
+    ]
+)
 _SMALL = st.integers(0, 5)
 
 
@@ -53,18 +83,30 @@ _SMALL = st.integers(0, 5)
 def _events(draw: st.DrawFn) -> dict[str, Any]:
     """Mostly sound events of the shapes DFTracer writes, with some of anything."""
     likely = st.fixed_dictionaries(
-        {}, optional={"ret": st.integers(-1, 90), "size": _SMALL, "offset": _SMALL, "fd": _SMALL,
-                      "whence": st.integers(0, 2), "fhash": _SMALL, "hhash": _SMALL,
-                      "mode": st.sampled_from(["r", "a", 438])},
-    )  # fmt: skip
+        {},
+        optional={
+            "ret": st.integers(-1, 90),
+            "size": _SMALL,
+            "offset": _SMALL,
+            "fd": _SMALL,
+            "whence": st.integers(0, 2),
+            "fhash": _SMALL,
+            "hhash": _SMALL,
+            "mode": st.sampled_from(["r", "a", 438]),
+        },
+    )
     args = draw(st.one_of(likely, likely, st.dictionaries(_KEYS, _VALUES, max_size=8)))
     event: dict[str, Any] = {
-        "id": draw(_NUMBERS), "name": draw(_WORDS), "cat": draw(st.sampled_from(["POSIX", "STDIO", "dftracer", "APP"])),
-        "pid": draw(st.sampled_from([1, 2, "3"])), "tid": 1, "ts": T0_US + draw(st.integers(0, 1000)),
+        "id": draw(_NUMBERS),
+        "name": draw(_WORDS),
+        "cat": draw(st.sampled_from(["POSIX", "STDIO", "dftracer", "APP"])),
+        "pid": draw(st.sampled_from([1, 2, "3"])),
+        "tid": 1,
+        "ts": T0_US + draw(st.integers(0, 1000)),
         "dur": draw(st.one_of(_SMALL, st.just("4"), _NUMBERS)),
         "ph": draw(st.sampled_from(["X", "X", "X", 1, "M", 4, "C", 2, "i"])),
         "args": args,
-    }  # fmt: skip
+    }
     if event["ph"] in ("M", 4):
         event["args"] = args | {"name": draw(_STRINGS), "value": draw(st.one_of(_SMALL, _STRINGS))}
     for key in draw(st.lists(st.sampled_from(list(event)), max_size=1)):

@@ -34,16 +34,34 @@ def histories(draw: st.DrawFn) -> tuple[Runs, Bursts, Defaults]:
 
     start = some(st.one_of(NEAR, TIMES))
     runs = Runs(
-        start_s=start, end_s=start + some(st.one_of(NEAR, TIMES)), nodes=some(), cores=some(),
-        io_nodes=some(), io_processes=some(), first_node=np.full(COUNT, -1, np.int64), program=codes(-1, 2),
-        mode=codes(-1, 3), forwarders=some(), targets=some(), recorded=np.ones(COUNT, np.bool_),
-    )  # fmt: skip
+        start_s=start,
+        end_s=start + some(st.one_of(NEAR, TIMES)),
+        nodes=some(),
+        cores=some(),
+        io_nodes=some(),
+        io_processes=some(),
+        first_node=np.full(COUNT, -1, np.int64),
+        program=codes(-1, 2),
+        mode=codes(-1, 3),
+        forwarders=some(),
+        targets=some(),
+        recorded=np.ones(COUNT, np.bool_),
+    )
     job = codes(-1, COUNT)
     begin = runs.start_s[np.clip(job, 0, COUNT - 1)]
-    return runs, Bursts(
-        job=job, kind=codes(0, 2), start_s=begin, end_s=begin + some(st.one_of(NEAR, TIMES)),
-        active_s=some(), amount=some(st.one_of(st.floats(0, 1e12), ODD)), request_bytes=some(),
-    ), Defaults(forwarder_peak=draw(PEAK), target_peak=draw(PEAK))  # fmt: skip
+    return (
+        runs,
+        Bursts(
+            job=job,
+            kind=codes(0, 2),
+            start_s=begin,
+            end_s=begin + some(st.one_of(NEAR, TIMES)),
+            active_s=some(),
+            amount=some(st.one_of(st.floats(0, 1e12), ODD)),
+            request_bytes=some(),
+        ),
+        Defaults(forwarder_peak=draw(PEAK), target_peak=draw(PEAK)),
+    )
 
 
 @settings(max_examples=150, deadline=None)

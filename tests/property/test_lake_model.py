@@ -51,8 +51,11 @@ def _sight(lake: Lake) -> dict[int, tuple[int, int]]:
         "(SELECT count(*) FROM file_counters) AS counters, (SELECT count(*) FROM events) AS events"
     ).to_pylist()[0]
     assert others == {
-        "files": len(seen), "layouts": len(seen), "counters": COUNTER_ROWS * len(seen), "events": len(seen),
-    }  # fmt: skip
+        "files": len(seen),
+        "layouts": len(seen),
+        "counters": COUNTER_ROWS * len(seen),
+        "events": len(seen),
+    }
     return seen
 
 

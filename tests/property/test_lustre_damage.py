@@ -86,9 +86,11 @@ def looked(texts: dict[str, bytes]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, kind in PROBES.items():
         options: dict[str, Any] = {"everywhere": True} if name == "lustre_space" else {}
-        probe = kind(node="n1", place=dump, jobid_name="%j:%u", **options) if "jobs" in name else kind(
-            node="n1", place=dump, **options
-        )  # fmt: skip
+        probe = (
+            kind(node="n1", place=dump, jobid_name="%j:%u", **options)
+            if "jobs" in name
+            else kind(node="n1", place=dump, **options)
+        )
         try:
             probe.read(1_700_000_000 * 10**9)
             found[name] = probe.read(1_700_000_001 * 10**9)

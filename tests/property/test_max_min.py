@@ -65,10 +65,18 @@ def test_rates_stay_fair_through_arrivals_ends_and_changes(seed: int) -> None:
     hit = rng.integers(0, len(capacity), 4).astype(np.int32)
     to = rng.choice([0.5, 2.0, 8.0], 4)
     engine = Engine(capacity, Changes(when, hit, to))
-    engine.add(Phases(
-        after=np.full(n, -1, np.int32), delay_s=rng.uniform(0, 10, n), phase=np.arange(n, dtype=np.int32),
-        amount=rng.uniform(0.5, 8.0, n), weight=weight, cap=cap, crosses=crosses, cost=cost,
-    ))  # fmt: skip
+    engine.add(
+        Phases(
+            after=np.full(n, -1, np.int32),
+            delay_s=rng.uniform(0, 10, n),
+            phase=np.arange(n, dtype=np.int32),
+            amount=rng.uniform(0.5, 8.0, n),
+            weight=weight,
+            cap=cap,
+            crosses=crosses,
+            cost=cost,
+        )
+    )
     for until in np.sort(rng.uniform(0, 20, 12)):
         engine.run(float(until))
         rate, (begun, ended) = engine.rates(), engine.times()

@@ -20,7 +20,7 @@ SEQUENCES = st.lists(st.integers(0, 4), min_size=1, max_size=60)
 @given(sequence=SEQUENCES, others=SEQUENCES, names=st.permutations(range(5)))
 def test_only_the_order_of_its_own_runs_matters(
     name: str, sequence: list[int], others: list[int], names: list[int]
-) -> None:  # fmt: skip
+) -> None:
     plain, beside, renamed = predictor(name), predictor(name), predictor(name)
     plain.observe(A, sequence)
     for at, one in enumerate(sequence):

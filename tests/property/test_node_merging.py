@@ -14,17 +14,26 @@ from fairlead.core.model.tables import OP_GROUPS, OPS
 EPOCH = 1_700_000_000_000_000_000
 FAR = st.sampled_from([0, 4096, 2**63 - 1, -(2**63)])
 
-ROW = st.fixed_dictionaries({
-    "start_ns": st.integers(0, 2_000_000_000), "length": st.sampled_from([0, 5, 5, 1_500_000_000, -3]),
-    "idle": st.sampled_from([0, 0, 2, -1]), "node": st.sampled_from(["n1", "n2", "n3", None]),
-    "job_id": st.sampled_from(["7", "7", "8", None]), "rank": st.sampled_from([None, 0, 1, 2, -1]),
-    "interface": st.sampled_from(["POSIX", "fuse"]), "fs": st.sampled_from(["/s", None]),
-    "op": st.sampled_from(["read", "write", "write"]), "file_id": st.sampled_from([None, 1, 2**63 - 1]),
-    "handle": st.sampled_from([None, 3]), "offset": st.one_of(st.none(), FAR),
-    "size": st.sampled_from([10, 10, None]), "stride": st.sampled_from([None, 10, -3, 2**63 - 1]),
-    "count": st.sampled_from([1, 1, 4]),
-    "gaps_ns": st.sampled_from([None, None, None, [1, 2]]),
-})  # fmt: skip
+ROW = st.fixed_dictionaries(
+    {
+        "start_ns": st.integers(0, 2_000_000_000),
+        "length": st.sampled_from([0, 5, 5, 1_500_000_000, -3]),
+        "idle": st.sampled_from([0, 0, 2, -1]),
+        "node": st.sampled_from(["n1", "n2", "n3", None]),
+        "job_id": st.sampled_from(["7", "7", "8", None]),
+        "rank": st.sampled_from([None, 0, 1, 2, -1]),
+        "interface": st.sampled_from(["POSIX", "fuse"]),
+        "fs": st.sampled_from(["/s", None]),
+        "op": st.sampled_from(["read", "write", "write"]),
+        "file_id": st.sampled_from([None, 1, 2**63 - 1]),
+        "handle": st.sampled_from([None, 3]),
+        "offset": st.one_of(st.none(), FAR),
+        "size": st.sampled_from([10, 10, None]),
+        "stride": st.sampled_from([None, 10, -3, 2**63 - 1]),
+        "count": st.sampled_from([1, 1, 4]),
+        "gaps_ns": st.sampled_from([None, None, None, [1, 2]]),
+    }
+)
 
 
 def table_of(rows: list[dict[str, object]]) -> pa.Table:
@@ -46,11 +55,25 @@ def counted(table: pa.Table) -> Counter[tuple[object, ...]]:
 def blocks(nodes: int, per_node: int, step: int) -> pa.Table:
     """Each rank of each node writes one block of a shared file in the same second."""
     rows = [
-        {"start_ns": rank * 7 % 11, "length": 5 + rank % 3, "idle": 0, "node": f"n{rank // per_node}", "job_id": "7",
-         "rank": rank, "interface": "POSIX", "fs": "/s", "op": "write", "file_id": 1, "handle": None,
-         "offset": rank * step, "size": 10, "stride": None, "count": 1}
+        {
+            "start_ns": rank * 7 % 11,
+            "length": 5 + rank % 3,
+            "idle": 0,
+            "node": f"n{rank // per_node}",
+            "job_id": "7",
+            "rank": rank,
+            "interface": "POSIX",
+            "fs": "/s",
+            "op": "write",
+            "file_id": 1,
+            "handle": None,
+            "offset": rank * step,
+            "size": 10,
+            "stride": None,
+            "count": 1,
+        }
         for rank in range(nodes * per_node)
-    ]  # fmt: skip
+    ]
     return table_of(rows)
 
 
@@ -118,11 +141,25 @@ def test_many_nodes_alike_pay() -> None:
 
 def test_random_offsets_merge_and_groups_of_the_first_version_are_read() -> None:
     rows = [
-        {"start_ns": rank, "length": 5, "idle": 0, "node": f"n{rank % 4}", "job_id": "7", "rank": rank,
-         "interface": "POSIX", "fs": "/s", "op": "read", "file_id": 1, "handle": None, "offset": rank * rank * 11,
-         "size": 10, "stride": None if rank == 3 else (rank * 7919) % 4096, "count": 2}
+        {
+            "start_ns": rank,
+            "length": 5,
+            "idle": 0,
+            "node": f"n{rank % 4}",
+            "job_id": "7",
+            "rank": rank,
+            "interface": "POSIX",
+            "fs": "/s",
+            "op": "read",
+            "file_id": 1,
+            "handle": None,
+            "offset": rank * rank * 11,
+            "size": 10,
+            "stride": None if rank == 3 else (rank * 7919) % 4096,
+            "count": 2,
+        }
         for rank in range(16)
-    ]  # fmt: skip
+    ]
     ops = table_of(rows)
     rest, groups = merge_nodes(ops, always=True)
     assert (rest.num_rows, groups.num_rows) == (0, 1)

@@ -23,11 +23,15 @@ def components(rng: np.random.Generator, kind: str, count: int) -> Components:
     """Any state; loads differ, so that no choice hangs on the order of names."""
     made = Components.idle(kind, tuple(f"{kind}{place}" for place in range(count)), 1.0)
     return replace(
-        made, bandwidth=rng.uniform(0.2e9, 4e9, count), mdops=np.where(rng.random(count) < 0.5, 1e4, np.nan),
+        made,
+        bandwidth=rng.uniform(0.2e9, 4e9, count),
+        mdops=np.where(rng.random(count) < 0.5, 1e4, np.nan),
         load=np.where(rng.random(count) < 0.1, np.nan, rng.permutation(count) / max(count, 1)),
-        sick=rng.random(count) < 0.3, jobs=rng.integers(0, 4, count), occupancy=rng.permutation(count) / max(count, 1),
+        sick=rng.random(count) < 0.3,
+        jobs=rng.integers(0, 4, count),
+        occupancy=rng.permutation(count) / max(count, 1),
         reserved=rng.random(count) < 0.15,
-    )  # fmt: skip
+    )
 
 
 def landscape(rng: np.random.Generator) -> Landscape:
@@ -35,12 +39,14 @@ def landscape(rng: np.random.Generator) -> Landscape:
     targets = int(rng.integers(0, 16))
     known = rng.random() < 0.6
     return Landscape(
-        forwarders=components(rng, "fwd", forwarders), targets=components(rng, "ost", targets),
+        forwarders=components(rng, "fwd", forwarders),
+        targets=components(rng, "ost", targets),
         servers=components(rng, "oss", servers) if known else None,
         server_of=rng.integers(0, servers, targets) if known else None,
         default_forwarder=rng.integers(-1, forwarders, 64) if forwarders else np.zeros(0, np.int64),
-        forwarder_counts=(1, 2, 4, 8), cores=1000.0,
-    )  # fmt: skip
+        forwarder_counts=(1, 2, 4, 8),
+        cores=1000.0,
+    )
 
 
 def expected(rng: np.random.Generator) -> Expected:
@@ -49,12 +55,23 @@ def expected(rng: np.random.Generator) -> Expected:
 
     nodes = int(rng.integers(1, 64))
     return Expected(
-        job_id="1", node_count=nodes, node_ids=tuple(range(nodes)), cores=float(nodes), io_processes=nodes * 4,
-        mode=str(rng.choice(["N-N", "N-M", "N-1", "1-1", ""])), read_bytes=perhaps(rng.lognormal(23, 3)),
-        write_bytes=perhaps(rng.lognormal(23, 3)), compute_s=perhaps(100), mdops=perhaps(rng.lognormal(4, 2)),
-        bandwidth_bytes_per_s=perhaps(rng.lognormal(21, 2)), request_bytes=perhaps(1e5), file_bytes=perhaps(1e6),
-        files=int(rng.integers(1, 999)), offset_difference_bytes=perhaps(1e8), runs_known=int(rng.integers(0, 3)),
-    )  # fmt: skip
+        job_id="1",
+        node_count=nodes,
+        node_ids=tuple(range(nodes)),
+        cores=float(nodes),
+        io_processes=nodes * 4,
+        mode=str(rng.choice(["N-N", "N-M", "N-1", "1-1", ""])),
+        read_bytes=perhaps(rng.lognormal(23, 3)),
+        write_bytes=perhaps(rng.lognormal(23, 3)),
+        compute_s=perhaps(100),
+        mdops=perhaps(rng.lognormal(4, 2)),
+        bandwidth_bytes_per_s=perhaps(rng.lognormal(21, 2)),
+        request_bytes=perhaps(1e5),
+        file_bytes=perhaps(1e6),
+        files=int(rng.integers(1, 999)),
+        offset_difference_bytes=perhaps(1e8),
+        runs_known=int(rng.integers(0, 3)),
+    )
 
 
 @settings(deadline=None, max_examples=150)
@@ -96,9 +113,11 @@ def test_the_order_of_components_does_not_matter(seed: int) -> None:
     back = np.argsort(first)
     table = here.default_forwarder
     moved = replace(
-        here, forwarders=shuffled(here.forwarders, first), targets=shuffled(here.targets, second),
+        here,
+        forwarders=shuffled(here.forwarders, first),
+        targets=shuffled(here.targets, second),
         default_forwarder=np.where(table >= 0, back[table] if len(back) else table, -1),
-    )  # fmt: skip
+    )
     for policy in (StaticMap(), Dfra(), Aiot()):
         before, after = policy.grant(job, here, rng), policy.grant(job, moved, rng)
         assert sorted(before.forwarders) == sorted(int(first[place]) for place in after.forwarders)

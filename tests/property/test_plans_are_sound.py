@@ -38,9 +38,14 @@ def layer(draw: st.DrawFn, kind: str, names: list[str]) -> Components:
 
     made = Components.idle(kind, tuple(names), 1.0)
     return replace(
-        made, bandwidth=column(1e9, 2.5e9, 1e6, np.nan), iops=column(1e4, np.nan), mdops=column(2e4, np.nan),
-        load=column(0.0, 0.3, 1.0, np.nan), sick=column(0, 0, 0, 1) > 0, reserved=column(0, 0, 0, 1) > 0,
-    )  # fmt: skip
+        made,
+        bandwidth=column(1e9, 2.5e9, 1e6, np.nan),
+        iops=column(1e4, np.nan),
+        mdops=column(2e4, np.nan),
+        load=column(0.0, 0.3, 1.0, np.nan),
+        sick=column(0, 0, 0, 1) > 0,
+        reserved=column(0, 0, 0, 1) > 0,
+    )
 
 
 @st.composite
@@ -51,34 +56,67 @@ def machines(draw: st.DrawFn) -> Live:
     default = np.array([draw(st.integers(-1, len(forwarders) - 1)) for _ in nodes], np.int64)
     counts = st.lists(st.integers(1, 9), min_size=1, max_size=4, unique=True)
     landscape = Landscape(
-        forwarders=forwarders, targets=targets, default_forwarder=default,
-        forwarder_counts=tuple(sorted(draw(counts))), stripe_counts=tuple(sorted(draw(counts))),
+        forwarders=forwarders,
+        targets=targets,
+        default_forwarder=default,
+        forwarder_counts=tuple(sorted(draw(counts))),
+        stripe_counts=tuple(sorted(draw(counts))),
         pools={"one": (0, 1)} if len(targets) > 1 else {},
-    )  # fmt: skip
+    )
     machine = Described(
-        forwarders={}, targets={}, server_of={}, system_of={}, forwarder_of={}, nodes=tuple(nodes),
-        reserved={name: "77" for name, kept in zip((*forwarders.names, *targets.names), (*forwarders.reserved,
-                  *targets.reserved), strict=True) if kept},
-        mounts={}, pools={}, planning=SitePlanning(), cores=0.0,
-        barred=(Kept(components=frozenset(draw(st.lists(st.sampled_from(["f0", "f1", "lfs-OST0000"]), max_size=2))),
-                     pools=frozenset(draw(st.lists(st.just("one"), max_size=1))), why="so",
-                     concerns=lambda user, _: user != "ops"),),
-    )  # fmt: skip
+        forwarders={},
+        targets={},
+        server_of={},
+        system_of={},
+        forwarder_of={},
+        nodes=tuple(nodes),
+        reserved={
+            name: "77"
+            for name, kept in zip(
+                (*forwarders.names, *targets.names), (*forwarders.reserved, *targets.reserved), strict=True
+            )
+            if kept
+        },
+        mounts={},
+        pools={},
+        planning=SitePlanning(),
+        cores=0.0,
+        barred=(
+            Kept(
+                components=frozenset(draw(st.lists(st.sampled_from(["f0", "f1", "lfs-OST0000"]), max_size=2))),
+                pools=frozenset(draw(st.lists(st.just("one"), max_size=1))),
+                why="so",
+                concerns=lambda user, _: user != "ops",
+            ),
+        ),
+    )
     running = tuple(
         RunningJob(
-            job_id=f"r{k}", user="ada", program="cast", node_count=2, cores=8.0, processes=8,
+            job_id=f"r{k}",
+            user="ada",
+            program="cast",
+            node_count=2,
+            cores=8.0,
+            processes=8,
             forwarders=tuple(draw(st.sets(st.integers(0, len(forwarders) - 1), max_size=2))) if len(forwarders) else (),
             targets=tuple(draw(st.sets(st.integers(0, len(targets) - 1), max_size=2))) if len(targets) else (),
         )
         for k in range(draw(st.integers(0, 2)))
-    )  # fmt: skip
+    )
     for name, parts in (("forwarders", forwarders), ("targets", targets)):
         jobs = np.zeros(len(parts), np.int64)
         for job in running:
             jobs[list(getattr(job, name))] += 1
         landscape = replace(landscape, **{name: replace(parts, jobs=jobs)})
-    return Live(landscape=landscape, machine=machine, file_system="lfs", nodes={n: k for k, n in enumerate(nodes)},
-                running=running, state_ns=NOW, missing=())  # fmt: skip
+    return Live(
+        landscape=landscape,
+        machine=machine,
+        file_system="lfs",
+        nodes={n: k for k, n in enumerate(nodes)},
+        running=running,
+        state_ns=NOW,
+        missing=(),
+    )
 
 
 @st.composite
@@ -86,14 +124,31 @@ def histories(draw: st.DrawFn) -> Past:
     def one(k: int) -> dict[str, object]:
         some = st.one_of(st.none(), st.sampled_from([0.0, 1.0, 64.0, 1e4, 1e9, 6e11, 1e15]))
         start = NOW - (k + 2) * 3600 * S
-        names = ("read_bytes", "write_bytes", "io_processes", "files", "metadata_ops", "mdops_in_phases", "iops",
-                 "write_bandwidth_bytes_per_s", "read_ops", "write_ops", "processes", "phases")  # fmt: skip
+        names = (
+            "read_bytes",
+            "write_bytes",
+            "io_processes",
+            "files",
+            "metadata_ops",
+            "mdops_in_phases",
+            "iops",
+            "write_bandwidth_bytes_per_s",
+            "read_ops",
+            "write_ops",
+            "processes",
+            "phases",
+        )
         row: dict[str, object] = {name: draw(some) for name in names}
         return row | {
-            "job_id": str(k), "user": "ada", "program": "cast", "start_ns": start, "end_ns": start + 600 * S,
-            "nodes_count": draw(st.sampled_from([1, 4, 8, None])), "made_ns": NOW,
+            "job_id": str(k),
+            "user": "ada",
+            "program": "cast",
+            "start_ns": start,
+            "end_ns": start + 600 * S,
+            "nodes_count": draw(st.sampled_from([1, 4, 8, None])),
+            "made_ns": NOW,
             "write_mode": draw(st.sampled_from(["N-N", "N-M", "N-1", "1-1", None, "odd"])),
-        }  # fmt: skip
+        }
 
     rows = [one(k) for k in range(draw(st.integers(0, 4)))]
     names = rows[0].keys() if rows else ()
@@ -135,8 +190,9 @@ def holds(state: Live, runs: Past, seed: int, policy: str) -> None:
 
 
 NAMES = st.sampled_from([*FORWARDERS, *TARGETS, "nope", "", "-x"])
-WORDS = st.one_of(st.none(), st.integers(-5, 1 << 40), st.floats(), st.text(max_size=4), st.booleans(),
-                  st.lists(NAMES, max_size=3))  # fmt: skip
+WORDS = st.one_of(
+    st.none(), st.integers(-5, 1 << 40), st.floats(), st.text(max_size=4), st.booleans(), st.lists(NAMES, max_size=3)
+)
 
 
 @settings(max_examples=150, deadline=None)

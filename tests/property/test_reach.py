@@ -22,13 +22,31 @@ from rights_site import BUSY, NOW, Other, others, site
 PLACES = itertools.count()
 READERS = (Sight("alice"), Sight("dana", ("climate",)), Sight(only=Run("c", "100", T0 + 61 * S)))
 ASKED = (
-    ("jobs", "", {"sort": "bytes"}), ("job", "100", {}), ("why", "100", {}), ("job_timeline", "100", {}),
-    ("findings", "", {}), ("finding", "f00000000100", {}), ("node", "n1", {}), ("node", "n3", {}),
-    ("target", "OST0", {}), ("forwarder", "f1", {}), ("mds", "", {}), ("targets", "", {}), ("top", "users", {}),
-    ("usage", "", {}), ("ports", "", {}), ("component_health", "", {"all": "true"}), ("layer", "forwarder", {}),
-    ("layer_component", "target", {"id": "OST0"}), ("layer_waits", "forwarder", {}), ("behaviour", "", {}),
-    ("job_files", "100", {}), ("heatmap", "", {}), ("devices", "", {}), ("mine", "", {}),
-)  # fmt: skip
+    ("jobs", "", {"sort": "bytes"}),
+    ("job", "100", {}),
+    ("why", "100", {}),
+    ("job_timeline", "100", {}),
+    ("findings", "", {}),
+    ("finding", "f00000000100", {}),
+    ("node", "n1", {}),
+    ("node", "n3", {}),
+    ("target", "OST0", {}),
+    ("forwarder", "f1", {}),
+    ("mds", "", {}),
+    ("targets", "", {}),
+    ("top", "users", {}),
+    ("usage", "", {}),
+    ("ports", "", {}),
+    ("component_health", "", {"all": "true"}),
+    ("layer", "forwarder", {}),
+    ("layer_component", "target", {"id": "OST0"}),
+    ("layer_waits", "forwarder", {}),
+    ("behaviour", "", {}),
+    ("job_files", "100", {}),
+    ("heatmap", "", {}),
+    ("devices", "", {}),
+    ("mine", "", {}),
+)
 SPANS = ("2024-10-04T09:58", "2024-10-04T10:03:20", "2024-10-04T06:30", "2024-10-01")
 UNTIMED = ("finding",)
 
@@ -42,15 +60,27 @@ def strangers(draw: st.DrawFn) -> Other:
     def free(name: str) -> bool:
         return all(last <= begin or first >= end for begin, end in BUSY.get(name, []))
 
-    pick = {kind: draw(st.sampled_from([name for name in names if free(name)])) for kind, names in (
-        ("forwarder", ("f1", "f2")), ("target", ("OST0", "OST2")), ("mdt", ("MDT0", "MDT2")),
-    )}  # fmt: skip
+    pick = {
+        kind: draw(st.sampled_from([name for name in names if free(name)]))
+        for kind, names in (
+            ("forwarder", ("f1", "f2")),
+            ("target", ("OST0", "OST2")),
+            ("mdt", ("MDT0", "MDT2")),
+        )
+    }
     nodes = draw(st.lists(st.sampled_from([n for n in ("n1", "n2", "n3", "n4") if free(n)]), min_size=1, unique=True))
     return Other(
-        draw(st.sampled_from(["101", "102", "7"])), first, last, sorted(nodes), **pick, size=draw(st.integers(1, 9999)),
-        user=draw(st.sampled_from(["bob", "eve"])), cluster=draw(st.sampled_from(["c", "d"])), told=draw(st.booleans()),
+        draw(st.sampled_from(["101", "102", "7"])),
+        first,
+        last,
+        sorted(nodes),
+        **pick,
+        size=draw(st.integers(1, 9999)),
+        user=draw(st.sampled_from(["bob", "eve"])),
+        cluster=draw(st.sampled_from(["c", "d"])),
+        told=draw(st.booleans()),
         program=draw(st.sampled_from(["gkua", "wrf"])),
-    )  # fmt: skip
+    )
 
 
 def told(asking: Asking, sight: Sight, question: str, name: str, words: dict[str, str]) -> str:
@@ -74,8 +104,11 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Asking]:
     database=None,
     suppress_health_check=list(HealthCheck),
 )
-@given(jobs=st.lists(strangers(), min_size=1, max_size=3, unique_by=lambda job: (job.cluster, job.number)),
-       start=st.integers(0, 11), reader=st.integers(0, 2))  # fmt: skip
+@given(
+    jobs=st.lists(strangers(), min_size=1, max_size=3, unique_by=lambda job: (job.cluster, job.number)),
+    start=st.integers(0, 11),
+    reader=st.integers(0, 2),
+)
 def test_what_others_do_changes_no_answer(
     bare: tuple[Path, Asking], jobs: list[Other], start: int, reader: int
 ) -> None:
@@ -117,12 +150,22 @@ def test_whole_steps_and_what_is_ragged_make_up_each_stretch(rows: list[tuple[in
 ACCOUNT = {"cluster": "c", "job_id": "1", "start_ns": 5, "user": "alice", "project": "p"}
 
 
-@pytest.mark.parametrize(("sight", "seen"), [
-    (Sight(), True), (Sight("alice"), True), (Sight("bob"), False), (Sight("bob", ("p",)), True),
-    (Sight("bob", ("q",)), False), (Sight("", ("p",)), True), (Sight(only=Run("c", "1", 5)), True),
-    (Sight(only=Run("d", "1", 5)), False), (Sight(only=Run("c", "1", 6)), False),
-    (Sight(only=Run(None, "1", 5)), False), (Sight("alice", only=Run("c", "2", 5)), False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("sight", "seen"),
+    [
+        (Sight(), True),
+        (Sight("alice"), True),
+        (Sight("bob"), False),
+        (Sight("bob", ("p",)), True),
+        (Sight("bob", ("q",)), False),
+        (Sight("", ("p",)), True),
+        (Sight(only=Run("c", "1", 5)), True),
+        (Sight(only=Run("d", "1", 5)), False),
+        (Sight(only=Run("c", "1", 6)), False),
+        (Sight(only=Run(None, "1", 5)), False),
+        (Sight("alice", only=Run("c", "2", 5)), False),
+    ],
+)
 def test_a_job_is_seen_in_the_lake_as_in_the_hand(sight: Sight, seen: bool) -> None:
     import duckdb
 

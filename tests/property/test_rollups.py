@@ -19,19 +19,31 @@ S = 1_000_000_000
 WORD = st.sampled_from(["a", "b", None])
 AMOUNT = st.sampled_from([None, 0, 1, 7, 10**6 + 1, 2**40])
 SPAN = st.sampled_from([0, 1, S, S + 1, 70 * S, -5])
-OP = st.fixed_dictionaries({
-    "start": st.integers(0, 3 * S), "length": SPAN, "node": WORD, "job_id": WORD, "fs": WORD,
-    "op": st.sampled_from(["read", "write", "open", "fsync"]), "size": st.sampled_from([None, 0, 3, 10**6]),
-    "count": st.sampled_from([1, 5]), "interface": st.sampled_from(["POSIX", "fuse", "MPI-IO"]),
-})  # fmt: skip
+OP = st.fixed_dictionaries(
+    {
+        "start": st.integers(0, 3 * S),
+        "length": SPAN,
+        "node": WORD,
+        "job_id": WORD,
+        "fs": WORD,
+        "op": st.sampled_from(["read", "write", "open", "fsync"]),
+        "size": st.sampled_from([None, 0, 3, 10**6]),
+        "count": st.sampled_from([1, 5]),
+        "interface": st.sampled_from(["POSIX", "fuse", "MPI-IO"]),
+    }
+)
 
 
 def ops_of(rows: list[dict[str, object]]) -> pa.Table:
     made = [
-        {**{k: v for k, v in row.items() if k not in ("start", "length")}, "start_ns": EPOCH + row["start"],
-         "end_ns": EPOCH + row["start"] + row["length"], "busy_ns": max(row["length"], 0) // 2}
+        {
+            **{k: v for k, v in row.items() if k not in ("start", "length")},
+            "start_ns": EPOCH + row["start"],
+            "end_ns": EPOCH + row["start"] + row["length"],
+            "busy_ns": max(row["length"], 0) // 2,
+        }
         for row in rows
-    ]  # fmt: skip
+    ]
     return pa.Table.from_pylist(made, OPS.schema)
 
 
@@ -95,8 +107,17 @@ def test_operations_add_up(rows: list[dict[str, object]]) -> None:
 
 
 def test_an_operation_of_ninety_seconds_has_ninety_rows() -> None:
-    row = {"start": 0, "length": 90 * S, "node": "a", "job_id": "1", "fs": None, "op": "write", "size": 1000,
-           "count": 1, "interface": "POSIX"}  # fmt: skip
+    row = {
+        "start": 0,
+        "length": 90 * S,
+        "node": "a",
+        "job_id": "1",
+        "fs": None,
+        "op": "write",
+        "size": 1000,
+        "count": 1,
+        "interface": "POSIX",
+    }
     rollup = derive({"ops": ops_of([row])})["rollup"]
     rows = [r for r in rollup.to_pylist() if r["kind"] == "job" and r["interval_ns"] == S]
     assert len(rows) == 90
@@ -105,10 +126,20 @@ def test_an_operation_of_ninety_seconds_has_ninety_rows() -> None:
 
 
 def test_sizes_nobody_knows_are_unknown_and_not_zero() -> None:
-    row = {"start": 0, "length": 5, "node": "a", "job_id": "1", "fs": None, "op": "write", "size": None, "count": 1,
-           "interface": "POSIX"}  # fmt: skip
-    (found,) = [r for r in derive({"ops": ops_of([row])})["rollup"].to_pylist()
-                if r["kind"] == "job" and r["interval_ns"] == S]  # fmt: skip
+    row = {
+        "start": 0,
+        "length": 5,
+        "node": "a",
+        "job_id": "1",
+        "fs": None,
+        "op": "write",
+        "size": None,
+        "count": 1,
+        "interface": "POSIX",
+    }
+    (found,) = [
+        r for r in derive({"ops": ops_of([row])})["rollup"].to_pylist() if r["kind"] == "job" and r["interval_ns"] == S
+    ]
     assert found["write_bytes"] is None
     assert found["write_ops"] == 1
     assert found["read_bytes"] == 0
@@ -116,16 +147,33 @@ def test_sizes_nobody_knows_are_unknown_and_not_zero() -> None:
 
 
 def test_sizes_nobody_can_believe_are_unknown() -> None:
-    row = {"start": 0, "length": 5, "node": "a", "job_id": "1", "fs": None, "op": "write", "count": 5,
-           "interface": "POSIX"}  # fmt: skip
+    row = {
+        "start": 0,
+        "length": 5,
+        "node": "a",
+        "job_id": "1",
+        "fs": None,
+        "op": "write",
+        "count": 5,
+        "interface": "POSIX",
+    }
     rollup = derive({"ops": ops_of([{**row, "size": size} for size in (2**62, -7, 10)])})["rollup"]
     assert everywhere(rollup, "write_bytes", "job", "client") == {"1": 50}
     assert everywhere(rollup, "write_ops", "job", "client") == {"1": 15}
 
 
 def test_a_wrong_end_cannot_fill_the_memory() -> None:
-    row = {"start": 0, "length": 10**18, "node": "a", "job_id": "1", "fs": None, "op": "write", "size": 1 << 50,
-           "count": 1, "interface": "POSIX"}  # fmt: skip
+    row = {
+        "start": 0,
+        "length": 10**18,
+        "node": "a",
+        "job_id": "1",
+        "fs": None,
+        "op": "write",
+        "size": 1 << 50,
+        "count": 1,
+        "interface": "POSIX",
+    }
     rollup = derive({"ops": ops_of([row])})["rollup"]
     assert rollup.num_rows <= 3 * 3 * MOST_CELLS
     assert everywhere(rollup, "write_bytes", "job", "client") == {"1": 1 << 50}
@@ -133,10 +181,19 @@ def test_a_wrong_end_cannot_fill_the_memory() -> None:
 
 def test_grouped_operations_count_as_the_same() -> None:
     rows = [
-        {"start": k, "length": 1500 * (k % 3) + 2 * S * (k % 2), "node": "ab"[k % 2], "job_id": "1", "fs": "/s",
-         "op": "write", "size": 10, "count": 3, "interface": "POSIX"}
+        {
+            "start": k,
+            "length": 1500 * (k % 3) + 2 * S * (k % 2),
+            "node": "ab"[k % 2],
+            "job_id": "1",
+            "fs": "/s",
+            "op": "write",
+            "size": 10,
+            "count": 3,
+            "interface": "POSIX",
+        }
         for k in range(40)
-    ]  # fmt: skip
+    ]
     ops = ops_of(rows)
     rest, groups = merge_nodes(ops, always=True)
     assert groups.num_rows
@@ -149,11 +206,22 @@ INTERVAL = {"ts": st.integers(0, 3 * S), "interval_ns": st.sampled_from([None, 0
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(st.fixed_dictionaries({
-    **INTERVAL, "target": st.sampled_from(["ost0", "ost1"]), "job_id": WORD, "read_bytes": AMOUNT,
-    "write_rpcs": AMOUNT, "used_bytes": AMOUNT,
-    "source": st.sampled_from([None, "obdfilter", "job_stats", "exports", "brw_stats", "gluster"]),
-}), max_size=12))  # fmt: skip
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {
+                **INTERVAL,
+                "target": st.sampled_from(["ost0", "ost1"]),
+                "job_id": WORD,
+                "read_bytes": AMOUNT,
+                "write_rpcs": AMOUNT,
+                "used_bytes": AMOUNT,
+                "source": st.sampled_from([None, "obdfilter", "job_stats", "exports", "brw_stats", "gluster"]),
+            }
+        ),
+        max_size=12,
+    )
+)
 def test_parts_are_not_added_to_wholes(rows: list[dict[str, object]]) -> None:
     table = pa.Table.from_pylist(
         [{**{k: v for k, v in row.items() if k != "ts"}, "ts_ns": EPOCH + row["ts"]} for row in rows], TARGET.schema
@@ -196,11 +264,12 @@ def test_a_forwarder_is_the_sum_of_its_jobs() -> None:
     histogram = [0] * 40
     histogram[11] = 2
     tables = [
-        one_interval(FORWARDER.schema, node="f", job_id="1", op_class="read", requests=2, bytes=10,
-                     wait_ns_histogram=histogram),
+        one_interval(
+            FORWARDER.schema, node="f", job_id="1", op_class="read", requests=2, bytes=10, wait_ns_histogram=histogram
+        ),
         one_interval(FORWARDER.schema, node="f", op_class="write", requests=3, bytes=20),
         one_interval(FORWARDER.schema, node="f", op_class="all", queue_len_max=9),
-    ]  # fmt: skip
+    ]
     made = derive({"forwarder": pa.concat_tables(tables)})
     whole, part = sorted(rows_of(made, "forwarder"), key=lambda row: row["job_id"] is not None)
     assert (whole["read_bytes"], whole["write_bytes"], whole["queue_len_max"]) == (10, 20, 9)
@@ -219,18 +288,22 @@ def test_a_client_is_counted_at_one_height() -> None:
     apart = [row for table in tables for row in rows_of(derive({"pfs_client": table}), "node")]  # in two segments
     for rows in (together, apart):
         assert [(row["layer"], row["read_bytes"], row["read_ops"]) for row in rows] == [
-            ("pfs_client", 5, 2), ("osc", 5, 9),
-        ]  # fmt: skip
+            ("pfs_client", 5, 2),
+            ("osc", 5, 9),
+        ]
 
 
 def test_kinds_of_rename_are_one_rename_and_the_target_names_the_server() -> None:
     tables = [
         one_interval(METADATA.schema, server="mds1", target="MDT0", op=op, count=count, source=source, job_id=job)
         for op, count, source, job in [
-            ("rename", 3, "md_stats", None), ("samedir_rename", 3, "md_stats", None), ("open", 2, "md_stats", None),
-            ("open", 2, "job_stats", "7"), ("open", 2, "exports", None),
+            ("rename", 3, "md_stats", None),
+            ("samedir_rename", 3, "md_stats", None),
+            ("open", 2, "md_stats", None),
+            ("open", 2, "job_stats", "7"),
+            ("open", 2, "exports", None),
         ]
-    ]  # fmt: skip
+    ]
     made = derive({"metadata": pa.concat_tables(tables)})
     whole, part = sorted(rows_of(made, "mds"), key=lambda row: row["job_id"] is not None)
     assert (whole["id"], whole["metadata_ops"], part["metadata_ops"]) == ("MDT0", 5, 2)

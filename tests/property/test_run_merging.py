@@ -46,13 +46,23 @@ def operations(draw: st.DrawFn, busy_throughout: bool = False) -> pa.Table:
             start = at + (draw(IDLE) if odds == "idle" else 1)
             took = draw(TOOK) if odds == "took" else 7
             state[stream] = (start + took, offset)
-            rows.append({
-                "start_ns": start, "end_ns": start + took, "interface": "POSIX", "job_id": "1", "fs": "/",
-                "busy_ns": took + 5 if odds == "busy" and not busy_throughout else took,
-                "node": None if stream == 2 else "n1", "rank": None if stream == 1 else 7, "file_id": stream // 2,
-                "op": "read" if odds == "op" else "write", "offset": None if step is None else offset,
-                "size": {"size": 20, "unsized": None}.get(odds or "", 10), "count": 1,
-            })  # fmt: skip
+            rows.append(
+                {
+                    "start_ns": start,
+                    "end_ns": start + took,
+                    "interface": "POSIX",
+                    "job_id": "1",
+                    "fs": "/",
+                    "busy_ns": took + 5 if odds == "busy" and not busy_throughout else took,
+                    "node": None if stream == 2 else "n1",
+                    "rank": None if stream == 1 else 7,
+                    "file_id": stream // 2,
+                    "op": "read" if odds == "op" else "write",
+                    "offset": None if step is None else offset,
+                    "size": {"size": 20, "unsized": None}.get(odds or "", 10),
+                    "count": 1,
+                }
+            )
     return pa.Table.from_pylist(rows, OPS.schema)
 
 
@@ -236,11 +246,16 @@ def test_batches_of_any_size_give_the_same(chunk: int) -> None:
     rows = 700
     start = EPOCH + np.cumsum(rng.integers(1, 3_000_000, rows))
     columns = {
-        "start_ns": start, "end_ns": start + 1, "busy_ns": np.ones(rows, np.int64), "interface": ["POSIX"] * rows,
-        "rank": rng.integers(0, 5, rows), "op": rng.choice(["read", "write"], rows, p=[0.05, 0.95]),
-        "offset": np.arange(rows) * 512 + rng.choice([0, 512], rows, p=[0.9, 0.1]), "size": [512] * rows,
+        "start_ns": start,
+        "end_ns": start + 1,
+        "busy_ns": np.ones(rows, np.int64),
+        "interface": ["POSIX"] * rows,
+        "rank": rng.integers(0, 5, rows),
+        "op": rng.choice(["read", "write"], rows, p=[0.05, 0.95]),
+        "offset": np.arange(rows) * 512 + rng.choice([0, 512], rows, p=[0.9, 0.1]),
+        "size": [512] * rows,
         "count": [1] * rows,
-    }  # fmt: skip
+    }
     ops = pa.Table.from_batches([batch_of(OPS, columns)])
     merger = Merger()
     parts = [merger.push(ops[at : at + chunk]) for at in range(0, rows, chunk)]

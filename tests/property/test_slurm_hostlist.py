@@ -29,8 +29,15 @@ def folded(prefix: str, numbers: list[int], width: int) -> str:
 
 
 @settings(deadline=None)
-@given(st.lists(st.tuples(prefixes, st.lists(st.integers(0, 300), min_size=1, max_size=20, unique=True),
-                          st.sampled_from([1, 3, 5])), min_size=1, max_size=5))  # fmt: skip
+@given(
+    st.lists(
+        st.tuples(
+            prefixes, st.lists(st.integers(0, 300), min_size=1, max_size=20, unique=True), st.sampled_from([1, 3, 5])
+        ),
+        min_size=1,
+        max_size=5,
+    )
+)
 def test_round_trip(groups: list[tuple[str, list[int], int]]) -> None:
     text = ",".join(folded(prefix, sorted(numbers), width) for prefix, numbers, width in groups)
     names = [f"{prefix}{n:0{width}d}" for prefix, numbers, width in groups for n in sorted(numbers)]
@@ -58,20 +65,49 @@ def test_examples() -> None:
     assert expand_hostlist("n[098-101].site") == ["n098.site", "n099.site", "n100.site", "n101.site"]
 
 
-@pytest.mark.parametrize("text", [
-    "", ",", "a,", ",a", "a,,b", "n[", "n]", "n[]", "n[1", "n[1-]", "n[-1]", "n[1--2]", "n[2-1]", "n[a-b]", "n[1,]",
-    "n[[1]]", "n[1]]", "a b", "n[1] ,m", "n[1-2-3]", "n[9999999999999999999999]",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        ",",
+        "a,",
+        ",a",
+        "a,,b",
+        "n[",
+        "n]",
+        "n[]",
+        "n[1",
+        "n[1-]",
+        "n[-1]",
+        "n[1--2]",
+        "n[2-1]",
+        "n[a-b]",
+        "n[1,]",
+        "n[[1]]",
+        "n[1]]",
+        "a b",
+        "n[1] ,m",
+        "n[1-2-3]",
+        "n[9999999999999999999999]",
+    ],
+)
 def test_malformed(text: str) -> None:
     with pytest.raises(NodeListError) as caught:
         expand_hostlist(text)
     assert not caught.value.too_large
 
 
-@pytest.mark.parametrize("text", [
-    "n[0-999999999]", "n[0-99]m[0-99]k[0-99]", "n[1-999999999999999999]", ",".join(["n[1-70000]"] * 2),
-    "a," * 200_000 + "a", "n[" + ",".join(["0-99999"] * 1000) + "]",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "n[0-999999999]",
+        "n[0-99]m[0-99]k[0-99]",
+        "n[1-999999999999999999]",
+        ",".join(["n[1-70000]"] * 2),
+        "a," * 200_000 + "a",
+        "n[" + ",".join(["0-99999"] * 1000) + "]",
+    ],
+)
 def test_too_large_is_known_before_a_name_is_made(text: str) -> None:
     with pytest.raises(NodeListError) as caught:
         expand_hostlist(text)

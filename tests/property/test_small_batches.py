@@ -46,14 +46,22 @@ def _ops(draw: st.DrawFn, seq: int) -> bytes:
         return numbers(draw(st.lists(values, min_size=rows, max_size=rows)))
 
     columns: dict[str, Column] = {
-        "start_ns": some(_INT), "end_ns": some(_INT), "busy_ns": some(_INT), "node": words(["n0"] * rows),
+        "start_ns": some(_INT),
+        "end_ns": some(_INT),
+        "busy_ns": some(_INT),
+        "node": words(["n0"] * rows),
         "job_id": words(draw(st.lists(st.none() | _NAMES, min_size=rows, max_size=rows))),
         "rank": some(st.integers(-1, 1 << 33) if draw(st.integers(0, 9)) == 0 else st.integers(-1, 99)),
-        "interface": words(["POSIX"] * rows), "fs": words(["/"] * rows),
+        "interface": words(["POSIX"] * rows),
+        "fs": words(["/"] * rows),
         "op": words(draw(st.lists(st.sampled_from(["read", "write"]), min_size=rows, max_size=rows))),
-        "file_id": some(_INT), "handle": some(_INT), "offset": some(_INT), "size": some(_INT), "stride": some(_INT),
+        "file_id": some(_INT),
+        "handle": some(_INT),
+        "offset": some(_INT),
+        "size": some(_INT),
+        "stride": some(_INT),
         "count": some(st.integers(0 if draw(st.integers(0, 9)) == 0 else 1, 9)),
-    }  # fmt: skip
+    }
     if draw(st.booleans()):
         lengths = draw(st.lists(st.integers(-1, 3), min_size=rows, max_size=rows))
         held = sum(max(length, 0) for length in lengths)
@@ -141,9 +149,11 @@ def _told_otherwise(body: bytes, data: st.DataObject) -> bytes:
 def test_words_are_joined_by_word_not_by_code() -> None:
     def one(seq: int, codes: list[int], known: list[str]) -> bytes:
         columns: dict[str, Column] = {
-            "ts_ns": numbers([seq] * len(codes)), "node": words(["n"] * len(codes)),
-            "probe": Words(array("i", codes), known), "state": words(["ok"] * len(codes)),
-        }  # fmt: skip
+            "ts_ns": numbers([seq] * len(codes)),
+            "node": words(["n"] * len(codes)),
+            "probe": Words(array("i", codes), known),
+            "state": words(["ok"] * len(codes)),
+        }
         return encode(Header("health", 1, "n", "b", seq, len(codes)), columns)
 
     found = bulk.small(one(1, [0, 1], ["a", "b"]) + one(2, [1, 0], ["c", "a"]))

@@ -64,9 +64,7 @@ class Pieces:
 
 def connection(stream: Pieces, *, checksum: bool = False, slots=None, uid: int = -1) -> Connection:
     session = Session(Hello(new_id(), new_id(), "n"), Authority(uid, gid=77), Handles())
-    return Connection(
-        stream, session, slots, Buffers(), name="test", checksum=checksum, change_mask=lambda _: None
-    )  # fmt: skip
+    return Connection(stream, session, slots, Buffers(), name="test", checksum=checksum, change_mask=lambda _: None)
 
 
 def received(link: Connection, stream: Pieces) -> list:
@@ -107,14 +105,16 @@ def test_impossible_lengths_are_refused_at_once(length) -> None:
         received(connection(stream), stream)
 
 
-WHOLE = st.sampled_from([
-    (message(Op.LOOKUP, 1, b"name\0"), NO_SLOT),
-    (message(Op.READ, 2, abi.READ_IN.pack(7, 0, 4096, 0, 0, 0, 0)), NO_SLOT),
-    (message(Op.READ, 2, abi.READ_IN.pack(7, 0, 4096, 0, 0, 0, 0)), 1),
-    (message(Op.WRITE, 2, abi.WRITE_IN.pack(7, 0, 64, 0, 0, 0, 0) + bytes(64)), NO_SLOT),
-    (message(Op.WRITE, 2, abi.WRITE_IN.pack(7, 0, 4096, 0, 0, 0, 0), length=80 + 4096), 0),
-    (message(Op.INTERRUPT, 0, abi.INTERRUPT_IN.pack(3)), NO_SLOT),
-])  # fmt: skip
+WHOLE = st.sampled_from(
+    [
+        (message(Op.LOOKUP, 1, b"name\0"), NO_SLOT),
+        (message(Op.READ, 2, abi.READ_IN.pack(7, 0, 4096, 0, 0, 0, 0)), NO_SLOT),
+        (message(Op.READ, 2, abi.READ_IN.pack(7, 0, 4096, 0, 0, 0, 0)), 1),
+        (message(Op.WRITE, 2, abi.WRITE_IN.pack(7, 0, 64, 0, 0, 0, 0) + bytes(64)), NO_SLOT),
+        (message(Op.WRITE, 2, abi.WRITE_IN.pack(7, 0, 4096, 0, 0, 0, 0), length=80 + 4096), 0),
+        (message(Op.INTERRUPT, 0, abi.INTERRUPT_IN.pack(3)), NO_SLOT),
+    ]
+)
 
 
 @settings(deadline=None)

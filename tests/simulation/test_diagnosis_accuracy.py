@@ -29,8 +29,10 @@ print(json.dumps(whole([Plays.of(small_season(seed, plays, seconds), FULL, None)
 def _figures(seeds: list[int], plays: int, seconds: int) -> dict[str, dict[str, dict[str, float]]]:
     told = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(BENCHMARK.parent), json.dumps([seeds, plays, seconds])],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     found: dict[str, dict[str, dict[str, float]]] = json.loads(told.stdout)
     return found
 

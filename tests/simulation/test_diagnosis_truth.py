@@ -130,16 +130,30 @@ def test_observed_phases_carry_the_sum_of_what_is_true_of_them() -> None:
 
 def _true(begin_s: float, end_s: float, lost_s: float) -> TruePhase:
     return TruePhase(
-        job_id="1", number=0, kind="read", begin_s=begin_s, end_s=end_s, ideal_s=end_s - begin_s - lost_s,
-        usual_s=end_s - begin_s - lost_s, lost_s=lost_s, verdict=None, causes=(), neighbours=(),
-    )  # fmt: skip
+        job_id="1",
+        number=0,
+        kind="read",
+        begin_s=begin_s,
+        end_s=end_s,
+        ideal_s=end_s - begin_s - lost_s,
+        usual_s=end_s - begin_s - lost_s,
+        lost_s=lost_s,
+        verdict=None,
+        causes=(),
+        neighbours=(),
+    )
 
 
 def test_a_true_phase_seen_as_two_is_shared_between_them_and_one_not_seen_is_counted() -> None:
     truth = truth_table([_true(0, 40, 30), _true(90, 100, 0)], 0, 0)
-    seen = pa.table({
-        "job_id": ["1", "1"], "kind": ["read", "read"], "start_ns": [0, 30 * 10**9], "end_ns": [10 * 10**9, 40 * 10**9],
-    })  # fmt: skip
+    seen = pa.table(
+        {
+            "job_id": ["1", "1"],
+            "kind": ["read", "read"],
+            "start_ns": [0, 30 * 10**9],
+            "end_ns": [10 * 10**9, 40 * 10**9],
+        }
+    )
     labels, unseen = matched(seen, truth, 0)
     assert unseen == 1
     assert labels["lost_s"].to_pylist() == [15.0, 15.0]

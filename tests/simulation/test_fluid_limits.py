@@ -93,9 +93,13 @@ def streams(apps: list[App]) -> Streams:
 def fluid(order: str, apps: list[App], window: Window, *, repeat: bool) -> tuple[np.ndarray, np.ndarray]:
     """Mean seconds of an I/O phase, and the time of the end, of each application."""
     outcome = run(
-        Cycles.equal([1] * len(apps), [a.compute_s for a in apps], repeat=repeat), np.zeros((len(apps), 1), np.int64),
-        np.array([a.requests * a.request_s for a in apps]), 1, window, sharing=sharing(order, streams(apps)),
-    )  # fmt: skip
+        Cycles.equal([1] * len(apps), [a.compute_s for a in apps], repeat=repeat),
+        np.zeros((len(apps), 1), np.int64),
+        np.array([a.requests * a.request_s for a in apps]),
+        1,
+        window,
+        sharing=sharing(order, streams(apps)),
+    )
     with np.errstate(invalid="ignore"):
         return outcome.io_s / outcome.io_share, outcome.end_s
 
@@ -108,10 +112,16 @@ MIXED = [App(8, 0.001, 0, 0.0, 4000), App(4, 0.010, MIB, 0.2, 800)]
 @pytest.mark.parametrize(
     ("order", "apps"),
     [
-        ("fifo", DATA), ("fifo", MIXED), ("job-fair", DATA), ("job-fair", MIXED), ("exclusive", DATA),
-        ("metadata-first", MIXED), ("share:0.3", MIXED), ("share:0.9", MIXED),
+        ("fifo", DATA),
+        ("fifo", MIXED),
+        ("job-fair", DATA),
+        ("job-fair", MIXED),
+        ("exclusive", DATA),
+        ("metadata-first", MIXED),
+        ("share:0.3", MIXED),
+        ("share:0.9", MIXED),
     ],
-)  # fmt: skip
+)
 def test_phases_end_when_the_fluid_limit_says(order: str, apps: list[App]) -> None:
     ends = [phases[0][1] for phases in closed_loop(order + NO_CAPS, apps)]
     _, expected = fluid(order, apps, Window(until_s=1e4), repeat=False)
@@ -151,20 +161,31 @@ def test_rates_are_caps_of_flows() -> None:
     held = limited(spec, streams(apps))
     assert held.cap.tolist() == [20e6, np.inf]
     engine = Engine([100e6])
-    engine.add(Phases(
-        after=np.full(2, -1, np.int32), delay_s=np.zeros(2), phase=np.arange(2, dtype=np.int32),
-        amount=np.array([100e6, 600e6]), weight=flow_weights("job-fair", streams(apps)), cap=held.cap,
-        crosses=np.zeros((2, 1), np.int32), cost=np.ones((2, 1)),
-    ))  # fmt: skip
+    engine.add(
+        Phases(
+            after=np.full(2, -1, np.int32),
+            delay_s=np.zeros(2),
+            phase=np.arange(2, dtype=np.int32),
+            amount=np.array([100e6, 600e6]),
+            weight=flow_weights("job-fair", streams(apps)),
+            cap=held.cap,
+            crosses=np.zeros((2, 1), np.int32),
+            cost=np.ones((2, 1)),
+        )
+    )
     engine.run()
     assert seen == pytest.approx(engine.phase_times()[1].tolist(), rel=0.03)
 
 
 def test_rates_of_targets_and_pools_are_resources_more() -> None:
     both = Streams(
-        under_way=np.ones(3), request_bytes=np.array([1e6, 2e6, 0]), request_s=np.full(3, 0.01),
-        iteration_s=np.ones(3), job=("a", "b", "m"), target="ost3",
-    )  # fmt: skip
+        under_way=np.ones(3),
+        request_bytes=np.array([1e6, 2e6, 0]),
+        request_s=np.full(3, 0.01),
+        iteration_s=np.ones(3),
+        job=("a", "b", "m"),
+        target="ost3",
+    )
     held = limited(
         "fifo,rate-target:ost3=50M,rate-job:b=10ops,rate-pool:climate@ost3=5ops,pool:a=climate,pool:m=climate", both
     )

@@ -29,8 +29,11 @@ def look(play: Play, until_s: int | None = None, *, without: tuple[str, ...] = (
     end = play.seconds if until_s is None else until_s
     tables = {name: table for name, table in play.tables(0, end).items() if name not in without}
     rollup = derive(tables)["rollup"]
-    peaks = {("forwarder", ""): machine.forwarder_bandwidth, ("target", ""): machine.target_bandwidth,
-             ("mds", ""): machine.mdops}  # fmt: skip
+    peaks = {
+        ("forwarder", ""): machine.forwarder_bandwidth,
+        ("target", ""): machine.target_bandwidth,
+        ("mds", ""): machine.mdops,
+    }
     loads = rollup.filter(pc.equal(rollup["interval_ns"], NS))
     return watched(loads, NS, peaks, None, now_ns=play.origin_ns + end * NS, limits=LIMITS)
 

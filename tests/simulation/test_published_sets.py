@@ -67,14 +67,20 @@ def test_a_load_no_set_can_have_is_refused(theta: float) -> None:
 
 KNOWN = {
     (0.1, 0.3): {
-        "best-bandwidth": (1.64, 0.107), "n-sys": (2.64, 0.116), "tcpu": (1.64, 0.107), "static": (4.77, 0.130),
+        "best-bandwidth": (1.64, 0.107),
+        "n-sys": (2.64, 0.116),
+        "tcpu": (1.64, 0.107),
+        "static": (4.77, 0.130),
         "random": (4.19, 0.166),
     },
     (0.7, 0.9): {
-        "best-bandwidth": (3.59, 0.596), "n-sys": (4.63, 0.582), "tcpu": (3.57, 0.513), "static": (5.78, 0.567),
+        "best-bandwidth": (3.59, 0.596),
+        "n-sys": (4.63, 0.582),
+        "tcpu": (3.57, 0.513),
+        "static": (5.78, 0.567),
         "random": (8.79, 0.708),
     },
-}  # fmt: skip
+}
 """Mean slowdown and idle time of 25 other sets of K = 30 by another program, Greedy-Non-Clairvoyant placement."""
 
 

@@ -35,9 +35,16 @@ class Given:
         """By `job_id`."""
         fwd, tgt = landscape.forwarders, landscape.targets
         self.seen.append(
-            {"jobs": fwd.jobs.copy(), "occupancy": fwd.occupancy.copy(), "reserved": fwd.reserved.copy(),
-             "sick": fwd.sick.copy(), "load": fwd.load.copy(), "targets": tgt.jobs.copy(), "bad": tgt.sick.copy()}
-        )  # fmt: skip
+            {
+                "jobs": fwd.jobs.copy(),
+                "occupancy": fwd.occupancy.copy(),
+                "reserved": fwd.reserved.copy(),
+                "sick": fwd.sick.copy(),
+                "load": fwd.load.copy(),
+                "targets": tgt.jobs.copy(),
+                "bad": tgt.sick.copy(),
+            }
+        )
         return self.grants.get(int(expected.job_id), Grant())
 
 
@@ -46,12 +53,22 @@ def made(start: list[float], volume: list[list[float]], **more: object) -> Jobs:
     j = len(start)
     flat = np.array([v for own in volume for v in own], float)
     columns: dict[str, object] = {
-        "start_s": np.array(start, float), "first_phase": np.cumsum([0, *map(len, volume)]),
-        "compute_s": np.zeros(len(flat)), "volume": flat, "operations": np.zeros(len(flat)), "tail_s": np.zeros(j),
-        "nodes": np.ones(j, np.int64), "cores": np.ones(j), "first_node": np.zeros(j, np.int64),
-        "client_rate": np.full(j, np.inf), "forwarder_cost": np.full(j, 0.01), "target_cost": np.full(j, 0.001),
-        "most_targets": np.ones(j, np.int64), "behaviour": np.full(j, -1), "basis": np.zeros(j, np.int64),
-    }  # fmt: skip
+        "start_s": np.array(start, float),
+        "first_phase": np.cumsum([0, *map(len, volume)]),
+        "compute_s": np.zeros(len(flat)),
+        "volume": flat,
+        "operations": np.zeros(len(flat)),
+        "tail_s": np.zeros(j),
+        "nodes": np.ones(j, np.int64),
+        "cores": np.ones(j),
+        "first_node": np.zeros(j, np.int64),
+        "client_rate": np.full(j, np.inf),
+        "forwarder_cost": np.full(j, 0.01),
+        "target_cost": np.full(j, 0.001),
+        "most_targets": np.ones(j, np.int64),
+        "behaviour": np.full(j, -1),
+        "basis": np.zeros(j, np.int64),
+    }
     return Jobs(**(columns | {k: np.asarray(v) for k, v in more.items()}))  # type: ignore[arg-type]
 
 
@@ -61,16 +78,22 @@ def drawn(count: int, seed: int) -> tuple[Jobs, dict[int, Grant]]:
     phases = rng.integers(1, 5, count)
     jobs = made(
         np.sort(rng.uniform(0, 3.0 * count, count)).tolist(),
-        [list(rng.uniform(20, 800, n)) for n in phases], compute_s=rng.uniform(0, 8, phases.sum()),
-        tail_s=rng.uniform(0, 2, count), nodes=rng.integers(8, 17, count), most_targets=np.full(count, 8),
-        forwarder_cost=rng.uniform(0.004, 0.03, count), target_cost=rng.uniform(0.004, 0.03, count),
+        [list(rng.uniform(20, 800, n)) for n in phases],
+        compute_s=rng.uniform(0, 8, phases.sum()),
+        tail_s=rng.uniform(0, 2, count),
+        nodes=rng.integers(8, 17, count),
+        most_targets=np.full(count, 8),
+        forwarder_cost=rng.uniform(0.004, 0.03, count),
+        target_cost=rng.uniform(0.004, 0.03, count),
         client_rate=rng.uniform(50, 900, count),
-    )  # fmt: skip
+    )
     grants = {
-        j: Grant(forwarders=tuple(rng.permutation(4)[: rng.integers(1, 5)].tolist()),
-                 targets=tuple(rng.permutation(8)[: rng.integers(1, 9)].tolist()))
+        j: Grant(
+            forwarders=tuple(rng.permutation(4)[: rng.integers(1, 5)].tolist()),
+            targets=tuple(rng.permutation(8)[: rng.integers(1, 9)].tolist()),
+        )
         for j in range(count)
-    }  # fmt: skip
+    }
     return jobs, grants
 
 
@@ -92,8 +115,11 @@ def test_two_jobs_share_a_forwarder_from_when_the_second_comes() -> None:
 def test_three_jobs_over_two_layers_are_filled_progressively() -> None:
     """One is held back by its target, so another gets what it leaves of the forwarder: 2, 8 and 2 of 10 and 4."""
     jobs = made([0.0] * 3, [[20.0], [80.0], [20.0]], forwarder_cost=[0.1] * 3, target_cost=[0.25, 0.0, 0.25])
-    grants = {0: Grant(forwarders=(0,), targets=(0,)), 1: Grant(forwarders=(0,), targets=(1,)),
-              2: Grant(forwarders=(1,), targets=(0,))}  # fmt: skip
+    grants = {
+        0: Grant(forwarders=(0,), targets=(0,)),
+        1: Grant(forwarders=(0,), targets=(1,)),
+        2: Grant(forwarders=(1,), targets=(0,)),
+    }
     out = replay(jobs, MACHINE, Given(grants))
     np.testing.assert_allclose(out.end_s, 10.0, **TIGHT)
 
@@ -137,9 +163,13 @@ def test_a_forwarder_that_never_comes_back_holds_its_jobs_for_good() -> None:
 
 @pytest.mark.parametrize(
     ("field", "fault"),
-    [("factor", {"factor": -1.0}), ("factor", {"factor": np.nan}), ("period_s", {"kind": "flapping", "period_s": 0.0}),
-     ("to_s", {"kind": "rebuild", "to_s": np.inf})],
-)  # fmt: skip
+    [
+        ("factor", {"factor": -1.0}),
+        ("factor", {"factor": np.nan}),
+        ("period_s", {"kind": "flapping", "period_s": 0.0}),
+        ("to_s", {"kind": "rebuild", "to_s": np.inf}),
+    ],
+)
 def test_a_fault_that_cannot_be_is_refused_by_its_field(field: str, fault: dict[str, object]) -> None:
     faults = [Fault(**({"component": "target", "number": 0, "from_s": 0.0, "to_s": 9.0} | fault))]  # type: ignore[arg-type]
     with pytest.raises(UsageError) as refused:
@@ -193,9 +223,12 @@ def test_one_layer_is_the_one_layer_simulator(seed: int) -> None:
     start, cost, volume = np.sort(rng.uniform(0, 30, k)), rng.uniform(0.01, 0.1, k), rng.uniform(50, 500, k)
     compute, granted = rng.uniform(5, 40, k), rng.integers(1, 9, k)
     jobs = made(
-        start.tolist(), [[volume[i] / n] * n for i, n in enumerate(phases)], target_cost=cost,
-        compute_s=np.repeat(compute / phases, phases), most_targets=np.full(k, 8),
-    )  # fmt: skip
+        start.tolist(),
+        [[volume[i] / n] * n for i, n in enumerate(phases)],
+        target_cost=cost,
+        compute_s=np.repeat(compute / phases, phases),
+        most_targets=np.full(k, 8),
+    )
     places = np.full((k, 8), -1)
     for i in range(k):
         places[i, : granted[i]] = rng.permutation(8)[: granted[i]]
@@ -241,8 +274,12 @@ def stepped(jobs: Jobs, grants: dict[int, Grant], step_s: float) -> list[float]:
             for n in rising:
                 rate[n] += rise * lanes[n][4]
             room = [max(left_of - rise * used, 0.0) for left_of, used in zip(room, need, strict=True)]
-            rising = {n for n in rising if all(room[r] > 1e-9 for r in cost[n])
-                      and rate[n] < jobs.client_rate[lanes[n][0]] * lanes[n][3] * (1 - 1e-9)}  # fmt: skip
+            rising = {
+                n
+                for n in rising
+                if all(room[r] > 1e-9 for r in cost[n])
+                and rate[n] < jobs.client_rate[lanes[n][0]] * lanes[n][3] * (1 - 1e-9)
+            }
         left = [amount - rate[n] * step_s for n, amount in enumerate(left)]
         now += step_s
         for j in [j for j in moving if all(left[n] <= 0 for n, lane in enumerate(lanes) if lane[0] == j)]:
@@ -306,8 +343,9 @@ def test_names_of_components_do_not_matter(seed: int) -> None:
 
 def test_twice_the_time_and_twice_the_bytes_is_the_same_story() -> None:
     jobs, grants = drawn(80, 3)
-    double = replace(jobs, start_s=jobs.start_s * 2, compute_s=jobs.compute_s * 2, volume=jobs.volume * 2,
-                     tail_s=jobs.tail_s * 2)  # fmt: skip
+    double = replace(
+        jobs, start_s=jobs.start_s * 2, compute_s=jobs.compute_s * 2, volume=jobs.volume * 2, tail_s=jobs.tail_s * 2
+    )
     one, two = replay(jobs, MACHINE, Given(grants)), replay(double, MACHINE, Given(grants))
     np.testing.assert_allclose(one.end_s * 2, two.end_s, **TIGHT)
 
@@ -315,14 +353,22 @@ def test_twice_the_time_and_twice_the_bytes_is_the_same_story() -> None:
 def test_a_phase_in_two_halves_is_the_same_phase() -> None:
     jobs, grants = drawn(60, 4)
     halves = replace(
-        jobs, first_phase=jobs.first_phase * 2, volume=np.repeat(jobs.volume / 2, 2),
+        jobs,
+        first_phase=jobs.first_phase * 2,
+        volume=np.repeat(jobs.volume / 2, 2),
         compute_s=np.column_stack([jobs.compute_s, np.zeros(len(jobs.compute_s))]).ravel(),
         operations=np.repeat(jobs.operations, 2),
-    )  # fmt: skip
-    one = replay(jobs, MACHINE, Given({j: replace(g, targets=g.targets[:1], forwarders=g.forwarders[:1])
-                                       for j, g in grants.items()}))  # fmt: skip
-    two = replay(halves, MACHINE, Given({j: replace(g, targets=g.targets[:1], forwarders=g.forwarders[:1])
-                                         for j, g in grants.items()}))  # fmt: skip
+    )
+    one = replay(
+        jobs,
+        MACHINE,
+        Given({j: replace(g, targets=g.targets[:1], forwarders=g.forwarders[:1]) for j, g in grants.items()}),
+    )
+    two = replay(
+        halves,
+        MACHINE,
+        Given({j: replace(g, targets=g.targets[:1], forwarders=g.forwarders[:1]) for j, g in grants.items()}),
+    )
     np.testing.assert_allclose(one.end_s, two.end_s, **TIGHT)
 
 
@@ -365,8 +411,11 @@ def test_a_sick_server_makes_its_targets_sick_and_spans_join() -> None:
         Fault(component="target", number=2, from_s=3.0, to_s=6.0),
     ]
     told = sickness(MACHINE, faults, 0.0)
-    of_second = [(t, s) for t, layer, n, s in zip(told.time_s, told.layer, told.number, told.sick, strict=True)
-                 if layer == "target" and n == 2]  # fmt: skip
+    of_second = [
+        (t, s)
+        for t, layer, n, s in zip(told.time_s, told.layer, told.number, told.sick, strict=True)
+        if layer == "target" and n == 2
+    ]
     assert of_second == [(1.0, True), (6.0, False)]
     assert set(zip(told.layer, told.number.tolist(), strict=True)) == {("server", 1), ("target", 2), ("target", 3)}
 

@@ -40,23 +40,41 @@ def phases_of(play: Play) -> list[dict[str, Any]]:
             amount = moved if step.moves_data else ops
             targets = np.unique(course.target[flows]).tolist()
             mode = "N-1" if step.files == 1 and step.writers > 1 else "1-1" if step.writers == 1 else "N-N"
-            found.append({
-                "job": place, "phase": phase, "number": number, "begin": begin, "end": end,
-                "row": {
-                    "job_id": job_id(job.drawn), "job_start_ns": origin + int(job.start_s * S), "number": number,
-                    "kind": step.op if step.moves_data else "metadata", "start_ns": origin + int(begin * S),
-                    "end_ns": origin + int(end * S), "active_ns": int((end - begin) * S), "bytes": moved,
-                    "ops": ops if step.moves_data else 0, "metadata_ops": 0 if step.moves_data else ops,
-                    "rate_per_s": amount / (end - begin), "request_bytes": float(step.request), "mode": mode,
-                    "io_processes": step.writers, "nodes_count": len(job.nodes),
-                    "processes": len(job.nodes) * machine.cores_per_node, "user": job.drawn.program.user,
-                    "program": job.drawn.program.name,
-                    "forwarders": _names(np.unique(course.forwarder[flows]), machine.forwarder_name),
-                    "targets": _names(targets, machine.target_name) if step.moves_data else [],
-                    "mds": [] if step.moves_data else _names(targets, mdt_name(machine)),
-                    "basis": "mount", "made_ns": 1, "analysis_version": 1,
-                },
-            })  # fmt: skip
+            found.append(
+                {
+                    "job": place,
+                    "phase": phase,
+                    "number": number,
+                    "begin": begin,
+                    "end": end,
+                    "row": {
+                        "job_id": job_id(job.drawn),
+                        "job_start_ns": origin + int(job.start_s * S),
+                        "number": number,
+                        "kind": step.op if step.moves_data else "metadata",
+                        "start_ns": origin + int(begin * S),
+                        "end_ns": origin + int(end * S),
+                        "active_ns": int((end - begin) * S),
+                        "bytes": moved,
+                        "ops": ops if step.moves_data else 0,
+                        "metadata_ops": 0 if step.moves_data else ops,
+                        "rate_per_s": amount / (end - begin),
+                        "request_bytes": float(step.request),
+                        "mode": mode,
+                        "io_processes": step.writers,
+                        "nodes_count": len(job.nodes),
+                        "processes": len(job.nodes) * machine.cores_per_node,
+                        "user": job.drawn.program.user,
+                        "program": job.drawn.program.name,
+                        "forwarders": _names(np.unique(course.forwarder[flows]), machine.forwarder_name),
+                        "targets": _names(targets, machine.target_name) if step.moves_data else [],
+                        "mds": [] if step.moves_data else _names(targets, mdt_name(machine)),
+                        "basis": "mount",
+                        "made_ns": 1,
+                        "analysis_version": 1,
+                    },
+                }
+            )
     return found
 
 
@@ -93,17 +111,34 @@ def rolled(play: Play) -> pa.Table:
 
 
 def scene_of(
-    play: Play, phase: dict[str, Any], expected_s: float, rows: pa.Table, phases: Sequence[dict[str, Any]], *,
-    incidents: Sequence[Incident] = (), around_s: float = 300.0, missing: Sequence[str] = (),
-) -> Scene:  # fmt: skip
+    play: Play,
+    phase: dict[str, Any],
+    expected_s: float,
+    rows: pa.Table,
+    phases: Sequence[dict[str, Any]],
+    *,
+    incidents: Sequence[Incident] = (),
+    around_s: float = 300.0,
+    missing: Sequence[str] = (),
+) -> Scene:
     """The scene of one phase, as the loop would put it together."""
     row = phase["row"]
     lost = float(phase["end"]) - float(phase["begin"]) - expected_s
     victim = Victim(
-        cluster=None, job_id=row["job_id"], kind=row["kind"], start_ns=row["start_ns"], end_ns=row["end_ns"],
-        expected_s=expected_s, lost_s=max(lost, 0.0), confidence=0.95, rate_per_s=row["rate_per_s"], mode=row["mode"],
-        forwarders=row["forwarders"], targets=row["targets"], mds=row["mds"],
-    )  # fmt: skip
+        cluster=None,
+        job_id=row["job_id"],
+        kind=row["kind"],
+        start_ns=row["start_ns"],
+        end_ns=row["end_ns"],
+        expected_s=expected_s,
+        lost_s=max(lost, 0.0),
+        confidence=0.95,
+        rate_per_s=row["rate_per_s"],
+        mode=row["mode"],
+        forwarders=row["forwarders"],
+        targets=row["targets"],
+        mds=row["mds"],
+    )
     low, high = victim.start_ns - int(around_s * S), victim.end_ns + int(around_s * S)
     near = rows.filter(pc.and_(pc.greater_equal(rows["ts_ns"], low), pc.less(rows["ts_ns"], high)))
     others = [
@@ -114,9 +149,15 @@ def scene_of(
         and one["row"]["end_ns"] > victim.start_ns
     ]
     return Scene(
-        victim=victim, loads=near, interval_ns=S, neighbours=phase_table(others),
-        jobs=JOB_SUMMARY.schema.empty_table(), incidents=incidents, peaks=peaks_of(play.machine), missing=missing,
-    )  # fmt: skip
+        victim=victim,
+        loads=near,
+        interval_ns=S,
+        neighbours=phase_table(others),
+        jobs=JOB_SUMMARY.schema.empty_table(),
+        incidents=incidents,
+        peaks=peaks_of(play.machine),
+        missing=missing,
+    )
 
 
 def peaks_of(machine: Machine) -> dict[tuple[str, str], float]:

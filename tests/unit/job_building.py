@@ -27,21 +27,46 @@ def sizes(small: int = 0, large: int = 0) -> list[int]:
     return [0, 0, small, 0, 0, large, 0, 0, 0, 0]
 
 
-def op(start_s: float, *, last_s: float = 0.1, word: str = "write", rank: int = 0, file: int = 1, offset: int = 0,
-       size: int = 1 << 20, interface: str = "POSIX") -> dict[str, object]:  # fmt: skip
+def op(
+    start_s: float,
+    *,
+    last_s: float = 0.1,
+    word: str = "write",
+    rank: int = 0,
+    file: int = 1,
+    offset: int = 0,
+    size: int = 1 << 20,
+    interface: str = "POSIX",
+) -> dict[str, object]:
     start, end = int(start_s * S), int((start_s + last_s) * S)
     return {
-        "start_ns": start, "end_ns": end, "busy_ns": end - start, "rank": rank, "interface": interface, "op": word,
-        "file_id": file, "offset": offset, "size": size, "stride": 0, "count": 1, "node": f"n{rank}",
-    }  # fmt: skip
+        "start_ns": start,
+        "end_ns": end,
+        "busy_ns": end - start,
+        "rank": rank,
+        "interface": interface,
+        "op": word,
+        "file_id": file,
+        "offset": offset,
+        "size": size,
+        "stride": 0,
+        "count": 1,
+        "node": f"n{rank}",
+    }
 
 
 def job(
-    rows: list[dict[str, object]] | None = None, *, processes: int = 4, run_time_s: float = 100.0,
-    ops: list[dict[str, object]] | None = None, heat: list[dict[str, object]] | None = None,
-    layouts: list[dict[str, object]] | None = None, paths: dict[int, str] | None = None,
-    hints: dict[str, str] | None = None, missing: list[Missing] | None = None,
-) -> JobView:  # fmt: skip
+    rows: list[dict[str, object]] | None = None,
+    *,
+    processes: int = 4,
+    run_time_s: float = 100.0,
+    ops: list[dict[str, object]] | None = None,
+    heat: list[dict[str, object]] | None = None,
+    layouts: list[dict[str, object]] | None = None,
+    paths: dict[int, str] | None = None,
+    hints: dict[str, str] | None = None,
+    missing: list[Missing] | None = None,
+) -> JobView:
     items: list[object] = [
         Job(job_id="7", program="app", start_ns=0, end_ns=int(run_time_s * S), processes=processes, hints=hints),
         *(missing or []),

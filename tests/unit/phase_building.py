@@ -18,13 +18,31 @@ def phase(job: int, rate: float = 1e9, seconds: float = 10.0, **more: object) ->
     """One write of number `job` at `rate` bytes a second."""
     start = BEGIN + job * HOUR
     row: dict[str, object] = {
-        "cluster": "c", "job_id": str(job), "job_start_ns": start - 60 * S, "number": 0, "kind": "write",
-        "start_ns": start, "end_ns": start + int(seconds * S), "active_ns": int(seconds * S),
-        "bytes": int(rate * seconds), "ops": int(rate * seconds / (1 << 20)) + 1, "metadata_ops": 0,
-        "rate_per_s": rate, "request_bytes": float(1 << 20), "mode": "N-N", "io_processes": 64, "nodes_count": 16,
-        "processes": 64, "user": "ada", "program": "flow", "rate_bins": [int(bin_of(rate))],
-        "rate_ns": [int(seconds * S)], "basis": "client", "made_ns": 1, "analysis_version": 1,
-    }  # fmt: skip
+        "cluster": "c",
+        "job_id": str(job),
+        "job_start_ns": start - 60 * S,
+        "number": 0,
+        "kind": "write",
+        "start_ns": start,
+        "end_ns": start + int(seconds * S),
+        "active_ns": int(seconds * S),
+        "bytes": int(rate * seconds),
+        "ops": int(rate * seconds / (1 << 20)) + 1,
+        "metadata_ops": 0,
+        "rate_per_s": rate,
+        "request_bytes": float(1 << 20),
+        "mode": "N-N",
+        "io_processes": 64,
+        "nodes_count": 16,
+        "processes": 64,
+        "user": "ada",
+        "program": "flow",
+        "rate_bins": [int(bin_of(rate))],
+        "rate_ns": [int(seconds * S)],
+        "basis": "client",
+        "made_ns": 1,
+        "analysis_version": 1,
+    }
     return row | more
 
 

@@ -26,22 +26,35 @@ def table(spec: TableSpec, rows: Sequence[Row]) -> pa.Table:
     return pa.Table.from_batches([batch_of(spec, {name: [row.get(name) for row in rows] for name in names})])
 
 
-def minutes(kind: str, layer: str, name: str, *, first: int = 0, last: int = 60, job: str | None = None,
-            **sums: object) -> list[Row]:  # fmt: skip
+def minutes(
+    kind: str, layer: str, name: str, *, first: int = 0, last: int = 60, job: str | None = None, **sums: object
+) -> list[Row]:
     """The same sums in each minute of [first, last)."""
     row = {"interval_ns": MINUTE, "kind": kind, "layer": layer, "id": name, "job_id": job, **sums}
     return [{"ts_ns": T0 + k * MINUTE, **row} for k in range(first, last)]
 
 
 def summary(job: str, **more: object) -> Row:
-    return {"job_id": job, "start_ns": T0, "end_ns": T0 + HOUR, "user": f"user{job}", "program": f"prog{job}",
-            "made_ns": T0 + HOUR, "analysis_version": 1} | more  # fmt: skip
+    return {
+        "job_id": job,
+        "start_ns": T0,
+        "end_ns": T0 + HOUR,
+        "user": f"user{job}",
+        "program": f"prog{job}",
+        "made_ns": T0 + HOUR,
+        "analysis_version": 1,
+    } | more
 
 
 def look(
-    rollup: Sequence[Row] = (), jobs: Sequence[Row] = (), *, site: SystemSite | None = None, hours: int = 1,
-    limits: SystemLimits | None = None, **tables: pa.Table,
-) -> SystemFindings:  # fmt: skip
+    rollup: Sequence[Row] = (),
+    jobs: Sequence[Row] = (),
+    *,
+    site: SystemSite | None = None,
+    hours: int = 1,
+    limits: SystemLimits | None = None,
+    **tables: pa.Table,
+) -> SystemFindings:
     given = {"rollup": table(ROLLUP, rollup), "job_summary": table(JOB_SUMMARY, jobs), **tables}
     return system_findings(given, site or SystemSite(), T0, T0 + hours * HOUR, limits)
 

@@ -45,15 +45,25 @@ def test_it_is_kept_without_any_alert_and_given_back(tmp_path: Path) -> None:
 
 def test_only_what_touches_the_span_is_listed(tmp_path: Path) -> None:
     with State(tmp_path) as state:
-        keep(state, old=by("r", from_ns=NOW - 9 * H, to_ns=NOW - 8 * H), lasts=by("r", from_ns=NOW - 9 * H, to_ns=None),
-             late=by("r", from_ns=NOW + H, to_ns=None), now=by("r"))  # fmt: skip
+        keep(
+            state,
+            old=by("r", from_ns=NOW - 9 * H, to_ns=NOW - 8 * H),
+            lasts=by("r", from_ns=NOW - 9 * H, to_ns=None),
+            late=by("r", from_ns=NOW + H, to_ns=None),
+            now=by("r"),
+        )
         assert set(state.acknowledged(NOW - H, NOW + 1)) == {"lasts", "now"}
 
 
 def test_a_user_hears_of_own_jobs_only_and_no_words_of_operators(tmp_path: Path) -> None:
     with State(tmp_path) as state:
-        keep(state, a=by("root", owner="alice"), own=by("alice", owner="alice", site=False), b=by("root", owner="bob"),
-             component=by("root"))  # fmt: skip
+        keep(
+            state,
+            a=by("root", owner="alice"),
+            own=by("alice", owner="alice", site=False),
+            b=by("root", owner="bob"),
+            component=by("root"),
+        )
         asked = Listed(from_="2023-11-14T00:00:00Z", to="2023-11-16T00:00:00Z")
         heard = {one.id: (one.who, one.text) for one in listed(state, asked, ALICE, NOW + H).acknowledgements}
         assert heard == {"a": (None, None), "own": ("alice", "seen")}
@@ -89,12 +99,23 @@ def test_a_file_of_the_first_version_is_brought_over(tmp_path: Path) -> None:
             assert [one.id for one in state.open_concerns()] == ["i1", "i2"]
 
 
-@pytest.mark.parametrize(("match", "lasts", "why"), [
-    ({}, "1d", "x"), ({"component": "*"}, "1d", "x"), ({"component": "**", "rule": "*"}, "1d", "x"),
-    ({"colour": "red"}, "1d", "x"), ({"component": ""}, "1d", "x"), ({"component": "a" * 257}, "1d", "x"),
-    ({"component": "ost1"}, "1d", " "), ({"component": "ost1"}, "1d", "y" * 1001), ({"component": "ost1"}, "400d", "x"),
-    ({"component": "ost1"}, "0h", "x"), ({"component": "ost1"}, "soon", "x"), ({"component": "ost1"}, "9" * 40, "x"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("match", "lasts", "why"),
+    [
+        ({}, "1d", "x"),
+        ({"component": "*"}, "1d", "x"),
+        ({"component": "**", "rule": "*"}, "1d", "x"),
+        ({"colour": "red"}, "1d", "x"),
+        ({"component": ""}, "1d", "x"),
+        ({"component": "a" * 257}, "1d", "x"),
+        ({"component": "ost1"}, "1d", " "),
+        ({"component": "ost1"}, "1d", "y" * 1001),
+        ({"component": "ost1"}, "400d", "x"),
+        ({"component": "ost1"}, "0h", "x"),
+        ({"component": "ost1"}, "soon", "x"),
+        ({"component": "ost1"}, "9" * 40, "x"),
+    ],
+)
 def test_a_silence_that_is_none_is_refused(match: dict[str, str], lasts: str, why: str) -> None:
     with pytest.raises((RefusedError, UsageError)) as refused:
         silence_of(Wanted(match=match, lasts=lasts, why=why), "root", NOW)

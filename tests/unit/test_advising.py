@@ -19,13 +19,27 @@ NOW = 1_700_000_000 * 10**9
 def phases(jobs: list[str], *, user: str, program: str, mode: str, rate: float, first_ns: int) -> pa.RecordBatch:
     n = len(jobs)
     starts = [first_ns + k * H for k in range(n)]
-    return batch_of(PHASE, {
-        "cluster": ["c"] * n, "job_id": jobs, "job_start_ns": starts, "number": [0] * n, "kind": ["write"] * n,
-        "start_ns": starts, "end_ns": [start + H // 2 for start in starts], "active_ns": [H // 2] * n,
-        "bytes": [10**12] * n, "rate_per_s": [rate * (1 + 0.01 * k) for k in range(n)], "mode": [mode] * n,
-        "user": [user] * n, "program": [program] * n, "nodes_count": [16] * n, "made_ns": [NOW] * n,
-        "analysis_version": [1] * n,
-    })  # fmt: skip
+    return batch_of(
+        PHASE,
+        {
+            "cluster": ["c"] * n,
+            "job_id": jobs,
+            "job_start_ns": starts,
+            "number": [0] * n,
+            "kind": ["write"] * n,
+            "start_ns": starts,
+            "end_ns": [start + H // 2 for start in starts],
+            "active_ns": [H // 2] * n,
+            "bytes": [10**12] * n,
+            "rate_per_s": [rate * (1 + 0.01 * k) for k in range(n)],
+            "mode": [mode] * n,
+            "user": [user] * n,
+            "program": [program] * n,
+            "nodes_count": [16] * n,
+            "made_ns": [NOW] * n,
+            "analysis_version": [1] * n,
+        },
+    )
 
 
 def test_the_culprits_owner_is_told_what_his_own_other_runs_reached(tmp_path: Path) -> None:
@@ -34,12 +48,22 @@ def test_the_culprits_owner_is_told_what_his_own_other_runs_reached(tmp_path: Pa
     past = [
         phases([f"a{name}" for name in names], user="bob", program="nto1", mode="N-1", rate=1e8, first_ns=NOW - 90 * H),
         phases([f"b{name}" for name in names], user="bob", program="nto1", mode="N-N", rate=4e8, first_ns=NOW - 80 * H),
-        phases([f"c{name}" for name in names], user="alice", program="app", mode="N-N", rate=2e8,
-               first_ns=NOW - 70 * H),
+        phases(
+            [f"c{name}" for name in names], user="alice", program="app", mode="N-N", rate=2e8, first_ns=NOW - 70 * H
+        ),
         phases([f"d{name}" for name in names], user="bob", program="nto1", mode="N-N", rate=9e9, first_ns=NOW + H),
-    ]  # fmt: skip
-    job = batch_of(JOBS, {"cluster": ["c"], "job_id": ["99"], "user": ["bob"], "program": ["nto1"],
-                          "start_ns": [NOW - H], "nodes_count": [16]})  # fmt: skip
+    ]
+    job = batch_of(
+        JOBS,
+        {
+            "cluster": ["c"],
+            "job_id": ["99"],
+            "user": ["bob"],
+            "program": ["nto1"],
+            "start_ns": [NOW - H],
+            "nodes_count": [16],
+        },
+    )
     with lake.writer("main") as writer:
         batch = writer.batch("past")
         for rows in (*past, job):

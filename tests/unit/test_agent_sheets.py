@@ -42,9 +42,11 @@ def test_readings_of_one_table_share_a_batch_and_what_is_not_told_is_null() -> N
     names = ("ts_ns", "interval_ns", "server", "target", "job_id", "read_bytes", "queue_len_mean", "read_sizes")
     rows = [tuple(row[name] for name in names) for row in rows_of(batch)]
     assert rows == [
-        (10, 1, "n1", "t0", None, 5, 3.0, None), (9, None, "oss1", "t1", None, None, None, [1, 2]),
-        (11, 2, "n1", "t2", "17", None, 0.5, None), (12, 2, "oss1", "t3", None, None, None, []),
-    ]  # fmt: skip
+        (10, 1, "n1", "t0", None, 5, 3.0, None),
+        (9, None, "oss1", "t1", None, None, None, [1, 2]),
+        (11, 2, "n1", "t2", "17", None, 0.5, None),
+        (12, 2, "oss1", "t3", None, None, None, []),
+    ]
     assert "used_bytes" not in batch.columns, "what no table can hold is not known"
     assert made.empty
 

@@ -46,8 +46,12 @@ class Wire(Line):
 
 def fill(spool: Spool, files: int, text: str = "x", rows: int = 4, size: int = 8) -> None:
     for _ in range(files):
-        columns = {"ts_ns": numbers(range(rows)), "component": words([text] * rows), "kind": words(["k"] * rows),
-                   "text": words([os.urandom(size).hex() for _ in range(rows)])}  # fmt: skip
+        columns = {
+            "ts_ns": numbers(range(rows)),
+            "component": words([text] * rows),
+            "kind": words(["k"] * rows),
+            "text": words([os.urandom(size).hex() for _ in range(rows)]),
+        }
         assert spool.write([encode(spool.header("events", 1, rows), columns)]) is not None
 
 
@@ -203,12 +207,24 @@ def test_what_was_refused_takes_bounded_room(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.parametrize(
     "answer",
     [
-        Answer(200, {}), Answer(200, {"taken": "1", "known": 0}), Answer(200, {"taken": True, "known": True}),
-        Answer(204, {}), Answer(302, {}), Answer(400, {}), Answer(422, {}), Answer(401, {"error": "x"}),
-        Answer(403, {"error": "x"}), Answer(404, {}), Answer(411, {"error": "x"}), Answer(426, {"error": "x"}),
-        Answer(500, {}), Answer(503, {"error": "x"}), Answer(507, {"error": "x"}), Answer(999, {}),
+        Answer(200, {}),
+        Answer(200, {"taken": "1", "known": 0}),
+        Answer(200, {"taken": True, "known": True}),
+        Answer(204, {}),
+        Answer(302, {}),
+        Answer(400, {}),
+        Answer(422, {}),
+        Answer(401, {"error": "x"}),
+        Answer(403, {"error": "x"}),
+        Answer(404, {}),
+        Answer(411, {"error": "x"}),
+        Answer(426, {"error": "x"}),
+        Answer(500, {}),
+        Answer(503, {"error": "x"}),
+        Answer(507, {"error": "x"}),
+        Answer(999, {}),
     ],
-)  # fmt: skip
+)
 def test_nothing_is_removed_on_any_other_answer(tmp_path: Path, answer: Answer) -> None:
     spool, wire = spool_in(tmp_path), Wire(lambda _: answer)
     fill(spool, 3)
@@ -223,8 +239,10 @@ def test_nothing_is_removed_on_any_other_answer(tmp_path: Path, answer: Answer) 
 def test_spools_of_mounts_are_sent_as_they_are_in_order_of_time(tmp_path: Path) -> None:
     own, mount, wire = tmp_path / "own", tmp_path / "mount", Wire(lambda _: OK)
     times = iter(range(1, 1000))
-    spools = [Spool(folder, node="n1", writer=name, clock=lambda: next(times))
-              for folder, name in ((own, "agent"), (mount, "mount:/m"))]  # fmt: skip
+    spools = [
+        Spool(folder, node="n1", writer=name, clock=lambda: next(times))
+        for folder, name in ((own, "agent"), (mount, "mount:/m"))
+    ]
     for _ in range(5):
         for spool in spools:
             fill(spool, 1)
@@ -255,8 +273,10 @@ def test_a_mounts_file_of_another_node_holds_up_no_other(tmp_path: Path) -> None
 
     own, mount, wire = tmp_path / "own", tmp_path / "mount", Wire(answer)
     times = iter(range(1, 1000))
-    spools = [Spool(folder, node=node, writer="w", clock=lambda: next(times))
-              for folder, node in ((mount, "elsewhere"), (own, "n1"), (mount, "n1"))]  # fmt: skip
+    spools = [
+        Spool(folder, node=node, writer="w", clock=lambda: next(times))
+        for folder, node in ((mount, "elsewhere"), (own, "n1"), (mount, "n1"))
+    ]
     for spool in spools * 2:
         fill(spool, 1)
     shipper = shipper_of(own, wire, mount)

@@ -27,11 +27,37 @@ NEWER_MODULES = {
     "tomllib",
 }
 NEWER_NAMES = {
-    "time_ns", "monotonic_ns", "perf_counter_ns", "process_time_ns", "thread_time", "clock_gettime_ns", "removeprefix",
-    "removesuffix", "isascii", "fromisoformat", "cached_property", "get_running_loop", "bit_count", "prod", "dist",
-    "nullcontext", "Protocol", "Final", "Literal", "TypedDict", "final", "ParamSpec", "TypeAlias", "Self", "pairwise",
-    "posix_spawn", "memfd_create", "get_native_id", "excepthook_args", "unraisablehook",
-}  # fmt: skip
+    "time_ns",
+    "monotonic_ns",
+    "perf_counter_ns",
+    "process_time_ns",
+    "thread_time",
+    "clock_gettime_ns",
+    "removeprefix",
+    "removesuffix",
+    "isascii",
+    "fromisoformat",
+    "cached_property",
+    "get_running_loop",
+    "bit_count",
+    "prod",
+    "dist",
+    "nullcontext",
+    "Protocol",
+    "Final",
+    "Literal",
+    "TypedDict",
+    "final",
+    "ParamSpec",
+    "TypeAlias",
+    "Self",
+    "pairwise",
+    "posix_spawn",
+    "memfd_create",
+    "get_native_id",
+    "excepthook_args",
+    "unraisablehook",
+}
 NEWER_ARGUMENTS = {"capture_output", "missing_ok", "dirs_exist_ok", "strict", "text"}
 """Of subprocess, pathlib, shutil, zip; `text` is a column, too, so only in calls of subprocess."""
 OURS = ("fairlead.see.agent", "fairlead.see.probes", "fairlead.core.batches.encoding", "fairlead.core.batches.spool")
@@ -61,9 +87,10 @@ def test_the_words_are_those_of_python_3_6() -> None:
             elif isinstance(node, ast.Call):
                 called = ast.unparse(node.func)
                 wrong += [
-                    f"{_name(path)}:{line}: {one.arg}=" for one in node.keywords
+                    f"{_name(path)}:{line}: {one.arg}="
+                    for one in node.keywords
                     if one.arg in NEWER_ARGUMENTS and (one.arg != "text" or called.startswith("subprocess."))
-                ]  # fmt: skip
+                ]
             elif isinstance(node, ast.FunctionDef | ast.Lambda) and node.args.posonlyargs:
                 wrong.append(f"{_name(path)}:{line}: positional-only")
     assert not wrong
@@ -100,9 +127,21 @@ def test_starting_loads_little() -> None:
     done = _run(sys.executable, "-S", "-c", program, str(PACKAGE.parent))
     assert done.returncode == 0, done.stderr
     unwanted = {
-        "argparse", "asyncio", "configparser", "dataclasses", "subprocess", "urllib.request", "logging", "click",
-        "inspect", "pathlib", "tempfile", "shutil", "unittest", "xml",
-    }  # fmt: skip
+        "argparse",
+        "asyncio",
+        "configparser",
+        "dataclasses",
+        "subprocess",
+        "urllib.request",
+        "logging",
+        "click",
+        "inspect",
+        "pathlib",
+        "tempfile",
+        "shutil",
+        "unittest",
+        "xml",
+    }
     assert not set(done.stdout.split()) & unwanted
 
 

@@ -41,8 +41,16 @@ class Counting(Probe):
         if self.fault is not None:
             raise self.fault
         count = self.value(now_ns)
-        made = Reading("target", ("target",), ("read_bytes",), ("used_bytes",), {("t0",): [count, 5]}, unknown=1,
-                       unknown_example="what is this", constant=(("source", self.source),))  # fmt: skip
+        made = Reading(
+            "target",
+            ("target",),
+            ("read_bytes",),
+            ("used_bytes",),
+            {("t0",): [count, 5]},
+            unknown=1,
+            unknown_example="what is this",
+            constant=(("source", self.source),),
+        )
         return Found([made])
 
 
@@ -86,10 +94,16 @@ class House:
         self.told = told or Told()
         self.spool = Spool(folder, node="n1", writer="agent", layer="agent", clock=lambda: self.clock.wall)
         self.watch = Watch(
-            Settings(node="n1"), [(one.name, one) for one in probes], AtOnce(self.clock), self.spool,
-            mono_ns=self.clock.mono, wall_ns=self.clock.wall, told=lambda: self.told,
-            cost=lambda: Cost(20 << 20, self.clock.mono // 1000), wrote=lambda: None,
-        )  # fmt: skip
+            Settings(node="n1"),
+            [(one.name, one) for one in probes],
+            AtOnce(self.clock),
+            self.spool,
+            mono_ns=self.clock.mono,
+            wall_ns=self.clock.wall,
+            told=lambda: self.told,
+            cost=lambda: Cost(20 << 20, self.clock.mono // 1000),
+            wrote=lambda: None,
+        )
 
     def go(self, seconds: float) -> None:
         until = self.clock.mono + int(seconds * SECOND)
@@ -135,9 +149,10 @@ def test_looks_come_at_whole_seconds_and_rows_hold_what_happened(tmp_path: Path)
     assert all(one % SECOND == 0 for one in probe.looks[1:])
     rows = house.rows("target")
     assert rows[0]["read_bytes"] is None, "the base has its gauge only"
-    assert sum(int(row["read_bytes"] or 0) for row in rows) == (
-        (probe.looks[-1] - WALL) // SECOND - (probe.looks[0] - WALL) // SECOND
-    ) * 1000  # fmt: skip
+    assert (
+        sum(int(row["read_bytes"] or 0) for row in rows)
+        == ((probe.looks[-1] - WALL) // SECOND - (probe.looks[0] - WALL) // SECOND) * 1000
+    )
     assert {row["server"] for row in rows} == {"n1"}
     assert {row["interval_ns"] for row in rows[2:]} == {SECOND}
 
@@ -291,8 +306,15 @@ def test_spread_readings_are_rows_by_operation(tmp_path: Path) -> None:
         def read(self, now_ns: int) -> Found:
             self.looks.append(now_ns)
             count = (0, 3, 3, 9)[min(len(self.looks) - 1, 3)]
-            made = Reading("metadata", ("target",), ("open", "close", "stat"), (), {("m0",): [count, 2 * count, None]},
-                           constant=(("source", "md_stats"), ("server", "mds1")), spread=("op", "count"))  # fmt: skip
+            made = Reading(
+                "metadata",
+                ("target",),
+                ("open", "close", "stat"),
+                (),
+                {("m0",): [count, 2 * count, None]},
+                constant=(("source", "md_stats"), ("server", "mds1")),
+                spread=("op", "count"),
+            )
             return Found([made])
 
     house = House(tmp_path, Spread(lambda _: 0))

@@ -32,9 +32,18 @@ EVIL = "x\r\nBcc: evil@example.org\r\n\r\nbody \x1b[2J \u202e {0} <script>"
 
 def concern(name: str = "f1", **changes: Any) -> Concern:
     base = Concern(
-        id=name, lasting=True, rule="component.degraded", category="fail_slow", title="target ost3 is degraded",
-        severity="high", confidence=0.9, from_ns=NOW - H, components=["ost3"], layers=["target"], made_ns=NOW,
-    )  # fmt: skip
+        id=name,
+        lasting=True,
+        rule="component.degraded",
+        category="fail_slow",
+        title="target ost3 is degraded",
+        severity="high",
+        confidence=0.9,
+        from_ns=NOW - H,
+        components=["ost3"],
+        layers=["target"],
+        made_ns=NOW,
+    )
     return msgspec.structs.replace(base, **changes)
 
 
@@ -44,8 +53,14 @@ def alerts_of(**routes: Route) -> Alerts:
 
 
 def mail(sink: MailSink, **changes: Any) -> Mail:
-    base = Mail(host="localhost", port=sink.port, sender="fairlead@example.org", to=["ops@example.org"],
-                security="none", timeout_s=5.0)  # fmt: skip
+    base = Mail(
+        host="localhost",
+        port=sink.port,
+        sender="fairlead@example.org",
+        to=["ops@example.org"],
+        security="none",
+        timeout_s=5.0,
+    )
     return msgspec.structs.replace(base, **changes)
 
 
@@ -138,16 +153,27 @@ def test_recipients_that_are_refused() -> None:
 def test_no_text_becomes_a_header_or_a_command(state: State) -> None:
     with MailSink() as sink:
         alerts = alerts_of(ops=mail(sink))
-        bad = concern(title=EVIL, components=[EVIL], evidence=[EVIL, ".", "\n.\r\nMAIL FROM:<x@y>"],
-                      advice=[Advice(text=EVIL, code=EVIL)])  # fmt: skip
+        bad = concern(
+            title=EVIL,
+            components=[EVIL],
+            evidence=[EVIL, ".", "\n.\r\nMAIL FROM:<x@y>"],
+            advice=[Advice(text=EVIL, code=EVIL)],
+        )
         look(state, alerts, [bad], NOW)
         assert sender(state, alerts, "ops", Clock()).work(state) == 1
         (letter,) = sink.letters
         parsed = letter.parsed
         assert set(parsed.keys()) == {
-            "From", "To", "Subject", "Date", "Message-ID", "Auto-Submitted", "Content-Type",
-            "Content-Transfer-Encoding", "MIME-Version",
-        }  # fmt: skip
+            "From",
+            "To",
+            "Subject",
+            "Date",
+            "Message-ID",
+            "Auto-Submitted",
+            "Content-Type",
+            "Content-Transfer-Encoding",
+            "MIME-Version",
+        }
         assert letter.to == ["ops@example.org"]
         assert "\n" not in parsed["Subject"]
         assert "\x1b" not in letter.text
@@ -219,13 +245,20 @@ def test_alertmanager_gets_its_documented_form_and_the_end(state: State) -> None
         assert sink.requests[0].path == "/api/v2/alerts"
         lasting, happened = sorted(sink.requests[0].json, key=lambda one: one["labels"]["id"])
         assert lasting["labels"] == {
-            "alertname": "component.degraded", "category": "fail_slow", "id": "f1", "layer": "target",
-            "component": "ost3", "cluster": "c1",
-        }  # fmt: skip
+            "alertname": "component.degraded",
+            "category": "fail_slow",
+            "id": "f1",
+            "layer": "target",
+            "component": "ost3",
+            "cluster": "c1",
+        }
         assert lasting["annotations"] == {
-            "summary": "target ost3 is degraded", "severity": "high", "description": "seen", "advice": "site: do",
+            "summary": "target ost3 is degraded",
+            "severity": "high",
+            "description": "seen",
+            "advice": "site: do",
             "explain": "fairlead explain f1",
-        }  # fmt: skip
+        }
         assert lasting["startsAt"] == "2023-11-14T21:13:20.000Z"
         assert lasting["endsAt"] == "2023-11-14T22:17:20.000Z", "four refreshes from now"
         assert lasting["generatorURL"] == "https://f.example.org/findings/f1"
@@ -290,8 +323,10 @@ def test_secrets_are_for_their_owner_only(tmp_path: Path) -> None:
         ('[routes.a]\nkind = "mail"\nhost = "h"\nsender = "x\\ny@z"', "alerts.routes.a.sender"),
         ('[routes.a]\nkind = "mail"\nhost = "h"\nsender = "x@y"\nto = ["not"]', "alerts.routes.a.to"),
         ('[routes.a]\nkind = "mail"\nhost = "h"\nsender = "x@y"\nuser = "u"', "alerts.routes.a.user"),
-        ('[routes.a]\nkind = "mail"\nhost = "h"\nsender = "x@y"\nsecurity = "none"\nuser = "u"\npassword_file = "p"',
-         "security"),
+        (
+            '[routes.a]\nkind = "mail"\nhost = "h"\nsender = "x@y"\nsecurity = "none"\nuser = "u"\npassword_file = "p"',
+            "security",
+        ),
         ('[routes.a]\nkind = "webhook"\nurl = "http://example.org/x"', "alerts.routes.a.url"),
         ('[routes.a]\nkind = "webhook"\nurl = "ftp://example.org/x"', "alerts.routes.a.url"),
         ('[routes.a]\nkind = "webhook"\nurl = "https://me:pw@example.org/x"', "names a login"),
@@ -303,7 +338,7 @@ def test_secrets_are_for_their_owner_only(tmp_path: Path) -> None:
         ('link = "javascript:x"', "alerts.link"),
         ("digest_hour = 24", "alerts.digest_hour"),
     ],
-)  # fmt: skip
+)
 def test_a_wrong_setting_is_named(text: str, named: str) -> None:
     with pytest.raises(ConfigError) as raised:
         checked(msgspec.toml.decode(text, type=Alerts))

@@ -29,20 +29,42 @@ MAIL = Mail(host="localhost", sender="fairlead@example.org", to=["ops@example.or
 def concern(name: str = "f1", **changes: object) -> Concern:
     """A finding about a job, made just now."""
     base = Concern(
-        id=name, lasting=False, rule="job.interference", category="n_to_1", title="job 42 lost 300 s", severity="high",
-        confidence=0.9, cost_s=300.0, from_ns=NOW - H, to_ns=NOW, components=["fwd1"], layers=["forwarder"], job="42",
-        user="alice", program="lammps", nodes=16, made_ns=NOW,
-    )  # fmt: skip
+        id=name,
+        lasting=False,
+        rule="job.interference",
+        category="n_to_1",
+        title="job 42 lost 300 s",
+        severity="high",
+        confidence=0.9,
+        cost_s=300.0,
+        from_ns=NOW - H,
+        to_ns=NOW,
+        components=["fwd1"],
+        layers=["forwarder"],
+        job="42",
+        user="alice",
+        program="lammps",
+        nodes=16,
+        made_ns=NOW,
+    )
     return msgspec.structs.replace(base, **changes)
 
 
 def sick(name: str = "i1", *, since_h: float = 2.0, **changes: object) -> Concern:
     """An incident that lasts."""
     base = Concern(
-        id=name, lasting=True, rule="component.degraded", category="fail_slow", title="target ost3 is degraded",
-        severity="high", confidence=0.9, from_ns=NOW - round(since_h * H), components=["ost3"], layers=["target"],
+        id=name,
+        lasting=True,
+        rule="component.degraded",
+        category="fail_slow",
+        title="target ost3 is degraded",
+        severity="high",
+        confidence=0.9,
+        from_ns=NOW - round(since_h * H),
+        components=["ost3"],
+        layers=["target"],
         made_ns=NOW,
-    )  # fmt: skip
+    )
     return msgspec.structs.replace(base, **changes)
 
 
@@ -70,13 +92,22 @@ def test_a_finding_is_told_once_however_often_it_is_seen(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("changes", "fits"),
     [
-        ({}, True), ({"rules": ["job.*"]}, True), ({"rules": ["component.*"]}, False),
+        ({}, True),
+        ({"rules": ["job.*"]}, True),
+        ({"rules": ["component.*"]}, False),
         ({"severity": "critical"}, False),
-        ({"layers": ["forwarder"]}, True), ({"layers": ["mds"]}, False), ({"components": ["fwd?"]}, True),
-        ({"users": ["bob"]}, False), ({"programs": ["lam*"]}, True), ({"jobs": ["4*"]}, True), ({"jobs": ["5"]}, False),
-        ({"confidence": 0.95}, False), ({"cost_s": 300.0}, True), ({"cost_s": 301.0}, False),
+        ({"layers": ["forwarder"]}, True),
+        ({"layers": ["mds"]}, False),
+        ({"components": ["fwd?"]}, True),
+        ({"users": ["bob"]}, False),
+        ({"programs": ["lam*"]}, True),
+        ({"jobs": ["4*"]}, True),
+        ({"jobs": ["5"]}, False),
+        ({"confidence": 0.95}, False),
+        ({"cost_s": 300.0}, True),
+        ({"cost_s": 301.0}, False),
     ],
-)  # fmt: skip
+)
 def test_every_line_of_a_rule_must_fit(changes: dict[str, object], fits: bool) -> None:
     rule = msgspec.structs.replace(AlertRule(name="r", to=["ops"]), **changes)
     assert fits_rule(rule, concern()) is fits
@@ -111,8 +142,10 @@ def test_escalation_by_duration_and_at_once_for_a_large_job(tmp_path: Path) -> N
     assert level_of(rule, msgspec.structs.replace(young, nodes=1024), NOW) == 0
     assert level_of(rule, msgspec.structs.replace(young, nodes=1023), NOW) is None
     with State(tmp_path) as state:
-        told = [look(state, settings(rule), [young] if hour == 0 else [], NOW + hour * H).added for hour in
-                (0, 0.25, 0.5, 1, 3.5, 4, 95.5, 96, 200)]  # fmt: skip
+        told = [
+            look(state, settings(rule), [young] if hour == 0 else [], NOW + hour * H).added
+            for hour in (0, 0.25, 0.5, 1, 3.5, 4, 95.5, 96, 200)
+        ]
         assert told == [0, 0, 1, 0, 1, 0, 1, 0, 0]
         found = [(one.route, one.level, one.severity) for one in state.told("i1")]
         assert found == [("ops", 0, "warning"), ("ops", 1, "high"), ("boss", 2, "critical")]
@@ -194,8 +227,9 @@ def test_a_silence_by_a_field_that_is_not_known_holds_nothing(tmp_path: Path) ->
 def test_a_storm_of_findings_is_one_message_and_bounded(tmp_path: Path) -> None:
     rule = AlertRule(name="all", to=["ops"], hold_off_s=0)
     alerts = settings(rule, most_waiting=500, most_in_one=5)
-    storm = [concern(f"f{n}", job=str(n), user=f"u{n}", severity="critical" if n == 7777 else "high")
-             for n in range(10_000)]  # fmt: skip
+    storm = [
+        concern(f"f{n}", job=str(n), user=f"u{n}", severity="critical" if n == 7777 else "high") for n in range(10_000)
+    ]
     with State(tmp_path) as state:
         assert look(state, alerts, storm, NOW).added == 10_000
         batch = batch_of(state)
@@ -216,8 +250,16 @@ def test_many_in_one_message_worst_first_and_what_is_over_last(tmp_path: Path) -
     alerts = settings(AlertRule(name="all", to=["ops"], hold_off_s=0))
     with State(tmp_path) as state:
         look(state, alerts, [sick("i1")], NOW)
-        look(state, alerts, [sick("i1", to_ns=NOW, made_ns=NOW + 1), concern("f1", severity="warning"),
-                             concern("f2", severity="critical", title="worst")], NOW + 1)  # fmt: skip
+        look(
+            state,
+            alerts,
+            [
+                sick("i1", to_ns=NOW, made_ns=NOW + 1),
+                concern("f1", severity="warning"),
+                concern("f2", severity="critical", title="worst"),
+            ],
+            NOW + 1,
+        )
         batch = batch_of(state)
         assert batch is not None
         message = message_of(batch, alerts)
@@ -256,9 +298,10 @@ def subscription(owner: str = "alice", **changes: str) -> Subscription:
 def test_subscribers_are_told_of_their_own_jobs_and_of_nobody_elses(tmp_path: Path) -> None:
     alerts = settings(AlertRule(name="none", to=["boss"], rules=["no.such"]), subscriptions="ops")
     hers = concern(
-        title="job 42 slowed by job 99 of mallory", evidence=["job 99 of mallory wrote 3 TiB"],
+        title="job 42 slowed by job 99 of mallory",
+        evidence=["job 99 of mallory wrote 3 TiB"],
         advice=[Advice(text="Nothing to change."), Advice(text="Hold job 99 of mallory.", audience="site")],
-    )  # fmt: skip
+    )
     with State(tmp_path) as state:
         with state.change():
             for one in (subscription(), subscription("bob"), subscription("carol", job="42")):
@@ -277,23 +320,47 @@ def test_subscribers_are_told_of_their_own_jobs_and_of_nobody_elses(tmp_path: Pa
 
 def test_rows_of_the_lake_become_concerns() -> None:
     finding = Finding(
-        id="f1", rule="job.interference", title="t", subject=Subject("job", "42"), from_ns=NOW, to_ns=NOW + 5,
-        severity="high", confidence=0.9, category="n_to_1", evidence=[Evidence(text="e")], analysis_version="1",
-    )  # fmt: skip
+        id="f1",
+        rule="job.interference",
+        title="t",
+        subject=Subject("job", "42"),
+        from_ns=NOW,
+        to_ns=NOW + 5,
+        severity="high",
+        confidence=0.9,
+        category="n_to_1",
+        evidence=[Evidence(text="e")],
+        analysis_version="1",
+    )
     mirrored = msgspec.structs.replace(finding, id="f2", rule="component.degraded", subject=Subject("target", "ost3"))
-    told = [Told(finding=one, job_id="42", user="alice", components=[Subject("forwarder", "f1")])
-            for one in (finding, mirrored)]  # fmt: skip
+    told = [
+        Told(finding=one, job_id="42", user="alice", components=[Subject("forwarder", "f1")])
+        for one in (finding, mirrored)
+    ]
     import pyarrow as pa
 
     rows = pa.Table.from_batches([finding_rows(told, NOW)])
     found = of_findings(rows, {})
     assert [(one.id, one.layers, one.components, one.program) for one in found] == [("f1", ["forwarder"], ["f1"], None)]
-    incident = Incident(id="i1", layer="target", component="ost3", from_ns=NOW, to_ns=None, kind="dead", hint="dead",
-                        confidence=1.0, jobs=["42"])  # fmt: skip
+    incident = Incident(
+        id="i1",
+        layer="target",
+        component="ost3",
+        from_ns=NOW,
+        to_ns=None,
+        kind="dead",
+        hint="dead",
+        confidence=1.0,
+        jobs=["42"],
+    )
     (one,) = of_incidents(pa.Table.from_batches([incident_rows([incident], NOW)]), {}, load_advice())
     assert (one.rule, one.severity, one.lasting, one.over, one.nodes) == (
-        "component.dead", "critical", True, False, None,
-    )  # fmt: skip
+        "component.dead",
+        "critical",
+        True,
+        False,
+        None,
+    )
     assert {advice.audience for advice in one.advice} == {"user", "site"}
     broken = rows.set_column(rows.schema.get_field_index("detail"), "detail", pa.array(["{", "[]"]))
     assert of_findings(broken, {}) == []

@@ -43,22 +43,48 @@ NO_SOURCE = {
     "slurm/slurmrestd/testcases/gather/expected.out": "what telegraf makes of the answers: compared with ours",
 }
 SOURCE_OF = {
-    "pytokio/lctl-dl-t.txt.gz": "lfs", "pytokio/lfs-df.txt.gz": "lfs", "pytokio/sample_ost-fullness.txt.gz": "lfs",
-    "pytokio/lmtdb-reset.sqlite3": "lmt", "pytokio/snx11025_2018-01-28.sqlite3": "lmt",
-    "pytokio/mmperfmon-gpfsNumberOperations.txt.gz": "gpfs", "pytokio/mmperfmon-nsdds.txt.gz": "gpfs",
-    "pytokio/mmperfmon-usage.txt.gz": "gpfs", "pytokio/sample.slurm": "slurm",
-    "pytokio/sample_collectdes-part.json.gz": "collectd", "pytokio/sample_nersc_jobsdb.sqlite3": "jobsdb",
-    "pytokio/sample_tokiots.hdf5": "tokio", "pytokio/snx11025_2018-01-28.hdf5": "tokio",
+    "pytokio/lctl-dl-t.txt.gz": "lfs",
+    "pytokio/lfs-df.txt.gz": "lfs",
+    "pytokio/sample_ost-fullness.txt.gz": "lfs",
+    "pytokio/lmtdb-reset.sqlite3": "lmt",
+    "pytokio/snx11025_2018-01-28.sqlite3": "lmt",
+    "pytokio/mmperfmon-gpfsNumberOperations.txt.gz": "gpfs",
+    "pytokio/mmperfmon-nsdds.txt.gz": "gpfs",
+    "pytokio/mmperfmon-usage.txt.gz": "gpfs",
+    "pytokio/sample.slurm": "slurm",
+    "pytokio/sample_collectdes-part.json.gz": "collectd",
+    "pytokio/sample_nersc_jobsdb.sqlite3": "jobsdb",
+    "pytokio/sample_tokiots.hdf5": "tokio",
+    "pytokio/snx11025_2018-01-28.hdf5": "tokio",
     **dict.fromkeys(
-        ("slurm/phillips.sacct.log.gz",
-         *(f"slurm/slurmrestd/testcases/gather/responses/{name}.json"
-           for name in ("diag", "jobs", "nodes", "partitions", "reservations")),
-         *(f"own/slurm/slurm_{name}" for name in (
-             "bb_lua.log", "hooks.log", "jobcomp_filetxt.txt", "sacct.json", "sacct_P.txt", "sacct_P_all.txt",
-             "sacct_job57.txt", "scontrol_show_job.txt", "scontrol_show_job_running.txt", "scontrol_show_node.txt",
-             "sinfo.json", "squeue.json", "squeue_all.txt"))),
-        "slurm"),
-}  # fmt: skip
+        (
+            "slurm/phillips.sacct.log.gz",
+            *(
+                f"slurm/slurmrestd/testcases/gather/responses/{name}.json"
+                for name in ("diag", "jobs", "nodes", "partitions", "reservations")
+            ),
+            *(
+                f"own/slurm/slurm_{name}"
+                for name in (
+                    "bb_lua.log",
+                    "hooks.log",
+                    "jobcomp_filetxt.txt",
+                    "sacct.json",
+                    "sacct_P.txt",
+                    "sacct_P_all.txt",
+                    "sacct_job57.txt",
+                    "scontrol_show_job.txt",
+                    "scontrol_show_job_running.txt",
+                    "scontrol_show_node.txt",
+                    "sinfo.json",
+                    "squeue.json",
+                    "squeue_all.txt",
+                )
+            ),
+        ),
+        "slurm",
+    ),
+}
 
 
 def read(source: Any, path: Path) -> tuple[dict[str, list[dict[str, Any]]], dict[str, Missing]]:
@@ -116,8 +142,9 @@ def test_lmt_counts_become_what_was_moved(pytokio: Path) -> None:
     assert (one[0]["server"], one[0]["used_bytes"]) == ("snx11025n004", 52655660772 * KIB)
     assert one[0]["capacity_bytes"] == (52655660772 + 38111990580) * KIB
     with sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True) as database:
-        moved = database.execute("SELECT sum(m) FROM (SELECT max(WRITE_BYTES) - min(WRITE_BYTES) m FROM OST_DATA"
-                                 " GROUP BY OST_ID)").fetchone()[0]  # fmt: skip
+        moved = database.execute(
+            "SELECT sum(m) FROM (SELECT max(WRITE_BYTES) - min(WRITE_BYTES) m FROM OST_DATA GROUP BY OST_ID)"
+        ).fetchone()[0]
         opened = database.execute("SELECT max(SAMPLES) - min(SAMPLES) FROM MDS_OPS_DATA WHERE OPERATION_ID = 1")
         assert total(targets, "write_bytes") == moved
         assert total([r for r in rows["metadata"] if r["op"] == "open"], "count") == opened.fetchone()[0]
@@ -209,8 +236,12 @@ def test_gpfs_disks_of_tables_wider_than_a_terminal(pytokio: Path) -> None:
     text = gzip.decompress((pytokio / "mmperfmon-nsdds.txt.gz").read_bytes()).decode()
     legend = [line.split("|")[2] for line in text.splitlines() if "|GPFSNSDDisk|" in line]
     assert Counter(row["target"] for row in disks) == dict.fromkeys(legend, 60)
-    plain = sum(int(word) for line in text.splitlines() if line.strip()[:1].isdigit() and "2019-" in line
-                for word in line.split()[2:])  # fmt: skip
+    plain = sum(
+        int(word)
+        for line in text.splitlines()
+        if line.strip()[:1].isdigit() and "2019-" in line
+        for word in line.split()[2:]
+    )
     assert total(disks, "read_bytes") == plain > 0
     # The second table's fourth column is the twelfth series of the legend.
     first = {row["target"]: row["read_bytes"] for row in disks if row["ts_ns"] == 1551715260 * NS}
@@ -277,8 +308,10 @@ def test_names_of_a_site(pytokio: Path, tmp_path: Path) -> None:
     )
     assert (site.backend_of("cscratch"), site.lmt_timestep) == ("snx11168", 5)
     assert (site.disk_role("ddn59dt00"), site.disk_role("na1md2"), site.disk_role("x")) == (
-        "datatarget", "mdtarget", None,
-    )  # fmt: skip
+        "datatarget",
+        "mdtarget",
+        None,
+    )
     (tmp_path / "x").write_text('{"mount_to_fsname": {"(": "x"}}')
     with pytest.raises(ConfigError):
         read_site(tmp_path / "x")
@@ -341,8 +374,9 @@ def test_burst_buffer_steps_and_single_jobs(ours: Path) -> None:
     rows, gaps = read(SlurmSource(), ours / "slurm_bb_lua.log")
     assert not gaps
     assert Counter(row["component"] for row in rows["events"]) == {
-        **dict.fromkeys(("job:1", "job:3", "job:4", "job:5"), 7), "burst_buffer": 4,
-    }  # fmt: skip
+        **dict.fromkeys(("job:1", "job:3", "job:4", "job:5"), 7),
+        "burst_buffer": 4,
+    }
     setup = next(row for row in rows["events"] if row["text"].startswith("setup"))
     assert (setup["ts_ns"], setup["text"]) == (1795249727 * NS, "setup 1 pool=ssd size=10737418240")
     (job,) = read(SlurmSource(), ours / "slurm_sacct_job57.txt")[0]["jobs"]
@@ -354,10 +388,18 @@ def test_burst_buffer_steps_and_single_jobs(ours: Path) -> None:
 
 
 @pytest.mark.shared_data
-@pytest.mark.parametrize("name", [
-    "sacct.json", "sacct_P.txt", "sacct_P_all.txt", "squeue.json", "scontrol_show_job.txt", "jobcomp_filetxt.txt",
-    "squeue_all.txt",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        "sacct.json",
+        "sacct_P.txt",
+        "sacct_P_all.txt",
+        "squeue.json",
+        "scontrol_show_job.txt",
+        "jobcomp_filetxt.txt",
+        "squeue_all.txt",
+    ],
+)
 def test_every_form_tells_of_the_same_job(ours: Path, name: str) -> None:
     jobs = {row["job_id"]: row for row in read(SlurmSource(time_zone="UTC"), ours / f"slurm_{name}")[0]["jobs"]}
     three = jobs["3"]
@@ -399,8 +441,9 @@ def test_lfs_texts_of_other_shapes(tmp_path: Path) -> None:
     inodes = rows["target"][0]
     assert (inodes["inodes"], inodes["inodes_used"], inodes["capacity_bytes"]) == (1000, 100, None)
     assert [(row["component"], row["text"]) for row in rows["events"]] == [
-        ("lfs-OST0001", "inactive device"), ("lfs-OST0001", "IN on a client"),
-    ]  # fmt: skip
+        ("lfs-OST0001", "inactive device"),
+        ("lfs-OST0001", "IN on a client"),
+    ]
     assert "1 lines" in gaps["unreadable_lines"].what
     path.write_text("UUID 1K-blocks Used\n")
     with pytest.raises(CorruptInputError):

@@ -64,10 +64,15 @@ def test_a_slow_phase_with_nobody_about_accuses_nobody() -> None:
 def faulty(play: Play, kind: str = "degraded") -> Incident:
     fault = play.faults[0]
     return Incident(
-        id="i1", layer="target", component=play.machine.target_name(fault.number),
-        from_ns=play.origin_ns + int(fault.from_s * S), to_ns=play.origin_ns + int(fault.to_s * S),
-        kind="dead" if kind == "dead" else "degraded", share_of_peak=fault.factor, confidence=0.95,
-    )  # fmt: skip
+        id="i1",
+        layer="target",
+        component=play.machine.target_name(fault.number),
+        from_ns=play.origin_ns + int(fault.from_s * S),
+        to_ns=play.origin_ns + int(fault.to_s * S),
+        kind="dead" if kind == "dead" else "degraded",
+        share_of_peak=fault.factor,
+        confidence=0.95,
+    )
 
 
 def test_a_sick_target_is_named() -> None:
@@ -85,20 +90,44 @@ def test_a_sick_target_is_named() -> None:
 def made(loads: list[dict[str, object]], jobs: dict[str, str], **more: object) -> Scene:
     """A scene of 60 s after 60 quiet ones by hand; `jobs`: mode by neighbour."""
     victim = Victim(
-        cluster=None, job_id="v", kind="write", start_ns=60 * S, end_ns=120 * S, expected_s=20.0, lost_s=40.0,
-        confidence=0.9, forwarders=("f",), targets=("t",), mode="1-1",
-    )  # fmt: skip
+        cluster=None,
+        job_id="v",
+        kind="write",
+        start_ns=60 * S,
+        end_ns=120 * S,
+        expected_s=20.0,
+        lost_s=40.0,
+        confidence=0.9,
+        forwarders=("f",),
+        targets=("t",),
+        mode="1-1",
+    )
     columns = {name: [row.get(name) for row in loads] for name in ROLLUP.schema.names}
     rows = pa.Table.from_batches([batch_of(ROLLUP, dict(columns), len(loads))], ROLLUP.schema)
     neighbours = [
-        {"job_id": job, "number": 0, "kind": "write", "start_ns": 60 * S, "end_ns": 120 * S, "active_ns": 60 * S,
-         "mode": mode, "forwarders": ["f"], "targets": ["t"], "made_ns": 1, "analysis_version": 1}
+        {
+            "job_id": job,
+            "number": 0,
+            "kind": "write",
+            "start_ns": 60 * S,
+            "end_ns": 120 * S,
+            "active_ns": 60 * S,
+            "mode": mode,
+            "forwarders": ["f"],
+            "targets": ["t"],
+            "made_ns": 1,
+            "analysis_version": 1,
+        }
         for job, mode in jobs.items()
-    ]  # fmt: skip
+    ]
     scene = Scene(
-        victim=victim, loads=rows, interval_ns=S, neighbours=phase_table(neighbours) if jobs else
-        PHASE.schema.empty_table(), jobs=JOB_SUMMARY.schema.empty_table(), peaks={("target", "t"): 600e6},
-    )  # fmt: skip
+        victim=victim,
+        loads=rows,
+        interval_ns=S,
+        neighbours=phase_table(neighbours) if jobs else PHASE.schema.empty_table(),
+        jobs=JOB_SUMMARY.schema.empty_table(),
+        peaks={("target", "t"): 600e6},
+    )
     return replace(scene, **more)  # type: ignore[arg-type]
 
 
@@ -205,8 +234,9 @@ def test_loads_of_other_intervals_are_not_added() -> None:
 
 def test_unknown_amounts_are_no_zeros() -> None:
     """A component whose counters were dead while it happened cannot have been quiet: nobody is accused by it."""
-    rows = [row if row["kind"] == "job" else {**row, "write_bytes": None, "write_ops": None} for row in
-            at_target(CROWDED)]  # fmt: skip
+    rows = [
+        row if row["kind"] == "job" else {**row, "write_bytes": None, "write_ops": None} for row in at_target(CROWDED)
+    ]
     said = attributed(made(rows, {"a": "N-N"}))
     assert said.verdict == "unknown"
 
@@ -229,9 +259,10 @@ def test_own_change_is_told_where_nobody_else_explains_it() -> None:
 def test_an_unfinished_neighbour_and_overlapping_phases_are_borne() -> None:
     scene = beside()
     open_end = scene.neighbours.set_column(
-        scene.neighbours.schema.get_field_index("end_ns"), PHASE.schema.field("end_ns"),
+        scene.neighbours.schema.get_field_index("end_ns"),
+        PHASE.schema.field("end_ns"),
         pc.add(scene.neighbours["end_ns"], 10_000 * S),
-    )  # fmt: skip
+    )
     twice = pa.concat_tables([open_end, open_end])
     said = attributed(replace(scene, neighbours=twice))
     assert said.culprits[0].who.id == culprit_of(scene)

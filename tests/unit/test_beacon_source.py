@@ -214,18 +214,40 @@ def test_a_series_carries_handles_and_counters(tmp_path: Path) -> None:
     assert "unknown_files" not in gaps
 
 
-@pytest.mark.parametrize("name", ["client_released.log", "client_sums.log", "server.log", "forwarder_client.log",
-                                  "targets.log", "metadata.log", "jobs.log", "mixed.log", "ost/OST0007.csv",
-                                  "pages/172.0.12.3.json"])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        "client_released.log",
+        "client_sums.log",
+        "server.log",
+        "forwarder_client.log",
+        "targets.log",
+        "metadata.log",
+        "jobs.log",
+        "mixed.log",
+        "ost/OST0007.csv",
+        "pages/172.0.12.3.json",
+    ],
+)
 def test_accepts_by_content(folder: Path, name: str) -> None:
     assert BeaconSource().accepts((folder / name).read_bytes()[:8192], Path("anything"))
 
 
-@pytest.mark.parametrize("head", [
-    b"", b"\0" * 100, b"\n\n\n", b"JobID|State\n1|COMPLETED\n", b'{"jobs": [\n', b"# a comment\n1 2 3\n",
-    b"[2018-09-10 14:16:52] INFO something happened\n", b"2018-09-10 14:16:52,1,2,3,4,5,6\n",
-    b'[{"id":0,"name":"start","cat":"dftracer","pid":1}\n', b"1,2,3,4,5,6,7\n8,9,10,11,12,13,14\n",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"",
+        b"\0" * 100,
+        b"\n\n\n",
+        b"JobID|State\n1|COMPLETED\n",
+        b'{"jobs": [\n',
+        b"# a comment\n1 2 3\n",
+        b"[2018-09-10 14:16:52] INFO something happened\n",
+        b"2018-09-10 14:16:52,1,2,3,4,5,6\n",
+        b'[{"id":0,"name":"start","cat":"dftracer","pid":1}\n',
+        b"1,2,3,4,5,6,7\n8,9,10,11,12,13,14\n",
+    ],
+)
 def test_accepts_nothing_else(head: bytes) -> None:
     assert not BeaconSource().accepts(head, Path("beacon.log"))
 
@@ -252,9 +274,12 @@ def test_unterminated_last_line_is_left_out(folder: Path, tmp_path: Path) -> Non
 
 def test_clear_errors(tmp_path: Path) -> None:
     path = tmp_path / "x.log"
-    for content, error in ((b"", CorruptInputError), (b"no newline", CorruptInputError),
-                           (b"nothing of\nthis kind\n", UnknownFormatError),
-                           (b"\x1f\x8b\x08\x00broken", CorruptInputError)):  # fmt: skip
+    for content, error in (
+        (b"", CorruptInputError),
+        (b"no newline", CorruptInputError),
+        (b"nothing of\nthis kind\n", UnknownFormatError),
+        (b"\x1f\x8b\x08\x00broken", CorruptInputError),
+    ):
         path.write_bytes(content)
         with pytest.raises(error) as caught:
             list(BeaconSource().read(path))

@@ -65,10 +65,18 @@ def told(tmp_path: Path) -> Concern:
     """A state in which one incident was told."""
     now_ns = clock.now_ns()
     one = Concern(
-        id="i1", lasting=True, rule="component.degraded", category="fail_slow", title="ost3 \x1b[2J\nis degraded",
-        severity="high", confidence=0.9, from_ns=now_ns - 10**12, components=["ost3"], layers=["target"],
+        id="i1",
+        lasting=True,
+        rule="component.degraded",
+        category="fail_slow",
+        title="ost3 \x1b[2J\nis degraded",
+        severity="high",
+        confidence=0.9,
+        from_ns=now_ns - 10**12,
+        components=["ost3"],
+        layers=["target"],
         made_ns=now_ns,
-    )  # fmt: skip
+    )
     alerts = Alerts(routes={"hook": Webhook(url="http://127.0.0.1:9/")}, rules=[AlertRule(name="r", to=["hook"])])
     with State(tmp_path) as state:
         look(state, alerts, [one], now_ns)
@@ -174,9 +182,11 @@ def test_a_user_has_a_bounded_number_of_subscriptions(tmp_path: Path) -> None:
     from fairlead.show.alerts.subscription_routes import Wish, subscribe
 
     alerts = Alerts(
-        routes={"ops": Mail(host="h", sender="f@example.org")}, subscriptions="ops", subscribe_domains=["example.org"],
+        routes={"ops": Mail(host="h", sender="f@example.org")},
+        subscriptions="ops",
+        subscribe_domains=["example.org"],
         most_subscriptions=2,
-    )  # fmt: skip
+    )
     wish = Wish(to="a@example.org", user="alice")
     with State(tmp_path) as state:
         for job in ("1", "2", "2"):

@@ -43,16 +43,27 @@ def test_list_as_json(run) -> None:
     assert found["schema"] == "fairlead.rules/1"
     assert {one["id"] for one in found["rules"]} == set(RULES)
     assert set(found["rules"][0]) == {
-        "id", "category", "severity", "title", "when", "cost", "covers", "references", "origin", "enabled",
-    }  # fmt: skip
+        "id",
+        "category",
+        "severity",
+        "title",
+        "when",
+        "cost",
+        "covers",
+        "references",
+        "origin",
+        "enabled",
+    }
     assert {one["origin"] for one in found["rules"]} == {"built-in"}
 
 
 def test_the_sites_rules_are_marked(run, monkeypatch: pytest.MonkeyPatch) -> None:
     found = {one["id"]: one for one in json.loads(run("list", "--json", "--rules", SITE)[1])["rules"]}
     assert {name for name, one in found.items() if one["origin"] == "site"} == {
-        "checkpoint_rewritten", "high_metadata_rate", "seek_heavy",
-    }  # fmt: skip
+        "checkpoint_rewritten",
+        "high_metadata_rate",
+        "seek_heavy",
+    }
     assert found["seek_heavy"]["enabled"] is False
     monkeypatch.setenv("FAIRLEAD_RULES", str(SITE))
     out = run("list")[1]

@@ -27,8 +27,16 @@ def population(seed: int = 1, count: int = 200) -> tuple[pa.Table, np.ndarray]:
         parts = rate * np.exp(rng.normal(0, 0.02, 4)) * (np.array([0.15, 0.2, 0.2, 1.0]) if bad else 1.0)
         share = np.array([0.3, 0.3, 0.3, 0.1]) if bad else np.full(4, 0.25)
         seconds = volume / float((parts * share).sum())
-        rows.append(phase(i, volume / seconds, seconds, mode=mode, rate_bins=bin_of(parts).tolist(),
-                          rate_ns=(share * seconds * S).astype(np.int64).tolist()))  # fmt: skip
+        rows.append(
+            phase(
+                i,
+                volume / seconds,
+                seconds,
+                mode=mode,
+                rate_bins=bin_of(parts).tolist(),
+                rate_ns=(share * seconds * S).astype(np.int64).tolist(),
+            )
+        )
         slow.append(bad)
     return table(rows), np.array(slow)
 
@@ -85,8 +93,17 @@ def test_the_knee_is_where_the_curve_turns_up() -> None:
 
 @pytest.mark.parametrize("detector", [two_stage, one_stage])
 def test_few_rows_and_broken_rows_are_unknown(detector: object) -> None:
-    rows = [phase(0), phase(1), phase(2, bytes=None), phase(3, rate_bins=None), phase(4, rate_bins=[-1], rate_ns=[S]),
-            phase(5, active_ns=0), phase(6, bytes=-1), phase(7, mode=None), phase(8, rate_ns=[None])]  # fmt: skip
+    rows = [
+        phase(0),
+        phase(1),
+        phase(2, bytes=None),
+        phase(3, rate_bins=None),
+        phase(4, rate_bins=[-1], rate_ns=[S]),
+        phase(5, active_ns=0),
+        phase(6, bytes=-1),
+        phase(7, mode=None),
+        phase(8, rate_ns=[None]),
+    ]
     for count in (0, 1, len(rows)):
         found = detector(table(rows[:count]))  # type: ignore[operator]
         assert not found.abnormal.any()

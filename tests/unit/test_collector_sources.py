@@ -19,8 +19,12 @@ def _sources(started: int = START) -> Sources:
 
 def _health(node: str, at: int, *, interval: int | None = 10 * S, state: str = "ok", **more: object) -> object:
     columns: dict[str, object] = {
-        "ts_ns": [at], "node": [node], "probe": ["agent"], "state": [state], "interval_ns": [interval],
-    }  # fmt: skip
+        "ts_ns": [at],
+        "node": [node],
+        "probe": ["agent"],
+        "state": [state],
+        "interval_ns": [interval],
+    }
     return batch_of(HEALTH, columns | {name: [value] for name, value in more.items()})
 
 

@@ -24,9 +24,13 @@ NOW = 1_700_000_000 * 10**9
 
 def _body(node: str, seq: int, *, ts_ns: int = NOW, table: str = "health", rows: int = 2) -> bytes:
     columns = {
-        "ts_ns": numbers([ts_ns] * rows), "node": words([node] * rows), "probe": words(["agent"] * rows),
-        "state": words(["ok"] * rows), "lost_batches": numbers([1] * rows), "interval_ns": numbers([60 * 10**9] * rows),
-    }  # fmt: skip
+        "ts_ns": numbers([ts_ns] * rows),
+        "node": words([node] * rows),
+        "probe": words(["agent"] * rows),
+        "state": words(["ok"] * rows),
+        "lost_batches": numbers([1] * rows),
+        "interval_ns": numbers([60 * 10**9] * rows),
+    }
     return encode(Header(table, 1, node, "boot", seq, rows, "agent", "test", ts_ns, ts_ns), columns)
 
 
@@ -87,15 +91,18 @@ def test_what_is_sent_again_counts_once_beside_what_is_new(rig: _Rig) -> None:
     assert rig.answers(first, both, fresh, twice, twice) == [(0, 1), (1, 1), (1, 0), (1, 0), (0, 1)]
     assert rig.rows() == 2 * 4
     assert {one.node: (one.batches, one.lost_batches) for one in rig.sources.all(NOW)} == {
-        "n1": (3, 6), "n2": (1, 2), "n3": (1, 2),
-    }  # fmt: skip
+        "n1": (3, 6),
+        "n2": (1, 2),
+        "n3": (1, 2),
+    }
 
 
 def test_small_and_large_bodies_and_strange_tables_together(rig: _Rig) -> None:
     found = rig.answers(
-        Arrival(_body("n1", 1), "", "a"), Arrival(_body("n1", 2, rows=5000), "", "a"),
+        Arrival(_body("n1", 1), "", "a"),
+        Arrival(_body("n1", 2, rows=5000), "", "a"),
         Arrival(_body("n1", 3, table="of_tomorrow"), "", "a"),
-    )  # fmt: skip
+    )
     assert found == [(1, 0), (1, 0), (1, 0)]
     assert rig.rows() == 5002
 
@@ -143,8 +150,13 @@ def test_waiting_bodies_are_one_group_and_a_defect_ends_no_thread() -> None:
 @pytest.mark.parametrize("many", [1, 40], ids=["one by one", "in bulk"])
 def test_nobody_sends_what_is_made_here_and_no_node_says_who_ran_what(rig: _Rig, many: int) -> None:
     """A false sum would be a false page, and a false account would show a job to somebody else."""
-    sums = {"ts_ns": numbers([NOW]), "interval_ns": numbers([10**9]), "kind": words(["job"]), "id": words(["7"]),
-            "layer": words(["client"])}  # fmt: skip
+    sums = {
+        "ts_ns": numbers([NOW]),
+        "interval_ns": numbers([10**9]),
+        "kind": words(["job"]),
+        "id": words(["7"]),
+        "layer": words(["client"]),
+    }
     jobs = {"job_id": words(["7"]), "user": words(["eve"]), "start_ns": numbers([NOW])}
 
     def arrivals(table: str, columns: dict[str, Column], node: str) -> list[Arrival]:

@@ -26,11 +26,17 @@ def holds(text: str, **metrics: object) -> bool | None:
 @pytest.mark.parametrize(
     ("x", "y", "both", "either"),
     [
-        (T, T, T, T), (T, F, F, T), (T, U, U, T),
-        (F, T, F, T), (F, F, F, F), (F, U, F, U),
-        (U, T, U, T), (U, F, F, U), (U, U, U, U),
+        (T, T, T, T),
+        (T, F, F, T),
+        (T, U, U, T),
+        (F, T, F, T),
+        (F, F, F, F),
+        (F, U, F, U),
+        (U, T, U, T),
+        (U, F, F, U),
+        (U, U, U, U),
     ],
-)  # fmt: skip
+)
 def test_truth_table(x: bool | None, y: bool | None, both: bool | None, either: bool | None) -> None:
     assert holds("x and y", x=x, y=y) is both
     assert holds("x or y", x=x, y=y) is either
@@ -40,13 +46,24 @@ def test_truth_table(x: bool | None, y: bool | None, both: bool | None, either: 
 @pytest.mark.parametrize(
     ("text", "result"),
     [
-        ("missing > 1", U), ("missing == 1", U), ("missing != 1", U), ("not (missing > 1)", U),
-        ("missing > 1 and a > 5", F), ("missing > 1 or a == 2", T), ("missing + 1 > 0", U),
-        ("max(missing, 1) > 0", U), ("mode in ('N-1',) and missing > 1", U), ("missing in (1, 2)", U),
-        ("known(missing)", F), ("known(a)", T), ("not known(missing)", T),
-        ("1 < missing < 3", U), ("5 < a < missing", F), ("1 < a < missing", U),
+        ("missing > 1", U),
+        ("missing == 1", U),
+        ("missing != 1", U),
+        ("not (missing > 1)", U),
+        ("missing > 1 and a > 5", F),
+        ("missing > 1 or a == 2", T),
+        ("missing + 1 > 0", U),
+        ("max(missing, 1) > 0", U),
+        ("mode in ('N-1',) and missing > 1", U),
+        ("missing in (1, 2)", U),
+        ("known(missing)", F),
+        ("known(a)", T),
+        ("not known(missing)", T),
+        ("1 < missing < 3", U),
+        ("5 < a < missing", F),
+        ("1 < a < missing", U),
     ],
-)  # fmt: skip
+)
 def test_what_hangs_on_the_unknown_is_unknown(text: str, result: bool | None) -> None:
     assert holds(text, a=2, mode="N-1") is result
 
@@ -54,14 +71,25 @@ def test_what_hangs_on_the_unknown_is_unknown(text: str, result: bool | None) ->
 @pytest.mark.parametrize(
     ("text", "result"),
     [
-        ("1 + 2 * 3 == 7", T), ("(1 + 2) * 3 == 9", T), ("8 / 2 / 2 == 2", T), ("-2 * -3 == 6", T),
-        ("1 - 2 - 3 == -4", T), ("not 1 > 2 and 1 > 2", F), ("1 > 2 and 1 > 2 or 3 > 2", T),
-        ("3 > 2 or 1 > 2 and 1 > 2", T), ("(3 > 2 or 1 > 2) and 1 > 2", F), ("not (1 > 2) == True", T),
-        ("1 < 2 < 3", T), ("1 < 3 < 2", F), ("0.1 <= 0.1 and 2 >= 2 and 1 != 2", T),
+        ("1 + 2 * 3 == 7", T),
+        ("(1 + 2) * 3 == 9", T),
+        ("8 / 2 / 2 == 2", T),
+        ("-2 * -3 == 6", T),
+        ("1 - 2 - 3 == -4", T),
+        ("not 1 > 2 and 1 > 2", F),
+        ("1 > 2 and 1 > 2 or 3 > 2", T),
+        ("3 > 2 or 1 > 2 and 1 > 2", T),
+        ("(3 > 2 or 1 > 2) and 1 > 2", F),
+        ("not (1 > 2) == True", T),
+        ("1 < 2 < 3", T),
+        ("1 < 3 < 2", F),
+        ("0.1 <= 0.1 and 2 >= 2 and 1 != 2", T),
         ("min(3, 1, 2) == 1 and max(1, 2) == 2 and abs(-3) == 3", T),
-        ("mode == 'N-1' and mode != 'N-N'", T), ("mode in ('N-1', 'N-M')", T), ("mode not in ['N-1']", F),
+        ("mode == 'N-1' and mode != 'N-N'", T),
+        ("mode in ('N-1', 'N-M')", T),
+        ("mode not in ['N-1']", F),
     ],
-)  # fmt: skip
+)
 def test_precedence_and_arithmetic(text: str, result: bool) -> None:
     assert holds(text, mode="N-1") is result
 
@@ -95,18 +123,83 @@ def test_names_are_those_used() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "", " ", "a >", "a > 1)", "a b", "a = 1", "a; b", "import os", "a\0b", "(a := 1) > 0", "a > 1 # ok\n or b",
-        "a.real > 1", "a.__class__", "().__class__.__bases__[0].__subclasses__()", "a[0] > 1", "a[1:2]",
-        "print(a)", "__import__('os').system('true')", "open('x')", "eval('1')", "a(1)", "known('a')", "known(1)",
-        "known(a, b)", "known(a=1)", "known()", "min(a)", "min()", "abs(a, b)", "abs()", "max(*a)", "max(a, **b)",
-        "min(a, b, key=a)", "(lambda: 1)()", "lambda: a", "[x for x in a]", "{x for x in a}", "any(x for x in a)",
-        "{1: 2}", "{1}", "f'{a}'", "'%s' % a", "a if b else c", "await a", "a ** b > 1", "9 ** 9 ** 9 > 1", "a << 3",
-        "a // 2 > 1", "a % 2 == 1", "a | b", "a & b", "~a > 1", "+a > 1", "a @ b", "a is b", "a is not None",
-        "None", "a == None", "...", "b'x' == a", "1j > a", "(1, 2)", "(a, b) == (1, 2)", "a in b", "a in 'N-1'",
-        "a in (b, 1)", "a in ()", "1 < a in (1, 2)", "a in (1, 2) < 3", "1e999 > a", "-1e999 < a",
-        "9" * 400 + " > a", "*a", "a, b", "yield a",
+        "",
+        " ",
+        "a >",
+        "a > 1)",
+        "a b",
+        "a = 1",
+        "a; b",
+        "import os",
+        "a\0b",
+        "(a := 1) > 0",
+        "a > 1 # ok\n or b",
+        "a.real > 1",
+        "a.__class__",
+        "().__class__.__bases__[0].__subclasses__()",
+        "a[0] > 1",
+        "a[1:2]",
+        "print(a)",
+        "__import__('os').system('true')",
+        "open('x')",
+        "eval('1')",
+        "a(1)",
+        "known('a')",
+        "known(1)",
+        "known(a, b)",
+        "known(a=1)",
+        "known()",
+        "min(a)",
+        "min()",
+        "abs(a, b)",
+        "abs()",
+        "max(*a)",
+        "max(a, **b)",
+        "min(a, b, key=a)",
+        "(lambda: 1)()",
+        "lambda: a",
+        "[x for x in a]",
+        "{x for x in a}",
+        "any(x for x in a)",
+        "{1: 2}",
+        "{1}",
+        "f'{a}'",
+        "'%s' % a",
+        "a if b else c",
+        "await a",
+        "a ** b > 1",
+        "9 ** 9 ** 9 > 1",
+        "a << 3",
+        "a // 2 > 1",
+        "a % 2 == 1",
+        "a | b",
+        "a & b",
+        "~a > 1",
+        "+a > 1",
+        "a @ b",
+        "a is b",
+        "a is not None",
+        "None",
+        "a == None",
+        "...",
+        "b'x' == a",
+        "1j > a",
+        "(1, 2)",
+        "(a, b) == (1, 2)",
+        "a in b",
+        "a in 'N-1'",
+        "a in (b, 1)",
+        "a in ()",
+        "1 < a in (1, 2)",
+        "a in (1, 2) < 3",
+        "1e999 > a",
+        "-1e999 < a",
+        "9" * 400 + " > a",
+        "*a",
+        "a, b",
+        "yield a",
     ],
-)  # fmt: skip
+)
 def test_everything_else_is_refused(text: str) -> None:
     with pytest.raises(ConditionError):
         parse(text)
@@ -115,10 +208,16 @@ def test_everything_else_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "(" * 300 + "a" + ")" * 300, "-" * 1900 + "a > 1", "not " * 450 + "a", "a" + " + a" * 490, "[" * 900,
-        "min(1, " * 200 + "a" + ")" * 200, "a > 1" + " and (a > 1" * 100 + ")" * 100, "{" * 1000,
+        "(" * 300 + "a" + ")" * 300,
+        "-" * 1900 + "a > 1",
+        "not " * 450 + "a",
+        "a" + " + a" * 490,
+        "[" * 900,
+        "min(1, " * 200 + "a" + ")" * 200,
+        "a > 1" + " and (a > 1" * 100 + ")" * 100,
+        "{" * 1000,
     ],
-)  # fmt: skip
+)
 def test_deep_nesting_is_refused_and_not_a_crash(text: str) -> None:
     assert len(text) <= MAX_LENGTH
     try:
@@ -143,15 +242,29 @@ def test_a_long_text_is_refused() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("c > 1", "no metric is called 'c'"), ("use", "but there is 'used'"), ("known(c)", "no metric"),
-        ("mode + 1 > 0", "a word, not a number"), ("mode > 'N-1'", "only numbers are more or less"),
-        ("mode > 1", "compares a word with a number"), ("mode == 1", "compares"), ("a == 'N-1'", "compares"),
-        ("used > 1", "compares"), ("used + 1 > 1", "a yes or no, not a number"), ("a and used", "not a yes or no"),
-        ("not a", "not a yes or no"), ("used < used", "only numbers"), ("mode in (1, 2)", "compares"),
-        ("a in ('x',)", "compares"), ("a + b", "where a comparison is needed"), ("mode", "is a word"), ("5", "number"),
-        ("max(a, mode) > 1", "not a number"), ("-used > 1", "not a number"), ("a or b > 1", "not a yes or no"),
+        ("c > 1", "no metric is called 'c'"),
+        ("use", "but there is 'used'"),
+        ("known(c)", "no metric"),
+        ("mode + 1 > 0", "a word, not a number"),
+        ("mode > 'N-1'", "only numbers are more or less"),
+        ("mode > 1", "compares a word with a number"),
+        ("mode == 1", "compares"),
+        ("a == 'N-1'", "compares"),
+        ("used > 1", "compares"),
+        ("used + 1 > 1", "a yes or no, not a number"),
+        ("a and used", "not a yes or no"),
+        ("not a", "not a yes or no"),
+        ("used < used", "only numbers"),
+        ("mode in (1, 2)", "compares"),
+        ("a in ('x',)", "compares"),
+        ("a + b", "where a comparison is needed"),
+        ("mode", "is a word"),
+        ("5", "number"),
+        ("max(a, mode) > 1", "not a number"),
+        ("-used > 1", "not a number"),
+        ("a or b > 1", "not a yes or no"),
     ],
-)  # fmt: skip
+)
 def test_kinds_are_checked_before_any_job_is_seen(text: str, says: str) -> None:
     with pytest.raises(ConditionError, match=says):
         parse(text, KINDS)
@@ -167,9 +280,14 @@ def test_kinds_that_fit_are_taken(text: str) -> None:
 # -- never fails -------------------------------------------------------------------------------------------------------
 
 VALUES = st.one_of(
-    st.none(), st.booleans(), st.text(max_size=4), st.sampled_from(["N-N", "N-M", "N-1", "1-1", "none"]),
-    st.integers(), st.integers(min_value=10**300, max_value=10**320), st.floats(allow_nan=True, allow_infinity=True),
-)  # fmt: skip
+    st.none(),
+    st.booleans(),
+    st.text(max_size=4),
+    st.sampled_from(["N-N", "N-M", "N-1", "1-1", "none"]),
+    st.integers(),
+    st.integers(min_value=10**300, max_value=10**320),
+    st.floats(allow_nan=True, allow_infinity=True),
+)
 NO_CLOCK = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 CONDITIONS = sorted({text for rule in load().values() for _, text in rule.conditions()})
 

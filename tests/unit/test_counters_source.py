@@ -79,10 +79,16 @@ def test_a_dump_is_known_by_its_content(tmp_path: Path) -> None:
 
 def test_one_snapshot_has_gauges_and_no_deltas(tmp_path: Path) -> None:
     items = list(CountersSource().read(written(tmp_path, "oss3@monday.txt", dump(T0, 5, 1, job=2))))
-    assert rows(items, "target") == [{
-        "ts_ns": T0 * 10**9, "server": "oss3", "target": "fs-OST0000", "source": "osd", "capacity_bytes": 1024000,
-        "used_bytes": 614400,
-    }]  # fmt: skip
+    assert rows(items, "target") == [
+        {
+            "ts_ns": T0 * 10**9,
+            "server": "oss3",
+            "target": "fs-OST0000",
+            "source": "osd",
+            "capacity_bytes": 1024000,
+            "used_bytes": 614400,
+        }
+    ]
     assert rows(items, "metadata") == []
     assert missing(items) == ["no_interval"]
 
@@ -91,10 +97,18 @@ def test_counters_that_tell_when_they_began_give_the_sums_since(tmp_path: Path) 
     items = list(CountersSource().read(written(tmp_path, "oss3", dump(T0, 5, 7, start=True))))
     base = {"ts_ns": T0 * 10**9, "interval_ns": 10_000 * 10**9, "server": "oss3"}
     target = [row for row in rows(items, "target") if row["source"] == "obdfilter"]
-    assert target == [{
-        **base, "target": "fs-OST0000", "source": "obdfilter", "read_rpcs": 0, "write_rpcs": 5, "read_bytes": 0,
-        "write_bytes": 500, "metadata_ops": 0,
-    }]  # fmt: skip
+    assert target == [
+        {
+            **base,
+            "target": "fs-OST0000",
+            "source": "obdfilter",
+            "read_rpcs": 0,
+            "write_rpcs": 5,
+            "read_bytes": 0,
+            "write_bytes": 500,
+            "metadata_ops": 0,
+        }
+    ]
     assert rows(items, "metadata") == [{**base, "target": "fs-MDT0000", "source": "md_stats", "op": "open", "count": 7}]
     assert missing(items) == []
 
@@ -140,8 +154,9 @@ def test_snapshots_may_follow_one_another_in_one_file(tmp_path: Path) -> None:
     items = list(CountersSource().read(path))
     counted = [row for row in rows(items, "target") if row["source"] == "obdfilter"]
     assert [(row["ts_ns"] // 10**9 - T0, row["interval_ns"] // 10**9, row["write_rpcs"]) for row in counted] == [
-        (60, 60, 20), (90, 30, 1)
-    ]  # fmt: skip
+        (60, 60, 20),
+        (90, 30, 1),
+    ]
     assert missing(items) == []
     twice = written(tmp_path, "oss4.txt", dump(T0, 5, 7) + "obdfilter.fs-OST0000.kbytesfree=500\n")
     assert [row["used_bytes"] for row in rows(list(CountersSource().read(twice)), "target")] == [512000]
@@ -209,8 +224,10 @@ def test_what_is_not_understood_is_said(tmp_path: Path) -> None:
     text = dump(T0, 5, 1).replace("open  ", "a strange line\nopen  ")
     said = [item for item in CountersSource().read(written(tmp_path, "a", text)) if isinstance(item, Missing)]
     assert next((item.kind, item.what, item.why) for item in said) == (
-        "unknown_lines", "1 lines of counters", "not understood: 'a strange line'"
-    )  # fmt: skip
+        "unknown_lines",
+        "1 lines of counters",
+        "not understood: 'a strange line'",
+    )
 
 
 def test_a_dump_of_nothing_that_is_read(tmp_path: Path) -> None:

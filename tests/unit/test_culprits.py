@@ -148,11 +148,12 @@ def test_records_without_histograms_are_judged_as_far_as_they_go() -> None:
     tables = _slowed("t1", 6, 14).run(_jobs(), 20)
     bare = {
         name: table.set_column(
-            table.schema.get_field_index("service_ns_histogram"), table.schema.field("service_ns_histogram"),
+            table.schema.get_field_index("service_ns_histogram"),
+            table.schema.field("service_ns_histogram"),
             pa.nulls(len(table), pa.list_(pa.int64())),
         )
         for name, table in tables.items()
-    }  # fmt: skip
+    }
     assert not _judged(bare).verdicts
 
 

@@ -19,11 +19,25 @@ from fairlead.see.sources.darshan.regions import DamagedRegionError
 
 START = START_S * 10**9 + START_NS
 SIZES = {
-    ("POSIX", 1): 680, ("POSIX", 2): 648, ("POSIX", 3): 664, ("POSIX", 4): 704,
-    ("MPI-IO", 1): 544, ("MPI-IO", 2): 544, ("MPI-IO", 3): 560, ("STDIO", 1): 240, ("STDIO", 2): 248,
-    ("H5F", 1): 40, ("H5F", 2): 56, ("H5F", 3): 80, ("H5D", 1): 904, ("H5D", 2): 912,
-    ("PNETCDF_FILE", 1): 48, ("PNETCDF_FILE", 2): 64, ("PNETCDF_FILE", 3): 152, ("PNETCDF_VAR", 1): 1120,
-}  # fmt: skip
+    ("POSIX", 1): 680,
+    ("POSIX", 2): 648,
+    ("POSIX", 3): 664,
+    ("POSIX", 4): 704,
+    ("MPI-IO", 1): 544,
+    ("MPI-IO", 2): 544,
+    ("MPI-IO", 3): 560,
+    ("STDIO", 1): 240,
+    ("STDIO", 2): 248,
+    ("H5F", 1): 40,
+    ("H5F", 2): 56,
+    ("H5F", 3): 80,
+    ("H5D", 1): 904,
+    ("H5D", 2): 912,
+    ("PNETCDF_FILE", 1): 48,
+    ("PNETCDF_FILE", 2): 64,
+    ("PNETCDF_FILE", 3): 152,
+    ("PNETCDF_VAR", 1): 1120,
+}
 
 
 def read_module(folder: Path, name: str, module: Module, **more: object) -> DarshanLog:
@@ -164,9 +178,16 @@ WRITES = [(0, 10, 0.5, 0.75), (10, 20, 1.0, 1.25)]
 READS = [(30, 5, 2.0, 2.5)]
 
 
-@pytest.mark.parametrize(("name", "version", "words"), [
-    ("DXT_POSIX", 1, 4), ("DXT_POSIX", 2, 5), ("DXT_MPIIO", 1, 4), ("DXT_MPIIO", 2, 4), ("DXT_MPIIO", 3, 5),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "version", "words"),
+    [
+        ("DXT_POSIX", 1, 4),
+        ("DXT_POSIX", 2, 5),
+        ("DXT_MPIIO", 1, 4),
+        ("DXT_MPIIO", 2, 4),
+        ("DXT_MPIIO", 3, 5),
+    ],
+)
 @pytest.mark.parametrize("order", ["<", ">"])
 def test_segments_of_every_version(tmp_path: Path, name: str, version: int, words: int, order: str) -> None:
     records = trace(order, words, 1, 0, "n1", WRITES, READS) + trace(order, words, 2, 1, "n2", [], READS)

@@ -152,26 +152,71 @@ def test_children_do_not_outlive_a_killed_parent(tmp_path: Path) -> None:
 def _outcome(**changed: Any) -> Outcome:
     play = draw(4)
     verdict = {
-        "kind": "slow_target", "culprit": "t0", "title": "Target t0 was slow", "where": [], "from_ns": 0,
-        "to_ns": 10**9, "confidence": 0.9, "evidence": ["Each MiB took long."], "advice": ["Look at it."],
-        "victims": ["4101"], "lost_s": {"4101": 4.0}, "cost_s": {"4101": 2.0},
-    }  # fmt: skip
+        "kind": "slow_target",
+        "culprit": "t0",
+        "title": "Target t0 was slow",
+        "where": [],
+        "from_ns": 0,
+        "to_ns": 10**9,
+        "confidence": 0.9,
+        "evidence": ["Each MiB took long."],
+        "advice": ["Look at it."],
+        "victims": ["4101"],
+        "lost_s": {"4101": 4.0},
+        "cost_s": {"4101": 2.0},
+    }
     path = {
-        "job_id": "4101", "name": None, "missing": [],
-        "client": {"nodes": ["n"], "processes": 2, "operations": 5, "metadata": 1, "bytes_read": 0,
-                   "bytes_written": 4096, "busy_s": 1.0, "data_s": 1.0, "from_ns": 0, "to_ns": 1},
-        "forwarders": [{"name": "f0", "requests": 5, "metadata": 1, "bytes": 4096, "wait_s": 0.5, "service_s": 0.4,
-                        "wait_p50_s": 0.1, "wait_p90_s": 0.2, "worst_wait_p90_s": None}],
+        "job_id": "4101",
+        "name": None,
+        "missing": [],
+        "client": {
+            "nodes": ["n"],
+            "processes": 2,
+            "operations": 5,
+            "metadata": 1,
+            "bytes_read": 0,
+            "bytes_written": 4096,
+            "busy_s": 1.0,
+            "data_s": 1.0,
+            "from_ns": 0,
+            "to_ns": 1,
+        },
+        "forwarders": [
+            {
+                "name": "f0",
+                "requests": 5,
+                "metadata": 1,
+                "bytes": 4096,
+                "wait_s": 0.5,
+                "service_s": 0.4,
+                "wait_p50_s": 0.1,
+                "wait_p90_s": 0.2,
+                "worst_wait_p90_s": None,
+            }
+        ],
         "targets": [{"name": "t0", "requests": 4, "bytes": 4096, "service_s": 0.3, "per_mib_s": 1.0}],
-    }  # fmt: skip
+    }
     values: dict[str, Any] = {
-        "seed": 4, "fuse": True, "played": play, "told": told(play), "judged": play.truth,
-        "right": dict.fromkeys(play.truth, True), "judgement": {"verdicts": [verdict], "nobody": None},
-        "saw": {"4101": {"about": "A checkpoint.", "operations": 5, "bytes_read": 0, "bytes_written": 4096,
-                         "io_s": 1.0, "differences": ["It counted otherwise."]}},
+        "seed": 4,
+        "fuse": True,
+        "played": play,
+        "told": told(play),
+        "judged": play.truth,
+        "right": dict.fromkeys(play.truth, True),
+        "judgement": {"verdicts": [verdict], "nobody": None},
+        "saw": {
+            "4101": {
+                "about": "A checkpoint.",
+                "operations": 5,
+                "bytes_read": 0,
+                "bytes_written": 4096,
+                "io_s": 1.0,
+                "differences": ["It counted otherwise."],
+            }
+        },
         "paths": [path],
         "charts": {"targets": [{"name": "t0", "bytes": [4096.0], "per_mib_s": [0.1]}], "jobs": [], "forwarders": []},
-    }  # fmt: skip
+    }
     return Outcome(**(values | changed))
 
 
@@ -181,11 +226,17 @@ def test_what_is_printed_names_everything(capsys: pytest.CaptureFixture[str]) ->
     show(_outcome())
     text = capsys.readouterr().out
     for wanted in (
-        "job 4101", "application itself", "forwarder f0", "target t0",
+        "job 4101",
+        "application itself",
+        "forwarder f0",
+        "target t0",
         "Target t0 was slow (second 0 to 1, confidence 90 %)",
-        "Each MiB took long.", "it cost job 4101 4 s", "about 2 s of its run", "That is as it was judged.",
+        "Each MiB took long.",
+        "it cost job 4101 4 s",
+        "about 2 s of its run",
+        "That is as it was judged.",
         "It counted otherwise.",
-    ):  # fmt: skip
+    ):
         assert wanted in text
     show(_outcome(judgement={"verdicts": [], "nobody": "Because."}, right={"slow_target": False, "disturber": True}))
     text = capsys.readouterr().out

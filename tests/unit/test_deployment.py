@@ -13,9 +13,13 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 UNITS = sorted((ROOT / "deploy" / "systemd").glob("*.service"))
 HARDENED = {
-    "NoNewPrivileges": "yes", "ProtectSystem": "strict", "PrivateTmp": "yes", "RestrictSUIDSGID": "yes",
-    "LockPersonality": "yes", "ProtectKernelModules": "yes",
-}  # fmt: skip
+    "NoNewPrivileges": "yes",
+    "ProtectSystem": "strict",
+    "PrivateTmp": "yes",
+    "RestrictSUIDSGID": "yes",
+    "LockPersonality": "yes",
+    "ProtectKernelModules": "yes",
+}
 
 
 def test_there_are_units_for_server_and_agent() -> None:
@@ -43,9 +47,12 @@ def test_systemd_understands_the_units(unit: Path, tmp_path: Path) -> None:
     copy = tmp_path / unit.name
     copy.write_text("\n".join(there) + "\n", encoding="utf-8")
     done = subprocess.run(
-        ["systemd-analyze", "verify", str(copy)], capture_output=True, text=True, check=False,
+        ["systemd-analyze", "verify", str(copy)],
+        capture_output=True,
+        text=True,
+        check=False,
         env={**os.environ, "SYSTEMD_LOG_TARGET": "console"},
-    )  # fmt: skip
+    )
     assert done.stderr.strip() == ""
     assert done.returncode == 0
 

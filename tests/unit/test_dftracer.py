@@ -38,11 +38,25 @@ def test_an_event_becomes_a_row(tmp_path: Path, compiled: bool) -> None:
     got = read_events(tmp_path, [*HEAD, write], compiled=compiled)
     assert got.rows == [
         {
-            "start_ns": T0_US * 1000, "end_ns": (T0_US + 8) * 1000, "busy_ns": 8000, "node": "node1", "job_id": None,
-            "rank": 4, "interface": "POSIX", "fs": None, "op": "write", "file_id": file_id("", PATH), "handle": 9,
-            "offset": 4096, "size": 60, "stride": None, "count": 1, "gaps_ns": None, "durations_ns": None,
+            "start_ns": T0_US * 1000,
+            "end_ns": (T0_US + 8) * 1000,
+            "busy_ns": 8000,
+            "node": "node1",
+            "job_id": None,
+            "rank": 4,
+            "interface": "POSIX",
+            "fs": None,
+            "op": "write",
+            "file_id": file_id("", PATH),
+            "handle": 9,
+            "offset": 4096,
+            "size": 60,
+            "stride": None,
+            "count": 1,
+            "gaps_ns": None,
+            "durations_ns": None,
         }
-    ]  # fmt: skip
+    ]
     assert got.files == {file_id("", PATH): PATH}
     assert got.missing == []
 
@@ -50,19 +64,27 @@ def test_an_event_becomes_a_row(tmp_path: Path, compiled: bool) -> None:
 @pytest.mark.parametrize(
     ("name", "cat", "interface", "op"),
     [
-        ("__fxstat64", "POSIX", "POSIX", "stat"), ("openat", "POSIX", "POSIX", "open"),
-        ("creat64", "POSIX", "POSIX", "open"), ("remove", "POSIX", "POSIX", "unlink"),
-        ("ftruncate", "POSIX", "POSIX", "truncate"), ("fcntl", "POSIX", "POSIX", "fcntl"),
-        ("Fread", "POSIX", "POSIX", "read"), ("fopen64", "STDIO", "STDIO", "open"),
-        ("fflush", "STDIO", "STDIO", "flush"), ("MPI_File_iwrite_at_all_c", "MPIIO", "MPI-IO", "write"),
+        ("__fxstat64", "POSIX", "POSIX", "stat"),
+        ("openat", "POSIX", "POSIX", "open"),
+        ("creat64", "POSIX", "POSIX", "open"),
+        ("remove", "POSIX", "POSIX", "unlink"),
+        ("ftruncate", "POSIX", "POSIX", "truncate"),
+        ("fcntl", "POSIX", "POSIX", "fcntl"),
+        ("Fread", "POSIX", "POSIX", "read"),
+        ("fopen64", "STDIO", "STDIO", "open"),
+        ("fflush", "STDIO", "STDIO", "flush"),
+        ("MPI_File_iwrite_at_all_c", "MPIIO", "MPI-IO", "write"),
         ("MPI_File_read_all_begin", "MPIIO", "MPI-IO", "read"),
         ("MPI_File_read_all_end", "MPIIO", "MPI-IO", "read_all_end"),
-        ("MPI_File_sync", "MPIIO", "MPI-IO", "fsync"), ("MPI_Barrier", "collective", "APP", "MPI_Barrier"),
-        ("H5Dwrite", "H5D", "H5D", "write"), ("H5Fcreate", "H5F", "H5F", "open"),
+        ("MPI_File_sync", "MPIIO", "MPI-IO", "fsync"),
+        ("MPI_Barrier", "collective", "APP", "MPI_Barrier"),
+        ("H5Dwrite", "H5D", "H5D", "write"),
+        ("H5Fcreate", "H5F", "H5F", "open"),
         ("H5Pset_alignment", "H5P", "H5", "h5pset_alignment"),
-        ("compute step", "C_APP", "APP", "compute step"), ("read", "reader", "APP", "read"),
+        ("compute step", "C_APP", "APP", "compute step"),
+        ("read", "reader", "APP", "read"),
     ],
-)  # fmt: skip
+)
 def test_words(tmp_path: Path, name: str, cat: str, interface: str, op: str) -> None:
     got = read_events(tmp_path, [*HEAD, event(name, T0_US, cat=cat, hhash=11)], compiled=False)
     assert (got.column("interface"), got.column("op")) == ([interface], [op])
@@ -71,17 +93,25 @@ def test_words(tmp_path: Path, name: str, cat: str, interface: str, op: str) -> 
 @pytest.mark.parametrize(
     ("name", "cat", "args", "size"),
     [
-        ("read", "POSIX", {"count": 100, "ret": 40}, 40), ("read", "POSIX", {"count": 100, "ret": 0}, 0),
-        ("write", "POSIX", {"count": 100, "ret": -1}, 0), ("write", "POSIX", {"count": 100}, None),
-        ("write", "POSIX", {"size": 70}, 70), ("write", "POSIX", {"ret": 18446744073709551615}, 0),
-        ("readv", "POSIX", {"ret": "512"}, 512), ("fread", "STDIO", {"ret": 7, "size": 8, "count": 9}, 56),
-        ("fread", "STDIO", {"ret": 7}, None), ("fgets", "STDIO", {"num": 80, "ret_len": 33}, 33),
-        ("fputs", "STDIO", {"str_len": 12, "ret": 1}, 12), ("fgetc", "STDIO", {"ret": 65}, 1),
-        ("fgetc", "STDIO", {"ret": -1}, 0), ("fprintf", "STDIO", {"ret": 5}, None),
-        ("MPI_File_write", "MPIIO", {"count": 5, "ret": 0}, None), ("open", "POSIX", {"ret": 3}, None),
+        ("read", "POSIX", {"count": 100, "ret": 40}, 40),
+        ("read", "POSIX", {"count": 100, "ret": 0}, 0),
+        ("write", "POSIX", {"count": 100, "ret": -1}, 0),
+        ("write", "POSIX", {"count": 100}, None),
+        ("write", "POSIX", {"size": 70}, 70),
+        ("write", "POSIX", {"ret": 18446744073709551615}, 0),
+        ("readv", "POSIX", {"ret": "512"}, 512),
+        ("fread", "STDIO", {"ret": 7, "size": 8, "count": 9}, 56),
+        ("fread", "STDIO", {"ret": 7}, None),
+        ("fgets", "STDIO", {"num": 80, "ret_len": 33}, 33),
+        ("fputs", "STDIO", {"str_len": 12, "ret": 1}, 12),
+        ("fgetc", "STDIO", {"ret": 65}, 1),
+        ("fgetc", "STDIO", {"ret": -1}, 0),
+        ("fprintf", "STDIO", {"ret": 5}, None),
+        ("MPI_File_write", "MPIIO", {"count": 5, "ret": 0}, None),
+        ("open", "POSIX", {"ret": 3}, None),
         ("fwrite", "STDIO", {"ret": 1 << 40, "size": 1 << 40}, None),
     ],
-)  # fmt: skip
+)
 def test_size_is_what_was_moved(
     tmp_path: Path, compiled: bool, name: str, cat: str, args: dict[str, object], size: int | None
 ) -> None:
@@ -106,9 +136,12 @@ def test_first_versions_had_strings_for_numbers(tmp_path: Path, compiled: bool) 
 def test_long_hashes(tmp_path: Path, compiled: bool, form: object) -> None:
     host, file, rank = (form(word) for word in ("8e0caa2d595b2a4d", "fedcba9876543210", "0" * 15 + "1"))
     events = [
-        meta("HH", "n1", host, hhash=host), meta("FH", PATH, file, hhash=host), meta("PR", "rank", "3", hhash=host),
-        event("read", T0_US, hhash=host, fhash=file, ret=5), event("read", T0_US, hhash=host, fhash=rank, ret=5),
-    ]  # fmt: skip
+        meta("HH", "n1", host, hhash=host),
+        meta("FH", PATH, file, hhash=host),
+        meta("PR", "rank", "3", hhash=host),
+        event("read", T0_US, hhash=host, fhash=file, ret=5),
+        event("read", T0_US, hhash=host, fhash=rank, ret=5),
+    ]
     got = read_events(tmp_path, events, compiled=compiled)
     assert got.paths() == [PATH, f"(unnamed file {rank})"]
     assert got.column("node") == ["n1", "n1"]
@@ -138,8 +171,9 @@ def test_current_version_numbers_its_phases(tmp_path: Path, compiled: bool) -> N
     got = read(path, compiled=compiled)
     assert (got.column("interface"), got.column("op"), got.column("node")) == (["APP"], ["STEP"], ["n1"])
     assert {m.kind: m.what for m in got.missing if m.kind != "ranks_are_pids"} == {
-        "aggregated_events": "12 calls", "counter_samples": "1 sample",
-    }  # fmt: skip
+        "aggregated_events": "12 calls",
+        "counter_samples": "1 sample",
+    }
     assert (got.job.start_ns, got.job.end_ns) == (T0_US * 1000, (T0_US + 50) * 1000)
 
 
@@ -198,12 +232,16 @@ def test_a_clock_that_runs_backwards(tmp_path: Path, compiled: bool) -> None:
 def test_ranks(tmp_path: Path, compiled: bool) -> None:
     """Told late, told for one of two processes of a pid on two nodes, and pids that are no ranks."""
     events = [
-        meta("HH", "n1", 1, pid=5, hhash=1), event("close", T0_US, pid=5, hhash=1, fd=1),
-        meta("PR", "rank", "9", pid=5, hhash=1), event("close", T0_US, pid=5, hhash=1, fd=1),
-        meta("HH", "n2", 2, pid=5, hhash=2), event("close", T0_US, pid=5, hhash=2, fd=1),
-        event("close", T0_US, pid=6, hhash=2, fd=1), event("close", T0_US, pid=6, hhash=1, fd=1),
+        meta("HH", "n1", 1, pid=5, hhash=1),
+        event("close", T0_US, pid=5, hhash=1, fd=1),
+        meta("PR", "rank", "9", pid=5, hhash=1),
+        event("close", T0_US, pid=5, hhash=1, fd=1),
+        meta("HH", "n2", 2, pid=5, hhash=2),
+        event("close", T0_US, pid=5, hhash=2, fd=1),
+        event("close", T0_US, pid=6, hhash=2, fd=1),
+        event("close", T0_US, pid=6, hhash=1, fd=1),
         event("close", T0_US, pid=1 << 35, hhash=1, fd=1),
-    ]  # fmt: skip
+    ]
     got = read_events(tmp_path, events, compiled=compiled)
     ranks = got.column("rank")
     assert ranks[:4] == [9, 9, 5, 6]
@@ -247,16 +285,24 @@ def test_positions_without_a_descriptor(tmp_path: Path, compiled: bool) -> None:
     common = {"hhash": 11, "fhash": 22, "cat": "STDIO"}
     move = {"ret": 4, "size": 2, "count": 4}
     events = [
-        event("fopen", T0_US, **common, mode="r"), event("fread", T0_US, **common, **move),
-        event("fseek", T0_US, **common, whence=1, offset=-1, ret=0), event("fread", T0_US, **common, **move),
-        event("fseek", T0_US, **common, whence=0, offset=64, ret=0), event("fread", T0_US, **common, **move),
-        event("fopen", T0_US, **common, mode="r"), event("fread", T0_US, **common, **move),
-        event("fclose", T0_US, **common), event("fread", T0_US, **common, **move),
-        event("ftell", T0_US, **common, ret=1000), event("fread", T0_US, **common, **move),
-        event("fclose", T0_US, **common), event("fopen", T0_US, **common, mode="ab"),
+        event("fopen", T0_US, **common, mode="r"),
+        event("fread", T0_US, **common, **move),
+        event("fseek", T0_US, **common, whence=1, offset=-1, ret=0),
+        event("fread", T0_US, **common, **move),
+        event("fseek", T0_US, **common, whence=0, offset=64, ret=0),
+        event("fread", T0_US, **common, **move),
+        event("fopen", T0_US, **common, mode="r"),
+        event("fread", T0_US, **common, **move),
+        event("fclose", T0_US, **common),
+        event("fread", T0_US, **common, **move),
+        event("ftell", T0_US, **common, ret=1000),
+        event("fread", T0_US, **common, **move),
+        event("fclose", T0_US, **common),
+        event("fopen", T0_US, **common, mode="ab"),
         event("fwrite", T0_US, **common, **move),
-        event("rewind", T0_US, **common), event("fread", T0_US, **common, **move),
-    ]  # fmt: skip
+        event("rewind", T0_US, **common),
+        event("fread", T0_US, **common, **move),
+    ]
     got = read_events(tmp_path, [*HEAD, *events], compiled=compiled)
     moved = [row["offset"] for row in got.rows if row["op"] in ("read", "write")]
     assert moved == [0, 7, 64, None, None, 1000, None, 0]
@@ -339,12 +385,16 @@ def test_content_without_events_is_not_read_to_its_end(tmp_path: Path, monkeypat
 @pytest.mark.parametrize(
     ("content", "error"),
     [
-        (b"", UnknownFormatError), (b"\n\n", UnknownFormatError), (b"PK\3\4 something else\n" * 10, UnknownFormatError),
-        (b'{"traceEvents": [\n', UnknownFormatError), (gzip.compress(b"", mtime=0), UnknownFormatError),
-        (gzip.compress(text(HEAD), mtime=0)[:12], CorruptInputError), (text(HEAD), CorruptInputError),
+        (b"", UnknownFormatError),
+        (b"\n\n", UnknownFormatError),
+        (b"PK\3\4 something else\n" * 10, UnknownFormatError),
+        (b'{"traceEvents": [\n', UnknownFormatError),
+        (gzip.compress(b"", mtime=0), UnknownFormatError),
+        (gzip.compress(text(HEAD), mtime=0)[:12], CorruptInputError),
+        (text(HEAD), CorruptInputError),
         (text(['{"name":"read","ph":"X","pid":7,"oops'] * 3), CorruptInputError),
     ],
-)  # fmt: skip
+)
 def test_nothing_to_read_is_an_error(tmp_path: Path, compiled: bool, content: bytes, error: type[InputError]) -> None:
     path = put(tmp_path, content)
     with pytest.raises(error) as caught:

@@ -29,7 +29,10 @@ NS = 10**9
 
 FULL: dict[str, Callable[[str], str]] = {
     "line": lambda name: line_chart(
-        [Series(name, [0, NS, 2 * NS], [1.0, None, 2.0])], title=name, desc=name, y=Axis(name, "bandwidth"),
+        [Series(name, [0, NS, 2 * NS], [1.0, None, 2.0])],
+        title=name,
+        desc=name,
+        y=Axis(name, "bandwidth"),
         highlights=[Stretch(0, NS, name, text=name)],
     ),
     "heat": lambda name: heat_map([name], [name], [[0.5]], title=name),
@@ -39,11 +42,15 @@ FULL: dict[str, Callable[[str], str]] = {
     "gantt": lambda name: gantt(
         [Lane(name, [Stretch(0, NS, name, "read", name)])], title=name, highlight=Stretch(0, NS, name)
     ),
-}  # fmt: skip
+}
 EMPTY: dict[str, str] = {
-    "line": line_chart([], title="t"), "heat": heat_map([], [], [], title="t"), "bars": bars({}, title="t"),
-    "cdf": cdf([], title="t"), "scatter": scatter([], title="t"), "gantt": gantt([], title="t"),
-}  # fmt: skip
+    "line": line_chart([], title="t"),
+    "heat": heat_map([], [], [], title="t"),
+    "bars": bars({}, title="t"),
+    "cdf": cdf([], title="t"),
+    "scatter": scatter([], title="t"),
+    "gantt": gantt([], title="t"),
+}
 
 
 def parsed(text: str) -> ElementTree.Element:
@@ -161,10 +168,13 @@ def test_odd_ranges_are_drawn(values: list[float]) -> None:
         assert parsed(text) is not None
 
 
-@pytest.mark.parametrize(("low", "high", "ticks"), [
-    (0, 10 * (1 << 30), ["0 B", "2 GiB", "4 GiB", "6 GiB", "8 GiB", "10 GiB"]),
-    (0, 1, ["0 B", "0.2 B", "0.4 B", "0.6 B", "0.8 B", "1 B"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("low", "high", "ticks"),
+    [
+        (0, 10 * (1 << 30), ["0 B", "2 GiB", "4 GiB", "6 GiB", "8 GiB", "10 GiB"]),
+        (0, 1, ["0 B", "0.2 B", "0.4 B", "0.6 B", "0.8 B", "1 B"]),
+    ],
+)
 def test_ticks_are_round(low: float, high: float, ticks: list[str]) -> None:
     scale = svg.scale([low, high], Axis(kind="bytes"), 0, 100)
     assert [text for _, text in scale.ticks()] == ticks

@@ -19,36 +19,58 @@ from fairlead.explain.analysis.interference.scene import Attribution, Culprit
 def phase(number: int, job: str = "7", **more: object) -> dict[str, object]:
     begin = (10 + 100 * number) * S
     return {
-        "job_id": job, "job_start_ns": 0, "number": number, "kind": "write", "start_ns": begin,
-        "end_ns": begin + 60 * S, "active_ns": 60 * S, "user": "ada", "program": "flow", "nodes_count": 16,
-        "processes": 64, "made_ns": 1, "analysis_version": 1, **more,
-    }  # fmt: skip
+        "job_id": job,
+        "job_start_ns": 0,
+        "number": number,
+        "kind": "write",
+        "start_ns": begin,
+        "end_ns": begin + 60 * S,
+        "active_ns": 60 * S,
+        "user": "ada",
+        "program": "flow",
+        "nodes_count": 16,
+        "processes": 64,
+        "made_ns": 1,
+        "analysis_version": 1,
+        **more,
+    }
 
 
 def judged(count: int) -> Judged:
     return Judged(
-        abnormal=np.ones(count, bool), confidence=np.full(count, 0.9), expected_s=np.full(count, 20.0),
-        lost_s=np.full(count, 40.0), runs=np.full(count, 12), rung=np.zeros(count, np.int8),
-    )  # fmt: skip
+        abnormal=np.ones(count, bool),
+        confidence=np.full(count, 0.9),
+        expected_s=np.full(count, 20.0),
+        lost_s=np.full(count, 40.0),
+        runs=np.full(count, 12),
+        rung=np.zeros(count, np.int8),
+    )
 
 
 def by_job(name: str, verdict: str = "n_to_1", cost_s: float = 30.0, *, accused: bool = True) -> Attribution:
     culprit = Culprit(
-        who=Subject("job", name), verdict=verdict, score=0.9, cost_s=cost_s, at=[Subject("forwarder", "fwd002")],
-        evidence=[Evidence(text=f"job {name} held 90 %")], facts={"culprit": name, "processes": 960},
-    )  # fmt: skip
+        who=Subject("job", name),
+        verdict=verdict,
+        score=0.9,
+        cost_s=cost_s,
+        at=[Subject("forwarder", "fwd002")],
+        evidence=[Evidence(text=f"job {name} held 90 %")],
+        facts={"culprit": name, "processes": 960},
+    )
     return Attribution(
-        verdict=verdict if accused else "unknown", accused=accused, confidence=0.8 if accused else 0.3,
-        culprits=[culprit], evidence=list(culprit.evidence), missing=["no port counters"],
-    )  # fmt: skip
+        verdict=verdict if accused else "unknown",
+        accused=accused,
+        confidence=0.8 if accused else 0.3,
+        culprits=[culprit],
+        evidence=list(culprit.evidence),
+        missing=["no port counters"],
+    )
 
 
 def sick() -> Attribution:
     where = Subject("target", "OST0003")
     culprit = Culprit(who=where, verdict="component", score=0.9, cost_s=39.0, at=[where], evidence=[])
-    return Attribution(
-        verdict="component", accused=True, confidence=0.9, culprits=[culprit], evidence=[], missing=[]
-    )  # fmt: skip
+    return Attribution(verdict="component", accused=True, confidence=0.9, culprits=[culprit], evidence=[], missing=[])
 
 
 def test_phases_with_one_culprit_are_one_finding() -> None:
@@ -72,12 +94,14 @@ def test_different_causes_and_different_jobs_are_different_findings() -> None:
     rows = [phase(0), phase(1), phase(2), phase(0, "8")]
     told = diagnosed(
         phase_table(rows), judged(4), {0: by_job("812"), 1: sick(), 2: by_job("813", accused=False), 3: by_job("812")}
-    )  # fmt: skip
+    )
     assert len({one.finding.id for one in told}) == 4
     assert sorted((one.job_id or "", one.finding.rule) for one in told) == [
-        ("7", "job.interference"), ("7", "job.slow_component"), ("7", "job.slow_unexplained"),
+        ("7", "job.interference"),
+        ("7", "job.slow_component"),
+        ("7", "job.slow_unexplained"),
         ("8", "job.interference"),
-    ]  # fmt: skip
+    ]
 
 
 def test_below_the_threshold_nobody_is_named() -> None:

@@ -133,14 +133,35 @@ def test_a_trifle_is_not_told() -> None:
 
 
 BROKEN = [
-    {"rate_per_s": None}, {"rate_per_s": float("nan")}, {"rate_per_s": float("inf")}, {"bytes": None}, {"bytes": 0},
-    {"bytes": -5}, {"active_ns": 0}, {"active_ns": -1}, {"end_ns": 0}, {"start_ns": 0, "end_ns": 0},
-    {"rate_bins": None}, {"rate_ns": None}, {"rate_bins": [1, 2, 3]}, {"rate_bins": [], "rate_ns": []},
-    {"rate_bins": [None], "rate_ns": [None]}, {"request_bytes": float("nan")}, {"request_bytes": 0.0},
-    {"user": None}, {"program": None}, {"nodes_count": None}, {"nodes_count": 0}, {"nodes_count": -4},
-    {"processes": None}, {"mode": None}, {"kind": "metadata", "metadata_ops": None}, {"cluster": None},
-    {"job_start_ns": None}, {"number": -1},
-]  # fmt: skip
+    {"rate_per_s": None},
+    {"rate_per_s": float("nan")},
+    {"rate_per_s": float("inf")},
+    {"bytes": None},
+    {"bytes": 0},
+    {"bytes": -5},
+    {"active_ns": 0},
+    {"active_ns": -1},
+    {"end_ns": 0},
+    {"start_ns": 0, "end_ns": 0},
+    {"rate_bins": None},
+    {"rate_ns": None},
+    {"rate_bins": [1, 2, 3]},
+    {"rate_bins": [], "rate_ns": []},
+    {"rate_bins": [None], "rate_ns": [None]},
+    {"request_bytes": float("nan")},
+    {"request_bytes": 0.0},
+    {"user": None},
+    {"program": None},
+    {"nodes_count": None},
+    {"nodes_count": 0},
+    {"nodes_count": -4},
+    {"processes": None},
+    {"mode": None},
+    {"kind": "metadata", "metadata_ops": None},
+    {"cluster": None},
+    {"job_start_ns": None},
+    {"number": -1},
+]
 
 
 @pytest.mark.parametrize("damage", BROKEN, ids=[str(one) for one in BROKEN])
@@ -178,8 +199,12 @@ def test_confidence_is_calibrated() -> None:
     slow = np.where(rng.random(count) < 0.08, rng.exponential(1.2, count), 0.0)
     rates = np.exp2(usual + 0.15 * rng.standard_t(5, count) - slow)
     volume = 1e12
-    phases = table([phase(i, r, volume / r, program=f"p{p}", nodes_count=int(2 ** (p % 5)))
-                    for i, (r, p) in enumerate(zip(rates.tolist(), program.tolist(), strict=True))])  # fmt: skip
+    phases = table(
+        [
+            phase(i, r, volume / r, program=f"p{p}", nodes_count=int(2 ** (p % 5)))
+            for i, (r, p) in enumerate(zip(rates.tolist(), program.tolist(), strict=True))
+        ]
+    )
     found = judged(phases, phases, batch=True)
     lost = slow >= np.log2(1.5)
     for low, high in ((0.0, 0.1), (0.1, 0.5), (0.5, 0.9), (0.9, 1.01)):

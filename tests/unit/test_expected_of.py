@@ -18,12 +18,28 @@ S = 10**9
 def run(number: int, **more: Any) -> dict[str, Any]:
     """A run of 100 s from second 1000 x number: 8 GB written at 0.4 GB/s, 20 s of I/O."""
     return {
-        "job_id": str(number), "start_ns": number * 1000 * S, "end_ns": (number * 1000 + 100) * S, "user": "ada",
-        "program": "wrf", "nodes_count": 16, "cores": 64, "processes": 64, "io_processes": 64, "read_bytes": 0,
-        "write_bytes": 8 * GB, "read_ops": 0, "write_ops": 8000, "metadata_ops": 640, "write_mode": "N-N",
-        "write_bandwidth_bytes_per_s": 0.4 * GB, "mdops_in_phases": 20.0, "files": 64, "phases": 2,
-        "made_ns": number * 1000 * S, "analysis_version": 1,
-    } | more  # fmt: skip
+        "job_id": str(number),
+        "start_ns": number * 1000 * S,
+        "end_ns": (number * 1000 + 100) * S,
+        "user": "ada",
+        "program": "wrf",
+        "nodes_count": 16,
+        "cores": 64,
+        "processes": 64,
+        "io_processes": 64,
+        "read_bytes": 0,
+        "write_bytes": 8 * GB,
+        "read_ops": 0,
+        "write_ops": 8000,
+        "metadata_ops": 640,
+        "write_mode": "N-N",
+        "write_bandwidth_bytes_per_s": 0.4 * GB,
+        "mdops_in_phases": 20.0,
+        "files": 64,
+        "phases": 2,
+        "made_ns": number * 1000 * S,
+        "analysis_version": 1,
+    } | more
 
 
 def table(*rows: dict[str, Any]) -> pa.Table:
@@ -89,8 +105,16 @@ def test_who_was_never_seen_is_like_others_of_its_size_or_nothing() -> None:
 
 
 def test_what_is_not_known_stays_unknown() -> None:
-    bare = {"job_id": "1", "start_ns": 0, "end_ns": 5 * S, "user": "ada", "program": "wrf", "nodes_count": 16,
-            "made_ns": 1, "analysis_version": 1}  # fmt: skip
+    bare = {
+        "job_id": "1",
+        "start_ns": 0,
+        "end_ns": 5 * S,
+        "user": "ada",
+        "program": "wrf",
+        "nodes_count": 16,
+        "made_ns": 1,
+        "analysis_version": 1,
+    }
     found = expected_of(table(bare), job())
     assert found.runs_known == 1
     for name in ("read_bytes", "write_bytes", "io_processes", "mdops", "bandwidth_bytes_per_s", "compute_s", "files"):

@@ -90,7 +90,7 @@ def experiment(text: str = DRAWN) -> spec.Experiment:
         (LISTED, ('name = "listed"\n', ""), r"the key 'name' is missing"),
         (DRAWN, ("applications = [10]", "applications = [100000000]"), r"workload\.applications.*too many"),
         (DRAWN, ("loads = [0.5", "loads = [1e-300"), r"workload\.loads.*1e-300"),
-        (LISTED, ("\nname = \"listed\"", "\ufeffname = \"listed\""), None),
+        (LISTED, ('\nname = "listed"', '\ufeffname = "listed"'), None),
         (LISTED, ("[workload]", "[workload]\nx = " + "[" * 100_000), r"nested too deeply"),
         (LISTED, ("phases = 4", "fases = 4"), r"workload\.rows.*'fases'.*perhaps phases"),
         (DRAWN, ("best-bandwidth+greedy-clairvoyant", "best-bandwith+greedy-clairvoyant"), r"perhaps best-bandwidth\+"),
@@ -116,7 +116,7 @@ def experiment(text: str = DRAWN) -> spec.Experiment:
         (DRAWN, ("name =", "name ="), None),
         (LISTED, ("name =", "name ="), None),
     ],
-)  # fmt: skip
+)
 def test_bad_specs_are_refused_naming_the_field(text: str, change: tuple[str, str], named: str | None) -> None:
     changed = text.replace(*change)
     if named is None:
@@ -193,14 +193,18 @@ def test_who_is_granted_nothing_does_no_io_for_free() -> None:
 
 
 def test_disturbances_multiply_and_end() -> None:
-    slow = [spec.Degraded(resource=1, speed=0.5, from_s=10.0, to_s=30.0),
-            spec.Degraded(resource=1, speed=0.5, from_s=20.0)]  # fmt: skip
+    slow = [
+        spec.Degraded(resource=1, speed=0.5, from_s=10.0, to_s=30.0),
+        spec.Degraded(resource=1, speed=0.5, from_s=20.0),
+    ]
     found = speeds(2, 100.0, spec.Noise(), spec.Faults(), slow, (1,))
     assert found is not None
     assert found.initial.tolist() == [1.0, 1.0]
     assert list(zip(found.time_s, found.resource, found.speed, strict=True)) == [
-        (10.0, 1, 0.5), (20.0, 1, 0.25), (30.0, 1, 0.5)
-    ]  # fmt: skip
+        (10.0, 1, 0.5),
+        (20.0, 1, 0.25),
+        (30.0, 1, 0.5),
+    ]
     assert speeds(2, 100.0, spec.Noise(), spec.Faults(), [], (1,)) is None
 
 
@@ -228,11 +232,25 @@ def test_class_mean_curves_are_told_and_true_ones_are_run() -> None:
 
 def _row(policy: str, load: float, number: int, **measures: float | None) -> Row:
     blank = dict.fromkeys(Row.__struct_fields__[9:23])
-    return Row(**{
-        **blank, "case_id": "c", "seed": 1, "window": "steady", "applications": 30, "load": load, "set_number": number,
-        "policy": policy, "information": "exact", "load_sys": load, "class_slowdown": [], "unfinished": 0,
-        "window_s": 1.0, "events": 1, **measures,
-    })  # fmt: skip
+    return Row(
+        **{
+            **blank,
+            "case_id": "c",
+            "seed": 1,
+            "window": "steady",
+            "applications": 30,
+            "load": load,
+            "set_number": number,
+            "policy": policy,
+            "information": "exact",
+            "load_sys": load,
+            "class_slowdown": [],
+            "unfinished": 0,
+            "window_s": 1.0,
+            "events": 1,
+            **measures,
+        }
+    )
 
 
 def test_points_are_means_with_a_band_and_unknown_is_not_zero() -> None:
@@ -253,10 +271,18 @@ def test_conclusions_pass_and_fail_as_rows_say() -> None:
         rows = []
         for load in (0.1, 0.2, 0.8, 1.0):
             high = load > 0.5
-            slow = {"best-bandwidth": 4.0 if high else 1.5, "n-sys": nsys_high if high else 2.0,
-                    "tcpu": 3.0 if high else tcpu_low, "static": 6.0, "mckp": 5.0, "random": 9.0}  # fmt: skip
-            rows += [_row(f"{name}+greedy-clairvoyant", load, 0, slowdown_mean=value, idle=value / 10)
-                     for name, value in slow.items()]  # fmt: skip
+            slow = {
+                "best-bandwidth": 4.0 if high else 1.5,
+                "n-sys": nsys_high if high else 2.0,
+                "tcpu": 3.0 if high else tcpu_low,
+                "static": 6.0,
+                "mckp": 5.0,
+                "random": 9.0,
+            }
+            rows += [
+                _row(f"{name}+greedy-clairvoyant", load, 0, slowdown_mean=value, idle=value / 10)
+                for name, value in slow.items()
+            ]
         found = conclusions.conclusions(Results.of_rows(rows), "c", None, (30,), "steady")
         return {one.says: one for one in found}
 
@@ -290,8 +316,9 @@ def test_what_inaccurate_input_costs_is_told_of_slowdown_and_of_idle_time_apart(
 def test_who_is_ahead_everywhere_or_alone_has_shown_nothing() -> None:
     rows = [
         _row(f"{name}+greedy-clairvoyant", load, 0, slowdown_mean=value, idle=value)
-        for load in (0.1, 0.8) for name, value in (("n-sys", 1.5), ("best-bandwidth", 2.0))
-    ]  # fmt: skip
+        for load in (0.1, 0.8)
+        for name, value in (("n-sys", 1.5), ("best-bandwidth", 2.0))
+    ]
     crossing = {one.says: one for one in conclusions.conclusions(Results.of_rows(rows), "c", None, (30,), "steady")}
     assert crossing["Nsys crosses BestBdw at high load"].verdict == "fail"
     alone = [_row("static+greedy-clairvoyant", load, 0, slowdown_mean=2.0, idle=0.2) for load in (0.1, 0.8)]
@@ -329,14 +356,22 @@ def test_labels_leave_out_what_all_share() -> None:
     assert answer.labelled([("tcpu+random", "exact"), ("mckp+random", "exact")]) == ["TCPU", "MCKP"]
     assert answer.labelled([("tcpu+random", "exact"), ("tcpu+straw", "exact")]) == ["random", "straw"]
     assert answer.labelled([("tcpu+random", "exact"), ("tcpu+random", "class-mean")]) == [
-        "TCPU, exact", "TCPU, class-mean"
-    ]  # fmt: skip
+        "TCPU, exact",
+        "TCPU, class-mean",
+    ]
 
 
 def test_every_key_of_a_spec_and_every_measure_is_in_the_reference() -> None:
     text = (Path(__file__).resolve().parents[2] / "docs" / "reference" / "simulation-spec.md").read_text("utf-8")
-    tables = {"machine": spec.Machine, "window": spec.Window, "sharing": spec.Sharing, "noise": spec.Noise,
-              "faults": spec.Faults, "degraded": spec.Degraded, "picture": spec.Picture}  # fmt: skip
+    tables = {
+        "machine": spec.Machine,
+        "window": spec.Window,
+        "sharing": spec.Sharing,
+        "noise": spec.Noise,
+        "faults": spec.Faults,
+        "degraded": spec.Degraded,
+        "picture": spec.Picture,
+    }
     names = [f"{table}.{key}" for table, kind in tables.items() for key in kind.__struct_fields__]
     for kind in (spec.Published, spec.Listed, spec.Application, spec.Swf, spec.Table, spec.OwnPast):
         names += kind.__struct_fields__

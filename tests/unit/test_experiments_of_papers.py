@@ -88,9 +88,13 @@ def two(start_s: float) -> set10.Periodic:
     """Iterations of 100 s, 10 s of them I/O, the second one beginning later."""
     count = 200
     cycles = Cycles(
-        first_phase=np.array([0, count, 2 * count]), compute_s=np.full(2 * count, 90.0),
-        share=np.full(2 * count, 1 / count), start_s=np.array([0.0, start_s]), skip_s=np.zeros(2), repeat=False,
-    )  # fmt: skip
+        first_phase=np.array([0, count, 2 * count]),
+        compute_s=np.full(2 * count, 90.0),
+        share=np.full(2 * count, 1 / count),
+        start_s=np.array([0.0, start_s]),
+        skip_s=np.zeros(2),
+        repeat=False,
+    )
     return set10.Periodic(
         iteration_s=np.full(2, 100.0), share=np.full(2, 0.1), cycles=cycles, io_s=np.full(2, 10.0 * count)
     )
@@ -125,8 +129,14 @@ def test_a_papers_figures_are_shown_whole_on_any_screen(
     columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
-    line = papers.Line(setting="all jobs", measure="core-hours saved", value=14_999_906.0, unit="core-hours",
-                       wanted="> 200000000", note="of its own jobs")  # fmt: skip
+    line = papers.Line(
+        setting="all jobs",
+        measure="core-hours saved",
+        value=14_999_906.0,
+        unit="core-hours",
+        wanted="> 200000000",
+        note="of its own jobs",
+    )
     paper_shown(papers.Told(paper="x", source="someone", lines=(line,)))
     words = capsys.readouterr().out.split()
     wanted = {"core-hours", "14,999,906", "200000000", "fail", "jobs"}

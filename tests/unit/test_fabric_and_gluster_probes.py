@@ -35,9 +35,12 @@ def test_an_empty_perfquery_is_no_port(shared_data: Path) -> None:
 
 
 RCV_ERRORS = {
-    "0x506b4b03005c2740-1": (2052, 1), "0x7cfe9003003b4b96-1": (133, 1), "0x7cfe9003003b4bde-1": (134, 1),
-    "0x7cfe9003009ce5b0-1": (1719, 1), "0x7cfe9003009ce5b0-2": (1719, 2),
-}  # fmt: skip
+    "0x506b4b03005c2740-1": (2052, 1),
+    "0x7cfe9003003b4b96-1": (133, 1),
+    "0x7cfe9003003b4bde-1": (134, 1),
+    "0x7cfe9003009ce5b0-1": (1719, 1),
+    "0x7cfe9003009ce5b0-2": (1719, 2),
+}
 
 
 @pytest.mark.parametrize("name", RCV_ERRORS)
@@ -46,8 +49,14 @@ def test_details_of_receive_errors(shared_data: Path, name: str) -> None:
     text = (shared_data / f"infiniband/fixtures/perfquery-rcv-error/{name}.out").read_text()
     (port,), unknown, _ = infiniband.parse_perfquery(text)
     assert ((port.lid, port.port), unknown) == (RCV_ERRORS[name], 0)
-    causes = {"PortLocalPhysicalErrors", "PortMalformedPktErrors", "PortBufferOverrunErrors", "PortDLIDMappingErrors",
-              "PortVLMappingErrors", "PortLoopingErrors"}  # fmt: skip
+    causes = {
+        "PortLocalPhysicalErrors",
+        "PortMalformedPktErrors",
+        "PortBufferOverrunErrors",
+        "PortDLIDMappingErrors",
+        "PortVLMappingErrors",
+        "PortLoopingErrors",
+    }
     assert {name for name in port.values if name.endswith("Errors")} == causes
     assert sum(port.values[cause] for cause in causes) == 0
     assert infiniband.counters_of(port.values) == [None] * 6
@@ -120,8 +129,10 @@ def test_gluster_profile_says_the_same_in_xml_and_in_text(shared_data: Path) -> 
         asked = {op: n for op, n in text.calls.items() if op not in gluster.NOT_ASKED}
         assert asked == by_xml[text.name].calls, "the XML leaves out calls nobody waits for"
         assert (text.reads, text.writes, text.read_bytes) == (
-            by_xml[text.name].reads, by_xml[text.name].writes, by_xml[text.name].read_bytes,
-        )  # fmt: skip
+            by_xml[text.name].reads,
+            by_xml[text.name].writes,
+            by_xml[text.name].read_bytes,
+        )
 
 
 def test_gluster_bricks_become_targets(shared_data: Path) -> None:
@@ -181,12 +192,18 @@ def test_every_public_file_is_covered(shared_data: Path) -> None:
     """Nothing in these folders is left out of the tests above."""
     ib = shared_data / "infiniband/fixtures"
     named = {
-        *(f"perfquery/{n}.out" for n in PERFQUERY), "perfquery/0x506b4b0300cc02a6.out",
+        *(f"perfquery/{n}.out" for n in PERFQUERY),
+        "perfquery/0x506b4b0300cc02a6.out",
         *(f"perfquery-rcv-error/{n}.out" for n in RCV_ERRORS),
-        *(f"ibnetdiscover/{n}" for n in DISCOVER), *(f"ibswinfo/{n}" for n in SWITCHES),
-    }  # fmt: skip
+        *(f"ibnetdiscover/{n}" for n in DISCOVER),
+        *(f"ibswinfo/{n}" for n in SWITCHES),
+    }
     assert {str(path.relative_to(ib)) for path in ib.rglob("*") if path.is_file()} == named
     assert {path.name for path in (shared_data / "own/gluster").iterdir()} == {
-        "gluster_profile_info.xml", "gluster_profile_info.txt", "gluster_status_detail.xml", "gluster_top_write.txt",
-        "gluster_brick0_statsdump.json", "gluster_client_statsdump.json",
-    }  # fmt: skip
+        "gluster_profile_info.xml",
+        "gluster_profile_info.txt",
+        "gluster_status_detail.xml",
+        "gluster_top_write.txt",
+        "gluster_brick0_statsdump.json",
+        "gluster_client_statsdump.json",
+    }

@@ -25,9 +25,11 @@ def made(seed: int = 1, count: int = 600) -> Runs:
     performance = (group + 1) * 100.0 * noise * np.where(load > 0.8, 0.4, 1.0)
     performance[rng.integers(0, count, 3)] *= 0.01  # runs that failed in part
     return Runs(
-        performance=performance, group=group.astype(np.int64), time=np.arange(count, dtype=np.float64),
+        performance=performance,
+        group=group.astype(np.int64),
+        time=np.arange(count, dtype=np.float64),
         factors={"load": load, "idle": rng.uniform(0, 1, count), "missing": np.full(count, np.nan)},
-    )  # fmt: skip
+    )
 
 
 def test_the_cause_is_first_and_the_others_are_worth_nothing() -> None:
@@ -43,9 +45,11 @@ def test_the_order_of_runs_does_not_matter() -> None:
     runs = made()
     other = np.random.default_rng(2).permutation(len(runs.time))
     shuffled = Runs(
-        performance=runs.performance[other], group=runs.group[other], time=runs.time[other],
+        performance=runs.performance[other],
+        group=runs.group[other],
+        time=runs.time[other],
         factors={name: values[other] for name, values in runs.factors.items()},
-    )  # fmt: skip
+    )
     assert explain_slow_runs(shuffled, QUICK) == explain_slow_runs(runs, QUICK)
 
 

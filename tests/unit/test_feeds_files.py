@@ -68,9 +68,11 @@ def drop(folder: Path, **options: Any) -> DropFeed:
 def batch(seq: int, node: str = "n1") -> bytes:
     header = Header("device", 2, node, "boot", seq, 2, layer="agent")
     columns = {
-        "ts_ns": numbers([1_700_000_000 * NS, 1_700_000_001 * NS]), "node": same_word(node, 2),
-        "device": same_word("sda", 2), "read_bytes": numbers([seq, None]),
-    }  # fmt: skip
+        "ts_ns": numbers([1_700_000_000 * NS, 1_700_000_001 * NS]),
+        "node": same_word(node, 2),
+        "device": same_word("sda", 2),
+        "read_bytes": numbers([seq, None]),
+    }
     return encode(header, columns)
 
 
@@ -265,10 +267,21 @@ def test_a_table_of_jobs(tmp_path: Path) -> None:
     header = "Job Number;Owner;Begin;Finish;Hosts;Status;PEs\n"
     path.write_text(header + "11;ann;01.07.2024 12:00;;a1 a2;RUNNING;8\n;bob;x;;;;\n12;bob;never;;;PENDING;4\n")
     settings = JobTable(
-        path=str(path), separator=";", nodes_separator=" ", time_zone="Europe/Berlin", cluster="west",
-        columns={"job_id": "Job Number", "user": "Owner", "start": "Begin", "end": "Finish", "nodes": "Hosts",
-                 "state": "Status", "processes": "PEs"},
-    )  # fmt: skip
+        path=str(path),
+        separator=";",
+        nodes_separator=" ",
+        time_zone="Europe/Berlin",
+        cluster="west",
+        columns={
+            "job_id": "Job Number",
+            "user": "Owner",
+            "start": "Begin",
+            "end": "Finish",
+            "nodes": "Hosts",
+            "state": "Status",
+            "processes": "PEs",
+        },
+    )
     sink = MemorySink()
     feed = JobTableFeed(settings)
     feed.look(sink)
@@ -319,8 +332,13 @@ def test_settings_of_all_feeds(tmp_path: Path) -> None:
     """
     settings = msgspec.toml.decode(text, type=Feeds)
     assert [feed.name for feed in build_feeds(settings)] == [
-        "drop:/d", "darshan:/l", "slurm:a", "job_table:/j.csv", "scrape:http://oss1:9169/metrics", "remote_write",
-    ]  # fmt: skip
+        "drop:/d",
+        "darshan:/l",
+        "slurm:a",
+        "job_table:/j.csv",
+        "scrape:http://oss1:9169/metrics",
+        "remote_write",
+    ]
     with pytest.raises(ConfigError, match="two feeds"):
         build_feeds(msgspec.structs.replace(settings, drop=settings.drop * 2))
     with pytest.raises(msgspec.ValidationError):

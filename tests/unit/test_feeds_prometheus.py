@@ -88,12 +88,19 @@ def test_space_and_operations_and_clients() -> None:
     assert [(row["capacity_bytes"], row["used_bytes"], row["interval_ns"]) for row in rows.to_pylist()] == [
         (102_400, 71_680, None)
     ]
-    opens = {"__name__": "lustre_stats_total", "component": "mdt", "operation": "open", "target": "lfs-MDT0000",
-             "instance": "[fd00::1]:9169"}  # fmt: skip
+    opens = {
+        "__name__": "lustre_stats_total",
+        "component": "mdt",
+        "operation": "open",
+        "target": "lfs-MDT0000",
+        "instance": "[fd00::1]:9169",
+    }
     client = OST | {"component": "client", "target": "lfs-ffff88105db50000", "instance": "n1"}
     one.accept(body(series(opens, (T0, 5)), series(client, (T0, 5))))
-    found = {rows.schema.metadata[b"fairlead.table"]: rows.to_pylist()
-             for rows in one.accept(body(series(opens, (T0 + 1, 8)), series(client, (T0 + 1, 9))))}  # fmt: skip
+    found = {
+        rows.schema.metadata[b"fairlead.table"]: rows.to_pylist()
+        for rows in one.accept(body(series(opens, (T0 + 1, 8)), series(client, (T0 + 1, 9))))
+    }
     (operation,) = found[b"metadata"]
     assert (operation["op"], operation["count"], operation["server"]) == ("open", 3, "fd00::1")
     assert operation["target"] == "lfs-MDT0000"
@@ -145,10 +152,20 @@ def test_forgotten_series_do_not_count_from_nothing() -> None:
     assert rows["write_bytes"].to_pylist() == [4]
 
 
-@pytest.mark.parametrize("bad", [
-    b"", b"\xff" * 20, body(b"\x0a\x05\x01"), body(b"\x0a\x02\x0a\x7f"), body(b"\x0b"), body(b"\x0a" + b"\x80" * 11),
-    body(field(1, field(2, b"\x09\x00"))), body(b"\x08"), bytes(cramjam.snappy.compress_raw(b"\0" * 5000)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b"",
+        b"\xff" * 20,
+        body(b"\x0a\x05\x01"),
+        body(b"\x0a\x02\x0a\x7f"),
+        body(b"\x0b"),
+        body(b"\x0a" + b"\x80" * 11),
+        body(field(1, field(2, b"\x09\x00"))),
+        body(b"\x08"),
+        bytes(cramjam.snappy.compress_raw(b"\0" * 5000)),
+    ],
+)
 def test_hostile_bodies(bad: bytes) -> None:
     one = receiver(most_bytes=4096)
     if bad == b"":
@@ -215,16 +232,20 @@ def test_pages_are_read_forgivingly() -> None:
     assert len(found) == 7
     assert found[1][1:] == (6.0, T0)
     assert labels_of(found[1][0]) == {
-        "__name__": "lustre_job_write_bytes_total", "component": "ost", "jobid": 'cp "a" }.0', "target": "lfs-OST0001",
-    }  # fmt: skip
+        "__name__": "lustre_job_write_bytes_total",
+        "component": "ost",
+        "jobid": 'cp "a" }.0',
+        "target": "lfs-OST0001",
+    }
     assert found[2][1:] == (4.0, None)
     assert (page.strange, page.example) == (1, "what is this")
     assert labels_of('a{b="c') is None
     assert labels_of("1a") is None
     assert labels_of('a{b="c\\nd\\\\"}') == {"__name__": "a", "b": "c\nd\\"}
     assert list(Page('x 1 1700000000.5\ny{a="1",} +Inf\n').values()) == [
-        ("x", 1.0, 1_700_000_000_500), ('y{a="1",}', math.inf, None),
-    ]  # fmt: skip
+        ("x", 1.0, 1_700_000_000_500),
+        ('y{a="1",}', math.inf, None),
+    ]
 
 
 class Exporter(BaseHTTPRequestHandler):
@@ -273,8 +294,9 @@ def test_a_page_is_scraped(exporter: str, tmp_path: Path) -> None:
     feed.look(sink)
     whole = [row for row in sink.rows("target") if row["source"] == "exporter"]
     assert [(row["server"], row["target"], row["write_bytes"]) for row in whole] == [
-        ("oss7", "lfs-OST0001", 20), ("oss7", "lfs-OST0001", 1),
-    ]  # fmt: skip
+        ("oss7", "lfs-OST0001", 20),
+        ("oss7", "lfs-OST0001", 1),
+    ]
     assert [row["job_id"] for row in sink.rows("target") if row["source"] == "job_stats"] == ['cp "a" }.0'] * 2
     assert [row["busy_ns"] for row in sink.rows("device")] == [500_000_000, 0]
     assert [(row["port"], row["rx_bytes"]) for row in sink.rows("port")] == [("mlx5_0/1", 100), ("mlx5_0/1", 0)]

@@ -56,14 +56,36 @@ def account(
     job: str, state: str, start: int | str = 100_000, end: int | str = "Unknown", **more: Any
 ) -> dict[str, Any]:
     return {
-        "JobID": job, "JobIDRaw": job, "Cluster": "c", "JobName": "a", "User": "ann", "Submit": 99_990, "Start": start,
-        "End": end, "State": state, "AllocNodes": 2, "AllocCPUS": 8, "NodeList": "n[1-2]", **more,
-    }  # fmt: skip
+        "JobID": job,
+        "JobIDRaw": job,
+        "Cluster": "c",
+        "JobName": "a",
+        "User": "ann",
+        "Submit": 99_990,
+        "Start": start,
+        "End": end,
+        "State": state,
+        "AllocNodes": 2,
+        "AllocCPUS": 8,
+        "NodeList": "n[1-2]",
+        **more,
+    }
 
 
 def queued(job: int, state: str = "RUNNING", start: int = 100_000) -> dict[str, Any]:
-    return {"job_id": job, "cluster": "c", "job_state": state, "name": "a", "user_name": "ann", "start_time": start,
-            "end_time": start + 3600, "submit_time": 99_990, "nodes": "n[1-2]", "node_count": 2, "cpus": 8}  # fmt: skip
+    return {
+        "job_id": job,
+        "cluster": "c",
+        "job_state": state,
+        "name": "a",
+        "user_name": "ann",
+        "start_time": start,
+        "end_time": start + 3600,
+        "submit_time": 99_990,
+        "nodes": "n[1-2]",
+        "node_count": 2,
+        "cpus": 8,
+    }
 
 
 @pytest.fixture
@@ -91,8 +113,13 @@ def test_a_job_is_told_when_it_runs_and_when_it_ends(slurm: FakeSlurm, tmp_path:
     assert (row["cluster"], row["job_id"], row["start_ns"], row["end_ns"]) == ("c", "7", 100_000 * NS, None)
     assert (row["state"], row["nodes"], row["cores"]) == ("RUNNING", ["n1", "n2"], 8)
     slurm.queue([])
-    slurm.accounts([account("7", "COMPLETED", end=100_050), account("7.batch", "COMPLETED", NTasks=4), account(
-        "8", "CANCELLED by 5", start="Unknown", NodeList="None assigned")])  # fmt: skip
+    slurm.accounts(
+        [
+            account("7", "COMPLETED", end=100_050),
+            account("7.batch", "COMPLETED", NTasks=4),
+            account("8", "CANCELLED by 5", start="Unknown", NodeList="None assigned"),
+        ]
+    )
     feed._asked_sacct = -10.0
     look(feed, sink, tmp_path, squeue=True)  # the job is gone from the queue: accounting is asked at once
     rows = sink.rows("jobs")
@@ -128,16 +155,24 @@ def test_questions_overlap_and_ask_for_epoch_seconds(slurm: FakeSlurm, tmp_path:
 
 def test_requeued_array_and_heterogeneous_jobs(slurm: FakeSlurm, tmp_path: Path) -> None:
     sink = MemorySink()
-    slurm.accounts([
-        account("7", "REQUEUED", end=100_010), account("7", "COMPLETED", start=100_020, end=100_030),
-        account("9_1", "COMPLETED", end=100_040, JobIDRaw="10"), account("9_[2-5]", "PENDING", start="Unknown"),
-        account("11+0", "COMPLETED", end=100_040, JobIDRaw="11"), account("11+1", "FAILED", end=100_040, JobIDRaw="12"),
-    ])  # fmt: skip
+    slurm.accounts(
+        [
+            account("7", "REQUEUED", end=100_010),
+            account("7", "COMPLETED", start=100_020, end=100_030),
+            account("9_1", "COMPLETED", end=100_040, JobIDRaw="10"),
+            account("9_[2-5]", "PENDING", start="Unknown"),
+            account("11+0", "COMPLETED", end=100_040, JobIDRaw="11"),
+            account("11+1", "FAILED", end=100_040, JobIDRaw="12"),
+        ]
+    )
     look(SlurmFeed(slurm.settings(cluster="west")), sink, tmp_path, sacct=True)
     assert [(row["cluster"], row["job_id"], row["start_ns"] // NS, row["state"]) for row in sink.rows("jobs")] == [
-        ("west", "7", 100_000, "REQUEUED"), ("west", "7", 100_020, "COMPLETED"), ("west", "10", 100_000, "COMPLETED"),
-        ("west", "11", 100_000, "COMPLETED"), ("west", "12", 100_000, "FAILED"),
-    ]  # fmt: skip
+        ("west", "7", 100_000, "REQUEUED"),
+        ("west", "7", 100_020, "COMPLETED"),
+        ("west", "10", 100_000, "COMPLETED"),
+        ("west", "11", 100_000, "COMPLETED"),
+        ("west", "12", 100_000, "FAILED"),
+    ]
 
 
 def test_faults_are_health_and_do_not_stop_the_other_question(slurm: FakeSlurm, tmp_path: Path) -> None:
@@ -171,16 +206,24 @@ def test_a_lake_that_takes_nothing_loses_no_job(slurm: FakeSlurm, tmp_path: Path
 
 def hook(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        ["sh", str(HOOK)], env={"PATH": os.environ["PATH"], "FAIRLEAD_HOOKS": str(folder), **environment},
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        ["sh", str(HOOK)],
+        env={"PATH": os.environ["PATH"], "FAIRLEAD_HOOKS": str(folder), **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
 
 
 BEGIN = {
-    "SLURM_JOB_ID": "7", "SLURM_SCRIPT_CONTEXT": "prolog_slurmctld", "SLURM_CLUSTER_NAME": "c",
-    "SLURM_JOB_USER": "ann", "SLURM_JOB_PARTITION": "main", "SLURM_JOB_NODELIST": "n[1-2]",
-    "SLURM_JOB_ACCOUNT": "(null)", "SLURM_JOB_NAME": "a b; rm=1\nx",
-}  # fmt: skip
+    "SLURM_JOB_ID": "7",
+    "SLURM_SCRIPT_CONTEXT": "prolog_slurmctld",
+    "SLURM_CLUSTER_NAME": "c",
+    "SLURM_JOB_USER": "ann",
+    "SLURM_JOB_PARTITION": "main",
+    "SLURM_JOB_NODELIST": "n[1-2]",
+    "SLURM_JOB_ACCOUNT": "(null)",
+    "SLURM_JOB_NAME": "a b; rm=1\nx",
+}
 END = BEGIN | {"SLURM_SCRIPT_CONTEXT": "epilog_slurmctld"}
 
 
@@ -254,8 +297,9 @@ def test_hooks_alone_tell_of_jobs(tmp_path: Path) -> None:
     feed.look(sink, STOP, tmp_path)
     rows = sink.rows("jobs")
     assert [(row["start_ns"] // NS, row["end_ns"]) for row in rows] == [
-        (1_700_000_001, None), (1_700_000_001, 1_700_000_009 * NS),
-    ]  # fmt: skip
+        (1_700_000_001, None),
+        (1_700_000_001, 1_700_000_009 * NS),
+    ]
     assert {row["cluster"] for row in rows} == {"c"}
     assert any("1 lines are of no hook" in text for _, _, text in sink.healths)
 

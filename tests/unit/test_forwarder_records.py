@@ -130,8 +130,11 @@ def test_a_directory_is_one_target_with_its_space(tmp_path: Path) -> None:
     assert space["read_rpcs"] is None
     (client,) = _rows(tmp_path / "spool", "pfs_client")
     assert (client["node"], client["target"], client["read_bytes"], client["write_rpcs"]) == (
-        "fwd0", str(export), 4096, 1,
-    )  # fmt: skip
+        "fwd0",
+        str(export),
+        4096,
+        1,
+    )
 
 
 @dataclass
@@ -185,8 +188,11 @@ def test_targets_and_the_cache_are_counted_by_interval(tmp_path: Path) -> None:
     assert [(row["cache_hit"], row["cache_discard"]) for row in clients if row["cache_hit"]] == [(3, 0), (3, 1)]
     assert _total(clients, "write_rpcs", target="t0") == 2
     mapped = [(row["kind"], row["a"], row["b"]) for row in _rows(tmp_path, "mapping")]
-    assert mapped == [("file_targets", "/export:5", "t0"), ("file_targets", "/export:5", "t1"),
-                      ("file_targets", "/export:/run/out", "t1")]  # fmt: skip
+    assert mapped == [
+        ("file_targets", "/export:5", "t0"),
+        ("file_targets", "/export:5", "t1"),
+        ("file_targets", "/export:/run/out", "t1"),
+    ]
 
 
 def test_who_was_served_until_when(tmp_path: Path) -> None:

@@ -46,9 +46,14 @@ class Room:
         self.ended: list[tuple[int, int]] = []
         link = SimpleNamespace(put=self._put)
         mount: Any = SimpleNamespace(
-            link=link, ledger=self.ledger, holdings=self.holdings, nodes=self.nodes, retried=set(),
-            send=lambda number, _: self.sent.append(number), finish=lambda *ended: self.ended.append(ended),
-        )  # fmt: skip
+            link=link,
+            ledger=self.ledger,
+            holdings=self.holdings,
+            nodes=self.nodes,
+            retried=set(),
+            send=lambda number, _: self.sent.append(number),
+            finish=lambda *ended: self.ended.append(ended),
+        )
         self.repairs = Repairs(mount)
 
     def _put(self, number: int, _job: int, _handle: int, message: bytes) -> None:

@@ -13,9 +13,16 @@ MIB = 1 << 20
 
 def runs(count: int, rate: float, **changes: object) -> dict[str, list[object]]:
     base: dict[str, object] = {
-        "cluster": "c", "user": "alice", "program": "lammps", "kind": "write", "nodes_count": 16, "mode": "N-1",
-        "request_bytes": 4096.0, "targets": ["ost1"], "bytes": 10**11,
-    } | changes  # fmt: skip
+        "cluster": "c",
+        "user": "alice",
+        "program": "lammps",
+        "kind": "write",
+        "nodes_count": 16,
+        "mode": "N-1",
+        "request_bytes": 4096.0,
+        "targets": ["ost1"],
+        "bytes": 10**11,
+    } | changes
     spread = [rate * (0.95 + 0.1 * n / max(1, count - 1)) for n in range(count)]
     return {name: [value] * count for name, value in base.items()} | {"rate_per_s": [*spread]}
 
@@ -24,10 +31,14 @@ def history(*groups: dict[str, list[object]]) -> pa.Table:
     columns = {name: [value for group in groups for value in group[name]] for name in groups[0]}
     count = len(columns["user"])
     columns |= {
-        "job_id": [f"j{n}" for n in range(count)], "number": [0] * count, "start_ns": [*range(count)],
-        "end_ns": [*range(1, count + 1)], "active_ns": [1] * count, "made_ns": [0] * count,
+        "job_id": [f"j{n}" for n in range(count)],
+        "number": [0] * count,
+        "start_ns": [*range(count)],
+        "end_ns": [*range(1, count + 1)],
+        "active_ns": [1] * count,
+        "made_ns": [0] * count,
         "analysis_version": [1] * count,
-    }  # fmt: skip
+    }
     return pa.Table.from_batches([batch_of(PHASE, dict(columns))])
 
 

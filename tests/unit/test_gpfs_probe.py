@@ -43,9 +43,13 @@ def test_each_bucket_counts_once(tmp_path: Path) -> None:
     (tmp_path / "disk").write_text(DISK + rows(0, ["5", "6"]))
     (tmp_path / "fs").write_text(FILE_SYSTEM + rows(0, ["100 1 1", "200 2 null", "999 9 9"]))
     clients, disks = probe.read(0).readings
-    assert (clients.table, clients.rows) == ("pfs_client", {
-        ("n1", "scratch", "gpfs"): [0, None, None, 0], ("n2", "scratch", "gpfs"): [0, None, None, None],
-    })  # fmt: skip
+    assert (clients.table, clients.rows) == (
+        "pfs_client",
+        {
+            ("n1", "scratch", "gpfs"): [0, None, None, 0],
+            ("n2", "scratch", "gpfs"): [0, None, None, None],
+        },
+    )
     assert (disks.table, disks.rows) == ("target", {("s1", "nsd1", "gpfs"): [None, 0, None, None]})
     (tmp_path / "fs").write_text(FILE_SYSTEM + rows(1, ["200 2 null", "300 3 7", "30 4 8", "999 9 9"]) + "noise\n")
     (tmp_path / "disk").write_text(DISK + rows(0, ["5", "6", "7"]))

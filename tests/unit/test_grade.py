@@ -21,9 +21,18 @@ CAUSES = {"a": "small_writes", "b": "random_writes", "c": "metadata", "d": "imba
 
 def finding(rule: str, cost_s: float | None, severity: str = "high") -> Finding:
     return Finding(
-        id=f"7/{rule}", rule=rule, title=f"Title of {rule}", subject=Subject("job", "7"), from_ns=0, to_ns=1,
-        severity=severity, confidence=0.9, category="x", cost_s=cost_s, analysis_version="1",  # type: ignore[arg-type]
-    )  # fmt: skip
+        id=f"7/{rule}",
+        rule=rule,
+        title=f"Title of {rule}",
+        subject=Subject("job", "7"),
+        from_ns=0,
+        to_ns=1,
+        severity=severity,
+        confidence=0.9,
+        category="x",
+        cost_s=cost_s,
+        analysis_version="1",  # type: ignore[arg-type]
+    )
 
 
 def writer(time_s: float, *, missing: list[Missing] | None = None, run_time_s: float = 100.0) -> JobProfile:

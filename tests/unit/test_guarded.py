@@ -36,9 +36,16 @@ class Guarded:
         """A request about a name in the root."""
         self._number += 1
         return self.guard.execute(
-            self.guard.session(SESSION), self._number, False, self.handles, int(op), ROOT, handle,
-            memoryview(body), memoryview(b""),
-        )  # fmt: skip
+            self.guard.session(SESSION),
+            self._number,
+            False,
+            self.handles,
+            int(op),
+            ROOT,
+            handle,
+            memoryview(body),
+            memoryview(b""),
+        )
 
     def create(self, name: bytes, handle: int) -> None:
         """An exclusive CREATE."""

@@ -20,15 +20,22 @@ KEY = b"k" * 32
 
 
 def scope(
-    method: str = "GET", path: str = "/api/v1/jobs", client: str | None = "127.0.0.1", scheme: str = "http",
+    method: str = "GET",
+    path: str = "/api/v1/jobs",
+    client: str | None = "127.0.0.1",
+    scheme: str = "http",
     **headers: str,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     given = {"host": "127.0.0.1:8572", **{name.replace("_", "-"): value for name, value in headers.items()}}
     return {
-        "type": "http", "method": method, "path": path, "scheme": scheme, "query_string": b"",
+        "type": "http",
+        "method": method,
+        "path": path,
+        "scheme": scheme,
+        "query_string": b"",
         "client": (client, 1) if client else None,
         "headers": [(name.encode(), value.encode()) for name, value in given.items()],
-    }  # fmt: skip
+    }
 
 
 def passed(guard: Any, asked: dict[str, Any]) -> tuple[int, dict[str, str]]:
@@ -70,15 +77,18 @@ def test_a_cookie_given_twice_is_nobodys() -> None:
 
 
 FORGED = [
-    ({}, 403), ({"x_csrf_token": "wrong"}, 403), ({"x_csrf_token": word_of_session("b")}, 403),
+    ({}, 403),
+    ({"x_csrf_token": "wrong"}, 403),
+    ({"x_csrf_token": word_of_session("b")}, 403),
     ({"x_csrf_token": word_of_session("a")}, 200),
     ({"x_csrf_token": word_of_session("a"), "origin": "https://evil.example"}, 403),
     ({"x_csrf_token": word_of_session("a"), "origin": "null"}, 403),
     ({"x_csrf_token": word_of_session("a"), "origin": "http://127.0.0.1:8572", "sec_fetch_site": "same-origin"}, 200),
     ({"x_csrf_token": word_of_session("a"), "sec_fetch_site": "cross-site"}, 403),
     ({"x_csrf_token": word_of_session("a"), "sec_fetch_site": "same-site"}, 403),
-    ({"authorization": "Bearer fla_x"}, 200), ({"authorization": "Bearer fla_x", "origin": "https://evil"}, 403),
-]  # fmt: skip
+    ({"authorization": "Bearer fla_x"}, 200),
+    ({"authorization": "Bearer fla_x", "origin": "https://evil"}, 403),
+]
 
 
 @pytest.mark.parametrize("method", ["POST", "DELETE", "PATCH", "PUT"])
@@ -184,15 +194,22 @@ def test_where_one_goes_after_signing_in_is_here(target: str) -> None:
 @pytest.mark.parametrize(
     "web",
     [
-        Web(origin="http://far.example.org"), Web(origin="https://a/b"), Web(proxies=["nonsense"]),
-        Web(header=Header(name="X-User")), Web(header=Header(name="X User"), proxies=["10.0.0.1"]),
-        Web(ldap=Ldap(url="ldap://far", user="uid={name}", start_tls=False)), Web(ldap=Ldap(url="ldaps://far")),
-        Web(ldap=Ldap(url="ldaps://far", user="uid=name")), Web(ldap=Ldap(url="http://far", user="uid={name}")),
-        Web(oidc=Oidc(issuer="https://far", client_id="x")), Web(oidc=Oidc(issuer="https://far"), origin="https://a"),
+        Web(origin="http://far.example.org"),
+        Web(origin="https://a/b"),
+        Web(proxies=["nonsense"]),
+        Web(header=Header(name="X-User")),
+        Web(header=Header(name="X User"), proxies=["10.0.0.1"]),
+        Web(ldap=Ldap(url="ldap://far", user="uid={name}", start_tls=False)),
+        Web(ldap=Ldap(url="ldaps://far")),
+        Web(ldap=Ldap(url="ldaps://far", user="uid=name")),
+        Web(ldap=Ldap(url="http://far", user="uid={name}")),
+        Web(oidc=Oidc(issuer="https://far", client_id="x")),
+        Web(oidc=Oidc(issuer="https://far"), origin="https://a"),
         Web(oidc=Oidc(issuer="http://far", client_id="x"), origin="https://a"),
-        Web(idle_h=10, longest_h=5), Web(hash_memory_bytes=1000),
+        Web(idle_h=10, longest_h=5),
+        Web(hash_memory_bytes=1000),
     ],
-)  # fmt: skip
+)
 def test_settings_that_would_be_unsafe_are_refused(web: Web) -> None:
     with pytest.raises(ConfigError):
         checked(web)

@@ -112,8 +112,12 @@ def canaries(slow: str, name: str = "target") -> dict[str, pa.Table]:
     who = np.repeat([f"t{n}" for n in range(6)], len(at))
     when = np.tile(at, 6)
     took = np.where((who == slow) & (when >= 1800), 50_000_000, 5_000_000)
-    columns = {"ts_ns": START_NS + when * NS, "interval_ns": took, "target": who.tolist(),
-               "source": ["canary"] * len(who)}  # fmt: skip
+    columns = {
+        "ts_ns": START_NS + when * NS,
+        "interval_ns": took,
+        "target": who.tolist(),
+        "source": ["canary"] * len(who),
+    }
     if name == "target":
         batch = batch_of(TARGET, {**columns, "write_bytes": np.full(len(who), 1 << 20)})
     else:
@@ -163,9 +167,14 @@ def test_shapes_and_events_hint_at_causes() -> None:
 def incident(hours: float | None, *, name: str = "t1", **more: object) -> Incident:
     to_ns = None if hours is None else START_NS + int(hours * 3600) * NS
     return Incident(
-        id=f"id{hours}{name}", layer="target", component=name, from_ns=START_NS, to_ns=to_ns, confidence=0.9,
+        id=f"id{hours}{name}",
+        layer="target",
+        component=name,
+        from_ns=START_NS,
+        to_ns=to_ns,
+        confidence=0.9,
         **{"kind": "degraded", **more},  # type: ignore[arg-type]
-    )  # fmt: skip
+    )
 
 
 def test_durations_are_counted_in_the_classes_of_the_paper() -> None:

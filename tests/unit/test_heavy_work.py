@@ -67,10 +67,13 @@ def test_this_process_works_in_order() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[slurm]\nqueu = 'x'\n", "queu"), ("[slurm]\ncores = '4'\n", "cores"), ("[slurm]\njobs = 0\n", "slurm.jobs"),
-        ("[slurm]\ncores = 2\nprocesses = 3\n", "slurm.processes"), ("[slurm", "TOML"),
+        ("[slurm]\nqueu = 'x'\n", "queu"),
+        ("[slurm]\ncores = '4'\n", "cores"),
+        ("[slurm]\njobs = 0\n", "slurm.jobs"),
+        ("[slurm]\ncores = 2\nprocesses = 3\n", "slurm.processes"),
+        ("[slurm", "TOML"),
     ],
-)  # fmt: skip
+)
 def test_a_wrong_setting_is_named(text: str, said: str, tmp_path: Path) -> None:
     file = tmp_path / "heavy.toml"
     file.write_text(text)
@@ -90,9 +93,14 @@ def test_slurm_is_asked_for_what_the_settings_say(tmp_path: Path) -> None:
     with slurm_cluster(load(file).slurm) as cluster:
         script = cluster.job_script().splitlines()
     for line in (
-        "#SBATCH -p short", "#SBATCH -A storage", "#SBATCH --cpus-per-task=8", "#SBATCH --mem=15G",
-        "#SBATCH -t 00:30:00", "#SBATCH --exclusive", "module load python",
-    ):  # fmt: skip
+        "#SBATCH -p short",
+        "#SBATCH -A storage",
+        "#SBATCH --cpus-per-task=8",
+        "#SBATCH --mem=15G",
+        "#SBATCH -t 00:30:00",
+        "#SBATCH --exclusive",
+        "module load python",
+    ):
         assert line in script
     [command] = [line for line in script if "dask_worker" in line]
     assert command.startswith("/opt/fairlead/bin/python -m distributed.cli.dask_worker tcp://127.0.0.1:")
@@ -120,7 +128,7 @@ def _row(**changes: Any) -> dict[str, Any]:
         ({"basis": "job_stats", "write_bytes": 99}, False),
         ({"estimated": None, "made_ns": 4}, False),
     ],
-)  # fmt: skip
+)
 def test_a_summary_that_tells_less_is_not_written(changes: dict[str, Any], less: bool) -> None:
     assert tells_less(_row(**changes), _row(estimated=["files"])) is less
     assert not tells_less(_row(**changes), None)
@@ -142,5 +150,6 @@ def test_sums_of_unknowns_stay_unknown() -> None:
     ]
     found = pop._added(parts, ("day",), sums=("moved",))
     assert sorted(found.to_pylist(), key=lambda row: row["day"]) == [
-        {"day": 1, "moved": None}, {"day": 2, "moved": 2**62},
-    ]  # fmt: skip
+        {"day": 1, "moved": None},
+        {"day": 2, "moved": 2**62},
+    ]

@@ -20,11 +20,19 @@ def runs(count: int, **more: object) -> Runs:
     """Jobs of 2 nodes behind one forwarder, 1,000 s each, one after the other; N-N unless said."""
     start = 1000.0 * np.arange(count)
     usual: dict[str, object] = {
-        "start_s": start, "end_s": start + 1000.0, "nodes": np.full(count, 2.0), "cores": np.full(count, 8.0),
-        "io_nodes": np.full(count, 2.0), "io_processes": np.full(count, 8.0), "first_node": np.full(count, -1),
-        "program": np.zeros(count, np.int64), "mode": np.zeros(count, np.int64), "forwarders": np.ones(count),
-        "targets": np.full(count, 4.0), "recorded": np.ones(count, np.bool_),
-    }  # fmt: skip
+        "start_s": start,
+        "end_s": start + 1000.0,
+        "nodes": np.full(count, 2.0),
+        "cores": np.full(count, 8.0),
+        "io_nodes": np.full(count, 2.0),
+        "io_processes": np.full(count, 8.0),
+        "first_node": np.full(count, -1),
+        "program": np.zeros(count, np.int64),
+        "mode": np.zeros(count, np.int64),
+        "forwarders": np.ones(count),
+        "targets": np.full(count, 4.0),
+        "recorded": np.ones(count, np.bool_),
+    }
     return Runs(**(usual | more))  # type: ignore[arg-type]
 
 
@@ -32,9 +40,14 @@ def bursts(*rows: tuple[int, int, float, float, float], request: float = MIB) ->
     """Rows of job, kind, begin, end, amount; active throughout."""
     job, kind, begin, end, amount = (np.array(column, np.float64) for column in zip(*rows, strict=True))
     return Bursts(
-        job=job.astype(np.int64), kind=kind.astype(np.int64), start_s=begin, end_s=end, active_s=end - begin,
-        amount=amount, request_bytes=np.full(len(rows), request),
-    )  # fmt: skip
+        job=job.astype(np.int64),
+        kind=kind.astype(np.int64),
+        start_s=begin,
+        end_s=end,
+        active_s=end - begin,
+        amount=amount,
+        request_bytes=np.full(len(rows), request),
+    )
 
 
 def writes(rates: list[float], seconds: float = 100.0) -> Bursts:
@@ -48,8 +61,13 @@ def learnt(of: Runs, what: Bursts, peak: float = 1e9, **more: float) -> object:
 
 
 def test_bursts_that_overlap_are_one_phase_and_what_is_between_is_computing() -> None:
-    rows = bursts((0, 0, 100, 200, 5e9), (0, 1, 150, 260, 7e9), (0, METADATA, 210, 220, 900), (0, 1, 400, 410, 1e9),
-                  (1, METADATA, 1500, 1510, 5000))  # fmt: skip
+    rows = bursts(
+        (0, 0, 100, 200, 5e9),
+        (0, 1, 150, 260, 7e9),
+        (0, METADATA, 210, 220, 900),
+        (0, 1, 400, 410, 1e9),
+        (1, METADATA, 1500, 1510, 5000),
+    )
     made = phases_of(runs(2), rows)
     assert made.first.tolist() == [0, 2, 3]
     assert made.volume.tolist() == [12e9, 1e9, 0.0]
@@ -76,10 +94,19 @@ def test_pauses_inside_a_phase_are_computing() -> None:
     assert made.compute_s.tolist() == [170.0]
 
 
-@pytest.mark.parametrize(("field", "value", "why"), [
-    ("end_s", 500.0, "ended before"), ("end_s", NAN, "not known"), ("nodes", 0.0, "nodes"), ("nodes", NAN, "nodes"),
-    ("nodes", np.inf, "nodes"), ("nodes", 1e12, "nodes"), ("cores", -1.0, "cores"), ("cores", 1e15, "cores"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("field", "value", "why"),
+    [
+        ("end_s", 500.0, "ended before"),
+        ("end_s", NAN, "not known"),
+        ("nodes", 0.0, "nodes"),
+        ("nodes", NAN, "nodes"),
+        ("nodes", np.inf, "nodes"),
+        ("nodes", 1e12, "nodes"),
+        ("cores", -1.0, "cores"),
+        ("cores", 1e15, "cores"),
+    ],
+)
 def test_a_broken_job_is_left_out_and_said(field: str, value: float, why: str) -> None:
     of = runs(3)
     getattr(of, field)[1] = value
@@ -88,11 +115,18 @@ def test_a_broken_job_is_left_out_and_said(field: str, value: float, why: str) -
     assert [(one.count, why in one.why) for one in fit.dropped] == [(1, True)]
 
 
-@pytest.mark.parametrize(("field", "value", "why"), [
-    ("amount", -5.0, "amount"), ("amount", NAN, "amount"), ("active_s", NAN, "times"),
-    ("amount", 1e25, "more than anything"),
-    ("end_s", 1.0, "before it begins"), ("end_s", 99_999.0, "outside"), ("job", 77, "not known"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("field", "value", "why"),
+    [
+        ("amount", -5.0, "amount"),
+        ("amount", NAN, "amount"),
+        ("active_s", NAN, "times"),
+        ("amount", 1e25, "more than anything"),
+        ("end_s", 1.0, "before it begins"),
+        ("end_s", 99_999.0, "outside"),
+        ("job", 77, "not known"),
+    ],
+)
 def test_a_broken_phase_costs_its_job_only(field: str, value: float, why: str) -> None:
     what = writes([1e8] * 3)
     getattr(what, field)[1] = value
@@ -176,8 +210,16 @@ def test_what_a_program_reached_on_known_counts_tells_what_one_forwarder_gives_i
 
 
 def test_jobs_without_a_program_or_any_name_still_have_a_curve() -> None:
-    of = runs(4, program=np.full(4, -1), mode=np.full(4, -1), forwarders=np.full(4, NAN), targets=np.full(4, NAN),
-              io_nodes=np.full(4, NAN), io_processes=np.full(4, NAN), cores=np.full(4, NAN))  # fmt: skip
+    of = runs(
+        4,
+        program=np.full(4, -1),
+        mode=np.full(4, -1),
+        forwarders=np.full(4, NAN),
+        targets=np.full(4, NAN),
+        io_nodes=np.full(4, NAN),
+        io_processes=np.full(4, NAN),
+        cores=np.full(4, NAN),
+    )
     what = replace(writes([1e8] * 4), request_bytes=np.full(4, NAN))
     fit = sound(of, what)
     phases = phases_of(fit.runs, fit.bursts)

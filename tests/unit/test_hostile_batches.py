@@ -41,29 +41,59 @@ def batch_as_told(told: dict[str, Any], raw: bytes) -> bytes:
     """A batch whose header says what it is told to say; its sums hold."""
     payload = zlib.compress(raw, 1)
     about = {
-        "format": 1, "table": "ops", "version": 1, "node": "n1", "boot_id": "b", "seq": 1, "rows": 0, "layer": "agent",
-        "writer": "agent", "first_ns": NOW, "last_ns": NOW, "job": None, "columns": [], "raw_bytes": len(raw),
-        "checksum": checksum(payload), **told,
-    }  # fmt: skip
+        "format": 1,
+        "table": "ops",
+        "version": 1,
+        "node": "n1",
+        "boot_id": "b",
+        "seq": 1,
+        "rows": 0,
+        "layer": "agent",
+        "writer": "agent",
+        "first_ns": NOW,
+        "last_ns": NOW,
+        "job": None,
+        "columns": [],
+        "raw_bytes": len(raw),
+        "checksum": checksum(payload),
+        **told,
+    }
     text = json.dumps(about).encode()
     return PREFIX.pack(MAGIC, len(text), len(payload), zlib.crc32(text)) + text + payload
 
 
 def of_table(table: str, columns: dict[str, Any], rows: int = 3, **told: Any) -> bytes:
-    header = Header(**{
-        "table": table, "version": 1, "node": "n1", "boot_id": "b", "seq": 1, "rows": rows, "layer": "agent",
-        "writer": "agent", "first_ns": NOW, "last_ns": NOW + rows, **told,
-    })  # fmt: skip
+    header = Header(
+        **{
+            "table": table,
+            "version": 1,
+            "node": "n1",
+            "boot_id": "b",
+            "seq": 1,
+            "rows": rows,
+            "layer": "agent",
+            "writer": "agent",
+            "first_ns": NOW,
+            "last_ns": NOW + rows,
+            **told,
+        }
+    )
     return encode(header, columns)
 
 
 def ops(told: dict[str, Any] | None = None, **over: Any) -> bytes:
     columns = {
-        "start_ns": numbers([NOW, NOW + 1, NOW + 2]), "end_ns": numbers([NOW + 1, NOW + 2, NOW + 3]),
-        "busy_ns": numbers([1] * 3), "node": same_word("n1", 3), "interface": same_word("posix", 3),
-        "op": same_word("write", 3), "file_id": numbers([1] * 3), "size": numbers([4096] * 3),
-        "count": numbers([1] * 3), **over,
-    }  # fmt: skip
+        "start_ns": numbers([NOW, NOW + 1, NOW + 2]),
+        "end_ns": numbers([NOW + 1, NOW + 2, NOW + 3]),
+        "busy_ns": numbers([1] * 3),
+        "node": same_word("n1", 3),
+        "interface": same_word("posix", 3),
+        "op": same_word("write", 3),
+        "file_id": numbers([1] * 3),
+        "size": numbers([4096] * 3),
+        "count": numbers([1] * 3),
+        **over,
+    }
     return of_table("ops", columns, **(told or {}))
 
 
@@ -93,19 +123,23 @@ def many_small_of_many_constants() -> bytes:
     names = [f"c{number}" for number in range(1000)]
     columns = [[name, "i64=", 8] for name in names]
     return b"".join(
-        batch_as_told({**told, "seq": seq, "version": 9, "columns": columns},
-                      b"".join(integer(seq << 20 | number) for number in range(1000)))
+        batch_as_told(
+            {**told, "seq": seq, "version": 9, "columns": columns},
+            b"".join(integer(seq << 20 | number) for number in range(1000)),
+        )
         for seq in range(8)
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(
     ("make", "fault"),
     [
-        (many_columns, CorruptInputError), (columns_left_out, OversizeError),
-        (one_long_text_for_all_rows, OversizeError), (many_small_of_many_constants, InputError),
+        (many_columns, CorruptInputError),
+        (columns_left_out, OversizeError),
+        (one_long_text_for_all_rows, OversizeError),
+        (many_small_of_many_constants, InputError),
     ],
-)  # fmt: skip
+)
 def test_few_bytes_do_not_become_much_memory(make: Callable[[], bytes], fault: type[Exception]) -> None:
     body = make()
     assert len(body) < 1 << 20
@@ -155,10 +189,15 @@ def test_what_is_no_text_is_refused(name: str) -> None:
 @pytest.mark.parametrize(
     "job",
     [
-        {"job_id": "1", "start_ns": 1 << 70}, {"job_id": "\ud800"}, {"job_id": "x" * (1 << 20)}, {"job_id": 7},
-        {"job_id": "1", "start_ns": -LAST, "end_ns": LAST}, {"job_id": "1", "hints": {"a": "\udc00"}}, {},
+        {"job_id": "1", "start_ns": 1 << 70},
+        {"job_id": "\ud800"},
+        {"job_id": "x" * (1 << 20)},
+        {"job_id": 7},
+        {"job_id": "1", "start_ns": -LAST, "end_ns": LAST},
+        {"job_id": "1", "hints": {"a": "\udc00"}},
+        {},
     ],
-)  # fmt: skip
+)
 def test_a_job_told_wrongly_takes_nothing_away_and_poisons_nothing(tmp_path: Path, job: dict[str, Any]) -> None:
     """In the request, in the log read again, in the tables."""
     lake = Lake.open(tmp_path / "lake", create=True)
@@ -176,21 +215,40 @@ EXTREMES = {
     "ops that end before they start": ops(end_ns=numbers([-LAST, 0, 5])),
     "sizes": ops(size=numbers([LAST, -LAST, 0]), count=numbers([LAST, 1, 2])),
     "strides": ops(stride=numbers([LAST] * 3), offset=numbers([-LAST] * 3), count=numbers([LAST] * 3)),
-    "intervals": of_table("port", {
-        "ts_ns": numbers([NOW] * 3), "switch": same_word("s", 3), "port": same_word("p\x1b[2J", 3),
-        "interval_ns": numbers([LAST, -LAST, 0]), "tx_bytes": numbers([LAST, LAST, -LAST]),
-        "rate_bytes_per_s": fractions([float("nan"), float("inf"), -0.0]),
-    }),
-    "counters": of_table("target", {
-        "ts_ns": numbers([NOW] * 3), "target": same_word("t" * 255, 3), "interval_ns": numbers([10**9] * 3),
-        "read_bytes": numbers([LAST] * 3), "write_bytes": numbers([-1, LAST, LAST]), "read_rpcs": numbers([-1] * 3),
-    }),
-    "events": of_table("events", {
-        "ts_ns": numbers([NOW] * 3), "end_ns": numbers([-LAST, LAST, 0]), "component": same_word("\x00\x1b]0;x\x07", 3),
-        "kind": same_word("gap", 3), "text": same_word("\x1b[2J", 3),
-    }),
+    "intervals": of_table(
+        "port",
+        {
+            "ts_ns": numbers([NOW] * 3),
+            "switch": same_word("s", 3),
+            "port": same_word("p\x1b[2J", 3),
+            "interval_ns": numbers([LAST, -LAST, 0]),
+            "tx_bytes": numbers([LAST, LAST, -LAST]),
+            "rate_bytes_per_s": fractions([float("nan"), float("inf"), -0.0]),
+        },
+    ),
+    "counters": of_table(
+        "target",
+        {
+            "ts_ns": numbers([NOW] * 3),
+            "target": same_word("t" * 255, 3),
+            "interval_ns": numbers([10**9] * 3),
+            "read_bytes": numbers([LAST] * 3),
+            "write_bytes": numbers([-1, LAST, LAST]),
+            "read_rpcs": numbers([-1] * 3),
+        },
+    ),
+    "events": of_table(
+        "events",
+        {
+            "ts_ns": numbers([NOW] * 3),
+            "end_ns": numbers([-LAST, LAST, 0]),
+            "component": same_word("\x00\x1b]0;x\x07", 3),
+            "kind": same_word("gap", 3),
+            "text": same_word("\x1b[2J", 3),
+        },
+    ),
     "lists": ops(gaps_ns=lists([[LAST, -LAST], None, []]), durations_ns=lists([[1] * 5, None, []])),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", EXTREMES)

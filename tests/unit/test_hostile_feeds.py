@@ -31,7 +31,7 @@ LABELS = {"__name__": "lustre_write_bytes_total", "component": "ost", "target": 
         field(1, sample(1, 1.0) + b"\x0a\x00" * 1_000_000),
     ],
     ids=["series", "samples", "long labels", "labels after samples"],
-)  # fmt: skip
+)
 def test_a_small_body_does_not_become_many_objects(message: bytes) -> None:
     feed = RemoteWriteFeed(RemoteWrite(enabled=True), began_ns=1)
     sent = body(message)

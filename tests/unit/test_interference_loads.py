@@ -51,7 +51,7 @@ def test_layers_of_a_jobs_own_traffic_are_never_added() -> None:
     rows: list[dict[str, object]] = [
         {"ts_ns": 0, "kind": "job", "id": "v", "layer": layer, "write_bytes": 5}
         for layer in ("client", "mount", "target")
-    ]  # fmt: skip
+    ]
     found = loads(rows)
     assert found.own.write_bytes[0, 0] == 5
     assert found.layer == ("mount",)

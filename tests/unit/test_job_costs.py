@@ -14,9 +14,19 @@ GIB = 1 << 30
 
 def many_writers(seconds: float) -> list[dict[str, object]]:
     """1,024 processes write 1 TiB into one file in 128 MiB requests, `seconds` each."""
-    return [counters(1, SHARED, bytes_written=1024 * GIB, writes=8192, write_time_s=1024 * seconds,
-                     slowest_rank_time_s=seconds, write_sizes=[0] * 8 + [8192, 0], write_start_ns=0,
-                     write_end_ns=int(seconds * 1e9))]  # fmt: skip
+    return [
+        counters(
+            1,
+            SHARED,
+            bytes_written=1024 * GIB,
+            writes=8192,
+            write_time_s=1024 * seconds,
+            slowest_rank_time_s=seconds,
+            write_sizes=[0] * 8 + [8192, 0],
+            write_start_ns=0,
+            write_end_ns=int(seconds * 1e9),
+        )
+    ]
 
 
 def test_processes_together_are_not_expected_to_outrun_every_file_system() -> None:
@@ -27,9 +37,15 @@ def test_processes_together_are_not_expected_to_outrun_every_file_system() -> No
 
 
 def test_a_described_file_system_says_what_all_can_reach() -> None:
-    site = Platform(file_systems=[FileSystem(
-        mount="/scratch", process_bandwidth_bytes_per_s=float(GIB), write_bandwidth_bytes_per_s=100.0 * GIB,
-    )])  # fmt: skip
+    site = Platform(
+        file_systems=[
+            FileSystem(
+                mount="/scratch",
+                process_bandwidth_bytes_per_s=float(GIB),
+                write_bandwidth_bytes_per_s=100.0 * GIB,
+            )
+        ]
+    )
     view = job(many_writers(40.0), processes=1024)
     view.file_systems[1] = "/scratch"
     assert profile(view, site).costs["shared_file_writes"].seconds == pytest.approx(40.0 - 10.24, rel=1e-3)
@@ -38,8 +54,18 @@ def test_a_described_file_system_says_what_all_can_reach() -> None:
 def test_one_process_of_a_shared_record_is_serial_io() -> None:
     total, n = float(GIB), 64
     variance = total**2 * (n - 1) / n**2
-    rows = [counters(1, SHARED, bytes_written=GIB, writes=64, write_time_s=8.0, slowest_rank_time_s=8.0,
-                     variance_rank_bytes=variance, write_sizes=sizes(large=64))]  # fmt: skip
+    rows = [
+        counters(
+            1,
+            SHARED,
+            bytes_written=GIB,
+            writes=64,
+            write_time_s=8.0,
+            slowest_rank_time_s=8.0,
+            variance_rank_bytes=variance,
+            write_sizes=sizes(large=64),
+        )
+    ]
     found = profile(job(rows, processes=n))
     assert found.metrics["io_processes"] == 1
     assert found.costs["serial"].seconds == pytest.approx(7.5)
@@ -77,10 +103,29 @@ def test_a_crumb_of_shared_time_leaves_the_ranks_apart() -> None:
 
 def test_crumbs_are_no_unevenly_used_files() -> None:
     """A shared log file that one rank alone writes says nothing of the job's balance."""
-    big = counters(1, SHARED, bytes_written=GIB, writes=9, write_time_s=9.0, slowest_rank_time_s=2.3,
-                   fastest_rank_time_s=2.2, slowest_rank_bytes=GIB // 4, fastest_rank_bytes=GIB // 4)  # fmt: skip
-    log = counters(2, SHARED, "STDIO", bytes_written=999, writes=9, write_time_s=0.01, slowest_rank_time_s=0.01,
-                   fastest_rank_time_s=0.0, slowest_rank_bytes=999, fastest_rank_bytes=0)  # fmt: skip
+    big = counters(
+        1,
+        SHARED,
+        bytes_written=GIB,
+        writes=9,
+        write_time_s=9.0,
+        slowest_rank_time_s=2.3,
+        fastest_rank_time_s=2.2,
+        slowest_rank_bytes=GIB // 4,
+        fastest_rank_bytes=GIB // 4,
+    )
+    log = counters(
+        2,
+        SHARED,
+        "STDIO",
+        bytes_written=999,
+        writes=9,
+        write_time_s=0.01,
+        slowest_rank_time_s=0.01,
+        fastest_rank_time_s=0.0,
+        slowest_rank_bytes=999,
+        fastest_rank_bytes=0,
+    )
     metrics = profile(job([big, log])).metrics
     assert (metrics["data_straggler_files"], metrics["time_straggler_files"]) == (0, 0)
     alone = profile(job([log])).metrics

@@ -17,17 +17,39 @@ S = 10**9
 def test_rows_of_lanes_and_phases() -> None:
     unknown = Line(mean=[None, None])
     lane = Lane(
-        layer="=SUM(A1)", read_bytes_per_s=Line(mean=[1.5, None], low=[1.0, None], high=[2.0, None]),
-        write_bytes_per_s=unknown, metadata_ops_per_s=unknown,
-    )  # fmt: skip
+        layer="=SUM(A1)",
+        read_bytes_per_s=Line(mean=[1.5, None], low=[1.0, None], high=[2.0, None]),
+        write_bytes_per_s=unknown,
+        metadata_ops_per_s=unknown,
+    )
     timeline = JobTimeline(
-        job_id="@7", cluster=None, job_from_ns=10 * S, job_to_ns=12 * S, from_ns=10 * S, step_ns=S, points=2,
-        finest_ns=S, running=False, lanes=[lane], phases=[], neighbours=[], gaps=[],
-    )  # fmt: skip
+        job_id="@7",
+        cluster=None,
+        job_from_ns=10 * S,
+        job_to_ns=12 * S,
+        from_ns=10 * S,
+        step_ns=S,
+        points=2,
+        finest_ns=S,
+        running=False,
+        lanes=[lane],
+        phases=[],
+        neighbours=[],
+        gaps=[],
+    )
     phase = PhaseLine(
-        kind="write", number=0, start_ns=11 * S, end_ns=12 * S, seconds=1.0, amount=5, rate_per_s=5.0, mode="-N",
-        expected_s=None, lost_s=None, abnormal=None,
-    )  # fmt: skip
+        kind="write",
+        number=0,
+        start_ns=11 * S,
+        end_ns=12 * S,
+        seconds=1.0,
+        amount=5,
+        rate_per_s=5.0,
+        mode="-N",
+        expected_s=None,
+        lost_s=None,
+        abnormal=None,
+    )
     why: Any = SimpleNamespace(phases=[phase])
     first, second, third = csv.DictReader(io.StringIO(to_csv(why, timeline)))
     assert (first["job"], first["layer"], third["mode"]) == ("'@7", "'=SUM(A1)", "'-N")

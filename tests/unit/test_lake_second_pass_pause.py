@@ -17,12 +17,23 @@ ROWS = 400
 
 def _ops(number: int) -> pa.RecordBatch:
     start = number * ROWS + np.arange(ROWS)
-    return batch_of(OPS, {
-        "start_ns": start, "end_ns": start + 1, "busy_ns": np.ones(ROWS, np.int64), "node": ["n"] * ROWS,
-        "job_id": [None if k % 40 == 0 else str(k % 40) for k in range(ROWS)], "interface": ["POSIX"] * ROWS,
-        "op": ["read"] * ROWS, "file_id": np.zeros(ROWS, np.int64), "offset": start,
-        "size": np.ones(ROWS, np.int64), "stride": np.zeros(ROWS, np.int64), "count": np.ones(ROWS, np.int64),
-    })  # fmt: skip
+    return batch_of(
+        OPS,
+        {
+            "start_ns": start,
+            "end_ns": start + 1,
+            "busy_ns": np.ones(ROWS, np.int64),
+            "node": ["n"] * ROWS,
+            "job_id": [None if k % 40 == 0 else str(k % 40) for k in range(ROWS)],
+            "interface": ["POSIX"] * ROWS,
+            "op": ["read"] * ROWS,
+            "file_id": np.zeros(ROWS, np.int64),
+            "offset": start,
+            "size": np.ones(ROWS, np.int64),
+            "stride": np.zeros(ROWS, np.int64),
+            "count": np.ones(ROWS, np.int64),
+        },
+    )
 
 
 def test_it_is_looked_for_less_and_less_while_it_does_not_pay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

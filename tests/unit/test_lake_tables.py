@@ -30,10 +30,17 @@ def test_every_record_table_can_be_stored(spec: object) -> None:
 
 
 def test_days_are_utc_and_floor_towards_the_past() -> None:
-    rows = _table(batch_of(FILES, {
-        "file_id": [1, 2, 3, 4], "fs": [""] * 4, "path": [""] * 4,
-        "first_seen_ns": [0, DAY_NS - 1, -1, None],
-    }))  # fmt: skip
+    rows = _table(
+        batch_of(
+            FILES,
+            {
+                "file_id": [1, 2, 3, 4],
+                "fs": [""] * 4,
+                "path": [""] * 4,
+                "first_seen_ns": [0, DAY_NS - 1, -1, None],
+            },
+        )
+    )
     assert tables.days_of(rows, FILES, 5 * DAY_NS + 3).tolist() == [0, 0, -1, 5]
     unknown = tables.days_of(rows, FILES, None)
     assert unknown[3] == tables.NO_DAY
@@ -55,11 +62,21 @@ big = st.one_of(st.sampled_from([-(2**63), 2**63 - 1, 2**62]), small)
 
 @given(st.lists(st.tuples(words, words, big, st.integers(0, 2)), max_size=40))
 def test_order_is_that_of_the_sort_key_with_nulls_last(rows: list[tuple[str | None, str | None, int, int]]) -> None:
-    table = _table(batch_of(OPS, {
-        "start_ns": [r[2] for r in rows], "end_ns": [0] * len(rows), "busy_ns": [0] * len(rows),
-        "job_id": [r[0] for r in rows], "node": [r[1] for r in rows], "interface": ["POSIX"] * len(rows),
-        "op": ["read"] * len(rows), "count": list(range(len(rows))),
-    }))  # fmt: skip
+    table = _table(
+        batch_of(
+            OPS,
+            {
+                "start_ns": [r[2] for r in rows],
+                "end_ns": [0] * len(rows),
+                "busy_ns": [0] * len(rows),
+                "job_id": [r[0] for r in rows],
+                "node": [r[1] for r in rows],
+                "interface": ["POSIX"] * len(rows),
+                "op": ["read"] * len(rows),
+                "count": list(range(len(rows))),
+            },
+        )
+    )
     days = np.array([r[3] for r in rows], np.int32)
     ordered, sorted_days = tables.in_order(table, OPS, days)
     wanted = sorted(range(len(rows)), key=lambda i: (rows[i][3], _last(rows[i][0]), _last(rows[i][1]), rows[i][2], i))
@@ -72,9 +89,17 @@ def _last(word: str | None) -> tuple[bool, bytes]:
 
 
 def test_nulls_of_an_integer_key_come_last() -> None:
-    rows = _table(batch_of(FILE_COUNTERS, {
-        "job_id": ["j"] * 3, "rank": [2, -1, 0], "interface": ["POSIX"] * 3, "file_id": [9, 9, 8],
-    }))  # fmt: skip
+    rows = _table(
+        batch_of(
+            FILE_COUNTERS,
+            {
+                "job_id": ["j"] * 3,
+                "rank": [2, -1, 0],
+                "interface": ["POSIX"] * 3,
+                "file_id": [9, 9, 8],
+            },
+        )
+    )
     ordered, _ = tables.in_order(rows, FILE_COUNTERS, np.zeros(3, np.int32))
     assert list(zip(ordered["file_id"].to_pylist(), ordered["rank"].to_pylist(), strict=True)) == [
         (8, 0),

@@ -196,11 +196,14 @@ def test_numbers_a_node_made_up_cost_nobody_else_their_sums(lake: Lake) -> None:
 def test_a_body_is_decoded_as_a_file_is() -> None:
     rows = 20_000
     columns = {
-        "ts_ns": numbers([DAY_ONE + k for k in range(rows)]), "interval_ns": numbers([5] * rows),
-        "node": same_word("n1", rows), "op_class": words(["read", "write"] * (rows // 2)),
-        "requests": numbers([None, 7] * (rows // 2)), "queue_len_mean": fractions([0.5] * rows),
+        "ts_ns": numbers([DAY_ONE + k for k in range(rows)]),
+        "interval_ns": numbers([5] * rows),
+        "node": same_word("n1", rows),
+        "op_class": words(["read", "write"] * (rows // 2)),
+        "requests": numbers([None, 7] * (rows // 2)),
+        "queue_len_mean": fractions([0.5] * rows),
         "wait_ns_histogram": lists([None, [1, 2]] * (rows // 2)),
-    }  # fmt: skip
+    }
     body = encode(Header("forwarder", 1, "n1", "b", 1, rows), columns) + wire(3)
     one, two = decode(body)
     assert (one.begin, one.end, two.end) == (0, two.begin, len(body))
@@ -211,13 +214,33 @@ def test_a_body_is_decoded_as_a_file_is() -> None:
     assert one.rows.equals(row_batch)
     one.rows.validate(full=True)
     assert one.rows.slice(0, 2).to_pylist() == [
-        {"ts_ns": DAY_ONE, "interval_ns": 5, "node": "n1", "job_id": None, "op_class": "read", "requests": None,
-         "bytes": None, "wait_ns_histogram": None, "service_ns_histogram": None, "queue_len_mean": 0.5,
-         "queue_len_max": None},
-        {"ts_ns": DAY_ONE + 1, "interval_ns": 5, "node": "n1", "job_id": None, "op_class": "write", "requests": 7,
-         "bytes": None, "wait_ns_histogram": [1, 2], "service_ns_histogram": None, "queue_len_mean": 0.5,
-         "queue_len_max": None},
-    ]  # fmt: skip
+        {
+            "ts_ns": DAY_ONE,
+            "interval_ns": 5,
+            "node": "n1",
+            "job_id": None,
+            "op_class": "read",
+            "requests": None,
+            "bytes": None,
+            "wait_ns_histogram": None,
+            "service_ns_histogram": None,
+            "queue_len_mean": 0.5,
+            "queue_len_max": None,
+        },
+        {
+            "ts_ns": DAY_ONE + 1,
+            "interval_ns": 5,
+            "node": "n1",
+            "job_id": None,
+            "op_class": "write",
+            "requests": 7,
+            "bytes": None,
+            "wait_ns_histogram": [1, 2],
+            "service_ns_histogram": None,
+            "queue_len_mean": 0.5,
+            "queue_len_max": None,
+        },
+    ]
     assert decode(b"") == []
 
 
@@ -240,9 +263,10 @@ def test_rows_in_groups_are_rows_of_ops_to_every_query(lake: Lake) -> None:
         assert lake.query("SELECT count(*) AS n FROM ops_stored").to_pylist() == [{"n": OPS_ROWS}]
         assert lake.read("op_groups").num_rows > 0
         found = lake.query(
-            "SELECT count(*) AS n FROM ops WHERE start_ns >= $a", {"a": DAY_ONE + 3 * 10**6},
+            "SELECT count(*) AS n FROM ops WHERE start_ns >= $a",
+            {"a": DAY_ONE + 3 * 10**6},
             between=(DAY_ONE + 3 * 10**6, DAY_ONE + 2 * 10**9),
-        )  # fmt: skip
+        )
         assert found.to_pylist() == [{"n": 37 * 8}]
 
 
@@ -254,17 +278,32 @@ numbers_or_none = st.none() | st.integers(-(1 << 62), 1 << 62)
 @given(
     st.lists(
         st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 10**9 - 1), numbers_or_none, numbers_or_none),
-        min_size=4, max_size=30,
+        min_size=4,
+        max_size=30,
     )
-)  # fmt: skip
+)
 def test_sql_expands_groups_as_python_does(members: list[tuple[int, int, int, int | None, int | None]]) -> None:
     count = len(members)
-    ops = pa.Table.from_batches([batch_of(OPS, {
-        "start_ns": [m[2] for m in members], "end_ns": [m[2] + 9 for m in members], "busy_ns": [3] * count,
-        "node": [f"n{m[0]}" for m in members], "job_id": ["7"] * count, "rank": [m[1] for m in members],
-        "interface": ["P"] * count, "op": ["read"] * count, "file_id": [m[3] for m in members],
-        "offset": [m[4] for m in members], "count": [1] * count,
-    })])  # fmt: skip
+    ops = pa.Table.from_batches(
+        [
+            batch_of(
+                OPS,
+                {
+                    "start_ns": [m[2] for m in members],
+                    "end_ns": [m[2] + 9 for m in members],
+                    "busy_ns": [3] * count,
+                    "node": [f"n{m[0]}" for m in members],
+                    "job_id": ["7"] * count,
+                    "rank": [m[1] for m in members],
+                    "interface": ["P"] * count,
+                    "op": ["read"] * count,
+                    "file_id": [m[3] for m in members],
+                    "offset": [m[4] for m in members],
+                    "count": [1] * count,
+                },
+            )
+        ]
+    )
     _, op_groups = merge_nodes(ops, always=True)
     if not op_groups.num_rows:
         return

@@ -65,8 +65,14 @@ def test_each_number_of_a_stream_is_taken_once_in_any_order(lake: Lake) -> None:
         assert fill(first.batch("node7/boot2", 1), 1).commit()
     with lake.writer() as second:
         assert [second.known("node7/boot1", seq) for seq in (2, 3, 4, 5, 8, 9, 10)] == [
-            False, True, True, False, False, True, False,
-        ]  # fmt: skip
+            False,
+            True,
+            True,
+            False,
+            False,
+            True,
+            False,
+        ]
         assert not second.known("node7/boot2", 2)
         assert fill(second.batch("node7/boot1", 7), 7).commit()
     assert set(_counts(lake)) == {"job-4", "job-3", "job-9", "job-7", "job-1"}
@@ -218,8 +224,12 @@ def test_the_inventory_counts_what_waits(lake: Lake) -> None:
     put(one, 2, day=3)
     [ops] = [h for h in inventory(lake.place).tables if h.table == "ops"]
     assert (ops.rows, ops.waiting_rows, ops.files, ops.first_day, ops.last_day) == (
-        OPS_ROWS, OPS_ROWS, 1, "2024-10-04", "2024-10-04",
-    )  # fmt: skip
+        OPS_ROWS,
+        OPS_ROWS,
+        1,
+        "2024-10-04",
+        "2024-10-04",
+    )
     one.close()
     [ops] = [h for h in inventory(lake.place).tables if h.table == "ops"]
     assert (ops.rows, ops.waiting_rows, ops.days, ops.last_day) == (2 * OPS_ROWS, 0, 2, "2024-10-07")

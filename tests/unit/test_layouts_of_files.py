@@ -75,8 +75,9 @@ def test_plain_and_composite_layouts_are_read() -> None:
     assert plain.path == "/scratch/a b"
     assert plain.components == (Component(0, None, 1 << 20, 2, "flash", "raid0", (1, 0)),)
     assert composite.components[:2] == (
-        Component(0, 100, 64, 1, None, "raid0", (4,)), Component(100, None, 10, 2, None, "raid0", (5, 6)),
-    )  # fmt: skip
+        Component(0, 100, 64, 1, None, "raid0", (4,)),
+        Component(100, None, 10, 2, None, "raid0", (5, 6)),
+    )
     assert composite.components[2].targets == ()
     assert (parser.unknown, parser.unknown_example) == (1, "strange line")
     assert list(Parser().files([])) == []
@@ -88,8 +89,10 @@ def test_layouts_become_rows() -> None:
     rows = batch.to_pylist()
     assert {row["file_id"] for row in rows} == {file_id("/scratch", "/scratch/pfl")}
     assert [(r["extent_start"], r["extent_end"], r["targets"]) for r in rows] == [
-        (0, 100, [4]), (100, None, [5, 6]), (200, None, None),
-    ]  # fmt: skip
+        (0, 100, [4]),
+        (100, None, [5, 6]),
+        (200, None, None),
+    ]
 
 
 S = 1_000_000_000
@@ -103,13 +106,18 @@ LAYOUT = pa.Table.from_pylist(
     ],
     LAYOUTS.schema,
 )
-OP = st.fixed_dictionaries({
-    "start": st.integers(0, 2 * S), "job_id": st.sampled_from(["1", "2", None]),
-    "op": st.sampled_from(["read", "write", "open"]),
-    "file_id": st.sampled_from([1, 1, 2, 3, None]), "offset": st.sampled_from([None, 0, 3, 19, 85, 200]),
-    "size": st.sampled_from([None, 0, 1, 7, 40]), "stride": st.sampled_from([None, 7, 40, -7, 11]),
-    "count": st.sampled_from([1, 1, 2, 5]),
-})  # fmt: skip
+OP = st.fixed_dictionaries(
+    {
+        "start": st.integers(0, 2 * S),
+        "job_id": st.sampled_from(["1", "2", None]),
+        "op": st.sampled_from(["read", "write", "open"]),
+        "file_id": st.sampled_from([1, 1, 2, 3, None]),
+        "offset": st.sampled_from([None, 0, 3, 19, 85, 200]),
+        "size": st.sampled_from([None, 0, 1, 7, 40]),
+        "stride": st.sampled_from([None, 7, 40, -7, 11]),
+        "count": st.sampled_from([1, 1, 2, 5]),
+    }
+)
 
 
 def target_of(file: int | None, at: int) -> int | None:
@@ -123,8 +131,16 @@ def target_of(file: int | None, at: int) -> int | None:
 @settings(max_examples=80, deadline=None)
 @given(st.lists(OP, max_size=6))
 def test_bytes_lie_where_the_layout_says(rows: list[dict[str, object]]) -> None:
-    made = [{**{k: v for k, v in r.items() if k != "start"}, "start_ns": EPOCH + r["start"],
-             "end_ns": EPOCH + r["start"], "busy_ns": 0, "interface": "POSIX"} for r in rows]  # fmt: skip
+    made = [
+        {
+            **{k: v for k, v in r.items() if k != "start"},
+            "start_ns": EPOCH + r["start"],
+            "end_ns": EPOCH + r["start"],
+            "busy_ns": 0,
+            "interface": "POSIX",
+        }
+        for r in rows
+    ]
     found = bytes_by_target(pa.Table.from_pylist(made, OPS.schema), LAYOUT)
     assert found.schema.equals(BY_TARGET)
     expected: dict[tuple[object, ...], int] = defaultdict(int)
@@ -152,12 +168,16 @@ def test_bytes_lie_where_the_layout_says(rows: list[dict[str, object]]) -> None:
 
 
 def test_files_are_found_among_what_forwarders_placed() -> None:
-    files = pa.table({
-        "file_id": [1, 2, 3, 4, 5],
-        "path": ["/mnt/run/out", "/mnt/deep/run/out", "/mnt/both", "/mnt/nowhere", None],
-    })  # fmt: skip
-    placed = pa.table({
-        "a": ["tree:/run/out", "tree:/deep/run/out", "one:/both", "two:/both", "tree:77"],
-        "targets": [["t0", "t1"], ["t2"], ["t3"], ["t4"], ["t5"]],
-    })  # fmt: skip
+    files = pa.table(
+        {
+            "file_id": [1, 2, 3, 4, 5],
+            "path": ["/mnt/run/out", "/mnt/deep/run/out", "/mnt/both", "/mnt/nowhere", None],
+        }
+    )
+    placed = pa.table(
+        {
+            "a": ["tree:/run/out", "tree:/deep/run/out", "one:/both", "two:/both", "tree:77"],
+            "targets": [["t0", "t1"], ["t2"], ["t3"], ["t4"], ["t5"]],
+        }
+    )
     assert placed_by_name(files, placed) == {1: ["t0", "t1"], 2: ["t2"]}

@@ -81,10 +81,17 @@ def test_local_times_are_those_of_the_clock(instant: int, zone: str) -> None:
     assert got == int(wall.replace(fold=0).timestamp()) * 1_000_000_000
 
 
-@pytest.mark.parametrize(("zone", "offset"), [
-    ("UTC", 0), ("+08:00", 28800), ("-0330", -12600), ("UTC+8", 28800), ("Asia/Shanghai", 28800),
-    ("Europe/Paris", None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("zone", "offset"),
+    [
+        ("UTC", 0),
+        ("+08:00", 28800),
+        ("-0330", -12600),
+        ("UTC+8", 28800),
+        ("Asia/Shanghai", 28800),
+        ("Europe/Paris", None),
+    ],
+)
 def test_offsets(zone: str, offset: int | None) -> None:
     assert fixed_offset_s(zone) == offset
     assert check_zone(zone) == zone

@@ -140,11 +140,19 @@ def _fits(reading: Reading) -> None:
 
 
 def test_llite_of_a_client(shared_data: Path) -> None:
-    assert rows(look(lustre(shared_data, GSI), "lustre_llite")) == {("lustrefs",): {
-        "read_ops": 1, "write_ops": 89467810, "read_bytes": 4194304, "write_bytes": 93813797294080,
-        # open 136, close 96, readdir 12, truncate 134, getattr 41, getxattr 85, removexattr 134
-        "metadata_ops": 638, "cache_hit": 0, "cache_miss": 0, "cache_discard": 0,
-    }}  # fmt: skip
+    assert rows(look(lustre(shared_data, GSI), "lustre_llite")) == {
+        ("lustrefs",): {
+            "read_ops": 1,
+            "write_ops": 89467810,
+            "read_bytes": 4194304,
+            "write_bytes": 93813797294080,
+            # open 136, close 96, readdir 12, truncate 134, getattr 41, getxattr 85, removexattr 134
+            "metadata_ops": 638,
+            "cache_hit": 0,
+            "cache_miss": 0,
+            "cache_discard": 0,
+        }
+    }
 
 
 def test_osc_of_a_client(shared_data: Path) -> None:
@@ -154,8 +162,18 @@ def test_osc_of_a_client(shared_data: Path) -> None:
     assert (busy["read_rpcs"], busy["write_rpcs"]) == (0, 18210286)
     assert (busy["read_bytes"], busy["write_bytes"]) == (0, 65298098221056)
     assert busy["pages_per_rpc_write"][:11] == [
-        1537, 1489, 2876, 5860, 11916, 24502, 51901, 117183, 458648, 1145365, 16389010
-    ]  # fmt: skip
+        1537,
+        1489,
+        2876,
+        5860,
+        11916,
+        24502,
+        51901,
+        117183,
+        458648,
+        1145365,
+        16389010,
+    ]
     assert busy["rpcs_in_flight_write"][:5] == [0, 1053804, 3518152, 4520192, 3656921]
     # What was written while the two files were read differs by less than a thousandth.
     assert sum(busy["pages_per_rpc_write"]) == pytest.approx(busy["write_rpcs"], rel=1e-3)
@@ -188,11 +206,16 @@ def test_osts(shared_data: Path) -> None:
         assert (row["write_rpcs"], row["write_bytes"]) == written
         # statfs is counted by two layers, in two lines of one name
         assert row["metadata_ops"] == 2 + of_mds + 124430 + (57 if number == "0" else 0)
-    assert rows(look(lustre(shared_data, TELEGRAF), "lustre_ost")) == {("OST0001",): {
-        "read_rpcs": 203238095, "write_rpcs": 71893382, "read_bytes": 78026117632000, "write_bytes": 15201500833981,
-        "metadata_ops": 1182008495 + 2 + 3575885 + 698 + 3190060 + 605647 + 805187 + 6608753 + 229231,
-        "queue_len_mean": None,
-    }}  # fmt: skip
+    assert rows(look(lustre(shared_data, TELEGRAF), "lustre_ost")) == {
+        ("OST0001",): {
+            "read_rpcs": 203238095,
+            "write_rpcs": 71893382,
+            "read_bytes": 78026117632000,
+            "write_bytes": 15201500833981,
+            "metadata_ops": 1182008495 + 2 + 3575885 + 698 + 3190060 + 605647 + 805187 + 6608753 + 229231,
+            "queue_len_mean": None,
+        }
+    }
 
 
 def test_the_queue_of_a_server_is_that_since_the_last_look(shared_data: Path, tmp_path: Path) -> None:
@@ -203,8 +226,10 @@ def test_the_queue_of_a_server_is_that_since_the_last_look(shared_data: Path, tm
     probe = PROBES["lustre_ost"](str(tmp_path), "n1")
     assert rows(probe.read(NOW))["lustrefs-OST0000",]["queue_len_mean"] is None
     service = tmp_path / "proc/fs/lustre/ost/OSS/ost_io/stats"
-    text = service.read_text().replace("req_qdepth                4298835 samples [reqs] 0 4 1751 2055",
-                                       "req_qdepth                4298935 samples [reqs] 0 4 2001 2555")  # fmt: skip
+    text = service.read_text().replace(
+        "req_qdepth                4298835 samples [reqs] 0 4 1751 2055",
+        "req_qdepth                4298935 samples [reqs] 0 4 2001 2555",
+    )
     service.write_text(text)
     assert rows(probe.read(NOW))["lustrefs-OST0000",]["queue_len_mean"] == 2.5
     assert rows(probe.read(NOW))["lustrefs-OST0000",]["queue_len_mean"] is None
@@ -226,20 +251,34 @@ def test_device_sizes(shared_data: Path) -> None:
     assert telegraf["write_sizes"] == [329213, 0, 255983, 0, 0, 23, 0, 0, 850248] + [0] * 7
     assert telegraf["read_sizes"] == [35, 0, 4449, 0, 0, 855, 0, 0, 43866371] + [0] * 7
     assert {k: n for k, n in enumerate(telegraf["service_ns_histogram"]) if n} == {
-        20: 521780, 24: 6035560, 27: 5044958, 30: 651
-    }  # fmt: skip
+        20: 521780,
+        24: 6035560,
+        27: 5044958,
+        30: 651,
+    }
 
 
 def test_jobs_of_osts(shared_data: Path) -> None:
     found = rows(look(lustre(shared_data, GSI), "lustre_ost_jobs"))
     assert len(found) == 37
-    assert found["lustrefs-OST0000", None] == found["lustrefs-OST0000", "24"] == {
-        "read_rpcs": 125, "write_rpcs": 64575, "read_bytes": 512000, "write_bytes": 215147593728,
-        "metadata_ops": 7 + 43 + 1 + 8 + 12 + 5 + 6 + 23 + 74 + 9,
-    }  # fmt: skip
+    assert (
+        found["lustrefs-OST0000", None]
+        == found["lustrefs-OST0000", "24"]
+        == {
+            "read_rpcs": 125,
+            "write_rpcs": 64575,
+            "read_bytes": 512000,
+            "write_bytes": 215147593728,
+            "metadata_ops": 7 + 43 + 1 + 8 + 12 + 5 + 6 + 23 + 74 + 9,
+        }
+    )
     assert found["lustrefs-OST0002", "loop36"] == {
-        "read_rpcs": 3153, "write_rpcs": 0, "read_bytes": 2081591296, "write_bytes": 0, "metadata_ops": 0
-    }  # fmt: skip
+        "read_rpcs": 3153,
+        "write_rpcs": 0,
+        "read_bytes": 2081591296,
+        "write_bytes": 0,
+        "metadata_ops": 0,
+    }
     assert {target for target, _ in found} == {"lustrefs-OST0000", "lustrefs-OST0002"}, "OST0004, OST0006 have no job"
     text = (Path(lustre(shared_data, GSI)) / "proc/fs/lustre/obdfilter/lustrefs-OST0000/job_stats").read_text()
     total = sum(int(n) for n in re.findall(r"write_bytes:.*sum: +(\d+)", text))
@@ -247,12 +286,20 @@ def test_jobs_of_osts(shared_data: Path) -> None:
     telegraf = rows(look(lustre(shared_data, TELEGRAF), "lustre_ost_jobs"))
     assert telegraf == {
         ("OST0001", "cluster-testjob1"): {
-            "read_rpcs": 1, "write_rpcs": 25, "read_bytes": 4096, "write_bytes": 26214400, "metadata_ops": 1
+            "read_rpcs": 1,
+            "write_rpcs": 25,
+            "read_bytes": 4096,
+            "write_bytes": 26214400,
+            "metadata_ops": 1,
         },
         ("OST0001", "testjob2"): {
-            "read_rpcs": 1, "write_rpcs": 25, "read_bytes": 1024, "write_bytes": 51200, "metadata_ops": 1
+            "read_rpcs": 1,
+            "write_rpcs": 25,
+            "read_bytes": 1024,
+            "write_bytes": 51200,
+            "metadata_ops": 1,
         },
-    }  # fmt: skip
+    }
 
 
 def test_jobs_of_mdts(shared_data: Path) -> None:
@@ -263,10 +310,23 @@ def test_jobs_of_mdts(shared_data: Path) -> None:
     assert len(counted) == 15
     job = counted["lustrefs-MDT0000", "43"]
     assert {op: n for op, n in job.items() if n} == {
-        "open": 93, "close": 87, "mknod": 4, "link": 9, "unlink": 37, "mkdir": 13, "rmdir": 7, "rename": 48,
-        "getattr": 45, "setattr": 1, "getxattr": 11, "setxattr": 22, "statfs": 82, "sync": 12, "samedir_rename": 2,
+        "open": 93,
+        "close": 87,
+        "mknod": 4,
+        "link": 9,
+        "unlink": 37,
+        "mkdir": 13,
+        "rmdir": 7,
+        "rename": 48,
+        "getattr": 45,
+        "setattr": 1,
+        "getxattr": 11,
+        "setxattr": 22,
+        "statfs": 82,
+        "sync": 12,
+        "samedir_rename": 2,
         "crossdir_rename": 2,
-    }  # fmt: skip
+    }
     telegraf = rows(look(lustre(shared_data, TELEGRAF), "lustre_mdt_jobs"))
     assert telegraf["OST0001", "testjob2"]["crossdir_rename"] == 201
     assert telegraf["OST0001", "cluster-testjob1"]["mkdir"] == 521
@@ -275,8 +335,14 @@ def test_jobs_of_mdts(shared_data: Path) -> None:
 def test_mdts(shared_data: Path) -> None:
     found = look(lustre(shared_data, GSI), "lustre_mdt")
     assert {op: row["count"] for (_, op), row in rows(found).items()} == {
-        "open": 10, "close": 9, "mknod": 1, "getattr": 16, "setattr": 57, "getxattr": 2, "statfs": 1
-    }  # fmt: skip
+        "open": 10,
+        "close": 9,
+        "mknod": 1,
+        "getattr": 16,
+        "setattr": 57,
+        "getxattr": 2,
+        "statfs": 1,
+    }
     telegraf = rows(look(lustre(shared_data, TELEGRAF), "lustre_mdt"))
     assert len(telegraf) == 16
     assert telegraf["OST0001", "getxattr"]["count"] == 6145349681
@@ -288,14 +354,23 @@ def test_clients_of_targets(shared_data: Path) -> None:
     assert (busy["write_rpcs"], busy["write_bytes"], busy["metadata_ops"]) == (4298711, 16552048697344, 57)
     by_mds = {target: row["metadata_ops"] for (target, client), row in found.items() if client == "172.20.20.2@o2ib"}
     assert by_mds == {
-        "lustrefs-OST0000": 35361, "lustrefs-OST0002": 35356, "lustrefs-OST0004": 35352, "lustrefs-OST0006": 35349
-    }  # fmt: skip
+        "lustrefs-OST0000": 35361,
+        "lustrefs-OST0002": 35356,
+        "lustrefs-OST0004": 35352,
+        "lustrefs-OST0006": 35349,
+    }
     assert len(found) == 5, "clients that only pinged have done nothing"
     mdt = rows(look(lustre(shared_data, GSI), "lustre_mdt_exports"))
     assert list(mdt) == [("lustrefs-MDT0000", "172.20.20.4@o2ib")]
     assert {op: n for op, n in mdt["lustrefs-MDT0000", "172.20.20.4@o2ib"].items() if n} == {
-        "open": 10, "close": 9, "mknod": 1, "getattr": 16, "setattr": 57, "getxattr": 2, "statfs": 1
-    }  # fmt: skip
+        "open": 10,
+        "close": 9,
+        "mknod": 1,
+        "getattr": 16,
+        "setattr": 57,
+        "getxattr": 2,
+        "statfs": 1,
+    }
     telegraf = lustre(shared_data, TELEGRAF)
     assert rows(look(telegraf, "lustre_ost_exports"))["OST0001", "10.2.4.27@o2ib1"]["read_bytes"] == 78026117632000
     assert rows(look(telegraf, "lustre_mdt_exports"))["OST0001", "10.2.4.27@o2ib1"]["open"] == 1024577037
@@ -306,22 +381,26 @@ def test_space(shared_data: Path) -> None:
     by_source = {dict(reading.constant)["source"]: rows(found, at) for at, reading in enumerate(found.readings)}
     assert {source: len(listed) for source, listed in by_source.items()} == {"osd": 6, "osp": 7, "osc": 7, "mdc": 1}
     assert by_source["osd"]["lustrefs-OST0000",] == {
-        "capacity_bytes": 47168367616 * 1024, "used_bytes": (47168367616 - 47029440512) * 1024,
-        "inodes": 45927444, "inodes_used": 45927444 - 45927188,
-    }  # fmt: skip
+        "capacity_bytes": 47168367616 * 1024,
+        "used_bytes": (47168367616 - 47029440512) * 1024,
+        "inodes": 45927444,
+        "inodes_used": 45927444 - 45927188,
+    }
     # Every file of a number, of every target: the row is made of just these.
     base = Path(lustre(shared_data, GSI)) / "proc/fs/lustre"
     checked = 0
     for path in sorted(base.glob("os[dpc]*/*/kbytestotal")) + sorted(base.glob("mdc/*/kbytestotal")):
         folder = path.parent
         target = re.sub(r"-(osc|mdc)-.*", "", folder.name)
-        number = {name: int((folder / name).read_text()) for name in
-                  ("kbytestotal", "kbytesfree", "filestotal", "filesfree")}  # fmt: skip
+        number = {
+            name: int((folder / name).read_text()) for name in ("kbytestotal", "kbytesfree", "filestotal", "filesfree")
+        }
         assert by_source[folder.parent.name[:3]][target,] == {
             "capacity_bytes": number["kbytestotal"] * 1024,
             "used_bytes": (number["kbytestotal"] - number["kbytesfree"]) * 1024,
-            "inodes": number["filestotal"], "inodes_used": number["filestotal"] - number["filesfree"],
-        }  # fmt: skip
+            "inodes": number["filestotal"],
+            "inodes_used": number["filestotal"] - number["filesfree"],
+        }
         checked += 1
     assert checked == 21
     own = PROBES["lustre_space"](str(base.parents[2]), "n1").read(NOW)
@@ -334,8 +413,9 @@ def test_connections_and_recoveries(shared_data: Path) -> None:
     assert {kind: kinds.count(kind) for kind in set(kinds)} == {"disconnect": 12, "reconnect": 12, "recovery": 4}
     third = [event for event in events if event.component == "lustrefs-OST0003"]
     assert [(event.kind, event.ts_ns, event.end_ns) for event in third] == [
-        ("disconnect", 1510605153 * 10**9, 1510605463 * 10**9), ("reconnect", 1510605463 * 10**9, None),
-    ]  # fmt: skip
+        ("disconnect", 1510605153 * 10**9, 1510605463 * 10**9),
+        ("reconnect", 1510605463 * 10**9, None),
+    ]
     assert third[1].text == "n1 reached lustrefs-OST0003 again after 310 s"
     recoveries = {event.component: event for event in events if event.kind == "recovery"}
     assert recoveries["lustrefs-OST0002"].ts_ns == 1510605726 * 10**9
@@ -370,8 +450,10 @@ def test_texts_that_become_no_rows_are_still_understood(shared_data: Path) -> No
     """The files of NOT_READ that hold counters: their numbers, so that a column can be added without surprise."""
     base = Path(lustre(shared_data, GSI)) / "proc/fs/lustre"
     one = {
-        "mds/MDS/mdt_fld/stats": ("fld_read", 10, 1733), "mds/MDS/mdt_readpage/stats": ("mds_close", 9, 4955),
-        "mds/MDS/mdt_seqm/stats": ("seq_query", 1, 121063), "ost/OSS/ost/stats": ("ost_create", 16, 32095),
+        "mds/MDS/mdt_fld/stats": ("fld_read", 10, 1733),
+        "mds/MDS/mdt_readpage/stats": ("mds_close", 9, 4955),
+        "mds/MDS/mdt_seqm/stats": ("seq_query", 1, 121063),
+        "ost/OSS/ost/stats": ("ost_create", 16, 32095),
         "ost/OSS/ost_create/stats": ("ost_statfs", 141654, 3571221),
         "mgs/MGS/mgs/stats": ("mgs_target_reg", 28, 1388064),
         "mgs/MGS/exports/172.20.20.2@o2ib/stats": ("tgtreg", 4, None),
@@ -380,7 +462,7 @@ def test_texts_that_become_no_rows_are_still_understood(shared_data: Path) -> No
         "osd-zfs/lustrefs-OST0000/stats": ("copy", 365013434, 365013434),
         "mdc/lustrefs-MDT0000-mdc-ffff88105db50000/stats": ("mds_connect", 1, 132365),
         "osp/lustrefs-OST0003-osc-MDT0000/stats": ("ost_statfs", 35257, 11458091),
-    }  # fmt: skip
+    }
     for name, (line, count, total) in one.items():
         stats = stats_of((base / name).read_bytes())
         assert (stats.counts[line], stats.sums.get(line), stats.unknown) == (count, total, 0), name
@@ -402,16 +484,22 @@ def test_texts_that_become_no_rows_are_still_understood(shared_data: Path) -> No
         name: [int(p.read_text()) for p in sorted(base.glob(f"l*/*/{name}"))] for name in ("kbytestotal", "filestotal")
     }
     assert whole == {
-        "kbytestotal": [283010362368, 2241506560, 283010362368], "filestotal": [430405497, 430405522, 7416121774]
-    }  # fmt: skip
+        "kbytestotal": [283010362368, 2241506560, 283010362368],
+        "filestotal": [430405497, 430405522, 7416121774],
+    }
 
 
 def test_lnet(shared_data: Path) -> None:
     found = look(lustre(shared_data, GSI), "lustre_lnet")
-    assert rows(found) == {("lnet",): {
-        "tx_bytes": 21201322992, "rx_bytes": 53029565353720, "tx_packets": 101719323, "rx_packets": 101719291,
-        "errors": 0,
-    }}  # fmt: skip
+    assert rows(found) == {
+        ("lnet",): {
+            "tx_bytes": 21201322992,
+            "rx_bytes": 53029565353720,
+            "tx_packets": 101719323,
+            "rx_packets": 101719291,
+            "errors": 0,
+        }
+    }
     assert found.readings[0].constant == (("switch", "n1"),)
     assert lnet_row(b"1 2 3") is None
 

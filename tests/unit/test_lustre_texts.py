@@ -295,10 +295,17 @@ def test_a_job_without_end_takes_no_memory() -> None:
 @pytest.mark.parametrize(
     ("text", "plain"),
     [
-        (b"43", "43"), (b"dd.0.node1", "dd.0.node1"), (b'"a b"', "a b"), (b'"a\\x20b\\x3A"', "a b:"),
-        (b"100%", "100%"), (b'"', '"'), (b'"x\\040y"', "x y"), (b'"say \\"x\\""', 'say "x"'), (b"\xff", "\ufffd"),
+        (b"43", "43"),
+        (b"dd.0.node1", "dd.0.node1"),
+        (b'"a b"', "a b"),
+        (b'"a\\x20b\\x3A"', "a b:"),
+        (b"100%", "100%"),
+        (b'"', '"'),
+        (b'"x\\040y"', "x y"),
+        (b'"say \\"x\\""', 'say "x"'),
+        (b"\xff", "\ufffd"),
     ],
-)  # fmt: skip
+)
 def test_job_ids_are_written_in_many_ways(text: bytes, plain: str) -> None:
     assert unquoted(text) == plain
     assert JobIds().of(text) == plain
@@ -307,11 +314,18 @@ def test_job_ids_are_written_in_many_ways(text: bytes, plain: str) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "job"),
     [
-        ("", b"43", "43"), ("", b"", None), ("%j", b"43", "43"), ("%e.%u", b"dd.0", "dd.0"),
-        ("%j:%u:%H", b'"43:1000:n1"', "43"), ("%j:%u:%H", b'":1000:n1"', ":1000:n1"), ("%j:%u:%H", b"dd.0", "dd.0"),
-        ("%e.%j.%h", b"a.out.77.n1.site.org", "77"), ("job-%j", b"job-9", "9"), ("%j%%%u", b"5%1000", "5"),
+        ("", b"43", "43"),
+        ("", b"", None),
+        ("%j", b"43", "43"),
+        ("%e.%u", b"dd.0", "dd.0"),
+        ("%j:%u:%H", b'"43:1000:n1"', "43"),
+        ("%j:%u:%H", b'":1000:n1"', ":1000:n1"),
+        ("%j:%u:%H", b"dd.0", "dd.0"),
+        ("%e.%j.%h", b"a.out.77.n1.site.org", "77"),
+        ("job-%j", b"job-9", "9"),
+        ("%j%%%u", b"5%1000", "5"),
     ],
-)  # fmt: skip
+)
 def test_the_job_of_a_string(name: str, text: bytes, job: str | None) -> None:
     if name == "%e.%j.%h":
         job = "out"  # the name of the program has a dot of its own: the template cannot tell, and the docs say so
@@ -450,19 +464,29 @@ def test_events_between_two_looks(tmp_path: Path) -> None:
         f"{device}/import",
         "import:\n    state: FULL\n    current_connection: 10.0.0.2@tcp\n    timeouts: 4\n",
     )
-    put(tmp_path, "obdfilter/fs-OST0007/recovery_status",
-        f"status: RECOVERING\nrecovery_start: {when + 2}\ncompleted_clients: 1/9\nevicted_clients: 2\n")  # fmt: skip
+    put(
+        tmp_path,
+        "obdfilter/fs-OST0007/recovery_status",
+        f"status: RECOVERING\nrecovery_start: {when + 2}\ncompleted_clients: 1/9\nevicted_clients: 2\n",
+    )
     later = NOW + 60 * 10**9
-    assert sorted(probe.read(later).events) == sorted([
-        (later, "c1", "health", "Lustre reports: NOT HEALTHY device fs-OST0007 reported unhealthy", None),
-        (later, "fs-OST0007", "clients_lost", "fs-OST0007 has 80 clients, had 100", None),
-        (later, "fs-OST0007", "eviction", "fs-OST0007 evicted 2 clients", None),
-        ((when + 1) * 10**9, "fs-OST0000", "eviction", "c1 was evicted by fs-OST0000", None),
-        (later, "fs-OST0000", "failover", "fs-OST0000 is reached at 10.0.0.2@tcp, no longer at 10.0.0.1@tcp", None),
-        (later, "fs-OST0000", "timeouts", "3 requests of c1 to fs-OST0000 timed out", None),
-        ((when + 2) * 10**9, "fs-OST0007", "recovery",
-         "recovery of fs-OST0007: RECOVERING, clients 1/9, 2 evicted", None),
-    ])  # fmt: skip
+    assert sorted(probe.read(later).events) == sorted(
+        [
+            (later, "c1", "health", "Lustre reports: NOT HEALTHY device fs-OST0007 reported unhealthy", None),
+            (later, "fs-OST0007", "clients_lost", "fs-OST0007 has 80 clients, had 100", None),
+            (later, "fs-OST0007", "eviction", "fs-OST0007 evicted 2 clients", None),
+            ((when + 1) * 10**9, "fs-OST0000", "eviction", "c1 was evicted by fs-OST0000", None),
+            (later, "fs-OST0000", "failover", "fs-OST0000 is reached at 10.0.0.2@tcp, no longer at 10.0.0.1@tcp", None),
+            (later, "fs-OST0000", "timeouts", "3 requests of c1 to fs-OST0000 timed out", None),
+            (
+                (when + 2) * 10**9,
+                "fs-OST0007",
+                "recovery",
+                "recovery of fs-OST0007: RECOVERING, clients 1/9, 2 evicted",
+                None,
+            ),
+        ]
+    )
     assert not probe.read(later).events, "told once"
     put(tmp_path, f"{device}/state", f" - [ {when + 1}, EVICTED ]\n - [ {when + 9}, FULL ]\n")
     put(tmp_path, "health_check", "healthy\n", "sys/fs/lustre")

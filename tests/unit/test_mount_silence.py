@@ -27,15 +27,21 @@ class Room:
         self.lost: list[str] = []
         self.said: list[str] = []
         self.link = SimpleNamespace(
-            receipts=0, descriptor=self.here.fileno(), put=lambda number, *_: self.pings.append(number),
-            flush=lambda: None, connection=SimpleNamespace(address="unix:/a"),
-        )  # fmt: skip
+            receipts=0,
+            descriptor=self.here.fileno(),
+            put=lambda number, *_: self.pings.append(number),
+            flush=lambda: None,
+            connection=SimpleNamespace(address="unix:/a"),
+        )
         self.requests: dict[int, Any] = {}
         self.dial = SimpleNamespace(addresses=["a", "b"][:forwarders], current=0)
         mount: Any = SimpleNamespace(
-            link=self.link, dial=self.dial, lost=self.lost.append, say=self.said.append,
+            link=self.link,
+            dial=self.dial,
+            lost=self.lost.append,
+            say=self.said.append,
             ledger=SimpleNamespace(requests=self.requests, ids=count(100)),
-        )  # fmt: skip
+        )
         self.silence = Silence(mount)
 
     def asked(self, op: int = Op.READ) -> None:

@@ -20,10 +20,20 @@ HOUR = 3600 * S
 def ports(rows: list[tuple[str, int, int]]) -> pa.Table:
     """Traffic of one second on ports of switch s."""
     return pa.Table.from_pylist(
-        [{"ts_ns": EPOCH + S, "interval_ns": S, "switch": "s", "port": port, "rx_bytes": rx, "tx_bytes": tx,
-          "peer": f"n{port} HCA-1"} for port, rx, tx in rows],
+        [
+            {
+                "ts_ns": EPOCH + S,
+                "interval_ns": S,
+                "switch": "s",
+                "port": port,
+                "rx_bytes": rx,
+                "tx_bytes": tx,
+                "peer": f"n{port} HCA-1",
+            }
+            for port, rx, tx in rows
+        ],
         PORT.schema,
-    )  # fmt: skip
+    )
 
 
 def seconds(table: pa.Table, name: str, kind: str) -> pa.Table:
@@ -34,10 +44,15 @@ def seconds(table: pa.Table, name: str, kind: str) -> pa.Table:
 
 
 def jobs() -> pa.Table:
-    return placements(pa.Table.from_pylist(
-        [{"job_id": "7", "start_ns": EPOCH - 60 * S, "end_ns": EPOCH + 60 * S, "nodes": ["n1", "n2"]},
-         {"job_id": "8", "start_ns": EPOCH - 60 * S, "end_ns": None, "nodes": ["n2", "n3"]}], JOBS.schema,
-    ))  # fmt: skip
+    return placements(
+        pa.Table.from_pylist(
+            [
+                {"job_id": "7", "start_ns": EPOCH - 60 * S, "end_ns": EPOCH + 60 * S, "nodes": ["n1", "n2"]},
+                {"job_id": "8", "start_ns": EPOCH - 60 * S, "end_ns": None, "nodes": ["n2", "n3"]},
+            ],
+            JOBS.schema,
+        )
+    )
 
 
 def test_volumes_of_ports_go_to_the_jobs_on_their_nodes() -> None:
@@ -70,10 +85,16 @@ def test_a_job_of_one_port_is_not_uneven() -> None:
 def test_devices_have_an_hour_of_the_day() -> None:
     start = EPOCH // (24 * HOUR) * 24 * HOUR
     rows = [
-        {"ts_ns": start + (day * 24 + 5) * HOUR + HOUR, "interval_ns": HOUR, "node": "n1", "device": "nvme0",
-         "write_bytes": 3600 * 10 * (day + 1), "read_bytes": 0}
+        {
+            "ts_ns": start + (day * 24 + 5) * HOUR + HOUR,
+            "interval_ns": HOUR,
+            "node": "n1",
+            "device": "nvme0",
+            "write_bytes": 3600 * 10 * (day + 1),
+            "read_bytes": 0,
+        }
         for day in (0, 1)
-    ]  # fmt: skip
+    ]
     rollup = derive({"device": pa.Table.from_pylist(rows, DEVICE.schema)})["rollup"]
     hourly = pa.Table.from_pylist([r for r in rollup.to_pylist() if r["interval_ns"] == HOUR], rollup.schema)
     (row,) = devices_by_hour(hourly).to_pylist()
@@ -95,5 +116,7 @@ def test_a_metadata_server_works_for_classes_of_clients() -> None:
     )
     found = metadata_sources(table, {"n1": "compute", "login1": "login"})
     assert [(r["client_class"], r["op"], r["count"]) for r in found.to_pylist()] == [
-        ("login", "stat", 90), ("compute", "open", 5), ("unknown", "open", 2),
-    ]  # fmt: skip
+        ("login", "stat", 90),
+        ("compute", "open", 5),
+        ("unknown", "open", 2),
+    ]

@@ -37,8 +37,14 @@ def test_whole_disks_are_counted_in_bytes_and_ns(tmp_path: Path) -> None:
     reading = diskstats.Diskstats(str(tmp_path), "n1").read(NOW).readings[0]
     assert {key[1:] for key in reading.rows} == {("sda", "disk"), ("nvme0n1", "nvme"), ("dm-0", "dm"), ("md127", "md")}
     assert reading.rows["n1", "sda", "disk"] == [
-        2000, 160000 * 512, 4000, 640000 * 512, 3_000_000_000, 7_900_000_000, 2000 * 512,
-    ]  # fmt: skip
+        2000,
+        160000 * 512,
+        4000,
+        640000 * 512,
+        3_000_000_000,
+        7_900_000_000,
+        2000 * 512,
+    ]
     assert reading.rows["n1", "nvme0n1", "nvme"][-1] is None, "its size is not told, and is not zero"
     assert (reading.unknown, reading.unknown_example) == (2, "   8      17 sdb1 12 34")
 
@@ -57,8 +63,14 @@ def test_adapter_ports_from_sysfs(tmp_path: Path) -> None:
     """Data counters count words of four bytes; a counter a virtual function lacks is null."""
     port = tmp_path / "sys/class/infiniband/mlx5_0/ports/1"
     _write(port / "rate", "100 Gb/sec (4X EDR)\n")
-    for name, value in {"port_xmit_data": "250", "port_rcv_data": "1000", "port_xmit_packets": "7", "symbol_error": "2",
-                        "link_downed": "1", "port_rcv_packets": "N/A (no PMA)"}.items():  # fmt: skip
+    for name, value in {
+        "port_xmit_data": "250",
+        "port_rcv_data": "1000",
+        "port_xmit_packets": "7",
+        "symbol_error": "2",
+        "link_downed": "1",
+        "port_rcv_packets": "N/A (no PMA)",
+    }.items():
         _write(port / "counters" / name, value + "\n")
     rows = infiniband.Ports(str(tmp_path), "n1").read(NOW).readings[0].rows
     assert rows == {("n1", "mlx5_0/1", None): [1000, 4000, 7, None, None, 3, 12.5e9]}
@@ -67,10 +79,13 @@ def test_adapter_ports_from_sysfs(tmp_path: Path) -> None:
 def test_jobs_of_a_node_come_and_go(tmp_path: Path) -> None:
     """Version 1 and 2 of control groups, Slurm and PBS; a job that ends is told again with its end."""
     for place in (
-        "sys/fs/cgroup/memory/slurm/uid_1000/job_41/step_0", "sys/fs/cgroup/cpuset/slurm/uid_1000/job_41",
-        "sys/fs/cgroup/system.slice/slurmstepd.scope/job_42/step_batch", "sys/fs/cgroup/system.slice/sshd.service",
-        "sys/fs/cgroup/pbs_jobs.service/jobid/43.server1", "sys/fs/cgroup/slurm_n1/uid_7/job_44",
-    ):  # fmt: skip
+        "sys/fs/cgroup/memory/slurm/uid_1000/job_41/step_0",
+        "sys/fs/cgroup/cpuset/slurm/uid_1000/job_41",
+        "sys/fs/cgroup/system.slice/slurmstepd.scope/job_42/step_batch",
+        "sys/fs/cgroup/system.slice/sshd.service",
+        "sys/fs/cgroup/pbs_jobs.service/jobid/43.server1",
+        "sys/fs/cgroup/slurm_n1/uid_7/job_44",
+    ):
         (tmp_path / place).mkdir(parents=True)
     probe = node_jobs.NodeJobs(str(tmp_path), "n1")
     first = probe.read(NOW).served
@@ -128,8 +143,10 @@ def test_mounts_that_hold_data_are_asked_once() -> None:
         "tmpfs /dev/shm tmpfs rw 0 0\n"
     )
     assert space.mounts(text) == [
-        ("/dev/sda1", "/", "ext4"), ("/dev/sdb1", "/with space", "xfs"), ("tmpfs", "/dev/shm", "tmpfs"),
-    ]  # fmt: skip
+        ("/dev/sda1", "/", "ext4"),
+        ("/dev/sdb1", "/with space", "xfs"),
+        ("tmpfs", "/dev/shm", "tmpfs"),
+    ]
 
 
 def test_room_of_local_file_systems(tmp_path: Path) -> None:

@@ -73,21 +73,46 @@ NEWER = frozenset(
 )
 """module.name that 3.6 does not have."""
 NEWER_METHODS = frozenset(
-    ("fromisoformat", "removeprefix", "removesuffix", "isascii", "bit_count", "hardlink_to",
-     "is_relative_to", "with_stem", "reconfigure", "to_thread", "cancel_futures")
-)  # fmt: skip
+    (
+        "fromisoformat",
+        "removeprefix",
+        "removesuffix",
+        "isascii",
+        "bit_count",
+        "hardlink_to",
+        "is_relative_to",
+        "with_stem",
+        "reconfigure",
+        "to_thread",
+        "cancel_futures",
+    )
+)
 """Methods that objects of 3.6 do not have."""
 NEWER_ARGUMENTS = {
-    "run": {"capture_output", "text"}, "Popen": {"text", "pipesize", "process_group"},
-    "check_output": {"text"}, "check_call": {"text"}, "unlink": {"missing_ok"},
-    "copytree": {"dirs_exist_ok"}, "rmtree": {"onexc"}, "shutdown": {"cancel_futures"},
-    "ArgumentParser": {"exit_on_error"}, "add_subparsers": {"required"}, "zip": {"strict"},
-    "ZipFile": {"strict_timestamps", "compresslevel"}, "TemporaryDirectory": {"ignore_cleanup_errors", "delete"},
-    "NamedTemporaryFile": {"delete_on_close", "errors"}, "blake2b": {"usedforsecurity"},
-    "sha256": {"usedforsecurity"}, "md5": {"usedforsecurity"}, "sha1": {"usedforsecurity"}, "compress": {"mtime"},
-    "pow": {"mod"}, "hex": {"sep"}, "namedtuple": {"defaults"},
+    "run": {"capture_output", "text"},
+    "Popen": {"text", "pipesize", "process_group"},
+    "check_output": {"text"},
+    "check_call": {"text"},
+    "unlink": {"missing_ok"},
+    "copytree": {"dirs_exist_ok"},
+    "rmtree": {"onexc"},
+    "shutdown": {"cancel_futures"},
+    "ArgumentParser": {"exit_on_error"},
+    "add_subparsers": {"required"},
+    "zip": {"strict"},
+    "ZipFile": {"strict_timestamps", "compresslevel"},
+    "TemporaryDirectory": {"ignore_cleanup_errors", "delete"},
+    "NamedTemporaryFile": {"delete_on_close", "errors"},
+    "blake2b": {"usedforsecurity"},
+    "sha256": {"usedforsecurity"},
+    "md5": {"usedforsecurity"},
+    "sha1": {"usedforsecurity"},
+    "compress": {"mtime"},
+    "pow": {"mod"},
+    "hex": {"sep"},
+    "namedtuple": {"defaults"},
     "basicConfig": {"force", "encoding"},
-}  # fmt: skip
+}
 """Arguments that came later, by the name of what is called."""
 NEW_GENERICS = frozenset(("list", "dict", "set", "tuple", "frozenset", "type", "array", "deque", "Popen"))
 
@@ -98,8 +123,12 @@ def complaints(source: str) -> list[str]:
         tree = ast.parse(source, feature_version=(3, 6))
     except SyntaxError as fault:
         return [f"line {fault.lineno}: {fault.msg}"]
-    modules = {alias.asname or alias.name: alias.name for node in ast.walk(tree) if isinstance(node, ast.Import)
-               for alias in node.names}  # fmt: skip
+    modules = {
+        alias.asname or alias.name: alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    }
     asked = _asked(tree)
     found = []
     for node in ast.walk(tree):
@@ -134,8 +163,11 @@ def _of(node: ast.AST, modules: dict[str, str]) -> Iterator[str]:
         if module == "__future__":
             yield from (f"from __future__ import {a.name}" for a in node.names if a.name == "annotations")
         if module == "fairlead":
-            yield from (f"imports fairlead.{a.name}" for a in node.names if a.name != "__version__"
-                        and not _known(f"fairlead.{a.name}"))  # fmt: skip
+            yield from (
+                f"imports fairlead.{a.name}"
+                for a in node.names
+                if a.name != "__version__" and not _known(f"fairlead.{a.name}")
+            )
         yield from (f"{module}.{a.name}" for a in node.names if f"{module}.{a.name}" in NEWER)
     elif isinstance(node, ast.Attribute):
         if isinstance(node.value, ast.Name) and f"{modules.get(node.value.id, '')}.{node.attr}" in NEWER:
@@ -237,8 +269,11 @@ def test_what_travels_is_imported_by_python_3_6() -> None:
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
     done = subprocess.run(
         [found, "-B", "-W", "error", "-c", IMPORTING, str(ROOT / "src"), *names],
-        capture_output=True, text=True, check=False, env=environment,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+    )
     assert done.returncode == 0, done.stderr
     assert ast.literal_eval(done.stdout) == sorted({*names, "fairlead"})
 

@@ -18,10 +18,19 @@ def ops(offsets: list[int], size: int = 10, *, kind: int = oc.WRITE, count: int 
     n = len(offsets)
     full = lambda v: np.full(n, v, I64)  # noqa: E731
     return oc.OpColumns(
-        start=np.arange(n, dtype=I64) * 100, end=np.arange(n, dtype=I64) * 100 + 50, busy=full(50), rank=full(0),
-        file=full(1), offset=np.array(offsets, I64), size=full(size), stride=full(stride), count=full(count),
-        kind=full(kind), word=full(0), words=["write"],
-    )  # fmt: skip
+        start=np.arange(n, dtype=I64) * 100,
+        end=np.arange(n, dtype=I64) * 100 + 50,
+        busy=full(50),
+        rank=full(0),
+        file=full(1),
+        offset=np.array(offsets, I64),
+        size=full(size),
+        stride=full(stride),
+        count=full(count),
+        kind=full(kind),
+        word=full(0),
+        words=["write"],
+    )
 
 
 def counted(columns: oc.OpColumns) -> dict[str, int]:

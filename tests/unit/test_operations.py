@@ -13,18 +13,53 @@ from fairlead.explain.analysis.operations import OperationReducer, OperationTota
 
 
 def batch(rows: list[dict[str, object]]) -> pa.RecordBatch:
-    columns: dict[str, object] = {name: [r.get(name) for r in rows] for name in (
-        "start_ns", "end_ns", "busy_ns", "node", "rank", "interface", "op", "file_id", "offset", "size", "stride",
-        "count")}  # fmt: skip
+    columns: dict[str, object] = {
+        name: [r.get(name) for r in rows]
+        for name in (
+            "start_ns",
+            "end_ns",
+            "busy_ns",
+            "node",
+            "rank",
+            "interface",
+            "op",
+            "file_id",
+            "offset",
+            "size",
+            "stride",
+            "count",
+        )
+    }
     return batch_of(OPS, columns)
 
 
-def op(t: int, *, word: str = "write", rank: int = 0, file: int = 1, offset: int | None = 0, size: int | None = 10,
-       last: int = 5, interface: str = "POSIX", count: int = 1, stride: int = 0) -> dict[str, object]:  # fmt: skip
+def op(
+    t: int,
+    *,
+    word: str = "write",
+    rank: int = 0,
+    file: int = 1,
+    offset: int | None = 0,
+    size: int | None = 10,
+    last: int = 5,
+    interface: str = "POSIX",
+    count: int = 1,
+    stride: int = 0,
+) -> dict[str, object]:
     return {
-        "start_ns": t, "end_ns": t + last, "busy_ns": last, "node": f"n{rank}", "rank": rank, "interface": interface,
-        "op": word, "file_id": file, "offset": offset, "size": size, "stride": stride, "count": count,
-    }  # fmt: skip
+        "start_ns": t,
+        "end_ns": t + last,
+        "busy_ns": last,
+        "node": f"n{rank}",
+        "rank": rank,
+        "interface": interface,
+        "op": word,
+        "file_id": file,
+        "offset": offset,
+        "size": size,
+        "stride": stride,
+        "count": count,
+    }
 
 
 def reduce(*batches: pa.RecordBatch) -> dict[str, OperationTotals]:
@@ -57,8 +92,12 @@ def test_repeats_are_told_by_who_moved_them() -> None:
 
 
 def test_read_modify_write() -> None:
-    rows = [op(0, word="read", offset=0, size=4096), op(10, offset=100, size=50), op(20, word="read", offset=8192),
-            op(30, offset=0, size=10)]  # fmt: skip
+    rows = [
+        op(0, word="read", offset=0, size=4096),
+        op(10, offset=100, size=50),
+        op(20, word="read", offset=8192),
+        op(30, offset=0, size=10),
+    ]
     totals = reduce(batch(rows))["POSIX"]
     assert (totals.modify_reads, totals.modify_read_bytes) == (1, 4096)
 
@@ -77,12 +116,18 @@ def test_threads_of_a_rank_are_not_counted_twice_as_busy() -> None:
 
 ROWS = st.lists(
     st.builds(
-        op, st.integers(0, 3_000_000_000), word=st.sampled_from(["read", "write", "open", "stat"]),
-        rank=st.integers(0, 3), file=st.integers(1, 3), offset=st.integers(0, 1000), size=st.integers(0, 5000),
+        op,
+        st.integers(0, 3_000_000_000),
+        word=st.sampled_from(["read", "write", "open", "stat"]),
+        rank=st.integers(0, 3),
+        file=st.integers(1, 3),
+        offset=st.integers(0, 1000),
+        size=st.integers(0, 5000),
         last=st.integers(0, 10_000_000),
     ),
-    min_size=2, max_size=30,
-)  # fmt: skip
+    min_size=2,
+    max_size=30,
+)
 
 
 @settings(max_examples=60, deadline=None)

@@ -27,20 +27,30 @@ def jobs(*rows: Row) -> pa.Table:
 
 def test_of_several_summaries_of_a_run_the_last_counts() -> None:
     rows = jobs(
-        summary("1", write_bytes=1, made_ns=5), summary("1", write_bytes=2, made_ns=9),
-        summary("1", write_bytes=7, made_ns=7, start_ns=T0 + S), summary("1", write_bytes=3, cluster="b"),
-    )  # fmt: skip
+        summary("1", write_bytes=1, made_ns=5),
+        summary("1", write_bytes=2, made_ns=9),
+        summary("1", write_bytes=7, made_ns=7, start_ns=T0 + S),
+        summary("1", write_bytes=3, cluster="b"),
+    )
     assert sorted(overview.latest(rows)["write_bytes"].to_pylist()) == [2, 3, 7]
 
 
 def test_a_share_is_of_jobs_whose_volume_is_known() -> None:
     rows = jobs(
-        summary("1", read_bytes=150 * MB, write_bytes=51 * MB), summary("2", write_bytes=200 * MB), summary("3"),
+        summary("1", read_bytes=150 * MB, write_bytes=51 * MB),
+        summary("2", write_bytes=200 * MB),
+        summary("3"),
         summary("4", read_bytes=0),
-    )  # fmt: skip
+    )
     [found] = overview.population(rows).to_pylist()
-    assert found == {"jobs": 4, "known": 3, "nontrivial": 1, "nontrivial_share": pytest.approx(1 / 3),
-                     "read_bytes": 150 * MB, "write_bytes": 251 * MB}  # fmt: skip
+    assert found == {
+        "jobs": 4,
+        "known": 3,
+        "nontrivial": 1,
+        "nontrivial_share": pytest.approx(1 / 3),
+        "read_bytes": 150 * MB,
+        "write_bytes": 251 * MB,
+    }
 
 
 def test_nothing_known_is_not_zero() -> None:
@@ -53,8 +63,9 @@ def test_the_mode_is_that_of_the_way_that_moved_more() -> None:
     rows = jobs(
         summary("1", read_bytes=GIB, write_bytes=2 * GIB, read_mode="1-1", write_mode="N-N"),
         summary("2", read_bytes=GIB, write_bytes=1, read_mode="N-1", write_mode="N-N"),
-        summary("3", write_bytes=GIB, read_mode="1-1"), summary("4", write_bytes=GIB),
-    )  # fmt: skip
+        summary("3", write_bytes=GIB, read_mode="1-1"),
+        summary("4", write_bytes=GIB),
+    )
     assert overview.main_mode(rows).to_pylist() == ["N-N", "N-1", "1-1", None]
     found = {row["mode"]: row for row in overview.modes(rows).to_pylist()}
     assert found["N-N"]["share"] == pytest.approx(1 / 3)
@@ -72,23 +83,30 @@ def test_classes_of_core_hours_include_their_upper_edge() -> None:
 
 
 def test_n_to_one_is_told_by_n() -> None:
-    rows = jobs(*(
-        summary(str(k), processes=n, write_mode="N-1", write_bandwidth_bytes_per_s=250.0 * MB + k)
-        for k, n in enumerate([16, 20, 63, 64, 1024])
-    ), summary("nn", processes=16, write_mode="N-N", write_bandwidth_bytes_per_s=1e9))  # fmt: skip
+    rows = jobs(
+        *(
+            summary(str(k), processes=n, write_mode="N-1", write_bandwidth_bytes_per_s=250.0 * MB + k)
+            for k, n in enumerate([16, 20, 63, 64, 1024])
+        ),
+        summary("nn", processes=16, write_mode="N-N", write_bandwidth_bytes_per_s=1e9),
+    )
     found = {row["processes"]: row["jobs"] for row in overview.n_to_one(rows).to_pylist()}
     assert found == {16: 3, 64: 1, 1024: 1}
 
 
 def test_a_ranking_has_its_trend() -> None:
     rows = jobs(
-        summary("1", user="ada", write_bytes=300), summary("2", user="ada", write_bytes=100, start_ns=T0 - 60 * S),
-        summary("3", user="ben", write_bytes=100), summary("4", user="cho", start_ns=T0),
-    )  # fmt: skip
+        summary("1", user="ada", write_bytes=300),
+        summary("2", user="ada", write_bytes=100, start_ns=T0 - 60 * S),
+        summary("3", user="ben", write_bytes=100),
+        summary("4", user="cho", start_ns=T0),
+    )
     found = overview.ranking(rows, "user", T0, T0 + HOUR).to_pylist()
     assert [(row["name"], row["bytes"], row["trend"], row["earlier_bytes"]) for row in found] == [
-        ("ada", 300, 3.0, 100), ("ben", 100, None, 0), ("cho", None, None, 0)
-    ]  # fmt: skip
+        ("ada", 300, 3.0, 100),
+        ("ben", 100, None, 0),
+        ("cho", None, None, 0),
+    ]
     alone = overview.ranking(rows.slice(0, 1), "user", T0, T0 + HOUR).to_pylist()
     assert alone[0]["earlier_bytes"] is None
 
@@ -96,8 +114,9 @@ def test_a_ranking_has_its_trend() -> None:
 def test_mean_requests_want_bytes_and_operations_of_the_same_way() -> None:
     rows = jobs(
         summary("1", read_bytes=1000, read_ops=10, write_bytes=3000, write_ops=10),
-        summary("2", read_bytes=1000, write_ops=10), summary("3", write_bytes=0, write_ops=0),
-    )  # fmt: skip
+        summary("2", read_bytes=1000, write_ops=10),
+        summary("3", write_bytes=0, write_ops=0),
+    )
     np.testing.assert_array_equal(mean_request_bytes(rows), [200.0, np.nan, np.nan])
     below = {row["below_bytes"]: row for row in shares_below(rows, (200, 201)).to_pylist()}
     assert [(below[k]["jobs"], below[k]["known"]) for k in (200, 201)] == [(0, 1), (1, 1)]
@@ -105,8 +124,12 @@ def test_mean_requests_want_bytes_and_operations_of_the_same_way() -> None:
 
 
 def test_a_dot_lies_on_the_line_of_its_request_size() -> None:
-    rows = jobs(summary("1", write_bytes=GIB, write_ops=1024, iops=50.0, write_bandwidth_bytes_per_s=50.0 * MIB,
-                        write_mode="N-N"), summary("2", write_bytes=MIB, write_ops=1, iops=1.0))  # fmt: skip
+    rows = jobs(
+        summary(
+            "1", write_bytes=GIB, write_ops=1024, iops=50.0, write_bandwidth_bytes_per_s=50.0 * MIB, write_mode="N-N"
+        ),
+        summary("2", write_bytes=MIB, write_ops=1, iops=1.0),
+    )
     [dot] = bandwidth_and_iops(rows).to_pylist()
     assert dot["job_id"] == "1"
     assert dot["bandwidth_bytes_per_s"] == pytest.approx(dot["iops"] * dot["request_bytes"])
@@ -116,10 +139,13 @@ def test_a_dot_lies_on_the_line_of_its_request_size() -> None:
 
 
 def test_utilisation_counts_idle_minutes_only_where_somebody_watched() -> None:
-    rows = table(ROLLUP, [
-        *minutes("target", "target", "o1", last=10, write_bytes=60 * GIB),
-        *minutes("target", "target", "o1", first=10, last=20, write_bytes=GIB // 4),
-    ])  # fmt: skip
+    rows = table(
+        ROLLUP,
+        [
+            *minutes("target", "target", "o1", last=10, write_bytes=60 * GIB),
+            *minutes("target", "target", "o1", first=10, last=20, write_bytes=GIB // 4),
+        ],
+    )
     alone = utilisation_cdf(rows, float(GIB), edges=(0.01, 0.9, 1.0))
     assert alone["share"].to_pylist() == [0.5, 0.5, 1.0]
     watched = utilisation_cdf(rows, float(GIB), watched=60, edges=(0.01, 0.9, 1.0))
@@ -129,32 +155,47 @@ def test_utilisation_counts_idle_minutes_only_where_somebody_watched() -> None:
 
 def test_layers_by_day_are_not_added() -> None:
     hour = {"interval_ns": HOUR, "ts_ns": T0, "read_bytes": 100}
-    rows = table(ROLLUP, [
-        hour | {"kind": "node", "layer": "client", "id": "n1"}, hour | {"kind": "node", "layer": "client", "id": "n2"},
-        hour | {"kind": "node", "layer": "client", "id": "n2", "job_id": "7"},
-        hour | {"kind": "target", "layer": "target", "id": "o1"},
-        hour | {"kind": "target", "layer": "target", "id": "o1", "ts_ns": T0 + 24 * HOUR},
-    ])  # fmt: skip
-    found = [(str(row["day"]), row["layer"], row["read_bytes"], row["write_bytes"]) for row in
-             daily_volumes(rows).to_pylist()]  # fmt: skip
-    assert found == [("2024-10-04", "client", 200, None), ("2024-10-04", "target", 100, None),
-                     ("2024-10-05", "target", 100, None)]  # fmt: skip
+    rows = table(
+        ROLLUP,
+        [
+            hour | {"kind": "node", "layer": "client", "id": "n1"},
+            hour | {"kind": "node", "layer": "client", "id": "n2"},
+            hour | {"kind": "node", "layer": "client", "id": "n2", "job_id": "7"},
+            hour | {"kind": "target", "layer": "target", "id": "o1"},
+            hour | {"kind": "target", "layer": "target", "id": "o1", "ts_ns": T0 + 24 * HOUR},
+        ],
+    )
+    found = [
+        (str(row["day"]), row["layer"], row["read_bytes"], row["write_bytes"])
+        for row in daily_volumes(rows).to_pylist()
+    ]
+    assert found == [
+        ("2024-10-04", "client", 200, None),
+        ("2024-10-04", "target", 100, None),
+        ("2024-10-05", "target", 100, None),
+    ]
 
 
 def test_the_busiest_minute_of_an_hour_is_its_level() -> None:
-    rows = table(ROLLUP, [
-        *minutes("forwarder", "forwarder", "f1", write_bytes=GIB),
-        *minutes("forwarder", "forwarder", "f1", first=5, last=6, write_bytes=58 * GIB),
-        *minutes("forwarder", "forwarder", "f1", first=60, last=90, write_bytes=GIB),
-    ])  # fmt: skip
+    rows = table(
+        ROLLUP,
+        [
+            *minutes("forwarder", "forwarder", "f1", write_bytes=GIB),
+            *minutes("forwarder", "forwarder", "f1", first=5, last=6, write_bytes=58 * GIB),
+            *minutes("forwarder", "forwarder", "f1", first=60, last=90, write_bytes=GIB),
+        ],
+    )
     assert [row["level"] for row in peak_hours(rows, float(GIB)).to_pylist()] == ["high", "idle"]
 
 
 def test_metadata_load_tells_the_share_above_three_quarters() -> None:
-    rows = table(ROLLUP, [
-        *minutes("mds", "metadata", "m0", last=15, metadata_ops=60 * 900),
-        *minutes("mds", "metadata", "m0", first=15, metadata_ops=60 * 100),
-    ])  # fmt: skip
+    rows = table(
+        ROLLUP,
+        [
+            *minutes("mds", "metadata", "m0", last=15, metadata_ops=60 * 900),
+            *minutes("mds", "metadata", "m0", first=15, metadata_ops=60 * 100),
+        ],
+    )
     assert metadata_load(rows, 1000.0, edges=(0.75,))["share_above"].to_pylist() == [0.25]
 
 
@@ -162,17 +203,36 @@ def test_metadata_load_tells_the_share_above_three_quarters() -> None:
 
 
 def finding(name: str, job: str, cause: str, cost: float, **more: object) -> Row:
-    return {"id": name, "rule": "job.interference", "title": "t", "subject_kind": "job", "subject_id": job,
-            "job_id": job, "from_ns": T0, "severity": "high", "confidence": 0.9, "category": cause, "cost_s": cost,
-            "detail": "{}", "made_ns": T0, "analysis_version": 1} | more  # fmt: skip
+    return {
+        "id": name,
+        "rule": "job.interference",
+        "title": "t",
+        "subject_kind": "job",
+        "subject_id": job,
+        "job_id": job,
+        "from_ns": T0,
+        "severity": "high",
+        "confidence": 0.9,
+        "category": cause,
+        "cost_s": cost,
+        "detail": "{}",
+        "made_ns": T0,
+        "analysis_version": 1,
+    } | more
 
 
 def test_a_job_counts_once_for_what_cost_it_most() -> None:
-    rows = table(FINDING, [
-        finding("a", "1", "n_to_one", 10.0), finding("b", "1", "mdops", 90.0), finding("c", "2", "n_to_one", 5.0),
-        finding("d", "3", "n_to_one", 5.0, withdrawn=True), finding("e", "small", "mdops", 1.0),
-        finding("f", "4", "n_to_one", 5.0, rule="system.imbalance"),
-    ])  # fmt: skip
+    rows = table(
+        FINDING,
+        [
+            finding("a", "1", "n_to_one", 10.0),
+            finding("b", "1", "mdops", 90.0),
+            finding("c", "2", "n_to_one", 5.0),
+            finding("d", "3", "n_to_one", 5.0, withdrawn=True),
+            finding("e", "small", "mdops", 1.0),
+            finding("f", "4", "n_to_one", 5.0, rule="system.imbalance"),
+        ],
+    )
     some = jobs(*(summary(str(k), write_bytes=GIB) for k in range(1, 5)), summary("small", write_bytes=1))
     found = {row["cause"]: row for row in abnormal_jobs(rows, some).to_pylist()}
     assert {cause: row["jobs"] for cause, row in found.items()} == {"mdops": 1, "n_to_one": 1, "all": 2}
@@ -206,11 +266,15 @@ def published() -> pa.Table:
     """Summaries of 30,000 jobs drawn as at the published site, as if every one of them had been recorded."""
     drawn = draw(platform.taihulight(), TAIHULIGHT, 30_000, np.random.default_rng(101))
     rows = {
-        "job_id": [str(one.number) for one in drawn], "start_ns": [int(one.submit_s * 1e9) for one in drawn],
-        "read_bytes": [one.read_bytes for one in drawn], "write_bytes": [one.write_bytes for one in drawn],
-        "read_mode": [one.program.mode for one in drawn], "write_mode": [one.program.mode for one in drawn],
-        "made_ns": np.zeros(len(drawn), np.int64), "analysis_version": np.ones(len(drawn), np.int64),
-    }  # fmt: skip
+        "job_id": [str(one.number) for one in drawn],
+        "start_ns": [int(one.submit_s * 1e9) for one in drawn],
+        "read_bytes": [one.read_bytes for one in drawn],
+        "write_bytes": [one.write_bytes for one in drawn],
+        "read_mode": [one.program.mode for one in drawn],
+        "write_mode": [one.program.mode for one in drawn],
+        "made_ns": np.zeros(len(drawn), np.int64),
+        "analysis_version": np.ones(len(drawn), np.int64),
+    }
     return pa.Table.from_batches([batch_of(JOB_SUMMARY, rows)])
 
 

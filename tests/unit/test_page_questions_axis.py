@@ -22,9 +22,12 @@ def nothing(axis: Axis) -> Coverage:
 
 @settings(deadline=None, max_examples=60)
 @given(
-    length=st.integers(1, 900), points=st.integers(10, 300), seed=st.integers(0, 2**31),
-    now=st.integers(0, 1000), share=st.floats(0.05, 1.0),
-)  # fmt: skip
+    length=st.integers(1, 900),
+    points=st.integers(10, 300),
+    seed=st.integers(0, 2**31),
+    now=st.integers(0, 1000),
+    share=st.floats(0.05, 1.0),
+)
 def test_points_keep_the_sum_and_lie_between_low_and_high(
     length: int, points: int, seed: int, now: int, share: float
 ) -> None:
@@ -70,9 +73,7 @@ def test_what_is_known_to_be_idle_is_zero_and_the_rest_is_not_known() -> None:
     assert untold.mean == [None] * 20
 
 
-@pytest.mark.parametrize(
-    ("length", "step"), [(HOUR_NS, SECOND_NS), (2 * DAY_NS, MINUTE_NS), (365 * DAY_NS, HOUR_NS)]
-)  # fmt: skip
+@pytest.mark.parametrize(("length", "step"), [(HOUR_NS, SECOND_NS), (2 * DAY_NS, MINUTE_NS), (365 * DAY_NS, HOUR_NS)])
 def test_cells_are_the_finest_that_are_not_too_many(length: int, step: int) -> None:
     axis = axis_of(Span(T0, T0 + length), FAR, 800)
     assert axis.cells.step_ns == step

@@ -23,11 +23,20 @@ def _ops() -> pa.Table:
     """Job 101 as its client saw it: two ranks, ten runs each."""
     starts = [START_NS + second * 10**9 for second in range(10)]
     rows = {
-        "start_ns": starts * 2, "end_ns": [at + 5 * 10**8 for at in starts * 2], "busy_ns": [4 * 10**8] * 20,
-        "node": ["n0"] * 20, "job_id": ["101"] * 20, "rank": [0] * 10 + [1] * 10, "interface": ["fuse"] * 20,
-        "op": (["write"] * 9 + ["open"]) * 2, "file_id": [1] * 20, "offset": [0] * 20,
-        "size": ([MIB] * 9 + [None]) * 2, "stride": [MIB] * 20, "count": [4] * 20,
-    }  # fmt: skip
+        "start_ns": starts * 2,
+        "end_ns": [at + 5 * 10**8 for at in starts * 2],
+        "busy_ns": [4 * 10**8] * 20,
+        "node": ["n0"] * 20,
+        "job_id": ["101"] * 20,
+        "rank": [0] * 10 + [1] * 10,
+        "interface": ["fuse"] * 20,
+        "op": (["write"] * 9 + ["open"]) * 2,
+        "file_id": [1] * 20,
+        "offset": [0] * 20,
+        "size": ([MIB] * 9 + [None]) * 2,
+        "stride": [MIB] * 20,
+        "count": [4] * 20,
+    }
     return pa.Table.from_batches([batch_of(OPS, rows)])
 
 
@@ -35,9 +44,10 @@ def _ops() -> pa.Table:
 def tables() -> dict[str, pa.Table]:
     plane = Plane(rate=lambda name, at: (7 if name == "t1" and 3 < at < 8 else 40) * MIB)
     jobs = [
-        *checkpoints("101", "f0", 2, seed=1, every_s=0.2), *metadata("103", "f0", 1, seed=2),
+        *checkpoints("101", "f0", 2, seed=1, every_s=0.2),
+        *metadata("103", "f0", 1, seed=2),
         *flood("102", "f0", 12, seed=9, start=9, end=14),
-    ]  # fmt: skip
+    ]
     named = batch_of(JOBS, {"job_id": ["101"], "name": ["checkpoint"], "processes": [2]})
     return plane.run(jobs, SECONDS) | {"ops": _ops(), "jobs": pa.Table.from_batches([named])}
 

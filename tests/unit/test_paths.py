@@ -32,16 +32,25 @@ def land(forwarders: int = 4, targets: int = 8) -> Landscape:
     return Landscape(
         forwarders=Components.idle("forwarder", tuple(f"fwd{i}" for i in range(forwarders)), 2 * GB),
         targets=Components.idle("target", tuple(f"ost{i}" for i in range(targets)), 1 * GB),
-        default_forwarder=np.repeat(np.arange(forwarders), 16), cores=1024.0,
-    )  # fmt: skip
+        default_forwarder=np.repeat(np.arange(forwarders), 16),
+        cores=1024.0,
+    )
 
 
 def job(**more: object) -> Expected:
     given: dict[str, object] = {
-        "job_id": "1", "node_count": 16, "node_ids": tuple(range(16)), "cores": 64.0, "io_processes": 64,
-        "processes": 64, "mode": "N-N", "write_bytes": 60 * GB, "compute_s": 100.0, "runs_known": 2,
+        "job_id": "1",
+        "node_count": 16,
+        "node_ids": tuple(range(16)),
+        "cores": 64.0,
+        "io_processes": 64,
+        "processes": 64,
+        "mode": "N-N",
+        "write_bytes": 60 * GB,
+        "compute_s": 100.0,
+        "runs_known": 2,
         "bandwidth_bytes_per_s": 5 * GB,
-    }  # fmt: skip
+    }
     return Expected(**(given | more))  # type: ignore[arg-type]
 
 

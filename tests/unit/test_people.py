@@ -180,9 +180,10 @@ def test_the_last_administrator_cannot_go(store: Store) -> None:
     accounts.add(store, "second", role="admin")
     accounts.change(store, "second", disabled=True)
     for attempt in (
-        lambda: accounts.remove(store, "root"), lambda: accounts.change(store, "root", role="user"),
+        lambda: accounts.remove(store, "root"),
+        lambda: accounts.change(store, "root", role="user"),
         lambda: accounts.change(store, "root", disabled=True),
-    ):  # fmt: skip
+    ):
         with pytest.raises(ConflictError, match="last administrator"):
             attempt()
     assert accounts.known(store, "root").role == "admin"

@@ -10,8 +10,17 @@ from fairlead.explain.analysis.period import find_period
 S = 1_000_000_000
 
 
-def train(seed: int, bins: int, period: float, *, width: float = 0.15, jitter: float = 0.0, heights: float = 1.0,
-          trend: float = 0.0, noise: float = 0.0) -> np.ndarray:  # fmt: skip
+def train(
+    seed: int,
+    bins: int,
+    period: float,
+    *,
+    width: float = 0.15,
+    jitter: float = 0.0,
+    heights: float = 1.0,
+    trend: float = 0.0,
+    noise: float = 0.0,
+) -> np.ndarray:
     """Bursts every `period` bins; jitter of each start (standard deviation) and width in periods."""
     rng = np.random.default_rng(seed)
     out = np.zeros(bins)
@@ -40,10 +49,16 @@ def test_regular_bursts(bins: int, count: int, width: float) -> None:
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize(
     "more",
-    [{"jitter": 0.03}, {"jitter": 0.05}, {"heights": 10.0}, {"trend": 3.0}, {"noise": 0.01},
-     {"jitter": 0.03, "heights": 4.0, "noise": 0.005}],
+    [
+        {"jitter": 0.03},
+        {"jitter": 0.05},
+        {"heights": 10.0},
+        {"trend": 3.0},
+        {"noise": 0.01},
+        {"jitter": 0.03, "heights": 4.0, "noise": 0.005},
+    ],
     ids=lambda more: "+".join(more),
-)  # fmt: skip
+)
 def test_bursts_that_vary(more: dict[str, float], seed: int) -> None:
     found = find_period(train(seed, 2000, 187.0, **more), S)
     assert found is not None
@@ -124,10 +139,20 @@ def test_confidence_grows_with_the_periods_seen() -> None:
 
 @pytest.mark.parametrize(
     "series",
-    [[], [0] * 100, [5], [1, 2, 3], np.ones(1000), np.full(1000, 3), np.r_[np.zeros(300), np.ones(50), np.zeros(300)],
-     np.r_[np.ones(50), np.zeros(300), np.ones(50)], np.arange(1000), np.r_[np.zeros(50), np.ones(9)]],
+    [
+        [],
+        [0] * 100,
+        [5],
+        [1, 2, 3],
+        np.ones(1000),
+        np.full(1000, 3),
+        np.r_[np.zeros(300), np.ones(50), np.zeros(300)],
+        np.r_[np.ones(50), np.zeros(300), np.ones(50)],
+        np.arange(1000),
+        np.r_[np.zeros(50), np.ones(9)],
+    ],
     ids=["empty", "silent", "one bin", "three bins", "constant", "integers", "one burst", "two", "ramp", "short"],
-)  # fmt: skip
+)
 def test_what_has_no_period(series: object) -> None:
     assert find_period(np.asarray(series, dtype=np.float64), S) is None
 

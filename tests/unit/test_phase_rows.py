@@ -15,8 +15,16 @@ from fairlead.explain.analysis.job_summary import SERIES, JobData
 
 S = 1_000_000_000
 T0 = 1_700_000_000 * S
-JOB = {"job_id": "7", "cluster": "c", "start_ns": T0, "end_ns": T0 + 500 * S, "user": "ada", "program": "flow",
-       "nodes_count": 4, "processes": 16}  # fmt: skip
+JOB = {
+    "job_id": "7",
+    "cluster": "c",
+    "start_ns": T0,
+    "end_ns": T0 + 500 * S,
+    "user": "ada",
+    "program": "flow",
+    "nodes_count": 4,
+    "processes": 16,
+}
 MB = 1_000_000
 
 
@@ -53,8 +61,13 @@ def test_a_phase_shorter_than_the_intervals_says_that_its_rate_is_a_bound() -> N
 
 
 def test_recorded_operations_tell_the_edges() -> None:
-    edges = pa.table({"kind": ["write", "write", "read"], "start_ns": [T0 + int(5.9 * S), T0 + int(6.1 * S), T0],
-                      "end_ns": [T0 + int(6.1 * S), T0 + int(6.2 * S), T0 + S]})  # fmt: skip
+    edges = pa.table(
+        {
+            "kind": ["write", "write", "read"],
+            "start_ns": [T0 + int(5.9 * S), T0 + int(6.1 * S), T0],
+            "end_ns": [T0 + int(6.1 * S), T0 + int(6.2 * S), T0 + S],
+        }
+    )
     (row,) = phase_rows(job(write_bytes=burst(20, 40)), 1, edges=edges).to_pylist()
     assert row["start_ns"] == T0 + int(5.9 * S)
     assert row["end_ns"] == T0 + int(6.2 * S)
@@ -77,8 +90,11 @@ def test_silence_inside_a_phase_is_told_apart() -> None:
 
 
 def test_opening_and_closing_is_no_phase_of_its_own() -> None:
-    data = job(write_bytes=burst(100, 100, 100, 100), write_ops=burst(1, 1, 1, 1),
-               metadata_ops=[0] * 4 + [800, 50, 0, 0, 50, 800] + [0] * 29)  # fmt: skip
+    data = job(
+        write_bytes=burst(100, 100, 100, 100),
+        write_ops=burst(1, 1, 1, 1),
+        metadata_ops=[0] * 4 + [800, 50, 0, 0, 50, 800] + [0] * 29,
+    )
     assert phase_rows(data, 1)["kind"].to_pylist() == ["write"]
 
 
@@ -123,8 +139,11 @@ def test_bins_are_an_eighth_of_a_doubling() -> None:
 
 def test_the_tail_that_one_slow_target_leaves_belongs_to_its_phase() -> None:
     tail, still = [60] * 11, [0] * 7
-    steps = [[1307, 1315, 1323, 1322, 1315, 1293, *tail, 55], [100, 1322, 1323, 1315, 1322, 1322, 1175, *tail, 49],
-             [215, 1322, 1323, 1315, 1322, 1322, 1065, *tail, 44]]  # fmt: skip
+    steps = [
+        [1307, 1315, 1323, 1322, 1315, 1293, *tail, 55],
+        [100, 1322, 1323, 1315, 1322, 1322, 1175, *tail, 49],
+        [215, 1322, 1323, 1315, 1322, 1322, 1065, *tail, 44],
+    ]
     course = [0, *steps[0], *still, *steps[1], *still, *steps[2]]
     rows = phase_rows(job(write_bytes=[value * MB for value in course]), 1).to_pylist()
     assert [row["bytes"] for row in rows] == [sum(step) * MB for step in steps]

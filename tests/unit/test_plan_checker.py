@@ -167,7 +167,9 @@ def test_more_than_exist_is_said() -> None:
 
 
 def test_a_bar_names_its_reason() -> None:
-    here = replace(ground(), barred=(Kept(components=frozenset({"fwd1"}), pools=frozenset(), why="it is new",
-                                          concerns=lambda *_: True),))  # fmt: skip
+    here = replace(
+        ground(),
+        barred=(Kept(components=frozenset({"fwd1"}), pools=frozenset(), why="it is new", concerns=lambda *_: True),),
+    )
     [found] = check([plan()], here)
     assert str(found) == "job 42: forwarders fwd1: the site bars it: it is new"

@@ -46,8 +46,19 @@ def test_layouts() -> None:
     # Files of their own: the first bytes on one target, so that small ones do not open an object on every target.
     assert setstripe(plan(**bare, expected=alone)) == ["-E", "256M", "-c", "1", "-E", "-1", "-c", "2"]
     assert setstripe(plan(**{**bare, "pool": "f42"}, expected=alone)) == [
-        "-E", "256M", "-c", "1", "-p", "f42", "-E", "-1", "-c", "2", "-p", "f42",
-    ]  # fmt: skip
+        "-E",
+        "256M",
+        "-c",
+        "1",
+        "-p",
+        "f42",
+        "-E",
+        "-1",
+        "-c",
+        "2",
+        "-p",
+        "f42",
+    ]
 
 
 def test_a_pool_that_is_there_is_not_made_and_numbers_are_hexadecimal() -> None:
@@ -57,8 +68,9 @@ def test_a_pool_that_is_there_is_not_made_and_numbers_are_hexadecimal() -> None:
     assert "-p flash" in there
     wide = plan(targets=["lfs-OST0009", "lfs-OST000a", "lfs-OST000b", "lfs-OST0010"])
     assert [words[3] for words in commands(text(wide, "lustre")) if words[1] == "pool_add"] == [
-        "lfs-OST[0009-000b]", "lfs-OST0010",
-    ]  # fmt: skip
+        "lfs-OST[0009-000b]",
+        "lfs-OST0010",
+    ]
 
 
 def test_a_share_of_what_is_not_known_is_no_rate() -> None:
@@ -82,9 +94,11 @@ def test_the_map_deals_nodes_in_blocks() -> None:
     assert text(changed(five, forwarders=[]), "map") == ""
     lines = text(five, "remap", "/mnt/f").splitlines()
     assert lines[1:] == [
-        "# on n[1-3]:", 'fairlead remap /mnt/f tcp:fwd1:"$PORT" tcp:fwd2:"$PORT"',
-        "# on n[4-5]:", 'fairlead remap /mnt/f tcp:fwd2:"$PORT" tcp:fwd1:"$PORT"',
-    ]  # fmt: skip
+        "# on n[1-3]:",
+        'fairlead remap /mnt/f tcp:fwd1:"$PORT" tcp:fwd2:"$PORT"',
+        "# on n[4-5]:",
+        'fairlead remap /mnt/f tcp:fwd2:"$PORT" tcp:fwd1:"$PORT"',
+    ]
 
 
 def test_a_map_needs_nodes() -> None:
@@ -98,9 +112,17 @@ def test_a_map_needs_nodes() -> None:
 
 def test_nothing_to_change_says_so() -> None:
     bare = plan(
-        forwarders=[], targets=[], pool=None, stripe_count=None, stripe_bytes=None, prefetch_bytes=None,
-        metadata_share=None, metadata_ops_per_s=None, dom_bytes=None, hints={},
-    )  # fmt: skip
+        forwarders=[],
+        targets=[],
+        pool=None,
+        stripe_count=None,
+        stripe_bytes=None,
+        prefetch_bytes=None,
+        metadata_share=None,
+        metadata_ops_per_s=None,
+        dom_bytes=None,
+        hints={},
+    )
     assert not bare.changes
     assert text(bare, "lustre").splitlines()[1] == "# nothing to change"
     assert plan().changes
@@ -115,9 +137,14 @@ EVIL = ["a\nreboot", "-rf", "a b", "$(id)", "`id`", 'a"b', "a'b", "a;b", "a\\b",
 def test_names_that_could_break_out_are_refused(form: str, evil: str) -> None:
     """Whatever they are names of, they are in no text."""
     for one in (
-        of_job(job_id=evil), of_job(nodes=[evil, "n2"]), plan(forwarders=[evil]), plan(targets=[evil]),
-        plan(pool=evil), plan(file_system=evil), plan(hints={"cb": evil}),
-    ):  # fmt: skip
+        of_job(job_id=evil),
+        of_job(nodes=[evil, "n2"]),
+        plan(forwarders=[evil]),
+        plan(targets=[evil]),
+        plan(pool=evil),
+        plan(file_system=evil),
+        plan(hints={"cb": evil}),
+    ):
         try:
             lines = text(one, form)
         except (UnsoundPlanError, UsageError):

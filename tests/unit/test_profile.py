@@ -57,8 +57,10 @@ def test_a_shared_record_whose_variance_says_one_rank_did_it_all() -> None:
 
 
 def test_the_heat_map_tells_who_moved_the_bytes_of_a_shared_file() -> None:
-    heat = [{"rank": r, "interface": "POSIX", "bin_start_ns": 0, "bin_ns": S, "read_bytes": 0, "write_bytes": 200}
-            for r in (0, 2)]  # fmt: skip
+    heat = [
+        {"rank": r, "interface": "POSIX", "bin_start_ns": 0, "bin_ns": S, "read_bytes": 0, "write_bytes": 200}
+        for r in (0, 2)
+    ]
     found = profile(job([counters(1, SHARED, bytes_written=400, writes=4)], heat=heat))
     assert found.modes["write"].processes == 2
     assert found.metrics["io_processes"] == 2

@@ -28,11 +28,24 @@ RNG = np.random.default_rng(5)
 def summary(job: int, **more: object) -> dict[str, object]:
     start = phase(job)["job_start_ns"]
     row: dict[str, object] = {
-        "cluster": "c", "job_id": str(job), "start_ns": start, "end_ns": start + 1800 * S, "user": "ada",  # type: ignore[operator]
-        "program": "flow", "nodes_count": 16, "processes": 64, "write_bytes": 10**10, "write_ops": 10**4,
-        "metadata_ops": 500, "write_mode": "N-N", "read_mode": "none", "phases": 2, "mdops_in_phases": 3.0,
-        "made_ns": 1, "analysis_version": 1,
-    }  # fmt: skip
+        "cluster": "c",
+        "job_id": str(job),
+        "start_ns": start,
+        "end_ns": start + 1800 * S,
+        "user": "ada",  # type: ignore[operator]
+        "program": "flow",
+        "nodes_count": 16,
+        "processes": 64,
+        "write_bytes": 10**10,
+        "write_ops": 10**4,
+        "metadata_ops": 500,
+        "write_mode": "N-N",
+        "read_mode": "none",
+        "phases": 2,
+        "mdops_in_phases": 3.0,
+        "made_ns": 1,
+        "analysis_version": 1,
+    }
     return row | more
 
 
@@ -47,8 +60,17 @@ def site(count: int) -> tuple[pa.Table, pa.Table]:
         told.append(summary(job, **who))
         for number in range(int(RNG.integers(0, 4))):
             start = int(phase(job)["start_ns"]) + number * 600 * S  # type: ignore[call-overload]
-            phases.append(phase(job, float(RNG.uniform(1e8, 1e9)), mode=str(RNG.choice(["N-N", "N-1"])),
-                                number=number, start_ns=start, end_ns=start + 10 * S, **who))  # fmt: skip
+            phases.append(
+                phase(
+                    job,
+                    float(RNG.uniform(1e8, 1e9)),
+                    mode=str(RNG.choice(["N-N", "N-1"])),
+                    number=number,
+                    start_ns=start,
+                    end_ns=start + 10 * S,
+                    **who,
+                )
+            )
     return summaries(told), table(phases)
 
 
@@ -67,8 +89,11 @@ def test_profiles_of_parts_merged_in_any_order_are_that_of_the_whole() -> None:
 
 def test_a_profile_holds_what_the_runs_did() -> None:
     rows = [summary(job) for job in range(3)]
-    phases = [phase(job, 1e9, number=number, start_ns=job * HOUR + number * 600 * S, end_ns=job * HOUR + 3600 * S)
-              for job in range(2) for number in range(3)]  # fmt: skip
+    phases = [
+        phase(job, 1e9, number=number, start_ns=job * HOUR + number * 600 * S, end_ns=job * HOUR + 3600 * S)
+        for job in range(2)
+        for number in range(3)
+    ]
     (one,) = profile_of(summaries(rows), table(phases))
     assert one.schema == PROFILE_SCHEMA
     assert (one.runs, one.scale) == (3, 16)
@@ -92,8 +117,10 @@ def test_the_latest_telling_counts_and_strangers_do_not() -> None:
 
 
 def test_what_is_not_known_is_not_counted_as_nothing() -> None:
-    (one,) = profile_of(summaries([summary(0, metadata_ops=None, nodes_count=None)]),
-                        table([phase(0, bytes=None, rate_per_s=None, request_bytes=None, mode=None)]))  # fmt: skip
+    (one,) = profile_of(
+        summaries([summary(0, metadata_ops=None, nodes_count=None)]),
+        table([phase(0, bytes=None, rate_per_s=None, request_bytes=None, mode=None)]),
+    )
     assert one.scale is None
     assert one.metadata_ops == {}
     assert one.kinds["write"].rates == {}
@@ -117,11 +144,17 @@ def test_profiles_are_rows_and_back() -> None:
 
 
 def test_runs_alike_come_first_and_say_why() -> None:
-    told = summaries([
-        summary(0), summary(0, made_ns=2), summary(1, program="other", user="bob"),
-        summary(2, write_bytes=3 * 10**10, write_ops=3 * 10**4), summary(3, write_mode="N-1"),
-        summary(4, write_bytes=10**13, processes=9000), summary(5, write_bytes=None, write_ops=None),
-    ])  # fmt: skip
+    told = summaries(
+        [
+            summary(0),
+            summary(0, made_ns=2),
+            summary(1, program="other", user="bob"),
+            summary(2, write_bytes=3 * 10**10, write_ops=3 * 10**4),
+            summary(3, write_mode="N-1"),
+            summary(4, write_bytes=10**13, processes=9000),
+            summary(5, write_bytes=None, write_ops=None),
+        ]
+    )
     found = similar(told, 0)
     assert [one.job_id for one in found] == ["1", "5", "2", "3", "4"]
     assert found[0].distance == 0

@@ -188,15 +188,23 @@ def test_what_no_application_can_have_is_refused_by_name() -> None:
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("nodes", [1, 2]), ("behaviour", []), ("direct", [0.0]), ("direct", [np.inf]), ("counts", [1.5, 2.5]),
-     ("counts", [1.0, np.nan])],
-)  # fmt: skip
+    [
+        ("nodes", [1, 2]),
+        ("behaviour", []),
+        ("direct", [0.0]),
+        ("direct", [np.inf]),
+        ("counts", [1.5, 2.5]),
+        ("counts", [1.0, np.nan]),
+    ],
+)
 def test_columns_that_do_not_fit_are_refused_by_name(field: str, value: object) -> None:
     with pytest.raises(UsageError) as refused:
         Applications.of(
-            **({"counts": [1, 2], "bandwidth": [[1.0, 2.0]], "volume": [1], "compute_s": [1], "cores": [1]}
-               | {field: value})
-        )  # fmt: skip
+            **(
+                {"counts": [1, 2], "bandwidth": [[1.0, 2.0]], "volume": [1], "compute_s": [1], "cores": [1]}
+                | {field: value}
+            )
+        )
     assert refused.value.where == field
 
 

@@ -26,21 +26,38 @@ def jobs() -> Jobs:
     """Three jobs of two phases: the last without I/O."""
     column = np.ones(3)
     return Jobs(
-        start_s=np.array([0.0, 10.0, 20.0]), first_phase=np.array([0, 2, 4, 6]), compute_s=np.full(6, 2.0),
-        volume=np.array([5, 5, 5, 5, 0, 0.0]), operations=np.zeros(6), tail_s=column, nodes=column.astype(int),
-        cores=np.array([3600.0, 7200.0, 1.0]), first_node=np.zeros(3, int), client_rate=column, forwarder_cost=column,
-        target_cost=column, most_targets=column.astype(int), behaviour=np.array([4, 4, -1]), basis=np.array([0, 2, 0]),
-    )  # fmt: skip
+        start_s=np.array([0.0, 10.0, 20.0]),
+        first_phase=np.array([0, 2, 4, 6]),
+        compute_s=np.full(6, 2.0),
+        volume=np.array([5, 5, 5, 5, 0, 0.0]),
+        operations=np.zeros(6),
+        tail_s=column,
+        nodes=column.astype(int),
+        cores=np.array([3600.0, 7200.0, 1.0]),
+        first_node=np.zeros(3, int),
+        client_rate=column,
+        forwarder_cost=column,
+        target_cost=column,
+        most_targets=column.astype(int),
+        behaviour=np.array([4, 4, -1]),
+        basis=np.array([0, 2, 0]),
+    )
 
 
 def outcome() -> Replayed:
     """The first took twice as long as alone, the second has not ended, the third did no I/O."""
     nan = np.nan
     return Replayed(
-        end_s=np.array([25.0, nan, 25.0]), io_s=np.array([20.0, nan, 0.0]), alone_s=np.array([10.0, nan, 0.0]),
-        granted_s=np.array([15.0, nan, 0.0]), forwarders=np.ones(3, int), targets=np.ones(3, int),
-        forwarder_busy=np.zeros(1), target_busy=np.zeros(1), events=0,
-    )  # fmt: skip
+        end_s=np.array([25.0, nan, 25.0]),
+        io_s=np.array([20.0, nan, 0.0]),
+        alone_s=np.array([10.0, nan, 0.0]),
+        granted_s=np.array([15.0, nan, 0.0]),
+        forwarders=np.ones(3, int),
+        targets=np.ones(3, int),
+        forwarder_busy=np.zeros(1),
+        target_busy=np.zeros(1),
+        events=0,
+    )
 
 
 def test_slowdown_its_part_stretch_and_what_is_lost() -> None:

@@ -24,16 +24,31 @@ FIXTURES = ROOT / "tests" / "fixtures" / "darshan"
 TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None)}
 
 AGREED: Json = {
-    "schema": {}, "grade": {}, "missing": [],
+    "schema": {},
+    "grade": {},
+    "missing": [],
     "job": {"id", "user", "program", "start_ns", "end_ns", "processes", "nodes"},
     "totals": {"read_bytes", "write_bytes", "read_ops", "write_ops", "metadata_ops"},
     "io_mode": {"read", "write"},
     "phases": {"kind", "start_ns", "end_ns", "bytes", "bandwidth_bytes_per_s"},
     "findings": {
-        "id", "rule", "subject", "from_ns", "to_ns", "severity", "confidence", "category", "culprits", "evidence",
-        "missing", "advice", "cost_s", "analysis_version", "title",
+        "id",
+        "rule",
+        "subject",
+        "from_ns",
+        "to_ns",
+        "severity",
+        "confidence",
+        "category",
+        "culprits",
+        "evidence",
+        "missing",
+        "advice",
+        "cost_s",
+        "analysis_version",
+        "title",
     },
-}  # fmt: skip
+}
 """What was agreed with those who read reports, written here by hand: it must not vanish with a change of a struct."""
 
 
@@ -145,13 +160,27 @@ def _changed(document: Json, path: str, value: object) -> Json:
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        ("schema", "fairlead.report/2"), ("schema", ...), ("job.id", 7), ("job.id", ...), ("job.processes", None),
-        ("job.start_ns", 1.5), ("totals.read_bytes", None), ("totals.write_ops", "7"), ("io_mode.read", "N-2"),
-        ("grade", "E"), ("findings.0.severity", "bad"), ("findings.0.cost_s", "1 s"), ("findings.0.subject", "job"),
-        ("findings.0.evidence", None), ("phases.0.kind", "metadata"), ("phases.0.bytes", 1.5), ("missing", {}),
-        ("metrics.files", []), ("io_processes.read", True),
+        ("schema", "fairlead.report/2"),
+        ("schema", ...),
+        ("job.id", 7),
+        ("job.id", ...),
+        ("job.processes", None),
+        ("job.start_ns", 1.5),
+        ("totals.read_bytes", None),
+        ("totals.write_ops", "7"),
+        ("io_mode.read", "N-2"),
+        ("grade", "E"),
+        ("findings.0.severity", "bad"),
+        ("findings.0.cost_s", "1 s"),
+        ("findings.0.subject", "job"),
+        ("findings.0.evidence", None),
+        ("phases.0.kind", "metadata"),
+        ("phases.0.bytes", 1.5),
+        ("missing", {}),
+        ("metrics.files", []),
+        ("io_processes.read", True),
     ],
-)  # fmt: skip
+)
 def test_the_schema_refuses_what_is_not_agreed(capsys: Capture, path: str, value: object) -> None:
     document = report(capsys, SMALL, "--json", "-").json
     assert list(faults(_changed(document, path, value), SCHEMA))
@@ -159,9 +188,17 @@ def test_the_schema_refuses_what_is_not_agreed(capsys: Capture, path: str, value
 
 @pytest.mark.parametrize(
     ("path", "value"),
-    [("later", {"added": 1}), ("job.later", 1), ("grade", None), ("job.nodes", ["n1"]), ("job.nodes", 3),
-     ("findings.0.cost_s", None), ("metrics.files", None), ("lost_s", 3)],
-)  # fmt: skip
+    [
+        ("later", {"added": 1}),
+        ("job.later", 1),
+        ("grade", None),
+        ("job.nodes", ["n1"]),
+        ("job.nodes", 3),
+        ("findings.0.cost_s", None),
+        ("metrics.files", None),
+        ("lost_s", 3),
+    ],
+)
 def test_the_schema_allows_what_may_come(capsys: Capture, path: str, value: object) -> None:
     document = report(capsys, SMALL, "--json", "-").json
     assert list(faults(_changed(document, path, value), SCHEMA)) == []

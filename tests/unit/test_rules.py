@@ -24,9 +24,18 @@ RULES = load()
 EVERY = pytest.mark.parametrize("rule", list(RULES.values()), ids=list(RULES))
 GIB = 1 << 30
 CATEGORIES = {
-    "access order", "alignment", "balance", "character", "I/O mode", "library", "metadata", "overlap",
-    "redundant work", "request size", "striping",
-}  # fmt: skip
+    "access order",
+    "alignment",
+    "balance",
+    "character",
+    "I/O mode",
+    "library",
+    "metadata",
+    "overlap",
+    "redundant work",
+    "request size",
+    "striping",
+}
 
 
 # -- every rule --------------------------------------------------------------------------------------------------------
@@ -88,26 +97,67 @@ def test_its_cost_is_a_cause_and_bad_findings_are_priced(rule: Rule) -> None:
 # -- advice is exact ---------------------------------------------------------------------------------------------------
 
 CALLS = {
-    "MPI_File_open": 5, "MPI_File_write_at_all": 6, "MPI_File_read_at_all": 6, "MPI_File_set_view": 6,
-    "MPI_File_read_all": 5, "MPI_File_write_all": 5, "MPI_File_iread_at": 6, "MPI_File_iwrite_at_all": 6,
-    "MPI_Info_set": 3, "MPI_Comm_split": 4, "MPI_Gatherv": 9, "MPI_Bcast": 5, "MPI_Wait": 2,
-    "H5Pset_dxpl_mpio": 2, "H5Pset_chunk": 3, "H5Pset_chunk_cache": 4, "H5Pset_alignment": 3,
-    "H5Pset_all_coll_metadata_ops": 2, "H5Pset_coll_metadata_write": 2, "H5Pset_meta_block_size": 2,
-    "H5Pset_sieve_buf_size": 2, "H5Pset_fill_time": 2, "H5Pset_mpi_params": 3, "H5Pset_fapl_subfiling": 2,
-    "nc_set_fill": 3, "ncmpi_put_vara_float_all": 5, "ncmpi_get_vara_float_all": 5,
-    "posix_fadvise": 4, "setvbuf": 4, "pread": 4, "pwrite": 4, "write": 3, "aligned_alloc": 2, "malloc": 1, "fsync": 1,
-    "stat": 2, "read_file": 1, "compute": (0, 1),
-}  # fmt: skip
+    "MPI_File_open": 5,
+    "MPI_File_write_at_all": 6,
+    "MPI_File_read_at_all": 6,
+    "MPI_File_set_view": 6,
+    "MPI_File_read_all": 5,
+    "MPI_File_write_all": 5,
+    "MPI_File_iread_at": 6,
+    "MPI_File_iwrite_at_all": 6,
+    "MPI_Info_set": 3,
+    "MPI_Comm_split": 4,
+    "MPI_Gatherv": 9,
+    "MPI_Bcast": 5,
+    "MPI_Wait": 2,
+    "H5Pset_dxpl_mpio": 2,
+    "H5Pset_chunk": 3,
+    "H5Pset_chunk_cache": 4,
+    "H5Pset_alignment": 3,
+    "H5Pset_all_coll_metadata_ops": 2,
+    "H5Pset_coll_metadata_write": 2,
+    "H5Pset_meta_block_size": 2,
+    "H5Pset_sieve_buf_size": 2,
+    "H5Pset_fill_time": 2,
+    "H5Pset_mpi_params": 3,
+    "H5Pset_fapl_subfiling": 2,
+    "nc_set_fill": 3,
+    "ncmpi_put_vara_float_all": 5,
+    "ncmpi_get_vara_float_all": 5,
+    "posix_fadvise": 4,
+    "setvbuf": 4,
+    "pread": 4,
+    "pwrite": 4,
+    "write": 3,
+    "aligned_alloc": 2,
+    "malloc": 1,
+    "fsync": 1,
+    "stat": 2,
+    "read_file": 1,
+    "compute": (0, 1),
+}
 """Arguments each call takes, from the MPI 4 and HDF5 1.14 manuals, netCDF-C, PnetCDF and POSIX."""
 HINTS = {
-    "romio_cb_write", "romio_cb_read", "romio_ds_write", "romio_ds_read", "romio_no_indep_rw", "cb_buffer_size",
-    "cb_config_list", "cb_nodes", "striping_factor", "striping_unit",
-}  # fmt: skip
+    "romio_cb_write",
+    "romio_cb_read",
+    "romio_ds_write",
+    "romio_ds_read",
+    "romio_no_indep_rw",
+    "cb_buffer_size",
+    "cb_config_list",
+    "cb_nodes",
+    "striping_factor",
+    "striping_unit",
+}
 
 
 def codes(*languages: str) -> list[tuple[str, str]]:
-    return [(f"{r.id}[{n}]", a.code) for r in RULES.values() for n, a in enumerate(r.advice)
-            if a.code and a.language in languages]  # fmt: skip
+    return [
+        (f"{r.id}[{n}]", a.code)
+        for r in RULES.values()
+        for n, a in enumerate(r.advice)
+        if a.code and a.language in languages
+    ]
 
 
 def arguments(text: str) -> int:
@@ -161,8 +211,10 @@ def test_stripes_are_what_lustre_takes(where: str, code: str) -> None:
         options = words[:-1]
         assert len(options) % 2 == 0
         for name, value in zip(options[::2], options[1::2], strict=True):
-            assert re.fullmatch({"-c": r"-1|\d+", "-S": r"\d+[KMG]", "-E": r"-1|\d+[KMG]", "-L": "mdt",
-                                 "-o": r"\d+(,\d+)*"}[name], value), f"{where}: {name} {value}"  # fmt: skip
+            assert re.fullmatch(
+                {"-c": r"-1|\d+", "-S": r"\d+[KMG]", "-E": r"-1|\d+[KMG]", "-L": "mdt", "-o": r"\d+(,\d+)*"}[name],
+                value,
+            ), f"{where}: {name} {value}"
 
 
 @pytest.mark.parametrize(("where", "code"), codes("python"))
@@ -173,8 +225,10 @@ def test_python_lines_compile(where: str, code: str) -> None:
 # -- coverage ----------------------------------------------------------------------------------------------------------
 
 DRISHTI = [
-    "S01", *(f"P{n:02}" for n in (*range(1, 20), 21, 22)), *(f"M{n:02}" for n in range(1, 11)),
-]  # fmt: skip
+    "S01",
+    *(f"P{n:02}" for n in (*range(1, 20), 21, 22)),
+    *(f"M{n:02}" for n in range(1, 11)),
+]
 
 
 @pytest.mark.parametrize("trigger", DRISHTI)
@@ -224,9 +278,10 @@ def test_what_is_covered_belongs_to_the_same_kind_of_cost() -> None:
     """A finding may stand for another only if mending it mends both."""
     kinds = [
         {"small_writes", "small_reads", "small_requests", "shared_file_writes", "imbalance", "serial"},
-        {"metadata", "long_metadata"}, {"imbalance", "serial", "shared_file_writes", "small_writes"},
+        {"metadata", "long_metadata"},
+        {"imbalance", "serial", "shared_file_writes", "small_writes"},
         {"sieved_reads", "small_reads", "random_reads", "repeated_reads", "modify_reads", "imbalance"},
-    ]  # fmt: skip
+    ]
     for rule in RULES.values():
         for other in rule.covers:
             pair = {rule.cost, RULES[other.rule].cost} - {None}
@@ -241,9 +296,18 @@ def found_in(
 
 
 def small_shared(mpiio: bool = False) -> list[dict[str, object]]:
-    row = counters(1, SHARED, bytes_written=GIB, writes=262_144, write_time_s=160.0, slowest_rank_time_s=10.0,
-                   write_sizes=sizes(small=262_144), opens=16, access_sizes=[4096, 0, 0, 0],
-                   access_counts=[262_144, 0, 0, 0])  # fmt: skip
+    row = counters(
+        1,
+        SHARED,
+        bytes_written=GIB,
+        writes=262_144,
+        write_time_s=160.0,
+        slowest_rank_time_s=10.0,
+        write_sizes=sizes(small=262_144),
+        opens=16,
+        access_sizes=[4096, 0, 0, 0],
+        access_counts=[262_144, 0, 0, 0],
+    )
     above = counters(1, SHARED, "MPI-IO", bytes_written=GIB, indep_writes=262_144, write_sizes=sizes(small=262_144))
     return [row, above] if mpiio else [row]
 
@@ -269,9 +333,13 @@ def test_independent_calls_are_the_reason_where_there_are_any() -> None:
 def test_small_writes_elsewhere_are_not_covered_by_a_few_shared_ones() -> None:
     rows = [
         counters(1, SHARED, bytes_written=2000 << 12, writes=2000, write_time_s=1.0, write_sizes=sizes(small=2000)),
-        *(counters(r + 2, r, bytes_written=50_000 << 12, writes=50_000, write_time_s=9.0,
-                   write_sizes=sizes(small=50_000)) for r in range(4)),
-    ]  # fmt: skip
+        *(
+            counters(
+                r + 2, r, bytes_written=50_000 << 12, writes=50_000, write_time_s=9.0, write_sizes=sizes(small=50_000)
+            )
+            for r in range(4)
+        ),
+    ]
     assert {"small_writes", "shared_small_writes"} <= set(found_in(rows))
 
 
@@ -295,11 +363,21 @@ def test_a_finding_without_a_price_takes_the_dearest_it_covers() -> None:
 
 def test_one_aggregator_is_blamed_instead_of_the_ranks() -> None:
     rows = [
-        counters(1, SHARED, bytes_written=40 * GIB, writes=40 << 10, write_time_s=640.0, slowest_rank_time_s=600.0,
-                 fastest_rank_time_s=0.0, slowest_rank_bytes=40 * GIB, fastest_rank_bytes=0, slowest_rank=0,
-                 write_sizes=sizes(small=40 << 10)),
+        counters(
+            1,
+            SHARED,
+            bytes_written=40 * GIB,
+            writes=40 << 10,
+            write_time_s=640.0,
+            slowest_rank_time_s=600.0,
+            fastest_rank_time_s=0.0,
+            slowest_rank_bytes=40 * GIB,
+            fastest_rank_bytes=0,
+            slowest_rank=0,
+            write_sizes=sizes(small=40 << 10),
+        ),
         counters(1, SHARED, "MPI-IO", bytes_written=40 * GIB, coll_writes=100_000, write_sizes=sizes(small=100_000)),
-    ]  # fmt: skip
+    ]
     layouts = [{"file_id": 1, "component": 0, "stripe_count": 1, "stripe_size": 1 << 20, "targets": [3]}]
     found = found_in(rows, processes=512, run_time_s=1500.0, layouts=layouts)
     one = found["one_aggregator"]
@@ -314,10 +392,19 @@ def badly_served(slow: float) -> tuple[list[dict[str, object]], list[dict[str, o
     rows, layouts = [], []
     for rank in range(48):
         target = rank % 12
-        rows.append(counters(rank + 1, rank, bytes_written=GIB, writes=256, write_sizes=sizes(large=256),
-                             write_time_s=10.0 * (slow if target == 5 else 1.0)))  # fmt: skip
-        layouts.append({"file_id": rank + 1, "component": 0, "stripe_count": 1, "stripe_size": 1 << 20,
-                        "targets": [target]})  # fmt: skip
+        rows.append(
+            counters(
+                rank + 1,
+                rank,
+                bytes_written=GIB,
+                writes=256,
+                write_sizes=sizes(large=256),
+                write_time_s=10.0 * (slow if target == 5 else 1.0),
+            )
+        )
+        layouts.append(
+            {"file_id": rank + 1, "component": 0, "stripe_count": 1, "stripe_size": 1 << 20, "targets": [target]}
+        )
     return rows, layouts
 
 
@@ -345,11 +432,20 @@ def test_evenly_slow_targets_are_not() -> None:
 @pytest.mark.parametrize(
     ("at_most_s", "run_time_s", "severity"),
     [
-        (10.0, 100.0, "high"), (5.0, 100.0, "high"), (4.9, 100.0, "warning"), (0.1, 100.0, "warning"),
-        (0.099, 100.0, "info"), (0.0, 100.0, "info"), (0.0, None, "info"), (0.09, 0.1, "warning"), (0.11, 0.2, "high"),
-        (None, 100.0, "high"), (50.0, None, "high"), (0.05, None, "warning"),
+        (10.0, 100.0, "high"),
+        (5.0, 100.0, "high"),
+        (4.9, 100.0, "warning"),
+        (0.1, 100.0, "warning"),
+        (0.099, 100.0, "info"),
+        (0.0, 100.0, "info"),
+        (0.0, None, "info"),
+        (0.09, 0.1, "warning"),
+        (0.11, 0.2, "high"),
+        (None, 100.0, "high"),
+        (50.0, None, "high"),
+        (0.05, None, "warning"),
     ],
-)  # fmt: skip
+)
 def test_what_costs_little_is_no_high_finding(at_most_s: float | None, run_time_s: float | None, severity: str) -> None:
     assert capped("high", at_most_s, run_time_s) == severity
     assert capped("ok", at_most_s, run_time_s) == "ok"
@@ -363,16 +459,32 @@ def test_a_job_of_milliseconds_has_no_high_findings() -> None:
 
 
 def test_a_burden_on_others_is_not_lowered() -> None:
-    rows = [counters(f + 1, f % 4, opens=100, stats=100, meta_time_s=0.001, open_start_ns=0, close_end_ns=10**9,
-                     bytes_read=5, reads=1) for f in range(1000)]  # fmt: skip
+    rows = [
+        counters(
+            f + 1,
+            f % 4,
+            opens=100,
+            stats=100,
+            meta_time_s=0.001,
+            open_start_ns=0,
+            close_end_ns=10**9,
+            bytes_read=5,
+            reads=1,
+        )
+        for f in range(1000)
+    ]
     found = found_in(rows, run_time_s=10_000.0)
     assert found["high_metadata_rate"].severity == "high"
     assert found["high_metadata_rate"].cost_s < 1.0  # type: ignore[operator]
 
 
 def test_no_cause_costs_more_than_the_run_though_threads_wait_side_by_side() -> None:
-    rows = [counters(f + 1, 0, opens=100, stats=100, meta_time_s=0.1, open_start_ns=0, close_end_ns=10**9,
-                     bytes_read=5, reads=1) for f in range(1000)]  # fmt: skip
+    rows = [
+        counters(
+            f + 1, 0, opens=100, stats=100, meta_time_s=0.1, open_start_ns=0, close_end_ns=10**9, bytes_read=5, reads=1
+        )
+        for f in range(1000)
+    ]
     found = found_in(rows, run_time_s=10.0)
     assert found["high_metadata_rate"].cost_s == 10.0
 
@@ -407,14 +519,22 @@ def test_an_empty_job_has_no_findings_and_little_undecided() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "text"),
     [
-        ("write_small_share", 1.0, "100 %"), ("write_small_share", 0.9973, "over 99 %"),
-        ("write_small_share", 0.0, "0 %"), ("write_small_share", 0.021, "2.1 %"),
-        ("write_bytes", 3 << 20, "3 MiB"), ("processes", 65_536, "65,536"),
-        ("write_ops", 65_536, "65.5 k"), ("run_time_s", 125.0, "2 min 05 s"), ("metadata_ops_per_s", 4800.0, "4,800/s"),
-        ("mpiio_used", True, "yes"), ("write_mode", "N-1", "N-1"), ("write_bytes", None, "unknown"),
-        ("cost_metadata_s", 0.5, "500 ms"), ("slowest_target", 14, "14"),
+        ("write_small_share", 1.0, "100 %"),
+        ("write_small_share", 0.9973, "over 99 %"),
+        ("write_small_share", 0.0, "0 %"),
+        ("write_small_share", 0.021, "2.1 %"),
+        ("write_bytes", 3 << 20, "3 MiB"),
+        ("processes", 65_536, "65,536"),
+        ("write_ops", 65_536, "65.5 k"),
+        ("run_time_s", 125.0, "2 min 05 s"),
+        ("metadata_ops_per_s", 4800.0, "4,800/s"),
+        ("mpiio_used", True, "yes"),
+        ("write_mode", "N-1", "N-1"),
+        ("write_bytes", None, "unknown"),
+        ("cost_metadata_s", 0.5, "500 ms"),
+        ("slowest_target", 14, "14"),
     ],
-)  # fmt: skip
+)
 def test_values_are_shown_in_their_units(name: str, value: object, text: str) -> None:
     assert shown(name, value) == text  # type: ignore[arg-type]
 
@@ -428,8 +548,18 @@ def test_words_follow_the_number() -> None:
 
 
 def test_titles_start_with_a_capital() -> None:
-    found = found_in([counters(1, SHARED, bytes_written=GIB, writes=262_145, write_time_s=16.0,
-                               write_sizes=sizes(small=262_000, large=145))])  # fmt: skip
+    found = found_in(
+        [
+            counters(
+                1,
+                SHARED,
+                bytes_written=GIB,
+                writes=262_145,
+                write_time_s=16.0,
+                write_sizes=sizes(small=262_000, large=145),
+            )
+        ]
+    )
     assert found["shared_small_writes"].title.startswith("Over 99 % of the writes")
 
 

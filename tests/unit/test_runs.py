@@ -24,9 +24,16 @@ def ops(offsets: list[int | None], **columns: object) -> pa.Table:
     start = np.asarray(columns.pop("start_ns", T0 + np.arange(rows) * 1000))
     took = np.asarray(columns.pop("took", np.full(rows, 100)))
     filled = {
-        "start_ns": start, "end_ns": start + took, "busy_ns": took, "interface": ["POSIX"] * rows, "rank": [0] * rows,
-        "op": ["write"] * rows, "offset": pa.array(offsets, pa.int64()), "size": [10] * rows, "count": [1] * rows,
-    }  # fmt: skip
+        "start_ns": start,
+        "end_ns": start + took,
+        "busy_ns": took,
+        "interface": ["POSIX"] * rows,
+        "rank": [0] * rows,
+        "op": ["write"] * rows,
+        "offset": pa.array(offsets, pa.int64()),
+        "size": [10] * rows,
+        "count": [1] * rows,
+    }
     return pa.Table.from_batches([batch_of(OPS, filled | columns)])
 
 
@@ -99,10 +106,22 @@ def test_other_bounds_can_be_asked_for() -> None:
 
 @pytest.mark.parametrize(
     "other",
-    [{"op": ["write", "read"]}, {"size": [10, 20]}, {"size": [10, None]}, {"rank": [0, 1]}, {"rank": [0, None]},
-     {"handle": [3, 4]}, {"handle": [None, 4]}, {"file_id": [1, 2]}, {"node": ["a", "b"]}, {"node": [None, "b"]},
-     {"fs": ["/a", "/b"]}, {"job_id": ["1", "2"]}, {"interface": ["POSIX", "STDIO"]}],
-)  # fmt: skip
+    [
+        {"op": ["write", "read"]},
+        {"size": [10, 20]},
+        {"size": [10, None]},
+        {"rank": [0, 1]},
+        {"rank": [0, None]},
+        {"handle": [3, 4]},
+        {"handle": [None, 4]},
+        {"file_id": [1, 2]},
+        {"node": ["a", "b"]},
+        {"node": [None, "b"]},
+        {"fs": ["/a", "/b"]},
+        {"job_id": ["1", "2"]},
+        {"interface": ["POSIX", "STDIO"]},
+    ],
+)
 def test_only_like_operations_of_one_stream_merge(other: dict[str, list[object]]) -> None:
     assert len(merge(ops([0, 10], **other))) == 2
     same = {name: [values[0]] * 2 for name, values in other.items()}

@@ -59,9 +59,13 @@ def test_bins_between_long_operations_are_exactly_zero() -> None:
     rng = np.random.default_rng(3)
     start = rng.integers(0, 1000, 5000)
     out = spread(
-        np.concatenate([start, start + 9000]), np.concatenate([start + 777, start + 9777]),
-        np.full(10_000, 1_234_567), 0, 10, 1200,
-    )[0]  # fmt: skip
+        np.concatenate([start, start + 9000]),
+        np.concatenate([start + 777, start + 9777]),
+        np.full(10_000, 1_234_567),
+        0,
+        10,
+        1200,
+    )[0]
     assert not out[180:900].any()
     assert (out >= 0).all()
     assert out.sum() == 10_000 * 1_234_567

@@ -37,9 +37,11 @@ def test_the_later_of_file_environment_and_flag_counts(tmp_path: Path) -> None:
     assert config.collector.limits.connections == 7
     assert config.api.listen == ["unix:/a", "tcp:h:1"]
     assert origins == {
-        "carry.every_s": "flag", "collector.limits.connections": str(path), "api.listen": "flag",
+        "carry.every_s": "flag",
+        "collector.limits.connections": str(path),
+        "api.listen": "flag",
         "collector.limits.header_s": "environment FAIRLEAD_COLLECTOR_LIMITS_HEADER_S",
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize(

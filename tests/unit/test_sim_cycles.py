@@ -20,9 +20,13 @@ def once(start_s: object, **more: object) -> Cycles:
     start = np.asarray(start_s, float)
     k = len(start)
     columns: dict[str, object] = {
-        "first_phase": np.arange(k + 1), "compute_s": np.zeros(k), "share": np.ones(k), "start_s": start,
-        "skip_s": np.zeros(k), "repeat": False,
-    }  # fmt: skip
+        "first_phase": np.arange(k + 1),
+        "compute_s": np.zeros(k),
+        "share": np.ones(k),
+        "start_s": start,
+        "skip_s": np.zeros(k),
+        "repeat": False,
+    }
     return Cycles(**(columns | more))  # type: ignore[arg-type]
 
 
@@ -68,10 +72,13 @@ def test_weights_decades_apart_stay_exact() -> None:
     """What a heavy queue's coming and going leaves of a light one's weight, and a clock that ran far for it."""
     turns, light = 2000, 1e-6
     cycles = Cycles(
-        first_phase=np.array([0, 1, 1 + turns]), compute_s=np.concatenate([[0.0], np.full(turns, 1.0)]),
-        share=np.concatenate([[1.0], np.full(turns, 1.0 / turns)]), start_s=np.zeros(2), skip_s=np.zeros(2),
+        first_phase=np.array([0, 1, 1 + turns]),
+        compute_s=np.concatenate([[0.0], np.full(turns, 1.0)]),
+        share=np.concatenate([[1.0], np.full(turns, 1.0 / turns)]),
+        start_s=np.zeros(2),
+        skip_s=np.zeros(2),
         repeat=False,
-    )  # fmt: skip
+    )
     sharing = Sharing(queue=np.array([0, 1]), weight=np.array([light, 1e3]))
     out = run(cycles, on_one(2), np.array([1e5, float(turns)]), 1, TO_THE_END, sharing=sharing)
     # Each of the heavy one's seconds of I/O takes 1 + light / 1e3; the light one waits for all of them.
@@ -92,9 +99,11 @@ def test_queues_that_share_serve_their_own_one_after_the_other() -> None:
 
 def test_speeds_that_change_and_what_is_busy_meanwhile() -> None:
     speeds = Speeds(
-        initial=np.array([2.0]), time_s=np.array([1.0, 3.0, 4.0]), resource=np.zeros(3, np.int64),
+        initial=np.array([2.0]),
+        time_s=np.array([1.0, 3.0, 4.0]),
+        resource=np.zeros(3, np.int64),
         speed=np.array([0.0, 0.5, 1.0]),
-    )  # fmt: skip
+    )
     out = run(once([0.0]), on_one(1), np.array([4.0]), 1, TO_THE_END, speeds=speeds)
     # 2 until 1, nothing until 3, half a second's work until 4, the last 1.5 by 5.5: busy, dead or not, all the while.
     np.testing.assert_allclose([out.end_s[0], out.busy_s[0], out.io_s[0]], [5.5, 5.5, 5.5], **EXACT)
@@ -235,8 +244,12 @@ ROWS = np.array([[0, 1], [1, -1]])
 )
 def test_what_fits_no_run_is_refused_by_name(field: str, change: dict[str, object]) -> None:
     given: dict[str, object] = {
-        "cycles": GOOD, "resources": ROWS, "work_s": np.ones(2), "count": 2, "window": Window(until_s=9.0),
-    }  # fmt: skip
+        "cycles": GOOD,
+        "resources": ROWS,
+        "work_s": np.ones(2),
+        "count": 2,
+        "window": Window(until_s=9.0),
+    }
     run(**given)  # type: ignore[arg-type]
     with pytest.raises(UsageError) as told:
         run(**(given | change))  # type: ignore[arg-type]

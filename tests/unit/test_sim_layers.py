@@ -17,10 +17,15 @@ def flows(amount: list[float], crosses: list[list[int]], **more: object) -> Phas
     """A flow a phase, begun at 0 unless told."""
     n = len(amount)
     columns: dict[str, object] = {
-        "after": np.full(n, -1, np.int32), "delay_s": np.zeros(n), "phase": np.arange(n, dtype=np.int32),
-        "amount": np.array(amount, float), "weight": np.ones(n), "cap": np.full(n, np.inf),
-        "crosses": np.array(crosses, np.int32), "cost": np.ones((n, len(crosses[0]))),
-    }  # fmt: skip
+        "after": np.full(n, -1, np.int32),
+        "delay_s": np.zeros(n),
+        "phase": np.arange(n, dtype=np.int32),
+        "amount": np.array(amount, float),
+        "weight": np.ones(n),
+        "cap": np.full(n, np.inf),
+        "crosses": np.array(crosses, np.int32),
+        "cost": np.ones((n, len(crosses[0]))),
+    }
     return Phases(**(columns | more))  # type: ignore[arg-type]
 
 

@@ -80,9 +80,13 @@ def test_the_same_seed_gives_the_same_and_volumes_move_nothing_else() -> None:
 
 @pytest.mark.parametrize(
     ("field", "bad"),
-    [("span_s", {"span_s": -1.0}), ("jobs_per_year", {"jobs_per_year": np.nan}), ("programs", {"programs": 3}),
-     ("volume_scale", {"volume_scale": 0.0})],
-)  # fmt: skip
+    [
+        ("span_s", {"span_s": -1.0}),
+        ("jobs_per_year", {"jobs_per_year": np.nan}),
+        ("programs", {"programs": 3}),
+        ("volume_scale", {"volume_scale": 0.0}),
+    ],
+)
 def test_a_season_that_cannot_be_is_refused(field: str, bad: dict[str, object]) -> None:
     with pytest.raises(UsageError) as told:
         season(1, **bad)  # type: ignore[arg-type]
@@ -118,16 +122,26 @@ def test_a_packed_trace_is_the_same_trace() -> None:
 
 def test_five_percent_of_corrupt_lines_are_dropped_and_told() -> None:
     lines = [swf_line(i, 10 * i) for i in range(2000)]
-    broken = ["9 9 9\n", "9 x 3 100 4 -1 -1 4 -1 -1 1 7 1 3 1 1 -1 -1\n", swf_line(1).replace(" 100 ", " nan "),
-              swf_line(1, -5), swf_line(1, run=0), "\x00\xff\n", swf_line(1, used=-1)]  # fmt: skip
+    broken = [
+        "9 9 9\n",
+        "9 x 3 100 4 -1 -1 4 -1 -1 1 7 1 3 1 1 -1 -1\n",
+        swf_line(1).replace(" 100 ", " nan "),
+        swf_line(1, -5),
+        swf_line(1, run=0),
+        "\x00\xff\n",
+        swf_line(1, used=-1),
+    ]
     for i in range(100):
         lines[20 * i] = broken[i % len(broken)]
     taken = swf.read("".join(lines).encode("latin-1"), 1)
     assert (len(taken.season.jobs), taken.rows, sum(taken.dropped.values())) == (1900, 2000, 100)
     assert set(taken.dropped) == {
-        "of another number of fields", "with what is no number", "with numbers that cannot be", "without a run time",
+        "of another number of fields",
+        "with what is no number",
+        "with numbers that cannot be",
+        "without a run time",
         "without processors",
-    }  # fmt: skip
+    }
     assert taken.told.startswith("1,900 of 2,000 jobs; dropped: ")
 
 
@@ -135,8 +149,13 @@ def test_numbers_no_job_has_are_dropped_and_told() -> None:
     """They would hold up the whole replay, or all figures would be theirs."""
     trace = swf.read((swf_line(1) + swf_line(2, run=9_000_000_000)).encode(), 1)
     assert (len(trace.season.jobs), trace.dropped) == (1, {"longer than a year": 1})
-    bad = ["a,1000,1e18,84,2e9,8e9,50,840\n", "a,1000,4e8,84,2e9,8e9,50,840\n", "a,1000,1100,1e30,2e9,8e9,50,840\n",
-           "a,1000,1100,84,1e18,8e9,50,840\n", "a,1000,1100,84,2e9,8e9,1e20,840\n"]  # fmt: skip
+    bad = [
+        "a,1000,1e18,84,2e9,8e9,50,840\n",
+        "a,1000,4e8,84,2e9,8e9,50,840\n",
+        "a,1000,1100,1e30,2e9,8e9,50,840\n",
+        "a,1000,1100,84,1e18,8e9,50,840\n",
+        "a,1000,1100,84,2e9,8e9,1e20,840\n",
+    ]
     table = tables.read((COLUMNS + "a,1000,1100,84,2e9,8e9,50,1e300\n" + "".join(bad)).encode(), SUMMIT)
     assert table.dropped == {"with numbers that cannot be": 4, "longer than a year": 1}
     # Its I/O took no longer than it ran.
@@ -184,15 +203,27 @@ def test_a_table_of_other_columns_is_refused_by_name() -> None:
 
 def test_rows_that_are_no_record_are_dropped_and_told() -> None:
     good = "a,1000,1100,84,2e9,8e9,50,840\n"
-    bad = ["a,1000\n", "a,x,1100,84,2e9,8e9,50,840\n", "a,1000,1100,84,-2e9,8e9,50,840\n", "a,1000,900,84,1,1,1,1\n",
-           "a,1000,1100,84,,,50,840\n", "a,1000,1100,,2e9,8e9,50,840\n", "a,1000,1100,nan,2e9,8e9,50,840\n",
-           "a,1000,1100,0,2e9,8e9,50,840\n"]  # fmt: skip
+    bad = [
+        "a,1000\n",
+        "a,x,1100,84,2e9,8e9,50,840\n",
+        "a,1000,1100,84,-2e9,8e9,50,840\n",
+        "a,1000,900,84,1,1,1,1\n",
+        "a,1000,1100,84,,,50,840\n",
+        "a,1000,1100,,2e9,8e9,50,840\n",
+        "a,1000,1100,nan,2e9,8e9,50,840\n",
+        "a,1000,1100,0,2e9,8e9,50,840\n",
+    ]
     taken = tables.read((COLUMNS + good * 152 + "".join(bad)).encode(), SUMMIT)
     assert (len(taken.season.jobs), taken.rows) == (152, 160)
     assert taken.dropped == {
-        "of another number of columns": 1, "with what is no number": 1, "with numbers that cannot be": 2,
-        "that end before they begin": 1, "without volumes": 1, "without nprocs": 1, "without processes": 1,
-    }  # fmt: skip
+        "of another number of columns": 1,
+        "with what is no number": 1,
+        "with numbers that cannot be": 2,
+        "that end before they begin": 1,
+        "without volumes": 1,
+        "without nprocs": 1,
+        "without processes": 1,
+    }
     with pytest.raises(InputError, match="none of 8 rows is a job"):
         tables.read((COLUMNS + "".join(bad)).encode(), SUMMIT)
 

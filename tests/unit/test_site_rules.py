@@ -31,8 +31,11 @@ write_ops = 100
 
 
 def fired(site: Path) -> set[str]:
-    rows = [counters(1, SHARED, bytes_written=1 << 24, writes=4096, write_time_s=20.0, write_sizes=sizes(small=4096),
-                     seeks=5000)]  # fmt: skip
+    rows = [
+        counters(
+            1, SHARED, bytes_written=1 << 24, writes=4096, write_time_s=20.0, write_sizes=sizes(small=4096), seeks=5000
+        )
+    ]
     findings, _ = evaluate(load(site), profile(job(rows)))
     return {one.rule for one in findings} | {name for one in findings for name in one.covers}
 
@@ -164,8 +167,12 @@ def test_a_fault_is_named_with_file_key_and_remedy(
 
 
 def test_all_faults_are_named_at_once(tmp_path: Path) -> None:
-    put(tmp_path, mine=GOOD.replace("write_ops > 100", "b > 100").replace("{write_bytes}", "{c}"), other="id = 5\n",
-        fine=GOOD.replace('"mine"', '"fine"'))  # fmt: skip
+    put(
+        tmp_path,
+        mine=GOOD.replace("write_ops > 100", "b > 100").replace("{write_bytes}", "{c}"),
+        other="id = 5\n",
+        fine=GOOD.replace('"mine"', '"fine"'),
+    )
     sound, faults = check(tmp_path)
     assert sound == ["fine"]
     assert [Path(str(f.where)).name for f in faults] == ["mine.toml", "mine.toml", "other.toml"]

@@ -51,8 +51,18 @@ def written(tmp_path: Path, *lines: str, header: str = HEADER) -> Path:
     return path
 
 
-def line(job: str, *, raw: str = "", state: str = "COMPLETED", start: str = "2024-01-01T00:00:10", tasks: str = "",
-         name: str = "a", nodes: str = "n1", comment: str = "", end: str = "2024-01-01T00:01:00") -> str:  # fmt: skip
+def line(
+    job: str,
+    *,
+    raw: str = "",
+    state: str = "COMPLETED",
+    start: str = "2024-01-01T00:00:10",
+    tasks: str = "",
+    name: str = "a",
+    nodes: str = "n1",
+    comment: str = "",
+    end: str = "2024-01-01T00:01:00",
+) -> str:
     return f"{job}|{raw or job}|c|{name}|{state}|2024-01-01T00:00:00|{start}|{end}|1|4|{tasks}|{nodes}|{comment}"
 
 
@@ -77,9 +87,15 @@ def test_steps_fold_into_processes(folder: Path) -> None:
 
 def test_external_steps_are_no_processes_and_far_steps_find_their_job(tmp_path: Path) -> None:
     path = written(
-        tmp_path, line("7"), line("7.batch", tasks="1"), line("7.extern", tasks="64"), line("7.0", tasks="12"),
-        line("8"), line("7.1", tasks="16"), line("9.0", tasks="3"),
-    )  # fmt: skip
+        tmp_path,
+        line("7"),
+        line("7.batch", tasks="1"),
+        line("7.extern", tasks="64"),
+        line("7.0", tasks="12"),
+        line("8"),
+        line("7.1", tasks="16"),
+        line("9.0", tasks="3"),
+    )
     rows, gaps = read(path)
     assert {row["job_id"]: row["processes"] for row in rows} == {"7": 16, "8": None}
     assert "1 step" in gaps["steps_without_job"].what
@@ -87,9 +103,14 @@ def test_external_steps_are_no_processes_and_far_steps_find_their_job(tmp_path: 
 
 def test_array_and_heterogeneous_jobs_have_their_own_numbers(tmp_path: Path) -> None:
     path = written(
-        tmp_path, line("40_1", raw="41"), line("40_1.0", raw="41.0", tasks="8"), line("40_[2-9%2]", raw="40"),
-        line("50+0", raw="50"), line("50+1", raw="51"), line("50+1.0", raw="51.0", tasks="5"),
-    )  # fmt: skip
+        tmp_path,
+        line("40_1", raw="41"),
+        line("40_1.0", raw="41.0", tasks="8"),
+        line("40_[2-9%2]", raw="40"),
+        line("50+0", raw="50"),
+        line("50+1", raw="51"),
+        line("50+1.0", raw="51.0", tasks="5"),
+    )
     rows, gaps = read(path)
     assert [(row["job_id"], row["processes"]) for row in rows] == [("41", 8), ("40", None), ("50", None), ("51", 5)]
     assert "raw_job_ids" not in gaps
@@ -101,26 +122,37 @@ def test_array_and_heterogeneous_jobs_have_their_own_numbers(tmp_path: Path) -> 
 
 def test_requeued_jobs_are_several_and_repeated_rows_one(tmp_path: Path) -> None:
     path = written(
-        tmp_path, line("7", state="NODE_FAIL"), line("7", start="2024-01-02T00:00:00", state="RUNNING"),
+        tmp_path,
+        line("7", state="NODE_FAIL"),
+        line("7", start="2024-01-02T00:00:00", state="RUNNING"),
         line("7", start="2024-01-02T00:00:00", state="COMPLETED"),
-    )  # fmt: skip
+    )
     rows, _ = read(path)
     assert [row["state"] for row in rows] == ["NODE_FAIL", "COMPLETED"]
 
 
-@pytest.mark.parametrize(("text", "state"), [
-    ("CANCELLED by 380693", "CANCELLED"), ("CANCELLED+", "CANCELLED"), ("CD", "COMPLETED"), ("timeout", "TIMEOUT"),
-    ("OUT_OF_MEMORY", "OUT_OF_MEMORY"), ("Unknown", None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "state"),
+    [
+        ("CANCELLED by 380693", "CANCELLED"),
+        ("CANCELLED+", "CANCELLED"),
+        ("CD", "COMPLETED"),
+        ("timeout", "TIMEOUT"),
+        ("OUT_OF_MEMORY", "OUT_OF_MEMORY"),
+        ("Unknown", None),
+    ],
+)
 def test_states(tmp_path: Path, text: str, state: str | None) -> None:
     assert read(written(tmp_path, line("7", state=text)))[0][0]["state"] == state
 
 
 def test_what_is_still_to_come_is_not_told(tmp_path: Path) -> None:
     path = written(
-        tmp_path, line("1", state="RUNNING"), line("2", state="PENDING", nodes="None assigned"),
+        tmp_path,
+        line("1", state="RUNNING"),
+        line("2", state="PENDING", nodes="None assigned"),
         line("3", state="CANCELLED by 5", start="None", nodes="None assigned"),
-    )  # fmt: skip
+    )
     running, pending, cancelled = read(path)[0]
     assert running["end_ns"] is None
     assert running["cores"] == 4
@@ -129,8 +161,16 @@ def test_what_is_still_to_come_is_not_told(tmp_path: Path) -> None:
 
 
 def test_times(tmp_path: Path) -> None:
-    starts = ["2024-07-01T12:00:00", "1719835200", "2024-07-01T12:00:00+0200", "2024-07-01T10:00:00Z", "Unknown",
-              "1970-01-01T01:00:00", "Today 08:00", "9999-01-01T00:00:00"]  # fmt: skip
+    starts = [
+        "2024-07-01T12:00:00",
+        "1719835200",
+        "2024-07-01T12:00:00+0200",
+        "2024-07-01T10:00:00Z",
+        "Unknown",
+        "1970-01-01T01:00:00",
+        "Today 08:00",
+        "9999-01-01T00:00:00",
+    ]
     path = written(tmp_path, *(line(str(i + 1), start=s) for i, s in enumerate(starts)))
     rows, gaps = read(path, time_zone="Europe/Berlin")
     noon = 1719828000 * NS
@@ -152,10 +192,15 @@ def test_free_text_may_hold_separators_and_line_ends(tmp_path: Path) -> None:
     header = "JobID|SubmitLine|JobName|State|Start|NodeList"
     tail = "COMPLETED|2024-01-01T00:00:10|n[1-2]"
     path = written(
-        tmp_path, f"1|sbatch a|x|{tail}", f"2|srun a | tail -1 | cat|y|{tail}",
-        f"3|sbatch --wrap=one\ntwo\n three|z|{tail}", f"4|plain|na|me|{tail}", "5|nonsense|a|b|c",
-        f"6|sbatch b|w|{tail}", header=header,
-    )  # fmt: skip
+        tmp_path,
+        f"1|sbatch a|x|{tail}",
+        f"2|srun a | tail -1 | cat|y|{tail}",
+        f"3|sbatch --wrap=one\ntwo\n three|z|{tail}",
+        f"4|plain|na|me|{tail}",
+        "5|nonsense|a|b|c",
+        f"6|sbatch b|w|{tail}",
+        header=header,
+    )
     rows, gaps = read(path)
     assert [row["job_id"] for row in rows] == ["1", "2", "3", "4", "6"]
     assert [row["name"] for row in rows][:3] == ["x", "y", "z"]
@@ -199,8 +244,11 @@ def test_a_hostile_node_list_is_a_gap(tmp_path: Path) -> None:
 
 def test_batches_of_many_nodes_are_split(tmp_path: Path) -> None:
     path = written(tmp_path, *(line(str(i), nodes="n[1-100000]") for i in range(1, 31)))
-    sizes = [(item.num_rows, len(item["nodes"].flatten())) for item in SlurmSource().read(path)
-             if isinstance(item, pa.RecordBatch)]  # fmt: skip
+    sizes = [
+        (item.num_rows, len(item["nodes"].flatten()))
+        for item in SlurmSource().read(path)
+        if isinstance(item, pa.RecordBatch)
+    ]
     assert sum(rows for rows, _ in sizes) == 30
     assert max(names for _, names in sizes) <= (1 << 20) + 100_000
 
@@ -284,11 +332,22 @@ def test_accepts_by_content(folder: Path, name: str) -> None:
     assert SlurmSource().accepts((folder / name).read_bytes()[:8192], Path("x"))
 
 
-@pytest.mark.parametrize("head", [
-    b"", b"\0\1", b"a|b|c\n1|2|3\n", b'{"jobs": 5}', b'{"jobs": [{"name": "x"}]}', b"NodeName=n1\n",
-    b"1795249729 nonsense job=1\n", b"1|2\n",
-    b'[{"id": 1, "name": "open"}\n', b"JobId\n", b"[2018-09-10 14:16:52] T OPEN() /x || 2018-09-10T06:16:53Z || h\n",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"",
+        b"\0\1",
+        b"a|b|c\n1|2|3\n",
+        b'{"jobs": 5}',
+        b'{"jobs": [{"name": "x"}]}',
+        b"NodeName=n1\n",
+        b"1795249729 nonsense job=1\n",
+        b"1|2\n",
+        b'[{"id": 1, "name": "open"}\n',
+        b"JobId\n",
+        b"[2018-09-10 14:16:52] T OPEN() /x || 2018-09-10T06:16:53Z || h\n",
+    ],
+)
 def test_accepts_nothing_else(head: bytes) -> None:
     assert not SlurmSource().accepts(head, Path("sacct.txt"))
 
@@ -297,8 +356,12 @@ def test_empty_results_and_clear_errors(tmp_path: Path) -> None:
     rows, gaps = read(written(tmp_path))
     assert (rows, "no_jobs" in gaps) == ([], True)
     path = tmp_path / "x"
-    for content, error in ((b"", CorruptInputError), (b" \n", CorruptInputError), (b"hello\n", UnknownFormatError),
-                           (b"\x1f\x8b\x08\x00no", CorruptInputError)):  # fmt: skip
+    for content, error in (
+        (b"", CorruptInputError),
+        (b" \n", CorruptInputError),
+        (b"hello\n", UnknownFormatError),
+        (b"\x1f\x8b\x08\x00no", CorruptInputError),
+    ):
         path.write_bytes(content)
         with pytest.raises(error) as caught:
             read(path)

@@ -18,8 +18,12 @@ from fairlead.steer.forwarding.record_spool import spool_in
 
 
 def _batch(spool: Spool, rows: int = 3, filler: str = "x") -> bytes:
-    columns = {"ts_ns": numbers(range(rows)), "component": words([filler] * rows), "kind": words(["k"] * rows),
-               "text": words([os.urandom(8).hex() for _ in range(rows)])}  # fmt: skip
+    columns = {
+        "ts_ns": numbers(range(rows)),
+        "component": words([filler] * rows),
+        "kind": words(["k"] * rows),
+        "text": words([os.urandom(8).hex() for _ in range(rows)]),
+    }
     return encode(spool.header("events", 1, rows), columns)
 
 

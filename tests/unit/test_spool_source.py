@@ -45,30 +45,45 @@ JOB: dict[str, object] = {"job_id": "77", "user": "ada", "start_ns": NOW, "end_n
 
 def _header(table: str, rows: int, **more: object) -> Header:
     values: dict[str, object] = {
-        "table": table, "version": TABLES[table].version if table in TABLES else 1, "node": "n1", "boot_id": "b" * 32,
-        "seq": 1, "rows": rows, "writer": "mount:/m", "first_ns": NOW, "last_ns": NOW + 10**9,
-    }  # fmt: skip
+        "table": table,
+        "version": TABLES[table].version if table in TABLES else 1,
+        "node": "n1",
+        "boot_id": "b" * 32,
+        "seq": 1,
+        "rows": rows,
+        "writer": "mount:/m",
+        "first_ns": NOW,
+        "last_ns": NOW + 10**9,
+    }
     return Header(**(values | more))  # type: ignore[arg-type]
 
 
 def _ops(rows: int = 3, *, seq: int = 1, job: dict[str, object] | None = JOB, **more: object) -> bytes:
     columns = {
         "start_ns": numbers([NOW + k * 10**7 for k in range(rows)]),
-        "end_ns": numbers([NOW + k * 10**7 + 10**6 for k in range(rows)]), "busy_ns": numbers([10**6] * rows),
-        "node": words(["n1"] * rows), "job_id": words(["77"] * rows), "rank": numbers([0] * rows),
-        "interface": words(["fuse"] * rows), "op": words([("write", "read", "open")[k % 3] for k in range(rows)]),
-        "file_id": numbers([5] * rows), "offset": numbers([k << 20 if k % 3 < 2 else None for k in range(rows)]),
-        "size": numbers([1 << 20 if k % 3 < 2 else None for k in range(rows)]), "count": numbers([1] * rows),
-    }  # fmt: skip
+        "end_ns": numbers([NOW + k * 10**7 + 10**6 for k in range(rows)]),
+        "busy_ns": numbers([10**6] * rows),
+        "node": words(["n1"] * rows),
+        "job_id": words(["77"] * rows),
+        "rank": numbers([0] * rows),
+        "interface": words(["fuse"] * rows),
+        "op": words([("write", "read", "open")[k % 3] for k in range(rows)]),
+        "file_id": numbers([5] * rows),
+        "offset": numbers([k << 20 if k % 3 < 2 else None for k in range(rows)]),
+        "size": numbers([1 << 20 if k % 3 < 2 else None for k in range(rows)]),
+        "count": numbers([1] * rows),
+    }
     return encode(_header("ops", rows, seq=seq, job=job, **more), columns)
 
 
 def _forwarder(rows: int = 2) -> bytes:
     columns = {
-        "ts_ns": numbers([NOW] * rows), "node": words(["fwd0"] * rows), "op_class": words(["read"] * rows),
+        "ts_ns": numbers([NOW] * rows),
+        "node": words(["fwd0"] * rows),
+        "op_class": words(["read"] * rows),
         "wait_ns_histogram": lists([([1, 2, 3], None)[k % 2] for k in range(rows)]),
         "queue_len_mean": fractions([(1.5, None)[k % 2] for k in range(rows)]),
-    }  # fmt: skip
+    }
     return encode(_header("forwarder", rows, layer="forwarder", writer="forwarder:fwd0"), columns)
 
 
@@ -157,10 +172,22 @@ def test_damage_never_goes_unsaid(tmp_path: Path, data: st.DataObject) -> None:
 def _made(about: dict[str, object], payload: bytes) -> bytes:
     """A batch whose checksums hold, whatever it says: as a hostile writer would make it."""
     base: dict[str, object] = {
-        "format": 1, "table": "events", "version": 1, "node": "n", "boot_id": "b", "seq": 1, "rows": 1, "layer": "x",
-        "writer": "w", "first_ns": None, "last_ns": None, "job": None, "columns": [], "raw_bytes": 0,
+        "format": 1,
+        "table": "events",
+        "version": 1,
+        "node": "n",
+        "boot_id": "b",
+        "seq": 1,
+        "rows": 1,
+        "layer": "x",
+        "writer": "w",
+        "first_ns": None,
+        "last_ns": None,
+        "job": None,
+        "columns": [],
+        "raw_bytes": 0,
         "checksum": blake2b(payload, digest_size=16).hexdigest(),
-    }  # fmt: skip
+    }
     text = json.dumps(base | about).encode()
     return PREFIX.pack(MAGIC, len(text), len(payload), zlib.crc32(text)) + text + payload
 
@@ -176,10 +203,12 @@ HOSTILE = {
     "a code beyond its words": ({"columns": [["kind", "word", 9]], "raw_bytes": 9}, zlib.compress(CODE + b'["a"]'[:5])),
     "words that are numbers": ({"columns": [["kind", "word", 7]], "raw_bytes": 7}, zlib.compress(CODE + b"[1]")),
     "a code below null": (
-        {"columns": [["kind", "word", 9]], "raw_bytes": 9}, zlib.compress(array("i", [-2]).tobytes() + b'["a"]')
+        {"columns": [["kind", "word", 9]], "raw_bytes": 9},
+        zlib.compress(array("i", [-2]).tobytes() + b'["a"]'),
     ),
     "a list too long": (
-        {"columns": [["kind", "i64s", 12]], "raw_bytes": 12}, zlib.compress(array("i", [9]).tobytes() + NUMBER)
+        {"columns": [["kind", "i64s", 12]], "raw_bytes": 12},
+        zlib.compress(array("i", [9]).tobytes() + NUMBER),
     ),
     "an unknown kind": ({"columns": [["kind", "tree", 8]], "raw_bytes": 8}, zlib.compress(NUMBER)),
     "an unknown column": ({"columns": [["strange", "i64", 8]], "raw_bytes": 8}, zlib.compress(NUMBER)),
@@ -189,7 +218,7 @@ HOSTILE = {
     "a section beyond the end": ({"columns": [["ts_ns", "i64", 800]], "raw_bytes": 8}, zlib.compress(NUMBER)),
     "a list for a job": ({"job": [1]}, zlib.compress(b"")),
     "a number for a table": ({"table": 3}, zlib.compress(b"")),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -202,8 +231,14 @@ def test_hostile_batches_are_refused(name: str, tmp_path: Path) -> None:
 def test_columns_of_the_wrong_kind_are_refused(tmp_path: Path) -> None:
     good = {"ts_ns": numbers([NOW]), "component": words(["c"]), "kind": words(["k"]), "text": words(["t"])}
     assert len(_read(_file(tmp_path, encode(_header("events", 1), good)))) == 1
-    for bad in ({"kind": numbers([7])}, {"ts_ns": words(["soon"])}, {"kind": words(["\ud800"])},
-                {"ts_ns": fractions([0.5])}, {"strange": numbers([1])}, {"kind": words([None])}):  # fmt: skip
+    for bad in (
+        {"kind": numbers([7])},
+        {"ts_ns": words(["soon"])},
+        {"kind": words(["\ud800"])},
+        {"ts_ns": fractions([0.5])},
+        {"strange": numbers([1])},
+        {"kind": words([None])},
+    ):
         with pytest.raises(CorruptInputError):
             _read(_file(tmp_path, encode(_header("events", 1), good | bad)))
 
@@ -216,8 +251,13 @@ def test_newer_batches_are_told_apart(tmp_path: Path) -> None:
     (missing,) = _read(_file(tmp_path, _made({"table": "tomorrow"}, zlib.compress(b""))))
     assert isinstance(missing, Missing)
     assert missing.kind == "unknown_table"
-    columns = {"ts_ns": numbers([NOW]), "component": words(["c"]), "kind": words(["k"]), "text": words(["t"]),
-               "colour": words(["red"])}  # fmt: skip
+    columns = {
+        "ts_ns": numbers([NOW]),
+        "component": words(["c"]),
+        "kind": words(["k"]),
+        "text": words(["t"]),
+        "colour": words(["red"]),
+    }
     gap, rows = _read(_file(tmp_path, encode(_header("events", 1, version=99), columns)))
     assert isinstance(gap, Missing)
     assert "colour" in gap.what
@@ -233,8 +273,14 @@ def _twice(columns: dict[str, Words | Numbers]) -> dict[str, Words | Numbers]:
 
 
 def test_a_run_of_no_operation_is_refused(tmp_path: Path) -> None:
-    columns = {"start_ns": numbers([1]), "end_ns": numbers([2]), "busy_ns": numbers([1]), "interface": words(["fuse"]),
-               "op": words(["read"]), "count": numbers([0])}  # fmt: skip
+    columns = {
+        "start_ns": numbers([1]),
+        "end_ns": numbers([2]),
+        "busy_ns": numbers([1]),
+        "interface": words(["fuse"]),
+        "op": words(["read"]),
+        "count": numbers([0]),
+    }
     with pytest.raises(CorruptInputError, match="fewer than one"):
         _read(_file(tmp_path, encode(_header("ops", 1), columns)))
     with pytest.raises(CorruptInputError, match="null"):

@@ -37,9 +37,11 @@ PER_MINUTE = 60 * GIB
 def cached(asked: int, done: int, *, way: str = "read", layer: str = "osc") -> list[Row]:
     column = f"{way}_bytes"
     return [
-        *minutes("forwarder", "forwarder", "f1", **{column: asked}), *minutes("node", layer, "f1", **{column: done}),
-        *minutes("forwarder", "forwarder", "f2", **{column: asked}), *minutes("node", layer, "f2", **{column: asked}),
-    ]  # fmt: skip
+        *minutes("forwarder", "forwarder", "f1", **{column: asked}),
+        *minutes("node", layer, "f1", **{column: done}),
+        *minutes("forwarder", "forwarder", "f2", **{column: asked}),
+        *minutes("node", layer, "f2", **{column: asked}),
+    ]
 
 
 @pytest.mark.parametrize("layer", ["osc", "pfs_client"])
@@ -82,9 +84,11 @@ def test_unknown_bytes_are_not_zero() -> None:
 def test_the_jobs_that_make_it_are_named() -> None:
     rows = [
         *cached(GIB, 6 * GIB),
-        *minutes("job", "forwarder", "17", read_bytes=GIB), *minutes("job", "target", "17", read_bytes=6 * GIB),
-        *minutes("job", "forwarder", "18", read_bytes=GIB), *minutes("job", "target", "18", read_bytes=GIB),
-    ]  # fmt: skip
+        *minutes("job", "forwarder", "17", read_bytes=GIB),
+        *minutes("job", "target", "17", read_bytes=6 * GIB),
+        *minutes("job", "forwarder", "18", read_bytes=GIB),
+        *minutes("job", "target", "18", read_bytes=GIB),
+    ]
     told = only(look(rows, [summary("17"), summary("18")]), "cache_thrashing")
     assert told.finding.culprits == [Subject("job", "17")]
     assert any("user17, prog17" in one.text for one in told.finding.evidence)
@@ -104,8 +108,9 @@ def test_nodes_are_held_against_themselves_where_there_are_no_forwarders() -> No
 
 def test_layers_as_a_whole_are_less_sure() -> None:
     rows = [
-        *minutes("forwarder", "forwarder", "f1", read_bytes=GIB), *minutes("target", "target", "o1", read_bytes=4 * GIB)
-    ]  # fmt: skip
+        *minutes("forwarder", "forwarder", "f1", read_bytes=GIB),
+        *minutes("target", "target", "o1", read_bytes=4 * GIB),
+    ]
     told = only(look(rows), "cache_thrashing")
     assert told.finding.confidence < 0.7
     assert any("osc" in text for text in told.finding.missing)
@@ -161,8 +166,11 @@ def test_one_at_its_peak_while_others_idle_is_said_so() -> None:
 
 
 def test_busy_but_below_the_peak_is_enough() -> None:
-    rows = [r for n in ("f1", "f2", "f3", "f4") for r in
-            minutes("forwarder", "forwarder", n, write_bytes=int(0.85 * PER_MINUTE))]  # fmt: skip
+    rows = [
+        r
+        for n in ("f1", "f2", "f3", "f4")
+        for r in minutes("forwarder", "forwarder", n, write_bytes=int(0.85 * PER_MINUTE))
+    ]
     assert look(rows, site=FORWARDERS).told == []
 
 
@@ -215,8 +223,11 @@ def test_a_target_that_jobs_crowd_on_is_graver() -> None:
 
 
 def test_two_kinds_of_imbalance_are_two_findings() -> None:
-    forwarders = [r for k in range(6) for r in
-                  minutes("forwarder", "forwarder", f"f{k}", write_bytes=(30 * GIB if not k else MIB))]  # fmt: skip
+    forwarders = [
+        r
+        for k in range(6)
+        for r in minutes("forwarder", "forwarder", f"f{k}", write_bytes=(30 * GIB if not k else MIB))
+    ]
     found = look(uneven(30 * GIB, MIB, MIB, MIB, MIB, MIB) + forwarders, site=FORWARDERS)
     ids = [one.finding.id for one in found.told if one.finding.category == "imbalance"]
     assert len(set(ids)) == 2
@@ -227,11 +238,18 @@ def test_two_kinds_of_imbalance_are_two_findings() -> None:
 
 def clients(**ops: int) -> pa.Table:
     rows = [
-        {"ts_ns": T0 + (k + 1) * MINUTE, "interval_ns": MINUTE, "target": "m0", "client": name, "op": "open",
-         "count": count, "source": "exports"}
+        {
+            "ts_ns": T0 + (k + 1) * MINUTE,
+            "interval_ns": MINUTE,
+            "target": "m0",
+            "client": name,
+            "op": "open",
+            "count": count,
+            "source": "exports",
+        }
         for name, count in ops.items()
         for k in range(60)
-    ]  # fmt: skip
+    ]
     return table(METADATA, rows)
 
 
@@ -300,8 +318,10 @@ def test_metadata_of_a_login_node_is_misuse_as_servers_count_it() -> None:
 
 
 def test_classes_and_addresses_come_from_the_mapping_too() -> None:
-    rows = [{"from_ns": 0, "kind": "node→class", "a": "login1", "b": "login"},
-            {"from_ns": 0, "kind": "nid→node", "a": "10.0.0.1@tcp", "b": "login1"}]  # fmt: skip
+    rows = [
+        {"from_ns": 0, "kind": "node→class", "a": "login1", "b": "login"},
+        {"from_ns": 0, "kind": "nid→node", "a": "10.0.0.1@tcp", "b": "login1"},
+    ]
     site = with_mapping(SystemSite(classes={"n1": "compute"}), table(MAPPING, rows))
     assert site.classes == {"n1": "compute", "login1": "login", "10.0.0.1@tcp": "login"}
 
@@ -330,8 +350,16 @@ def test_large_requests_few_jobs_and_unknown_operations_are_none() -> None:
 
 
 def files(number: int, stripes: int, size: int, processes: int = 1) -> dict[str, pa.Table]:
-    counters = [{"job_id": "7", "rank": -1 if processes > 1 else 0, "interface": "POSIX", "file_id": k,
-                 "max_byte_written": size - 1} for k in range(number)]  # fmt: skip
+    counters = [
+        {
+            "job_id": "7",
+            "rank": -1 if processes > 1 else 0,
+            "interface": "POSIX",
+            "file_id": k,
+            "max_byte_written": size - 1,
+        }
+        for k in range(number)
+    ]
     layouts = [{"file_id": k, "component": 0, "stripe_count": stripes} for k in range(number)]
     return {"file_counters": table(FILE_COUNTERS, counters), "layouts": table(LAYOUTS, layouts)}
 
@@ -355,9 +383,24 @@ def test_a_huge_shared_file_on_one_target_is_misuse() -> None:
 
 
 def test_sizes_of_files_come_from_operations_too() -> None:
-    ops = [{"start_ns": T0 + k, "end_ns": T0 + k + 1, "busy_ns": 1, "node": f"n{k}", "job_id": "7", "rank": k,
-            "interface": "POSIX", "op": "write", "file_id": 1, "offset": k * GIB, "size": MIB, "stride": MIB,
-            "count": 1024} for k in range(12)]  # fmt: skip
+    ops = [
+        {
+            "start_ns": T0 + k,
+            "end_ns": T0 + k + 1,
+            "busy_ns": 1,
+            "node": f"n{k}",
+            "job_id": "7",
+            "rank": k,
+            "interface": "POSIX",
+            "op": "write",
+            "file_id": 1,
+            "offset": k * GIB,
+            "size": MIB,
+            "stride": MIB,
+            "count": 1024,
+        }
+        for k in range(12)
+    ]
     layouts = table(LAYOUTS, [{"file_id": 1, "component": 0, "stripe_count": 1}])
     told = only(look(ops=table(OPS, ops), layouts=layouts), "stripe_misuse")
     assert "up to 12 GiB" in told.finding.evidence[0].text
@@ -378,8 +421,11 @@ def bursty(written: int, **more: object) -> list[Row]:
 
 
 def device(written: int, used: int = GIB) -> list[Row]:
-    return [r for k in range(4) for r in
-            minutes("device", "device", f"n{k}/nvme0", write_bytes=written, used_bytes_max=used)]  # fmt: skip
+    return [
+        r
+        for k in range(4)
+        for r in minutes("device", "device", f"n{k}/nvme0", write_bytes=written, used_bytes_max=used)
+    ]
 
 
 def test_an_idle_burst_buffer_beside_jobs_that_fit_is_told() -> None:

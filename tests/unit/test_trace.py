@@ -36,9 +36,10 @@ MS = 1_000_000
 def _trace(folder: Path, **options: int) -> Trace:
     trace = Trace(Spool(folder, node="n1", writer="mount:/m"), fs="tree", mount_point="/m", **options)  # type: ignore[arg-type]
     trace.identities = {
-        1: Identity(job_id="77", user="ada", rank=0), 2: Identity(job_id="77", user="ada", rank=1),
+        1: Identity(job_id="77", user="ada", rank=0),
+        2: Identity(job_id="77", user="ada", rank=1),
         3: Identity(job_id="78", user="bob"),
-    }  # fmt: skip
+    }
     return trace
 
 
@@ -218,12 +219,25 @@ def test_messages_of_the_kernel_tell_names_and_extents(tmp_path: Path) -> None:
     trace.close()
     paths = {row["file_id"]: row["path"] for row in _rows(tmp_path, "files")}
     found = [(row["op"], paths.get(row["file_id"])) for row in _rows(tmp_path)]  # type: ignore[call-overload]
-    assert sorted(found) == sorted([
-        ("mkdir", "/m/d"), ("lookup", "/m/none"), ("truncate", "/m/d"), ("chmod", "/m/d"), ("utimens", "/m/d"),
-        ("fdatasync", "/m/d"), ("fsync", "/m/d"), ("copy", "/m/d"), ("allocate", "/m/d"), ("symlink", "/m/link"),
-        ("rename", "/m/link"), ("stat", "/m/d/moved"), ("readdir", "/m/d"), ("read", "/m/d/listed"),
-        ("unlink", "/m/gone"),
-    ])  # fmt: skip
+    assert sorted(found) == sorted(
+        [
+            ("mkdir", "/m/d"),
+            ("lookup", "/m/none"),
+            ("truncate", "/m/d"),
+            ("chmod", "/m/d"),
+            ("utimens", "/m/d"),
+            ("fdatasync", "/m/d"),
+            ("fsync", "/m/d"),
+            ("copy", "/m/d"),
+            ("allocate", "/m/d"),
+            ("symlink", "/m/link"),
+            ("rename", "/m/link"),
+            ("stat", "/m/d/moved"),
+            ("readdir", "/m/d"),
+            ("read", "/m/d/listed"),
+            ("unlink", "/m/gone"),
+        ]
+    )
 
 
 REQUEST = st.tuples(
@@ -253,14 +267,20 @@ def test_runs_hold_every_request_in_order_inside_its_second(told: list[tuple[int
     runs.finish()
     for handle, wanted in expected.items():
         mine = [run for run in runs.closed if run.handle == handle]
-        table = pa.table({
-            "start_ns": [r.start for r in mine], "end_ns": [r.end for r in mine], "busy_ns": [r.busy for r in mine],
-            "interface": ["fuse"] * len(mine), "op": [r.word for r in mine], "rank": [r.job for r in mine],
-            "offset": pa.array([r.offset if r.offset >= 0 else None for r in mine], pa.int64()),
-            "size": pa.array([r.size if r.size >= 0 else None for r in mine], pa.int64()),
-            "stride": pa.array([r.stride if r.count > 1 and r.offset >= 0 else None for r in mine], pa.int64()),
-            "count": [r.count for r in mine],
-        })  # fmt: skip
+        table = pa.table(
+            {
+                "start_ns": [r.start for r in mine],
+                "end_ns": [r.end for r in mine],
+                "busy_ns": [r.busy for r in mine],
+                "interface": ["fuse"] * len(mine),
+                "op": [r.word for r in mine],
+                "rank": [r.job for r in mine],
+                "offset": pa.array([r.offset if r.offset >= 0 else None for r in mine], pa.int64()),
+                "size": pa.array([r.size if r.size >= 0 else None for r in mine], pa.int64()),
+                "stride": pa.array([r.stride if r.count > 1 and r.offset >= 0 else None for r in mine], pa.int64()),
+                "count": [r.count for r in mine],
+            }
+        )
         rows = expand(table).to_pylist()
         assert [(r["op"], r["offset"], r["size"], r["rank"]) for r in rows] == [one[:4] for one in wanted]
         assert sum(r.busy for r in mine) == sum(one[4] for one in wanted)  # type: ignore[misc]
@@ -327,8 +347,11 @@ def test_a_busy_second_is_recorded_whole(tmp_path: Path) -> None:
         trace.request(READ, 8, 4, (k * 37 % 101) << 12, 512, at + 2 * k, at + 2 * k + 1, 0, 0)
     trace.close()
     rows = _rows(tmp_path)
-    for job, rank, op, size, count in (("77", 0, "write", 4096, 2500), ("77", 1, "write", 4096, 2500),
-                                       (None, None, "read", 512, 5000)):  # fmt: skip
+    for job, rank, op, size, count in (
+        ("77", 0, "write", 4096, 2500),
+        ("77", 1, "write", 4096, 2500),
+        (None, None, "read", 512, 5000),
+    ):
         mine = [row for row in rows if (row["job_id"], row["rank"], row["op"]) == (job, rank, op)]
         assert sum(int(row["count"]) for row in mine) == count  # type: ignore[call-overload]
         assert {row["size"] for row in mine} == {size}
@@ -340,8 +363,7 @@ def test_a_busy_second_is_recorded_whole(tmp_path: Path) -> None:
 @pytest.mark.parametrize("module", ["fs.trace", "forwarding.forwarder.records", "forwarding.record_spool"])
 def test_recording_needs_no_arrow(module: str) -> None:
     program = (
-        f"import sys, fairlead.steer.{module}\n"
-        "assert not {'numpy', 'pyarrow', 'rich', 'pandas'} & set(sys.modules)"
+        f"import sys, fairlead.steer.{module}\nassert not {{'numpy', 'pyarrow', 'rich', 'pandas'}} & set(sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -11,9 +11,20 @@ from fairlead.core.model import units
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0, "0 B"), (1, "1 B"), (1023, "1023 B"), (1024, "1 KiB"), (1536, "1.5 KiB"), (1 << 30, "1 GiB"),
-     (1023.9 * 1024, "1 MiB"), (5 << 50, "5 PiB"), (None, "—"), (math.nan, "—"), (math.inf, "—")],
-)  # fmt: skip
+    [
+        (0, "0 B"),
+        (1, "1 B"),
+        (1023, "1023 B"),
+        (1024, "1 KiB"),
+        (1536, "1.5 KiB"),
+        (1 << 30, "1 GiB"),
+        (1023.9 * 1024, "1 MiB"),
+        (5 << 50, "5 PiB"),
+        (None, "—"),
+        (math.nan, "—"),
+        (math.inf, "—"),
+    ],
+)
 def test_bytes(value: float | None, text: str) -> None:
     assert units.format_bytes(value) == text
 
@@ -26,9 +37,19 @@ def test_decimal_bytes_are_named_so() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0, "0 s"), (2e-9, "2 ns"), (830e-6, "830 µs"), (0.012, "12 ms"), (3.42, "3.4 s"), (125, "2 min 05 s"),
-     (11_400, "3 h 10 min"), (187_200, "2 d 4 h"), (-1.5, "-1.5 s"), (None, "—")],
-)  # fmt: skip
+    [
+        (0, "0 s"),
+        (2e-9, "2 ns"),
+        (830e-6, "830 µs"),
+        (0.012, "12 ms"),
+        (3.42, "3.4 s"),
+        (125, "2 min 05 s"),
+        (11_400, "3 h 10 min"),
+        (187_200, "2 d 4 h"),
+        (-1.5, "-1.5 s"),
+        (None, "—"),
+    ],
+)
 def test_durations(seconds: float | None, text: str) -> None:
     assert units.format_duration(seconds) == text
 

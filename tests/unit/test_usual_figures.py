@@ -15,10 +15,24 @@ def phase(run: int, **other: object) -> Row:
     """A write phase of run `run`, a minute after that of the run before."""
     start = 10**18 + run * 60 * S
     return {
-        "cluster": "c", "job_id": str(run), "job_start_ns": start, "number": 0, "kind": "write", "start_ns": start,
-        "end_ns": start + S, "active_ns": S, "user": "ann", "program": "sim", "nodes_count": 8, "mode": "N-N",
-        "request_bytes": float(4 << 20), "metadata_ops": 100, "made_ns": start, "analysis_version": 1, **other,
-    }  # fmt: skip
+        "cluster": "c",
+        "job_id": str(run),
+        "job_start_ns": start,
+        "number": 0,
+        "kind": "write",
+        "start_ns": start,
+        "end_ns": start + S,
+        "active_ns": S,
+        "user": "ann",
+        "program": "sim",
+        "nodes_count": 8,
+        "mode": "N-N",
+        "request_bytes": float(4 << 20),
+        "metadata_ops": 100,
+        "made_ns": start,
+        "analysis_version": 1,
+        **other,
+    }
 
 
 def table(rows: list[Row]) -> pa.Table:

@@ -30,8 +30,12 @@ _options = (
     click.option("--config", "file", type=_file, metavar="FILE", help="Settings of the server (TOML)."),
 )
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-_password_option = click.option("--password-file", type=_file, metavar="FILE",
-                                help="File with the password in its first line; - reads it from stdin.")  # fmt: skip
+_password_option = click.option(
+    "--password-file",
+    type=_file,
+    metavar="FILE",
+    help="File with the password in its first line; - reads it from stdin.",
+)
 
 
 def _placed(command: _F) -> _F:
@@ -51,19 +55,37 @@ def account() -> None:
 
 @account.command()
 @click.argument("name")
-@click.option("--role", type=_ROLES, default="user", show_default=True,
-              help="user: own jobs and those of own projects; support: all; admin: all, and accounts.")  # fmt: skip
+@click.option(
+    "--role",
+    type=_ROLES,
+    default="user",
+    show_default=True,
+    help="user: own jobs and those of own projects; support: all; admin: all, and accounts.",
+)
 @click.option("--project", "projects", multiple=True, metavar="NAME", help="Sees jobs of this project too. Repeatable.")
-@click.option("--way", type=_WAYS, default="local", show_default=True,
-              help="How it signs in: a password here, the directory, the OpenID provider, the portal.")  # fmt: skip
+@click.option(
+    "--way",
+    type=_WAYS,
+    default="local",
+    show_default=True,
+    help="How it signs in: a password here, the directory, the OpenID provider, the portal.",
+)
 @_password_option
 @click.option("--no-password", is_flag=True, help="None yet: `fairlead account welcome NAME` lets it in to choose one.")
 @_placed
 @_json_option
 def add(
-    name: str, role: Any, projects: tuple[str, ...], way: Any, password_file: Path | None, no_password: bool,
-    state: Path | None, lake: Path | None, file: Path | None, as_json: bool,
-) -> None:  # fmt: skip
+    name: str,
+    role: Any,
+    projects: tuple[str, ...],
+    way: Any,
+    password_file: Path | None,
+    no_password: bool,
+    state: Path | None,
+    lake: Path | None,
+    file: Path | None,
+    as_json: bool,
+) -> None:
     """Make an account. NAME is the name its jobs are known by. Asks for the password unless a file has it."""
     from fairlead.show.web.people import accounts
     from fairlead.show.web.people.accounts import proper_name
@@ -117,9 +139,15 @@ def passwd(name: str, password_file: Path | None, state: Path | None, lake: Path
 @_placed
 @_json_option
 def role(
-    name: str, role: Any, projects: tuple[str, ...], no_projects: bool, state: Path | None, lake: Path | None,
-    file: Path | None, as_json: bool,
-) -> None:  # fmt: skip
+    name: str,
+    role: Any,
+    projects: tuple[str, ...],
+    no_projects: bool,
+    state: Path | None,
+    lake: Path | None,
+    file: Path | None,
+    as_json: bool,
+) -> None:
     """Change what an account may. Projects stay unless they are named."""
     if projects and no_projects:
         raise UsageError("--no-projects and --project", remedy="give one of them")
@@ -160,18 +188,37 @@ def remove(name: str, state: Path | None, lake: Path | None, file: Path | None) 
 
 @account.command()
 @click.argument("name")
-@click.option("--title", default="made by fairlead account token", show_default=True, metavar="TEXT",
-              help="What it is for.")  # fmt: skip
-@click.option("--scope", "scopes", multiple=True, type=click.Choice(["read", "act", "admin"]), default=("read",),
-              show_default=True, help="read: ask; act: acknowledge, share; admin: accounts. Repeatable.")  # fmt: skip
-@click.option("--days", type=click.FloatRange(0, min_open=True), default=90.0, show_default=True,
-              help="How long it is good; web.token_days is the most.")  # fmt: skip
+@click.option(
+    "--title", default="made by fairlead account token", show_default=True, metavar="TEXT", help="What it is for."
+)
+@click.option(
+    "--scope",
+    "scopes",
+    multiple=True,
+    type=click.Choice(["read", "act", "admin"]),
+    default=("read",),
+    show_default=True,
+    help="read: ask; act: acknowledge, share; admin: accounts. Repeatable.",
+)
+@click.option(
+    "--days",
+    type=click.FloatRange(0, min_open=True),
+    default=90.0,
+    show_default=True,
+    help="How long it is good; web.token_days is the most.",
+)
 @_placed
 @_json_option
 def token(
-    name: str, title: str, scopes: tuple[str, ...], days: float, state: Path | None, lake: Path | None,
-    file: Path | None, as_json: bool,
-) -> None:  # fmt: skip
+    name: str,
+    title: str,
+    scopes: tuple[str, ...],
+    days: float,
+    state: Path | None,
+    lake: Path | None,
+    file: Path | None,
+    as_json: bool,
+) -> None:
     """Print an API token of an account: for programs, as `Authorization: Bearer TOKEN`. It never may more than NAME."""
     from fairlead.show.web.people.accounts import known
     from fairlead.show.web.people.credentials import make_token
@@ -190,8 +237,16 @@ def token(
         secret, made = make_token(store, name, title=title, scopes=ordered, lasts_ns=lasts_ns)
         _note(store, "make token", f"{made.id} of {name}: {', '.join(ordered)}")
     if as_json:
-        _print_json({"schema": "fairlead.token/1", "id": made.id, "token": secret, "scopes": made.scopes,
-                     "title": made.title, "expires_ns": made.expires_ns})  # fmt: skip
+        _print_json(
+            {
+                "schema": "fairlead.token/1",
+                "id": made.id,
+                "token": secret,
+                "scopes": made.scopes,
+                "title": made.title,
+                "expires_ns": made.expires_ns,
+            }
+        )
     else:
         click.echo(secret)
 

@@ -18,14 +18,21 @@ _folder = click.Path(path_type=Path, file_okay=False)
 
 
 @click.command()
-@click.option("--config", type=_file, metavar="FILE",
-              help="Settings, key = value. Default: /etc/fairlead/agent.conf if it exists.")  # fmt: skip
-@click.option("--server", metavar="URL",
-              help="The collector, https://HOST:PORT. Without it records wait in the spool.")  # fmt: skip
+@click.option(
+    "--config",
+    type=_file,
+    metavar="FILE",
+    help="Settings, key = value. Default: /etc/fairlead/agent.conf if it exists.",
+)
+@click.option("--server", metavar="URL", help="The collector, https://HOST:PORT. Without it records wait in the spool.")
 @click.option("--token", type=_file, metavar="FILE", help="The token to show to the collector.")
 @click.option("--ca", type=_file, metavar="FILE", help="Trust this authority (PEM) instead of the system's.")
-@click.option("--spool", type=_folder, metavar="DIR",
-              help="Where records wait until they are sent. Default: /var/spool/fairlead/agent.")  # fmt: skip
+@click.option(
+    "--spool",
+    type=_folder,
+    metavar="DIR",
+    help="Where records wait until they are sent. Default: /var/spool/fairlead/agent.",
+)
 @click.option("--spool-bytes", metavar="SIZE", help="Room they may take there, as 64M; the oldest go. Default: 256M.")
 @click.option("--spools", metavar="DIR,...", help="Send what mounts and forwarders spool there, too.")
 @click.option("--root", type=_folder, metavar="DIR", help="Read counters below DIR instead of /.")

@@ -23,17 +23,34 @@ _ROUTE_STATES = ("waiting", "sent", "counted", "given_up")
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 _config_option = click.option(
-    "--config", "file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+    "--config",
+    "file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
     help="Settings of the server (TOML): its [alerts], and where its state is.",
-)  # fmt: skip
+)
 _server_options = (
-    click.option("--server", metavar="URL", envvar="FAIRLEAD_API",
-                 help="Ask the API of a server (https://host:port), in place of its state on this machine."),
-    click.option("--token", "token_file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-                 envvar="FAIRLEAD_TOKEN_FILE", help="File with your reader's token for the server."),
-    click.option("--ca", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-                 help="Certificates (PEM) the server's is checked with. Default: the system's."),
-)  # fmt: skip
+    click.option(
+        "--server",
+        metavar="URL",
+        envvar="FAIRLEAD_API",
+        help="Ask the API of a server (https://host:port), in place of its state on this machine.",
+    ),
+    click.option(
+        "--token",
+        "token_file",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        envvar="FAIRLEAD_TOKEN_FILE",
+        help="File with your reader's token for the server.",
+    ),
+    click.option(
+        "--ca",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        help="Certificates (PEM) the server's is checked with. Default: the system's.",
+    ),
+)
 
 
 def _with_server(command: _F) -> _F:
@@ -63,20 +80,38 @@ def list_alerts(file: Path | None, limit: int, as_json: bool) -> None:
 
     with _state(_config(file), create=False) as state:
         found: dict[str, Any] = {
-            "schema": "fairlead.alerts/1", "open": state.open_concerns(), "acknowledged": state.acknowledged(),
-            "silences": state.silences(), "routes": state.counts(),
+            "schema": "fairlead.alerts/1",
+            "open": state.open_concerns(),
+            "acknowledged": state.acknowledged(),
+            "silences": state.silences(),
+            "routes": state.counts(),
             "retried": [
-                {"route": one.route, "recipient": one.recipient, "alerts": len(one.notices), "attempts": one.attempts,
-                 "due_ns": one.due_ns, "error": one.error}
-                for one in state.batches() if one.attempts
+                {
+                    "route": one.route,
+                    "recipient": one.recipient,
+                    "alerts": len(one.notices),
+                    "attempts": one.attempts,
+                    "due_ns": one.due_ns,
+                    "error": one.error,
+                }
+                for one in state.batches()
+                if one.attempts
             ],
             "notices": [
-                {"route": one.route, "recipient": one.recipient, "id": one.concern, "kind": one.kind,
-                 "level": one.level, "severity": one.severity, "rule": one.rule, "made_ns": one.made_ns,
-                 "state": one.state}
+                {
+                    "route": one.route,
+                    "recipient": one.recipient,
+                    "id": one.concern,
+                    "kind": one.kind,
+                    "level": one.level,
+                    "severity": one.severity,
+                    "rule": one.rule,
+                    "made_ns": one.made_ns,
+                    "state": one.state,
+                }
                 for one in state.notices(limit)
             ],
-        }  # fmt: skip
+        }
     if as_json:
         _print_json(msgspec.to_builtins(found))
         return
@@ -90,8 +125,10 @@ def _show(found: dict[str, Any], now_ns: int) -> None:
     _print(f"{len(found['open'])} not over")
     for one in found["open"]:
         by = acknowledged.get(one.id)
-        _print(f"  {one.id}  {one.severity:8s} {when(one.from_ns)}  {one.title}"
-               + (f"  [taken on by {by.who}: {by.why}]" if by else ""))  # fmt: skip
+        _print(
+            f"  {one.id}  {one.severity:8s} {when(one.from_ns)}  {one.title}"
+            + (f"  [taken on by {by.who}: {by.why}]" if by else "")
+        )
     for one in found["silences"]:
         if now_ns < one.until_ns:
             what = " ".join(f"{field}={pattern}" for field, pattern in one.match.items())
@@ -102,8 +139,10 @@ def _show(found: dict[str, Any], now_ns: int) -> None:
         _print(f"  ! {one['route']}: {one['alerts']} alerts tried {one['attempts']} times: {one['error']}")
     for one in found["notices"]:
         to = f" to {one['recipient']}" if one["recipient"] else ""
-        _print(f"  {when(one['made_ns'])}  {one['kind']:8s} {one['severity']:8s} {one['id']}"
-               f"  {one['route']}{to}: {one['state']}")  # fmt: skip
+        _print(
+            f"  {when(one['made_ns'])}  {one['kind']:8s} {one['severity']:8s} {one['id']}"
+            f"  {one['route']}{to}: {one['state']}"
+        )
 
 
 @alerts.command()
@@ -128,9 +167,11 @@ def test(route: str, file: Path | None, recipient: str, as_json: bool) -> None:
         raise UsageError(f"there is no route {route!r}", remedy=f"routes of the settings: {there}")
     now_ns = clock.now_ns()
     message = Message(
-        id=secrets.token_hex(12), made_ns=now_ns, subject="[fairlead] test",
+        id=secrets.token_hex(12),
+        made_ns=now_ns,
+        subject="[fairlead] test",
         text="A test of this route. Nothing is wrong.\n",
-    )  # fmt: skip
+    )
     try:
         build_courier(route, settings).deliver(message, recipient, now_ns)
     except DeliveryError as fault:
@@ -144,9 +185,15 @@ def test(route: str, file: Path | None, recipient: str, as_json: bool) -> None:
 
 
 @alerts.command()
-@click.option("--match", "match", multiple=True, required=True, metavar="FIELD=PATTERN",
-              help="What is silent: id, rule, severity, layer, component, user, program or job; * and ? stand for "
-                   "anything. Several: all must fit.")  # fmt: skip
+@click.option(
+    "--match",
+    "match",
+    multiple=True,
+    required=True,
+    metavar="FIELD=PATTERN",
+    help="What is silent: id, rule, severity, layer, component, user, program or job; * and ? stand for "
+    "anything. Several: all must fit.",
+)
 @click.option("--for", "age", required=True, metavar="AGE", help="How long, as 2h or 3d.")
 @click.option("--why", required=True, metavar="TEXT", help="Why.")
 @_config_option
@@ -168,9 +215,13 @@ def silence(match: tuple[str, ...], age: str, why: str, file: Path | None, as_js
     now_ns = clock.now_ns()
     fields = parse_match(match)
     one = Silence(
-        id=identity("silence", *match, now_ns), match=fields, until_ns=now_ns + age_ns(age), who=_me(), why=why,
+        id=identity("silence", *match, now_ns),
+        match=fields,
+        until_ns=now_ns + age_ns(age),
+        who=_me(),
+        why=why,
         made_ns=now_ns,
-    )  # fmt: skip
+    )
     with _state(_config(file)) as state, state.change():
         state.silence(one)
     if as_json:
@@ -210,11 +261,18 @@ def ack(finding: str, why: str, undo: bool, file: Path | None, as_json: bool) ->
     about = known(Lake.open(root), finding) if (root / "lake.toml").is_file() else None
     with _state(config) as state, state.change():
         concern = state.concern(finding)
-        by = None if undo else Acknowledged(
-            _me(), why, clock.now_ns(), about.owner if about else "",
-            about.from_ns if about else concern.from_ns if concern else 0,
-            about.to_ns if about else concern.to_ns if concern else None,
-        )  # fmt: skip
+        by = (
+            None
+            if undo
+            else Acknowledged(
+                _me(),
+                why,
+                clock.now_ns(),
+                about.owner if about else "",
+                about.from_ns if about else concern.from_ns if concern else 0,
+                about.to_ns if about else concern.to_ns if concern else None,
+            )
+        )
         there = about or concern if by else state.who_acknowledged(finding)
         if not there:
             raise UsageError(f"nothing known is called {finding!r}", remedy="`fairlead findings` lists what was found")
@@ -240,8 +298,9 @@ def digest(every: str | None, file: Path | None, as_json: bool) -> None:
     with _state(config, create=False) as state:
         subject, text = digest_of(state, config.alerts, from_ns, to_ns)
     if as_json:
-        _print_json({"schema": "fairlead.alerts.digest/1", "from_ns": from_ns, "to_ns": to_ns, "subject": subject,
-                     "text": text})  # fmt: skip
+        _print_json(
+            {"schema": "fairlead.alerts.digest/1", "from_ns": from_ns, "to_ns": to_ns, "subject": subject, "text": text}
+        )
     else:
         click.echo(f"{subject}\n\n{text}", nl=False)
 
@@ -264,13 +323,20 @@ def check(file: Path | None, as_json: bool) -> None:
     if as_json:
         import msgspec
 
-        _print_json({"schema": "fairlead.alerts.rules/1", "routes": sorted(settings.routes),
-                     "rules": msgspec.to_builtins(settings.rules)})  # fmt: skip
+        _print_json(
+            {
+                "schema": "fairlead.alerts.rules/1",
+                "routes": sorted(settings.routes),
+                "rules": msgspec.to_builtins(settings.rules),
+            }
+        )
         return
     for rule in settings.rules:
         steps = "".join(f", {step.severity} after {step.after_h:g} h" for step in rule.escalate)
-        _print(f"{rule.name}: {', '.join(rule.rules) or 'every rule'}, {rule.severity} or worse -> "
-               f"{', '.join(rule.to)}{steps}")  # fmt: skip
+        _print(
+            f"{rule.name}: {', '.join(rule.rules) or 'every rule'}, {rule.severity} or worse -> "
+            f"{', '.join(rule.to)}{steps}"
+        )
     _print(f"{len(settings.rules)} rules, {len(settings.routes)} routes: they can be used")
 
 
@@ -286,9 +352,17 @@ def check(file: Path | None, as_json: bool) -> None:
 @_with_server
 @_json_option
 def subscribe(
-    job: str, program: str, mine: bool, to: str, user: str, file: Path | None, server: str | None,
-    token_file: Path | None, ca: Path | None, as_json: bool,
-) -> None:  # fmt: skip
+    job: str,
+    program: str,
+    mine: bool,
+    to: str,
+    user: str,
+    file: Path | None,
+    server: str | None,
+    token_file: Path | None,
+    ca: Path | None,
+    as_json: bool,
+) -> None:
     """Be told by mail when something is found about your own jobs."""
     import msgspec
 

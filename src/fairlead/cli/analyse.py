@@ -27,22 +27,50 @@ LONGEST_DAYS = 3660
 DAYS_SHOWN = 14
 """Of a longer time days are added up on the terminal; `--json` has them all."""
 _OPTIONS = (
-    click.option("--lake", "root", type=click.Path(path_type=Path), metavar="DIR",
-                 help="The lake. Default: $FAIRLEAD_LAKE, else fairlead/lake in your data folder."),
-    click.option("--from", "from_", required=True, metavar="TIME",
-                 help="From then on: 2026-11-21, 2026-11-21T08:00 (UTC or with a zone), -180d, seconds since 1970."),
+    click.option(
+        "--lake",
+        "root",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        help="The lake. Default: $FAIRLEAD_LAKE, else fairlead/lake in your data folder.",
+    ),
+    click.option(
+        "--from",
+        "from_",
+        required=True,
+        metavar="TIME",
+        help="From then on: 2026-11-21, 2026-11-21T08:00 (UTC or with a zone), -180d, seconds since 1970.",
+    ),
     click.option("--to", default="now", metavar="TIME", help="Until then. Default: now."),
-    click.option("--dask", "where", default="here", metavar="WHERE",
-                 help="Who works: here (this process, without Dask), threads, processes (of this machine), slurm, or "
-                      "a scheduler's tcp://HOST:PORT. Default: here."),
-    click.option("--workers", "count", type=click.IntRange(1, 10_000), metavar="N",
-                 help="How many threads, processes or Slurm jobs. Default: one a processor; slurm.jobs."),
-    click.option("--dask-settings", "file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-                 help="What Slurm is asked for: the table [slurm] of a TOML file."),
-    click.option("--memory", metavar="SIZE",
-                 help="What the queries of one worker may use. Default: $FAIRLEAD_LAKE_MEMORY, else 2GB."),
+    click.option(
+        "--dask",
+        "where",
+        default="here",
+        metavar="WHERE",
+        help="Who works: here (this process, without Dask), threads, processes (of this machine), slurm, or "
+        "a scheduler's tcp://HOST:PORT. Default: here.",
+    ),
+    click.option(
+        "--workers",
+        "count",
+        type=click.IntRange(1, 10_000),
+        metavar="N",
+        help="How many threads, processes or Slurm jobs. Default: one a processor; slurm.jobs.",
+    ),
+    click.option(
+        "--dask-settings",
+        "file",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        help="What Slurm is asked for: the table [slurm] of a TOML file.",
+    ),
+    click.option(
+        "--memory",
+        metavar="SIZE",
+        help="What the queries of one worker may use. Default: $FAIRLEAD_LAKE_MEMORY, else 2GB.",
+    ),
     click.option("--json", "as_json", is_flag=True, help="Print the result as JSON."),
-)  # fmt: skip
+)
 
 
 def _heavy_options(command: F) -> F:
@@ -61,16 +89,36 @@ def analyse() -> None:
 
 @analyse.command()
 @_heavy_options
-@click.option("--shard", default="reanalysis", show_default=True, metavar="NAME",
-              help="Shard the summaries are written to.")  # fmt: skip
-@click.option("--label", default="", metavar="WORD",
-              help="Name of the run: what was done under it is not done again. Default: the version.")  # fmt: skip
-@click.option("--wait", "wait_s", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS",
-              help="How long to wait for another run to finish.")  # fmt: skip
+@click.option(
+    "--shard", default="reanalysis", show_default=True, metavar="NAME", help="Shard the summaries are written to."
+)
+@click.option(
+    "--label",
+    default="",
+    metavar="WORD",
+    help="Name of the run: what was done under it is not done again. Default: the version.",
+)
+@click.option(
+    "--wait",
+    "wait_s",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    metavar="SECONDS",
+    help="How long to wait for another run to finish.",
+)
 def jobs(
-    root: Path | None, from_: str, to: str, where: str, count: int | None, file: Path | None, memory: str | None,
-    as_json: bool, shard: str, label: str, wait_s: float,
-) -> None:  # fmt: skip
+    root: Path | None,
+    from_: str,
+    to: str,
+    where: str,
+    count: int | None,
+    file: Path | None,
+    memory: str | None,
+    as_json: bool,
+    shard: str,
+    label: str,
+    wait_s: float,
+) -> None:
     """Make the summaries of past jobs again, with this version.
 
     Of the jobs that began in the time and have ended. May be killed and run again: it goes on where it stopped, and
@@ -84,7 +132,7 @@ def jobs(
     with _workers(where, count, file) as workers, progress("jobs") as done:
         found = reanalyse(
             workers, lake, span, now_ns, shard=shard, label=label, memory=memory, wait_s=wait_s, done=done
-        )  # fmt: skip
+        )
     if as_json:
         _print_json(found)
         return
@@ -97,16 +145,36 @@ def jobs(
 
 @analyse.command()
 @_heavy_options
-@click.option("--shard", default="rediagnosis", show_default=True, metavar="NAME",
-              help="Shard the findings are written to.")  # fmt: skip
-@click.option("--label", default="", metavar="WORD",
-              help="Name of the run: what was done under it is not done again. Default: the version.")  # fmt: skip
-@click.option("--wait", "wait_s", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS",
-              help="How long to wait for another run to finish.")  # fmt: skip
+@click.option(
+    "--shard", default="rediagnosis", show_default=True, metavar="NAME", help="Shard the findings are written to."
+)
+@click.option(
+    "--label",
+    default="",
+    metavar="WORD",
+    help="Name of the run: what was done under it is not done again. Default: the version.",
+)
+@click.option(
+    "--wait",
+    "wait_s",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    metavar="SECONDS",
+    help="How long to wait for another run to finish.",
+)
 def findings(
-    root: Path | None, from_: str, to: str, where: str, count: int | None, file: Path | None, memory: str | None,
-    as_json: bool, shard: str, label: str, wait_s: float,
-) -> None:  # fmt: skip
+    root: Path | None,
+    from_: str,
+    to: str,
+    where: str,
+    count: int | None,
+    file: Path | None,
+    memory: str | None,
+    as_json: bool,
+    shard: str,
+    label: str,
+    wait_s: float,
+) -> None:
     """Make phases and findings of past jobs again, with this version.
 
     Of the jobs that began in the time and have ended. May be killed and run again: it goes on where it stopped, and
@@ -120,7 +188,7 @@ def findings(
     with _workers(where, count, file) as workers, progress("findings") as done:
         found = rediagnose(
             workers, lake, span, now_ns, shard=shard, label=label, memory=memory, wait_s=wait_s, done=done
-        )  # fmt: skip
+        )
     if as_json:
         _print_json(found)
         return
@@ -136,12 +204,24 @@ def findings(
 
 @analyse.command()
 @_heavy_options
-@click.option("--peak", type=click.FloatRange(min=0, min_open=True), default=None, metavar="BYTES_PER_S",
-              help="What one target can do. Default: the busiest minute of the time.")  # fmt: skip
+@click.option(
+    "--peak",
+    type=click.FloatRange(min=0, min_open=True),
+    default=None,
+    metavar="BYTES_PER_S",
+    help="What one target can do. Default: the busiest minute of the time.",
+)
 def population(
-    root: Path | None, from_: str, to: str, where: str, count: int | None, file: Path | None, memory: str | None,
-    as_json: bool, peak: float | None,
-) -> None:  # fmt: skip
+    root: Path | None,
+    from_: str,
+    to: str,
+    where: str,
+    count: int | None,
+    file: Path | None,
+    memory: str | None,
+    as_json: bool,
+    peak: float | None,
+) -> None:
     """What the jobs of a long time did, and the machine with them.
 
     Volume by core-hours, I/O modes, volume by layer and day, how busy targets are. Needs job summaries and rollups.
@@ -166,19 +246,35 @@ def population(
 
 @analyse.command()
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path, dir_okay=False), metavar="[FILE]...")
-@click.option("--lake", "root", type=click.Path(path_type=Path), metavar="DIR",
-              help="The lake. Default: $FAIRLEAD_LAKE, else fairlead/lake in your data folder.")  # fmt: skip
+@click.option(
+    "--lake",
+    "root",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="The lake. Default: $FAIRLEAD_LAKE, else fairlead/lake in your data folder.",
+)
 @click.option("--from", "from_", default="-90d", show_default=True, metavar="TIME", help="Phases from then on.")
 @click.option("--to", default="now", metavar="TIME", help="Until then. Default: now.")
 @click.option("--user", default="", metavar="NAME", help="Of this user only.")
 @click.option("--program", default="", metavar="NAME", help="Of this program only.")
-@click.option("--slow", type=click.FloatRange(0.05, 0.99), default=0.8, show_default=True,
-              help="A phase below this share of the median of its kind is slow.")  # fmt: skip
+@click.option(
+    "--slow",
+    type=click.FloatRange(0.05, 0.99),
+    default=0.8,
+    show_default=True,
+    help="A phase below this share of the median of its kind is slow.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def factors(
-    files: tuple[Path, ...], root: Path | None, from_: str, to: str, user: str, program: str, slow: float,
+    files: tuple[Path, ...],
+    root: Path | None,
+    from_: str,
+    to: str,
+    user: str,
+    program: str,
+    slow: float,
     as_json: bool,
-) -> None:  # fmt: skip
+) -> None:
     """What explains slow phases: load of others, metadata, space, ranked.
 
     Learnt from the earlier 70 % of the time and judged on the rest. Of the lake's phases, or of FILEs of repeated
@@ -277,29 +373,36 @@ def _shown(found: Population, width: int) -> list[RenderableType]:
         f" {found.nontrivial:,} of them moved more than 200 MB"
     )
     classes = [
-        Column("core-hours", lambda r: word(r.core_hours)), Column("jobs", lambda r: f"{r.jobs:,}", right=True),
+        Column("core-hours", lambda r: word(r.core_hours)),
+        Column("jobs", lambda r: f"{r.jobs:,}", right=True),
         Column("read a job", lambda r: units.format_bytes(r.read_bytes_per_job), right=True),
         Column("written a job", lambda r: units.format_bytes(r.write_bytes_per_job), right=True),
         Column("read", lambda r: units.format_bytes(r.read_bytes), right=True, spare=1),
         Column("written", lambda r: units.format_bytes(r.write_bytes), right=True, spare=2),
         Column("reading, median", lambda r: _rate(r.read_bandwidth), right=True, spare=4),
         Column("writing, median", lambda r: _rate(r.write_bandwidth), right=True, spare=3),
-    ]  # fmt: skip
+    ]
     modes = [
-        Column("direction", lambda r: r.direction), Column("mode", lambda r: word(r.mode)),
+        Column("direction", lambda r: r.direction),
+        Column("mode", lambda r: word(r.mode)),
         Column("jobs", lambda r: f"{r.jobs:,}", right=True),
         Column("bytes", lambda r: units.format_bytes(r.bytes), right=True),
-    ]  # fmt: skip
+    ]
     by_day = found.to_ns - found.from_ns <= DAYS_SHOWN * 86_400_000_000_000
     days = [Column("day", lambda r: r.day)] if by_day else []
     days += [Column("layer", lambda r: r.layer), *sum_columns()]
     layers = found.layers if by_day else _whole(found.layers)
     return [
-        Text(head, style="bold"), Text("\nVolume by core-hours", style="bold"), fitted(classes, found.classes, width),
-        Text("\nI/O modes", style="bold"), fitted(modes, found.modes, width),
-        Text(f"\nVolume by {'day and ' * by_day}layer", style="bold"), fitted(days, layers, width),
-        Text("\nHow busy targets are", style="bold"), Text(_busy(found)),
-    ]  # fmt: skip
+        Text(head, style="bold"),
+        Text("\nVolume by core-hours", style="bold"),
+        fitted(classes, found.classes, width),
+        Text("\nI/O modes", style="bold"),
+        fitted(modes, found.modes, width),
+        Text(f"\nVolume by {'day and ' * by_day}layer", style="bold"),
+        fitted(days, layers, width),
+        Text("\nHow busy targets are", style="bold"),
+        Text(_busy(found)),
+    ]
 
 
 def _whole(days: list[LayerDay]) -> list[LayerDay]:

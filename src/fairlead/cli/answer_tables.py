@@ -51,9 +51,11 @@ def fitted(columns: Sequence[Column], rows: Sequence[Any], width: int) -> Render
     table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="dim")
     for k in chosen:
         table.add_column(
-            columns[k].name, justify="right" if columns[k].right else "left", no_wrap=not columns[k].wraps,
+            columns[k].name,
+            justify="right" if columns[k].right else "left",
+            no_wrap=not columns[k].wraps,
             overflow="fold" if columns[k].wraps else "ellipsis",
-        )  # fmt: skip
+        )
     for row in cells:
         table.add_row(*(row[k] for k in chosen))
     return table
@@ -134,12 +136,18 @@ def share_table(rows: Sequence[Share], width: int, heading: str = "job") -> Rend
     columns = [
         Column("kind", lambda r: r.kind, spare=3 if heading != "component" else 0),
         Column(heading, lambda r: r.id, longest=24),
-        *([Column("user", lambda r: word(r.user), spare=1, longest=14),
-           Column("program", lambda r: program_of(r.program), spare=2, longest=18)] if heading == "job" else []),
+        *(
+            [
+                Column("user", lambda r: word(r.user), spare=1, longest=14),
+                Column("program", lambda r: program_of(r.program), spare=2, longest=18),
+            ]
+            if heading == "job"
+            else []
+        ),
         *sum_columns(),
         Column("share", lambda r: "mapped" if r.mapped else units.format_percent(r.share), right=True, spare=1),
         Column("", lambda r: bar(r.share, 12, READ) if not r.mapped else Text(), spare=4),
-    ]  # fmt: skip
+    ]
     return fitted(columns[1:] if heading == "job" else columns, rows, width)
 
 
@@ -181,13 +189,19 @@ def op_table(rows: Sequence[OpCount], heading: str, width: int, *, owner: bool =
     """Metadata operations by name, with bars."""
     columns = [
         Column(heading, lambda r: r.name, longest=30),
-        *([Column("user", lambda r: word(r.user), spare=1, longest=14),
-           Column("program", lambda r: program_of(r.program), spare=2, longest=18)] if owner else []),
+        *(
+            [
+                Column("user", lambda r: word(r.user), spare=1, longest=14),
+                Column("program", lambda r: program_of(r.program), spare=2, longest=18),
+            ]
+            if owner
+            else []
+        ),
         Column("ops/s", lambda r: units.format_count(round(r.per_s, 1)), right=True),
         Column("share", lambda r: units.format_percent(r.share), right=True, spare=1),
         Column("", lambda r: bar(r.share, 20 if width >= 100 else 12, META), spare=3),
         Column("ops", lambda r: units.format_count(r.count), right=True, spare=4),
-    ]  # fmt: skip
+    ]
     return fitted(columns, rows, width)
 
 
@@ -235,12 +249,13 @@ def gap_lines(gaps: Sequence[Gap], most: int = 8) -> list[Text]:
     """What was silent, since when."""
     lines = [
         Text.assemble(
-            (inert(gap.source), "bold"), f" no data from {units.format_time(gap.from_ns)} ",
+            (inert(gap.source), "bold"),
+            f" no data from {units.format_time(gap.from_ns)} ",
             "until now" if gap.to_ns is None else f"to {units.format_time(gap.to_ns)}",
             (f": {inert(gap.why)}" if gap.why else ""),
         )
         for gap in gaps[:most]
-    ]  # fmt: skip
+    ]
     if len(gaps) > most:
         lines.append(Text(f"and {len(gaps) - most} more", style="dim"))
     return lines

@@ -23,22 +23,49 @@ F = TypeVar("F", bound=Callable[..., Any])
 _TIMEOUT_S = 40.0
 _MAX_ANSWER = 256 << 20
 _WHERE = (
-    click.option("--lake", "root", type=click.Path(path_type=Path), metavar="DIR",
-                 help="Ask this lake. Default: $FAIRLEAD_LAKE, else fairlead/lake in your data folder."),
-    click.option("--server", metavar="URL", envvar="FAIRLEAD_API", show_envvar=True,
-                 help="Ask a server (https://host:port) instead of a lake."),
-    click.option("--token", "token", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-                 envvar="FAIRLEAD_TOKEN_FILE", show_envvar=True, help="File with your reader's token for the server."),
-    click.option("--ca", "authority", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-                 help="Certificates (PEM) the server's is checked with. Default: the system's."),
-)  # fmt: skip
+    click.option(
+        "--lake",
+        "root",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        help="Ask this lake. Default: $FAIRLEAD_LAKE, else fairlead/lake in your data folder.",
+    ),
+    click.option(
+        "--server",
+        metavar="URL",
+        envvar="FAIRLEAD_API",
+        show_envvar=True,
+        help="Ask a server (https://host:port) instead of a lake.",
+    ),
+    click.option(
+        "--token",
+        "token",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        envvar="FAIRLEAD_TOKEN_FILE",
+        show_envvar=True,
+        help="File with your reader's token for the server.",
+    ),
+    click.option(
+        "--ca",
+        "authority",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        help="Certificates (PEM) the server's is checked with. Default: the system's.",
+    ),
+)
 _WHEN = (
     click.option("--last", default="", metavar="AGE", help="So long, up to now or to --to or --at: 90s, 5m, 2h, 7d."),
-    click.option("--from", "from_", default="", metavar="TIME",
-                 help="From then on: 2026-11-21, 2026-11-21T08:00 (UTC, or with a zone), -2h, or seconds since 1970."),
+    click.option(
+        "--from",
+        "from_",
+        default="",
+        metavar="TIME",
+        help="From then on: 2026-11-21, 2026-11-21T08:00 (UTC, or with a zone), -2h, or seconds since 1970.",
+    ),
     click.option("--to", default="", metavar="TIME", help="Until then. Default: now."),
     click.option("--at", default="", metavar="TIME", help="As it was then (with --last: that long before it)."),
-)  # fmt: skip
+)
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
 
 

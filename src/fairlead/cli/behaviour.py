@@ -22,23 +22,50 @@ if TYPE_CHECKING:
 @click.option("--user", default="", metavar="NAME", help="Only jobs of this user.")
 @click.option("--program", default="", metavar="NAME", help="Only runs of this program.")
 @click.option("--project", default="", metavar="NAME", help="Only jobs of this project.")
-@click.option("--limit", type=click.IntRange(1, 1000), default=10, show_default=True,
-              help="How many users, programs and runs to list.")  # fmt: skip
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 1000),
+    default=10,
+    show_default=True,
+    help="How many users, programs and runs to list.",
+)
 @html_option
 @asking_options
 def behaviour(
-    user: str, program: str, project: str, limit: int, html: Path | None,
-    root: Path | None, server: str | None, token: Path | None, authority: Path | None,
-    last: str, from_: str, to: str, at: str, as_json: bool,
-) -> None:  # fmt: skip
+    user: str,
+    program: str,
+    project: str,
+    limit: int,
+    html: Path | None,
+    root: Path | None,
+    server: str | None,
+    token: Path | None,
+    authority: Path | None,
+    last: str,
+    from_: str,
+    to: str,
+    at: str,
+    as_json: bool,
+) -> None:
     """Show how jobs behave (those that began in the last 30 days): I/O modes, volumes, sizes of requests, who moved
     most and more than before, how many went wrong and why.
 
     Without --user, --program or --project also how busy the machine was. `--html FILE` draws all of it.
     """
-    answer = cast("Behaviour", Asker(root, server, token, authority).ask(
-        "behaviour", user=user, program=program, project=project, limit=limit, last=last, from_=from_, to=to, at=at,
-    ))  # fmt: skip
+    answer = cast(
+        "Behaviour",
+        Asker(root, server, token, authority).ask(
+            "behaviour",
+            user=user,
+            program=program,
+            project=project,
+            limit=limit,
+            last=last,
+            from_=from_,
+            to=to,
+            at=at,
+        ),
+    )
     from fairlead.show.report.diagnosis.behaviour import behaviour_page
 
     give(answer, page, behaviour_page, html, as_json=as_json)
@@ -89,8 +116,9 @@ def _modes(answer: Behaviour, width: int) -> RenderableType:
             Column("mean read", lambda one: units.format_bytes(one.mean_read_bytes), right=True),
             Column("mean written", lambda one: units.format_bytes(one.mean_write_bytes), right=True),
         ],
-        rows, width,
-    )  # fmt: skip
+        rows,
+        width,
+    )
 
 
 def _requests(answer: Behaviour, width: int) -> RenderableType:
@@ -106,8 +134,9 @@ def _requests(answer: Behaviour, width: int) -> RenderableType:
             Column("", lambda one: bar(one.job_share, 20), spare=3),
             Column("of operations", lambda one: units.format_percent(one.ops_share), right=True),
         ],
-        answer.requests, width,
-    )  # fmt: skip
+        answer.requests,
+        width,
+    )
 
 
 def _ranking(rows: Sequence[RankLine], word: str, width: int) -> RenderableType:
@@ -125,8 +154,9 @@ def _ranking(rows: Sequence[RankLine], word: str, width: int) -> RenderableType:
             Column("metadata ops", lambda one: units.format_count(one.metadata_ops), right=True, spare=2),
             Column("core-hours", lambda one: units.format_count(one.core_hours), right=True, spare=3),
         ],
-        rows, width,
-    )  # fmt: skip
+        rows,
+        width,
+    )
 
 
 def _causes(answer: Behaviour, width: int) -> RenderableType:
@@ -141,8 +171,9 @@ def _causes(answer: Behaviour, width: int) -> RenderableType:
             Column("of abnormal", lambda one: units.format_percent(one.of_abnormal), right=True),
             Column("time lost", lambda one: units.format_duration(one.lost_s), right=True),
         ],
-        answer.causes, width,
-    )  # fmt: skip
+        answer.causes,
+        width,
+    )
 
 
 def _runs(answer: Behaviour, width: int) -> RenderableType:
@@ -158,11 +189,13 @@ def _runs(answer: Behaviour, width: int) -> RenderableType:
             Column("read", lambda one: units.format_bytes(one.read_bytes), right=True),
             Column("written", lambda one: units.format_bytes(one.write_bytes), right=True),
             Column("reads at", lambda one: units.format_bandwidth(one.read_bandwidth_bytes_per_s), right=True, spare=1),
-            Column("writes at", lambda one: units.format_bandwidth(one.write_bandwidth_bytes_per_s), right=True,
-                   spare=1),
+            Column(
+                "writes at", lambda one: units.format_bandwidth(one.write_bandwidth_bytes_per_s), right=True, spare=1
+            ),
         ],
-        answer.runs, width,
-    )  # fmt: skip
+        answer.runs,
+        width,
+    )
 
 
 def _machine(answer: Behaviour, width: int) -> list[RenderableType]:
@@ -187,6 +220,9 @@ def _machine(answer: Behaviour, width: int) -> list[RenderableType]:
             known = [s for row in heat.rows if (s := row.peak_share[hour]) is not None]
             means.append(sum(known) / len(known) if known else None)
         columns = max(10, min(heat.columns, width))
-        parts += [Text("forwarders, mean of their busiest minutes by hour:"), line(means, columns, top=1.0),
-                  axis(heat.from_ns, heat.from_ns + heat.columns * heat.step_ns, columns)]  # fmt: skip
+        parts += [
+            Text("forwarders, mean of their busiest minutes by hour:"),
+            line(means, columns, top=1.0),
+            axis(heat.from_ns, heat.from_ns + heat.columns * heat.step_ns, columns),
+        ]
     return [*parts, Text("")] if parts else []

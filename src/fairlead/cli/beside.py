@@ -25,24 +25,26 @@ def space(answer: Usage, width: int) -> list[RenderableType]:
     parts: list[RenderableType] = [Text.assemble(("space", "bold"), (f"  {times}", "dim"))]
     if answer.targets:
         columns = [
-            Column("target", lambda r: r.id), Column("used", lambda r: units.format_bytes(r.used_bytes), right=True),
+            Column("target", lambda r: r.id),
+            Column("used", lambda r: units.format_bytes(r.used_bytes), right=True),
             Column("of", lambda r: units.format_bytes(r.capacity_bytes), right=True, spare=2),
             Column("full", lambda r: units.format_percent(r.fullness), right=True),
             Column("inodes", lambda r: units.format_count(r.inodes_used), right=True, spare=1),
             Column("of them", lambda r: units.format_percent(r.inodes_fullness), right=True, spare=1),
             Column("grown", lambda r: units.format_bytes(r.grown_bytes), right=True, spare=1),
-        ]  # fmt: skip
+        ]
         parts += [Text(""), fitted(columns, answer.targets[:20], width)]
         if len(answer.targets) > 20:
             parts.append(Text(f"and {len(answer.targets) - 20} more (--json has all)", style="dim"))
     owners = [
-        Column("owner", lambda r: f"{r.owner_kind} {r.owner}", longest=40), Column("on", lambda r: word(r.fs), spare=2),
+        Column("owner", lambda r: f"{r.owner_kind} {r.owner}", longest=40),
+        Column("on", lambda r: word(r.fs), spare=2),
         Column("holds", lambda r: units.format_bytes(r.used_bytes), right=True),
         Column("inodes", lambda r: units.format_count(r.inodes), right=True, spare=1),
         Column("grown", lambda r: units.format_bytes(r.grown_bytes), right=True),
         Column("inodes grown", lambda r: units.format_count(r.grown_inodes), right=True, spare=3),
         Column("of limit", lambda r: units.format_percent(r.limit_share), right=True, spare=1),
-    ]  # fmt: skip
+    ]
     for heading, rows in (("Holding most", answer.most), ("Grown most", answer.grown), ("Near a limit", answer.near)):
         if rows:
             parts += [Text(f"\n{heading}", style="bold"), fitted(owners, rows, width)]
@@ -65,13 +67,14 @@ def network(answer: Ports, width: int) -> list[RenderableType]:
         parts += [Text(""), port_table(answer.ports, width)]
     if answer.jobs:
         columns = [
-            Column("job", lambda r: r.job_id), Column("user", lambda r: word(r.user), spare=2),
+            Column("job", lambda r: r.job_id),
+            Column("user", lambda r: word(r.user), spare=2),
             Column("program", lambda r: word(r.program), spare=3),
             Column("ports", lambda r: units.format_count(r.ports), right=True),
             Column("received", lambda r: units.format_bytes(r.received_bytes), right=True, spare=1),
             Column("sent", lambda r: units.format_bytes(r.sent_bytes), right=True, spare=1),
             Column("busiest over mean", lambda r: units.format_ratio(r.highest_over_mean), right=True),
-        ]  # fmt: skip
+        ]
         parts += [Text("\nJobs by imbalance", style="bold"), fitted(columns, answer.jobs, width)]
     return [*parts, *(Text(inert(text), style="yellow") for text in answer.missing)]
 
@@ -82,12 +85,13 @@ def port_table(ports: list[PortVolume], width: int) -> RenderableType:
     from fairlead.core.model import units
 
     columns = [
-        Column("port", lambda r: r.port, longest=40), Column("node", lambda r: word(r.node)),
+        Column("port", lambda r: r.port, longest=40),
+        Column("node", lambda r: word(r.node)),
         Column("received", lambda r: units.format_bytes(r.received_bytes), right=True),
         Column("sent", lambda r: units.format_bytes(r.sent_bytes), right=True),
         Column("of rate", lambda r: units.format_percent(r.peak_share), right=True, spare=1),
         Column("shared", lambda r: units.format_bytes(r.shared_bytes) if r.shared_bytes else "", right=True, spare=2),
-    ]  # fmt: skip
+    ]
     return fitted(columns, ports, width)
 
 
@@ -111,12 +115,13 @@ def devices(answer: Devices, width: int) -> list[RenderableType]:
     ]
     if answer.devices:
         columns = [
-            Column("device", lambda r: r.id, longest=40), Column("hour", lambda r: f"{r.hour:02d}", right=True),
+            Column("device", lambda r: r.id, longest=40),
+            Column("hour", lambda r: f"{r.hour:02d}", right=True),
             Column("read", lambda r: units.format_bandwidth(r.read_bytes_per_s), right=True),
             Column("write", lambda r: units.format_bandwidth(r.write_bytes_per_s), right=True),
             Column("busy", lambda r: units.format_percent(r.busy_share), right=True, spare=1),
             Column("hours", lambda r: units.format_count(r.hours), right=True, spare=2),
-        ]  # fmt: skip
+        ]
         parts += [Text(""), fitted(columns, answer.devices, width)]
     else:
         parts.append(Text("no counter of a device in this time", style="yellow"))

@@ -28,18 +28,31 @@ _PAGE = Path("fairlead-demo.html")
 
 @click.command()
 @click.option("--seed", type=int, metavar="N", help="Play the same again. Default: another play each time.")
-@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", default=_PAGE,
-              show_default=True, help="Where the page goes.")  # fmt: skip
-@click.option("--keep", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
-              help="Keep the records, the lake and the logs there.")  # fmt: skip
+@click.option(
+    "--html",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    default=_PAGE,
+    show_default=True,
+    help="Where the page goes.",
+)
+@click.option(
+    "--keep",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Keep the records, the lake and the logs there.",
+)
 @click.option("--no-fuse", is_flag=True, help="Use the library client instead of mounts, as where FUSE is not allowed.")
-@click.option("--pages/--no-pages", default=None,
-              help="Serve the pages over the run's own records until Ctrl-C. Default: ask, at a screen.")  # fmt: skip
+@click.option(
+    "--pages/--no-pages",
+    default=None,
+    help="Serve the pages over the run's own records until Ctrl-C. Default: ask, at a screen.",
+)
 @click.option("--open", "browser", is_flag=True, help="With --pages: open them in a browser.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was played, seen and judged as JSON.")
 def demo(
     seed: int | None, html: Path, keep: Path | None, no_fuse: bool, pages: bool | None, browser: bool, as_json: bool
-) -> None:  # fmt: skip
+) -> None:
     """Real I/O on this machine, a fault injected and found: a slow target, a job that disturbs others, or nothing.
 
     Takes half a minute, needs no rights and leaves nothing behind but the page. What is injected is drawn from the
@@ -84,8 +97,12 @@ def _held(keep: Path | None, *, for_pages: bool) -> Iterator[Path | None]:
 
 def _worst_first(outcome: Outcome) -> list[str]:
     """The jobs of a run: first the one that was judged to have lost most."""
-    hurt = [name for verdict in outcome.judgement.get("verdicts", []) for name in verdict.get("victims", [])
-            if isinstance(name, str) and name in outcome.saw]  # fmt: skip
+    hurt = [
+        name
+        for verdict in outcome.judgement.get("verdicts", [])
+        for name in verdict.get("victims", [])
+        if isinstance(name, str) and name in outcome.saw
+    ]
     return list(dict.fromkeys([*hurt, *outcome.saw]))
 
 
@@ -128,10 +145,17 @@ def _page(outcome: Outcome) -> str:
     missing = []
     if outcome.lost_without_fuse:
         missing.append({"what": "a mount", "why": outcome.lost_without_fuse})
-    return render({
-        "judgement": outcome.judgement, "paths": outcome.paths, "charts": outcome.charts, "saw": outcome.saw,
-        "played": outcome.told, "about": {"lead": lead}, "missing": missing,
-    })  # fmt: skip
+    return render(
+        {
+            "judgement": outcome.judgement,
+            "paths": outcome.paths,
+            "charts": outcome.charts,
+            "saw": outcome.saw,
+            "played": outcome.told,
+            "about": {"lead": lead},
+            "missing": missing,
+        }
+    )
 
 
 def _show(outcome: Outcome, html: Path) -> None:

@@ -25,9 +25,11 @@ def wanted(pages: bool | None) -> bool:
     """Whether there may be pages: as asked, else where somebody sits at a screen and can be asked."""
     if pages is not None:
         return pages
-    return sys.stdin.isatty() and sys.stdout.isatty() and bool(
-        os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY") or sys.platform == "darwin"
-    )  # fmt: skip
+    return (
+        sys.stdin.isatty()
+        and sys.stdout.isatty()
+        and bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY") or sys.platform == "darwin")
+    )
 
 
 def agreed(pages: bool | None) -> bool:

@@ -41,20 +41,43 @@ def show(outcome: Outcome) -> None:
 def _layers(path: dict[str, Any], saw: dict[str, Any] | None) -> Iterator[_Row]:
     if saw:
         carried = saw["bytes_read"] + saw["bytes_written"]
-        yield ("application itself", format_count(saw["operations"]), format_bytes(carried), "",
-               format_duration(saw["io_s"]), "")  # fmt: skip
+        yield (
+            "application itself",
+            format_count(saw["operations"]),
+            format_bytes(carried),
+            "",
+            format_duration(saw["io_s"]),
+            "",
+        )
     client = path["client"]
     if client:
         carried = client["bytes_read"] + client["bytes_written"]
-        yield ("client", format_count(client["operations"]), format_bytes(carried), "",
-               format_duration(client["busy_s"]), "")  # fmt: skip
+        yield (
+            "client",
+            format_count(client["operations"]),
+            format_bytes(carried),
+            "",
+            format_duration(client["busy_s"]),
+            "",
+        )
     for one in path["forwarders"]:
-        yield (f"forwarder {one['name']}", format_count(one["requests"]), format_bytes(one["bytes"]),
-               format_duration(one["wait_s"]), format_duration(one["service_s"]),
-               format_duration(one["worst_wait_p90_s"]))  # fmt: skip
+        yield (
+            f"forwarder {one['name']}",
+            format_count(one["requests"]),
+            format_bytes(one["bytes"]),
+            format_duration(one["wait_s"]),
+            format_duration(one["service_s"]),
+            format_duration(one["worst_wait_p90_s"]),
+        )
     for one in path["targets"]:
-        yield (f"target {one['name']}", format_count(one["requests"]), format_bytes(one["bytes"]), "",
-               format_duration(one["service_s"]), "")  # fmt: skip
+        yield (
+            f"target {one['name']}",
+            format_count(one["requests"]),
+            format_bytes(one["bytes"]),
+            "",
+            format_duration(one["service_s"]),
+            "",
+        )
 
 
 def _targets(console: Any, charts: dict[str, Any]) -> None:

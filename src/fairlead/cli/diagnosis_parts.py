@@ -81,9 +81,10 @@ def _course(one: Course, width: int) -> RenderableType:
             continue
         values = [v for v in drawn.values for _ in range(each)]
         table.add_row(
-            Text(inert(drawn.name)), line(values, columns, top=top or None, style=ROLE_STYLE.get(drawn.role, "")),
+            Text(inert(drawn.name)),
+            line(values, columns, top=top or None, style=ROLE_STYLE.get(drawn.role, "")),
             Text(amount(max(here), one.unit) if here else "no data", style="dim"),
-        )  # fmt: skip
+        )
     end = one.from_ns + points * one.step_ns
     wide = min(columns, points * each)
     if one.marked and points:

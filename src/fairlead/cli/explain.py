@@ -22,9 +22,14 @@ if TYPE_CHECKING:
 @where_options
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
 def explain(
-    finding: str, html: Path | None, root: Path | None, server: str | None, token: Path | None,
-    authority: Path | None, as_json: bool,
-) -> None:  # fmt: skip
+    finding: str,
+    html: Path | None,
+    root: Path | None,
+    server: str | None,
+    token: Path | None,
+    authority: Path | None,
+    as_json: bool,
+) -> None:
     """Show why something was found: the evidence step by step, what the job got and what went on at the components it
     shared over the same time, what is usual, what to do, and what was missing.
 

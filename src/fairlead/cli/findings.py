@@ -34,8 +34,12 @@ SEVERITY_STYLE = {
     "--component", default="", metavar="NAME", help="In which this forwarder, target, server or port plays a part."
 )
 @click.option("--user", default="", metavar="NAME", help="About jobs of this user.")
-@click.option("--severity", type=click.Choice(["critical", "high", "warning", "info", "ok"]), default=None,
-              help="So grave, or graver.")  # fmt: skip
+@click.option(
+    "--severity",
+    type=click.Choice(["critical", "high", "warning", "info", "ok"]),
+    default=None,
+    help="So grave, or graver.",
+)
 @click.option("--rule", default="", metavar="RULE", help="Of this rule only: job.interference, component.degraded, ...")
 @click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="How many to list.")
 @click.option("--offset", type=click.IntRange(min=0), default=0, help="How many of the first to leave out.")
@@ -43,11 +47,25 @@ SEVERITY_STYLE = {
 @html_option
 @asking_options
 def findings(
-    job: str, component: str, user: str, severity: str | None, rule: str, limit: int, offset: int, since: str,
+    job: str,
+    component: str,
+    user: str,
+    severity: str | None,
+    rule: str,
+    limit: int,
+    offset: int,
+    since: str,
     html: Path | None,
-    root: Path | None, server: str | None, token: Path | None, authority: Path | None,
-    last: str, from_: str, to: str, at: str, as_json: bool,
-) -> None:  # fmt: skip
+    root: Path | None,
+    server: str | None,
+    token: Path | None,
+    authority: Path | None,
+    last: str,
+    from_: str,
+    to: str,
+    at: str,
+    as_json: bool,
+) -> None:
     """List what was found: slowed jobs and who slowed them, sick components, faults of the whole system.
 
     Of the last day, unless another time is asked for. `fairlead explain ID` shows the evidence of one.
@@ -56,10 +74,23 @@ def findings(
         raise UsageError("--since says when it begins, as --last and --from do", remedy="give one of them")
     if since:
         last, from_ = (since, "") if since[0].isdigit() and since[-1].isalpha() else ("", since)
-    answer = cast("Findings", Asker(root, server, token, authority).ask(
-        "findings", job=job, component=component, user=user, severity=severity, rule=rule, limit=limit,
-        offset=offset or None, last=last, from_=from_, to=to, at=at,
-    ))  # fmt: skip
+    answer = cast(
+        "Findings",
+        Asker(root, server, token, authority).ask(
+            "findings",
+            job=job,
+            component=component,
+            user=user,
+            severity=severity,
+            rule=rule,
+            limit=limit,
+            offset=offset or None,
+            last=last,
+            from_=from_,
+            to=to,
+            at=at,
+        ),
+    )
     from fairlead.show.report.diagnosis.page import findings_page
 
     give(answer, page, findings_page, html, as_json=as_json)

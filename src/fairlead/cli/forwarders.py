@@ -19,16 +19,35 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("name", required=False, default="")
-@click.option("--peak", type=click.FloatRange(min=0, min_open=True), default=None, metavar="BYTES_PER_S",
-              help="A forwarder's full load. Default: the highest minute seen.")  # fmt: skip
-@click.option("--limit", type=click.IntRange(1, 1000), default=60, show_default=True,
-              help="How many forwarders to draw, the busiest first; of one, how many jobs to list.")  # fmt: skip
+@click.option(
+    "--peak",
+    type=click.FloatRange(min=0, min_open=True),
+    default=None,
+    metavar="BYTES_PER_S",
+    help="A forwarder's full load. Default: the highest minute seen.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 1000),
+    default=60,
+    show_default=True,
+    help="How many forwarders to draw, the busiest first; of one, how many jobs to list.",
+)
 @asking_options
 def forwarders(
-    name: str, peak: float | None, limit: int,
-    root: Path | None, server: str | None, token: Path | None, authority: Path | None,
-    last: str, from_: str, to: str, at: str, as_json: bool,
-) -> None:  # fmt: skip
+    name: str,
+    peak: float | None,
+    limit: int,
+    root: Path | None,
+    server: str | None,
+    token: Path | None,
+    authority: Path | None,
+    last: str,
+    from_: str,
+    to: str,
+    at: str,
+    as_json: bool,
+) -> None:
     """Show forwarders by hour (the last day): the busiest minute of each, as a share of full load.
 
     - idle (below 10 %), l low (below 50 %), m mid (below 90 %), H high; a dot is no data.

@@ -29,18 +29,30 @@ _NAMES = ("healthy", "sick", "dead", "idle", "unknown")
 @html_option
 @asking_options
 def health(
-    component: str, everything: bool, html: Path | None,
-    root: Path | None, server: str | None, token: Path | None, authority: Path | None,
-    last: str, from_: str, to: str, at: str, as_json: bool,
-) -> None:  # fmt: skip
+    component: str,
+    everything: bool,
+    html: Path | None,
+    root: Path | None,
+    server: str | None,
+    token: Path | None,
+    authority: Path | None,
+    last: str,
+    from_: str,
+    to: str,
+    at: str,
+    as_json: bool,
+) -> None:
     """Show how the components are: by layer, the sick ones, open incidents and those of the last day (or another time).
 
     A component that nobody asks anything of is idle, and one that nothing was heard of is unknown: neither is called
     healthy. With COMPONENT: that one, its load against its known peak, its incidents.
     """
-    answer = cast("ComponentHealth", Asker(root, server, token, authority).ask(
-        "component_health", component=component, all=everything, last=last, from_=from_, to=to, at=at
-    ))  # fmt: skip
+    answer = cast(
+        "ComponentHealth",
+        Asker(root, server, token, authority).ask(
+            "component_health", component=component, all=everything, last=last, from_=from_, to=to, at=at
+        ),
+    )
     from fairlead.show.report.diagnosis.page import health_page
 
     give(answer, page, health_page, html, as_json=as_json)
@@ -69,13 +81,15 @@ def page(answer: ComponentHealth, width: int) -> list[RenderableType]:
         parts += [Text(""), fitted(columns, answer.layers, width)]
     if answer.components:
         columns = [
-            Column("component", lambda r: f"{r.layer} {r.component}", longest=34), Column("state", state),
+            Column("component", lambda r: f"{r.layer} {r.component}", longest=34),
+            Column("state", state),
             Column("of peak", lambda r: units.format_percent(r.share_of_peak), right=True, spare=1),
-            Column("measured", lambda r: rate(r.measured, "metadata" if r.layer == "mds" else "write"), right=True,
-                   spare=3),
+            Column(
+                "measured", lambda r: rate(r.measured, "metadata" if r.layer == "mds" else "write"), right=True, spare=3
+            ),
             Column("since", lambda r: units.format_time(r.since_ns).removesuffix(" UTC"), spare=2),
             Column("why", lambda r: r.why, spare=4, longest=60),
-        ]  # fmt: skip
+        ]
         parts += [shown.heading("Components"), fitted(columns, answer.components[:200], width)]
         if len(answer.components) > 200:
             parts.append(Text(f"and {len(answer.components) - 200:,} more (--json has all)", style="dim"))

@@ -52,7 +52,7 @@ SCHEMA = "fairlead.ingest/1"
 @click.option("--json", "as_json", is_flag=True, help="Print what became of every file as JSON.")
 def ingest(
     paths: tuple[Path, ...], root: Path | None, shard: str, wait_s: float, exact_times: bool, as_json: bool
-) -> None:  # fmt: skip
+) -> None:
     """Feed traces, counters and accounting into a lake.
 
     PATH is a file, or a folder that is searched for traces. Each file is taken in whole or not at all, and only once:
@@ -100,8 +100,13 @@ class _Progress:
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
-                       TextColumn("{task.fields[rows]}"), TimeElapsedColumn())  # fmt: skip
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("{task.fields[rows]}"),
+                TimeElapsedColumn(),
+            )
             self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
             self._task = self._bar.add_task("ingesting", total=files, rows="")
             self._bar.start()

@@ -18,14 +18,28 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("job_id", metavar="ID")
 @click.option("--cluster", default="", metavar="NAME", help="The job of this cluster, where several use the number.")
-@click.option("--points", type=click.IntRange(10, 5000), default=600, show_default=True,
-              help="How many points each series has at most.")  # fmt: skip
+@click.option(
+    "--points",
+    type=click.IntRange(10, 5000),
+    default=600,
+    show_default=True,
+    help="How many points each series has at most.",
+)
 @asking_options
 def job(
-    job_id: str, cluster: str, points: int,
-    root: Path | None, server: str | None, token: Path | None, authority: Path | None,
-    last: str, from_: str, to: str, at: str, as_json: bool,
-) -> None:  # fmt: skip
+    job_id: str,
+    cluster: str,
+    points: int,
+    root: Path | None,
+    server: str | None,
+    token: Path | None,
+    authority: Path | None,
+    last: str,
+    from_: str,
+    to: str,
+    at: str,
+    as_json: bool,
+) -> None:
     """Show one job: account, volumes, bandwidth of each layer over time, forwarders and targets it used.
 
     A dot in a picture is no data, a low line is idle. Of several runs with one number the latest is shown, or the one
@@ -102,16 +116,21 @@ def _head(answer: JobPage) -> RenderableType:
     about = [
         "1 node" if job.nodes_count == 1 else nodes,
         f"{units.format_count(job.processes or job.cores)} {'processes' if job.processes else 'cores'}"
-        if job.processes or job.cores else "",
+        if job.processes or job.cores
+        else "",
         f"ran {ran}" if not job.running else f"running for {ran}",
         f"from {units.format_time(job.start_ns)}",
-    ]  # fmt: skip
+    ]
     who = " · ".join(inert(word(part)) for part in (job.user, job.project, job.partition) if part)
     return Text.assemble(
-        (f"job {inert(job.job_id)}", "bold"), "  ", (inert(program_of(job.program, job.name)), "bold cyan"), "  ",
-        (inert(state), "green" if job.running else ""), f"\n{who}\n" if who else "\n",
+        (f"job {inert(job.job_id)}", "bold"),
+        "  ",
+        (inert(program_of(job.program, job.name)), "bold cyan"),
+        "  ",
+        (inert(state), "green" if job.running else ""),
+        f"\n{who}\n" if who else "\n",
         ", ".join(part for part in about if part),
-    )  # fmt: skip
+    )
 
 
 def _figures(answer: JobPage) -> RenderableType:
@@ -127,17 +146,21 @@ def _figures(answer: JobPage) -> RenderableType:
     if summary is not None and summary.so_far and answer.job.running:
         summary = None  # the figures above are younger
     pairs = [
-        ("read", units.format_bytes(sums.read_bytes)), ("written", units.format_bytes(sums.write_bytes)),
-        ("metadata ops", units.format_count(sums.metadata_ops)), ("counted at", word(answer.job.layer)),
-    ]  # fmt: skip
+        ("read", units.format_bytes(sums.read_bytes)),
+        ("written", units.format_bytes(sums.write_bytes)),
+        ("metadata ops", units.format_count(sums.metadata_ops)),
+        ("counted at", word(answer.job.layer)),
+    ]
     more: list[tuple[str, str]] = []
     if summary is not None:
         more = [
-            ("read mode", word(summary.read_mode)), ("write mode", word(summary.write_mode)),
-            ("files", units.format_count(summary.files)), ("phases", units.format_count(summary.phases)),
+            ("read mode", word(summary.read_mode)),
+            ("write mode", word(summary.write_mode)),
+            ("files", units.format_count(summary.files)),
+            ("phases", units.format_count(summary.phases)),
             ("peak read", units.format_bandwidth(summary.peak_read_bytes_per_s)),
             ("peak write", units.format_bandwidth(summary.peak_write_bytes_per_s)),
-        ]  # fmt: skip
+        ]
     for row in (pairs, [pair for pair in more if pair[1] != units.ABSENT]):
         if row:
             table.add_row(*(Text.assemble((f"{name} ", "dim"), inert(value)) for name, value in row))

@@ -25,17 +25,38 @@ _SORTS = ("start", "end", "read", "write", "bytes", "metadata", "nodes", "user",
 @click.option("--cluster", default="", metavar="NAME", help="Only of this cluster.")
 @click.option("--node", default="", metavar="NAME", help="Only those on this node.")
 @click.option("--running", is_flag=True, help="Only those that run now.")
-@click.option("--sort", type=click.Choice(_SORTS), default="start", show_default=True,
-              help="What to order by, largest or latest first.")  # fmt: skip
+@click.option(
+    "--sort",
+    type=click.Choice(_SORTS),
+    default="start",
+    show_default=True,
+    help="What to order by, largest or latest first.",
+)
 @click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="How many to list.")
 @click.option("--offset", type=click.IntRange(0), default=0, help="How many to pass over first.")
 @asking_options
 def jobs(
-    user: str, project: str, program: str, state: str, partition: str, cluster: str, node: str, running: bool,
-    sort: str, limit: int, offset: int,
-    root: Path | None, server: str | None, token: Path | None, authority: Path | None,
-    last: str, from_: str, to: str, at: str, as_json: bool,
-) -> None:  # fmt: skip
+    user: str,
+    project: str,
+    program: str,
+    state: str,
+    partition: str,
+    cluster: str,
+    node: str,
+    running: bool,
+    sort: str,
+    limit: int,
+    offset: int,
+    root: Path | None,
+    server: str | None,
+    token: Path | None,
+    authority: Path | None,
+    last: str,
+    from_: str,
+    to: str,
+    at: str,
+    as_json: bool,
+) -> None:
     """List the jobs that ran in a time (the last day), with what they moved.
 
     Figures are of the layer that tells a job's traffic best, named in the last column; a dash is not known.
@@ -45,9 +66,23 @@ def jobs(
       fairlead jobs --running --user alice     what alice runs now
     """
     answer = Asker(root, server, token, authority).ask(
-        "jobs", user=user, project=project, program=program, state=state, partition=partition, cluster=cluster,
-        node=node, running=running, sort=sort, limit=limit, offset=offset, last=last, from_=from_, to=to, at=at,
-    )  # fmt: skip
+        "jobs",
+        user=user,
+        project=project,
+        program=program,
+        state=state,
+        partition=partition,
+        cluster=cluster,
+        node=node,
+        running=running,
+        sort=sort,
+        limit=limit,
+        offset=offset,
+        last=last,
+        from_=from_,
+        to=to,
+        at=at,
+    )
     if as_json:
         show_json(answer)
         return

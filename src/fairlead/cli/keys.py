@@ -15,9 +15,15 @@ import tty
 from types import FrameType, TracebackType
 
 _NAMES = {
-    b"\x1b[A": "up", b"\x1b[B": "down", b"\x1bOA": "up", b"\x1bOB": "down", b"\x1b[5~": "page_up",
-    b"\x1b[6~": "page_down", b"\x1b[H": "home", b"\x1b[1~": "home",
-}  # fmt: skip
+    b"\x1b[A": "up",
+    b"\x1b[B": "down",
+    b"\x1bOA": "up",
+    b"\x1bOB": "down",
+    b"\x1b[5~": "page_up",
+    b"\x1b[6~": "page_down",
+    b"\x1b[H": "home",
+    b"\x1b[1~": "home",
+}
 _SEQUENCE = re.compile(rb"\x1b(?:\[[0-9;]*[A-Za-z~]|O[A-Za-z])")
 
 

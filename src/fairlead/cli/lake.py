@@ -25,16 +25,23 @@ _HOURS = {"h": 1, "d": 24, "w": 168}
 _HOUR_NS = 3_600_000_000_000
 
 _lake_option = click.option(
-    "--lake", "root", type=click.Path(path_type=Path), metavar="DIR",
+    "--lake",
+    "root",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
     help="The lake. Default: $FAIRLEAD_LAKE, else fairlead/lake in your data folder.",
-)  # fmt: skip
+)
 _shard_option = click.option(
     "--shard", "shards", multiple=True, metavar="NAME", help="Only this shard (repeatable). Default: all of them."
 )
 _wait_option = click.option(
-    "--wait", "wait_s", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS",
+    "--wait",
+    "wait_s",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    metavar="SECONDS",
     help="How long to wait for another writer of a shard to finish.",
-)  # fmt: skip
+)
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 
 
@@ -62,15 +69,30 @@ def info(root: Path | None, columns: bool, as_json: bool) -> None:
         _print_json({"schema": "fairlead.lake.info/1", **asdict(found)})
         return
     rows = [
-        [t.table if t.known else f"{t.table} (newer)", t.shard, f"{t.rows + t.waiting_rows:,}", f"{t.waiting_rows:,}",
-         str(t.files), format_bytes(t.bytes), _span(t.first_day, t.last_day)]
+        [
+            t.table if t.known else f"{t.table} (newer)",
+            t.shard,
+            f"{t.rows + t.waiting_rows:,}",
+            f"{t.waiting_rows:,}",
+            str(t.files),
+            format_bytes(t.bytes),
+            _span(t.first_day, t.last_day),
+        ]
         for t in found.tables
-    ]  # fmt: skip
+    ]
     _print_rows(["table", "shard", "rows", "waiting", "files", "size", "days"], rows)
     if len(found.sums) > 1:
         click.echo()
-        sums = [[s.shard, f"{s.rows + s.waiting_rows:,}", f"{s.waiting_rows:,}", format_bytes(s.bytes),
-                 format_bytes(s.log_bytes)] for s in found.sums]  # fmt: skip
+        sums = [
+            [
+                s.shard,
+                f"{s.rows + s.waiting_rows:,}",
+                f"{s.waiting_rows:,}",
+                format_bytes(s.bytes),
+                format_bytes(s.log_bytes),
+            ]
+            for s in found.sums
+        ]
         _print_rows(["shard", "rows", "waiting", "size", "log"], sums)
     size = format_bytes(found.bytes_on_disk)
     click.echo(f"{format_count(found.batches)} inputs taken in, {size} on disk, {found.root}")
@@ -106,8 +128,10 @@ def compact(root: Path | None, shards: tuple[str, ...], wait_s: float, keep: str
     if as_json:
         _print_json({"schema": "fairlead.lake.compact/1", "tables": merged})
         return
-    rows = [[str(one["table"]), str(one["shard"]), f"{one['files_before']} → {one['files_after']}", str(one["removed"])]
-            for one in merged]  # fmt: skip
+    rows = [
+        [str(one["table"]), str(one["shard"]), f"{one['files_before']} → {one['files_after']}", str(one["removed"])]
+        for one in merged
+    ]
     _print_rows(["table", "shard", "files", "removed"], rows)
 
 
@@ -122,9 +146,14 @@ def compact(root: Path | None, shards: tuple[str, ...], wait_s: float, keep: str
 @click.option("--dry-run", is_flag=True, help="Say what would be forgotten; forget nothing.")
 @_json_option
 def expire(
-    root: Path | None, age: str, tables: tuple[str, ...], shards: tuple[str, ...], wait_s: float, dry_run: bool,
+    root: Path | None,
+    age: str,
+    tables: tuple[str, ...],
+    shards: tuple[str, ...],
+    wait_s: float,
+    dry_run: bool,
     as_json: bool,
-) -> None:  # fmt: skip
+) -> None:
     """Forget whole days that are older than an age.
 
     Rows are gone for every query at once. Their files stay for readers that still use them; `fairlead lake compact`
@@ -143,8 +172,10 @@ def expire(
     if as_json:
         _print_json({"schema": "fairlead.lake.expire/1", "dry_run": dry_run, "tables": expired})
         return
-    rows = [[str(one["table"]), str(one["shard"]), str(one["days"]), f"{one['rows']:,}", format_bytes(one["bytes"])]
-            for one in expired]  # fmt: skip
+    rows = [
+        [str(one["table"]), str(one["shard"]), str(one["days"]), f"{one['rows']:,}", format_bytes(one["bytes"])]
+        for one in expired
+    ]
     _print_rows(["table", "shard", "days", "rows", "size"], rows)
     if dry_run:
         say("nothing was forgotten (--dry-run)")

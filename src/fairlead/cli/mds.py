@@ -21,10 +21,18 @@ if TYPE_CHECKING:
 @click.option("--limit", type=click.IntRange(1, 1000), default=10, show_default=True, help="How many of each to list.")
 @asking_options
 def mds(
-    name: str, limit: int,
-    root: Path | None, server: str | None, token: Path | None, authority: Path | None,
-    last: str, from_: str, to: str, at: str, as_json: bool,
-) -> None:  # fmt: skip
+    name: str,
+    limit: int,
+    root: Path | None,
+    server: str | None,
+    token: Path | None,
+    authority: Path | None,
+    last: str,
+    from_: str,
+    to: str,
+    at: str,
+    as_json: bool,
+) -> None:
     """Show metadata load (the last 5 minutes): by server, operation, class of client, client and job.
 
     NAME is one metadata target or server (MDT0002). Operations and clients are counted over the last 6 hours of the
@@ -55,11 +63,17 @@ def _page(answer: Mds, width: int) -> list[RenderableType]:
     load = f"{units.format_count(round(answer.per_s, 1))} ops/s" if answer.per_s is not None else "load not known"
     times = f"{units.format_time(answer.from_ns)} to {units.format_time(answer.to_ns)}"
     parts: list[RenderableType] = [
-        Text.assemble((f"{title}: {load}", "bold"), (f"  {times}", "dim")), Text(""),
+        Text.assemble((f"{title}: {load}", "bold"), (f"  {times}", "dim")),
+        Text(""),
         timeline_picture(answer.timeline, width),
-    ]  # fmt: skip
-    tables = [("server", answer.servers), ("job", answer.jobs), ("from", answer.classes), ("client", answer.clients),
-              ("operation", answer.ops)]  # fmt: skip
+    ]
+    tables = [
+        ("server", answer.servers),
+        ("job", answer.jobs),
+        ("from", answer.classes),
+        ("client", answer.clients),
+        ("operation", answer.ops),
+    ]
     for heading, rows in tables:
         if rows and not (heading == "server" and answer.server):
             parts += [Text(""), op_table(rows, heading, width, owner=heading == "job")]

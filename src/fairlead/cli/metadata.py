@@ -13,11 +13,20 @@ from fairlead.cli.messages import say
 
 
 @click.command()
-@click.option("--store", required=True, type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
-              help="Where the metadata is kept: a directory on a local disk.")  # fmt: skip
+@click.option(
+    "--store",
+    required=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Where the metadata is kept: a directory on a local disk.",
+)
 @click.option("--listen", required=True, metavar="ADDRESS", help="unix:PATH or tcp:HOST:PORT. Port 0: any free one.")
-@click.option("--token-key", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-              help="Forwarders must show a token made with this key (fairlead token). Needed for tcp:.")  # fmt: skip
+@click.option(
+    "--token-key",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Forwarders must show a token made with this key (fairlead token). Needed for tcp:.",
+)
 def metadata(store: Path, listen: str, token_key: Path | None) -> None:
     """Serve the metadata of a striped tree to several forwarders, until SIGTERM.
 

@@ -20,9 +20,16 @@ if TYPE_CHECKING:
 @asking_options
 def node(
     name: str,
-    root: Path | None, server: str | None, token: Path | None, authority: Path | None,
-    last: str, from_: str, to: str, at: str, as_json: bool,
-) -> None:  # fmt: skip
+    root: Path | None,
+    server: str | None,
+    token: Path | None,
+    authority: Path | None,
+    last: str,
+    from_: str,
+    to: str,
+    at: str,
+    as_json: bool,
+) -> None:
     """Show a node (the last hour): its jobs, its I/O by layer, its own disks, its probes, gaps and events."""
     answer = Asker(root, server, token, authority).ask("node", name, last=last, from_=from_, to=to, at=at)
     if as_json:
@@ -68,11 +75,12 @@ def _page(answer: NodePage, width: int) -> list[RenderableType]:
         parts += [Text("\nJobs", style="bold"), job_table(answer.jobs, answer.to_ns, width)]
     if answer.probes:
         probes = [
-            Column("probe", lambda r: r.probe), Column("state", lambda r: "silent" if r.silent else r.state),
+            Column("probe", lambda r: r.probe),
+            Column("state", lambda r: "silent" if r.silent else r.state),
             Column("last word", lambda r: units.format_time(r.ts_ns), spare=1),
             Column("rows", lambda r: units.format_count(r.rows), right=True, spare=3),
             Column("says", lambda r: word(r.text), spare=2, longest=60),
-        ]  # fmt: skip
+        ]
         parts += [Text("\nWatched by", style="bold"), fitted(probes, answer.probes, width)]
     if answer.clock is not None:
         from fairlead.cli.job import clock_lines

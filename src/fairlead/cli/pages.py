@@ -20,14 +20,23 @@ if TYPE_CHECKING:
 
 A = TypeVar("A", bound="Answer")
 
-html_option = click.option("--html", "html", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-                           help="Write the answer as one HTML page, too.")  # fmt: skip
+html_option = click.option(
+    "--html",
+    "html",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the answer as one HTML page, too.",
+)
 
 
 def give(
-    answer: A, parts: Callable[[A, int], Sequence[RenderableType]], page: Callable[[A], str], html: Path | None, *,
+    answer: A,
+    parts: Callable[[A, int], Sequence[RenderableType]],
+    page: Callable[[A], str],
+    html: Path | None,
+    *,
     as_json: bool,
-) -> None:  # fmt: skip
+) -> None:
     """The answer as a page in the file `html` and as JSON, where asked for; with neither its `parts` on the terminal,
     made for its width. Raises UsageError where the file cannot be written."""
     if html is not None:

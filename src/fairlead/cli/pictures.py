@@ -19,8 +19,11 @@ BARS = "▁▂▃▄▅▆▇█"
 GAP, IDLE = "·", "_"
 READ, WRITE, META = "dodger_blue1", "dark_orange", "medium_purple1"
 LEVEL_STYLE = {
-    "idle": "grey50", "low": "white on dark_green", "mid": "black on gold3", "high": "bold white on red3",
-}  # fmt: skip
+    "idle": "grey50",
+    "low": "white on dark_green",
+    "mid": "black on gold3",
+    "high": "bold white on red3",
+}
 LEVEL_LETTER = {"idle": "-", "low": "l", "mid": "m", "high": "H", None: GAP}
 _PLAIN = dict(zip(map(ord, "▁▂▃▄▅▆▇█·→…—×≥≤±"), "..::-=+#.>.-x><~", strict=True))
 

@@ -27,29 +27,48 @@ DEFAULT_POLICY = "aiot"
 """It answers with what little a lake may know: loads and health now, a job's last rate. `joint` and the published pairs
 want volume and computing time of every job, and set neither stripes nor P."""
 _lake_option = click.option(
-    "--lake", "root", type=click.Path(path_type=Path), metavar="DIR",
+    "--lake",
+    "root",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
     help="The lake the live state is read from. Default: $FAIRLEAD_LAKE, else fairlead/lake in your data folder.",
-)  # fmt: skip
+)
 _site_option = click.option(
-    "--site", "site_file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+    "--site",
+    "site_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
     help="The site file: peaks, routes, counts, pools, what is barred to whom.",
-)  # fmt: skip
+)
 _at_option = click.option(
     "--at", default="", metavar="TIME", help="With the state of then: 2026-11-21T08:00, -2h, now (default)."
 )
 _system_option = click.option(
-    "--file-system", "file_system", default="", metavar="NAME",
+    "--file-system",
+    "file_system",
+    default="",
+    metavar="NAME",
     help="Whose targets are planned. Default: that of most targets.",
-)  # fmt: skip
+)
 
 
 @click.group(invoke_without_command=True)
 @_lake_option
 @_site_option
-@click.option("--policy", default=DEFAULT_POLICY, show_default=True, metavar="NAME",
-              help="aiot, dfra, static-map, joint, or a pair as tcpu+greedy-clairvoyant.")  # fmt: skip
-@click.option("--job-file", "job_file", type=click.Path(path_type=Path, allow_dash=True), metavar="FILE",
-              help="Jobs as JSON, planned in their order; - reads standard input.")  # fmt: skip
+@click.option(
+    "--policy",
+    default=DEFAULT_POLICY,
+    show_default=True,
+    metavar="NAME",
+    help="aiot, dfra, static-map, joint, or a pair as tcpu+greedy-clairvoyant.",
+)
+@click.option(
+    "--job-file",
+    "job_file",
+    type=click.Path(path_type=Path, allow_dash=True),
+    metavar="FILE",
+    help="Jobs as JSON, planned in their order; - reads standard input.",
+)
 @click.option("--job", "job_id", default="", metavar="ID", help="One job, described by the options below.")
 @click.option("--user", default="", metavar="NAME", help="Its user.")
 @click.option("--program", default="", metavar="NAME", help="Its program, as accounting tells it.")
@@ -57,22 +76,53 @@ _system_option = click.option(
 @click.option("--node-list", "node_list", default="", metavar="LIST", help="Which nodes: a host list, n[001-064].")
 @click.option("--cores", type=float, default=0.0, metavar="N", help="How many cores it gets.")
 @click.option("--processes", type=int, default=None, metavar="N", help="How many processes it has.")
-@click.option("--granted", "granted", multiple=True, type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-              help="Plans made before (--json) whose jobs may not be seen running yet. May be repeated.")  # fmt: skip
+@click.option(
+    "--granted",
+    "granted",
+    multiple=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Plans made before (--json) whose jobs may not be seen running yet. May be repeated.",
+)
 @_at_option
 @_system_option
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="For policies that draw lots.")
-@click.option("--folder", default="", metavar="DIR",
-              help="Where the job writes (lustre), or its mount (remap), in what is rendered.")  # fmt: skip
-@click.option("--render", "form", type=click.Choice(["lustre", "slurm", "map", "remap"]), default=None,
-              help="Print the plan as text for these tools. Nothing is applied.")  # fmt: skip
+@click.option(
+    "--folder",
+    default="",
+    metavar="DIR",
+    help="Where the job writes (lustre), or its mount (remap), in what is rendered.",
+)
+@click.option(
+    "--render",
+    "form",
+    type=click.Choice(["lustre", "slurm", "map", "remap"]),
+    default=None,
+    help="Print the plan as text for these tools. Nothing is applied.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the plans as JSON.")
 @click.pass_context
 def plan(
-    context: click.Context, root: Path | None, site_file: Path | None, policy: str, job_file: Path | None, job_id: str,
-    user: str, program: str, nodes: int | None, node_list: str, cores: float, processes: int | None,
-    granted: tuple[Path, ...], at: str, file_system: str, seed: int, folder: str, form: str | None, as_json: bool,
-) -> None:  # fmt: skip
+    context: click.Context,
+    root: Path | None,
+    site_file: Path | None,
+    policy: str,
+    job_file: Path | None,
+    job_id: str,
+    user: str,
+    program: str,
+    nodes: int | None,
+    node_list: str,
+    cores: float,
+    processes: int | None,
+    granted: tuple[Path, ...],
+    at: str,
+    file_system: str,
+    seed: int,
+    folder: str,
+    form: str | None,
+    as_json: bool,
+) -> None:
     """Show what arriving jobs should get: forwarders, targets, stripes, read-ahead, metadata's share, hints, and why.
 
     From the live state in a lake, the jobs' earlier runs and a policy. Every plan is checked before it is shown; one
@@ -89,9 +139,16 @@ def plan(
 
     now_ns = clock.now_ns()
     made = planned(
-        _lake(root), _site(site_file), jobs, policy=policy, at_ns=_moment(moment_ns(at or "now", now_ns), now_ns),
-        now_ns=now_ns, file_system=file_system, seed=seed, granted=_granted(granted),
-    )  # fmt: skip
+        _lake(root),
+        _site(site_file),
+        jobs,
+        policy=policy,
+        at_ns=_moment(moment_ns(at or "now", now_ns), now_ns),
+        now_ns=now_ns,
+        file_system=file_system,
+        seed=seed,
+        granted=_granted(granted),
+    )
     plans = sound(made)
     if form is not None:
         from fairlead.cli.messages import say
@@ -117,9 +174,7 @@ def plan(
 @_at_option
 @_system_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-def check(
-    file: Path, root: Path | None, site_file: Path | None, at: str, file_system: str, as_json: bool
-) -> None:  # fmt: skip
+def check(file: Path, root: Path | None, site_file: Path | None, at: str, file_system: str, as_json: bool) -> None:
     """Check plans (of --json, or written elsewhere) against the live state: capacity, bars, sick components, limits.
 
     Prints everything that is wrong, with field, component and reason, and fails where anything is. FILE - is standard
@@ -145,10 +200,22 @@ def check(
 
         from fairlead.core.safe_text import encodable_within
 
-        told = {"schema": "fairlead.plan.check/1", "plans": len(plans.plans), "state_ns": state.state_ns,
-                "violations": [{"job_id": one.job_id, "field": one.field, "component": one.component,
-                                "reason": one.reason, "rule": one.rule} for one in violations],
-                "missing": list(state.missing)}  # fmt: skip
+        told = {
+            "schema": "fairlead.plan.check/1",
+            "plans": len(plans.plans),
+            "state_ns": state.state_ns,
+            "violations": [
+                {
+                    "job_id": one.job_id,
+                    "field": one.field,
+                    "component": one.component,
+                    "reason": one.reason,
+                    "rule": one.rule,
+                }
+                for one in violations
+            ],
+            "missing": list(state.missing),
+        }
         click.echo(msgspec.json.format(msgspec.json.encode(encodable_within(told)), indent=2).decode())
     else:
         for one in violations:
@@ -221,9 +288,15 @@ def _one(one: Plan, width: int) -> list[RenderableType]:
 
 
 def _jobs(
-    job_file: Path | None, job_id: str, user: str, program: str, nodes: int | None, node_list: str, cores: float,
+    job_file: Path | None,
+    job_id: str,
+    user: str,
+    program: str,
+    nodes: int | None,
+    node_list: str,
+    cores: float,
     processes: int | None,
-) -> Sequence[Arriving]:  # fmt: skip
+) -> Sequence[Arriving]:
     import msgspec
 
     from fairlead.decide.planning.arriving_jobs import ArrivingJob, arriving, read_jobs
@@ -236,9 +309,17 @@ def _jobs(
         raise UsageError("no job to plan for", remedy="give --job ID with --user and --program, or --job-file FILE")
     try:
         one = msgspec.convert(
-            {"job_id": job_id, "user": user, "program": program, "node_count": nodes, "nodes": node_list,
-             "cores": cores, "processes": processes}, ArrivingJob,
-        )  # fmt: skip
+            {
+                "job_id": job_id,
+                "user": user,
+                "program": program,
+                "node_count": nodes,
+                "nodes": node_list,
+                "cores": cores,
+                "processes": processes,
+            },
+            ArrivingJob,
+        )
     except msgspec.ValidationError as fault:
         raise UsageError(str(fault), where="--job", remedy="see fairlead plan --help") from fault
     return [arriving(one, "--job")]

@@ -57,9 +57,15 @@ SHOWN_FAILURES = 20
 )
 @click.option("--all", "everything", is_flag=True, help="Show all findings, good news and undecided rules, too.")
 def report(
-    traces: tuple[Path, ...], html: Path | None, json_out: str | None, explain: str | None, compare: Path | None,
-    rules_dir: Path | None, platform: Path | None, everything: bool,
-) -> None:  # fmt: skip
+    traces: tuple[Path, ...],
+    html: Path | None,
+    json_out: str | None,
+    explain: str | None,
+    compare: Path | None,
+    rules_dir: Path | None,
+    platform: Path | None,
+    everything: bool,
+) -> None:
     """Say whether a job's I/O is good or bad, what to change, and how.
 
     TRACE is a Darshan log, a DFTracer trace, or a folder of them; files of one job are taken together. Slurm
@@ -255,10 +261,15 @@ class _Run:
     def _outcome(self, given: tuple[Path, ...]) -> FairleadError | None:
         failures = self._failures
         if not failures:
-            return None if self._verdicts else InputError(
-                "no I/O trace among the inputs", where=str(given[0]) if len(given) == 1 else None,
-                remedy="give a Darshan or DFTracer trace; accounting only adds to one",
-            )  # fmt: skip
+            return (
+                None
+                if self._verdicts
+                else InputError(
+                    "no I/O trace among the inputs",
+                    where=str(given[0]) if len(given) == 1 else None,
+                    remedy="give a Darshan or DFTracer trace; accounting only adds to one",
+                )
+            )
         if len(failures) == 1 and not self._verdicts:
             return failures[0].error
         kind: type[FairleadError] = PartialInputError if self._verdicts else InputError
@@ -279,8 +290,13 @@ class _Progress:
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
-                       TextColumn("{task.fields[rows]}"), TimeElapsedColumn())  # fmt: skip
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("{task.fields[rows]}"),
+                TimeElapsedColumn(),
+            )
             self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
             self._task = self._bar.add_task("jobs" if len(jobs) > 1 else "reading", total=len(jobs), rows="")
             self._bar.start()

@@ -16,9 +16,13 @@ if TYPE_CHECKING:
 SEVERITY_STYLE = {"critical": "bold red", "high": "red", "warning": "yellow", "info": "cyan", "ok": "green"}
 
 _rules_option = click.option(
-    "--rules", "rules_dir", type=click.Path(path_type=Path), envvar="FAIRLEAD_RULES", metavar="DIR",
+    "--rules",
+    "rules_dir",
+    type=click.Path(path_type=Path),
+    envvar="FAIRLEAD_RULES",
+    metavar="DIR",
     help="A folder of the site's own rules; they override built-in ones of the same id.",
-)  # fmt: skip
+)
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 
 
@@ -37,15 +41,26 @@ def list_rules(rules_dir: Path | None, as_json: bool) -> None:
 
     found, origin = _load(rules_dir)
     if as_json:
-        _print_json({
-            "schema": "fairlead.rules/1",
-            "rules": [
-                {"id": r.id, "category": r.category, "severity": r.severity, "title": pretty(r.title),
-                 "when": one_line(r.when), "cost": r.cost, "covers": [c.rule for c in r.covers],
-                 "references": r.references, "origin": origin[r.id], "enabled": r.enabled}
-                for r in found
-            ],
-        })  # fmt: skip
+        _print_json(
+            {
+                "schema": "fairlead.rules/1",
+                "rules": [
+                    {
+                        "id": r.id,
+                        "category": r.category,
+                        "severity": r.severity,
+                        "title": pretty(r.title),
+                        "when": one_line(r.when),
+                        "cost": r.cost,
+                        "covers": [c.rule for c in r.covers],
+                        "references": r.references,
+                        "origin": origin[r.id],
+                        "enabled": r.enabled,
+                    }
+                    for r in found
+                ],
+            }
+        )
         return
     from rich.table import Table
     from rich.text import Text
@@ -104,10 +119,14 @@ def check(folder: Path, as_json: bool) -> None:
         advised, wrong = check_advice(folder / "advice")
         sound, faults = [*sound, *(f"advice/{name}" for name in advised)], [*faults, *wrong]
     if as_json:
-        _print_json({
-            "schema": "fairlead.rules.check/1", "folder": str(folder), "sound": sound,
-            "faults": [{"file": f.where, "what": f.what, "remedy": f.remedy} for f in faults],
-        })  # fmt: skip
+        _print_json(
+            {
+                "schema": "fairlead.rules.check/1",
+                "folder": str(folder),
+                "sound": sound,
+                "faults": [{"file": f.where, "what": f.what, "remedy": f.remedy} for f in faults],
+            }
+        )
     elif sound or not faults:
         click.echo(f"{len(sound)} sound: {', '.join(sound)}" if sound else "no rules (.toml files) in this folder")
     if len(faults) == 1:
@@ -200,9 +219,12 @@ def _shown(rule: Rule, by_id: dict[str, Rule]) -> list[object]:
 
     parts: list[object] = [
         Text.assemble((rule.id, "bold"), f"  {rule.category}, {plain(described.severity_words(rule))}."),
-        Text(f"“{described.pretty(rule.title)}”"), Text(""), Text(described.one_line(rule.about)),
-        section("Fires when"), Padding(Text(described.one_line(rule.when)), (0, 0, 0, 2)),
-    ]  # fmt: skip
+        Text(f"“{described.pretty(rule.title)}”"),
+        Text(""),
+        Text(described.one_line(rule.about)),
+        section("Fires when"),
+        Padding(Text(described.one_line(rule.when)), (0, 0, 0, 2)),
+    ]
     if not rule.enabled:
         parts.insert(1, Text("turned off", style="yellow"))
     table = Table(box=None, padding=(0, 2), show_header=False)
@@ -215,9 +237,11 @@ def _shown(rule: Rule, by_id: dict[str, Rule]) -> list[object]:
         only = f" [{described.one_line(advice.when)}]" if advice.when else ""
         text = f"{described.pretty(advice.text)} ({advice.audience}){only}"
         parts += _one_advice(text, advice.code, advice.language)
-    for title, names in (("Says it instead of", [c.rule for c in rule.covers]),
-                         ("Silent where one of these fires", described.covering(by_id, rule.id)),
-                         ("After", rule.references)):  # fmt: skip
+    for title, names in (
+        ("Says it instead of", [c.rule for c in rule.covers]),
+        ("Silent where one of these fires", described.covering(by_id, rule.id)),
+        ("After", rule.references),
+    ):
         if names:
             parts += [section(title), *(Padding(Text(name), (0, 0, 0, 2)) for name in names)]
     return parts
@@ -230,8 +254,7 @@ def _one_advice(text: str, code: str | None, language: str | None) -> list[objec
 
     parts: list[object] = [Padding(Text(f"→ {text}"), (0, 0, 0, 2))]
     if code:
-        shown = Syntax(code.strip(), language or "text", theme="ansi_dark",
-                       background_color="default", word_wrap=True)  # fmt: skip
+        shown = Syntax(code.strip(), language or "text", theme="ansi_dark", background_color="default", word_wrap=True)
         parts.append(Padding(shown, (0, 0, 0, 6)))
     return parts
 

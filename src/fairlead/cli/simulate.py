@@ -20,27 +20,49 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 _lake_option = click.option(
-    "--lake", "root", type=click.Path(path_type=Path, file_okay=False), default=Path("simulations"), show_default=True,
-    metavar="DIR", help="The lake results are kept in; made if there is none. What is in it is not simulated again.",
-)  # fmt: skip
+    "--lake",
+    "root",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("simulations"),
+    show_default=True,
+    metavar="DIR",
+    help="The lake results are kept in; made if there is none. What is in it is not simulated again.",
+)
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 _seed_option = click.option(
     "--seed", type=click.IntRange(0, (1 << 63) - 1), metavar="N", help="Everything random comes from it."
 )
 _wait_option = click.option(
-    "--wait", "wait_s", type=click.FloatRange(min=0), default=0.0, metavar="SECONDS",
+    "--wait",
+    "wait_s",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    metavar="SECONDS",
     help="How long to wait while another run writes to the lake.",
-)  # fmt: skip
+)
 _OPTIONS = (
     _lake_option,
-    click.option("--sets", type=click.IntRange(1, 100_000), metavar="N",
-                 help="Sets of applications a point. Default: what the experiment says."),
-    click.option("--jobs", type=click.IntRange(1, 1024), metavar="N",
-                 help="Worker processes. Default: one a processor. Results do not depend on it."),
-    click.option("--dask", metavar="WHERE",
-                 help="Let Dask's workers do it: local (of this machine), or a scheduler's tcp://HOST:PORT."),
-    _seed_option, _wait_option, _json_option,
-)  # fmt: skip
+    click.option(
+        "--sets",
+        type=click.IntRange(1, 100_000),
+        metavar="N",
+        help="Sets of applications a point. Default: what the experiment says.",
+    ),
+    click.option(
+        "--jobs",
+        type=click.IntRange(1, 1024),
+        metavar="N",
+        help="Worker processes. Default: one a processor. Results do not depend on it.",
+    ),
+    click.option(
+        "--dask",
+        metavar="WHERE",
+        help="Let Dask's workers do it: local (of this machine), or a scheduler's tcp://HOST:PORT.",
+    ),
+    _seed_option,
+    _wait_option,
+    _json_option,
+)
 
 
 def _run_options(command: F) -> F:
@@ -54,7 +76,7 @@ class _Experiments(click.Group):
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:  # fmt: skip
+    ) -> tuple[str | None, click.Command | None, list[str]]:
         """A word that is no command and looks like a file is `run` of it."""
         word = args[0] if args else ""
         if word and word not in self.commands and not word.startswith("-"):
@@ -82,9 +104,15 @@ def simulate() -> None:
 @click.argument("spec", type=click.Path(path_type=Path, dir_okay=False), metavar="SPEC.toml")
 @_run_options
 def run_spec(
-    spec: Path, root: Path, sets: int | None, jobs: int | None, dask: str | None, seed: int | None, wait_s: float,
+    spec: Path,
+    root: Path,
+    sets: int | None,
+    jobs: int | None,
+    dask: str | None,
+    seed: int | None,
+    wait_s: float,
     as_json: bool,
-) -> None:  # fmt: skip
+) -> None:
     """An experiment of your own. `fairlead simulate SPEC.toml` is the same."""
     import msgspec
 
@@ -99,16 +127,35 @@ def run_spec(
 
 @simulate.command(STUDY)
 @click.option("--figure", type=int, metavar="N", help="Only this figure: 5 to 10, 12 or 13.")
-@click.option("--window", type=click.Choice(["steady", "study", "both"]), default="steady", show_default=True,
-              help="What is measured: from 5,000 to 30,000 s of steady state, or as the study does: from when each "
-                   "application has completed a phase until the first one ends.")  # fmt: skip
-@click.option("--applications", "-k", type=click.IntRange(1), multiple=True, metavar="K",
-              help="Applications of a set; may be given again. Default: 30, 60 and 100.")  # fmt: skip
+@click.option(
+    "--window",
+    type=click.Choice(["steady", "study", "both"]),
+    default="steady",
+    show_default=True,
+    help="What is measured: from 5,000 to 30,000 s of steady state, or as the study does: from when each "
+    "application has completed a phase until the first one ends.",
+)
+@click.option(
+    "--applications",
+    "-k",
+    type=click.IntRange(1),
+    multiple=True,
+    metavar="K",
+    help="Applications of a set; may be given again. Default: 30, 60 and 100.",
+)
 @_run_options
 def scheduling_study(
-    figure: int | None, window: str, applications: tuple[int, ...], root: Path, sets: int | None, jobs: int | None,
-    dask: str | None, seed: int | None, wait_s: float, as_json: bool,
-) -> None:  # fmt: skip
+    figure: int | None,
+    window: str,
+    applications: tuple[int, ...],
+    root: Path,
+    sets: int | None,
+    jobs: int | None,
+    dask: str | None,
+    seed: int | None,
+    wait_s: float,
+    as_json: bool,
+) -> None:
     """The figures and conclusions of the scheduling study (Bandet, Boito, Pallez 2024).
 
     Says of each conclusion whether it comes out, and the figures it rests on.
@@ -125,13 +172,25 @@ def scheduling_study(
 
 
 @simulate.command(OURS)
-@click.option("--applications", "-k", type=click.IntRange(1), multiple=True, metavar="K",
-              help="Applications of a set; may be given again. Default: 30, 60 and 100.")  # fmt: skip
+@click.option(
+    "--applications",
+    "-k",
+    type=click.IntRange(1),
+    multiple=True,
+    metavar="K",
+    help="Applications of a set; may be given again. Default: 30, 60 and 100.",
+)
 @_run_options
 def run_ours(
-    applications: tuple[int, ...], root: Path, sets: int | None, jobs: int | None, dask: str | None, seed: int | None,
-    wait_s: float, as_json: bool,
-) -> None:  # fmt: skip
+    applications: tuple[int, ...],
+    root: Path,
+    sets: int | None,
+    jobs: int | None,
+    dask: str | None,
+    seed: int | None,
+    wait_s: float,
+    as_json: bool,
+) -> None:
     """Our joint policies beside the published ones: slowdown, its 90th percentile and idle time over the load.
 
     Every published allocation under both greedy placements. 20 sets a point; some minutes.
@@ -178,19 +237,29 @@ for _name in PAPERS:
 
 @simulate.command()
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE")
-@click.option("--policy", "policies", multiple=True, metavar="NAME",
-              help="A path policy or any other; may be given again. Default: static-map and dfra.")  # fmt: skip
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    metavar="NAME",
+    help="A path policy or any other; may be given again. Default: static-map and dfra.",
+)
 @click.option("--forwarders", type=click.IntRange(1, 100_000), metavar="N", help="Forwarders of the machine.")
-@click.option("--days", type=click.FloatRange(min=0, min_open=True), metavar="D",
-              help="Only jobs of the first D days.")  # fmt: skip
+@click.option("--days", type=click.FloatRange(min=0, min_open=True), metavar="D", help="Only jobs of the first D days.")
 @_lake_option
 @_seed_option
 @_wait_option
 @_json_option
 def trace(
-    file: Path, policies: tuple[str, ...], forwarders: int | None, days: float | None, root: Path, seed: int | None,
-    wait_s: float, as_json: bool,
-) -> None:  # fmt: skip
+    file: Path,
+    policies: tuple[str, ...],
+    forwarders: int | None,
+    days: float | None,
+    root: Path,
+    seed: int | None,
+    wait_s: float,
+    as_json: bool,
+) -> None:
     """Jobs of a trace under path policies: SWF, or a table with I/O totals (CSV, as Darshan's).
 
     On a machine like TaihuLight. What the trace does not hold is assumed by stated rules, which are told.
@@ -201,9 +270,15 @@ def trace(
     chosen = policies or ("static-map", "dfra")
     with _progress(file.name) as tell:
         told = replay_trace(
-            file, chosen, root, seed=1 if seed is None else seed, forwarders=forwarders, days=days, wait_s=wait_s,
+            file,
+            chosen,
+            root,
+            seed=1 if seed is None else seed,
+            forwarders=forwarders,
+            days=days,
+            wait_s=wait_s,
             tell=tell,
-        )  # fmt: skip
+        )
     if as_json:
         print_json(told)
     else:
@@ -221,22 +296,30 @@ def list_experiments(root: Path, as_json: bool) -> None:
 
     kept = names(root)
     if as_json:
-        print_json({
-            "schema": "fairlead.simulations/1", "policies": policy_names(),
-            "experiments": {
-                STUDY: "every figure", OURS: "ours beside the published policies",
-                **{name: paper.summary for name, paper in PAPERS.items()},
-            },
-            "results": kept,
-        })  # fmt: skip
+        print_json(
+            {
+                "schema": "fairlead.simulations/1",
+                "policies": policy_names(),
+                "experiments": {
+                    STUDY: "every figure",
+                    OURS: "ours beside the published policies",
+                    **{name: paper.summary for name, paper in PAPERS.items()},
+                },
+                "results": kept,
+            }
+        )
         return
     listed(kept)
 
 
 @simulate.command()
 @click.argument("result", metavar="RESULT")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
-              help="Folder for the page and its pictures. Default: RESULT in the current folder.")  # fmt: skip
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Folder for the page and its pictures. Default: RESULT in the current folder.",
+)
 @_lake_option
 def plot(result: str, out: Path | None, root: Path) -> None:
     """Pictures of RESULT: one page, and each picture as SVG.
@@ -252,9 +335,16 @@ def plot(result: str, out: Path | None, root: Path) -> None:
 
 
 def _run(
-    experiments: list[Experiment], root: Path, jobs: int | None, dask: str | None, wait_s: float, as_json: bool,
-    name: str, *, concluding: bool = False,
-) -> None:  # fmt: skip
+    experiments: list[Experiment],
+    root: Path,
+    jobs: int | None,
+    dask: str | None,
+    wait_s: float,
+    as_json: bool,
+    name: str,
+    *,
+    concluding: bool = False,
+) -> None:
     from fairlead.decide.sim.runs.run import crew, simulate
     from fairlead.decide.sim.runs.summary import simulated
 
@@ -287,8 +377,13 @@ def _progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
         TimeRemainingColumn,
     )
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-               TimeRemainingColumn())  # fmt: skip
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, whole: bar.update(task, completed=done, total=whole)

@@ -20,8 +20,18 @@ if TYPE_CHECKING:
 VERDICT_STYLE = {"pass": "green", "fail": "red", "unknown": "yellow"}
 MANY_LINES = 8
 """No more stand beside each other in a table."""
-LESS_IS_BETTER = ("slowdown_mean", "slowdown_max", "slowdown_p10", "slowdown_p50", "slowdown_p90", "contention_mean",
-                  "idle", "core_hours_lost", "spread", "stretch_mean")  # fmt: skip
+LESS_IS_BETTER = (
+    "slowdown_mean",
+    "slowdown_max",
+    "slowdown_p10",
+    "slowdown_p50",
+    "slowdown_p90",
+    "contention_mean",
+    "idle",
+    "core_hours_lost",
+    "spread",
+    "stretch_mean",
+)
 FEW_SETS = 100
 """Below so many sets a point a conclusion is worth little, and it says so."""
 
@@ -247,6 +257,9 @@ def listed(results: Sequence[Mapping[str, Any]]) -> None:
     console.print(f"placements   {', '.join(PLACINGS)}")
     if results:
         console.print(Text("\nResults", style="bold"))
-        shown = [Column("name", lambda r: r["name"], longest=50), Column("seed", lambda r: str(r["seed"]), right=True),
-                 Column("sets", lambda r: "" if r["sets"] is None else str(r["sets"]), right=True)]  # fmt: skip
+        shown = [
+            Column("name", lambda r: r["name"], longest=50),
+            Column("seed", lambda r: str(r["seed"]), right=True),
+            Column("sets", lambda r: "" if r["sets"] is None else str(r["sets"]), right=True),
+        ]
         console.print(fitted(shown, results, console.width))

@@ -17,17 +17,23 @@ def site() -> None:
 
 @site.command()
 @click.option(
-    "--lake", "lake_dir", type=click.Path(path_type=Path), metavar="DIR",
+    "--lake",
+    "lake_dir",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
     help="A lake, for the nodes, forwarders, targets and mappings seen there.",
-)  # fmt: skip
+)
 @click.option(
     "--output", "-o", type=click.Path(path_type=Path), metavar="FILE", help="Write here; by default to standard output."
 )
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
 @click.option(
-    "--root", type=click.Path(path_type=Path), default=Path("/"), metavar="DIR",
+    "--root",
+    type=click.Path(path_type=Path),
+    default=Path("/"),
+    metavar="DIR",
     help="Where to look for /proc and /etc: a copy of a node's files. Default: /.",
-)  # fmt: skip
+)
 def init(lake_dir: Path | None, output: Path | None, force: bool, root: Path) -> None:
     """Write a site file from what can be found out here.
 
@@ -78,8 +84,17 @@ def check(file: Path, as_json: bool) -> None:
         import json
 
         layers, mappings = described.layers, site_mapping(described, expand_hostlist).num_rows
-        click.echo(json.dumps({"schema": "fairlead.site.check/1", "name": described.name, "layers": layers,
-                               "mappings": mappings, "faults": faults}))  # fmt: skip
+        click.echo(
+            json.dumps(
+                {
+                    "schema": "fairlead.site.check/1",
+                    "name": described.name,
+                    "layers": layers,
+                    "mappings": mappings,
+                    "faults": faults,
+                }
+            )
+        )
     if faults:
         raise ConfigError("; ".join(faults), where=str(file), remedy="see docs/howto/describe-a-site.md")
     if not as_json:

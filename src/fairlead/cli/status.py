@@ -19,16 +19,28 @@ _TROUBLED = ("failing", "late", "lost")
 
 
 @click.command()
-@click.option("--server", metavar="URL",
-              help="http://HOST:PORT, https://HOST:PORT or unix:PATH. Default: $FAIRLEAD_URL, else the server of this "
-                   "machine.")  # fmt: skip
-@click.option("--token", "token_file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-              help="A reader's or operator's token. Default: $FAIRLEAD_TOKEN_FILE. None is needed by the server's own "
-                   "user on its unix socket.")  # fmt: skip
-@click.option("--ca", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-              help="Certificates (PEM) to trust instead of the system's.")  # fmt: skip
-@click.option("--lake", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
-              help="Ask this lake instead of a server.")  # fmt: skip
+@click.option(
+    "--server",
+    metavar="URL",
+    help="http://HOST:PORT, https://HOST:PORT or unix:PATH. Default: $FAIRLEAD_URL, else the server of this machine.",
+)
+@click.option(
+    "--token",
+    "token_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="A reader's or operator's token. Default: $FAIRLEAD_TOKEN_FILE. None is needed by the server's own "
+    "user on its unix socket.",
+)
+@click.option(
+    "--ca",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Certificates (PEM) to trust instead of the system's.",
+)
+@click.option(
+    "--lake", type=click.Path(path_type=Path, file_okay=False), metavar="DIR", help="Ask this lake instead of a server."
+)
 @click.option("--all", "everything", is_flag=True, help=f"All sources, not only {SHOWN} that need attention.")
 @click.option("--json", "as_json", is_flag=True, help="The document of GET /api/v1/health.")
 def status(
@@ -40,9 +52,11 @@ def status(
     from fairlead.run.server_client import found_url, health, read_token
     from fairlead.see.collector.health import ALL, TROUBLED
 
-    found = lake_health(lake, now_ns()) if lake is not None else health(
-        server or found_url(), read_token(token_file), ca, which=ALL if everything or as_json else TROUBLED
-    )  # fmt: skip
+    found = (
+        lake_health(lake, now_ns())
+        if lake is not None
+        else health(server or found_url(), read_token(token_file), ca, which=ALL if everything or as_json else TROUBLED)
+    )
     if as_json:
         import msgspec
 
@@ -62,8 +76,10 @@ def _show(found: Health, everything: bool) -> None:
         carried = "" if collector.carried_ns is None else f", carried {_ago(found.now_ns - collector.carried_ns)} ago"
         up, memory = _ago(found.now_ns - collector.started_ns), format_bytes(collector.memory_bytes)
         click.echo(f"collector  up {up}, {memory} memory, {collector.connections} connections{carried}")
-    click.echo(f"log        {format_bytes(collector.backlog_bytes)} not yet in tables, "
-               f"{format_bytes(collector.free_bytes)} free on the disk")  # fmt: skip
+    click.echo(
+        f"log        {format_bytes(collector.backlog_bytes)} not yet in tables, "
+        f"{format_bytes(collector.free_bytes)} free on the disk"
+    )
     for problem in collector.problems:
         click.echo(f"  ! {inert(problem)}")
     for what, count in collector.not_understood.items():
@@ -87,9 +103,11 @@ def _show_sources(found: Health, everything: bool) -> None:
         return
     click.echo()
     for one in chosen:
-        offset = "" if one.clock_offset_ns is None or abs(one.clock_offset_ns) < 2_000_000_000 else (
-            f", clock off by {one.clock_offset_ns / 1e9:+.1f} s"
-        )  # fmt: skip
+        offset = (
+            ""
+            if one.clock_offset_ns is None or abs(one.clock_offset_ns) < 2_000_000_000
+            else (f", clock off by {one.clock_offset_ns / 1e9:+.1f} s")
+        )
         lost = f", {one.lost_batches} batches lost there" if one.lost_batches else ""
         click.echo(
             f"{inert(one.node)}: {one.state}, last seen {_ago(found.now_ns - one.last_seen_ns)} ago{offset}{lost}"

@@ -47,11 +47,26 @@ if TYPE_CHECKING:
 )
 @asking_options
 def system(
-    watching: bool, everything: bool, usage: bool, network: bool, devices: bool, fs: str, target: str,
-    owners: str | None, node: str, limit: int,
-    root: Path | None, server: str | None, token: Path | None, authority: Path | None,
-    last: str, from_: str, to: str, at: str, as_json: bool,
-) -> None:  # fmt: skip
+    watching: bool,
+    everything: bool,
+    usage: bool,
+    network: bool,
+    devices: bool,
+    fs: str,
+    target: str,
+    owners: str | None,
+    node: str,
+    limit: int,
+    root: Path | None,
+    server: str | None,
+    token: Path | None,
+    authority: Path | None,
+    last: str,
+    from_: str,
+    to: str,
+    at: str,
+    as_json: bool,
+) -> None:
     """Show the machine: volumes of each layer by day, amplification between layers, jobs, silent sources, events.
 
     A lower layer that reads several times what the one above asked for is thrashing a cache or reading ahead too far.
@@ -146,7 +161,9 @@ def _health(answer: Health, width: int) -> list[RenderableType]:
     counts = ", ".join(f"{count:,} {name}" for name, count in sorted(answer.states.items())) or "no word of health"
     parts: list[RenderableType] = [Text(f"{answer.nodes:,} nodes; probes: {counts}", style="bold")]
     columns = [
-        Column("node", lambda r: r.node, longest=32), Column("probe", lambda r: r.probe), Column("state", state),
+        Column("node", lambda r: r.node, longest=32),
+        Column("probe", lambda r: r.probe),
+        Column("state", state),
         Column("last word", lambda r: units.format_duration((answer.now_ns - r.ts_ns) / 1e9) + " ago", right=True),
         Column("failures", lambda r: units.format_count(r.failures), right=True, spare=4),
         Column("unknown lines", lambda r: units.format_count(r.unknown_lines), right=True, spare=6),
@@ -154,7 +171,7 @@ def _health(answer: Health, width: int) -> list[RenderableType]:
         Column("clock off", lambda r: _offset(r.clock_offset_ns), right=True, spare=3),
         Column("memory", lambda r: units.format_bytes(r.memory_bytes), right=True, spare=7),
         Column("says", lambda r: word(r.text), spare=2, longest=48),
-    ]  # fmt: skip
+    ]
     if answer.probes:
         parts += [Text(""), fitted(columns, answer.probes, width)]
     if answer.gaps:

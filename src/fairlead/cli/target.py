@@ -23,15 +23,30 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("name", required=False, default="")
 @click.option("--cdf", "distribution", is_flag=True, help="How busy targets are, as a distribution (the last day).")
-@click.option("--peak", type=click.FloatRange(min=0, min_open=True), default=None, metavar="BYTES_PER_S",
-              help="With --cdf: a target's full load. Default: the highest minute seen.")  # fmt: skip
+@click.option(
+    "--peak",
+    type=click.FloatRange(min=0, min_open=True),
+    default=None,
+    metavar="BYTES_PER_S",
+    help="With --cdf: a target's full load. Default: the highest minute seen.",
+)
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many jobs to list.")
 @asking_options
 def target(
-    name: str, distribution: bool, peak: float | None, limit: int,
-    root: Path | None, server: str | None, token: Path | None, authority: Path | None,
-    last: str, from_: str, to: str, at: str, as_json: bool,
-) -> None:  # fmt: skip
+    name: str,
+    distribution: bool,
+    peak: float | None,
+    limit: int,
+    root: Path | None,
+    server: str | None,
+    token: Path | None,
+    authority: Path | None,
+    last: str,
+    from_: str,
+    to: str,
+    at: str,
+    as_json: bool,
+) -> None:
     """Show storage targets (OSTs): all of them (the last 5 minutes), or one and who uses it (the last hour)."""
     if name and distribution:
         raise UsageError("--cdf is of all targets", remedy="leave out the name")
@@ -90,8 +105,10 @@ def component_page(answer: ComponentPage, width: int) -> list[RenderableType]:
     times = f"{units.format_time(answer.from_ns)} to {units.format_time(answer.to_ns)}"
     parts: list[RenderableType] = [
         Text.assemble((f"{answer.kind} {inert(answer.id)}", "bold"), (f"  {times}\n", "dim")),
-        component_table([answer.row], seconds, width, answer.kind), Text(""), timeline_picture(answer.timeline, width),
-    ]  # fmt: skip
+        component_table([answer.row], seconds, width, answer.kind),
+        Text(""),
+        timeline_picture(answer.timeline, width),
+    ]
     if answer.who:
         parts += [Text("\nWho", style="bold"), share_table(answer.who, width)]
     elif not answer.hidden:

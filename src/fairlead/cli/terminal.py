@@ -31,10 +31,24 @@ from fairlead.show.report.build import Report, Setup, comparison
 
 SEVERITY_STYLE = {"critical": "bold red", "high": "red", "warning": "yellow", "info": "cyan", "ok": "green"}
 READ, WRITE, META = "dodger_blue1", "dark_orange", "medium_purple1"
-MODE_WORDS = {"N-N": "a file per process", "N-M": "processes share files", "N-1": "one file for all processes",
-              "1-1": "one process does it"}  # fmt: skip
-SIZE_RANGES = ("up to 100 B", "100 B to 1 KiB", "1 to 10 KiB", "10 to 100 KiB", "100 KiB to 1 MiB", "1 to 4 MiB",
-               "4 to 10 MiB", "10 to 100 MiB", "100 MiB to 1 GiB", "over 1 GiB")  # fmt: skip
+MODE_WORDS = {
+    "N-N": "a file per process",
+    "N-M": "processes share files",
+    "N-1": "one file for all processes",
+    "1-1": "one process does it",
+}
+SIZE_RANGES = (
+    "up to 100 B",
+    "100 B to 1 KiB",
+    "1 to 10 KiB",
+    "10 to 100 KiB",
+    "100 KiB to 1 MiB",
+    "1 to 4 MiB",
+    "4 to 10 MiB",
+    "10 to 100 MiB",
+    "100 MiB to 1 GiB",
+    "over 1 GiB",
+)
 _BARS = " ▁▂▃▄▅▆▇█"
 TOP = 3
 MANY = 3
@@ -288,8 +302,13 @@ def _finding(number: int, finding: Finding, run_time_s: float | None) -> Rendera
     for advice in finding.advice:
         parts.append(_indented(Text(advice.text), 2, "→"))
         if advice.code:
-            code = Syntax(advice.code.strip(), advice.language or "text", theme="ansi_dark", background_color="default",
-                          word_wrap=True)  # fmt: skip
+            code = Syntax(
+                advice.code.strip(),
+                advice.language or "text",
+                theme="ansi_dark",
+                background_color="default",
+                word_wrap=True,
+            )
             parts.append(_indented(code, 4))
     table = Table.grid()
     table.add_column(width=4, no_wrap=True)
@@ -320,8 +339,9 @@ def introduced(rule: Rule) -> RenderableType:
     """What a rule is about and asks."""
     parts: list[RenderableType] = [
         Text(f"{rule.id} ({rule.category})", style="bold"),
-        Text(" ".join(rule.about.split())), Text(f"\nIt asks: {' '.join(rule.when.split())}"),
-    ]  # fmt: skip
+        Text(" ".join(rule.about.split())),
+        Text(f"\nIt asks: {' '.join(rule.when.split())}"),
+    ]
     if rule.references:
         parts.append(Text(f"After {'; '.join(rule.references)}", style="dim"))
     return Group(*parts, Text(""))

@@ -15,8 +15,14 @@ from fairlead.core.model import units
 from fairlead.explain.analysis.compare import Comparison
 from fairlead.explain.analysis.verdict import Verdict
 
-GRADE_STYLE = {"A": "bold white on green4", "B": "bold white on dark_green", "C": "bold black on gold3",
-               "D": "bold white on dark_orange3", "F": "bold white on red3", None: "bold white on grey37"}  # fmt: skip
+GRADE_STYLE = {
+    "A": "bold white on green4",
+    "B": "bold white on dark_green",
+    "C": "bold black on gold3",
+    "D": "bold white on dark_orange3",
+    "F": "bold white on red3",
+    None: "bold white on grey37",
+}
 
 _COLUMNS: tuple[tuple[str, Callable[[Verdict], str]], ...] = (
     ("lost", lambda v: units.format_duration(v.lost_s)),
@@ -90,15 +96,21 @@ def compared(result: Comparison) -> RenderableType:
     for d, pair in result.modes.items():
         table.add_row(f"{d} mode", *map(Text, pair), "")
     formats: dict[str, Callable[[float | None], str]] = {
-        "s": units.format_duration, "share": units.format_percent, "bytes": units.format_bytes,
-        "bytes/s": units.format_bandwidth, "count": units.format_count,
-    }  # fmt: skip
+        "s": units.format_duration,
+        "share": units.format_percent,
+        "bytes": units.format_bytes,
+        "bytes/s": units.format_bandwidth,
+        "count": units.format_count,
+    }
     for row in result.rows:
         style = {True: "green", False: "red", None: ""}[row.better]
         ratio = units.format_ratio(row.ratio)
         table.add_row(row.name, formats[row.unit](row.before), formats[row.unit](row.after), Text(ratio, style=style))
     parts: list[RenderableType] = [Panel(Text(result.verdict, style="bold"), border_style="dim"), table]
-    for word, titles, style in (("mended", result.findings.gone, "green"), ("new", result.findings.new, "red"),
-                                ("still there", result.findings.kept, "yellow")):  # fmt: skip
+    for word, titles, style in (
+        ("mended", result.findings.gone, "green"),
+        ("new", result.findings.new, "red"),
+        ("still there", result.findings.kept, "yellow"),
+    ):
         parts += [Text(f"{word}: {title}", style=style) for title in titles]
     return Group(*parts, Text(""))

@@ -36,18 +36,40 @@ def key(file: Path) -> None:
 
 
 @token.command()
-@click.option("--key", "file", required=True, type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-              help="The forwarders' or the server's key.")  # fmt: skip
-@click.option("--role", type=click.Choice(["mount", "agent", "reader", "operator"]), default="mount",
-              show_default=True, help="What it is for: mounts at forwarders; agents that send records to a server; "
-                                      "reading what a server knows; all a server does.")  # fmt: skip
+@click.option(
+    "--key",
+    "file",
+    required=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="The forwarders' or the server's key.",
+)
+@click.option(
+    "--role",
+    type=click.Choice(["mount", "agent", "reader", "operator"]),
+    default="mount",
+    show_default=True,
+    help="What it is for: mounts at forwarders; agents that send records to a server; "
+    "reading what a server knows; all a server does.",
+)
 @click.option("--job", default="", metavar="ID", help="mount: may announce this job only. Default: any.")
-@click.option("--user", metavar="UID|NAME", default=None,
-              help="mount: may act as this user (number) only. reader: sees jobs of this user (name) only. "
-                   "Default: any, root included.")  # fmt: skip
+@click.option(
+    "--user",
+    metavar="UID|NAME",
+    default=None,
+    help="mount: may act as this user (number) only. reader: sees jobs of this user (name) only. "
+    "Default: any, root included.",
+)
 @click.option("--node", default="", metavar="NAME", help="agent: may send records of this node only. Default: any.")
-@click.option("--valid", "--expires", "valid", default="24h", show_default=True, metavar="AGE",
-              help="How long it is good (90m, 24h, 365d).")  # fmt: skip
+@click.option(
+    "--valid",
+    "--expires",
+    "valid",
+    default="24h",
+    show_default=True,
+    metavar="AGE",
+    help="How long it is good (90m, 24h, 365d).",
+)
 def issue(file: Path, role: str, job: str, user: str | None, node: str, valid: str) -> None:
     """Print a token. Send it over TLS where the network is not trusted: whoever reads it can use it."""
     from fairlead.core.access.tokens import Claims, read_key
@@ -59,15 +81,22 @@ def issue(file: Path, role: str, job: str, user: str | None, node: str, valid: s
         raise UsageError(
             "no time a token may be valid", where=f"--valid {valid}", remedy="write 90m, 24h or 7d, up to 3650d"
         )
-    for option, value, meant in (("--job", job, ("mount",)), ("--node", node, ("agent",)),
-                                 ("--user", user, ("mount", "reader"))):  # fmt: skip
+    for option, value, meant in (
+        ("--job", job, ("mount",)),
+        ("--node", node, ("agent",)),
+        ("--user", user, ("mount", "reader")),
+    ):
         if value and role not in meant:
             raise UsageError(f"{option} says nothing about the role {role}", remedy=f"it is for {' and '.join(meant)}")
     expires_s = now_ns() // 1_000_000_000 + int(match[1]) * _SECONDS[match[2]]
     claims = Claims(
-        expires_s, job, _uid(user) if role == "mount" and user is not None else -1,
-        "" if role == "mount" else role, node, (user or "") if role == "reader" else "",
-    )  # fmt: skip
+        expires_s,
+        job,
+        _uid(user) if role == "mount" and user is not None else -1,
+        "" if role == "mount" else role,
+        node,
+        (user or "") if role == "reader" else "",
+    )
     click.echo(make_token(read_key(file), claims))
 
 

@@ -23,19 +23,37 @@ _KEYS = {"j": "jobs", "o": "targets", "m": "mds"}
 
 
 @click.command()
-@click.option("--by", type=click.Choice(("jobs", "targets", "mds")), default="jobs", show_default=True,
-              help="What to begin with; the keys j, o and m change it.")  # fmt: skip
+@click.option(
+    "--by",
+    type=click.Choice(("jobs", "targets", "mds")),
+    default="jobs",
+    show_default=True,
+    help="What to begin with; the keys j, o and m change it.",
+)
 @click.option("--last", default="1m", show_default=True, metavar="AGE", help="Rates are of this long, up to now.")
-@click.option("--interval", type=Seconds(3600), default=2.0, show_default=True, metavar="SECONDS",
-              help="How often to look again.")  # fmt: skip
+@click.option(
+    "--interval", type=Seconds(3600), default=2.0, show_default=True, metavar="SECONDS", help="How often to look again."
+)
 @click.option("--once", is_flag=True, help="Show one screen and end, as in a pipe.")
-@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True,
-              help="How many lines --once shows; a full screen shows what fits.")  # fmt: skip
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 1000),
+    default=20,
+    show_default=True,
+    help="How many lines --once shows; a full screen shows what fits.",
+)
 @where_options
 def top(
-    by: str, last: str, interval: float, once: bool, limit: int,
-    root: Path | None, server: str | None, token: Path | None, authority: Path | None,
-) -> None:  # fmt: skip
+    by: str,
+    last: str,
+    interval: float,
+    once: bool,
+    limit: int,
+    root: Path | None,
+    server: str | None,
+    token: Path | None,
+    authority: Path | None,
+) -> None:
     """Watch who moves most: jobs, storage targets or metadata load.
 
     Keys: j jobs, o targets (OSTs), m metadata, s the next order, up and down scroll, q ends.

@@ -118,9 +118,12 @@ def _head(board: Board) -> list[RenderableType]:
     seconds = _seconds(board)
     name = {"jobs": "jobs", "targets": "storage targets", "mds": "metadata"}[board.by]
     said = Text.assemble(
-        (f"fairlead top: {name}", "bold"), f" by {board.ordered_by}, {inert(board.last)} to ",
-        units.format_time(answer.to_ns), no_wrap=True, overflow="ellipsis",
-    )  # fmt: skip
+        (f"fairlead top: {name}", "bold"),
+        f" by {board.ordered_by}, {inert(board.last)} to ",
+        units.format_time(answer.to_ns),
+        no_wrap=True,
+        overflow="ellipsis",
+    )
     if isinstance(answer, Top):
         sums = answer.total
         load = f"{answer.count:,} jobs: read {rate(sums.read_bytes, seconds)}, write {rate(sums.write_bytes, seconds)}"
@@ -155,14 +158,17 @@ def _body(board: Board, width: int, rows: Sequence[Any]) -> RenderableType:
         most = max((row.sums.bytes or 0 for row in board.answer.targets), default=0)
         return fitted(_target_columns(seconds, most), rows, width)
     heading = {"jobs": "job", "clients": "client", "operations": "operation"}.get(board.ordered_by, "server")
-    owner = [Column("user", lambda r: word(r.user), spare=1, longest=14),
-             Column("program", lambda r: program_of(r.program), spare=2, longest=20)]  # fmt: skip
+    owner = [
+        Column("user", lambda r: word(r.user), spare=1, longest=14),
+        Column("program", lambda r: program_of(r.program), spare=2, longest=20),
+    ]
     columns = [
-        Column(heading, lambda r: r.name, longest=32), *(owner if heading == "job" else []),
+        Column(heading, lambda r: r.name, longest=32),
+        *(owner if heading == "job" else []),
         Column("ops/s", lambda r: units.format_count(round(r.per_s, 1)), right=True),
         Column("share", lambda r: units.format_percent(r.share), right=True),
         Column("", lambda r: bar(r.share, 30 if width >= 100 else 14, META), spare=3),
-    ]  # fmt: skip
+    ]
     return fitted(columns, rows, width)
 
 

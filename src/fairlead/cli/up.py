@@ -16,27 +16,51 @@ _file = click.Path(path_type=Path, dir_okay=False)
 
 @click.command()
 @click.option("--config", "file", type=_file, metavar="FILE", help="Settings (TOML). Default: none, all defaults.")
-@click.option("--lake", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
-              help="The lake: server.lake of the settings.")  # fmt: skip
-@click.option("--listen", multiple=True, metavar="ADDRESS",
-              help="unix:PATH, tcp:HOST:PORT or tls:HOST:PORT (repeatable): collector.listen of the settings. "
-                   "Port 0: any free one.")  # fmt: skip
-@click.option("--set", "flags", multiple=True, metavar="KEY=VALUE",
-              help="One setting, as carry.every_s=10 (repeatable). Goes before file and environment.")  # fmt: skip
+@click.option(
+    "--lake",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="The lake: server.lake of the settings.",
+)
+@click.option(
+    "--listen",
+    multiple=True,
+    metavar="ADDRESS",
+    help="unix:PATH, tcp:HOST:PORT or tls:HOST:PORT (repeatable): collector.listen of the settings. "
+    "Port 0: any free one.",
+)
+@click.option(
+    "--set",
+    "flags",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="One setting, as carry.every_s=10 (repeatable). Goes before file and environment.",
+)
 @click.option(
     "--sample-site",
     is_flag=True,
     help="Serve a month of a made machine instead, from a lake of its own that is filled first. Simulated.",
 )
-@click.option("--state", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
-              help="With --sample-site: its folder. Default: sample-site beside the default lake.")  # fmt: skip
+@click.option(
+    "--state",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="With --sample-site: its folder. Default: sample-site beside the default lake.",
+)
 @click.option("--check", is_flag=True, help="Check the settings, keys and certificates, and end.")
 @click.option("--show-config", is_flag=True, help="Print all settings as TOML, and end.")
 @click.option("--origin", is_flag=True, help="With --show-config: where each value is from.")
 def up(
-    file: Path | None, lake: Path | None, listen: tuple[str, ...], flags: tuple[str, ...], sample_site: bool,
-    state: Path | None, check: bool, show_config: bool, origin: bool,
-) -> None:  # fmt: skip
+    file: Path | None,
+    lake: Path | None,
+    listen: tuple[str, ...],
+    flags: tuple[str, ...],
+    sample_site: bool,
+    state: Path | None,
+    check: bool,
+    show_config: bool,
+    origin: bool,
+) -> None:
     """Run the server: collector, analysis and API, until SIGTERM.
 
     Runs in the foreground and needs no settings: it then listens on this machine only, keeps the default lake and makes

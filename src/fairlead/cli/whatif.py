@@ -22,39 +22,89 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--since", default="", metavar="TIME",
-              help="Jobs that began from then on: 2026-10-01, or an age (30d). Default: 30d.")  # fmt: skip
+@click.option(
+    "--since",
+    default="",
+    metavar="TIME",
+    help="Jobs that began from then on: 2026-10-01, or an age (30d). Default: 30d.",
+)
 @click.option("--until", default="", metavar="TIME", help="Jobs that began before then. Default: now.")
-@click.option("--policy", "policies", multiple=True, metavar="NAME",
-              help="A policy to replay: dfra, aiot, static-map, joint, or ALLOCATION+PLACEMENT as "
-                   "tcpu+greedy-clairvoyant. May be given several times.")  # fmt: skip
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    metavar="NAME",
+    help="A policy to replay: dfra, aiot, static-map, joint, or ALLOCATION+PLACEMENT as "
+    "tcpu+greedy-clairvoyant. May be given several times.",
+)
 @click.option(
     "--layer",
     type=click.Choice(["forwarders", "targets", "both"]),
     default=None,
     help="Where policies decide; the other layer stays as it was. Default: forwarders, where there are any.",
 )
-@click.option("--forwarders", type=click.IntRange(1, 100_000), default=None, metavar="N",
-              help="As if the site had so many forwarders.")  # fmt: skip
-@click.option("--osts", type=click.IntRange(1, 100_000), default=None, metavar="N",
-              help="As if the site had so many storage targets.")  # fmt: skip
-@click.option("--price", type=click.FloatRange(min=0), default=None, metavar="PER_CORE_HOUR",
-              help="What a core-hour costs, in any currency.")  # fmt: skip
-@click.option("--site", "site_file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-              help="The site's description, for what a forwarder and a target can do.")  # fmt: skip
-@click.option("--limit", type=click.IntRange(1, 1000), default=10, show_default=True,
-              help="How many winners and losers to list.")  # fmt: skip
-@click.option("--seed", type=click.IntRange(0, 2**31), default=0, show_default=True,
-              help="Of what policies draw and of places of jobs that are not known.")  # fmt: skip
-@click.option("--lake", "root", type=click.Path(path_type=Path), metavar="DIR",
-              help="The lake. Default: $FAIRLEAD_LAKE, else fairlead/lake in your data folder.")  # fmt: skip
+@click.option(
+    "--forwarders",
+    type=click.IntRange(1, 100_000),
+    default=None,
+    metavar="N",
+    help="As if the site had so many forwarders.",
+)
+@click.option(
+    "--osts",
+    type=click.IntRange(1, 100_000),
+    default=None,
+    metavar="N",
+    help="As if the site had so many storage targets.",
+)
+@click.option(
+    "--price",
+    type=click.FloatRange(min=0),
+    default=None,
+    metavar="PER_CORE_HOUR",
+    help="What a core-hour costs, in any currency.",
+)
+@click.option(
+    "--site",
+    "site_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="The site's description, for what a forwarder and a target can do.",
+)
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=10, show_default=True, help="How many winners and losers to list."
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**31),
+    default=0,
+    show_default=True,
+    help="Of what policies draw and of places of jobs that are not known.",
+)
+@click.option(
+    "--lake",
+    "root",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="The lake. Default: $FAIRLEAD_LAKE, else fairlead/lake in your data folder.",
+)
 @html_option
 @click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")
 def whatif(
-    since: str, until: str, policies: tuple[str, ...], layer: str | None, forwarders: int | None, osts: int | None,
-    price: float | None, site_file: Path | None, limit: int, seed: int, root: Path | None, html: Path | None,
+    since: str,
+    until: str,
+    policies: tuple[str, ...],
+    layer: str | None,
+    forwarders: int | None,
+    osts: int | None,
+    price: float | None,
+    site_file: Path | None,
+    limit: int,
+    seed: int,
+    root: Path | None,
+    html: Path | None,
     as_json: bool,
-) -> None:  # fmt: skip
+) -> None:
     """Replay the site's own past under other policies, or with other numbers of forwarders and OSTs.
 
     Simulated: says what I/O would have cost, who wins and who loses, and how well a replay of what was really active,
@@ -75,8 +125,15 @@ def whatif(
     span = span_of(
         now_ns=clock.now_ns(), default="30d", last=since if age else "", from_="" if age else since, to=until
     )
-    asked = Asked(policies=policies, forwarders=forwarders, targets=osts, layer=layer or "",
-                  price_per_core_hour=price, limit=limit, seed=seed)  # fmt: skip
+    asked = Asked(
+        policies=policies,
+        forwarders=forwarders,
+        targets=osts,
+        layer=layer or "",
+        price_per_core_hour=price,
+        limit=limit,
+        seed=seed,
+    )
     peaks = {}
     if site_file is not None:
         from fairlead.explain.diagnosing.site_file import site_facts
@@ -116,8 +173,9 @@ def page(answer: WhatIf, width: int) -> list[RenderableType]:
     known = ", ".join(
         f"{BASES[one.basis][0]} {units.format_percent(one.job_share)} of jobs ({units.format_percent(one.volume_share)}"
         " of bytes)"
-        for one in answer.confidence if one.jobs
-    )  # fmt: skip
+        for one in answer.confidence
+        if one.jobs
+    )
     parts.append(Text(f"curves rest on: {known}"))
     if answer.dropped:
         parts.append(Text("\nLeft out", style="bold yellow"))
@@ -137,7 +195,8 @@ def _scenarios(answer: WhatIf, width: int) -> RenderableType:
     most = max(one.io_core_hours for one in answer.scenarios) or 1.0
     money = [Column("worth", lambda one: "" if one.saved_money is None else f"{one.saved_money:,.2f}", right=True)]
     columns = [
-        Column("simulated", lambda one: one.name), Column("", lambda one: bar(one.io_core_hours / most, 16), spare=3),
+        Column("simulated", lambda one: one.name),
+        Column("", lambda one: bar(one.io_core_hours / most, 16), spare=3),
         Column("core-hours in I/O", lambda one: hours(one.io_core_hours), right=True),
         Column("saved", lambda one: hours(one.saved_core_hours), right=True),
         Column("share", lambda one: signed(one.saved_share), right=True),
@@ -145,7 +204,7 @@ def _scenarios(answer: WhatIf, width: int) -> RenderableType:
         Column("mean slowdown", lambda one: slowdown(one.mean_slowdown), right=True, spare=1),
         Column("p90", lambda one: slowdown(one.p90_slowdown), right=True, spare=1),
         Column("busiest forwarder", lambda one: units.format_percent(one.busiest_forwarder), right=True, spare=2),
-    ]  # fmt: skip
+    ]
     return fitted(columns, answer.scenarios, width)
 
 
@@ -169,7 +228,11 @@ def _sides(side: Sides, best: Scenario, width: int) -> list[RenderableType]:
         *([Column("jobs", lambda one: f"{one.jobs:,}", right=True, spare=1)] if side.kind != "job" else []),
         Column("saved", lambda one: hours(one.saved_core_hours), right=True),
         Column("before", lambda one: hours(one.before_core_hours), right=True, spare=1),
-        Column("in I/O", lambda one: f"{units.format_duration(one.before_s)} → {units.format_duration(one.after_s)}",
-               right=True, spare=2),
-    ]  # fmt: skip
+        Column(
+            "in I/O",
+            lambda one: f"{units.format_duration(one.before_s)} → {units.format_duration(one.after_s)}",
+            right=True,
+            spare=2,
+        ),
+    ]
     return [Text(inert(title), style="bold"), fitted(columns, rows, width), Text("")]

@@ -22,18 +22,28 @@ if TYPE_CHECKING:
 @html_option
 @asking_options
 def why(
-    job_id: str, cluster: str, html: Path | None,
-    root: Path | None, server: str | None, token: Path | None, authority: Path | None,
-    last: str, from_: str, to: str, at: str, as_json: bool,
-) -> None:  # fmt: skip
+    job_id: str,
+    cluster: str,
+    html: Path | None,
+    root: Path | None,
+    server: str | None,
+    token: Path | None,
+    authority: Path | None,
+    last: str,
+    from_: str,
+    to: str,
+    at: str,
+    as_json: bool,
+) -> None:
     """Show one job: what it got, what runs like it get, who or what took the difference, and what to do about it.
 
     Also when nothing is wrong, and when it cannot be told: then it says what was missing. Of several runs with one
     number the latest is shown, or the one that ran at --at.
     """
-    answer = cast("Why", Asker(root, server, token, authority).ask(
-        "why", job_id, cluster=cluster, last=last, from_=from_, to=to, at=at
-    ))  # fmt: skip
+    answer = cast(
+        "Why",
+        Asker(root, server, token, authority).ask("why", job_id, cluster=cluster, last=last, from_=from_, to=to, at=at),
+    )
     from fairlead.show.report.diagnosis.page import why_page
 
     give(answer, page, why_page, html, as_json=as_json)
@@ -61,21 +71,24 @@ def page(answer: Why, width: int) -> list[RenderableType]:
     ]
     if answer.phases:
         took = units.format_duration(sum(line.seconds for line in answer.phases))
-        parts.append(Text(
-            f"\nI/O took {took}; usually {units.format_duration(answer.expected_s)};"
-            f" lost {lost(answer.lost_s)}"
-        ))  # fmt: skip
+        parts.append(
+            Text(f"\nI/O took {took}; usually {units.format_duration(answer.expected_s)}; lost {lost(answer.lost_s)}")
+        )
         columns = [
             Column("phase", lambda r: f"{r.kind} {r.number + 1}"),
             Column("began", lambda r: units.format_time(r.start_ns).removesuffix(" UTC"), spare=3),
             Column("took", lambda r: units.format_duration(r.seconds), right=True),
-            Column("amount", lambda r: units.format_count(r.amount) if r.kind == "metadata"
-                   else units.format_bytes(r.amount), right=True, spare=2),
+            Column(
+                "amount",
+                lambda r: units.format_count(r.amount) if r.kind == "metadata" else units.format_bytes(r.amount),
+                right=True,
+                spare=2,
+            ),
             Column("rate", lambda r: rate(r.rate_per_s, r.kind), right=True, spare=1),
             Column("usually", lambda r: units.format_duration(r.expected_s), right=True),
             Column("lost", lambda r: lost(r.lost_s), right=True),
             Column("mode", lambda r: r.mode or units.ABSENT, spare=4),
-        ]  # fmt: skip
+        ]
         parts.append(fitted(columns, answer.phases[:20], width))
         if len(answer.phases) > 20:
             parts.append(Text(f"and {len(answer.phases) - 20} more (--json has all)", style="dim"))
@@ -85,7 +98,7 @@ def page(answer: Why, width: int) -> list[RenderableType]:
             Column("time", lambda r: units.format_duration(r.seconds), right=True),
             Column("sure", lambda r: units.format_percent(r.confidence), right=True, spare=2),
             Column("finding", lambda r: r.finding, spare=1),
-        ]  # fmt: skip
+        ]
         parts += [shown.heading("Who or what took the difference"), fitted(columns, answer.taken, width)]
     if answer.hurt:
         columns = [
@@ -93,7 +106,7 @@ def page(answer: Why, width: int) -> list[RenderableType]:
             Column("time", lambda r: units.format_duration(r.seconds), right=True),
             Column("sure", lambda r: units.format_percent(r.confidence), right=True, spare=2),
             Column("finding", lambda r: r.finding or units.ABSENT, spare=1),
-        ]  # fmt: skip
+        ]
         parts += [shown.heading("Whom it hurt"), fitted(columns, answer.hurt, width)]
     for told in answer.findings[:3]:
         parts += [shown.heading(inert(known_by(told, answer.headline))), *shown.evidence(told.finding.evidence)]
@@ -105,12 +118,16 @@ def page(answer: Why, width: int) -> list[RenderableType]:
     if answer.alike:
         columns = [
             Column("job", lambda r: r.job_id or "another job"),
-            Column("who", lambda r: " ".join(part for part in (r.user, r.program) if part) or units.ABSENT, longest=40,
-                   spare=2),
+            Column(
+                "who",
+                lambda r: " ".join(part for part in (r.user, r.program) if part) or units.ABSENT,
+                longest=40,
+                spare=2,
+            ),
             Column("began", lambda r: units.format_time(r.start_ns).removesuffix(" UTC"), spare=3),
             Column("took", lambda r: units.format_duration(r.seconds), right=True),
             Column("how", lambda r: r.how, spare=1),
-        ]  # fmt: skip
+        ]
         parts += [shown.heading("Runs like this one"), fitted(columns, answer.alike, width)]
     if answer.advice:
         parts += [shown.heading("What to do"), *shown.advice(answer.advice)]

@@ -42,20 +42,26 @@ def assembled(config: Config, key: bytes, lake: Lake, *, clock: Callable[[], int
 
     Raises ConfigError, LakeError, MissingDependencyError."""
     settings = ApiSettings(
-        key=key, longest_days=config.api.longest_days,
-        at_once=config.api.at_once, waiting=config.api.waiting, wait_s=config.api.wait_s,
-        answer_s=config.api.answer_s, user_at_once=config.api.user_at_once,
+        key=key,
+        longest_days=config.api.longest_days,
+        at_once=config.api.at_once,
+        waiting=config.api.waiting,
+        wait_s=config.api.wait_s,
+        answer_s=config.api.answer_s,
+        user_at_once=config.api.user_at_once,
         user_waiting=config.api.user_waiting,
-    )  # fmt: skip
+    )
     asking = Asking(lake, facts=site_facts(config.server.site))
     state = Path(config.server.state)
     people = entrance(state, config.web, key, lake, wall=clock)
     asking.keep = kept(config.keep)
     asking.acknowledged = alerts.taken_on(state)
     more = [
-        *people.routes, *alerts.routes(state, config.alerts, lake, people.door, clock, noted=people.noted),
-        *export.routes(asking, settings, people.door, clock), *setup.routes(config, people.door, clock, lake),
-    ]  # fmt: skip
+        *people.routes,
+        *alerts.routes(state, config.alerts, lake, people.door, clock, noted=people.noted),
+        *export.routes(asking, settings, people.door, clock),
+        *setup.routes(config, people.door, clock, lake),
+    ]
     described = [*people.described, *alerts.OPERATIONS, *export.OPERATIONS, *setup.OPERATIONS]
     replays = whatif_runs(config)
     if replays is not None:
@@ -63,9 +69,15 @@ def assembled(config: Config, key: bytes, lake: Lake, *, clock: Callable[[], int
         described += whatif_routes.OPERATIONS
         more += whatif_routes.routes(replays, people.door, noted=people.noted)
     app = application(
-        asking, settings, clock=clock, door=people.door, more=[*more, *serving.routes()], guards=people.guards,
-        described=described, followed={"whatif": whatif_routes.followed(replays)} if replays else {},
-    )  # fmt: skip
+        asking,
+        settings,
+        clock=clock,
+        door=people.door,
+        more=[*more, *serving.routes()],
+        guards=people.guards,
+        described=described,
+        followed={"whatif": whatif_routes.followed(replays)} if replays else {},
+    )
 
     def close() -> None:
         if replays is not None:

@@ -94,10 +94,14 @@ def _collector(task: Task, pulse: Pulse) -> None:
 
     config = task.config
     order = Order(
-        lake=Path(config.server.lake), collector=config.collector, carry=config.carry, keep=kept(config.keep),
+        lake=Path(config.server.lake),
+        collector=config.collector,
+        carry=config.carry,
+        keep=kept(config.keep),
         feeds=lambda: build_feeds(config.feeds),
-        token_key=Path(config.collector.token_key), memory=config.server.memory,
-    )  # fmt: skip
+        token_key=Path(config.collector.token_key),
+        memory=config.server.memory,
+    )
     run(order, _sockets(task), on_ready=pulse.ready, on_beat=pulse.beat)
 
 

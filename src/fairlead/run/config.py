@@ -210,9 +210,10 @@ def _checked(config: Config) -> Config:
             place = parse(address, where=f"{part}.listen")
             if place.tls and not (config.collector.tls_certificate and config.collector.tls_key):
                 raise ConfigError(
-                    f"{address} needs a certificate", where=f"{part}.listen",
+                    f"{address} needs a certificate",
+                    where=f"{part}.listen",
                     remedy="set collector.tls_certificate and collector.tls_key",
-                )  # fmt: skip
+                )
     if bool(config.collector.tls_certificate) != bool(config.collector.tls_key):
         raise ConfigError("a certificate needs its key", where="collector.tls_certificate", remedy="give both")
     shards = (config.collector.shard, config.analysis.shard)
@@ -266,10 +267,12 @@ def resolved(config: Config) -> Config:
         config,
         server=replace(config.server, lake=str(lake.absolute()), state=str(state)),
         collector=replace(
-            collector, listen=listen, token_key=collector.token_key or str(state / "server.key"),
+            collector,
+            listen=listen,
+            token_key=collector.token_key or str(state / "server.key"),
         ),
         api=replace(config.api, listen=config.api.listen or [f"tcp:127.0.0.1:{API_PORT}"]),
-    )  # fmt: skip
+    )
 
 
 def kept(policy: Policy) -> Policy:

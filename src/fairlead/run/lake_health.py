@@ -28,12 +28,26 @@ def lake_health(root: Path, now_ns: int) -> Health:
         states[one.state] = states.get(one.state, 0) + 1
     waiting = [path for shard in lake.place.shards() for _, path in segments(lake.place.wal(shard))]
     collector = CollectorHealth(
-        shard=", ".join(lake.place.shards()), version=fairlead.__version__, started_ns=0,
-        backlog_bytes=sum(path.stat().st_size for path in waiting if path.exists()), in_flight_bytes=0, connections=0,
-        free_bytes=free_bytes(root), memory_bytes=0, carried_ns=None, carry_s=None, aside_batches={},
-        not_understood={}, problems=["no server was asked: this is what the lake knows"],
-    )  # fmt: skip
+        shard=", ".join(lake.place.shards()),
+        version=fairlead.__version__,
+        started_ns=0,
+        backlog_bytes=sum(path.stat().st_size for path in waiting if path.exists()),
+        in_flight_bytes=0,
+        connections=0,
+        free_bytes=free_bytes(root),
+        memory_bytes=0,
+        carried_ns=None,
+        carry_s=None,
+        aside_batches={},
+        not_understood={},
+        problems=["no server was asked: this is what the lake knows"],
+    )
     return Health(
-        now_ns=now_ns, state="degraded" if states.keys() & {"silent", "failing"} else "ok", collector=collector,
-        feeds=[], states=states, agents={}, sources=found,
-    )  # fmt: skip
+        now_ns=now_ns,
+        state="degraded" if states.keys() & {"silent", "failing"} else "ok",
+        collector=collector,
+        feeds=[],
+        states=states,
+        agents={},
+        sources=found,
+    )

@@ -26,32 +26,50 @@ from fairlead.store.lake import Lake
 
 PATH = "/api/v1/setup"
 OPERATIONS = (
-    Operation(method="GET", path="setup", answer=Setup, tag="server",
-              about="What is connected and what is not, each with the command that connects it."),
-)  # fmt: skip
+    Operation(
+        method="GET",
+        path="setup",
+        answer=Setup,
+        tag="server",
+        about="What is connected and what is not, each with the command that connects it.",
+    ),
+)
 
 
 def settled(config: Config, *, accounts: int | None = None) -> Settled:
     """What the settings (resolved) say."""
     web, feeds = config.web, config.feeds
     ways = [
-        name for name, on in (
-            ("accounts of this server", web.local), ("directory", bool(web.ldap.url)),
-            ("single sign-on", bool(web.oidc.issuer)), ("portal", bool(web.header.name)),
-        ) if on
-    ]  # fmt: skip
+        name
+        for name, on in (
+            ("accounts of this server", web.local),
+            ("directory", bool(web.ldap.url)),
+            ("single sign-on", bool(web.oidc.issuer)),
+            ("portal", bool(web.header.name)),
+        )
+        if on
+    ]
     return Settled(
-        version=fairlead.__version__, state=Path(config.server.state).name,
-        collector=_bound(config, "collector", config.collector.listen), api=_bound(config, "api", config.api.listen),
+        version=fairlead.__version__,
+        state=Path(config.server.state).name,
+        collector=_bound(config, "collector", config.collector.listen),
+        api=_bound(config, "api", config.api.listen),
         tls=any(one.startswith("tls:") for one in config.collector.listen + config.api.listen),
-        simulated=web.simulated, analysis=config.analysis.on,
+        simulated=web.simulated,
+        analysis=config.analysis.on,
         feeds={
-            "slurm": len(feeds.slurm), "job_table": len(feeds.job_table), "scrape": len(feeds.scrape),
-            "remote_write": int(feeds.remote_write.enabled), "drop": len(feeds.drop), "darshan": len(feeds.darshan),
+            "slurm": len(feeds.slurm),
+            "job_table": len(feeds.job_table),
+            "scrape": len(feeds.scrape),
+            "remote_write": int(feeds.remote_write.enabled),
+            "drop": len(feeds.drop),
+            "darshan": len(feeds.darshan),
         },
-        site=bool(config.server.site), alert_routes=len(config.alerts.routes), ways=ways if web.on else (),
+        site=bool(config.server.site),
+        alert_routes=len(config.alerts.routes),
+        ways=ways if web.on else (),
         accounts=accounts,
-    )  # fmt: skip
+    )
 
 
 class _Addresses(msgspec.Struct):
@@ -93,11 +111,13 @@ def routes(config: Config, door: Door, clock: Callable[[], int], lake: Lake | No
         person = door.person(request)  # in the loop's thread, which the door's file is read in
         must(person, READ)
         if not person.sight.everything:
-            raise RefusedError(403, "what is connected to the server is for support and administrators",
-                               "ask one of them")  # fmt: skip
+            raise RefusedError(
+                403, "what is connected to the server is for support and administrators", "ask one of them"
+            )
         return Response(
-            msgspec.json.encode(await run_in_threadpool(told)), media_type="application/json",
+            msgspec.json.encode(await run_in_threadpool(told)),
+            media_type="application/json",
             headers={"cache-control": "no-store", "vary": "Authorization, Cookie"},
-        )  # fmt: skip
+        )
 
     return [Route(PATH, answer, methods=["GET"])]

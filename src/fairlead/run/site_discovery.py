@@ -35,9 +35,13 @@ Run = Callable[[list[str]], str]
 """A command's output. Raises AbsentError where there is no such command, OSError where it fails."""
 Kind = Literal["lustre", "gluster", "gpfs", "fairlead", "nfs", "other"]
 _KINDS: dict[str, Kind] = {
-    "lustre": "lustre", "fuse.glusterfs": "gluster", "gpfs": "gpfs", "fuse.fairlead": "fairlead", "nfs": "nfs",
+    "lustre": "lustre",
+    "fuse.glusterfs": "gluster",
+    "gpfs": "gpfs",
+    "fuse.fairlead": "fairlead",
+    "nfs": "nfs",
     "nfs4": "nfs",
-}  # fmt: skip
+}
 _TIMEOUT_S = 20.0
 _TARGET = re.compile(r"(.+)-(OST|MDT)[0-9a-fA-F]{4}$")
 
@@ -95,9 +99,15 @@ def discover(root: Path = Path("/"), run: Run = run_command, lake: Tables | None
         found.remarks["links"].append("no port with a known peer was seen (agent probe `switches`: ibnetdiscover)")
     buffers = [BurstBuffer(nodes=folded(names), device=device) for device, names in sorted(seen.devices.items())]
     found.site = Site(
-        name=nodes.cluster or "unnamed", nodes=nodes.classes, forwarders=forwarders, routes=routes,
-        file_systems=systems, addresses=addressed, links=links, burst_buffers=buffers,
-    )  # fmt: skip
+        name=nodes.cluster or "unnamed",
+        nodes=nodes.classes,
+        forwarders=forwarders,
+        routes=routes,
+        file_systems=systems,
+        addresses=addressed,
+        links=links,
+        burst_buffers=buffers,
+    )
     return found
 
 
@@ -177,8 +187,9 @@ def _file_systems(
             continue
         name, kind = (match.group(1), "mds" if match.group(2) == "MDT" else "oss") if match else ("unnamed", "target")
         served[name][kind, server or ""].append(target)
-    systems = [_system(found, name, "lustre", mount, served.pop(name, {})) for kind, name, mount in mounts
-               if kind == "lustre"]  # fmt: skip
+    systems = [
+        _system(found, name, "lustre", mount, served.pop(name, {})) for kind, name, mount in mounts if kind == "lustre"
+    ]
     systems += [FileSystem(name=name, kind=kind, mount=mount) for kind, name, mount in mounts if kind != "lustre"]
     for name, servers in sorted(served.items()):
         kind = "lustre" if any(_TARGET.match(t) for some in servers.values() for t in some) else "other"
@@ -260,7 +271,7 @@ def _from_lake(lake: Tables) -> _Seen:
         targets=_rows(lake.query("SELECT target, max(server) AS server FROM target GROUP BY target ORDER BY target")),
         ports=_rows(lake.query("SELECT DISTINCT switch, port, peer FROM port WHERE peer IS NOT NULL ORDER BY ALL")),
         devices=devices,
-    )  # fmt: skip
+    )
 
 
 def _rows(table: pa.Table) -> list[Any]:

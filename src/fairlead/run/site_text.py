@@ -25,8 +25,10 @@ _PARTS = {
 
 def site_text(site: Site, remarks: Mapping[str, Sequence[str]]) -> str:
     """TOML that `model.site.parse_site` reads back as `site`; remarks stand as comments at their part."""
-    lines = ["# The site as fairlead found it. `fairlead site check` says what does not fit together.",
-             f"name = {_value(site.name)}"]  # fmt: skip
+    lines = [
+        "# The site as fairlead found it. `fairlead site check` says what does not fit together.",
+        f"name = {_value(site.name)}",
+    ]
     for part, says in _PARTS.items():
         lines += ["", f"# {says}", *(f"# Not found out: {inert(remark)}" for remark in remarks.get(part, ()))]
         for item in getattr(site, part):

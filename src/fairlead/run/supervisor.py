@@ -176,10 +176,12 @@ class Supervisor:
         task = Task(name=child.name, config=self._config, sockets=sockets, pulse=theirs, parent=os.getpid())
         try:
             child.process = subprocess.Popen(
-                [sys.executable, "-m", "fairlead.run.child_process"], stdin=subprocess.PIPE,
-                pass_fds=[*(number for number, _ in sockets), theirs], start_new_session=True,
+                [sys.executable, "-m", "fairlead.run.child_process"],
+                stdin=subprocess.PIPE,
+                pass_fds=[*(number for number, _ in sockets), theirs],
+                start_new_session=True,
                 env={"MALLOC_ARENA_MAX": "2", **os.environ},  # threads that come and go keep less
-            )  # fmt: skip
+            )
         finally:
             os.close(theirs)
         os.set_blocking(ours, False)

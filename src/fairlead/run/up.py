@@ -80,9 +80,16 @@ def up(config: Config, say: Callable[[str], None], reload: Callable[[], Config |
             sockets[name], addresses[name] = _bound(wanted)
 
         def ready() -> None:
-            _write(state / ADDRESSES, msgspec.json.encode(Addresses(
-                pid=os.getpid(), collector=addresses["collector"], api=addresses["api"],
-            )))  # fmt: skip
+            _write(
+                state / ADDRESSES,
+                msgspec.json.encode(
+                    Addresses(
+                        pid=os.getpid(),
+                        collector=addresses["collector"],
+                        api=addresses["api"],
+                    )
+                ),
+            )
             for name in ("collector", "api"):
                 for address in addresses[name]:
                     say(f"ready {name} {address}")

@@ -197,12 +197,15 @@ class _Intake:
         first = batch.fallback_ns if batch.fallback_ns is not None else batch.first_ns
         ts = first if first is not None else self._writer.now_ns() // _MINUTE_NS * _MINUTE_NS
         count = len(self._missing)
-        return batch_of(EVENTS, {
-            "ts_ns": np.full(count, ts),
-            "component": [f"job:{job.job_id}" if job is not None else f"input:{self._path.name}"] * count,
-            "kind": [f"missing:{missing.kind}" for missing in self._missing],
-            "text": [str(missing) for missing in self._missing],
-        })  # fmt: skip
+        return batch_of(
+            EVENTS,
+            {
+                "ts_ns": np.full(count, ts),
+                "component": [f"job:{job.job_id}" if job is not None else f"input:{self._path.name}"] * count,
+                "kind": [f"missing:{missing.kind}" for missing in self._missing],
+                "text": [str(missing) for missing in self._missing],
+            },
+        )
 
 
 def totals(outcomes: Sequence[Outcome]) -> dict[str, int]:

@@ -91,8 +91,9 @@ def backup(place: Place, folder: Path, *, link: bool = False) -> Done:
     except OSError as error:
         raise LakeError(
             f"the backup cannot be written: {error.strerror or error}",
-            where=str(error.filename or folder), remedy="make room, then run it again: what is copied stays",
-        ) from error  # fmt: skip
+            where=str(error.filename or folder),
+            remedy="make room, then run it again: what is copied stays",
+        ) from error
     _drop_others(folder, {stored.path for stored in copy.files.values()})
     total = sum(stored.size for stored in copy.files.values())
     return Done(str(folder), len(copy.files), total, copy.copied_files, copy.copied_bytes)
@@ -116,8 +117,9 @@ def restore(folder: Path, root: Path) -> Done:
     except OSError as error:
         raise LakeError(
             f"the lake cannot be restored: {error.strerror or error}",
-            where=str(error.filename or root), remedy="empty the folder and run it again",
-        ) from error  # fmt: skip
+            where=str(error.filename or root),
+            remedy="empty the folder and run it again",
+        ) from error
     open_place(root)
     total = sum(stored.size for stored in manifest.files.values())
     return Done(str(root), len(names), total, len(names), total)

@@ -209,10 +209,14 @@ def active(table: DeltaTable, spec: TableSpec | None = None) -> list[Part]:
         return found.column(name).to_pylist() if name in columns else [None] * found.num_rows
 
     rows = zip(
-        values("path"), values(f"partition.{DAY}"), values("num_records"), values("size_bytes"),
-        values(f"min.{time}"), values(f"max.{time}"),
+        values("path"),
+        values(f"partition.{DAY}"),
+        values("num_records"),
+        values("size_bytes"),
+        values(f"min.{time}"),
+        values(f"max.{time}"),
         strict=True,
-    )  # fmt: skip
+    )
     parts = [
         Part(str(path), None if day is None else str(day), int(count or 0), int(size or 0), first, last)
         for path, day, count, size, first, last in rows

@@ -117,9 +117,14 @@ def mentioned(sql: str) -> list[str]:
 
 
 def run(
-    engine: Engine, views: Iterable[View], sql: str, parameters: Parameters = None, *, timeout_s: float | None = None,
+    engine: Engine,
+    views: Iterable[View],
+    sql: str,
+    parameters: Parameters = None,
+    *,
+    timeout_s: float | None = None,
     tables: Mapping[str, pa.Table] | None = None,
-) -> pa.Table:  # fmt: skip
+) -> pa.Table:
     """The result of one reading statement over `views`, and over `tables` that are known to it alone. Raises UsageError
     for SQL that is wrong or would write, LakeError when memory, a file or (`timeout_s`) time is wanting."""
     import duckdb

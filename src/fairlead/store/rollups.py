@@ -37,16 +37,33 @@ segments do not know whether another one holds the whole (`llite`)."""
 OWN_SPACE = ("statvfs",)
 """Sources of `target` that tell of room on file systems a node has for itself: devices, no targets."""
 NO_OPERATIONS = frozenset(
-    ("samedir_rename", "crossdir_rename", "parallel_rename_dir", "parallel_rename_file", "read", "write",
-     "read_bytes", "write_bytes")
-)  # fmt: skip
+    (
+        "samedir_rename",
+        "crossdir_rename",
+        "parallel_rename_dir",
+        "parallel_rename_file",
+        "read",
+        "write",
+        "read_bytes",
+        "write_bytes",
+    )
+)
 """Words of `metadata` that split up another word (Lustre's kinds of rename) or are no metadata operations."""
 _OTHER, _READ, _WRITE, _METADATA = range(4)
 _MOST_BYTES = 1 << 62
 _SUMS = (
-    "read_bytes", "write_bytes", "read_ops", "write_ops", "metadata_ops", "busy_ns", "wait_ns", "waits",
-    "cache_hit", "cache_miss", "samples",
-)  # fmt: skip
+    "read_bytes",
+    "write_bytes",
+    "read_ops",
+    "write_ops",
+    "metadata_ops",
+    "busy_ns",
+    "wait_ns",
+    "waits",
+    "cache_hit",
+    "cache_miss",
+    "samples",
+)
 _LARGEST = ("queue_len_max", "used_bytes_max", "capacity_bytes")
 
 
@@ -127,9 +144,10 @@ _Sums = Iterator[tuple[Cells, Sequence[_Plan]]]
 
 def _client_plans(layer: str) -> tuple[_Plan, ...]:
     return (
-        _Plan("job", layer, "job_id", None, "fs"), _Plan("node", layer, "node", None, "fs"),
+        _Plan("job", layer, "job_id", None, "fs"),
+        _Plan("node", layer, "node", None, "fs"),
         _Plan("node", layer, "node", "job_id", "fs"),
-    )  # fmt: skip
+    )
 
 
 def _op_groups(groups: pa.Table) -> _Sums:
@@ -265,10 +283,12 @@ def _from(table: pa.Table, sources: Sequence[str]) -> Flags:
 
 def _traffic(table: pa.Table) -> dict[str, Amounts]:
     return {
-        "read_bytes": _column(table, "read_bytes"), "write_bytes": _column(table, "write_bytes"),
-        "read_ops": _column(table, "read_ops", "read_rpcs"), "write_ops": _column(table, "write_ops", "write_rpcs"),
+        "read_bytes": _column(table, "read_bytes"),
+        "write_bytes": _column(table, "write_bytes"),
+        "read_ops": _column(table, "read_ops", "read_rpcs"),
+        "write_ops": _column(table, "write_ops", "write_rpcs"),
         "metadata_ops": _column(table, "metadata_ops"),
-    }  # fmt: skip
+    }
 
 
 def _forwarder(table: pa.Table) -> _Sums:
@@ -288,16 +308,25 @@ def _forwarder(table: pa.Table) -> _Sums:
 
     (wait, waits), (service, _) = (_timed(table, name) for name in ("wait_ns_histogram", "service_ns_histogram"))
     columns = {
-        "read_bytes": only(moved, is_read), "write_bytes": only(moved, is_write),
-        "read_ops": only(requests, is_read), "write_ops": only(requests, is_write),
-        "metadata_ops": only(requests, is_metadata), "busy_ns": service, "wait_ns": wait, "waits": waits,
+        "read_bytes": only(moved, is_read),
+        "write_bytes": only(moved, is_write),
+        "read_ops": only(requests, is_read),
+        "write_ops": only(requests, is_write),
+        "metadata_ops": only(requests, is_metadata),
+        "busy_ns": service,
+        "wait_ns": wait,
+        "waits": waits,
         "queue_len_max": _column(table, "queue_len_max"),
-    }  # fmt: skip
+    }
     names = {"node": rc.names(table["node"]), "job_id": _words(table, "job_id")}
-    yield _of_intervals(table, names, columns), (
-        _Plan("forwarder", "forwarder", "node"), _Plan("forwarder", "forwarder", "node", "job_id"),
-        _Plan("job", "forwarder", "job_id"),
-    )  # fmt: skip
+    yield (
+        _of_intervals(table, names, columns),
+        (
+            _Plan("forwarder", "forwarder", "node"),
+            _Plan("forwarder", "forwarder", "node", "job_id"),
+            _Plan("job", "forwarder", "job_id"),
+        ),
+    )
 
 
 def _timed(table: pa.Table, name: str) -> tuple[Amounts, Amounts]:
@@ -365,10 +394,12 @@ def _whole_and_by_job(
 
 def _port(table: pa.Table) -> _Sums:
     columns = {
-        "read_bytes": _column(table, "rx_bytes"), "write_bytes": _column(table, "tx_bytes"),
-        "read_ops": _column(table, "rx_packets"), "write_ops": _column(table, "tx_packets"),
+        "read_bytes": _column(table, "rx_bytes"),
+        "write_bytes": _column(table, "tx_bytes"),
+        "read_ops": _column(table, "rx_packets"),
+        "write_ops": _column(table, "tx_packets"),
         "waits": _column(table, "waits"),
-    }  # fmt: skip
+    }
     names = {"port": rc.joined(rc.names(table["switch"]), rc.names(table["port"]), "/")}
     yield _of_intervals(table, names, columns), (_Plan("port", "port", "port"),)
 
@@ -379,13 +410,22 @@ def _room(table: pa.Table) -> dict[str, Amounts]:
 
 def _device(table: pa.Table) -> _Sums:
     columns = {
-        **_traffic(table), "busy_ns": _column(table, "busy_ns"), "wait_ns": _column(table, "queue_ns"), **_room(table)
-    }  # fmt: skip
+        **_traffic(table),
+        "busy_ns": _column(table, "busy_ns"),
+        "wait_ns": _column(table, "queue_ns"),
+        **_room(table),
+    }
     names = {"device": rc.joined(rc.names(table["node"]), rc.names(table["device"]), "/")}
     yield _of_intervals(table, names, columns), (_Plan("device", "device", "device"),)
 
 
 _SOURCES = {
-    "ops": _ops, "op_groups": _op_groups, "forwarder": _forwarder, "pfs_client": _pfs_client, "target": _target,
-    "metadata": _metadata, "port": _port, "device": _device,
-}  # fmt: skip
+    "ops": _ops,
+    "op_groups": _op_groups,
+    "forwarder": _forwarder,
+    "pfs_client": _pfs_client,
+    "target": _target,
+    "metadata": _metadata,
+    "port": _port,
+    "device": _device,
+}

@@ -220,9 +220,20 @@ def _packed(keys: list[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
 
 
 SERIES = frozenset(
-    ("ops", "op_groups", "heatmap", "forwarder", "pfs_client", "target", "metadata", "port", "device", "health",
-     "rollup")
-)  # fmt: skip
+    (
+        "ops",
+        "op_groups",
+        "heatmap",
+        "forwarder",
+        "pfs_client",
+        "target",
+        "metadata",
+        "port",
+        "device",
+        "health",
+        "rollup",
+    )
+)
 """Tables whose rows tell of the moment they are dated with. Rows of the others hold on (a job, a mapping, an event), so
 a question about a time may need ones dated before it."""
 OF_JOBS = frozenset(("jobs", "job_summary", "phase", "finding"))

@@ -272,8 +272,9 @@ class Writer:
         if self._doubtful is not None:
             raise LakeError(
                 "the log could not be written: nothing is taken before what it holds is in the tables",
-                where=str(self.place.root), remedy="make room or repair the file system",
-            ) from self._doubtful[1]  # fmt: skip
+                where=str(self.place.root),
+                remedy="make room or repair the file system",
+            ) from self._doubtful[1]
         full = self._bytes.get(self._segment.number, 0) > ROLL_BYTES
         if full:
             self._roll()
@@ -326,8 +327,9 @@ class Writer:
             if last_ns is not None and last_ns < now_ns - self.remember_ns:
                 raise TooOldError(
                     f"a batch older than {self.remember_ns // DAY_NS} days",
-                    where=one.stream, remedy="ingest it as a file: fairlead ingest",
-                )  # fmt: skip
+                    where=one.stream,
+                    remedy="ingest it as a file: fairlead ingest",
+                )
             if said and max(said) > now_ns + AHEAD_NS:
                 raise UnfitError(
                     "rows dated more than a day ahead", where=one.stream, remedy="set the clock of the node right"

@@ -28,10 +28,23 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 def told(about: dict[str, Any], raw: bytes) -> bytes:
     payload = zlib.compress(raw, 1)
     whole = {
-        "format": 1, "table": "ops", "version": 1, "node": "n1", "boot_id": os.urandom(8).hex(), "seq": 1, "rows": 0,
-        "layer": "agent", "writer": "agent", "first_ns": now_ns(), "last_ns": now_ns(), "job": None, "columns": [],
-        "raw_bytes": len(raw), "checksum": checksum(payload), **about,
-    }  # fmt: skip
+        "format": 1,
+        "table": "ops",
+        "version": 1,
+        "node": "n1",
+        "boot_id": os.urandom(8).hex(),
+        "seq": 1,
+        "rows": 0,
+        "layer": "agent",
+        "writer": "agent",
+        "first_ns": now_ns(),
+        "last_ns": now_ns(),
+        "job": None,
+        "columns": [],
+        "raw_bytes": len(raw),
+        "checksum": checksum(payload),
+        **about,
+    }
     text = json.dumps(whole).encode()
     return PREFIX.pack(MAGIC, len(text), len(payload), zlib.crc32(text)) + text + payload
 
@@ -71,11 +84,13 @@ def test_bombs_from_twenty_at_once_are_refused_in_bounded_memory_and_others_are_
     constants = b"".join(number.to_bytes(8, "little") for number in range(20_000))
     bombs = [
         told({"version": 9, "rows": 16384, "columns": [[f"c{n}", "i64=", 8] for n in range(20_000)]}, constants),
-        told({"table": "target", "rows": 8 << 20, "columns": [["ts_ns", "i64=", 8], ["target", "word=", 5]]},
-             now_ns().to_bytes(8, "little") + b'["a"]'),
+        told(
+            {"table": "target", "rows": 8 << 20, "columns": [["ts_ns", "i64=", 8], ["target", "word=", 5]]},
+            now_ns().to_bytes(8, "little") + b'["a"]',
+        ),
         told({"raw_bytes": 1 << 30}, bytes(64 << 20)),
         told({"x": [[] for _ in range(1_000_000)]}, b""),
-    ]  # fmt: skip
+    ]
     token = server.token()
     statuses: list[int] = []
     served: list[int] = []

@@ -141,9 +141,14 @@ def test_a_bad_body_is_refused_whole(server: Up, name: str) -> None:
 def test_who_may(server: Up) -> None:
     body = ops_batch(1, node="who")
     cases = {
-        "": 401, "nonsense": 401, server.token("agent", node="other"): 403, server.token("reader"): 403,
-        server.token(""): 403, server.token("agent", node="who"): 200, server.token("operator"): 200,
-    }  # fmt: skip
+        "": 401,
+        "nonsense": 401,
+        server.token("agent", node="other"): 403,
+        server.token("reader"): 403,
+        server.token(""): 403,
+        server.token("agent", node="who"): 200,
+        server.token("operator"): 200,
+    }
     for token, status in cases.items():
         answer = server.post(body, token=token)
         assert answer.status == status, (token, answer.body)
@@ -268,8 +273,10 @@ def test_health_tells_of_sources_probes_and_clocks(server: Up) -> None:
     assert (one["state"], one["batches"], one["rows"], one["clock_offset_ns"]) == ("failing", 2, 6, 5_000_000_000)
     probes = {probe["probe"]: probe for probe in one["probes"]}
     assert (probes["lustre"]["state"], probes["lustre"]["text"], probes["lustre"]["unknown_lines"]) == (
-        "failing", text, 3,
-    )  # fmt: skip
+        "failing",
+        text,
+        3,
+    )
     assert health["state"] == "degraded"
     assert health["states"]["failing"] >= 1
     asked = {

@@ -27,13 +27,17 @@ def make_certificate(folder: Path) -> None:
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fairlead test")])
     now = datetime.datetime.now(datetime.UTC)
     certificate = (
-        x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
-        .serial_number(x509.random_serial_number()).not_valid_before(now - datetime.timedelta(days=1))
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
         .not_valid_after(now + datetime.timedelta(days=1))
         .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
-    )  # fmt: skip
+    )
     (folder / "cert.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
     (folder / "key.pem").write_bytes(
         key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
@@ -158,9 +162,12 @@ def _says(tmp_path: Path, settings: str, *arguments: str, **environment: str) ->
     file = tmp_path / "c.toml"
     file.write_text(settings)
     done = subprocess.run(
-        [sys.executable, "-m", "fairlead", "up", "--config", str(file), "--check", *arguments], text=True,
-        capture_output=True, check=False, env={**os.environ, **environment},
-    )  # fmt: skip
+        [sys.executable, "-m", "fairlead", "up", "--config", str(file), "--check", *arguments],
+        text=True,
+        capture_output=True,
+        check=False,
+        env={**os.environ, **environment},
+    )
     return done.returncode, done.stderr
 
 
@@ -176,9 +183,12 @@ def test_it_does_not_begin_when_it_cannot(tmp_path: Path) -> None:
             f'[server]\nlake = "{tmp_path}/lake"\n[collector]\nlisten = ["tcp:127.0.0.1:{port}"]\n'
         )
         done = subprocess.run(
-            [sys.executable, "-m", "fairlead", "up", "--config", str(tmp_path / "c.toml")], text=True,
-            capture_output=True, check=False, timeout=PATIENCE_S,
-        )  # fmt: skip
+            [sys.executable, "-m", "fairlead", "up", "--config", str(tmp_path / "c.toml")],
+            text=True,
+            capture_output=True,
+            check=False,
+            timeout=PATIENCE_S,
+        )
     assert done.returncode == 9
     assert f"tcp:127.0.0.1:{port}" in done.stderr
 
@@ -191,9 +201,12 @@ def test_a_lake_that_is_held_by_another_is_told(tmp_path: Path) -> None:
         '[collector]\nlisten = ["tcp:127.0.0.1:0"]\n[api]\non = false\n[analysis]\non = false\n'
     )
     done = subprocess.run(
-        [sys.executable, "-m", "fairlead", "up", "--config", str(tmp_path / "c.toml")], text=True,
-        capture_output=True, check=False, timeout=PATIENCE_S,
-    )  # fmt: skip
+        [sys.executable, "-m", "fairlead", "up", "--config", str(tmp_path / "c.toml")],
+        text=True,
+        capture_output=True,
+        check=False,
+        timeout=PATIENCE_S,
+    )
     assert done.returncode == 9
     assert "is no lake" in done.stderr
 

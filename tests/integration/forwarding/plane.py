@@ -54,8 +54,11 @@ class Plane:
         self._files.append(file)
         return subprocess.Popen(
             [sys.executable, "-m", "fairlead.cli.main", *arguments],
-            stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=self.environment,
-        )  # fmt: skip
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            env=self.environment,
+        )
 
     def address(self, name: str) -> str:
         """Where a forwarder listens."""
@@ -103,8 +106,12 @@ class Plane:
         """Runs a fairlead command to its end."""
         return subprocess.run(
             [sys.executable, "-m", "fairlead.cli.main", *arguments],
-            env=self.environment, capture_output=True, text=True, check=False, timeout=DEADLINE_S,
-        )  # fmt: skip
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=DEADLINE_S,
+        )
 
     def status(self, point: Path) -> dict[str, Any]:
         """What the mount says of itself."""
@@ -155,10 +162,13 @@ class Workers:
         self._processes = [
             subprocess.Popen(
                 [sys.executable, str(WORKER), str(point / f"w{number}"), str(number + 1), str(counter)],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
             )
             for number, counter in enumerate(self._counters)
-        ]  # fmt: skip
+        ]
 
     def done(self) -> list[int]:
         """Operations each has finished."""

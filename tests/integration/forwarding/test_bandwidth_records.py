@@ -42,8 +42,12 @@ def _load(path: Path, phase: str, runtime: Path, job: str) -> float:
     """Bytes a second the load reports of one phase."""
     done = subprocess.run(
         [sys.executable, "-c", LOAD, str(path), phase],
-        env={**environment(runtime), "FAIRLEAD_JOB_ID": job}, capture_output=True, text=True, check=False, timeout=240,
-    )  # fmt: skip
+        env={**environment(runtime), "FAIRLEAD_JOB_ID": job},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     return float(told["bytes"] / told["seconds"])

@@ -82,9 +82,11 @@ def test_ended_in_the_middle_it_leaves_no_process_and_no_mount(
     sockets = Path(tempfile.mkdtemp(prefix="fl"))  # killed, it cannot remove the folder of its sockets
     with log.open("wb") as talk:
         process = subprocess.Popen(
-            [sys.executable, "-c", _SHORT, "3", "60", way, str(keep)], stdout=subprocess.DEVNULL, stderr=talk,
+            [sys.executable, "-c", _SHORT, "3", "60", way, str(keep)],
+            stdout=subprocess.DEVNULL,
+            stderr=talk,
             env={**os.environ, "TMPDIR": str(sockets)},
-        )  # fmt: skip
+        )
     try:
         end = monotonic_s() + DEADLINE_S
         while b"three jobs run" not in log.read_bytes():
@@ -113,9 +115,11 @@ def test_a_killed_forwarder_ends_the_play_with_an_error(tmp_path: Path) -> None:
         "stage.Stage.build = built\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", killer + _SHORT, "3", "5", "library", str(keep)], capture_output=True, timeout=200,
+        [sys.executable, "-c", killer + _SHORT, "3", "5", "library", str(keep)],
+        capture_output=True,
+        timeout=200,
         check=False,
-    )  # fmt: skip
+    )
     assert done.returncode != 0
     assert b"ForwardingError" in done.stderr
     _nothing_left(keep)
@@ -125,8 +129,10 @@ def test_the_command_prints_a_verdict_and_writes_the_page(tmp_path: Path) -> Non
     page = tmp_path / "demo.html"
     done = subprocess.run(
         [sys.executable, "-m", "fairlead", "demo", "--seed", "4", "--no-fuse", "--json", "--html", str(page)],
-        capture_output=True, timeout=280, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        timeout=280,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr.decode()
     outcome = json.loads(done.stdout)
     assert outcome["schema"] == "fairlead.demo/1"

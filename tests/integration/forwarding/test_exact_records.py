@@ -82,8 +82,11 @@ def _run(program: str, folder: Path, runtime: Path, job: str, *arguments: str) -
     done = subprocess.run(
         [sys.executable, "-c", program, str(folder), *arguments],
         env={**environment(runtime), "FAIRLEAD_JOB_ID": job, "FAIRLEAD_RANK": "0"},
-        capture_output=True, text=True, check=False, timeout=240,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
     assert done.returncode == 0, done.stderr
     return Counter(json.loads(done.stdout))
 

@@ -82,23 +82,30 @@ def test_any_bytes_end_their_connection_only(served, data) -> None:
         pytest.param(REQUEST.pack(MAX_FRAME + 1, 0, 0, 1, 0, NO_SLOT, 0), id="too long"),
         pytest.param(REQUEST.pack(0xFFFFFFFF, 0, 0, 1, 0, NO_SLOT, 0), id="4 GiB long"),
         pytest.param(REQUEST.pack(8, 0, 0, 1, 0, NO_SLOT, 0) + bytes(8), id="shorter than a header"),
-        pytest.param(REQUEST.pack(45, 0, 0, 1, 0, NO_SLOT, 0) + message(Op.LOOKUP, 1, b"good\0", length=9000),
-                     id="header longer than its frame"),
+        pytest.param(
+            REQUEST.pack(45, 0, 0, 1, 0, NO_SLOT, 0) + message(Op.LOOKUP, 1, b"good\0", length=9000),
+            id="header longer than its frame",
+        ),
         pytest.param(REQUEST.pack(80, Flag.SLOT, 0, 1, 0, 2, 0) + message(Op.READ, 2, READ), id="slot beyond the last"),
         pytest.param(REQUEST.pack(80, Flag.SLOT, 0, 1, 0, NO_SLOT, 0) + message(Op.READ, 2, READ), id="no slot"),
-        pytest.param(REQUEST.pack(45, Flag.SLOT, 0, 1, 0, 0, 0) + message(Op.LOOKUP, 1, b"good\0"),
-                     id="slot for a lookup"),
+        pytest.param(
+            REQUEST.pack(45, Flag.SLOT, 0, 1, 0, 0, 0) + message(Op.LOOKUP, 1, b"good\0"), id="slot for a lookup"
+        ),
         pytest.param(REQUEST.pack(60, 0, 0, 1, 0, NO_SLOT, 0) + message(Op.READ, 2, READ[:20]), id="half a READ"),
-        pytest.param(REQUEST.pack(80, 0, 0, 1, 0, NO_SLOT, 0) + message(Op.WRITE, 2, READ, length=80 + 4096),
-                     id="WRITE without its data"),
+        pytest.param(
+            REQUEST.pack(80, 0, 0, 1, 0, NO_SLOT, 0) + message(Op.WRITE, 2, READ, length=80 + 4096),
+            id="WRITE without its data",
+        ),
         pytest.param(REQUEST.pack(40, 0, 0, 0, 0, NO_SLOT, 0) + message(Op.STATFS, 1), id="request 0"),
         pytest.param(REQUEST.pack(40, Flag.CHECKSUM, 0, 1, 0, NO_SLOT, 5) + message(Op.STATFS, 1), id="wrong checksum"),
-        pytest.param(REQUEST.pack(44, 0, 0, 0, 0, NO_SLOT, 0) + message(Op.INTERRUPT, 0, bytes(4)),
-                     id="half an INTERRUPT"),
-        pytest.param(REQUEST.pack(44, 0, 0, 1, 0, NO_SLOT, 0) + message(Own.JOB, 0, bytes(4)),
-                     id="half an announcement"),
+        pytest.param(
+            REQUEST.pack(44, 0, 0, 0, 0, NO_SLOT, 0) + message(Op.INTERRUPT, 0, bytes(4)), id="half an INTERRUPT"
+        ),
+        pytest.param(
+            REQUEST.pack(44, 0, 0, 1, 0, NO_SLOT, 0) + message(Own.JOB, 0, bytes(4)), id="half an announcement"
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_frame_no_client_sends_ends_the_connection(served, frame) -> None:
     address, good, _, _ = served
     with WireClient(address, slots=2) as bad:
@@ -121,9 +128,11 @@ def test_an_unchecked_frame_ends_a_connection_that_agreed_on_checksums(served) -
 def test_names_do_not_leave_the_tree(served, op, name) -> None:
     _, good, folder, _ = served
     fixed = {
-        Op.MKDIR: abi.MKDIR_IN.pack(0o755, 0), Op.CREATE: abi.CREATE_IN.pack(2, 0o644, 0, 0),
-        Op.MKNOD: abi.MKNOD_IN.pack(0o100644, 0, 0, 0), Op.RENAME: abi.RENAME_IN.pack(1),
-    }  # fmt: skip
+        Op.MKDIR: abi.MKDIR_IN.pack(0o755, 0),
+        Op.CREATE: abi.CREATE_IN.pack(2, 0o644, 0, 0),
+        Op.MKNOD: abi.MKNOD_IN.pack(0o100644, 0, 0, 0),
+        Op.RENAME: abi.RENAME_IN.pack(1),
+    }
     before = sorted(folder.parent.iterdir()), sorted(folder.iterdir())
     second = {Op.SYMLINK: b"target\0", Op.RENAME: b"new\0"}.get(op, b"")
     answer = good.ask(op, 1, fixed.get(op, b"") + name + b"\0" + second, handle=9)

@@ -40,6 +40,9 @@ def test_ten_thousand_open_files() -> None:
         with forwarded_mount(base / "export", base / "mounted", state=base / "state") as mount:
             done = subprocess.run(
                 [sys.executable, "-c", PROGRAM, str(mount.folder), str(FILES)],
-                capture_output=True, text=True, timeout=240, check=False,
-            )  # fmt: skip
+                capture_output=True,
+                text=True,
+                timeout=240,
+                check=False,
+            )
             assert (done.returncode, done.stdout.strip()) == (0, str(FILES // 2)), done.stderr

@@ -96,9 +96,19 @@ def test_fio_reads_back_what_it_wrote(mounted: Path, options: tuple[str, ...]) -
     if engine not in run("fio", "--enghelp", cwd=mounted).split():
         pytest.skip(f"this fio has no {engine}")
     run(
-        "fio", "--name=verify", "--size=6m", "--verify=crc32c", "--verify_fatal=1", "--do_verify=1", "--numjobs=2",
-        "--randseed=7", "--fallocate=none", "--thread", *options, cwd=mounted,
-    )  # fmt: skip
+        "fio",
+        "--name=verify",
+        "--size=6m",
+        "--verify=crc32c",
+        "--verify_fatal=1",
+        "--do_verify=1",
+        "--numjobs=2",
+        "--randseed=7",
+        "--fallocate=none",
+        "--thread",
+        *options,
+        cwd=mounted,
+    )
 
 
 @needs("git")
@@ -209,10 +219,27 @@ def test_pip_installs_a_package(mounted: Path, tmp_path: Path) -> None:
     have_pip = subprocess.run([sys.executable, "-m", "pip", "--version"], capture_output=True, check=False)
     if have_pip.returncode != 0:
         pytest.skip("no pip in this environment: python -m ensurepip")
-    run(sys.executable, "-m", "pip", "install", "--no-index", "--no-deps", "--disable-pip-version-check", "-q",
-        "--target", mounted / "site", wheel, cwd=tmp_path)  # fmt: skip
-    said = run(sys.executable, "-c", "import small_package; print(small_package.VALUE)", cwd=mounted,
-               PYTHONPATH=str(mounted / "site"))  # fmt: skip
+    run(
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--no-index",
+        "--no-deps",
+        "--disable-pip-version-check",
+        "-q",
+        "--target",
+        mounted / "site",
+        wheel,
+        cwd=tmp_path,
+    )
+    said = run(
+        sys.executable,
+        "-c",
+        "import small_package; print(small_package.VALUE)",
+        cwd=mounted,
+        PYTHONPATH=str(mounted / "site"),
+    )
     assert said == "7\n"
     assert len(list((mounted / "site" / "small_package").glob("*.py"))) == 31
 

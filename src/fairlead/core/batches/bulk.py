@@ -132,9 +132,18 @@ def _small(body: bytes, at: int) -> Small | None:
     if len(raw) != about.raw_bytes:
         return None
     header = Header(
-        about.table, about.version, about.node, about.boot_id, about.seq, about.rows, about.layer, about.writer,
-        about.first_ns, about.last_ns, sayable(about.job),
-    )  # fmt: skip
+        about.table,
+        about.version,
+        about.node,
+        about.boot_id,
+        about.seq,
+        about.rows,
+        about.layer,
+        about.writer,
+        about.first_ns,
+        about.last_ns,
+        sayable(about.job),
+    )
     return Small(header, at, end, raw, layout)
 
 
@@ -157,9 +166,10 @@ def _sound(about: _About) -> bool:
 def _plain_tables() -> frozenset[str]:
     """Tables whose rows all have a time: no row's day depends on its batch."""
     return frozenset(
-        name for name, spec in TABLES.items()
+        name
+        for name, spec in TABLES.items()
         if spec.time_column is not None and not spec.schema.field(spec.time_column).nullable
-    )  # fmt: skip
+    )
 
 
 @lru_cache(maxsize=8192)

@@ -110,11 +110,22 @@ def encode(header: Header, columns: Mapping[str, Column]) -> bytes:
     raw = b"".join(sections)
     payload = zlib.compress(raw, LEVEL)
     about: Dict[str, Any] = {
-        "format": FORMAT, "table": header.table, "version": header.version, "node": header.node,
-        "boot_id": header.boot_id, "seq": header.seq, "rows": header.rows, "layer": header.layer,
-        "writer": header.writer, "first_ns": header.first_ns, "last_ns": header.last_ns, "job": header.job,
-        "columns": described, "raw_bytes": len(raw), "checksum": checksum(payload),
-    }  # fmt: skip
+        "format": FORMAT,
+        "table": header.table,
+        "version": header.version,
+        "node": header.node,
+        "boot_id": header.boot_id,
+        "seq": header.seq,
+        "rows": header.rows,
+        "layer": header.layer,
+        "writer": header.writer,
+        "first_ns": header.first_ns,
+        "last_ns": header.last_ns,
+        "job": header.job,
+        "columns": described,
+        "raw_bytes": len(raw),
+        "checksum": checksum(payload),
+    }
     text = json.dumps(about, ensure_ascii=True, separators=(",", ":")).encode()
     return PREFIX.pack(MAGIC, len(text), len(payload), zlib.crc32(text)) + text + payload
 

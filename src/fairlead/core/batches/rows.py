@@ -66,16 +66,22 @@ def rows_of(batch: Batch, where: str) -> Iterator[pa.RecordBatch | Missing]:
     spec = TABLES.get(header.table)
     if spec is None:
         yield Missing(
-            kind="unknown_table", what=f"{header.rows} rows of a table {header.table!r}",
-            why="this fairlead does not know it", remedy="upgrade fairlead", where=where,
-        )  # fmt: skip
+            kind="unknown_table",
+            what=f"{header.rows} rows of a table {header.table!r}",
+            why="this fairlead does not know it",
+            remedy="upgrade fairlead",
+            where=where,
+        )
         return
     strange = [name for name in batch.columns if name not in spec.schema.names]
     if strange and header.version > spec.version:
         yield Missing(
-            kind="unknown_columns", what=f"columns {', '.join(sorted(strange))} of {spec.name}",
-            why="they are of a newer fairlead", remedy="upgrade fairlead", where=where,
-        )  # fmt: skip
+            kind="unknown_columns",
+            what=f"columns {', '.join(sorted(strange))} of {spec.name}",
+            why="they are of a newer fairlead",
+            remedy="upgrade fairlead",
+            where=where,
+        )
     elif strange:
         raise _unfit(f"{spec.name} has no column {strange[0]!r}", where)
     yield _record_batch(batch, spec, where)

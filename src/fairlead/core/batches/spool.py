@@ -89,9 +89,18 @@ class Spool:
         """The header of the next batch of this writer."""
         self.seq += 1
         return Header(
-            table=table, version=version, node=self.node, boot_id=self.boot_id, seq=self.seq, rows=rows,
-            layer=self.layer, writer=self.writer, first_ns=first_ns, last_ns=last_ns, job=job,
-        )  # fmt: skip
+            table=table,
+            version=version,
+            node=self.node,
+            boot_id=self.boot_id,
+            seq=self.seq,
+            rows=rows,
+            layer=self.layer,
+            writer=self.writer,
+            first_ns=first_ns,
+            last_ns=last_ns,
+            job=job,
+        )
 
     def write(self, batches: Sequence[bytes]) -> Optional[str]:
         """One file of these batches; its path. None when it could not be written: that is counted, and told by an event
@@ -194,10 +203,15 @@ class Spool:
         """A batch of `events` about this writer, now: (kind, text)."""
         now = self._clock()
         count = len(told)
-        return encode(self.header("events", EVENTS_VERSION, count, first_ns=now, last_ns=now), {
-            "ts_ns": numbers([now] * count), "component": words([self.writer + "@" + self.node] * count),
-            "kind": words([kind for kind, _ in told]), "text": words([text for _, text in told]),
-        })  # fmt: skip
+        return encode(
+            self.header("events", EVENTS_VERSION, count, first_ns=now, last_ns=now),
+            {
+                "ts_ns": numbers([now] * count),
+                "component": words([self.writer + "@" + self.node] * count),
+                "kind": words([kind for kind, _ in told]),
+                "text": words([text for _, text in told]),
+            },
+        )
 
     def _tidy(self) -> None:
         """Removes drafts that writers killed long ago left behind."""

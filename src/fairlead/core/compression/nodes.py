@@ -67,13 +67,17 @@ def split_nodes(op_groups: pa.Table) -> pa.Table:
     start = table["start_ns"].to_numpy()[source] + lists.expanded(table["starts_ns"], at).to_numpy()
     length = lists.expanded(table["lengths_ns"], at).to_numpy()
     columns: dict[str, pa.Array] = {
-        "start_ns": pa.array(start), "end_ns": pa.array(start + length),
+        "start_ns": pa.array(start),
+        "end_ns": pa.array(start + length),
         "busy_ns": pa.array(length - lists.expanded(table["busies_ns"], at).to_numpy()),
         "node": lists.expanded_nodes(table["nodes"], table["node_codes"], at),
-        "rank": lists.expanded(table["ranks"], at).cast(pa.int32()), "file_id": lists.expanded(table["file_ids"], at),
-        "handle": lists.expanded(table["handles"], at), "offset": lists.expanded(table["offsets"], at),
-        "stride": _strides(table, at), **no_lists(len(source)),
-    }  # fmt: skip
+        "rank": lists.expanded(table["ranks"], at).cast(pa.int32()),
+        "file_id": lists.expanded(table["file_ids"], at),
+        "handle": lists.expanded(table["handles"], at),
+        "offset": lists.expanded(table["offsets"], at),
+        "stride": _strides(table, at),
+        **no_lists(len(source)),
+    }
     shared = table.select(ALIKE).take(pa.array(source))
     arrays = []
     for field in OPS.schema:
@@ -224,9 +228,15 @@ def _stored(table: pa.Table) -> int:
     packed += [f"{f.name}.list.element" for f in table.schema if f.type == pa.list_(pa.int64())]
     words += [f"{f.name}.list.element" for f in table.schema if f.type == pa.list_(pa.string())]
     parquet.write_table(
-        table, out, compression="zstd", compression_level=3, store_schema=False, write_statistics=False,
-        use_dictionary=words, column_encoding=dict.fromkeys(packed, "DELTA_BINARY_PACKED"),
-    )  # fmt: skip
+        table,
+        out,
+        compression="zstd",
+        compression_level=3,
+        store_schema=False,
+        write_statistics=False,
+        use_dictionary=words,
+        column_encoding=dict.fromkeys(packed, "DELTA_BINARY_PACKED"),
+    )
     return int(out.getvalue().size)
 
 
@@ -246,15 +256,20 @@ def _table(batch: pa.RecordBatch, rows: NDArray[np.intp], groups: I64) -> pa.Tab
     of_all = pc.equal(pc.list_value_length(strides).fill_null(0), 1)
     stride = pc.if_else(of_all, taken.column("stride").take(pa.array(heads)), pa.scalar(None, pa.int64()))
     columns: dict[str, pa.Array] = {
-        "start_ns": pa.array(first), "end_ns": pa.array(np.maximum.reduceat(end, heads)),
-        "members": pa.array(cut.lengths), "nodes": nodes, "node_codes": codes,
+        "start_ns": pa.array(first),
+        "end_ns": pa.array(np.maximum.reduceat(end, heads)),
+        "members": pa.array(cut.lengths),
+        "nodes": nodes,
+        "node_codes": codes,
         "ranks": lists.short(taken.column("rank").cast(pa.int64()), cut),
-        "file_ids": lists.short(taken.column("file_id"), cut), "handles": lists.short(taken.column("handle"), cut),
+        "file_ids": lists.short(taken.column("file_id"), cut),
+        "handles": lists.short(taken.column("handle"), cut),
         "offsets": lists.short(taken.column("offset"), cut),
         "starts_ns": lists.short(pa.array(start - np.repeat(first, cut.lengths)), cut),
         "lengths_ns": lists.short(pa.array(end - start), cut),
-        "busies_ns": lists.short(pa.array(end - start - busy), cut), "stride": stride,
+        "busies_ns": lists.short(pa.array(end - start - busy), cut),
+        "stride": stride,
         "strides": pc.if_else(of_all, pa.scalar(None, pa.list_(pa.int64())), strides),
-    }  # fmt: skip
+    }
     arrays = [columns[f.name] if f.name in columns else shared.column(f.name) for f in OP_GROUPS.schema]
     return pa.Table.from_arrays(arrays, schema=OP_GROUPS.schema)

@@ -41,15 +41,27 @@ def finding_rows(told: Sequence[Told], made_ns: int, *, withdrawn: bool = False)
     for one in told:
         finding = one.finding
         row = {
-            "id": finding.id, "rule": finding.rule, "title": finding.title, "subject_kind": finding.subject.kind,
-            "subject_id": finding.subject.id, "cluster": one.cluster, "job_id": one.job_id, "user": one.user,
-            "from_ns": made_ns if finding.from_ns is None else finding.from_ns, "to_ns": finding.to_ns,
-            "severity": finding.severity, "confidence": finding.confidence, "category": finding.category,
+            "id": finding.id,
+            "rule": finding.rule,
+            "title": finding.title,
+            "subject_kind": finding.subject.kind,
+            "subject_id": finding.subject.id,
+            "cluster": one.cluster,
+            "job_id": one.job_id,
+            "user": one.user,
+            "from_ns": made_ns if finding.from_ns is None else finding.from_ns,
+            "to_ns": finding.to_ns,
+            "severity": finding.severity,
+            "confidence": finding.confidence,
+            "category": finding.category,
             "culprits": [f"{who.kind}:{who.id}" for who in finding.culprits],
-            "components": [f"{what.kind}:{what.id}" for what in one.components], "cost_s": finding.cost_s,
-            "detail": msgspec.json.encode(one).decode(), "made_ns": made_ns, "analysis_version": DIAGNOSIS_VERSION,
+            "components": [f"{what.kind}:{what.id}" for what in one.components],
+            "cost_s": finding.cost_s,
+            "detail": msgspec.json.encode(one).decode(),
+            "made_ns": made_ns,
+            "analysis_version": DIAGNOSIS_VERSION,
             "withdrawn": withdrawn,
-        }  # fmt: skip
+        }
         for name in names:
             columns[name].append(row[name])
     return batch_of(FINDING, dict(columns), len(told))
@@ -62,14 +74,28 @@ def told_of(rows: pa.Table) -> list[Told]:
 
 def incident_rows(incidents: Sequence[Incident], made_ns: int, *, withdrawn: bool = False) -> pa.RecordBatch:
     """Rows of INCIDENT."""
-    plain = ("id", "layer", "component", "from_ns", "to_ns", "kind", "share_of_peak", "peak", "measured",
-             "persistence", "hint", "confidence")  # fmt: skip
+    plain = (
+        "id",
+        "layer",
+        "component",
+        "from_ns",
+        "to_ns",
+        "kind",
+        "share_of_peak",
+        "peak",
+        "measured",
+        "persistence",
+        "hint",
+        "confidence",
+    )
     columns: dict[str, object] = {name: [getattr(one, name) for one in incidents] for name in plain}
     count = len(incidents)
     columns |= {
-        "detail": [msgspec.json.encode(one).decode() for one in incidents], "made_ns": [made_ns] * count,
-        "analysis_version": [DIAGNOSIS_VERSION] * count, "withdrawn": [withdrawn] * count,
-    }  # fmt: skip
+        "detail": [msgspec.json.encode(one).decode() for one in incidents],
+        "made_ns": [made_ns] * count,
+        "analysis_version": [DIAGNOSIS_VERSION] * count,
+        "withdrawn": [withdrawn] * count,
+    }
     return batch_of(INCIDENT, columns, count)
 
 

@@ -69,9 +69,14 @@ def arriving(job: ArrivingJob, where: str) -> Arriving:
             f"{job.node_count} nodes, and {len(nodes)} are named", where=f"{where}.node_count", remedy="leave one out"
         )
     return Arriving(
-        job_id=job.job_id, user=job.user, program=job.program, node_count=len(nodes) or job.node_count or 1,
-        nodes=tuple(nodes), cores=job.cores, processes=job.processes,
-    )  # fmt: skip
+        job_id=job.job_id,
+        user=job.user,
+        program=job.program,
+        node_count=len(nodes) or job.node_count or 1,
+        nodes=tuple(nodes),
+        cores=job.cores,
+        processes=job.processes,
+    )
 
 
 def _names(text: str, where: str) -> list[str]:

@@ -39,9 +39,13 @@ def standing(state: Live, runs: Past, at_ns: int) -> tuple[Course, list[str]]:
     unknown = 0
     for job in state.running[-MOST_ENTERED:]:
         arriving = Arriving(
-            job_id=job.job_id, user=job.user, program=job.program, node_count=job.node_count, cores=job.cores,
+            job_id=job.job_id,
+            user=job.user,
+            program=job.program,
+            node_count=job.node_count,
+            cores=job.cores,
             processes=job.processes,
-        )  # fmt: skip
+        )
         expected = expected_of(arriving, runs, (), at_ns)
         unknown += not expected.runs_known
         _enter(rows, landscape, expected, {FORWARDERS: job.forwarders, TARGETS: job.targets})
@@ -52,11 +56,15 @@ def standing(state: Live, runs: Past, at_ns: int) -> tuple[Course, list[str]]:
         )
     if len(state.running) > MOST_ENTERED:
         told.append(f"running jobs: only the latest {MOST_ENTERED} of {len(state.running)} are told of one by one")
-    return Course(replace(
-        landscape, forwarders=_busy(landscape.forwarders, rows[FORWARDERS]),
-        targets=_busy(landscape.targets, rows[TARGETS]), forwarders_running=rows[FORWARDERS],
-        targets_running=rows[TARGETS],
-    )), told  # fmt: skip
+    return Course(
+        replace(
+            landscape,
+            forwarders=_busy(landscape.forwarders, rows[FORWARDERS]),
+            targets=_busy(landscape.targets, rows[TARGETS]),
+            forwarders_running=rows[FORWARDERS],
+            targets_running=rows[TARGETS],
+        )
+    ), told
 
 
 def settled(course: Course, expected: Expected, grant: Grant) -> Course:
@@ -64,15 +72,19 @@ def settled(course: Course, expected: Expected, grant: Grant) -> Course:
     forwarders granted to it alone are kept. A job without forwarders goes by the site's map."""
     before = course.landscape
     rows = {
-        FORWARDERS: deepcopy(before.forwarders_running), TARGETS: deepcopy(before.targets_running),
-    }  # fmt: skip
+        FORWARDERS: deepcopy(before.forwarders_running),
+        TARGETS: deepcopy(before.targets_running),
+    }
     forwarders = grant.forwarders or _mapped(before, expected)
     _enter(rows, before, expected, {FORWARDERS: forwarders, TARGETS: grant.targets})
     after = replace(before, forwarders_running=rows[FORWARDERS], targets_running=rows[TARGETS])
-    return Course(replace(
-        after, forwarders=_taken(before.forwarders, forwarders, expected, rows[FORWARDERS], kept=grant.isolated),
-        targets=_taken(before.targets, grant.targets, expected, rows[TARGETS], kept=False),
-    ))  # fmt: skip
+    return Course(
+        replace(
+            after,
+            forwarders=_taken(before.forwarders, forwarders, expected, rows[FORWARDERS], kept=grant.isolated),
+            targets=_taken(before.targets, grant.targets, expected, rows[TARGETS], kept=False),
+        )
+    )
 
 
 def alone(course: Course, forwarders: Sequence[int]) -> Course:
@@ -85,7 +97,7 @@ def alone(course: Course, forwarders: Sequence[int]) -> Course:
 
 def _enter(
     rows: Mapping[str, Running | None], landscape: Landscape, expected: Expected, places: Mapping[str, tuple[int, ...]]
-) -> None:  # fmt: skip
+) -> None:
     for layer, running in rows.items():
         if running is not None and places[layer]:
             entry = entering(expected, landscape, layer, places[layer])
@@ -104,7 +116,7 @@ def _mapped(landscape: Landscape, expected: Expected) -> tuple[int, ...]:
 
 def _taken(
     layer: Components, places: tuple[int, ...], expected: Expected, running: Running | None, *, kept: bool
-) -> Components:  # fmt: skip
+) -> Components:
     if not places:
         return layer
     at = list(places)
@@ -117,6 +129,9 @@ def _taken(
         load[at] = np.minimum(load[at] + np.nan_to_num(more, nan=0.0), 1.0)
     reserved[at] |= kept
     return replace(
-        layer, jobs=jobs, load=load, reserved=reserved,
+        layer,
+        jobs=jobs,
+        load=load,
+        reserved=reserved,
         occupancy=layer.occupancy if running is None else np.array(running.occupancy),
-    )  # fmt: skip
+    )

@@ -93,15 +93,28 @@ def described(lake: Tables, site: Site | None, at_ns: int) -> Described:
         one.name: tuple(_expanded(one.targets, f"planning.pools[{at}].targets"))
         for at, one in enumerate(planning.pools)
     }
-    nodes = {name: None for at, some in enumerate(told.nodes) if some.kind == "compute"
-             for name in _expanded(some.nodes, f"nodes[{at}].nodes")}  # fmt: skip
+    nodes = {
+        name: None
+        for at, some in enumerate(told.nodes)
+        if some.kind == "compute"
+        for name in _expanded(some.nodes, f"nodes[{at}].nodes")
+    }
     nodes |= dict.fromkeys(sorted(routed))
     return Described(
-        forwarders=forwarders, targets=targets, server_of=served,
-        system_of=_systems(targets, told), forwarder_of=routed, nodes=tuple(nodes),
-        reserved=maps.get(RESERVED, {}), mounts=mounts, pools=pools, barred=_kept(planning.barred), planning=planning,
-        cores=_cores(told), missing=_untold(told, forwarders, targets, site is not None),
-    )  # fmt: skip
+        forwarders=forwarders,
+        targets=targets,
+        server_of=served,
+        system_of=_systems(targets, told),
+        forwarder_of=routed,
+        nodes=tuple(nodes),
+        reserved=maps.get(RESERVED, {}),
+        mounts=mounts,
+        pools=pools,
+        barred=_kept(planning.barred),
+        planning=planning,
+        cores=_cores(told),
+        missing=_untold(told, forwarders, targets, site is not None),
+    )
 
 
 def system_named(machine: Described, wanted: str, missing: list[str]) -> str | None:
@@ -111,9 +124,10 @@ def system_named(machine: Described, wanted: str, missing: list[str]) -> str | N
     if wanted:
         if wanted not in names:
             raise UsageError(
-                f"no targets of a file system {wanted!r} are known", where="--file-system",
+                f"no targets of a file system {wanted!r} are known",
+                where="--file-system",
                 remedy=f"known: {', '.join(n or 'one without a name' for n in names) or 'none'}",
-            )  # fmt: skip
+            )
         return wanted
     if len(names) > 1:
         missing.append(f"file system: {names[0]} was taken, of {', '.join(names)}; name one with --file-system")
@@ -187,9 +201,12 @@ def _site_rates(site: Site) -> tuple[dict[str, Rates], dict[str, Rates], dict[st
 
 def _metadata_targets(site: Site) -> set[str]:
     return {
-        name for system in site.file_systems for server in system.servers if server.kind == "mds" and server.targets
+        name
+        for system in site.file_systems
+        for server in system.servers
+        if server.kind == "mds" and server.targets
         for name in _expanded(server.targets, "file_systems.servers.targets")
-    }  # fmt: skip
+    }
 
 
 def _systems(targets: Iterable[str], site: Site) -> dict[str, str]:
@@ -225,10 +242,13 @@ def _kept(barred: Iterable[Barred]) -> tuple[Kept, ...]:
 
 
 def _cores(site: Site) -> float:
-    return float(sum(
-        (some.cores or 0) * len(_expanded(some.nodes, f"nodes[{at}].nodes"))
-        for at, some in enumerate(site.nodes) if some.kind == "compute"
-    ))  # fmt: skip
+    return float(
+        sum(
+            (some.cores or 0) * len(_expanded(some.nodes, f"nodes[{at}].nodes"))
+            for at, some in enumerate(site.nodes)
+            if some.kind == "compute"
+        )
+    )
 
 
 def _untold(site: Site, forwarders: Mapping[str, Rates], targets: Mapping[str, Rates], told: bool) -> list[str]:

@@ -64,7 +64,13 @@ def earlier_runs(lake: Tables, programs: Iterable[str], at_ns: int) -> Past:
 def expected_of(job: Arriving, runs: Past, node_ids: Sequence[int], at_ns: int) -> Expected:
     """What is expected of a job, of runs as `earlier_runs` gives them."""
     asked = Job(
-        job_id=job.job_id, user=job.user, program=own_name(job.program), node_count=job.node_count,
-        node_ids=tuple(node_ids), cores=job.cores, processes=job.processes, start_ns=at_ns,
-    )  # fmt: skip
+        job_id=job.job_id,
+        user=job.user,
+        program=own_name(job.program),
+        node_count=job.node_count,
+        node_ids=tuple(node_ids),
+        cores=job.cores,
+        processes=job.processes,
+        start_ns=at_ns,
+    )
     return expected_of_runs(runs, asked)

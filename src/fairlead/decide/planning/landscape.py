@@ -90,17 +90,27 @@ def live(lake: Tables, site: Site | None, at_ns: int, now_ns: int, *, file_syste
     servers, server_of = _servers(target_names, machine, layers["target"])
     usual = Landscape(forwarders=layers["forwarder"], targets=layers["target"])
     landscape = replace(
-        usual, servers=servers, server_of=server_of, default_forwarder=default,
+        usual,
+        servers=servers,
+        server_of=server_of,
+        default_forwarder=default,
         forwarder_counts=tuple(sorted(set(planning.forwarder_counts))),
-        stripe_counts=tuple(sorted(set(planning.stripe_counts))), default_stripes=planning.default_stripes,
+        stripe_counts=tuple(sorted(set(planning.stripe_counts))),
+        default_stripes=planning.default_stripes,
         pools=_pools(machine, places["target"]),
         client_bandwidth=planning.client_bandwidth_bytes_per_s or DEFAULT_CLIENT,
-        forwarder_buffer_bytes=planning.forwarder_buffer_bytes or usual.forwarder_buffer_bytes, cores=machine.cores,
-    )  # fmt: skip
+        forwarder_buffer_bytes=planning.forwarder_buffer_bytes or usual.forwarder_buffer_bytes,
+        cores=machine.cores,
+    )
     return Live(
-        landscape=landscape, machine=machine, file_system=system, nodes=nodes, running=running,
-        state_ns=min(span.to_ns, at_ns), missing=tuple(missing),
-    )  # fmt: skip
+        landscape=landscape,
+        machine=machine,
+        file_system=system,
+        nodes=nodes,
+        running=running,
+        state_ns=min(span.to_ns, at_ns),
+        missing=tuple(missing),
+    )
 
 
 def in_force(lake: Tables, plans: Sequence[Plan], at_ns: int) -> list[Plan]:
@@ -141,9 +151,12 @@ def _moved(lake: Tables, span: Span) -> dict[tuple[str, str], Mapping[str, float
 
 
 def _peaks(
-    lake: Tables, at_ns: int, names: Mapping[str, Sequence[str]], told: Mapping[str, Mapping[str, Rates]],
+    lake: Tables,
+    at_ns: int,
+    names: Mapping[str, Sequence[str]],
+    told: Mapping[str, Mapping[str, Rates]],
     missing: list[str],
-) -> dict[str, list[Rates]]:  # fmt: skip
+) -> dict[str, list[Rates]]:
     """What each can do: as the site file says, else the best of the week before; what is not known is said."""
     lacking = any(told[kind][name].bandwidth is None for kind in names for name in names[kind])
     learnt = past_peaks(lake, at_ns) if lacking else {}
@@ -177,9 +190,14 @@ def _sick(lake: Tables, at_ns: int, missing: list[str]) -> set[tuple[str, str]]:
 
 
 def _layer(
-    kind: str, names: tuple[str, ...], peaks: Sequence[Rates], moved: Mapping[tuple[str, str], Mapping[str, float]],
-    sick: set[tuple[str, str]], machine: Described, missing: list[str],
-) -> Components:  # fmt: skip
+    kind: str,
+    names: tuple[str, ...],
+    peaks: Sequence[Rates],
+    moved: Mapping[tuple[str, str], Mapping[str, float]],
+    sick: set[tuple[str, str]],
+    machine: Described,
+    missing: list[str],
+) -> Components:
     def column(name: str) -> F64:
         return np.array([getattr(one, name) or np.nan for one in peaks], np.float64)
 
@@ -196,16 +214,22 @@ def _layer(
         missing.append(f"load: nothing was heard in the last {LOOK_NS // MINUTE_NS} minutes of {_some(silent, kind)}")
     n = len(names)
     return Components(
-        kind=kind, names=names, bandwidth=can["bandwidth"], iops=can["iops"], mdops=can["mdops"],
-        load=np.minimum(load, 1.0), sick=np.array([(kind, name) in sick for name in names], np.bool_),
-        jobs=np.zeros(n, np.int64), occupancy=np.zeros(n),
+        kind=kind,
+        names=names,
+        bandwidth=can["bandwidth"],
+        iops=can["iops"],
+        mdops=can["mdops"],
+        load=np.minimum(load, 1.0),
+        sick=np.array([(kind, name) in sick for name in names], np.bool_),
+        jobs=np.zeros(n, np.int64),
+        occupancy=np.zeros(n),
         reserved=np.array([name in machine.reserved for name in names], np.bool_),
-    )  # fmt: skip
+    )
 
 
 def _running(
     lake: Tables, machine: Described, places: Mapping[str, Mapping[str, int]], at_ns: int, missing: list[str]
-) -> tuple[RunningJob, ...]:  # fmt: skip
+) -> tuple[RunningJob, ...]:
     begun = Span(at_ns - LONGEST_RUN_NS, at_ns + 1)
     found = select(
         lake,
@@ -225,19 +249,26 @@ def _running(
 
 
 def _job(
-    row: Mapping[str, Any], served: Mapping[tuple[str, str], list[str]], machine: Described,
+    row: Mapping[str, Any],
+    served: Mapping[tuple[str, str], list[str]],
+    machine: Described,
     places: Mapping[str, Mapping[str, int]],
-) -> RunningJob:  # fmt: skip
+) -> RunningJob:
     job = str(row["job_id"])
     nodes = row["nodes"] or []
     mapped = {machine.forwarder_of[name] for name in nodes if name in machine.forwarder_of}
     used = {"forwarder": set(served.get((job, "forwarder"), ())) or mapped, "target": served.get((job, "target"), ())}
     at = {kind: tuple(sorted(places[kind][name] for name in set(used[kind]) if name in places[kind])) for kind in used}
     return RunningJob(
-        job_id=job, user=row["user"] or "", program=row["program"] or "",
-        node_count=int(row["nodes_count"] or len(nodes) or 1), cores=float(row["cores"] or 0),
-        processes=row["processes"], forwarders=at["forwarder"], targets=at["target"],
-    )  # fmt: skip
+        job_id=job,
+        user=row["user"] or "",
+        program=row["program"] or "",
+        node_count=int(row["nodes_count"] or len(nodes) or 1),
+        cores=float(row["cores"] or 0),
+        processes=row["processes"],
+        forwarders=at["forwarder"],
+        targets=at["target"],
+    )
 
 
 def _served(lake: Tables, jobs: Sequence[str], at_ns: int) -> dict[tuple[str, str], list[str]]:
@@ -276,11 +307,17 @@ def _servers(names: Sequence[str], machine: Described, targets: Components) -> t
     with np.errstate(invalid="ignore", divide="ignore"):
         load = added(np.where(known, targets.load, 0.0)) / np.where(heard > 0, heard, np.nan)
     return Components(
-        kind="server", names=tuple(servers), bandwidth=added(targets.bandwidth), iops=added(targets.iops),
-        mdops=added(targets.mdops), load=load, sick=np.asarray(added(targets.sick.astype(float)) >= each),
-        jobs=np.asarray(added(targets.jobs.astype(float)), np.int64), occupancy=added(targets.occupancy) / each,
+        kind="server",
+        names=tuple(servers),
+        bandwidth=added(targets.bandwidth),
+        iops=added(targets.iops),
+        mdops=added(targets.mdops),
+        load=load,
+        sick=np.asarray(added(targets.sick.astype(float)) >= each),
+        jobs=np.asarray(added(targets.jobs.astype(float)), np.int64),
+        occupancy=added(targets.occupancy) / each,
         reserved=np.zeros(n, np.bool_),
-    ), at  # fmt: skip
+    ), at
 
 
 def _pools(machine: Described, places: Mapping[str, int]) -> dict[str, tuple[int, ...]]:

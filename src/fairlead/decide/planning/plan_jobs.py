@@ -51,9 +51,17 @@ def policy_named(name: str) -> PathPolicy:
 
 
 def planned(
-    lake: Tables, site: Site | None, jobs: Sequence[Arriving], *, policy: str, at_ns: int, now_ns: int,
-    file_system: str = "", seed: int = 0, granted: Sequence[Plan] = (),
-) -> Planned:  # fmt: skip
+    lake: Tables,
+    site: Site | None,
+    jobs: Sequence[Arriving],
+    *,
+    policy: str,
+    at_ns: int,
+    now_ns: int,
+    file_system: str = "",
+    seed: int = 0,
+    granted: Sequence[Plan] = (),
+) -> Planned:
     """Plans of `jobs` in their order, of a lake. `granted`: plans made before whose jobs may not be seen running yet.
     Raises LakeError, ConfigError, UsageError."""
     policy_named(policy)
@@ -61,15 +69,28 @@ def planned(
     programs = [*(job.program for job in jobs), *(job.program for job in state.running)]
     runs = earlier_runs(lake, programs, at_ns)
     return plans_on(
-        state, runs, jobs, policy=policy, at_ns=at_ns, now_ns=now_ns, seed=seed,
+        state,
+        runs,
+        jobs,
+        policy=policy,
+        at_ns=at_ns,
+        now_ns=now_ns,
+        seed=seed,
         granted=in_force(lake, granted, at_ns),
-    )  # fmt: skip
+    )
 
 
 def plans_on(
-    state: Live, runs: Past, jobs: Sequence[Arriving], *, policy: str, at_ns: int, now_ns: int, seed: int = 0,
+    state: Live,
+    runs: Past,
+    jobs: Sequence[Arriving],
+    *,
+    policy: str,
+    at_ns: int,
+    now_ns: int,
+    seed: int = 0,
     granted: Sequence[Plan] = (),
-) -> Planned:  # fmt: skip
+) -> Planned:
     """The same of what is known already. Pure: the same of the same. Raises UsageError for an unknown policy."""
     asked = policy_named(policy)
     course, untold = standing(state, runs, at_ns)
@@ -128,22 +149,41 @@ def _with_granted(course: Course, state: Live, granted: Sequence[Plan], arriving
             continue
         told = plan.expected
         expected = Expected(
-            job_id=plan.job.job_id, user=plan.job.user, program=plan.job.program, node_count=plan.job.node_count,
+            job_id=plan.job.job_id,
+            user=plan.job.user,
+            program=plan.job.program,
+            node_count=plan.job.node_count,
             node_ids=tuple(state.nodes[name] for name in plan.job.nodes if name in state.nodes),
-            read_bytes=told.read_bytes, write_bytes=told.write_bytes, compute_s=told.compute_s, mdops=told.mdops,
-            bandwidth_bytes_per_s=told.bandwidth_bytes_per_s, io_processes=told.io_processes,
-        )  # fmt: skip
-        course = settled(course, expected, Grant(
-            forwarders=held, isolated=plan.isolated,
-            targets=tuple(places["t"][name] for name in plan.targets if name in places["t"]),
-        ))  # fmt: skip
+            read_bytes=told.read_bytes,
+            write_bytes=told.write_bytes,
+            compute_s=told.compute_s,
+            mdops=told.mdops,
+            bandwidth_bytes_per_s=told.bandwidth_bytes_per_s,
+            io_processes=told.io_processes,
+        )
+        course = settled(
+            course,
+            expected,
+            Grant(
+                forwarders=held,
+                isolated=plan.isolated,
+                targets=tuple(places["t"][name] for name in plan.targets if name in places["t"]),
+            ),
+        )
     return course
 
 
 def _plan(
-    job: Arriving, asked: PathPolicy, policy: str, state: Live, course: Course, runs: Past,
-    ground: Ground, rng: np.random.Generator, at_ns: int,
-) -> tuple[Plan, Course]:  # fmt: skip
+    job: Arriving,
+    asked: PathPolicy,
+    policy: str,
+    state: Live,
+    course: Course,
+    runs: Past,
+    ground: Ground,
+    rng: np.random.Generator,
+    at_ns: int,
+) -> tuple[Plan, Course]:
     missing = []
     ids = tuple(state.nodes[name] for name in job.nodes if name in state.nodes)
     if not job.nodes:
@@ -164,10 +204,13 @@ def _as_seen(landscape: Landscape, job: Arriving, ground: Ground) -> Landscape:
 
     def kept(names: Sequence[str], already: np.ndarray) -> np.ndarray:
         own = np.array([ground.reserved_for.get(name) == job.job_id for name in names], np.bool_)
-        barred = np.array([
-            any(name in rule.components and rule.concerns(job.user, job.program) for rule in ground.barred)
-            for name in names
-        ], np.bool_)  # fmt: skip
+        barred = np.array(
+            [
+                any(name in rule.components and rule.concerns(job.user, job.program) for rule in ground.barred)
+                for name in names
+            ],
+            np.bool_,
+        )
         return np.asarray((already & ~own) | barred)
 
     forwarders, targets = landscape.forwarders, landscape.targets
@@ -176,15 +219,16 @@ def _as_seen(landscape: Landscape, job: Arriving, ground: Ground) -> Landscape:
         forwarders=replace(forwarders, reserved=kept(forwarders.names, forwarders.reserved)),
         targets=replace(targets, reserved=kept(targets.names, targets.reserved)),
         pools={
-            name: held for name, held in landscape.pools.items()
+            name: held
+            for name, held in landscape.pools.items()
             if not any(name in rule.pools and rule.concerns(job.user, job.program) for rule in ground.barred)
         },
-    )  # fmt: skip
+    )
 
 
 def _named(
     job: Arriving, policy: str, state: Live, landscape: Landscape, expected: Expected, grant: Grant, missing: list[str]
-) -> Plan:  # fmt: skip
+) -> Plan:
     """The grant by names."""
     forwarders = [landscape.forwarders.names[at] for at in grant.forwarders]
     targets = [landscape.targets.names[at] for at in grant.targets]
@@ -200,22 +244,46 @@ def _named(
         )
     return Plan(
         job=PlannedJob(
-            job_id=job.job_id, user=job.user, program=job.program, node_count=job.node_count, nodes=list(job.nodes),
-            processes=job.processes, cores=job.cores or None,
+            job_id=job.job_id,
+            user=job.user,
+            program=job.program,
+            node_count=job.node_count,
+            nodes=list(job.nodes),
+            processes=job.processes,
+            cores=job.cores or None,
         ),
-        policy=policy, state_ns=state.state_ns, forwarders=forwarders, isolated=grant.isolated,
-        default_forwarders=defaults, file_system=system, mount=state.machine.mounts.get(system) if system else None,
-        targets=targets, pool=pool, pool_exists=exists, stripe_count=grant.stripe_count,
-        stripe_bytes=grant.stripe_bytes, prefetch_bytes=grant.prefetch_bytes, metadata_share=grant.metadata_share,
-        metadata_ops_per_s=_rate(grant, landscape), dom_bytes=grant.dom_bytes, hints=_hints(expected, grant),
+        policy=policy,
+        state_ns=state.state_ns,
+        forwarders=forwarders,
+        isolated=grant.isolated,
+        default_forwarders=defaults,
+        file_system=system,
+        mount=state.machine.mounts.get(system) if system else None,
+        targets=targets,
+        pool=pool,
+        pool_exists=exists,
+        stripe_count=grant.stripe_count,
+        stripe_bytes=grant.stripe_bytes,
+        prefetch_bytes=grant.prefetch_bytes,
+        metadata_share=grant.metadata_share,
+        metadata_ops_per_s=_rate(grant, landscape),
+        dom_bytes=grant.dom_bytes,
+        hints=_hints(expected, grant),
         expected=Expectation(
-            basis=expected.basis, runs_known=expected.runs_known, mode=expected.mode or None,
-            io_processes=expected.io_processes, read_bytes=expected.read_bytes, write_bytes=expected.write_bytes,
-            bandwidth_bytes_per_s=expected.bandwidth_bytes_per_s, mdops=expected.mdops,
-            request_bytes=expected.request_bytes, compute_s=expected.compute_s,
+            basis=expected.basis,
+            runs_known=expected.runs_known,
+            mode=expected.mode or None,
+            io_processes=expected.io_processes,
+            read_bytes=expected.read_bytes,
+            write_bytes=expected.write_bytes,
+            bandwidth_bytes_per_s=expected.bandwidth_bytes_per_s,
+            mdops=expected.mdops,
+            request_bytes=expected.request_bytes,
+            compute_s=expected.compute_s,
         ),
-        reasons=[PlanReason(what=one.what, why=one.why) for one in grant.reasons], missing=missing,
-    )  # fmt: skip
+        reasons=[PlanReason(what=one.what, why=one.why) for one in grant.reasons],
+        missing=missing,
+    )
 
 
 def _pool(job_id: str, places: Sequence[int], seen: Landscape, whole: Landscape) -> tuple[str | None, bool]:

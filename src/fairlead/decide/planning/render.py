@@ -82,11 +82,13 @@ def slurm(plan: Plan, _: str) -> list[str]:
         lines.append(f'job_desc.licenses = "{POOL}:{count}"')
     lines.append("# environment (PrologSlurmctld, slurm_bb_paths):")
     pairs = {
-        "FAIRLEAD_JOB": job, "FAIRLEAD_FORWARDERS": ",".join(forwarders), "FAIRLEAD_TARGETS": ",".join(targets),
+        "FAIRLEAD_JOB": job,
+        "FAIRLEAD_FORWARDERS": ",".join(forwarders),
+        "FAIRLEAD_TARGETS": ",".join(targets),
         "FAIRLEAD_POOL": _word(plan.pool, "pool") if plan.pool else "",
         "FAIRLEAD_STRIPES": "" if plan.stripe_count is None else str(plan.stripe_count),
         "FAIRLEAD_MPIIO_HINTS": ";".join(f"{key} {value}" for key, value in sorted(plan.hints.items())),
-    }  # fmt: skip
+    }
     lines += [f"{name}={shlex.quote(value)}" for name, value in pairs.items() if value]
     return lines
 
@@ -113,8 +115,11 @@ def remap(plan: Plan, folder: str) -> list[str]:
 
 
 FORMS: dict[str, Callable[[Plan, str], list[str]]] = {
-    "lustre": lustre, "slurm": slurm, "map": forwarding_map, "remap": remap,
-}  # fmt: skip
+    "lustre": lustre,
+    "slurm": slurm,
+    "map": forwarding_map,
+    "remap": remap,
+}
 """What a plan can be written as."""
 
 
@@ -236,9 +241,10 @@ def _word(text: str, field: str) -> str:
     """A name as it is. Raises UnsoundPlanError for one that could break a line, look like an option or hold a quote."""
     if not _SAFE.fullmatch(text):
         raise UnsoundPlanError(
-            f"{text[:60]!r} cannot stand in a command", where=field,
+            f"{text[:60]!r} cannot stand in a command",
+            where=field,
             remedy="letters, digits and _ . @ : + / , [ ] # - , no dash first, no spaces",
-        )  # fmt: skip
+        )
     return text
 
 

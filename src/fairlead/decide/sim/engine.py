@@ -74,12 +74,15 @@ def together(parts: Sequence[Phases]) -> Phases:
     after = [np.where(part.after >= 0, part.after + at, -1) for part, at in zip(parts, first, strict=True)]
     phase = [part.phase + at for part, at in zip(parts, first, strict=True)]
     return Phases(
-        after=np.concatenate([none, *after]).astype(np.int32), delay_s=joined_of("delay_s"),
-        phase=np.concatenate([none, *phase]).astype(np.int32), amount=joined_of("amount"),
-        weight=joined_of("weight"), cap=joined_of("cap"),
+        after=np.concatenate([none, *after]).astype(np.int32),
+        delay_s=joined_of("delay_s"),
+        phase=np.concatenate([none, *phase]).astype(np.int32),
+        amount=joined_of("amount"),
+        weight=joined_of("weight"),
+        cap=joined_of("cap"),
         crosses=np.concatenate([np.zeros((0, width)), *wide("crosses", -1)]).astype(np.int32),
         cost=np.concatenate([np.zeros((0, width)), *wide("cost", 0.0)]),
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True)
@@ -118,10 +121,13 @@ class Engine:
             name: np.zeros((0, WIDTH) if name in ("crosses", "cost") else 0, kind) for name, kind in _KINDS.items()
         }
         blank |= {
-            "capacity": resources, "change_time": changes.time_s.astype(np.float64),
+            "capacity": resources,
+            "change_time": changes.time_s.astype(np.float64),
             "change_resource": changes.resource.astype(np.int32),
-            "change_capacity": changes.capacity.astype(np.float64), "now": np.zeros(1), "counts": np.zeros(6, np.int64),
-        }  # fmt: skip
+            "change_capacity": changes.capacity.astype(np.float64),
+            "now": np.zeros(1),
+            "counts": np.zeros(6, np.int64),
+        }
         for name, (kind, value) in _PER_RESOURCE.items():
             blank[name] = np.full(len(resources), value, kind)
         self._state = state.State(**blank)
@@ -263,9 +269,12 @@ class Engine:
         s = self._state
         going = np.flatnonzero((s.due_at[: self._flows] >= 0) & (s.since[: self._flows] < self.now_s))
         return Segments(
-            going.astype(np.int32), s.since[going], np.full(len(going), self.now_s), np.maximum(s.rate[going], 0.0),
+            going.astype(np.int32),
+            s.since[going],
+            np.full(len(going), self.now_s),
+            np.maximum(s.rate[going], 0.0),
             s.bottleneck[going],
-        )  # fmt: skip
+        )
 
     def _check(self, phases: Phases, before: int) -> None:
         f = len(phases.phase)
@@ -288,12 +297,18 @@ class Engine:
         crossed = phases.crosses >= 0
         holes = (crossed[:, 1:] & ~crossed[:, :-1]).any() if crossed.shape[1] > 1 else False
         bad = (
-            holes or (np.diff(phases.phase) < 0).any() or int(phases.phase[0]) < 0
-            or int(phases.phase[-1]) >= len(phases.after) or int(phases.crosses.max(initial=-1)) >= self._resources
-            or not (phases.cost[crossed] > 0).all() or not (phases.weight > 0).all() or not (phases.amount >= 0).all()
-            or not (phases.cap > 0).all() or (np.isinf(phases.cap) & ~crossed.any(axis=1)).any()
+            holes
+            or (np.diff(phases.phase) < 0).any()
+            or int(phases.phase[0]) < 0
+            or int(phases.phase[-1]) >= len(phases.after)
+            or int(phases.crosses.max(initial=-1)) >= self._resources
+            or not (phases.cost[crossed] > 0).all()
+            or not (phases.weight > 0).all()
+            or not (phases.amount >= 0).all()
+            or not (phases.cap > 0).all()
+            or (np.isinf(phases.cap) & ~crossed.any(axis=1)).any()
             or _twice(phases.crosses)
-        )  # fmt: skip
+        )
         if bad:
             raise UsageError(
                 "a flow without order, of no weight, of no limit, or over a resource there is not or twice over one",
@@ -320,25 +335,52 @@ class Engine:
 
 
 _PER_RESOURCE: dict[str, tuple[type, Any]] = {
-    "used": (np.float64, 0.0), "full": (np.bool_, False), "head": (np.int64, -1), "members": (np.int32, 0),
-    "touched": (np.int64, -1), "region_resources": (np.int32, 0), "region_members": (np.int32, 0),
-    "residual": (np.float64, 0.0), "weights": (np.float64, 0.0),
-}  # fmt: skip
+    "used": (np.float64, 0.0),
+    "full": (np.bool_, False),
+    "head": (np.int64, -1),
+    "members": (np.int32, 0),
+    "touched": (np.int64, -1),
+    "region_resources": (np.int32, 0),
+    "region_members": (np.int32, 0),
+    "residual": (np.float64, 0.0),
+    "weights": (np.float64, 0.0),
+}
 _SIZED: dict[str, tuple[type, Any, str]] = {
-    "crosses": (np.int32, -1, "f"), "cost": (np.float64, 0.0, "f"), "weight": (np.float64, 1.0, "f"),
-    "cap": (np.float64, np.inf, "f"), "left": (np.float64, 0.0, "f"), "rate": (np.float64, 0.0, "f"),
-    "since": (np.float64, np.inf, "f"), "bottleneck": (np.int32, -2, "f"), "phase": (np.int32, -1, "f"),
-    "following": (np.int64, -1, "fk"), "preceding": (np.int64, -1, "fk"), "begun": (np.float64, np.nan, "f"),
-    "ended": (np.float64, np.nan, "f"), "due_key": (np.float64, np.inf, "f"), "due_heap": (np.int32, -1, "f"),
-    "due_at": (np.int32, -1, "f"), "first_flow": (np.int64, 0, "p"), "past_flow": (np.int64, 0, "p"),
-    "open_flows": (np.int64, 0, "p"), "phase_begun": (np.float64, np.nan, "p"),
+    "crosses": (np.int32, -1, "f"),
+    "cost": (np.float64, 0.0, "f"),
+    "weight": (np.float64, 1.0, "f"),
+    "cap": (np.float64, np.inf, "f"),
+    "left": (np.float64, 0.0, "f"),
+    "rate": (np.float64, 0.0, "f"),
+    "since": (np.float64, np.inf, "f"),
+    "bottleneck": (np.int32, -2, "f"),
+    "phase": (np.int32, -1, "f"),
+    "following": (np.int64, -1, "fk"),
+    "preceding": (np.int64, -1, "fk"),
+    "begun": (np.float64, np.nan, "f"),
+    "ended": (np.float64, np.nan, "f"),
+    "due_key": (np.float64, np.inf, "f"),
+    "due_heap": (np.int32, -1, "f"),
+    "due_at": (np.int32, -1, "f"),
+    "first_flow": (np.int64, 0, "p"),
+    "past_flow": (np.int64, 0, "p"),
+    "open_flows": (np.int64, 0, "p"),
+    "phase_begun": (np.float64, np.nan, "p"),
     "phase_ended": (np.float64, np.nan, "p"),
-    "delay": (np.float64, 0.0, "p"), "first_after": (np.int32, -1, "p"), "next_after": (np.int32, -1, "p"),
-    "wake_key": (np.float64, np.inf, "p"), "wake_heap": (np.int32, -1, "p"), "wake_at": (np.int32, -1, "p"),
-    "in_region": (np.int64, -1, "f"), "region": (np.int32, 0, "f"), "new_rate": (np.float64, 0.0, "f"),
-    "new_bottleneck": (np.int32, -2, "f"), "fill_key": (np.float64, 0.0, "fr"), "fill_heap": (np.int32, 0, "fr"),
+    "delay": (np.float64, 0.0, "p"),
+    "first_after": (np.int32, -1, "p"),
+    "next_after": (np.int32, -1, "p"),
+    "wake_key": (np.float64, np.inf, "p"),
+    "wake_heap": (np.int32, -1, "p"),
+    "wake_at": (np.int32, -1, "p"),
+    "in_region": (np.int64, -1, "f"),
+    "region": (np.int32, 0, "f"),
+    "new_rate": (np.float64, 0.0, "f"),
+    "new_bottleneck": (np.int32, -2, "f"),
+    "fill_key": (np.float64, 0.0, "fr"),
+    "fill_heap": (np.int32, 0, "fr"),
     "fill_at": (np.int32, 0, "fr"),
-}  # fmt: skip
+}
 """Columns of flows (f), phases (p), crossings (fk), flows and resources (fr): kind and what a new entry holds."""
 _KINDS: dict[str, type] = {name: kind for name, (kind, _, _) in _SIZED.items()}
 
@@ -380,18 +422,28 @@ def joined(parts: Sequence[Segments]) -> Segments:
 
 
 def max_min_rates(
-    capacity: ArrayLike, crosses: ArrayLike, *, cost: ArrayLike | None = None, weight: ArrayLike | None = None,
+    capacity: ArrayLike,
+    crosses: ArrayLike,
+    *,
+    cost: ArrayLike | None = None,
+    weight: ArrayLike | None = None,
     cap: ArrayLike | None = None,
-) -> F64:  # fmt: skip
+) -> F64:
     """The max-min fair rate of flows that all run now. Arguments as of `Phases`; cost and weight default to 1."""
     over = np.asarray(crosses, np.int32)
     n = len(over)
     engine = Engine(capacity)
-    engine.add(Phases(
-        after=np.full(1, -1, np.int32), delay_s=np.zeros(1), phase=np.zeros(n, np.int32), amount=np.full(n, 1.0),
-        weight=np.ones(n) if weight is None else np.asarray(weight, np.float64),
-        cap=np.full(n, np.inf) if cap is None else np.asarray(cap, np.float64),
-        crosses=over, cost=np.ones(over.shape) if cost is None else np.asarray(cost, np.float64),
-    ))  # fmt: skip
+    engine.add(
+        Phases(
+            after=np.full(1, -1, np.int32),
+            delay_s=np.zeros(1),
+            phase=np.zeros(n, np.int32),
+            amount=np.full(n, 1.0),
+            weight=np.ones(n) if weight is None else np.asarray(weight, np.float64),
+            cap=np.full(n, np.inf) if cap is None else np.asarray(cap, np.float64),
+            crosses=over,
+            cost=np.ones(over.shape) if cost is None else np.asarray(cost, np.float64),
+        )
+    )
     engine.run(0.0)
     return engine.rates()

@@ -90,9 +90,10 @@ def changes(machine: Machine, faults: Sequence[Fault], capacity: F64) -> Changes
             points += [(when, r, factor * float(capacity[r])) for r in machine.at.of(component, number)]
     points.sort()
     return Changes(
-        np.array([p[0] for p in points], np.float64), np.array([p[1] for p in points], np.int32),
+        np.array([p[0] for p in points], np.float64),
+        np.array([p[1] for p in points], np.int32),
         np.array([p[2] for p in points], np.float64),
-    )  # fmt: skip
+    )
 
 
 def _factor_at(course: list[tuple[float, float]], when: float) -> float:

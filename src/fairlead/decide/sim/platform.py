@@ -70,11 +70,14 @@ class Machine:
     def capacity(self, locks: int = 0) -> F64:
         """Capacity of every resource, then of `locks` files that are written interleaved."""
         parts = (
-            np.full(self.forwarders, self.forwarder_bandwidth), np.full(self.forwarders, float(self.workers)),
-            np.full(self.servers, self.server_bandwidth), np.full(self.targets, self.target_bandwidth),
-            np.full(self.targets, self.target_iops), np.full(self.mds, self.mdops),
+            np.full(self.forwarders, self.forwarder_bandwidth),
+            np.full(self.forwarders, float(self.workers)),
+            np.full(self.servers, self.server_bandwidth),
+            np.full(self.targets, self.target_bandwidth),
+            np.full(self.targets, self.target_iops),
+            np.full(self.mds, self.mdops),
             np.full(locks, self.shared_file_bandwidth),
-        )  # fmt: skip
+        )
         return np.concatenate(parts)
 
     def static_map(self) -> I32:
@@ -115,11 +118,13 @@ class Machine:
                 kind="target", count=self.targets, bandwidth_bytes_per_s=self.target_bandwidth, iops=self.target_iops
             ),
             Layer(kind="mds", count=self.mds, mdops=self.mdops),
-        ]  # fmt: skip
+        ]
         return Platform(
-            name=self.name, nodes=self.nodes, cores_per_node=self.cores_per_node,
+            name=self.name,
+            nodes=self.nodes,
+            cores_per_node=self.cores_per_node,
             layers=[layer for layer in layers if layer.count],
-        )  # fmt: skip
+        )
 
 
 class Places:
@@ -137,9 +142,11 @@ class Places:
     def of(self, component: str, number: int) -> tuple[int, ...]:
         """Resources of a component: `forwarder`, `server`, `target`, `mds`. KeyError for another word."""
         return {
-            "forwarder": (self.forwarder + number, self.workers + number), "server": (self.server + number,),
-            "target": (self.target + number, self.target_iops + number), "mds": (self.mds + number,),
-        }[component]  # fmt: skip
+            "forwarder": (self.forwarder + number, self.workers + number),
+            "server": (self.server + number,),
+            "target": (self.target + number, self.target_iops + number),
+            "mds": (self.mds + number,),
+        }[component]
 
 
 def taihulight() -> Machine:
@@ -151,17 +158,36 @@ def taihulight() -> Machine:
 def small() -> Machine:
     """A site that fits a test: 64 nodes, 4 forwarders (16:1), 4 storage nodes of 2 OSTs, 1 MDS."""
     return Machine(
-        name="small", nodes=64, nodes_per_forwarder=16, forwarders=4, servers=4, targets_per_server=2, mds=1,
-        target_bandwidth=600e6, target_iops=8_000.0, server_bandwidth=1e9, mdops=8_000.0, target_bytes=8 << 40,
-    )  # fmt: skip
+        name="small",
+        nodes=64,
+        nodes_per_forwarder=16,
+        forwarders=4,
+        servers=4,
+        targets_per_server=2,
+        mds=1,
+        target_bandwidth=600e6,
+        target_iops=8_000.0,
+        server_bandwidth=1e9,
+        mdops=8_000.0,
+        target_bytes=8 << 40,
+    )
 
 
 def two_layer() -> Machine:
     """A site without forwarders: 128 nodes that mount Lustre themselves, 8 storage nodes of 2 OSTs, 2 MDS."""
     return Machine(
-        name="two_layer", nodes=128, servers=8, targets_per_server=2, mds=2, cores_per_node=16, node_bandwidth=2e9,
-        process_bandwidth=600e6, target_bandwidth=1.2e9, server_bandwidth=2.2e9, target_bytes=16 << 40,
-    )  # fmt: skip
+        name="two_layer",
+        nodes=128,
+        servers=8,
+        targets_per_server=2,
+        mds=2,
+        cores_per_node=16,
+        node_bandwidth=2e9,
+        process_bandwidth=600e6,
+        target_bandwidth=1.2e9,
+        server_bandwidth=2.2e9,
+        target_bytes=16 << 40,
+    )
 
 
 MACHINES = {"taihulight": taihulight, "small": small, "two_layer": two_layer}

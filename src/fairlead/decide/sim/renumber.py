@@ -24,8 +24,20 @@ def without_ended(s: State, blank: State, flows: int, phases: int) -> tuple[Stat
     flow_at = _numbers(flow_stays)
     kept_p, kept_f = np.flatnonzero(phase_stays), np.flatnonzero(flow_stays)
     p, f = len(kept_p), len(kept_f)
-    for name in ("crosses", "cost", "weight", "cap", "left", "rate", "since", "bottleneck", "begun", "ended",
-                 "due_key", "due_at"):  # fmt: skip
+    for name in (
+        "crosses",
+        "cost",
+        "weight",
+        "cap",
+        "left",
+        "rate",
+        "since",
+        "bottleneck",
+        "begun",
+        "ended",
+        "due_key",
+        "due_at",
+    ):
         getattr(blank, name)[:f] = getattr(s, name)[kept_f]
     for name in ("open_flows", "phase_begun", "phase_ended", "delay", "wake_key", "wake_at"):
         getattr(blank, name)[:p] = getattr(s, name)[kept_p]
@@ -42,8 +54,22 @@ def without_ended(s: State, blank: State, flows: int, phases: int) -> tuple[Stat
     blank.due_heap[:due] = flow_at[s.due_heap[:due]]
     blank.wake_heap[:wake] = phase_at[s.wake_heap[:wake]]
     own: dict[str, Any] = {"head": _moved(s.head, flow_at)}
-    for name in ("capacity", "used", "full", "members", "touched", "region_resources", "region_members", "residual",
-                 "weights", "change_time", "change_resource", "change_capacity", "now", "counts"):  # fmt: skip
+    for name in (
+        "capacity",
+        "used",
+        "full",
+        "members",
+        "touched",
+        "region_resources",
+        "region_members",
+        "residual",
+        "weights",
+        "change_time",
+        "change_resource",
+        "change_capacity",
+        "now",
+        "counts",
+    ):
         own[name] = getattr(s, name)
     return blank._replace(**own), f, phase_at
 

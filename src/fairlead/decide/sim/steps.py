@@ -134,10 +134,24 @@ def lay_out(machine: Machine, step: Step, nodes: I32, forwarder_of: I32, targets
     lanes = order
     amount, weight = streams * float(requests * size), streams * float(size)
     return Laid(
-        fwd, tgt, amount, weight, cap, crosses, cost, streams, alone, size, requests,
-        flow[lanes].astype(np.int32), rank[lane][lanes].astype(np.int32), node[lane][lanes].astype(np.int32),
-        file[lane][lanes].astype(np.int32), offset[lanes].astype(np.int64), stride[lanes].astype(np.int64),
-    )  # fmt: skip
+        fwd,
+        tgt,
+        amount,
+        weight,
+        cap,
+        crosses,
+        cost,
+        streams,
+        alone,
+        size,
+        requests,
+        flow[lanes].astype(np.int32),
+        rank[lane][lanes].astype(np.int32),
+        node[lane][lanes].astype(np.int32),
+        file[lane][lanes].astype(np.int32),
+        offset[lanes].astype(np.int64),
+        stride[lanes].astype(np.int64),
+    )
 
 
 def at_share(laid: Laid, share: float) -> Laid:
@@ -168,10 +182,24 @@ def _metadata(machine: Machine, step: Step, rank: I64, node: I32, forwarder: I32
     none = np.zeros(len(lanes), np.int64)
     server = np.full(len(fwd), mds, np.int32)
     return Laid(
-        fwd, server, streams * float(each), streams, cap, crosses, cost, streams, alone, 1, each,
-        flow[lanes].astype(np.int32), rank[lanes].astype(np.int32), node[lanes].astype(np.int32),
-        np.minimum(np.arange(len(rank)) * step.files // len(rank), step.files - 1)[lanes].astype(np.int32), none, none,
-    )  # fmt: skip
+        fwd,
+        server,
+        streams * float(each),
+        streams,
+        cap,
+        crosses,
+        cost,
+        streams,
+        alone,
+        1,
+        each,
+        flow[lanes].astype(np.int32),
+        rank[lanes].astype(np.int32),
+        node[lanes].astype(np.int32),
+        np.minimum(np.arange(len(rank)) * step.files // len(rank), step.files - 1)[lanes].astype(np.int32),
+        none,
+        none,
+    )
 
 
 def _grouped(key: I64) -> tuple[NDArray[np.int_], NDArray[np.int_], NDArray[np.int_]]:

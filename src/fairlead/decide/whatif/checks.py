@@ -41,11 +41,18 @@ def check(name: str, history: History, runs: Runs, one: Played) -> Check:
     told = float((cores * measured).sum() / 3600.0)
     found = float(np.nansum(cores * replayed) / 3600.0)
     return Check(
-        name=name, jobs=len(runs), compared=int(usable.sum()), measured_core_hours=told, replayed_core_hours=found,
-        total_error=found / told - 1.0 if told > 0 else None, bias=_quantile(ratio, 0.5),
-        error_p50=_quantile(np.abs(ratio - 1.0), 0.5), error_p90=_quantile(np.abs(ratio - 1.0), 0.9),
-        run_time_error_p50=_quantile(run_time, 0.5), run_time_error_p90=_quantile(run_time, 0.9),
-    )  # fmt: skip
+        name=name,
+        jobs=len(runs),
+        compared=int(usable.sum()),
+        measured_core_hours=told,
+        replayed_core_hours=found,
+        total_error=found / told - 1.0 if told > 0 else None,
+        bias=_quantile(ratio, 0.5),
+        error_p50=_quantile(np.abs(ratio - 1.0), 0.5),
+        error_p90=_quantile(np.abs(ratio - 1.0), 0.9),
+        run_time_error_p50=_quantile(run_time, 0.5),
+        run_time_error_p90=_quantile(run_time, 0.9),
+    )
 
 
 def _quantile(values: F64, share: float) -> float | None:
@@ -78,16 +85,26 @@ def held_out(
     new, old = (setting_of(known, past, curves, at_ns=when) for when in (at_ns, at_ns - 1))
     foreseen, unchanged = (
         played(
-            AS_IT_WAS, AS_IT_WAS, recorded(past, rows, setting, targets=False, mapped_at=when), past, rows, then,
-            history, setting, seed=seed,
+            AS_IT_WAS,
+            AS_IT_WAS,
+            recorded(past, rows, setting, targets=False, mapped_at=when),
+            past,
+            rows,
+            then,
+            history,
+            setting,
+            seed=seed,
         )
         for setting, when in ((new, at_ns), (old, at_ns - 1))
-    )  # fmt: skip
+    )
     return HeldOut(
-        at_ns=at_ns, nodes_changed=changed, nodes=len(past.node_names), learnt=len(before),
+        at_ns=at_ns,
+        nodes_changed=changed,
+        nodes=len(past.node_names),
+        learnt=len(before),
         check=check("foreseen", history, then, foreseen),
         as_before_core_hours=float(np.nansum(history.jobs.cores * unchanged.replayed.io_s) / 3600.0),
-    ), ""  # fmt: skip
+    ), ""
 
 
 def largest_change(past: Past, span: Span) -> tuple[int, int] | None:

@@ -82,9 +82,15 @@ class Asked:
 
 
 def whatif(
-    lake: Tables, span: Span, sight: Sight, asked: Asked, *, peaks: Mapping[str, float] | None = None,
-    telling: Telling | None = None, following: Following | None = None,
-) -> WhatIf:  # fmt: skip
+    lake: Tables,
+    span: Span,
+    sight: Sight,
+    asked: Asked,
+    *,
+    peaks: Mapping[str, float] | None = None,
+    telling: Telling | None = None,
+    following: Following | None = None,
+) -> WhatIf:
     """The answer for jobs that began in the span. `peaks`: told by the site's description. A reader with a user is
     named that user's jobs only; sums are of all. `telling` hears which replay begins, `following` how far it is. Raises
     UsageError for an unknown policy or an empty history, LakeError."""
@@ -106,8 +112,10 @@ def whatif(
     if not other and largest_change(past, span) is not None and all(name != STATIC for name, _ in policies):
         # What policies keep of the map is the present one: what that alone does is not theirs.
         policies = [(STATIC, registry.path_policy(STATIC)), *policies]
-    wanted = [(AS_IT_WAS, AS_IT_WAS, recorded(past, fit.row, now), now),
-              *_wanted(asked, policies, known, past, fit, curves, now)]  # fmt: skip
+    wanted = [
+        (AS_IT_WAS, AS_IT_WAS, recorded(past, fit.row, now), now),
+        *_wanted(asked, policies, known, past, fit, curves, now),
+    ]
     runs: list[Played] = []
     for number, (shown, name, policy, setting) in enumerate(wanted):
         tell(shown)
@@ -119,18 +127,30 @@ def whatif(
     checks = [check(AS_IT_WAS, history, fit.runs, base)]
     foreseen, why = held_out(lake, span, past, fit, peaks or {}, seed=asked.seed)
     told = [figures(history.jobs, one.replayed) for one in runs]
-    scenarios = [_scenario(one, mine, told[0], history, past, fit, sight, asked)
-                 for one, mine in zip(runs, told, strict=True)]  # fmt: skip
+    scenarios = [
+        _scenario(one, mine, told[0], history, past, fit, sight, asked) for one, mine in zip(runs, told, strict=True)
+    ]
     best = _best(scenarios)
     took = fit.runs.end_s - fit.runs.start_s
     return WhatIf(
-        from_ns=span.from_ns, to_ns=span.to_ns, headline=headline(scenarios, best, span, asked), jobs=len(fit.runs),
-        quiet_jobs=fit.quiet, running_jobs=past.running, core_hours=float((history.jobs.cores * took).sum() / 3600.0),
-        price_per_core_hour=asked.price_per_core_hour, best=best, scenarios=scenarios,
-        confidence=_confidence(history), checks=checks, held_out=foreseen,
+        from_ns=span.from_ns,
+        to_ns=span.to_ns,
+        headline=headline(scenarios, best, span, asked),
+        jobs=len(fit.runs),
+        quiet_jobs=fit.quiet,
+        running_jobs=past.running,
+        core_hours=float((history.jobs.cores * took).sum() / 3600.0),
+        price_per_core_hour=asked.price_per_core_hour,
+        best=best,
+        scenarios=scenarios,
+        confidence=_confidence(history),
+        checks=checks,
+        held_out=foreseen,
         dropped=[DroppedLine(why=one.why, count=one.count, of=one.of) for one in fit.dropped],
-        layers=_layers(known, now), missing=_missing(known, history, checks[0], why), hidden=not sight.everything,
-    )  # fmt: skip
+        layers=_layers(known, now),
+        missing=_missing(known, history, checks[0], why),
+        hidden=not sight.everything,
+    )
 
 
 def _heard(follow: Following, shown: str, number: int, replays: int, jobs: int) -> Progress:
@@ -166,9 +186,14 @@ def policies_of(asked: Asked) -> list[tuple[str, PathPolicy | None]]:
 
 
 def _wanted(
-    asked: Asked, policies: Sequence[tuple[str, PathPolicy | None]], known: Known, past: Past, fit: Sound,
-    curves: Curves, now: Setting,
-) -> list[tuple[str, str, PathPolicy, Setting]]:  # fmt: skip
+    asked: Asked,
+    policies: Sequence[tuple[str, PathPolicy | None]],
+    known: Known,
+    past: Past,
+    fit: Sound,
+    curves: Curves,
+    now: Setting,
+) -> list[tuple[str, str, PathPolicy, Setting]]:
     """The replays to make besides that of what was: label, policy, machine."""
     other = asked.forwarders is not None or asked.targets is not None
     setting = setting_of(known, past, curves, forwarders=asked.forwarders, targets=asked.targets) if other else now
@@ -198,34 +223,45 @@ def label(name: str) -> str:
 
 
 def _play(
-    name: str, shown: str, policy: PathPolicy, past: Past, fit: Sound, history: History, setting: Setting,
-    asked: Asked, progress: Progress,
-) -> Played:  # fmt: skip
-    return played(
-        name, shown, policy, past, fit.row, fit.runs, history, setting, seed=asked.seed, progress=progress
-    )  # fmt: skip
+    name: str,
+    shown: str,
+    policy: PathPolicy,
+    past: Past,
+    fit: Sound,
+    history: History,
+    setting: Setting,
+    asked: Asked,
+    progress: Progress,
+) -> Played:
+    return played(name, shown, policy, past, fit.row, fit.runs, history, setting, seed=asked.seed, progress=progress)
 
 
 def _scenario(
     one: Played, mine: Figures, base: Figures, history: History, past: Past, fit: Sound, sight: Sight, asked: Asked
-) -> Scenario:  # fmt: skip
+) -> Scenario:
     was, now = float(np.nansum(base.io_core_hours)), float(np.nansum(mine.io_core_hours))
     slow = mine.slowdown[np.isfinite(mine.slowdown)]
     first = mine is base
     saved = was - now
     busy = one.replayed.forwarder_busy, one.replayed.target_busy
     return Scenario(
-        name=one.name, policy=one.policy, forwarders=one.setting.machine.forwarders,
-        targets=one.setting.machine.targets, io_core_hours=now,
+        name=one.name,
+        policy=one.policy,
+        forwarders=one.setting.machine.forwarders,
+        targets=one.setting.machine.targets,
+        io_core_hours=now,
         avoidable_core_hours=max(float(np.nansum(mine.io_core_hours - mine.alone_core_hours)), 0.0),
         mean_slowdown=float(slow.mean()) if len(slow) else None,
         p90_slowdown=float(np.quantile(slow, 0.9)) if len(slow) else None,
-        saved_core_hours=None if first else saved, saved_share=None if first or was <= 0 else saved / was,
+        saved_core_hours=None if first else saved,
+        saved_share=None if first or was <= 0 else saved / was,
         saved_money=None if first or asked.price_per_core_hour is None else saved * asked.price_per_core_hour,
-        busy_forwarders=_mean(busy[0]), busiest_forwarder=_most(busy[0]), busy_targets=_mean(busy[1]),
+        busy_forwarders=_mean(busy[0]),
+        busiest_forwarder=_most(busy[0]),
+        busy_targets=_mean(busy[1]),
         busiest_target=_most(busy[1]),
         sides=[] if first else _sides(one, mine, base, history, past, fit, sight, asked.limit),
-    )  # fmt: skip
+    )
 
 
 def _mean(values: F64) -> float | None:
@@ -238,7 +274,7 @@ def _most(values: F64) -> float | None:
 
 def _sides(
     one: Played, mine: Figures, base: Figures, history: History, past: Past, fit: Sound, sight: Sight, limit: int
-) -> list[Sides]:  # fmt: skip
+) -> list[Sides]:
     """Jobs, users and programs by what they gain. Whom a reader may not see is not named, and not counted."""
     del one
     before, after = base.io_core_hours, mine.io_core_hours
@@ -250,8 +286,10 @@ def _sides(
     seen = np.array([sight.everything or user == sight.user for user in users], np.bool_) & np.isfinite(after)
     found = []
     for kind, names in (("job", [past.job_id[row] for row in rows]), ("user", users), ("program", programs)):
-        keys = [(name, user if kind == "program" else None, j if kind == "job" else -1)
-                for j, (name, user) in enumerate(zip(names, users, strict=True))]  # fmt: skip
+        keys = [
+            (name, user if kind == "program" else None, j if kind == "job" else -1)
+            for j, (name, user) in enumerate(zip(names, users, strict=True))
+        ]
         group: dict[object, int] = {}
         at = np.array([group.setdefault(key, len(group)) for key in keys], np.int64)
         count = len(group)
@@ -264,19 +302,29 @@ def _sides(
         first[at[::-1]] = np.arange(len(at))[::-1]
 
         def line(i: int) -> Moved:
-            j = int(first[i])  # noqa: B023 (called at once)
+            j = int(first[i])  # noqa: B023
             return Moved(
-                name=names[j] or "unknown", user=users[j] if kind != "user" else None, jobs=int(jobs[i]),  # noqa: B023
-                before_core_hours=float(sums[0][i]), after_core_hours=float(sums[1][i]),  # noqa: B023
-                saved_core_hours=float(saved[i]), before_s=float(sums[2][i]), after_s=float(sums[3][i]),  # noqa: B023
-            )  # fmt: skip
+                name=names[j] or "unknown",  # noqa: B023
+                user=users[j] if kind != "user" else None,  # noqa: B023
+                jobs=int(jobs[i]),  # noqa: B023
+                before_core_hours=float(sums[0][i]),  # noqa: B023
+                after_core_hours=float(sums[1][i]),  # noqa: B023
+                saved_core_hours=float(saved[i]),  # noqa: B023
+                before_s=float(sums[2][i]),  # noqa: B023
+                after_s=float(sums[3][i]),  # noqa: B023
+            )
 
         order = np.argsort(-saved, kind="stable")
-        found.append(Sides(
-            kind=kind, winners=[line(int(i)) for i in order if won[i]][:limit],
-            losers=[line(int(i)) for i in order[::-1] if lost[i]][:limit], won=int(won.sum()), lost=int(lost.sum()),
-            same=int((jobs > 0).sum() - won.sum() - lost.sum()),
-        ))  # fmt: skip
+        found.append(
+            Sides(
+                kind=kind,
+                winners=[line(int(i)) for i in order if won[i]][:limit],
+                losers=[line(int(i)) for i in order[::-1] if lost[i]][:limit],
+                won=int(won.sum()),
+                lost=int(lost.sum()),
+                same=int((jobs > 0).sum() - won.sum() - lost.sum()),
+            )
+        )
     return found
 
 
@@ -332,22 +380,34 @@ def _confidence(history: History) -> list[BasisLine]:
     total = max(float(volume.sum()), 1e-12)
     return [
         BasisLine(
-            basis=word, jobs=int((basis == i).sum()), job_share=float((basis == i).mean()),
+            basis=word,
+            jobs=int((basis == i).sum()),
+            job_share=float((basis == i).mean()),
             volume_share=float(volume[i] / total),
         )
         for i, word in enumerate(BASES)
-    ]  # fmt: skip
+    ]
 
 
 def _layers(known: Known, now: Setting) -> list[LayerLine]:
     machine = now.machine
     return [
-        LayerLine(kind="forwarder", count=machine.forwarders, basis=known.forwarders.basis, unit="bytes/s",
-                  peak=machine.forwarder_bandwidth if machine.forwarders else None),
-        LayerLine(kind="target", count=machine.targets, peak=machine.target_bandwidth, basis=known.targets.basis,
-                  unit="bytes/s"),
+        LayerLine(
+            kind="forwarder",
+            count=machine.forwarders,
+            basis=known.forwarders.basis,
+            unit="bytes/s",
+            peak=machine.forwarder_bandwidth if machine.forwarders else None,
+        ),
+        LayerLine(
+            kind="target",
+            count=machine.targets,
+            peak=machine.target_bandwidth,
+            basis=known.targets.basis,
+            unit="bytes/s",
+        ),
         LayerLine(kind="mds", count=machine.mds, peak=machine.mdops, basis=known.mds.basis, unit="operations/s"),
-    ]  # fmt: skip
+    ]
 
 
 def _missing(known: Known, history: History, checked: Check, why: str) -> list[str]:

@@ -25,11 +25,42 @@ from fairlead.explain.questions.past_phases import LATEST
 from fairlead.explain.questions.span import Span
 from fairlead.store.tables import conform
 
-_SUMMARY = ("cluster", "job_id", "start_ns", "end_ns", "user", "project", "program", "nodes_count", "cores",
-            "processes", "io_processes", "io_nodes", "read_bytes", "write_bytes", "read_mode", "write_mode",
-            "forwarders", "targets", "basis", "made_ns")  # fmt: skip
-_PHASE = ("cluster", "job_id", "job_start_ns", "number", "kind", "start_ns", "end_ns", "active_ns", "bytes",
-          "metadata_ops", "request_bytes", "made_ns")  # fmt: skip
+_SUMMARY = (
+    "cluster",
+    "job_id",
+    "start_ns",
+    "end_ns",
+    "user",
+    "project",
+    "program",
+    "nodes_count",
+    "cores",
+    "processes",
+    "io_processes",
+    "io_nodes",
+    "read_bytes",
+    "write_bytes",
+    "read_mode",
+    "write_mode",
+    "forwarders",
+    "targets",
+    "basis",
+    "made_ns",
+)
+_PHASE = (
+    "cluster",
+    "job_id",
+    "job_start_ns",
+    "number",
+    "kind",
+    "start_ns",
+    "end_ns",
+    "active_ns",
+    "bytes",
+    "metadata_ops",
+    "request_bytes",
+    "made_ns",
+)
 KINDS = ("read", "write", "metadata")
 Names = tuple[str, ...]
 
@@ -83,21 +114,31 @@ def past_of(lake: Tables, span: Span) -> Past:
     forwarders, targets = (_lists(ended[name]) for name in ("forwarders", "targets"))
     origin = int(pc.min(ended["start_ns"]).as_py())
     return Past(
-        origin_ns=origin, runs=_runs(ended, origin, forwarders, targets, nodes, place),
-        bursts=_bursts(ended, phases, origin), job_id=ended["job_id"].to_pylist(), user=ended["user"].to_pylist(),
-        program=ended["program"].to_pylist(), forwarders=forwarders, targets=targets, nodes=nodes,
-        node_names=node_names, routes=routes, running=every.num_rows - ended.num_rows,
-    )  # fmt: skip
+        origin_ns=origin,
+        runs=_runs(ended, origin, forwarders, targets, nodes, place),
+        bursts=_bursts(ended, phases, origin),
+        job_id=ended["job_id"].to_pylist(),
+        user=ended["user"].to_pylist(),
+        program=ended["program"].to_pylist(),
+        forwarders=forwarders,
+        targets=targets,
+        nodes=nodes,
+        node_names=node_names,
+        routes=routes,
+        running=every.num_rows - ended.num_rows,
+    )
 
 
 def _summaries(lake: Tables, span: Span) -> pa.Table:
     chosen = ", ".join(f'"{name}"' for name in _SUMMARY)
-    return latest(select(
-        lake,
-        f"SELECT {chosen} FROM job_summary WHERE start_ns >= {span.from_ns} AND start_ns < {span.to_ns}"
-        f" AND {days(span)}",
-        within=span,
-    ))  # fmt: skip
+    return latest(
+        select(
+            lake,
+            f"SELECT {chosen} FROM job_summary WHERE start_ns >= {span.from_ns} AND start_ns < {span.to_ns}"
+            f" AND {days(span)}",
+            within=span,
+        )
+    )
 
 
 def _phases(lake: Tables, span: Span) -> pa.Table:
@@ -107,7 +148,7 @@ def _phases(lake: Tables, span: Span) -> pa.Table:
         lake,
         f"SELECT {chosen} FROM phase WHERE job_start_ns >= {span.from_ns} AND job_start_ns < {span.to_ns}"
         f" QUALIFY {LATEST} ORDER BY cluster, job_id, job_start_ns, start_ns, kind, number",
-    )  # fmt: skip
+    )
 
 
 def _nodes(lake: Tables, span: Span, ended: pa.Table) -> list[Names]:
@@ -134,22 +175,31 @@ def _routes(lake: Tables, span: Span) -> Intervals:
 
 
 def _runs(
-    ended: pa.Table, origin: int, forwarders: Sequence[Names], targets: Sequence[Names], nodes: Sequence[Names],
+    ended: pa.Table,
+    origin: int,
+    forwarders: Sequence[Names],
+    targets: Sequence[Names],
+    nodes: Sequence[Names],
     place: dict[str, int],
-) -> Runs:  # fmt: skip
+) -> Runs:
     user, program = codes(ended, "user"), codes(ended, "program")
     own = np.where((user >= 0) & (program >= 0), combined([user, program]), -1)
     mode = main_mode(ended).to_pylist()
     processes = floats(ended, "io_processes")
     return Runs(
-        start_s=_seconds(ended, "start_ns", origin), end_s=_seconds(ended, "end_ns", origin),
-        nodes=floats(ended, "nodes_count"), cores=floats(ended, "cores"), io_nodes=floats(ended, "io_nodes"),
+        start_s=_seconds(ended, "start_ns", origin),
+        end_s=_seconds(ended, "end_ns", origin),
+        nodes=floats(ended, "nodes_count"),
+        cores=floats(ended, "cores"),
+        io_nodes=floats(ended, "io_nodes"),
         io_processes=np.where(np.isnan(processes), floats(ended, "processes"), processes),
-        first_node=np.array([_first(some, place) for some in nodes], np.int64), program=own,
+        first_node=np.array([_first(some, place) for some in nodes], np.int64),
+        program=own,
         mode=np.array([MODES.index(word) if word in MODES else -1 for word in mode], np.int64),
-        forwarders=_counts(forwarders), targets=_counts(targets),
+        forwarders=_counts(forwarders),
+        targets=_counts(targets),
         recorded=np.asarray(ended["basis"].is_valid().to_numpy(zero_copy_only=False), np.bool_),
-    )  # fmt: skip
+    )
 
 
 def _bursts(ended: pa.Table, phases: pa.Table, origin: int) -> Bursts:
@@ -160,12 +210,14 @@ def _bursts(ended: pa.Table, phases: pa.Table, origin: int) -> Bursts:
     kind = phases["kind"].cast(pa.string()).to_pylist()
     metadata = np.array([word == "metadata" for word in kind], np.bool_)
     return Bursts(
-        job=row[job[ended.num_rows :]], kind=np.array([_kind(word) for word in kind], np.int64),
-        start_s=_seconds(phases, "start_ns", origin), end_s=_seconds(phases, "end_ns", origin),
+        job=row[job[ended.num_rows :]],
+        kind=np.array([_kind(word) for word in kind], np.int64),
+        start_s=_seconds(phases, "start_ns", origin),
+        end_s=_seconds(phases, "end_ns", origin),
         active_s=floats(phases, "active_ns") / NS_PER_S,
         amount=np.where(metadata, floats(phases, "metadata_ops"), floats(phases, "bytes")),
         request_bytes=floats(phases, "request_bytes"),
-    )  # fmt: skip
+    )
 
 
 def _kind(word: str) -> int:
@@ -217,6 +269,7 @@ def _nothing(lake: Tables, span: Span, running: int) -> UsageError:
         what = f"none of the {running:,} jobs of this time has ended"
         return UsageError(what, where="jobs", remedy="ask for an earlier time, or feed the ends of jobs")
     return UsageError(
-        f"{known['here']:,} jobs began in this time, and none has a summary of its I/O", where="job_summary",
+        f"{known['here']:,} jobs began in this time, and none has a summary of its I/O",
+        where="job_summary",
         remedy="let the analysis run: fairlead up does, or fairlead analyse jobs",
-    )  # fmt: skip
+    )

@@ -18,7 +18,7 @@ WHOLE = {
     "aiot": ("AIOT", "Each job gets the least loaded path that carries it, with tunings to go with it."),
     "joint": ("Joint", "How many and which are decided together, with an eye on who else is there."),
     "joint-light": ("Joint, light", "As joint, with a shorter search."),
-}  # fmt: skip
+}
 ALLOCATIONS = {
     "tcpu": ("TCPU", "Starts everybody with little and gives more where most core time is won, while load allows."),
     "best-bandwidth": ("Best bandwidth", "Each job gets the fewest with which it is fastest."),

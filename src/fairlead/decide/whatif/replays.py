@@ -50,9 +50,14 @@ class OnLayer:
 
 
 def recorded(
-    past: Past, rows: I64, setting: Setting, *, forwarders: bool = True, targets: bool = True,
+    past: Past,
+    rows: I64,
+    setting: Setting,
+    *,
+    forwarders: bool = True,
+    targets: bool = True,
     mapped_at: int | None = None,
-) -> Recorded:  # fmt: skip
+) -> Recorded:
     """What served the jobs in `rows`, as counted, else as the map says; without one of the layers where that is to be
     the site's default. `mapped_at`: by the map of then alone, whatever was counted."""
 
@@ -61,13 +66,15 @@ def recorded(
     if forwarders:
         rest = [row for row, names in zip(rows.tolist(), counted, strict=True) if not names]
         by_map = dict(zip(rest, past.mapped(rest, mapped_at), strict=True))
-    return Recorded([
-        Grant(
-            forwarders=_places(names or by_map.get(row, ()), setting.forwarder_at),
-            targets=_places(past.targets[row] if targets else (), setting.target_at),
-        )
-        for row, names in zip(rows.tolist(), counted, strict=True)
-    ])  # fmt: skip
+    return Recorded(
+        [
+            Grant(
+                forwarders=_places(names or by_map.get(row, ()), setting.forwarder_at),
+                targets=_places(past.targets[row] if targets else (), setting.target_at),
+            )
+            for row, names in zip(rows.tolist(), counted, strict=True)
+        ]
+    )
 
 
 def _places(names: Names, known: Mapping[str, int]) -> tuple[int, ...]:
@@ -85,9 +92,18 @@ class Played:
 
 
 def played(
-    name: str, label: str, policy: PathPolicy, past: Past, rows: I64, runs: Runs, history: History, setting: Setting,
-    *, seed: int, progress: Progress | None = None,
-) -> Played:  # fmt: skip
+    name: str,
+    label: str,
+    policy: PathPolicy,
+    past: Past,
+    rows: I64,
+    runs: Runs,
+    history: History,
+    setting: Setting,
+    *,
+    seed: int,
+    progress: Progress | None = None,
+) -> Played:
     """The jobs replayed. What a policy is told of a job are its figures of that run: perfect prediction."""
     jobs = fitting(history.jobs, setting)
     told = _told(past, rows, runs, jobs, setting)
@@ -112,10 +128,12 @@ def _told(past: Past, rows: I64, runs: Runs, jobs: Jobs, setting: Setting) -> Ca
         mode, processes = int(runs.mode[j]), float(runs.io_processes[j])
         one = known(j)
         return replace(
-            one, user=past.user[row] or "", program=past.program[row] or "",
+            one,
+            user=past.user[row] or "",
+            program=past.program[row] or "",
             mode=MODES[mode] if mode >= 0 else one.mode,
             io_processes=int(processes) if np.isfinite(processes) and processes >= 1 else one.io_processes,
-        )  # fmt: skip
+        )
 
     return expected
 
@@ -135,6 +153,7 @@ def figures(jobs: Jobs, found: Replayed) -> Figures:
     with np.errstate(divide="ignore", invalid="ignore"):
         slowdown = np.where(found.alone_s > 0, found.io_s / found.alone_s, np.nan)
     return Figures(
-        io_core_hours=jobs.cores * found.io_s / 3600.0, alone_core_hours=jobs.cores * found.alone_s / 3600.0,
+        io_core_hours=jobs.cores * found.io_s / 3600.0,
+        alone_core_hours=jobs.cores * found.alone_s / 3600.0,
         slowdown=slowdown,
-    )  # fmt: skip
+    )

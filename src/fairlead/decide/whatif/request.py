@@ -30,9 +30,14 @@ def checked(asked: WhatIfAsked, now_ns: int) -> tuple[Span, Asked]:
     last = asked.last or ("" if since else asked.since)
     span = span_of(now_ns=now_ns, default=DEFAULT, last=last, from_=since, to=asked.until)
     found = Asked(
-        policies=tuple(asked.policies), forwarders=asked.forwarders, targets=asked.targets, layer=asked.layer,
-        price_per_core_hour=asked.price, limit=asked.limit, seed=asked.seed,
-    )  # fmt: skip
+        policies=tuple(asked.policies),
+        forwarders=asked.forwarders,
+        targets=asked.targets,
+        layer=asked.layer,
+        price_per_core_hour=asked.price,
+        limit=asked.limit,
+        seed=asked.seed,
+    )
     policies_of(found)
     return Span(span.from_ns, span.to_ns), found
 
@@ -43,10 +48,15 @@ def command(asked: WhatIfAsked, span: Span, *, lake: str = "", site: str = "") -
     for name in asked.policies:
         words += ["--policy", name]
     for option, value in (
-        ("--layer", asked.layer), ("--forwarders", asked.forwarders), ("--osts", asked.targets),
-        ("--price", asked.price), ("--limit", asked.limit if asked.limit != 10 else None),
-        ("--seed", asked.seed or None), ("--site", site), ("--lake", lake),
-    ):  # fmt: skip
+        ("--layer", asked.layer),
+        ("--forwarders", asked.forwarders),
+        ("--osts", asked.targets),
+        ("--price", asked.price),
+        ("--limit", asked.limit if asked.limit != 10 else None),
+        ("--seed", asked.seed or None),
+        ("--site", site),
+        ("--lake", lake),
+    ):
         if value not in (None, ""):
             words += [option, str(value)]
     return shlex.join(words)

@@ -68,13 +68,14 @@ def known_of(lake: Tables, span: Span, past: Past, peaks: Mapping[str, float]) -
         forwarders=_layer(forwarders | names.get("forwarder", set()), "forwarder", peaks, seen, added),
         targets=_layer(targets, "target", peaks, seen, added),
         mds=_layer(names.get("mds", set()) or {"mds"}, "mds", peaks, seen, {}),
-        targets_per_server=_per_server(lake, len(targets)), cores_per_node=max(round(usual), 1),
-    )  # fmt: skip
+        targets_per_server=_per_server(lake, len(targets)),
+        cores_per_node=max(round(usual), 1),
+    )
 
 
 def _layer(
     names: set[str], kind: str, peaks: Mapping[str, float], seen: Mapping[str, float], added: Mapping[str, float]
-) -> Layer:  # fmt: skip
+) -> Layer:
     if kind in peaks:
         return Layer(names=tuple(sorted(names)), peak=float(peaks[kind]), basis="told")
     if kind in seen:
@@ -140,9 +141,14 @@ class Setting:
 
 
 def setting_of(
-    known: Known, past: Past, curves: Curves, *, forwarders: int | None = None, targets: int | None = None,
+    known: Known,
+    past: Past,
+    curves: Curves,
+    *,
+    forwarders: int | None = None,
+    targets: int | None = None,
     at_ns: int | None = None,
-) -> Setting:  # fmt: skip
+) -> Setting:
     """The machine as it was, with the map of then (`at_ns`; None: the last one), or with other numbers of forwarders or
     targets: then nodes fall to forwarders in equal blocks, the usual static map."""
     sane = past.runs.nodes[past.runs.nodes <= MOST_NODES]
@@ -151,21 +157,31 @@ def setting_of(
     stores = targets if targets is not None else max(len(known.targets.names), 1)
     per_server = known.targets_per_server if targets is None else 1
     machine = Machine(
-        name="site", nodes=nodes, forwarders=has, nodes_per_forwarder=max(-(-nodes // has), 1) if has else nodes,
-        servers=stores // per_server, targets_per_server=per_server, mds=max(len(known.mds.names), 1),
-        cores_per_node=known.cores_per_node, node_bandwidth=curves.node_rate, process_bandwidth=curves.node_rate,
-        forwarder_bandwidth=1.0 / curves.forwarder_cost, target_bandwidth=1.0 / curves.target_cost,
+        name="site",
+        nodes=nodes,
+        forwarders=has,
+        nodes_per_forwarder=max(-(-nodes // has), 1) if has else nodes,
+        servers=stores // per_server,
+        targets_per_server=per_server,
+        mds=max(len(known.mds.names), 1),
+        cores_per_node=known.cores_per_node,
+        node_bandwidth=curves.node_rate,
+        process_bandwidth=curves.node_rate,
+        forwarder_bandwidth=1.0 / curves.forwarder_cost,
+        target_bandwidth=1.0 / curves.target_cost,
         server_bandwidth=per_server / curves.target_cost,
         mdops=known.mds.peak if np.isfinite(known.mds.peak) else max(_MDOPS, curves.metadata_rate),
-    )  # fmt: skip
+    )
     forwarder_at = {name: i for i, name in enumerate(known.forwarders.names[:has])}
     default = None
     if forwarders is None and has:
         default = _map(past, forwarder_at, machine, at_ns)
     return Setting(
-        machine=machine, running=Running(default_forwarder=default), forwarder_at=forwarder_at,
+        machine=machine,
+        running=Running(default_forwarder=default),
+        forwarder_at=forwarder_at,
         target_at={name: i for i, name in enumerate(known.targets.names[:stores])},
-    )  # fmt: skip
+    )
 
 
 def _map(past: Past, forwarder_at: Mapping[str, int], machine: Machine, at_ns: int | None) -> np.ndarray | None:

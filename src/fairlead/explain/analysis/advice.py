@@ -24,9 +24,17 @@ Language = Literal["bash", "c", "ini", "text"]
 HINTS = ("rebuild", "one_client", "cache_thrashing", "full_target", "network", "fail_slow", "dead", "unknown")
 """Likely causes of an incident (`model.incident.Incident.hint`)."""
 SYSTEM = (
-    "cache_thrashing", "write_amplification", "forwarders_over", "forwarders_under", "imbalance", "metadata_storm",
-    "login_misuse", "small_requests", "stripe_misuse", "burst_buffer_unused",
-)  # fmt: skip
+    "cache_thrashing",
+    "write_amplification",
+    "forwarders_over",
+    "forwarders_under",
+    "imbalance",
+    "metadata_storm",
+    "login_misuse",
+    "small_requests",
+    "stripe_misuse",
+    "burst_buffer_unused",
+)
 """Words of findings about the whole system (rule `system.WORD`)."""
 KNOWN: dict[str, tuple[str, ...]] = {
     "job.interference": tuple(word for word in VERDICTS if word not in ("component", "own", "unknown")),
@@ -57,8 +65,9 @@ FACTS: dict[str, Fact] = {
     "user": Fact("name", "who owns the job it is about", "its user"),
     "culprit_user": Fact("name", "who owns the job that disturbs it", "its user"),
     "program": Fact("name", "program of the job", "the program"),
-    "component": Fact("name", "the component: a forwarder, target, metadata server, port, device or node",
-                      "the component named above"),
+    "component": Fact(
+        "name", "the component: a forwarder, target, metadata server, port, device or node", "the component named above"
+    ),
     "fs": Fact("name", "name of the file system", "the file system"),
     "node": Fact("name", "the node most of it comes from", "the node named above"),
     "neighbours": Fact("count", "jobs that shared the component", "several"),
@@ -76,7 +85,7 @@ FACTS: dict[str, Fact] = {
     "forwarders": Fact("count", "forwarders the job or the site has", "its"),
     "forwarders_needed": Fact("count", "forwarders that would carry the load", "as many as the load needs"),
     "lost_s": Fact("s", "time the job lost", "time"),
-}  # fmt: skip
+}
 """Name → what it is. A finding gives those it knows; the rest is None or left out."""
 
 _PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9_]*)\}")
@@ -164,13 +173,14 @@ def advised(
     by_change = {gain.change: gain for gain in gains if gain.runs >= FEWEST_RUNS and gain.factor >= LEAST_FACTOR}
     return [
         Advice(
-            text=_filled(one.text, known) + _promised(by_change.get(one.gain or "")), audience=one.audience,
+            text=_filled(one.text, known) + _promised(by_change.get(one.gain or "")),
+            audience=one.audience,
             code=None if one.code is None else _command(one.code, known),
             language=None if one.code is None else one.language,
         )
         for one in entries_for(advice, rule, verdict, layer)
         if all(name in known for name in one.needs)
-    ]  # fmt: skip
+    ]
 
 
 def _told(value: object) -> TypeGuard[object]:

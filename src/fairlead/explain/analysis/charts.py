@@ -13,8 +13,18 @@ from fairlead.explain.analysis.timeline import bytes_by_rank, coarser
 from fairlead.explain.analysis.verdict import Verdict
 
 MAX_BINS, MAX_ROWS, MAX_BARS, MAX_FILES = 600, 128, 30_000, 2_000
-SIZE_LABELS = ("≤ 100 B", "≤ 1 KiB", "≤ 10 KiB", "≤ 100 KiB", "≤ 1 MiB", "≤ 4 MiB", "≤ 10 MiB", "≤ 100 MiB",
-               "≤ 1 GiB", "> 1 GiB")  # fmt: skip
+SIZE_LABELS = (
+    "≤ 100 B",
+    "≤ 1 KiB",
+    "≤ 10 KiB",
+    "≤ 100 KiB",
+    "≤ 1 MiB",
+    "≤ 4 MiB",
+    "≤ 10 MiB",
+    "≤ 100 MiB",
+    "≤ 1 GiB",
+    "> 1 GiB",
+)
 
 Chart = dict[str, object] | None
 
@@ -33,9 +43,11 @@ def charts(profile: JobProfile, verdict: Verdict) -> dict[str, object]:
         "files": _files(profile),
         "costs": [
             {"cause": f.title, "rule": f.rule, "cost_s": f.cost_s}
-            for f in verdict.findings if f.cost_s and f.severity not in ("ok", "info")
-        ] or None,
-    }  # fmt: skip
+            for f in verdict.findings
+            if f.cost_s and f.severity not in ("ok", "info")
+        ]
+        or None,
+    }
 
 
 def _time(profile: JobProfile) -> Chart:
@@ -43,8 +55,13 @@ def _time(profile: JobProfile) -> Chart:
     if not run_time:
         return None
     rest = max(run_time - times.mean_s, 0.0)
-    return {"run_time_s": run_time, "compute_s": rest, "read_s": times.read_s, "write_s": times.write_s,
-            "meta_s": times.meta_s}  # fmt: skip
+    return {
+        "run_time_s": run_time,
+        "compute_s": rest,
+        "read_s": times.read_s,
+        "write_s": times.write_s,
+        "meta_s": times.meta_s,
+    }
 
 
 def _bandwidth(profile: JobProfile) -> Chart:
@@ -54,10 +71,11 @@ def _bandwidth(profile: JobProfile) -> Chart:
     read, write = timeline.total
     factor = -(-len(read) // MAX_BINS)
     return {
-        "start_ns": timeline.fine_origin_ns, "bin_ns": timeline.fine_bin_ns * factor,
+        "start_ns": timeline.fine_origin_ns,
+        "bin_ns": timeline.fine_bin_ns * factor,
         "read": np.rint(coarser(read, factor)).astype(int).tolist(),
         "write": np.rint(coarser(write, factor)).astype(int).tolist(),
-    }  # fmt: skip
+    }
 
 
 def _timeline(profile: JobProfile) -> Chart:
@@ -77,11 +95,13 @@ def _timeline(profile: JobProfile) -> Chart:
         "ranks": np.unique(rank).tolist(),
         "merged_gap_s": max(t.activity.gap_ns for t in traced) / 1e9,
         "segments": {
-            "rank": rank.tolist(), "kind": kind.tolist(), "bytes": nbytes.tolist(),
+            "rank": rank.tolist(),
+            "kind": kind.tolist(),
+            "bytes": nbytes.tolist(),
             "start_s": np.round((start - origin) / 1e9, 6).tolist(),
             "dur_s": np.round((end - start) / 1e9, 6).tolist(),
         },
-    }  # fmt: skip
+    }
 
 
 def _heatmap(profile: JobProfile) -> Chart:
@@ -105,9 +125,13 @@ def _heatmap(profile: JobProfile) -> Chart:
     read, write = shrink(timeline.read), shrink(timeline.write)
     origin = profile.view.job.start_ns or timeline.origin_ns
     return {
-        "start_s": (timeline.origin_ns - origin) / 1e9, "bin_s": timeline.bin_ns * factor / 1e9,
-        "bins": len(read[0]), "rows": rows, "read": read, "write": write,
-    }  # fmt: skip
+        "start_s": (timeline.origin_ns - origin) / 1e9,
+        "bin_s": timeline.bin_ns * factor / 1e9,
+        "bins": len(read[0]),
+        "rows": rows,
+        "read": read,
+        "write": write,
+    }
 
 
 def _sizes(profile: JobProfile) -> Chart:
@@ -122,9 +146,11 @@ def _sizes(profile: JobProfile) -> Chart:
     summed = np.bincount(inverse.reshape(-1), counts, len(values)).astype(int)
     order = np.argsort(summed)[::-1][:6]
     return {
-        "bins": list(SIZE_LABELS), "read": read.tolist(), "write": write.tolist(),
+        "bins": list(SIZE_LABELS),
+        "read": read.tolist(),
+        "write": write.tolist(),
         "common": [{"size": int(values[i]), "count": int(summed[i])} for i in order if summed[i]],
-    }  # fmt: skip
+    }
 
 
 def _patterns(profile: JobProfile) -> Chart:
@@ -136,9 +162,11 @@ def _patterns(profile: JobProfile) -> Chart:
         if isinstance(consecutive, float) and isinstance(sequential, float) and isinstance(random, float):
             strided_share = strided if isinstance(strided, float) else 0.0
             out[d] = {
-                "consecutive": consecutive, "strided": strided_share, "random": random,
+                "consecutive": consecutive,
+                "strided": strided_share,
+                "random": random,
                 "sequential": max(0.0, 1 - consecutive - strided_share - random),
-            }  # fmt: skip
+            }
     return out or None
 
 
@@ -158,7 +186,7 @@ def _ranks(profile: JobProfile) -> Chart:
         "read_bytes": moved[0][ranks].astype(int).tolist() if moved is not None else None,
         "write_bytes": moved[1][ranks].astype(int).tolist() if moved is not None else None,
         "io_time_s": np.round(spent[ranks], 6).tolist() if spent is not None else None,
-    }  # fmt: skip
+    }
 
 
 def _files(profile: JobProfile) -> Chart:
@@ -171,13 +199,20 @@ def _files(profile: JobProfile) -> Chart:
     for i in np.argsort(weight, kind="stable")[::-1][:MAX_FILES].tolist():
         ops = columns["read_ops"][i] + columns["write_ops"][i]
         small = columns["read_small_ops"][i] + columns["write_small_ops"][i]
-        rows.append({
-            "path": files.path[i], "fs": files.fs[i], "interface": files.interface[i],
-            "processes": int(columns["processes"][i]),
-            "read_bytes": int(columns["read_bytes"][i]), "write_bytes": int(columns["write_bytes"][i]),
-            "reads": int(columns["read_ops"][i]), "writes": int(columns["write_ops"][i]),
-            "opens": int(columns["opens"][i]),
-            **{n: round(float(columns[n][i]), 6) for n in ("read_time_s", "write_time_s", "meta_time_s")},
-            "small_share": round(float(small / ops), 4) if ops else None, "layout": files.layout[i],
-        })  # fmt: skip
+        rows.append(
+            {
+                "path": files.path[i],
+                "fs": files.fs[i],
+                "interface": files.interface[i],
+                "processes": int(columns["processes"][i]),
+                "read_bytes": int(columns["read_bytes"][i]),
+                "write_bytes": int(columns["write_bytes"][i]),
+                "reads": int(columns["read_ops"][i]),
+                "writes": int(columns["write_ops"][i]),
+                "opens": int(columns["opens"][i]),
+                **{n: round(float(columns[n][i]), 6) for n in ("read_time_s", "write_time_s", "meta_time_s")},
+                "small_share": round(float(small / ops), 4) if ops else None,
+                "layout": files.layout[i],
+            }
+        )
     return {"total": len(files.path), "rows": rows}

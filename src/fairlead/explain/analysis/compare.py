@@ -11,18 +11,25 @@ NOTABLE = 0.05
 """Changes below 5 % are within what repeated runs scatter by, and are called neither better nor worse."""
 
 _ROWS = (
-    ("run time", "run_time_s", "s", False), ("I/O time (slowest process)", "io_time_s", "s", False),
+    ("run time", "run_time_s", "s", False),
+    ("I/O time (slowest process)", "io_time_s", "s", False),
     ("I/O share of the run", "io_time_share", "share", False),
-    ("read time", "read_time_s", "s", False), ("write time", "write_time_s", "s", False),
+    ("read time", "read_time_s", "s", False),
+    ("write time", "write_time_s", "s", False),
     ("metadata time", "meta_time_s", "s", False),
     ("read bandwidth", "read_bandwidth_bytes_per_s", "bytes/s", True),
     ("write bandwidth", "write_bandwidth_bytes_per_s", "bytes/s", True),
-    ("bytes read", "read_bytes", "bytes", None), ("bytes written", "write_bytes", "bytes", None),
-    ("reads", "read_ops", "count", None), ("writes", "write_ops", "count", None),
-    ("mean read", "read_mean_request_bytes", "bytes", None), ("mean write", "write_mean_request_bytes", "bytes", None),
-    ("metadata operations", "metadata_ops", "count", None), ("files", "files", "count", None),
-    ("processes", "processes", "count", None), ("processes doing I/O", "io_processes", "count", None),
-)  # fmt: skip
+    ("bytes read", "read_bytes", "bytes", None),
+    ("bytes written", "write_bytes", "bytes", None),
+    ("reads", "read_ops", "count", None),
+    ("writes", "write_ops", "count", None),
+    ("mean read", "read_mean_request_bytes", "bytes", None),
+    ("mean write", "write_mean_request_bytes", "bytes", None),
+    ("metadata operations", "metadata_ops", "count", None),
+    ("files", "files", "count", None),
+    ("processes", "processes", "count", None),
+    ("processes doing I/O", "io_processes", "count", None),
+)
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -61,9 +68,10 @@ def compare(before: Verdict, after: Verdict) -> Comparison:
     old = {f.rule: f.title for f in before.findings if f.severity not in ("ok", "info")}
     new = {f.rule: f.title for f in after.findings if f.severity not in ("ok", "info")}
     change = FindingChange(
-        gone=[t for r, t in old.items() if r not in new], new=[t for r, t in new.items() if r not in old],
+        gone=[t for r, t in old.items() if r not in new],
+        new=[t for r, t in new.items() if r not in old],
         kept=[t for r, t in new.items() if r in old],
-    )  # fmt: skip
+    )
     modes = {d: [getattr(before.io_mode, d), getattr(after.io_mode, d)] for d in ("read", "write")}
     return Comparison(["before", "after"], _sentence(rows, change), rows, change, modes, [before.grade, after.grade])
 

@@ -98,10 +98,14 @@ def _topmost(begin: I64, end: I64) -> tuple[I64, I64, I64]:
     return np.array(rows, np.int64), np.array(since, np.int64), np.array(until, np.int64)
 
 
-PLACEMENTS = pa.schema([
-    pa.field("job_id", pa.string()), pa.field("node", pa.string()),
-    pa.field("from_ns", pa.int64()), pa.field("to_ns", pa.int64()),
-])  # fmt: skip
+PLACEMENTS = pa.schema(
+    [
+        pa.field("job_id", pa.string()),
+        pa.field("node", pa.string()),
+        pa.field("from_ns", pa.int64()),
+        pa.field("to_ns", pa.int64()),
+    ]
+)
 """A job on a node. `to_ns` null: still there, as far as is known."""
 
 
@@ -162,22 +166,34 @@ def attributed(traffic: pa.Table, placed: pa.Table) -> Attribution:
     begin = traffic["ts_ns"].to_numpy()
     end = begin + np.maximum(pc.fill_null(traffic["interval_ns"], 0).to_numpy(), 1)
     row, place = overlapping(
-        _strings(traffic["node"]).take(pa.array(unnamed)), begin[unnamed], end[unnamed],
-        _strings(placed["node"]), placed["from_ns"].to_numpy(), pc.fill_null(placed["to_ns"], FOREVER).to_numpy(),
-    )  # fmt: skip
+        _strings(traffic["node"]).take(pa.array(unnamed)),
+        begin[unnamed],
+        end[unnamed],
+        _strings(placed["node"]),
+        placed["from_ns"].to_numpy(),
+        pc.fill_null(placed["to_ns"], FOREVER).to_numpy(),
+    )
     row = unnamed[row]
     jobs = _strings(placed["job_id"]).take(pa.array(place))
     # A job may be told twice to be on a node (accounting and a live feed).
-    _, once = np.unique(np.stack([row, jobs.dictionary_encode().indices.to_numpy().astype(np.int64)]), axis=1,
-                        return_index=True) if len(row) else (None, np.zeros(0, np.int64))  # fmt: skip
+    _, once = (
+        np.unique(
+            np.stack([row, jobs.dictionary_encode().indices.to_numpy().astype(np.int64)]), axis=1, return_index=True
+        )
+        if len(row)
+        else (None, np.zeros(0, np.int64))
+    )
     row, jobs = row[once], jobs.take(pa.array(once))
     times = np.bincount(row, minlength=count)
     counted = np.flatnonzero(np.asarray(named.is_valid()))
     nobody = unnamed[times[unnamed] == 0]
-    how = np.concatenate([
-        np.full(len(counted), COUNTED, object), np.where(times[row] > 1, SHARED, ALONE).astype(object),
-        np.full(len(nobody), NOBODY, object),
-    ])  # fmt: skip
+    how = np.concatenate(
+        [
+            np.full(len(counted), COUNTED, object),
+            np.where(times[row] > 1, SHARED, ALONE).astype(object),
+            np.full(len(nobody), NOBODY, object),
+        ]
+    )
     part = np.concatenate([np.ones(len(counted)), 1.0 / np.maximum(times[row], 1), np.ones(len(nobody))])
     whose = pa.concat_arrays([named.take(pa.array(counted)), jobs, pa.nulls(len(nobody), pa.string())])
     return Attribution(np.concatenate([counted, row, nobody]), whose, part, how)

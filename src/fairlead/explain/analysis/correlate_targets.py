@@ -21,10 +21,15 @@ from fairlead.store import rollup_cells as rc
 
 I64 = NDArray[np.int64]
 END = np.iinfo(np.int64).max
-BY_TARGET = pa.schema([
-    pa.field("ts_ns", pa.int64()), pa.field("job_id", pa.string()), pa.field("target", pa.int64()),
-    pa.field("read_bytes", pa.int64()), pa.field("write_bytes", pa.int64()),
-])  # fmt: skip
+BY_TARGET = pa.schema(
+    [
+        pa.field("ts_ns", pa.int64()),
+        pa.field("job_id", pa.string()),
+        pa.field("target", pa.int64()),
+        pa.field("read_bytes", pa.int64()),
+        pa.field("write_bytes", pa.int64()),
+    ]
+)
 """Bytes by second, job and target. `target` null: the file's layout, or the place in it, is not known."""
 
 
@@ -34,10 +39,15 @@ def layout_rows(files: Iterable[Striped], fs: str) -> pa.RecordBatch:
     for one in files:
         for number, part in enumerate(one.components):
             for name, value in (
-                ("file_id", file_id(fs, one.path)), ("component", number), ("stripe_size", part.stripe_size),
-                ("stripe_count", part.stripe_count), ("pool", part.pool), ("extent_start", part.extent_start),
-                ("extent_end", part.extent_end), ("targets", list(part.targets) or None),
-            ):  # fmt: skip
+                ("file_id", file_id(fs, one.path)),
+                ("component", number),
+                ("stripe_size", part.stripe_size),
+                ("stripe_count", part.stripe_count),
+                ("pool", part.pool),
+                ("extent_start", part.extent_start),
+                ("extent_end", part.extent_end),
+                ("targets", list(part.targets) or None),
+            ):
                 rows[name].append(value)
     return batch_of(LAYOUTS, dict(rows), 0)
 

@@ -52,8 +52,10 @@ COSTS: dict[str, str] = {
     "modify_reads": "reading what is only modified and written back",
     "sieved_reads": "reading below MPI-IO what the program never asked for",
     "stdio": "STDIO reads and writes, beyond what the bytes need",
-    "reads": "all reads", "writes": "all writes", "io": "all I/O",
-}  # fmt: skip
+    "reads": "all reads",
+    "writes": "all writes",
+    "io": "all I/O",
+}
 
 
 def costs(view: JobView, times: IoTimes, metrics: dict[str, Value], reference: Reference) -> dict[str, Cost]:
@@ -76,14 +78,16 @@ def costs(view: JobView, times: IoTimes, metrics: dict[str, Value], reference: R
         random = metrics[f"{d}_random_share"]
         total = float(metrics[f"{d}_bytes"] or 0)
         out[f"random_{d}s"] = (
-            Cost(None, "the order of offsets is unknown") if random is None
+            Cost(None, "the order of offsets is unknown")
+            if random is None
             else _beyond(spent * float(random), total * float(random), times.active, rate, ground)
-        )  # fmt: skip
+        )
         again = metrics[f"{d}_repeated_share"]
         out[f"repeated_{d}s"] = (
-            Cost(None, "which bytes were moved is unknown") if again is None
+            Cost(None, "which bytes were moved is unknown")
+            if again is None
             else Cost(spent * min(float(again), 1.0), f"estimate: that share of the {d} time")
-        )  # fmt: skip
+        )
     out["sieved_reads"] = _sieved(times, metrics)
     small = [out[f"small_{d}s"].seconds for d in ("read", "write")]
     seconds = None if None in small else sum(s for s in small if s is not None)

@@ -198,10 +198,18 @@ def _slow_verdict(one: SlowTarget, lost: Mapping[str, float], width: Mapping[str
         f"Until it is well, let no new files go to {one.target}, and move files there that are read often.",
     ]
     return Verdict(
-        kind="slow_target", culprit=one.target, title=f"Target {one.target} was slow", from_ns=one.from_ns,
-        to_ns=one.to_ns, confidence=one.confidence, evidence=evidence, advice=advice,
-        victims=list(lost), lost_s=dict(lost), cost_s=_cost(lost, width, length),
-    )  # fmt: skip
+        kind="slow_target",
+        culprit=one.target,
+        title=f"Target {one.target} was slow",
+        from_ns=one.from_ns,
+        to_ns=one.to_ns,
+        confidence=one.confidence,
+        evidence=evidence,
+        advice=advice,
+        victims=list(lost),
+        lost_s=dict(lost),
+        cost_s=_cost(lost, width, length),
+    )
 
 
 _RATES = {"requests": "requests", "metadata": "metadata operations", "bytes": ""}
@@ -219,9 +227,11 @@ def _disturber_verdict(name: str, found: Sequence[Disturbance], width: Mapping[s
             f"{format_duration(one.wait_p90_s)} in its queue (half of them up to {format_duration(one.wait_p50_s)}); "
             f"otherwise up to {format_duration(one.usual_wait_p90_s)}."
         )
-        chance = "" if one.by_chance is None else (
-            f" Of the same load moved to other seconds, {format_percent(one.by_chance)} fits as well."
-        )  # fmt: skip
+        chance = (
+            ""
+            if one.by_chance is None
+            else (f" Of the same load moved to other seconds, {format_percent(one.by_chance)} fits as well.")
+        )
         evidence.append(
             f"{one.windows} intervals of high load against {one.usual_windows} of low: the busy one had the longer "
             f"wait in {format_percent(one.separation)} of the pairs.{chance}"
@@ -239,12 +249,19 @@ def _disturber_verdict(name: str, found: Sequence[Disturbance], width: Mapping[s
     first, last = min(one.from_ns for one in found), max(one.to_ns for one in found)
     victims = list(dict.fromkeys(one.victim for one in found))
     return Verdict(
-        kind="disturber", culprit=name, title=f"Job {name} made {_listed(victims)} wait",
-        where=sorted({one.forwarder for one in found}), from_ns=first, to_ns=last,
-        confidence=max(one.confidence for one in found), evidence=evidence,
-        advice=_disturber_advice(name, main), victims=[job for job in victims if job != NO_JOB], lost_s=lost,
+        kind="disturber",
+        culprit=name,
+        title=f"Job {name} made {_listed(victims)} wait",
+        where=sorted({one.forwarder for one in found}),
+        from_ns=first,
+        to_ns=last,
+        confidence=max(one.confidence for one in found),
+        evidence=evidence,
+        advice=_disturber_advice(name, main),
+        victims=[job for job in victims if job != NO_JOB],
+        lost_s=lost,
         cost_s=_cost(lost, width, (last - first) / NS_PER_S),
-    )  # fmt: skip
+    )
 
 
 def _disturber_advice(name: str, main: Disturbance) -> list[str]:

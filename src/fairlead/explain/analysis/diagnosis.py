@@ -27,10 +27,12 @@ RULES = {"component": "job.slow_component", "own": "job.own_change", "unknown": 
 """Verdict → rule; every other verdict is of a neighbour: `job.interference`."""
 _PLAIN = {"forwarder": "forwarder", "target": "target", "mds": "metadata server", "port": "link"}
 _DOING = {
-    "n_to_1": "writing or reading one file with many processes", "high_mdops": "making many metadata operations",
-    "high_bandwidth": "moving much data", "high_iops": "making many small requests",
+    "n_to_1": "writing or reading one file with many processes",
+    "high_mdops": "making many metadata operations",
+    "high_bandwidth": "moving much data",
+    "high_iops": "making many small requests",
     "mixed": "loading it in several ways",
-}  # fmt: skip
+}
 _WORDS = {"read": "reads", "write": "writes", "metadata": "metadata operations"}
 SHARES = (0.5, 0.2, 0.05)
 """Share of the run time lost from which a finding is critical (of a large job), high, a warning."""
@@ -67,9 +69,13 @@ class _Part:
 
 
 def diagnosed(
-    phases: pa.Table, judged: Judged, attributions: Mapping[int, Attribution], *, jobs: pa.Table | None = None,
+    phases: pa.Table,
+    judged: Judged,
+    attributions: Mapping[int, Attribution],
+    *,
+    jobs: pa.Table | None = None,
     advise: Advise | None = None,
-) -> list[Told]:  # fmt: skip
+) -> list[Told]:
     """Findings of the phases (schema PHASE, of any number of jobs) that `attributions` has something of, by row.
 
     Phases of one job (and start) with the same culprit are one finding. `jobs`: rows of JOBS, which tell how long a job
@@ -83,15 +89,37 @@ def diagnosed(
         part = _part(rows[at], judged, at, attributions[at])
         groups.setdefault((*_run(rows[at]), *_cause(part.said)), []).append(part)
     told = [_told(parts, ran.get(_run(parts[0].row)), advise) for parts in groups.values()]
-    return sorted(told, key=lambda one: (
-        one.cluster or "", one.job_id or "", one.finding.from_ns or 0, -(one.finding.cost_s or 0.0), one.finding.id
-    ))  # fmt: skip
+    return sorted(
+        told,
+        key=lambda one: (
+            one.cluster or "",
+            one.job_id or "",
+            one.finding.from_ns or 0,
+            -(one.finding.cost_s or 0.0),
+            one.finding.id,
+        ),
+    )
 
 
 _NEEDED = (
-    "cluster", "job_id", "job_start_ns", "number", "kind", "start_ns", "end_ns", "active_ns", "user", "program",
-    "nodes_count", "processes", "fs", "missing", "forwarders", "targets", "mds",
-)  # fmt: skip
+    "cluster",
+    "job_id",
+    "job_start_ns",
+    "number",
+    "kind",
+    "start_ns",
+    "end_ns",
+    "active_ns",
+    "user",
+    "program",
+    "nodes_count",
+    "processes",
+    "fs",
+    "missing",
+    "forwarders",
+    "targets",
+    "mds",
+)
 
 
 def _run(row: Mapping[str, Any]) -> tuple[object, ...]:
@@ -114,9 +142,13 @@ def _part(row: Mapping[str, Any], judged: Judged, at: int, said: Attribution) ->
         return float(value) if np.isfinite(value) else 0.0
 
     return _Part(
-        row, known(judged.confidence[at]), known(judged.expected_s[at]), known(judged.lost_s[at]),
-        int(judged.runs[at]), said,
-    )  # fmt: skip
+        row,
+        known(judged.confidence[at]),
+        known(judged.expected_s[at]),
+        known(judged.lost_s[at]),
+        int(judged.runs[at]),
+        said,
+    )
 
 
 def _run_times(rows: Sequence[Mapping[str, Any]], jobs: pa.Table | None) -> dict[tuple[object, ...], float]:
@@ -130,9 +162,10 @@ def _run_times(rows: Sequence[Mapping[str, Any]], jobs: pa.Table | None) -> dict
             if end is not None:
                 ends[(cluster, job, start)] = max(ends.get((cluster, job, start), 0), int(end))
     return {
-        run: (end - int(start)) / NS_PER_S for run, end in ends.items()
+        run: (end - int(start)) / NS_PER_S
+        for run, end in ends.items()
         if isinstance(start := run[2], int) and end > start
-    }  # fmt: skip
+    }
 
 
 def _told(parts: Sequence[_Part], ran_s: float | None, advise: Advise | None) -> Told:
@@ -150,17 +183,24 @@ def _told(parts: Sequence[_Part], ran_s: float | None, advise: Advise | None) ->
     facts = _facts(row, first, culprits, components, lost)
     layer = components[0].kind if components else None
     finding = Finding(
-        id=identity(rule, row["cluster"], row["job_id"], row["job_start_ns"], *_cause(said)), rule=rule,
-        title=_title(row["job_id"], rule, category, culprits, components, cost), subject=Subject("job", row["job_id"]),
-        from_ns=min(one.row["start_ns"] for one in parts), to_ns=max(one.row["end_ns"] for one in parts),
-        severity=_severity(cost, ran_s, row["nodes_count"]), confidence=_confidence(parts, rule), category=category,
-        culprits=culprits, evidence=_evidence(parts), missing=_missing(parts),
-        advice=list(advise(rule, category, facts, layer)) if advise is not None else [], cost_s=round(cost, 3),
-        cost_basis=_basis(rule), analysis_version=str(DIAGNOSIS_VERSION),
-    )  # fmt: skip
-    return Told(
-        finding=finding, cluster=row["cluster"], job_id=row["job_id"], user=row["user"], components=components
-    )  # fmt: skip
+        id=identity(rule, row["cluster"], row["job_id"], row["job_start_ns"], *_cause(said)),
+        rule=rule,
+        title=_title(row["job_id"], rule, category, culprits, components, cost),
+        subject=Subject("job", row["job_id"]),
+        from_ns=min(one.row["start_ns"] for one in parts),
+        to_ns=max(one.row["end_ns"] for one in parts),
+        severity=_severity(cost, ran_s, row["nodes_count"]),
+        confidence=_confidence(parts, rule),
+        category=category,
+        culprits=culprits,
+        evidence=_evidence(parts),
+        missing=_missing(parts),
+        advice=list(advise(rule, category, facts, layer)) if advise is not None else [],
+        cost_s=round(cost, 3),
+        cost_basis=_basis(rule),
+        analysis_version=str(DIAGNOSIS_VERSION),
+    )
+    return Told(finding=finding, cluster=row["cluster"], job_id=row["job_id"], user=row["user"], components=components)
 
 
 def _culprits(parts: Sequence[_Part]) -> list[Subject]:
@@ -196,9 +236,9 @@ def _confidence(parts: Sequence[_Part], rule: str) -> float:
     """How sure it is that the phases were abnormal and that this was why, by cost; without a cause, that
     they were abnormal."""
     weights = np.array([max(part.cost_s, 1e-9) for part in parts])
-    sure = np.array([
-        part.abnormal * (1.0 if rule == "job.slow_unexplained" else part.said.confidence) for part in parts
-    ])  # fmt: skip
+    sure = np.array(
+        [part.abnormal * (1.0 if rule == "job.slow_unexplained" else part.said.confidence) for part in parts]
+    )
     return round(float((weights * sure).sum() / weights.sum()), 4)
 
 
@@ -235,18 +275,30 @@ def _evidence(parts: Sequence[_Part]) -> list[Evidence]:
     row = worst.row
     took = int(row["active_ns"]) / NS_PER_S
     share = worst.lost_s / max(worst.expected_s, 1e-9)
-    told = [Evidence(
-        text=f"its {_WORDS.get(row['kind'], row['kind'])} (phase {row['number'] + 1}) took {format_duration(took)}; "
-        f"as much usually takes {format_duration(worst.expected_s)}" + _compared(worst.runs), metric="lost",
-        value=round(worst.lost_s, 3), unit="s",
-    )] if share > 0 else []  # fmt: skip
+    told = (
+        [
+            Evidence(
+                text=f"its {_WORDS.get(row['kind'], row['kind'])} (phase {row['number'] + 1}) took "
+                f"{format_duration(took)}; as much usually takes {format_duration(worst.expected_s)}"
+                + _compared(worst.runs),
+                metric="lost",
+                value=round(worst.lost_s, 3),
+                unit="s",
+            )
+        ]
+        if share > 0
+        else []
+    )
     told += worst.said.evidence[: MOST_EVIDENCE - 2]
     if len(parts) > 1:
         rest = sum(part.lost_s for part in parts[1:])
-        told.append(Evidence(
-            text=f"{format_count(len(parts) - 1)} more of its phases, which lost {format_duration(rest)}, do too",
-            metric="phases", value=len(parts),
-        ))  # fmt: skip
+        told.append(
+            Evidence(
+                text=f"{format_count(len(parts) - 1)} more of its phases, which lost {format_duration(rest)}, do too",
+                metric="phases",
+                value=len(parts),
+            )
+        )
     return told
 
 
@@ -268,14 +320,22 @@ def _basis(rule: str) -> str:
 
 
 def _facts(
-    row: Mapping[str, Any], first: Culprit | None, culprits: Sequence[Subject], components: Sequence[Subject],
+    row: Mapping[str, Any],
+    first: Culprit | None,
+    culprits: Sequence[Subject],
+    components: Sequence[Subject],
     lost_s: float,
-) -> dict[str, object]:  # fmt: skip
+) -> dict[str, object]:
     facts: dict[str, object] = {
-        "job": row["job_id"], "user": row["user"], "program": row["program"], "fs": row.get("fs"), "lost_s": lost_s,
-        "component": components[0].id if components else None, "neighbours": len(culprits) or None,
+        "job": row["job_id"],
+        "user": row["user"],
+        "program": row["program"],
+        "fs": row.get("fs"),
+        "lost_s": lost_s,
+        "component": components[0].id if components else None,
+        "neighbours": len(culprits) or None,
         "forwarders": len(row.get("forwarders") or ()) or None,
-    }  # fmt: skip
+    }
     if first is None or first.who.kind != "job":
         # Without a culprit, what is told of processes is told of the job itself.
         facts["processes"] = row["processes"]

@@ -174,17 +174,28 @@ def _pair(flow: Flow, victim: int, job: int, stratum: Bools, limits: DisturberLi
     at = np.flatnonzero(doses.high)
     load = _workers(flow, job)
     return Disturbance(
-        forwarder=flow.name, disturber=flow.jobs[job], victim=flow.jobs[victim],
-        from_ns=flow.axis.from_ns(int(at[0])), to_ns=flow.axis.to_ns(int(at[-1])),
-        wait_p50_s=float(np.median(flow.wait_p50_s[victim][doses.high])), wait_p90_s=loaded,
-        usual_wait_p50_s=float(np.median(flow.wait_p50_s[victim][doses.low])), usual_wait_p90_s=usual,
-        kind=demand[0], demand_per_s=demand[1], usual_demand_per_s=demand[2],
-        workers=float(load[doses.high].mean()), usual_workers=float(load[doses.low].mean()),
-        worker_share=float(busy[job] / busy.sum()), separation=separation, by_chance=chance,
-        windows=int(doses.high.sum()), usual_windows=int(doses.low.sum()),
+        forwarder=flow.name,
+        disturber=flow.jobs[job],
+        victim=flow.jobs[victim],
+        from_ns=flow.axis.from_ns(int(at[0])),
+        to_ns=flow.axis.to_ns(int(at[-1])),
+        wait_p50_s=float(np.median(flow.wait_p50_s[victim][doses.high])),
+        wait_p90_s=loaded,
+        usual_wait_p50_s=float(np.median(flow.wait_p50_s[victim][doses.low])),
+        usual_wait_p90_s=usual,
+        kind=demand[0],
+        demand_per_s=demand[1],
+        usual_demand_per_s=demand[2],
+        workers=float(load[doses.high].mean()),
+        usual_workers=float(load[doses.low].mean()),
+        worker_share=float(busy[job] / busy.sum()),
+        separation=separation,
+        by_chance=chance,
+        windows=int(doses.high.sum()),
+        usual_windows=int(doses.low.sum()),
         confidence=_confidence(doses, separation, chance, loaded / max(usual, 1e-4)),
         waited_s=float(np.maximum(beyond, 0).sum()),
-    )  # fmt: skip
+    )
 
 
 def _demand(flow: Flow, job: int, doses: _Doses) -> tuple[str, float, float]:

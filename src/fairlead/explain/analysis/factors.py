@@ -83,9 +83,14 @@ def explain_slow_runs(runs: Runs, limits: FactorLimits | None = None) -> Explana
     name, r, baseline_auc = _correlated(names, columns, relative, past, slow)
     ranked = _ranked(model, table[later], slow[later], auc, names, runs.families, limits.shuffles)
     return Explanation(
-        auc=auc, baseline=name, baseline_r=r, baseline_auc=baseline_auc, ranked=ranked, runs=int(later.sum()),
+        auc=auc,
+        baseline=name,
+        baseline_r=r,
+        baseline_auc=baseline_auc,
+        ranked=ranked,
+        runs=int(later.sum()),
         slow=int(slow[later].sum()),
-    )  # fmt: skip
+    )
 
 
 def _relative(runs: Runs, order: NDArray[np.int64], limits: FactorLimits) -> tuple[F64, Bools]:
@@ -134,9 +139,14 @@ def _correlated(
 
 
 def _ranked(
-    model: object, table: F64, slow: Bools, auc: float, names: Sequence[str],
-    families: Mapping[str, Sequence[str]], shuffles: int,
-) -> list[Ranked]:  # fmt: skip
+    model: object,
+    table: F64,
+    slow: Bools,
+    auc: float,
+    names: Sequence[str],
+    families: Mapping[str, Sequence[str]],
+    shuffles: int,
+) -> list[Ranked]:
     told = {name for members in families.values() for name in members}
     whole = {**families, **{name: [name] for name in names if name not in told}}
     rng = np.random.default_rng(0)

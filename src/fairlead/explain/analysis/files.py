@@ -54,18 +54,26 @@ def file_table(view: JobView) -> FileTable:
     small = {d: total(counters.lists(f"{d}_sizes", 10)[:, :SMALL_BINS].sum(axis=1)) for d in ("read", "write")}
     data, time = straggler_rows(view)
     columns: dict[str, FloatArray] = {
-        "processes": np.minimum(np.bincount(inverse, np.where(counters.shared[rows], view.processes, 1), n),
-                                view.processes),
-        "read_bytes": counter("bytes_read"), "write_bytes": counter("bytes_written"),
-        "read_ops": counter("reads"), "write_ops": counter("writes"),
-        "opens": counter("opens"), "stats": counter("stats"),
+        "processes": np.minimum(
+            np.bincount(inverse, np.where(counters.shared[rows], view.processes, 1), n), view.processes
+        ),
+        "read_bytes": counter("bytes_read"),
+        "write_bytes": counter("bytes_written"),
+        "read_ops": counter("reads"),
+        "write_ops": counter("writes"),
+        "opens": counter("opens"),
+        "stats": counter("stats"),
         "metadata_ops": counter("opens") + counter("stats") + counter("renames"),
-        "read_time_s": total(counters.floats("read_time_s")), "write_time_s": total(counters.floats("write_time_s")),
+        "read_time_s": total(counters.floats("read_time_s")),
+        "write_time_s": total(counters.floats("write_time_s")),
         "meta_time_s": total(counters.floats("meta_time_s")),
-        "read_small_ops": small["read"], "write_small_ops": small["write"],
-        "misaligned_ops": counter("file_not_aligned"), "mem_misaligned_ops": counter("mem_not_aligned"),
-        "data_straggler": total(data.astype(float)), "time_straggler": total(time.astype(float)),
-    }  # fmt: skip
+        "read_small_ops": small["read"],
+        "write_small_ops": small["write"],
+        "misaligned_ops": counter("file_not_aligned"),
+        "mem_misaligned_ops": counter("mem_not_aligned"),
+        "data_straggler": total(data.astype(float)),
+        "time_straggler": total(time.astype(float)),
+    }
     columns["io_time_s"] = columns["read_time_s"] + columns["write_time_s"] + columns["meta_time_s"]
     for d, ops in (("read", "reads"), ("write", "writes")):
         known = counters.known(f"seq_{ops}")

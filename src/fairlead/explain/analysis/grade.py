@@ -80,8 +80,14 @@ def headline(profile: JobProfile, findings: Sequence[Finding], result: Grade) ->
     share = profile.metrics["io_time_share"]
     if result.letter is None and not profile.metrics["data_ops"]:
         return "This job did no I/O that the trace recorded."
-    words = {"A": "The I/O is good", "B": "The I/O is fine", "C": "The I/O costs noticeable time",
-             "D": "The I/O is slow", "F": "The I/O holds this job back", None: "The I/O cannot be graded"}  # fmt: skip
+    words = {
+        "A": "The I/O is good",
+        "B": "The I/O is fine",
+        "C": "The I/O costs noticeable time",
+        "D": "The I/O is slow",
+        "F": "The I/O holds this job back",
+        None: "The I/O cannot be graded",
+    }
     text = words[result.letter]
     if result.letter in ("A", "B") and isinstance(share, float) and share > IO_BOUND_SHARE:
         text = f"No {'costly ' if bad else ''}fault was found in the I/O, yet the job waits for it"

@@ -116,9 +116,16 @@ _SERVICE = "service_ns_histogram"
 
 
 def _flows(
-    table: pa.Table, key: str, axis: Axis, edges_ns: Floats, requests: Floats, sizes: Floats, metadata: Floats,
-    wait: Floats, service: Floats,
-) -> list[Flow]:  # fmt: skip
+    table: pa.Table,
+    key: str,
+    axis: Axis,
+    edges_ns: Floats,
+    requests: Floats,
+    sizes: Floats,
+    metadata: Floats,
+    wait: Floats,
+    service: Floats,
+) -> list[Flow]:
     names, jobs = _words(table[key]), _words(table["job_id"])
     window = (_middle_ns(table).to_numpy() - axis.start_ns) // axis.window_ns
     inside = (window >= 0) & (window < axis.count)
@@ -129,12 +136,20 @@ def _flows(
         cell = np.searchsorted(np.array(found, object), jobs[mine]) * axis.count + window[mine]
         shape = (len(found), axis.count)
         waits = _summed(wait[mine], cell, shape)
-        flows.append(Flow(
-            name, axis, found, _added(requests[mine], cell, shape), _added(sizes[mine], cell, shape),
-            _added(metadata[mine], cell, shape), total_s(waits, edges_ns),
-            total_s(_summed(service[mine], cell, shape), edges_ns),
-            quantile_s(waits, edges_ns, 0.5), quantile_s(waits, edges_ns, 0.9),
-        ))  # fmt: skip
+        flows.append(
+            Flow(
+                name,
+                axis,
+                found,
+                _added(requests[mine], cell, shape),
+                _added(sizes[mine], cell, shape),
+                _added(metadata[mine], cell, shape),
+                total_s(waits, edges_ns),
+                total_s(_summed(service[mine], cell, shape), edges_ns),
+                quantile_s(waits, edges_ns, 0.5),
+                quantile_s(waits, edges_ns, 0.9),
+            )
+        )
     return flows
 
 

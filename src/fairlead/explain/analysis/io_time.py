@@ -75,10 +75,15 @@ def io_times(view: JobView) -> IoTimes:
     slowest_rank = top if exact else (int(known_ranks[np.argmax(extra)]) if extra.size else None)
     ranks = per_rank + even if exact else _traced_ranks(view, per_rank, even)
     return IoTimes(
-        read_s=sums[0], write_s=sums[1], meta_s=sums[2], slowest_s=slowest,
+        read_s=sums[0],
+        write_s=sums[1],
+        meta_s=sums[2],
+        slowest_s=slowest,
         slowest_rank=slowest_rank if slowest > 0 else None,
-        active=active, per_rank_s=ranks, exact=exact,
-    )  # fmt: skip
+        active=active,
+        per_rank_s=ranks,
+        exact=exact,
+    )
 
 
 def _opening(view: JobView, rows: np.ndarray, meta: FloatArray) -> int:

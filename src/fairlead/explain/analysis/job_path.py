@@ -92,8 +92,11 @@ def _by_number(job: str) -> tuple[int, str]:
 def _names(jobs: pa.Table | None) -> dict[str, str]:
     if jobs is None:
         return {}
-    return {row["job_id"]: str(row["name"] or row["program"]) for row in jobs.to_pylist()
-            if row.get("name") or row.get("program")}  # fmt: skip
+    return {
+        row["job_id"]: str(row["name"] or row["program"])
+        for row in jobs.to_pylist()
+        if row.get("name") or row.get("program")
+    }
 
 
 def _path(job: str, name: str | None, client: ClientLayer | None, facts: Facts) -> JobPath:
@@ -101,41 +104,60 @@ def _path(job: str, name: str | None, client: ClientLayer | None, facts: Facts) 
     targets = [_target(flow, row) for flow in facts.targets if (row := flow.row(job)) is not None]
     missing = []
     if client is None:
-        missing.append(Missing(
-            kind="no_client", what="what the application saw", why="no operations of this job were recorded",
-            remedy="mount with --spool, and ingest that spool",
-        ))  # fmt: skip
+        missing.append(
+            Missing(
+                kind="no_client",
+                what="what the application saw",
+                why="no operations of this job were recorded",
+                remedy="mount with --spool, and ingest that spool",
+            )
+        )
     if not forwarders:
-        missing.append(Missing(
-            kind="no_forwarder", what="waiting and service at the forwarder", why="no forwarder recorded this job",
-            remedy="start the forwarder with --spool, and ingest that spool",
-        ))  # fmt: skip
+        missing.append(
+            Missing(
+                kind="no_forwarder",
+                what="waiting and service at the forwarder",
+                why="no forwarder recorded this job",
+                remedy="start the forwarder with --spool, and ingest that spool",
+            )
+        )
     if not targets:
-        missing.append(Missing(
-            kind="no_target", what="time at the targets", why="no target recorded this job",
-            remedy="export targets (targets:FILE); a plain directory is one device without a name",
-        ))  # fmt: skip
+        missing.append(
+            Missing(
+                kind="no_target",
+                what="time at the targets",
+                why="no target recorded this job",
+                remedy="export targets (targets:FILE); a plain directory is one device without a name",
+            )
+        )
     return JobPath(job_id=job, name=name, client=client, forwarders=forwarders, targets=targets, missing=missing)
 
 
 def _forwarder(flow: Flow, row: int) -> ForwarderLayer:
     return ForwarderLayer(
-        name=flow.name, requests=round(float(flow.requests[row].sum())),
+        name=flow.name,
+        requests=round(float(flow.requests[row].sum())),
         metadata=round(float(flow.metadata[row].sum())),
-        bytes=round(float(flow.bytes[row].sum())), wait_s=float(flow.wait_s[row].sum()),
-        service_s=float(flow.service_s[row].sum()), wait_p50_s=_median(flow.wait_p50_s[row]),
-        wait_p90_s=_median(flow.wait_p90_s[row]), worst_wait_p90_s=_largest(flow.wait_p90_s[row]),
-    )  # fmt: skip
+        bytes=round(float(flow.bytes[row].sum())),
+        wait_s=float(flow.wait_s[row].sum()),
+        service_s=float(flow.service_s[row].sum()),
+        wait_p50_s=_median(flow.wait_p50_s[row]),
+        wait_p90_s=_median(flow.wait_p90_s[row]),
+        worst_wait_p90_s=_largest(flow.wait_p90_s[row]),
+    )
 
 
 def _target(flow: Flow, row: int) -> TargetLayer:
     sizes, service = float(flow.bytes[row].sum()), float(flow.service_s[row].sum())
     requests = float(flow.requests[row].sum())
     return TargetLayer(
-        name=flow.name, requests=round(requests), bytes=round(sizes), service_s=service,
+        name=flow.name,
+        requests=round(requests),
+        bytes=round(sizes),
+        service_s=service,
         per_mib_s=service / (sizes / MIB) if sizes >= SMALL * requests > 0 else None,
         per_request_s=service / requests if requests else None,
-    )  # fmt: skip
+    )
 
 
 def _median(values: Floats) -> float | None:
@@ -156,26 +178,50 @@ def client_layers(ops: pa.Table, width: Mapping[str, int]) -> dict[str, ClientLa
     zero = pa.scalar(0, pa.int64())
     data = pc.is_in(kind, pa.array(DATA))
     columns = {
-        "job": plain(ops["job_id"]), "node": plain(ops["node"]), "count": count, "busy": ops["busy_ns"],
-        "start": ops["start_ns"], "end": ops["end_ns"],
+        "job": plain(ops["job_id"]),
+        "node": plain(ops["node"]),
+        "count": count,
+        "busy": ops["busy_ns"],
+        "start": ops["start_ns"],
+        "end": ops["end_ns"],
         "read": pc.if_else(pc.equal(kind, "read"), sizes, zero),
         "written": pc.if_else(pc.equal(kind, "write"), sizes, zero),
-        "data_busy": pc.if_else(data, ops["busy_ns"], zero), "metadata": pc.if_else(data, zero, count),
-    }  # fmt: skip
-    summed = pa.table(columns).group_by("job").aggregate([
-        ("node", "distinct"), ("count", "sum"), ("metadata", "sum"), ("busy", "sum"), ("data_busy", "sum"),
-        ("read", "sum"), ("written", "sum"), ("start", "min"), ("end", "max"),
-    ])  # fmt: skip
+        "data_busy": pc.if_else(data, ops["busy_ns"], zero),
+        "metadata": pc.if_else(data, zero, count),
+    }
+    summed = (
+        pa.table(columns)
+        .group_by("job")
+        .aggregate(
+            [
+                ("node", "distinct"),
+                ("count", "sum"),
+                ("metadata", "sum"),
+                ("busy", "sum"),
+                ("data_busy", "sum"),
+                ("read", "sum"),
+                ("written", "sum"),
+                ("start", "min"),
+                ("end", "max"),
+            ]
+        )
+    )
     return {
         row["job"]: ClientLayer(
-            nodes=sorted(node for node in row["node_distinct"] if node is not None), processes=width.get(row["job"]),
-            operations=row["count_sum"], metadata=row["metadata_sum"], bytes_read=row["read_sum"],
-            bytes_written=row["written_sum"], busy_s=row["busy_sum"] / NS_PER_S, data_s=row["data_busy_sum"] / NS_PER_S,
-            from_ns=row["start_min"], to_ns=row["end_max"],
+            nodes=sorted(node for node in row["node_distinct"] if node is not None),
+            processes=width.get(row["job"]),
+            operations=row["count_sum"],
+            metadata=row["metadata_sum"],
+            bytes_read=row["read_sum"],
+            bytes_written=row["written_sum"],
+            busy_s=row["busy_sum"] / NS_PER_S,
+            data_s=row["data_busy_sum"] / NS_PER_S,
+            from_ns=row["start_min"],
+            to_ns=row["end_max"],
         )
         for row in summed.to_pylist()
         if row["job"] is not None
-    }  # fmt: skip
+    }
 
 
 def plain(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -22,8 +22,14 @@ from fairlead.explain.analysis.phases import split_phases
 
 ANALYSIS_VERSION = 1
 SERIES = ("read_bytes", "write_bytes", "read_ops", "write_ops", "metadata_ops")
-BASES = (("client", ("mount",)), ("client", ("client",)), ("client", ("pfs_client",)), ("client", ("osc",)),
-         ("job_stats", ("target", "metadata")), ("forwarder", ("forwarder",)))  # fmt: skip
+BASES = (
+    ("client", ("mount",)),
+    ("client", ("client",)),
+    ("client", ("pfs_client",)),
+    ("client", ("osc",)),
+    ("job_stats", ("target", "metadata")),
+    ("forwarder", ("forwarder",)),
+)
 """In this order: what figures are taken from, and the layers of the job's rollup they are summed over."""
 ESTIMATE = "estimate"
 MOST_BINS = 2_000_000
@@ -97,9 +103,15 @@ def _begun(data: JobData, made_ns: int) -> tuple[Row, str | None, pa.Table, dict
 
 
 _FROM_SERIES = (
-    *SERIES, "read_bandwidth_bytes_per_s", "write_bandwidth_bytes_per_s", "peak_read_bytes_per_s",
-    "peak_write_bytes_per_s", "iops", "mdops_in_phases", "phases",
-)  # fmt: skip
+    *SERIES,
+    "read_bandwidth_bytes_per_s",
+    "write_bandwidth_bytes_per_s",
+    "peak_read_bytes_per_s",
+    "peak_write_bytes_per_s",
+    "iops",
+    "mdops_in_phases",
+    "phases",
+)
 
 
 def basis_of(data: JobData) -> tuple[str | None, pa.Table]:
@@ -178,9 +190,17 @@ def _phases(by: Mapping[str, NDArray[np.float64]], first: int, interval_ns: int,
 def doing(data: JobData) -> Row:
     """Processes, nodes, files, times and modes, which only operations tell."""
     row: Row = dict.fromkeys(
-        ("io_processes", "io_nodes", "files", "read_time_ns", "write_time_ns", "metadata_time_ns", "read_mode",
-         "write_mode")
-    )  # fmt: skip
+        (
+            "io_processes",
+            "io_nodes",
+            "files",
+            "read_time_ns",
+            "write_time_ns",
+            "metadata_time_ns",
+            "read_mode",
+            "write_mode",
+        )
+    )
     io = data.io
     if io is None or not io.num_rows:
         return row

@@ -102,9 +102,11 @@ def _unnamed(operations: dict[str, OperationTotals], recorded: pa.Table) -> tupl
     start = min((t.start_ns for t in operations.values()), default=None)
     end = max((t.end_ns for t in operations.values()), default=None)
     unknown = Missing(
-        kind="job_unknown", what="the job", why="the input does not say which job it records",
+        kind="job_unknown",
+        what="the job",
+        why="the input does not say which job it records",
         remedy="give the scheduler's accounting beside it",
-    )  # fmt: skip
+    )
     return [Job(job_id="unknown", start_ns=start, end_ns=end)], unknown
 
 
@@ -185,11 +187,14 @@ class _SystemFiles:
         """What was taken out."""
         if not self._operations:
             return []
-        return [Missing(
-            kind="kept_apart", what="files below /proc, /sys and /dev",
-            why=f"they are no storage: {format_count(self._operations)} operations and {format_bytes(self._bytes)} on "
-            "them are left out of everything",
-        )]  # fmt: skip
+        return [
+            Missing(
+                kind="kept_apart",
+                what="files below /proc, /sys and /dev",
+                why=f"they are no storage: {format_count(self._operations)} operations and {format_bytes(self._bytes)} "
+                "on them are left out of everything",
+            )
+        ]
 
 
 def _numbers(batch: pa.RecordBatch, name: str) -> IntArray:
@@ -203,7 +208,8 @@ def _once(missing: list[Missing]) -> list[Missing]:
         place = item.where if item.kind in DAMAGED else None
         seen.setdefault((item.kind, item.what, place), []).append(item)
     return [
-        items[0] if len({i.why for i in items}) == 1
+        items[0]
+        if len({i.why for i in items}) == 1
         else msgspec.structs.replace(items[0], why=f"{items[0].why} (and likewise in {len(items) - 1} more)")
         for items in seen.values()
-    ]  # fmt: skip
+    ]

@@ -103,8 +103,9 @@ def _hdf5(view: JobView) -> dict[str, Value]:
         "hdf5_write_ops": int(counters.ints("writes")[datasets].sum()) if datasets.any() else None,
         "hdf5_small_share": share(int(sizes[:SMALL_BINS].sum()), int(sizes.sum())),
         "hdf5_collective": bool((counters.ints("use_mpiio_collective")[collective] > 0).all())
-        if collective.any() else None,
-    }  # fmt: skip
+        if collective.any()
+        else None,
+    }
 
 
 def _stdio(view: JobView, active: int) -> dict[str, Value]:
@@ -131,9 +132,10 @@ def _striping(view: JobView) -> dict[str, Value]:
     moved = counters.ints("bytes_read") + counters.ints("bytes_written")
     striped = {
         int(i): (int(c or 0), int(s or 0))
-        for i, c, s in zip(*(layouts.column(n).to_pylist() for n in ("file_id", "stripe_count", "stripe_size")),
-                           strict=True)
-    }  # fmt: skip
+        for i, c, s in zip(
+            *(layouts.column(n).to_pylist() for n in ("file_id", "stripe_count", "stripe_size")), strict=True
+        )
+    }
     held = np.isin(counters.file_id, np.fromiter(striped, np.int64, len(striped)))
     shared = rows & counters.shared & held & (moved > 0)
     own = rows & ~counters.shared & held & (moved > 0)

@@ -32,7 +32,7 @@ DOCS: Metrics = {
     "small_files": ("count", "files of which the job touched at most 1 MiB"),
     "small_files_share": ("share", "of the files that hold data of which the job touched at most 1 MiB"),
     "empty_files": ("count", "files opened without moving a byte"),
-}  # fmt: skip
+}
 
 
 def metadata_ops(view: JobView) -> int:
@@ -65,21 +65,31 @@ def namespace_metrics(view: JobView, times: IoTimes, timeline: Timeline | None, 
     moved = read + written
     small = int(((moved > 0) & (moved <= SMALL_FILE_BYTES)).sum())
     writes = int(counters.ints("writes")[rows].sum())
-    return documented({
-        "metadata_ops": total,
-        "metadata_ops_per_s": None if seconds is None else total / max(seconds, 1.0),
-        "metadata_ops_share": share(total, total + data_ops),
-        "meta_time_share": share(times.meta_s, times.mean_s),
-        "meta_time_max_s": _longest_meta(counters, view.processes),
-        "opens": opens, "stats": stats,
-        "opens_per_file": share(opens, int(users.sum())),
-        "fsyncs": syncs, "writes_per_fsync": share(writes, syncs),
-        "seeks": seeks, "seeks_per_op": share(seeks, data_ops),
-        "files": n, "files_read": int((read > 0).sum()), "files_written": int((written > 0).sum()),
-        "shared_files": int((users > 1).sum()),
-        "small_files": small, "small_files_share": share(small, int((moved > 0).sum())),
-        "empty_files": int((moved == 0).sum()),
-    }, DOCS, "namespace_metrics")  # fmt: skip
+    return documented(
+        {
+            "metadata_ops": total,
+            "metadata_ops_per_s": None if seconds is None else total / max(seconds, 1.0),
+            "metadata_ops_share": share(total, total + data_ops),
+            "meta_time_share": share(times.meta_s, times.mean_s),
+            "meta_time_max_s": _longest_meta(counters, view.processes),
+            "opens": opens,
+            "stats": stats,
+            "opens_per_file": share(opens, int(users.sum())),
+            "fsyncs": syncs,
+            "writes_per_fsync": share(writes, syncs),
+            "seeks": seeks,
+            "seeks_per_op": share(seeks, data_ops),
+            "files": n,
+            "files_read": int((read > 0).sum()),
+            "files_written": int((written > 0).sum()),
+            "shared_files": int((users > 1).sum()),
+            "small_files": small,
+            "small_files_share": share(small, int((moved > 0).sum())),
+            "empty_files": int((moved == 0).sum()),
+        },
+        DOCS,
+        "namespace_metrics",
+    )
 
 
 def io_seconds(view: JobView, timeline: Timeline | None) -> float | None:
@@ -88,8 +98,15 @@ def io_seconds(view: JobView, timeline: Timeline | None) -> float | None:
     counters = view.counters
     rows = counters.lowest
     bounds = []
-    for name in ("open_start_ns", "read_start_ns", "write_start_ns", "open_end_ns", "read_end_ns", "write_end_ns",
-                 "close_end_ns"):  # fmt: skip
+    for name in (
+        "open_start_ns",
+        "read_start_ns",
+        "write_start_ns",
+        "open_end_ns",
+        "read_end_ns",
+        "write_end_ns",
+        "close_end_ns",
+    ):
         known = counters.ints(name)[rows & counters.known(name)]
         if known.size:
             bounds += [int(known.min()), int(known.max())]

@@ -45,11 +45,16 @@ def job_ports(ports: pa.Table, links: pa.Table, placed: pa.Table) -> pa.Table:
     told = links.filter(pc.equal(links["kind"].cast(pa.string()), LINKED))
     by_port = Intervals(*_sorted(told))
     node = by_port.at(ports["id"].cast(pa.string()), ports["ts_ns"].to_numpy())
-    mine = pa.table({
-        "ts_ns": ports["ts_ns"], "interval_ns": ports["interval_ns"], "node": node,
-        "port": ports["id"].cast(pa.string()), "received_bytes": ports["write_bytes"],
-        "sent_bytes": ports["read_bytes"],
-    }).filter(pc.is_valid(node))  # fmt: skip
+    mine = pa.table(
+        {
+            "ts_ns": ports["ts_ns"],
+            "interval_ns": ports["interval_ns"],
+            "node": node,
+            "port": ports["id"].cast(pa.string()),
+            "received_bytes": ports["write_bytes"],
+            "sent_bytes": ports["read_bytes"],
+        }
+    ).filter(pc.is_valid(node))
     found = attributed(mine, placed)
     row = pa.array(found.row)
     moved = {
@@ -57,10 +62,15 @@ def job_ports(ports: pa.Table, links: pa.Table, placed: pa.Table) -> pa.Table:
         for name in ("received_bytes", "sent_bytes")
     }
     unclear = np.where(found.how == "shared", moved["received_bytes"] + moved["sent_bytes"], 0.0)
-    flat = pa.table({
-        "job_id": found.job_id, "port": mine["port"].take(row), "node": mine["node"].take(row), **moved,
-        "ambiguous_bytes": unclear,
-    })  # fmt: skip
+    flat = pa.table(
+        {
+            "job_id": found.job_id,
+            "port": mine["port"].take(row),
+            "node": mine["node"].take(row),
+            **moved,
+            "ambiguous_bytes": unclear,
+        }
+    )
     keys, values = ["job_id", "port", "node"], ["received_bytes", "sent_bytes", "ambiguous_bytes"]
     summed = flat.group_by(keys).aggregate([(name, "sum") for name in values])
     return summed.rename_columns([name.removesuffix("_sum") for name in summed.schema.names]).select([*keys, *values])
@@ -75,30 +85,45 @@ def _sorted(links: pa.Table) -> tuple[pa.Array, pa.Array, np.ndarray, np.ndarray
 
 
 def _flat(column: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays([chunk.cast(pa.string()) for chunk in column.chunks]) if column.num_chunks else \
-        pa.array([], pa.string())  # fmt: skip
+    return (
+        pa.concat_arrays([chunk.cast(pa.string()) for chunk in column.chunks])
+        if column.num_chunks
+        else pa.array([], pa.string())
+    )
 
 
 def imbalance(volumes: pa.Table) -> pa.Table:
     """How unevenly a job's ports are used: `job_id`, `ports`, `received_bytes`, `sent_bytes`, `highest_over_mean` and
     `deviation` (standard deviation over mean) of the bytes of a port. 1 and 0: all alike. Jobs of one port are left
     out. `volumes`: as `job_ports` gives."""
-    by_port = volumes.filter(pc.is_valid(volumes["job_id"])).group_by(["job_id", "port"]).aggregate(
-        [("received_bytes", "sum"), ("sent_bytes", "sum")]
-    )  # fmt: skip
+    by_port = (
+        volumes.filter(pc.is_valid(volumes["job_id"]))
+        .group_by(["job_id", "port"])
+        .aggregate([("received_bytes", "sum"), ("sent_bytes", "sum")])
+    )
     total = pc.add(by_port["received_bytes_sum"], by_port["sent_bytes_sum"])
     flat = by_port.append_column("bytes", total)
-    found = flat.group_by("job_id").aggregate([
-        ("bytes", "count"), ("bytes", "mean"), ("bytes", "max"), ("bytes", "stddev"), ("received_bytes_sum", "sum"),
-        ("sent_bytes_sum", "sum"),
-    ])  # fmt: skip
+    found = flat.group_by("job_id").aggregate(
+        [
+            ("bytes", "count"),
+            ("bytes", "mean"),
+            ("bytes", "max"),
+            ("bytes", "stddev"),
+            ("received_bytes_sum", "sum"),
+            ("sent_bytes_sum", "sum"),
+        ]
+    )
     found = found.filter(pc.and_(pc.greater(found["bytes_count"], 1), pc.greater(found["bytes_mean"], 0)))
-    return pa.table({
-        "job_id": found["job_id"], "ports": found["bytes_count"], "received_bytes": found["received_bytes_sum_sum"],
-        "sent_bytes": found["sent_bytes_sum_sum"],
-        "highest_over_mean": pc.divide(found["bytes_max"], found["bytes_mean"]),
-        "deviation": pc.divide(found["bytes_stddev"], found["bytes_mean"]),
-    })  # fmt: skip
+    return pa.table(
+        {
+            "job_id": found["job_id"],
+            "ports": found["bytes_count"],
+            "received_bytes": found["received_bytes_sum_sum"],
+            "sent_bytes": found["sent_bytes_sum_sum"],
+            "highest_over_mean": pc.divide(found["bytes_max"], found["bytes_mean"]),
+            "deviation": pc.divide(found["bytes_stddev"], found["bytes_mean"]),
+        }
+    )
 
 
 def devices_by_hour(devices: pa.Table, offset_ns: int = 0) -> pa.Table:
@@ -108,21 +133,33 @@ def devices_by_hour(devices: pa.Table, offset_ns: int = 0) -> pa.Table:
     `devices`: rows of the rollup of kind device at intervals of an hour.
     """
     local = devices["ts_ns"].to_numpy() + offset_ns
-    keyed = pa.table({
-        "id": devices["id"].cast(pa.string()), "start": devices["ts_ns"], "hour": pa.array(local // HOUR_NS % 24),
-        **{name: devices[name] for name in ("read_bytes", "write_bytes", "busy_ns")},
-    })  # fmt: skip
-    found = keyed.group_by(["id", "hour"]).aggregate([
-        ("read_bytes", "sum"), ("write_bytes", "sum"), ("busy_ns", "sum"), ("start", "count_distinct"),
-    ])  # fmt: skip
+    keyed = pa.table(
+        {
+            "id": devices["id"].cast(pa.string()),
+            "start": devices["ts_ns"],
+            "hour": pa.array(local // HOUR_NS % 24),
+            **{name: devices[name] for name in ("read_bytes", "write_bytes", "busy_ns")},
+        }
+    )
+    found = keyed.group_by(["id", "hour"]).aggregate(
+        [
+            ("read_bytes", "sum"),
+            ("write_bytes", "sum"),
+            ("busy_ns", "sum"),
+            ("start", "count_distinct"),
+        ]
+    )
     seconds = pc.multiply(found["start_count_distinct"].cast(pa.float64()), 3600.0)
-    return pa.table({
-        "id": found["id"], "hour": found["hour"],
-        "read_bytes_per_s": pc.divide(found["read_bytes_sum"].cast(pa.float64()), seconds),
-        "write_bytes_per_s": pc.divide(found["write_bytes_sum"].cast(pa.float64()), seconds),
-        "busy_share": pc.divide(pc.divide(found["busy_ns_sum"].cast(pa.float64()), float(NS_PER_S)), seconds),
-        "hours": found["start_count_distinct"],
-    }).sort_by([("id", "ascending"), ("hour", "ascending")])  # fmt: skip
+    return pa.table(
+        {
+            "id": found["id"],
+            "hour": found["hour"],
+            "read_bytes_per_s": pc.divide(found["read_bytes_sum"].cast(pa.float64()), seconds),
+            "write_bytes_per_s": pc.divide(found["write_bytes_sum"].cast(pa.float64()), seconds),
+            "busy_share": pc.divide(pc.divide(found["busy_ns_sum"].cast(pa.float64()), float(NS_PER_S)), seconds),
+            "hours": found["start_count_distinct"],
+        }
+    ).sort_by([("id", "ascending"), ("hour", "ascending")])
 
 
 def metadata_sources(metadata: pa.Table, classes: Mapping[str, str]) -> pa.Table:
@@ -137,9 +174,14 @@ def metadata_sources(metadata: pa.Table, classes: Mapping[str, str]) -> pa.Table
     words = pa.array(list(classes.values()), pa.string())
     of_client = pc.fill_null(words.take(pc.index_in(client, value_set=known).combine_chunks()), UNKNOWN_CLASS)
     server = pc.coalesce(rows["target"].cast(pa.string()), rows["server"].cast(pa.string()))
-    flat = pa.table({
-        "server": server, "client_class": of_client, "op": rows["op"].cast(pa.string()), "count": rows["count"],
-    })  # fmt: skip
+    flat = pa.table(
+        {
+            "server": server,
+            "client_class": of_client,
+            "op": rows["op"].cast(pa.string()),
+            "count": rows["count"],
+        }
+    )
     found = flat.group_by(["server", "client_class", "op"]).aggregate([("count", "sum")])
     found = found.rename_columns([name.removesuffix("_sum") for name in found.schema.names])
     return found.select(["server", "client_class", "op", "count"]).sort_by(

@@ -192,9 +192,12 @@ def patterns(ops: OpColumns, order: IntArray, new_stream: BoolArray) -> tuple[Pa
         return np.bincount(kind, weights=values, minlength=2)[:2].astype(np.int64)
 
     totals = Pattern(
-        split(row_consecutive), split(row_sequential), split(strided + in_strided),
-        split(random + in_random), split(known + placed_inside),
-    )  # fmt: skip
+        split(row_consecutive),
+        split(row_sequential),
+        split(strided + in_strided),
+        split(random + in_random),
+        split(known + placed_inside),
+    )
     return totals, row_consecutive.astype(np.int64), row_sequential.astype(np.int64)
 
 
@@ -217,8 +220,10 @@ def union_intervals(group: IntArray, start: IntArray, end: IntArray) -> tuple[In
         first = np.flatnonzero(fresh)
         last = np.r_[first[1:] - 1, len(start) - 1]
         return group[first], start[first], lifted_end[last] - codes[last] * span + low
-    parts = [union_intervals(np.zeros_like(start[codes == c]), start[codes == c], end[codes == c])
-             for c in range(int(codes[-1]) + 1)]  # fmt: skip
+    parts = [
+        union_intervals(np.zeros_like(start[codes == c]), start[codes == c], end[codes == c])
+        for c in range(int(codes[-1]) + 1)
+    ]
     heads = [group[codes == c][0] for c in range(int(codes[-1]) + 1)]
     return (
         np.concatenate([np.full(len(p[1]), h) for p, h in zip(parts, heads, strict=True)]),

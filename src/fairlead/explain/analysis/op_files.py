@@ -11,10 +11,19 @@ from fairlead.core.model.tables import FILE_COUNTERS, batch_of, word_column
 from fairlead.explain.analysis.op_columns import READ, WRITE, FloatArray, IntArray
 
 WORD_COLUMNS = {
-    "read": "reads", "write": "writes", "open": "opens", "create": "opens", "opendir": "opens", "seek": "seeks",
-    "stat": "stats", "mmap": "mmaps", "fsync": "fsyncs", "fdatasync": "fdatasyncs", "flush": "flushes",
+    "read": "reads",
+    "write": "writes",
+    "open": "opens",
+    "create": "opens",
+    "opendir": "opens",
+    "seek": "seeks",
+    "stat": "stats",
+    "mmap": "mmaps",
+    "fsync": "fsyncs",
+    "fdatasync": "fdatasyncs",
+    "flush": "flushes",
     "rename": "renames",
-}  # fmt: skip
+}
 """Column that counts an operation word; others are counted in `extra`."""
 
 

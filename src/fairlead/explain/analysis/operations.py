@@ -215,9 +215,13 @@ class _InterfaceReducer:
         high = low + ops.stride[order] * (ops.count[order] - 1) + ops.size[order]
         hit = np.zeros(len(order), bool)
         hit[:-1] = (
-            (stream[1:] == stream[:-1]) & (kind[:-1] == oc.READ) & (kind[1:] == oc.WRITE)
-            & (low[:-1] >= 0) & (low[1:] >= low[:-1]) & (high[1:] <= high[:-1])
-        )  # fmt: skip
+            (stream[1:] == stream[:-1])
+            & (kind[:-1] == oc.READ)
+            & (kind[1:] == oc.WRITE)
+            & (low[:-1] >= 0)
+            & (low[1:] >= low[:-1])
+            & (high[1:] <= high[:-1])
+        )
         reads = order[hit]
         self.modify += [ops.count[reads].sum(), ops.nbytes[reads].sum(), ops.busy[reads].sum() / 1e9]
 
@@ -375,16 +379,22 @@ class OperationReducer:
             mounted.interface = "POSIX"
         totals = {name: reducer.finish(final, ranks) for name, reducer in self._interfaces.items()}
         if self._impossible:
-            self.missing.append(Missing(
-                kind="impossible_sizes", what="bytes of some operations",
-                why=f"{self._impossible:,} of them tell an impossible size and are counted without bytes",
-                remedy="check the trace where they stand; a process that was killed may leave broken records",
-            ))  # fmt: skip
+            self.missing.append(
+                Missing(
+                    kind="impossible_sizes",
+                    what="bytes of some operations",
+                    why=f"{self._impossible:,} of them tell an impossible size and are counted without bytes",
+                    remedy="check the trace where they stand; a process that was killed may leave broken records",
+                )
+            )
         for name, total in totals.items():
             if total.repeats is None and total.pattern.placed.sum():
-                self.missing.append(Missing(
-                    kind="repeats_unknown", what=f"repeated {name} reads and writes",
-                    why=f"more than {MAX_INTERVALS:,} separate ranges were touched",
-                    remedy="report fewer processes or a shorter part of the run",
-                ))  # fmt: skip
+                self.missing.append(
+                    Missing(
+                        kind="repeats_unknown",
+                        what=f"repeated {name} reads and writes",
+                        why=f"more than {MAX_INTERVALS:,} separate ranges were touched",
+                        remedy="report fewer processes or a shorter part of the run",
+                    )
+                )
         return totals

@@ -43,8 +43,13 @@ def _common_ns(io: list[OperationTotals], compute: OperationTotals) -> int:
     a, c = compute.activity, union_intervals
     left = _length(*c(io_rank, io_start, io_end))
     right = _length(*c(a.rank, a.start_ns, a.end_ns))
-    either = _length(*c(np.concatenate([io_rank, a.rank]), np.concatenate([io_start, a.start_ns]),
-                        np.concatenate([io_end, a.end_ns])))  # fmt: skip
+    either = _length(
+        *c(
+            np.concatenate([io_rank, a.rank]),
+            np.concatenate([io_start, a.start_ns]),
+            np.concatenate([io_end, a.end_ns]),
+        )
+    )
     return left + right - either
 
 

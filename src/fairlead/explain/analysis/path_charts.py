@@ -39,12 +39,16 @@ def charts(
         "forwarders": [_forwarder(flow, fold) for flow in facts.forwarders],
         "spans": [
             {
-                "kind": one.kind, "culprit": one.culprit, "from_s": (one.from_ns - axis.start_ns) / NS_PER_S,
-                "to_s": (one.to_ns - axis.start_ns) / NS_PER_S, "victims": one.victims, "where": one.where,
+                "kind": one.kind,
+                "culprit": one.culprit,
+                "from_s": (one.from_ns - axis.start_ns) / NS_PER_S,
+                "to_s": (one.to_ns - axis.start_ns) / NS_PER_S,
+                "victims": one.victims,
+                "where": one.where,
             }
             for one in judgement.verdicts
         ],
-    }  # fmt: skip
+    }
 
 
 def client_series(ops: pa.Table | None, axis: Axis) -> dict[str, Floats]:

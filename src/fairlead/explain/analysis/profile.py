@@ -110,11 +110,18 @@ def profile(view: JobView, platform: Platform | None = None, reference: Referenc
     metrics |= target_metrics(view)
     metrics |= _job_metrics(view, times, timeline, modes, above, phases, periods, metrics)
     return JobProfile(
-        view=view, times=times, timeline=timeline, modes=modes, modes_mpiio=above,
-        phases=sorted(phases, key=lambda p: (p.start_ns, p.kind)), periods=periods,
-        metrics=metrics, costs=costs(view, times, metrics, reference),
-        files=file_table(view), missing=view.missing + missing + _unknown(view),
-    )  # fmt: skip
+        view=view,
+        times=times,
+        timeline=timeline,
+        modes=modes,
+        modes_mpiio=above,
+        phases=sorted(phases, key=lambda p: (p.start_ns, p.kind)),
+        periods=periods,
+        metrics=metrics,
+        costs=costs(view, times, metrics, reference),
+        files=file_table(view),
+        missing=view.missing + missing + _unknown(view),
+    )
 
 
 def _io_processes(modes: dict[str, DirectionMode], processes: int) -> int | None:
@@ -148,31 +155,47 @@ def _reference(view: JobView, platform: Platform | None) -> Reference:
 
 
 def _job_metrics(
-    view: JobView, times: IoTimes, timeline: Timeline | None, modes: dict[str, DirectionMode],
-    above: dict[str, DirectionMode], phases: list[Phase], periods: dict[str, Period | None], known: dict[str, Value],
-) -> dict[str, Value]:  # fmt: skip
+    view: JobView,
+    times: IoTimes,
+    timeline: Timeline | None,
+    modes: dict[str, DirectionMode],
+    above: dict[str, DirectionMode],
+    phases: list[Phase],
+    periods: dict[str, Period | None],
+    known: dict[str, Value],
+) -> dict[str, Value]:
     run_time = view.job.run_time_s
     total = int(known["read_bytes"] or 0) + int(known["write_bytes"] or 0)
     data_ops = int(known["read_ops"] or 0) + int(known["write_ops"] or 0)
     seconds = _active_seconds(view, timeline)
     out: dict[str, Value] = {
-        "processes": view.processes, "run_time_s": run_time,
-        "io_time_s": times.slowest_s, "io_time_mean_s": times.mean_s, "io_time_share": share(times.slowest_s, run_time),
-        "read_time_s": times.read_s, "write_time_s": times.write_s, "meta_time_s": times.meta_s,
-        "total_bytes": total, "data_ops": data_ops, "non_trivial": total > NON_TRIVIAL_BYTES,
+        "processes": view.processes,
+        "run_time_s": run_time,
+        "io_time_s": times.slowest_s,
+        "io_time_mean_s": times.mean_s,
+        "io_time_share": share(times.slowest_s, run_time),
+        "read_time_s": times.read_s,
+        "write_time_s": times.write_s,
+        "meta_time_s": times.meta_s,
+        "total_bytes": total,
+        "data_ops": data_ops,
+        "non_trivial": total > NON_TRIVIAL_BYTES,
         "average_iops": share(data_ops, seconds["both"]),
-        "timeline_known": timeline is not None, "operations_known": "POSIX" in view.operations,
-    }  # fmt: skip
+        "timeline_known": timeline is not None,
+        "operations_known": "POSIX" in view.operations,
+    }
     for d in ("read", "write"):
         period = periods[d]
         out |= {
-            f"{d}_mode": modes[d].mode, f"{d}_mode_mpiio": above[d].mode, f"{d}_processes": modes[d].processes,
+            f"{d}_mode": modes[d].mode,
+            f"{d}_mode_mpiio": above[d].mode,
+            f"{d}_processes": modes[d].processes,
             f"{d}_bandwidth_bytes_per_s": (average := share(known[f"{d}_bytes"], seconds[d])),
             f"{d}_peak_bytes_per_s": _peak(timeline, d, average),
             f"{d}_phases": sum(p.kind == d for p in phases) if timeline is not None else None,
             f"{d}_period_s": period.period_s if period else None,
             f"{d}_period_confidence": period.confidence if period else None,
-        }  # fmt: skip
+        }
     return documented(out, _JOB_DOCS, "job_metrics")
 
 
@@ -197,9 +220,13 @@ def _within(phase: Phase, start_ns: int | None, end_ns: int | None) -> Phase:
     if end <= start or (start, end) == (phase.start_ns, phase.end_ns):
         return phase
     return Phase(
-        kind=phase.kind, start_ns=start, end_ns=end, bytes=phase.bytes,
-        bandwidth_bytes_per_s=phase.bytes / ((end - start) / 1e9), active_ns=min(phase.active_ns, end - start),
-    )  # fmt: skip
+        kind=phase.kind,
+        start_ns=start,
+        end_ns=end,
+        bytes=phase.bytes,
+        bandwidth_bytes_per_s=phase.bytes / ((end - start) / 1e9),
+        active_ns=min(phase.active_ns, end - start),
+    )
 
 
 def _binned(timeline: Timeline) -> tuple[tuple[FloatArray, FloatArray], int]:
@@ -234,13 +261,21 @@ def _unknown(view: JobView) -> list[Missing]:
     """What this kind of input can never tell."""
     out = []
     if view.job.start_ns is not None and view.job.end_ns is not None and view.job.end_ns < view.job.start_ns:
-        out.append(Missing(
-            kind="clock", what="run time", why="the job ends before it starts: the clock ran backwards",
-            remedy="compare with the scheduler's times",
-        ))  # fmt: skip
+        out.append(
+            Missing(
+                kind="clock",
+                what="run time",
+                why="the job ends before it starts: the clock ran backwards",
+                remedy="compare with the scheduler's times",
+            )
+        )
     if "POSIX" not in view.operations and view.counters.of("POSIX").any():
-        out.append(Missing(
-            kind="no_operations", what="repeats by the same process, read-modify-write, time per request size",
-            why="the log holds counters, not single operations", remedy="run with DXT_ENABLE_IO_TRACE=1",
-        ))  # fmt: skip
+        out.append(
+            Missing(
+                kind="no_operations",
+                what="repeats by the same process, read-modify-write, time per request size",
+                why="the log holds counters, not single operations",
+                remedy="run with DXT_ENABLE_IO_TRACE=1",
+            )
+        )
     return out

@@ -17,16 +17,26 @@ from fairlead.store import rollup_cells as rc
 
 I64 = NDArray[np.int64]
 VALUES = ("read_bytes", "write_bytes", "metadata_ops")
-TRAFFIC = pa.schema([
-    pa.field("ts_ns", pa.int64()), pa.field("component", pa.string()), pa.field("job_id", pa.string()),
-    *(pa.field(name, pa.float64()) for name in VALUES), pa.field("ambiguous", pa.float64()),
-])  # fmt: skip
+TRAFFIC = pa.schema(
+    [
+        pa.field("ts_ns", pa.int64()),
+        pa.field("component", pa.string()),
+        pa.field("job_id", pa.string()),
+        *(pa.field(name, pa.float64()) for name in VALUES),
+        pa.field("ambiguous", pa.float64()),
+    ]
+)
 """Client traffic behind a component in an interval, by job (null: whose is not known). `component` null: nothing says
 where it went. `ambiguous`: bytes and operations of it that were shared out among jobs on one node."""
-SPLIT = pa.schema([
-    pa.field("ts_ns", pa.int64()), pa.field("component", pa.string()), pa.field("job_id", pa.string()),
-    *(pa.field(name, pa.int64()) for name in VALUES), pa.field("estimated", pa.bool_()),
-])  # fmt: skip
+SPLIT = pa.schema(
+    [
+        pa.field("ts_ns", pa.int64()),
+        pa.field("component", pa.string()),
+        pa.field("job_id", pa.string()),
+        *(pa.field(name, pa.int64()) for name in VALUES),
+        pa.field("estimated", pa.bool_()),
+    ]
+)
 """What jobs had of a component. `job_id` null: what no job is known for. Null amounts are unknown."""
 
 
@@ -39,9 +49,7 @@ def behind(nodes: pa.Table, placed: pa.Table, routes: Intervals) -> pa.Table:
     row = pa.array(found.row)
     amounts = [pc.fill_null(nodes[name], 0).to_numpy()[found.row] * found.part for name in VALUES]
     unclear = np.where(found.how == "shared", sum(amounts), 0.0)
-    flat = pa.table(
-        [nodes["ts_ns"].take(row), component.take(row), found.job_id, *amounts, unclear], schema=TRAFFIC
-    )  # fmt: skip
+    flat = pa.table([nodes["ts_ns"].take(row), component.take(row), found.job_id, *amounts, unclear], schema=TRAFFIC)
     keys = ["ts_ns", "component", "job_id"]
     wanted = [*VALUES, "ambiguous"]
     summed = flat.group_by(keys).aggregate([(name, "sum") for name in wanted])
@@ -63,8 +71,11 @@ def split(whole: pa.Table, traffic: pa.Table, counted: pa.Table | None = None) -
     codes, _ = _keys(rest, traffic, counted)
     order = np.argsort(codes[0], kind="stable")
     at = np.searchsorted(codes[0][order], codes[1])
-    known = (at < len(order)) & (codes[0][order][np.minimum(at, len(order) - 1)] == codes[1]) if len(order) else \
-        np.zeros(len(codes[1]), np.bool_)  # fmt: skip
+    known = (
+        (at < len(order)) & (codes[0][order][np.minimum(at, len(order) - 1)] == codes[1])
+        if len(order)
+        else np.zeros(len(codes[1]), np.bool_)
+    )
     mine = ~_already(traffic, counted, codes[1], codes[2]) & known
     rows = np.flatnonzero(mine)
     into = order[at[rows]]
@@ -75,14 +86,23 @@ def split(whole: pa.Table, traffic: pa.Table, counted: pa.Table | None = None) -
     job = pa.chunked_array([*_chunks(jobs[0]), jobs[1]]).take(pa.array(by_place))
     lines = pa.array(place[by_place])
     estimate = pa.table(
-        [rest["ts_ns"].take(lines), rest["component"].take(lines), job, *columns.values(),
-         pa.array(np.ones(len(by_place), np.bool_))], schema=SPLIT,
-    )  # fmt: skip
+        [
+            rest["ts_ns"].take(lines),
+            rest["component"].take(lines),
+            job,
+            *columns.values(),
+            pa.array(np.ones(len(by_place), np.bool_)),
+        ],
+        schema=SPLIT,
+    )
     estimate = _without_empty(estimate)
     told = [counted[name] for name in ("ts_ns", "component", "job_id", *VALUES)]
-    return pa.concat_tables([
-        pa.table([*told, pa.array(np.zeros(counted.num_rows, np.bool_))], schema=SPLIT), estimate,
-    ])  # fmt: skip
+    return pa.concat_tables(
+        [
+            pa.table([*told, pa.array(np.zeros(counted.num_rows, np.bool_))], schema=SPLIT),
+            estimate,
+        ]
+    )
 
 
 def _nothing() -> pa.Table:
@@ -145,8 +165,9 @@ def _rest(whole: pa.Table, counted: pa.Table) -> pa.Table:
 
 def _keys(*tables: pa.Table) -> tuple[list[I64], int]:
     """A code for each row's interval and component, the same in all tables; and how many codes there are."""
-    component = rc.names(pa.chunked_array([c for t in tables for c in _chunks(t["component"].cast(pa.string()))],
-                                          pa.string()))  # fmt: skip
+    component = rc.names(
+        pa.chunked_array([c for t in tables for c in _chunks(t["component"].cast(pa.string()))], pa.string())
+    )
     times = np.concatenate([t["ts_ns"].to_numpy() for t in tables])
     codes, one = rc.grouped([times, component.codes])
     return np.split(codes, np.cumsum([t.num_rows for t in tables])[:-1]), len(one)
@@ -156,8 +177,11 @@ def _already(traffic: pa.Table, counted: pa.Table, keys: I64, counted_keys: I64)
     """Traffic of jobs the component counted itself in that interval."""
     if not counted.num_rows:
         return np.zeros(traffic.num_rows, np.bool_)
-    jobs = rc.names(pa.chunked_array([*_chunks(traffic["job_id"].cast(pa.string())),
-                                      *_chunks(counted["job_id"].cast(pa.string()))], pa.string()))  # fmt: skip
+    jobs = rc.names(
+        pa.chunked_array(
+            [*_chunks(traffic["job_id"].cast(pa.string())), *_chunks(counted["job_id"].cast(pa.string()))], pa.string()
+        )
+    )
     both = np.concatenate([keys, counted_keys])
     codes, _ = rc.grouped([both, jobs.codes])
     return np.asarray(np.isin(codes[: len(keys)], codes[len(keys) :]))

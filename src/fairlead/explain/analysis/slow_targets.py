@@ -177,13 +177,20 @@ def _stretch(
     mine = _per_mib(flow, windows)
     grown = mine is not None and earlier is not None and mine >= 1.5 * earlier
     return SlowTarget(
-        target=flow.name, from_ns=axis.from_ns(int(windows[0])), to_ns=axis.to_ns(int(windows[-1])),
-        per_mib_s=mine, peers_per_mib_s=float(np.median(compared)) if compared else None, before_per_mib_s=earlier,
-        ratio=ratio, windows=len(windows), requests=round(requests), bytes=round(float(flow.bytes[:, windows].sum())),
+        target=flow.name,
+        from_ns=axis.from_ns(int(windows[0])),
+        to_ns=axis.to_ns(int(windows[-1])),
+        per_mib_s=mine,
+        peers_per_mib_s=float(np.median(compared)) if compared else None,
+        before_per_mib_s=earlier,
+        ratio=ratio,
+        windows=len(windows),
+        requests=round(requests),
+        bytes=round(float(flow.bytes[:, windows].sum())),
         peers=sum(bool(other.requests[:, windows].sum() > 0) for other in others),
         confidence=_confidence(len(windows), ratio, requests, grown=grown),
         lost_s=_lost(flow, windows, ratios.ratio[index, windows]),
-    )  # fmt: skip
+    )
 
 
 def _per_mib(flow: Flow, windows: Ints) -> float | None:

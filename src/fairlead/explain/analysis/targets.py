@@ -33,9 +33,11 @@ def target_metrics(view: JobView) -> dict[str, Value]:
         relative = rates / np.median(rates)
         slowest = int(np.argmin(relative))
         out |= {
-            "targets_compared": len(ids), "slow_targets": int((relative < SLOW_SHARE).sum()),
-            "slowest_target": int(ids[slowest]), "slowest_target_rate_share": float(relative[slowest]),
-        }  # fmt: skip
+            "targets_compared": len(ids),
+            "slow_targets": int((relative < SLOW_SHARE).sum()),
+            "slowest_target": int(ids[slowest]),
+            "slowest_target_rate_share": float(relative[slowest]),
+        }
     return documented(out, DOCS, "target_metrics")
 
 

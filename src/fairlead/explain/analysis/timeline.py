@@ -91,10 +91,12 @@ def _rank_bytes(view: JobView, interface: str, counted: int) -> FloatArray | Non
     if heat.num_rows:
         ranks = heat.column("rank").to_numpy()
         keep = (ranks >= 0) & (ranks < view.processes)
-        out = np.stack([
-            np.bincount(ranks[keep], heat.column(name).to_numpy()[keep], view.processes)
-            for name in ("read_bytes", "write_bytes")
-        ])  # fmt: skip
+        out = np.stack(
+            [
+                np.bincount(ranks[keep], heat.column(name).to_numpy()[keep], view.processes)
+                for name in ("read_bytes", "write_bytes")
+            ]
+        )
         if _coverage(float(out.sum()), counted_bytes(view, (interface,), streams=True)) >= COMPLETE:
             return out
     return None
@@ -126,12 +128,16 @@ def build(view: JobView) -> tuple[Timeline | None, list[Missing]]:
             cells.append(part)
             held += nbytes
     if _coverage(held, counted) < COMPLETE:
-        missing.append(Missing(
-            kind="no_timeline", what="when the bytes moved: phases, period, peak bandwidth",
-            why="the trace holds no complete record of operations and no heat map" if not held else
-            f"only {held / counted:.0%} of the bytes have times",
-            remedy="run with DXT_ENABLE_IO_TRACE=1, or with Darshan 3.4 or newer for its heat map",
-        ))  # fmt: skip
+        missing.append(
+            Missing(
+                kind="no_timeline",
+                what="when the bytes moved: phases, period, peak bandwidth",
+                why="the trace holds no complete record of operations and no heat map"
+                if not held
+                else f"only {held / counted:.0%} of the bytes have times",
+                remedy="run with DXT_ENABLE_IO_TRACE=1, or with Darshan 3.4 or newer for its heat map",
+            )
+        )
         return None, missing
     return _combined(view, cells, held / counted), missing
 
@@ -153,11 +159,14 @@ def _best(view: JobView, interface: str, counted: int, missing: list[Missing]) -
         held = _coverage(float(traced.rank_bytes.sum()), counted)
         if held >= COMPLETE:
             return _of_operations(traced)
-        missing.append(Missing(
-            kind="operations_incomplete", what=f"{interface} operations",
-            why=f"the trace holds {held:.1%} of the bytes counted; nothing is concluded from the missing part",
-            remedy="raise the trace's memory (Darshan: MAX_RECORDS and MODMEM of the DXT modules) and run again",
-        ))  # fmt: skip
+        missing.append(
+            Missing(
+                kind="operations_incomplete",
+                what=f"{interface} operations",
+                why=f"the trace holds {held:.1%} of the bytes counted; nothing is concluded from the missing part",
+                remedy="raise the trace's memory (Darshan: MAX_RECORDS and MODMEM of the DXT modules) and run again",
+            )
+        )
     heat = _heatmap_of(view.heatmap, interface)
     if not heat.num_rows:
         return None
@@ -167,10 +176,14 @@ def _best(view: JobView, interface: str, counted: int, missing: list[Missing]) -
     coverage = _coverage(held, counted_bytes(view, (interface,), streams=True))
     if coverage >= COMPLETE:
         return _without_streams(view, interface, part)
-    missing.append(Missing(
-        kind="heatmap_incomplete", what=f"{interface} heat map", why=f"it holds {coverage:.1%} of the bytes counted",
-        remedy="raise the HEATMAP module's memory (MODMEM) and run again",
-    ))  # fmt: skip
+    missing.append(
+        Missing(
+            kind="heatmap_incomplete",
+            what=f"{interface} heat map",
+            why=f"it holds {coverage:.1%} of the bytes counted",
+            remedy="raise the HEATMAP module's memory (MODMEM) and run again",
+        )
+    )
     return None
 
 

@@ -91,9 +91,15 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def verdict(
-    profile: JobProfile, findings: Sequence[Finding], undecided: Sequence[UndecidedRule], causes: dict[str, str],
-    *, inputs: Sequence[str], source: str, version: str,
-) -> Verdict:  # fmt: skip
+    profile: JobProfile,
+    findings: Sequence[Finding],
+    undecided: Sequence[UndecidedRule],
+    causes: dict[str, str],
+    *,
+    inputs: Sequence[str],
+    source: str,
+    version: str,
+) -> Verdict:
     """Compose the verdict. `causes` maps a rule to the cause it prices."""
     from fairlead.explain.analysis import ANALYSIS_VERSION
 
@@ -102,24 +108,42 @@ def verdict(
     above = profile.modes_mpiio
     differs = metrics["mpiio_used"] and any(above[d].mode != profile.modes[d].mode for d in above)
     return Verdict(
-        schema=SCHEMA, fairlead_version=version, analysis_version=ANALYSIS_VERSION,
-        inputs=list(inputs), source=source,
+        schema=SCHEMA,
+        fairlead_version=version,
+        analysis_version=ANALYSIS_VERSION,
+        inputs=list(inputs),
+        source=source,
         job=JobPart(
-            id=job.job_id, user=job.user, program=job.program, cluster=job.cluster, start_ns=job.start_ns,
-            end_ns=job.end_ns, run_time_s=job.run_time_s, processes=profile.view.processes,
+            id=job.job_id,
+            user=job.user,
+            program=job.program,
+            cluster=job.cluster,
+            start_ns=job.start_ns,
+            end_ns=job.end_ns,
+            run_time_s=job.run_time_s,
+            processes=profile.view.processes,
             nodes=job.nodes if job.nodes is not None else job.nodes_count,
         ),
         totals=Totals(
-            **{n: int(metrics[n] or 0)
-               for n in ("read_bytes", "write_bytes", "read_ops", "write_ops", "metadata_ops", "stream_bytes")},
+            **{
+                n: int(metrics[n] or 0)
+                for n in ("read_bytes", "write_bytes", "read_ops", "write_ops", "metadata_ops", "stream_bytes")
+            },
         ),
-        io_mode=_modes(profile.modes), io_mode_mpiio=_modes(above) if differs else None,
+        io_mode=_modes(profile.modes),
+        io_mode_mpiio=_modes(above) if differs else None,
         io_processes=Processes(profile.modes["read"].processes, profile.modes["write"].processes),
-        grade=result.letter, grade_reason=result.reason, lost_s=result.lost_s,
+        grade=result.letter,
+        grade_reason=result.reason,
+        lost_s=result.lost_s,
         headline=headline(profile, findings, result),
-        summary=_summary(profile), phases=profile.phases, findings=list(findings), undecided=list(undecided),
-        missing=profile.missing, metrics=metrics,
-    )  # fmt: skip
+        summary=_summary(profile),
+        phases=profile.phases,
+        findings=list(findings),
+        undecided=list(undecided),
+        missing=profile.missing,
+        metrics=metrics,
+    )
 
 
 def _modes(modes: dict[str, DirectionMode]) -> Modes:
@@ -128,11 +152,28 @@ def _modes(modes: dict[str, DirectionMode]) -> Modes:
 
 def _summary(profile: JobProfile) -> dict[str, Value | dict[str, float]]:
     names = (
-        "run_time_s", "io_time_s", "io_time_mean_s", "io_time_share", "read_time_s", "write_time_s", "meta_time_s",
-        "read_bandwidth_bytes_per_s", "write_bandwidth_bytes_per_s", "read_peak_bytes_per_s", "write_peak_bytes_per_s",
-        "average_iops", "metadata_ops", "metadata_ops_per_s", "processes", "io_processes", "files", "non_trivial",
-        "read_pattern", "write_pattern", "overlap_share",
-    )  # fmt: skip
+        "run_time_s",
+        "io_time_s",
+        "io_time_mean_s",
+        "io_time_share",
+        "read_time_s",
+        "write_time_s",
+        "meta_time_s",
+        "read_bandwidth_bytes_per_s",
+        "write_bandwidth_bytes_per_s",
+        "read_peak_bytes_per_s",
+        "write_peak_bytes_per_s",
+        "average_iops",
+        "metadata_ops",
+        "metadata_ops_per_s",
+        "processes",
+        "io_processes",
+        "files",
+        "non_trivial",
+        "read_pattern",
+        "write_pattern",
+        "overlap_share",
+    )
     out: dict[str, Value | dict[str, float]] = {name: profile.metrics[name] for name in names}
     for d, period in profile.periods.items():
         out[f"{d}_period"] = None if period is None else {"period_s": period.period_s, "confidence": period.confidence}

@@ -52,12 +52,16 @@ def history_of(lake: Lake, span: Span, *, user: str = "", program: str = "") -> 
         "coverage_bandwidth": np.divide(own, read + written, out=np.full(len(own), np.nan), where=read + written > 0),
         "others_read": np.maximum(read - np.where(reads, own, 0), 0) / seconds,
         "others_write": np.maximum(written - np.where(reads, 0, own), 0) / seconds,
-        "metadata_rate": names / seconds, "fullest_target": _during(load, "fullness", begin, end, mean=True),
-    }  # fmt: skip
+        "metadata_rate": names / seconds,
+        "fullest_target": _during(load, "fullness", begin, end, mean=True),
+    }
     return Runs(
-        performance=floats(phases, "rate_per_s"), group=_alike(phases), time=begin.astype(np.float64), factors=factors,
+        performance=floats(phases, "rate_per_s"),
+        group=_alike(phases),
+        time=begin.astype(np.float64),
+        factors=factors,
         families=FAMILIES,
-    )  # fmt: skip
+    )
 
 
 def _minutes(lake: Lake, span: Span) -> dict[str, F64]:

@@ -141,11 +141,16 @@ def population(
     speeds = _added([one.bandwidths for one in firsts], ("class", "direction", "bin"), sums=("jobs",))
     classes = volumes(jobs, speeds)
     return Population(
-        from_ns=wide.from_ns, to_ns=wide.to_ns, jobs=sum(one.jobs for one in classes),
-        nontrivial=sum(one.nontrivial for one in classes), classes=classes, modes=modes(jobs),
-        layers=_layers(_added([one.layers for one in firsts], ("date", "layer"), sums=VALUES)), targets=targets,
+        from_ns=wide.from_ns,
+        to_ns=wide.to_ns,
+        jobs=sum(one.jobs for one in classes),
+        nontrivial=sum(one.nontrivial for one in classes),
+        classes=classes,
+        modes=modes(jobs),
+        layers=_layers(_added([one.layers for one in firsts], ("date", "layer"), sums=VALUES)),
+        targets=targets,
         target_quantiles=_quantiles(counts, [k / BINS for k in range(BINS + 1)]),
-    )  # fmt: skip
+    )
 
 
 def first_look(span: Span, *, root: str, memory: str | None) -> First:
@@ -155,20 +160,25 @@ def first_look(span: Span, *, root: str, memory: str | None) -> First:
         lake,
         f"SELECT DISTINCT id FROM rollup WHERE interval_ns = {HOUR_NS} AND kind = $kind AND layer = $kind"
         f" AND job_id IS NULL AND ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns} AND {days(span)}",
-        {"kind": "target"}, within=span,
-    )  # fmt: skip
+        {"kind": "target"},
+        within=span,
+    )
     highest = select(lake, f"SELECT max(rate) AS peak FROM ({_minutes(span)})", {"kind": "target"}, within=span)
     summed = ", ".join(f"sum({name})::BIGINT AS {name}" for name in VALUES)
     layers = select(
         lake,
         f"SELECT ts_ns // {DAY_NS} AS date, layer, {summed} FROM rollup WHERE interval_ns = {HOUR_NS} AND {_WHOLE}"
         f" AND ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns} AND {days(span)} GROUP BY date, layer",
-        _WORDS, within=span,
-    )  # fmt: skip
+        _WORDS,
+        within=span,
+    )
     return First(
-        jobs=lake.query(_jobs_sql(span)), bandwidths=lake.query(_bandwidths_sql(span)), layers=layers,
-        peak=highest.column("peak")[0].as_py(), targets=frozenset(named.column("id").to_pylist()),
-    )  # fmt: skip
+        jobs=lake.query(_jobs_sql(span)),
+        bandwidths=lake.query(_bandwidths_sql(span)),
+        layers=layers,
+        peak=highest.column("peak")[0].as_py(),
+        targets=frozenset(named.column("id").to_pylist()),
+    )
 
 
 _WHOLE = (
@@ -176,9 +186,15 @@ _WHOLE = (
     " OR (kind = $ost AND layer = $ost) OR (kind = $mds AND layer = $meta))"
 )
 _WORDS = {
-    "node": "node", "client": "client", "mount": "mount", "pfs": "pfs_client", "fwd": "forwarder", "ost": "target",
-    "mds": "mds", "meta": "metadata",
-}  # fmt: skip
+    "node": "node",
+    "client": "client",
+    "mount": "mount",
+    "pfs": "pfs_client",
+    "fwd": "forwarder",
+    "ost": "target",
+    "mds": "mds",
+    "meta": "metadata",
+}
 """Of each layer the components that count all of it. As parameters: a query reads every table it names."""
 
 
@@ -226,9 +242,7 @@ def _bandwidths_sql(span: Span) -> str:
     return " UNION ALL ".join(parts)
 
 
-def second_look(
-    span: Span, *, root: str, memory: str | None, peak: float | None, servers: Sequence[str]
-) -> Second:  # fmt: skip
+def second_look(span: Span, *, root: str, memory: str | None, peak: float | None, servers: Sequence[str]) -> Second:
     """One day: its minutes of targets by utilisation, and who was watched. Runs where a worker is."""
     lake = lake_at(root, memory)
     scale = BINS / peak if peak else 0.0
@@ -236,8 +250,9 @@ def second_look(
         lake,
         f"SELECT least(ceil(rate::FLOAT * $scale::FLOAT), {BINS})::INTEGER AS bin, count(*) AS minutes"
         f" FROM ({_minutes(span)}) GROUP BY bin",
-        {"kind": "target", "scale": scale}, within=span,
-    )  # fmt: skip
+        {"kind": "target", "scale": scale},
+        within=span,
+    )
     counts = np.zeros(BINS + 1, np.int64)
     counts[integers(found, "bin")] = integers(found, "minutes")
     watched = select(
@@ -245,8 +260,9 @@ def second_look(
         f"SELECT node, count(DISTINCT ts_ns // {MINUTE_NS}) AS minutes FROM health WHERE probe = 'agent'"
         f" AND state = 'ok' AND ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns} AND {days(span)}"
         " AND node IN (SELECT unnest($servers)) GROUP BY node",
-        {"servers": list(servers)}, within=span,
-    )  # fmt: skip
+        {"servers": list(servers)},
+        within=span,
+    )
     by_node = {row["node"]: int(row["minutes"]) for row in records(watched)}
     return Second(counts, int(counts.sum()), by_node)
 
@@ -279,12 +295,19 @@ def busy(
     known = told + idle
     share = np.cumsum(counts) / known if known else np.zeros(BINS + 1)
     answer = Cdf(
-        from_ns=span.from_ns, to_ns=span.to_ns, kind="target", peak_bytes_per_s=peak, peak_basis=basis,
-        components=components, minutes=known, minutes_unknown=every - known,
-        utilisation=np.round(np.arange(BINS + 1) / BINS, 4).tolist(), share=np.round(share, 6).tolist(),
+        from_ns=span.from_ns,
+        to_ns=span.to_ns,
+        kind="target",
+        peak_bytes_per_s=peak,
+        peak_basis=basis,
+        components=components,
+        minutes=known,
+        minutes_unknown=every - known,
+        utilisation=np.round(np.arange(BINS + 1) / BINS, 4).tolist(),
+        share=np.round(share, 6).tolist(),
         below_1_percent=float(share[round(0.01 * BINS)]) if known else None,
         below_5_percent=float(share[round(0.05 * BINS)]) if known else None,
-    )  # fmt: skip
+    )
     return answer, counts
 
 
@@ -308,15 +331,21 @@ def volumes(jobs: pa.Table, bandwidths: pa.Table) -> list[ClassVolume]:
     rows = sorted(records(by_class), key=lambda row: order.index(row["class"]))
     return [
         ClassVolume(
-            core_hours=row["class"], jobs=row["jobs"], nontrivial=row["nontrivial"], core_seconds=row["core_s"],
-            read_bytes=row["read_bytes"], write_bytes=row["write_bytes"],
-            read_bytes_per_job=_mean(row, "read"), write_bytes_per_job=_mean(row, "write"),
-            read_bytes_max=row["read_max"], write_bytes_max=row["write_max"],
+            core_hours=row["class"],
+            jobs=row["jobs"],
+            nontrivial=row["nontrivial"],
+            core_seconds=row["core_s"],
+            read_bytes=row["read_bytes"],
+            write_bytes=row["write_bytes"],
+            read_bytes_per_job=_mean(row, "read"),
+            write_bytes_per_job=_mean(row, "write"),
+            read_bytes_max=row["read_max"],
+            write_bytes_max=row["write_max"],
             read_bandwidth=_speeds(speeds.get((row["class"], "read"), {})),
             write_bandwidth=_speeds(speeds.get((row["class"], "write"), {})),
         )
         for row in rows
-    ]  # fmt: skip
+    ]
 
 
 def _mean(row: Mapping[str, Any], way: str) -> float | None:
@@ -352,8 +381,9 @@ def _layers(found: pa.Table) -> list[LayerDay]:
     rows = sorted(records(found), key=lambda row: (row["date"], order.get(row["layer"], 99)))
     return [
         LayerDay(
-            day=str(np.datetime64(row["date"], "D")), layer=row["layer"],
+            day=str(np.datetime64(row["date"], "D")),
+            layer=row["layer"],
             sums=Sums(**{name: row[name] for name in VALUES}),
         )
         for row in rows
-    ]  # fmt: skip
+    ]

@@ -93,9 +93,15 @@ def reanalyse(
             if done is not None:
                 done(count, len(cut))
     return Reanalysis(
-        from_ns=span.from_ns, to_ns=span.to_ns, label=label, shard=shard, stretches=len(cut),
-        done_before=len(cut) - len(wanted), jobs=jobs, kept=kept,
-    )  # fmt: skip
+        from_ns=span.from_ns,
+        to_ns=span.to_ns,
+        label=label,
+        shard=shard,
+        stretches=len(cut),
+        done_before=len(cut) - len(wanted),
+        jobs=jobs,
+        kept=kept,
+    )
 
 
 def stream_of(label: str, stretch: Span) -> str:
@@ -117,10 +123,12 @@ def made_again(stretch: Span, *, root: str, memory: str | None, now_ns: int) -> 
     """Summaries of the jobs that began in one stretch and ended long enough ago. Runs where a worker is."""
     lake = lake_at(root, memory)
     begun = f"start_ns >= {stretch.from_ns} AND start_ns < {stretch.to_ns} AND {days(stretch)}"
-    jobs = records(lake.query(
-        f"SELECT * EXCLUDE (day) FROM jobs WHERE {begun} AND end_ns >= start_ns AND end_ns <= $until",
-        {"until": now_ns - LAG_NS},
-    ))  # fmt: skip
+    jobs = records(
+        lake.query(
+            f"SELECT * EXCLUDE (day) FROM jobs WHERE {begun} AND end_ns >= start_ns AND end_ns <= $until",
+            {"until": now_ns - LAG_NS},
+        )
+    )
     told = records(lake.query(f"SELECT * EXCLUDE (day) FROM job_summary WHERE {begun}"))
     before = {_key(row): row for row in told}
     rows = summaries_of(lake, jobs, now_ns)

@@ -67,9 +67,17 @@ def label_of_this() -> str:
 
 
 def rediagnose(
-    workers: Workers, root: str, span: Span, now_ns: int, *, shard: str = SHARD, label: str = "",
-    memory: str | None = None, wait_s: float = 0.0, done: Callable[[int, int], None] | None = None,
-) -> Rediagnosis:  # fmt: skip
+    workers: Workers,
+    root: str,
+    span: Span,
+    now_ns: int,
+    *,
+    shard: str = SHARD,
+    label: str = "",
+    memory: str | None = None,
+    wait_s: float = 0.0,
+    done: Callable[[int, int], None] | None = None,
+) -> Rediagnosis:
     """Makes phases and findings of all jobs that began in `span` and have ended, where this was not done under `label`
     (the version, unless given). `done` is told pieces done and pieces in all.
 
@@ -101,10 +109,18 @@ def rediagnose(
                     done(count, 2 * len(cut))
             writer.flush()  # what is compared with each other lies in tables then
     return Rediagnosis(
-        from_ns=span.from_ns, to_ns=span.to_ns, label=label, shard=shard, stretches=len(cut), done_before=before,
-        jobs=counts["jobs"], phases=counts["phases"], findings=counts["findings"], withdrawn=counts["withdrawn"],
+        from_ns=span.from_ns,
+        to_ns=span.to_ns,
+        label=label,
+        shard=shard,
+        stretches=len(cut),
+        done_before=before,
+        jobs=counts["jobs"],
+        phases=counts["phases"],
+        findings=counts["findings"],
+        withdrawn=counts["withdrawn"],
         kept=counts["kept"],
-    )  # fmt: skip
+    )
 
 
 def stream_of(what: str, label: str, stretch: Span) -> str:
@@ -138,11 +154,13 @@ def findings_again(stretch: Span, *, root: str, memory: str | None, now_ns: int)
 
 
 def _jobs(lake: Any, stretch: Span, now_ns: int) -> list[dict[str, Any]]:
-    return records(lake.query(
-        f"SELECT * EXCLUDE (day) FROM jobs WHERE start_ns >= {stretch.from_ns} AND start_ns < {stretch.to_ns}"
-        f" AND {days(stretch)} AND end_ns >= start_ns AND end_ns <= {now_ns - LAG_NS}"
-        " ORDER BY start_ns, cluster, job_id"
-    ))  # fmt: skip
+    return records(
+        lake.query(
+            f"SELECT * EXCLUDE (day) FROM jobs WHERE start_ns >= {stretch.from_ns} AND start_ns < {stretch.to_ns}"
+            f" AND {days(stretch)} AND end_ns >= start_ns AND end_ns <= {now_ns - LAG_NS}"
+            " ORDER BY start_ns, cluster, job_id"
+        )
+    )
 
 
 def _phases(lake: Any, stretch: Span) -> pa.Table:

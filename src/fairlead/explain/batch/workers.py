@@ -223,15 +223,23 @@ def slurm_cluster(asked: Slurm, security: Any = None) -> Any:
     """A cluster without workers yet. Raises MissingDependencyError when dask-jobqueue is lacking."""
     jobqueue = _imported("dask_jobqueue")
     options: dict[str, Any] = {
-        "cores": asked.cores, "memory": asked.memory, "processes": asked.processes, "walltime": asked.walltime,
-        "job_name": "fairlead-worker", "local_directory": asked.local_directory,
-        "job_extra_directives": list(asked.directives), "job_script_prologue": list(asked.prologue),
+        "cores": asked.cores,
+        "memory": asked.memory,
+        "processes": asked.processes,
+        "walltime": asked.walltime,
+        "job_name": "fairlead-worker",
+        "local_directory": asked.local_directory,
+        "job_extra_directives": list(asked.directives),
+        "job_script_prologue": list(asked.prologue),
         "worker_extra_args": ["--no-dashboard"],
-    }  # fmt: skip
+    }
     named = {
-        "queue": asked.queue, "account": asked.account, "interface": asked.interface, "python": asked.python,
+        "queue": asked.queue,
+        "account": asked.account,
+        "interface": asked.interface,
+        "python": asked.python,
         "log_directory": asked.logs,
-    }  # fmt: skip
+    }
     options |= {name: value for name, value in named.items() if value}
     scheduler: dict[str, Any] = {"dashboard": False, "dashboard_address": NO_PAGE}
     if asked.scheduler_interface:

@@ -85,9 +85,14 @@ def run(config: Any, stop: threading.Event) -> None:
                 # Components first: what an incident took from a job can then be told with the job.
                 rounds.look(lake, writer, now_ns)
                 done = step(
-                    lake, writer, now_ns, running_ns=running_ns, quick=not whole, diagnosis=config.diagnosis,
+                    lake,
+                    writer,
+                    now_ns,
+                    running_ns=running_ns,
+                    quick=not whole,
+                    diagnosis=config.diagnosis,
                     peaks=rounds.site.peaks,
-                )  # fmt: skip
+                )
                 if whole or now_ns - flushed_ns >= FLUSH_NS:
                     writer.flush()
                     flushed_ns = now_ns
@@ -120,10 +125,17 @@ def take_site(writer: Output, file: str) -> bool:
 
 
 def step(
-    lake: Tables, writer: Output, now_ns: int, *, lag_ns: int = LAG_NS, most: int = MOST_JOBS,
-    running_ns: int = EVERY_NS, quick: bool = False, diagnosis: Diagnosis | None = None,
+    lake: Tables,
+    writer: Output,
+    now_ns: int,
+    *,
+    lag_ns: int = LAG_NS,
+    most: int = MOST_JOBS,
+    running_ns: int = EVERY_NS,
+    quick: bool = False,
+    diagnosis: Diagnosis | None = None,
     peaks: Mapping[str, float] | None = None,
-) -> Step:  # fmt: skip
+) -> Step:
     """Summarises jobs that ended: those whose records are all here, and, unless `quick`, those that ended before
     `now_ns - lag_ns` and have no summary yet, or one that later records made untrue, the longest waiting first; and
     jobs that run, each again after `running_ns`. Findings go with the summaries of ended jobs in one batch, as
@@ -154,9 +166,13 @@ def _digest(rows: Sequence[Row]) -> str:
 
 
 def _diagnosed(
-    lake: Tables, jobs: Sequence[Mapping[str, Any]], looked: Sequence[JobData], now_ns: int, diagnosis: Diagnosis,
+    lake: Tables,
+    jobs: Sequence[Mapping[str, Any]],
+    looked: Sequence[JobData],
+    now_ns: int,
+    diagnosis: Diagnosis,
     peaks: Mapping[str, float] | None,
-) -> Diagnosed | None:  # fmt: skip
+) -> Diagnosed | None:
     if not diagnosis.on or not jobs:
         return None
     return diagnosed_jobs(lake, looked, now_ns, limits=limits_of(diagnosis), peaks=peaks, again=_again(jobs))

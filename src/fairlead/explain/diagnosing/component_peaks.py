@@ -87,7 +87,8 @@ def past_peaks(lake: Tables, before_ns: int) -> dict[tuple[str, str], Peak]:
     for row in found.to_pylist():
         by_ops = row["kind"] == "mds"
         peaks[row["kind"], row["id"]] = Peak(
-            bytes_per_s=None if by_ops else float(row["best"]), ops_per_s=float(row["best"]) if by_ops else None,
+            bytes_per_s=None if by_ops else float(row["best"]),
+            ops_per_s=float(row["best"]) if by_ops else None,
             basis=LEARNT,
-        )  # fmt: skip
+        )
     return peaks

@@ -52,9 +52,14 @@ class Diagnosed:
 
 
 def diagnosed_jobs(
-    lake: Tables, looked: Sequence[JobData], now_ns: int, *, limits: Limits | None = None,
-    peaks: Mapping[str, float] | None = None, again: Sequence[Mapping[str, Any]] | None = None,
-) -> Diagnosed:  # fmt: skip
+    lake: Tables,
+    looked: Sequence[JobData],
+    now_ns: int,
+    *,
+    limits: Limits | None = None,
+    peaks: Mapping[str, float] | None = None,
+    again: Sequence[Mapping[str, Any]] | None = None,
+) -> Diagnosed:
     """Phases and findings of these jobs (what is known of each, and its row of `jobs`), and the findings told of them
     before that are not borne out any more. `again`: those that may have been told of before (None: all). Raises
     LakeError."""
@@ -64,9 +69,15 @@ def diagnosed_jobs(
 
 
 def diagnosed_phases(
-    lake: Tables, phases: pa.Table, jobs: Sequence[Mapping[str, Any]], now_ns: int, *, limits: Limits | None = None,
-    peaks: Mapping[str, float] | None = None, again: Sequence[Mapping[str, Any]] | None = None,
-) -> Diagnosed:  # fmt: skip
+    lake: Tables,
+    phases: pa.Table,
+    jobs: Sequence[Mapping[str, Any]],
+    now_ns: int,
+    *,
+    limits: Limits | None = None,
+    peaks: Mapping[str, float] | None = None,
+    again: Sequence[Mapping[str, Any]] | None = None,
+) -> Diagnosed:
     """The same of phases (PHASE, one job after the other) that are there already."""
     limits = limits or Limits()
     told: list[Told] = []
@@ -108,9 +119,15 @@ def worth_telling(said: Judged, limits: Limits) -> list[int]:
 
 
 def _told(
-    lake: Tables, phases: pa.Table, said: Judged, jobs: Sequence[Mapping[str, Any]], limits: Limits,
-    peaks: Mapping[str, float], advise: Advise, history: History,
-) -> list[Told]:  # fmt: skip
+    lake: Tables,
+    phases: pa.Table,
+    said: Judged,
+    jobs: Sequence[Mapping[str, Any]],
+    limits: Limits,
+    peaks: Mapping[str, float],
+    advise: Advise,
+    history: History,
+) -> list[Told]:
     rows = worth_telling(said, limits)
     if not rows:
         return []
@@ -134,9 +151,14 @@ def told_before(lake: Tables, jobs: Sequence[Mapping[str, Any]], still: set[str]
         "SELECT detail, job_id, cluster, from_ns FROM finding WHERE job_id IN (SELECT unnest($names))"
         " AND starts_with(rule, $of_jobs) AND NOT coalesce(withdrawn, false) AND analysis_version = $version"
         f" AND from_ns >= $from AND from_ns <= $to AND {in_days(begin, end)} ORDER BY id",
-        {"names": sorted({str(job["job_id"]) for job in jobs}), "of_jobs": OF_JOBS, "version": DIAGNOSIS_VERSION,
-         "from": begin - _EDGE_NS, "to": end + _EDGE_NS},
-    )  # fmt: skip
+        {
+            "names": sorted({str(job["job_id"]) for job in jobs}),
+            "of_jobs": OF_JOBS,
+            "version": DIAGNOSIS_VERSION,
+            "from": begin - _EDGE_NS,
+            "to": end + _EDGE_NS,
+        },
+    )
     runs: dict[tuple[object, str], list[tuple[int, int]]] = {}
     for job in jobs:
         span = (int(job["start_ns"]) - _EDGE_NS, int(job["end_ns"]) + _EDGE_NS)

@@ -43,9 +43,11 @@ def arrived(lake: Tables, now_ns: int, *, within_ns: int, most: int) -> list[Map
 
 
 def through(
-    jobs: Sequence[Mapping[str, Any]], nodes: Mapping[str, int], servers: Mapping[str, Sequence[tuple[str, str]]],
+    jobs: Sequence[Mapping[str, Any]],
+    nodes: Mapping[str, int],
+    servers: Mapping[str, Sequence[tuple[str, str]]],
     told: Mapping[tuple[str, str], int],
-) -> list[Mapping[str, Any]]:  # fmt: skip
+) -> list[Mapping[str, Any]]:
     """Those of `jobs` whose sources have all been heard of a time at or after their end. `nodes`: the last word of each
     node that is watched; `servers`: components that counted a job; `told`: the last word of each of these."""
     found = []

@@ -60,9 +60,15 @@ def learnt_before(now_ns: int, settings: Diagnosis) -> int:
 
 
 def health_round(
-    lake: Tables, writer: Any, now_ns: int, settings: Diagnosis, peaks: Mapping[str, float] | None = None, *,
-    past: Mapping[tuple[str, str], Peak] | None = None, span: Span | None = None,
-) -> int:  # fmt: skip
+    lake: Tables,
+    writer: Any,
+    now_ns: int,
+    settings: Diagnosis,
+    peaks: Mapping[str, float] | None = None,
+    *,
+    past: Mapping[tuple[str, str], Peak] | None = None,
+    span: Span | None = None,
+) -> int:
     """Looks once and writes what changed, in one batch; returns its rows. `peaks`: what the site says, by kind; `past`:
     `past_peaks` before `learnt_before`, read here unless given; `span`: what is looked at (default: `span_of`). Raises
     LakeError."""
@@ -76,19 +82,27 @@ def health_round(
     known = known_incidents(lake, span.from_ns, end)
     given = component_loads(lake, span)
     health = watched(
-        given.loads, given.interval_ns, {**{at: one for at, one in past.items() if (at[0], "") not in told_peaks},
-                                         **told_peaks}, given.events,
-        now_ns=end, open_incidents=known, limits=limits, servers=given.servers, nodes=given.nodes,
+        given.loads,
+        given.interval_ns,
+        {**{at: one for at, one in past.items() if (at[0], "") not in told_peaks}, **told_peaks},
+        given.events,
+        now_ns=end,
+        open_incidents=known,
+        limits=limits,
+        servers=given.servers,
+        nodes=given.nodes,
         canaries=given.canaries,
-    )  # fmt: skip
+    )
     told = health_told(health.incidents, end, limits=limits, jobs=_sizes(given.nodes), advise=_advise)
     return write(writer, now_ns, health, known, dict(zip((one.id for one in health.incidents), told, strict=True)))
 
 
 def _sizes(nodes: Mapping[str, int]) -> pa.Table:
     """Sizes of jobs as rows of JOBS."""
-    rows = pa.table({"job_id": list(nodes), "nodes_count": list(nodes.values())},
-                    pa.schema([("job_id", pa.string()), ("nodes_count", pa.int64())]))  # fmt: skip
+    rows = pa.table(
+        {"job_id": list(nodes), "nodes_count": list(nodes.values())},
+        pa.schema([("job_id", pa.string()), ("nodes_count", pa.int64())]),
+    )
     return conform(rows, JOBS, strict=True)
 
 
@@ -106,9 +120,7 @@ def _advise(rule: str, verdict: str, facts: Mapping[str, object], layer: str | N
     return advised(load_advice(), rule, verdict, facts, layer=layer)
 
 
-def write(
-    writer: Any, now_ns: int, health: Health, known: Sequence[Incident], told: Mapping[str, Told]
-) -> int:  # fmt: skip
+def write(writer: Any, now_ns: int, health: Health, known: Sequence[Incident], told: Mapping[str, Told]) -> int:
     """Rows of what is new or says something else than before, with its finding; nothing is written twice."""
     before = {one.id: msgspec.json.encode(one) for one in known}
     changed = [one for one in health.incidents if before.get(one.id) != msgspec.json.encode(one)]

@@ -70,19 +70,37 @@ class Advising:
             return []
         job = rows[0]
         row: dict[str, Any] = {
-            "cluster": victim["cluster"], "kind": "write", "user": job["user"], "program": job["program"],
-            "nodes_count": job["nodes_count"], "mode": "N-1" if verdict == "n_to_1" else None,
+            "cluster": victim["cluster"],
+            "kind": "write",
+            "user": job["user"],
+            "program": job["program"],
+            "nodes_count": job["nodes_count"],
+            "mode": "N-1" if verdict == "n_to_1" else None,
             "request_bytes": facts.get("request_bytes"),
-        }  # fmt: skip
-        asked = batch_of(PHASE, {
-            "job_id": [str(name)], "number": [0], "kind": ["write"], "start_ns": [at_ns], "end_ns": [at_ns],
-            "active_ns": [0], "user": [job["user"]], "program": [job["program"]], "made_ns": [0],
-            "analysis_version": [0], "cluster": [victim["cluster"]],
-        })  # fmt: skip
+        }
+        asked = batch_of(
+            PHASE,
+            {
+                "job_id": [str(name)],
+                "number": [0],
+                "kind": ["write"],
+                "start_ns": [at_ns],
+                "end_ns": [at_ns],
+                "active_ns": [0],
+                "user": [job["user"]],
+                "program": [job["program"]],
+                "made_ns": [0],
+                "analysis_version": [0],
+                "cluster": [victim["cluster"]],
+            },
+        )
         like = pa.Table.from_batches([asked])
-        beside = pc.fill_null(pc.or_kleene(
-            pc.equal(self._phases["program"], job["program"]), pc.equal(self._phases["user"], job["user"] or "")
-        ), False)  # fmt: skip
+        beside = pc.fill_null(
+            pc.or_kleene(
+                pc.equal(self._phases["program"], job["program"]), pc.equal(self._phases["user"], job["user"] or "")
+            ),
+            False,
+        )
         others = pc.and_(beside, pc.not_equal(self._phases["job_id"], str(name)))
         both = pa.concat_tables([like, self._phases.filter(others)]).unify_dictionaries()
         return gains_of(self._before(History(self._lake, both), like, at_ns), row, wanted)

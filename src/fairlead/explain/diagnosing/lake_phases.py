@@ -40,8 +40,10 @@ def phases_of(lake: Tables, looked: Sequence[JobData], now_ns: int) -> pa.Table:
 
 def _words(known: Sequence[JobData], around_ns: int) -> tuple[dict[str, object], int, int]:
     """Parameters that name these jobs and their times, and the first and last of these."""
-    spans = [(str(data.job["job_id"]), _ns(data.job, "start_ns") - around_ns, _ns(data.job, "end_ns") + around_ns)
-             for data in known]  # fmt: skip
+    spans = [
+        (str(data.job["job_id"]), _ns(data.job, "start_ns") - around_ns, _ns(data.job, "end_ns") + around_ns)
+        for data in known
+    ]
     return asked_for(spans), min(begin for _, begin, _ in spans), max(end for _, _, end in spans)
 
 

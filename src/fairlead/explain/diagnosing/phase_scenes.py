@@ -66,15 +66,27 @@ def victims_of(phases: pa.Table, rows: Sequence[int], usual: Sequence[UsualFigur
     usual = [UsualFigures()] * len(rows) if usual is None else usual
     return [
         Victim(
-            cluster=row["cluster"], job_id=row["job_id"], kind=row["kind"], start_ns=row["start_ns"],
-            end_ns=row["end_ns"], expected_s=row["expected_s"], lost_s=row["lost_s"], confidence=row["abnormal"],
-            rate_per_s=row["rate_per_s"], mode=row["mode"], forwarders=tuple(row["forwarders"] or ()),
-            targets=tuple(row["targets"] or ()), mds=tuple(row["mds"] or ()), request_bytes=row["request_bytes"],
-            metadata_ops=row["metadata_ops"], usual_request_bytes=like.request_bytes,
-            usual_metadata_ops=like.metadata_ops, usual_mode=like.mode,
+            cluster=row["cluster"],
+            job_id=row["job_id"],
+            kind=row["kind"],
+            start_ns=row["start_ns"],
+            end_ns=row["end_ns"],
+            expected_s=row["expected_s"],
+            lost_s=row["lost_s"],
+            confidence=row["abnormal"],
+            rate_per_s=row["rate_per_s"],
+            mode=row["mode"],
+            forwarders=tuple(row["forwarders"] or ()),
+            targets=tuple(row["targets"] or ()),
+            mds=tuple(row["mds"] or ()),
+            request_bytes=row["request_bytes"],
+            metadata_ops=row["metadata_ops"],
+            usual_request_bytes=like.request_bytes,
+            usual_metadata_ops=like.metadata_ops,
+            usual_mode=like.mode,
         )
         for row, like in zip(wanted.to_pylist(), usual, strict=True)
-    ]  # fmt: skip
+    ]
 
 
 def scenes_of(
@@ -101,9 +113,12 @@ def windows_of(victims: Sequence[Victim]) -> list[Window]:
     windows: list[Window] = []
     for interval, begin, end, at in sorted(spans):
         last = windows[-1] if windows else None
-        if last is not None and last.interval_ns == interval and begin <= last.to_ns and (
-            end - last.from_ns <= 2 * LONGEST_FINE_NS + 4 * MOST_AROUND_NS
-        ):  # fmt: skip
+        if (
+            last is not None
+            and last.interval_ns == interval
+            and begin <= last.to_ns
+            and (end - last.from_ns <= 2 * LONGEST_FINE_NS + 4 * MOST_AROUND_NS)
+        ):
             windows[-1] = Window(last.from_ns, max(last.to_ns, end), interval, (*last.victims, at))
         else:
             windows.append(Window(begin, end, interval, (at,)))
@@ -130,10 +145,14 @@ def _around(
         phases = pa.concat_tables([_without(phases, own), _overlapping(own, window, names)])
     told = set(phases["job_id"].to_pylist())
     return Around(
-        loads=loads, phases=phases, summaries=_summaries(lake, window, [n for n in names if n not in told]),
-        jobs=_jobs(lake, window, names), incidents=_incidents(lake, window, served),
-        peaks=known_peaks(lake, window.from_ns, served, peaks), waits=usual_waits(lake, window.from_ns, served),
-    )  # fmt: skip
+        loads=loads,
+        phases=phases,
+        summaries=_summaries(lake, window, [n for n in names if n not in told]),
+        jobs=_jobs(lake, window, names),
+        incidents=_incidents(lake, window, served),
+        peaks=known_peaks(lake, window.from_ns, served, peaks),
+        waits=usual_waits(lake, window.from_ns, served),
+    )
 
 
 def scene_of(victim: Victim, window: Window, around: Around) -> Scene:
@@ -153,24 +172,37 @@ def scene_of(victim: Victim, window: Window, around: Around) -> Scene:
     phases = around.phases.filter(pc.is_in(around.phases["job_id"], chosen))
     summaries = around.summaries.filter(pc.is_in(around.summaries["job_id"], chosen))
     return Scene(
-        victim=victim, loads=loads.filter(pa.array(here | of_job)), interval_ns=window.interval_ns,
+        victim=victim,
+        loads=loads.filter(pa.array(here | of_job)),
+        interval_ns=window.interval_ns,
         neighbours=neighbours_of(phases, summaries),
         jobs=around.jobs.filter(pc.is_in(around.jobs["job_id"], pa.array(sorted(beside), pa.string()))),
         incidents=[
-            one for one in around.incidents
-            if (one.layer, one.component) in served and one.from_ns < victim.end_ns
+            one
+            for one in around.incidents
+            if (one.layer, one.component) in served
+            and one.from_ns < victim.end_ns
             and (one.to_ns is None or one.to_ns > victim.start_ns)
         ],
         peaks={key: value for key, value in around.peaks.items() if key in served},
         usual_wait_s={key: value for key, value in around.waits.items() if key in served},
         missing=missing_of(victim, here, kinds, parts),
-    )  # fmt: skip
+    )
 
 
 _ALIKE = (
-    "cluster", "job_id", "user", "project", "program", "nodes_count", "processes", "forwarders", "targets", "made_ns",
+    "cluster",
+    "job_id",
+    "user",
+    "project",
+    "program",
+    "nodes_count",
+    "processes",
+    "forwarders",
+    "targets",
+    "made_ns",
     "analysis_version",
-)  # fmt: skip
+)
 
 
 def neighbours_of(phases: pa.Table, summaries: pa.Table) -> pa.Table:
@@ -182,12 +214,19 @@ def neighbours_of(phases: pa.Table, summaries: pa.Table) -> pa.Table:
             continue
         end = one["end_ns"] if one["end_ns"] is not None else one["made_ns"]
         shared = {name: one[name] for name in _ALIKE}
-        shared |= {"job_start_ns": one["start_ns"], "number": 0, "start_ns": one["start_ns"], "end_ns": end,
-                   "active_ns": end - one["start_ns"], "io_processes": one["io_processes"]}  # fmt: skip
+        shared |= {
+            "job_start_ns": one["start_ns"],
+            "number": 0,
+            "start_ns": one["start_ns"],
+            "end_ns": end,
+            "active_ns": end - one["start_ns"],
+            "io_processes": one["io_processes"],
+        }
         for kind, amount, mode in (("read", "read_bytes", "read_mode"), ("write", "write_bytes", "write_mode")):
             if one[amount]:
-                rows.append({**shared, "kind": kind, "bytes": one[amount], "ops": one[f"{kind}_ops"],
-                             "mode": one[mode]})  # fmt: skip
+                rows.append(
+                    {**shared, "kind": kind, "bytes": one[amount], "ops": one[f"{kind}_ops"], "mode": one[mode]}
+                )
         if one["metadata_ops"]:
             rows.append({**shared, "kind": "metadata", "metadata_ops": one["metadata_ops"]})
     if not rows:
@@ -227,9 +266,12 @@ def component_loads(
 def job_loads(lake: Tables, from_ns: int, to_ns: int, interval_ns: int, names: Sequence[str]) -> pa.Table:
     """Rows of ROLLUP of these jobs, by layer."""
     return rollup_of(
-        lake, Span(from_ns, to_ns), interval_ns, "kind = $k_job AND id IN (SELECT unnest($names))",
+        lake,
+        Span(from_ns, to_ns),
+        interval_ns,
+        "kind = $k_job AND id IN (SELECT unnest($names))",
         {"k_job": "job", "names": list(names)},
-    )  # fmt: skip
+    )
 
 
 def _neighbours(loads: pa.Table, mine: set[str]) -> list[str]:
@@ -301,6 +343,6 @@ def _as(found: pa.Table, spec: TableSpec) -> pa.Table:
 
 
 def _plain(spec: TableSpec) -> pa.Schema:
-    return pa.schema([
-        pa.field(f.name, f.type.value_type if pa.types.is_dictionary(f.type) else f.type) for f in spec.schema
-    ])  # fmt: skip
+    return pa.schema(
+        [pa.field(f.name, f.type.value_type if pa.types.is_dictionary(f.type) else f.type) for f in spec.schema]
+    )

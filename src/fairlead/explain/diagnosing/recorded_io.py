@@ -70,9 +70,11 @@ def together(jobs: Sequence[Mapping[str, Any]], places: Sequence[int]) -> list[l
 def asked_for(jobs: Sequence[tuple[str, int, int]]) -> dict[str, object]:
     """Parameters of `ASKED`: number, begin and end of each job, numbered in their order."""
     return {
-        "ids": [name for name, _, _ in jobs], "begins": [begin for _, begin, _ in jobs],
-        "ends": [end for _, _, end in jobs], "numbers": list(range(len(jobs))),
-    }  # fmt: skip
+        "ids": [name for name, _, _ in jobs],
+        "begins": [begin for _, begin, _ in jobs],
+        "ends": [end for _, _, end in jobs],
+        "numbers": list(range(len(jobs))),
+    }
 
 
 def by_number(rows: pa.Table) -> dict[int, pa.Table]:
@@ -123,19 +125,25 @@ def _data_of(lake: Tables, jobs: Sequence[Mapping[str, Any]]) -> list[JobData]:
     interval = _interval(jobs[0])
     # Whole minutes, so that `analysis_loop.due` finds the same sums in the rollup of minutes.
     spans = [
-        (str(job["job_id"]), int(job["start_ns"]) // _MINUTE_NS * _MINUTE_NS,
-         (int(job["end_ns"]) // _MINUTE_NS + 1) * _MINUTE_NS) for job in jobs
-    ]  # fmt: skip
+        (
+            str(job["job_id"]),
+            int(job["start_ns"]) // _MINUTE_NS * _MINUTE_NS,
+            (int(job["end_ns"]) // _MINUTE_NS + 1) * _MINUTE_NS,
+        )
+        for job in jobs
+    ]
     asked = asked_for(spans)
     low, high = min(first for _, first, _ in spans), max(last for _, _, last in spans)
-    series = by_number(lake.query(
-        f"SELECT number, ts_ns, layer, {_summed(_JOBS_METADATA)} FROM rollup JOIN {ASKED} asked"
-        " ON rollup.id = asked.id AND ts_ns >= asked.begin_ns AND ts_ns < asked.end_ns"
-        f" WHERE kind = $k_job AND rollup.id IN (SELECT unnest($ids)) AND interval_ns = {interval}"
-        f" AND ts_ns >= {low} AND ts_ns < {high} AND {in_days(begin, end)}"
-        " GROUP BY number, ts_ns, layer ORDER BY number, ts_ns, layer",
-        {**asked, "k_job": "job", "l_target": "target"},
-    ))  # fmt: skip
+    series = by_number(
+        lake.query(
+            f"SELECT number, ts_ns, layer, {_summed(_JOBS_METADATA)} FROM rollup JOIN {ASKED} asked"
+            " ON rollup.id = asked.id AND ts_ns >= asked.begin_ns AND ts_ns < asked.end_ns"
+            f" WHERE kind = $k_job AND rollup.id IN (SELECT unnest($ids)) AND interval_ns = {interval}"
+            f" AND ts_ns >= {low} AND ts_ns < {high} AND {in_days(begin, end)}"
+            " GROUP BY number, ts_ns, layer ORDER BY number, ts_ns, layer",
+            {**asked, "k_job": "job", "l_target": "target"},
+        )
+    )
     layers = [set(series[at]["layer"].to_pylist()) if at in series else set() for at in range(len(jobs))]
     counted = counted_by(lake, ASKED, asked, low, high)
     operations = _operations(lake, asked, layers, low, high)
@@ -147,12 +155,19 @@ def _data_of(lake: Tables, jobs: Sequence[Mapping[str, Any]]) -> list[JobData]:
         forwarders, targets = counted.get((at, "forwarder")), counted.get((at, "target"))
         routed = mapped_forwarders(lake, nodes, *life) if not forwarders else None
         striped = placed_targets(lake, span, *life) if not targets else None
-        found.append(JobData(
-            job=job, series=series[at].select(_SERIES_OF) if at in series else _no_series(), interval_ns=interval,
-            io=operations.get(at), io_nodes=None, forwarders=forwarders or routed, targets=targets or striped,
-            nodes_traffic=_nodes_traffic(lake, job, nodes, interval) if not layers[at] and nodes else None,
-            estimated=[name for name, known in (("forwarders", routed), ("targets", striped)) if known],
-        ))  # fmt: skip
+        found.append(
+            JobData(
+                job=job,
+                series=series[at].select(_SERIES_OF) if at in series else _no_series(),
+                interval_ns=interval,
+                io=operations.get(at),
+                io_nodes=None,
+                forwarders=forwarders or routed,
+                targets=targets or striped,
+                nodes_traffic=_nodes_traffic(lake, job, nodes, interval) if not layers[at] and nodes else None,
+                estimated=[name for name, known in (("forwarders", routed), ("targets", striped)) if known],
+            )
+        )
     return found
 
 
@@ -175,11 +190,13 @@ def _operations(
     parts = ", ".join(
         f"TRY_CAST(sum({value}) FILTER ({rows}) AS BIGINT) AS {name}"
         for name, value, rows in (
-            ("read_bytes", moved, "op = 'read'"), ("write_bytes", moved, "op = 'write'"),
-            ("read_time_ns", "busy_ns", "op = 'read'"), ("write_time_ns", "busy_ns", "op = 'write'"),
+            ("read_bytes", moved, "op = 'read'"),
+            ("write_bytes", moved, "op = 'write'"),
+            ("read_time_ns", "busy_ns", "op = 'read'"),
+            ("write_time_ns", "busy_ns", "op = 'write'"),
             ("metadata_time_ns", "busy_ns", f"op <> 'read' AND op <> 'write' AND op NOT IN ({other})"),
         )
-    )  # fmt: skip
+    )
     found: dict[int, pa.Table] = {}
     for mount, interface in ((True, f"interface IN ({mounts})"), (False, f"interface NOT IN ({upper})")):
         mine = [at for at, known in enumerate(layers) if known & {CLIENT, MOUNT} and (MOUNT in known) is mount]

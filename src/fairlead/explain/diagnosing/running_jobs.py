@@ -46,9 +46,15 @@ def running_due(
     """Rows of `jobs` that run and whose summary is missing or old. Raises LakeError."""
     found = lake.query(
         _DUE,
-        {"now": now_ns, "every": every_ns, "rarest": max(LONGEST_NS, every_ns), "longest_run": LONGEST_RUN_NS,
-         "most": most, "first_day": max(now_ns - LONGEST_RUN_NS, 0) // DAY_NS},
-    )  # fmt: skip
+        {
+            "now": now_ns,
+            "every": every_ns,
+            "rarest": max(LONGEST_NS, every_ns),
+            "longest_run": LONGEST_RUN_NS,
+            "most": most,
+            "first_day": max(now_ns - LONGEST_RUN_NS, 0) // DAY_NS,
+        },
+    )
     return [job for job in found.to_pylist() if is_running(job, now_ns)]
 
 
@@ -76,13 +82,18 @@ def running_summaries(lake: Tables, jobs: Sequence[Mapping[str, Any]], now_ns: i
         name = str(job["job_id"])
         mine = series.get(name, counted.slice(0, 0))
         mine = mine.filter(pc.greater(mine["ts_ns"], int(job["start_ns"]) - _HOUR_NS))
-        rows.append(so_far(
-            JobData(
-                job=job, series=mine, nodes_traffic=by_nodes.get((name, job["start_ns"])),
-                forwarders=served.get((name, "forwarder")), targets=served.get((name, "target")),
-            ),
-            now_ns,
-        ))  # fmt: skip
+        rows.append(
+            so_far(
+                JobData(
+                    job=job,
+                    series=mine,
+                    nodes_traffic=by_nodes.get((name, job["start_ns"])),
+                    forwarders=served.get((name, "forwarder")),
+                    targets=served.get((name, "target")),
+                ),
+                now_ns,
+            )
+        )
     return rows
 
 

@@ -35,12 +35,13 @@ MOST_ROWS = 3_000_000
 _CONDITION = {
     "rollup": f"interval_ns = {MINUTE_NS} AND ts_ns >= {{begin}} AND ts_ns < {{end}}",
     "job_summary": "start_ns < {end} AND coalesce(end_ns, made_ns) > {begin}",
-    "mapping": "from_ns < {end} AND (to_ns IS NULL OR to_ns > {begin})", "layouts": "true",
+    "mapping": "from_ns < {end} AND (to_ns IS NULL OR to_ns > {begin})",
+    "layouts": "true",
     "file_counters": "open_start_ns >= {begin} AND open_start_ns < {end}",
     "ops": "start_ns >= {begin} AND start_ns < {end}",
     "metadata": "ts_ns > {begin} AND ts_ns <= {end} AND client IS NOT NULL",
     "health": "ts_ns >= {begin} AND ts_ns < {end}",
-}  # fmt: skip
+}
 _BEFORE = {"job_summary": 32 * DAY_NS}
 
 

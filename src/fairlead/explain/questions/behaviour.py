@@ -28,18 +28,45 @@ MOST_POINTS = 2000
 _HEATED_NS = 2 * DAY_NS
 """The heat map and the distribution of a longer span are of its end: hours of weeks are unreadable."""
 _COLUMNS = (
-    "cluster", "job_id", "start_ns", "end_ns", "user", "project", "program", "cores", "processes", "nodes_count",
-    "read_bytes", "write_bytes", "read_ops", "write_ops", "metadata_ops", "read_bandwidth_bytes_per_s",
-    "write_bandwidth_bytes_per_s", "iops", "read_mode", "write_mode", "made_ns",
-)  # fmt: skip
+    "cluster",
+    "job_id",
+    "start_ns",
+    "end_ns",
+    "user",
+    "project",
+    "program",
+    "cores",
+    "processes",
+    "nodes_count",
+    "read_bytes",
+    "write_bytes",
+    "read_ops",
+    "write_ops",
+    "metadata_ops",
+    "read_bandwidth_bytes_per_s",
+    "write_bandwidth_bytes_per_s",
+    "iops",
+    "read_mode",
+    "write_mode",
+    "made_ns",
+)
 _FINDING = ("id", "rule", "job_id", "category", "cost_s", "made_ns", "analysis_version", "withdrawn")
 _L = TypeVar("_L", bound=Answer)
 
 
 def behaviour(
-    lake: Tables, span: Span, sight: Sight, now_ns: int, *, user: str = "", program: str = "", project: str = "",
-    limit: int = 20, kept: Kept | None = None, peaks: Mapping[str, float] | None = None,
-) -> lines.Behaviour:  # fmt: skip
+    lake: Tables,
+    span: Span,
+    sight: Sight,
+    now_ns: int,
+    *,
+    user: str = "",
+    program: str = "",
+    project: str = "",
+    limit: int = 20,
+    kept: Kept | None = None,
+    peaks: Mapping[str, float] | None = None,
+) -> lines.Behaviour:
     """Jobs that began in the span. Raises UnknownNameError for a user,
     program or project nobody (this reader may see) has run as."""
     chosen = {key: value for key, value in (("user", user), ("program", program), ("project", project)) if value}
@@ -53,16 +80,25 @@ def behaviour(
     if not jobs.num_rows:
         missing.insert(0, "summaries: of no job that began in this time")
     answer = lines.Behaviour(
-        from_ns=span.from_ns, to_ns=span.to_ns, user=user or None, program=program or None, project=project or None,
-        **records(overview.population(jobs))[0], modes=_lines(overview.modes(jobs), lines.ModeLine),
+        from_ns=span.from_ns,
+        to_ns=span.to_ns,
+        user=user or None,
+        program=program or None,
+        project=project or None,
+        **records(overview.population(jobs))[0],
+        modes=_lines(overview.modes(jobs), lines.ModeLine),
         core_hours=_lines(overview.core_hours(jobs), lines.ClassLine),
         requests=_lines(shares_below(jobs), lines.RequestLine),
         n_to_one=_lines(overview.n_to_one(jobs), lines.SharedLine),
         users=_lines(overview.ranking(every, "user", span.from_ns, span.to_ns, limit), lines.RankLine),
         programs=_lines(overview.ranking(every, "program", span.from_ns, span.to_ns, limit), lines.RankLine),
-        points=_lines(_thinned(points), lines.RatePoint), points_of=points.num_rows,
-        causes=_lines(causes, lines.CauseLine), runs=_runs(jobs, limit), missing=missing, hidden=not sight.everything,
-    )  # fmt: skip
+        points=_lines(_thinned(points), lines.RatePoint),
+        points_of=points.num_rows,
+        causes=_lines(causes, lines.CauseLine),
+        runs=_runs(jobs, limit),
+        missing=missing,
+        hidden=not sight.everything,
+    )
     # What the machine did as a whole is not told to who sees only some jobs of it.
     return (
         answer
@@ -84,8 +120,9 @@ def _summaries(lake: Tables, span: Span, chosen: Mapping[str, str]) -> pa.Table:
         f"SELECT {_names(_COLUMNS)} FROM job_summary WHERE start_ns >= {wide.from_ns} AND start_ns < {wide.to_ns}"
         f" AND {days(wide)}{where}",
         words,
-        within=wide, began=wide,
-    )  # fmt: skip
+        within=wide,
+        began=wide,
+    )
     return overview.latest(found)
 
 
@@ -107,8 +144,10 @@ def _unknown(lake: Tables, span: Span, chosen: Mapping[str, str]) -> None:
             lake,
             f'SELECT DISTINCT "{key}" AS name FROM job_summary WHERE start_ns >= {span.from_ns}'
             f' AND start_ns < {span.to_ns} AND {days(span)} AND "{key}" IS NOT NULL{where}',
-            words, within=span, began=span,
-        )  # fmt: skip
+            words,
+            within=span,
+            began=span,
+        )
         known = sorted(found["name"].to_pylist())
         if value not in known:
             raise UnknownNameError(key, value, near(value, known))
@@ -149,8 +188,10 @@ def _causes(lake: Tables, span: Span, jobs: pa.Table) -> tuple[pa.Table, list[st
         f"SELECT {_names(_FINDING)} FROM (SELECT *, max(analysis_version) OVER (PARTITION BY from_ns // {DAY_NS})"
         f" AS newest FROM finding WHERE from_ns >= {span.from_ns} AND from_ns < {span.to_ns} AND {days(span)})"
         " WHERE analysis_version = newest AND rule IN (SELECT unnest($rules)) AND job_id IS NOT NULL",
-        {"rules": list(OF_JOBS)}, within=span, began=span,
-    )  # fmt: skip
+        {"rules": list(OF_JOBS)},
+        within=span,
+        began=span,
+    )
     return abnormal_jobs(found, jobs), []
 
 
@@ -167,9 +208,13 @@ def _machine(
     else:
         missing.append("metadata load: the peak of a metadata server (site file: mdops)")
     return msgspec.structs.replace(
-        answer, layers=system(lake, span, sight, now_ns, points=10).layers, targets=busy if busy.components else None,
-        forwarders=heat if heat.rows else None, metadata_above_75_percent=above, missing=missing,
-    )  # fmt: skip
+        answer,
+        layers=system(lake, span, sight, now_ns, points=10).layers,
+        targets=busy if busy.components else None,
+        forwarders=heat if heat.rows else None,
+        metadata_above_75_percent=above,
+        missing=missing,
+    )
 
 
 def _metadata(lake: Tables, span: Span, peak: float) -> float | None:

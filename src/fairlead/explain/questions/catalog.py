@@ -162,17 +162,31 @@ def _jobs(asking: Asking, name: str, asked: JobsAsked, sight: Sight, now_ns: int
     filters = {key: getattr(asked, key) for key in many_jobs.FILTERS}
     span = asked.span(now_ns, "1d", asking.longest_ns).rounded()
     return many_jobs.jobs(
-        asking.lake, span, sight, now_ns, filters=filters, node=asked.node, running=asked.running,
-        sort=asked.sort, limit=asked.limit, offset=asked.offset,
-    )  # fmt: skip
+        asking.lake,
+        span,
+        sight,
+        now_ns,
+        filters=filters,
+        node=asked.node,
+        running=asked.running,
+        sort=asked.sort,
+        limit=asked.limit,
+        offset=asked.offset,
+    )
 
 
 def _job(asking: Asking, name: str, asked: JobAsked, sight: Sight, now_ns: int) -> answers.Answer:
     span = asked.span(now_ns, "1h", asking.longest_ns) if asked.says_when else None
     return one_job.job(
-        asking.lake, name, sight, now_ns, cluster=asked.cluster, span=span, points=asked.points,
+        asking.lake,
+        name,
+        sight,
+        now_ns,
+        cluster=asked.cluster,
+        span=span,
+        points=asked.points,
         rates=asking.facts.ports if asking.facts else None,
-    )  # fmt: skip
+    )
 
 
 def _system(asking: Asking, name: str, asked: PageAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
@@ -194,7 +208,7 @@ def _page_of(kind: str) -> Answering:
         span = asked.span(now_ns, "1h", asking.longest_ns)
         return components.component(
             asking.lake, kind, name, span, sight, now_ns, points=asked.points, limit=asked.limit
-        )  # fmt: skip
+        )
 
     return page
 
@@ -209,7 +223,7 @@ def _usage(asking: Asking, name: str, asked: UsageAsked, sight: Sight, now_ns: i
     span = asked.span(now_ns, "1d", asking.longest_ns)
     return space.usage(
         asking.lake, span, sight, now_ns, fs=asked.fs, target=asked.target, kind=asked.kind, limit=asked.limit
-    )  # fmt: skip
+    )
 
 
 def _ports(asking: Asking, name: str, asked: PortsAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
@@ -253,10 +267,20 @@ def _findings(asking: Asking, name: str, asked: FindingsAsked, sight: Sight, now
         raise UsageError("who has taken on what is not known here", remedy="ask the server (fairlead up)")
     taken = asking.acknowledged() if asked.acknowledged and asking.acknowledged is not None else ()
     return what_was_found.findings(
-        asking.lake, span, sight, job=asked.job, component=asked.component, user=asked.user, severity=asked.severity,
-        rule=asked.rule, text=asked.text, without=taken if asked.acknowledged == "no" else (),
-        among=taken if asked.acknowledged == "yes" else None, limit=asked.limit, offset=asked.offset,
-    )  # fmt: skip
+        asking.lake,
+        span,
+        sight,
+        job=asked.job,
+        component=asked.component,
+        user=asked.user,
+        severity=asked.severity,
+        rule=asked.rule,
+        text=asked.text,
+        without=taken if asked.acknowledged == "no" else (),
+        among=taken if asked.acknowledged == "yes" else None,
+        limit=asked.limit,
+        offset=asked.offset,
+    )
 
 
 def _finding(asking: Asking, name: str, asked: FindingAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
@@ -271,16 +295,24 @@ def _why(asking: Asking, name: str, asked: WhyAsked, sight: Sight, now_ns: int) 
 def _behaviour(asking: Asking, name: str, asked: BehaviourAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
     span = asked.span(now_ns, "30d", asking.longest_ns)
     return how_jobs_behave.behaviour(
-        asking.lake, span, sight, now_ns, user=asked.user, program=asked.program, project=asked.project,
-        limit=asked.limit, kept=asking.kept, peaks=asking.peaks,
-    )  # fmt: skip
+        asking.lake,
+        span,
+        sight,
+        now_ns,
+        user=asked.user,
+        program=asked.program,
+        project=asked.project,
+        limit=asked.limit,
+        kept=asking.kept,
+        peaks=asking.peaks,
+    )
 
 
 def _component_health(asking: Asking, name: str, asked: ComponentsAsked, sight: Sight, now_ns: int) -> answers.Answer:  # noqa: ARG001
     span = asked.span(now_ns, "1d", asking.longest_ns)
     return of_components.component_health(
         asking.lake, span, sight, now_ns, component=asked.component, everything=asked.all, peaks=asking.peaks
-    )  # fmt: skip
+    )
 
 
 QUESTIONS: dict[str, Question] = PAGE_QUESTIONS | {

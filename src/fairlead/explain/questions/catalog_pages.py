@@ -107,7 +107,10 @@ def _own_health(asking: Asking, name: str, asked: OwnHealthAsked, sight: Sight, 
 
 PAGE_QUESTIONS: dict[str, Question] = {
     "job_timeline": Question(
-        "jobs/{name}/timeline", RunAsked, answers_pages.JobTimeline, "One job through every layer, on one axis.",
+        "jobs/{name}/timeline",
+        RunAsked,
+        answers_pages.JobTimeline,
+        "One job through every layer, on one axis.",
         of_job.timeline,
     ),
     "job_ranks": Question(
@@ -120,7 +123,10 @@ PAGE_QUESTIONS: dict[str, Question] = {
     "mine": Question("mine", MineAsked, answers_pages.MyJobs, "My recent jobs at a glance.", mine.mine),
     "now": Question("now", NowAsked, answers_pages.Now, "The machine now, layer by layer.", now.now),
     "layer_hours": Question(
-        "layers/{name}/hours", LoadAsked, answers.HeatMap, "Components of a layer by hour: their busiest minute.",
+        "layers/{name}/hours",
+        LoadAsked,
+        answers.HeatMap,
+        "Components of a layer by hour: their busiest minute.",
         layers.hours,
     ),
     "layer_cdf": Question(
@@ -130,7 +136,10 @@ PAGE_QUESTIONS: dict[str, Question] = {
         "layers/{name}/waits", WaitsAsked, answers_pages.Waits, "Queues and latencies of a layer.", waits.waits
     ),
     "layer_component": Question(
-        "layers/{name}/component", ComponentAsked, answers_pages.ComponentLook, "One component of a layer.",
+        "layers/{name}/component",
+        ComponentAsked,
+        answers_pages.ComponentLook,
+        "One component of a layer.",
         component.component,
     ),
     "layer": Question("layers/{name}", LayerAsked, answers_pages.Layer, "All components of a layer.", layers.layer),
@@ -138,5 +147,5 @@ PAGE_QUESTIONS: dict[str, Question] = {
         "health/own", OwnHealthAsked, answers_own_health.OwnHealth, "Health of fairlead itself.", _own_health
     ),
     "volumes": Question("volumes", Asked, answers_pages.Volumes, "Daily volumes of every layer.", volumes.volumes),
-}  # fmt: skip
+}
 """`{name}` of a layer: forwarder, target, mds, network or device."""

@@ -61,12 +61,17 @@ def moved_in_time(
         f" SELECT (shown_ns - {steps.from_ns}) // {steps.step_ns} AS step, layer, {sums} FROM dated"
         f" WHERE shown_ns >= {span.from_ns} AND shown_ns < {span.to_ns} GROUP BY step, layer",
         {
-            "sources": list(off), "offs": [round(ns / step) * step for ns in off.values()], "job": job_id,
-            "nodes": list(nodes), "node": "node",
-            "fwd": "forwarder", "by_node": list(BY_NODE), "by_fwd": list(BY_FORWARDER),
+            "sources": list(off),
+            "offs": [round(ns / step) * step for ns in off.values()],
+            "job": job_id,
+            "nodes": list(nodes),
+            "node": "node",
+            "fwd": "forwarder",
+            "by_node": list(BY_NODE),
+            "by_fwd": list(BY_FORWARDER),
         },
         within=wide,
-    )  # fmt: skip
+    )
     again = made["layer"].unique().to_pylist()
     kept = found.filter(pc.invert(pc.is_in(found["layer"], value_set=pa.array(again, pa.string()))))
     return pa.concat_tables([kept, made.select(found.column_names)], promote_options="permissive")

@@ -22,14 +22,26 @@ KINDS = ("forwarder", "target", "mds", "port", "device", "job")
 FINE_ROWS = 4_000_000
 """Beyond so many rows of seconds minutes are looked at: they find less, but in bounded memory and time."""
 _SUMS = (
-    "read_bytes", "write_bytes", "read_ops", "write_ops", "metadata_ops", "busy_ns", "wait_ns", "waits", "cache_hit",
-    "cache_miss", "samples",
-)  # fmt: skip
+    "read_bytes",
+    "write_bytes",
+    "read_ops",
+    "write_ops",
+    "metadata_ops",
+    "busy_ns",
+    "wait_ns",
+    "waits",
+    "cache_hit",
+    "cache_miss",
+    "samples",
+)
 _LARGEST = ("queue_len_max", "used_bytes_max", "capacity_bytes")
 _KEYS = "ts_ns, interval_ns, kind, id, layer, job_id"
-ADDED = ", ".join([
-    *(f"TRY_CAST(sum({name}) AS BIGINT) AS {name}" for name in _SUMS), *(f"max({name}) AS {name}" for name in _LARGEST),
-])  # fmt: skip
+ADDED = ", ".join(
+    [
+        *(f"TRY_CAST(sum({name}) AS BIGINT) AS {name}" for name in _SUMS),
+        *(f"max({name}) AS {name}" for name in _LARGEST),
+    ]
+)
 
 
 @dataclass(frozen=True)
@@ -51,8 +63,9 @@ def rollup_of(lake: Tables, span: Span, interval_ns: int, where: str, words: Map
         f"SELECT {_KEYS}, {ADDED} FROM rollup WHERE interval_ns = {interval_ns} AND ts_ns >= {span.from_ns}"
         f" AND ts_ns < {span.to_ns} AND {days(span)} AND ({where}) GROUP BY {_KEYS}"
         " ORDER BY kind, id, layer, job_id NULLS FIRST, ts_ns",
-        dict(words), within=Span(span.from_ns, span.to_ns),
-    )  # fmt: skip
+        dict(words),
+        within=Span(span.from_ns, span.to_ns),
+    )
     return conform(found, ROLLUP, strict=True)
 
 
@@ -64,14 +77,19 @@ def component_loads(lake: Tables, span: Span) -> ComponentLoads:
         lake,
         f"SELECT count(*) AS n FROM rollup WHERE interval_ns = {SECOND_NS} AND ts_ns >= {span.from_ns}"
         f" AND ts_ns < {span.to_ns} AND {days(span)} AND ({where})",
-        words, within=span,
-    )  # fmt: skip
+        words,
+        within=span,
+    )
     interval = SECOND_NS if 0 < counted["n"][0].as_py() <= FINE_ROWS else MINUTE_NS
     loads = rollup_of(lake, span, interval, where, words)
     return ComponentLoads(
-        loads=loads, interval_ns=interval, events=_events(lake, span), servers=_servers(lake, span),
-        nodes=_nodes(lake, span), canaries=_canaries(lake, span),
-    )  # fmt: skip
+        loads=loads,
+        interval_ns=interval,
+        events=_events(lake, span),
+        servers=_servers(lake, span),
+        nodes=_nodes(lake, span),
+        canaries=_canaries(lake, span),
+    )
 
 
 def _events(lake: Tables, span: Span) -> pa.Table:
@@ -105,12 +123,18 @@ def _nodes(lake: Tables, span: Span) -> dict[str, int]:
     )
     unsaid = [row["job_id"] for row in found.to_pylist() if row["unsaid"]]
     # Lists of nodes are most of the table: they are read of those jobs alone that tell no number.
-    listed = select(
-        lake,
-        "SELECT job_id, max(coalesce(nodes_count, len(nodes))) AS n FROM jobs"
-        f" WHERE job_id IN (SELECT unnest($unsaid)) AND {ran} GROUP BY job_id ORDER BY job_id",
-        {"unsaid": unsaid}, began=began, numbers=unsaid,
-    ).to_pylist() if unsaid else []  # fmt: skip
+    listed = (
+        select(
+            lake,
+            "SELECT job_id, max(coalesce(nodes_count, len(nodes))) AS n FROM jobs"
+            f" WHERE job_id IN (SELECT unnest($unsaid)) AND {ran} GROUP BY job_id ORDER BY job_id",
+            {"unsaid": unsaid},
+            began=began,
+            numbers=unsaid,
+        ).to_pylist()
+        if unsaid
+        else []
+    )
     return {row["job_id"]: int(row["n"]) for row in [*found.to_pylist(), *listed] if row["n"] is not None}
 
 
@@ -124,8 +148,9 @@ def _canaries(lake: Tables, span: Span) -> dict[str, pa.Table]:
             lake,
             f"SELECT * EXCLUDE (day) FROM {spec.name} WHERE source = $canary AND ts_ns >= {wide.from_ns}"
             f" AND ts_ns < {wide.to_ns} AND {days(wide)} ORDER BY ts_ns, server, {order}",
-            {"canary": CANARY}, within=wide,
-        )  # fmt: skip
+            {"canary": CANARY},
+            within=wide,
+        )
         if found.num_rows:
             made[spec.name] = conform(found, spec, strict=True)
     return made

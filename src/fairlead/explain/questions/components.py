@@ -71,12 +71,15 @@ def _row(name: str, load: Mapping[str, Any] | None, space: Mapping[str, Any] | N
     before = space["before"] if space else None
     busy = load["busy"] if load else None
     return ComponentRow(
-        id=name, sums=sums_of(load or dict.fromkeys(VALUES)),
-        peak_bytes_per_s=load["peak"] if load else None, busy_share=None if busy is None else min(1.0, busy),
-        used_bytes=used, capacity_bytes=capacity,
+        id=name,
+        sums=sums_of(load or dict.fromkeys(VALUES)),
+        peak_bytes_per_s=load["peak"] if load else None,
+        busy_share=None if busy is None else min(1.0, busy),
+        used_bytes=used,
+        capacity_bytes=capacity,
         fullness=used / capacity if used is not None and capacity else None,
         grown_bytes=used - before if used is not None and before is not None else None,
-    )  # fmt: skip
+    )
 
 
 def _space(lake: Tables, span: Span, named: str, parameters: Mapping[str, object]) -> dict[str, dict[str, Any]]:
@@ -104,10 +107,14 @@ def targets(lake: Tables, span: Span) -> Targets:
     mean = sum(moved) / len(moved) if moved else None
     full = [row.fullness for row in rows if row.fullness is not None]
     return Targets(
-        from_ns=span.from_ns, to_ns=span.to_ns, targets=rows, mean_bytes=mean,
-        imbalance=max(moved) / mean if mean else None, idle=sum(1 for value in moved if value == 0),
+        from_ns=span.from_ns,
+        to_ns=span.to_ns,
+        targets=rows,
+        mean_bytes=mean,
+        imbalance=max(moved) / mean if mean else None,
+        idle=sum(1 for value in moved if value == 0),
         fullness_spread=max(full) - min(full) if full else None,
-    )  # fmt: skip
+    )
 
 
 def component(
@@ -127,10 +134,16 @@ def component(
     cover = coverage(lake, sources, steps)
     row = _row(name, load, space)
     return ComponentPage(
-        kind=kind, id=name, from_ns=span.from_ns, to_ns=span.to_ns, row=row,
-        timeline=masked(timeline(steps, found, cover), seen), who=who(lake, kind, name, span, limit),
-        hidden=not sight.everything, gaps=cover.gaps,
-    )  # fmt: skip
+        kind=kind,
+        id=name,
+        from_ns=span.from_ns,
+        to_ns=span.to_ns,
+        row=row,
+        timeline=masked(timeline(steps, found, cover), seen),
+        who=who(lake, kind, name, span, limit),
+        hidden=not sight.everything,
+        gaps=cover.gaps,
+    )
 
 
 def _load(found: pa.Table, steps: Steps, layer: str) -> dict[str, Any] | None:

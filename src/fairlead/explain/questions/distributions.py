@@ -31,9 +31,10 @@ BINS = 200
 _LAYERS = {"target": "target", "forwarder": "forwarder", "mds": "metadata", "port": "port", "device": "device"}
 _BYTES_TOLD = " AND (read_bytes IS NOT NULL OR write_bytes IS NOT NULL)"
 _LEFT_OUT = {
-    "mds": " AND metadata_ops IS NOT NULL", "port": f" AND NOT ends_with(id, '/lnet'){_BYTES_TOLD}",
+    "mds": " AND metadata_ops IS NOT NULL",
+    "port": f" AND NOT ends_with(id, '/lnet'){_BYTES_TOLD}",
     "device": f" AND NOT contains(id, ':/'){_BYTES_TOLD}",
-}  # fmt: skip
+}
 """Ids that are no component of their kind: LNet's sums over interfaces, room on file systems."""
 
 
@@ -102,9 +103,15 @@ def heatmap(
     levels = {name: sum(row.level.count(name) for row in rows_out) for name, _ in LEVELS}
     levels["no data"] = sum(row.level.count(None) for row in rows_out)
     return HeatMap(
-        from_ns=wide.from_ns, step_ns=HOUR_NS, columns=columns, kind=kind, peak_bytes_per_s=highest, peak_basis=basis,
-        levels=levels, rows=rows_out,
-    )  # fmt: skip
+        from_ns=wide.from_ns,
+        step_ns=HOUR_NS,
+        columns=columns,
+        kind=kind,
+        peak_bytes_per_s=highest,
+        peak_basis=basis,
+        levels=levels,
+        rows=rows_out,
+    )
 
 
 def _heat_row(name: str, line: NDArray[np.float64], highest: float | None) -> HeatRow:
@@ -247,11 +254,19 @@ def cdf(
     known = told + idle
     share = np.cumsum(counts) / known if known else np.zeros(BINS + 1)
     answer = Cdf(
-        from_ns=wide.from_ns, to_ns=wide.to_ns, kind=kind, peak_bytes_per_s=highest, peak_basis=basis,
-        components=components, minutes=known, minutes_unknown=all_minutes - known,
-        utilisation=np.round(np.arange(BINS + 1) / BINS, 4).tolist(), share=np.round(share, 6).tolist(),
-        below_1_percent=_at(share, 0.01, known), below_5_percent=_at(share, 0.05, known),
-    )  # fmt: skip
+        from_ns=wide.from_ns,
+        to_ns=wide.to_ns,
+        kind=kind,
+        peak_bytes_per_s=highest,
+        peak_basis=basis,
+        components=components,
+        minutes=known,
+        minutes_unknown=all_minutes - known,
+        utilisation=np.round(np.arange(BINS + 1) / BINS, 4).tolist(),
+        share=np.round(share, 6).tolist(),
+        below_1_percent=_at(share, 0.01, known),
+        below_5_percent=_at(share, 0.05, known),
+    )
     if wide.to_ns + SETTLED_NS <= now_ns:
         kept.put(key, answer, now_ns)
     return answer

@@ -85,8 +85,9 @@ def _targets(lake: Tables, job_id: str) -> list[str]:
     rows = select(
         lake,
         "SELECT targets FROM job_summary WHERE job_id = $job_id ORDER BY start_ns DESC LIMIT 1",
-        {"job_id": job_id}, numbers=[job_id],
-    )  # fmt: skip
+        {"job_id": job_id},
+        numbers=[job_id],
+    )
     for row in records(rows):
         return sorted(row["targets"] or [])
     return []
@@ -96,17 +97,24 @@ def _forwarders(lake: Tables, job_id: str, nodes: Sequence[str], served: dict[st
     interval = _interval(steps)
     forwarders = sorted(set(served.values()))
     whole = stepped(
-        lake, steps, interval, "id", _WHOLE,
+        lake,
+        steps,
+        interval,
+        "id",
+        _WHOLE,
         {"kind": "forwarder", "names": forwarders},
-    )  # fmt: skip
+    )
     if not whole.num_rows:
         return None
     for layer in ("mount", "client", "pfs_client"):
         behind = stepped(
-            lake, steps, interval, "id, job_id",
+            lake,
+            steps,
+            interval,
+            "id, job_id",
             _BEHIND,
             {"kind": "node", "names": sorted(served), "layer": layer, "job_id": job_id},
-        )  # fmt: skip
+        )
         if behind.num_rows:
             break
     else:
@@ -134,9 +142,13 @@ def _stored(lake: Tables, job_id: str, names: Sequence[str], steps: Steps, layer
         return None
     interval = _interval(steps)
     whole = stepped(
-        lake, steps, interval, "", _WHOLE,
+        lake,
+        steps,
+        interval,
+        "",
+        _WHOLE,
         {"kind": "target", "names": list(names)},
-    )  # fmt: skip
+    )
     if not whole.num_rows:
         return None
     jobs = _of_all_jobs(lake, job_id, layer, steps, interval)

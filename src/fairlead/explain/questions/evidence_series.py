@@ -62,9 +62,17 @@ def got(
 
 
 def at_component(
-    lake: Tables, component: tuple[str, str], kind: str, victim: str | None, culprits: Sequence[str],
-    phase: tuple[int, int], now_ns: int, *, peak: float | None = None, name: Name = str,
-) -> list[Course]:  # fmt: skip
+    lake: Tables,
+    component: tuple[str, str],
+    kind: str,
+    victim: str | None,
+    culprits: Sequence[str],
+    phase: tuple[int, int],
+    now_ns: int,
+    *,
+    peak: float | None = None,
+    name: Name = str,
+) -> list[Course]:
     """The load of one component, whole and of these jobs, and how long requests waited there (or its queue)."""
     steps, interval = steps_of(around_of(*phase), now_ns, POINTS)
     where = "kind = $kind AND id = $id AND (job_id IS NULL OR job_id IN (SELECT unnest($jobs)))"
@@ -92,9 +100,12 @@ def _column(layer: str, kind: str) -> str:
 
 
 def _waiting(
-    steps: Steps, rows: Sequence[Mapping[str, Any]], component: tuple[str, str], victim: str | None,
+    steps: Steps,
+    rows: Sequence[Mapping[str, Any]],
+    component: tuple[str, str],
+    victim: str | None,
     phase: tuple[int, int],
-) -> list[Course]:  # fmt: skip
+) -> list[Course]:
     """How long requests waited, of all and of the victim; where waits are not counted, the queue."""
     lines = []
     for job, name, role in ((None, "all", "wait"), (victim, f"job {victim}", "victim")):
@@ -122,9 +133,15 @@ def _numbers(values: NDArray[np.float64]) -> list[float | None]:
 
 
 def against_peak(
-    lake: Tables, component: tuple[str, str], span: Span, marked: Sequence[tuple[int, int]], peak: float | None,
-    now_ns: int, *, limit: float | None = None,
-) -> Course | None:  # fmt: skip
+    lake: Tables,
+    component: tuple[str, str],
+    span: Span,
+    marked: Sequence[tuple[int, int]],
+    peak: float | None,
+    now_ns: int,
+    *,
+    limit: float | None = None,
+) -> Course | None:
     """One component's load over a span, its known peak, and the share of it below which it counts as sick."""
     steps, interval = steps_of(span, now_ns, POINTS)
     where = "kind = $kind AND id = $id AND job_id IS NULL"

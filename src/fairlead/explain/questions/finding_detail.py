@@ -48,11 +48,16 @@ def explain(lake: Tables, name: str, sight: Sight, now_ns: int) -> Explanation:
     if not courses:
         missing.append("courses: no sums by second or minute of that time are in the lake any more")
     return Explanation(
-        told=told, withdrawn=bool(row["withdrawn"]), made_ns=_int(row["made_ns"]),
-        analysis_version=_int(row["analysis_version"]), courses=courses, usual=usual,
-        incidents=incidents_to(lake, incidents, sight), related=_related(lake, whole, Span(begin, end), sight),
+        told=told,
+        withdrawn=bool(row["withdrawn"]),
+        made_ns=_int(row["made_ns"]),
+        analysis_version=_int(row["analysis_version"]),
+        courses=courses,
+        usual=usual,
+        incidents=incidents_to(lake, incidents, sight),
+        related=_related(lake, whole, Span(begin, end), sight),
         missing=missing,
-    )  # fmt: skip
+    )
 
 
 def _int(value: object) -> int:
@@ -79,8 +84,9 @@ def phase_of(lake: Tables, told: Told, begin: int, end: int) -> dict[str, Any] |
         lake,
         "SELECT DISTINCT job_start_ns FROM phase WHERE job_id = $job AND cluster IS NOT DISTINCT FROM $cluster"
         f" AND start_ns < {end} AND end_ns > {begin} ORDER BY 1 DESC LIMIT 1",
-        {"job": told.job_id, "cluster": told.cluster}, numbers=[told.job_id or ""],
-    )  # fmt: skip
+        {"job": told.job_id, "cluster": told.cluster},
+        numbers=[told.job_id or ""],
+    )
     if not found.num_rows or told.job_id is None:
         return None
     phases = phases_of_job(lake, told.cluster, told.job_id, found["job_start_ns"][0].as_py(), end)
@@ -92,9 +98,7 @@ def phase_of(lake: Tables, told: Told, begin: int, end: int) -> dict[str, Any] |
     return {**mine.slice(best, 1).to_pylist()[0], "table": mine.slice(best, 1)}
 
 
-def job_courses(
-    lake: Tables, told: Told, phase: Mapping[str, Any] | None, sight: Sight, now_ns: int
-) -> list[Course]:  # fmt: skip
+def job_courses(lake: Tables, told: Told, phase: Mapping[str, Any] | None, sight: Sight, now_ns: int) -> list[Course]:
     """What the victim got, and what went on at the components it shared, over one time axis."""
     if told.job_id is None or phase is None:
         return []
@@ -108,7 +112,7 @@ def job_courses(
     for part in components_of(told)[:MOST_COMPONENTS]:
         courses += at_component(
             lake, (part.kind, part.id), phase["kind"], told.job_id, culprits, span, now_ns, name=name
-        )  # fmt: skip
+        )
     return courses
 
 

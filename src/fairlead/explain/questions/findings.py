@@ -29,10 +29,21 @@ _KINDS = ("forwarder", "target", "mds", "port", "device", "node", "client", "ser
 
 
 def findings(
-    lake: Tables, span: Span, sight: Sight, *, job: str = "", component: str = "", user: str = "", severity: str = "",
-    rule: str = "", text: str = "", without: Collection[str] = (), among: Collection[str] | None = None,
-    limit: int = 50, offset: int = 0,
-) -> Findings:  # fmt: skip
+    lake: Tables,
+    span: Span,
+    sight: Sight,
+    *,
+    job: str = "",
+    component: str = "",
+    user: str = "",
+    severity: str = "",
+    rule: str = "",
+    text: str = "",
+    without: Collection[str] = (),
+    among: Collection[str] | None = None,
+    limit: int = 50,
+    offset: int = 0,
+) -> Findings:
     """Findings whose time touches the span. `severity`: that one and graver. `component`: a name, or `kind:name`.
     `job`: about it or blaming it; whether another's job is blamed is not told by asking for it. `text`: words of it.
     `without`, `among`: ids that are left out, or the only ones listed."""
@@ -46,19 +57,25 @@ def findings(
         f"SELECT detail, severity, rule, analysis_version, newest FROM {_with_newest(span)}"
         f" WHERE coalesce(to_ns, from_ns) >= {span.from_ns} AND NOT coalesce(withdrawn, false) AND {where}"
         f" ORDER BY CASE severity {rank} ELSE {len(SEVERITIES)} END, from_ns DESC, id",
-        words, began=_reach(span),
-    )  # fmt: skip
+        words,
+        began=_reach(span),
+    )
     every = found.filter(pa.array([v == n for v, n in _versions(found)], pa.bool_()))
     grave = SEVERITIES[: SEVERITIES.index(severity) + 1] if severity else SEVERITIES
     current = every.filter(pa.array([one in grave for one in every["severity"].to_pylist()], pa.bool_()))
     listed = told_to(lake, told_of(current.slice(offset, limit)), sight)
     versions = [version for version, _ in _versions(current)]
     return Findings(
-        from_ns=span.from_ns, to_ns=span.to_ns, total=current.num_rows, findings=listed,
-        older=found.num_rows - every.num_rows, by_severity=_counted(every["severity"]),
-        by_rule=_counted(current["rule"]), analysis_version=max(versions, default=None),
+        from_ns=span.from_ns,
+        to_ns=span.to_ns,
+        total=current.num_rows,
+        findings=listed,
+        older=found.num_rows - every.num_rows,
+        by_severity=_counted(every["severity"]),
+        by_rule=_counted(current["rule"]),
+        analysis_version=max(versions, default=None),
         missing=[] if current.num_rows else _why_none(lake, span, job, user),
-    )  # fmt: skip
+    )
 
 
 def _counted(column: pa.ChunkedArray) -> dict[str, int]:
@@ -66,15 +83,20 @@ def _counted(column: pa.ChunkedArray) -> dict[str, int]:
 
 
 def _narrower(
-    where: str, words: Mapping[str, object], text: str, sight: Sight, without: Collection[str],
+    where: str,
+    words: Mapping[str, object],
+    text: str,
+    sight: Sight,
+    without: Collection[str],
     among: Collection[str] | None,
-) -> tuple[str, dict[str, object]]:  # fmt: skip
+) -> tuple[str, dict[str, object]]:
     """The condition with these besides. Who does not see everything finds no words he would not be told: those of
     titles may be other people's."""
     more: dict[str, object] = {}
     if text:
-        said = "subject_id, rule, category" + (", title, \"user\", array_to_string(culprits, ' ')"
-                                               if sight.everything else "")  # fmt: skip
+        said = "subject_id, rule, category" + (
+            ", title, \"user\", array_to_string(culprits, ' ')" if sight.everything else ""
+        )
         where += f" AND contains(lower(concat_ws(' ', {said})), $text)"
         more["text"] = text.lower()
     if without:
@@ -133,12 +155,15 @@ def _why_none(lake: Tables, span: Span, job: str, user: str) -> list[str]:
     """What there is to look at in the span (of this job, of this user's): no finding is good news only where phases
     were judged."""
     whose = (" AND job_id = $job" if job else "") + (' AND "user" = $owner' if user else "")
-    found = records(select(
-        lake,
-        "SELECT count(*) AS phases, count(expected_s) AS judged FROM phase"
-        f" WHERE start_ns >= {span.from_ns} AND start_ns < {span.to_ns} AND {days(span)}{whose}",
-        {key: value for key, value in (("job", job), ("owner", user)) if value}, began=span,
-    ))  # fmt: skip
+    found = records(
+        select(
+            lake,
+            "SELECT count(*) AS phases, count(expected_s) AS judged FROM phase"
+            f" WHERE start_ns >= {span.from_ns} AND start_ns < {span.to_ns} AND {days(span)}{whose}",
+            {key: value for key, value in (("job", job), ("owner", user)) if value},
+            began=span,
+        )
+    )
     [row] = found
     if not row["phases"]:
         return ["phases: none of a job that ended is known in this time"]
@@ -160,9 +185,7 @@ def one(lake: Tables, name: str) -> tuple[Told, Mapping[str, object]]:
     rows = records(found)
     exact = [row for row in rows if row["id"] == name] or rows
     if len(exact) != 1 or not name:
-        known = select(
-            lake, f"SELECT DISTINCT id FROM finding WHERE {where} ORDER BY id LIMIT {_MANY}", words
-        )  # fmt: skip
+        known = select(lake, f"SELECT DISTINCT id FROM finding WHERE {where} ORDER BY id LIMIT {_MANY}", words)
         raise UnknownNameError("finding", name, near(name, known["id"].to_pylist()))
     return told_of(pa.table({"detail": [exact[0]["detail"]]}))[0], exact[0]
 
@@ -176,8 +199,9 @@ def of_job(
         f"SELECT detail FROM {_with_newest(span)} WHERE from_ns >= {span.from_ns}"
         " AND job_id = $job AND cluster IS NOT DISTINCT FROM $cluster"
         " AND NOT coalesce(withdrawn, false) AND analysis_version = newest ORDER BY cost_s DESC NULLS LAST, id",
-        {"job": job_id, "cluster": cluster, "k_job": "job"}, began=Span(span.from_ns, span.to_ns),
-    )  # fmt: skip
+        {"job": job_id, "cluster": cluster, "k_job": "job"},
+        began=Span(span.from_ns, span.to_ns),
+    )
     return [one for one in told_to(lake, told_of(found), sight) if not rules or one.finding.rule in rules]
 
 
@@ -188,6 +212,7 @@ def blaming(lake: Tables, cluster: str | None, job_id: str, span: Span) -> list[
         f"SELECT detail FROM {_with_newest(span)} WHERE coalesce(to_ns, from_ns) >= {span.from_ns}"
         " AND list_contains(culprits, $culprit) AND cluster IS NOT DISTINCT FROM $cluster AND job_id <> $job"
         " AND NOT coalesce(withdrawn, false) AND analysis_version = newest ORDER BY cost_s DESC NULLS LAST, id",
-        {"job": job_id, "culprit": f"job:{job_id}", "cluster": cluster, "k_job": "job"}, began=_reach(span),
-    )  # fmt: skip
+        {"job": job_id, "culprit": f"job:{job_id}", "cluster": cluster, "k_job": "job"},
+        began=_reach(span),
+    )
     return told_of(found)

@@ -36,9 +36,15 @@ _ORDER = ("dead", "sick", "unknown", "idle", "healthy")
 
 
 def component_health(
-    lake: Tables, span: Span, sight: Sight, now_ns: int, *, component: str = "", everything: bool = False,
+    lake: Tables,
+    span: Span,
+    sight: Sight,
+    now_ns: int,
+    *,
+    component: str = "",
+    everything: bool = False,
     peaks: Mapping[str, float] | None = None,
-) -> ComponentHealth:  # fmt: skip
+) -> ComponentHealth:
     """Components at the end of the span; incidents of it (and of the 30 days before). `component`: this one only.
     `everything`: healthy, idle and unknown ones are listed too. Raises UnknownNameError."""
     end = min(span.to_ns, now_ns)
@@ -52,9 +58,16 @@ def component_health(
             known[str(one.layer), one.component] = one.peak
     given = component_loads(lake, Span(end - STATES_NS, end))
     seen = watched(
-        given.loads, given.interval_ns, known, given.events, now_ns=end, limits=HealthLimits(), servers=given.servers,
-        nodes=given.nodes, canaries=given.canaries,
-    )  # fmt: skip
+        given.loads,
+        given.interval_ns,
+        known,
+        given.events,
+        now_ns=end,
+        limits=HealthLimits(),
+        servers=given.servers,
+        nodes=given.nodes,
+        canaries=given.canaries,
+    )
     open_ = [one for one in incidents if one.to_ns is None or one.to_ns > end]
     states = _states(seen.states.to_pylist(), open_)
     if component:
@@ -69,12 +82,17 @@ def component_health(
     past = [one for one in incidents if one.to_ns is not None and one.to_ns <= end and one.to_ns >= span.from_ns]
     shown = states if component or everything else [one for one in states if one.state in ("sick", "dead")]
     return ComponentHealth(
-        from_ns=span.from_ns, to_ns=end, layers=_layers(states), components=shown,
-        open=incidents_to(lake, open_, sight)[:MOST], past=incidents_to(lake, past, sight)[-MOST:],
-        durations=_durations(incidents, end), courses=_courses(lake, states, incidents, span, component, now_ns),
+        from_ns=span.from_ns,
+        to_ns=end,
+        layers=_layers(states),
+        components=shown,
+        open=incidents_to(lake, open_, sight)[:MOST],
+        past=incidents_to(lake, past, sight)[-MOST:],
+        durations=_durations(incidents, end),
+        courses=_courses(lake, states, incidents, span, component, now_ns),
         findings=findings(lake, span, sight, component=component, limit=MOST).findings if component else [],
         missing=_missing(seen.missing, states),
-    )  # fmt: skip
+    )
 
 
 def _counted_before(lake: Tables, component: str, span: Span) -> list[ComponentState]:
@@ -84,8 +102,9 @@ def _counted_before(lake: Tables, component: str, span: Span) -> list[ComponentS
         lake,
         f"SELECT DISTINCT kind FROM rollup WHERE interval_ns = {HOUR_NS} AND id = $id AND job_id IS NULL"
         f" AND kind IN (SELECT unnest($kinds)) AND ts_ns >= {wide.from_ns} AND ts_ns < {wide.to_ns} AND {days(wide)}",
-        {"id": component, "kinds": [one for one in _LAYERS if one != "client"]}, within=wide,
-    )  # fmt: skip
+        {"id": component, "kinds": [one for one in _LAYERS if one != "client"]},
+        within=wide,
+    )
     why = "nothing was counted in the last minutes"
     kinds = sorted(found.column("kind").to_pylist())
     return [ComponentState(layer=kind, component=component, state="unknown", why=why) for kind in kinds]
@@ -115,15 +134,19 @@ def _states(rows: Sequence[Mapping[str, Any]], open_: Sequence[Incident]) -> lis
         state = _STATE.get(row["state"], row["state"]) if row is not None else "unknown"
         if incident is not None:
             state = "dead" if incident.kind == "dead" else "sick"
-        made.append(ComponentState(
-            layer=key[0], component=key[1], state=state,
-            share_of_peak=row["share_of_peak"] if row is not None else None,
-            measured=row["measured"] if row is not None else None,
-            peak=incident.peak if incident is not None else None,
-            since_ns=incident.from_ns if incident is not None else None,
-            incident=incident.id if incident is not None else None,
-            why=(row["why"] or "") if row is not None else "nothing was counted",
-        ))  # fmt: skip
+        made.append(
+            ComponentState(
+                layer=key[0],
+                component=key[1],
+                state=state,
+                share_of_peak=row["share_of_peak"] if row is not None else None,
+                measured=row["measured"] if row is not None else None,
+                peak=incident.peak if incident is not None else None,
+                since_ns=incident.from_ns if incident is not None else None,
+                incident=incident.id if incident is not None else None,
+                why=(row["why"] or "") if row is not None else "nothing was counted",
+            )
+        )
     return sorted(made, key=lambda one: (_ORDER.index(one.state), _LAYERS.index(one.layer), one.component))
 
 
@@ -138,8 +161,9 @@ def _layers(states: Sequence[ComponentState]) -> list[LayerHealth]:
 
 def _durations(incidents: Sequence[Incident], now_ns: int) -> list[Durations]:
     classes = [f"{low:g}-{high:g} h" if high != float("inf") else f"{low:g} h and more" for low, high in DURATIONS_H]
-    return [Durations(layer=row.layer, classes=classes, counts=list(row.counts))
-            for row in durations(incidents, now_ns)]  # fmt: skip
+    return [
+        Durations(layer=row.layer, classes=classes, counts=list(row.counts)) for row in durations(incidents, now_ns)
+    ]
 
 
 def _courses(

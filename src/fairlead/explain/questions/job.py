@@ -89,9 +89,15 @@ def life_of(account: Mapping[str, Any], now_ns: int, tail_ns: int) -> Span:
 
 
 def _page(
-    lake: Tables, account: dict[str, Any], span: Span, now_ns: int, points: int, others: int,
-    rates: Mapping[str, float] | None = None, head_ns: int = 0,
-) -> JobPage:  # fmt: skip
+    lake: Tables,
+    account: dict[str, Any],
+    span: Span,
+    now_ns: int,
+    points: int,
+    others: int,
+    rates: Mapping[str, float] | None = None,
+    head_ns: int = 0,
+) -> JobPage:
     job_id = account["job_id"]
     nodes = account["nodes"] or []
     where, words = "kind = $kind AND id = $id", {"kind": "job", "id": job_id}
@@ -117,10 +123,20 @@ def _page(
     shares += [Share(kind=k, id=i, layer=k, sums=Sums(), mapped=True) for k, i in mapped if (k, i) not in known]
     volumes, uneven = ports_of(lake, span, job_id, nodes, rates)
     return JobPage(
-        from_ns=span.from_ns, to_ns=span.to_ns, job=row, nodes=nodes[:NODES_SHOWN], summary=summary, timeline=drawn,
-        components=shares, missing=missing, gaps=cover.gaps, other_runs=others, ports=volumes[:NODES_SHOWN],
-        port_imbalance=uneven, clocks=[ClockShift(source=name, offset_ns=ns) for name, ns in sorted(off.items())],
-    )  # fmt: skip
+        from_ns=span.from_ns,
+        to_ns=span.to_ns,
+        job=row,
+        nodes=nodes[:NODES_SHOWN],
+        summary=summary,
+        timeline=drawn,
+        components=shares,
+        missing=missing,
+        gaps=cover.gaps,
+        other_runs=others,
+        ports=volumes[:NODES_SHOWN],
+        port_imbalance=uneven,
+        clocks=[ClockShift(source=name, offset_ns=ns) for name, ns in sorted(off.items())],
+    )
 
 
 _ESTIMATED = "client: not counted by job; sums are those of its nodes while it was there, shared with jobs beside it"
@@ -167,9 +183,12 @@ def summary_of(lake: Tables, account: Mapping[str, Any]) -> JobSummary | None:
 def _components(lake: Tables, job_id: str, span: Span) -> list[Share]:
     """Forwarders, targets and metadata servers whose counters name the job, busiest first in each kind."""
     found = totals(
-        lake, span, "kind, id, layer", "kind IN (SELECT unnest($kinds)) AND job_id = $job_id",
+        lake,
+        span,
+        "kind, id, layer",
+        "kind IN (SELECT unnest($kinds)) AND job_id = $job_id",
         {"kinds": list(_COMPONENTS), "job_id": job_id},
-    )  # fmt: skip
+    )
     rows = records(found)
     whole: dict[str, int] = {}
     for row in rows:
@@ -177,11 +196,14 @@ def _components(lake: Tables, job_id: str, span: Span) -> list[Share]:
     rows.sort(key=lambda row: (_COMPONENTS.index(row["kind"]), -weight(row), row["id"]))
     return [
         Share(
-            kind=row["kind"], id=row["id"], layer=row["layer"], sums=sums_of(row),
+            kind=row["kind"],
+            id=row["id"],
+            layer=row["layer"],
+            sums=sums_of(row),
             share=weight(row) / whole[row["kind"]] if whole[row["kind"]] else None,
         )
         for row in rows[:_MOST_SHARES]
-    ]  # fmt: skip
+    ]
 
 
 def weight(row: Mapping[str, Any]) -> int:
@@ -199,8 +221,9 @@ def _unaccounted(lake: Tables, job_id: str, span: Span | None, now_ns: int, poin
         lake,
         f"SELECT min(ts_ns) AS first, max(ts_ns) AS last FROM rollup WHERE interval_ns = {HOUR_NS} AND kind = $kind "  # noqa: S608
         f"AND id = $id AND ts_ns >= {day.from_ns} AND ts_ns < {day.to_ns}",
-        {"kind": "job", "id": job_id}, within=day,
-    )  # fmt: skip
+        {"kind": "job", "id": job_id},
+        within=day,
+    )
     [row] = records(found)
     if row["first"] is None:
         raise unknown_job(lake, job_id)
@@ -216,8 +239,14 @@ def _without_counters(account: dict[str, Any], span: Span, now_ns: int, others: 
 
     nodes = account["nodes"] or []
     return JobPage(
-        from_ns=span.from_ns, to_ns=span.to_ns, job=row_of(account, now_ns), nodes=nodes[:NODES_SHOWN], summary=None,
-        timeline=Timeline(from_ns=span.from_ns, step_ns=span.length_ns, points=0, series=[]), components=[],
+        from_ns=span.from_ns,
+        to_ns=span.to_ns,
+        job=row_of(account, now_ns),
+        nodes=nodes[:NODES_SHOWN],
+        summary=None,
+        timeline=Timeline(from_ns=span.from_ns, step_ns=span.length_ns, points=0, series=[]),
+        components=[],
         missing=["counters: another user's job has the same number at that time, and they cannot be told apart"],
-        gaps=[], other_runs=others,
-    )  # fmt: skip
+        gaps=[],
+        other_runs=others,
+    )

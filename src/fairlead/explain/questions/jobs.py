@@ -172,6 +172,12 @@ def _top_row(row: Mapping[str, Any], by: str, metric: str, whole: int, now_ns: i
         return TopRow(name=row["id"], sums=sums, share=share, jobs=row["jobs"])
     running = is_running(row, now_ns) if row["start_ns"] is not None else None
     return TopRow(
-        name=row["id"], sums=sums, share=share, jobs=1, user=row["user"], program=row["program"],
-        running=running, layer=row["layer"],
-    )  # fmt: skip
+        name=row["id"],
+        sums=sums,
+        share=share,
+        jobs=1,
+        user=row["user"],
+        program=row["program"],
+        running=running,
+        layer=row["layer"],
+    )

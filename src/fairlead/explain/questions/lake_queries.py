@@ -75,17 +75,24 @@ def _taken(kind: type) -> frozenset[str]:
 
 
 def select(
-    lake: Tables, sql: str, parameters: Mapping[str, object] | None = None, *, within: Span | None = None,
-    began: Span | None = None, numbers: Collection[str] | None = None, tables: Mapping[str, pa.Table] | None = None,
-) -> pa.Table:  # fmt: skip
+    lake: Tables,
+    sql: str,
+    parameters: Mapping[str, object] | None = None,
+    *,
+    within: Span | None = None,
+    began: Span | None = None,
+    numbers: Collection[str] | None = None,
+    tables: Mapping[str, pa.Table] | None = None,
+) -> pa.Table:
     """Rows of `sql`. Files are not opened that have, of a series, no rows of the time `within`; of a table of jobs
     (`tables.OF_JOBS`), none dated in `began`, or none of the jobs `numbers`. Each must hold for every such table the
     query names; the conditions stay the query's. `tables`: more tables, for this query alone."""
     more: dict[str, object] = {
         "between": None if within is None else (within.from_ns, within.to_ns),
         "began": None if began is None else (began.from_ns, began.to_ns),
-        "numbers": numbers, "tables": tables,
-    }  # fmt: skip
+        "numbers": numbers,
+        "tables": tables,
+    }
     known = _taken(type(lake))
     more = {name: value for name, value in more.items() if value is not None and name in known}
     return lake.query(sql, dict(parameters) if parameters else None, **more)

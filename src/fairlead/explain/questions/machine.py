@@ -46,9 +46,15 @@ _WHOLE = (
     " OR (kind = $ost AND layer = $ost) OR (kind = $mds AND layer = $meta))"
 )
 _WORDS = {
-    "node": "node", "client": "client", "mount": "mount", "pfs": "pfs_client", "fwd": "forwarder", "ost": "target",
-    "mds": "mds", "meta": "metadata",
-}  # fmt: skip
+    "node": "node",
+    "client": "client",
+    "mount": "mount",
+    "pfs": "pfs_client",
+    "fwd": "forwarder",
+    "ost": "target",
+    "mds": "mds",
+    "meta": "metadata",
+}
 """Of each layer the components that count all of it. As parameters: a query reads every table it names."""
 
 
@@ -74,10 +80,18 @@ def system(lake: Tables, span: Span, sight: Sight, now_ns: int, *, points: int =
     told = health(lake, sight, min(span.to_ns, now_ns))
     silent = [gap for gap in told.gaps if gap.to_ns is None]
     return System(
-        from_ns=span.from_ns, to_ns=span.to_ns, jobs_running=running, jobs_ended=ended, layers=by_day, totals=totals_,
-        amplification=amplification(totals_), timeline=timeline(steps, series, _anyone(lake, steps)),
-        sources=told.nodes, silent=silent[:_MOST_SILENT], events=events(lake, span, sight),
-    )  # fmt: skip
+        from_ns=span.from_ns,
+        to_ns=span.to_ns,
+        jobs_running=running,
+        jobs_ended=ended,
+        layers=by_day,
+        totals=totals_,
+        amplification=amplification(totals_),
+        timeline=timeline(steps, series, _anyone(lake, steps)),
+        sources=told.nodes,
+        silent=silent[:_MOST_SILENT],
+        events=events(lake, span, sight),
+    )
 
 
 def amplification(sums: Mapping[str, Sums]) -> list[Amplification]:
@@ -121,8 +135,9 @@ def job_counts(lake: Tables, span: Span, now_ns: int) -> tuple[int | None, int |
         f" count(*) FILTER (WHERE end_ns >= {span.from_ns} AND end_ns < {span.to_ns}) AS ended"
         f" FROM jobs WHERE {in_span(span)}",
         {"ended": "^(completed|failed|cancel|timeout|node_fail|out_of|boot_fail|deadline|preempted|pending)"},
-        within=begun_in(span), began=begun_in(span),
-    )  # fmt: skip
+        within=begun_in(span),
+        began=begun_in(span),
+    )
     [row] = records(found)
     return (row["running"], row["ended"]) if row["told"] else (None, None)
 
@@ -142,11 +157,14 @@ def events(lake: Tables, span: Span, sight: Sight, components: list[str] | None 
     )
     return [
         Event(
-            ts_ns=row["ts_ns"], end_ns=row["end_ns"], component=row["component"], kind=row["kind"],
+            ts_ns=row["ts_ns"],
+            end_ns=row["end_ns"],
+            component=row["component"],
+            kind=row["kind"],
             text=row["text"] if sight.everything else None,
         )
         for row in records(found)
-    ]  # fmt: skip
+    ]
 
 
 def node(lake: Tables, name: str, span: Span, sight: Sight, now_ns: int, *, points: int = 600) -> NodePage:
@@ -170,12 +188,18 @@ def node(lake: Tables, name: str, span: Span, sight: Sight, now_ns: int, *, poin
     if seen is not None:
         drawn = masked(drawn, [(begin - off, end - off) for begin, end in seen])
     return NodePage(
-        from_ns=span.from_ns, to_ns=span.to_ns, node=name, jobs=running.jobs,
-        sums={row["layer"]: sums_of(row) for row in sorted(by_layer, key=lambda row: str(row["layer"]))}, probes=probes,
+        from_ns=span.from_ns,
+        to_ns=span.to_ns,
+        node=name,
+        jobs=running.jobs,
+        sums={row["layer"]: sums_of(row) for row in sorted(by_layer, key=lambda row: str(row["layer"]))},
+        probes=probes,
         timeline=replace(drawn, from_ns=drawn.from_ns + off),
         clock=ClockShift(source=name, offset_ns=off) if off else None,
-        gaps=cover.gaps, events=events(lake, span, sight, [name]), devices=own,
-    )  # fmt: skip
+        gaps=cover.gaps,
+        events=events(lake, span, sight, [name]),
+        devices=own,
+    )
 
 
 def _own(lake: Tables, span: Span, node: str) -> list[ComponentRow]:
@@ -208,9 +232,16 @@ def _last_words(lake: Tables, now_ns: int, nodes: list[str] | None, sight: Sight
     back = DAY_NS if nodes is not None else _HEARD_NS
     span = Span(now_ns - back, now_ns + HOUR_NS)
     fields = (
-        "state", "rows", "failures", "unknown_lines", "lost_batches", "memory_bytes", "clock_offset_ns", "text",
+        "state",
+        "rows",
+        "failures",
+        "unknown_lines",
+        "lost_batches",
+        "memory_bytes",
+        "clock_offset_ns",
+        "text",
         "interval_ns",
-    )  # fmt: skip
+    )
     chosen = ", ".join(f"'{name}': \"{name}\"" for name in fields)
     condition = " AND node IN (SELECT unnest($nodes))" if nodes is not None else ""
     found = select(
@@ -229,9 +260,13 @@ def _probe(row: Mapping[str, Any], now_ns: int, sight: Sight) -> ProbeHealth:
     period = max(last.pop("interval_ns") or 0, MINUTE_NS)
     text = last.pop("text")
     return ProbeHealth(
-        node=row["node"], probe=row["probe"], ts_ns=row["ts_ns"], silent=now_ns - row["ts_ns"] > PERIODS * period,
-        text=text if sight.everything else None, **last,
-    )  # fmt: skip
+        node=row["node"],
+        probe=row["probe"],
+        ts_ns=row["ts_ns"],
+        silent=now_ns - row["ts_ns"] > PERIODS * period,
+        text=text if sight.everything else None,
+        **last,
+    )
 
 
 def health(lake: Tables, sight: Sight, now_ns: int, *, everything: bool = False) -> Health:
@@ -256,6 +291,9 @@ def health(lake: Tables, sight: Sight, now_ns: int, *, everything: bool = False)
     quiet = [p for p in words if p.silent and p.probe == "agent" and p.node not in named]
     gaps += [Gap(source=p.node, from_ns=p.ts_ns, to_ns=None, why="its agent does not report any more") for p in quiet]
     return Health(
-        now_ns=now_ns, nodes=int(counted.column("nodes")[0].as_py()), states=states, probes=shown[:_MOST_PROBES],
+        now_ns=now_ns,
+        nodes=int(counted.column("nodes")[0].as_py()),
+        states=states,
+        probes=shown[:_MOST_PROBES],
         gaps=gaps,
-    )  # fmt: skip
+    )

@@ -28,15 +28,30 @@ RAW_NS = 6 * HOUR_NS
 _MOST_OF_ONE = 1 << 56
 """Operations of one row, as in `analysis.rollup_cells`: one that says more must not spoil the sum of the others."""
 _NOT_COUNTED = (
-    "samedir_rename", "crossdir_rename", "parallel_rename_dir", "parallel_rename_file", "read", "write", "read_bytes",
+    "samedir_rename",
+    "crossdir_rename",
+    "parallel_rename_dir",
+    "parallel_rename_file",
+    "read",
+    "write",
+    "read_bytes",
     "write_bytes",
-)  # fmt: skip
+)
 """Words that split up another word, or are no metadata operations (as in `analysis.rollups`)."""
 _DIGITS = re.compile(r"[0-9]+.*$")
 
 
-def mds(lake: Tables, server: str, span: Span, sight: Sight, now_ns: int, *, points: int = 600, limit: int = 20,
-        facts: SiteFacts | None = None) -> Mds:  # fmt: skip
+def mds(
+    lake: Tables,
+    server: str,
+    span: Span,
+    sight: Sight,
+    now_ns: int,
+    *,
+    points: int = 600,
+    limit: int = 20,
+    facts: SiteFacts | None = None,
+) -> Mds:
     """Metadata load of one server or metadata target, or of all (`server` empty). Raises UnknownNameError."""
     where = "kind = $kind AND job_id IS NULL" + (" AND id = $id" if server else "")
     parameters: dict[str, object] = {"kind": "mds"}
@@ -58,13 +73,20 @@ def mds(lake: Tables, server: str, span: Span, sight: Sight, now_ns: int, *, poi
     classes = _classes(clients, facts or _told(lake, [row["name"] for row in clients]))
     raw_s = max(1e-9, (min(raw.to_ns, max(now_ns, raw.from_ns + 1)) - raw.from_ns) / 1e9)
     return Mds(
-        from_ns=span.from_ns, to_ns=span.to_ns, server=server or None, total=total,
+        from_ns=span.from_ns,
+        to_ns=span.to_ns,
+        server=server or None,
+        total=total,
         per_s=total / seconds if total is not None else None,
-        servers=_counted(servers, seconds, limit), ops=_counted(ops, raw_s, limit),
-        classes=_counted(classes, raw_s, limit), clients=_counted(clients, raw_s, limit) if sight.everything else [],
-        jobs=_jobs(lake, span, server, parameters, total, seconds, limit), hidden=not sight.everything,
-        timeline=masked(timeline(steps, found, cover), seen_at(lake, "mds", span, server)), gaps=cover.gaps,
-    )  # fmt: skip
+        servers=_counted(servers, seconds, limit),
+        ops=_counted(ops, raw_s, limit),
+        classes=_counted(classes, raw_s, limit),
+        clients=_counted(clients, raw_s, limit) if sight.everything else [],
+        jobs=_jobs(lake, span, server, parameters, total, seconds, limit),
+        hidden=not sight.everything,
+        timeline=masked(timeline(steps, found, cover), seen_at(lake, "mds", span, server)),
+        gaps=cover.gaps,
+    )
 
 
 def _by(
@@ -150,17 +172,26 @@ def _counted(rows: list[dict[str, Any]], seconds: float, limit: int) -> list[OpC
     whole = sum(row["count"] for row in rows)
     return [
         OpCount(
-            name=row["name"], count=row["count"], per_s=row["count"] / seconds,
-            share=row["count"] / whole if whole else 0.0, user=row.get("user"), program=row.get("program"),
+            name=row["name"],
+            count=row["count"],
+            per_s=row["count"] / seconds,
+            share=row["count"] / whole if whole else 0.0,
+            user=row.get("user"),
+            program=row.get("program"),
         )
         for row in rows[:limit]
-    ]  # fmt: skip
+    ]
 
 
 def _jobs(
-    lake: Tables, span: Span, server: str, parameters: Mapping[str, object], total: int | None, seconds: float,
+    lake: Tables,
+    span: Span,
+    server: str,
+    parameters: Mapping[str, object],
+    total: int | None,
+    seconds: float,
     limit: int,
-) -> list[OpCount]:  # fmt: skip
+) -> list[OpCount]:
     rows = _by(lake, span, "job_id", "job_id IS NOT NULL", parameters, server)
     told = accounts_of(lake, [row["name"] for row in rows[:limit]], span)
     counted = []

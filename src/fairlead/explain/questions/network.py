@@ -42,9 +42,15 @@ def ports(
         missing.append("links: nothing says which node is behind which port")
     uneven = imbalance(job_ports(moved, links, _placed(lake, span, None))) if links.num_rows else None
     return Ports(
-        from_ns=span.from_ns, to_ns=span.to_ns, job_id=None, ports=volumes[:limit], total=len(volumes),
-        jobs=_jobs(lake, span, uneven, limit), missing=missing, hidden=not sight.everything,
-    )  # fmt: skip
+        from_ns=span.from_ns,
+        to_ns=span.to_ns,
+        job_id=None,
+        ports=volumes[:limit],
+        total=len(volumes),
+        jobs=_jobs(lake, span, uneven, limit),
+        missing=missing,
+        hidden=not sight.everything,
+    )
 
 
 def ports_of(
@@ -63,12 +69,15 @@ def ports_of(
     mine = volumes.filter(pc.equal(volumes["job_id"], job_id))
     found = [
         PortVolume(
-            port=row["port"], node=row["node"], received_bytes=round(row["received_bytes"]),
-            sent_bytes=round(row["sent_bytes"]), shared_bytes=round(row["ambiguous_bytes"]),
+            port=row["port"],
+            node=row["node"],
+            received_bytes=round(row["received_bytes"]),
+            sent_bytes=round(row["sent_bytes"]),
+            shared_bytes=round(row["ambiguous_bytes"]),
             peak_share=_of_rate(row["received_bytes"], row["sent_bytes"], row["port"], span, rates or {}),
         )
         for row in records(mine)
-    ]  # fmt: skip
+    ]
     found.sort(key=lambda one: (-(one.received_bytes + one.sent_bytes), one.port))
     uneven = [_uneven(row) for row in records(imbalance(mine))]
     return found, uneven[0] if uneven else None
@@ -176,8 +185,9 @@ def _placed(lake: Tables, span: Span, nodes: Sequence[str] | None) -> pa.Table:
     found = select(
         lake,
         f"SELECT * EXCLUDE (day) FROM jobs WHERE {in_span(span)}{mine}",
-        {} if nodes is None else {"nodes": list(nodes)}, began=begun_in(span),
-    )  # fmt: skip
+        {} if nodes is None else {"nodes": list(nodes)},
+        began=begun_in(span),
+    )
     return placements(found.select(JOBS.schema.names))
 
 
@@ -196,10 +206,13 @@ def _of_rate(into: float, out: float, port: str, span: Span, rates: Mapping[str,
 
 def _uneven(row: Mapping[str, object]) -> PortImbalance:
     return PortImbalance(
-        job_id=str(row["job_id"]), ports=row["ports"], received_bytes=round(row["received_bytes"]),  # type: ignore[arg-type, call-overload]
-        sent_bytes=round(row["sent_bytes"]), highest_over_mean=row["highest_over_mean"],  # type: ignore[arg-type, call-overload]
+        job_id=str(row["job_id"]),
+        ports=row["ports"],  # type: ignore[arg-type]
+        received_bytes=round(row["received_bytes"]),  # type: ignore[call-overload]
+        sent_bytes=round(row["sent_bytes"]),  # type: ignore[call-overload]
+        highest_over_mean=row["highest_over_mean"],  # type: ignore[arg-type]
         deviation=row["deviation"],  # type: ignore[arg-type]
-    )  # fmt: skip
+    )
 
 
 def _jobs(lake: Tables, span: Span, uneven: pa.Table | None, limit: int) -> list[PortImbalance]:

@@ -36,7 +36,7 @@ def by_node(lake: Tables, span: Span, numbers: Sequence[str]) -> pa.Table:
         return _none()
     if not select(
         about(lake, span), f"SELECT 1 AS some FROM {_counted(span)} LIMIT 1", _NODES, within=around(span)
-    ).num_rows:  # fmt: skip
+    ).num_rows:
         return _none()
     # What may be seen of a node is of the time the jobs were there: then it is all theirs.
     whole_share = "every" if hidden is not None else "greatest(interval_ns, every)"
@@ -69,8 +69,9 @@ def by_node(lake: Tables, span: Span, numbers: Sequence[str]) -> pa.Table:
         f" SELECT job_id AS id, start_ns, '{ESTIMATE}' AS layer, {parts} FROM shared GROUP BY job_id, start_ns"
         " ORDER BY id, start_ns",
         {**_NODES, "numbers": list(dict.fromkeys(numbers)), "longest": _LONGEST_RUN_NS, "there": there},
-        began=began, numbers=there,
-    )  # fmt: skip
+        began=began,
+        numbers=there,
+    )
 
 
 def _counted(span: Span) -> str:
@@ -94,9 +95,13 @@ def _undisturbed(
         " AND own.start_ns = every.start_ns AND own.cluster IS NOT DISTINCT FROM every.cluster))"
         " SELECT DISTINCT mine.job_id FROM mine JOIN others ON mine.node = others.node"
         " AND others.start_ns < mine.end_ns AND others.end_ns > mine.start_ns",
-        {"clusters": [run[0] for run in runs], "jobs": [run[1] for run in runs], "starts": [run[2] for run in runs],
-         "longest": _LONGEST_RUN_NS},
-    )  # fmt: skip
+        {
+            "clusters": [run[0] for run in runs],
+            "jobs": [run[1] for run in runs],
+            "starts": [run[2] for run in runs],
+            "longest": _LONGEST_RUN_NS,
+        },
+    )
     disturbed = set(found["job_id"].to_pylist())
     return [number for number in numbers if number not in disturbed]
 

@@ -66,10 +66,18 @@ def own_health(lake: Tables, now_ns: int, *, kept: Kept, keep: Policy | None = N
         missing.append("what is kept how long: only a server knows its settings")
     problems = _problems(sources, collectors, held, analysis, now_ns)
     return OwnHealth(
-        now_ns=now_ns, state="troubled" if problems else "ok", problems=problems, states=states,
-        sources=sources[:MOST], collectors=collectors, taken=_taken(lake, now_ns, kept),
-        silences=_silences(lake, now_ns, sources), lake=held, analysis=analysis, missing=missing,
-    )  # fmt: skip
+        now_ns=now_ns,
+        state="troubled" if problems else "ok",
+        problems=problems,
+        states=states,
+        sources=sources[:MOST],
+        collectors=collectors,
+        taken=_taken(lake, now_ns, kept),
+        silences=_silences(lake, now_ns, sources),
+        lake=held,
+        analysis=analysis,
+        missing=missing,
+    )
 
 
 def _sources(lake: Tables, now_ns: int) -> tuple[list[SourceSeen], list[Collecting]]:
@@ -112,18 +120,28 @@ def _source(row: Mapping[str, Any], gap: Gap | None, now_ns: int) -> SourceSeen:
         why = f"it tells of itself every {format_duration(every / 1e9)}; nothing was heard for "
         why += format_duration(quiet / 1e9) + (f": {gap.why}" if gap is not None and gap.why else "")
     return SourceSeen(
-        node=row["node"], state="silent" if silent else "failing" if troubled else "ok", last_ns=row["ts_ns"],
-        every_ns=every, probes=row["probes"], troubled=troubled, lost_batches=row["lost"], clock_offset_ns=row["off"],
+        node=row["node"],
+        state="silent" if silent else "failing" if troubled else "ok",
+        last_ns=row["ts_ns"],
+        every_ns=every,
+        probes=row["probes"],
+        troubled=troubled,
+        lost_batches=row["lost"],
+        clock_offset_ns=row["off"],
         why=why[:500],
-    )  # fmt: skip
+    )
 
 
 def _collector(row: Mapping[str, Any], now_ns: int) -> Collecting:
     every = max(row["every_ns"] or 0, MINUTE_NS)
     return Collecting(
-        node=row["node"], ts_ns=row["ts_ns"], state="failing" if row["troubled"] else "ok",
-        silent=now_ns - row["ts_ns"] > _PERIODS * every, memory_bytes=row["memory"], text=row["why"],
-    )  # fmt: skip
+        node=row["node"],
+        ts_ns=row["ts_ns"],
+        state="failing" if row["troubled"] else "ok",
+        silent=now_ns - row["ts_ns"] > _PERIODS * every,
+        memory_bytes=row["memory"],
+        text=row["why"],
+    )
 
 
 def _taken(lake: Tables, now_ns: int, kept: Kept) -> SentRows:
@@ -167,8 +185,11 @@ def _silences(lake: Tables, now_ns: int, sources: list[SourceSeen]) -> SilentHou
     gaps = gaps_of(lake, None, Span(span.from_ns, now_ns))
     named = {gap.source for gap in gaps if gap.to_ns is None}
     why = "nothing was heard since"
-    gaps += [Gap(source=one.node, from_ns=one.last_ns, to_ns=None, why=why)
-             for one in sources if one.state == "silent" and one.node not in named]  # fmt: skip
+    gaps += [
+        Gap(source=one.node, from_ns=one.last_ns, to_ns=None, why=why)
+        for one in sources
+        if one.state == "silent" and one.node not in named
+    ]
     silent: list[set[str]] = [set() for _ in range(span.length_ns // HOUR_NS)]
     for gap in gaps:
         first = max(gap.from_ns - span.from_ns, 0) // HOUR_NS
@@ -176,9 +197,11 @@ def _silences(lake: Tables, now_ns: int, sources: list[SourceSeen]) -> SilentHou
         for hour in silent[first : -(-past // HOUR_NS)]:
             hour.add(gap.source)
     return SilentHours(
-        from_ns=span.from_ns, step_ns=HOUR_NS, silent=[len(hour) for hour in silent],
+        from_ns=span.from_ns,
+        step_ns=HOUR_NS,
+        silent=[len(hour) for hour in silent],
         gaps=sorted(gaps, key=lambda one: (one.to_ns is not None, -one.from_ns))[:MOST],
-    )  # fmt: skip
+    )
 
 
 def _lake(lake: Tables, now_ns: int, kept: Kept, keep: Policy | None) -> LakeHeld | None:
@@ -201,20 +224,29 @@ def _held(place: Place, now_ns: int, keep: Policy | None) -> LakeHeld:
         by_table.setdefault(one.table, []).append(one)
     tables = [
         TableHeld(
-            table=name, rows=sum(one.rows for one in mine), bytes=sum(one.bytes for one in mine),
-            files=sum(one.files for one in mine), days=max(one.days for one in mine),
+            table=name,
+            rows=sum(one.rows for one in mine),
+            bytes=sum(one.bytes for one in mine),
+            files=sum(one.files for one in mine),
+            days=max(one.days for one in mine),
             first_day=min((one.first_day for one in mine if one.first_day), default=None),
             last_day=max((one.last_day for one in mine if one.last_day), default=None),
-            known=all(one.known for one in mine), keeps=_keeps(name, keep),
+            known=all(one.known for one in mine),
+            keeps=_keeps(name, keep),
         )
         for name, mine in by_table.items()
-    ]  # fmt: skip
+    ]
     tables.sort(key=lambda one: -one.bytes)
     return LakeHeld(
-        root=str(place.root), bytes=sum(one.bytes for one in tables) + log_bytes, log_bytes=log_bytes,
-        free_bytes=_free(place.root), rows=sum(one.rows for one in tables), shards=len(place.shards()),
-        bytes_per_day=per_day, tables=tables,
-    )  # fmt: skip
+        root=str(place.root),
+        bytes=sum(one.bytes for one in tables) + log_bytes,
+        log_bytes=log_bytes,
+        free_bytes=_free(place.root),
+        rows=sum(one.rows for one in tables),
+        shards=len(place.shards()),
+        bytes_per_day=per_day,
+        tables=tables,
+    )
 
 
 def _keeps(table: str, keep: Policy | None) -> list[Tier]:
@@ -247,8 +279,9 @@ def _analysed(lake: Tables, now_ns: int) -> Analysed:
         " min(over.end_ns) FILTER (done.job_id IS NULL) AS oldest FROM over LEFT JOIN done"
         " ON over.job_id = done.job_id AND over.start_ns = done.start_ns"
         " AND over.cluster IS NOT DISTINCT FROM done.cluster",
-        within=wide, began=wide,
-    )  # fmt: skip
+        within=wide,
+        began=wide,
+    )
     last = select(lake, f"SELECT max(made_ns) AS at FROM job_summary WHERE {days(wide)}", within=wide, began=wide)
     ended, waiting = (int(integers(found, name)[0]) for name in ("ended", "waiting"))
     return Analysed(last_ns=last["at"][0].as_py(), ended=ended, waiting=waiting, oldest_ns=found["oldest"][0].as_py())
@@ -279,7 +312,8 @@ def _problems(
         lag = format_duration((now_ns - analysis.oldest_ns) / 1e9)
         many = analysis.waiting > 1
         said.append(
-            f"{analysis.waiting:,} jobs wait for their summary, the oldest ended {lag} ago" if many
+            f"{analysis.waiting:,} jobs wait for their summary, the oldest ended {lag} ago"
+            if many
             else f"1 job waits for its summary, it ended {lag} ago"
-        )  # fmt: skip
+        )
     return said

@@ -46,8 +46,9 @@ def history_of(lake: Tables, phases: pa.Table, *, most: int = MOST_RUNS, reach_n
         f' QUALIFY row_number() OVER (PARTITION BY program, "user", kind'
         f" ORDER BY start_ns DESC, cluster, job_id, number) <= {int(most)}"
         " ORDER BY start_ns, cluster, job_id, kind, number",
-        {"programs": named["program"], "users": named["user"]}, began=span,
-    )  # fmt: skip
+        {"programs": named["program"], "users": named["user"]},
+        began=span,
+    )
     again = set(runs_of(phases))
     others = pa.array([run not in again for run in runs_of(found)], pa.bool_())
     return conform(found.filter(others), PHASE, strict=True)
@@ -124,6 +125,8 @@ def phases_of_job(lake: Tables, cluster: str | None, job_id: str, start_ns: int,
         lake,
         f"SELECT {_COLUMNS} FROM phase WHERE job_id = $job AND cluster IS NOT DISTINCT FROM $cluster"
         f" AND job_start_ns = {start_ns} AND {days(span)} QUALIFY {LATEST} ORDER BY start_ns, kind, number",
-        {"job": job_id, "cluster": cluster}, began=span, numbers=[job_id],
-    )  # fmt: skip
+        {"job": job_id, "cluster": cluster},
+        began=span,
+        numbers=[job_id],
+    )
     return conform(found, PHASE, strict=True)

@@ -36,9 +36,14 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def span(self, now_ns: int, default: str, longest_ns: int = LONGEST_NS) -> Span:
         """The span; `default` long when nothing says. Raises UsageError."""
         return span_of(
-            now_ns=now_ns, default=default, last=self.last, from_=self.from_, to=self.to, at=self.at,
+            now_ns=now_ns,
+            default=default,
+            last=self.last,
+            from_=self.from_,
+            to=self.to,
+            at=self.at,
             longest_ns=longest_ns,
-        )  # fmt: skip
+        )
 
     @property
     def says_when(self) -> bool:

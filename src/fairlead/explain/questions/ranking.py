@@ -63,8 +63,7 @@ def _none() -> pa.Table:
 def accounts(lake: Tables, span: Span, columns: Sequence[str] = COLUMNS) -> pa.Table:
     """Accounts of jobs that ran in the span."""
     chosen = ", ".join(f'"{name}"' for name in columns)
-    return select(lake, f"SELECT {chosen} FROM jobs WHERE {in_span(span)}", within=begun_in(span),
-                  began=begun_in(span))  # fmt: skip
+    return select(lake, f"SELECT {chosen} FROM jobs WHERE {in_span(span)}", within=begun_in(span), began=begun_in(span))
 
 
 def with_accounts(moved: pa.Table, told: pa.Table) -> pa.Table:

@@ -35,8 +35,7 @@ def told_to(lake: Tables, told: Sequence[Told], sight: Sight) -> list[Told]:
     """The findings in the words this reader may hear. Raises LakeError."""
     if sight.everything or not told:
         return list(told)
-    words = [_Words(_texts(one), _subjects(one), one.finding.from_ns, one.finding.to_ns, one.job_id)
-             for one in told]  # fmt: skip
+    words = [_Words(_texts(one), _subjects(one), one.finding.from_ns, one.finding.to_ns, one.job_id) for one in told]
     accounts = _accounts(lake, words)
     return [_told(one, mine.said(accounts, sight)) for one, mine in zip(told, words, strict=True)]
 
@@ -45,15 +44,21 @@ def incidents_to(lake: Tables, incidents: Sequence[Incident], sight: Sight) -> l
     """The incidents without other people's jobs. Raises LakeError."""
     if sight.everything or not incidents:
         return list(incidents)
-    words = [_Words([*(e.text for e in one.evidence), *one.missing], one.jobs, one.from_ns, one.to_ns)
-             for one in incidents]  # fmt: skip
+    words = [
+        _Words([*(e.text for e in one.evidence), *one.missing], one.jobs, one.from_ns, one.to_ns) for one in incidents
+    ]
     accounts = _accounts(lake, words)
     made = []
     for one, mine in zip(incidents, words, strict=True):
         say = mine.said(accounts, sight)
-        made.append(replace(one, jobs=[job for job in one.jobs if say(job) == job],
-                            evidence=[_evidence(e, say) for e in one.evidence],
-                            missing=[say(text) for text in one.missing]))  # fmt: skip
+        made.append(
+            replace(
+                one,
+                jobs=[job for job in one.jobs if say(job) == job],
+                evidence=[_evidence(e, say) for e in one.evidence],
+                missing=[say(text) for text in one.missing],
+            )
+        )
     return made
 
 
@@ -142,16 +147,19 @@ def _either(words: Iterable[str]) -> str:
 def _told(told: Told, say: Say) -> Told:
     finding = told.finding
     return replace(
-        told, components=[_subject(one, say) for one in told.components],
+        told,
+        components=[_subject(one, say) for one in told.components],
         finding=replace(
-            finding, title=say(finding.title), subject=_subject(finding.subject, say),
+            finding,
+            title=say(finding.title),
+            subject=_subject(finding.subject, say),
             culprits=[_subject(who, say) for who in finding.culprits],
             evidence=[_evidence(one, say) for one in finding.evidence],
             missing=[say(text) for text in finding.missing],
             advice=[_advice(one, say) for one in finding.advice],
             cost_basis=None if finding.cost_basis is None else say(finding.cost_basis),
         ),
-    )  # fmt: skip
+    )
 
 
 def _subject(who: Subject, say: Say) -> Subject:

@@ -66,10 +66,15 @@ class Narrowed(NarrowLake):
         return held[1]  # type: ignore[no-any-return]
 
     def query(
-        self, sql: str, parameters: Mapping[str, object] | None = None, *, between: tuple[int, int] | None = None,
-        began: tuple[int, int] | None = None, numbers: Collection[str] | None = None,
+        self,
+        sql: str,
+        parameters: Mapping[str, object] | None = None,
+        *,
+        between: tuple[int, int] | None = None,
+        began: tuple[int, int] | None = None,
+        numbers: Collection[str] | None = None,
         tables: Mapping[str, pa.Table] | None = None,
-    ) -> pa.Table:  # fmt: skip
+    ) -> pa.Table:
         """The rows of one SELECT, of what may be seen. Raises UsageError, LakeError."""
         if OPS_STORED in sql:
             raise UsageError("this table is not for those who see only their own jobs", remedy="ask `ops`")
@@ -82,10 +87,14 @@ class Narrowed(NarrowLake):
         named = set(_NAMED.findall(sql))
         words = {**(parameters or {}), **{name: value for name, value in shown.words.items() if name in named}}
         return select(
-            self.whole, sql, words, within=None if between is None else Span(*between),
-            began=None if began is None else Span(*began), numbers=numbers,
+            self.whole,
+            sql,
+            words,
+            within=None if between is None else Span(*between),
+            began=None if began is None else Span(*began),
+            numbers=numbers,
             tables={**(tables or {}), **shown.given},
-        )  # fmt: skip
+        )
 
 
 class KeptFor(Kept):
@@ -118,8 +127,10 @@ class _Shown:
     def tables(self, names: list[str]) -> list[str]:
         """One for each table, in an order in which each finds what it is made of."""
         wanted = set(names) | ({"ops", "file_counters"} if "files" in names else set())
-        return [f"{name} AS NOT MATERIALIZED ({_TABLES.get(name, _nothing)(self, name)})"
-                for name in sorted(wanted, key=lambda one: one == "files")]  # fmt: skip
+        return [
+            f"{name} AS NOT MATERIALIZED ({_TABLES.get(name, _nothing)(self, name)})"
+            for name in sorted(wanted, key=lambda one: one == "files")
+        ]
 
     def jobs(self, start: str = "start_ns") -> str:
         """The condition that a row with user and project (cluster, number, start) is of a job that may be seen."""
@@ -179,8 +190,9 @@ def _reach_table(kinds: Any, ids: Any, begins: Any, ends: Any) -> pa.Table:
 
 def _table(columns: Mapping[str, Any]) -> pa.Table:
     """Words, but for times (`a`, `z`)."""
-    return pa.table({name: pa.array(values, pa.int64() if name in "az" else pa.string())
-                     for name, values in columns.items()})  # fmt: skip
+    return pa.table(
+        {name: pa.array(values, pa.int64() if name in "az" else pa.string()) for name, values in columns.items()}
+    )
 
 
 def _steps_of(sql: str) -> set[int]:
@@ -198,9 +210,10 @@ def ragged(
     tails = np.flatnonzero(~within & (last < ends))
     at = np.concatenate([heads, tails])
     return (
-        at, np.concatenate([begins[heads], last[tails]]),
+        at,
+        np.concatenate([begins[heads], last[tails]]),
         np.concatenate([np.where(within, ends, first)[heads], ends[tails]]),
-    )  # fmt: skip
+    )
 
 
 def _nothing(shown: _Shown, name: str) -> str:  # noqa: ARG001
@@ -231,8 +244,10 @@ def _rollup(shown: _Shown, name: str) -> str:
     parts = [f"SELECT t.* FROM {name} t JOIN {shown.reached()} r ON r.k = {key} AND r.i = {which} AND {inside}"]
     # Rows that lie only partly in such a time are made again of finer ones.
     for fine, coarse, edge in (
-        (MINUTE_NS, HOUR_NS, HOUR_NS), (SECOND_NS, MINUTE_NS, MINUTE_NS), (SECOND_NS, HOUR_NS, MINUTE_NS),
-    ):  # fmt: skip
+        (MINUTE_NS, HOUR_NS, HOUR_NS),
+        (SECOND_NS, MINUTE_NS, MINUTE_NS),
+        (SECOND_NS, HOUR_NS, MINUTE_NS),
+    ):
         if coarse not in shown.steps:
             continue
         parts.append(
@@ -249,8 +264,11 @@ def _counted_by_job(time: str) -> Callable[[_Shown, str], str]:
     def rows(shown: _Shown, name: str) -> str:
         common = shown.word(sorted(shown._lake.reach(shown._span).common), "common")
         job = shown.word("job", "w_job")
-        untimed = f"{time} IS NULL AND t.job_id NOT IN (SELECT unnest({common}::VARCHAR[]))" if time else (
-            f"t.job_id NOT IN (SELECT unnest({common}::VARCHAR[]))")  # fmt: skip
+        untimed = (
+            f"{time} IS NULL AND t.job_id NOT IN (SELECT unnest({common}::VARCHAR[]))"
+            if time
+            else (f"t.job_id NOT IN (SELECT unnest({common}::VARCHAR[]))")
+        )
         timed = f" OR {time} >= r.a AND {time} < r.z" if time else ""
         return (
             f"SELECT t.* FROM {name} t WHERE EXISTS (SELECT 1 FROM {shown.reached()} r WHERE r.k = {job}"
@@ -356,16 +374,28 @@ def _finding(shown: _Shown, name: str) -> str:
 
 _EXPORTS = "t.client IS NULL"
 _TABLES: Mapping[str, Callable[[_Shown, str], str]] = {
-    "jobs": _of_jobs(), "job_summary": _of_jobs(), "phase": _of_jobs("job_start_ns"), "profile": _profile,
-    "rollup": _rollup, "finding": _finding, "incident": _lasting("t.component", "t.from_ns", "t.to_ns"),
-    "events": _events, "health": _health, "usage": _usage, "files": _files,
+    "jobs": _of_jobs(),
+    "job_summary": _of_jobs(),
+    "phase": _of_jobs("job_start_ns"),
+    "profile": _profile,
+    "rollup": _rollup,
+    "finding": _finding,
+    "incident": _lasting("t.component", "t.from_ns", "t.to_ns"),
+    "events": _events,
+    "health": _health,
+    "usage": _usage,
+    "files": _files,
     "mapping": _lasting("t.a", "t.from_ns", "t.to_ns"),
-    "ops": _counted_by_job("t.start_ns"), "op_groups": _counted_by_job("t.start_ns"),
-    "heatmap": _counted_by_job("t.bin_start_ns"), "file_counters": _counted_by_job("t.open_start_ns"),
+    "ops": _counted_by_job("t.start_ns"),
+    "op_groups": _counted_by_job("t.start_ns"),
+    "heatmap": _counted_by_job("t.bin_start_ns"),
+    "file_counters": _counted_by_job("t.open_start_ns"),
     "layouts": _counted_by_job(""),
-    "forwarder": _samples("forwarder", "t.node"), "pfs_client": _samples("node", "t.node"),
-    "device": _samples("node", "t.node"), "target": _samples("target", "t.target", more=_EXPORTS),
+    "forwarder": _samples("forwarder", "t.node"),
+    "pfs_client": _samples("node", "t.node"),
+    "device": _samples("node", "t.node"),
+    "target": _samples("target", "t.target", more=_EXPORTS),
     "port": _samples("port", "concat(t.switch, '/', t.port)"),
     "metadata": _samples("mds", "coalesce(t.target, t.server)", more=_EXPORTS),
-}  # fmt: skip
+}
 """What each table holds for a reader who does not see everything. One that is not named holds nothing."""

@@ -16,17 +16,37 @@ from fairlead.explain.questions.span import DAY_NS, Span
 from fairlead.explain.questions.visibility import visible as visible
 
 COLUMNS = (
-    "cluster", "job_id", "name", "user", "project", "program", "partition", "submit_ns", "start_ns", "end_ns",
-    "nodes_count", "cores", "processes", "state",
-)  # fmt: skip
+    "cluster",
+    "job_id",
+    "name",
+    "user",
+    "project",
+    "program",
+    "partition",
+    "submit_ns",
+    "start_ns",
+    "end_ns",
+    "nodes_count",
+    "cores",
+    "processes",
+    "state",
+)
 _CHOSEN = ", ".join(f'"{name}"' for name in COLUMNS)
 LONGEST_RUN_NS = 32 * DAY_NS
 """Jobs that began earlier than this before a span are not looked for in it."""
 _MANY = 100_000
 """Among so many of the latest jobs numbers like a wrong one are looked for."""
 _ENDED = (
-    "completed", "failed", "cancelled", "timeout", "node_fail", "out_of_memory", "boot_fail", "deadline", "preempted",
-)  # fmt: skip
+    "completed",
+    "failed",
+    "cancelled",
+    "timeout",
+    "node_fail",
+    "out_of_memory",
+    "boot_fail",
+    "deadline",
+    "preempted",
+)
 _WAITING = ("pending", "requeued", "configuring", "held")
 
 
@@ -58,8 +78,9 @@ def runs_of(lake: Tables, job_id: str, cluster: str | None = None) -> list[dict[
     found = select(
         lake,
         f"SELECT {_CHOSEN}, nodes FROM jobs WHERE {conditions} ORDER BY start_ns DESC NULLS LAST",
-        parameters, numbers=[job_id],
-    )  # fmt: skip
+        parameters,
+        numbers=[job_id],
+    )
     return records(found)
 
 
@@ -77,8 +98,10 @@ def every_account(lake: Tables, numbers: Sequence[str], span: Span) -> list[dict
         f"SELECT {_CHOSEN} FROM jobs WHERE job_id IN (SELECT unnest($numbers)) AND {in_span(span)} "
         "ORDER BY start_ns NULLS FIRST, cluster, job_id",
         {"numbers": list(numbers)},
-        within=begun_in(span), began=begun_in(span), numbers=numbers,
-    )  # fmt: skip
+        within=begun_in(span),
+        began=begun_in(span),
+        numbers=numbers,
+    )
     return records(found)
 
 

@@ -65,15 +65,26 @@ class Settled:
 def setup(settled: Settled, lake: LakeSeen, now_ns: int) -> Setup:
     """The whole list, in the order it is best done in."""
     parts = [
-        _server(settled), _lake(lake), _analysis(settled, lake, now_ns), _agents(settled, lake, now_ns),
-        *_layers(lake, now_ns), *_feeds(settled, lake, now_ns), *_site(settled), _people(settled),
-    ]  # fmt: skip
+        _server(settled),
+        _lake(lake),
+        _analysis(settled, lake, now_ns),
+        _agents(settled, lake, now_ns),
+        *_layers(lake, now_ns),
+        *_feeds(settled, lake, now_ns),
+        *_site(settled),
+        _people(settled),
+    ]
     states = [part.state for part in parts]
     return Setup(
-        now_ns=now_ns, version=settled.version, simulated=settled.simulated,
+        now_ns=now_ns,
+        version=settled.version,
+        simulated=settled.simulated,
         first_run=not any(seen.last_ns for seen in lake.tables.values()) and not lake.trouble,
-        connected=states.count("connected"), quiet=states.count("quiet"), missing=states.count("not"), parts=parts,
-    )  # fmt: skip
+        connected=states.count("connected"),
+        quiet=states.count("quiet"),
+        missing=states.count("not"),
+        parts=parts,
+    )
 
 
 def _server(settled: Settled) -> SetupPart:
@@ -83,12 +94,17 @@ def _server(settled: Settled) -> SetupPart:
     if open_:
         secure = "unencrypted, and others can reach it"
     return SetupPart(
-        key="server", group="server", title="Server", state="connected",
+        key="server",
+        group="server",
+        title="Server",
+        state="connected",
         what=f"fairlead {settled.version} listens on {where}: {secure}; its state is in {settled.state or '?'}/",
         command="fairlead up --set collector.listen=tls:0.0.0.0:8571 --set collector.tls_certificate=CERT.pem"
-                " --set collector.tls_key=KEY.pem" if open_ else "",
+        " --set collector.tls_key=KEY.pem"
+        if open_
+        else "",
         docs="howto/run-the-server",
-    )  # fmt: skip
+    )
 
 
 def _here(address: str) -> bool:
@@ -101,27 +117,44 @@ def _lake(lake: LakeSeen) -> SetupPart:
     if lake.trouble:
         return SetupPart(**common, state="not", what=f"it cannot be read: {lake.trouble}", command="fairlead lake info")
     if not lake.there:
-        return SetupPart(**common, state="not", what="there is none yet: the collector makes it when it starts",
-                         command="fairlead up")  # fmt: skip
+        return SetupPart(
+            **common,
+            state="not",
+            what="there is none yet: the collector makes it when it starts",
+            command="fairlead up",
+        )
     size = "its size is not known" if lake.bytes is None else format_bytes(lake.bytes)
     if last is None:
-        return SetupPart(**common, state="quiet", what=f"{size}; nothing was recorded yet",
-                         command="fairlead ingest LOG...")  # fmt: skip
+        return SetupPart(
+            **common, state="quiet", what=f"{size}; nothing was recorded yet", command="fairlead ingest LOG..."
+        )
     first = "" if lake.first_ns is None else f" from {format_time(lake.first_ns)}"
     return SetupPart(**common, state="connected", what=f"{size}; records{first} to {format_time(last)}", last_ns=last)
 
 
 def _analysis(settled: Settled, lake: LakeSeen, now_ns: int) -> SetupPart:
-    common: dict[str, Any] = {"key": "analysis", "group": "server", "title": "Analysis", "docs": "howto/find-out-why",
-              "last_ns": lake.analysed_ns}  # fmt: skip
+    common: dict[str, Any] = {
+        "key": "analysis",
+        "group": "server",
+        "title": "Analysis",
+        "docs": "howto/find-out-why",
+        "last_ns": lake.analysed_ns,
+    }
     if not settled.analysis:
-        return SetupPart(**common, state="not", what="it is off: jobs are not summarised and nothing is diagnosed",
-                         command="fairlead up --set analysis.on=true")  # fmt: skip
+        return SetupPart(
+            **common,
+            state="not",
+            what="it is off: jobs are not summarised and nothing is diagnosed",
+            command="fairlead up --set analysis.on=true",
+        )
     if lake.analysed_ns is None:
         return SetupPart(**common, state="quiet", what="it runs; no job has ended yet that it could look into")
     late = now_ns - lake.analysed_ns > SLOW_NS
-    return SetupPart(**common, state="quiet" if late else "connected",
-                     what=f"it runs; the last job was looked into {_ago(lake.analysed_ns, now_ns)}")  # fmt: skip
+    return SetupPart(
+        **common,
+        state="quiet" if late else "connected",
+        what=f"it runs; the last job was looked into {_ago(lake.analysed_ns, now_ns)}",
+    )
 
 
 def _agents(settled: Settled, lake: LakeSeen, now_ns: int) -> SetupPart:
@@ -130,16 +163,24 @@ def _agents(settled: Settled, lake: LakeSeen, now_ns: int) -> SetupPart:
     url = f"{'https' if kind == 'tls' else 'http'}://{place}" if place else "https://SERVER:8571"
     command = f"fairlead agent --server {url} --token agent.token"
     common: dict[str, Any] = {
-        "key": "agents", "group": "watching", "title": "Agents on nodes and servers", "command": command,
+        "key": "agents",
+        "group": "watching",
+        "title": "Agents on nodes and servers",
+        "command": command,
         "docs": "howto/run-the-agent",
-    }  # fmt: skip
+    }
     if not lake.nodes:
         return SetupPart(**common, state="not", what="no agent was heard of in the last three days")
     what = f"{lake.nodes_ok:,} of {lake.nodes:,} agents were heard of lately"
     if lake.node_last_ns is not None:
         what += f", the last one {_ago(lake.node_last_ns, now_ns)}"
-    return SetupPart(**common, state="connected" if lake.nodes_ok else "quiet", what=what, count=lake.nodes,
-                     last_ns=lake.node_last_ns)  # fmt: skip
+    return SetupPart(
+        **common,
+        state="connected" if lake.nodes_ok else "quiet",
+        what=what,
+        count=lake.nodes,
+        last_ns=lake.node_last_ns,
+    )
 
 
 _LAYERS = (
@@ -172,58 +213,100 @@ def _layers(lake: LakeSeen, now_ns: int) -> list[SetupPart]:
         seen = [lake.tables[name] for name in tables if name in lake.tables]
         last = max((one.last_ns for one in seen if one.last_ns), default=None)
         count = max((one.senders for one in seen if one.senders is not None), default=None)
-        found.append(SetupPart(
-            key=key, group="watching", title=title, state=_state(last, now_ns, SLOW_NS if key == "usage" else QUIET_NS),
-            what=_heard(last, now_ns), last_ns=last, count=count, command=command, docs=docs,
-        ))  # fmt: skip
+        found.append(
+            SetupPart(
+                key=key,
+                group="watching",
+                title=title,
+                state=_state(last, now_ns, SLOW_NS if key == "usage" else QUIET_NS),
+                what=_heard(last, now_ns),
+                last_ns=last,
+                count=count,
+                command=command,
+                docs=docs,
+            )
+        )
     return found
 
 
 _FEEDS = (
     ("slurm", "Jobs from Slurm", "fairlead up --config FILE   # with [[feeds.slurm]] in FILE", "howto/feed-jobs"),
-    ("job_table", "Jobs from a table", "fairlead up --config FILE   # with [[feeds.job_table]] in FILE",
-     "howto/feed-jobs"),
-    ("prometheus", "Prometheus", "fairlead up --config FILE   # with [feeds.remote_write] in FILE",
-     "howto/feed-from-prometheus"),
+    (
+        "job_table",
+        "Jobs from a table",
+        "fairlead up --config FILE   # with [[feeds.job_table]] in FILE",
+        "howto/feed-jobs",
+    ),
+    (
+        "prometheus",
+        "Prometheus",
+        "fairlead up --config FILE   # with [feeds.remote_write] in FILE",
+        "howto/feed-from-prometheus",
+    ),
     ("folders", "Folders of logs", "fairlead ingest LOG...", "howto/batch-of-logs"),
-)  # fmt: skip
+)
 
 
 def _feeds(settled: Settled, lake: LakeSeen, now_ns: int) -> list[SetupPart]:
     last = lake.tables.get("jobs", Seen()).last_ns
     jobs = SetupPart(
-        key="jobs", group="feeds", title="Jobs", state=_state(last, now_ns, SLOW_NS), what=_heard(last, now_ns),
-        last_ns=last, command="" if last else "fairlead up --config FILE   # with [[feeds.slurm]] in FILE",
+        key="jobs",
+        group="feeds",
+        title="Jobs",
+        state=_state(last, now_ns, SLOW_NS),
+        what=_heard(last, now_ns),
+        last_ns=last,
+        command="" if last else "fairlead up --config FILE   # with [[feeds.slurm]] in FILE",
         docs="howto/feed-jobs",
-    )  # fmt: skip
-    kinds = {"slurm": ("slurm",), "job_table": ("job_table",), "prometheus": ("scrape", "remote_write"),
-             "folders": ("drop", "darshan")}  # fmt: skip
+    )
+    kinds = {
+        "slurm": ("slurm",),
+        "job_table": ("job_table",),
+        "prometheus": ("scrape", "remote_write"),
+        "folders": ("drop", "darshan"),
+    }
     found = [jobs]
     for key, title, command, docs in _FEEDS:
         count = sum(settled.feeds.get(kind, 0) for kind in kinds[key])
-        found.append(SetupPart(
-            key=key, group="feeds", title=title, state="connected" if count else "not",
-            what=f"{count} set up" if count else "not set up", count=count, command="" if count else command, docs=docs,
-        ))  # fmt: skip
+        found.append(
+            SetupPart(
+                key=key,
+                group="feeds",
+                title=title,
+                state="connected" if count else "not",
+                what=f"{count} set up" if count else "not set up",
+                count=count,
+                command="" if count else command,
+                docs=docs,
+            )
+        )
     return found
 
 
 def _site(settled: Settled) -> list[SetupPart]:
     return [
         SetupPart(
-            key="site", group="site", title="Description of the site", state="connected" if settled.site else "not",
-            what="who is served by whom is known from a file" if settled.site
-                 else "none: who is served by whom is only known where the records say it",
+            key="site",
+            group="site",
+            title="Description of the site",
+            state="connected" if settled.site else "not",
+            what="who is served by whom is known from a file"
+            if settled.site
+            else "none: who is served by whom is only known where the records say it",
             command="" if settled.site else "fairlead site init > site.toml && fairlead up --set server.site=site.toml",
             docs="howto/describe-a-site",
         ),
         SetupPart(
-            key="alerts", group="site", title="Alerts", state="connected" if settled.alert_routes else "not",
+            key="alerts",
+            group="site",
+            title="Alerts",
+            state="connected" if settled.alert_routes else "not",
             what=f"{settled.alert_routes} routes" if settled.alert_routes else "nobody is told when something is found",
-            count=settled.alert_routes, command="" if settled.alert_routes else "fairlead alerts test ROUTE",
+            count=settled.alert_routes,
+            command="" if settled.alert_routes else "fairlead alerts test ROUTE",
             docs="howto/get-alerts",
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _people(settled: Settled) -> SetupPart:
@@ -231,8 +314,13 @@ def _people(settled: Settled) -> SetupPart:
     if not settled.ways:
         return SetupPart(**common, state="not", what="people cannot sign in", command="fairlead up --set web.on=true")
     known = "" if settled.accounts is None else f"; {settled.accounts} accounts"
-    return SetupPart(**common, state="connected", what=f"by {', '.join(settled.ways)}{known}", count=settled.accounts,
-                     command="fairlead account add NAME")  # fmt: skip
+    return SetupPart(
+        **common,
+        state="connected",
+        what=f"by {', '.join(settled.ways)}{known}",
+        count=settled.accounts,
+        command="fairlead account add NAME",
+    )
 
 
 def _state(last_ns: int | None, now_ns: int, quiet_ns: int) -> Connected:

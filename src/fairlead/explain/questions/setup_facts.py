@@ -18,10 +18,17 @@ from fairlead.store.lake import Lake
 
 REACH_NS = 3 * DAY_NS
 TABLES = {
-    "ops": ("start_ns", "node"), "op_groups": ("start_ns", ""), "forwarder": ("ts_ns", "node"),
-    "pfs_client": ("ts_ns", "node"), "target": ("ts_ns", "target"), "metadata": ("ts_ns", "server"),
-    "device": ("ts_ns", "node"), "port": ("ts_ns", "switch"), "usage": ("ts_ns", ""), "jobs": ("start_ns", ""),
-}  # fmt: skip
+    "ops": ("start_ns", "node"),
+    "op_groups": ("start_ns", ""),
+    "forwarder": ("ts_ns", "node"),
+    "pfs_client": ("ts_ns", "node"),
+    "target": ("ts_ns", "target"),
+    "metadata": ("ts_ns", "server"),
+    "device": ("ts_ns", "node"),
+    "port": ("ts_ns", "switch"),
+    "usage": ("ts_ns", ""),
+    "jobs": ("start_ns", ""),
+}
 """The column that dates a row of each, and the one that names who it is of."""
 
 
@@ -60,15 +67,20 @@ def _seen(lake: Lake, now_ns: int) -> LakeSeen:
         "SELECT count(*) AS n, count(*) FILTER (last_ns >= $lately) AS ok, max(last_ns) AS last_ns FROM"
         f" (SELECT node, max(ts_ns) AS last_ns FROM health WHERE probe = 'agent' AND ts_ns >= {span.from_ns}"
         f" AND {days(span)} GROUP BY node)",
-        {"lately": now_ns - QUIET_NS}, within=span,
-    ).to_pylist()[0]  # fmt: skip
+        {"lately": now_ns - QUIET_NS},
+        within=span,
+    ).to_pylist()[0]
     made = select(lake, "SELECT max(made_ns) AS ns FROM job_summary")["ns"][0].as_py()
     return LakeSeen(
-        there=True, bytes=sum(one.bytes for one in holdings) + log_bytes,
-        first_ns=None if first is None else _day_ns(str(first)), tables=tables, nodes=nodes["n"],
-        nodes_ok=nodes["ok"], node_last_ns=None if nodes["last_ns"] is None else min(nodes["last_ns"], now_ns),
+        there=True,
+        bytes=sum(one.bytes for one in holdings) + log_bytes,
+        first_ns=None if first is None else _day_ns(str(first)),
+        tables=tables,
+        nodes=nodes["n"],
+        nodes_ok=nodes["ok"],
+        node_last_ns=None if nodes["last_ns"] is None else min(nodes["last_ns"], now_ns),
         analysed_ns=None if made is None else min(int(made), now_ns),
-    )  # fmt: skip
+    )
 
 
 def _day_ns(day: str) -> int | None:

@@ -51,20 +51,30 @@ def runs_of_program(lake: Tables, account: Mapping[str, Any], program: str | Non
 
 def _told(one: Profile) -> RunsOfProgram:
     return RunsOfProgram(
-        runs=one.runs, scale=one.scale, first_ns=one.first_ns, last_ns=one.last_ns,
+        runs=one.runs,
+        scale=one.scale,
+        first_ns=one.first_ns,
+        last_ns=one.last_ns,
         seconds_p50=quantile(one.seconds, 0.5),
         kinds=[_usually(name, one.kinds[name]) for name in KINDS if name in one.kinds],
-    )  # fmt: skip
+    )
 
 
 def _usually(name: str, kind: KindProfile) -> KindUsually:
-    middle = {"amount_p50": kind.volumes, "rate_p50": kind.rates, "request_p50_bytes": kind.requests,
-              "period_p50_s": kind.periods}  # fmt: skip
+    middle = {
+        "amount_p50": kind.volumes,
+        "rate_p50": kind.rates,
+        "request_p50_bytes": kind.requests,
+        "period_p50_s": kind.periods,
+    }
     mode = max(kind.modes, key=lambda word: (kind.modes[word], word), default=None)
     return KindUsually(
-        kind=name, phases=kind.phases, runs=kind.runs, mode=mode,
+        kind=name,
+        phases=kind.phases,
+        runs=kind.runs,
+        mode=mode,
         **{figure: quantile(counts, 0.5) for figure, counts in middle.items()},
-    )  # fmt: skip
+    )
 
 
 def alike_runs(lake: Tables, account: Mapping[str, Any], sight: Sight, most: int = SHOWN) -> list[AlikeRun]:
@@ -80,8 +90,9 @@ def alike_runs(lake: Tables, account: Mapping[str, Any], sight: Sight, most: int
         f" AND start_ns < {span.to_ns} AND {days(span)} AND (end_ns IS NOT NULL OR job_id = $job)"
         " AND greatest(read_bytes, write_bytes, metadata_ops) > 0"
         f" ORDER BY abs(start_ns - {start}), start_ns, cluster, job_id LIMIT {MOST_SEARCHED}",
-        {"job": account["job_id"]}, began=span,
-    )  # fmt: skip
+        {"job": account["job_id"]},
+        began=span,
+    )
     rows = conform(found, JOB_SUMMARY, strict=True)
     place = _place(rows, account)
     return [] if place is None else [_alike(rows, one, sight) for one in similar(rows, place, most)]
@@ -98,7 +109,11 @@ def _alike(rows: pa.Table, one: Any, sight: Sight) -> AlikeRun:
     seen = visible(row, sight)
     took = (row["end_ns"] - row["start_ns"]) / 1e9 if row["end_ns"] is not None else None
     return AlikeRun(
-        job_id=row["job_id"] if seen else None, user=row["user"] if seen else None,
-        program=row["program"] if seen else None, start_ns=row["start_ns"], seconds=took, distance=one.distance,
+        job_id=row["job_id"] if seen else None,
+        user=row["user"] if seen else None,
+        program=row["program"] if seen else None,
+        start_ns=row["start_ns"],
+        seconds=took,
+        distance=one.distance,
         how=one.text,
-    )  # fmt: skip
+    )

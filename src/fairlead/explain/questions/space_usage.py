@@ -23,9 +23,16 @@ _Key = tuple[str | None, str, str]
 
 
 def usage(
-    lake: Tables, span: Span, sight: Sight, now_ns: int, *, fs: str = "", target: str = "", kind: str = "",
+    lake: Tables,
+    span: Span,
+    sight: Sight,
+    now_ns: int,
+    *,
+    fs: str = "",
+    target: str = "",
+    kind: str = "",
     limit: int = 20,
-) -> Usage:  # fmt: skip
+) -> Usage:
     """Owners (of `kind` in OWNERS, all when empty) on a file system or target. Raises UnknownNameError."""
     end = min(span.to_ns, now_ns)
     seen = Span(span.from_ns - REACH_NS, end + 1)
@@ -44,8 +51,12 @@ def usage(
     rows = [_holder(key, now.get(key), before.get(key), key[0] in whole, limits.get(key)) for key in now | limits]
     rows = [row for row in rows if row.used_bytes is not None or row.inodes is not None or row.limit_share is not None]
     return Usage(
-        from_ns=span.from_ns, to_ns=span.to_ns, fs=fs or None, target=target or None,
-        told_ns=max((at for _, _, at in last), default=None), holders=len(rows),
+        from_ns=span.from_ns,
+        to_ns=span.to_ns,
+        fs=fs or None,
+        target=target or None,
+        told_ns=max((at for _, _, at in last), default=None),
+        holders=len(rows),
         most=sorted(rows, key=lambda row: (-(row.used_bytes or 0), -(row.inodes or 0), _name(row)))[:limit],
         grown=sorted(
             (row for row in rows if (row.grown_bytes or 0) > 0 or (row.grown_inodes or 0) > 0),
@@ -55,8 +66,9 @@ def usage(
             (row for row in rows if row.limit_share is not None and row.limit_share >= NEAR),
             key=lambda row: (-(row.limit_share or 0), _name(row)),
         )[:limit],
-        targets=_targets(lake, span.from_ns, end, fs, target), hidden=not sight.everything,
-    )  # fmt: skip
+        targets=_targets(lake, span.from_ns, end, fs, target),
+        hidden=not sight.everything,
+    )
 
 
 def _name(row: Holder) -> tuple[str, str, str]:
@@ -115,10 +127,11 @@ def _held(
     asked = "c_target" in parameters
     return {
         (row["fs"], row["owner_kind"], row["owner"]): (
-            row["used"], (row["of_mdt"] or 0) if row["fs"] in meta and not asked else row["every"],
+            row["used"],
+            (row["of_mdt"] or 0) if row["fs"] in meta and not asked else row["every"],
         )
         for row in records(found)
-    }  # fmt: skip
+    }
 
 
 def _limits(
@@ -136,9 +149,12 @@ def _limits(
 
 
 def _holder(
-    key: _Key, now: tuple[int | None, int | None] | None, before: tuple[int | None, int | None] | None, begun: bool,
+    key: _Key,
+    now: tuple[int | None, int | None] | None,
+    before: tuple[int | None, int | None] | None,
+    begun: bool,
     limits: tuple[int | None, int | None] | None,
-) -> Holder:  # fmt: skip
+) -> Holder:
     held, at_first = now or (None, None), before or (0, 0)
     most = limits or (None, None)
     shares = [have / may for have, may in zip(held, most, strict=True) if have is not None and may]
@@ -147,9 +163,17 @@ def _holder(
         for have, was in zip(held, at_first, strict=True)
     ]
     return Holder(
-        fs=key[0], owner_kind=key[1], owner=key[2], used_bytes=held[0], inodes=held[1], grown_bytes=grown[0],
-        grown_inodes=grown[1], limit_bytes=most[0], inodes_limit=most[1], limit_share=max(shares, default=None),
-    )  # fmt: skip
+        fs=key[0],
+        owner_kind=key[1],
+        owner=key[2],
+        used_bytes=held[0],
+        inodes=held[1],
+        grown_bytes=grown[0],
+        grown_inodes=grown[1],
+        limit_bytes=most[0],
+        inodes_limit=most[1],
+        limit_share=max(shares, default=None),
+    )
 
 
 def _room(lake: Tables, at_ns: int) -> dict[str, dict[str, Any]]:
@@ -174,12 +198,15 @@ def _targets(lake: Tables, from_ns: int, to_ns: int, fs: str, target: str) -> li
         if (target and name != target) or (fs and not name.startswith(f"{fs}-")):
             continue
         was = before.get(name, {})
-        rows.append(TargetSpace(
-            **row, fullness=_share(row["used_bytes"], row["capacity_bytes"]),
-            inodes_fullness=_share(row["inodes_used"], row["inodes"]),
-            grown_bytes=_less(row["used_bytes"], was.get("used_bytes")),
-            grown_inodes=_less(row["inodes_used"], was.get("inodes_used")),
-        ))  # fmt: skip
+        rows.append(
+            TargetSpace(
+                **row,
+                fullness=_share(row["used_bytes"], row["capacity_bytes"]),
+                inodes_fullness=_share(row["inodes_used"], row["inodes"]),
+                grown_bytes=_less(row["used_bytes"], was.get("used_bytes")),
+                grown_inodes=_less(row["inodes_used"], was.get("inodes_used")),
+            )
+        )
     return sorted(rows, key=lambda row: (-(row.fullness or 0), row.id))
 
 

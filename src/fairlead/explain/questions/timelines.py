@@ -69,9 +69,12 @@ def _series(steps: Steps, rows: pa.Table, layer: str, cover: Coverage) -> Series
         rate = filled(steps, at, values / steps.seconds()[at])
         lines[name] = numbers(with_idle(steps, rate, there, cover, told=bool(np.isfinite(values).any())))
     return Series(
-        layer=layer, read_bytes_per_s=lines["read_bytes"], write_bytes_per_s=lines["write_bytes"],
-        metadata_ops_per_s=lines["metadata_ops"], known_share=known_share(steps, there, cover),
-    )  # fmt: skip
+        layer=layer,
+        read_bytes_per_s=lines["read_bytes"],
+        write_bytes_per_s=lines["write_bytes"],
+        metadata_ops_per_s=lines["metadata_ops"],
+        known_share=known_share(steps, there, cover),
+    )
 
 
 def estimated(steps: Steps, layer: str, read: Line, write: Line) -> Series:
@@ -80,9 +83,13 @@ def estimated(steps: Steps, layer: str, read: Line, write: Line) -> Series:
     known = (np.isfinite(read) | np.isfinite(write)) & steps.begun()
     share = float(known.sum() / steps.begun().sum()) if steps.begun().any() else None
     return Series(
-        layer=layer, read_bytes_per_s=numbers(read), write_bytes_per_s=numbers(write),
-        metadata_ops_per_s=numbers(nothing), estimated=True, known_share=share,
-    )  # fmt: skip
+        layer=layer,
+        read_bytes_per_s=numbers(read),
+        write_bytes_per_s=numbers(write),
+        metadata_ops_per_s=numbers(nothing),
+        estimated=True,
+        known_share=share,
+    )
 
 
 def columns_of(steps: Steps, found: pa.Table, names: Sequence[str]) -> dict[str, Line]:

@@ -60,7 +60,12 @@ def _usual(pool: pa.Table, codes: Any, one: int, own: int, kind: str) -> Usual:
 
 def _run(row: Mapping[str, Any], *, this: bool) -> RunLike:
     return RunLike(
-        job_id=row["job_id"], start_ns=row["start_ns"], kind=row["kind"],
-        seconds=row["active_ns"] / 1e9, amount=row["metadata_ops"] if row["kind"] == "metadata" else row["bytes"],
-        rate_per_s=row["rate_per_s"], nodes_count=row["nodes_count"], this=this,
-    )  # fmt: skip
+        job_id=row["job_id"],
+        start_ns=row["start_ns"],
+        kind=row["kind"],
+        seconds=row["active_ns"] / 1e9,
+        amount=row["metadata_ops"] if row["kind"] == "metadata" else row["bytes"],
+        rate_per_s=row["rate_per_s"],
+        nodes_count=row["nodes_count"],
+        this=this,
+    )

@@ -25,23 +25,51 @@ RUN: Decision = "run"
 OWN: Decision = "own"
 MACHINE: Decision = "machine"
 DECISIONS: Mapping[str, Decision] = {
-    "job": RUN, "why": RUN, "job_timeline": RUN, "job_ranks": RUN, "job_files": RUN, "job_requests": RUN,
-    "finding": RUN, "findings": OWN, "jobs": OWN, "mine": OWN, "top": OWN, "behaviour": OWN, "usage": OWN,
-    "node": OWN, "target": OWN, "targets": OWN, "forwarder": OWN, "heatmap": OWN, "mds": OWN, "ports": OWN,
-    "devices": OWN, "component_health": OWN, "layer": OWN, "layer_hours": OWN, "layer_waits": OWN,
+    "job": RUN,
+    "why": RUN,
+    "job_timeline": RUN,
+    "job_ranks": RUN,
+    "job_files": RUN,
+    "job_requests": RUN,
+    "finding": RUN,
+    "findings": OWN,
+    "jobs": OWN,
+    "mine": OWN,
+    "top": OWN,
+    "behaviour": OWN,
+    "usage": OWN,
+    "node": OWN,
+    "target": OWN,
+    "targets": OWN,
+    "forwarder": OWN,
+    "heatmap": OWN,
+    "mds": OWN,
+    "ports": OWN,
+    "devices": OWN,
+    "component_health": OWN,
+    "layer": OWN,
+    "layer_hours": OWN,
+    "layer_waits": OWN,
     "layer_component": OWN,
-    "system": MACHINE, "now": MACHINE, "health": MACHINE, "cdf": MACHINE, "layer_cdf": MACHINE, "volumes": MACHINE,
+    "system": MACHINE,
+    "now": MACHINE,
+    "health": MACHINE,
+    "cdf": MACHINE,
+    "layer_cdf": MACHINE,
+    "volumes": MACHINE,
     "own_health": MACHINE,
-}  # fmt: skip
+}
 """Question → who besides support and administrators may ask it. `run`: also who holds a share link, of its run. `own`:
 users, of what is theirs. `machine`: nobody else. One that is not named is nobody else's either."""
 _INSTEAD = {
-    "system": "top/programs and behaviour tell of your own jobs", "now": "mine tells of your own jobs",
-    "health": "health/components tells of what your own jobs use", "volumes": "behaviour tells of your own jobs",
+    "system": "top/programs and behaviour tell of your own jobs",
+    "now": "mine tells of your own jobs",
+    "health": "health/components tells of what your own jobs use",
+    "volumes": "behaviour tells of your own jobs",
     "cdf": "targets tells of those your own jobs use",
     "own_health": "health/components tells of what your own jobs use",
     "layer_cdf": "the layer itself tells of what your own jobs use",
-}  # fmt: skip
+}
 
 
 def must_be_for(question: str, name: str, sight: Sight) -> None:
@@ -72,8 +100,9 @@ def jobs_condition(sight: Sight, alias: str = "", start: str = "start_ns") -> tu
         words: dict[str, object] = {"r_number": sight.only.job_id}
         parts = [f"{of}job_id = $r_number"]
         for column, name, value in (
-            ("cluster", "r_cluster", sight.only.cluster), (start, "r_start", sight.only.start_ns),
-        ):  # fmt: skip
+            ("cluster", "r_cluster", sight.only.cluster),
+            (start, "r_start", sight.only.start_ns),
+        ):
             parts.append(f"{of}{column} IS NULL" if value is None else f"{of}{column} = ${name}")
             words |= {} if value is None else {name: value}
         return f"({' AND '.join(parts)})", words
@@ -203,8 +232,10 @@ def masked(drawn: Timeline, intervals: Sequence[Interval] | None) -> Timeline:
 
 
 def _masked(series: Series, seen: NDArray[np.bool_]) -> Series:
-    lines = {name: _line(getattr(series, name), seen)
-             for name in ("read_bytes_per_s", "write_bytes_per_s", "metadata_ops_per_s")}  # fmt: skip
+    lines = {
+        name: _line(getattr(series, name), seen)
+        for name in ("read_bytes_per_s", "write_bytes_per_s", "metadata_ops_per_s")
+    }
     known = any(value is not None for line in lines.values() for value in line)
     return replace(series, **lines, known_share=series.known_share if known else 0.0)
 

@@ -34,15 +34,19 @@ def reach_found(lake: Tables, sight: Sight, span: Span | None) -> Reach:
     ids = own["job_id"].to_pylist()
     overlapping = {number: [(a, z) for n, a, z in strangers if n == number] for number in {s[0] for s in strangers}}
     mixed = frozenset(
-        (number, a) for number, a, z in zip(ids, begins.tolist(), ends.tolist(), strict=True)
+        (number, a)
+        for number, a, z in zip(ids, begins.tolist(), ends.tolist(), strict=True)
         if any(b < z and e > a for b, e in overlapping.get(number, ()))
-    )  # fmt: skip
+    )
     # Counters by number are the job's own to the hour, unless another had the number close to it.
     first, last = begins // HOUR_NS * HOUR_NS, -(-ends // HOUR_NS) * HOUR_NS
-    alone = np.array([
-        not any(b < z and e > a for b, e in overlapping.get(number, ()))
-        for number, a, z in zip(ids, first.tolist(), last.tolist(), strict=True)
-    ], np.bool_)  # fmt: skip
+    alone = np.array(
+        [
+            not any(b < z and e > a for b, e in overlapping.get(number, ()))
+            for number, a, z in zip(ids, first.tolist(), last.tolist(), strict=True)
+        ],
+        np.bool_,
+    )
     plain = np.array([(n, a) not in mixed for n, a in zip(ids, begins.tolist(), strict=True)], np.bool_)
     names = np.array(ids, object)
     parts = [
@@ -84,8 +88,9 @@ def _own(lake: Tables, sight: Sight, span: Span | None) -> pa.Table:
         lake,
         f"SELECT cluster, job_id, start_ns, {_END} AS end_ns, nodes FROM jobs"
         f" WHERE {condition} AND {_ran(span)} ORDER BY start_ns, cluster, job_id",
-        words, began=None if span is None else Span(span.from_ns - LONGEST_RUN_NS, span.to_ns),
-    )  # fmt: skip
+        words,
+        began=None if span is None else Span(span.from_ns - LONGEST_RUN_NS, span.to_ns),
+    )
 
 
 def _strangers(lake: Tables, sight: Sight, numbers: list[str]) -> list[tuple[str, int, int]]:
@@ -97,8 +102,10 @@ def _strangers(lake: Tables, sight: Sight, numbers: list[str]) -> list[tuple[str
         lake,
         f"SELECT job_id, start_ns, {_END} AS end_ns FROM jobs"
         f" WHERE job_id IN (SELECT n FROM r_numbers) AND NOT coalesce({condition}, false) AND start_ns IS NOT NULL",
-        words, numbers=numbers, tables={"r_numbers": pa.table({"n": pa.array(numbers, pa.string())})},
-    )  # fmt: skip
+        words,
+        numbers=numbers,
+        tables={"r_numbers": pa.table({"n": pa.array(numbers, pa.string())})},
+    )
     return [(row["job_id"], row["start_ns"], row["end_ns"]) for row in records(found)]
 
 
@@ -130,15 +137,22 @@ def _used(lake: Tables, sight: Sight, own: pa.Table, alone: np.ndarray) -> list[
         f" UNION ALL SELECT $k_fwd, unnest(forwarders), start_ns, coalesce(end_ns, start_ns + {LONGEST_RUN_NS})"
         f" FROM job_summary WHERE {condition} AND start_ns >= {hull.from_ns} AND start_ns < {hull.to_ns}",
         {
-            **words, "k_counted": list(_COUNTED), "k_node": "node", "k_fwd": "forwarder",
-            "k_ost": "target", "k_port": "port", "k_linked": LINKED, "k_forwarded": list(FORWARDED),
+            **words,
+            "k_counted": list(_COUNTED),
+            "k_node": "node",
+            "k_fwd": "forwarder",
+            "k_ost": "target",
+            "k_port": "port",
+            "k_linked": LINKED,
+            "k_forwarded": list(FORWARDED),
         },
-        within=hull, began=hull,
+        within=hull,
+        began=hull,
         tables={
             "r_own": pa.table({"began": begins, "ended": ends, "nodes": own["nodes"]}),
             "r_named": pa.table({"number": counted["job_id"], "began": begins[alone], "ended": ends[alone]}),
         },
-    )  # fmt: skip
+    )
     parts = _part(found)
     return [parts, *_seen_links(lake, parts, hull), *_servers(lake, parts)]
 
@@ -146,9 +160,11 @@ def _used(lake: Tables, sight: Sight, own: pa.Table, alone: np.ndarray) -> list[
 def _part(found: pa.Table) -> _Part:
     whole = found.filter(pa.array([i is not None for i in found["id"].to_pylist()], pa.bool_()))
     return (
-        np.array(whole["kind"].to_pylist(), object), np.array(whole["id"].to_pylist(), object),
-        np.asarray(integers(whole, "began")), np.asarray(integers(whole, "ended")),
-    )  # fmt: skip
+        np.array(whole["kind"].to_pylist(), object),
+        np.array(whole["id"].to_pylist(), object),
+        np.asarray(integers(whole, "began")),
+        np.asarray(integers(whole, "ended")),
+    )
 
 
 def _named(called: str, parts: _Part, chosen: np.ndarray) -> pa.Table:
@@ -166,8 +182,10 @@ def _seen_links(lake: Tables, parts: _Part, hull: Span) -> list[_Part]:
         " (SELECT DISTINCT switch, port, split_part(trim(peer), ' ', 1) AS node FROM port"
         f" WHERE ts_ns >= {hull.from_ns} AND ts_ns < {hull.to_ns} AND {days(hull)} AND peer IS NOT NULL)"
         " JOIN r_told USING (node)",
-        {"k_port": "port"}, within=hull, tables={"r_told": _named("node", parts, nodes)},
-    )  # fmt: skip
+        {"k_port": "port"},
+        within=hull,
+        tables={"r_told": _named("node", parts, nodes)},
+    )
     return [_part(found)]
 
 
@@ -181,6 +199,7 @@ def _servers(lake: Tables, parts: _Part) -> list[_Part]:
         " least(ended, coalesce(m.to_ns, ended)) AS ended FROM r_told"
         " JOIN mapping m ON m.a = r_told.name AND m.from_ns < ended"
         " AND coalesce(m.to_ns, ended) > began WHERE m.kind IN (SELECT unnest($kinds))",
-        {"k_server": "server", "kinds": list(SERVED_BY)}, tables={"r_told": _named("name", parts, stored)},
-    )  # fmt: skip
+        {"k_server": "server", "kinds": list(SERVED_BY)},
+        tables={"r_told": _named("name", parts, stored)},
+    )
     return [_part(found)]

@@ -9,9 +9,11 @@ from fairlead.explain.questions.lake_queries import Tables, select
 from fairlead.store.tables import OF_JOBS
 
 FIRST_ASKED: tuple[tuple[str, str, dict[str, str]], ...] = (
-    ("now", "", {}), ("heatmap", "", {}), ("cdf", "", {}),
+    ("now", "", {}),
+    ("heatmap", "", {}),
+    ("cdf", "", {}),
     *((question, kind, {"last": "1d"}) for kind in ("target", "mds") for question in ("layer_hours", "layer_cdf")),
-)  # fmt: skip
+)
 """Questions (name, what about, parameters) whose closed hours and minutes are kept between questions."""
 
 

@@ -40,8 +40,13 @@ def why(lake: Tables, job_id: str, sight: Sight, now_ns: int, *, cluster: str = 
     runs = runs_of(lake, job_id, cluster or None)
     mine = [run for run in runs if visible(run, sight)]
     if at is not None:
-        mine = [run for run in mine if run["start_ns"] is not None and run["start_ns"] < at.to_ns
-                and (run["end_ns"] is None or run["end_ns"] >= at.from_ns)] or mine  # fmt: skip
+        mine = [
+            run
+            for run in mine
+            if run["start_ns"] is not None
+            and run["start_ns"] < at.to_ns
+            and (run["end_ns"] is None or run["end_ns"] >= at.from_ns)
+        ] or mine
     if not mine:
         raise unknown_job(lake, job_id)
     account = mine[0]
@@ -57,16 +62,26 @@ def why(lake: Tables, job_id: str, sight: Sight, now_ns: int, *, cluster: str = 
     courses, usual = _drawn(lake, phases, told, sight, now_ns)
     job = row_of(account, now_ns, sums=summary.sums if summary else Sums(), layer=summary.basis if summary else None)
     return Why(
-        job=job, verdict=verdict, headline=headline(verdict, job_id, told, lost, expected), summary=summary,
-        phases=lines, expected_s=expected, lost_s=lost, usual=usual, taken=taken(told), findings=told,
-        advice=_advice(told), hurt=_hurt(lake, account, now_ns),
+        job=job,
+        verdict=verdict,
+        headline=headline(verdict, job_id, told, lost, expected),
+        summary=summary,
+        phases=lines,
+        expected_s=expected,
+        lost_s=lost,
+        usual=usual,
+        taken=taken(told),
+        findings=told,
+        advice=_advice(told),
+        hurt=_hurt(lake, account, now_ns),
         runs=runs_of_program(lake, account, phases["program"][0].as_py() if phases.num_rows else account["program"]),
-        alike=alike_runs(lake, account, sight), courses=courses,
+        alike=alike_runs(lake, account, sight),
+        courses=courses,
         missing=_missing(account, running, phases, told, summary),
         other_runs=len(mine) - 1,
         grade=grade_of(lost, account["start_ns"], now_ns if running else account["end_ns"]),
         same_number=[row_of(run, now_ns) for run in others[:MOST_RUNS]],
-    )  # fmt: skip
+    )
 
 
 def _looked_at(lake: Tables, account: Mapping[str, Any], now_ns: int, sight: Sight) -> tuple[pa.Table, list[Told]]:
@@ -85,12 +100,14 @@ def _hurt(lake: Tables, account: Mapping[str, Any], now_ns: int) -> list[Hurt]:
     life = Span(start, (end if end is not None else now_ns) + MINUTE_NS)
     return [
         Hurt(
-            who=f"job {told.job_id}", start_ns=told.finding.from_ns,
+            who=f"job {told.job_id}",
+            start_ns=told.finding.from_ns,
             seconds=told.finding.cost_s if len(told.finding.culprits) == 1 else None,
-            confidence=told.finding.confidence, finding=told.finding.id,
+            confidence=told.finding.confidence,
+            finding=told.finding.id,
         )
         for told in kept.blaming(lake, account["cluster"], account["job_id"], life)[:MOST_FINDINGS]
-    ]  # fmt: skip
+    ]
 
 
 def _verdict(running: bool, phases: pa.Table, told: Sequence[Told]) -> str:
@@ -130,20 +147,33 @@ def taken(told: Sequence[Told]) -> list[Taken]:
     for one in told:
         finding = one.finding
         who = ", ".join(f"{c.kind} {c.id}" if not c.id.startswith("another") else c.id for c in finding.culprits)
-        rows.append(Taken(
-            who=who or ("the job itself" if finding.rule == CHANGED else "not known"), what=finding.title,
-            seconds=finding.cost_s, confidence=finding.confidence, finding=finding.id,
-        ))  # fmt: skip
+        rows.append(
+            Taken(
+                who=who or ("the job itself" if finding.rule == CHANGED else "not known"),
+                what=finding.title,
+                seconds=finding.cost_s,
+                confidence=finding.confidence,
+                finding=finding.id,
+            )
+        )
     return sorted(rows, key=lambda row: (row.seconds is None, -(row.seconds or 0.0), row.finding))
 
 
 def _line(row: Mapping[str, Any]) -> PhaseLine:
     return PhaseLine(
-        kind=row["kind"], number=row["number"], start_ns=row["start_ns"], end_ns=row["end_ns"],
-        seconds=row["active_ns"] / 1e9, amount=row["metadata_ops"] if row["kind"] == "metadata" else row["bytes"],
-        rate_per_s=row["rate_per_s"], mode=row["mode"], expected_s=row["expected_s"], lost_s=row["lost_s"],
-        abnormal=row["abnormal"], missing=row["missing"] or [],
-    )  # fmt: skip
+        kind=row["kind"],
+        number=row["number"],
+        start_ns=row["start_ns"],
+        end_ns=row["end_ns"],
+        seconds=row["active_ns"] / 1e9,
+        amount=row["metadata_ops"] if row["kind"] == "metadata" else row["bytes"],
+        rate_per_s=row["rate_per_s"],
+        mode=row["mode"],
+        expected_s=row["expected_s"],
+        lost_s=row["lost_s"],
+        abnormal=row["abnormal"],
+        missing=row["missing"] or [],
+    )
 
 
 def _drawn(

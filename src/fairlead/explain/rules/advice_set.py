@@ -119,9 +119,11 @@ def _wrong(found: AdviceFile) -> Iterator[tuple[str, str, str]]:
         if not one.text.strip():
             yield f"{key}.text", "is empty", "say in a sentence what to do"
         words = (
-            ("verdicts", one.verdicts, KNOWN[found.rule]), ("layers", one.layers, LAYERS),
-            ("needs", one.needs, tuple(FACTS)), ("gain", [one.gain] if one.gain else [], tuple(CHANGES)),
-        )  # fmt: skip
+            ("verdicts", one.verdicts, KNOWN[found.rule]),
+            ("layers", one.layers, LAYERS),
+            ("needs", one.needs, tuple(FACTS)),
+            ("gain", [one.gain] if one.gain else [], tuple(CHANGES)),
+        )
         for name, given, allowed in words:
             for word in given:
                 if word not in allowed:

@@ -11,9 +11,17 @@ from fairlead.explain.rules.engine import MINOR_S, MINOR_SHARE, NEGLIGIBLE_SHARE
 from fairlead.explain.rules.rule import Rule, substitute
 
 _STAND_INS = {
-    "share": "x %", "bytes": "x MiB", "bytes/s": "x MiB/s", "s": "x s", "count": "n", "1/s": "n/s", "ratio": "n",
-    "rank": "n", "word": "…", "bool": "…",
-}  # fmt: skip
+    "share": "x %",
+    "bytes": "x MiB",
+    "bytes/s": "x MiB/s",
+    "s": "x s",
+    "count": "n",
+    "1/s": "n/s",
+    "ratio": "n",
+    "rank": "n",
+    "word": "…",
+    "bool": "…",
+}
 
 
 def pretty(text: str) -> str:

@@ -29,10 +29,15 @@ def _percent(value: float) -> str:
 
 
 _UNIT_FORMAT: dict[str, Callable[[float], str]] = {
-    "bytes": units.format_bytes, "bytes/s": units.format_bandwidth, "count": units.format_count,
-    "share": _percent, "s": units.format_duration, "rank": lambda v: str(int(v)),
-    "1/s": lambda v: f"{units.format_count(v)}/s", "ratio": units.format_ratio,
-}  # fmt: skip
+    "bytes": units.format_bytes,
+    "bytes/s": units.format_bandwidth,
+    "count": units.format_count,
+    "share": _percent,
+    "s": units.format_duration,
+    "rank": lambda v: str(int(v)),
+    "1/s": lambda v: f"{units.format_count(v)}/s",
+    "ratio": units.format_ratio,
+}
 
 
 @dataclass(frozen=True)
@@ -127,9 +132,13 @@ def _covering(finding: Finding, below: list[Finding]) -> Finding:
     priced = finding if finding.cost_s is not None else max((finding, *below), key=lambda f: f.cost_s or 0.0)
     also = [Evidence(text=f"also: {one.title[0].lower()}{one.title[1:]}") for one in below]
     return msgspec.structs.replace(
-        finding, severity=worst.severity, cost_s=priced.cost_s, cost_basis=priced.cost_basis,
-        evidence=[*finding.evidence, *also], covers=[one.rule for one in below],
-    )  # fmt: skip
+        finding,
+        severity=worst.severity,
+        cost_s=priced.cost_s,
+        cost_basis=priced.cost_basis,
+        evidence=[*finding.evidence, *also],
+        covers=[one.rule for one in below],
+    )
 
 
 # -- one finding -------------------------------------------------------------------------------------------------------

@@ -23,19 +23,30 @@ NAMES: dict[str, Kind] = {name: _KIND_OF_UNIT.get(unit, "number") for name, (uni
 
 FILE_COLUMNS: dict[str, str] = {
     "processes": "processes that used the file",
-    "read_bytes": "bytes read", "write_bytes": "bytes written", "read_ops": "reads", "write_ops": "writes",
-    "opens": "opens", "stats": "stat calls", "metadata_ops": "opens, stats and renames",
-    "read_time_s": "time in reads", "write_time_s": "time in writes", "meta_time_s": "time in metadata operations",
+    "read_bytes": "bytes read",
+    "write_bytes": "bytes written",
+    "read_ops": "reads",
+    "write_ops": "writes",
+    "opens": "opens",
+    "stats": "stat calls",
+    "metadata_ops": "opens, stats and renames",
+    "read_time_s": "time in reads",
+    "write_time_s": "time in writes",
+    "meta_time_s": "time in metadata operations",
     "io_time_s": "time in all of these",
-    "read_small_ops": "reads of at most 1 MiB", "write_small_ops": "writes of at most 1 MiB",
-    "read_random_ops": "reads out of order", "write_random_ops": "writes out of order",
-    "misaligned_ops": "requests off the file system's block", "mem_misaligned_ops": "requests from unaligned memory",
+    "read_small_ops": "reads of at most 1 MiB",
+    "write_small_ops": "writes of at most 1 MiB",
+    "read_random_ops": "reads out of order",
+    "write_random_ops": "writes out of order",
+    "misaligned_ops": "requests off the file system's block",
+    "mem_misaligned_ops": "requests from unaligned memory",
     "data_straggler": "whether one rank moved far more of it than another",
     "time_straggler": "whether one rank took far longer with it than another",
     "shared_write_time_s": "time in writes, where several processes used it",
-    "independent_reads": "independent MPI-IO reads", "independent_writes": "independent MPI-IO writes",
+    "independent_reads": "independent MPI-IO reads",
+    "independent_writes": "independent MPI-IO writes",
     "stdio_bytes": "bytes through STDIO",
-}  # fmt: skip
+}
 """Columns of the file table that evidence may rank files by (`files = "..."`), and what they hold."""
 
 _PLACEHOLDER = re.compile(r"\{([a-z0-9_]+)(?::([^{}|]*)\|([^{}|]*))?\}")

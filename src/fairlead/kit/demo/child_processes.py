@@ -51,8 +51,9 @@ class Child:
         self.reap()
         return ForwardingError(
             f"{self.name} ended with {self.process.returncode} while {doing}: {last or 'it said nothing'}",
-            where=str(self._err), remedy="run it again with --keep DIR and look at its log there",
-        )  # fmt: skip
+            where=str(self._err),
+            remedy="run it again with --keep DIR and look at its log there",
+        )
 
     def wait_for(self, text: str, timeout_s: float) -> None:
         """Waits until a line on its stderr begins with `text`. ForwardingError when it ends or takes too long."""
@@ -103,16 +104,25 @@ class Children:
         self.end_all()
 
     def start(
-        self, name: str, command: Sequence[str], *, env: Mapping[str, str] | None = None,
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
         dies_by: int = signal.SIGKILL,
-    ) -> Child:  # fmt: skip
+    ) -> Child:
         """Starts a process that gets `dies_by` when this one dies."""
         out, err = self._logs / f"{name}.out", self._logs / f"{name}.err"
         with out.open("wb") as to_out, err.open("wb") as to_err:
             process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=to_out, stderr=to_err, env={**os.environ, **(env or {})},
-                start_new_session=True, preexec_fn=lambda: self._bind(dies_by),
-            )  # fmt: skip
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=to_out,
+                stderr=to_err,
+                env={**os.environ, **(env or {})},
+                start_new_session=True,
+                preexec_fn=lambda: self._bind(dies_by),
+            )
         child = Child(name, process, out, err)
         self._all.append(child)
         return child

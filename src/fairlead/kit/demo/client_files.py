@@ -37,9 +37,13 @@ class ClientFiles:
         job, rank = identify(dict(os.environb), b"")
         node = socket.gethostname().partition(".")[0]
         self._identity = Identity(
-            job_id=job, user=_user(), uid=os.geteuid(), node=node, rank=rank,
+            job_id=job,
+            user=_user(),
+            uid=os.geteuid(),
+            node=node,
+            rank=rank,
             name=os.environ.get("SLURM_JOB_NAME", ""),
-        )  # fmt: skip
+        )
         self._address = address
         self._trace: Trace | None = None
         self._turn = threading.Lock()
@@ -209,9 +213,16 @@ class _Session:
         return bytes(parts)
 
     def _tell(
-        self, op: int, node: int, handle: int, message: bytes, reply: bytes, began: int, error: int,
+        self,
+        op: int,
+        node: int,
+        handle: int,
+        message: bytes,
+        reply: bytes,
+        began: int,
+        error: int,
         moved: tuple[int, int] | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """The record of one request."""
         assert self._trace is not None  # noqa: S101
         ended = monotonic_ns()

@@ -28,9 +28,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--workers", type=int, required=True)
     args = parser.parse_args(arguments)
     options = Options(
-        export=f"targets:{args.targets}", listen=[args.listen], workers=args.workers, discipline=DISCIPLINE,
-        spool=Path(args.spool), name=args.name,
-    )  # fmt: skip
+        export=f"targets:{args.targets}",
+        listen=[args.listen],
+        workers=args.workers,
+        discipline=DISCIPLINE,
+        spool=Path(args.spool),
+        name=args.name,
+    )
 
     def simulated(_spec: str) -> FileTree:
         tree = open_tree(args.targets)

@@ -28,13 +28,22 @@ class DemoJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 JOBS = (
-    DemoJob(job_id="4101", kind="checkpoint", processes=2,
-            about="A checkpoint: each process writes a file of its own (N-N) in pieces of 1 MiB, then computes."),
-    DemoJob(job_id="4102", kind="shared", processes=2,
-            about="One file for all (N-1): the processes write and read interleaved pieces of 512 KiB."),
-    DemoJob(job_id="4103", kind="metadata", processes=1,
-            about="Small files: create, write 4 KiB, close, stat, remove."),
-)  # fmt: skip
+    DemoJob(
+        job_id="4101",
+        kind="checkpoint",
+        processes=2,
+        about="A checkpoint: each process writes a file of its own (N-N) in pieces of 1 MiB, then computes.",
+    ),
+    DemoJob(
+        job_id="4102",
+        kind="shared",
+        processes=2,
+        about="One file for all (N-1): the processes write and read interleaved pieces of 512 KiB.",
+    ),
+    DemoJob(
+        job_id="4103", kind="metadata", processes=1, about="Small files: create, write 4 KiB, close, stat, remove."
+    ),
+)
 
 
 class Slowed(msgspec.Struct, frozen=True, kw_only=True):

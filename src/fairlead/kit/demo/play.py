@@ -67,11 +67,19 @@ def perform(
         first_ns = found["charts"]["start_ns"] or start_ns
         judged = {kind: _worst(judgement, kind) for kind in play.truth}
         return Outcome(
-            seed=play.seed, fuse=fuse, played=play, told=told(play, (start_ns - first_ns) / 1e9), judged=judged,
+            seed=play.seed,
+            fuse=fuse,
+            played=play,
+            told=told(play, (start_ns - first_ns) / 1e9),
+            judged=judged,
             right={kind: judged[kind] == truth and _nobody_else(judgement, kind) for kind, truth in play.truth.items()},
-            saw=saw, judgement=judgement, paths=found["paths"], charts=found["charts"],
-            lost_without_fuse=None if fuse else LOST, kept=str(built.root) if keep is not None else None,
-        )  # fmt: skip
+            saw=saw,
+            judgement=judgement,
+            paths=found["paths"],
+            charts=found["charts"],
+            lost_without_fuse=None if fuse else LOST,
+            kept=str(built.root) if keep is not None else None,
+        )
 
 
 LOST = (
@@ -119,18 +127,31 @@ def _start(built: Stage, play: Play, job: DemoJob, start_ns: int) -> list[Child]
     children = []
     for rank in range(job.processes):
         command = [
-            *program("fairlead.kit.demo.jobs"), job.kind, folder, "--rank", str(rank), "--ranks", str(job.processes),
-            "--start-ns", str(start_ns), "--seconds", str(play.seconds), "--seed", str(play.seed),
-        ]  # fmt: skip
+            *program("fairlead.kit.demo.jobs"),
+            job.kind,
+            folder,
+            "--rank",
+            str(rank),
+            "--ranks",
+            str(job.processes),
+            "--start-ns",
+            str(start_ns),
+            "--seconds",
+            str(play.seconds),
+            "--seed",
+            str(play.seed),
+        ]
         if not built.fuse:
             command += ["--client", built.address(home), "--spool", str(built.spool)]
         if play.storm is not None and play.storm.job_id == job.job_id:
             threads = max(1, play.storm.threads // job.processes)
             command += ["--storm", f"{play.storm.from_s}:{play.storm.to_s}", "--threads", str(threads)]
         env = {
-            "SLURM_JOB_ID": job.job_id, "SLURM_PROCID": str(rank), "SLURM_JOB_NAME": job.kind,
+            "SLURM_JOB_ID": job.job_id,
+            "SLURM_PROCID": str(rank),
+            "SLURM_JOB_NAME": job.kind,
             "SLURM_NTASKS": str(job.processes),
-        }  # fmt: skip
+        }
         children.append(built.children.start(f"job-{job.job_id}-{rank}", command, env=env))
     return children
 

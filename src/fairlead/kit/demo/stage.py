@@ -55,9 +55,16 @@ class Stage:
         """Starts everything; returns when jobs may begin."""
         self.slow(None, 1)
         service = self.children.start(
-            "metadata", [*program("fairlead"), "metadata", "--store", str(self.root / "tree"), "--listen",
-                         self.address("metadata")],
-        )  # fmt: skip
+            "metadata",
+            [
+                *program("fairlead"),
+                "metadata",
+                "--store",
+                str(self.root / "tree"),
+                "--listen",
+                self.address("metadata"),
+            ],
+        )
         service.wait_for("serving", READY_S)
         self.targets.write_text(_targets_file(self.root, self.address("metadata")), encoding="utf-8")
         for name in FORWARDERS:  # one after the other: the first marks the targets as this tree's
@@ -68,10 +75,24 @@ class Stage:
                 child.wait_for("mounted on", READY_S)
 
     def _forwarder(self, name: str) -> Child:
-        return self.children.start(name, [
-            *program("fairlead.kit.demo.forwarder"), "--targets", str(self.targets), "--listen", self.address(name),
-            "--name", name, "--spool", str(self.spool), "--pace", str(self.pace), "--workers", str(WORKERS),
-        ])  # fmt: skip
+        return self.children.start(
+            name,
+            [
+                *program("fairlead.kit.demo.forwarder"),
+                "--targets",
+                str(self.targets),
+                "--listen",
+                self.address(name),
+                "--name",
+                name,
+                "--spool",
+                str(self.spool),
+                "--pace",
+                str(self.pace),
+                "--workers",
+                str(WORKERS),
+            ],
+        )
 
     def _mount(self, name: str) -> Child:
         folder = self.folder(name)

@@ -49,9 +49,16 @@ class Filled(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fill(
-    lake: Path, truth: Path, origin_ns: int, now_ns: int, *, seed: int, days: int, jobs_a_day: float,
+    lake: Path,
+    truth: Path,
+    origin_ns: int,
+    now_ns: int,
+    *,
+    seed: int,
+    days: int,
+    jobs_a_day: float,
     done: Callable[[int, int], None] | None = None,
-) -> Filled:  # fmt: skip
+) -> Filled:
     """Fills the new lake up to `now_ns`, and writes into `truth` what is true of it. `done` is told stretches done and
     stretches in all. Raises ServerError, LakeError."""
     from fairlead.store.lake import Lake
@@ -62,9 +69,17 @@ def fill(
     shared_s = _shared_s(cuts, watched_s)
     Lake.open(lake, create=True)
     task = Recording(
-        lake=str(lake), truth=str(truth), origin_ns=origin_ns, seed=seed, days=days, jobs_a_day=jobs_a_day, cuts=cuts,
-        watched_s=watched_s, shared_s=shared_s, parent=os.getpid(),
-    )  # fmt: skip
+        lake=str(lake),
+        truth=str(truth),
+        origin_ns=origin_ns,
+        seed=seed,
+        days=days,
+        jobs_a_day=jobs_a_day,
+        cuts=cuts,
+        watched_s=watched_s,
+        shared_s=shared_s,
+        parent=os.getpid(),
+    )
     with subprocess.Popen(
         [sys.executable, "-m", "fairlead.kit.sample.record_process"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:

@@ -50,9 +50,15 @@ def send(task: Tail) -> None:
     line = live.line_to(_server(state), str(state / "agent.token"), "", clock.now_ns)
     begin = (task.from_ns - task.origin_ns) // NS
     for _told in live.send(
-        site.play, line, every_s=EVERY_S, now_ns=clock.now_ns, sleep_s=clock.sleep_s, from_s=begin,
-        heard=lambda node, at_s: not silent(site, node, at_s), besides=lambda begin, end: fed(site, begin, end),
-    ):  # fmt: skip
+        site.play,
+        line,
+        every_s=EVERY_S,
+        now_ns=clock.now_ns,
+        sleep_s=clock.sleep_s,
+        from_s=begin,
+        heard=lambda node, at_s: not silent(site, node, at_s),
+        besides=lambda begin, end: fed(site, begin, end),
+    ):
         pass
     log.warning("the sample site's days are over: start it again, and it is filled anew")
 

@@ -65,8 +65,14 @@ def origin_of(now_ns: int, days: int = DAYS) -> int:
     return now_ns // HOUR_NS * HOUR_NS - days * 24 * HOUR_NS
 
 
-def month(origin_ns: int, seed: int = SEED, *, days: int = DAYS, ahead_days: float = AHEAD_DAYS,
-          jobs_a_day: float = JOBS_A_DAY) -> Month:  # fmt: skip
+def month(
+    origin_ns: int,
+    seed: int = SEED,
+    *,
+    days: int = DAYS,
+    ahead_days: float = AHEAD_DAYS,
+    jobs_a_day: float = JOBS_A_DAY,
+) -> Month:
     """The month that begins at `origin_ns`. The same arguments give the same records, in any process."""
     made, month_s, ahead_s = machine(), days * DAY_S, ahead_days * DAY_S
     site = programs_of_site(made, seed)
@@ -75,12 +81,21 @@ def month(origin_ns: int, seed: int = SEED, *, days: int = DAYS, ahead_days: flo
     jobs = [bounded(replace(one, submit_s=float(at))) for one, at in zip(drawn, when, strict=True)]
     placed = _placed(made, jobs, story(month_s, ahead_s), month_s)
     everyone = sorted([*jobs, *(one.drawn for one in story(month_s, ahead_s))], key=lambda one: placed[one.number][0])
-    everyone = [replace(one, submit_s=min(one.submit_s or placed[one.number][0], placed[one.number][0]))
-                for one in everyone]  # fmt: skip
+    everyone = [
+        replace(one, submit_s=min(one.submit_s or placed[one.number][0], placed[one.number][0])) for one in everyone
+    ]
     play = Play(
-        made, MIX, seed, int(month_s + ahead_s), origin_ns=origin_ns, faults=faults(month_s, ahead_s), jobs=everyone,
-        placed=placed, noise=RunNoise(seed), idle_s=60,
-    )  # fmt: skip
+        made,
+        MIX,
+        seed,
+        int(month_s + ahead_s),
+        origin_ns=origin_ns,
+        faults=faults(month_s, ahead_s),
+        jobs=everyone,
+        placed=placed,
+        noise=RunNoise(seed),
+        idle_s=60,
+    )
     quiet = (
         Quiet(made.node_name(42), month_s - 5.2 * 3600, None),
         Quiet(made.forwarder_name(3), month_s - 1.3 * DAY_S, month_s - 1.3 * DAY_S + 2700),

@@ -129,9 +129,19 @@ def usage_rows(month: Month, from_s: int, to_s: int) -> pa.RecordBatch:
             ("project", name, sum(now[place[user]] for user in members), 16 * TIB) for name, members in PROJECTS.items()
         ]
         for kind, name, used, limit in rows:
-            for key, value in zip(columns, (
-                origin + at * NS, course.files.fs, kind, name, int(used), int(used / (6 << 20)), int(limit),
-            ), strict=True):  # fmt: skip
+            for key, value in zip(
+                columns,
+                (
+                    origin + at * NS,
+                    course.files.fs,
+                    kind,
+                    name,
+                    int(used),
+                    int(used / (6 << 20)),
+                    int(limit),
+                ),
+                strict=True,
+            ):
                 columns[key].append(value)
     return batch_of(USAGE, dict(columns), 0)
 
@@ -142,16 +152,23 @@ def event_rows(month: Month, from_s: int, to_s: int) -> pa.RecordBatch:
     told = [
         *(
             (at, None, machine.server_name(fault.number // machine.targets_per_server), kind, f"md0: recovery {word}")
-            for fault in play.faults if fault.kind == "rebuild"
+            for fault in play.faults
+            if fault.kind == "rebuild"
             for at, kind, word in ((fault.from_s, "raid_rebuild", "begins"), (fault.to_s, "raid_rebuilt", "done"))
         ),
         (12.2 * DAY_S, 12.2 * DAY_S + 5400, machine.mds_name(0), "maintenance", "planned: new firmware"),
         (19.7 * DAY_S, None, machine.node_name(31), "eviction", f"{machine.target_name(1)}: client evicted"),
         (27.1 * DAY_S, None, machine.node_name(31), "reconnect", f"{machine.target_name(1)}: connection restored"),
-    ]  # fmt: skip
+    ]
     rows = [row for row in told if from_s <= row[0] < to_s]
-    return batch_of(EVENTS, {
-        "ts_ns": [play.origin_ns + int(row[0] * NS) for row in rows],
-        "end_ns": [None if row[1] is None else play.origin_ns + int(row[1] * NS) for row in rows],
-        "component": [row[2] for row in rows], "kind": [row[3] for row in rows], "text": [row[4] for row in rows],
-    }, 0)  # fmt: skip
+    return batch_of(
+        EVENTS,
+        {
+            "ts_ns": [play.origin_ns + int(row[0] * NS) for row in rows],
+            "end_ns": [None if row[1] is None else play.origin_ns + int(row[1] * NS) for row in rows],
+            "component": [row[2] for row in rows],
+            "kind": [row[3] for row in rows],
+            "text": [row[4] for row in rows],
+        },
+        0,
+    )

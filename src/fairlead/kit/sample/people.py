@@ -14,9 +14,12 @@ from fairlead.kit.testing.machine.population import Drawn, Mix, Program, program
 from fairlead.kit.testing.machine.season import SMALL_SEASON
 
 PROJECTS = {
-    "climate": ("alice", "dora", "henry"), "plasma": ("bob", "erika"), "genome": ("frank", "gita", "ines"),
-    "ocean": ("jonas", "kim", "lena"), "lattice": ("mario", "nadia"),
-}  # fmt: skip
+    "climate": ("alice", "dora", "henry"),
+    "plasma": ("bob", "erika"),
+    "genome": ("frank", "gita", "ines"),
+    "ocean": ("jonas", "kim", "lena"),
+    "lattice": ("mario", "nadia"),
+}
 """Projects and the users in them."""
 ACCOUNTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("alice", "user", ("climate",)),
@@ -26,10 +29,18 @@ ACCOUNTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 )
 """Accounts offered on the sample site: name, role, projects."""
 MIX = replace(
-    SMALL_SEASON, time_scale=0.35, shortest_s=240.0, longest_s=3 * 3600.0, largest_share=0.25, volume_scale=0.2,
-    high_mdops_share=0.012, mixed_share=0.02, mode_jobs=(11_000, 2_500, 900, 12_000),
-    nontrivial_share=0.86, arrivals_per_s=1.0,
-)  # fmt: skip
+    SMALL_SEASON,
+    time_scale=0.35,
+    shortest_s=240.0,
+    longest_s=3 * 3600.0,
+    largest_share=0.25,
+    volume_scale=0.2,
+    high_mdops_share=0.012,
+    mixed_share=0.02,
+    mode_jobs=(11_000, 2_500, 900, 12_000),
+    nontrivial_share=0.86,
+    arrivals_per_s=1.0,
+)
 """The published population on a site of 64 nodes: jobs of minutes to hours. `month` sets when they are handed in."""
 MOST_RANDOM = 600
 """Requests at random a step makes at most: each is a row."""

@@ -51,9 +51,15 @@ def default_folder() -> Path:
 
 
 def prepared(
-    folder: Path, now_ns: int, *, seed: int = SEED, days: int = DAYS, jobs_a_day: float = JOBS_A_DAY,
-    done: Callable[[int, int], None] | None = None, say: Callable[[str], None] = lambda _: None,
-) -> Sample:  # fmt: skip
+    folder: Path,
+    now_ns: int,
+    *,
+    seed: int = SEED,
+    days: int = DAYS,
+    jobs_a_day: float = JOBS_A_DAY,
+    done: Callable[[int, int], None] | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> Sample:
     """The sample site in `folder`, filled now or a short while ago. Raises InputError for a folder that holds anything
     else, LakeError, ServerError."""
     held = _held(folder)
@@ -70,7 +76,7 @@ def prepared(
     _write(folder / MARKER, sample)
     filled = fill(
         folder / LAKE, folder / TRUTH, sample.origin_ns, now_ns, seed=seed, days=days, jobs_a_day=jobs_a_day, done=done
-    )  # fmt: skip
+    )
     people = [{"name": name, "role": role, "projects": list(projects)} for name, role, projects in ACCOUNTS]
     (folder / PEOPLE).write_bytes(msgspec.json.encode(people))
     sample = msgspec.structs.replace(sample, filled_ns=now_ns)
@@ -97,23 +103,33 @@ def settings(config: Config, folder: Path) -> Config:
     settings name another lake."""
     if config.server.lake or config.server.state:
         raise ConfigError(
-            "the sample site has a lake of its own", where="server.lake",
+            "the sample site has a lake of its own",
+            where="server.lake",
             remedy="leave out --lake and server.lake; --state says where the sample site lies",
-        )  # fmt: skip
+        )
     replace = msgspec.structs.replace
     collector = config.collector
     listen = collector.listen or [f"unix:{folder / 'server.sock'}", "tcp:127.0.0.1:0"]
     return replace(
-        config, server=replace(config.server, lake=str(folder / LAKE), state=str(folder), site=""),
-        collector=replace(collector, listen=listen), web=replace(config.web, simulated=True),
-    )  # fmt: skip
+        config,
+        server=replace(config.server, lake=str(folder / LAKE), state=str(folder), site=""),
+        collector=replace(collector, listen=listen),
+        web=replace(config.web, simulated=True),
+    )
 
 
 @contextmanager
 def alive(folder: Path, sample: Sample) -> Iterator[None]:
     """Sends what the machine goes on doing, in a process of its own, as long as the context lasts."""
-    tail = Tail(state=str(folder), origin_ns=sample.origin_ns, seed=sample.seed, days=sample.days,
-                jobs_a_day=sample.jobs_a_day, from_ns=sample.filled_ns or 0, parent=os.getpid())  # fmt: skip
+    tail = Tail(
+        state=str(folder),
+        origin_ns=sample.origin_ns,
+        seed=sample.seed,
+        days=sample.days,
+        jobs_a_day=sample.jobs_a_day,
+        from_ns=sample.filled_ns or 0,
+        parent=os.getpid(),
+    )
     process = subprocess.Popen([sys.executable, "-m", "fairlead.kit.sample.live_tail"], stdin=subprocess.PIPE)
     try:
         assert process.stdin is not None
@@ -137,9 +153,10 @@ def _held(folder: Path) -> Sample | None:
         return msgspec.json.decode((folder / MARKER).read_bytes(), type=Sample)
     except (OSError, msgspec.DecodeError) as fault:
         raise InputError(
-            "the folder holds something that is no sample site", where=str(folder),
+            "the folder holds something that is no sample site",
+            where=str(folder),
             remedy="name an empty or new folder with --state",
-        ) from fault  # fmt: skip
+        ) from fault
 
 
 def _write(path: Path, sample: Sample) -> None:

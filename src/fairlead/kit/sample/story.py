@@ -51,9 +51,16 @@ def _seismic(number: int) -> Drawn:
 
 def _spectra(number: int, writes: int = 20) -> Drawn:
     shared = Step(
-        op="write", volume=12 << 30, request=128 << 10, writers=30, files=1, stripes=4, contested=True, label="field",
+        op="write",
+        volume=12 << 30,
+        request=128 << 10,
+        writers=30,
+        files=1,
+        stripes=4,
+        contested=True,
+        label="field",
         compute_s=8.0,
-    )  # fmt: skip
+    )
     return _owned(job(number, [shared] * writes, 15, name="spectra", mode="N-1"), "bob", "plasma", "spectra")
 
 
@@ -89,10 +96,16 @@ def story(month_s: float, ahead_s: float) -> list[Fixed]:
 def faults(month_s: float, ahead_s: float) -> list[Fault]:
     """What is out of order and when: three times in the last days, and one target now."""
     made = [
-        Fault(component="target", number=2, from_s=month_s - 4.65 * DAY_S, to_s=month_s - 4.4 * DAY_S, factor=0.05,
-              kind="rebuild"),
+        Fault(
+            component="target",
+            number=2,
+            from_s=month_s - 4.65 * DAY_S,
+            to_s=month_s - 4.4 * DAY_S,
+            factor=0.05,
+            kind="rebuild",
+        ),
         Fault(component="forwarder", number=2, from_s=month_s - 3.6 * DAY_S, to_s=month_s - 3.35 * DAY_S, factor=0.06),
         Fault(component="mds", number=1, from_s=month_s - 2.6 * DAY_S, to_s=month_s - 2.4 * DAY_S, factor=0.08),
         Fault(component="target", number=SICK_TARGET, from_s=month_s - SICK_S, to_s=month_s + ahead_s, factor=0.06),
-    ]  # fmt: skip
+    ]
     return [fault for fault in made if fault.from_s >= 0]

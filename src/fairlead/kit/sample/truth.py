@@ -32,9 +32,13 @@ def story_label(month: Month) -> Label:
     )
     origin = month.play.origin_ns
     return Label(
-        kind="interference", from_ns=origin + int(begin * NS), to_ns=origin + int(end * NS),
-        culprit=str(100_000 + month.culprit), culprit_kind="N-1", victims=[victim],
-    )  # fmt: skip
+        kind="interference",
+        from_ns=origin + int(begin * NS),
+        to_ns=origin + int(end * NS),
+        culprit=str(100_000 + month.culprit),
+        culprit_kind="N-1",
+        victims=[victim],
+    )
 
 
 def _around(month: Month) -> Play:
@@ -49,18 +53,28 @@ def write(month: Month, path: Path) -> None:
     """The truth as JSON."""
     play = month.play
     faults = [
-        Label(kind=fault.kind, from_ns=play.origin_ns + int(fault.from_s * NS),
-              to_ns=play.origin_ns + int(fault.to_s * NS), component=component_name(play, fault),
-              layer=fault.component, factor=fault.factor)
+        Label(
+            kind=fault.kind,
+            from_ns=play.origin_ns + int(fault.from_s * NS),
+            to_ns=play.origin_ns + int(fault.to_s * NS),
+            component=component_name(play, fault),
+            layer=fault.component,
+            factor=fault.factor,
+        )
         for fault in play.faults
-    ]  # fmt: skip
+    ]
     quiet = [
-        {"node": one.node, "from_ns": play.origin_ns + int(one.from_s * NS),
-         "to_ns": None if one.to_s is None else play.origin_ns + int(one.to_s * NS)}
+        {
+            "node": one.node,
+            "from_ns": play.origin_ns + int(one.from_s * NS),
+            "to_ns": None if one.to_s is None else play.origin_ns + int(one.to_s * NS),
+        }
         for one in month.quiet
-    ]  # fmt: skip
+    ]
     told = {
-        "simulated": True, "seed": play.seed, "labels": [asdict(one) for one in (story_label(month), *faults)],
+        "simulated": True,
+        "seed": play.seed,
+        "labels": [asdict(one) for one in (story_label(month), *faults)],
         "silent": quiet,
-    }  # fmt: skip
+    }
     path.write_text(json.dumps(told, indent=1) + "\n")

@@ -21,11 +21,30 @@ if TYPE_CHECKING:
 
 METADATA = frozenset(
     (
-        "lookup", "attributes", "change", "readlink", "create", "open", "temporary", "mkdir", "mknod", "symlink",
-        "link", "unlink", "rmdir", "rename", "entries", "space", "get_attribute", "set_attribute", "attribute_names",
-        "remove_attribute", "access", "reopen",
+        "lookup",
+        "attributes",
+        "change",
+        "readlink",
+        "create",
+        "open",
+        "temporary",
+        "mkdir",
+        "mknod",
+        "symlink",
+        "link",
+        "unlink",
+        "rmdir",
+        "rename",
+        "entries",
+        "space",
+        "get_attribute",
+        "set_attribute",
+        "attribute_names",
+        "remove_attribute",
+        "access",
+        "reopen",
     )
-)  # fmt: skip
+)
 """Operations of a tree that take the device's `metadata` time."""
 OPENING = {"create": 2, "temporary": 2, "open": None, "reopen": None}
 """Operations that give an open file: its place in a tuple, None where it is the whole result."""

@@ -92,9 +92,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--changes-per-s", type=float, required=True, help="of the metadata server")
     args = parser.parse_args(arguments)
     options = Options(
-        export=f"targets:{args.targets}", listen=[args.listen], discipline=DISCIPLINE, spool=Path(args.spool),
+        export=f"targets:{args.targets}",
+        listen=[args.listen],
+        discipline=DISCIPLINE,
+        spool=Path(args.spool),
         name=args.name,
-    )  # fmt: skip
+    )
 
     described = configured.read_config(args.targets).targets
     names = [*(one.name for one in described), METADATA]

@@ -60,8 +60,10 @@ def names(args: argparse.Namespace, files: Files, number: int) -> None:
 
 
 KINDS: dict[str, Callable[[argparse.Namespace, Files, int], None]] = {
-    "solver": solver, "shared": shared, "names": names,
-}  # fmt: skip
+    "solver": solver,
+    "shared": shared,
+    "names": names,
+}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -72,8 +74,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("run", help="what its files are called")
     parser.add_argument("--client", help="forwarder to use without a mount; the folder is a path in its tree then")
     parser.add_argument("--spool")
-    for name, default in (("--rank", 0), ("--ranks", 1), ("--threads", 1), ("--start-ns", 0), ("--until-ns", 0),
-                          ("--amount", 0), ("--piece", 256 * KIB), ("--seed", 1)):  # fmt: skip
+    for name, default in (
+        ("--rank", 0),
+        ("--ranks", 1),
+        ("--threads", 1),
+        ("--start-ns", 0),
+        ("--until-ns", 0),
+        ("--amount", 0),
+        ("--piece", 256 * KIB),
+        ("--seed", 1),
+    ):
         parser.add_argument(name, type=int, default=default)
     parser.add_argument("--rest", type=float, default=0.0, help="seconds between two acts of a thread")
     args = parser.parse_args(arguments)

@@ -129,9 +129,16 @@ class Plane:
         self.slow(None)
         make_devices(self.root / "devices", len(TARGETS) + 1)
         service = self.children.start(
-            "metadata", [*program("fairlead"), "metadata", "--store", str(self.root / "tree"), "--listen",
-                         self.address("metadata")],
-        )  # fmt: skip
+            "metadata",
+            [
+                *program("fairlead"),
+                "metadata",
+                "--store",
+                str(self.root / "tree"),
+                "--listen",
+                self.address("metadata"),
+            ],
+        )
         service.wait_for("serving", READY_S)
         described = [f'[[targets]]\nname = "{name}"\npath = "{self.root / name}"\n' for name in TARGETS]
         text = [f'[metadata]\nservice = "{self.address("metadata")}"\n', *described, "[layout]\nstripe_count = 1\n"]
@@ -150,11 +157,28 @@ class Plane:
             take_site(writer, str(self.site))
 
     def _forwarder(self, name: str) -> Child:
-        return self.children.start(name, [
-            *program("fairlead.kit.testing.rated_forwarders"), "--targets", str(self.root / "targets.toml"), "--listen",
-            self.address(name), "--name", name, "--spool", str(self.spool), "--pace", str(self.root / "pace.json"),
-            "--devices", str(self.root / "devices"), "--bytes-per-s", str(RATE), "--changes-per-s", str(CHANGES),
-        ])  # fmt: skip
+        return self.children.start(
+            name,
+            [
+                *program("fairlead.kit.testing.rated_forwarders"),
+                "--targets",
+                str(self.root / "targets.toml"),
+                "--listen",
+                self.address(name),
+                "--name",
+                name,
+                "--spool",
+                str(self.spool),
+                "--pace",
+                str(self.root / "pace.json"),
+                "--devices",
+                str(self.root / "devices"),
+                "--bytes-per-s",
+                str(RATE),
+                "--changes-per-s",
+                str(CHANGES),
+            ],
+        )
 
     def _mount(self, node: str, home: str) -> Child:
         folder = Path(self.folder(node))
@@ -182,7 +206,7 @@ class Plane:
 
     def _start(
         self, kind: str, node: str, user: str, processes: int, start_ns: int, **words: object
-    ) -> tuple[Run, list[Child]]:  # fmt: skip
+    ) -> tuple[Run, list[Child]]:
         """Starts a job's processes; the run still without an end."""
         self._last += 1
         job = str(self._last)
@@ -190,9 +214,19 @@ class Plane:
         place = self.folder(node) + ("/wide" if self.fuse and kind == "shared" else "")
         for rank in range(processes):
             command = [
-                *program("fairlead.kit.testing.rated_jobs"), kind, place, f"{kind}.{job}", "--rank", str(rank),
-                "--ranks", str(processes), "--start-ns", str(start_ns), "--seed", str(self.random.randrange(1 << 30)),
-            ]  # fmt: skip
+                *program("fairlead.kit.testing.rated_jobs"),
+                kind,
+                place,
+                f"{kind}.{job}",
+                "--rank",
+                str(rank),
+                "--ranks",
+                str(processes),
+                "--start-ns",
+                str(start_ns),
+                "--seed",
+                str(self.random.randrange(1 << 30)),
+            ]
             for name, value in words.items():
                 command += [f"--{name.replace('_', '-')}", str(value)]
             if not self.fuse:
@@ -243,11 +277,13 @@ class Plane:
             name: [getattr(run, name) for run in runs] for name in ("job_id", "user", "program", "processes")
         }
         columns |= {
-            "name": [run.program for run in runs], "state": ["COMPLETED"] * len(runs),
+            "name": [run.program for run in runs],
+            "state": ["COMPLETED"] * len(runs),
             "start_ns": [run.start_ns // NS_PER_S * NS_PER_S for run in runs],
             "end_ns": [-(-run.end_ns // NS_PER_S) * NS_PER_S for run in runs],
-            "nodes": [[socket.gethostname()] for _ in runs], "nodes_count": [1] * len(runs),
-        }  # fmt: skip
+            "nodes": [[socket.gethostname()] for _ in runs],
+            "nodes_count": [1] * len(runs),
+        }
         with self.lake.writer("jobs", derive=derive) as writer:
             batch = writer.batch(f"accounting/{runs[0].job_id}", source="jobs")
             batch.add(batch_of(JOBS, columns, len(runs)))
@@ -288,7 +324,7 @@ class Plane:
             " QUALIFY row_number() OVER (PARTITION BY id ORDER BY made_ns DESC) = 1"
             " AND NOT coalesce(withdrawn, false) ORDER BY id",
             {"from": from_ns},
-        )  # fmt: skip
+        )
         return told_of(rows)
 
 
@@ -318,14 +354,16 @@ ACCUSING = ("job.interference", "job.slow_component", "component.degraded", "com
 def expected(scene: Scene, target: str | None, guilty: str | None) -> tuple[str | None, str | None]:
     """Category and culprit that are right."""
     return {
-        "slow target": ("component", f"target:{target}"), "N-1 neighbour": ("n_to_1", f"job:{guilty}"),
-        "metadata neighbour": ("high_mdops", f"job:{guilty}"), "nothing": (None, None),
-    }[scene]  # fmt: skip
+        "slow target": ("component", f"target:{target}"),
+        "N-1 neighbour": ("n_to_1", f"job:{guilty}"),
+        "metadata neighbour": ("high_mdops", f"job:{guilty}"),
+        "nothing": (None, None),
+    }[scene]
 
 
 def verdict(
     scene: Scene, target: str | None, guilty: str | None, run: Run, told: Sequence[Told], usual_s: float | None
-) -> Verdict:  # fmt: skip
+) -> Verdict:
     """What the findings say of a scene, and whether that is right: the costliest finding about the victim names whom it
     should by the category it should, and nobody else is accused in it; where nothing was done, nobody is accused at
     all."""
@@ -343,16 +381,27 @@ def verdict(
     else:
         named = {f"{who.kind}:{who.id}" for one in mine for who in one.culprits}
         right = first is not None and first.category == category and named == {culprit}
-        strangers = [one for one in accusing if {f"{who.kind}:{who.id}" for who in one.culprits} - {culprit}
-                     or (not one.culprits and f"{one.subject.kind}:{one.subject.id}" != culprit)]  # fmt: skip
+        strangers = [
+            one
+            for one in accusing
+            if {f"{who.kind}:{who.id}" for who in one.culprits} - {culprit}
+            or (not one.culprits and f"{one.subject.kind}:{one.subject.id}" != culprit)
+        ]
         others = [one.title for one in strangers]
     return Verdict(
-        scene=scene, target=target, job=run.job_id, seconds=round((run.end_ns - run.start_ns) / 1e9, 1),
-        usual_s=usual_s, rule=None if first is None else first.rule, category=None if first is None else first.category,
-        culprits=culprits, cost_s=None if first is None else first.cost_s,
-        confidence=None if first is None else first.confidence, others=others,
+        scene=scene,
+        target=target,
+        job=run.job_id,
+        seconds=round((run.end_ns - run.start_ns) / 1e9, 1),
+        usual_s=usual_s,
+        rule=None if first is None else first.rule,
+        category=None if first is None else first.category,
+        culprits=culprits,
+        cost_s=None if first is None else first.cost_s,
+        confidence=None if first is None else first.confidence,
+        others=others,
         right=right,
-    )  # fmt: skip
+    )
 
 
 @contextmanager
@@ -401,6 +450,8 @@ def perform(
         looked = made.look()
         found = verdict(scene, target, guilty, run, made.told(from_ns), usual)
         verdicts.append(msgspec.structs.replace(found, looked_s=round(looked, 1)))
-        say(f"seed {seed}: {scene}: {found.category or 'nobody'} {' '.join(found.culprits)}"
-            f" {'right' if found.right else 'WRONG'}")  # fmt: skip
+        say(
+            f"seed {seed}: {scene}: {found.category or 'nobody'} {' '.join(found.culprits)}"
+            f" {'right' if found.right else 'WRONG'}"
+        )
     return Performance(seed=seed, quiet=quiet, alarms=alarms, verdicts=verdicts)

@@ -24,9 +24,12 @@ _LUSTRE = {
 }
 """Counters by what a node with them is."""
 _JOBS_OF_CGROUPS = (
-    "fs/cgroup/system.slice/slurmstepd.scope", "fs/cgroup/system.slice/*slurmstepd.scope", "fs/cgroup/cpuset/slurm",
-    "fs/cgroup/memory/slurm", "fs/cgroup/freezer/slurm",
-)  # fmt: skip
+    "fs/cgroup/system.slice/slurmstepd.scope",
+    "fs/cgroup/system.slice/*slurmstepd.scope",
+    "fs/cgroup/cpuset/slurm",
+    "fs/cgroup/memory/slurm",
+    "fs/cgroup/freezer/slurm",
+)
 PORTS = {8571: "batches (collector.listen)", 8572: "questions (api.listen)"}
 _LISTENS = "0A"
 _JSON_SINCE = (21, 8)
@@ -36,9 +39,14 @@ _JSON_SINCE = (21, 8)
 def checks(machine: Machine) -> list[Check]:
     """The agent's Python, disks, Lustre's counters, jobs of processes, Slurm's feed, the server's ports, systemd."""
     return [
-        agent_python(machine), counters(machine), lustre(machine), jobs_here(machine), job_feed(machine),
-        ports(machine), service(machine),
-    ]  # fmt: skip
+        agent_python(machine),
+        counters(machine),
+        lustre(machine),
+        jobs_here(machine),
+        job_feed(machine),
+        ports(machine),
+        service(machine),
+    ]
 
 
 def agent_python(machine: Machine) -> Check:
@@ -92,8 +100,12 @@ def lustre(machine: Machine) -> Check:
     as_root = "sudo systemctl edit fairlead-agent   # User=root"
     if closed or hidden:
         what = ", ".join(sorted(closed)) or f"all under {machine.sys}/kernel/debug"
-        return check(status="partly", found=f"{_kinds(kinds)}; not readable: {what}", command=as_root,
-                     hint="as root the agent reads all; it changes nothing")  # fmt: skip
+        return check(
+            status="partly",
+            found=f"{_kinds(kinds)}; not readable: {what}",
+            command=as_root,
+            hint="as root the agent reads all; it changes nothing",
+        )
     return check(status="ok", found=f"{_kinds(kinds)}; all readable")
 
 
@@ -116,8 +128,11 @@ def jobs_here(machine: Machine) -> Check:
     if found is not None:
         return check(status="ok", found=f"Slurm's control groups in {found}")
     if machine.which("slurmd", "slurmstepd") is not None:
-        return check(status="partly", found="slurmd, but no control groups of jobs: only environments tell",
-                     hint="slurm.conf: ProctrackType=proctrack/cgroup")  # fmt: skip
+        return check(
+            status="partly",
+            found="slurmd, but no control groups of jobs: only environments tell",
+            hint="slurm.conf: ProctrackType=proctrack/cgroup",
+        )
     return check(status="missing", found="no slurmd here", hint="nothing to do on a node that runs no jobs")
 
 
@@ -134,8 +149,11 @@ def job_feed(machine: Machine) -> Check:
             hint="only where the server runs; other schedulers: [[feeds.job_table]], a CSV",
         )
     if (int(found[1]), int(found[2])) < _JSON_SINCE:
-        return check(status="partly", found=f"{first_line(ran.text)}: no squeue --json before 21.08",
-                     hint="sacct alone tells of jobs when they have ended")  # fmt: skip
+        return check(
+            status="partly",
+            found=f"{first_line(ran.text)}: no squeue --json before 21.08",
+            hint="sacct alone tells of jobs when they have ended",
+        )
     return check(status="ok", found=first_line(ran.text))
 
 
@@ -167,5 +185,8 @@ def service(machine: Machine) -> Check:
     if first == "systemd":
         release = machine.run("systemctl", "--version")
         return check(status="ok", found=first_line(release.text) if release is not None else "runs")
-    return check(status="missing", found=f"the first process is {first or 'not known'}",
-                 hint="both run in the foreground and end on SIGTERM: any supervisor does")  # fmt: skip
+    return check(
+        status="missing",
+        found=f"the first process is {first or 'not known'}",
+        hint="both run in the foreground and end on SIGTERM: any supervisor does",
+    )

@@ -54,9 +54,14 @@ class Runs:
     """All runs of a server. Safe to use from many threads. `start` takes up work, `close` ends it."""
 
     def __init__(
-        self, folder: Path, place: Place, settings: WhatIfSettings, *, now_ns: Callable[[], int] = clock.now_ns,
+        self,
+        folder: Path,
+        place: Place,
+        settings: WhatIfSettings,
+        *,
+        now_ns: Callable[[], int] = clock.now_ns,
         module: str = _MODULE,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`folder`: where runs and answers are kept. Raises LakeError when it cannot be used."""
         self._place, self._settings, self._now_ns, self._module = place, settings, now_ns, module
         self._kept = Kept(folder)
@@ -71,9 +76,11 @@ class Runs:
         for run in sorted(self._kept.runs(), key=lambda one: (one.asked_ns, one.id)):
             if run.state == "running":
                 run = self._over(
-                    run, "failed", error="broken off: the server ended while it was under way",
+                    run,
+                    "failed",
+                    error="broken off: the server ended while it was under way",
                     remedy="run it again",
-                )  # fmt: skip
+                )
                 self._kept.write(run)
             self._all[run.id] = run
             if run.state == "queued":
@@ -96,9 +103,15 @@ class Runs:
         now = self._now_ns()
         span, _ = checked(asked, now)
         run = WhatIfRun(
-            id=secrets.token_hex(8), owner=owner, state="queued", asked=asked, from_ns=span.from_ns, to_ns=span.to_ns,
-            asked_ns=now, command=command(asked, span, lake=str(self._place.root), site=self._place.site),
-        )  # fmt: skip
+            id=secrets.token_hex(8),
+            owner=owner,
+            state="queued",
+            asked=asked,
+            from_ns=span.from_ns,
+            to_ns=span.to_ns,
+            asked_ns=now,
+            command=command(asked, span, lake=str(self._place.root), site=self._place.site),
+        )
         with self._turn:
             mine = [one for one in self._all.values() if one.owner == owner and one.state in ("queued", "running")]
             if len(mine) >= self._settings.user_at_once:
@@ -123,8 +136,10 @@ class Runs:
         run = self._found(name, owner)
         answer = self._kept.answer(name) if run.state == "done" else None
         return {
-            "schema": "fairlead.whatif-run/1", "run": run, "answer": msgspec.Raw(answer) if answer is not None else None
-        }  # fmt: skip
+            "schema": "fairlead.whatif-run/1",
+            "run": run,
+            "answer": msgspec.Raw(answer) if answer is not None else None,
+        }
 
     def drop(self, name: str, owner: str | None) -> WhatIfRun:
         """Takes a run back: one that waits or is under way is cancelled, one that is over is forgotten. Raises
@@ -204,13 +219,21 @@ class Runs:
     def _run(self, run: WhatIfRun) -> WhatIfRun:
         """Runs it to its end, whatever that is."""
         task = Task(
-            root=str(self._place.root), memory=self._place.memory, site=self._place.site, asked=run.asked,
-            from_ns=run.from_ns, to_ns=run.to_ns, answer=str(self._kept.answer_file(run.id)), parent=os.getpid(),
-        )  # fmt: skip
+            root=str(self._place.root),
+            memory=self._place.memory,
+            site=self._place.site,
+            asked=run.asked,
+            from_ns=run.from_ns,
+            to_ns=run.to_ns,
+            answer=str(self._kept.answer_file(run.id)),
+            parent=os.getpid(),
+        )
         process = subprocess.Popen(
-            [sys.executable, "-m", self._module], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            [sys.executable, "-m", self._module],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
             start_new_session=True,
-        )  # fmt: skip
+        )
         try:
             assert process.stdin is not None  # noqa: S101  (asked for above)
             with process.stdin as pipe:

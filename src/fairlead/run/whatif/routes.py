@@ -32,19 +32,55 @@ from fairlead.show.web.signin.request_bodies import body
 ROOT = "/api/v1"
 _LOG = logging.getLogger("fairlead.api")
 OPERATIONS = (
-    Operation(method="GET", path="whatif", about="What-if runs: yours, or everybody's for administrators.",
-              answer=WhatIfRuns, tag="whatif"),
-    Operation(method="POST", path="whatif", about="Replay the past under other policies or capacities.",
-              body=WhatIfAsked, answer=WhatIfRun, status=202, statuses=(413,), tag="whatif"),
-    Operation(method="GET", path="whatif/policies", about="What can be replayed, in a sentence each.",
-              answer=WhatIfPolicies, tag="whatif"),
-    Operation(method="GET", path="whatif/{name}", about="One run: how far it is, its answer once it is done.",
-              answer=WhatIfRunPage, statuses=(404,), tag="whatif"),
-    Operation(method="DELETE", path="whatif/{name}", about="Cancel a run that waits or is under way; forget one that "
-              "is over.", answer=WhatIfRun, statuses=(404,), tag="whatif"),
-    Operation(method="GET", path="live/whatif/{name}", about="One run, told again when it changes.",
-              statuses=(404,), media="text/event-stream", tag="whatif"),
-)  # fmt: skip
+    Operation(
+        method="GET",
+        path="whatif",
+        about="What-if runs: yours, or everybody's for administrators.",
+        answer=WhatIfRuns,
+        tag="whatif",
+    ),
+    Operation(
+        method="POST",
+        path="whatif",
+        about="Replay the past under other policies or capacities.",
+        body=WhatIfAsked,
+        answer=WhatIfRun,
+        status=202,
+        statuses=(413,),
+        tag="whatif",
+    ),
+    Operation(
+        method="GET",
+        path="whatif/policies",
+        about="What can be replayed, in a sentence each.",
+        answer=WhatIfPolicies,
+        tag="whatif",
+    ),
+    Operation(
+        method="GET",
+        path="whatif/{name}",
+        about="One run: how far it is, its answer once it is done.",
+        answer=WhatIfRunPage,
+        statuses=(404,),
+        tag="whatif",
+    ),
+    Operation(
+        method="DELETE",
+        path="whatif/{name}",
+        about="Cancel a run that waits or is under way; forget one that is over.",
+        answer=WhatIfRun,
+        statuses=(404,),
+        tag="whatif",
+    ),
+    Operation(
+        method="GET",
+        path="live/whatif/{name}",
+        about="One run, told again when it changes.",
+        statuses=(404,),
+        media="text/event-stream",
+        tag="whatif",
+    ),
+)
 Answering = Callable[[Request, Person], Awaitable[Response]]
 Noted = Callable[[Request, str, str, str], Awaitable[None]]
 """The audit log: the request, who, what was done, to what."""
@@ -55,9 +91,10 @@ def routes(runs: Runs, door: Door, *, noted: Noted | None = None) -> list[BaseRo
     web = _Web(runs, door, noted)
     found: list[BaseRoute] = []
     for path, methods in (
-        ("whatif", {"GET": web.all, "POST": web.begin}), ("whatif/policies", {"GET": web.policies}),
+        ("whatif", {"GET": web.all, "POST": web.begin}),
+        ("whatif/policies", {"GET": web.policies}),
         ("whatif/{name}", {"GET": web.one, "DELETE": web.drop}),
-    ):  # fmt: skip
+    ):
         found += [Route(f"{ROOT}/{path}", web.guarded(do), methods=[method]) for method, do in methods.items()]
     return found
 

@@ -84,17 +84,29 @@ def _run(task: Task) -> None:
         if stage.share < told + 0.005 and stage.step == "replaying" and stage.share > told:
             return
         told = stage.share
-        say(Said(progress=WhatIfProgress(
-            step=stage.step, text=stage.text, share=round(stage.share, 4), jobs=stage.jobs, replay=stage.replay,
-            replays=stage.replays,
-        )))  # fmt: skip
+        say(
+            Said(
+                progress=WhatIfProgress(
+                    step=stage.step,
+                    text=stage.text,
+                    share=round(stage.share, 4),
+                    jobs=stage.jobs,
+                    replay=stage.replay,
+                    replays=stage.replays,
+                )
+            )
+        )
 
     facts = site_facts(task.site)
     _, asked = checked(task.asked, task.to_ns)
     answer = whatif(
-        Lake.open(Path(task.root), memory=task.memory), Span(task.from_ns, task.to_ns), Sight(), asked,
-        peaks=dict(facts.peaks) if facts is not None else {}, following=follow,
-    )  # fmt: skip
+        Lake.open(Path(task.root), memory=task.memory),
+        Span(task.from_ns, task.to_ns),
+        Sight(),
+        asked,
+        peaks=dict(facts.peaks) if facts is not None else {},
+        following=follow,
+    )
     answer = encodable_within(answer)
     draft = Path(f"{task.answer}.new")
     draft.write_bytes(msgspec.json.encode(answer))

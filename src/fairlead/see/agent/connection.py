@@ -74,9 +74,16 @@ class Line:
     """See the module. Used by one thread; `cut` by any."""
 
     def __init__(
-        self, server: str, token: Token, version: str, *, ca: str = "", wall: Callable[[], int],
-        connect_s: float = CONNECT_S, silence_s: float = SILENCE_S,
-    ) -> None:  # fmt: skip
+        self,
+        server: str,
+        token: Token,
+        version: str,
+        *,
+        ca: str = "",
+        wall: Callable[[], int],
+        connect_s: float = CONNECT_S,
+        silence_s: float = SILENCE_S,
+    ) -> None:
         parts = urlsplit(server)
         self.server = server
         self._secure = parts.scheme == "https"
@@ -152,9 +159,10 @@ class Line:
     def post(self, files: Sequence[BinaryIO], size: int) -> Answer:
         """The content of files, `size` bytes in all, as one body. Raises SendError."""
         headers = [
-            ("Authorization", "Bearer " + self._token.text()), ("Content-Type", FORMAT),
+            ("Authorization", "Bearer " + self._token.text()),
+            ("Content-Type", FORMAT),
             ("Content-Length", str(size)),
-        ]  # fmt: skip
+        ]
         return self._ask("POST", "/v1/batches", headers, files)
 
     def get(self, path: str) -> Answer:

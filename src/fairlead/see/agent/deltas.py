@@ -80,9 +80,14 @@ class Deltas:
         self._remember(rows, reading, at_ns)
 
     def _changed(
-        self, key: Key, values: Sequence[Any], base: Optional[Sequence[Any]], reading: Reading, same_epoch: bool,
+        self,
+        key: Key,
+        values: Sequence[Any],
+        base: Optional[Sequence[Any]],
+        reading: Reading,
+        same_epoch: bool,
         wraps: Dict[int, int],
-    ) -> Optional[List[Any]]:  # fmt: skip
+    ) -> Optional[List[Any]]:
         """Deltas and gauges of a row that is new or not as it was; None when there is nothing to tell."""
         count = len(reading.counters)
         gauges = list(values[count:])

@@ -78,19 +78,34 @@ class Tally:
 
 
 def health_row(
-    wall_ns: int, node: str, name: str, state: str, interval_ns: int, tally: Tally,
+    wall_ns: int,
+    node: str,
+    name: str,
+    state: str,
+    interval_ns: int,
+    tally: Tally,
     own: Optional[Tuple[int, Optional[int], Optional[int]]],
-) -> Tuple[List[Tuple[str, Optional[str]]], List[Tuple[str, Any]]]:  # fmt: skip
+) -> Tuple[List[Tuple[str, Optional[str]]], List[Tuple[str, Any]]]:
     """Words and figures of a row of `health`. `own`: lost batches, memory and clock offset of the agent itself."""
     lost, memory, offset = own if own is not None else (None, None, None)
     words: List[Tuple[str, Optional[str]]] = [
-        ("node", node), ("probe", name), ("state", state), ("text", tally.story()[:400] or None),
-    ]  # fmt: skip
+        ("node", node),
+        ("probe", name),
+        ("state", state),
+        ("text", tally.story()[:400] or None),
+    ]
     figures = [
-        ("ts_ns", wall_ns), ("interval_ns", interval_ns), ("runs", tally.runs), ("failures", tally.failures),
-        ("rows", tally.rows), ("unknown_lines", tally.unknown_lines), ("busy_ns", tally.busy_ns),
-        ("lost_batches", lost), ("memory_bytes", memory), ("clock_offset_ns", offset),
-    ]  # fmt: skip
+        ("ts_ns", wall_ns),
+        ("interval_ns", interval_ns),
+        ("runs", tally.runs),
+        ("failures", tally.failures),
+        ("rows", tally.rows),
+        ("unknown_lines", tally.unknown_lines),
+        ("busy_ns", tally.busy_ns),
+        ("lost_batches", lost),
+        ("memory_bytes", memory),
+        ("clock_offset_ns", offset),
+    ]
     return words, figures
 
 

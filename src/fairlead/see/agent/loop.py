@@ -53,9 +53,18 @@ class Watch:
     """See the module. `told` are figures of the sending side, asked for when health is told."""
 
     def __init__(
-        self, settings: Settings, probes: Sequence[Tuple[str, Probe]], crew: Runs, spool: Spool, *,
-        mono_ns: int, wall_ns: int, told: Callable[[], Told], cost: Callable[[], Cost], wrote: Callable[[], None],
-    ) -> None:  # fmt: skip
+        self,
+        settings: Settings,
+        probes: Sequence[Tuple[str, Probe]],
+        crew: Runs,
+        spool: Spool,
+        *,
+        mono_ns: int,
+        wall_ns: int,
+        told: Callable[[], Told],
+        cost: Callable[[], Cost],
+        wrote: Callable[[], None],
+    ) -> None:
         """`wrote` is called when a file was added to the spool; `cost` gives this process's memory and CPU time."""
         self.node = settings.node
         self._settings = settings
@@ -249,8 +258,13 @@ class Watch:
             self._lively = True  # that a node is there is worth telling soon
 
     def _row(
-        self, wall_ns: int, name: str, state: str, interval_ns: int, tally: Tally,
+        self,
+        wall_ns: int,
+        name: str,
+        state: str,
+        interval_ns: int,
+        tally: Tally,
         own: Optional[Tuple[int, Optional[int], Optional[int]]],
-    ) -> None:  # fmt: skip
+    ) -> None:
         words, figures = health_row(wall_ns, self.node, name, state, interval_ns, tally, own)
         self.sheets.add("health", wall_ns, words, figures)

@@ -10,9 +10,18 @@ from fairlead.core.batches.encoding import Column, Header, Lists, Numbers, Words
 from fairlead.see.probes.base import Event, Key, Reading, Served
 
 VERSIONS = {
-    "ops": 1, "files": 1, "forwarder": 1, "pfs_client": 2, "target": 2, "metadata": 2, "port": 2, "device": 2,
-    "events": 1, "health": 1, "mapping": 1,
-}  # fmt: skip
+    "ops": 1,
+    "files": 1,
+    "forwarder": 1,
+    "pfs_client": 2,
+    "target": 2,
+    "metadata": 2,
+    "port": 2,
+    "device": 2,
+    "events": 1,
+    "health": 1,
+    "mapping": 1,
+}
 """Versions of the tables as this agent writes them (`fairlead.core.model.tables`, which does not travel)."""
 NODE_COLUMNS = {"pfs_client": "node", "device": "node", "forwarder": "node", "target": "server", "metadata": "server"}
 """The column that gets the node's name where a reading does not say."""

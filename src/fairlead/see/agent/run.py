@@ -91,18 +91,29 @@ class Agent:
         self.settings = settings
         probes = probe_table.make_all(settings.probes, settings.root, settings.node, settings.probe)
         self.spool = Spool(
-            settings.spool, node=settings.node, writer="agent", layer="agent", max_bytes=settings.spool_bytes,
+            settings.spool,
+            node=settings.node,
+            writer="agent",
+            layer="agent",
+            max_bytes=settings.spool_bytes,
             sync=settings.sync,
-        )  # fmt: skip
+        )
         broken = sweep(settings.spool)
         self.crew = Crew(mono_ns, wall_ns)
         self.sending: Optional[Sending] = None
         if settings.server:
             self.sending = Sending(shipper_of(settings))
         self.watch = Watch(
-            settings, probes, self.crew, self.spool, mono_ns=mono_ns(), wall_ns=wall_ns(), told=self._told,
-            cost=own_cost, wrote=self._wrote,
-        )  # fmt: skip
+            settings,
+            probes,
+            self.crew,
+            self.spool,
+            mono_ns=mono_ns(),
+            wall_ns=wall_ns(),
+            told=self._told,
+            cost=own_cost,
+            wrote=self._wrote,
+        )
         if broken:
             text = "{} files of the spool were cut off, as by a loss of power, and were removed: {}"
             self.watch.event(wall_ns(), "spool_broken", text.format(len(broken), ", ".join(broken[:3])))

@@ -90,10 +90,23 @@ def _flag(value: str) -> bool:
 
 
 _READERS: Dict[str, Callable[[str], Any]] = {
-    "server": _server, "token": _path, "ca": _path, "spool": _path, "spool_bytes": _bytes, "spools": _many,
-    "root": _path, "node": _text, "probes": _many, "ship_s": _seconds, "idle_s": _seconds, "health_s": _seconds,
-    "once": _flag, "check": _flag, "sync": _flag, "quiet": _flag,
-}  # fmt: skip
+    "server": _server,
+    "token": _path,
+    "ca": _path,
+    "spool": _path,
+    "spool_bytes": _bytes,
+    "spools": _many,
+    "root": _path,
+    "node": _text,
+    "probes": _many,
+    "ship_s": _seconds,
+    "idle_s": _seconds,
+    "health_s": _seconds,
+    "once": _flag,
+    "check": _flag,
+    "sync": _flag,
+    "quiet": _flag,
+}
 FLAGS = ("once", "check", "sync", "quiet")
 """Options without a value."""
 ONLY_OPTIONS = ("once", "check", "quiet")

@@ -31,10 +31,14 @@ _PAUSE_NS = SECOND_NS
 _SLOWEST_BYTES_PER_S = 64 << 10
 """A request may take a minute, and the time its bytes take at this rate."""
 _MEANINGS = {
-    401: "the token is not accepted", 403: "the token is of another node or role", 404: "no collector answers there",
-    426: "the collector is older than this agent", 429: "the collector has too much to do",
-    503: "the collector is stopping", 507: "the collector's disk is full",
-}  # fmt: skip
+    401: "the token is not accepted",
+    403: "the token is of another node or role",
+    404: "no collector answers there",
+    426: "the collector is older than this agent",
+    429: "the collector has too much to do",
+    503: "the collector is stopping",
+    507: "the collector's disk is full",
+}
 
 
 class Backoff:
@@ -73,8 +77,14 @@ class Shipper:
     """See the module. `step` by one thread; `told`, `overdue` and `hasten` by any."""
 
     def __init__(
-        self, own: str, foreign: Sequence[str], line: Line, *, draw: Callable[[], float], poll_s: float = 10.0,
-    ) -> None:  # fmt: skip
+        self,
+        own: str,
+        foreign: Sequence[str],
+        line: Line,
+        *,
+        draw: Callable[[], float],
+        poll_s: float = 10.0,
+    ) -> None:
         self._folders = [own, *foreign]
         self._own = own
         self._line = line
@@ -195,9 +205,12 @@ class Shipper:
                 self._remove(waiting)
             foreign = sum(waiting.folder != self._own for waiting in sent)
             self._told = self._told._replace(
-                sent_files=self._told.sent_files + len(sent), sent_batches=self._told.sent_batches + taken + known,
-                foreign_files=self._told.foreign_files + foreign, failing=False, text=self._left,
-            )  # fmt: skip
+                sent_files=self._told.sent_files + len(sent),
+                sent_batches=self._told.sent_batches + taken + known,
+                foreign_files=self._told.foreign_files + foreign,
+                failing=False,
+                text=self._left,
+            )
             self._settled(len(sent))
             return mono_ns
         # A proxy on the way may say 400 of a request it did not understand: only the collector's own word counts.

@@ -155,9 +155,11 @@ class Door:
             raise Refusal(411, "Content-Length is needed")
         if request.size > most_bytes:
             raise Refusal(
-                413, f"a body of {request.size} bytes", where="Content-Length",
+                413,
+                f"a body of {request.size} bytes",
+                where="Content-Length",
                 remedy=f"send {most_bytes} bytes at most at a time",
-            )  # fmt: skip
+            )
         self._intake.must_have_room(request.size)
         return self.room.hold(request.size)
 
@@ -182,10 +184,13 @@ class Door:
 
     async def _ping(self, _: _Request) -> Answer:
         told = {
-            "server": "fairlead", "version": fairlead.__version__, "formats": [FORMAT], "now_ns": now_ns(),
+            "server": "fairlead",
+            "version": fairlead.__version__,
+            "formats": [FORMAT],
+            "now_ns": now_ns(),
             "tables": {spec.name: spec.version for spec in TABLES.values()},
             "body_bytes": self._limits.body_bytes,
-        }  # fmt: skip
+        }
         return 200, JSON, msgspec.json.encode(told)
 
     async def _healthz(self, _: _Request) -> Answer:

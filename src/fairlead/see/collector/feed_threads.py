@@ -118,11 +118,15 @@ class Keeper:
         with self._turn:
             return [
                 FeedHealth(
-                    feed=name, state=one.state, text=one.text, since_ns=one.since_ns, rows=one.rows,
+                    feed=name,
+                    state=one.state,
+                    text=one.text,
+                    since_ns=one.since_ns,
+                    rows=one.rows,
                     unknown_lines=one.unknown_lines,
                 )
                 for name, one in sorted(self._states.items())
-            ]  # fmt: skip
+            ]
 
     def rows(self, *, everything: bool) -> list[dict[str, object]]:
         """Rows of `health` about feeds: all, or those whose state has changed since they were last asked for."""
@@ -131,10 +135,15 @@ class Keeper:
             for name, one in sorted(self._states.items()):
                 if not everything and not one.changed:
                     continue
-                told.append({
-                    "probe": f"feed:{name}", "state": one.state, "text": one.text or None,
-                    "rows": one.rows - one.told_rows, "unknown_lines": one.unknown_lines - one.told_unknown,
-                })  # fmt: skip
+                told.append(
+                    {
+                        "probe": f"feed:{name}",
+                        "state": one.state,
+                        "text": one.text or None,
+                        "rows": one.rows - one.told_rows,
+                        "unknown_lines": one.unknown_lines - one.told_unknown,
+                    }
+                )
                 one.told_rows, one.told_unknown, one.changed = one.rows, one.unknown_lines, False
             return told
 

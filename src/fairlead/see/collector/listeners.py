@@ -59,9 +59,10 @@ def bind(place: Place) -> socket.socket:
     except OSError as error:
         taken = "another has this address: end it, or choose (--listen tcp:HOST:PORT, --set api.listen=...)"
         raise ServerError(
-            f"cannot listen: {error.strerror or error}", where=place.text,
+            f"cannot listen: {error.strerror or error}",
+            where=place.text,
             remedy=taken if error.errno == errno.EADDRINUSE else "check the address",
-        ) from error  # fmt: skip
+        ) from error
     return sock
 
 

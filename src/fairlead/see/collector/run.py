@@ -72,9 +72,10 @@ class Running:
         self.writer = writer
         self.metrics = Metrics()
         self.sources = Sources(
-            started_ns=self.started_ns, silent_periods=settings.silent_periods,
+            started_ns=self.started_ns,
+            silent_periods=settings.silent_periods,
             period_ns=int(settings.health_period_s * 1e9),
-        )  # fmt: skip
+        )
         self.aside = Aside(lake.place.wal(settings.shard) / FOLDER, settings.limits.aside_bytes)
         self.intake = Intake(writer, self.aside, self.sources, self.metrics, settings.limits)
         self.own = OwnRecords(writer, clock.now_ns)
@@ -103,20 +104,31 @@ class Running:
             agents[one.agent or "unknown"] = agents.get(one.agent or "unknown", 0) + 1
         feeds = self.keeper.states()
         collector = CollectorHealth(
-            shard=self.writer.shard, version=fairlead.__version__, started_ns=self.started_ns,
-            backlog_bytes=self.writer.backlog_bytes, in_flight_bytes=self.door.room.held,
-            connections=self.crowd.count, free_bytes=self.intake.free_bytes(), memory_bytes=memory_bytes(),
-            carried_ns=self.upkeep.carried.at_ns, carry_s=self.upkeep.carried.took_s,
+            shard=self.writer.shard,
+            version=fairlead.__version__,
+            started_ns=self.started_ns,
+            backlog_bytes=self.writer.backlog_bytes,
+            in_flight_bytes=self.door.room.held,
+            connections=self.crowd.count,
+            free_bytes=self.intake.free_bytes(),
+            memory_bytes=memory_bytes(),
+            carried_ns=self.upkeep.carried.at_ns,
+            carry_s=self.upkeep.carried.took_s,
             aside_batches={name: count for name, count in sorted(self.aside.tables.items()) if count},
-            not_understood=dict(self.intake.newer), problems=self._problems(),
-        )  # fmt: skip
+            not_understood=dict(self.intake.newer),
+            problems=self._problems(),
+        )
         fine = not collector.problems and not states.keys() & {"silent", "failing"}
         fine = fine and all(feed.state == "ok" for feed in feeds)
         return Health(
-            now_ns=now_ns, state="ok" if fine else "degraded", collector=collector, feeds=feeds,
-            states=states, agents=agents,
+            now_ns=now_ns,
+            state="ok" if fine else "degraded",
+            collector=collector,
+            feeds=feeds,
+            states=states,
+            agents=agents,
             sources=[one for one in sources if which == ALL or (which == TROUBLED and needs_attention(one))],
-        )  # fmt: skip
+        )
 
     def renew(self) -> str:
         """Reads the token key again; returns why it could not be, empty when it could."""
@@ -147,8 +159,11 @@ class Running:
 
     def _tell_gauges(self) -> None:
         gauge = self.metrics.gauge
-        gauge("backlog_bytes", "Acknowledged rows not yet in the tables, in memory.",
-              lambda: float(self.writer.backlog_bytes))  # fmt: skip
+        gauge(
+            "backlog_bytes",
+            "Acknowledged rows not yet in the tables, in memory.",
+            lambda: float(self.writer.backlog_bytes),
+        )
         gauge("in_flight_bytes", "Bodies being received or checked.", lambda: float(self.door.room.held))
         gauge("connections", "Connections.", lambda: float(self.crowd.count))
         gauge("free_bytes", "Room on the lake's file system.", lambda: float(self.intake.free_bytes()))
@@ -161,8 +176,11 @@ class Running:
             "Sources by state.",
             lambda: [((("state", state),), count) for state, count in sorted(self.sources.states().items())],
         )
-        gauge("feeds", "Feeds by name: 1 when ok.",
-              lambda: [((("feed", one.feed),), float(one.state == "ok")) for one in self.keeper.states()])  # fmt: skip
+        gauge(
+            "feeds",
+            "Feeds by name: 1 when ok.",
+            lambda: [((("feed", one.feed),), float(one.state == "ok")) for one in self.keeper.states()],
+        )
 
     def _segment(self) -> int:
         from fairlead.store.wal import segments
@@ -200,9 +218,15 @@ def run(
 
         receivers: list[Receiver] = [feed for feed in running.keeper.feeds if hasattr(feed, "receive")]  # type: ignore[misc]
         server = Server(
-            running.door.application(receivers, running.keeper), connection_class(running.crowd), listeners,
-            settings.limits, on_ready=on_ready, on_beat=on_beat, on_stop=stop, on_hup=renew,
-        )  # fmt: skip
+            running.door.application(receivers, running.keeper),
+            connection_class(running.crowd),
+            listeners,
+            settings.limits,
+            on_ready=on_ready,
+            on_beat=on_beat,
+            on_stop=stop,
+            on_hup=renew,
+        )
         running.keeper.start()
         running.upkeep.start()
         try:

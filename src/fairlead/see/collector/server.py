@@ -42,11 +42,21 @@ class Server(uvicorn.Server):
     ) -> None:
         super().__init__(
             uvicorn.Config(
-                application, http=protocol, loop="uvloop", ws="none", lifespan="off", access_log=False,
-                log_config=None, server_header=False, date_header=False, backlog=1024,
-                timeout_keep_alive=int(limits.idle_s), timeout_graceful_shutdown=GRACE_S, proxy_headers=False,
+                application,
+                http=protocol,
+                loop="uvloop",
+                ws="none",
+                lifespan="off",
+                access_log=False,
+                log_config=None,
+                server_header=False,
+                date_header=False,
+                backlog=1024,
+                timeout_keep_alive=int(limits.idle_s),
+                timeout_graceful_shutdown=GRACE_S,
+                proxy_headers=False,
             )
-        )  # fmt: skip
+        )
         # What it would say about clients is said by `admission.Complaints`, once a minute.
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
         self._listeners = listeners

@@ -55,6 +55,12 @@ def serve(
     listeners = listeners_of(settings, sockets)
     crowd = Crowd(settings.limits, Metrics(), Complaints(clock.now_ns))
     Server(
-        application, connection_class(crowd), listeners, settings.limits, on_ready=on_ready, on_beat=on_beat,
-        on_stop=lambda: None, on_hup=lambda: (renew_certificates(settings, listeners), None)[1],
-    ).run()  # fmt: skip
+        application,
+        connection_class(crowd),
+        listeners,
+        settings.limits,
+        on_ready=on_ready,
+        on_beat=on_beat,
+        on_stop=lambda: None,
+        on_hup=lambda: (renew_certificates(settings, listeners), None)[1],
+    ).run()

@@ -23,8 +23,18 @@ MOST_SOURCES = 200_000
 MOST_PROBES = 256
 _LONGEST_TEXT = 500
 _MOST_COUNTED = 1 << 53
-_HEARD = ("node", "probe", "state", "ts_ns", "interval_ns", "failures", "unknown_lines", "lost_batches",
-          "clock_offset_ns", "text")  # fmt: skip
+_HEARD = (
+    "node",
+    "probe",
+    "state",
+    "ts_ns",
+    "interval_ns",
+    "failures",
+    "unknown_lines",
+    "lost_batches",
+    "clock_offset_ns",
+    "text",
+)
 
 
 class Sight(NamedTuple):
@@ -137,10 +147,19 @@ class Sources:
                 self._hear(who, *said)
 
     def _hear(
-        self, sender: str, named: str, probe: str, state: str, ts_ns: int, interval_ns: int | None,
-        failures: int | None, unknown_lines: int | None, lost_batches: int | None, clock_offset_ns: int | None,
+        self,
+        sender: str,
+        named: str,
+        probe: str,
+        state: str,
+        ts_ns: int,
+        interval_ns: int | None,
+        failures: int | None,
+        unknown_lines: int | None,
+        lost_batches: int | None,
+        clock_offset_ns: int | None,
         text: str | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         # One agent may name another node in its rows (a server's own name): they are shown with who sent them.
         node = sender or named
         one = self._all.get(node)
@@ -245,9 +264,18 @@ def _state(one: _Source) -> str:
 
 def _shown(one: _Source, now_ns: int) -> SourceHealth:
     return SourceHealth(
-        node=one.node, state=_state(one), agent=one.agent, first_seen_ns=one.first_seen_ns,
-        last_seen_ns=one.last_seen_ns, last_record_ns=one.last_record_ns,
+        node=one.node,
+        state=_state(one),
+        agent=one.agent,
+        first_seen_ns=one.first_seen_ns,
+        last_seen_ns=one.last_seen_ns,
+        last_record_ns=one.last_record_ns,
         lag_ns=None if one.last_record_ns is None else now_ns - one.last_record_ns,
-        batches=one.batches, rows=one.rows, clock_offset_ns=one.clock_offset_ns, lost_batches=one.lost_batches,
-        gap_since_ns=one.gap_since_ns, gaps=one.gaps, probes=[one.probes[name] for name in sorted(one.probes)],
-    )  # fmt: skip
+        batches=one.batches,
+        rows=one.rows,
+        clock_offset_ns=one.clock_offset_ns,
+        lost_batches=one.lost_batches,
+        gap_since_ns=one.gap_since_ns,
+        gaps=one.gaps,
+        probes=[one.probes[name] for name in sorted(one.probes)],
+    )

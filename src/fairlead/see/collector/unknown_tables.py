@@ -56,9 +56,11 @@ class Aside:
                 return False
             if self.held_bytes + len(data) > self._max_bytes:
                 raise Refusal(
-                    507, f"no more room for rows of the unknown table {table!r}", remedy="upgrade the server",
+                    507,
+                    f"no more room for rows of the unknown table {table!r}",
+                    remedy="upgrade the server",
                     retry_s=600,
-                )  # fmt: skip
+                )
             try:
                 self._write(name, memoryview(data))
             except OSError as error:

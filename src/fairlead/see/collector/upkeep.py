@@ -99,10 +99,15 @@ class Upkeep:
         rows = self._keeper.rows(everything=everything)
         if everything:
             failure = self.carried.failure
-            rows.append({
-                "probe": "collector", "state": "failing" if failure else "ok", "text": failure or None,
-                "interval_ns": int(HEALTH_S * 1e9), "memory_bytes": memory_bytes(),
-            })  # fmt: skip
+            rows.append(
+                {
+                    "probe": "collector",
+                    "state": "failing" if failure else "ok",
+                    "text": failure or None,
+                    "interval_ns": int(HEALTH_S * 1e9),
+                    "memory_bytes": memory_bytes(),
+                }
+            )
         self._own.health(rows)
 
     def _watching(self) -> None:

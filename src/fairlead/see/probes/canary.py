@@ -283,7 +283,13 @@ class Canary(Probe):
             rows: Dict[Any, Sequence[Any]] = {(op, who, SOURCE, self.node): [1, ns] for op, ns in took.took_ns.items()}
             return [Reading("metadata", _METADATA_KEYS, (), ("count", "interval_ns"), rows, constant=_NOBODY)]
         return [
-            Reading("target", _TARGET_KEYS, (), (way + "_rpcs", way + "_bytes", "interval_ns"),
-                    {(who, SOURCE, self.node): [1, self.size, ns]}, constant=_NOBODY)
+            Reading(
+                "target",
+                _TARGET_KEYS,
+                (),
+                (way + "_rpcs", way + "_bytes", "interval_ns"),
+                {(who, SOURCE, self.node): [1, self.size, ns]},
+                constant=_NOBODY,
+            )
             for way, ns in sorted(took.took_ns.items())
-        ]  # fmt: skip
+        ]

@@ -20,9 +20,13 @@ def output_of(argv: List[str], timeout_s: float, max_bytes: int = MAX_BYTES) -> 
 
     try:
         child = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, close_fds=True,
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            close_fds=True,
             env=_environment(),
-        )  # fmt: skip
+        )
     except FileNotFoundError:
         raise AbsentError("no program {} on this node".format(argv[0])) from None
     try:

@@ -65,9 +65,14 @@ class Diskstats(Probe):
             if kind is not None:
                 rows[(self.node, name, kind)] = [*values, self._size(name)]
         reading = Reading(
-            "device", ("node", "device", "kind"), COUNTERS, ("capacity_bytes",), rows,
-            unknown=unknown, unknown_example=example,
-        )  # fmt: skip
+            "device",
+            ("node", "device", "kind"),
+            COUNTERS,
+            ("capacity_bytes",),
+            rows,
+            unknown=unknown,
+            unknown_example=example,
+        )
         return Found([reading])
 
     def _size(self, name: str) -> Optional[int]:

@@ -12,8 +12,14 @@ from fairlead.see.probes.base import AbsentError, Found, Key, Probe, Reading
 from fairlead.see.probes.commands import output_of
 
 TARGET_COUNTERS = (
-    "read_rpcs", "write_rpcs", "read_bytes", "write_bytes", "metadata_ops", "read_sizes", "write_sizes",
-)  # fmt: skip
+    "read_rpcs",
+    "write_rpcs",
+    "read_bytes",
+    "write_bytes",
+    "metadata_ops",
+    "read_sizes",
+    "write_sizes",
+)
 SPACE = ("capacity_bytes", "used_bytes", "inodes", "inodes_used")
 DATA_CALLS = ("READ", "WRITE")
 NOT_ASKED = ("FORGET", "RELEASE", "RELEASEDIR")
@@ -74,12 +80,17 @@ def parse_profile_xml(data: bytes) -> List[Brick]:
             tuple(int(block.findtext(n, "0")) for n in ("size", "reads", "writes")) for block in stats.iter("block")
         ]
         calls = {fop.findtext("name", ""): int(fop.findtext("hits", "0")) for fop in stats.iter("fop")}
-        bricks.append(Brick(
-            brick.findtext("brickName", ""), calls,
-            {size: reads for size, reads, _ in blocks if reads}, {size: writes for size, _, writes in blocks if writes},
-            int(stats.findtext("totalRead", "0")), int(stats.findtext("totalWrite", "0")),
-            int(stats.findtext("duration", "0")),
-        ))  # fmt: skip
+        bricks.append(
+            Brick(
+                brick.findtext("brickName", ""),
+                calls,
+                {size: reads for size, reads, _ in blocks if reads},
+                {size: writes for size, _, writes in blocks if writes},
+                int(stats.findtext("totalRead", "0")),
+                int(stats.findtext("totalWrite", "0")),
+                int(stats.findtext("duration", "0")),
+            )
+        )
     return bricks
 
 
@@ -89,11 +100,16 @@ def parse_status_xml(data: bytes) -> List[Space]:
     for node in _xml(data).iter("node"):
         if node.find("sizeTotal") is None:  # a brick that is down, or no brick (a self-heal daemon)
             continue
-        found.append(Space(
-            "{}:{}".format(node.findtext("hostname", ""), node.findtext("path", "")), node.findtext("status") == "1",
-            int(node.findtext("sizeTotal", "0")), int(node.findtext("sizeFree", "0")),
-            _count(node.findtext("inodesTotal")), _count(node.findtext("inodesFree")),
-        ))  # fmt: skip
+        found.append(
+            Space(
+                "{}:{}".format(node.findtext("hostname", ""), node.findtext("path", "")),
+                node.findtext("status") == "1",
+                int(node.findtext("sizeTotal", "0")),
+                int(node.findtext("sizeFree", "0")),
+                _count(node.findtext("inodesTotal")),
+                _count(node.findtext("inodesFree")),
+            )
+        )
     return found
 
 
@@ -214,9 +230,15 @@ def readings(bricks: Sequence[Brick], spaces: Sequence[Space]) -> List[Reading]:
         asked = {op: n for op, n in brick.calls.items() if op not in DATA_CALLS and op not in NOT_ASKED}
         space = room.pop(brick.name, None)
         targets[(server, brick.name, "gluster")] = [
-            brick.calls.get("READ", 0), brick.calls.get("WRITE", 0), brick.read_bytes, brick.write_bytes,
-            sum(asked.values()), size_bins(brick.reads), size_bins(brick.writes), *_room(space),
-        ]  # fmt: skip
+            brick.calls.get("READ", 0),
+            brick.calls.get("WRITE", 0),
+            brick.read_bytes,
+            brick.write_bytes,
+            sum(asked.values()),
+            size_bins(brick.reads),
+            size_bins(brick.writes),
+            *_room(space),
+        ]
         for op, count in asked.items():
             calls[(server, brick.name, op.lower(), "gluster")] = [count]
     for name, space in room.items():
@@ -276,9 +298,13 @@ class Clients(Probe):
     def read(self, now_ns: int) -> Found:  # noqa: ARG002
         """Raises AbsentError where no dump lies, OSError."""
         folder = next(
-            (one for one in (os.path.join(self.root, p) for p in ("var/lib/glusterd/stats", "var/run/gluster"))
-             if os.path.isdir(one)), None,
-        )  # fmt: skip
+            (
+                one
+                for one in (os.path.join(self.root, p) for p in ("var/lib/glusterd/stats", "var/run/gluster"))
+                if os.path.isdir(one)
+            ),
+            None,
+        )
         names = [name for name in sorted(os.listdir(folder)) if "stats" in name or "dump" in name] if folder else []
         if not folder or not names:
             raise AbsentError("no dump of GlusterFS io-stats: set diagnostics.stats-dump-interval of the volume")

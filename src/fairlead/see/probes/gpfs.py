@@ -15,9 +15,20 @@ from fairlead.see.probes.commands import output_of
 _LEGEND = re.compile(r"\s*\d+:\s+(\S+(?:\|\S+)+)\s*$")
 _ROW = re.compile(r"\s*\d+\s+(\d{4}-\d\d-\d\d-\d\d:\d\d:\d\d)\s+(.*)$")
 _SCALES = {
-    "B": 1.0, "kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12,
-    "KiB": 1024.0, "MiB": 1024.0 ** 2, "GiB": 1024.0 ** 3, "s": 1.0, "ms": 1e-3, "us": 1e-6, "%": 1.0,
-}  # fmt: skip
+    "B": 1.0,
+    "kB": 1e3,
+    "KB": 1e3,
+    "MB": 1e6,
+    "GB": 1e9,
+    "TB": 1e12,
+    "KiB": 1024.0,
+    "MiB": 1024.0**2,
+    "GiB": 1024.0**3,
+    "s": 1.0,
+    "ms": 1e-3,
+    "us": 1e-6,
+    "%": 1.0,
+}
 """mmperfmon scales what it prints by powers of ten unless told otherwise."""
 
 
@@ -118,9 +129,12 @@ def _numbers(text: str) -> Optional[List[Optional[float]]]:
 _METRICS = {
     "GPFSFilesystem": ("gpfs_fs_bytes_read", "gpfs_fs_bytes_written", "gpfs_fs_read_ops", "gpfs_fs_write_ops"),
     "GPFSNSDDisk": (
-        "gpfs_nsdds_bytes_read", "gpfs_nsdds_bytes_written", "gpfs_nsdds_read_ops", "gpfs_nsdds_write_ops",
+        "gpfs_nsdds_bytes_read",
+        "gpfs_nsdds_bytes_written",
+        "gpfs_nsdds_read_ops",
+        "gpfs_nsdds_write_ops",
     ),
-}  # fmt: skip
+}
 _BUCKET_S = 10
 _BUCKETS = 18
 """Three minutes: a look that comes late or fails once loses nothing."""

@@ -15,16 +15,32 @@ KEYS = ("switch", "port", "peer")
 COUNTERS = ("tx_bytes", "rx_bytes", "tx_packets", "rx_packets", "waits", "errors")
 _WORD = 4
 _ERRORS = (
-    "SymbolErrorCounter", "LinkErrorRecoveryCounter", "LinkDownedCounter", "PortRcvErrors",
-    "PortRcvRemotePhysicalErrors", "PortXmitDiscards", "PortXmitConstraintErrors", "PortRcvConstraintErrors",
-    "LocalLinkIntegrityErrors", "ExcessiveBufferOverrunErrors", "VL15Dropped",
-)  # fmt: skip
+    "SymbolErrorCounter",
+    "LinkErrorRecoveryCounter",
+    "LinkDownedCounter",
+    "PortRcvErrors",
+    "PortRcvRemotePhysicalErrors",
+    "PortXmitDiscards",
+    "PortXmitConstraintErrors",
+    "PortRcvConstraintErrors",
+    "LocalLinkIntegrityErrors",
+    "ExcessiveBufferOverrunErrors",
+    "VL15Dropped",
+)
 """What counts as an error of a port. PortRcvSwitchRelayErrors does not: it counts multicast that came back."""
 _SYSFS_ERRORS = (
-    "symbol_error", "link_error_recovery", "link_downed", "port_rcv_errors", "port_rcv_remote_physical_errors",
-    "port_xmit_discards", "port_xmit_constraint_errors", "port_rcv_constraint_errors", "local_link_integrity_errors",
-    "excessive_buffer_overrun_errors", "VL15_dropped",
-)  # fmt: skip
+    "symbol_error",
+    "link_error_recovery",
+    "link_downed",
+    "port_rcv_errors",
+    "port_rcv_remote_physical_errors",
+    "port_xmit_discards",
+    "port_xmit_constraint_errors",
+    "port_rcv_constraint_errors",
+    "local_link_integrity_errors",
+    "excessive_buffer_overrun_errors",
+    "VL15_dropped",
+)
 _HEAD = re.compile(r"# (?P<what>[^:]+) counters: Lid (?P<lid>\d+) port (?P<port>\d+)")
 _VALUE = re.compile(r"(?P<name>\w+):\.*(?P<value>0x[0-9a-fA-F]+|\d+)\Z")
 _RATE = re.compile(r"(\d+(?:\.\d+)?) Gb/sec")
@@ -80,10 +96,13 @@ def counters_of(values: Dict[str, int]) -> List[Optional[int]]:
     """Values of `COUNTERS` for one port; None for what this port does not count."""
     known = [values[name] for name in _ERRORS if name in values]
     return [
-        _times(values.get("PortXmitData"), _WORD), _times(values.get("PortRcvData"), _WORD),
-        values.get("PortXmitPkts"), values.get("PortRcvPkts"), values.get("PortXmitWait"),
+        _times(values.get("PortXmitData"), _WORD),
+        _times(values.get("PortRcvData"), _WORD),
+        values.get("PortXmitPkts"),
+        values.get("PortRcvPkts"),
+        values.get("PortXmitWait"),
         sum(known) if known else None,
-    ]  # fmt: skip
+    ]
 
 
 def _times(value: Optional[int], factor: int) -> Optional[int]:
@@ -122,9 +141,19 @@ def _link(line: "re.Match[str]") -> Optional[Link]:
         return None
     own, _, other = peer.group("names").partition(" - ")
     return Link(
-        kind, lid, port, guid, _bare(own), line.group("width"), line.group("speed"), peer.group("kind"),
-        int(peer.group("lid")), int(peer.group("port")), peer.group("guid"), _bare(other),
-    )  # fmt: skip
+        kind,
+        lid,
+        port,
+        guid,
+        _bare(own),
+        line.group("width"),
+        line.group("speed"),
+        peer.group("kind"),
+        int(peer.group("lid")),
+        int(peer.group("port")),
+        peer.group("guid"),
+        _bare(other),
+    )
 
 
 def _bare(name: str) -> str:

@@ -85,11 +85,17 @@ class Parser:
             first = not self._components or mirror in ("", self._mirror)
             self._mirror = mirror if not self._components else self._mirror
             if first:
-                self._components.append(Component(
-                    _number(values.get("lcme_extent.e_start")) or 0, _number(values.get("lcme_extent.e_end")),
-                    _number(values.get("lmm_stripe_size")), _number(values.get("lmm_stripe_count")),
-                    values.get("lmm_pool") or None, values.get("lmm_pattern") or None, targets,
-                ))  # fmt: skip
+                self._components.append(
+                    Component(
+                        _number(values.get("lcme_extent.e_start")) or 0,
+                        _number(values.get("lcme_extent.e_end")),
+                        _number(values.get("lmm_stripe_size")),
+                        _number(values.get("lmm_stripe_count")),
+                        values.get("lmm_pool") or None,
+                        values.get("lmm_pattern") or None,
+                        targets,
+                    )
+                )
         self._values, self._targets = {}, []
 
     def _end(self) -> Optional[Striped]:

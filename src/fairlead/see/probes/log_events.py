@@ -67,7 +67,7 @@ MEANINGS: Tuple[Meaning, ...] = (
     _meaning("fs_error", r"XFS \((?P<disk>[\w-]+)\): .*(?:error|orrupt|shut)", "{node}:{disk}"),
     _meaning("out_of_memory", r"Out of memory: Kill(?:ed)? process|oom-kill:", "{node}"),
     _meaning("brick_disconnected", r"disconnected from (?P<brick>[\w.-]+-client-\d+)", "{brick}"),
-)  # fmt: skip
+)
 """After the messages of Lustre, md, smartd, the block layer, ext4, XFS and GlusterFS."""
 BEGIN_OF_END = {"raid_rebuilt": "raid_rebuild", "recovery_ended": "recovery_begun", "reconnected": "disconnected"}
 """Kinds that say that something of another kind, at the same component, has ended."""

@@ -82,10 +82,12 @@ class Usage(Probe):
         limits = self._limits(places)
         if not seen and not limits:
             raise AbsentError("no accounts of a Lustre target on this node (osd-*/*/quota_slave/acct_user)")
-        return Found([
-            Reading("usage", KEYS, (), ("used_bytes", "inodes_used"), rows, None, unknown, example),
-            Reading("usage", KEYS, (), ("limit_bytes", "inodes_limit"), limits),
-        ])  # fmt: skip
+        return Found(
+            [
+                Reading("usage", KEYS, (), ("used_bytes", "inodes_used"), rows, None, unknown, example),
+                Reading("usage", KEYS, (), ("limit_bytes", "inodes_limit"), limits),
+            ]
+        )
 
     def _limits(self, places: Sequence[str]) -> Dict[Key, Sequence[Any]]:
         """Hard limits by (fs, no target, kind, owner): bytes and inodes, None where there is none."""
@@ -155,8 +157,10 @@ class Mounts(Probe):
                 continue
             size = found.f_frsize or found.f_bsize
             rows[(self.node, "{}:{}".format(self.node, folder), "statvfs")] = [
-                found.f_blocks * size, (found.f_blocks - found.f_bfree) * size,
-                found.f_files or None, (found.f_files - found.f_ffree) if found.f_files else None,
-            ]  # fmt: skip
+                found.f_blocks * size,
+                (found.f_blocks - found.f_bfree) * size,
+                found.f_files or None,
+                (found.f_files - found.f_ffree) if found.f_files else None,
+            ]
         gauges = ("capacity_bytes", "used_bytes", "inodes", "inodes_used")
         return Found([Reading("target", ("server", "target", "source"), (), gauges, rows)])

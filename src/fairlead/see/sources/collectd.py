@@ -64,9 +64,11 @@ class CollectdSource:
         yield from rows.batches(where)
         if other:
             yield Missing(
-                kind="not_kept", what=f"{other} documents", why="they are not of disk traffic, or lack a field",
+                kind="not_kept",
+                what=f"{other} documents",
+                why="they are not of disk traffic, or lack a field",
                 where=where,
-            )  # fmt: skip
+            )
 
 
 def _documents(path: Path) -> list[_Document]:
@@ -132,18 +134,27 @@ def _kind(rows: list[tuple[str, str, str, float, float]], names: tuple[str, str]
     known = (ns > 0) & (interval > 0)
     if not known.all():
         yield Missing(
-            kind="no_interval", what=f"the bytes of {int((~known).sum())} documents",
-            why="collectd keeps rates, and one sample of a device does not tell its interval", where=where,
-        )  # fmt: skip
+            kind="no_interval",
+            what=f"the bytes of {int((~known).sum())} documents",
+            why="collectd keeps rates, and one sample of a device does not tell its interval",
+            where=where,
+        )
     at = pa.array(np.flatnonzero(known))
     seconds = interval[known] / NS_PER_S
     amounts = {
         name: np.rint(np.asarray(values)[known] * seconds).astype(np.int64)
         for name, values in zip(names, (reads, writes), strict=True)
     }
-    yield batch_of(DEVICE, {
-        "ts_ns": ns[known], "interval_ns": interval[known], "node": node.take(at), "device": device.take(at), **amounts,
-    })  # fmt: skip
+    yield batch_of(
+        DEVICE,
+        {
+            "ts_ns": ns[known],
+            "interval_ns": interval[known],
+            "node": node.take(at),
+            "device": device.take(at),
+            **amounts,
+        },
+    )
 
 
 def _utc_ns(stamps: tuple[str, ...]) -> NDArray[np.int64]:

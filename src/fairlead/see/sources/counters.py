@@ -137,9 +137,10 @@ def _snapshot(host: _Host, dump: Dump, path: Path, at_ns: int, tally: _Tally, *,
             yield _events(found.events)
     if not found_any:
         raise CorruptInputError(
-            "it holds no counter that fairlead reads", where=str(path),
+            "it holds no counter that fairlead reads",
+            where=str(path),
             remedy="save the parameters that the page of this source lists",
-        )  # fmt: skip
+        )
 
 
 def _rows(host: _Host, reading: Reading, at_ns: int, tally: _Tally, *, first: bool) -> pa.RecordBatch | None:
@@ -196,24 +197,35 @@ def _batch(
 
 def _events(events: Iterable[Event]) -> pa.RecordBatch:
     listed = list(events)
-    return batch_of(EVENTS, {
-        "ts_ns": [e.ts_ns for e in listed], "end_ns": [e.end_ns for e in listed],
-        "component": [e.component for e in listed], "kind": [e.kind for e in listed], "text": [e.text for e in listed],
-    })  # fmt: skip
+    return batch_of(
+        EVENTS,
+        {
+            "ts_ns": [e.ts_ns for e in listed],
+            "end_ns": [e.end_ns for e in listed],
+            "component": [e.component for e in listed],
+            "kind": [e.kind for e in listed],
+            "text": [e.text for e in listed],
+        },
+    )
 
 
 def _said(tally: _Tally, where: str, snapshots: int) -> Iterator[Missing]:
     if tally.unknown:
         yield Missing(
-            kind="unknown_lines", what=f"{tally.unknown} lines of counters", why=f"not understood: {tally.example!r}",
-            remedy="upgrade fairlead, or report the line", where=where,
-        )  # fmt: skip
+            kind="unknown_lines",
+            what=f"{tally.unknown} lines of counters",
+            why=f"not understood: {tally.example!r}",
+            remedy="upgrade fairlead, or report the line",
+            where=where,
+        )
     if tally.undated and snapshots < 2:
         yield Missing(
-            kind="no_interval", what=f"how long {tally.undated} rows of counters were counted",
+            kind="no_interval",
+            what=f"how long {tally.undated} rows of counters were counted",
             why="one snapshot of counters that do not tell when they began",
-            remedy="take a second one later and give both", where=where,
-        )  # fmt: skip
+            remedy="take a second one later and give both",
+            where=where,
+        )
     elif not tally.rows:
         yield Missing(kind="no_records", what="records", why="nothing was counted", where=where)
 

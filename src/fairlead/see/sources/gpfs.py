@@ -23,17 +23,29 @@ from fairlead.see.sources.line_blocks import line_blocks
 from fairlead.see.sources.local_time import check_zone, utc_ns
 
 _TABLES: dict[str, tuple[TableSpec, dict[str, str]]] = {
-    "GPFSFilesystem": (PFS_CLIENT, {
-        "gpfs_fs_bytes_read": "read_bytes", "gpfs_fs_bytes_written": "write_bytes",
-        "gpfs_fs_read_ops": "read_ops", "gpfs_fs_write_ops": "write_ops",
-    }),
-    "GPFSNSDDisk": (TARGET, {
-        "gpfs_nsdds_bytes_read": "read_bytes", "gpfs_nsdds_bytes_written": "write_bytes",
-        "gpfs_nsdds_read_ops": "read_rpcs", "gpfs_nsdds_write_ops": "write_rpcs",
-    }),
-    "Network": (PORT, {"net_r": "rx_bytes", "net_s": "tx_bytes", "netdev_bytes_r": "rx_bytes",
-                       "netdev_bytes_s": "tx_bytes"}),
-}  # fmt: skip
+    "GPFSFilesystem": (
+        PFS_CLIENT,
+        {
+            "gpfs_fs_bytes_read": "read_bytes",
+            "gpfs_fs_bytes_written": "write_bytes",
+            "gpfs_fs_read_ops": "read_ops",
+            "gpfs_fs_write_ops": "write_ops",
+        },
+    ),
+    "GPFSNSDDisk": (
+        TARGET,
+        {
+            "gpfs_nsdds_bytes_read": "read_bytes",
+            "gpfs_nsdds_bytes_written": "write_bytes",
+            "gpfs_nsdds_read_ops": "read_rpcs",
+            "gpfs_nsdds_write_ops": "write_rpcs",
+        },
+    ),
+    "Network": (
+        PORT,
+        {"net_r": "rx_bytes", "net_s": "tx_bytes", "netdev_bytes_r": "rx_bytes", "netdev_bytes_s": "tx_bytes"},
+    ),
+}
 """By sensor: the table, and its column for each metric."""
 _KEYS = {"pfs_client": ("node", "fs"), "target": ("server", "target"), "port": ("switch", "port")}
 
@@ -114,9 +126,11 @@ def _batch(spec: TableSpec, rows: dict[tuple[str, str, int], dict[str, float]], 
 def _gaps(parser: Parser, rows: _Rows, zone: str | None, where: str) -> Iterator[Missing]:
     if parser.unknown:
         yield Missing(
-            kind="unreadable_lines", what=f"{parser.unknown} lines",
-            why=f"not understood; the first is {parser.unknown_example!r}", where=where,
-        )  # fmt: skip
+            kind="unreadable_lines",
+            what=f"{parser.unknown} lines",
+            why=f"not understood; the first is {parser.unknown_example!r}",
+            where=where,
+        )
     for sensor, count in sorted(rows.other.items()):
         yield Missing(
             kind="not_kept",
@@ -126,7 +140,9 @@ def _gaps(parser: Parser, rows: _Rows, zone: str | None, where: str) -> Iterator
         )
     if zone is None:
         yield Missing(
-            kind="time_zone_assumed", what="the time zone of the times",
+            kind="time_zone_assumed",
+            what="the time zone of the times",
             why="mmperfmon prints local times without an offset; they are taken as UTC",
-            remedy="give the time zone of the node that was asked", where=where,
-        )  # fmt: skip
+            remedy="give the time zone of the node that was asked",
+            where=where,
+        )

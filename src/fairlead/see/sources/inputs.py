@@ -107,9 +107,10 @@ def detect(path: Path) -> Source:
         if candidate.accepts(head, path):
             return candidate
     raise UnknownFormatError(
-        "not a trace that fairlead knows", where=str(path),
+        "not a trace that fairlead knows",
+        where=str(path),
         remedy=f"formats read: {', '.join(source_names())}; see the reference page of each source",
-    )  # fmt: skip
+    )
 
 
 def discover(paths: Sequence[Path]) -> tuple[list[InputFile], list[Failure]]:
@@ -128,10 +129,16 @@ def discover(paths: Sequence[Path]) -> tuple[list[InputFile], list[Failure]]:
         for file in _walk(path, failures):
             _try(file, found, failures, named=False)
         if len(found) == before and len(failures) == failed:
-            failures.append(Failure(path, InputError(
-                "the folder holds no trace that fairlead knows", where=str(path),
-                remedy=f"formats read: {', '.join(source_names())}",
-            )))  # fmt: skip
+            failures.append(
+                Failure(
+                    path,
+                    InputError(
+                        "the folder holds no trace that fairlead knows",
+                        where=str(path),
+                        remedy=f"formats read: {', '.join(source_names())}",
+                    ),
+                )
+            )
     return _distinct(found), failures
 
 

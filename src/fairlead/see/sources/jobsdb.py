@@ -40,16 +40,23 @@ class JobsDbSource:
             cursor = database.execute(f"SELECT {', '.join(_COLUMNS)} FROM summary ORDER BY start, stepid")  # noqa: S608
             while rows := cursor.fetchmany(_AT_ONCE):
                 steps, hosts, starts, ends, nodes = zip(*rows, strict=True)
-                yield batch_of(JOBS, {
-                    "cluster": [str(host) if host else None for host in hosts],
-                    "job_id": [str(step).partition(".")[0] for step in steps],
-                    "start_ns": _seconds(starts), "end_ns": _seconds(ends),
-                    "nodes_count": [count if isinstance(count, int) and count > 0 else None for count in nodes],
-                })  # fmt: skip
+                yield batch_of(
+                    JOBS,
+                    {
+                        "cluster": [str(host) if host else None for host in hosts],
+                        "job_id": [str(step).partition(".")[0] for step in steps],
+                        "start_ns": _seconds(starts),
+                        "end_ns": _seconds(ends),
+                        "nodes_count": [count if isinstance(count, int) and count > 0 else None for count in nodes],
+                    },
+                )
         yield Missing(
-            kind="not_kept", what="users, node names and states of jobs", why="the database holds none",
-            where=str(path), remedy="ingest the scheduler's own accounting (sacct -P) as well",
-        )  # fmt: skip
+            kind="not_kept",
+            what="users, node names and states of jobs",
+            why="the database holds none",
+            where=str(path),
+            remedy="ingest the scheduler's own accounting (sacct -P) as well",
+        )
 
 
 def _seconds(values: tuple[object, ...]) -> pa.Array:

@@ -58,15 +58,19 @@ class LfsSource:
             )
         if undated:
             yield Missing(
-                kind="time_assumed", what=f"when {undated} lines were written",
-                why="they are not dated; the time of the file is taken", where=where,
+                kind="time_assumed",
+                what=f"when {undated} lines were written",
+                why="they are not dated; the time of the file is taken",
+                where=where,
                 remedy="write `BEGIN $(date +%s)` before the output",
-            )  # fmt: skip
+            )
         if parser.unknown:
             yield Missing(
-                kind="unreadable_lines", what=f"{parser.unknown} lines",
-                why=f"not understood; the first is {parser.unknown_example!r}", where=where,
-            )  # fmt: skip
+                kind="unreadable_lines",
+                what=f"{parser.unknown} lines",
+                why=f"not understood; the first is {parser.unknown_example!r}",
+                where=where,
+            )
 
 
 def _batches(lines: Sequence[Space | Away | Device], written_ns: int) -> Iterator[pa.RecordBatch]:
@@ -75,29 +79,43 @@ def _batches(lines: Sequence[Space | Away | Device], written_ns: int) -> Iterato
         yield _space(spaces, written_ns)
     devices = [line for line in lines if isinstance(line, Device)]
     if devices:
-        yield batch_of(MAPPING, {
-            "from_ns": [written_ns] * len(devices), "kind": word_column(SERVED_BY, len(devices)),
-            "a": [line.target for line in devices], "b": [line.server for line in devices],
-        })  # fmt: skip
+        yield batch_of(
+            MAPPING,
+            {
+                "from_ns": [written_ns] * len(devices),
+                "kind": word_column(SERVED_BY, len(devices)),
+                "a": [line.target for line in devices],
+                "b": [line.server for line in devices],
+            },
+        )
     events = [(_ns(line.at_s, written_ns), line.target, line.why) for line in lines if isinstance(line, Away)]
     events += [(written_ns, line.target, f"{line.state} on a client") for line in devices if line.state != "UP"]
     if events:
         stamps, targets, texts = zip(*events, strict=True)
-        yield batch_of(EVENTS, {
-            "ts_ns": list(stamps), "component": list(targets), "kind": word_column("target_away", len(events)),
-            "text": list(texts),
-        })  # fmt: skip
+        yield batch_of(
+            EVENTS,
+            {
+                "ts_ns": list(stamps),
+                "component": list(targets),
+                "kind": word_column("target_away", len(events)),
+                "text": list(texts),
+            },
+        )
 
 
 def _space(spaces: Sequence[Space], written_ns: int) -> pa.RecordBatch:
-    return batch_of(TARGET, {
-        "ts_ns": [_ns(line.at_s, written_ns) for line in spaces], "target": [line.target for line in spaces],
-        "capacity_bytes": pa.array([None if line.inodes else line.total for line in spaces], pa.int64()),
-        "used_bytes": pa.array([None if line.inodes else line.used for line in spaces], pa.int64()),
-        "inodes": pa.array([line.total if line.inodes else None for line in spaces], pa.int64()),
-        "inodes_used": pa.array([line.used if line.inodes else None for line in spaces], pa.int64()),
-        "source": word_column("lfs", len(spaces)),
-    })  # fmt: skip
+    return batch_of(
+        TARGET,
+        {
+            "ts_ns": [_ns(line.at_s, written_ns) for line in spaces],
+            "target": [line.target for line in spaces],
+            "capacity_bytes": pa.array([None if line.inodes else line.total for line in spaces], pa.int64()),
+            "used_bytes": pa.array([None if line.inodes else line.used for line in spaces], pa.int64()),
+            "inodes": pa.array([line.total if line.inodes else None for line in spaces], pa.int64()),
+            "inodes_used": pa.array([line.used if line.inodes else None for line in spaces], pa.int64()),
+            "source": word_column("lfs", len(spaces)),
+        },
+    )
 
 
 def _ns(at_s: int | None, written_ns: int) -> int:

@@ -56,18 +56,24 @@ def end_gaps(block: Block, *, kept: bool) -> list[Missing]:
     """What the last block says of a damaged end. `kept`: whether the unterminated last line was read all the same."""
     gaps: list[Missing] = []
     if block.fault is not None:
-        gaps.append(Missing(
-            kind="truncated", what="the end of the file",
-            why=f"its gzip data is broken ({block.fault}); what came before is read",
-            remedy="copy the file again from where it was written",
-        ))  # fmt: skip
+        gaps.append(
+            Missing(
+                kind="truncated",
+                what="the end of the file",
+                why=f"its gzip data is broken ({block.fault}); what came before is read",
+                remedy="copy the file again from where it was written",
+            )
+        )
     elif block.cut.strip():
         fate = "it is read if it is complete" if kept else "it is left out"
-        gaps.append(Missing(
-            kind="unterminated_line", what="the last line",
-            why=f"it does not end with a newline and may be cut; {fate}",
-            remedy="let the writer finish, or add the newline if the line is whole",
-        ))  # fmt: skip
+        gaps.append(
+            Missing(
+                kind="unterminated_line",
+                what="the last line",
+                why=f"it does not end with a newline and may be cut; {fate}",
+                remedy="let the writer finish, or add the newline if the line is whole",
+            )
+        )
     return gaps
 
 

@@ -56,15 +56,19 @@ class LmtSource:
             resets += yield from _operations(database, times)
         if resets:
             yield Missing(
-                kind="counter_resets", what=f"{resets} intervals",
-                why="a counter began anew in them: its server restarted", where=where,
-            )  # fmt: skip
+                kind="counter_resets",
+                what=f"{resets} intervals",
+                why="a counter began anew in them: its server restarted",
+                where=where,
+            )
         if self.time_zone is None:
             yield Missing(
-                kind="time_zone_assumed", what="the time zone of the times",
+                kind="time_zone_assumed",
+                what="the time zone of the times",
                 why="LMT keeps local times without an offset; they are taken as UTC",
-                remedy="give the time zone of the LMT server", where=where,
-            )  # fmt: skip
+                remedy="give the time zone of the LMT server",
+                where=where,
+            )
         yield Missing(
             kind="not_kept", what="processor and memory load of servers", why="no record table holds them", where=where
         )
@@ -123,12 +127,19 @@ def _osts(database: sqlite3.Connection, times: _Times) -> Generator[Item, None, 
         resets += deltas.resets
         at = deltas.rows
         labels = [names.get(int(ost), (f"OST_ID {ost}", "")) for ost in whole[at, 0]]
-        yield batch_of(TARGET, {
-            "ts_ns": ns[at], "interval_ns": deltas.interval_ns,
-            "server": [server or None for _, server in labels], "target": [name for name, _ in labels],
-            "read_bytes": deltas.values[:, 0], "write_bytes": deltas.values[:, 1],
-            **_space(whole[at, 4:8]), "source": word_column("lmt", len(at)),
-        })  # fmt: skip
+        yield batch_of(
+            TARGET,
+            {
+                "ts_ns": ns[at],
+                "interval_ns": deltas.interval_ns,
+                "server": [server or None for _, server in labels],
+                "target": [name for name, _ in labels],
+                "read_bytes": deltas.values[:, 0],
+                "write_bytes": deltas.values[:, 1],
+                **_space(whole[at, 4:8]),
+                "source": word_column("lmt", len(at)),
+            },
+        )
     return resets
 
 
@@ -148,10 +159,16 @@ def _mdts(database: sqlite3.Connection, times: _Times) -> Iterator[Item]:
     query = "SELECT MDS_ID, TS_ID, KBYTES_FREE, KBYTES_USED, INODES_FREE, INODES_USED FROM MDS_DATA ORDER BY TS_ID"
     for whole, ns in _whole_numbers(database, query, times):
         labels = [names.get(int(mds), (f"MDS_ID {mds}", "")) for mds in whole[:, 0]]
-        yield batch_of(TARGET, {
-            "ts_ns": ns, "server": [server or None for _, server in labels], "target": [name for name, _ in labels],
-            **_space(whole[:, 2:6]), "source": word_column("lmt", len(ns)),
-        })  # fmt: skip
+        yield batch_of(
+            TARGET,
+            {
+                "ts_ns": ns,
+                "server": [server or None for _, server in labels],
+                "target": [name for name, _ in labels],
+                **_space(whole[:, 2:6]),
+                "source": word_column("lmt", len(ns)),
+            },
+        )
 
 
 def _operations(database: sqlite3.Connection, times: _Times) -> Generator[Item, None, int]:
@@ -170,10 +187,16 @@ def _operations(database: sqlite3.Connection, times: _Times) -> Generator[Item, 
         happened = deltas.values[:, 0] > 0
         at = deltas.rows[happened]
         labels = [servers.get(int(mds), (f"MDS_ID {mds}", "")) for mds in whole[at, 0]]
-        yield batch_of(METADATA, {
-            "ts_ns": ns[at], "interval_ns": deltas.interval_ns[happened],
-            "server": [server or None for _, server in labels], "target": [name for name, _ in labels],
-            "op": [operations.get(int(op), (f"operation {op}",))[0] for op in whole[at, 2]],
-            "count": deltas.values[happened, 0], "source": word_column("lmt", len(at)),
-        })  # fmt: skip
+        yield batch_of(
+            METADATA,
+            {
+                "ts_ns": ns[at],
+                "interval_ns": deltas.interval_ns[happened],
+                "server": [server or None for _, server in labels],
+                "target": [name for name, _ in labels],
+                "op": [operations.get(int(op), (f"operation {op}",))[0] for op in whole[at, 2]],
+                "count": deltas.values[happened, 0],
+                "source": word_column("lmt", len(at)),
+            },
+        )
     return resets

@@ -100,8 +100,13 @@ def job_batches(
             names.extend(expanded or ())
             offsets.append(len(names))
             row += 1
-        yield _batch({name: _rows(column, start, row) for name, column in columns.items()},
-                     names, np.array(offsets, np.int32), np.array(known, bool), count_nodes)  # fmt: skip
+        yield _batch(
+            {name: _rows(column, start, row) for name, column in columns.items()},
+            names,
+            np.array(offsets, np.int32),
+            np.array(known, bool),
+            count_nodes,
+        )
         start = row
 
 

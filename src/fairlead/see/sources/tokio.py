@@ -25,10 +25,20 @@ MAGIC = b"\x89HDF\r\n\x1a\n"
 _READ = ("readbytes", "readrates")
 _WRITTEN = ("writebytes", "writerates")
 _OPERATIONS = {
-    "opens": "open", "closes": "close", "getattrs": "getattr", "getxattrs": "getxattr", "setattrs": "setattr",
-    "setxattrs": "setxattr", "links": "link", "unlinks": "unlink", "mkdirs": "mkdir", "rmdirs": "rmdir",
-    "mknods": "mknod", "renames": "rename", "statfss": "statfs",
-}  # fmt: skip
+    "opens": "open",
+    "closes": "close",
+    "getattrs": "getattr",
+    "getxattrs": "getxattr",
+    "setattrs": "setattr",
+    "setxattrs": "setxattr",
+    "links": "link",
+    "unlinks": "unlink",
+    "mkdirs": "mkdir",
+    "rmdirs": "rmdir",
+    "mknods": "mknod",
+    "renames": "rename",
+    "statfss": "statfs",
+}
 _NOT_KEPT = ("dataservers", "mdservers", "failover")
 _UNITS = {"bytes": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
 _CELLS = 1 << 18
@@ -62,9 +72,11 @@ class TokioSource:
                 for name in _NOT_KEPT:
                     if name in file:
                         yield Missing(
-                            kind="not_kept", what=f"processor and memory load ({name})", why="no record table holds it",
+                            kind="not_kept",
+                            what=f"processor and memory load ({name})",
+                            why="no record table holds it",
                             where=where,
-                        )  # fmt: skip
+                        )
         except (OSError, KeyError, RuntimeError, ValueError) as fault:
             raise CorruptInputError(
                 f"HDF5 cannot read it ({fault})", where=where, remedy="copy it again when its writer has finished"
@@ -180,9 +192,14 @@ def _operations(group: h5py.Group, stamps: NDArray[np.int64], interval_s: int) -
         labels = _labels(data)
         if not len(at):
             continue
-        yield batch_of(METADATA, {
-            "ts_ns": (np.repeat(stamps, len(labels))[at] + interval_s) * NS_PER_S,
-            "interval_ns": np.full(len(at), interval_s * NS_PER_S),
-            "server": _named(labels, at % len(labels)), "op": word_column(op, len(at)),
-            "count": np.rint(counts.ravel()[at]).astype(np.int64), "source": word_column("tokio", len(at)),
-        })  # fmt: skip
+        yield batch_of(
+            METADATA,
+            {
+                "ts_ns": (np.repeat(stamps, len(labels))[at] + interval_s) * NS_PER_S,
+                "interval_ns": np.full(len(at), interval_s * NS_PER_S),
+                "server": _named(labels, at % len(labels)),
+                "op": word_column(op, len(at)),
+                "count": np.rint(counts.ravel()[at]).astype(np.int64),
+                "source": word_column("tokio", len(at)),
+            },
+        )

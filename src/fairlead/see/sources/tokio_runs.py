@@ -23,12 +23,17 @@ from fairlead.core.model.repeated_runs import Runs
 F64 = NDArray[np.float64]
 _RATES = ("open", "close", "readdir", "getattr", "getxattr", "setattr", "unlink", "rename", "mkdir", "statfs")
 _PLAIN = {
-    "mds_cpu_max": "fs_max_mds_cpu", "mds_cpu": "fs_ave_mds_cpu", "oss_cpu": "fs_ave_oss_cpu",
-    "oss_cpu_max": "fs_max_oss_cpu", "fullest_target": "fshealth_ost_most_full_pct",
-    "target_fullness": "fshealth_ost_avg_full_pct", "overloaded_servers": "fshealth_ost_overloaded_oss_count",
-    "concurrent_nodes": "jobsdb_concurrent_nodes", "concurrent_jobs": "jobsdb_concurrent_jobs",
+    "mds_cpu_max": "fs_max_mds_cpu",
+    "mds_cpu": "fs_ave_mds_cpu",
+    "oss_cpu": "fs_ave_oss_cpu",
+    "oss_cpu_max": "fs_max_oss_cpu",
+    "fullest_target": "fshealth_ost_most_full_pct",
+    "target_fullness": "fshealth_ost_avg_full_pct",
+    "overloaded_servers": "fshealth_ost_overloaded_oss_count",
+    "concurrent_nodes": "jobsdb_concurrent_nodes",
+    "concurrent_jobs": "jobsdb_concurrent_jobs",
     "job_radius": "topology_job_max_radius",
-}  # fmt: skip
+}
 FAMILIES = {
     "bandwidth contention": ("coverage_bandwidth", "others_read", "others_write"),
     "metadata load": ("others_open", *(f"{op}_rate" for op in _RATES[1:]), "inode_rate", "mds_cpu", "mds_cpu_max"),
@@ -47,9 +52,14 @@ def tokio_runs(path: Path) -> Runs:
     table = _table(path)
     names = set(table.column_names)
     needed = {
-        "_file_system", "darshan_app", "darshan_agg_perf_by_slowest_posix", "fs_tot_bytes_read", "fs_tot_bytes_written",
-        "darshan_tot_bytes_read_posix", "darshan_tot_bytes_written_posix",
-    }  # fmt: skip
+        "_file_system",
+        "darshan_app",
+        "darshan_agg_perf_by_slowest_posix",
+        "fs_tot_bytes_read",
+        "fs_tot_bytes_written",
+        "darshan_tot_bytes_read_posix",
+        "darshan_tot_bytes_written_posix",
+    }
     if not needed <= names:
         raise InputError(
             f"has no column {sorted(needed - names)[0]}", where=str(path), remedy="give a file of pytokio summaries"
@@ -61,9 +71,12 @@ def tokio_runs(path: Path) -> Runs:
     table, begin = table.take(pa.array(watched)), begin[watched]
     seconds = np.maximum(end[watched] - begin, 5.0)
     return Runs(
-        performance=_column(table, "darshan_agg_perf_by_slowest_posix"), group=_groups(table), time=begin,
-        factors=_factors(table, seconds), families=FAMILIES,
-    )  # fmt: skip
+        performance=_column(table, "darshan_agg_perf_by_slowest_posix"),
+        group=_groups(table),
+        time=begin,
+        factors=_factors(table, seconds),
+        families=FAMILIES,
+    )
 
 
 def _table(path: Path) -> pa.Table:
@@ -137,7 +150,8 @@ def _factors(table: pa.Table, seconds: F64) -> dict[str, F64]:
         opens = _column(table, "fs_tot_open_ops") - _column(table, "darshan_tot_opens_posix")
         found["others_open"] = np.maximum(opens, 0) / seconds
     rates: Mapping[str, str] = {f"{op}_rate": f"fs_tot_{op}_ops" for op in _RATES[1:]} | {
-        "inode_rate": "fs_tot_inode_updates", "concurrent_node_hours": "jobsdb_concurrent_nodehrs",
-    }  # fmt: skip
+        "inode_rate": "fs_tot_inode_updates",
+        "concurrent_node_hours": "jobsdb_concurrent_nodehrs",
+    }
     found |= {name: _column(table, column) / seconds for name, column in rates.items() if column in names}
     return found | {name: _column(table, column) for name, column in _PLAIN.items() if column in names}

@@ -71,13 +71,32 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 OPERATIONS = (
-    Operation(method="GET", path="acknowledgements", about="What is acknowledged, by whom and why.", asked=Listed,
-              answer=Acknowledgements, tag="findings"),
-    Operation(method="POST", path="findings/{name}/acknowledgement", about="Take a finding or incident on.", body=Note,
-              answer=Acknowledgements, statuses=(404, 409, 413), tag="findings"),
-    Operation(method="DELETE", path="findings/{name}/acknowledgement", about="Nobody has taken it on any more.",
-              answer=Acknowledgements, statuses=(404, 409), tag="findings"),
-)  # fmt: skip
+    Operation(
+        method="GET",
+        path="acknowledgements",
+        about="What is acknowledged, by whom and why.",
+        asked=Listed,
+        answer=Acknowledgements,
+        tag="findings",
+    ),
+    Operation(
+        method="POST",
+        path="findings/{name}/acknowledgement",
+        about="Take a finding or incident on.",
+        body=Note,
+        answer=Acknowledgements,
+        statuses=(404, 409, 413),
+        tag="findings",
+    ),
+    Operation(
+        method="DELETE",
+        path="findings/{name}/acknowledgement",
+        about="Nobody has taken it on any more.",
+        answer=Acknowledgements,
+        statuses=(404, 409),
+        tag="findings",
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -99,10 +118,12 @@ def known(lake: Tables, name: str) -> Known | None:
         told = None
     if told is not None and told.finding.id == name:
         finding = told.finding
-        same = [one.id for one in _incidents(lake, "component", finding.subject.id)
-                if finding.rule.startswith("component.")
-                and identity(finding.rule, told.cluster, finding.subject.kind, finding.subject.id, one.id) == name
-                ]  # fmt: skip
+        same = [
+            one.id
+            for one in _incidents(lake, "component", finding.subject.id)
+            if finding.rule.startswith("component.")
+            and identity(finding.rule, told.cluster, finding.subject.kind, finding.subject.id, one.id) == name
+        ]
         return Known((name, *same), told.user or "" if told.job_id else "", finding.from_ns or 0, finding.to_ns)
     found = _incidents(lake, "id", name)
     if not found:
@@ -114,10 +135,11 @@ def known(lake: Tables, name: str) -> Known | None:
         {"name": incident.component, "family": "component."},
     )
     same = [
-        one.finding.id for one in told_of(rows)
-        if one.finding.id == identity(one.finding.rule, one.cluster, one.finding.subject.kind, one.finding.subject.id,
-                                      name)
-    ]  # fmt: skip
+        one.finding.id
+        for one in told_of(rows)
+        if one.finding.id
+        == identity(one.finding.rule, one.cluster, one.finding.subject.kind, one.finding.subject.id, name)
+    ]
     return Known((name, *dict.fromkeys(same)), "", incident.from_ns, incident.to_ns)
 
 

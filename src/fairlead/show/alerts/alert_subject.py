@@ -85,14 +85,31 @@ def of_findings(rows: pa.Table, jobs: Mapping[str, JobFacts]) -> list[Concern]:
             continue
         parts = [*told.components, *([] if one.subject.kind == "job" else [one.subject])]
         facts = jobs.get(told.job_id or "", JobFacts(None, None))
-        found.append(Concern(
-            id=one.id, lasting=False, rule=one.rule, category=one.category, title=one.title, severity=one.severity,
-            confidence=one.confidence, cost_s=one.cost_s, from_ns=made_ns if one.from_ns is None else one.from_ns,
-            to_ns=one.to_ns, layers=sorted({part.kind for part in parts if part.kind in LAYERS}),
-            components=sorted({part.id for part in parts}), job=told.job_id, user=told.user, program=facts.program,
-            nodes=facts.nodes, evidence=[line.text for line in one.evidence[:_MOST_LINES]],
-            missing=one.missing[:_MOST_LINES], advice=one.advice, withdrawn=withdrawn, made_ns=made_ns,
-        ))  # fmt: skip
+        found.append(
+            Concern(
+                id=one.id,
+                lasting=False,
+                rule=one.rule,
+                category=one.category,
+                title=one.title,
+                severity=one.severity,
+                confidence=one.confidence,
+                cost_s=one.cost_s,
+                from_ns=made_ns if one.from_ns is None else one.from_ns,
+                to_ns=one.to_ns,
+                layers=sorted({part.kind for part in parts if part.kind in LAYERS}),
+                components=sorted({part.id for part in parts}),
+                job=told.job_id,
+                user=told.user,
+                program=facts.program,
+                nodes=facts.nodes,
+                evidence=[line.text for line in one.evidence[:_MOST_LINES]],
+                missing=one.missing[:_MOST_LINES],
+                advice=one.advice,
+                withdrawn=withdrawn,
+                made_ns=made_ns,
+            )
+        )
     return found
 
 
@@ -107,14 +124,28 @@ def of_incidents(rows: pa.Table, jobs: Mapping[str, JobFacts], advice: AdviceSet
         rule = "component.dead" if one.kind == "dead" else "component.degraded"
         sizes = [jobs[job].nodes for job in one.jobs if job in jobs]
         facts = {"component": one.component, "share_of_peak": one.share_of_peak}
-        found.append(Concern(
-            id=one.id, lasting=True, rule=rule, category=one.hint, title=_title(one), severity=_severity(one),
-            confidence=one.confidence, from_ns=one.from_ns, to_ns=one.to_ns, layers=[one.layer],
-            components=[one.component], nodes=max((size for size in sizes if size is not None), default=None),
-            jobs=one.jobs, evidence=[line.text for line in one.evidence[:_MOST_LINES]],
-            missing=one.missing[:_MOST_LINES], advice=advised(advice, rule, one.hint, facts, layer=one.layer),
-            withdrawn=withdrawn, made_ns=made_ns,
-        ))  # fmt: skip
+        found.append(
+            Concern(
+                id=one.id,
+                lasting=True,
+                rule=rule,
+                category=one.hint,
+                title=_title(one),
+                severity=_severity(one),
+                confidence=one.confidence,
+                from_ns=one.from_ns,
+                to_ns=one.to_ns,
+                layers=[one.layer],
+                components=[one.component],
+                nodes=max((size for size in sizes if size is not None), default=None),
+                jobs=one.jobs,
+                evidence=[line.text for line in one.evidence[:_MOST_LINES]],
+                missing=one.missing[:_MOST_LINES],
+                advice=advised(advice, rule, one.hint, facts, layer=one.layer),
+                withdrawn=withdrawn,
+                made_ns=made_ns,
+            )
+        )
     return found
 
 

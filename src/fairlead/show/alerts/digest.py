@@ -49,12 +49,19 @@ def due(state: State, alerts: Alerts, now_ns: int) -> int:
         state.set_mark("digest", to_ns)
         return state.enqueue(
             [
-                Notice(route=route, concern=f"digest/{to_ns}", kind="digest", severity="info", rule="digest", body=body,
-                       made_ns=now_ns)
+                Notice(
+                    route=route,
+                    concern=f"digest/{to_ns}",
+                    kind="digest",
+                    severity="info",
+                    rule="digest",
+                    body=body,
+                    made_ns=now_ns,
+                )
                 for route in dict.fromkeys(alerts.digest)
             ],
             alerts.most_waiting,
-        )  # fmt: skip
+        )
 
 
 def digest_of(state: State, alerts: Alerts, from_ns: int, to_ns: int) -> tuple[str, str]:

@@ -85,9 +85,15 @@ def _held(state: State, one: Wanted, concern: Concern, now_ns: int) -> bool:
 
 def _notice(one: Wanted, concern: Concern, now_ns: int) -> Notice:
     return Notice(
-        route=one.route, recipient=one.recipient, concern=concern.id, level=one.level, severity=one.severity,
-        rule=one.rule.name, body=msgspec.json.encode(concern).decode(), made_ns=now_ns,
-    )  # fmt: skip
+        route=one.route,
+        recipient=one.recipient,
+        concern=concern.id,
+        level=one.level,
+        severity=one.severity,
+        rule=one.rule.name,
+        body=msgspec.json.encode(concern).decode(),
+        made_ns=now_ns,
+    )
 
 
 def _resolved(alerts: Alerts, told: Sequence[Notice], concern: Concern, now_ns: int) -> list[Notice]:
@@ -96,9 +102,15 @@ def _resolved(alerts: Alerts, told: Sequence[Notice], concern: Concern, now_ns: 
     places = {(one.route, one.recipient): one for one in told if one.kind == "firing" and one.state != "counted"}
     return [
         Notice(
-            route=one.route, recipient=one.recipient, concern=concern.id, kind="resolved", severity=one.severity,
-            rule=one.rule, body=msgspec.json.encode(concern).decode(), made_ns=now_ns,
+            route=one.route,
+            recipient=one.recipient,
+            concern=concern.id,
+            kind="resolved",
+            severity=one.severity,
+            rule=one.rule,
+            body=msgspec.json.encode(concern).decode(),
+            made_ns=now_ns,
         )
         for one in places.values()
         if wants.get(one.rule, True)
-    ]  # fmt: skip
+    ]

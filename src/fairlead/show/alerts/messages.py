@@ -44,20 +44,27 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     def document(self, alerts: Alerts) -> dict[str, Any]:
         """The message as JSON has it."""
         return {
-            "schema": MESSAGE_SCHEMA, "id": self.id, "made_ns": self.made_ns, "subject": inert(self.subject),
-            "text": self.text, "untold": self.untold,
+            "schema": MESSAGE_SCHEMA,
+            "id": self.id,
+            "made_ns": self.made_ns,
+            "subject": inert(self.subject),
+            "text": self.text,
+            "untold": self.untold,
             "alerts": [_plain(alerts, notice, concern) for notice, concern in self.pairs[: alerts.most_in_one]],
             "more": max(0, len(self.pairs) - alerts.most_in_one),
-        }  # fmt: skip
+        }
 
 
 def _plain(alerts: Alerts, notice: Notice, concern: Concern) -> dict[str, Any]:
     """One alert of the document: harmless, but for the line breaks of code."""
     found: dict[str, Any] = {
-        "status": "resolved" if notice.kind == "resolved" else "firing", "level": notice.level,
-        "alert_rule": notice.rule, "alert_severity": notice.severity, "link": link(alerts, concern),
+        "status": "resolved" if notice.kind == "resolved" else "firing",
+        "level": notice.level,
+        "alert_rule": notice.rule,
+        "alert_severity": notice.severity,
+        "link": link(alerts, concern),
         **inert_within(msgspec.to_builtins(concern)),
-    }  # fmt: skip
+    }
     for one, advice in zip(found["advice"], concern.advice, strict=True):
         if advice.code is not None:
             one["code"] = "\n".join(map(inert, advice.code.split("\n")))
@@ -72,9 +79,7 @@ def message_of(batch: Batch, alerts: Alerts) -> Message:
         return Message(id=batch.id, made_ns=batch.made_ns, subject=subject, text=text)
     pairs = _pairs(batch.notices)
     personal = bool(batch.recipient)
-    parts = [
-        _block(alerts, notice, concern, personal=personal) for notice, concern in pairs[: alerts.most_in_one]
-    ]  # fmt: skip
+    parts = [_block(alerts, notice, concern, personal=personal) for notice, concern in pairs[: alerts.most_in_one]]
     rest = pairs[alerts.most_in_one :]
     if rest:
         kinds = Counter(concern.rule for _, concern in rest)
@@ -84,9 +89,13 @@ def message_of(batch: Batch, alerts: Alerts) -> Message:
     if batch.untold:
         parts.append(f"Another {batch.untold} were not told one by one; `fairlead findings` lists all.")
     return Message(
-        id=batch.id, made_ns=batch.made_ns, subject=_subject(pairs, batch.untold, personal=personal),
-        text="\n\n".join(parts) + "\n", pairs=pairs, untold=batch.untold,
-    )  # fmt: skip
+        id=batch.id,
+        made_ns=batch.made_ns,
+        subject=_subject(pairs, batch.untold, personal=personal),
+        text="\n\n".join(parts) + "\n",
+        pairs=pairs,
+        untold=batch.untold,
+    )
 
 
 def _pairs(notices: Sequence[Notice]) -> list[tuple[Notice, Concern]]:

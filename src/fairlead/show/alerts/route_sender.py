@@ -49,9 +49,7 @@ class Sender:
         """Everything that is due now; returns how many messages were delivered. Raises LakeError for the state only."""
         delivered = 0
         group_ns = round(self._alerts.group_s * _NS)
-        while (
-            batch := state.next_batch(self.route, self._clock(), group_ns, secrets.token_hex(12))
-        ) is not None:  # fmt: skip
+        while (batch := state.next_batch(self.route, self._clock(), group_ns, secrets.token_hex(12))) is not None:
             delivered += self._try(state, batch)
         self._refresh(state)
         return delivered

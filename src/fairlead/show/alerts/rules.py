@@ -39,11 +39,13 @@ def worse(one: str, other: str) -> str:
 def fits_rule(rule: AlertRule, concern: Concern) -> bool:
     """Whether a concern is one the rule is about; its duration aside. What is not known fits no pattern."""
     named = (
-        (rule.rules, [concern.rule]), (rule.layers, concern.layers), (rule.components, concern.components),
+        (rule.rules, [concern.rule]),
+        (rule.layers, concern.layers),
+        (rule.components, concern.components),
         (rule.users, [concern.user] if concern.user else []),
         (rule.programs, [concern.program] if concern.program else []),
         (rule.jobs, [concern.job] if concern.job else concern.jobs),
-    )  # fmt: skip
+    )
     return (
         SEVERITIES.index(concern.severity) <= SEVERITIES.index(rule.severity)
         and concern.confidence >= rule.confidence
@@ -68,9 +70,7 @@ def level_of(rule: AlertRule, concern: Concern, now_ns: int) -> int | None:
     return level if level or large or lasted_h >= rule.wait_h else None
 
 
-def wanted(
-    alerts: Alerts, subscriptions: Sequence[Subscription], concern: Concern, now_ns: int
-) -> Iterator[Wanted]:  # fmt: skip
+def wanted(alerts: Alerts, subscriptions: Sequence[Subscription], concern: Concern, now_ns: int) -> Iterator[Wanted]:
     """Everything that should have been told of a concern by now; of several steps the highest that was reached."""
     for rule in alerts.rules:
         level = level_of(rule, concern, now_ns) if fits_rule(rule, concern) else None

@@ -54,11 +54,19 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
 
 OPERATIONS = (
     Operation(method="GET", path="silences", about="What is not told just now.", answer=Silences, tag="findings"),
-    Operation(method="POST", path="silences", about="Do not tell what fits, for a time.", body=Wanted, answer=Silences,
-              statuses=(409, 413), tag="findings"),
-    Operation(method="DELETE", path="silences/{name}", about="End a silence.", answer=Ended, statuses=(404,),
-              tag="findings"),
-)  # fmt: skip
+    Operation(
+        method="POST",
+        path="silences",
+        about="Do not tell what fits, for a time.",
+        body=Wanted,
+        answer=Silences,
+        statuses=(409, 413),
+        tag="findings",
+    ),
+    Operation(
+        method="DELETE", path="silences/{name}", about="End a silence.", answer=Ended, statuses=(404,), tag="findings"
+    ),
+)
 
 
 def silence_of(wanted: Wanted, who: str, now_ns: int) -> Silence:
@@ -81,9 +89,13 @@ def silence_of(wanted: Wanted, who: str, now_ns: int) -> Silence:
         raise RefusedError(400, "for: no time up to 366 days", "write 2h or 3d")
     words = [f"{field}={pattern}" for field, pattern in wanted.match.items()]
     return Silence(
-        id=identity("silence", *words, who, now_ns), match=dict(wanted.match), until_ns=now_ns + lasts_ns, who=who,
-        why=wanted.why.strip(), made_ns=now_ns,
-    )  # fmt: skip
+        id=identity("silence", *words, who, now_ns),
+        match=dict(wanted.match),
+        until_ns=now_ns + lasts_ns,
+        who=who,
+        why=wanted.why.strip(),
+        made_ns=now_ns,
+    )
 
 
 def routes(folder: Path, door: Door, clock: Callable[[], int], noted: Noted | None = None) -> list[BaseRoute]:

@@ -209,11 +209,18 @@ class State:
             " ON CONFLICT (id) DO UPDATE SET detail = excluded.detail, made_ns = excluded.made_ns,"
             " open = excluded.open, severity = excluded.severity WHERE excluded.made_ns >= concern.made_ns",
             (
-                (one.id, msgspec.json.encode(one).decode(), one.made_ns, one.from_ns,
-                 int(one.lasting and not one.over), one.severity, one.rule)
+                (
+                    one.id,
+                    msgspec.json.encode(one).decode(),
+                    one.made_ns,
+                    one.from_ns,
+                    int(one.lasting and not one.over),
+                    one.severity,
+                    one.rule,
+                )
                 for one in concerns
             ),
-        )  # fmt: skip
+        )
 
     def open_concerns(self) -> list[Concern]:
         """What is not over."""
@@ -237,8 +244,9 @@ class State:
             return self._base.execute("DELETE FROM acknowledgement WHERE id = ?", (name,)).rowcount > 0
         self._base.execute(
             "INSERT OR REPLACE INTO acknowledgement (id, who, why, at_ns, owner, from_ns, to_ns, site)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (name, *msgspec.structs.astuple(by)),
-        )  # fmt: skip
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (name, *msgspec.structs.astuple(by)),
+        )
         return True
 
     def acknowledged(
@@ -273,9 +281,19 @@ class State:
             done = self._base.execute(
                 "INSERT OR IGNORE INTO notice (route, recipient, concern, kind, level, severity, rule, body, made_ns,"
                 " state) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (one.route, one.recipient, one.concern, one.kind, one.level, one.severity, one.rule,
-                 "" if counted else one.body, one.made_ns, "counted" if counted else "waiting"),
-            ).rowcount  # fmt: skip
+                (
+                    one.route,
+                    one.recipient,
+                    one.concern,
+                    one.kind,
+                    one.level,
+                    one.severity,
+                    one.rule,
+                    "" if counted else one.body,
+                    one.made_ns,
+                    "counted" if counted else "waiting",
+                ),
+            ).rowcount
             if done > 0:
                 added += 1
                 if counted:
@@ -326,8 +344,9 @@ class State:
             # A digest is a message of its own.
             (first,) = self._rows(
                 "SELECT kind, number FROM notice WHERE state = 'waiting' AND route = ? AND recipient = ?"
-                " AND batch IS NULL ORDER BY number LIMIT 1", (route, recipient),
-            )  # fmt: skip
+                " AND batch IS NULL ORDER BY number LIMIT 1",
+                (route, recipient),
+            )
             which = ("number = ?", (first[1],)) if first[0] == "digest" else ("kind <> 'digest' AND ? = ?", (0, 0))
             untold = self._rows("SELECT count FROM untold WHERE route = ? AND recipient = ?", (route, recipient))
             self._base.execute(
@@ -408,10 +427,11 @@ class State:
     def silences(self) -> list[Silence]:
         """All that are kept, those that have ended too."""
         return [
-            Silence(id=row[0], match=msgspec.json.decode(row[1]), until_ns=row[2], who=row[3], why=row[4],
-                    made_ns=row[5])
+            Silence(
+                id=row[0], match=msgspec.json.decode(row[1]), until_ns=row[2], who=row[3], why=row[4], made_ns=row[5]
+            )
             for row in self._rows("SELECT * FROM silence ORDER BY made_ns, id")
-        ]  # fmt: skip
+        ]
 
     def silence(self, one: Silence) -> None:
         """Adds one."""
@@ -433,10 +453,13 @@ class State:
 
     def subscribe(self, one: Subscription) -> bool:
         """Adds one; False when the same is there already."""
-        return self._base.execute(
-            "INSERT OR IGNORE INTO subscription VALUES (?, ?, ?, ?, ?, ?)",
-            (one.id, one.owner, one.job, one.program, one.address, one.made_ns),
-        ).rowcount > 0  # fmt: skip
+        return (
+            self._base.execute(
+                "INSERT OR IGNORE INTO subscription VALUES (?, ?, ?, ?, ?, ?)",
+                (one.id, one.owner, one.job, one.program, one.address, one.made_ns),
+            ).rowcount
+            > 0
+        )
 
     def unsubscribe(self, name: str, owner: str | None = None) -> bool:
         """Takes one away (of that owner only); False when there is none."""
@@ -446,10 +469,15 @@ class State:
     def forget(self, before_ns: int) -> None:
         """Drops what was told and is over before then."""
         with self.change():
-            self._base.execute("DELETE FROM notice WHERE state <> 'waiting' AND made_ns < ? AND concern NOT IN"
-                               " (SELECT id FROM concern WHERE open = 1)", (before_ns,))  # fmt: skip
-            self._base.execute("DELETE FROM concern WHERE open = 0 AND made_ns < ? AND id NOT IN"
-                               " (SELECT concern FROM notice)", (before_ns,))  # fmt: skip
+            self._base.execute(
+                "DELETE FROM notice WHERE state <> 'waiting' AND made_ns < ? AND concern NOT IN"
+                " (SELECT id FROM concern WHERE open = 1)",
+                (before_ns,),
+            )
+            self._base.execute(
+                "DELETE FROM concern WHERE open = 0 AND made_ns < ? AND id NOT IN (SELECT concern FROM notice)",
+                (before_ns,),
+            )
             self._base.execute("DELETE FROM held WHERE at_ns < ?", (before_ns,))
             self._base.execute("DELETE FROM silence WHERE until_ns < ?", (before_ns,))
             self._base.execute("DELETE FROM acknowledgement WHERE at_ns < ?", (before_ns - _ACKNOWLEDGED_KEPT_NS,))

@@ -53,13 +53,31 @@ class Removed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 OPERATIONS = (
-    Operation(method="GET", path="alerts/subscriptions", about="Who is told of which jobs by mail.",
-              answer=Subscriptions, tag="findings"),
-    Operation(method="POST", path="alerts/subscriptions", about="Be told of own jobs by mail.", body=Wish,
-              answer=Subscriptions, statuses=(413,), tag="findings"),
-    Operation(method="DELETE", path="alerts/subscriptions/{name}", about="End a subscription.", answer=Removed,
-              statuses=(404,), tag="findings"),
-)  # fmt: skip
+    Operation(
+        method="GET",
+        path="alerts/subscriptions",
+        about="Who is told of which jobs by mail.",
+        answer=Subscriptions,
+        tag="findings",
+    ),
+    Operation(
+        method="POST",
+        path="alerts/subscriptions",
+        about="Be told of own jobs by mail.",
+        body=Wish,
+        answer=Subscriptions,
+        statuses=(413,),
+        tag="findings",
+    ),
+    Operation(
+        method="DELETE",
+        path="alerts/subscriptions/{name}",
+        about="End a subscription.",
+        answer=Removed,
+        statuses=(404,),
+        tag="findings",
+    ),
+)
 
 
 def subscribe(state: State, alerts: Alerts, wish: Wish, now_ns: int) -> Subscription:
@@ -78,9 +96,7 @@ def subscribe(state: State, alerts: Alerts, wish: Wish, now_ns: int) -> Subscrip
     if max(map(len, (wish.user, wish.job, wish.program))) > _LONGEST:
         raise UsageError("a name is too long", remedy=f"at most {_LONGEST} characters")
     name = identity("subscription", wish.user, wish.job, wish.program, wish.to)
-    one = Subscription(
-        id=name, owner=wish.user, job=wish.job, program=wish.program, address=wish.to, made_ns=now_ns
-    )  # fmt: skip
+    one = Subscription(id=name, owner=wish.user, job=wish.job, program=wish.program, address=wish.to, made_ns=now_ns)
     with state.change():
         mine = state.subscriptions(wish.user)
         if len(mine) >= alerts.most_subscriptions and name not in [other.id for other in mine]:

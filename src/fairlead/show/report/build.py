@@ -173,10 +173,14 @@ def build(
     derived = profile(view, setup.platform)
     findings, open_rules = evaluate(setup.rules, derived)
     result = verdict(
-        derived, findings, [UndecidedRule(u.rule, u.title, u.unknown) for u in open_rules],
+        derived,
+        findings,
+        [UndecidedRule(u.rule, u.title, u.unknown) for u in open_rules],
         {rule.id: rule.cost for rule in setup.rules.values() if rule.cost},
-        inputs=[str(p) for p in job.files], source=job.source.name, version=fairlead.__version__,
-    )  # fmt: skip
+        inputs=[str(p) for p in job.files],
+        source=job.source.name,
+        version=fairlead.__version__,
+    )
     # A file name need not be UTF-8, what is printed and sent has to be.
     return Report(derived, encodable_within(result))
 
@@ -188,11 +192,14 @@ def _damage(missing: list[Missing]) -> list[Failure]:
         if item.kind in DAMAGED and item.where:
             worst.setdefault(item.where, item)
     return [
-        Failure(Path(where), CorruptInputError(
-            f"damaged, reported as far as it can be read: {m.what}: {m.why}", where=where, remedy=m.remedy
-        ))
+        Failure(
+            Path(where),
+            CorruptInputError(
+                f"damaged, reported as far as it can be read: {m.what}: {m.why}", where=where, remedy=m.remedy
+            ),
+        )
         for where, m in worst.items()
-    ]  # fmt: skip
+    ]
 
 
 def _joined(items: Iterator[Item], accounts: dict[str, list[Job]], watch: Watch | None) -> Iterator[Item]:
@@ -230,8 +237,10 @@ def page(report: Report, after: Report | None = None) -> str:
     from fairlead.show.report.job.page import render
 
     data: dict[str, object] = {
-        "verdict": report.verdict, "charts": charts(report.profile, report.verdict), "compare": None,
-    }  # fmt: skip
+        "verdict": report.verdict,
+        "charts": charts(report.profile, report.verdict),
+        "compare": None,
+    }
     if after is not None:
         other = {"verdict": after.verdict, "charts": charts(after.profile, after.verdict)}
         data["compare"] = msgspec.to_builtins(comparison(report, after)) | {"other": other}

@@ -180,7 +180,7 @@ MEANINGS: dict[type[msgspec.Struct], dict[str, str]] = {
         "new": "titles of findings of the second run alone",
         "kept": "titles of findings of both, as the second run has them",
     },
-}  # fmt: skip
+}
 """Every struct of the contract, field by field. A test holds it against the structs."""
 
 

@@ -20,9 +20,13 @@ _LOCAL = ("127.0.0.1", "::1", "localhost")
 _HEADER = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}")
 _ATTRIBUTE = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,63}")
 TABLES = (
-    "web.ldap.roles", "web.ldap.projects", "web.oidc.roles", "web.oidc.projects", "web.header.roles",
+    "web.ldap.roles",
+    "web.ldap.projects",
+    "web.oidc.roles",
+    "web.oidc.projects",
+    "web.header.roles",
     "web.header.projects",
-)  # fmt: skip
+)
 """Settings that are tables of the site's own names: only a file can give them."""
 
 RoleName = Literal["user", "support", "admin"]
@@ -160,8 +164,11 @@ def checked(web: Web) -> None:
             if not _HEADER.fullmatch(name):
                 raise ConfigError(f"no name of a header: {name!r}", where="web.header", remedy="X-Forwarded-User")
         if not web.proxies:
-            raise ConfigError("a header of anybody would be believed", where="web.header.name",
-                              remedy="name the portal's address in web.proxies")  # fmt: skip
+            raise ConfigError(
+                "a header of anybody would be believed",
+                where="web.header.name",
+                remedy="name the portal's address in web.proxies",
+            )
 
 
 def _ldap(ldap: Ldap) -> None:
@@ -195,8 +202,11 @@ def _oidc(web: Web) -> None:
     if not oidc.client_id:
         raise ConfigError("has no client_id", where="web.oidc.client_id", remedy="register fairlead with the provider")
     if not web.origin:
-        raise ConfigError("where the provider sends people back to is not said", where="web.origin",
-                          remedy="write the address people use, as https://HOST")  # fmt: skip
+        raise ConfigError(
+            "where the provider sends people back to is not said",
+            where="web.origin",
+            remedy="write the address people use, as https://HOST",
+        )
     if "openid" not in oidc.scopes:
         raise ConfigError("openid is missing", where="web.oidc.scopes", remedy='["openid", ...]')
 

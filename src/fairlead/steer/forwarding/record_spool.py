@@ -17,6 +17,7 @@ def spool_in(folder: str | os.PathLike[str], *, node: str, writer: str, layer: s
         return Spool(folder, node=node, writer=writer, layer=layer, clock=now_ns)
     except OSError as fault:
         raise ForwardingError(
-            f"records cannot be written: {(fault.strerror or str(fault)).lower()}", where=str(folder),
+            f"records cannot be written: {(fault.strerror or str(fault)).lower()}",
+            where=str(folder),
             remedy="give --spool a folder that may be written, or leave it out to record nothing",
-        ) from fault  # fmt: skip
+        ) from fault

@@ -47,9 +47,18 @@ class Applications:
 
     @staticmethod
     def of(
-        counts: object, bandwidth: object, volume: object, compute_s: object, cores: object, *, nodes: object = None,
-        processes: object = None, direct: object = None, behaviour: object = None, held: object = None,
-    ) -> Applications:  # fmt: skip
+        counts: object,
+        bandwidth: object,
+        volume: object,
+        compute_s: object,
+        cores: object,
+        *,
+        nodes: object = None,
+        processes: object = None,
+        direct: object = None,
+        behaviour: object = None,
+        held: object = None,
+    ) -> Applications:
         """From anything like arrays; checked. Raises UsageError naming the field."""
         b = np.atleast_2d(np.asarray(bandwidth, np.float64))
         k = len(b)
@@ -61,13 +70,17 @@ class Applications:
         if not np.isfinite(numbers).all() or (numbers != np.floor(numbers)).any():
             raise _no_counts()
         made = Applications(
-            counts=numbers.astype(np.int64), bandwidth=b, volume=np.asarray(volume, np.float64).reshape(-1),
-            compute_s=np.asarray(compute_s, np.float64).reshape(-1), cores=np.asarray(cores, np.float64).reshape(-1),
-            nodes=column(nodes, np.int64, 0), processes=column(processes, np.int64, 0),  # type: ignore[arg-type]
+            counts=numbers.astype(np.int64),
+            bandwidth=b,
+            volume=np.asarray(volume, np.float64).reshape(-1),
+            compute_s=np.asarray(compute_s, np.float64).reshape(-1),
+            cores=np.asarray(cores, np.float64).reshape(-1),
+            nodes=column(nodes, np.int64, 0),  # type: ignore[arg-type]
+            processes=column(processes, np.int64, 0),  # type: ignore[arg-type]
             direct=column(direct, np.float64, np.nan),  # type: ignore[arg-type]
             behaviour=column(behaviour, np.int64, -1),  # type: ignore[arg-type]
             held=np.ones(b.shape) if held is None else np.atleast_2d(np.asarray(held, np.float64)),
-        )  # fmt: skip
+        )
         made.check()
         return made
 
@@ -78,9 +91,10 @@ class Applications:
             raise _no_counts()
         if self.bandwidth.shape != (k, len(self.counts)):
             raise UsageError(
-                f"bandwidth is {self.bandwidth.shape}, not {(k, len(self.counts))}", where="bandwidth",
+                f"bandwidth is {self.bandwidth.shape}, not {(k, len(self.counts))}",
+                where="bandwidth",
                 remedy="one row an application, one column a count",
-            )  # fmt: skip
+            )
         for name in ("volume", "compute_s", "cores"):
             column = getattr(self, name)
             if len(column) != k or not np.isfinite(column).all() or (column < 0).any():
@@ -162,9 +176,10 @@ class Pool:
         """`count` equal, sound resources. Raises UsageError where there can be no such machine."""
         if count < 0 or not 0 < cores < np.inf:
             raise UsageError(
-                f"no machine has {count} resources and {cores:g} cores", where="cores" if count >= 0 else "count",
+                f"no machine has {count} resources and {cores:g} cores",
+                where="cores" if count >= 0 else "count",
                 remedy="0 resources or more, cores above 0",
-            )  # fmt: skip
+            )
         return Pool(cores=float(cores), performance=np.ones(count), available=np.ones(count, np.bool_))
 
     def __len__(self) -> int:
@@ -301,9 +316,7 @@ class Policy(Protocol):
         available ones; where fewer are available than the smallest count, that many."""
         ...
 
-    def arrive(
-        self, application: Applications, running: Running, pool: Pool, rng: np.random.Generator
-    ) -> Decision:  # fmt: skip
+    def arrive(self, application: Applications, running: Running, pool: Pool, rng: np.random.Generator) -> Decision:
         """The grant of one more (K = 1) beside those that run and stay where they are. `running` is not changed."""
         ...
 
@@ -329,7 +342,7 @@ class Placing(Protocol):
 
     def place_one(
         self, application: Applications, choice: int, running: Running, pool: Pool, rng: np.random.Generator
-    ) -> I64:  # fmt: skip
+    ) -> I64:
         """(W,) resources for one more beside those that run."""
         ...
 
@@ -346,9 +359,7 @@ class Pair:
         choice = self.allocation.choose(applications, pool, rng)
         return Decision(choice, self.placing.place(applications, choice, pool, rng))
 
-    def arrive(
-        self, application: Applications, running: Running, pool: Pool, rng: np.random.Generator
-    ) -> Decision:  # fmt: skip
+    def arrive(self, application: Applications, running: Running, pool: Pool, rng: np.random.Generator) -> Decision:
         """See `Policy`."""
         column = self.allocation.choose_one(application, running, pool, rng)
         resources = self.placing.place_one(application, column, running, pool, rng)

@@ -55,8 +55,12 @@ class Joint:
         return _decide(applications, pool, rng, self.tuning)
 
     def arrive(
-        self, application: Applications, running: Running, pool: Pool, rng: np.random.Generator  # noqa: ARG002
-    ) -> Decision:  # fmt: skip
+        self,
+        application: Applications,
+        running: Running,
+        pool: Pool,
+        rng: np.random.Generator,  # noqa: ARG002
+    ) -> Decision:
         """See `Policy`. O(R x W + N log N) with R rows of `running`; nothing is random."""
         compute = running.compute_s
         return _arrive(application, running, pool, running.time_s, running.best_s, compute, self.tuning)
@@ -75,8 +79,12 @@ class JointLight:
         return _decide(self._assumed(applications), pool, rng, self.tuning)
 
     def arrive(
-        self, application: Applications, running: Running, pool: Pool, rng: np.random.Generator  # noqa: ARG002
-    ) -> Decision:  # fmt: skip
+        self,
+        application: Applications,
+        running: Running,
+        pool: Pool,
+        rng: np.random.Generator,  # noqa: ARG002
+    ) -> Decision:
         """See `Policy`. Of those that run only their counts and places are used."""
         alive = running.alive & (running.choice >= 0)
         time = np.where(alive, self.share, 0.0)
@@ -179,12 +187,18 @@ def _facts(applications: Applications, pool: Pool, base: F64, tuning: Tuning) ->
     best = applications.time_s.min(axis=1)
     held = max(float(applications.cores.sum()), 1e-9)
     return Facts(
-        time=np.ascontiguousarray(applications.time_s), compute=applications.compute_s.astype(np.float64),
+        time=np.ascontiguousarray(applications.time_s),
+        compute=applications.compute_s.astype(np.float64),
         per_second=np.where(best > 0, 1.0 / np.where(best > 0, best, 1.0), 0.0),
-        idle=tuning.idle * len(applications) * applications.cores / held, counts=applications.counts.astype(np.int64),
-        ease=1.0 / _speed(pool), usable=pool.usable, base=base.copy(), far=_far(int(applications.counts.max())),
-        back=tuning.back, chance=tuning.chance,
-    )  # fmt: skip
+        idle=tuning.idle * len(applications) * applications.cores / held,
+        counts=applications.counts.astype(np.int64),
+        ease=1.0 / _speed(pool),
+        usable=pool.usable,
+        base=base.copy(),
+        far=_far(int(applications.counts.max())),
+        back=tuning.back,
+        chance=tuning.chance,
+    )
 
 
 def _idle_share(applications: Applications, choice: I64, slow: F64) -> float:
@@ -195,9 +209,7 @@ def _idle_share(applications: Applications, choice: I64, slow: F64) -> float:
     return float((applications.cores * share).sum() / max(float(applications.cores.sum()), 1e-9))
 
 
-def _search(
-    applications: Applications, pool: Pool, base: F64, seed: int, tuning: Tuning
-) -> tuple[I64, I64, F64]:  # fmt: skip
+def _search(applications: Applications, pool: Pool, base: F64, seed: int, tuning: Tuning) -> tuple[I64, I64, F64]:
     from fairlead.decide.policies.allocation import kernel
 
     k = len(applications)
@@ -276,7 +288,7 @@ def _spread(counts: I64, choice: I64, share: F64, pool: Pool, base: F64, clairvo
 
 def _arrive(
     application: Applications, running: Running, pool: Pool, time: F64, best: F64, compute: F64, tuning: Tuning
-) -> Decision:  # fmt: skip
+) -> Decision:
     from fairlead.decide.policies.allocation import kernel
 
     width = int(application.counts.max())
@@ -295,12 +307,31 @@ def _arrive(
     usual = (running.cores_used + cores) / (len(running) + 1) if running.cores_used > 0 else cores
     weight = tuning.idle / max(usual, 1e-9)
     kernel.prices(
-        rows, time, best, compute, weight * running.cores, running.held, running.resources, ease,
-        _far(running.resources.shape[1]), met, price,
-    )  # fmt: skip
+        rows,
+        time,
+        best,
+        compute,
+        weight * running.cores,
+        running.held,
+        running.resources,
+        ease,
+        _far(running.resources.shape[1]),
+        met,
+        price,
+    )
     column = kernel.beside(
-        application.time_s[0], float(application.time_s[0].min()), float(application.compute_s[0]),
-        weight * cores, application.held[0], application.counts, ease, usable, met, price, _far(width),
-        0.5 * tuning.chance, blank[0],
-    )  # fmt: skip
+        application.time_s[0],
+        float(application.time_s[0].min()),
+        float(application.compute_s[0]),
+        weight * cores,
+        application.held[0],
+        application.counts,
+        ease,
+        usable,
+        met,
+        price,
+        _far(width),
+        0.5 * tuning.chance,
+        blank[0],
+    )
     return Decision(np.array([column], np.int64), blank)

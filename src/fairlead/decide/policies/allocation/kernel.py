@@ -65,10 +65,20 @@ def begun(facts: Facts, choice: I64, resources: I64) -> State:
     k, width = resources.shape
     n = len(facts.ease)
     state = State(
-        choice.copy(), facts.counts[choice], resources.copy(), np.zeros((k, n), np.bool_), facts.base.copy(),
-        np.zeros(n), np.zeros((k, width)), np.zeros((k, width)), np.zeros((k, k)), np.zeros(k), np.zeros(k), np.ones(k),
+        choice.copy(),
+        facts.counts[choice],
+        resources.copy(),
+        np.zeros((k, n), np.bool_),
+        facts.base.copy(),
+        np.zeros(n),
+        np.zeros((k, width)),
+        np.zeros((k, width)),
+        np.zeros((k, k)),
+        np.zeros(k),
+        np.zeros(k),
         np.ones(k),
-    )  # fmt: skip
+        np.ones(k),
+    )
     for i in range(k):
         for w in range(state.granted[i]):
             state.held[i, resources[i, w]] = True
@@ -277,9 +287,7 @@ def least(weight: F64, among: I64, n: int, taken: int, out: I64, noise: float, c
 
 
 @compiled
-def proposed(
-    facts: Facts, state: State, i: int, weight: F64, mine: I64, chance: NDArray[np.uint64]
-) -> tuple[int, int]:  # fmt: skip
+def proposed(facts: Facts, state: State, i: int, weight: F64, mine: I64, chance: NDArray[np.uint64]) -> tuple[int, int]:
     """Another column for application i (-1: none is proposed), its resources in `mine`, whom it exchanges with (-1).
 
     The least met; of its own, and more; one of its own for another; those of another application; an exchange.
@@ -343,7 +351,7 @@ def proposed(
 @compiled
 def search(
     facts: Facts, choice: I64, resources: I64, heat: float, trials: int, chance: NDArray[np.uint64], slow: F64
-) -> float:  # fmt: skip
+) -> float:
     """Betters `choice` and `resources` in place by the mean cost of the estimate; returns it. Never worse than before.
 
     Simulated annealing of `trials` changes. One for the worse is kept with chance exp(-loss / warmth); warmth falls
@@ -392,9 +400,18 @@ def search(
 
 @compiled
 def prices(
-    rows: I64, time: F64, best: F64, compute: F64, idle: F64, held: F64, resources: I64, ease: F64, far: F64, met: F64,
+    rows: I64,
+    time: F64,
+    best: F64,
+    compute: F64,
+    idle: F64,
+    held: F64,
+    resources: I64,
+    ease: F64,
+    far: F64,
+    met: F64,
     price: F64,
-) -> None:  # fmt: skip
+) -> None:
     """How many transfers there are on each resource in the mean (`met`), and what one more there costs the applications
     of `rows` (`price`): the change of the sum of their costs, shared by the slowest of each's resources. Six rounds."""
     width = resources.shape[1]
@@ -439,9 +456,20 @@ def prices(
 
 @compiled
 def beside(
-    time: F64, best: float, compute: float, idle: float, held: F64, counts: I64, ease: F64, usable: I64, met: F64,
-    price: F64, far: F64, chance: float, out: I64,
-) -> int:  # fmt: skip
+    time: F64,
+    best: float,
+    compute: float,
+    idle: float,
+    held: F64,
+    counts: I64,
+    ease: F64,
+    usable: I64,
+    met: F64,
+    price: F64,
+    far: F64,
+    chance: float,
+    out: I64,
+) -> int:
     """The column and the resources (`out`) of one more: least own cost and price. Of each count the cheapest among the
     resources on which there is no more than some bound are tried, for rising bounds."""
     order = usable[np.argsort(((1.0 + met) * ease)[usable], kind="mergesort")]

@@ -27,8 +27,11 @@ def figures(read_bytes: object, write_bytes: object, metadata_ops: object = None
     columns = []
     read = np.asarray(read_bytes, np.float64)
     for values, least in (
-        (read, TRIVIAL_BYTES), (write_bytes, TRIVIAL_BYTES), (metadata_ops, TRIVIAL_OPERATIONS), (phases, 1.0)
-    ):  # fmt: skip
+        (read, TRIVIAL_BYTES),
+        (write_bytes, TRIVIAL_BYTES),
+        (metadata_ops, TRIVIAL_OPERATIONS),
+        (phases, 1.0),
+    ):
         column = np.full(read.shape, np.nan) if values is None else np.asarray(values, np.float64)
         columns.append(np.log2(np.maximum(column, least)))
     return np.stack(columns, axis=-1)

@@ -29,9 +29,26 @@ TAUGHT = 500
 """An own predictor is taught so many of the latest runs of the category."""
 REACHED = 0.75
 """What a job reaches alone: this quantile of the bandwidths it had, since others only ever slow it down."""
-NUMBERS = ("start_ns", "end_ns", "nodes_count", "cores", "processes", "io_processes", "read_bytes", "write_bytes",
-           "read_ops", "write_ops", "metadata_ops", "read_bandwidth_bytes_per_s", "write_bandwidth_bytes_per_s", "iops",
-           "mdops_in_phases", "files", "phases", "made_ns")  # fmt: skip
+NUMBERS = (
+    "start_ns",
+    "end_ns",
+    "nodes_count",
+    "cores",
+    "processes",
+    "io_processes",
+    "read_bytes",
+    "write_bytes",
+    "read_ops",
+    "write_ops",
+    "metadata_ops",
+    "read_bandwidth_bytes_per_s",
+    "write_bandwidth_bytes_per_s",
+    "iops",
+    "mdops_in_phases",
+    "files",
+    "phases",
+    "made_ns",
+)
 WORDS = ("job_id", "user", "program", "read_mode", "write_mode")
 LISTS = ("forwarders", "targets")
 
@@ -144,9 +161,14 @@ def expected_of(runs: pa.Table | Past, job: Job, predictor: Predictor | None = N
     if job.start_ns is not None:
         known = int(np.searchsorted(past.numbers["end_ns"], job.start_ns, side="right"))
     facts = Expected(
-        job_id=job.job_id, user=job.user, program=job.program, node_count=job.node_count, node_ids=job.node_ids,
-        cores=job.cores, processes=job.processes,
-    )  # fmt: skip
+        job_id=job.job_id,
+        user=job.user,
+        program=job.program,
+        node_count=job.node_count,
+        node_ids=job.node_ids,
+        cores=job.cores,
+        processes=job.processes,
+    )
     mine = past.by_program.get((job.user, job.program), np.zeros(0, np.int64))
     mine = mine[mine < known]
     category = job.category
@@ -164,9 +186,7 @@ def expected_of(runs: pa.Table | Past, job: Job, predictor: Predictor | None = N
     return _filled(past, alike, facts, 0, basis)
 
 
-def _own(
-    past: Past, own: I64, behaviours: I64, job: Job, facts: Expected, predictor: Predictor | None
-) -> Expected:  # fmt: skip
+def _own(past: Past, own: I64, behaviours: I64, job: Job, facts: Expected, predictor: Predictor | None) -> Expected:
     category = job.category
     if predictor is None:
         predictor = NGram()
@@ -223,15 +243,25 @@ def _filled(
     layers = ("forwarders", "targets")
     curves = [_curve(past, rows, rate, layer) if wider == 1.0 else () for layer in layers]
     return replace(
-        facts, mode=mode, read_bytes=_median(get["read_bytes"], volume), runs_known=runs, basis=basis,
-        write_bytes=_median(get["write_bytes"], volume), io_processes=_whole(_median(get["io_processes"], wide)),
+        facts,
+        mode=mode,
+        read_bytes=_median(get["read_bytes"], volume),
+        runs_known=runs,
+        basis=basis,
+        write_bytes=_median(get["write_bytes"], volume),
+        io_processes=_whole(_median(get["io_processes"], wide)),
         processes=facts.processes or _whole(_median(get["processes"], wider)),
-        compute_s=_median(np.maximum(seconds, 0.0), 1.0), iops=_median(get["iops"], wide),
-        mdops=_median(get["mdops_in_phases"], wide), bandwidth_bytes_per_s=_reached(rate, more_files),
-        request_bytes=_median(request, 1.0), files=None if files is None else round(files), file_bytes=file_bytes,
-        offset_difference_bytes=file_bytes if mode == "N-1" else None, forwarder_curve=curves[0],
+        compute_s=_median(np.maximum(seconds, 0.0), 1.0),
+        iops=_median(get["iops"], wide),
+        mdops=_median(get["mdops_in_phases"], wide),
+        bandwidth_bytes_per_s=_reached(rate, more_files),
+        request_bytes=_median(request, 1.0),
+        files=None if files is None else round(files),
+        file_bytes=file_bytes,
+        offset_difference_bytes=file_bytes if mode == "N-1" else None,
+        forwarder_curve=curves[0],
         target_curve=curves[1],
-    )  # fmt: skip
+    )
 
 
 def _mode(past: Past, rows: I64) -> str:

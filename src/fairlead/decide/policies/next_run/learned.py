@@ -113,11 +113,18 @@ class Learned:
         for one in candidates:
             ago = now - marks.last[one]
             row = [
-                float(one == last), math.log2(1 + ago), marks.count[one] / now, marks.recency(one, now) / weight,
-                float(marks.streak), float(marks.streak - marks.usual_streak.get(last, math.nan)),
-                float(ago - marks.gap.get(one, math.nan)), float(repeated.get(one, 0)),
-                float(max(repeated.values(), default=0)), math.log2(now), math.log2(len(marks.last)),
-            ]  # fmt: skip
+                float(one == last),
+                math.log2(1 + ago),
+                marks.count[one] / now,
+                marks.recency(one, now) / weight,
+                float(marks.streak),
+                float(marks.streak - marks.usual_streak.get(last, math.nan)),
+                float(ago - marks.gap.get(one, math.nan)),
+                float(repeated.get(one, 0)),
+                float(max(repeated.values(), default=0)),
+                math.log2(now),
+                math.log2(len(marks.last)),
+            ]
             row += [contexts[n][one] / totals[n] if n < len(contexts) else math.nan for n in range(1, 5)]
             row.append(math.log2(totals[-1]) if len(totals) > 1 else math.nan)
             row += [again, float(one == guess.behaviour), guess.sure]

@@ -34,17 +34,26 @@ class Aiot:
             )
             return Grant(reasons=(Reason(what="forwarders", why=f"{why}: left to the site's default"),))
         found = flow(
-            landscape.forwarders, landscape.targets, weights, servers=landscape.servers, server_of=landscape.server_of,
-            most_forwarders=max(landscape.forwarder_counts), most_targets=max(landscape.stripe_counts),
-        )  # fmt: skip
+            landscape.forwarders,
+            landscape.targets,
+            weights,
+            servers=landscape.servers,
+            server_of=landscape.server_of,
+            most_forwarders=max(landscape.forwarder_counts),
+            most_targets=max(landscape.stripe_counts),
+        )
         if not found.forwarders or not found.targets:
             # Where one layer has no room at all, the other still carries the whole.
             nothing = Components.idle("", (), 0.0)
             above = flow(landscape.forwarders, nothing, weights, most_forwarders=max(landscape.forwarder_counts))
             beneath = flow(
-                nothing, landscape.targets, weights, servers=landscape.servers, server_of=landscape.server_of,
+                nothing,
+                landscape.targets,
+                weights,
+                servers=landscape.servers,
+                server_of=landscape.server_of,
                 most_targets=max(landscape.stripe_counts),
-            )  # fmt: skip
+            )
             found = replace(found, forwarders=above.forwarders, targets=beneath.targets)
         forwarders, told = _layer(landscape.forwarders, found.forwarders, landscape.forwarder_counts, "forwarders")
         sound_targets = _below_sound(landscape)
@@ -55,9 +64,11 @@ class Aiot:
         ]
         if not self.tuned:
             return Grant(
-                forwarders=tuple(sorted(forwarders)), targets=tuple(sorted(targets)), reasons=tuple(reasons),
+                forwarders=tuple(sorted(forwarders)),
+                targets=tuple(sorted(targets)),
+                reasons=tuple(reasons),
                 stripe_count=len(targets) or None,
-            )  # fmt: skip
+            )
         ahead, why_ahead = tunings.prefetch(expected, landscape, forwarders)
         share, why_share = tunings.metadata_share(expected, landscape, forwarders)
         count, stripe, why_stripes = tunings.stripes(expected, landscape, len(sound(sound_targets)))
@@ -68,10 +79,15 @@ class Aiot:
             targets = tuple(order[:count])
             reasons[1] = Reason(what="targets", why=f"{below}; {len(targets)} for as many stripes")
         return Grant(
-            forwarders=tuple(sorted(forwarders)), targets=tuple(sorted(targets)), stripe_count=count,
-            stripe_bytes=stripe, prefetch_bytes=ahead, metadata_share=share, dom_bytes=dom,
+            forwarders=tuple(sorted(forwarders)),
+            targets=tuple(sorted(targets)),
+            stripe_count=count,
+            stripe_bytes=stripe,
+            prefetch_bytes=ahead,
+            metadata_share=share,
+            dom_bytes=dom,
             reasons=(*reasons, why_stripes, why_ahead, why_share, why_dom),
-        )  # fmt: skip
+        )
 
 
 def _wanted(expected: Expected) -> tuple[float, float, float]:
@@ -99,7 +115,7 @@ def _below_sound(landscape: Landscape) -> Components:
 
 def _layer(
     components: Components, found: tuple[int, ...], counts: tuple[int, ...], layer: str
-) -> tuple[tuple[int, ...], str]:  # fmt: skip
+) -> tuple[tuple[int, ...], str]:
     """What is granted of a layer, in the order it was taken: what the flow found, and the next of the queue up to a
     count that may be granted."""
     if not len(components):

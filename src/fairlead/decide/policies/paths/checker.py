@@ -72,13 +72,14 @@ class Ground:
         job = plan.job
         kept = {
             name for rule in self.barred if rule.concerns(job.user, job.program) for name in rule.components
-        } | self.alone  # fmt: skip
+        } | self.alone
         owner = self.reserved_for
         return sum(
-            not layer.sick[at] and name not in kept
+            not layer.sick[at]
+            and name not in kept
             and (owner[name] == job.job_id if name in owner else not layer.reserved[at])
             for at, name in enumerate(layer.names)
-        )  # fmt: skip
+        )
 
     def default_of(self, nodes: Sequence[str]) -> set[str]:
         """Forwarders the site's own map gives these nodes."""
@@ -110,9 +111,12 @@ Across = Callable[[Sequence[Plan], Ground], Iterator[tuple[str, str, str, str]]]
 
 
 def check(
-    plans: Sequence[Plan], ground: Ground, *, rules: Mapping[str, Rule] | None = None,
+    plans: Sequence[Plan],
+    ground: Ground,
+    *,
+    rules: Mapping[str, Rule] | None = None,
     together: Mapping[str, Across] | None = None,
-) -> list[Violation]:  # fmt: skip
+) -> list[Violation]:
     """Everything wrong with these plans, which are to hold at once. O(total grants). None: they are sound."""
     rules, together = RULES if rules is None else rules, TOGETHER if together is None else together
     found, here = [], ground
@@ -317,11 +321,24 @@ def _time(plan: Plan, ground: Ground) -> Found:
 
 
 RULES: dict[str, Rule] = {
-    "words": _unfit_words, "known": _unknown, "twice": _twice, "sick": _sick, "reserved": _reserved,
-    "barred": _barred, "capacity": _beyond, "stripe count": _stripes, "stripe size": _stripe_bytes, "pool": _pool,
-    "file system": _file_system, "isolation": _isolated, "prefetch": _prefetch, "metadata share": _share,
-    "data on metadata target": _dom, "job": _job, "state": _time,
-}  # fmt: skip
+    "words": _unfit_words,
+    "known": _unknown,
+    "twice": _twice,
+    "sick": _sick,
+    "reserved": _reserved,
+    "barred": _barred,
+    "capacity": _beyond,
+    "stripe count": _stripes,
+    "stripe size": _stripe_bytes,
+    "pool": _pool,
+    "file system": _file_system,
+    "isolation": _isolated,
+    "prefetch": _prefetch,
+    "metadata share": _share,
+    "data on metadata target": _dom,
+    "job": _job,
+    "state": _time,
+}
 """What one plan must keep."""
 
 

@@ -80,14 +80,21 @@ class Components:
     @staticmethod
     def idle(
         kind: str, names: tuple[str, ...], bandwidth: float, *, iops: float = np.nan, mdops: float = np.nan
-    ) -> Components:  # fmt: skip
+    ) -> Components:
         """Equal components that nobody uses."""
         n = len(names)
         return Components(
-            kind=kind, names=names, bandwidth=np.full(n, float(bandwidth)), iops=np.full(n, iops),
-            mdops=np.full(n, mdops), load=np.zeros(n), sick=np.zeros(n, np.bool_), jobs=np.zeros(n, np.int64),
-            occupancy=np.zeros(n), reserved=np.zeros(n, np.bool_),
-        )  # fmt: skip
+            kind=kind,
+            names=names,
+            bandwidth=np.full(n, float(bandwidth)),
+            iops=np.full(n, iops),
+            mdops=np.full(n, mdops),
+            load=np.zeros(n),
+            sick=np.zeros(n, np.bool_),
+            jobs=np.zeros(n, np.int64),
+            occupancy=np.zeros(n),
+            reserved=np.zeros(n, np.bool_),
+        )
 
     def __len__(self) -> int:
         """N."""

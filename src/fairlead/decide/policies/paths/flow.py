@@ -92,9 +92,15 @@ def queue(components: Components, places: I64) -> list[int]:
 
 
 def flow(
-    forwarders: Components, targets: Components, weights: Weights, *, servers: Components | None = None,
-    server_of: I64 | None = None, most_forwarders: int | None = None, most_targets: int | None = None,
-) -> Flow:  # fmt: skip
+    forwarders: Components,
+    targets: Components,
+    weights: Weights,
+    *,
+    servers: Components | None = None,
+    server_of: I64 | None = None,
+    most_forwarders: int | None = None,
+    most_targets: int | None = None,
+) -> Flow:
     """Places that carry the demand. A layer without components (no forwarders) does not limit. Sick, reserved and full
     ones carry nothing, nor does a target whose server is one. `most_...`: no more than so many are taken."""
     above = _Layer.of(forwarders, weights, most_forwarders)

@@ -41,7 +41,7 @@ class Studied:
 
     def _layer(
         self, expected: Expected, landscape: Landscape, layer: str, rng: np.random.Generator
-    ) -> tuple[tuple[int, ...], str]:  # fmt: skip
+    ) -> tuple[tuple[int, ...], str]:
         components = _components(landscape, layer)
         if not len(components):
             return (), f"the site has no {layer}"
@@ -146,9 +146,16 @@ def application_of(expected: Expected, landscape: Landscape, layer: str) -> tupl
         np.ones(len(counts)) if peak is None else np.minimum(np.nan_to_num(bandwidth, nan=0.0) / (counts * peak), 1.0)
     )
     application = Applications.of(
-        counts, bandwidth, [volume], [compute], [max(expected.cores, 0.0)], nodes=[expected.node_count],
-        processes=[expected.processes or 0], direct=[direct], held=[held],
-    )  # fmt: skip
+        counts,
+        bandwidth,
+        [volume],
+        [compute],
+        [max(expected.cores, 0.0)],
+        nodes=[expected.node_count],
+        processes=[expected.processes or 0],
+        direct=[direct],
+        held=[held],
+    )
     return application, f"{told}; {size(volume)}B"
 
 

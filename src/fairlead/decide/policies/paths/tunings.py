@@ -27,9 +27,7 @@ MANY_FILES = 100
 """... where a job has so many of them or more."""
 
 
-def prefetch(
-    expected: Expected, landscape: Landscape, forwarders: tuple[int, ...]
-) -> tuple[int | None, Reason]:  # fmt: skip
+def prefetch(expected: Expected, landscape: Landscape, forwarders: tuple[int, ...]) -> tuple[int | None, Reason]:
     """Read-ahead of a file: chunk = buffer x forwarders / files, where requests are smaller and the forwarders lightly
     loaded. Many files open with a long read-ahead each would throw each other out of the buffer."""
     what = "prefetch_bytes"
@@ -49,7 +47,7 @@ def prefetch(
 
 def metadata_share(
     expected: Expected, landscape: Landscape, forwarders: tuple[int, ...]
-) -> tuple[float | None, Reason]:  # fmt: skip
+) -> tuple[float | None, Reason]:
     """P of P:(1-P) for a metadata-heavy job whose forwarders serve others as well."""
     what = "metadata_share"
     if expected.mdops is None or expected.mdops < HEAVY_MDOPS:
@@ -64,9 +62,7 @@ def metadata_share(
     )
 
 
-def stripes(
-    expected: Expected, landscape: Landscape, most: int | None = None
-) -> tuple[int | None, int | None, Reason]:  # fmt: skip
+def stripes(expected: Expected, landscape: Landscape, most: int | None = None) -> tuple[int | None, int | None, Reason]:
     """Stripe count and size of the files it makes. A file shared by all: count = process_bw x io_parallelism / ost_bw,
     size = offset_difference / io_parallelism in whole 64 KiB. A file a process: one stripe. `most`: targets it has."""
     what = "stripe_count"

@@ -58,8 +58,13 @@ class RandomPlacing:
         return out
 
     def place_one(
-        self, application: Applications, choice: int, running: Running, pool: Pool, rng: np.random.Generator  # noqa: ARG002
-    ) -> I64:  # fmt: skip
+        self,
+        application: Applications,
+        choice: int,
+        running: Running,  # noqa: ARG002
+        pool: Pool,
+        rng: np.random.Generator,
+    ) -> I64:
         """See `Placing`."""
         return np.asarray(self.place(application, np.array([choice], np.int64), pool, rng)[0])
 
@@ -74,8 +79,13 @@ class GreedyNonClairvoyant:
         return _in_turn(applications, numbers, np.argsort(-numbers, kind="stable"), 0, pool)
 
     def place_one(
-        self, application: Applications, choice: int, running: Running, pool: Pool, rng: np.random.Generator  # noqa: ARG002
-    ) -> I64:  # fmt: skip
+        self,
+        application: Applications,
+        choice: int,
+        running: Running,
+        pool: Pool,
+        rng: np.random.Generator,  # noqa: ARG002
+    ) -> I64:
         """See `Placing`."""
         users = running.users[pool.usable].astype(np.float64)
         return _lowest(users, _one_number(application, choice, pool), application, pool)
@@ -103,8 +113,13 @@ class GreedyClairvoyant:
         return np.divide(t, cycle, out=np.zeros(len(choice)), where=cycle > 0)
 
     def place_one(
-        self, application: Applications, choice: int, running: Running, pool: Pool, rng: np.random.Generator  # noqa: ARG002
-    ) -> I64:  # fmt: skip
+        self,
+        application: Applications,
+        choice: int,
+        running: Running,
+        pool: Pool,
+        rng: np.random.Generator,  # noqa: ARG002
+    ) -> I64:
         """See `Placing`."""
         return _lowest(running.occupancy[pool.usable], _one_number(application, choice, pool), application, pool)
 
@@ -125,8 +140,13 @@ class Pools:
         return out
 
     def place_one(
-        self, application: Applications, choice: int, running: Running, pool: Pool, rng: np.random.Generator  # noqa: ARG002
-    ) -> I64:  # fmt: skip
+        self,
+        application: Applications,
+        choice: int,
+        running: Running,
+        pool: Pool,
+        rng: np.random.Generator,  # noqa: ARG002
+    ) -> I64:
         """See `Placing`."""
         key = -pool.performance[pool.usable] / (running.users[pool.usable] + 1)
         return _lowest(key, _one_number(application, choice, pool), application, pool)
@@ -141,8 +161,13 @@ class RoundRobinPlacing:
         return _in_turn(applications, _numbers(applications, choice, pool), np.arange(len(choice)), 0, pool)
 
     def place_one(
-        self, application: Applications, choice: int, running: Running, pool: Pool, rng: np.random.Generator  # noqa: ARG002
-    ) -> I64:  # fmt: skip
+        self,
+        application: Applications,
+        choice: int,
+        running: Running,
+        pool: Pool,
+        rng: np.random.Generator,  # noqa: ARG002
+    ) -> I64:
         """See `Placing`."""
         numbers = _numbers(application, np.array([choice], np.int64), pool)
         return np.asarray(_in_turn(application, numbers, np.zeros(1, np.int64), int(running.users.sum()), pool)[0])
@@ -156,8 +181,13 @@ class WeightedRandomPlacing:
         return _by_straws(applications, choice, pool, rng.random((len(choice), len(pool.usable))))
 
     def place_one(
-        self, application: Applications, choice: int, running: Running, pool: Pool, rng: np.random.Generator  # noqa: ARG002
-    ) -> I64:  # fmt: skip
+        self,
+        application: Applications,
+        choice: int,
+        running: Running,  # noqa: ARG002
+        pool: Pool,
+        rng: np.random.Generator,
+    ) -> I64:
         """See `Placing`."""
         return np.asarray(self.place(application, np.array([choice], np.int64), pool, rng)[0])
 
@@ -175,8 +205,13 @@ class Straw:
         return _by_straws(applications, choice, pool, uniform)
 
     def place_one(
-        self, application: Applications, choice: int, running: Running, pool: Pool, rng: np.random.Generator  # noqa: ARG002
-    ) -> I64:  # fmt: skip
+        self,
+        application: Applications,
+        choice: int,
+        running: Running,  # noqa: ARG002
+        pool: Pool,
+        rng: np.random.Generator,
+    ) -> I64:
         """See `Placing`."""
         return np.asarray(self.place(application, np.array([choice], np.int64), pool, rng)[0])
 

@@ -108,9 +108,10 @@ def sharing(order: str, streams: Streams) -> Sharing:
         )
         return Sharing(queue=own, weight=_scaled(np.maximum(of_class, BEHIND) * held_s / number))
     raise UsageError(
-        f"{order!r} has no fluid limit", where="order",
+        f"{order!r} has no fluid limit",
+        where="order",
         remedy="one of fifo, job-fair, metadata-first, share:P, set-10, exclusive",
-    )  # fmt: skip
+    )
 
 
 def _share(order: str, argument: str) -> float:
@@ -130,9 +131,10 @@ def flow_weights(order: str, streams: Streams) -> F64:
     found = sharing(order, streams)
     if len(found.weight) < len(streams):
         raise UsageError(
-            f"{order!r} serves one application after the other, flows run side by side", where="order",
+            f"{order!r} serves one application after the other, flows run side by side",
+            where="order",
             remedy="simulate it with fairlead.decide.sim.cycles",
-        )  # fmt: skip
+        )
     return found.weight[found.queue]
 
 
@@ -155,10 +157,13 @@ def limited(spec: str, streams: Streams) -> Limited:
                 _, members, costs = passed.setdefault(id(bucket), (bucket, [], []))
                 members.append(i)
                 costs.append(cost)
-    return Limited(cap=cap, together=tuple(
-        Together(members=np.array(members, np.int64), cost=np.array(costs), capacity=bucket.rate.per_s)
-        for bucket, members, costs in passed.values()
-    ))  # fmt: skip
+    return Limited(
+        cap=cap,
+        together=tuple(
+            Together(members=np.array(members, np.int64), cost=np.array(costs), capacity=bucket.rate.per_s)
+            for bucket, members, costs in passed.values()
+        ),
+    )
 
 
 def _cost(bucket: Bucket, request_bytes: float) -> float | None:

@@ -14,8 +14,14 @@ from fairlead.decide.policies.requests.orders import Order
 from fairlead.decide.policies.requests.queue import RequestQueue
 from fairlead.decide.registry import request_order, request_order_names
 
-LIMITS = ("cap-job:SHARE|off", "cap-target:SHARE|off", "rate-job:[JOB=]RATE", "rate-target:[TARGET=]RATE",
-          "rate-pool:[POOL@TARGET=]RATE", "pool:JOB=POOL")  # fmt: skip
+LIMITS = (
+    "cap-job:SHARE|off",
+    "cap-target:SHARE|off",
+    "rate-job:[JOB=]RATE",
+    "rate-target:[TARGET=]RATE",
+    "rate-pool:[POOL@TARGET=]RATE",
+    "pool:JOB=POOL",
+)
 _SIZES = {"": 1, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "KI": 1 << 10, "MI": 1 << 20, "GI": 1 << 30, "TI": 1 << 40}
 _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:(ops)|([KMGT]?i?)B?)(?:/s)?", re.IGNORECASE)
 

@@ -10,7 +10,7 @@ from fairlead.decide.sim.cycles.model import F64, I64, Cycles, Sharing, Speeds, 
 
 def check(
     cycles: Cycles, resources: I64, work_s: F64, count: int, window: Window, sharing: Sharing, speeds: Speeds
-) -> None:  # fmt: skip
+) -> None:
     """Raises UsageError naming the field that cannot be."""
     _check_cycles(cycles, work_s)
     _check_resources(resources, len(work_s), count)
@@ -28,25 +28,38 @@ def _refused(what: str, where: str, remedy: str) -> UsageError:
 def _check_cycles(cycles: Cycles, work_s: F64) -> None:
     k = len(cycles.start_s)
     for name, length, wanted in (
-        ("first_phase", len(cycles.first_phase), k + 1), ("skip_s", len(cycles.skip_s), k), ("work_s", len(work_s), k),
+        ("first_phase", len(cycles.first_phase), k + 1),
+        ("skip_s", len(cycles.skip_s), k),
+        ("work_s", len(work_s), k),
         ("share", len(cycles.share), len(cycles.compute_s)),
-    ):  # fmt: skip
+    ):
         if length != wanted:
             raise _refused(f"{name} has {length} entries, not {wanted}", name, "one entry an application or phase")
     first = cycles.first_phase
     if int(first[0]) != 0 or int(first[-1]) != len(cycles.share) or (np.diff(first) < 1).any():
-        raise _refused("an application has no phase, or a phase no application", "first_phase",
-                       "from 0 to the number of phases, rising by one at least")  # fmt: skip
-    for name, column in (("compute_s", cycles.compute_s), ("share", cycles.share), ("work_s", work_s),
-                         ("start_s", cycles.start_s), ("skip_s", cycles.skip_s)):  # fmt: skip
+        raise _refused(
+            "an application has no phase, or a phase no application",
+            "first_phase",
+            "from 0 to the number of phases, rising by one at least",
+        )
+    for name, column in (
+        ("compute_s", cycles.compute_s),
+        ("share", cycles.share),
+        ("work_s", work_s),
+        ("start_s", cycles.start_s),
+        ("skip_s", cycles.skip_s),
+    ):
         if not np.isfinite(column).all() or (np.asarray(column) < 0).any():
             raise _refused(f"{name} is negative or no number", name, "seconds or parts, 0 or more")
 
 
 def _check_resources(resources: I64, applications: int, count: int) -> None:
     if resources.ndim != 2 or len(resources) != applications:
-        raise _refused(f"resources is {resources.shape}, not one row for each of {applications} applications",
-                       "resources", "(K, W), -1 behind an application's last")  # fmt: skip
+        raise _refused(
+            f"resources is {resources.shape}, not one row for each of {applications} applications",
+            "resources",
+            "(K, W), -1 behind an application's last",
+        )
     if not resources.size:
         return
     if int(resources.max()) >= count or int(resources.min()) < -1:
@@ -98,5 +111,8 @@ def _check_repeats(cycles: Cycles, work_s: F64, window: Window) -> None:
     if np.isinf(window.until_s):
         raise _refused("applications that repeat have no end", "until_s", "a number of seconds")
     if (cycle < 8.0 * np.spacing(window.until_s)).any():
-        raise _refused("an application repeats faster than a clock of 64 bits can tell", "until_s",
-                       "an earlier end, or more time in a cycle")  # fmt: skip
+        raise _refused(
+            "an application repeats faster than a clock of 64 bits can tell",
+            "until_s",
+            "an earlier end, or more time in a cycle",
+        )

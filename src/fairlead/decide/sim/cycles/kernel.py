@@ -82,7 +82,7 @@ def _weigh(weights: F64, lost: F64, r: int, more: float) -> None:
 @compiled
 def _enter(
     transfer: int, length: float, r: int, tag: F64, heap: I64, at: I64, base: I64, size: I64, virtual: F64
-) -> None:  # fmt: skip
+) -> None:
     """A transfer of `length` in virtual time joins a resource. A clock far beyond that length is set back first."""
     if virtual[r] > FAR * length:
         for place in range(base[r], base[r] + size[r]):
@@ -106,11 +106,34 @@ def _next_end(
 
 @compiled
 def run(
-    first_phase: I64, compute_s: F64, share: F64, start_s: F64, skip_s: F64, repeat: bool, resources: I64,
-    work_s: F64, queue: I64, weight: F64, speed: F64, change_s: F64, change_resource: I64, change_speed: F64,
-    from_s: float, until_s: float, settled: bool, undisturbed: bool, phases: I64, io_s: F64, io_share: F64,
-    waiting_s: F64, end_s: F64, busy_s: F64, span: F64, log: F64, logged: bool,
-) -> tuple[int, int]:  # fmt: skip
+    first_phase: I64,
+    compute_s: F64,
+    share: F64,
+    start_s: F64,
+    skip_s: F64,
+    repeat: bool,
+    resources: I64,
+    work_s: F64,
+    queue: I64,
+    weight: F64,
+    speed: F64,
+    change_s: F64,
+    change_resource: I64,
+    change_speed: F64,
+    from_s: float,
+    until_s: float,
+    settled: bool,
+    undisturbed: bool,
+    phases: I64,
+    io_s: F64,
+    io_share: F64,
+    waiting_s: F64,
+    end_s: F64,
+    busy_s: F64,
+    span: F64,
+    log: F64,
+    logged: bool,
+) -> tuple[int, int]:
     """See `model.run`. Fills the columns of `Outcome`; events, and rows of log with those that did not fit."""
     k, width = resources.shape
     n = len(speed)

@@ -64,8 +64,13 @@ def measure(outcome: Outcome, best_s: F64, work_s: F64, compute_s: F64, cores: F
         occupancy = outcome.busy_s / outcome.window_s if outcome.window_s else np.full(len(outcome.busy_s), np.nan)
     idle = float((outcome.waiting_s * cores).sum() / (outcome.window_s * machine_cores)) if outcome.window_s else np.nan
     return Measures(
-        slowdown=slowdown, granted=granted, contention=slowdown - granted, stretch=stretch, occupancy=occupancy,
-        spread=float(occupancy.max() - occupancy.min()) if len(occupancy) else 0.0, idle=idle,
+        slowdown=slowdown,
+        granted=granted,
+        contention=slowdown - granted,
+        stretch=stretch,
+        occupancy=occupancy,
+        spread=float(occupancy.max() - occupancy.min()) if len(occupancy) else 0.0,
+        idle=idle,
         fairness=jain(1.0 / slowdown[~np.isnan(slowdown)]),
         unfinished=int(np.isnan(slowdown).sum()),
-    )  # fmt: skip
+    )

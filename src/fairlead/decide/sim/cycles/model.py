@@ -36,10 +36,13 @@ class Cycles:
         total = np.asarray(compute_s, np.float64)
         k = len(number)
         return Cycles(
-            first_phase=np.concatenate([[0], np.cumsum(number)]), compute_s=np.repeat(total / number, number),
-            share=np.repeat(1.0 / number, number), start_s=np.zeros(k),
-            skip_s=np.zeros(k) if skip_s is None else np.asarray(skip_s, np.float64), repeat=repeat,
-        )  # fmt: skip
+            first_phase=np.concatenate([[0], np.cumsum(number)]),
+            compute_s=np.repeat(total / number, number),
+            share=np.repeat(1.0 / number, number),
+            start_s=np.zeros(k),
+            skip_s=np.zeros(k) if skip_s is None else np.asarray(skip_s, np.float64),
+            repeat=repeat,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,9 +114,16 @@ class Outcome:
 
 
 def run(
-    cycles: Cycles, resources: I64, work_s: F64, count: int, window: Window, *, sharing: Sharing | None = None,
-    speeds: Speeds | None = None, logged: bool = False,
-) -> Outcome:  # fmt: skip
+    cycles: Cycles,
+    resources: I64,
+    work_s: F64,
+    count: int,
+    window: Window,
+    *,
+    sharing: Sharing | None = None,
+    speeds: Speeds | None = None,
+    logged: bool = False,
+) -> Outcome:
     """Runs applications over `count` resources. `resources` (K, W): those of each, then -1 (none at all: its I/O takes
     `work_s` and meets nobody). `work_s` (K,): seconds all of its I/O takes alone on these, V / b(n). Raises UsageError.
 
@@ -136,19 +146,49 @@ def run(
         end_s[:] = np.nan
         log = np.empty((room, 4))
         events, written = kernel.run(
-            _whole(cycles.first_phase), _real(cycles.compute_s), _real(cycles.share), _real(cycles.start_s),
-            _real(cycles.skip_s), bool(cycles.repeat), _whole(resources), _real(work_s), _whole(sharing.queue),
-            _real(sharing.weight), _real(speeds.initial), _real(speeds.time_s), _whole(speeds.resource),
-            _real(speeds.speed), float(window.from_s), float(window.until_s), bool(window.settled),
-            bool(window.undisturbed), phases, io_s, io_share, waiting_s, end_s, busy_s, span, log, bool(logged),
-        )  # fmt: skip
+            _whole(cycles.first_phase),
+            _real(cycles.compute_s),
+            _real(cycles.share),
+            _real(cycles.start_s),
+            _real(cycles.skip_s),
+            bool(cycles.repeat),
+            _whole(resources),
+            _real(work_s),
+            _whole(sharing.queue),
+            _real(sharing.weight),
+            _real(speeds.initial),
+            _real(speeds.time_s),
+            _whole(speeds.resource),
+            _real(speeds.speed),
+            float(window.from_s),
+            float(window.until_s),
+            bool(window.settled),
+            bool(window.undisturbed),
+            phases,
+            io_s,
+            io_share,
+            waiting_s,
+            end_s,
+            busy_s,
+            span,
+            log,
+            bool(logged),
+        )
         if written <= room:
             break
         room = written
     return Outcome(
-        from_s=float(span[0]), until_s=float(span[1]), phases=phases, io_s=io_s, io_share=io_share,
-        waiting_s=waiting_s, end_s=end_s, busy_s=busy_s, events=int(events), log=log[:written],
-    )  # fmt: skip
+        from_s=float(span[0]),
+        until_s=float(span[1]),
+        phases=phases,
+        io_s=io_s,
+        io_share=io_share,
+        waiting_s=waiting_s,
+        end_s=end_s,
+        busy_s=busy_s,
+        events=int(events),
+        log=log[:written],
+    )
 
 
 def _real(column: object) -> F64:

@@ -92,9 +92,15 @@ def case_of(experiment: Experiment) -> Case:
     if isinstance(workload, Published):
         workload = msgspec.structs.replace(workload, applications=(), loads=())
     return Case(
-        workload=workload, machine=experiment.machine, window=experiment.window, sharing=experiment.sharing,
-        noise=experiment.noise, faults=experiment.faults, degraded=experiment.degraded, seed=experiment.seed,
-    )  # fmt: skip
+        workload=workload,
+        machine=experiment.machine,
+        window=experiment.window,
+        sharing=experiment.sharing,
+        noise=experiment.noise,
+        faults=experiment.faults,
+        degraded=experiment.degraded,
+        seed=experiment.seed,
+    )
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,18 +172,24 @@ def prepared(case: Case, applications: int, load: float | None, number: int) -> 
     means = replace(drawn.applications, bandwidth=profiles.class_means()[drawn.scenario])
     cycles = drawn.cycles if case.window.kind == "steady" else replace(drawn.cycles, repeat=False)
     return Prepared(
-        known={"exact": drawn.applications, "class-mean": means}, true=drawn.applications, cycles=cycles,
-        pool=Pool.of(machine.resources, machine.cores), load=drawn.load,
-    )  # fmt: skip
+        known={"exact": drawn.applications, "class-mean": means},
+        true=drawn.applications,
+        cycles=cycles,
+        pool=Pool.of(machine.resources, machine.cores),
+        load=drawn.load,
+    )
 
 
 def _listed(case: Case, workload: Listed, number: int) -> Prepared:
     rows = workload.rows
     rng = np.random.default_rng((case.seed, number))
     applications = Applications.of(
-        workload.counts, [one.bandwidth_bytes_per_s for one in rows], [one.volume_bytes for one in rows],
-        [one.compute_s for one in rows], [one.cores for one in rows],
-    )  # fmt: skip
+        workload.counts,
+        [one.bandwidth_bytes_per_s for one in rows],
+        [one.volume_bytes for one in rows],
+        [one.compute_s for one in rows],
+        [one.cores for one in rows],
+    )
     phases = np.array([one.phases for one in rows], np.int64)
     skip_s = rng.uniform(0.0, 1.0, len(rows)) * applications.compute_s / phases
     if number == 0:
@@ -185,9 +197,12 @@ def _listed(case: Case, workload: Listed, number: int) -> Prepared:
     cycles = Cycles.equal(phases, applications.compute_s, skip_s=skip_s, repeat=case.window.kind == "steady")
     least = applications.stress[np.arange(len(rows)), applications.least]
     return Prepared(
-        known={"exact": applications}, true=applications, cycles=cycles,
-        pool=Pool.of(case.machine.resources, case.machine.cores), load=float(least.sum() / case.machine.resources),
-    )  # fmt: skip
+        known={"exact": applications},
+        true=applications,
+        cycles=cycles,
+        pool=Pool.of(case.machine.resources, case.machine.cores),
+        load=float(least.sum() / case.machine.resources),
+    )
 
 
 def rows_of(
@@ -204,10 +219,17 @@ def rows_of(
             known[mark] = outcome_of(case, one, decision, (case.seed, applications, round((load or 0) * 1e6), number))
         outcome, measures, counts = known[mark]
         yield Row(
-            case_id=digest, seed=case.seed, window=case.window.kind, applications=applications, load=load,
-            set_number=number, policy=name, information=information, load_sys=one.load,
+            case_id=digest,
+            seed=case.seed,
+            window=case.window.kind,
+            applications=applications,
+            load=load,
+            set_number=number,
+            policy=name,
+            information=information,
+            load_sys=one.load,
             **_told(outcome, measures, counts, one.true, case),
-        )  # fmt: skip
+        )
 
 
 def stream(seed: int, applications: int, load: float | None, number: int, policy: str) -> np.random.Generator:
@@ -227,8 +249,9 @@ def outcome_of(
     if lost.any():
         raise UsageError(
             f"application {int(np.argmax(lost))} is granted nothing, and what it reaches straight is not known",
-            where="policy", remedy="grant it a resource, or tell `direct`",
-        )  # fmt: skip
+            where="policy",
+            remedy="grant it a resource, or tell `direct`",
+        )
     granted = np.where(decision.choice < 0, true.volume / true.direct, true.time_s[every, decision.choice])
     work_s = np.where(true.volume > 0, granted, 0.0)
     window = case.window
@@ -238,9 +261,15 @@ def outcome_of(
     )
     disturbed = speeds(case.machine.resources, window.until_s, case.noise, case.faults, case.degraded, seed)
     outcome = run(
-        one.cycles, decision.resources, work_s, case.machine.resources, measured,
-        sharing=shares(case.sharing, one.cycles, work_s, true.compute_s), speeds=disturbed, logged=logged,
-    )  # fmt: skip
+        one.cycles,
+        decision.resources,
+        work_s,
+        case.machine.resources,
+        measured,
+        sharing=shares(case.sharing, one.cycles, work_s, true.compute_s),
+        speeds=disturbed,
+        logged=logged,
+    )
     measures = measure(outcome, true.time_s.min(axis=1), work_s, true.compute_s, true.cores, case.machine.cores)
     return outcome, measures, counts
 
@@ -264,19 +293,25 @@ def _told(outcome: Outcome, measures: Measures, counts: F64, true: Applications,
     measured = outcome.window_s > 0
     lost = measures.idle * case.machine.cores * outcome.window_s / 3600.0
     return {
-        "slowdown_mean": value_of(measures.mean), "slowdown_max": value_of(measures.longest),
-        "slowdown_p10": value_of(float(at[0])), "slowdown_p50": value_of(float(at[1])),
+        "slowdown_mean": value_of(measures.mean),
+        "slowdown_max": value_of(measures.longest),
+        "slowdown_p10": value_of(float(at[0])),
+        "slowdown_p50": value_of(float(at[1])),
         "slowdown_p90": value_of(float(at[2])),
         "granted_mean": value_of(float(measures.granted[known].mean())) if some else None,
         "contention_mean": value_of(float(measures.contention[known].mean())) if some else None,
-        "idle": value_of(measures.idle), "core_hours_lost": value_of(lost),
+        "idle": value_of(measures.idle),
+        "core_hours_lost": value_of(lost),
         "occupancy_mean": value_of(float(measures.occupancy.mean())) if measured else None,
         "spread": value_of(measures.spread) if measured else None,
         "stretch_mean": value_of(float(measures.stretch[known].mean())) if some else None,
-        "fairness": value_of(measures.fairness), "resources_mean": value_of(float(counts.mean())),
-        "class_slowdown": by_class, "unfinished": measures.unfinished, "window_s": outcome.window_s,
+        "fairness": value_of(measures.fairness),
+        "resources_mean": value_of(float(counts.mean())),
+        "class_slowdown": by_class,
+        "unfinished": measures.unfinished,
+        "window_s": outcome.window_s,
         "events": outcome.events,
-    }  # fmt: skip
+    }
 
 
 def value_of(number: float) -> float | None:

@@ -33,9 +33,13 @@ STRONG = 2
 """A policy is strong where its mean rank is no worse."""
 PLACING, BLIND = "greedy-clairvoyant", "greedy-non-clairvoyant"
 NAMES = {
-    "random": "Random", "static": "Static", "best-bandwidth": "BestBdw", "n-sys": "Nsys", "tcpu": "TCPU",
+    "random": "Random",
+    "static": "Static",
+    "best-bandwidth": "BestBdw",
+    "n-sys": "Nsys",
+    "tcpu": "TCPU",
     "mckp": "MCKP",
-}  # fmt: skip
+}
 """The study's names of allocations."""
 PLACINGS = {PLACING: "Greedy-C", BLIND: "Greedy-NC"}
 """Its names of placements."""
@@ -122,9 +126,16 @@ def conclusions(
             passed, found = ask(lines)
             verdict: Literal["pass", "fail", "unknown"] = "unknown" if passed is None else "pass" if passed else "fail"
             out.append(
-                Conclusion(says=says, applications=k, window=window, verdict=verdict, found=found, figures=figures,
-                           sets=min(lines.used, default=0))
-            )  # fmt: skip
+                Conclusion(
+                    says=says,
+                    applications=k,
+                    window=window,
+                    verdict=verdict,
+                    found=found,
+                    figures=figures,
+                    sets=min(lines.used, default=0),
+                )
+            )
     return out
 
 
@@ -300,5 +311,5 @@ _ASKED: tuple[tuple[str, tuple[int, ...], Callable[[Lines], Verdict], bool], ...
     ("Static strong for OSTs", (13,), _static_targets, True),
     ("Inaccurate input: TCPU slows <= 4 % more", (12,), _inaccurate, False),
     ("Inaccurate input: TCPU idles <= 4 % more", (12,), _inaccurate_idle, False),
-)  # fmt: skip
+)
 """Sentence, figures, question, whether it is asked of OSTs."""

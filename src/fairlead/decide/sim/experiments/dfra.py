@@ -66,12 +66,20 @@ def by_last_run(drawn: Season) -> Callable[[int], Expected]:
     def expected(j: int) -> Expected:
         was, now = int(last[j]), figures(j)
         if was < 0:
-            return Expected(job_id=now.job_id, node_count=now.node_count, node_ids=now.node_ids, cores=now.cores,
-                            processes=now.processes)  # fmt: skip
+            return Expected(
+                job_id=now.job_id,
+                node_count=now.node_count,
+                node_ids=now.node_ids,
+                cores=now.cores,
+                processes=now.processes,
+            )
         return replace(
-            figures(was), job_id=now.job_id, node_count=now.node_count, node_ids=now.node_ids,
+            figures(was),
+            job_id=now.job_id,
+            node_count=now.node_count,
+            node_ids=now.node_ids,
             basis="the last run of its program",
-        )  # fmt: skip
+        )
 
     return expected
 
@@ -106,12 +114,22 @@ def alone_on_one_forwarder(seed: int) -> float:
     """Speed-up under DFRA of one application on the 512 nodes of one forwarder, each writing at its client's rate."""
     sunway, one = machine(), np.ones(1)
     job = Jobs(
-        start_s=np.zeros(1), first_phase=np.array([0, 1]), compute_s=np.zeros(1), volume=one * 1e13,
-        operations=np.zeros(1), tail_s=np.zeros(1), nodes=np.array([512]), cores=one * 512 * 260,
-        first_node=np.zeros(1, np.int64), client_rate=one * 512 * sunway.node_bandwidth,
-        forwarder_cost=one / sunway.forwarder_bandwidth, target_cost=one / sunway.target_bandwidth,
-        most_targets=np.array([512]), behaviour=np.array([-1]), basis=np.zeros(1, np.int64),
-    )  # fmt: skip
+        start_s=np.zeros(1),
+        first_phase=np.array([0, 1]),
+        compute_s=np.zeros(1),
+        volume=one * 1e13,
+        operations=np.zeros(1),
+        tail_s=np.zeros(1),
+        nodes=np.array([512]),
+        cores=one * 512 * 260,
+        first_node=np.zeros(1, np.int64),
+        client_rate=one * 512 * sunway.node_bandwidth,
+        forwarder_cost=one / sunway.forwarder_bandwidth,
+        target_cost=one / sunway.target_bandwidth,
+        most_targets=np.array([512]),
+        behaviour=np.array([-1]),
+        basis=np.zeros(1, np.int64),
+    )
     static, dynamic = (
         replay(job, sunway, path_policy(name), seed=seed, site=_SITE).io_s[0] for name in ("static-map", "dfra")
     )
@@ -125,22 +143,33 @@ def compared(*, seed: int, quick: bool, tell: Callable[[int, int], None]) -> Tol
     begin_s, end_s = (part * span_s for part in _SICK_PART)
     faults = [Fault(component="forwarder", number=n, from_s=begin_s, to_s=end_s, factor=0.2) for n in _SICK]
     settings = [
-        ("static-map", true_in(drawn), []), ("dfra", by_last_run(drawn), []), ("dfra", true_in(drawn), []),
-        ("static-map", true_in(drawn), faults), ("dfra", by_last_run(drawn), faults),
-    ]  # fmt: skip
+        ("static-map", true_in(drawn), []),
+        ("dfra", by_last_run(drawn), []),
+        ("dfra", true_in(drawn), []),
+        ("static-map", true_in(drawn), faults),
+        ("dfra", by_last_run(drawn), faults),
+    ]
     jobs = len(drawn.jobs)
     out = [
         replay(
-            drawn.jobs, drawn.machine, path_policy(name), seed=seed, site=_SITE, faults=sick, expected_of=expected_of,
+            drawn.jobs,
+            drawn.machine,
+            path_policy(name),
+            seed=seed,
+            site=_SITE,
+            faults=sick,
+            expected_of=expected_of,
             progress=_part(tell, number, len(settings)),
         )
         for number, (name, expected_of, sick) in enumerate(settings)
-    ]  # fmt: skip
+    ]
     static, dynamic, knowing, static_sick, dynamic_sick = out
     lines = [
-        *_of_all(drawn, static, dynamic, knowing, span_s), *_of_eligible(drawn, static, dynamic, seed),
-        *_of_modes(drawn, static, dynamic), *_of_forwarders(drawn, (static, dynamic), (static_sick, dynamic_sick)),
-    ]  # fmt: skip
+        *_of_all(drawn, static, dynamic, knowing, span_s),
+        *_of_eligible(drawn, static, dynamic, seed),
+        *_of_modes(drawn, static, dynamic),
+        *_of_forwarders(drawn, (static, dynamic), (static_sick, dynamic_sick)),
+    ]
     drawn_by = (
         f"{jobs} jobs drawn by published figures of TaihuLight's population, not the paper's trace: core-hours are of "
         "drawn jobs. First runs have no last run, so DFRA leaves them to the map."
@@ -176,16 +205,23 @@ def _of_all(drawn: Season, static: Replayed, dynamic: Replayed, knowing: Replaye
         Line(where, "lost, static", was.lost_core_hours, unit=unit),
         Line(where, "lost, DFRA", now.lost_core_hours, unit=unit),
         Line(where, "saved", saved, unit=unit, wanted="> 0"),
-        Line(where, "saved in 11 months", saved * YEAR_S * 11 / 12 / span_s, 200e6, unit=unit,
-             note="the paper's are of its own jobs"),
-        Line(where, "of what perfect forecasts save",
-             saved / known.saved_core_hours if known.saved_core_hours else None),
+        Line(
+            where,
+            "saved in 11 months",
+            saved * YEAR_S * 11 / 12 / span_s,
+            200e6,
+            unit=unit,
+            note="the paper's are of its own jobs",
+        ),
+        Line(
+            where, "of what perfect forecasts save", saved / known.saved_core_hours if known.saved_core_hours else None
+        ),
         Line(where, "slowdown, static", was.mean),
         Line(where, "slowdown, DFRA", now.mean),
         Line(where, "faster", float(changed.faster), unit="jobs"),
         Line(where, "slower", float(changed.slower), unit="jobs"),
         Line(where, "lost by the slower", changed.paid_core_hours, unit=unit),
-    ]  # fmt: skip
+    ]
 
 
 def _of_eligible(drawn: Season, static: Replayed, dynamic: Replayed, seed: int) -> list[Line]:
@@ -194,14 +230,20 @@ def _of_eligible(drawn: Season, static: Replayed, dynamic: Replayed, seed: int) 
     with np.errstate(divide="ignore", invalid="ignore"):
         of_runs = (static.io_s / dynamic.io_s)[fit]
     lines = [
-        Line("512 nodes alone", "speed-up", alone_on_one_forwarder(seed), 18.9, 0.15,
-             note="16 to 18.9 published for some"),
+        Line(
+            "512 nodes alone",
+            "speed-up",
+            alone_on_one_forwarder(seed),
+            18.9,
+            0.15,
+            note="16 to 18.9 published for some",
+        ),
         Line(where, "part of all jobs", float(fit.mean())),
         Line(where, "slowdown, static", summary(drawn.jobs, static, fit).mean),
         Line(where, "slowdown, DFRA", summary(drawn.jobs, dynamic, fit).mean),
         Line(where, "largest speed-up of a run", float(np.nanmax(of_runs)) if len(of_runs) else None),
         Line(where, "programs with three runs", float(len(gains))),
-    ]  # fmt: skip
+    ]
     if len(gains):
         lines += [
             Line(where, "largest speed-up of a program", float(gains[0])),

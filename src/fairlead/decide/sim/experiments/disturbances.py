@@ -47,15 +47,19 @@ def speeds(
             values.append(speed)
     order = np.lexsort((which, times)) if times else np.zeros(0, np.int64)
     return Speeds(
-        initial=initial, time_s=np.array(times, np.float64)[order], resource=np.array(which, np.int64)[order],
+        initial=initial,
+        time_s=np.array(times, np.float64)[order],
+        resource=np.array(which, np.int64)[order],
         speed=np.array(values, np.float64)[order],
-    )  # fmt: skip
+    )
 
 
 def _noisy(noise: Noise, until_s: float, rng: np.random.Generator) -> list[tuple[float, float]]:
     starts = np.arange(0.0, until_s, noise.every_s)
-    return [(float(at), 1.0 - float(taken)) for at, taken in
-            zip(starts, rng.uniform(0.0, 2 * noise.share, len(starts)), strict=True)]  # fmt: skip
+    return [
+        (float(at), 1.0 - float(taken))
+        for at, taken in zip(starts, rng.uniform(0.0, 2 * noise.share, len(starts)), strict=True)
+    ]
 
 
 def _failing(faults: Faults, until_s: float, rng: np.random.Generator) -> list[tuple[float, float]]:

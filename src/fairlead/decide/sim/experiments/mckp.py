@@ -56,18 +56,30 @@ def policies() -> dict[str, Chooses]:
     """The paper's, by its names: ZERO sends everybody straight to the file system, ONE gives a forwarder each. MCKP may
     send applications straight to the file system, as ORACLE may; MCKP >= 1 may not."""
     return {
-        "ZERO": _zero, "ONE": _one, "STATIC": _static, "SIZE": Size().choose, "PROCESS": Process().choose,
-        "MCKP": MckpDirect().choose, "MCKP >= 1": Mckp().choose, "ORACLE": Oracle(direct=True).choose,
-    }  # fmt: skip
+        "ZERO": _zero,
+        "ONE": _one,
+        "STATIC": _static,
+        "SIZE": Size().choose,
+        "PROCESS": Process().choose,
+        "MCKP": MckpDirect().choose,
+        "MCKP >= 1": Mckp().choose,
+        "ORACLE": Oracle(direct=True).choose,
+    }
 
 
 def together(profiles: Profiles, rng: np.random.Generator) -> Applications:
     """A set: scenarios drawn with putting back. What they compute does not count here."""
     own = profiles.only(rng.integers(0, len(profiles), TOGETHER))
     return Applications.of(
-        own.counts, own.bandwidth, np.ones(TOGETHER), np.zeros(TOGETHER), own.nodes, nodes=own.nodes,
-        processes=own.processes, direct=own.direct,
-    )  # fmt: skip
+        own.counts,
+        own.bandwidth,
+        np.ones(TOGETHER),
+        np.zeros(TOGETHER),
+        own.nodes,
+        nodes=own.nodes,
+        processes=own.processes,
+        direct=own.direct,
+    )
 
 
 def reached(applications: Applications, choice: I64) -> float:

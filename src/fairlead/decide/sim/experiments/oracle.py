@@ -84,7 +84,7 @@ def mean_slowdown(drawn: Drawn, choice: I64, resources: I64, window: Window) -> 
 
 def search(
     drawn: Drawn, start: Decision, window: Window, trials: int, rng: np.random.Generator, heat: float = 2e-3
-) -> Found:  # fmt: skip
+) -> Found:
     """The best of `trials` decisions by simulated annealing from `start` on the very run that is measured.
 
     A trial changes the count of an application, one of its resources, or exchanges two applications' resources; each is

@@ -36,8 +36,12 @@ class Line(msgspec.Struct, frozen=True, kw_only=False, forbid_unknown_fields=Tru
         if self.wanted:
             sign = next(s for s in _SIGNS if self.wanted.startswith(s))
             bound = float(self.wanted.removeprefix(sign))
-            return {">=": self.value >= bound, "<=": self.value <= bound,
-                    ">": self.value > bound, "<": self.value < bound}[sign]  # fmt: skip
+            return {
+                ">=": self.value >= bound,
+                "<=": self.value <= bound,
+                ">": self.value > bound,
+                "<": self.value < bound,
+            }[sign]
         if self.published is None or self.within is None:
             return None
         return abs(self.value - self.published) <= self.within * abs(self.published)
@@ -82,20 +86,24 @@ OURS = "ours"
 """A ready spec: our policies beside the published ones (`study.ours`)."""
 PAPERS: dict[str, Paper] = {
     "mckp": Paper(
-        "Bez et al., IPDPS 2021", "MCKP against STATIC, SIZE, PROCESS and ORACLE for forwarders",
+        "Bez et al., IPDPS 2021",
+        "MCKP against STATIC, SIZE, PROCESS and ORACLE for forwarders",
         "fairlead.decide.sim.experiments.mckp:compared",
     ),
     "sunway": Paper(
-        "Chen et al., JCST 2020", "load-aware OST pools: Table 3, Figures 7 to 9",
+        "Chen et al., JCST 2020",
+        "load-aware OST pools: Table 3, Figures 7 to 9",
         "fairlead.decide.sim.experiments.sunway:compared",
     ),
     "set-10": Paper(
-        "Boito et al., TPDS 2023", "IO-SETS: Set-10 against fair share and exclusive access",
+        "Boito et al., TPDS 2023",
+        "IO-SETS: Set-10 against fair share and exclusive access",
         "fairlead.decide.sim.experiments.set10:compared",
     ),
     "dfra": Paper(
-        "Ji et al., FAST 2019", "static against dynamic forwarding on a month like TaihuLight's",
+        "Ji et al., FAST 2019",
+        "static against dynamic forwarding on a month like TaihuLight's",
         "fairlead.decide.sim.experiments.dfra:compared",
     ),
-}  # fmt: skip
+}
 """By the name `fairlead simulate` takes."""

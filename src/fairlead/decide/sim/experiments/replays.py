@@ -58,9 +58,12 @@ def traced(workload: Swf | Table, data: bytes, seed: tuple[int, ...], where: str
         return replay(jobs, machine, _policy(name), seed=number, expected_of=expected)
 
     return Source(
-        jobs=jobs, machine=machine, play=play, content=blake2b(data, digest_size=8).hexdigest(),
+        jobs=jobs,
+        machine=machine,
+        play=play,
+        content=blake2b(data, digest_size=8).hexdigest(),
         told=(taken.told, *taken.assumed),
-    )  # fmt: skip
+    )
 
 
 def _policy(name: str) -> PathPolicy:
@@ -100,18 +103,34 @@ def row(case: Case, number: int, policy: str, jobs: Jobs, machine: Machine, foun
     )
     behaviour = jobs.behaviour[busy]
     return Row(
-        case_id=case.digest, seed=case.seed, window="whole", applications=len(jobs), load=None, set_number=number,
-        policy=policy, information="exact", load_sys=None, slowdown_mean=_mean(rho),
-        slowdown_max=float(rho.max()) if len(rho) else None, slowdown_p10=value_of(float(at[0])),
-        slowdown_p50=value_of(float(at[1])), slowdown_p90=value_of(float(at[2])), granted_mean=_mean(granted),
-        contention_mean=_mean(rho - granted), idle=waits_s / (span_s * machine.nodes) if span_s > 0 else None,
+        case_id=case.digest,
+        seed=case.seed,
+        window="whole",
+        applications=len(jobs),
+        load=None,
+        set_number=number,
+        policy=policy,
+        information="exact",
+        load_sys=None,
+        slowdown_mean=_mean(rho),
+        slowdown_max=float(rho.max()) if len(rho) else None,
+        slowdown_p10=value_of(float(at[0])),
+        slowdown_p50=value_of(float(at[1])),
+        slowdown_p90=value_of(float(at[2])),
+        granted_mean=_mean(granted),
+        contention_mean=_mean(rho - granted),
+        idle=waits_s / (span_s * machine.nodes) if span_s > 0 else None,
         core_hours_lost=float(waiting_core_hours(jobs, found)[ended].sum()) if ended.any() else None,
-        occupancy_mean=_mean(layer), spread=float(layer.max() - layer.min()) if len(layer) else None,
-        stretch_mean=_mean(stretch(jobs, found)[busy]), fairness=value_of(jain(1.0 / rho)),
+        occupancy_mean=_mean(layer),
+        spread=float(layer.max() - layer.min()) if len(layer) else None,
+        stretch_mean=_mean(stretch(jobs, found)[busy]),
+        fairness=value_of(jain(1.0 / rho)),
         resources_mean=_mean(counts[busy].astype(np.float64)),
         class_slowdown=[_mean(rho[behaviour == b]) for b in range(len(BEHAVIOURS))],
-        unfinished=int((~ended).sum()), window_s=span_s, events=found.events,
-    )  # fmt: skip
+        unfinished=int((~ended).sum()),
+        window_s=span_s,
+        events=found.events,
+    )
 
 
 def _mean(values: np.ndarray) -> float | None:

@@ -79,10 +79,17 @@ def told(experiment: Experiment, results: Results) -> Told:
     usual = DEFAULT_PICTURES if isinstance(experiment.workload, Published | Listed) else REPLAY_PICTURES
     pictures = experiment.picture or list(usual)
     return Told(
-        name=experiment.name, title=experiment.title, source=experiment.source, note=experiment.note,
-        figure=experiment.figure, seed=experiment.seed, sets=experiment.sets, window=experiment.measured,
-        case_id=case, pictures=[_drawn(one, experiment, case, results) for one in pictures],
-    )  # fmt: skip
+        name=experiment.name,
+        title=experiment.title,
+        source=experiment.source,
+        note=experiment.note,
+        figure=experiment.figure,
+        seed=experiment.seed,
+        sets=experiment.sets,
+        window=experiment.measured,
+        case_id=case,
+        pictures=[_drawn(one, experiment, case, results) for one in pictures],
+    )
 
 
 def _drawn(picture: Picture, experiment: Experiment, case: str, results: Results) -> Drawn:
@@ -98,7 +105,7 @@ def _drawn(picture: Picture, experiment: Experiment, case: str, results: Results
         panels.append(Panel(applications=applications, of=of, labels=labels, lines=lines))
     return Drawn(
         title=picture.title, kind=picture.kind, measure=picture.measure, axis=MEASURES[picture.measure], panels=panels
-    )  # fmt: skip
+    )
 
 
 def labelled(which: Sequence[tuple[str, str]]) -> list[str]:

@@ -36,9 +36,13 @@ def ours() -> Experiment:
 
 
 def study(
-    *, figure: int | None = None, sets: int | None = None, seed: int | None = None,
-    windows: Sequence[str] = ("steady",), applications: Sequence[int] = (),
-) -> list[Experiment]:  # fmt: skip
+    *,
+    figure: int | None = None,
+    sets: int | None = None,
+    seed: int | None = None,
+    windows: Sequence[str] = ("steady",),
+    applications: Sequence[int] = (),
+) -> list[Experiment]:
     """The figures as asked for, once for each window. Raises UsageError for a figure there is none of."""
     chosen = [one for one in figures() if figure in (None, one.figure)]
     if not chosen:
@@ -52,8 +56,11 @@ def study(
                 workload = msgspec.structs.replace(workload, applications=tuple(applications))
             out.append(
                 msgspec.structs.replace(
-                    one, sets=sets if sets is not None and one.chosen else one.sets,
-                    seed=one.seed if seed is None else seed, window=WINDOWS[window], workload=workload,
+                    one,
+                    sets=sets if sets is not None and one.chosen else one.sets,
+                    seed=one.seed if seed is None else seed,
+                    window=WINDOWS[window],
+                    workload=workload,
                 )
-            )  # fmt: skip
+            )
     return out

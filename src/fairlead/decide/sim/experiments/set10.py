@@ -79,9 +79,13 @@ def periodic(setting: Setting, seed: int | tuple[int, ...]) -> Periodic:
     compute_s, io_s = noisy((1.0 - share) * iteration), noisy(share * iteration)
     total = np.add.reduceat(io_s, first[:-1])
     cycles = Cycles(
-        first_phase=first, compute_s=compute_s, share=io_s / np.repeat(total, count),
-        start_s=rng.uniform(0.0, 1.0, len(mean)) * iteration, skip_s=np.zeros(len(mean)), repeat=False,
-    )  # fmt: skip
+        first_phase=first,
+        compute_s=compute_s,
+        share=io_s / np.repeat(total, count),
+        start_s=rng.uniform(0.0, 1.0, len(mean)) * iteration,
+        skip_s=np.zeros(len(mean)),
+        repeat=False,
+    )
     return Periodic(iteration_s=iteration, share=share, cycles=cycles, io_s=total)
 
 
@@ -98,9 +102,7 @@ class Figures:
 def measured(applications: Periodic, shared: Sharing) -> Figures:
     """As the paper measures, between WINDOW's ends; an application that computed c has done c / t_cpu iterations."""
     k = len(applications.io_s)
-    done = run(
-        applications.cycles, np.zeros((k, 1), np.int64), applications.io_s, 1, WINDOW, sharing=shared
-    )  # fmt: skip
+    done = run(applications.cycles, np.zeros((k, 1), np.int64), applications.io_s, 1, WINDOW, sharing=shared)
     computed = done.window_s - done.waiting_s
     io_s = computed * applications.share / (1.0 - applications.share)
     return Figures(
@@ -126,7 +128,7 @@ def means(setting: Setting, seed: int, sets: int, tell: Callable[[], None]) -> d
             utilisation=float(np.mean([f.utilisation for f in figures])),
         )
         for order, figures in found.items()
-    }  # fmt: skip
+    }
 
 
 def compared(*, seed: int, quick: bool, tell: Callable[[int, int], None]) -> Told:

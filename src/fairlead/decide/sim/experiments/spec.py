@@ -302,9 +302,10 @@ def _check_published(workload: Published, machine: Machine, refuse: Refuse) -> N
         for load in workload.loads:
             if not LEAST_LOAD <= load < k / machine.resources:
                 raise refuse(
-                    "workload.loads", f"{k} applications on {machine.resources} resources have no load {load:g}",
+                    "workload.loads",
+                    f"{k} applications on {machine.resources} resources have no load {load:g}",
                     f"{LEAST_LOAD:f} or more, and below {k / machine.resources:g} (applications over resources)",
-                )  # fmt: skip
+                )
     if workload.profiles == "osts" and workload.statistic != "median":
         raise refuse("workload.statistic", "only FORGE's curves have repetitions", "leave it out")
 
@@ -317,9 +318,10 @@ def _check_listed(workload: Listed, machine: Machine, refuse: Refuse) -> None:
         raise refuse("workload.counts", "are not whole numbers from 1 on that rise", "as [1, 2, 4, 8]")
     if counts[-1] > machine.resources:
         raise refuse(
-            "workload.counts", f"{counts[-1]} resources of {machine.resources} can never be granted",
+            "workload.counts",
+            f"{counts[-1]} resources of {machine.resources} can never be granted",
             "no more than machine.resources",
-        )  # fmt: skip
+        )
     for number, one in enumerate(workload.rows):
         field = f"workload.rows[{number}]"
         for name, low in (("volume_bytes", 0.0), ("compute_s", 0.0), ("cores", 0.0)):
@@ -335,9 +337,10 @@ def _check_listed(workload: Listed, machine: Machine, refuse: Refuse) -> None:
         curve = one.bandwidth_bytes_per_s
         if len(curve) != len(counts):
             raise refuse(
-                f"{field}.bandwidth_bytes_per_s", f"{len(curve)} values for {len(counts)} counts: the curve has a hole",
+                f"{field}.bandwidth_bytes_per_s",
+                f"{len(curve)} values for {len(counts)} counts: the curve has a hole",
                 "one value for each of workload.counts",
-            )  # fmt: skip
+            )
         holes = [n for n, value in zip(counts, curve, strict=True) if not math.isfinite(value) or value <= 0]
         if holes:
             raise refuse(
@@ -348,9 +351,10 @@ def _check_listed(workload: Listed, machine: Machine, refuse: Refuse) -> None:
     held = sum(one.cores for one in workload.rows)
     if held > machine.cores:
         raise refuse(
-            "workload.rows", f"the applications hold {held:g} cores, the machine has {machine.cores:g}",
+            "workload.rows",
+            f"the applications hold {held:g} cores, the machine has {machine.cores:g}",
             "fewer or smaller applications, or a larger machine.cores",
-        )  # fmt: skip
+        )
 
 
 def _check_cycles(workload: Listed, until_s: float, refuse: Refuse) -> None:
@@ -370,8 +374,13 @@ def _check_cycles(workload: Listed, until_s: float, refuse: Refuse) -> None:
 def _check_replayed(found: Experiment, refuse: Refuse) -> None:
     """What only sets of applications have is refused, not left aside."""
     check_replay(found.workload, refuse)  # type: ignore[arg-type]
-    for name, kind in (("machine", Machine), ("window", Window), ("sharing", Sharing), ("noise", Noise),
-                       ("faults", Faults)):  # fmt: skip
+    for name, kind in (
+        ("machine", Machine),
+        ("window", Window),
+        ("sharing", Sharing),
+        ("noise", Noise),
+        ("faults", Faults),
+    ):
         if getattr(found, name) != kind():
             raise refuse(name, "jobs that are replayed have no such table", "leave it out: [workload] says all")
     if found.degraded:

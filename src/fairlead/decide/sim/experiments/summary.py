@@ -83,10 +83,13 @@ class Results:
         known = values[~np.isnan(values)]
         low, high = np.percentile(known, (LOW, HIGH)) if len(known) else (np.nan, np.nan)
         return Point(
-            load=group[2], load_sys=None if np.isnan(load).any() else float(load.mean()),
+            load=group[2],
+            load_sys=None if np.isnan(load).any() else float(load.mean()),
             mean=float(known.mean()) if len(known) else None,
-            low=float(low) if len(known) else None, high=float(high) if len(known) else None, sets=len(known),
-        )  # fmt: skip
+            low=float(low) if len(known) else None,
+            high=float(high) if len(known) else None,
+            sets=len(known),
+        )
 
     def course(self, case: str, applications: int, policy: str, measure: str, information: str = "exact") -> Course:
         """The line of a policy, by rising load; empty where it was not run."""
@@ -96,9 +99,12 @@ class Results:
         )
         found = [self.point((case, applications, load, policy, information), measure) for load in loads]
         return Course(
-            applications=applications, policy=policy, information=information, measure=measure,
+            applications=applications,
+            policy=policy,
+            information=information,
+            measure=measure,
             points=[one for one in found if one is not None],
-        )  # fmt: skip
+        )
 
 
 def _number(value: float | None) -> float:

@@ -25,8 +25,10 @@ TABLE_3 = ((100, 2473.0), (200, 2534.0), (400, 2563.0), (600, 2545.0), (800, 255
 BUSY, ARRIVING = (0.25, 0.9), 400
 """Loads of the pool, and files, where they come one after the other."""
 RULES: dict[str, Callable[[int], Placement]] = {
-    "round-robin": RoundRobin, "weighted-random": WeightedRandom, "least-open": LeastOpen,
-}  # fmt: skip
+    "round-robin": RoundRobin,
+    "weighted-random": WeightedRandom,
+    "least-open": LeastOpen,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,9 +51,14 @@ class Written:
 
 
 def write(
-    rule: Placement, files: int, *, apart_s: float = 0.0, capacity: tuple[float, ...] = MAX_PERF_MB,
-    told: tuple[float, ...] = MAX_PERF_MB, overload: tuple[float, ...] = (0.0,) * len(MAX_PERF_MB),
-) -> Written:  # fmt: skip
+    rule: Placement,
+    files: int,
+    *,
+    apart_s: float = 0.0,
+    capacity: tuple[float, ...] = MAX_PERF_MB,
+    told: tuple[float, ...] = MAX_PERF_MB,
+    overload: tuple[float, ...] = (0.0,) * len(MAX_PERF_MB),
+) -> Written:
     """Opens a file of 1 GB every `apart_s` seconds (0: all at once), writes it, closes it. The rule sees the `told`
     performance of targets, how many files are open on each at that moment, and the `overload` measured on it; targets
     serve at `capacity`."""
@@ -82,10 +89,15 @@ def _flows(target: NDArray[np.int64], now_s: float) -> Phases:
     """A file on each of these targets, all beginning now."""
     n = len(target)
     return Phases(
-        after=np.full(n, -1, np.int32), delay_s=np.full(n, now_s), phase=np.arange(n, dtype=np.int32),
-        amount=np.full(n, FILE_MB), weight=np.ones(n), cap=np.full(n, np.inf),
-        crosses=target.astype(np.int32)[:, None], cost=np.ones((n, 1)),
-    )  # fmt: skip
+        after=np.full(n, -1, np.int32),
+        delay_s=np.full(n, now_s),
+        phase=np.arange(n, dtype=np.int32),
+        amount=np.full(n, FILE_MB),
+        weight=np.ones(n),
+        cap=np.full(n, np.inf),
+        crosses=target.astype(np.int32)[:, None],
+        cost=np.ones((n, 1)),
+    )
 
 
 def table_3() -> list[Line]:
@@ -105,8 +117,14 @@ def beside_round_robin(seed: int) -> list[Line]:
         times = {name: write(made(seed), files).total_s for name, made in RULES.items()}
         setting = f"{files} files at once"
         lines += [Line(setting, f"{name}, until the last", value, unit="s") for name, value in times.items()]
-        lines.append(Line(setting, "round-robin over least-open, time", times["round-robin"] / times["least-open"],
-                          wanted=">= 3" if files == 160 else ""))  # fmt: skip
+        lines.append(
+            Line(
+                setting,
+                "round-robin over least-open, time",
+                times["round-robin"] / times["least-open"],
+                wanted=">= 3" if files == 160 else "",
+            )
+        )
     return lines
 
 
@@ -142,9 +160,7 @@ def overloaded(seed: int, files: int) -> list[Line]:
         "least-open without penalty": LeastOpen(penalty=0.0),
         "least-open with penalty": LeastOpen(penalty=1.0),
     }
-    times = {
-        name: write(rule, files, capacity=capacity, overload=overload).total_s for name, rule in rules.items()
-    }  # fmt: skip
+    times = {name: write(rule, files, capacity=capacity, overload=overload).total_s for name, rule in rules.items()}
     lines = [Line(setting, f"{name}, until the last", value, unit="s") for name, value in times.items()]
     gain = times["least-open without penalty"] / times["least-open with penalty"]
     return [*lines, Line(setting, "without over with penalty, time", gain, wanted="> 1.5")]
@@ -154,16 +170,20 @@ def compared(*, seed: int, quick: bool, tell: Callable[[int, int], None]) -> Tol
     """Table 3, and Figures 7 to 9 in kind. See `papers.Compares`."""
     lines: list[Line] = []
     parts: list[Callable[[], list[Line]]] = [
-        table_3, lambda: beside_round_robin(seed), lambda: one_after_the_other(seed),
+        table_3,
+        lambda: beside_round_robin(seed),
+        lambda: one_after_the_other(seed),
         lambda: overloaded(seed, 160),
-    ]  # fmt: skip
+    ]
     for done, part in enumerate(parts):
         lines += part()
         tell(done + 1, len(parts))
     return Told(
-        paper="sunway", source="Chen et al., JCST 2020, Table 3", lines=tuple(lines),
+        paper="sunway",
+        source="Chen et al., JCST 2020, Table 3",
+        lines=tuple(lines),
         notes=(
             "8 targets of 500, 300, 500, 200, 300, 100, 500, 200 MB/s (2,600 in all), files of 1,024 MB.",
             "Figures 7 to 9 are reproduced in kind: files, load and what others take are our setting.",
         ),
-    )  # fmt: skip
+    )

@@ -25,9 +25,15 @@ _GZIP = b"\x1f\x8b"
 
 
 def compared_on(
-    data: bytes, where: str, policies: Sequence[str], *, seed: int, forwarders: int | None = None,
-    days: float | None = None, tell: Callable[[int, int], None],
-) -> Told:  # fmt: skip
+    data: bytes,
+    where: str,
+    policies: Sequence[str],
+    *,
+    seed: int,
+    forwarders: int | None = None,
+    days: float | None = None,
+    tell: Callable[[int, int], None],
+) -> Told:
     """The jobs of a trace under each policy, on a machine like TaihuLight with that many forwarders (None: its own), as
     far as they begin in the first `days`. Raises UsageError for a policy there is none of, InputError for a trace that
     cannot be used."""
@@ -38,9 +44,10 @@ def compared_on(
         if name not in known:
             near = get_close_matches(name, known, n=3)
             raise UsageError(
-                f"there is no policy {name!r}", where="--policy",
+                f"there is no policy {name!r}",
+                where="--policy",
                 remedy=f"perhaps {', '.join(near)}" if near else f"one of {', '.join(path_policy_names())}",
-            )  # fmt: skip
+            )
     machine = taihulight()
     if forwarders is not None:
         machine = replace(machine, forwarders=forwarders)
@@ -58,9 +65,14 @@ def compared_on(
 
     for number, name in enumerate(policies):
         out = replay(
-            drawn.jobs, machine, path_policy(name), seed=seed, expected_of=true_in(drawn),
-            progress=partial(told, number), until_s=until_s,
-        )  # fmt: skip
+            drawn.jobs,
+            machine,
+            path_policy(name),
+            seed=seed,
+            expected_of=true_in(drawn),
+            progress=partial(told, number),
+            until_s=until_s,
+        )
         found = summary(drawn.jobs, out)
         lines += [
             Line(name, "jobs that ended", float(found.ended), unit="jobs"),

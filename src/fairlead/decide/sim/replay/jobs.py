@@ -55,12 +55,23 @@ class Jobs:
     def check(self) -> None:
         """Raises UsageError naming the field that cannot be."""
         j = len(self.start_s)
-        names = ("tail_s", "nodes", "cores", "first_node", "client_rate", "forwarder_cost", "target_cost",
-                 "most_targets", "behaviour", "basis")  # fmt: skip
+        names = (
+            "tail_s",
+            "nodes",
+            "cores",
+            "first_node",
+            "client_rate",
+            "forwarder_cost",
+            "target_cost",
+            "most_targets",
+            "behaviour",
+            "basis",
+        )
         wrong = [name for name in names if len(getattr(self, name)) != j]
         if wrong or len(self.first_phase) != j + 1:
-            raise UsageError(f"{(*wrong, 'first_phase')[0]} has another length than start_s", where="jobs",
-                             remedy="one entry a job")  # fmt: skip
+            raise UsageError(
+                f"{(*wrong, 'first_phase')[0]} has another length than start_s", where="jobs", remedy="one entry a job"
+            )
         for name in (
             "start_s",
             "compute_s",
@@ -77,8 +88,11 @@ class Jobs:
         phases = {len(self.compute_s), len(self.volume), len(self.operations)}
         first = self.first_phase
         if len(phases) > 1 or (np.diff(first) < 0).any() or first[0] != 0 or first[-1] != len(self.volume):
-            raise UsageError("phases of jobs do not follow one another", where="first_phase",
-                             remedy="from 0 rising to the length of compute_s, volume and operations")  # fmt: skip
+            raise UsageError(
+                "phases of jobs do not follow one another",
+                where="first_phase",
+                remedy="from 0 rising to the length of compute_s, volume and operations",
+            )
         if (np.diff(self.start_s) < 0).any():
             raise UsageError("jobs are not in order of their start", where="start_s", remedy="sort them")
         for name, length in (("weight", j), ("phase_rate", len(self.volume)), ("most_forwarders", j)):

@@ -50,9 +50,21 @@ def lanes(parts: I64, targets: int) -> int:
 
 @compiled
 def admit(
-    s: State, at: Layers, ask: Ask, phase: int, flow: int, compute_s: F64, volume: F64, operations: F64, rate: F64,
-    forwarders: I64, parts: I64, targets: I64, busy_s: F64, load: F64,
-) -> tuple[float, float, float]:  # fmt: skip
+    s: State,
+    at: Layers,
+    ask: Ask,
+    phase: int,
+    flow: int,
+    compute_s: F64,
+    volume: F64,
+    operations: F64,
+    rate: F64,
+    forwarders: I64,
+    parts: I64,
+    targets: I64,
+    busy_s: F64,
+    load: F64,
+) -> tuple[float, float, float]:
     """Lays a job's phases out from phase number `phase` and flow number `flow` on, and has the first begin after its
     computing. `parts` (forwarders,): what goes through each, in whole parts of their sum. `busy_s` (R,) grows by what
     the job will hold of each resource; `load` (R,) is scratch, zeros. The rate of its data and of its operations
@@ -88,13 +100,19 @@ def admit(
             done_operations += operations[p]
     data_rate = ask.client_rate
     for k in range(n):
-        for r in (at.forwarder + lane_forwarder[k] if nf else -1,
-                  at.server + lane_target[k] // at.targets_per_server, at.target + lane_target[k]):  # fmt: skip
+        for r in (
+            at.forwarder + lane_forwarder[k] if nf else -1,
+            at.server + lane_target[k] // at.targets_per_server,
+            at.target + lane_target[k],
+        ):
             if r >= 0 and load[r] > 0.0:
                 data_rate = min(data_rate, 1.0 / load[r])
     for k in range(n):
-        for r in (at.forwarder + lane_forwarder[k] if nf else -1,
-                  at.server + lane_target[k] // at.targets_per_server, at.target + lane_target[k]):  # fmt: skip
+        for r in (
+            at.forwarder + lane_forwarder[k] if nf else -1,
+            at.server + lane_target[k] // at.targets_per_server,
+            at.target + lane_target[k],
+        ):
             if r >= 0:
                 busy_s[r] += moved * load[r]
                 load[r] = 0.0

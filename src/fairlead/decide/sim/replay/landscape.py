@@ -43,13 +43,17 @@ class Site:
 def landscape_of(machine: Machine, site: Site) -> Landscape:
     """The machine with nobody on it. Raises UsageError for a map that does not fit."""
     forwarders = Components.idle(
-        "forwarder", tuple(map(machine.forwarder_name, range(machine.forwarders))), machine.forwarder_bandwidth,
+        "forwarder",
+        tuple(map(machine.forwarder_name, range(machine.forwarders))),
+        machine.forwarder_bandwidth,
         mdops=machine.workers * 2 / machine.metadata_rtt_s,
-    )  # fmt: skip
+    )
     targets = Components.idle(
-        "target", tuple(map(machine.target_name, range(machine.targets))), machine.target_bandwidth,
+        "target",
+        tuple(map(machine.target_name, range(machine.targets))),
+        machine.target_bandwidth,
         iops=machine.target_iops,
-    )  # fmt: skip
+    )
     servers = Components.idle(
         "server", tuple(map(machine.server_name, range(machine.servers))), machine.server_bandwidth
     )
@@ -60,22 +64,30 @@ def landscape_of(machine: Machine, site: Site) -> Landscape:
     ):
         raise UsageError(
             f"the map of nodes to forwarders does not fit {machine.nodes} nodes and {machine.forwarders} forwarders",
-            where="default_forwarder", remedy="one forwarder a node, 0 to forwarders - 1",
-        )  # fmt: skip
+            where="default_forwarder",
+            remedy="one forwarder a node, 0 to forwarders - 1",
+        )
     scape = Landscape(
-        forwarders=forwarders, targets=targets, servers=servers,
-        server_of=np.arange(machine.targets) // machine.targets_per_server, default_forwarder=default,
+        forwarders=forwarders,
+        targets=targets,
+        servers=servers,
+        server_of=np.arange(machine.targets) // machine.targets_per_server,
+        default_forwarder=default,
         forwarder_counts=site.forwarder_counts or _powers(machine.forwarders),
-        stripe_counts=site.stripe_counts or _powers(machine.targets), default_stripes=site.default_stripes,
-        pools=site.pools, client="node", client_bandwidth=machine.node_bandwidth,
+        stripe_counts=site.stripe_counts or _powers(machine.targets),
+        default_stripes=site.default_stripes,
+        pools=site.pools,
+        client="node",
+        client_bandwidth=machine.node_bandwidth,
         cores=float(machine.nodes * machine.cores_per_node),
-    )  # fmt: skip
+    )
     if not site.running:
         return scape
     return replace(
-        scape, targets_running=Running(machine.targets, counts_of(scape, TARGETS)),
+        scape,
+        targets_running=Running(machine.targets, counts_of(scape, TARGETS)),
         forwarders_running=Running(machine.forwarders, counts_of(scape, FORWARDERS)) if machine.forwarders else None,
-    )  # fmt: skip
+    )
 
 
 def _powers(most: int) -> tuple[int, ...]:
@@ -116,9 +128,11 @@ def sickness(machine: Machine, faults: Sequence[Fault], known_after_s: float) ->
             points.append((until, layer, number, False))
     points.sort()
     return Sickness(
-        np.array([p[0] for p in points], np.float64), tuple(p[1] for p in points),
-        np.array([p[2] for p in points], np.int64), tuple(p[3] for p in points),
-    )  # fmt: skip
+        np.array([p[0] for p in points], np.float64),
+        tuple(p[1] for p in points),
+        np.array([p[2] for p in points], np.int64),
+        tuple(p[3] for p in points),
+    )
 
 
 def courses(machine: Machine, faults: Sequence[Fault], noise: Changes | None) -> Changes:

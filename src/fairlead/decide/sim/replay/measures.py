@@ -79,14 +79,17 @@ def summary(jobs: Jobs, replayed: Replayed, among: NDArray[np.bool_] | None = No
     rho = slowdown(replayed)[ended]
     none = float("nan")
     return Summary(
-        jobs=int(chosen.sum()), ended=int(ended.sum()), mean=float(rho.mean()) if len(rho) else none,
-        median=float(np.median(rho)) if len(rho) else none, p90=float(np.percentile(rho, 90)) if len(rho) else none,
+        jobs=int(chosen.sum()),
+        ended=int(ended.sum()),
+        mean=float(rho.mean()) if len(rho) else none,
+        median=float(np.median(rho)) if len(rho) else none,
+        p90=float(np.percentile(rho, 90)) if len(rho) else none,
         granted=float(granted_part(replayed)[ended].mean()) if len(rho) else none,
         stretch=float(stretch(jobs, replayed)[ended].mean()) if len(rho) else none,
         waiting_core_hours=float(waiting_core_hours(jobs, replayed)[ended].sum()) if len(rho) else none,
         lost_core_hours=float(lost_core_hours(jobs, replayed)[ended].sum()) if len(rho) else none,
         fairness=jain(1.0 / rho) if len(rho) else none,
-    )  # fmt: skip
+    )
 
 
 def by_class(jobs: Jobs, replayed: Replayed, classes: I64) -> dict[int, Summary]:
@@ -115,7 +118,10 @@ def change(jobs: Jobs, before: Replayed, after: Replayed, *, within: float = 0.0
     differ = np.abs(now - was) > within * was
     saved = (was - now) * jobs.cores[both] / HOUR_S
     return Change(
-        faster=int((differ & (now < was)).sum()), slower=int((differ & (now > was)).sum()), alike=int((~differ).sum()),
-        saved_core_hours=float(saved.sum()), gained_core_hours=float(saved[saved > 0].sum()),
+        faster=int((differ & (now < was)).sum()),
+        slower=int((differ & (now > was)).sum()),
+        alike=int((~differ).sum()),
+        saved_core_hours=float(saved.sum()),
+        gained_core_hours=float(saved[saved > 0].sum()),
         paid_core_hours=float(-saved[saved < 0].sum()),
-    )  # fmt: skip
+    )

@@ -35,16 +35,25 @@ def true_figures(jobs: Jobs, machine: Machine, first_node: I64 | None = None) ->
         n, forwarder_cost, target_cost = int(jobs.nodes[j]), float(jobs.forwarder_cost[j]), float(jobs.target_cost[j])
         rate, first, most = float(jobs.client_rate[j]), int(first_node[j]), int(jobs.most_targets[j])
         return Expected(
-            job_id=str(j), node_count=n, node_ids=tuple(range(first, first + n)) if first >= 0 else (),
-            cores=float(jobs.cores[j]), processes=int(processes[j]), io_processes=1 if one[j] else int(processes[j]),
-            mode="1-1" if one[j] else "N-N" if most > 1 else "N-1", read_bytes=0.0, write_bytes=float(volume[j]),
-            compute_s=float(compute_s[j]), mdops=float(operation_rate[j]) if operations[j] else 0.0,
+            job_id=str(j),
+            node_count=n,
+            node_ids=tuple(range(first, first + n)) if first >= 0 else (),
+            cores=float(jobs.cores[j]),
+            processes=int(processes[j]),
+            io_processes=1 if one[j] else int(processes[j]),
+            mode="1-1" if one[j] else "N-N" if most > 1 else "N-1",
+            read_bytes=0.0,
+            write_bytes=float(volume[j]),
+            compute_s=float(compute_s[j]),
+            mdops=float(operation_rate[j]) if operations[j] else 0.0,
             bandwidth_bytes_per_s=float(data_rate[j]),
             forwarder_curve=tuple((k, _rate(rate, k, forwarder_cost)) for k in _COUNTS if k <= n)
-            if machine.forwarders else (),
+            if machine.forwarders
+            else (),
             target_curve=tuple((k, _rate(rate, k, target_cost)) for k in _COUNTS if k <= most),
-            runs_known=1, basis="its own figures",
-        )  # fmt: skip
+            runs_known=1,
+            basis="its own figures",
+        )
 
     return expected
 

@@ -29,11 +29,18 @@ _TOLD_EVERY = 1024
 
 
 def replay(
-    jobs: Jobs, machine: Machine, policy: PathPolicy, *, seed: int = 0, site: Site | None = None,
-    faults: Sequence[Fault] = (), noise: Changes | None = None,
-    expected_of: Callable[[int], Expected] | None = None, progress: Progress | None = None,
+    jobs: Jobs,
+    machine: Machine,
+    policy: PathPolicy,
+    *,
+    seed: int = 0,
+    site: Site | None = None,
+    faults: Sequence[Fault] = (),
+    noise: Changes | None = None,
+    expected_of: Callable[[int], Expected] | None = None,
+    progress: Progress | None = None,
     until_s: float = np.inf,
-) -> Replayed:  # fmt: skip
+) -> Replayed:
     """Jobs arrive at `start_s`; `policy` is asked once for each, with what `expected_of` its place says of it (None:
     its true figures) and the machine of that moment; its phases then run over what it was granted. Raises UsageError.
 
@@ -76,9 +83,10 @@ def _fits(jobs: Jobs, machine: Machine) -> None:
         if wrong.any():
             j = int(np.flatnonzero(wrong)[0])
             raise UsageError(
-                f"job {j}: {name} is {int(getattr(jobs, name)[j])} on a machine of {machine.nodes} nodes", where=name,
+                f"job {j}: {name} is {int(getattr(jobs, name)[j])} on a machine of {machine.nodes} nodes",
+                where=name,
                 remedy="1 or more, and no more than the machine has",
-            )  # fmt: skip
+            )
 
 
 @dataclass(frozen=True)
@@ -169,9 +177,21 @@ class _Running:
         phase, flow = self.engine.open(len(volume) + 1, flows)
         ask = self._ask(j)
         data_rate, operation_rate, self.granted_s[j] = self.kernel.admit(
-            self.engine.state, self.at, ask, phase, flow, compute_s, volume, operations, self.rate[phases],
-            forwarders, parts, targets, self.busy_s, self.scratch,
-        )  # fmt: skip
+            self.engine.state,
+            self.at,
+            ask,
+            phase,
+            flow,
+            compute_s,
+            volume,
+            operations,
+            self.rate[phases],
+            forwarders,
+            parts,
+            targets,
+            self.busy_s,
+            self.scratch,
+        )
         job, first, last = self.live
         job[self.count], first[self.count], last[self.count] = j, phase, phase + len(volume)
         self.count += 1
@@ -179,9 +199,16 @@ class _Running:
         self._tell(j, expected, grant, ask, (data_rate, operation_rate), forwarders, parts, targets)
 
     def _tell(
-        self, j: int, expected: Expected, grant: Grant, ask: Ask, rates: tuple[float, float], forwarders: I64,
-        parts: I64, targets: I64,
-    ) -> None:  # fmt: skip
+        self,
+        j: int,
+        expected: Expected,
+        grant: Grant,
+        ask: Ask,
+        rates: tuple[float, float],
+        forwarders: I64,
+        parts: I64,
+        targets: I64,
+    ) -> None:
         """Tells the landscape what is expected of the job: nothing, where nothing is known of it."""
         byte_rate = operation_rate = 0.0
         if expected.compute_s is not None:
@@ -192,10 +219,13 @@ class _Running:
                 byte_rate, operation_rate = volume / cycle, operations / cycle
         held = byte_rate * ask.forwarder_cost + operation_rate * ask.forwarder_operation
         has = _Granted(
-            forwarders, parts.astype(np.float64) * (held / max(int(parts.sum()), 1)), targets,
+            forwarders,
+            parts.astype(np.float64) * (held / max(int(parts.sum()), 1)),
+            targets,
             np.full(len(targets), byte_rate * ask.target_cost / len(targets), np.float64),
-            bool(grant.isolated and grant.forwarders), self._enter(expected, forwarders, targets),
-        )  # fmt: skip
+            bool(grant.isolated and grant.forwarders),
+            self._enter(expected, forwarders, targets),
+        )
         scape = self.landscape
         self.kernel.occupy(scape.forwarders.jobs, scape.forwarders.occupancy, forwarders, has.forwarder_share, 1)
         self.kernel.occupy(scape.targets.jobs, scape.targets.occupancy, targets, has.target_share, 1)
@@ -207,8 +237,9 @@ class _Running:
         """Enters the job among those that run, on layers where rows are kept."""
         scape, rows = self.landscape, []
         for layer, running, places in (
-            (FORWARDERS, scape.forwarders_running, forwarders), (TARGETS, scape.targets_running, targets),
-        ):  # fmt: skip
+            (FORWARDERS, scape.forwarders_running, forwarders),
+            (TARGETS, scape.targets_running, targets),
+        ):
             found = None if running is None else entering(expected, scape, layer, tuple(places.tolist()))
             if running is not None and found is not None:
                 rows.append((running, running.enter(*found)))
@@ -217,12 +248,18 @@ class _Running:
     def _ask(self, j: int) -> Ask:
         jobs, machine = self.jobs, self.machine
         return Ask(
-            float(jobs.start_s[j]), float(jobs.tail_s[j]), float(jobs.client_rate[j]),
-            float(jobs.nodes[j] * machine.cores_per_node / machine.metadata_rtt_s), float(jobs.forwarder_cost[j]),
-            float(jobs.target_cost[j]), 1.0 / machine.server_bandwidth if self.site.servers else 0.0,
-            self.operation_s, 1.0 / machine.mdops, 0.0 if jobs.weight is None else float(jobs.weight[j]),
+            float(jobs.start_s[j]),
+            float(jobs.tail_s[j]),
+            float(jobs.client_rate[j]),
+            float(jobs.nodes[j] * machine.cores_per_node / machine.metadata_rtt_s),
+            float(jobs.forwarder_cost[j]),
+            float(jobs.target_cost[j]),
+            1.0 / machine.server_bandwidth if self.site.servers else 0.0,
+            self.operation_s,
+            1.0 / machine.mdops,
+            0.0 if jobs.weight is None else float(jobs.weight[j]),
             self.at.mds + j % machine.mds,
-        )  # fmt: skip
+        )
 
     def _forwarders(self, j: int, grant: Grant) -> tuple[I64, I64]:
         """Places of the forwarders, and what goes through each in parts of the sum."""
@@ -285,12 +322,16 @@ class _Running:
             share = np.clip(self.busy_s / span, 0.0, 1.0) if span > 0 else np.zeros_like(self.busy_s)
         nan: Any = np.nan
         return Replayed(
-            end_s=self.end_s, io_s=np.where(ended, self.io_s, nan), granted_s=np.where(ended, self.granted_s, nan),
+            end_s=self.end_s,
+            io_s=np.where(ended, self.io_s, nan),
+            granted_s=np.where(ended, self.granted_s, nan),
             alone_s=np.where(ended, best_alone(jobs, machine, servers=self.site.servers), nan),
-            forwarders=self.forwarders, targets=self.targets,
+            forwarders=self.forwarders,
+            targets=self.targets,
             forwarder_busy=share[at.forwarder : at.forwarder + machine.forwarders],
-            target_busy=share[at.target : at.target + machine.targets], events=self.engine.events,
-        )  # fmt: skip
+            target_busy=share[at.target : at.target + machine.targets],
+            events=self.engine.events,
+        )
 
 
 def _operations(jobs: Jobs, j: int) -> float:

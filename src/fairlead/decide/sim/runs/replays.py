@@ -49,9 +49,10 @@ def resolved(experiment: Experiment) -> Experiment:
     for name, here in (("content", source.content), ("jobs", len(source.jobs))):
         if (said := getattr(workload, name)) and said != here:
             raise ConfigError(
-                f"workload.{name}: these are other jobs ({here}) than were meant ({said})", where=experiment.name,
+                f"workload.{name}: these are other jobs ({here}) than were meant ({said})",
+                where=experiment.name,
                 remedy="leave it out, or give those jobs",
-            )  # fmt: skip
+            )
     note = "; ".join(one for one in (experiment.note, *source.told) if one)
     whole = msgspec.structs.replace(workload, content=source.content, jobs=len(source.jobs))
     return msgspec.structs.replace(experiment, workload=whole, note=note)

@@ -57,9 +57,11 @@ def results(lake: Lake, experiments: Sequence[Experiment]) -> Results:
     table = lake.query(
         f"SELECT {', '.join(KEY)}, {', '.join(f'any_value({name}) AS {name}' for name in names)} FROM simulation"  # noqa: S608
         f" WHERE case_id IN (SELECT unnest($cases)) AND set_number < $sets GROUP BY ALL ORDER BY {', '.join(KEY)}",
-        {"cases": sorted({case_of(one).digest for one in experiments}),
-         "sets": max((one.sets for one in experiments), default=0)},
-    )  # fmt: skip
+        {
+            "cases": sorted({case_of(one).digest for one in experiments}),
+            "sets": max((one.sets for one in experiments), default=0),
+        },
+    )
     columns = {name: np.asarray(table.column(name).to_numpy(zero_copy_only=False), np.float64) for name in names}
     case, applications, load, _, policy, information = (table.column(name).to_pylist() for name in KEY)
     return Results.of(list(zip(case, applications, load, policy, information, strict=True)), columns)
@@ -69,14 +71,16 @@ def rows(lake: Lake, experiments: Sequence[Experiment]) -> pa.Table:
     """The same rows as they are in the table, for whoever wants them all."""
     wanted = {
         (case_of(one).digest, name, information)
-        for one in experiments for name in one.chosen for information in one.information
-    }  # fmt: skip
+        for one in experiments
+        for name in one.chosen
+        for information in one.information
+    }
     order = ", ".join(KEY)
     table = lake.query(
         f"SELECT * EXCLUDE (day, made_ns) FROM simulation WHERE case_id IN (SELECT unnest($cases))"  # noqa: S608
         f" AND set_number < $sets ORDER BY {order}",
         {"cases": sorted({case for case, _, _ in wanted}), "sets": max((one.sets for one in experiments), default=0)},
-    )  # fmt: skip
+    )
     names = zip(*(table.column(name).to_pylist() for name in ("case_id", "policy", "information")), strict=True)
     return table.filter(pa.array([one in wanted for one in names], pa.bool_()))
 
@@ -93,18 +97,24 @@ def told(writer: Writer, name: str, answer: Told, seed: int) -> None:
     _note(writer, name, "paper", msgspec.json.encode(answer).decode(), seed, None, None)
 
 
-def _note(
-    writer: Writer, name: str, kind: str, detail: str, seed: int, sets: int | None, case: str | None
-) -> None:  # fmt: skip
+def _note(writer: Writer, name: str, kind: str, detail: str, seed: int, sets: int | None, case: str | None) -> None:
     now_ns = clock.now_ns()
     batch = writer.batch(f"experiment {name} {now_ns}")
     batch.add(
         batch_of(
             EXPERIMENT,
-            {"name": [name], "kind": [kind], "case_id": [case], "seed": [seed], "sets": [sets], "detail": [detail],
-             "made_ns": [now_ns], "analysis_version": [MODEL]},
+            {
+                "name": [name],
+                "kind": [kind],
+                "case_id": [case],
+                "seed": [seed],
+                "sets": [sets],
+                "detail": [detail],
+                "made_ns": [now_ns],
+                "analysis_version": [MODEL],
+            },
         )
-    )  # fmt: skip
+    )
     batch.commit()
 
 

@@ -78,9 +78,16 @@ def compare(name: str, root: Path, *, seed: int, quick: bool, wait_s: float = 0.
 
 
 def replay_trace(
-    path: Path, policies: Sequence[str], root: Path, *, seed: int, forwarders: int | None = None,
-    days: float | None = None, wait_s: float = 0.0, tell: Tell | None = None,
-) -> Told:  # fmt: skip
+    path: Path,
+    policies: Sequence[str],
+    root: Path,
+    *,
+    seed: int,
+    forwarders: int | None = None,
+    days: float | None = None,
+    wait_s: float = 0.0,
+    tell: Tell | None = None,
+) -> Told:
     """Replays the jobs of a trace and keeps what came of it under the file's name. Raises UsageError, InputError."""
     from fairlead.decide.sim.experiments.trace import compared_on
 
@@ -89,9 +96,14 @@ def replay_trace(
     except OSError as error:
         raise UsageError(f"cannot be read: {error.strerror}", where=str(path), remedy="check the path") from error
     answer = compared_on(
-        data, path.name, policies, seed=seed, forwarders=forwarders, days=days,
+        data,
+        path.name,
+        policies,
+        seed=seed,
+        forwarders=forwarders,
+        days=days,
         tell=tell or (lambda _done, _all: None),
-    )  # fmt: skip
+    )
     with Lake.open(root, create=True).writer(wait_s=wait_s) as writer:
         kept_results.told(writer, path.name, answer, seed)
     return answer

@@ -132,9 +132,12 @@ def sound(runs: Runs, bursts: Bursts) -> Sound:
     place[row] = np.arange(len(row))
     mine = bursts.only(place[bursts.job] >= 0)
     return Sound(
-        runs=runs.only(row), bursts=replace(mine, job=place[mine.job]), row=row,
-        quiet=int((left & ~busy & runs.recorded).sum()), dropped=tuple(dropped),
-    )  # fmt: skip
+        runs=runs.only(row),
+        bursts=replace(mine, job=place[mine.job]),
+        row=row,
+        quiet=int((left & ~busy & runs.recorded).sum()),
+        dropped=tuple(dropped),
+    )
 
 
 _FEED = "feed accounting and counters or traces (fairlead ingest, fairlead up) and let the analysis run; see lake info"
@@ -223,11 +226,16 @@ def phases_of(runs: Runs, bursts: Bursts) -> Phases:
     first = np.searchsorted(job, np.arange(len(runs) + 1))
     last = np.where(first[1:] > first[:-1], stop[np.maximum(first[1:] - 1, 0)] if count else 0.0, runs.start_s)
     return Phases(
-        first=first.astype(np.int64), job=job, kind=b.kind[main],
-        compute_s=np.maximum(start - before, 0.0) + np.maximum(length - active, 0.0), io_s=active, volume=volume,
-        operations=np.where(volume > 0, 0.0, operations), request_bytes=b.request_bytes[main],
+        first=first.astype(np.int64),
+        job=job,
+        kind=b.kind[main],
+        compute_s=np.maximum(start - before, 0.0) + np.maximum(length - active, 0.0),
+        io_s=active,
+        volume=volume,
+        operations=np.where(volume > 0, 0.0, operations),
+        request_bytes=b.request_bytes[main],
         tail_s=np.maximum(runs.end_s - last, 0.0),
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,13 +258,25 @@ def jobs_of(runs: Runs, phases: Phases, curves: Curves) -> History:
     per_node = float(np.nanmedian(runs.cores / runs.nodes)) if np.isfinite(runs.cores).any() else 1.0
     cores = np.where(np.isfinite(runs.cores), runs.cores, runs.nodes * per_node)
     jobs = Jobs(
-        start_s=runs.start_s, first_phase=phases.first, compute_s=phases.compute_s, volume=phases.volume,
-        operations=phases.operations, tail_s=phases.tail_s, nodes=runs.nodes.astype(np.int64), cores=cores,
-        first_node=runs.first_node, client_rate=looked.client_rate, forwarder_cost=looked.forwarder_cost,
-        target_cost=looked.target_cost, most_targets=looked.most_targets, behaviour=looked.behaviour,
-        basis=looked.basis, weight=looked.weight, phase_rate=looked.phase_rate,
+        start_s=runs.start_s,
+        first_phase=phases.first,
+        compute_s=phases.compute_s,
+        volume=phases.volume,
+        operations=phases.operations,
+        tail_s=phases.tail_s,
+        nodes=runs.nodes.astype(np.int64),
+        cores=cores,
+        first_node=runs.first_node,
+        client_rate=looked.client_rate,
+        forwarder_cost=looked.forwarder_cost,
+        target_cost=looked.target_cost,
+        most_targets=looked.most_targets,
+        behaviour=looked.behaviour,
+        basis=looked.basis,
+        weight=looked.weight,
+        phase_rate=looked.phase_rate,
         most_forwarders=looked.most_forwarders,
-    )  # fmt: skip
+    )
     jobs.check()
     return History(jobs=jobs, io_s=io_s, volume=volume, looked=looked)
 

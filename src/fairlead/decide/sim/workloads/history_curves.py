@@ -134,13 +134,17 @@ class Curves:
         seen = np.where((runs.targets >= 1) & (runs.targets <= _MOST), runs.targets, 0).astype(np.int64)
         wide = np.where(np.isin(runs.mode, ALONE_MODES), 1, processes).astype(np.int64)
         return Looked(
-            phase_rate=phase_rate, phase_basis=basis.astype(np.int64),
+            phase_rate=phase_rate,
+            phase_basis=basis.astype(np.int64),
             client_rate=np.where(client > 0, client, self.node_rate * io_nodes),
             forwarder_cost=np.where(has, forwarder, self.forwarder_cost),
-            target_cost=np.full(count, self.target_cost), most_targets=np.maximum(np.maximum(told, seen), wide),
-            most_forwarders=np.maximum(io_nodes, 1).astype(np.int64), weight=np.maximum(processes * request, 1.0),
-            behaviour=np.where(has, keys.alike[at], -1), basis=np.where(has, basis[at], MACHINE).astype(np.int64),
-        )  # fmt: skip
+            target_cost=np.full(count, self.target_cost),
+            most_targets=np.maximum(np.maximum(told, seen), wide),
+            most_forwarders=np.maximum(io_nodes, 1).astype(np.int64),
+            weight=np.maximum(processes * request, 1.0),
+            behaviour=np.where(has, keys.alike[at], -1),
+            basis=np.where(has, basis[at], MACHINE).astype(np.int64),
+        )
 
 
 def learn(runs: Runs, phases: Phases, defaults: Defaults) -> Curves:
@@ -174,11 +178,16 @@ def learn(runs: Runs, phases: Phases, defaults: Defaults) -> Curves:
     if not usable.any():
         usable = known
     return Curves(
-        node_rate=node, forwarder_cost=c0, target_cost=t0, metadata_rate=metadata_rate, class_cost=class_cost,
+        node_rate=node,
+        forwarder_cost=c0,
+        target_cost=t0,
+        metadata_rate=metadata_rate,
+        class_cost=class_cost,
         own=_best(keys.own, rate / scale, held, phases.job, usable & (keys.own >= 0)),
         alike=_best(keys.alike, rate / scale, held, phases.job, usable),
-        own_cost=_own_costs(runs, phases, keys.alike, rate, used, c0, told), own_targets=_most_targets(runs),
-    )  # fmt: skip
+        own_cost=_own_costs(runs, phases, keys.alike, rate, used, c0, told),
+        own_targets=_most_targets(runs),
+    )
 
 
 @dataclass(frozen=True)
@@ -247,7 +256,7 @@ def _class_costs(request: I64, rate: F64, used: F64, able: F64, c0: float, told:
 
 def _own_costs(
     runs: Runs, phases: Phases, alike: I64, rate: F64, used: F64, c0: float, told: NDArray[np.bool_]
-) -> _Table:  # fmt: skip
+) -> _Table:
     """Where a program ran on different numbers of forwarders and got more from more, the fewer were full: with it, or
     with others. So one costs no more than the best of all alike phases shows."""
     rows = told & np.isfinite(used) & (runs.program[phases.job] >= 0)
@@ -262,17 +271,22 @@ def _own_costs(
         if count.min() == count.max():
             continue
         tops = [(n, float(np.quantile(best[count == n], BEST)), int((count == n).sum())) for n in np.unique(count)]
-        full = [(n / r, k) for (n, r, k), (_, more, many) in pairwise(tops)
-                if more >= 1.25 * r and min(k, many) >= LEAST_RUNS]  # fmt: skip
+        full = [
+            (n / r, k)
+            for (n, r, k), (_, more, many) in pairwise(tops)
+            if more >= 1.25 * r and min(k, many) >= LEAST_RUNS
+        ]
         if full:
             cost, many = min(full)
             most = 1.0 / max(shown[int(k)] for k in np.unique(like[mine]))
             found[one] = (max(min(cost, most), c0), many)
     keys = np.array(sorted(found), np.int64)
     return _Table(
-        key=keys, rate=np.array([found[k][0] for k in keys.tolist()]), held=np.zeros(len(keys), np.bool_),
+        key=keys,
+        rate=np.array([found[k][0] for k in keys.tolist()]),
+        held=np.zeros(len(keys), np.bool_),
         runs=np.array([found[k][1] for k in keys.tolist()], np.int64),
-    )  # fmt: skip
+    )
 
 
 def _best(key: I64, rate: F64, held: NDArray[np.bool_], job: I64, usable: NDArray[np.bool_]) -> _Table:

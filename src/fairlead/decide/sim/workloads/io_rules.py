@@ -20,9 +20,11 @@ I64 = NDArray[np.int64]
 LONGEST_IO_S = 6 * 3600.0
 """A job moves no more than what it moves alone in so long over one forwarder and one target (ours)."""
 PATTERNS = {
-    "N-N": ("checkpoint", "restart", "training", "logs"), "N-M": ("aggregated",), "N-1": ("strided", "shared"),
+    "N-N": ("checkpoint", "restart", "training", "logs"),
+    "N-M": ("aggregated",),
+    "N-1": ("strided", "shared"),
     "1-1": ("serial",),
-}  # fmt: skip
+}
 """What programs of each mode do, as `fairlead.kit.testing.machine` has them: equally many programs of each."""
 STORM, TRIVIAL = len(sunway.MODES), len(sunway.MODES) + 1
 """Behind the modes: metadata storms, and jobs that move next to nothing."""
@@ -81,9 +83,17 @@ class Programs:
 
 
 def given_io(
-    seed: np.random.SeedSequence, site: Programs, program: I64, start_s: F64, run_s: F64, first_node: I64,
-    machine: Machine, *, span_s: float, volume_scale: float = 1.0,
-) -> Season:  # fmt: skip
+    seed: np.random.SeedSequence,
+    site: Programs,
+    program: I64,
+    start_s: F64,
+    run_s: F64,
+    first_node: I64,
+    machine: Machine,
+    *,
+    span_s: float,
+    volume_scale: float = 1.0,
+) -> Season:
     """Jobs (J,), runs of `program`, with I/O: begun at `start_s` (rising), `run_s` long where nobody interferes."""
     streams = [np.random.default_rng(s) for s in seed.spawn(2)]
     mode, nodes = site.mode[program], site.nodes[program]
@@ -101,19 +111,33 @@ def given_io(
     flat = rate * np.maximum(forwarder_cost, target_cost) <= 1.0
     return Season(
         jobs=Jobs(
-            start_s=start_s, first_phase=first, compute_s=compute, volume=volume, operations=operations, tail_s=tail,
-            nodes=nodes, cores=(nodes * sunway.CORES_PER_NODE).astype(np.float64), first_node=first_node,
-            client_rate=rate, forwarder_cost=forwarder_cost, target_cost=target_cost,
-            most_targets=np.select(
-                [(mode == 3) | (mode == TRIVIAL), mode == 2], [1, SHARED_FILE_STRIPES], writers
-            ),
+            start_s=start_s,
+            first_phase=first,
+            compute_s=compute,
+            volume=volume,
+            operations=operations,
+            tail_s=tail,
+            nodes=nodes,
+            cores=(nodes * sunway.CORES_PER_NODE).astype(np.float64),
+            first_node=first_node,
+            client_rate=rate,
+            forwarder_cost=forwarder_cost,
+            target_cost=target_cost,
+            most_targets=np.select([(mode == 3) | (mode == TRIVIAL), mode == 2], [1, SHARED_FILE_STRIPES], writers),
             behaviour=np.where(flat, BEHAVIOURS.index("neutral"), BEHAVIOURS.index("ascent")),
             basis=np.zeros(len(program), np.int64),
         ),
-        machine=machine, span_s=span_s, mode=mode, program=program, processes=processes, io_processes=writers,
-        request=site.request[program], read=read, written=written,
+        machine=machine,
+        span_s=span_s,
+        mode=mode,
+        program=program,
+        processes=processes,
+        io_processes=writers,
+        request=site.request[program],
+        read=read,
+        written=written,
         core_hours=nodes * sunway.CORES_PER_NODE * run_s / 3600.0,
-    )  # fmt: skip
+    )
 
 
 def _volumes(rng: np.random.Generator, site: Programs, program: I64, scale: float) -> tuple[F64, F64]:
@@ -125,8 +149,9 @@ def _volumes(rng: np.random.Generator, site: Programs, program: I64, scale: floa
     floor = np.where(site.mode[program] == TRIVIAL, 0.0, 0.55 * sunway.TRIVIAL_BYTES * scale)
     both = []
     for mean, classes in (
-        (sunway.MEAN_READ_GB, sunway.CLASS_READ_GB), (sunway.MEAN_WRITE_GB, sunway.CLASS_WRITE_GB),
-    ):  # fmt: skip
+        (sunway.MEAN_READ_GB, sunway.CLASS_READ_GB),
+        (sunway.MEAN_WRITE_GB, sunway.CLASS_WRITE_GB),
+    ):
         relative = site.scale * np.where(site.mode >= STORM, 1.0, np.array(classes)[kind])
         usual = np.bincount(site.mode, site.chance * relative, TRIVIAL + 1) / np.where(of_mode > 0, of_mode, 1.0)
         volume = relative * np.array([*mean, *LITTLE_GB])[site.mode] / usual[site.mode]
@@ -149,9 +174,15 @@ def _costs(machine: Machine, site: Programs, program: I64, processes: I64) -> tu
 
 
 def _phases(
-    rng: np.random.Generator, site: Programs, program: I64, read: F64, written: F64, processes: I64,
-    run_s: F64, io_s: F64,
-) -> tuple[I64, F64, F64, F64, F64]:  # fmt: skip
+    rng: np.random.Generator,
+    site: Programs,
+    program: I64,
+    read: F64,
+    written: F64,
+    processes: I64,
+    run_s: F64,
+    io_s: F64,
+) -> tuple[I64, F64, F64, F64, F64]:
     """Reads, then metadata, then writes, computing before each: what the run time leaves, a tenth of it at least."""
     mode, pattern, steps = site.mode[program], site.pattern[program], site.steps[program]
     j = len(program)

@@ -74,12 +74,14 @@ def forge(statistic: str = "median") -> Profiles:
 
     counts = np.array([1, 2, 4, 8])
     return Profiles(
-        source=f"FORGE, MareNostrum 4, {statistic} of repetitions (Bez et al., PDSW 2020)", counts=counts,
+        source=f"FORGE, MareNostrum 4, {statistic} of repetitions (Bez et al., PDSW 2020)",
+        counts=counts,
         bandwidth=np.stack([column(f"{statistic}{n}") for n in counts], axis=1) * MIB,
-        direct=column(f"{statistic}0") * MIB, nodes=column("clients").astype(np.int64),
+        direct=column(f"{statistic}0") * MIB,
+        nodes=column("clients").astype(np.int64),
         processes=column("processes").astype(np.int64),
         behaviour=np.array([BEHAVIOURS.index(row["behaviour"]) for row in rows], np.int64),
-    )  # fmt: skip
+    )
 
 
 OST_SCENARIOS = 189
@@ -117,7 +119,11 @@ def osts(seed: int = 1) -> Profiles:
     first = np.exp(rng.uniform(np.log(40.0), np.log(1600.0), OST_SCENARIOS))
     nodes = rng.choice(np.array([8, 16, 32, 64]), OST_SCENARIOS)
     return Profiles(
-        source=f"made from behaviour classes, seed {seed}: no measurement", counts=n.astype(np.int64),
-        bandwidth=curves * first[:, None] * MIB, direct=np.full(OST_SCENARIOS, np.nan), nodes=nodes,
-        processes=nodes * 12, behaviour=behaviour,
-    )  # fmt: skip
+        source=f"made from behaviour classes, seed {seed}: no measurement",
+        counts=n.astype(np.int64),
+        bandwidth=curves * first[:, None] * MIB,
+        direct=np.full(OST_SCENARIOS, np.nan),
+        nodes=nodes,
+        processes=nodes * 12,
+        behaviour=behaviour,
+    )

@@ -49,8 +49,9 @@ def ratio_bound(theta: float, resources: int, applications: int) -> float:
     if not 0 < slope < 1:
         raise UsageError(
             f"no workload of {applications} applications on {resources} resources has load {theta:g}",
-            where="load", remedy=f"above 0 and below {applications / resources:g} (applications / resources)",
-        )  # fmt: skip
+            where="load",
+            remedy=f"above 0 and below {applications / resources:g} (applications / resources)",
+        )
     low, high = 0.0, 1.0
     while math.log1p(high) > high * slope:
         low, high = high, 2 * high
@@ -61,9 +62,14 @@ def ratio_bound(theta: float, resources: int, applications: int) -> float:
 
 
 def draw(
-    profiles: Profiles, theta: float, applications: int, seed: int | tuple[int, ...], *, resources: int = 20,
+    profiles: Profiles,
+    theta: float,
+    applications: int,
+    seed: int | tuple[int, ...],
+    *,
+    resources: int = 20,
     cores: float = 480.0,
-) -> Drawn:  # fmt: skip
+) -> Drawn:
     """A set of K applications whose load at n = 1 is `theta` in the mean. The same seed gives the same set."""
     streams = [np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(5)]
     k = applications
@@ -78,11 +84,21 @@ def draw(
     skip_s = streams[4].uniform(0.0, 1.0, k) * compute_s / phases
     return Drawn(
         applications=Applications.of(
-            own.counts, own.bandwidth, io_s * own.bandwidth[:, 0], compute_s, held, nodes=own.nodes,
-            processes=own.processes, direct=own.direct, behaviour=own.behaviour,
+            own.counts,
+            own.bandwidth,
+            io_s * own.bandwidth[:, 0],
+            compute_s,
+            held,
+            nodes=own.nodes,
+            processes=own.processes,
+            direct=own.direct,
+            behaviour=own.behaviour,
         ),
-        cycles=Cycles.equal(phases, compute_s, skip_s=skip_s), scenario=scenario, resources=resources, cores=cores,
-    )  # fmt: skip
+        cycles=Cycles.equal(phases, compute_s, skip_s=skip_s),
+        scenario=scenario,
+        resources=resources,
+        cores=cores,
+    )
 
 
 def _cores(applications: int, cores: float) -> F64:

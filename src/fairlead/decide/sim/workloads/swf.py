@@ -28,9 +28,14 @@ _SUBMIT, _WAIT, _RUN, _USED, _ASKED, _STATUS, _USER, _PROGRAM = 1, 2, 3, 4, 7, 1
 
 
 def read(
-    data: bytes, seed: int | tuple[int, ...], *, machine: Machine | None = None, processors_per_node: int = 1,
-    volume_scale: float = 1.0, where: str = "swf",
-) -> Taken:  # fmt: skip
+    data: bytes,
+    seed: int | tuple[int, ...],
+    *,
+    machine: Machine | None = None,
+    processors_per_node: int = 1,
+    volume_scale: float = 1.0,
+    where: str = "swf",
+) -> Taken:
     """The jobs of a trace, plain or gzip. Lines that are no job are dropped and counted.
 
     Jobs of one user and executable at one size are runs of one program, where the trace names executables. Of the
@@ -55,9 +60,16 @@ def read(
     program, site = _programs(np.random.default_rng(seeds[0]), table, nodes, run_s)
     behind = np.cumsum(nodes) - nodes
     season = given_io(
-        seeds[1], site, program, start, run_s, np.minimum(behind % machine.nodes, machine.nodes - nodes), machine,
-        span_s=float((start + run_s).max()), volume_scale=volume_scale,
-    )  # fmt: skip
+        seeds[1],
+        site,
+        program,
+        start,
+        run_s,
+        np.minimum(behind % machine.nodes, machine.nodes - nodes),
+        machine,
+        span_s=float((start + run_s).max()),
+        volume_scale=volume_scale,
+    )
     assumed = [
         "I/O is drawn by published figures of TaihuLight's population: the format holds none",
         "nodes of a job are in a row, where the last left off",
@@ -122,8 +134,12 @@ def _programs(rng: np.random.Generator, table: F64, nodes: I64, run_s: F64) -> t
     mode = np.where(draw < sunway.NONTRIVIAL_SHARE, mode, TRIVIAL)
     mode = np.where(draw < sunway.HIGH_MDOPS_SHARE, STORM, mode)
     return program, Programs(
-        mode=mode, pattern=rng.integers(0, 1 << 30, count) % PATTERN_COUNTS[mode], nodes=nodes[first],
-        request=rng.choice(np.array(sunway.REQUESTS), count, p=sunway.REQUEST_SHARES), steps=rng.integers(2, 7, count),
+        mode=mode,
+        pattern=rng.integers(0, 1 << 30, count) % PATTERN_COUNTS[mode],
+        nodes=nodes[first],
+        request=rng.choice(np.array(sunway.REQUESTS), count, p=sunway.REQUEST_SHARES),
+        steps=rng.integers(2, 7, count),
         run_s=np.bincount(program, run_s) / runs,
-        scale=rng.lognormal(-(PROGRAM_SIGMA**2) / 2, PROGRAM_SIGMA, count), chance=runs / runs.sum(),
-    )  # fmt: skip
+        scale=rng.lognormal(-(PROGRAM_SIGMA**2) / 2, PROGRAM_SIGMA, count),
+        chance=runs / runs.sum(),
+    )

@@ -23,8 +23,17 @@ from fairlead.decide.sim.workloads.profiles import BEHAVIOURS
 
 NEEDED = ("start_time", "end_time", "nprocs", "POSIX_BYTES_READ", "POSIX_BYTES_WRITTEN")
 """Columns there must be. Times are seconds since 1970, processes a number, volumes bytes."""
-OPTIONAL = ("app", "STDIO_BYTES_READ", "STDIO_BYTES_WRITTEN", "POSIX_READS", "POSIX_WRITES", "POSIX_OPENS",
-            "POSIX_STATS", "POSIX_F_READ_TIME", "POSIX_F_WRITE_TIME")  # fmt: skip
+OPTIONAL = (
+    "app",
+    "STDIO_BYTES_READ",
+    "STDIO_BYTES_WRITTEN",
+    "POSIX_READS",
+    "POSIX_WRITES",
+    "POSIX_OPENS",
+    "POSIX_STATS",
+    "POSIX_F_READ_TIME",
+    "POSIX_F_WRITE_TIME",
+)
 """Columns that are used where they are. MPI-IO's bytes are in POSIX's already."""
 WRITE_PHASES = 4
 """Equal parts in which a job writes, after it read (ours)."""
@@ -48,9 +57,13 @@ class _Row:
 
 
 def read(
-    data: bytes, machine: Machine, *, processes_per_node: int = 42, write_phases: int = WRITE_PHASES,
+    data: bytes,
+    machine: Machine,
+    *,
+    processes_per_node: int = 42,
+    write_phases: int = WRITE_PHASES,
     where: str = "table",
-) -> Taken:  # fmt: skip
+) -> Taken:
     """The records of a table, plain or gzip, as jobs of `machine`. Rows that are no record are dropped and counted.
     Raises InputError where a column is missing, naming it, or where no job is left.
 
@@ -88,9 +101,10 @@ def _rows(text: str, where: str) -> tuple[list[_Row], int, dict[str, int]]:
     missing = [name for name in NEEDED if name not in header]
     if missing:
         raise InputError(
-            f"column {', '.join(missing)} is missing; there are: {', '.join(header[:30]) or 'none'}", where=where,
+            f"column {', '.join(missing)} is missing; there are: {', '.join(header[:30]) or 'none'}",
+            where=where,
             remedy=f"a header with {', '.join(NEEDED)}",
-        )  # fmt: skip
+        )
     place = {name: header.index(name) for name in (*NEEDED, *OPTIONAL) if name in header}
     rows: list[_Row] = []
     dropped: Counter[str] = Counter()
@@ -152,10 +166,17 @@ def _row(cells: dict[str, str], line: int) -> _Row | str:
         return "with numbers that cannot be"
     io_s = whole("POSIX_F_READ_TIME", "POSIX_F_WRITE_TIME") / processes
     return _Row(
-        start=known["start_time"], run=run, processes=processes, read=sum(volumes[0]), written=sum(volumes[1]),
-        requests=whole("POSIX_READS", "POSIX_WRITES"), names=names,
-        io_s=min(io_s, run), program=program, line=line,
-    )  # fmt: skip
+        start=known["start_time"],
+        run=run,
+        processes=processes,
+        read=sum(volumes[0]),
+        written=sum(volumes[1]),
+        requests=whole("POSIX_READS", "POSIX_WRITES"),
+        names=names,
+        io_s=min(io_s, run),
+        program=program,
+        line=line,
+    )
 
 
 def _column(rows: list[_Row], name: str) -> F64:
@@ -189,16 +210,32 @@ def _season(rows: list[_Row], nodes: I64, machine: Machine, write_phases: int) -
     mode = np.where(volume > sunway.TRIVIAL_BYTES, np.where(processes > 1, 0, 3), TRIVIAL)
     flat = rate * np.maximum(forwarder, target) <= 1.0
     jobs = Jobs(
-        start_s=start - start[0], first_phase=np.concatenate([[0], np.cumsum(counts)]), compute_s=slack[job],
-        volume=np.where(place > 0, amounts, 0.0), operations=np.where(place == 0, amounts, 0.0), tail_s=0.5 * slack,
-        nodes=nodes, cores=processes.astype(np.float64),
-        first_node=np.minimum(behind % machine.nodes, machine.nodes - nodes), client_rate=rate,
-        forwarder_cost=forwarder, target_cost=target,
+        start_s=start - start[0],
+        first_phase=np.concatenate([[0], np.cumsum(counts)]),
+        compute_s=slack[job],
+        volume=np.where(place > 0, amounts, 0.0),
+        operations=np.where(place == 0, amounts, 0.0),
+        tail_s=0.5 * slack,
+        nodes=nodes,
+        cores=processes.astype(np.float64),
+        first_node=np.minimum(behind % machine.nodes, machine.nodes - nodes),
+        client_rate=rate,
+        forwarder_cost=forwarder,
+        target_cost=target,
         most_targets=np.where(processes > 1, np.maximum(processes, SHARED_FILE_STRIPES), 1),
-        behaviour=np.where(flat, BEHAVIOURS.index("neutral"), BEHAVIOURS.index("ascent")), basis=np.zeros(j, np.int64),
-    )  # fmt: skip
+        behaviour=np.where(flat, BEHAVIOURS.index("neutral"), BEHAVIOURS.index("ascent")),
+        basis=np.zeros(j, np.int64),
+    )
     return Season(
-        jobs=jobs, machine=machine, span_s=float((start + run_s).max() - start[0]), mode=mode, program=program,
-        processes=processes, io_processes=processes, request=request.astype(np.int64), read=read_bytes,
-        written=written, core_hours=processes * run_s / 3600.0,
-    )  # fmt: skip
+        jobs=jobs,
+        machine=machine,
+        span_s=float((start + run_s).max() - start[0]),
+        mode=mode,
+        program=program,
+        processes=processes,
+        io_processes=processes,
+        request=request.astype(np.int64),
+        read=read_bytes,
+        written=written,
+        core_hours=processes * run_s / 3600.0,
+    )

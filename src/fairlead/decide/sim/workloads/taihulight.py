@@ -21,9 +21,14 @@ _ZIPF = 0.9
 
 
 def season(
-    seed: int | tuple[int, ...], *, span_s: float = YEAR_S, jobs_per_year: float = 310_000.0, programs: int = 4000,
-    volume_scale: float = 1.0, machine: Machine | None = None,
-) -> Season:  # fmt: skip
+    seed: int | tuple[int, ...],
+    *,
+    span_s: float = YEAR_S,
+    jobs_per_year: float = 310_000.0,
+    programs: int = 4000,
+    volume_scale: float = 1.0,
+    machine: Machine | None = None,
+) -> Season:
     """The jobs with non-trivial I/O that begin within `span_s`. The same seed gives the same.
 
     Beacon counted 73,400 such jobs a year; `jobs_per_year` makes it a busier machine of the same population. They begin
@@ -64,12 +69,15 @@ def _programs(rng: np.random.Generator, count: int, machine: Machine) -> Program
     nodes = np.where(rng.random(count) < likely.sum(), rng.choice(favourite, count, p=likely / likely.sum()), drawn)
     fewest = np.where(mode == 3, 1, -(-8 // machine.cores_per_node))  # N processes are eight at least
     return Programs(
-        mode=mode, pattern=rank % PATTERN_COUNTS[mode], nodes=np.clip(nodes, fewest, machine.nodes // 2),
-        request=rng.choice(np.array(sunway.REQUESTS), count, p=sunway.REQUEST_SHARES), steps=rng.integers(2, 7, count),
+        mode=mode,
+        pattern=rank % PATTERN_COUNTS[mode],
+        nodes=np.clip(nodes, fewest, machine.nodes // 2),
+        request=rng.choice(np.array(sunway.REQUESTS), count, p=sunway.REQUEST_SHARES),
+        steps=rng.integers(2, 7, count),
         run_s=np.clip(rng.lognormal(sunway.RUN_TIME_LOG_MEAN, sunway.RUN_TIME_LOG_SIGMA, count), SHORTEST_S, LONGEST_S),
         scale=rng.lognormal(-(PROGRAM_SIGMA**2) / 2, PROGRAM_SIGMA, count),
         chance=chance / total[mode] * shares[mode],
-    )  # fmt: skip
+    )
 
 
 def _first_nodes(rng: np.random.Generator, nodes: I64, machine_nodes: int) -> I64:

@@ -31,6 +31,10 @@ class Judged:
         """Of `count` phases nothing is known."""
         unknown = np.full(count, np.nan)
         return Judged(
-            abnormal=np.zeros(count, np.bool_), confidence=unknown, expected_s=unknown.copy(), lost_s=unknown.copy(),
-            runs=np.zeros(count, np.int64), rung=np.full(count, -1, np.int8),
-        )  # fmt: skip
+            abnormal=np.zeros(count, np.bool_),
+            confidence=unknown,
+            expected_s=unknown.copy(),
+            lost_s=unknown.copy(),
+            runs=np.zeros(count, np.int64),
+            rung=np.full(count, -1, np.int8),
+        )

@@ -80,12 +80,40 @@ def judged(phases: pa.Table, history: pa.Table, limits: ExpectedLimits | None = 
         from fairlead.explain.analysis.anomalies.kernel import judge
 
         judge(
-            first, min(first + _CHUNK, phases.num_rows), low, high, compared.order, others.rate, volume, request, still,
-            others.start_ns, others.job, amount, mine.active_s, mine.silent_s, amount, my_request, mine.start_ns,
-            mine.job, found.middle, found.block, found.spread, found.between, found.slowed, found.mean, batch,
+            first,
+            min(first + _CHUNK, phases.num_rows),
+            low,
+            high,
+            compared.order,
+            others.rate,
+            volume,
+            request,
+            still,
+            others.start_ns,
+            others.job,
+            amount,
+            mine.active_s,
+            mine.silent_s,
+            amount,
+            my_request,
+            mine.start_ns,
+            mine.job,
+            found.middle,
+            found.block,
+            found.spread,
+            found.between,
+            found.slowed,
+            found.mean,
+            batch,
             JUDGING + limits.strangers,
-            least, limits.wide_octaves, confidence, expected, took, runs, rung,
-        )  # fmt: skip
+            least,
+            limits.wide_octaves,
+            confidence,
+            expected,
+            took,
+            runs,
+            rung,
+        )
 
     starts = range(0, phases.num_rows, _CHUNK)
     if len(starts) == 1:

@@ -44,12 +44,18 @@ def explained(phases: pa.Table, history: pa.Table, row: int, *, batch: bool = Fa
         Evidence(
             text=f"{runs} {'earlier ' if not batch else ''}run{'s' if runs != 1 else ''} of {_whom(one, rung)} "
             f"{_DONE.get(kind, kind)} at {span}; this one at {_rate(kind, mine)}",
-            metric="rate_per_s", value=mine, unit="operations/s" if kind == "metadata" else "B/s",
+            metric="rate_per_s",
+            value=mine,
+            unit="operations/s" if kind == "metadata" else "B/s",
         ),
-        Evidence(text=f"usual rate {_rate(kind, middle)}", metric="usual_rate_per_s", value=middle,
-                 unit="operations/s" if kind == "metadata" else "B/s"),
+        Evidence(
+            text=f"usual rate {_rate(kind, middle)}",
+            metric="usual_rate_per_s",
+            value=middle,
+            unit="operations/s" if kind == "metadata" else "B/s",
+        ),
         Evidence(text=f"compared by: {LADDER[rung].name}", metric="rung", value=rung),
-    ]  # fmt: skip
+    ]
     return found + _request(compared, chosen) + _still(compared, chosen) + _two_speeds(one)
 
 
@@ -130,7 +136,9 @@ def _two_speeds(one: pa.Table) -> list[Evidence]:
     slow, whole = float(times[: gap + 1].sum()), float(times.sum())
     if bins[gap + 1] - bins[gap] < TWO_SPEEDS_BINS or not 0.1 <= slow / whole <= 0.9:
         return []
-    factor = 2.0 ** (float(np.average(bins[gap + 1 :], weights=times[gap + 1 :])) / 8
-                     - float(np.average(bins[: gap + 1], weights=times[: gap + 1])) / 8)  # fmt: skip
+    factor = 2.0 ** (
+        float(np.average(bins[gap + 1 :], weights=times[gap + 1 :])) / 8
+        - float(np.average(bins[: gap + 1], weights=times[: gap + 1])) / 8
+    )
     text = f"for {format_duration(slow / NS_PER_S)} of {format_duration(whole / NS_PER_S)} it was {factor:.1f}x slower"
     return [Evidence(text=f"{text} than in the rest", metric="slow_part_s", value=slow / NS_PER_S, unit="s")]

@@ -43,9 +43,13 @@ class Measured:
     def at(self, rows: I64) -> Measured:
         """These rows."""
         return Measured(
-            self.amount[rows], self.active_s[rows], self.silent_s[rows], self.request[rows], self.start_ns[rows],
+            self.amount[rows],
+            self.active_s[rows],
+            self.silent_s[rows],
+            self.request[rows],
+            self.start_ns[rows],
             self.job[rows],
-        )  # fmt: skip
+        )
 
 
 def measured(phases: pa.Table) -> Measured:
@@ -58,10 +62,13 @@ def measured(phases: pa.Table) -> Measured:
     active = np.where(sound, active / NS_PER_S, np.nan)
     silent = np.where(sound, np.minimum(_silent_ns(phases), np.maximum(end - start, 0.0)) / NS_PER_S, np.nan)
     return Measured(
-        amount=np.where(amount > 0, amount, np.nan), active_s=active, silent_s=silent,
+        amount=np.where(amount > 0, amount, np.nan),
+        active_s=active,
+        silent_s=silent,
         request=np.where(floats(phases, "request_bytes") > 0, floats(phases, "request_bytes"), np.nan),
-        start_ns=integers(phases, "start_ns"), job=job_codes(phases),
-    )  # fmt: skip
+        start_ns=integers(phases, "start_ns"),
+        job=job_codes(phases),
+    )
 
 
 def _silent_ns(phases: pa.Table) -> F64:

@@ -53,11 +53,18 @@ class Health:
 
 
 def watched(
-    loads: pa.Table, interval_ns: int, peaks: Peaks, events: pa.Table | None, *, now_ns: int,
-    open_incidents: Sequence[Incident] = (), limits: HealthLimits | None = None,
-    servers: Mapping[str, str] | None = None, nodes: Mapping[str, int] | None = None,
+    loads: pa.Table,
+    interval_ns: int,
+    peaks: Peaks,
+    events: pa.Table | None,
+    *,
+    now_ns: int,
+    open_incidents: Sequence[Incident] = (),
+    limits: HealthLimits | None = None,
+    servers: Mapping[str, str] | None = None,
+    nodes: Mapping[str, int] | None = None,
     canaries: Mapping[str, pa.Table] | None = None,
-) -> Health:  # fmt: skip
+) -> Health:
     """States and incidents of a span.
 
     `loads`: rows of ROLLUP at `interval_ns` (1 s is what this is made for; a longer one hides bursts and finds less),
@@ -85,11 +92,15 @@ def watched(
     pairs = _without_their_devices(found)
     around = Around(axis, per, limits, now_ns, events, servers or {}, pairs, nodes or {}, found, loads)
     health = Health(
-        states=states_table(found, axis, window_ns, LAYERS), missing=missing,
-        peaks={(kind, name): peak for kind, windows in found.items()
-               for name, peak in zip(windows.asked.cells.names, windows.asked.peaks, strict=True)
-               if peak.bytes_per_s or peak.ops_per_s},
-    )  # fmt: skip
+        states=states_table(found, axis, window_ns, LAYERS),
+        missing=missing,
+        peaks={
+            (kind, name): peak
+            for kind, windows in found.items()
+            for name, peak in zip(windows.asked.cells.names, windows.asked.peaks, strict=True)
+            if peak.bytes_per_s or peak.ops_per_s
+        },
+    )
     seen: set[str] = set()
     for kind, windows in found.items():
         for place in _worth_a_look(windows, kind, open_incidents):
@@ -102,9 +113,16 @@ def watched(
 
 
 def _windows(
-    loads: pa.Table, kind: str, axis: Axis, per: int, peaks: Peaks, limits: HealthLimits, servers: Mapping[str, str],
-    nodes: Mapping[str, int] | None, canaries: Mapping[str, pa.Table] | None,
-) -> Windows | None:  # fmt: skip
+    loads: pa.Table,
+    kind: str,
+    axis: Axis,
+    per: int,
+    peaks: Peaks,
+    limits: HealthLimits,
+    servers: Mapping[str, str],
+    nodes: Mapping[str, int] | None,
+    canaries: Mapping[str, pa.Table] | None,
+) -> Windows | None:
     asked = demand.asked_of(loads, kind, axis, peaks, limits, servers)
     if asked is None:
         return None
@@ -130,8 +148,10 @@ def _worth_a_look(windows: Windows, kind: str, known: Sequence[Incident]) -> lis
     """Components that were sick in some window or are known to be."""
     told = {one.component for one in known if one.layer == LAYERS[kind]}
     sick = np.flatnonzero(windows.sick.any(axis=1)).tolist()
-    return sorted({place for place in sick if place not in windows.hidden}
-                  | {place for place, name in enumerate(windows.asked.cells.names) if name in told})  # fmt: skip
+    return sorted(
+        {place for place in sick if place not in windows.hidden}
+        | {place for place, name in enumerate(windows.asked.cells.names) if name in told}
+    )
 
 
 def _of_component(

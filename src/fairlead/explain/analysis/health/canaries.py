@@ -74,8 +74,11 @@ def _tries(canaries: Mapping[str, pa.Table], kind: str) -> pa.Table | None:
     table = canaries.get({"target": "target", "mds": "metadata"}.get(kind, ""))
     if table is None or "source" not in table.schema.names:
         return None
-    table = table.filter(pc.and_(pc.equal(table["source"].cast(pa.string()), CANARY),
-                                 pc.greater(pc.fill_null(table["interval_ns"], 0), 0)))  # fmt: skip
+    table = table.filter(
+        pc.and_(
+            pc.equal(table["source"].cast(pa.string()), CANARY), pc.greater(pc.fill_null(table["interval_ns"], 0), 0)
+        )
+    )
     return table if table.num_rows else None
 
 

@@ -65,8 +65,10 @@ def peaks_of(cells: Cells, given: Peaks, busy_s: Floats | None = None) -> list[P
         rates["ops_per_s"] = np.where(_small(cells), rates["ops_per_s"], np.nan)
     own = {name: _quantiles(cells, values) for name, values in rates.items()}
     best = {name: _best_but_one(values) for name, values in own.items()}
-    return [_peak(peak_of(given, cells.kind, who), {n: (own[n][i], best[n]) for n in own}, cells.kind)
-            for i, who in enumerate(cells.names)]  # fmt: skip
+    return [
+        _peak(peak_of(given, cells.kind, who), {n: (own[n][i], best[n]) for n in own}, cells.kind)
+        for i, who in enumerate(cells.names)
+    ]
 
 
 def _peak(told: Peak | None, learnt: dict[str, tuple[float, float]], kind: str) -> Peak:
@@ -156,8 +158,10 @@ def share_of(cells: Cells, peaks: list[Peak]) -> Floats:
     """What each cell moved as a share of its component's peak: bytes, or of small requests operations where these are
     nearer to theirs. NaN where the peak that matters is not known: few bytes in small requests may be all it can."""
     seconds = cells.axis.window_s
-    best = {name: np.array([getattr(peak, name) or np.nan for peak in peaks])[cells.component]
-            for name in ("bytes_per_s", "ops_per_s")}  # fmt: skip
+    best = {
+        name: np.array([getattr(peak, name) or np.nan for peak in peaks])[cells.component]
+        for name in ("bytes_per_s", "ops_per_s")
+    }
     by_bytes, by_ops = cells.bytes / seconds / best["bytes_per_s"], cells.ops / seconds / best["ops_per_s"]
     if cells.kind == "mds":
         return np.asarray(by_ops, np.float64)

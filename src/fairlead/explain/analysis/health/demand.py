@@ -37,9 +37,14 @@ _UNHINDERED = 0.8
 """Share of a job's time in a forwarder that is service, from which it does not wait."""
 _UNDER_WAY = 2.0
 """Operations under way at a metadata server, on average, from which it is asked for more than it gives."""
-_EVIDENCE = {"forwarder": "requests wait in its queue", "target": "its device is busy all the time",
-             "device": "it is busy all the time", "mds": "operations on it take long and never cease",
-             "port": "packets wait for it", "node": ""}  # fmt: skip
+_EVIDENCE = {
+    "forwarder": "requests wait in its queue",
+    "target": "its device is busy all the time",
+    "device": "it is busy all the time",
+    "mds": "operations on it take long and never cease",
+    "port": "packets wait for it",
+    "node": "",
+}
 
 
 @dataclass(frozen=True)
@@ -87,8 +92,17 @@ def asked_of(
         with np.errstate(invalid="ignore"):
             queue = np.nan_to_num(cells.waits) > 10 * np.maximum(np.nan_to_num(cells.ops), axis.window_s)
     steady = _steady(axis, limits)
-    return Asked(cells, known, active, queue & inner(cells, active | queue, steady), share, np.zeros(len(cells), bool),
-                 np.where(share >= limits.share, share, np.nan), bool(queue.any()), _EVIDENCE[kind])  # fmt: skip
+    return Asked(
+        cells,
+        known,
+        active,
+        queue & inner(cells, active | queue, steady),
+        share,
+        np.zeros(len(cells), bool),
+        np.where(share >= limits.share, share, np.nan),
+        bool(queue.any()),
+        _EVIDENCE[kind],
+    )
 
 
 def _steady(axis: Axis, limits: HealthLimits) -> int:
@@ -120,8 +134,17 @@ def _forwarder(loads: pa.Table, cells: Cells, active: Bools, peaks: Peaks, limit
     asked &= (waiting >= limits.queue * axis.window_s) | stuck if coarse else asked
     told = bool(np.isfinite(cells.wait_s).any() or np.isfinite(cells.queue).any())
     fair = np.where(active & (share >= limits.share), share, np.nan)
-    return Asked(cells, known, active | queueing, asked, share, np.zeros(len(cells), np.bool_), fair, told,
-                 _EVIDENCE["forwarder"])  # fmt: skip
+    return Asked(
+        cells,
+        known,
+        active | queueing,
+        asked,
+        share,
+        np.zeros(len(cells), np.bool_),
+        fair,
+        told,
+        _EVIDENCE["forwarder"],
+    )
 
 
 def _held(parts: Cells, cells: Cells, limits: HealthLimits) -> Floats:
@@ -152,9 +175,17 @@ def _device(cells: Cells, active: Bools, peaks: Peaks, limits: HealthLimits) -> 
     known = peaks_of(cells, peaks, cells.busy_s)
     busy = np.nan_to_num(cells.busy_s) >= limits.device_busy * cells.axis.window_s
     share = best_near(cells, share_of(cells, known), _steady(cells.axis, limits))
-    return Asked(cells, known, active | busy, busy & inner(cells, busy, _steady(cells.axis, limits)), share,
-                 np.zeros(len(cells), np.bool_), _while_busy(cells, known, limits),
-                 bool(np.isfinite(cells.busy_s).any()), _EVIDENCE["device"])  # fmt: skip
+    return Asked(
+        cells,
+        known,
+        active | busy,
+        busy & inner(cells, busy, _steady(cells.axis, limits)),
+        share,
+        np.zeros(len(cells), np.bool_),
+        _while_busy(cells, known, limits),
+        bool(np.isfinite(cells.busy_s).any()),
+        _EVIDENCE["device"],
+    )
 
 
 def _while_busy(cells: Cells, peaks: list[Peak], limits: HealthLimits) -> Floats:
@@ -220,8 +251,18 @@ def _target(
         share, full = _by_server(cells, share, asked, named, known, peaks, limits)
     with_busy = replace(cells, busy_s=busy_s)
     fair = np.fmax(_while_busy(with_busy, known, limits), np.where(share >= limits.share, share, np.nan))
-    return Asked(cells, known, active | busy, asked, share, full, fair, bool(np.isfinite(busy_s).any()),
-                 _EVIDENCE["target"], named_pairs)  # fmt: skip
+    return Asked(
+        cells,
+        known,
+        active | busy,
+        asked,
+        share,
+        full,
+        fair,
+        bool(np.isfinite(busy_s).any()),
+        _EVIDENCE["target"],
+        named_pairs,
+    )
 
 
 def servers_of(
@@ -274,8 +315,17 @@ def _mds(loads: pa.Table, cells: Cells, active: Bools, peaks: Peaks, limits: Hea
     asked = under_way >= _UNDER_WAY
     asked &= inner(cells, asked, _steady(cells.axis, limits))
     asked &= cells.axis.window_s <= limits.coarse_s
-    return Asked(cells, known, active, asked, share, np.zeros(len(cells), np.bool_),
-                 np.where(share >= limits.share, share, np.nan), bool(under_way.any()), _EVIDENCE["mds"])  # fmt: skip
+    return Asked(
+        cells,
+        known,
+        active,
+        asked,
+        share,
+        np.zeros(len(cells), np.bool_),
+        np.where(share >= limits.share, share, np.nan),
+        bool(under_way.any()),
+        _EVIDENCE["mds"],
+    )
 
 
 def _under_way(loads: pa.Table, cells: Cells) -> Floats:

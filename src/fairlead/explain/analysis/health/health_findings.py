@@ -23,17 +23,28 @@ Advise = Callable[[str, str, Mapping[str, object], str | None], Sequence[Advice]
 """(rule, verdict, facts, layer or None) → what to do: `analysis.advice.advised` over a set of advice."""
 SUBJECTS = {"client": "node"}
 """Layer → kind of the subject, where they differ."""
-_PLAIN = {"forwarder": "Forwarder", "target": "Target", "mds": "Metadata server", "port": "Port", "device": "Device",
-          "client": "Node"}  # fmt: skip
+_PLAIN = {
+    "forwarder": "Forwarder",
+    "target": "Target",
+    "mds": "Metadata server",
+    "port": "Port",
+    "device": "Device",
+    "client": "Node",
+}
 _STATE = {"degraded": "is slow", "dead": "answers nobody", "flapping": "is slow on and off"}
 _PAST = {"degraded": "was slow", "dead": "answered nobody", "flapping": "was slow on and off"}
 _SHOWN_JOBS = 10
 
 
 def told(
-    incidents: Sequence[Incident], now_ns: int, *, cluster: str | None = None, jobs: pa.Table | None = None,
-    limits: HealthLimits | None = None, advise: Advise | None = None,
-) -> list[Told]:  # fmt: skip
+    incidents: Sequence[Incident],
+    now_ns: int,
+    *,
+    cluster: str | None = None,
+    jobs: pa.Table | None = None,
+    limits: HealthLimits | None = None,
+    advise: Advise | None = None,
+) -> list[Told]:
     """Findings of incidents, in their order. `now_ns` only tells how long an open one has lasted; `jobs`: rows of JOBS,
     which tell how large the jobs are that were served."""
     limits = limits or HealthLimits()
@@ -60,22 +71,40 @@ def severity_of(one: Incident, now_ns: int, largest_job_nodes: int, limits: Heal
 
 
 def _told(
-    one: Incident, now_ns: int, cluster: str | None, sizes: Mapping[str, int], limits: HealthLimits,
+    one: Incident,
+    now_ns: int,
+    cluster: str | None,
+    sizes: Mapping[str, int],
+    limits: HealthLimits,
     advise: Advise | None,
-) -> Told:  # fmt: skip
+) -> Told:
     rule = "component.dead" if one.kind == "dead" else "component.degraded"
     largest = max((sizes.get(job, 0) for job in one.jobs), default=0)
     subject = Subject(SUBJECTS.get(one.layer, one.layer), one.component)
-    facts = {"component": one.component, "share_of_peak": one.share_of_peak,
-             "job": one.jobs[0] if one.hint == "one_client" and one.jobs else None}  # fmt: skip
+    facts = {
+        "component": one.component,
+        "share_of_peak": one.share_of_peak,
+        "job": one.jobs[0] if one.hint == "one_client" and one.jobs else None,
+    }
     finding = Finding(
-        id=identity(rule, cluster, subject.kind, subject.id, one.id), rule=rule, title=_title(one), subject=subject,
-        from_ns=one.from_ns, to_ns=one.to_ns, severity=severity_of(one, now_ns, largest, limits),
-        confidence=one.confidence, category=one.hint, evidence=_evidence(one), missing=list(one.missing),
-        advice=list(advise(rule, one.hint, {name: value for name, value in facts.items() if value is not None},
-                           one.layer)) if advise is not None else [],
+        id=identity(rule, cluster, subject.kind, subject.id, one.id),
+        rule=rule,
+        title=_title(one),
+        subject=subject,
+        from_ns=one.from_ns,
+        to_ns=one.to_ns,
+        severity=severity_of(one, now_ns, largest, limits),
+        confidence=one.confidence,
+        category=one.hint,
+        evidence=_evidence(one),
+        missing=list(one.missing),
+        advice=list(
+            advise(rule, one.hint, {name: value for name, value in facts.items() if value is not None}, one.layer)
+        )
+        if advise is not None
+        else [],
         analysis_version=str(DIAGNOSIS_VERSION),
-    )  # fmt: skip
+    )
     return Told(finding=finding, cluster=cluster, components=[subject])
 
 

@@ -97,31 +97,46 @@ def incident_of(
     dead = mean is not None and mean < limits.dead and not by_peers
     events = _events(around, name, spell)
     course = Course(
-        share=share, over=spell.to_ns is not None, events=frozenset(kind_ for kind_, _, _ in events),
-        used=_used(windows, place), siblings=_siblings(around, name, spell), job_share=job_share, dead=dead,
-        full=limits.full, **_missed(windows, place, spell, around.per),
-    )  # fmt: skip
+        share=share,
+        over=spell.to_ns is not None,
+        events=frozenset(kind_ for kind_, _, _ in events),
+        used=_used(windows, place),
+        siblings=_siblings(around, name, spell),
+        job_share=job_share,
+        dead=dead,
+        full=limits.full,
+        **_missed(windows, place, spell, around.per),
+    )
     hint, why = hint_of(course)
     evidence = [
         _main_evidence(windows, place, spell, kind, mean, measured, peak, by_peers=by_peers),
         Evidence(text=f"Likely cause: {hint.replace('_', ' ')}. {why}", metric="hint", value=hint),
         Evidence(text="Until when it was seen.", metric=SEEN, value=spell.last_ns, unit="ns"),
     ]
-    evidence += [Evidence(text=text, metric=MAINTENANCE if word == MAINTENANCE else "event", value=word)
-                 for word, text, _ in events[:_EVENTS_SHOWN]]  # fmt: skip
+    evidence += [
+        Evidence(text=text, metric=MAINTENANCE if word == MAINTENANCE else "event", value=word)
+        for word, text, _ in events[:_EVENTS_SHOWN]
+    ]
     with np.errstate(invalid="ignore", divide="ignore"):
         part = windows.low[place, spell.sick] / windows.considered[place, spell.sick]
     on_and_off = np.isfinite(part).any() and float(np.nanmedian(part)) < _THROUGHOUT
     flapping = spell.turns >= 2 or 2 * spell.flaps > len(spell.sick) or on_and_off
     return Incident(
-        id=spell.id or identity("incident", LAYERS[kind], name, spell.from_ns), layer=LAYERS[kind],  # type: ignore[arg-type]
-        component=name, from_ns=spell.from_ns, to_ns=spell.to_ns,
-        kind="dead" if dead else "flapping" if flapping else "degraded", measured=measured, peak=_main(peak, kind),
-        share_of_peak=None if mean is None else round(mean, 4), hint=hint,
+        id=spell.id or identity("incident", LAYERS[kind], name, spell.from_ns),
+        layer=LAYERS[kind],  # type: ignore[arg-type]
+        component=name,
+        from_ns=spell.from_ns,
+        to_ns=spell.to_ns,
+        kind="dead" if dead else "flapping" if flapping else "degraded",
+        measured=measured,
+        peak=_main(peak, kind),
+        share_of_peak=None if mean is None else round(mean, 4),
+        hint=hint,
         confidence=_confidence(windows, place, spell, peak, mean, limits, by_peers=by_peers),
-        jobs=sorted({*jobs, *(old.jobs if old is not None else [])})[:MOST_JOBS], evidence=evidence,
+        jobs=sorted({*jobs, *(old.jobs if old is not None else [])})[:MOST_JOBS],
+        evidence=evidence,
         missing=_missing(spell, around),
-    )  # fmt: skip
+    )
 
 
 def _gone_on(old: Incident, spell: Spell) -> Incident:
@@ -136,9 +151,16 @@ def _main(peak: Peak, kind: str) -> float | None:
 
 
 def _main_evidence(
-    windows: Windows, place: int, spell: Spell, kind: str, mean: float | None, measured: float | None, peak: Peak, *,
+    windows: Windows,
+    place: int,
+    spell: Spell,
+    kind: str,
+    mean: float | None,
+    measured: float | None,
+    peak: Peak,
+    *,
     by_peers: bool,
-) -> Evidence:  # fmt: skip
+) -> Evidence:
     many = len(spell.sick)
     if by_peers:
         jobs = len(_jobs_against(windows, place, spell))
@@ -222,10 +244,12 @@ def _events(around: Around, name: str, spell: Spell) -> list[tuple[str, str, int
     ended = pc.coalesce(table["end_ns"], table["ts_ns"])
     early = spell.from_ns - around.per * around.axis.window_ns
     names = pa.array(sorted(around.names_of(name)))
-    rows = table.filter(pc.and_(
-        pc.is_in(table["component"].cast(pa.string()), names),
-        pc.and_(pc.less_equal(table["ts_ns"], end), pc.greater_equal(ended, early)),
-    ))  # fmt: skip
+    rows = table.filter(
+        pc.and_(
+            pc.is_in(table["component"].cast(pa.string()), names),
+            pc.and_(pc.less_equal(table["ts_ns"], end), pc.greater_equal(ended, early)),
+        )
+    )
     kinds, texts, times = (
         rows["kind"].cast(pa.string()).to_pylist(),
         rows["text"].to_pylist(),

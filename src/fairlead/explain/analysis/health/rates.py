@@ -18,13 +18,23 @@ from fairlead.core.model.units import NS_PER_S
 from fairlead.explain.analysis.intervals import Axis, Bools, Floats, Ints
 from fairlead.store.rollup_cells import names
 
-LAYERS = {"forwarder": "forwarder", "target": "target", "mds": "mds", "port": "port", "device": "device",
-          "node": "client"}  # fmt: skip
+LAYERS = {
+    "forwarder": "forwarder",
+    "target": "target",
+    "mds": "mds",
+    "port": "port",
+    "device": "device",
+    "node": "client",
+}
 """Kind of a rollup → layer of an incident."""
 _COUNTED_BY = {
-    "forwarder": ("forwarder",), "target": ("target",), "mds": ("metadata",), "port": ("port",), "device": ("device",),
+    "forwarder": ("forwarder",),
+    "target": ("target",),
+    "mds": ("metadata",),
+    "port": ("port",),
+    "device": ("device",),
     "node": ("mount", "client"),
-}  # fmt: skip
+}
 """Layers that count a kind, the best first: layers tell of the same bytes and are never added."""
 _SUMS = ("busy_ns", "wait_ns", "waits", "cache_hit", "cache_miss")
 _TOPS = ("queue_len_max", "used_bytes_max", "capacity_bytes")
@@ -149,10 +159,23 @@ def _cells(table: pa.Table, kind: str, axis: Axis, *, parts: bool) -> Cells:
         used = tops["used_bytes_max"] / tops["capacity_bytes"]
         missed = np.where(asked > 0, sums["cache_miss"] / asked, np.nan)
     return Cells(
-        kind, axis, tuple(words), tuple(jobs), code[first], at[first], job[first], _either(reads, writes),
-        _either(_either(ops[0], ops[1]), ops[2]), ops[2], sums["busy_ns"] / NS_PER_S, sums["wait_ns"] / NS_PER_S,
-        tops["queue_len_max"], used, missed, sums["waits"],
-    )  # fmt: skip
+        kind,
+        axis,
+        tuple(words),
+        tuple(jobs),
+        code[first],
+        at[first],
+        job[first],
+        _either(reads, writes),
+        _either(_either(ops[0], ops[1]), ops[2]),
+        ops[2],
+        sums["busy_ns"] / NS_PER_S,
+        sums["wait_ns"] / NS_PER_S,
+        tops["queue_len_max"],
+        used,
+        missed,
+        sums["waits"],
+    )
 
 
 def _sorted(words: list[str], codes: Ints) -> tuple[list[str], Ints]:

@@ -20,17 +20,33 @@ from fairlead.explain.analysis.intervals import Axis, Bools, Floats, Ints
 OK, SICK, FLAPS, IDLE, UNKNOWN = range(5)
 WORDS = ("ok", "sick", "sick", "idle", "unknown")
 REASONS = (
-    "", "below the limit while more was asked", "nothing was asked", "nothing was counted", "no requests queued there",
-    "no peak is known", "its server is full", "this layer tells of no queue, and no job compares it with others",
-    "all that were asked are slow alike", "its canary is as fast as ever", "its canary is slow",
+    "",
+    "below the limit while more was asked",
+    "nothing was asked",
+    "nothing was counted",
+    "no requests queued there",
+    "no peak is known",
+    "its server is full",
+    "this layer tells of no queue, and no job compares it with others",
+    "all that were asked are slow alike",
+    "its canary is as fast as ever",
+    "its canary is slow",
     "slower than its peers for the same job",
-)  # fmt: skip
+)
 (_, LOW, NOTHING, UNCOUNTED, UNQUEUED, PEAKLESS, FULL, SILENT, ALIKE, CANARY_OK, CANARY_SLOW, PEERS) = range(12)
 
-STATES = pa.schema([
-    ("ts_ns", pa.int64()), ("interval_ns", pa.int64()), ("layer", pa.string()), ("component", pa.string()),
-    ("state", pa.string()), ("why", pa.string()), ("share_of_peak", pa.float64()), ("measured", pa.float64()),
-])  # fmt: skip
+STATES = pa.schema(
+    [
+        ("ts_ns", pa.int64()),
+        ("interval_ns", pa.int64()),
+        ("layer", pa.string()),
+        ("component", pa.string()),
+        ("state", pa.string()),
+        ("why", pa.string()),
+        ("share_of_peak", pa.float64()),
+        ("measured", pa.float64()),
+    ]
+)
 """States as a table: one row a component and window. `share_of_peak` and `measured` (bytes/s; MDS: operations/s) are
 of the time in which more was asked; null: it was not."""
 
@@ -88,9 +104,11 @@ def windows_of(found: Asked, compared: Compared | None, limits: HealthLimits, ca
     state = np.full(shape, UNKNOWN, np.int64)
     why = np.full(shape, UNQUEUED if found.queues_known else SILENT, np.int64)
     for rows, reason in (
-        ((asked > 0) & (many(found.asked & ~known) > 0), PEAKLESS), (many(found.asked & found.full) > 0, FULL),
-        ((seen > 0) & (active == 0), NOTHING), (seen == 0, UNCOUNTED),
-    ):  # fmt: skip
+        ((asked > 0) & (many(found.asked & ~known) > 0), PEAKLESS),
+        (many(found.asked & found.full) > 0, FULL),
+        ((seen > 0) & (active == 0), NOTHING),
+        (seen == 0, UNCOUNTED),
+    ):
         why[rows] = reason
     state[(seen > 0) & (active == 0)] = IDLE
     for rows, code, reason in ((ok, OK, 0), (sick, SICK, LOW), (flaps, FLAPS, LOW)):
@@ -179,12 +197,19 @@ def states_table(found: Mapping[str, Windows], axis: Axis, window_ns: int, layer
         code, why, share, measured = (
             values[shown].ravel() for values in (windows.state, windows.why, windows.share, windows.measured)
         )
-        tables.append(pa.table([
-            pa.array(np.tile(axis.start_ns + np.arange(many) * window_ns, len(names))),
-            pa.array(np.full(rows, window_ns)), pa.array([layers[kind]] * rows, pa.string()),
-            pa.array(np.repeat(np.array(names, object), many), pa.string()),
-            pa.DictionaryArray.from_arrays(pa.array(code.astype(np.int32)), pa.array(WORDS)).cast(pa.string()),
-            pa.DictionaryArray.from_arrays(pa.array(why.astype(np.int32)), pa.array(REASONS)).cast(pa.string()),
-            pa.array(share, from_pandas=True), pa.array(measured, from_pandas=True),
-        ], schema=STATES))  # fmt: skip
+        tables.append(
+            pa.table(
+                [
+                    pa.array(np.tile(axis.start_ns + np.arange(many) * window_ns, len(names))),
+                    pa.array(np.full(rows, window_ns)),
+                    pa.array([layers[kind]] * rows, pa.string()),
+                    pa.array(np.repeat(np.array(names, object), many), pa.string()),
+                    pa.DictionaryArray.from_arrays(pa.array(code.astype(np.int32)), pa.array(WORDS)).cast(pa.string()),
+                    pa.DictionaryArray.from_arrays(pa.array(why.astype(np.int32)), pa.array(REASONS)).cast(pa.string()),
+                    pa.array(share, from_pandas=True),
+                    pa.array(measured, from_pandas=True),
+                ],
+                schema=STATES,
+            )
+        )
     return pa.concat_tables(tables) if tables else STATES.empty_table()

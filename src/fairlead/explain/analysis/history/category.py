@@ -32,17 +32,22 @@ class Rung:
 
 
 LADDER: tuple[Rung, ...] = (
-    Rung("the same phase of the program",
-         ("place", "user", "program", "scale", "kind", "mode", "request", "volume", "first"),
-         ("user", "program", "scale")),
-    Rung("user, program and nodes, alike requests", ("place", "user", "program", "scale", "kind", "mode", "request"),
-         ("user", "program", "scale")),
+    Rung(
+        "the same phase of the program",
+        ("place", "user", "program", "scale", "kind", "mode", "request", "volume", "first"),
+        ("user", "program", "scale"),
+    ),
+    Rung(
+        "user, program and nodes, alike requests",
+        ("place", "user", "program", "scale", "kind", "mode", "request"),
+        ("user", "program", "scale"),
+    ),
     Rung("user, program and nodes", ("place", "user", "program", "scale", "kind"), ("user", "program", "scale")),
     Rung("program and nodes", ("place", "program", "scale", "kind"), ("program", "scale")),
     Rung("program", ("place", "program", "kind"), ("program",)),
     Rung("user, alike I/O", ("place", "user", "kind", "mode", "request", "processes"), ("user",)),
     Rung("alike I/O", ("place", "kind", "mode", "request", "volume", "processes")),
-)  # fmt: skip
+)
 """From the most alike to the most general. `place` is cluster and file system, `scale` nodes rounded to a power of two,
 `first` whether it is the first phase of its kind in its job; `request`, `volume` and `processes` are classes."""
 

@@ -105,9 +105,13 @@ class _Columns:
 
 
 def _rows_of(
-    series: pa.Table, interval_ns: int, kinds: Sequence[Kind], job: Mapping[str, object], known: Mapping[str, object],
+    series: pa.Table,
+    interval_ns: int,
+    kinds: Sequence[Kind],
+    job: Mapping[str, object],
+    known: Mapping[str, object],
     edges: pa.Table | None,
-) -> list[dict[str, object]]:  # fmt: skip
+) -> list[dict[str, object]]:
     first, bins, by = by_interval(series, interval_ns)
     if bins > MOST_BINS:
         return []
@@ -188,9 +192,14 @@ def _spans_of(edges: pa.Table | None, kind: Kind) -> NDArray[np.int64] | None:
 
 
 def _row(
-    columns: _Columns, kind: Kind, number: int, span: tuple[int, int], job: Mapping[str, object],
-    known: Mapping[str, object], stretches: NDArray[np.int64] | None,
-) -> dict[str, object]:  # fmt: skip
+    columns: _Columns,
+    kind: Kind,
+    number: int,
+    span: tuple[int, int],
+    job: Mapping[str, object],
+    known: Mapping[str, object],
+    stretches: NDArray[np.int64] | None,
+) -> dict[str, object]:
     low, high = span
     width = columns.interval_ns
     values = columns.by["metadata_ops" if kind == "metadata" else f"{kind}_bytes"][low:high]
@@ -212,13 +221,22 @@ def _row(
     missing += ["traffic"] if job["basis"] == ESTIMATE else []
     bins, times = _distribution(values, full, width)
     return dict(job) | {
-        "number": number, "kind": kind, "start_ns": start, "end_ns": end, "active_ns": round(active_s * NS_PER_S),
-        "bytes": None if kind == "metadata" else round(amount), "ops": operations, "metadata_ops": metadata,
+        "number": number,
+        "kind": kind,
+        "start_ns": start,
+        "end_ns": end,
+        "active_ns": round(active_s * NS_PER_S),
+        "bytes": None if kind == "metadata" else round(amount),
+        "ops": operations,
+        "metadata_ops": metadata,
         "rate_per_s": amount / active_s if active_s > 0 else None,
         "request_bytes": amount / operations if operations and kind != "metadata" else None,
-        "rate_bins": bins, "rate_ns": times, "mode": mode, "io_processes": known.get("io_processes"),
+        "rate_bins": bins,
+        "rate_ns": times,
+        "mode": mode,
+        "io_processes": known.get("io_processes"),
         "missing": sorted(missing) or None,
-    }  # fmt: skip
+    }
 
 
 def _sums(columns: _Columns, kind: Kind, low: int, high: int) -> tuple[int | None, int | None]:

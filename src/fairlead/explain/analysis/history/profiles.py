@@ -80,10 +80,17 @@ def merged(a: Profile, b: Profile) -> Profile:
         if kind in a.kinds or kind in b.kinds
     }
     return Profile(
-        cluster=a.cluster, user=a.user, program=a.program, scale=a.scale, runs=a.runs + b.runs,
-        first_ns=min(a.first_ns, b.first_ns), last_ns=max(a.last_ns, b.last_ns), seconds=_sum(a.seconds, b.seconds),
-        metadata_ops=_sum(a.metadata_ops, b.metadata_ops), kinds=kinds,
-    )  # fmt: skip
+        cluster=a.cluster,
+        user=a.user,
+        program=a.program,
+        scale=a.scale,
+        runs=a.runs + b.runs,
+        first_ns=min(a.first_ns, b.first_ns),
+        last_ns=max(a.last_ns, b.last_ns),
+        seconds=_sum(a.seconds, b.seconds),
+        metadata_ops=_sum(a.metadata_ops, b.metadata_ops),
+        kinds=kinds,
+    )
 
 
 def without(a: Profile, b: Profile) -> Profile:
@@ -93,11 +100,17 @@ def without(a: Profile, b: Profile) -> Profile:
         raise ValueError("profiles of two categories are no profile")
     kinds = {kind: _less(one, b.kinds.get(kind, KindProfile())) for kind, one in a.kinds.items()}
     return Profile(
-        cluster=a.cluster, user=a.user, program=a.program, scale=a.scale, runs=max(a.runs - b.runs, 0),
-        first_ns=a.first_ns, last_ns=a.last_ns, seconds=_minus(a.seconds, b.seconds),
+        cluster=a.cluster,
+        user=a.user,
+        program=a.program,
+        scale=a.scale,
+        runs=max(a.runs - b.runs, 0),
+        first_ns=a.first_ns,
+        last_ns=a.last_ns,
+        seconds=_minus(a.seconds, b.seconds),
         metadata_ops=_minus(a.metadata_ops, b.metadata_ops),
         kinds={kind: one for kind, one in kinds.items() if one.phases},
-    )  # fmt: skip
+    )
 
 
 def key_of(one: Profile) -> Key:
@@ -158,12 +171,19 @@ def profile_of(summaries: pa.Table, phases: pa.Table) -> list[Profile]:
     number = np.bincount(group, minlength=count)
     found = [
         Profile(
-            cluster=names["cluster"][i], user=names["user"][i], program=names["program"][i],
-            scale=int(scale[one[i]]) if scale[one[i]] > 0 else None, runs=int(number[i]), first_ns=int(first[i]),
-            last_ns=int(last[i]), seconds=seconds[i], metadata_ops=metadata[i], kinds=kinds[i],
+            cluster=names["cluster"][i],
+            user=names["user"][i],
+            program=names["program"][i],
+            scale=int(scale[one[i]]) if scale[one[i]] > 0 else None,
+            runs=int(number[i]),
+            first_ns=int(first[i]),
+            last_ns=int(last[i]),
+            seconds=seconds[i],
+            metadata_ops=metadata[i],
+            kinds=kinds[i],
         )
         for i in range(count)
-    ]  # fmt: skip
+    ]
     return sorted(found, key=lambda one: (one.cluster or "", one.user or "", one.program or "", one.scale or 0))
 
 
@@ -212,9 +232,14 @@ def _kinds(runs: pa.Table, group: NDArray[np.int64], count: int, phases: pa.Tabl
         with_any = np.bincount(at[one], minlength=count)
         for i in np.flatnonzero(number).tolist():
             found[i][name] = KindProfile(
-                phases=int(number[i]), runs=int(with_any[i]), modes=modes[i], volumes=volumes[i], rates=rates[i],
-                requests=requests[i], periods=periods[i],
-            )  # fmt: skip
+                phases=int(number[i]),
+                runs=int(with_any[i]),
+                modes=modes[i],
+                volumes=volumes[i],
+                rates=rates[i],
+                requests=requests[i],
+                periods=periods[i],
+            )
     return found
 
 
@@ -253,9 +278,10 @@ def profile_rows(profiles: Sequence[Profile], made_ns: int) -> pa.RecordBatch:
         for name in ("cluster", "user", "program", "scale", "runs", "first_ns", "last_ns")
     }
     columns |= {
-        "detail": [msgspec.json.encode(one).decode() for one in profiles], "made_ns": [made_ns] * len(profiles),
+        "detail": [msgspec.json.encode(one).decode() for one in profiles],
+        "made_ns": [made_ns] * len(profiles),
         "analysis_version": [DIAGNOSIS_VERSION] * len(profiles),
-    }  # fmt: skip
+    }
     return batch_of(PROFILE, columns, len(profiles))
 
 

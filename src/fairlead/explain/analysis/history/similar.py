@@ -15,8 +15,16 @@ from numpy.typing import NDArray
 from fairlead.explain.analysis.history.columns import floats, integers
 
 F64 = NDArray[np.float64]
-RATIOS = ("read_bytes", "write_bytes", "read_request_bytes", "write_request_bytes", "phases", "processes",
-          "mdops_in_phases", "seconds")  # fmt: skip
+RATIOS = (
+    "read_bytes",
+    "write_bytes",
+    "read_request_bytes",
+    "write_request_bytes",
+    "phases",
+    "processes",
+    "mdops_in_phases",
+    "seconds",
+)
 """Compared as ratios: a factor of two is a distance of 1."""
 MODES = ("read_mode", "write_mode")
 OTHER_MODE = 2.0

@@ -77,10 +77,18 @@ def attributed(scene: Scene, limits: Limits | None = None) -> Attribution:
     lost = float(case.found.lost.sum())
     if lost <= 0 or not case.found.held:
         own = _own_change(scene.victim, limits)
-        return _own(own, (), missing) if own else Attribution(
-            verdict="unknown", accused=False, confidence=0.0, culprits=(), evidence=(_nothing(case),),
-            missing=missing,
-        )  # fmt: skip
+        return (
+            _own(own, (), missing)
+            if own
+            else Attribution(
+                verdict="unknown",
+                accused=False,
+                confidence=0.0,
+                culprits=(),
+                evidence=(_nothing(case),),
+                missing=missing,
+            )
+        )
     jobs = _neighbours(case, limits, trust)
     components = _components(case, trust)
     ranked = sorted([*jobs, *components], key=lambda one: (-one.confidence, -one.cost_s, one.culprit.who.id))
@@ -103,9 +111,13 @@ def attributed(scene: Scene, limits: Limits | None = None) -> Attribution:
             return _own(own, culprits, missing)
         verdict, evidence = "unknown", [_nothing(case), *evidence]
     return Attribution(
-        verdict=verdict, accused=accused, confidence=round(confidence, 4), culprits=culprits, evidence=evidence,
+        verdict=verdict,
+        accused=accused,
+        confidence=round(confidence, 4),
+        culprits=culprits,
+        evidence=evidence,
         missing=missing,
-    )  # fmt: skip
+    )
 
 
 def case_of(scene: Scene, limits: Limits) -> tuple[Case, list[str], float]:
@@ -114,14 +126,12 @@ def case_of(scene: Scene, limits: Limits) -> tuple[Case, list[str], float]:
     others = (
         [str(job) for job in pc.unique(scene.neighbours["job_id"]).to_pylist()] if scene.neighbours.num_rows else []
     )
-    loads = loads_of(
-        scene.loads, scene.interval_ns, victim.job_id, others, span_ns=(victim.start_ns, victim.end_ns)
-    )  # fmt: skip
+    loads = loads_of(scene.loads, scene.interval_ns, victim.job_id, others, span_ns=(victim.start_ns, victim.end_ns))
     loads, estimated = with_estimates(loads, victim, scene.neighbours)
     path = path_of(loads, victim)
     found = congestion(
         loads, victim, path, incidents=scene.incidents, peaks=scene.peaks, usual_wait_s=scene.usual_wait_s
-    )  # fmt: skip
+    )
     blame = blamed(loads, found)
     moves = doses(blame.load, found.rate, (found.inside > 0) | (np.nan_to_num(found.rate) > 0))
     features = features_of(loads, found.inside, victim.start_ns, victim.end_ns, scene.neighbours, path)
@@ -146,11 +156,14 @@ def _neighbours(case: Case, limits: Limits, trust: float) -> list[_Candidate]:
         cost = float(blame.jobs[job])
         at = [row for row in worst_first(blame.where[:, job]) if blame.where[row, job] > 0.02 * cost]
         culprit = Culprit(
-            who=Subject("job", loads.jobs[job]), verdict=category(case, job, limits.mixed_part),
-            score=round(float(likely[job - 1]), 4), cost_s=round(cost, 3),
-            at=[_subject(loads, case.found, row) for row in at], evidence=against(case, job),
+            who=Subject("job", loads.jobs[job]),
+            verdict=category(case, job, limits.mixed_part),
+            score=round(float(likely[job - 1]), 4),
+            cost_s=round(cost, 3),
+            at=[_subject(loads, case.found, row) for row in at],
+            evidence=against(case, job),
             facts=case.features[job - 1].facts(),
-        )  # fmt: skip
+        )
         made.append(_Candidate(culprit, cost, max(cost, float(blame.alone[job])), float(likely[job - 1])))
     return made
 
@@ -162,10 +175,13 @@ def inputs_of(case: Case) -> score.Inputs:
     rivals = np.append(costs, case.blame.faults.max(initial=0.0))
     shown = np.array([bool(one.conspicuous(case.limits)) for one in case.features], float)
     return score.Inputs(
-        share=np.minimum(costs / lost, 1.0), alone=np.minimum(case.blame.alone[1:] / lost, 1.0),
-        lead=score.leads(rivals)[:-1], response=case.doses.response[1:], by_chance=case.doses.by_chance[1:],
+        share=np.minimum(costs / lost, 1.0),
+        alone=np.minimum(case.blame.alone[1:] / lost, 1.0),
+        lead=score.leads(rivals)[:-1],
+        response=case.doses.response[1:],
+        by_chance=case.doses.by_chance[1:],
         conspicuous=shown,
-    )  # fmt: skip
+    )
 
 
 def _subject(loads: Loads, found: Congestion, row: int) -> Subject:
@@ -186,12 +202,15 @@ def _components(case: Case, trust: float) -> list[_Candidate]:
         lead = cost / max(cost + best, 1e-9)
         sure = held.incident.confidence * trust * float(np.clip(1.6 * min(cost / lost, 1.0) * lead / 0.8, 0.0, 1.0))
         culprit = Culprit(
-            who=Subject(one.kind, one.id), verdict="component", score=round(sure, 4), cost_s=round(cost, 3),
-            at=[Subject(one.kind, one.id)], evidence=_sick(case, row, held.incident, cost, lost),
-            facts={"component": one.id} | (
-                {} if held.incident.share_of_peak is None else {"share_of_peak": held.incident.share_of_peak}
-            ),
-        )  # fmt: skip
+            who=Subject(one.kind, one.id),
+            verdict="component",
+            score=round(sure, 4),
+            cost_s=round(cost, 3),
+            at=[Subject(one.kind, one.id)],
+            evidence=_sick(case, row, held.incident, cost, lost),
+            facts={"component": one.id}
+            | ({} if held.incident.share_of_peak is None else {"share_of_peak": held.incident.share_of_peak}),
+        )
         made.append(_Candidate(culprit, cost, cost, sure))
     return made
 
@@ -203,17 +222,29 @@ def _sick(case: Case, row: int, incident: Incident, cost: float, lost: float) ->
     if incident.kind != "dead" and incident.share_of_peak is not None:
         state = f"reached {format_percent(incident.share_of_peak)} of its known peak"
     told = [
-        Evidence(text=f"{name} {state} while the phase ran (incident {inert(incident.id)})", metric="share_of_peak",
-                 value=incident.share_of_peak, unit="share"),
-        Evidence(text=f"{format_duration(cost)} of the {format_duration(lost)} lost fall to the capacity it lacked",
-                 metric="cost", value=round(cost, 3), unit="s"),
-    ]  # fmt: skip
+        Evidence(
+            text=f"{name} {state} while the phase ran (incident {inert(incident.id)})",
+            metric="share_of_peak",
+            value=incident.share_of_peak,
+            unit="share",
+        ),
+        Evidence(
+            text=f"{format_duration(cost)} of the {format_duration(lost)} lost fall to the capacity it lacked",
+            metric="cost",
+            value=round(cost, 3),
+            unit="s",
+        ),
+    ]
     use = use_of(case, row)
     if use is not None:
-        told.append(Evidence(
-            text=f"of what it had left, {format_percent(min(use, 1.0))} was in use: it was asked for more",
-            metric="use", value=round(min(use, 1.0), 4), unit="share",
-        ))  # fmt: skip
+        told.append(
+            Evidence(
+                text=f"of what it had left, {format_percent(min(use, 1.0))} was in use: it was asked for more",
+                metric="use",
+                value=round(min(use, 1.0), 4),
+                unit="share",
+            )
+        )
     return [*told, *incident.evidence[:2]]
 
 
@@ -231,22 +262,31 @@ def _many(case: Case, limits: Limits, trust: float) -> tuple[float, list[Evidenc
     if float(case.blame.faults.sum()) >= total:
         return None
     sure = trust * float(np.clip(total / lost, 0.0, 1.0)) * 0.9
-    evidence = [Evidence(
-        text=f"{format_duration(total)} of the {format_duration(lost)} lost fall to {len(parts)} jobs together; the "
-        f"largest part of one is {format_percent(float(costs[parts[0]]) / total)}", metric="cost",
-        value=round(total, 3), unit="s",
-    )]  # fmt: skip
+    evidence = [
+        Evidence(
+            text=f"{format_duration(total)} of the {format_duration(lost)} lost fall to {len(parts)} jobs together; "
+            f"the largest part of one is {format_percent(float(costs[parts[0]]) / total)}",
+            metric="cost",
+            value=round(total, 3),
+            unit="s",
+        )
+    ]
     culprits = []
     for job in parts:
         at = [row for row in worst_first(case.blame.where[:, job]) if case.blame.where[row, job] > 0.02 * costs[job]]
         told = against(case, job)
         evidence += told[1:2]
-        culprits.append(Culprit(
-            who=Subject("job", case.loads.jobs[job]), verdict=category(case, job, limits.mixed_part),
-            score=round(sure * float(costs[job]) / total, 4), cost_s=round(float(costs[job]), 3),
-            at=[_subject(case.loads, case.found, row) for row in at], evidence=told,
-            facts=case.features[job - 1].facts(),
-        ))  # fmt: skip
+        culprits.append(
+            Culprit(
+                who=Subject("job", case.loads.jobs[job]),
+                verdict=category(case, job, limits.mixed_part),
+                score=round(sure * float(costs[job]) / total, 4),
+                cost_s=round(float(costs[job]), 3),
+                at=[_subject(case.loads, case.found, row) for row in at],
+                evidence=told,
+                facts=case.features[job - 1].facts(),
+            )
+        )
     return sure, evidence, tuple(culprits)
 
 
@@ -255,29 +295,43 @@ def _own_change(victim: Victim, limits: Limits) -> list[Evidence]:
     told = []
     now, usual = victim.request_bytes, victim.usual_request_bytes
     if now is not None and usual is not None and now > 0 and usual >= limits.own_change * now:
-        told.append(Evidence(
-            text=f"its requests were of {format_bytes(now)}; usually they are of {format_bytes(usual)}",
-            metric="request_bytes", value=now, unit="bytes",
-        ))  # fmt: skip
+        told.append(
+            Evidence(
+                text=f"its requests were of {format_bytes(now)}; usually they are of {format_bytes(usual)}",
+                metric="request_bytes",
+                value=now,
+                unit="bytes",
+            )
+        )
     count, before = victim.metadata_ops, victim.usual_metadata_ops
     if count is not None and before is not None and count >= limits.own_change * max(before, 100.0):
-        told.append(Evidence(
-            text=f"it made {format_count(count)} metadata operations; usually {format_count(before)}",
-            metric="metadata_ops", value=count,
-        ))  # fmt: skip
+        told.append(
+            Evidence(
+                text=f"it made {format_count(count)} metadata operations; usually {format_count(before)}",
+                metric="metadata_ops",
+                value=count,
+            )
+        )
     if victim.mode is not None and victim.usual_mode is not None and victim.mode != victim.usual_mode:
-        told.append(Evidence(
-            text=f"its processes shared files as {victim.mode}; usually as {victim.usual_mode}", metric="mode",
-            value=victim.mode,
-        ))  # fmt: skip
+        told.append(
+            Evidence(
+                text=f"its processes shared files as {victim.mode}; usually as {victim.usual_mode}",
+                metric="mode",
+                value=victim.mode,
+            )
+        )
     return told
 
 
 def _own(told: list[Evidence], culprits: Sequence[Culprit], missing: list[str]) -> Attribution:
     return Attribution(
-        verdict="own", accused=False, confidence=round(min(0.6 + 0.15 * len(told), 0.9), 4), culprits=culprits,
-        evidence=told, missing=missing,
-    )  # fmt: skip
+        verdict="own",
+        accused=False,
+        confidence=round(min(0.6 + 0.15 * len(told), 0.9), 4),
+        culprits=culprits,
+        evidence=told,
+        missing=missing,
+    )
 
 
 def _nothing(case: Case) -> Evidence:
@@ -287,6 +341,8 @@ def _nothing(case: Case) -> Evidence:
     lost = max(float(case.found.lost.sum()), 1e-9)
     return Evidence(
         text=f"{format_percent(case.blame.unexplained_s / lost)} of the lost time shows on none of the "
-        f"{len(case.found.held)} components it used", metric="unexplained",
-        value=round(case.blame.unexplained_s, 3), unit="s",
-    )  # fmt: skip
+        f"{len(case.found.held)} components it used",
+        metric="unexplained",
+        value=round(case.blame.unexplained_s, 3),
+        unit="s",
+    )

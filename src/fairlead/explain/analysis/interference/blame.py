@@ -64,9 +64,15 @@ def blamed(loads: Loads, found: Congestion) -> Blame:
         load += share * (here.sum() / max(float(found.lost.sum()), 1e-12))
     alone[0] = 0.0
     return Blame(
-        jobs=where.sum(axis=0), where=where, alone=alone, faults=faults, holding=holding, load=load, shares=shares,
+        jobs=where.sum(axis=0),
+        where=where,
+        alone=alone,
+        faults=faults,
+        holding=holding,
+        load=load,
+        shares=shares,
         unexplained_s=max(total - float(where.sum()) - float(faults.sum()), 0.0),
-    )  # fmt: skip
+    )
 
 
 def held_by(one: Component, held: Held) -> F64:

@@ -98,9 +98,14 @@ def path_of(loads: Loads, victim: Victim) -> list[int]:
 
 
 def congestion(
-    loads: Loads, victim: Victim, path: Sequence[int], *, incidents: Sequence[Incident] = (),
-    peaks: Mapping[tuple[str, str], float] | None = None, usual_wait_s: Mapping[tuple[str, str], float] | None = None,
-) -> Congestion:  # fmt: skip
+    loads: Loads,
+    victim: Victim,
+    path: Sequence[int],
+    *,
+    incidents: Sequence[Incident] = (),
+    peaks: Mapping[tuple[str, str], float] | None = None,
+    usual_wait_s: Mapping[tuple[str, str], float] | None = None,
+) -> Congestion:
     """What was lost when, and where."""
     peaks, usual_wait_s = peaks or {}, usual_wait_s or {}
     inside = loads.axis.inside(victim.start_ns, victim.end_ns)
@@ -148,8 +153,11 @@ def _rate(loads: Loads, victim: Victim, path: Sequence[int], last: Sequence[int]
     if np.isnan(own).all():
         best = own
         for kind in ("forwarder", "target", "mds"):
-            rows = [amounts(loads.components[p].parts.at(0), victim.kind) for p in path
-                    if loads.components[p].kind == kind and loads.components[p].counted]  # fmt: skip
+            rows = [
+                amounts(loads.components[p].parts.at(0), victim.kind)
+                for p in path
+                if loads.components[p].kind == kind and loads.components[p].counted
+            ]
             total = np.nansum(rows, axis=0) if rows else np.zeros(0)
             if rows and total.sum() > 0 and (np.isnan(best).all() or total.sum() > np.nansum(best)):
                 best = total
@@ -192,9 +200,13 @@ class _Signs:
 
 
 def _signs(
-    loads: Loads, place: int, inside: F64, incidents: Sequence[Incident],
-    peaks: Mapping[tuple[str, str], float], usual_wait_s: Mapping[tuple[str, str], float],
-) -> _Signs:  # fmt: skip
+    loads: Loads,
+    place: int,
+    inside: F64,
+    incidents: Sequence[Incident],
+    peaks: Mapping[tuple[str, str], float],
+    usual_wait_s: Mapping[tuple[str, str], float],
+) -> _Signs:
     one = loads.components[place]
     here = inside > 0
     key = (one.kind, one.id)
@@ -214,9 +226,16 @@ def _signs(
     if weight[here].sum() <= 0:
         weight = here.astype(float)
     held = Held(
-        place=place, at=np.zeros(len(inside)), util=util, faulty=faulty, wait_s=wait, usual_wait_s=usual, mine=own,
-        slower=float(np.median(during)) if len(during) else None, incident=incident,
-    )  # fmt: skip
+        place=place,
+        at=np.zeros(len(inside)),
+        util=util,
+        faulty=faulty,
+        wait_s=wait,
+        usual_wait_s=usual,
+        mine=own,
+        slower=float(np.median(during)) if len(during) else None,
+        incident=incident,
+    )
     return _Signs(held, one.kind, waited, strength, weight)
 
 

@@ -51,11 +51,15 @@ class Features:
     def facts(self) -> dict[str, object]:
         """What is known of it, by the names of `analysis.advice.FACTS`."""
         found = {
-            "culprit": self.job_id, "culprit_user": self.user, "processes": self.processes,
-            "mdops_per_s": self.mdops_per_s, "iops": self.iops, "bandwidth_bytes_per_s": self.bytes_per_s,
+            "culprit": self.job_id,
+            "culprit_user": self.user,
+            "processes": self.processes,
+            "mdops_per_s": self.mdops_per_s,
+            "iops": self.iops,
+            "bandwidth_bytes_per_s": self.bytes_per_s,
             "request_bytes": self.request_bytes,
             "writers": max(self.processes // 32, 1) if self.processes else None,
-        }  # fmt: skip
+        }
         return {name: value for name, value in found.items() if value is not None}
 
     def conspicuous(self, limits: FeatureLimits) -> tuple[str, ...]:
@@ -91,12 +95,22 @@ def features_of(
         mode, processes, user = told.get(loads.jobs[job], (None, None, None))
         rate = {name: _rate(values[job], part, float(seconds[job])) for name, values in amounts.items()}
         moved, ops = rate["moved"], rate["data_ops"]
-        found.append(Features(
-            job_id=loads.jobs[job], overlap_s=float(seconds[job]), n_to_1=mode, mdops_per_s=rate["metadata_ops"],
-            bytes_per_s=moved, iops=ops, request_bytes=moved / ops if moved is not None and ops else None,
-            bandwidth_share=shares["moved"][job], iops_share=shares["data_ops"][job],
-            metadata_share=shares["metadata_ops"][job], processes=processes, user=user,
-        ))  # fmt: skip
+        found.append(
+            Features(
+                job_id=loads.jobs[job],
+                overlap_s=float(seconds[job]),
+                n_to_1=mode,
+                mdops_per_s=rate["metadata_ops"],
+                bytes_per_s=moved,
+                iops=ops,
+                request_bytes=moved / ops if moved is not None and ops else None,
+                bandwidth_share=shares["moved"][job],
+                iops_share=shares["data_ops"][job],
+                metadata_share=shares["metadata_ops"][job],
+                processes=processes,
+                user=user,
+            )
+        )
     return found
 
 

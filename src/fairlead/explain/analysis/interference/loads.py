@@ -217,9 +217,16 @@ def capped(parts: Measures, whole: Measures) -> Measures:
 
 
 def _own(
-    values: dict[str, tuple[F64, NDArray[np.bool_] | None]], at: I64, is_job: NDArray[np.bool_], ident: rc.Names,
-    layer: rc.Names, layers: Sequence[str], words: Sequence[str], place: dict[str, int], count: int,
-) -> tuple[Measures, tuple[str | None, ...]]:  # fmt: skip
+    values: dict[str, tuple[F64, NDArray[np.bool_] | None]],
+    at: I64,
+    is_job: NDArray[np.bool_],
+    ident: rc.Names,
+    layer: rc.Names,
+    layers: Sequence[str],
+    words: Sequence[str],
+    place: dict[str, int],
+    count: int,
+) -> tuple[Measures, tuple[str | None, ...]]:
     """Each job's traffic, of the first layer of `OF_A_JOB` that has rows of it. Data layers know nothing of metadata
     operations and the other way round: what the chosen layer leaves open is taken from the next."""
     height = len(place)

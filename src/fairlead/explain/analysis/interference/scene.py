@@ -11,8 +11,16 @@ from fairlead.core.model.finding import Evidence, Subject
 from fairlead.core.model.incident import Incident
 
 VERDICTS = (
-    "n_to_1", "high_mdops", "high_bandwidth", "high_iops", "mixed", "many_neighbours", "component", "own", "unknown",
-)  # fmt: skip
+    "n_to_1",
+    "high_mdops",
+    "high_bandwidth",
+    "high_iops",
+    "mixed",
+    "many_neighbours",
+    "component",
+    "own",
+    "unknown",
+)
 """Beacon's categories of a cause (TOS 2023, section 6). `mixed`: one neighbour by several of the first four;
 `many_neighbours`: none alone, their sum; `component`: it was degraded; `own`: the job itself asked for something else
 than usual; `unknown`: the evidence does not reach."""

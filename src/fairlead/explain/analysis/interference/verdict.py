@@ -107,21 +107,30 @@ def against(case: Case, job: int) -> list[Evidence]:
     name = inert(loads.jobs[job])
     lost = float(found.lost.sum())
     cost = float(blame.jobs[job])
-    told = [Evidence(
-        text=f"{format_duration(cost)} of the {format_duration(lost)} lost fall to what job {name} held of shared "
-        "components", metric="cost", value=_round(cost), unit="s",
-    )]  # fmt: skip
+    told = [
+        Evidence(
+            text=f"{format_duration(cost)} of the {format_duration(lost)} lost fall to what job {name} held of shared "
+            "components",
+            metric="cost",
+            value=_round(cost),
+            unit="s",
+        )
+    ]
     worst = worst_first(blame.where[:, job])[:3]
     told += [_at(case, row, job) for row in worst if blame.where[row, job] >= 0.05 * max(lost, 1e-9)]
     response = float(case.doses.response[job])
     if np.isfinite(response) and response > 0.3:
         high, low = float(case.doses.high_rate[job]), float(case.doses.low_rate[job])
         chance = format_percent(float(case.doses.by_chance[job]))
-        told.append(Evidence(
-            text=f"in the seconds in which job {inert(case.loads.jobs[job])} did most the phase ran at "
-            f"{_rate(high, case.kind)}, in those in which it did least at {_rate(low, case.kind)} (moved in time, its "
-            f"load fits as well in {chance} of tries)", metric="dose_response", value=_round(response),
-        ))  # fmt: skip
+        told.append(
+            Evidence(
+                text=f"in the seconds in which job {inert(case.loads.jobs[job])} did most the phase ran at "
+                f"{_rate(high, case.kind)}, in those in which it did least at {_rate(low, case.kind)} "
+                f"(moved in time, its load fits as well in {chance} of tries)",
+                metric="dose_response",
+                value=_round(response),
+            )
+        )
     told.append(_doing(case, job))
     return told
 
@@ -138,9 +147,11 @@ def _at(case: Case, row: int, job: int) -> Evidence:
     text = f"at {where} job {inert(case.loads.jobs[job])} held {format_percent(share)} of {of_what}"
     if held.wait_s is not None and one.kind == "forwarder":
         whose = f"its {WORDS.get(case.kind, 'requests')}" if held.mine else "requests of all jobs"
-        text = f"{whose} waited {format_duration(held.wait_s)} a request at {where}" + (
-            f" ({format_duration(held.usual_wait_s)} in quiet times)" if held.usual_wait_s is not None else ""
-        ) + text.removeprefix(f"at {where}").replace(" job", " while job", 1)  # fmt: skip
+        text = (
+            f"{whose} waited {format_duration(held.wait_s)} a request at {where}"
+            + (f" ({format_duration(held.usual_wait_s)} in quiet times)" if held.usual_wait_s is not None else "")
+            + text.removeprefix(f"at {where}").replace(" job", " while job", 1)
+        )
     elif (use := use_of(case, row)) is not None:
         busy = f"at {format_percent(use)} of its peak" if use <= 1.0 else "busier than it was ever seen without"
         text += f", which was {busy}"
@@ -171,9 +182,11 @@ def _doing(case: Case, job: int) -> Evidence:
         parts.append(f"{format_count(one.mdops_per_s)} metadata operations/s")
     what = ", ".join(parts) if parts else "what it did itself was not recorded"
     return Evidence(
-        text=f"in {format_duration(one.overlap_s)} of the phase it was active: {what}", metric="overlap",
-        value=_round(one.overlap_s), unit="s",
-    )  # fmt: skip
+        text=f"in {format_duration(one.overlap_s)} of the phase it was active: {what}",
+        metric="overlap",
+        value=_round(one.overlap_s),
+        unit="s",
+    )
 
 
 def _rate(value: float, kind: str) -> str:

@@ -47,18 +47,26 @@ def abnormal_jobs(findings: pa.Table, jobs: pa.Table) -> pa.Table:
     total, many = len(by_job), some.num_rows
     rows_out = [
         {
-            "cause": cause, "jobs": n, "share": n / many if many else None, "of_abnormal": n / total if total else None,
+            "cause": cause,
+            "jobs": n,
+            "share": n / many if many else None,
+            "of_abnormal": n / total if total else None,
             "lost_s": lost[cause] if cause in lost else sum(lost.values()),
         }
         for cause, n in [*counted, ("all", total)]
-    ]  # fmt: skip
+    ]
     return pa.Table.from_pylist(rows_out, schema=_CAUSES)
 
 
-_CAUSES = pa.schema([
-    ("cause", pa.string()), ("jobs", pa.int64()), ("share", pa.float64()), ("of_abnormal", pa.float64()),
-    ("lost_s", pa.float64()),
-])  # fmt: skip
+_CAUSES = pa.schema(
+    [
+        ("cause", pa.string()),
+        ("jobs", pa.int64()),
+        ("share", pa.float64()),
+        ("of_abnormal", pa.float64()),
+        ("lost_s", pa.float64()),
+    ]
+)
 
 
 def duration_table(incidents: pa.Table, now_ns: int) -> pa.Table:
@@ -72,6 +80,11 @@ def duration_table(incidents: pa.Table, now_ns: int) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=_DURATIONS)
 
 
-_DURATIONS = pa.schema([
-    ("layer", pa.string()), ("from_h", pa.float64()), ("to_h", pa.float64()), ("incidents", pa.int64()),
-])  # fmt: skip
+_DURATIONS = pa.schema(
+    [
+        ("layer", pa.string()),
+        ("from_h", pa.float64()),
+        ("to_h", pa.float64()),
+        ("incidents", pa.int64()),
+    ]
+)

@@ -19,10 +19,14 @@ Flags = NDArray[np.bool_]
 
 def latest(jobs: pa.Table) -> pa.Table:
     """Of each run (cluster, job and start) the row made last, by start and job."""
-    keys = pa.table({
-        "job_id": jobs["job_id"], "cluster": jobs["cluster"].cast(pa.string()), "start_ns": jobs["start_ns"],
-        "row": pa.array(np.arange(jobs.num_rows)),
-    })  # fmt: skip
+    keys = pa.table(
+        {
+            "job_id": jobs["job_id"],
+            "cluster": jobs["cluster"].cast(pa.string()),
+            "start_ns": jobs["start_ns"],
+            "row": pa.array(np.arange(jobs.num_rows)),
+        }
+    )
     keys = keys.take(pc.sort_indices(jobs, sort_keys=[("made_ns", "ascending")]))
     kept = keys.group_by(["start_ns", "job_id", "cluster"], use_threads=False).aggregate([("row", "last")])
     order = [(name, "ascending") for name in ("start_ns", "job_id", "cluster")]
@@ -39,12 +43,16 @@ def population(jobs: pa.Table) -> pa.Table:
     `read_bytes`, `write_bytes` (null: not known of any job)."""
     known = int((~np.isnan(moved(jobs))).sum())
     many = int(nontrivial(jobs).sum())
-    return pa.table({
-        "jobs": pa.array([jobs.num_rows], pa.int64()), "known": pa.array([known], pa.int64()),
-        "nontrivial": pa.array([many], pa.int64()),
-        "nontrivial_share": pa.array([many / known if known else None], pa.float64()),
-        "read_bytes": _total(jobs, "read_bytes"), "write_bytes": _total(jobs, "write_bytes"),
-    })  # fmt: skip
+    return pa.table(
+        {
+            "jobs": pa.array([jobs.num_rows], pa.int64()),
+            "known": pa.array([known], pa.int64()),
+            "nontrivial": pa.array([many], pa.int64()),
+            "nontrivial_share": pa.array([many / known if known else None], pa.float64()),
+            "read_bytes": _total(jobs, "read_bytes"),
+            "write_bytes": _total(jobs, "write_bytes"),
+        }
+    )
 
 
 def _total(jobs: pa.Table, name: str) -> pa.Array:
@@ -64,11 +72,15 @@ def modes(jobs: pa.Table) -> pa.Table:
         mine = same.to_numpy(zero_copy_only=False)
         if mode is None and not mine.any():
             continue
-        rows.append({
-            "mode": mode, "jobs": int(mine.sum()),
-            "share": float(mine.sum() / known) if known and mode is not None else None,
-            "mean_read_bytes": _mean(read[mine]), "mean_write_bytes": _mean(write[mine]),
-        })  # fmt: skip
+        rows.append(
+            {
+                "mode": mode,
+                "jobs": int(mine.sum()),
+                "share": float(mine.sum() / known) if known and mode is not None else None,
+                "mean_read_bytes": _mean(read[mine]),
+                "mean_write_bytes": _mean(write[mine]),
+            }
+        )
     return pa.Table.from_pylist(rows, schema=_MODES)
 
 
@@ -80,10 +92,15 @@ def main_mode(jobs: pa.Table) -> pa.ChunkedArray:
     return pc.if_else(wrote, pc.coalesce(of_write, of_read), pc.coalesce(of_read, of_write))
 
 
-_MODES = pa.schema([
-    ("mode", pa.string()), ("jobs", pa.int64()), ("share", pa.float64()), ("mean_read_bytes", pa.float64()),
-    ("mean_write_bytes", pa.float64()),
-])  # fmt: skip
+_MODES = pa.schema(
+    [
+        ("mode", pa.string()),
+        ("jobs", pa.int64()),
+        ("share", pa.float64()),
+        ("mean_read_bytes", pa.float64()),
+        ("mean_write_bytes", pa.float64()),
+    ]
+)
 
 
 def _mean(values: F64) -> float | None:
@@ -102,20 +119,29 @@ def core_hours(jobs: pa.Table) -> pa.Table:
     read, write = floats(ended, "read_bytes"), floats(ended, "write_bytes")
     rows = [
         {
-            "core_hours": name, "jobs": int((place == k).sum()), "mean_read_bytes": _mean(read[place == k]),
-            "mean_write_bytes": _mean(write[place == k]), "max_read_bytes": _most(read[place == k]),
+            "core_hours": name,
+            "jobs": int((place == k).sum()),
+            "mean_read_bytes": _mean(read[place == k]),
+            "mean_write_bytes": _mean(write[place == k]),
+            "max_read_bytes": _most(read[place == k]),
             "max_write_bytes": _most(write[place == k]),
         }
         for k, name in enumerate(names)
         if name is not None or (place == k).any()
-    ]  # fmt: skip
+    ]
     return pa.Table.from_pylist(rows, schema=_CORE_HOURS)
 
 
-_CORE_HOURS = pa.schema([
-    ("core_hours", pa.string()), ("jobs", pa.int64()), ("mean_read_bytes", pa.float64()),
-    ("mean_write_bytes", pa.float64()), ("max_read_bytes", pa.float64()), ("max_write_bytes", pa.float64()),
-])  # fmt: skip
+_CORE_HOURS = pa.schema(
+    [
+        ("core_hours", pa.string()),
+        ("jobs", pa.int64()),
+        ("mean_read_bytes", pa.float64()),
+        ("mean_write_bytes", pa.float64()),
+        ("max_read_bytes", pa.float64()),
+        ("max_write_bytes", pa.float64()),
+    ]
+)
 
 
 def _most(values: F64) -> float | None:
@@ -135,17 +161,27 @@ def n_to_one(jobs: pa.Table) -> pa.Table:
         step = np.floor(np.log2(np.where(mine, processes, 1)) / 2).astype(int)
         for k in np.unique(step[mine]):
             some = rate[mine & (step == k)]
-            rows.append({
-                "processes": 4 ** int(k), "way": way, "jobs": len(some), "median_bytes_per_s": float(np.median(some)),
-                "highest_bytes_per_s": float(some.max()),
-            })  # fmt: skip
+            rows.append(
+                {
+                    "processes": 4 ** int(k),
+                    "way": way,
+                    "jobs": len(some),
+                    "median_bytes_per_s": float(np.median(some)),
+                    "highest_bytes_per_s": float(some.max()),
+                }
+            )
     return pa.Table.from_pylist(rows, schema=_N_TO_ONE)
 
 
-_N_TO_ONE = pa.schema([
-    ("processes", pa.int64()), ("way", pa.string()), ("jobs", pa.int64()), ("median_bytes_per_s", pa.float64()),
-    ("highest_bytes_per_s", pa.float64()),
-])  # fmt: skip
+_N_TO_ONE = pa.schema(
+    [
+        ("processes", pa.int64()),
+        ("way", pa.string()),
+        ("jobs", pa.int64()),
+        ("median_bytes_per_s", pa.float64()),
+        ("highest_bytes_per_s", pa.float64()),
+    ]
+)
 
 
 def ranking(jobs: pa.Table, by: str, from_ns: int, to_ns: int, most: int = 20) -> pa.Table:
@@ -161,33 +197,57 @@ def ranking(jobs: pa.Table, by: str, from_ns: int, to_ns: int, most: int = 20) -
     rows = []
     for name, one in sorted(zip(names, sums, strict=True), key=lambda x: (-(x[1]["bytes"] or 0), str(x[0]))):
         earlier = (then[name]["bytes"] if name in then else 0) if before.num_rows else None
-        rows.append({
-            "name": name, **one, "share": (one["bytes"] or 0) / total if total else None, "earlier_bytes": earlier,
-            "trend": one["bytes"] / earlier if one["bytes"] is not None and earlier else None,
-        })  # fmt: skip
+        rows.append(
+            {
+                "name": name,
+                **one,
+                "share": (one["bytes"] or 0) / total if total else None,
+                "earlier_bytes": earlier,
+                "trend": one["bytes"] / earlier if one["bytes"] is not None and earlier else None,
+            }
+        )
     return pa.Table.from_pylist(rows[:most], schema=_RANKING)
 
 
-_RANKING = pa.schema([
-    ("name", pa.string()), ("jobs", pa.int64()), ("bytes", pa.int64()), ("share", pa.float64()),
-    ("metadata_ops", pa.int64()), ("core_hours", pa.float64()), ("earlier_bytes", pa.int64()), ("trend", pa.float64()),
-])  # fmt: skip
+_RANKING = pa.schema(
+    [
+        ("name", pa.string()),
+        ("jobs", pa.int64()),
+        ("bytes", pa.int64()),
+        ("share", pa.float64()),
+        ("metadata_ops", pa.int64()),
+        ("core_hours", pa.float64()),
+        ("earlier_bytes", pa.int64()),
+        ("trend", pa.float64()),
+    ]
+)
 
 
 def _summed(jobs: pa.Table, by: str) -> tuple[list[str | None], list[dict[str, float | None]]]:
     hours = floats(jobs, "cores") * (floats(jobs, "end_ns") - floats(jobs, "start_ns")) / 3600e9
-    flat = pa.table({
-        "name": jobs[by], "bytes": pa.array(moved(jobs), from_pandas=True), "metadata_ops": jobs["metadata_ops"],
-        "core_hours": pa.array(hours, from_pandas=True),
-    })  # fmt: skip
-    found = flat.group_by("name").aggregate([
-        ("bytes", "sum"), ("metadata_ops", "sum"), ("core_hours", "sum"), ([], "count_all"),
-    ])  # fmt: skip
+    flat = pa.table(
+        {
+            "name": jobs[by],
+            "bytes": pa.array(moved(jobs), from_pandas=True),
+            "metadata_ops": jobs["metadata_ops"],
+            "core_hours": pa.array(hours, from_pandas=True),
+        }
+    )
+    found = flat.group_by("name").aggregate(
+        [
+            ("bytes", "sum"),
+            ("metadata_ops", "sum"),
+            ("core_hours", "sum"),
+            ([], "count_all"),
+        ]
+    )
     rows = [
         {
-            "jobs": row["count_all"], "bytes": None if row["bytes_sum"] is None else int(row["bytes_sum"]),
-            "metadata_ops": row["metadata_ops_sum"], "core_hours": row["core_hours_sum"],
+            "jobs": row["count_all"],
+            "bytes": None if row["bytes_sum"] is None else int(row["bytes_sum"]),
+            "metadata_ops": row["metadata_ops_sum"],
+            "core_hours": row["core_hours_sum"],
         }
         for row in found.to_pylist()
-    ]  # fmt: skip
+    ]
     return found["name"].to_pylist(), rows

@@ -17,8 +17,15 @@ from fairlead.explain.analysis.overview.classes import level_of
 from fairlead.explain.analysis.overview.columns import floats, moved
 
 MINUTE_NS, HOUR_NS, DAY_NS = 60 * NS_PER_S, 3600 * NS_PER_S, 86_400 * NS_PER_S
-WHOLE = (("node", "mount"), ("node", "client"), ("forwarder", "forwarder"), ("node", "pfs_client"), ("node", "osc"),
-         ("target", "target"), ("mds", "metadata"))  # fmt: skip
+WHOLE = (
+    ("node", "mount"),
+    ("node", "client"),
+    ("forwarder", "forwarder"),
+    ("node", "pfs_client"),
+    ("node", "osc"),
+    ("target", "target"),
+    ("mds", "metadata"),
+)
 """Kind and layer of components that together count all of a layer, from the application down."""
 EDGES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 _VALUES = ("read_bytes", "write_bytes", "metadata_ops")
@@ -27,9 +34,11 @@ _VALUES = ("read_bytes", "write_bytes", "metadata_ops")
 def minutes(rollup: pa.Table, kind: str, layer: str, interval_ns: int = MINUTE_NS) -> pa.Table:
     """`id`, `ts_ns` and sums of components of a kind, of the whole (not of parts by job)."""
     chosen = (
-        (pc.field("interval_ns") == interval_ns) & (pc.field("kind") == kind) & (pc.field("layer") == layer)
+        (pc.field("interval_ns") == interval_ns)
+        & (pc.field("kind") == kind)
+        & (pc.field("layer") == layer)
         & pc.field("job_id").is_null()
-    )  # fmt: skip
+    )
     rows = rollup.filter(chosen)
     flat = pa.table({"id": rows["id"].cast(pa.string()), **{n: rows[n] for n in ("ts_ns", *_VALUES)}})
     found = flat.group_by(["id", "ts_ns"]).aggregate([(name, "sum") for name in _VALUES])
@@ -37,9 +46,13 @@ def minutes(rollup: pa.Table, kind: str, layer: str, interval_ns: int = MINUTE_N
 
 
 def utilisation_cdf(
-    rollup: pa.Table, peak_bytes_per_s: float, *, kind: str = "target", watched: int | None = None,
+    rollup: pa.Table,
+    peak_bytes_per_s: float,
+    *,
+    kind: str = "target",
+    watched: int | None = None,
     edges: Sequence[float] = EDGES,
-) -> pa.Table:  # fmt: skip
+) -> pa.Table:
     """Share of component-minutes at or below each utilisation: `utilisation`, `share` (null without any), `minutes`.
 
     `watched`: component-minutes in which somebody watched; those without rows among them were idle. None: only minutes
@@ -50,10 +63,13 @@ def utilisation_cdf(
     idle = max(0, (watched or 0) - len(share))
     known = len(share) + idle
     below = [float(((share <= edge).sum() + idle) / known) if known else None for edge in edges]
-    return pa.table({
-        "utilisation": pa.array(list(edges), pa.float64()), "share": pa.array(below, pa.float64()),
-        "minutes": pa.array([known] * len(edges), pa.int64()),
-    })  # fmt: skip
+    return pa.table(
+        {
+            "utilisation": pa.array(list(edges), pa.float64()),
+            "share": pa.array(below, pa.float64()),
+            "minutes": pa.array([known] * len(edges), pa.int64()),
+        }
+    )
 
 
 def daily_volumes(rollup: pa.Table) -> pa.Table:
@@ -80,10 +96,14 @@ def peak_hours(rollup: pa.Table, peak_bytes_per_s: float, *, kind: str = "forwar
     found = flat.group_by(["id", "hour_ns"]).aggregate([("share", "max")])
     found = found.sort_by([("id", "ascending"), ("hour_ns", "ascending")])
     levels = [level_of(value) for value in found["share_max"].to_pylist()]
-    return pa.table({
-        "id": found["id"], "hour_ns": found["hour_ns"], "peak_share": found["share_max"],
-        "level": pa.array(levels, pa.string()),
-    })  # fmt: skip
+    return pa.table(
+        {
+            "id": found["id"],
+            "hour_ns": found["hour_ns"],
+            "peak_share": found["share_max"],
+            "level": pa.array(levels, pa.string()),
+        }
+    )
 
 
 def metadata_load(
@@ -96,8 +116,11 @@ def metadata_load(
     idle = max(0, (watched or 0) - len(rate))
     known = len(rate) + idle
     below = [float(((rate <= edge).sum() + idle) / known) if known else None for edge in edges]
-    return pa.table({
-        "utilisation": pa.array(list(edges), pa.float64()), "share": pa.array(below, pa.float64()),
-        "share_above": pa.array([None if one is None else 1.0 - one for one in below], pa.float64()),
-        "minutes": pa.array([known] * len(edges), pa.int64()),
-    })  # fmt: skip
+    return pa.table(
+        {
+            "utilisation": pa.array(list(edges), pa.float64()),
+            "share": pa.array(below, pa.float64()),
+            "share_above": pa.array([None if one is None else 1.0 - one for one in below], pa.float64()),
+            "minutes": pa.array([known] * len(edges), pa.int64()),
+        }
+    )

@@ -42,11 +42,17 @@ def bandwidth_and_iops(jobs: pa.Table, least_bytes: int = 200_000_000) -> pa.Tab
     rate = np.where(np.isnan(iops) | np.isnan(request), np.nanmax(np.nan_to_num(rates), axis=0), iops * request)
     chosen = (sizes.sum(axis=0) > least_bytes) & (rate > 0) & (iops > 0)
     modes = main_mode(jobs)
-    found = pa.table({
-        "job_id": jobs["job_id"], "user": jobs["user"], "program": jobs["program"], "mode": modes,
-        "iops": pa.array(iops, from_pandas=True), "bandwidth_bytes_per_s": pa.array(rate, from_pandas=True),
-        "request_bytes": pa.array(request, from_pandas=True),
-    })  # fmt: skip
+    found = pa.table(
+        {
+            "job_id": jobs["job_id"],
+            "user": jobs["user"],
+            "program": jobs["program"],
+            "mode": modes,
+            "iops": pa.array(iops, from_pandas=True),
+            "bandwidth_bytes_per_s": pa.array(rate, from_pandas=True),
+            "request_bytes": pa.array(request, from_pandas=True),
+        }
+    )
     return found.filter(pa.array(chosen))
 
 
@@ -60,15 +66,26 @@ def shares_below(jobs: pa.Table, edges: Sequence[int] = EDGES, fewest_ops: int =
     rows = []
     for edge in edges:
         small = counted & (size < edge)
-        rows.append({
-            "below_bytes": edge, "jobs": int(small.sum()), "job_share": float(small.sum()) / known if known else None,
-            "ops": int(ops[small].sum()), "ops_share": float(ops[small].sum()) / total if total else None,
-            "known": known,
-        })  # fmt: skip
+        rows.append(
+            {
+                "below_bytes": edge,
+                "jobs": int(small.sum()),
+                "job_share": float(small.sum()) / known if known else None,
+                "ops": int(ops[small].sum()),
+                "ops_share": float(ops[small].sum()) / total if total else None,
+                "known": known,
+            }
+        )
     return pa.Table.from_pylist(rows, schema=_SHARES)
 
 
-_SHARES = pa.schema([
-    ("below_bytes", pa.int64()), ("jobs", pa.int64()), ("job_share", pa.float64()), ("ops", pa.int64()),
-    ("ops_share", pa.float64()), ("known", pa.int64()),
-])  # fmt: skip
+_SHARES = pa.schema(
+    [
+        ("below_bytes", pa.int64()),
+        ("jobs", pa.int64()),
+        ("job_share", pa.float64()),
+        ("ops", pa.int64()),
+        ("ops_share", pa.float64()),
+        ("known", pa.int64()),
+    ]
+)

@@ -67,9 +67,13 @@ def _amplified(scope: Scope, limits: AmplificationLimits, way: Way, word: str, r
     components = [name for name, extra in worst if extra >= limits.named_share * (done - asked)]
     jobs = _jobs(scope, way, ratio, limits.named_share)
     evidence = [
-        figure("amplification", round(factor, 3), None,
-               f"{format_bytes(done)} {_PAST[way]} below for {format_bytes(asked)} asked by clients above, in the same "
-               f"minutes: {factor:.1f}x"),
+        figure(
+            "amplification",
+            round(factor, 3),
+            None,
+            f"{format_bytes(done)} {_PAST[way]} below for {format_bytes(asked)} asked by clients above, in the same "
+            f"minutes: {factor:.1f}x",
+        ),
         *(
             figure("extra_bytes", round(extra), "bytes", f"{pair.kind} {name}: {format_bytes(extra)} too many")
             for name, extra in worst[:3]
@@ -78,17 +82,21 @@ def _amplified(scope: Scope, limits: AmplificationLimits, way: Way, word: str, r
             figure("amplification", round(above, 3), None, f"{scope.named(name)}: {above:.1f}x at the targets")
             for name, above in jobs[:3]
         ),
-    ]  # fmt: skip
+    ]
     missing = [] if pair.sure else ["counters of the file system's clients on the forwarders (osc)"]
     missing += [] if jobs else ["job ids at the storage targets (job_stats): which jobs make it"]
     more = "read-ahead fetches what is thrown away before it is used" if way == "read" else "small or unaligned writes"
     return scope.told(
-        word, title=f"{factor:.1f} bytes {_PAST[way]} below for each byte asked above: {more}",
-        severity=graded(factor, ratio, limits.high_ratio), confidence=0.9 if pair.sure else 0.6, evidence=evidence,
+        word,
+        title=f"{factor:.1f} bytes {_PAST[way]} below for each byte asked above: {more}",
+        severity=graded(factor, ratio, limits.high_ratio),
+        confidence=0.9 if pair.sure else 0.6,
+        evidence=evidence,
         components=[] if pair.kind == "layer" else subjects(pair.kind, components),
-        culprits=subjects("job", [name for name, _ in jobs]), missing=missing,
+        culprits=subjects("job", [name for name, _ in jobs]),
+        missing=missing,
         facts={"amplification": factor, "job": jobs[0][0] if jobs else None},
-    )  # fmt: skip
+    )
 
 
 def _pair(scope: Scope, way: Way) -> _Pair | None:

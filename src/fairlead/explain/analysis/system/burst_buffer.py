@@ -58,23 +58,37 @@ def burst_buffer_unused(scope: Scope, limits: BurstBufferLimits) -> SystemFindin
     devices = len(scope.site.devices)
     unwatched = devices - rows.num_rows
     evidence = [
-        figure("written_share", round(written / total, 4), None,
-               f"devices took {format_bytes(written)}; jobs that would fit wrote {format_bytes(total)} to the file "
-               "system"),
-        *([figure("held_share", round(held, 4), None, f"at most {format_percent(held)} of their room was used")]
-          if held is not None else []),
+        figure(
+            "written_share",
+            round(written / total, 4),
+            None,
+            f"devices took {format_bytes(written)}; jobs that would fit wrote {format_bytes(total)} to the file system",
+        ),
+        *(
+            [figure("held_share", round(held, 4), None, f"at most {format_percent(held)} of their room was used")]
+            if held is not None
+            else []
+        ),
         figure("fitting_jobs", int(fitting.sum()), "jobs", f"{int(fitting.sum())} jobs fit: bursts of own files"),
-        *(figure("write_bytes", round(float(wrote[k])), "bytes",
-                 f"{scope.named(name)}: {format_bytes(float(wrote[k]))}")
-          for name, k in zip(ids[:3], order[:3].tolist(), strict=True)),
-    ]  # fmt: skip
+        *(
+            figure(
+                "write_bytes", round(float(wrote[k])), "bytes", f"{scope.named(name)}: {format_bytes(float(wrote[k]))}"
+            )
+            for name, k in zip(ids[:3], order[:3].tolist(), strict=True)
+        ),
+    ]
     missing = [f"counters of {unwatched} of {devices} devices"] if unwatched else []
     missing += [] if held is not None else ["room and use of the devices"]
     return scope.told(
-        "burst_buffer_unused", title=f"{devices} burst-buffer devices stand idle while jobs that fit write elsewhere",
-        severity="info", confidence=0.5 if unwatched else 0.8, evidence=evidence, culprits=subjects("job", ids),
-        missing=missing, facts={"job": ids[0]},
-    )  # fmt: skip
+        "burst_buffer_unused",
+        title=f"{devices} burst-buffer devices stand idle while jobs that fit write elsewhere",
+        severity="info",
+        confidence=0.5 if unwatched else 0.8,
+        evidence=evidence,
+        culprits=subjects("job", ids),
+        missing=missing,
+        facts={"job": ids[0]},
+    )
 
 
 def _held(scope: Scope, used: np.ndarray, capacity: np.ndarray, names: list[str]) -> float | None:

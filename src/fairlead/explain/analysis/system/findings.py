@@ -33,15 +33,23 @@ DAILY = ("forwarders_over", "small_requests", "stripe_misuse", "burst_buffer_unu
 """What only a day shows."""
 _CACHES = ("forwarder", "node", "target", "job")
 _KINDS = {
-    "cache_thrashing": _CACHES, "write_amplification": _CACHES, "forwarders_under": ("forwarder",),
-    "imbalance": ("forwarder", "target"), "metadata_storm": ("mds",), "login_misuse": ("node",),
-    "forwarders_over": ("forwarder",), "burst_buffer_unused": ("device",),
-}  # fmt: skip
+    "cache_thrashing": _CACHES,
+    "write_amplification": _CACHES,
+    "forwarders_under": ("forwarder",),
+    "imbalance": ("forwarder", "target"),
+    "metadata_storm": ("mds",),
+    "login_misuse": ("node",),
+    "forwarders_over": ("forwarder",),
+    "burst_buffer_unused": ("device",),
+}
 _BESIDE = {
-    "forwarders_under": ("health",), "imbalance": ("health",), "forwarders_over": ("health",),
-    "metadata_storm": ("metadata",), "login_misuse": ("metadata",),
+    "forwarders_under": ("health",),
+    "imbalance": ("health",),
+    "forwarders_over": ("health",),
+    "metadata_storm": ("metadata",),
+    "login_misuse": ("metadata",),
     "stripe_misuse": ("layouts", "file_counters", "ops"),
-}  # fmt: skip
+}
 
 
 def kinds_read(words: Collection[str]) -> list[str]:

@@ -60,23 +60,34 @@ def _uneven(scope: Scope, limits: ImbalanceLimits, kind: str) -> SystemFindings:
     jobs = jobs_on(scope, kind, names)
     spread = float(total.std() / total.mean())
     evidence = [
-        figure("highest_over_mean", round(highest, 3), None,
-               f"{kind} {names[0]} moved {format_bytes(float(total[order[0]]))}, {highest:.1f}x the mean of "
-               f"{len(grid.ids)}"),
+        figure(
+            "highest_over_mean",
+            round(highest, 3),
+            None,
+            f"{kind} {names[0]} moved {format_bytes(float(total[order[0]]))}, {highest:.1f}x the mean of "
+            f"{len(grid.ids)}",
+        ),
         figure("fairness", round(fairness, 4), None, f"Jain's index {fairness:.2f} (1 is even)"),
         figure("deviation", round(spread, 3), None, f"standard deviation {spread:.1f}x the mean"),
         figure("busy_minutes", int(busy.sum()), "minutes", f"over {int(busy.sum())} busy minutes"),
-        *(figure("share", round(part, 4), None, f"{scope.named(job)}: {format_percent(part)} of their traffic")
-          for job, part in jobs[:3]),
-    ]  # fmt: skip
+        *(
+            figure("share", round(part, 4), None, f"{scope.named(job)}: {format_percent(part)} of their traffic")
+            for job, part in jobs[:3]
+        ),
+    ]
     alone = bool(jobs) and jobs[0][1] >= limits.alone
     missing = [] if known else [f"the peak of a {kind} (site file)"]
     missing += [] if jobs else [f"job ids at {kind}s: which jobs make it"]
     return scope.told(
-        "imbalance", title=f"{kind.capitalize()} {names[0]} carries {highest:.1f}x the mean of all {len(grid.ids)}",
+        "imbalance",
+        title=f"{kind.capitalize()} {names[0]} carries {highest:.1f}x the mean of all {len(grid.ids)}",
         severity="info" if alone else graded(highest, limits.highest_over_mean, limits.high_ratio),
         confidence=0.9 if known else 0.7,
-        evidence=evidence, components=subjects(kind, names), culprits=subjects("job", [job for job, _ in jobs]),
-        missing=missing, part=kind, layer=kind,
+        evidence=evidence,
+        components=subjects(kind, names),
+        culprits=subjects("job", [job for job, _ in jobs]),
+        missing=missing,
+        part=kind,
+        layer=kind,
         facts={"imbalance": highest, "job": jobs[0][0] if jobs else None, "component": names[0]},
-    )  # fmt: skip
+    )

@@ -82,13 +82,22 @@ def _node(
         text = f"{node} made {format_count(rate)} metadata operations a second for {len(busy)} minutes"
         evidence.append(figure("mdops_per_s", round(rate, 1), "1/s", text))
     what = " and ".join([*(["bulk I/O"] if much else []), *(["many metadata operations"] if rate is not None else [])])
-    missing = [*([] if volume is not None else ["bytes of the login node's client"]),
-               *([] if ops is not None else ["metadata operations of the login node"])]  # fmt: skip
+    missing = [
+        *([] if volume is not None else ["bytes of the login node's client"]),
+        *([] if ops is not None else ["metadata operations of the login node"]),
+    ]
     return scope.told(
-        "login_misuse", title=f"Login node {node}: {what}", severity=graded(excess, 1.0, limits.high_factor),
-        confidence=0.9, evidence=evidence, components=subjects("node", [node]), culprits=subjects("node", [node]),
-        missing=missing, part=node, facts={"node": node, "mdops_per_s": rate, "component": node},
-    )  # fmt: skip
+        "login_misuse",
+        title=f"Login node {node}: {what}",
+        severity=graded(excess, 1.0, limits.high_factor),
+        confidence=0.9,
+        evidence=evidence,
+        components=subjects("node", [node]),
+        culprits=subjects("node", [node]),
+        missing=missing,
+        part=node,
+        facts={"node": node, "mdops_per_s": rate, "component": node},
+    )
 
 
 def _by_client(scope: Scope, names: pa.Array) -> dict[str, dict[int, float]]:

@@ -60,17 +60,28 @@ def _storm(scope: Scope, limits: StormLimits, server: str, rows: pa.Table, peak:
     classes, ops = _classes(scope, server, minutes)
     source, share = _source(jobs, classes, limits)
     evidence = [
-        figure("share_of_peak", round(highest / peak, 4), None,
-               f"{server} above {format_percent(limits.share_of_peak)} of its peak of {format_count(peak)}/s for "
-               f"{rows.num_rows} minutes, {format_count(highest)}/s at most"),
+        figure(
+            "share_of_peak",
+            round(highest / peak, 4),
+            None,
+            f"{server} above {format_percent(limits.share_of_peak)} of its peak of {format_count(peak)}/s for "
+            f"{rows.num_rows} minutes, {format_count(highest)}/s at most",
+        ),
         figure("source_class", source or "unknown", None, _told(source, share)),
-        *(figure("class_share", round(part, 4), None, f"clients of class {name}: {format_percent(part)}")
-          for name, part in classes[:4]),
-        *(figure("share", round(part, 4), None, f"{scope.named(job)}: {format_percent(part)}")
-          for job, part in jobs[:3] if part >= limits.named_share),
-        *(figure("op_share", round(part, 4), None, f"{name}: {format_percent(part)} of the operations")
-          for name, part in ops[:3]),
-    ]  # fmt: skip
+        *(
+            figure("class_share", round(part, 4), None, f"clients of class {name}: {format_percent(part)}")
+            for name, part in classes[:4]
+        ),
+        *(
+            figure("share", round(part, 4), None, f"{scope.named(job)}: {format_percent(part)}")
+            for job, part in jobs[:3]
+            if part >= limits.named_share
+        ),
+        *(
+            figure("op_share", round(part, 4), None, f"{name}: {format_percent(part)} of the operations")
+            for name, part in ops[:3]
+        ),
+    ]
     missing = [] if jobs else ["job ids at the metadata server (job_stats)"]
     missing += [] if classes else ["operations by client (exports), or the classes of clients"]
     culprits = [job for job, part in jobs if part >= limits.source_share]
@@ -78,10 +89,14 @@ def _storm(scope: Scope, limits: StormLimits, server: str, rows: pa.Table, peak:
         "metadata_storm",
         title=f"{server} near its peak for {rows.num_rows} minutes" + (f", from {source}" if source else ""),
         severity=graded(highest / peak, limits.share_of_peak, limits.high_share),
-        confidence=0.9 if source else 0.7, evidence=evidence, components=subjects("mds", [server]),
-        culprits=subjects("job", culprits) or _nodes(scope, server, minutes, source), missing=missing, part=server,
+        confidence=0.9 if source else 0.7,
+        evidence=evidence,
+        components=subjects("mds", [server]),
+        culprits=subjects("job", culprits) or _nodes(scope, server, minutes, source),
+        missing=missing,
+        part=server,
         facts={"mdops_per_s": mean, "share_of_peak": highest / peak, "node": source, "component": server},
-    )  # fmt: skip
+    )
 
 
 def _jobs(scope: Scope, server: str, minutes: pa.ChunkedArray, total: float) -> list[tuple[str, float]]:
@@ -105,7 +120,7 @@ def _rows(scope: Scope, server: str, minutes: pa.ChunkedArray) -> pa.Table:
 
 def _classes(
     scope: Scope, server: str, minutes: pa.ChunkedArray
-) -> tuple[list[tuple[str, float]], list[tuple[str, float]]]:  # fmt: skip
+) -> tuple[list[tuple[str, float]], list[tuple[str, float]]]:
     """Shares by class of clients and by operation; classes empty where no client's class is known."""
     rows = _rows(scope, server, minutes)
     if not rows.num_rows:

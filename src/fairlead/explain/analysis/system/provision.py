@@ -53,16 +53,21 @@ def forwarders_over(scope: Scope, limits: ForwarderLimits) -> SystemFindings:
         return nothing()
     return scope.told(
         "forwarders_over",
-        title=f"{len(grid.ids)} forwarders, and {needed} would have carried the busiest minute", severity="info",
+        title=f"{len(grid.ids)} forwarders, and {needed} would have carried the busiest minute",
+        severity="info",
         confidence=min(0.9, 0.5 + scope.hours / (24 * 14)),
         evidence=[
-            figure("share_of_peak", round(share, 4), None,
-                   f"the busiest minute of all together: {format_bandwidth(busiest)}, {format_percent(share)} of their "
-                   "peak"),
+            figure(
+                "share_of_peak",
+                round(share, 4),
+                None,
+                f"the busiest minute of all together: {format_bandwidth(busiest)}, {format_percent(share)} of their "
+                "peak",
+            ),
             figure("forwarders", len(grid.ids), None, f"{len(grid.ids)} forwarders had traffic"),
         ],
         facts={"forwarders": len(grid.ids), "forwarders_needed": needed, "share_of_peak": share},
-    )  # fmt: skip
+    )
 
 
 def forwarders_under(scope: Scope, limits: ForwarderLimits) -> SystemFindings:
@@ -91,27 +96,41 @@ def forwarders_under(scope: Scope, limits: ForwarderLimits) -> SystemFindings:
     waits = _waits(grid, high)
     few = many >= limits.many_share
     evidence = [
-        figure("busy_minutes", len(busy), "minutes",
-               f"in {len(busy)} minutes forwarders ran at {format_percent(limits.high)} of their peak or more"),
+        figure(
+            "busy_minutes",
+            len(busy),
+            "minutes",
+            f"in {len(busy)} minutes forwarders ran at {format_percent(limits.high)} of their peak or more",
+        ),
         figure("forwarders_high", len(names), None, f"of {len(grid.ids)} forwarders {len(names)}: {_some(names)}"),
-        figure("idle_share", round(idle, 4), None,
-               f"{format_percent(idle)} of forwarders stood below {format_percent(limits.idle)} in the same minutes"),
+        figure(
+            "idle_share",
+            round(idle, 4),
+            None,
+            f"{format_percent(idle)} of forwarders stood below {format_percent(limits.idle)} in the same minutes",
+        ),
         *waits,
-        *(figure("share", round(part, 4), None, f"{scope.named(job)}: {format_percent(part)} of their traffic")
-          for job, part in jobs[:3]),
-    ]  # fmt: skip
+        *(
+            figure("share", round(part, 4), None, f"{scope.named(job)}: {format_percent(part)} of their traffic")
+            for job, part in jobs[:3]
+        ),
+    ]
     title = (
         f"{len(names)} of {len(grid.ids)} forwarders at their peak: too few of them at busy times"
         if few
         else f"{len(names)} of {len(grid.ids)} forwarders at their peak while {format_percent(idle)} of them idle"
     )
     return scope.told(
-        "forwarders_under", title=title,
-        severity=graded(len(busy) / limits.busy_minutes, 1.0, 6.0), confidence=0.9 if waits else 0.7,
-        evidence=evidence, components=subjects("forwarder", names), culprits=subjects("job", [job for job, _ in jobs]),
+        "forwarders_under",
+        title=title,
+        severity=graded(len(busy) / limits.busy_minutes, 1.0, 6.0),
+        confidence=0.9 if waits else 0.7,
+        evidence=evidence,
+        components=subjects("forwarder", names),
+        culprits=subjects("job", [job for job, _ in jobs]),
         missing=[] if waits else ["times requests waited at forwarders"],
         facts={"forwarders": len(grid.ids), "forwarders_needed": needed if needed > len(grid.ids) else None},
-    )  # fmt: skip
+    )
 
 
 def _lacking(scope: Scope, grid: Grid | None, word: str) -> list[str]:
@@ -131,9 +150,13 @@ def _waits(grid: Grid, high: NDArray[np.bool_]) -> list[Evidence]:
     if not rest or full <= rest:
         return []
     return [
-        figure("wait_ratio", round(full / rest, 2), None,
-               f"requests waited {full / 1e6:.1f} ms there, {rest / 1e6:.1f} ms elsewhere")
-    ]  # fmt: skip
+        figure(
+            "wait_ratio",
+            round(full / rest, 2),
+            None,
+            f"requests waited {full / 1e6:.1f} ms there, {rest / 1e6:.1f} ms elsewhere",
+        )
+    ]
 
 
 def _some(names: list[str]) -> str:

@@ -79,9 +79,10 @@ class Scope:
         """Rows of the rollup by the minute, in the window."""
         rows = self.table("rollup")
         inside = (
-            (pc.field("interval_ns") == MINUTE_NS) & (pc.field("ts_ns") >= self.from_ns)
+            (pc.field("interval_ns") == MINUTE_NS)
+            & (pc.field("ts_ns") >= self.from_ns)
             & (pc.field("ts_ns") < self.to_ns)
-        )  # fmt: skip
+        )
         rows = rows.filter(inside)
         return pa.table({name: _plain(rows[name]) for name in ROLLUP.schema.names})
 
@@ -142,13 +143,21 @@ class Scope:
         subject = components[0] if len(components) == 1 else Subject("system", self.cluster or self.site.name)
         known = {"component": subject.id} | dict(facts or {})
         finding = Finding(
-            id=identity(rule, self.cluster, part, self.from_ns, self.to_ns), rule=rule,
-            title=title, subject=subject, from_ns=self.from_ns, to_ns=self.to_ns, severity=severity,
-            confidence=round(confidence, 3), category=word, culprits=list(culprits[:MOST_NAMED]),
-            evidence=list(evidence), missing=list(missing),
+            id=identity(rule, self.cluster, part, self.from_ns, self.to_ns),
+            rule=rule,
+            title=title,
+            subject=subject,
+            from_ns=self.from_ns,
+            to_ns=self.to_ns,
+            severity=severity,
+            confidence=round(confidence, 3),
+            category=word,
+            culprits=list(culprits[:MOST_NAMED]),
+            evidence=list(evidence),
+            missing=list(missing),
             advice=advised(self.advice, rule, word, known, layer=layer, gains=self.gains),
             analysis_version=str(DIAGNOSIS_VERSION),
-        )  # fmt: skip
+        )
         one = Told(finding=finding, cluster=self.cluster, components=list(components[:MOST_NAMED]))
         return SystemFindings([one], [])
 

@@ -49,22 +49,43 @@ def small_requests(scope: Scope, limits: RequestLimits) -> SystemFindings:
     order = np.flatnonzero(small)[np.argsort(-ops[small], kind="stable")]
     ids = jobs["job_id"].take(order[:8]).to_pylist()
     evidence = [
-        figure("ops_share", round(share, 4), None,
-               f"{format_percent(share)} of {format_count(total)} reads and writes come from jobs whose mean request "
-               f"is below {format_bytes(limits.small_bytes)}"),
-        figure("jobs_below_64K", round(float(small.sum() / counted.sum()), 4), None,
-               f"{int(small.sum())} of {int(counted.sum())} jobs"),
-        figure("jobs_below_1K", round(float(tiny.sum() / counted.sum()), 4), None,
-               f"{int(tiny.sum())} of them below {format_bytes(limits.tiny_bytes)}"),
-        *(figure("request_bytes", round(float(size[k]), 1), "bytes",
-                 f"{scope.named(name)}: {format_count(float(ops[k]))} of {format_bytes(float(size[k]))}")
-          for name, k in zip(ids[:3], order[:3].tolist(), strict=True)),
-    ]  # fmt: skip
+        figure(
+            "ops_share",
+            round(share, 4),
+            None,
+            f"{format_percent(share)} of {format_count(total)} reads and writes come from jobs whose mean request "
+            f"is below {format_bytes(limits.small_bytes)}",
+        ),
+        figure(
+            "jobs_below_64K",
+            round(float(small.sum() / counted.sum()), 4),
+            None,
+            f"{int(small.sum())} of {int(counted.sum())} jobs",
+        ),
+        figure(
+            "jobs_below_1K",
+            round(float(tiny.sum() / counted.sum()), 4),
+            None,
+            f"{int(tiny.sum())} of them below {format_bytes(limits.tiny_bytes)}",
+        ),
+        *(
+            figure(
+                "request_bytes",
+                round(float(size[k]), 1),
+                "bytes",
+                f"{scope.named(name)}: {format_count(float(ops[k]))} of {format_bytes(float(size[k]))}",
+            )
+            for name, k in zip(ids[:3], order[:3].tolist(), strict=True)
+        ),
+    ]
     unknown = int(np.isnan(size).sum())
     return scope.told(
-        "small_requests", title=f"{format_percent(share)} of all requests come from jobs that ask in small pieces",
-        severity=graded(share, limits.ops_share, limits.high_share), confidence=0.9, evidence=evidence,
+        "small_requests",
+        title=f"{format_percent(share)} of all requests come from jobs that ask in small pieces",
+        severity=graded(share, limits.ops_share, limits.high_share),
+        confidence=0.9,
+        evidence=evidence,
         culprits=subjects("job", ids),
         missing=[f"requests of {unknown} of {jobs.num_rows} jobs are not counted"] if unknown else [],
         facts={"small_share": share, "request_bytes": float(size[order[0]]), "job": ids[0]},
-    )  # fmt: skip
+    )

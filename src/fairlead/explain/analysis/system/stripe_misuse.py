@@ -59,33 +59,49 @@ def _small(scope: Scope, limits: StripeLimits, files: pa.Table, missing: list[st
     number, jobs = files.num_rows, _jobs(files)
     mean, stripes = float(pc.mean(files["size"]).as_py()), float(pc.mean(files["stripe_count_max"]).as_py())
     return scope.told(
-        "stripe_misuse", title=f"{format_count(number)} small files are spread over {stripes:.0f} targets each",
-        severity=graded(number / limits.small_files, 1.0, 100.0), confidence=0.9,
+        "stripe_misuse",
+        title=f"{format_count(number)} small files are spread over {stripes:.0f} targets each",
+        severity=graded(number / limits.small_files, 1.0, 100.0),
+        confidence=0.9,
         evidence=[
-            figure("small_files", number, "files",
-                   f"{format_count(number)} files of {format_bytes(mean)} on average over {stripes:.1f} targets"),
+            figure(
+                "small_files",
+                number,
+                "files",
+                f"{format_count(number)} files of {format_bytes(mean)} on average over {stripes:.1f} targets",
+            ),
             *(figure("files", n, "files", f"{scope.named(job)}: {format_count(n)} of them") for job, n in jobs[:3]),
         ],
-        culprits=subjects("job", [job for job, _ in jobs]), missing=missing, part="small",
+        culprits=subjects("job", [job for job, _ in jobs]),
+        missing=missing,
+        part="small",
         facts={"stripe_count": stripes, "job": jobs[0][0] if jobs else None},
-    )  # fmt: skip
+    )
 
 
 def _huge(scope: Scope, limits: StripeLimits, files: pa.Table, missing: list[str]) -> SystemFindings:
     number, jobs = files.num_rows, _jobs(files)
     largest = int(pc.max(files["size"]).as_py())
     return scope.told(
-        "stripe_misuse", title=f"{format_count(number)} huge shared files lie on a single target each",
-        severity=graded(number / limits.huge_files, 1.0, 10.0), confidence=0.8,
+        "stripe_misuse",
+        title=f"{format_count(number)} huge shared files lie on a single target each",
+        severity=graded(number / limits.huge_files, 1.0, 10.0),
+        confidence=0.8,
         evidence=[
-            figure("huge_files", number, "files",
-                   f"{format_count(number)} files of up to {format_bytes(largest)}, each shared by {limits.sharing} "
-                   "processes or more, with one stripe"),
+            figure(
+                "huge_files",
+                number,
+                "files",
+                f"{format_count(number)} files of up to {format_bytes(largest)}, each shared by {limits.sharing} "
+                "processes or more, with one stripe",
+            ),
             *(figure("files", n, "files", f"{scope.named(job)}: {format_count(n)} of them") for job, n in jobs[:3]),
         ],
-        culprits=subjects("job", [job for job, _ in jobs]), missing=missing, part="huge",
+        culprits=subjects("job", [job for job, _ in jobs]),
+        missing=missing,
+        part="huge",
         facts={"stripe_count": 1, "job": jobs[0][0] if jobs else None},
-    )  # fmt: skip
+    )
 
 
 def _jobs(files: pa.Table) -> list[tuple[str, int]]:
@@ -118,8 +134,9 @@ def _of_ops(scope: Scope) -> pa.Table | None:
     who = pc.binary_join_element_wise(
         pc.fill_null(rows["node"].cast(pa.string()), ""), pc.fill_null(rows["rank"], -1).cast(pa.string()), "/"
     )
-    flat = pa.table({"file_id": rows["file_id"], "size": pa.array(reach), "who": who,
-                     "job_id": rows["job_id"].cast(pa.string())})  # fmt: skip
+    flat = pa.table(
+        {"file_id": rows["file_id"], "size": pa.array(reach), "who": who, "job_id": rows["job_id"].cast(pa.string())}
+    )
     found = flat.group_by("file_id").aggregate([("size", "max"), ("who", "count_distinct"), ("job_id", "max")])
     return found.rename_columns(["file_id", "size", "sharing", "job_id"])
 
@@ -137,11 +154,19 @@ def _of_counters(scope: Scope) -> pa.Table | None:
     # Rank -1 is one record for all processes of the job.
     all_of = np.array([processes.get(name) or 1 for name in job.to_pylist()], np.int64)
     whole = rows["rank"].to_numpy() == -1
-    flat = pa.table({"file_id": rows["file_id"], "size": pc.add(last, 1), "rank": rows["rank"], "job_id": job,
-                     "all": pa.array(np.where(whole, all_of, 1))})  # fmt: skip
+    flat = pa.table(
+        {
+            "file_id": rows["file_id"],
+            "size": pc.add(last, 1),
+            "rank": rows["rank"],
+            "job_id": job,
+            "all": pa.array(np.where(whole, all_of, 1)),
+        }
+    )
     found = flat.group_by("file_id").aggregate(
         [("size", "max"), ("rank", "count_distinct"), ("all", "max"), ("job_id", "max")]
     )
     sharing = pc.max_element_wise(found["rank_count_distinct"], found["all_max"])
-    return pa.table({"file_id": found["file_id"], "size": found["size_max"], "sharing": sharing,
-                     "job_id": found["job_id_max"]})  # fmt: skip
+    return pa.table(
+        {"file_id": found["file_id"], "size": found["size_max"], "sharing": sharing, "job_id": found["job_id_max"]}
+    )

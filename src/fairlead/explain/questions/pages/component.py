@@ -25,9 +25,12 @@ from fairlead.explain.questions.span import DAY_NS, HOUR_NS, INTERVALS, MINUTE_N
 from fairlead.explain.questions.timelines import LAYERS
 
 KINDS = {
-    "forwarder": ("forwarder", "forwarder"), "target": ("target", "target"), "mds": ("mds", "metadata"),
-    "network": ("port", "port"), "device": ("device", "device"),
-}  # fmt: skip
+    "forwarder": ("forwarder", "forwarder"),
+    "target": ("target", "target"),
+    "mds": ("mds", "metadata"),
+    "network": ("port", "port"),
+    "device": ("device", "device"),
+}
 """Layer of the pages → kind and layer of `rollup`."""
 _MORE = ", sum(wait_ns)::DOUBLE AS wait_ns, sum(waits)::DOUBLE AS waits, max(queue_len_max)::DOUBLE AS queue"
 _MOST_HOURS_NS = 32 * DAY_NS
@@ -53,13 +56,25 @@ def component(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) 
     own = _of(rows, main)
     waits, queue = _by_point(axis, own)
     return ComponentLook(
-        layer=name, id=asked.id, from_ns=steps.from_ns, to_ns=steps.span.to_ns, step_ns=steps.step_ns,
-        points=steps.count, finest_ns=axis.cells.step_ns, row=page.row,
+        layer=name,
+        id=asked.id,
+        from_ns=steps.from_ns,
+        to_ns=steps.span.to_ns,
+        step_ns=steps.step_ns,
+        points=steps.count,
+        finest_ns=axis.cells.step_ns,
+        row=page.row,
         lanes=[_lane(axis, _of(rows, one), one, cover) for one in order],
-        queue_max=numbers(queue), wait_mean_ns=numbers(waits), hours_from_ns=hours_span.from_ns, hours=hours,
-        peak=asking.peaks.get(kind), peak_unit="operations/s" if kind == "mds" else "bytes/s", who=page.who,
-        hidden=page.hidden, gaps=page.gaps,
-    )  # fmt: skip
+        queue_max=numbers(queue),
+        wait_mean_ns=numbers(waits),
+        hours_from_ns=hours_span.from_ns,
+        hours=hours,
+        peak=asking.peaks.get(kind),
+        peak_unit="operations/s" if kind == "mds" else "bytes/s",
+        who=page.who,
+        hidden=page.hidden,
+        gaps=page.gaps,
+    )
 
 
 def _node_of(name: str) -> str:
@@ -92,9 +107,12 @@ def _lane(axis: Axis, rows: pa.Table, layer: str, cover: Coverage) -> Lane:
     write, _ = line_of(axis, at, floats(rows, "write_bytes"), cover)
     metadata, _ = line_of(axis, at, floats(rows, "metadata_ops"), cover)
     return Lane(
-        layer=layer, read_bytes_per_s=read, write_bytes_per_s=write, metadata_ops_per_s=metadata,
+        layer=layer,
+        read_bytes_per_s=read,
+        write_bytes_per_s=write,
+        metadata_ops_per_s=metadata,
         known_share=known_share(axis.points, there, cover),
-    )  # fmt: skip
+    )
 
 
 def _by_point(axis: Axis, rows: pa.Table) -> tuple[np.ndarray[Any, np.dtype[np.float64]], ...]:

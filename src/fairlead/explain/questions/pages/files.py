@@ -16,10 +16,13 @@ from fairlead.explain.questions.question import Asking
 from fairlead.store.rollups import UPPER_INTERFACES
 
 _ORDER = {
-    "bytes": "coalesce(read_bytes, 0) + coalesce(write_bytes, 0) DESC", "read": "read_bytes DESC NULLS LAST",
-    "write": "write_bytes DESC NULLS LAST", "metadata": "metadata_ops DESC NULLS LAST",
-    "time": "busy_s DESC NULLS LAST", "path": "path NULLS LAST",
-}  # fmt: skip
+    "bytes": "coalesce(read_bytes, 0) + coalesce(write_bytes, 0) DESC",
+    "read": "read_bytes DESC NULLS LAST",
+    "write": "write_bytes DESC NULLS LAST",
+    "metadata": "metadata_ops DESC NULLS LAST",
+    "time": "busy_s DESC NULLS LAST",
+    "path": "path NULLS LAST",
+}
 _NO_NAMES = "names: no trace or mount told what these files are called"
 _NOTHING = "files: neither a trace nor a mount recorded what this job did with files"
 _METADATA_COUNTS = ("opens", "stats", "renames")
@@ -115,9 +118,17 @@ def _row(row: dict[str, Any]) -> FileRow:
     if write is None and not row["write_ops"]:
         write = 0 if row["write_ops"] == 0 else None
     return FileRow(
-        file_id=str(row["file_id"]), path=row["path"], fs=row["fs"], read_bytes=read, write_bytes=write,
-        read_ops=row["read_ops"], write_ops=row["write_ops"], metadata_ops=row["metadata_ops"],
-        processes=row["processes"], busy_s=row["busy_s"],
+        file_id=str(row["file_id"]),
+        path=row["path"],
+        fs=row["fs"],
+        read_bytes=read,
+        write_bytes=write,
+        read_ops=row["read_ops"],
+        write_ops=row["write_ops"],
+        metadata_ops=row["metadata_ops"],
+        processes=row["processes"],
+        busy_s=row["busy_s"],
         request_bytes=moved / requests if requests and (read is not None or write is not None) else None,
-        first_ns=row["first_ns"], last_ns=row["last_ns"],
-    )  # fmt: skip
+        first_ns=row["first_ns"],
+        last_ns=row["last_ns"],
+    )

@@ -61,12 +61,21 @@ def timeline(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -
     drawn = axis.drawn
     order = {layer: place for place, layer in enumerate(LAYERS)}
     return JobTimeline(
-        job_id=run.job_id, cluster=run.cluster, job_from_ns=run.life.from_ns, job_to_ns=run.life.to_ns,
-        from_ns=drawn.from_ns, step_ns=drawn.step_ns, points=drawn.count,
-        finest_ns=min(drawn.step_ns, axis.cells.step_ns), running=run.running,
-        lanes=sorted(lanes, key=lambda lane: order.get(lane.layer, len(order))), phases=_phases(asking.lake, run),
-        neighbours=others, gaps=cover.gaps, missing=missing,
-    )  # fmt: skip
+        job_id=run.job_id,
+        cluster=run.cluster,
+        job_from_ns=run.life.from_ns,
+        job_to_ns=run.life.to_ns,
+        from_ns=drawn.from_ns,
+        step_ns=drawn.step_ns,
+        points=drawn.count,
+        finest_ns=min(drawn.step_ns, axis.cells.step_ns),
+        running=run.running,
+        lanes=sorted(lanes, key=lambda lane: order.get(lane.layer, len(order))),
+        phases=_phases(asking.lake, run),
+        neighbours=others,
+        gaps=cover.gaps,
+        missing=missing,
+    )
 
 
 def _cells(lake: Tables, run: RunSeen, points: int, now_ns: int) -> tuple[Axis, pa.Table]:
@@ -100,9 +109,12 @@ def _lane(axis: Axis, rows: pa.Table, layer: str, cover: Coverage) -> Lane:
     at = integers(rows, "step")
     read, write, metadata = (line_of(axis, at, floats(rows, name), cover) for name in _RATES)
     return Lane(
-        layer=layer, read_bytes_per_s=read[0], write_bytes_per_s=write[0], metadata_ops_per_s=metadata[0],
+        layer=layer,
+        read_bytes_per_s=read[0],
+        write_bytes_per_s=write[0],
+        metadata_ops_per_s=metadata[0],
         known_share=known_share(axis.points, read[1], cover),
-    )  # fmt: skip
+    )
 
 
 def _of_nodes(
@@ -124,10 +136,13 @@ def _of_nodes(
 
 def _estimated(one: Series) -> Lane:
     return Lane(
-        layer=one.layer, read_bytes_per_s=Line(mean=one.read_bytes_per_s),
-        write_bytes_per_s=Line(mean=one.write_bytes_per_s), metadata_ops_per_s=Line(mean=one.metadata_ops_per_s),
-        estimated=True, known_share=one.known_share,
-    )  # fmt: skip
+        layer=one.layer,
+        read_bytes_per_s=Line(mean=one.read_bytes_per_s),
+        write_bytes_per_s=Line(mean=one.write_bytes_per_s),
+        metadata_ops_per_s=Line(mean=one.metadata_ops_per_s),
+        estimated=True,
+        known_share=one.known_share,
+    )
 
 
 def _finer(lake: Tables, run: RunSeen, axis: Axis, lanes: list[Lane], points: int) -> tuple[Axis, list[Lane]]:
@@ -162,9 +177,12 @@ def _spread(steps: Steps, runs: pa.Table, layer: str) -> Lane:
         made = spread(steps, start[known], end[known], amount[known]) / passed
         lines[name] = Line(mean=numbers(np.where(steps.begun(), made, np.nan)))
     return Lane(
-        layer=layer, read_bytes_per_s=lines["read_bytes"], write_bytes_per_s=lines["write_bytes"],
-        metadata_ops_per_s=lines["metadata_ops"], known_share=1.0,
-    )  # fmt: skip
+        layer=layer,
+        read_bytes_per_s=lines["read_bytes"],
+        write_bytes_per_s=lines["write_bytes"],
+        metadata_ops_per_s=lines["metadata_ops"],
+        known_share=1.0,
+    )
 
 
 def _repeated(lane: Lane, parts: int) -> Lane:
@@ -174,9 +192,11 @@ def _repeated(lane: Lane, parts: int) -> Lane:
         return Line(mean=[value for value in line.mean for _ in range(parts)])
 
     return replace(
-        lane, read_bytes_per_s=each(lane.read_bytes_per_s), write_bytes_per_s=each(lane.write_bytes_per_s),
+        lane,
+        read_bytes_per_s=each(lane.read_bytes_per_s),
+        write_bytes_per_s=each(lane.write_bytes_per_s),
         metadata_ops_per_s=each(lane.metadata_ops_per_s),
-    )  # fmt: skip
+    )
 
 
 def _phases(lake: Tables, run: RunSeen) -> list[PhaseBand]:
@@ -186,9 +206,15 @@ def _phases(lake: Tables, run: RunSeen) -> list[PhaseBand]:
     rows = records(phases_of_job(lake, run.cluster, run.job_id, start, end))
     return [
         PhaseBand(
-            kind=row["kind"], number=row["number"], start_ns=row["start_ns"], end_ns=row["end_ns"],
-            bytes=row["bytes"], mode=row["mode"], lost_s=row["lost_s"], abnormal=row["abnormal"],
+            kind=row["kind"],
+            number=row["number"],
+            start_ns=row["start_ns"],
+            end_ns=row["end_ns"],
+            bytes=row["bytes"],
+            mode=row["mode"],
+            lost_s=row["lost_s"],
+            abnormal=row["abnormal"],
         )
         for row in rows
         if row["end_ns"] > run.span.from_ns and row["start_ns"] < run.span.to_ns
-    ]  # fmt: skip
+    ]

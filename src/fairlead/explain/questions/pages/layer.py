@@ -41,18 +41,31 @@ def layer(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> L
     for row in page:
         value = _amount(kind, row)
         state, incident, _ = state_of(row.id, value, trouble)
-        shown.append(LayerComponent(
-            row=row, state=state, load=value / span.seconds / peak if value is not None and peak else None,
-            jobs=jobs.get(row.id, 0) if jobs is not None else None, incident=incident,
-        ))  # fmt: skip
+        shown.append(
+            LayerComponent(
+                row=row,
+                state=state,
+                load=value / span.seconds / peak if value is not None and peak else None,
+                jobs=jobs.get(row.id, 0) if jobs is not None else None,
+                incident=incident,
+            )
+        )
     told = [value for row in rows if (value := _amount(kind, row)) is not None]
     mean = sum(told) / len(told) if told else None
     return Layer(
-        layer=name, from_ns=span.from_ns, to_ns=span.to_ns, total=len(rows), components=shown,
-        sums=added([row.sums for row in rows]), imbalance=max(told) / mean if mean else None,
-        idle=sum(1 for value in told if value == 0), peak=peak, peak_basis=basis, peak_unit=kind.unit,
+        layer=name,
+        from_ns=span.from_ns,
+        to_ns=span.to_ns,
+        total=len(rows),
+        components=shown,
+        sums=added([row.sums for row in rows]),
+        imbalance=max(told) / mean if mean else None,
+        idle=sum(1 for value in told if value == 0),
+        peak=peak,
+        peak_basis=basis,
+        peak_unit=kind.unit,
         missing=_missing(kind, rows, jobs is not None),
-    )  # fmt: skip
+    )
 
 
 def hours(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> HeatMap:  # noqa: ARG001
@@ -90,9 +103,13 @@ def _amount(kind: LayerKind, row: ComponentRow) -> int | None:
 
 def _sorted_by(kind: LayerKind, sort: str, row: ComponentRow) -> tuple[float, str]:
     value: float | None = {
-        "load": _amount(kind, row), "id": 0, "read": row.sums.read_bytes, "write": row.sums.write_bytes,
-        "metadata": row.sums.metadata_ops, "fullness": row.fullness,
-    }[sort]  # fmt: skip
+        "load": _amount(kind, row),
+        "id": 0,
+        "read": row.sums.read_bytes,
+        "write": row.sums.write_bytes,
+        "metadata": row.sums.metadata_ops,
+        "fullness": row.fullness,
+    }[sort]
     return (1.0 if value is None else -value, row.id)
 
 
@@ -102,8 +119,9 @@ def _jobs(lake: Tables, kind: LayerKind, names: list[str], span: Span) -> dict[s
     found = select(
         lake,
         f"SELECT id, count(DISTINCT job_id) AS many FROM {rollup_rows(span, where, 'id, job_id')} GROUP BY id",
-        {"kind": kind.kind, "names": names}, within=span.aligned(HOUR_NS),
-    )  # fmt: skip
+        {"kind": kind.kind, "names": names},
+        within=span.aligned(HOUR_NS),
+    )
     return {row["id"]: row["many"] for row in records(found)} or None
 
 

@@ -85,15 +85,25 @@ def now(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> Now
     sources, silent = _sources(asking, at)
     missing = [f"{one.layer}: nothing was counted there in the last day" for one in layers if not one.total]
     return Now(
-        now_ns=at, from_ns=span.from_ns, to_ns=span.to_ns, layers=[one for one in layers if one.total], top=busy,
-        open=incidents, jobs_running=running, sources=sources, silent=silent[:_MOST_SILENT], missing=missing,
-    )  # fmt: skip
+        now_ns=at,
+        from_ns=span.from_ns,
+        to_ns=span.to_ns,
+        layers=[one for one in layers if one.total],
+        top=busy,
+        open=incidents,
+        jobs_running=running,
+        sources=sources,
+        silent=silent[:_MOST_SILENT],
+        missing=missing,
+    )
 
 
 def _names(
-    kind: LayerKind, rates: Mapping[Counted, _Rates], known: Mapping[Counted, Sequence[str]],
+    kind: LayerKind,
+    rates: Mapping[Counted, _Rates],
+    known: Mapping[Counted, Sequence[str]],
     incidents: Sequence[Incident],
-) -> list[str]:  # fmt: skip
+) -> list[str]:
     """Components of a layer: counted now or in the last day, or sick."""
     of = (kind.kind, kind.counted)
     told = {*rates.get(of, _NO_RATES).ids, *known.get(of, ())}
@@ -103,9 +113,13 @@ def _names(
 
 
 def _layer(
-    kind: LayerKind, names: Sequence[str], every: Mapping[Counted, _Rates], recent: Mapping[Counted, Lines],
-    trouble: Trouble, peak: float | None,
-) -> LayerNow:  # fmt: skip
+    kind: LayerKind,
+    names: Sequence[str],
+    every: Mapping[Counted, _Rates],
+    recent: Mapping[Counted, Lines],
+    trouble: Trouble,
+    peak: float | None,
+) -> LayerNow:
     """One layer of shared components."""
     of = (kind.kind, kind.counted)
     rates = every.get(of, _NO_RATES)
@@ -116,11 +130,16 @@ def _layer(
     heard = sum(1 for one in rows if one.state not in ("unknown", "silent"))
     lines = recent.get(of, _NO_LINES)
     return LayerNow(
-        layer=kind.name, kind=kind.kind, components=rows[:MOST_COMPONENTS], total=len(names),
-        states=dict(Counter(one.state for one in rows)), bytes_per_s=_sum(rates.bytes_per_s),
-        ops_per_s=_sum(rates.ops_per_s), load=sum(loads) / heard if loads and heard else None,
+        layer=kind.name,
+        kind=kind.kind,
+        components=rows[:MOST_COMPONENTS],
+        total=len(names),
+        states=dict(Counter(one.state for one in rows)),
+        bytes_per_s=_sum(rates.bytes_per_s),
+        ops_per_s=_sum(rates.ops_per_s),
+        load=sum(loads) / heard if loads and heard else None,
         recent=numbers(lines[1] if kind.name == "mds" else lines[0]),
-    )  # fmt: skip
+    )
 
 
 def _clients(
@@ -134,10 +153,16 @@ def _clients(
     names = sorted({*rates.ids, *trouble.incidents})
     rows = _components(names, rates, rates.bytes_per_s, trouble, None)
     return LayerNow(
-        layer="client", kind="node", components=rows[:MOST_CLIENTS], total=len(names),
-        states=dict(Counter(one.state for one in rows)), bytes_per_s=_sum(rates.bytes_per_s),
-        ops_per_s=_sum(rates.ops_per_s), load=None, recent=numbers(recent.get(of, _NO_LINES)[0]),
-    )  # fmt: skip
+        layer="client",
+        kind="node",
+        components=rows[:MOST_CLIENTS],
+        total=len(names),
+        states=dict(Counter(one.state for one in rows)),
+        bytes_per_s=_sum(rates.bytes_per_s),
+        ops_per_s=_sum(rates.ops_per_s),
+        load=None,
+        recent=numbers(recent.get(of, _NO_LINES)[0]),
+    )
 
 
 def _components(
@@ -150,11 +175,17 @@ def _components(
         at = place.get(name)
         moved = None if at is None or np.isnan(value[at]) else float(value[at])
         state, incident, why = state_of(name, moved, trouble)
-        made.append(ComponentNow(
-            id=name, state=state, load=moved / peak if moved is not None and peak else None,
-            bytes_per_s=_number(rates.bytes_per_s, at), ops_per_s=_number(rates.ops_per_s, at), incident=incident,
-            why=why,
-        ))  # fmt: skip
+        made.append(
+            ComponentNow(
+                id=name,
+                state=state,
+                load=moved / peak if moved is not None and peak else None,
+                bytes_per_s=_number(rates.bytes_per_s, at),
+                ops_per_s=_number(rates.ops_per_s, at),
+                incident=incident,
+                why=why,
+            )
+        )
     worst = {state: place for place, state in enumerate(WORST_FIRST)}
     made.sort(key=lambda one: (worst[one.state], -(one.bytes_per_s or 0.0), -(one.ops_per_s or 0.0), one.id))
     return made
@@ -181,8 +212,9 @@ def _rates(lake: Tables, span: Span) -> dict[Counted, _Rates]:
         f"SELECT kind, layer, id, {_MOVED} AS moved, sum(metadata_ops) AS asked FROM rollup"
         f" WHERE interval_ns = {MINUTE_NS} AND {_COUNTED} AND ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns}"
         f" AND {days(span)} GROUP BY kind, layer, id ORDER BY kind, layer, id",
-        _WORDS, within=span,
-    )  # fmt: skip
+        _WORDS,
+        within=span,
+    )
     made = {}
     for of, first, last in _parts(found):
         part = found.slice(first, last - first)
@@ -211,8 +243,9 @@ def _known(asking: Asking, at: int) -> dict[Counted, list[str]]:
             f"SELECT DISTINCT kind, layer, id FROM rollup WHERE interval_ns = {HOUR_NS} AND kind IN"
             f" (SELECT unnest($kinds)) AND job_id IS NULL AND ts_ns >= {hours.from_ns} AND ts_ns < {hours.to_ns}"
             f" AND {days(hours)} ORDER BY kind, layer, id",
-            {"kinds": shared}, within=hours,
-        )  # fmt: skip
+            {"kinds": shared},
+            within=hours,
+        )
         found = {of: rows.column("id").slice(first, last - first).to_pylist() for of, first, last in _parts(rows)}
         asking.kept.put(key, found, at)
     return found  # type: ignore[no-any-return]
@@ -254,8 +287,9 @@ def _by_minute(lake: Tables, span: Span) -> dict[int, dict[Counted, tuple[float,
         f"SELECT ts_ns, kind, layer, {_MOVED} AS moved, sum(metadata_ops) AS asked FROM rollup"
         f" WHERE interval_ns = {MINUTE_NS} AND {_COUNTED} AND ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns}"
         f" AND {days(span)} GROUP BY ts_ns, kind, layer",
-        _WORDS, within=span,
-    )  # fmt: skip
+        _WORDS,
+        within=span,
+    )
     made: dict[int, dict[Counted, tuple[float, float]]] = {}
     columns = (integers(found, "ts_ns"), floats(found, "moved"), floats(found, "asked"))
     of = zip(found.column("kind").to_pylist(), found.column("layer").to_pylist(), strict=True)
@@ -289,12 +323,12 @@ def _sources(asking: Asking, at: int) -> tuple[int, list[Gap]]:
             within=back,
         )
         quiet = at - integers(rows, "last") > PERIODS * np.maximum(integers(rows, "period"), MINUTE_NS)
-        gaps = {gap.source: gap for gap in gaps_of(asking.lake, None, Span(at - DAY_NS, at))
-                if gap.to_ns is None}  # fmt: skip
+        gaps = {gap.source: gap for gap in gaps_of(asking.lake, None, Span(at - DAY_NS, at)) if gap.to_ns is None}
         for row in _taken(rows, quiet):
-            gaps.setdefault(row["node"], Gap(
-                source=row["node"], from_ns=row["last"], to_ns=None, why="its agent does not report any more"
-            ))  # fmt: skip
+            gaps.setdefault(
+                row["node"],
+                Gap(source=row["node"], from_ns=row["last"], to_ns=None, why="its agent does not report any more"),
+            )
         found = (rows.num_rows, sorted(gaps.values(), key=lambda gap: (-gap.from_ns, gap.source)))
         asking.kept.put(key, found, at)
     return found  # type: ignore[no-any-return]

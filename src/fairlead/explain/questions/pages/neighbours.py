@@ -33,9 +33,11 @@ def parts_of(lake: Tables, run: RunSeen) -> list[Part]:
     columns = "kind, id, job_id, read_bytes, write_bytes, metadata_ops"
     mine = "kind IN (SELECT unnest($kinds)) AND job_id = $job"
     own = select(
-        lake, f"SELECT DISTINCT kind, id FROM {rollup_rows(span, mine, 'kind, id', one=True)} ORDER BY kind, id",
-        {"kinds": list(_SHARED), "job": run.job_id}, within=around(span),
-    )  # fmt: skip
+        lake,
+        f"SELECT DISTINCT kind, id FROM {rollup_rows(span, mine, 'kind, id', one=True)} ORDER BY kind, id",
+        {"kinds": list(_SHARED), "job": run.job_id},
+        within=around(span),
+    )
     if not own.num_rows:
         return []
     there = f"{_PARTS} AND id IN (SELECT unnest($ids))"
@@ -44,8 +46,9 @@ def parts_of(lake: Tables, run: RunSeen) -> list[Part]:
         f"SELECT kind, id, job_id, ({_MOVED})::BIGINT AS moved, coalesce(sum(metadata_ops), 0)::BIGINT AS asked"
         f" FROM {rollup_rows(span, there, columns, one=True)} GROUP BY kind, id, job_id"
         " ORDER BY moved DESC, asked DESC, job_id, kind, id",
-        {"kinds": list(_SHARED), "ids": own.column("id").to_pylist()}, within=around(span),
-    )  # fmt: skip
+        {"kinds": list(_SHARED), "ids": own.column("id").to_pylist()},
+        within=around(span),
+    )
     served = {(row["kind"], row["id"]) for row in records(own)}
     return [row for row in records(found) if (row["kind"], row["id"]) in served]
 
@@ -71,12 +74,20 @@ def neighbours_of(
         ran = [one for one in accounts if one["job_id"] == row["job_id"]]
         seen = bool(ran) and all(visible(one, sight) for one in ran) if not sight.everything else True
         account = ran[-1] if seen and ran else None
-        made.append(Neighbour(
-            job_id=row["job_id"] if seen else None, user=account["user"] if account else None,
-            program=account["program"] if account else None, kind=row["kind"], component=row["id"],
-            bytes_per_s=moved, bytes=row["moved"], ops_per_s=asked, metadata_ops=row["asked"],
-            blamed=row["job_id"] in blamed,
-        ))  # fmt: skip
+        made.append(
+            Neighbour(
+                job_id=row["job_id"] if seen else None,
+                user=account["user"] if account else None,
+                program=account["program"] if account else None,
+                kind=row["kind"],
+                component=row["id"],
+                bytes_per_s=moved,
+                bytes=row["moved"],
+                ops_per_s=asked,
+                metadata_ops=row["asked"],
+                blamed=row["job_id"] in blamed,
+            )
+        )
     return made
 
 
@@ -88,8 +99,9 @@ def _blamed(lake: Tables, run: RunSeen) -> set[str]:
         "SELECT DISTINCT unnest(culprits) AS who FROM finding WHERE job_id = $job AND cluster IS NOT DISTINCT FROM"
         f" $cluster AND from_ns < {life.to_ns} AND coalesce(to_ns, from_ns) >= {life.from_ns}"
         f" AND NOT coalesce(withdrawn, false) AND {days(Span(life.from_ns - DAY_NS, life.to_ns + DAY_NS))}",
-        {"job": run.job_id, "cluster": run.cluster}, numbers=[run.job_id],
-    )  # fmt: skip
+        {"job": run.job_id, "cluster": run.cluster},
+        numbers=[run.job_id],
+    )
     return {who[4:] for who in found.column("who").to_pylist() if who.startswith("job:")}
 
 
@@ -101,10 +113,13 @@ def _lines(
     steps = axis.points
     interval = max(one for one in INTERVALS if steps.step_ns % one == 0 and steps.from_ns % one == 0)
     found = stepped(
-        lake, steps, interval, "kind, id, job_id",
+        lake,
+        steps,
+        interval,
+        "kind, id, job_id",
         f"{_PARTS} AND id IN (SELECT unnest($ids)) AND job_id IN (SELECT unnest($jobs))",
         {"kinds": list(_SHARED), "ids": [row["id"] for row in rows], "jobs": [row["job_id"] for row in rows]},
-    )  # fmt: skip
+    )
     keys = list(zip(*(found.column(name).to_pylist() for name in ("kind", "id", "job_id")), strict=True))
     at = integers(found, "step")
     read, write, asked = (floats(found, name) for name in ("read_bytes", "write_bytes", "metadata_ops"))

@@ -30,10 +30,13 @@ def traffic(lake: Tables, axis: Axis, nodes: Sequence[str]) -> pa.Table | None:
     if not nodes or len(nodes) > MOST_NODES:
         return None
     found = stepped(
-        lake, axis.cells, axis.cells.step_ns, "layer",
+        lake,
+        axis.cells,
+        axis.cells.step_ns,
+        "layer",
         "kind = $kind AND id IN (SELECT unnest($nodes)) AND layer = $layer AND job_id IS NULL",
         {"kind": "node", "nodes": list(nodes), "layer": _COUNTED},
-    )  # fmt: skip
+    )
     return found if found.num_rows else None
 
 
@@ -44,11 +47,14 @@ def ports(lake: Tables, axis: Axis, nodes: Sequence[str]) -> pa.Table | None:
         return None
     span = axis.cells.span
     found = stepped(
-        lake, axis.cells, axis.cells.step_ns, "layer",
+        lake,
+        axis.cells,
+        axis.cells.step_ns,
+        "layer",
         "kind = $kind AND layer = $kind AND id IN (SELECT b FROM mapping WHERE kind = $linked AND a IN"
         f" (SELECT unnest($nodes)) AND from_ns < {span.to_ns} AND (to_ns IS NULL OR to_ns > {span.from_ns}))",
         {"kind": "port", "linked": LINKED, "nodes": list(nodes)},
-    )  # fmt: skip
+    )
     if not found.num_rows:
         return None
     swapped = {

@@ -66,6 +66,7 @@ def runs_in(lake: Tables, job_id: str, span: Span, where: str, *, most: int) -> 
         f"SELECT start_ns, end_ns, CASE op WHEN 'read' THEN 'read_bytes' WHEN 'write' THEN 'write_bytes'"
         f" ELSE 'metadata_ops' END AS class, CASE WHEN {DATA} THEN {MOVED} ELSE count END AS amount FROM ops"
         f" WHERE job_id = $job AND {within(span)} AND {where} AND ({DATA} OR {METADATA}) LIMIT {most + 1}",
-        {"job": job_id}, within=reach(span),
-    )  # fmt: skip
+        {"job": job_id},
+        within=reach(span),
+    )
     return found if found.num_rows <= most else None

@@ -51,9 +51,17 @@ def ranks(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> R
             missing.append(_none(asked.by))
         step = max(1, -(-run.span.length_ns // asked.columns))
         return Ranks(
-            job_id=run.job_id, by=asked.by or "node", from_ns=run.span.from_ns, step_ns=step,
-            columns=-(-run.span.length_ns // step), total=0, rows=[], busiest=[], imbalance=None, missing=missing,
-        )  # fmt: skip
+            job_id=run.job_id,
+            by=asked.by or "node",
+            from_ns=run.span.from_ns,
+            step_ns=step,
+            columns=-(-run.span.length_ns // step),
+            total=0,
+            rows=[],
+            busiest=[],
+            imbalance=None,
+            missing=missing,
+        )
     step = _step(run.span, asked.columns, source.least_ns)
     from_ns = run.span.from_ns // source.least_ns * source.least_ns
     columns = -(-(run.span.to_ns - from_ns) // step)
@@ -64,10 +72,17 @@ def ranks(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> R
     rows = _rows(asking.lake, source, totals, (from_ns, step, columns), asked.rows, now_ns)
     moved = floats(totals, "read") + floats(totals, "written")
     return Ranks(
-        job_id=run.job_id, by=source.by, from_ns=from_ns, step_ns=step, columns=columns, total=totals.num_rows,
-        rows=rows, busiest=_busiest(totals, moved),
-        imbalance=float(moved.max() / moved.mean()) if len(moved) and moved.mean() > 0 else None, missing=missing,
-    )  # fmt: skip
+        job_id=run.job_id,
+        by=source.by,
+        from_ns=from_ns,
+        step_ns=step,
+        columns=columns,
+        total=totals.num_rows,
+        rows=rows,
+        busiest=_busiest(totals, moved),
+        imbalance=float(moved.max() / moved.mean()) if len(moved) and moved.mean() > 0 else None,
+        missing=missing,
+    )
 
 
 def _none(by: str) -> str:
@@ -135,8 +150,9 @@ def _counted(lake: Tables, run: RunSeen) -> _Source | None:
         told = select(
             lake,
             f"SELECT DISTINCT layer FROM rollup WHERE {where} AND (read_bytes IS NOT NULL OR write_bytes IS NOT NULL)",
-            words, within=span,
-        )  # fmt: skip
+            words,
+            within=span,
+        )
         layers = told.column("layer").to_pylist()
         best = next((layer for layer in RANK if layer in layers), None)
         if best is not None:
@@ -157,8 +173,9 @@ def _totals(lake: Tables, source: _Source) -> pa.Table:
         lake,
         "SELECT who, sum(coalesce(read, 0))::DOUBLE AS read, sum(coalesce(written, 0))::DOUBLE AS written"
         f" FROM ({source.table}) GROUP BY who ORDER BY who",
-        source.words, within=source.within,
-    )  # fmt: skip
+        source.words,
+        within=source.within,
+    )
 
 
 def _rows(
@@ -179,8 +196,9 @@ def _rows(
         f" cells AS (SELECT who, col, sum(moved) AS moved FROM ({_laid(axis)}) GROUP BY who, col)"
         " SELECT number, col, sum(moved) AS moved, max(moved) AS highest FROM cells JOIN members USING (who)"
         f" WHERE col >= 0 AND col < {columns} GROUP BY number, col",
-        source.words, within=source.within,
-    )  # fmt: skip
+        source.words,
+        within=source.within,
+    )
     row, at = integers(found, "number"), integers(found, "col")
     moved, highest = np.zeros((count, columns)), np.zeros((count, columns))
     moved[row, at], highest[row, at] = floats(found, "moved"), floats(found, "highest")
@@ -195,11 +213,16 @@ def _rows(
     for k in range(count):
         mean = np.where(future, np.nan, moved[k] / members[k] / seconds)
         most_of = np.where(future, np.nan, highest[k] / seconds)
-        made.append(RankRow(
-            name=names[k], members=int(members[k]), bytes_per_s=numbers(mean),
-            highest_bytes_per_s=numbers(most_of) if members[k] > 1 else [],
-            read_bytes=round(read[k]), write_bytes=round(written[k]),
-        ))  # fmt: skip
+        made.append(
+            RankRow(
+                name=names[k],
+                members=int(members[k]),
+                bytes_per_s=numbers(mean),
+                highest_bytes_per_s=numbers(most_of) if members[k] > 1 else [],
+                read_bytes=round(read[k]),
+                write_bytes=round(written[k]),
+            )
+        )
     return made
 
 
@@ -241,8 +264,12 @@ def _busiest(totals: pa.Table, moved: Floats) -> list[RankRow]:
     read, written = floats(totals, "read"), floats(totals, "written")
     return [
         RankRow(
-            name=str(who[int(k)].as_py()), members=1, bytes_per_s=[], highest_bytes_per_s=[],
-            read_bytes=round(read[k]), write_bytes=round(written[k]),
+            name=str(who[int(k)].as_py()),
+            members=1,
+            bytes_per_s=[],
+            highest_bytes_per_s=[],
+            read_bytes=round(read[k]),
+            write_bytes=round(written[k]),
         )
         for k in order
-    ]  # fmt: skip
+    ]

@@ -49,15 +49,23 @@ def mine(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> My
     """Recent jobs at a glance. Raises UsageError, LakeError."""
     span = asked.span(now_ns, "30d", asking.longest_ns).rounded()
     listed = jobs(
-        asking.lake, span, sight, now_ns, filters={"user": asked.user}, sort="start", limit=asked.limit,
+        asking.lake,
+        span,
+        sight,
+        now_ns,
+        filters={"user": asked.user},
+        sort="start",
+        limit=asked.limit,
         offset=asked.offset,
-    )  # fmt: skip
+    )
     rows = listed.jobs
     sparks = _sparks(_told_apart(asking.lake, rows, now_ns), rows, now_ns)
     lost = _lost(asking.lake, rows)
     found = _found(asking.lake, rows, sight, now_ns)
-    shown = [_shown(row, spark, lost.get(key_of(row)), found.get(key_of(row)))
-             for row, spark in zip(rows, sparks, strict=True)]  # fmt: skip
+    shown = [
+        _shown(row, spark, lost.get(key_of(row)), found.get(key_of(row)))
+        for row, spark in zip(rows, sparks, strict=True)
+    ]
     missing = [] if rows else ["jobs: the scheduler has told of none in this time"]
     return MyJobs(from_ns=span.from_ns, to_ns=span.to_ns, total=listed.total, jobs=shown, missing=missing)
 
@@ -82,10 +90,14 @@ def key_of(row: JobRow) -> Key:
 def _shown(row: JobRow, spark: list[float | None], lost: float | None, found: _Found | None) -> MyJob:
     lost_s = lost if lost is not None else (found.cost_s if found else None)
     return MyJob(
-        job=row, spark=spark, grade=grade_of(lost_s, row.start_ns, row.end_ns), lost_s=lost_s,
+        job=row,
+        spark=spark,
+        grade=grade_of(lost_s, row.start_ns, row.end_ns),
+        lost_s=lost_s,
         findings=found.count if found else 0,
-        worst=found.title if found else None, severity=found.severity if found else None,
-    )  # fmt: skip
+        worst=found.title if found else None,
+        severity=found.severity if found else None,
+    )
 
 
 # -- spark lines -----------------------------------------------------------------------------------------------------
@@ -135,11 +147,14 @@ def _drawn(lake: Tables, asked: Sequence[tuple[int, str, Span]], step: int) -> d
         f" AND ts_ns < {span.to_ns} AND {days(span)} AND (read_bytes IS NOT NULL OR write_bytes IS NOT NULL)"
         " GROUP BY place, layer, ts_ns",
         {
-            "kind": "job", "numbers": [number for _, number, _ in asked], "places": [at for at, _, _ in asked],
-            "begins": [life.from_ns for _, _, life in asked], "ends": [life.to_ns for _, _, life in asked],
+            "kind": "job",
+            "numbers": [number for _, number, _ in asked],
+            "places": [at for at, _, _ in asked],
+            "begins": [life.from_ns for _, _, life in asked],
+            "ends": [life.to_ns for _, _, life in asked],
         },
         within=span,
-    )  # fmt: skip
+    )
     if not found.num_rows:
         return {}
     rank = {layer: place for place, layer in enumerate(RANK)}
@@ -189,8 +204,10 @@ def _lost(lake: Tables, rows: Sequence[JobRow]) -> dict[Key, float]:
         f" made_ns, expected_s, lost_s FROM phase WHERE job_id IN (SELECT unnest($numbers)) AND {days(wide)}"
         f" AND job_start_ns >= {span.from_ns} AND job_start_ns < {span.to_ns} QUALIFY {LATEST})"
         " WHERE expected_s IS NOT NULL AND lost_s IS NOT NULL GROUP BY cluster, job_id, job_start_ns",
-        words, began=wide, numbers=words["numbers"],
-    )  # fmt: skip
+        words,
+        began=wide,
+        numbers=words["numbers"],
+    )
     return {(row["cluster"], row["job_id"], row["job_start_ns"]): row["lost_s"] for row in records(found)}
 
 
@@ -201,15 +218,19 @@ def _found(lake: Tables, rows: Sequence[JobRow], sight: Sight, now_ns: int) -> d
     span, words = _ended(rows)
     wide = Span(span.from_ns - DAY_NS, max(span.to_ns, now_ns))
     rank = " ".join(f"WHEN '{name}' THEN {number}" for number, name in enumerate(SEVERITIES))
-    found = records(select(
-        about(lake, wide),
-        "SELECT cluster, job_id, from_ns, cost_s, severity, detail,"
-        f" CASE severity {rank} ELSE {len(SEVERITIES)} END AS place FROM finding"
-        f" WHERE job_id IN (SELECT unnest($numbers)) AND NOT coalesce(withdrawn, false) AND {days(wide)}"
-        " QUALIFY analysis_version = max(analysis_version) OVER (PARTITION BY cluster, job_id)"
-        " ORDER BY place, cost_s DESC NULLS LAST, id",
-        words, began=wide, numbers=words["numbers"],
-    ))  # fmt: skip
+    found = records(
+        select(
+            about(lake, wide),
+            "SELECT cluster, job_id, from_ns, cost_s, severity, detail,"
+            f" CASE severity {rank} ELSE {len(SEVERITIES)} END AS place FROM finding"
+            f" WHERE job_id IN (SELECT unnest($numbers)) AND NOT coalesce(withdrawn, false) AND {days(wide)}"
+            " QUALIFY analysis_version = max(analysis_version) OVER (PARTITION BY cluster, job_id)"
+            " ORDER BY place, cost_s DESC NULLS LAST, id",
+            words,
+            began=wide,
+            numbers=words["numbers"],
+        )
+    )
     of_run: dict[Key, list[Mapping[str, Any]]] = {}
     for row in rows:
         key = key_of(row)
@@ -217,15 +238,18 @@ def _found(lake: Tables, rows: Sequence[JobRow], sight: Sight, now_ns: int) -> d
             continue
         end = row.end_ns if row.end_ns is not None else now_ns
         of_run[key] = [
-            one for one in found
-            if one["job_id"] == row.job_id and one["cluster"] == row.cluster
+            one
+            for one in found
+            if one["job_id"] == row.job_id
+            and one["cluster"] == row.cluster
             and row.start_ns - MINUTE_NS <= one["from_ns"] <= end + MINUTE_NS
-        ]  # fmt: skip
+        ]
     some = {key: these for key, these in of_run.items() if these}
     import pyarrow as pa
 
-    told = told_to(lake, told_of(pa.table({"detail": pa.array([t[0]["detail"] for t in some.values()], pa.string())})),
-                   sight)  # fmt: skip
+    told = told_to(
+        lake, told_of(pa.table({"detail": pa.array([t[0]["detail"] for t in some.values()], pa.string())})), sight
+    )
     made = {}
     for (key, these), one in zip(some.items(), told, strict=True):
         costs = [row["cost_s"] for row in these if row["cost_s"] is not None]

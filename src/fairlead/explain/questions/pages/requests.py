@@ -45,13 +45,16 @@ def _of_operations(lake: Tables, run: RunSeen, layer: str) -> JobRequests:
     rows = f"job_id = $job AND {within(run.span)} AND {MOUNTED[layer]}"
     words, wide = {"job": run.job_id}, reach(run.span)
     binned = "CASE WHEN size IS NULL OR size < 0 THEN -2 WHEN size = 0 THEN -1 ELSE floor(log2(size))::BIGINT END"
-    found = records(select(
-        lake,
-        f"SELECT CASE WHEN {DATA} THEN {binned} ELSE -3 END AS place, op, TRY_CAST(sum(count) AS BIGINT) AS count,"
-        " TRY_CAST(sum(size::HUGEINT * count) AS BIGINT) AS moved, count(*) AS runs FROM ops"
-        f" WHERE {rows} AND ({DATA} OR {METADATA}) GROUP BY ALL ORDER BY count DESC, op",
-        words, within=wide,
-    ))  # fmt: skip
+    found = records(
+        select(
+            lake,
+            f"SELECT CASE WHEN {DATA} THEN {binned} ELSE -3 END AS place, op, TRY_CAST(sum(count) AS BIGINT) AS count,"
+            " TRY_CAST(sum(size::HUGEINT * count) AS BIGINT) AS moved, count(*) AS runs FROM ops"
+            f" WHERE {rows} AND ({DATA} OR {METADATA}) GROUP BY ALL ORDER BY count DESC, op",
+            words,
+            within=wide,
+        )
+    )
     data = [row for row in found if row["place"] >= -2]
     unsized = sum(row["count"] for row in data if row["place"] == -2)
     whole = sum(row["count"] for row in data)
@@ -62,10 +65,12 @@ def _of_operations(lake: Tables, run: RunSeen, layer: str) -> JobRequests:
     if not ordered:
         missing.append(_PART)
     return JobRequests(
-        job_id=run.job_id, bins=_powers(data),
+        job_id=run.job_id,
+        bins=_powers(data),
         metadata={row["op"]: row["count"] for row in found if row["place"] == -3},
-        sequential_share=_sequential(lake, rows, words, wide, ordered=ordered) if whole else None, missing=missing,
-    )  # fmt: skip
+        sequential_share=_sequential(lake, rows, words, wide, ordered=ordered) if whole else None,
+        missing=missing,
+    )
 
 
 def _powers(data: list[dict[str, Any]]) -> list[RequestBin]:
@@ -77,11 +82,16 @@ def _powers(data: list[dict[str, Any]]) -> list[RequestBin]:
     for place in range(there[0], there[-1] + 1):
         of = {row["op"]: row for row in data if row["place"] == place}
         read, write = of.get("read"), of.get("write")
-        made.append(RequestBin(
-            from_bytes=0 if place < 0 else 1 << place, to_bytes=1 if place < 0 else 1 << (place + 1),
-            reads=read["count"] if read else 0, writes=write["count"] if write else 0,
-            read_bytes=read["moved"] if read else 0, write_bytes=write["moved"] if write else 0,
-        ))  # fmt: skip
+        made.append(
+            RequestBin(
+                from_bytes=0 if place < 0 else 1 << place,
+                to_bytes=1 if place < 0 else 1 << (place + 1),
+                reads=read["count"] if read else 0,
+                writes=write["count"] if write else 0,
+                read_bytes=read["moved"] if read else 0,
+                write_bytes=write["moved"] if write else 0,
+            )
+        )
     return made
 
 
@@ -103,8 +113,9 @@ def _sequential(lake: Tables, rows: str, words: dict[str, Any], wide: Any, *, or
         f' {follows} AS follows, count FROM ops WHERE {rows} AND {DATA} AND "offset" IS NOT NULL AND size > 0'
         " AND count > 0 AND file_id IS NOT NULL AND abs(coalesce(stride, size)) < 1099511627776"
         ' AND count < 4194304 AND abs("offset") < 4611686018427387904)',
-        words, within=wide,
-    )  # fmt: skip
+        words,
+        within=wide,
+    )
     [row] = records(found)
     return row["sequential"] / row["all_of"] if row["all_of"] else None
 
@@ -121,12 +132,14 @@ def _of_counters(lake: Tables, run: RunSeen) -> JobRequests | None:
         f"TRY_CAST(sum({name}) AS BIGINT) AS {name}"
         for name in (*_METADATA_COUNTS, "reads", "writes", "consec_reads", "consec_writes")
     )
-    [row] = records(select(
-        lake,
-        f"SELECT count(*) AS told, {lists}, {sums} FROM file_counters WHERE job_id = $job"
-        " AND interface NOT IN (SELECT unnest($upper))",
-        {"job": run.job_id, "upper": list(UPPER_INTERFACES)},
-    ))  # fmt: skip
+    [row] = records(
+        select(
+            lake,
+            f"SELECT count(*) AS told, {lists}, {sums} FROM file_counters WHERE job_id = $job"
+            " AND interface NOT IN (SELECT unnest($upper))",
+            {"job": run.job_id, "upper": list(UPPER_INTERFACES)},
+        )
+    )
     if not row["told"]:
         return None
     consecutive = [row[name] for name in ("consec_reads", "consec_writes") if row[name] is not None]
@@ -135,15 +148,23 @@ def _of_counters(lake: Tables, run: RunSeen) -> JobRequests | None:
     for k in range(sizes):
         read, write = row[f"read_{k}"], row[f"write_{k}"]
         if read is not None or write is not None:
-            bins.append(RequestBin(
-                from_bytes=SIZE_BIN_EDGES[k - 1] + 1 if k else 0,
-                to_bytes=SIZE_BIN_EDGES[k] + 1 if k < len(SIZE_BIN_EDGES) else None, reads=read or 0,
-                writes=write or 0, read_bytes=None, write_bytes=None,
-            ))  # fmt: skip
+            bins.append(
+                RequestBin(
+                    from_bytes=SIZE_BIN_EDGES[k - 1] + 1 if k else 0,
+                    to_bytes=SIZE_BIN_EDGES[k] + 1 if k < len(SIZE_BIN_EDGES) else None,
+                    reads=read or 0,
+                    writes=write or 0,
+                    read_bytes=None,
+                    write_bytes=None,
+                )
+            )
     missing = [*run.missing, "bytes by size: this trace counts requests by size, not what they moved"]
     if not bins:
         missing.append("sizes: this trace does not count requests by size")
     return JobRequests(
-        job_id=run.job_id, bins=bins, metadata={name: row[name] for name in _METADATA_COUNTS if row[name]},
-        sequential_share=sum(consecutive) / data if consecutive and data else None, missing=missing,
-    )  # fmt: skip
+        job_id=run.job_id,
+        bins=bins,
+        metadata={name: row[name] for name in _METADATA_COUNTS if row[name]},
+        sequential_share=sum(consecutive) / data if consecutive and data else None,
+        missing=missing,
+    )

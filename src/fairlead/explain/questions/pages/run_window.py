@@ -69,9 +69,13 @@ def run_seen(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -
     reach = reach_of(lake, life)
     alone = reach is None or not reach.mingled(name, account["start_ns"])
     return RunSeen(
-        account=account, life=life, span=_within(asked_for, life), running=is_running(account, now_ns), alone=alone,
+        account=account,
+        life=life,
+        span=_within(asked_for, life),
+        running=is_running(account, now_ns),
+        alone=alone,
         missing=[] if alone else [NOT_TOLD_APART],
-    )  # fmt: skip
+    )
 
 
 def _within(asked_for: Span | None, life: Span) -> Span:
@@ -82,16 +86,17 @@ def _within(asked_for: Span | None, life: Span) -> Span:
 def _unaccounted(asking: Asking, name: str, asked_for: Span | None, now_ns: int) -> RunSeen:
     """A job only counters know: it lived while they named it."""
     look = (asked_for or Span(now_ns - _BACK_NS, now_ns)).aligned(HOUR_NS)
-    [row] = records(select(
-        asking.lake,
-        f"SELECT min(ts_ns) AS first, max(ts_ns) AS last FROM rollup WHERE interval_ns = {HOUR_NS} AND kind = $kind "
-        f"AND id = $id AND ts_ns >= {look.from_ns} AND ts_ns < {look.to_ns} AND {days(look)}",
-        {"kind": "job", "id": name}, within=look,
-    ))  # fmt: skip
+    [row] = records(
+        select(
+            asking.lake,
+            f"SELECT min(ts_ns) AS first, max(ts_ns) AS last FROM rollup WHERE interval_ns = {HOUR_NS} "
+            f"AND kind = $kind AND id = $id AND ts_ns >= {look.from_ns} AND ts_ns < {look.to_ns} AND {days(look)}",
+            {"kind": "job", "id": name},
+            within=look,
+        )
+    )
     if row["first"] is None:
         raise unknown_job(asking.lake, name)
     life = Span(row["first"], min(row["last"] + HOUR_NS, max(now_ns, row["first"] + 1)))
     account: dict[str, Any] = dict.fromkeys((*COLUMNS, "nodes")) | {"job_id": name}
-    return RunSeen(
-        account=account, life=life, span=_within(asked_for, life), running=False, missing=[UNACCOUNTED]
-    )  # fmt: skip
+    return RunSeen(account=account, life=life, span=_within(asked_for, life), running=False, missing=[UNACCOUNTED])

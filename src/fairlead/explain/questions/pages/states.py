@@ -78,8 +78,9 @@ def _machines(lake: Tables, names: Sequence[str], at_ns: int, back: Span) -> tup
         lake,
         "SELECT DISTINCT node FROM health WHERE probe = 'agent' AND state = 'ok' AND node IN (SELECT unnest($names))"
         f" AND ts_ns >= {back.from_ns} AND ts_ns < {back.to_ns} AND {days(back)}",
-        {"names": list(names)}, within=back,
-    )  # fmt: skip
+        {"names": list(names)},
+        within=back,
+    )
     return silent, set(heard.column("node").to_pylist()) - silent.keys()
 
 

@@ -26,9 +26,17 @@ _WHOLE = (
     " OR (kind = $dev AND layer = $dev AND NOT contains(id, ':/')))"
 )
 _WORDS = {
-    "node": "node", "client": "client", "mount": "mount", "pfs": "pfs_client", "fwd": "forwarder", "ost": "target",
-    "mds": "mds", "meta": "metadata", "port": "port", "dev": "device",
-}  # fmt: skip
+    "node": "node",
+    "client": "client",
+    "mount": "mount",
+    "pfs": "pfs_client",
+    "fwd": "forwarder",
+    "ost": "target",
+    "mds": "mds",
+    "meta": "metadata",
+    "port": "port",
+    "dev": "device",
+}
 _MOST_DAYS = 400
 _SETTLED_NS = HOUR_NS
 
@@ -75,8 +83,9 @@ def _read(lake: Tables, span: Span) -> dict[int, dict[str, Sums]]:
         lake,
         f"SELECT ts_ns // {DAY_NS} AS number, layer, {added} FROM rollup WHERE interval_ns = {HOUR_NS} AND {_WHOLE}"
         f" AND ts_ns >= {span.from_ns} AND ts_ns < {span.to_ns} AND {days(span)} GROUP BY number, layer",
-        _WORDS, within=span,
-    )  # fmt: skip
+        _WORDS,
+        within=span,
+    )
     made: dict[int, dict[str, Sums]] = {}
     for row in records(found):
         made.setdefault(row["number"] * DAY_NS, {})[row["layer"]] = sums_of(row)

@@ -64,10 +64,17 @@ def waits(asking: Asking, name: str, asked: Any, sight: Sight, now_ns: int) -> W
     if not any(queue):
         missing.append("queues: nothing told how many requests were waiting here")
     return Waits(
-        layer=name, from_ns=span.from_ns, to_ns=span.to_ns, component=component or None,
-        bins_ns=OCTAVES_NS[1:].tolist(), classes=classes, queue_bins=list(QUEUE_BINS), queue=queue, queue_mean=mean,
+        layer=name,
+        from_ns=span.from_ns,
+        to_ns=span.to_ns,
+        component=component or None,
+        bins_ns=OCTAVES_NS[1:].tolist(),
+        classes=classes,
+        queue_bins=list(QUEUE_BINS),
+        queue=queue,
+        queue_mean=mean,
         missing=missing,
-    )  # fmt: skip
+    )
 
 
 # -- times -----------------------------------------------------------------------------------------------------------
@@ -100,8 +107,9 @@ def _readable(asking: Asking, layer: LayerKind, component: str, span: Span, now_
         asking.lake,
         f"SELECT (ts_ns - 1) // {HOUR_NS} AS hour, count(*) AS n FROM {table} WHERE {where} GROUP BY hour"
         " ORDER BY hour DESC",
-        words or None, within=span,
-    )  # fmt: skip
+        words or None,
+        within=span,
+    )
     rows, first = 0, span.to_ns
     for row in records(found):
         begin = max(span.from_ns, row["hour"] * HOUR_NS)
@@ -130,12 +138,15 @@ def _classes(lake: Tables, layer: LayerKind, component: str, span: Span) -> list
         for k in range(BINS)
     )
     counted = " AND ".join(f"{way}_ns_histogram IS NULL" for way in ways)
-    found = records(select(
-        lake,
-        f"SELECT {op_class} AS op_class, TRY_CAST(sum({requests}) AS BIGINT) AS requests, {sums} FROM {table}"
-        f" WHERE {where} AND NOT ({counted}) GROUP BY ALL ORDER BY requests DESC NULLS LAST, op_class",
-        words or None, within=span,
-    ))  # fmt: skip
+    found = records(
+        select(
+            lake,
+            f"SELECT {op_class} AS op_class, TRY_CAST(sum({requests}) AS BIGINT) AS requests, {sums} FROM {table}"
+            f" WHERE {where} AND NOT ({counted}) GROUP BY ALL ORDER BY requests DESC NULLS LAST, op_class",
+            words or None,
+            within=span,
+        )
+    )
     made = []
     for row in found:
         histograms = {way: _histogram(row, way) for way in ("wait", "service")}
@@ -143,9 +154,17 @@ def _classes(lake: Tables, layer: LayerKind, component: str, span: Span) -> list
         if counted_requests is None:
             counted_requests = int(max(one.sum() for one in histograms.values()))
         one = WaitClass(
-            op_class=row["op_class"], requests=counted_requests, wait=[], service=[], wait_p50_ns=None,
-            wait_p95_ns=None, wait_p99_ns=None, service_p50_ns=None, service_p95_ns=None, service_p99_ns=None,
-        )  # fmt: skip
+            op_class=row["op_class"],
+            requests=counted_requests,
+            wait=[],
+            service=[],
+            wait_p50_ns=None,
+            wait_p95_ns=None,
+            wait_p99_ns=None,
+            service_p50_ns=None,
+            service_p95_ns=None,
+            service_p99_ns=None,
+        )
         made.append(replace(one, **{k: v for way, values in histograms.items() for k, v in _told(way, values).items()}))
     return [one for one in made if one.wait or one.service]
 
@@ -160,8 +179,10 @@ def _told(way: str, histogram: Ints) -> dict[str, Any]:
         return {}
     values = histogram.astype(np.float64)
     shares = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
-    quantiles = {f"{way}_{name}_ns": round(float(quantile_s(values, OCTAVES_NS, share)) * 1e9, 1)
-                 for name, share in shares.items()}  # fmt: skip
+    quantiles = {
+        f"{way}_{name}_ns": round(float(quantile_s(values, OCTAVES_NS, share)) * 1e9, 1)
+        for name, share in shares.items()
+    }
     return {way: histogram.tolist(), **quantiles}
 
 
@@ -177,15 +198,18 @@ def _queues(lake: Tables, layer: LayerKind, component: str, span: Span) -> tuple
     told = "wait_ns" if layer.name == "device" else "queue_len_max"
     value = f"sum(wait_ns)::DOUBLE / {step}" if layer.name == "device" else "max(queue_len_max)::DOUBLE"
     place = " + ".join(f"(queue > {edge})::INTEGER" for edge in QUEUE_BINS)
-    found = records(select(
-        lake,
-        f"SELECT {place} AS place, count(*) AS n, sum(queue) AS whole FROM"
-        f" (SELECT {value} AS queue FROM rollup WHERE interval_ns = {step} AND kind = $kind AND layer = $layer"
-        f" AND job_id IS NULL AND {told} IS NOT NULL AND ts_ns >= {wide.from_ns} AND ts_ns < {wide.to_ns}"
-        f" AND {days(wide)}{chosen}"
-        " GROUP BY id, ts_ns) WHERE queue IS NOT NULL GROUP BY place",
-        {"kind": layer.kind, "layer": layer.counted} | ({"component": component} if component else {}), within=wide,
-    ))  # fmt: skip
+    found = records(
+        select(
+            lake,
+            f"SELECT {place} AS place, count(*) AS n, sum(queue) AS whole FROM"
+            f" (SELECT {value} AS queue FROM rollup WHERE interval_ns = {step} AND kind = $kind AND layer = $layer"
+            f" AND job_id IS NULL AND {told} IS NOT NULL AND ts_ns >= {wide.from_ns} AND ts_ns < {wide.to_ns}"
+            f" AND {days(wide)}{chosen}"
+            " GROUP BY id, ts_ns) WHERE queue IS NOT NULL GROUP BY place",
+            {"kind": layer.kind, "layer": layer.counted} | ({"component": component} if component else {}),
+            within=wide,
+        )
+    )
     counts = [0] * (len(QUEUE_BINS) + 1)
     for row in found:
         counts[row["place"]] += row["n"] * (step // MINUTE_NS)

@@ -13,9 +13,14 @@ from fairlead.kit.testing.machine.play import Play
 from fairlead.kit.testing.machine.population import Mix
 
 SMALL = Mix(
-    nontrivial_share=0.75, high_mdops_share=0.05, volume_scale=0.25, time_scale=0.02, shortest_s=30.0, longest_s=240.0,
+    nontrivial_share=0.75,
+    high_mdops_share=0.05,
+    volume_scale=0.25,
+    time_scale=0.02,
+    shortest_s=30.0,
+    longest_s=240.0,
     arrivals_per_s=0.1,
-)  # fmt: skip
+)
 """The population bent so that ten minutes of a small site show every kind of job."""
 
 TAIHULIGHT = Mix(arrivals_per_s=0.0142, backlog=1500)

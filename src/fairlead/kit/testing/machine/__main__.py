@@ -29,8 +29,14 @@ def fault_of(text: str) -> Fault:
     parts = text.split(":")
     try:
         component, number, begin, end, factor, kind = (*parts, "degraded") if len(parts) == 5 else parts
-        return Fault(component=component, number=int(number), from_s=float(begin), to_s=float(end),
-                     factor=float(factor), kind=kind)  # fmt: skip
+        return Fault(
+            component=component,
+            number=int(number),
+            from_s=float(begin),
+            to_s=float(end),
+            factor=float(factor),
+            kind=kind,
+        )
     except ValueError as fault:
         raise UsageError(f"no fault: {text!r}", remedy="COMPONENT:NUMBER:FROM:TO:FACTOR[:KIND]") from fault
 

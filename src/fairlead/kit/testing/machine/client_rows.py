@@ -98,16 +98,26 @@ def ops_rows(course: Course, t: Traffic, runs: ClientRuns, origin_ns: int) -> pa
         offset[scattered] = _scrambled(runs.first[scattered], runs.lane[scattered], places) * size[scattered]
     run = data & (runs.count > 1)
     file = course.file[runs.lane]
-    return batch_of(OPS, {
-        "start_ns": runs.start_ns + origin_ns, "end_ns": runs.end_ns + origin_ns, "busy_ns": runs.busy_ns,
-        "node": words(course.node[runs.lane], course.machine.node_name),
-        "job_id": words(course.job[flow], lambda place: job_id(course.jobs[place].drawn)),
-        "rank": course.rank[runs.lane], "interface": words(course.interface[flow], INTERFACES.__getitem__),
-        "fs": word_column(course.files.fs, len(flow)), "op": words(op, WORDS.__getitem__),
-        "file_id": course.files.ids()[file], "handle": file.astype(np.int64) + 3,
-        "offset": pa.array(offset, mask=~data), "size": pa.array(size, mask=~data),
-        "stride": pa.array(course.stride[runs.lane], mask=~run), "count": runs.count,
-    })  # fmt: skip
+    return batch_of(
+        OPS,
+        {
+            "start_ns": runs.start_ns + origin_ns,
+            "end_ns": runs.end_ns + origin_ns,
+            "busy_ns": runs.busy_ns,
+            "node": words(course.node[runs.lane], course.machine.node_name),
+            "job_id": words(course.job[flow], lambda place: job_id(course.jobs[place].drawn)),
+            "rank": course.rank[runs.lane],
+            "interface": words(course.interface[flow], INTERFACES.__getitem__),
+            "fs": word_column(course.files.fs, len(flow)),
+            "op": words(op, WORDS.__getitem__),
+            "file_id": course.files.ids()[file],
+            "handle": file.astype(np.int64) + 3,
+            "offset": pa.array(offset, mask=~data),
+            "size": pa.array(size, mask=~data),
+            "stride": pa.array(course.stride[runs.lane], mask=~run),
+            "count": runs.count,
+        },
+    )
 
 
 def _scrambled(number: I64, lane: I64, places: I64) -> I64:

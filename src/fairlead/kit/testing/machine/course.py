@@ -182,9 +182,16 @@ class Site:
         return free[first : first + count].astype(np.int32)
 
     def _parts(
-        self, place: int, job: Drawn, number: int, step: Step, nodes: I32, forwarder_of: I32, now: float,
+        self,
+        place: int,
+        job: Drawn,
+        number: int,
+        step: Step,
+        nodes: I32,
+        forwarder_of: I32,
+        now: float,
         alike: dict[tuple[object, ...], Laid],
-    ) -> list[tuple[Step, Laid]]:  # fmt: skip
+    ) -> list[tuple[Step, Laid]]:
         """A step of a job, with the opens and closes around its data. `alike`: metadata of the job laid out already."""
         machine = self.machine
         rng = np.random.default_rng([self._seed, 3, job.number, number])
@@ -194,9 +201,13 @@ class Site:
         parts = [step]
         if step.moves_data:
             around = Step(
-                op="open", writers=step.writers, files=step.files, each=1, compute_s=step.compute_s,
+                op="open",
+                writers=step.writers,
+                files=step.files,
+                each=1,
+                compute_s=step.compute_s,
                 interface=step.interface,
-            )  # fmt: skip
+            )
             parts = [around, replace(step, compute_s=0.0), replace(around, op="close", compute_s=0.0)]
         share = 1.0 if self._noise is None else self._noise(job.number, number, step)
         made: list[tuple[Step, Laid]] = []
@@ -234,10 +245,15 @@ class Site:
             at += rows
         after = np.arange(-1, len(laid), dtype=np.int32)
         phases = Phases(
-            after=after, delay_s=delay, phase=np.repeat(np.arange(len(sizes)), sizes).astype(np.int32),
-            amount=_together([one.amount for one in laid]), weight=_together([one.weight for one in laid]),
-            cap=_together([one.cap for one in laid]), crosses=crosses, cost=cost,
-        )  # fmt: skip
+            after=after,
+            delay_s=delay,
+            phase=np.repeat(np.arange(len(sizes)), sizes).astype(np.int32),
+            amount=_together([one.amount for one in laid]),
+            weight=_together([one.weight for one in laid]),
+            cap=_together([one.cap for one in laid]),
+            crosses=crosses,
+            cost=cost,
+        )
         first, _ = self._engine.add(phases, after_within=True)
         self._given.append(phases)
         return first
@@ -254,22 +270,35 @@ class Site:
 
         steps = [step for _, step, _, _ in self._laid]
         return Course(
-            machine=self.machine, jobs=self._jobs, files=self._files, to_s=until_s, segments=segments,
-            begun=begun, ended=ended, phase_begun=phase_begun, phase_ended=phase_ended,
+            machine=self.machine,
+            jobs=self._jobs,
+            files=self._files,
+            to_s=until_s,
+            segments=segments,
+            begun=begun,
+            ended=ended,
+            phase_begun=phase_begun,
+            phase_ended=phase_ended,
             job=of_step([place for place, _, _, _ in self._laid]).astype(np.int32),
             op=of_step([OPS.index(step.op) for step in steps]).astype(np.int32),
             interface=of_step([INTERFACES.index(step.interface) for step in steps]).astype(np.int32),
             random=of_step([step.random for step in steps]).astype(np.bool_),
             pauses=of_step([step.pauses for step in steps]).astype(np.int32),
             forwarder=_together([one.forwarder for one in laid], np.int32),
-            target=_together([one.target for one in laid], np.int32), size=of_step([one.size for one in laid]),
-            requests=of_step([one.requests for one in laid]), streams=_together([one.streams for one in laid]),
-            alone=_together([one.alone for one in laid]), first_lane=np.cumsum(lanes) - lanes, lanes=lanes,
-            rank=_together([one.rank for one in laid], np.int32), node=_together([one.node for one in laid], np.int32),
+            target=_together([one.target for one in laid], np.int32),
+            size=of_step([one.size for one in laid]),
+            requests=of_step([one.requests for one in laid]),
+            streams=_together([one.streams for one in laid]),
+            alone=_together([one.alone for one in laid]),
+            first_lane=np.cumsum(lanes) - lanes,
+            lanes=lanes,
+            rank=_together([one.rank for one in laid], np.int32),
+            node=_together([one.node for one in laid], np.int32),
             file=_together([files[one.file] for _, _, one, files in self._laid], np.int32),
             offset=_together([one.offset for one in laid], np.int64),
-            stride=_together([one.stride for one in laid], np.int64), phases=together(self._given),
-        )  # fmt: skip
+            stride=_together([one.stride for one in laid], np.int64),
+            phases=together(self._given),
+        )
 
 
 def _together(parts: Sequence[Any], kind: type = np.float64) -> Any:

@@ -27,13 +27,22 @@ def _job(course: Course, job: Placed, origin_ns: int, *, ended: bool) -> dict[st
     machine, drawn = course.machine, job.drawn
     cores = len(job.nodes) * machine.cores_per_node
     return {
-        "cluster": machine.name, "job_id": job_id(drawn), "name": drawn.program.name, "user": drawn.program.user,
-        "project": drawn.program.project, "program": f"/home/{drawn.program.user}/{drawn.program.name}",
-        "partition": "work", "submit_ns": origin_ns + int(drawn.submit_s * NS),
-        "start_ns": origin_ns + int(job.start_s * NS), "end_ns": origin_ns + int(job.end_s * NS) if ended else None,
-        "nodes": [machine.node_name(int(n)) for n in job.nodes], "nodes_count": len(job.nodes), "cores": cores,
-        "processes": cores, "state": "COMPLETED" if ended else "RUNNING",
-    }  # fmt: skip
+        "cluster": machine.name,
+        "job_id": job_id(drawn),
+        "name": drawn.program.name,
+        "user": drawn.program.user,
+        "project": drawn.program.project,
+        "program": f"/home/{drawn.program.user}/{drawn.program.name}",
+        "partition": "work",
+        "submit_ns": origin_ns + int(drawn.submit_s * NS),
+        "start_ns": origin_ns + int(job.start_s * NS),
+        "end_ns": origin_ns + int(job.end_s * NS) if ended else None,
+        "nodes": [machine.node_name(int(n)) for n in job.nodes],
+        "nodes_count": len(job.nodes),
+        "cores": cores,
+        "processes": cores,
+        "state": "COMPLETED" if ended else "RUNNING",
+    }
 
 
 def mapping_rows(course: Course, origin_ns: int, from_s: int, to_s: int) -> pa.RecordBatch:
@@ -61,22 +70,32 @@ def file_rows(course: Course, origin_ns: int, from_s: int, to_s: int) -> pa.Reco
     """Files first seen in [from_s, to_s)."""
     seen = _seen(course, from_s, to_s)
     ids = course.files.ids()
-    return batch_of(FILES, {
-        "file_id": ids[seen], "fs": [course.files.fs] * len(seen), "path": [course.files.paths[i] for i in seen],
-        "first_seen_ns": [origin_ns + int(course.files.seen_s[i] * NS) for i in seen],
-    })  # fmt: skip
+    return batch_of(
+        FILES,
+        {
+            "file_id": ids[seen],
+            "fs": [course.files.fs] * len(seen),
+            "path": [course.files.paths[i] for i in seen],
+            "first_seen_ns": [origin_ns + int(course.files.seen_s[i] * NS) for i in seen],
+        },
+    )
 
 
 def layout_rows(course: Course, from_s: int, to_s: int) -> pa.RecordBatch:
     """Stripes of the files first seen in [from_s, to_s)."""
     seen = _seen(course, from_s, to_s)
     files = course.files
-    return batch_of(LAYOUTS, {
-        "job_id": [job_id(course.jobs[files.job[i]].drawn) for i in seen], "file_id": files.ids()[seen],
-        "component": np.zeros(len(seen), np.int32), "stripe_size": [files.stripe_size[i] for i in seen],
-        "stripe_count": [len(files.targets[i]) for i in seen],
-        "targets": [[int(t) for t in files.targets[i]] for i in seen],
-    })  # fmt: skip
+    return batch_of(
+        LAYOUTS,
+        {
+            "job_id": [job_id(course.jobs[files.job[i]].drawn) for i in seen],
+            "file_id": files.ids()[seen],
+            "component": np.zeros(len(seen), np.int32),
+            "stripe_size": [files.stripe_size[i] for i in seen],
+            "stripe_count": [len(files.targets[i]) for i in seen],
+            "targets": [[int(t) for t in files.targets[i]] for i in seen],
+        },
+    )
 
 
 def _seen(course: Course, from_s: int, to_s: int) -> np.ndarray:
@@ -96,9 +115,17 @@ def health_rows(course: Course, origin_ns: int, from_s: int, to_s: int) -> pa.Re
     node = np.tile(nodes, len(minutes))
     kept = (when >= from_s) & (when < to_s)
     n = int(kept.sum())
-    return batch_of(HEALTH, {
-        "ts_ns": origin_ns + when[kept] * NS, "node": words(node[kept], names.__getitem__),
-        "probe": word_column("agent", n), "state": word_column("ok", n), "interval_ns": np.full(n, HEALTH_S * NS),
-        "runs": np.full(n, HEALTH_S), "failures": np.zeros(n, np.int64), "lost_batches": np.zeros(n, np.int64),
-        "clock_offset_ns": np.zeros(n, np.int64),
-    })  # fmt: skip
+    return batch_of(
+        HEALTH,
+        {
+            "ts_ns": origin_ns + when[kept] * NS,
+            "node": words(node[kept], names.__getitem__),
+            "probe": word_column("agent", n),
+            "state": word_column("ok", n),
+            "interval_ns": np.full(n, HEALTH_S * NS),
+            "runs": np.full(n, HEALTH_S),
+            "failures": np.zeros(n, np.int64),
+            "lost_batches": np.zeros(n, np.int64),
+            "clock_offset_ns": np.zeros(n, np.int64),
+        },
+    )

@@ -29,27 +29,57 @@ BETWEEN_SHARE = 0.1
 """... and normal below this one; those between are neither (see `state`)."""
 LEAST_LOST_S = 1.0
 """Who lost less than what a counter each second can tell is never abnormal."""
-TRUTH = pa.schema([
-    ("play", pa.int32()), ("job_id", pa.string()), ("kind", pa.string()), ("number", pa.int32()),
-    ("begin_ns", pa.int64()), ("end_ns", pa.int64()), ("ideal_s", pa.float64()), ("usual_s", pa.float64()),
-    ("lost_s", pa.float64()), ("verdict", pa.string()), ("cause_kinds", pa.list_(pa.string())),
-    ("causes", pa.list_(pa.string())), ("recovered_s", pa.list_(pa.float64())),
-    ("features", pa.list_(pa.list_(pa.string()))), ("neighbours", pa.list_(pa.string())),
-])  # fmt: skip
+TRUTH = pa.schema(
+    [
+        ("play", pa.int32()),
+        ("job_id", pa.string()),
+        ("kind", pa.string()),
+        ("number", pa.int32()),
+        ("begin_ns", pa.int64()),
+        ("end_ns", pa.int64()),
+        ("ideal_s", pa.float64()),
+        ("usual_s", pa.float64()),
+        ("lost_s", pa.float64()),
+        ("verdict", pa.string()),
+        ("cause_kinds", pa.list_(pa.string())),
+        ("causes", pa.list_(pa.string())),
+        ("recovered_s", pa.list_(pa.float64())),
+        ("features", pa.list_(pa.list_(pa.string()))),
+        ("neighbours", pa.list_(pa.string())),
+    ]
+)
 """True phases. `causes` with `cause_kinds` (job, component) and what their absence gives back, the best first;
 `features` (`cause_words`) of those as good as the best."""
-LABELS = pa.schema([
-    ("play", pa.int32()), ("true_phases", pa.int32()), ("ideal_s", pa.float64()), ("usual_s", pa.float64()),
-    ("lost_s", pa.float64()), ("lost_share", pa.float64()), ("verdict", pa.string()), ("culprit", pa.string()),
-    ("culprit_kind", pa.string()), ("recovered_share", pa.float64()), ("causes", pa.list_(pa.string())),
-    ("recovered_s", pa.list_(pa.float64())), ("features", pa.list_(pa.list_(pa.string()))),
-    ("neighbours", pa.list_(pa.string())),
-])  # fmt: skip
+LABELS = pa.schema(
+    [
+        ("play", pa.int32()),
+        ("true_phases", pa.int32()),
+        ("ideal_s", pa.float64()),
+        ("usual_s", pa.float64()),
+        ("lost_s", pa.float64()),
+        ("lost_share", pa.float64()),
+        ("verdict", pa.string()),
+        ("culprit", pa.string()),
+        ("culprit_kind", pa.string()),
+        ("recovered_share", pa.float64()),
+        ("causes", pa.list_(pa.string())),
+        ("recovered_s", pa.list_(pa.float64())),
+        ("features", pa.list_(pa.list_(pa.string()))),
+        ("neighbours", pa.list_(pa.string())),
+    ]
+)
 """What is true of observed phases, in their order. No true phase in it: `true_phases` 0 and nulls."""
-FAULTS = pa.schema([
-    ("play", pa.int32()), ("layer", pa.string()), ("component", pa.string()), ("kind", pa.string()),
-    ("from_ns", pa.int64()), ("to_ns", pa.int64()), ("factor", pa.float64()),
-])  # fmt: skip
+FAULTS = pa.schema(
+    [
+        ("play", pa.int32()),
+        ("layer", pa.string()),
+        ("component", pa.string()),
+        ("kind", pa.string()),
+        ("from_ns", pa.int64()),
+        ("to_ns", pa.int64()),
+        ("factor", pa.float64()),
+    ]
+)
 
 
 @dataclass(frozen=True)
@@ -74,12 +104,19 @@ def labelled_play(season: Season, number: int, view: View = FULL) -> LabelledPla
     labels, unseen = matched(seen.phases, truth, number)
     faults = pa.Table.from_pylist(
         [
-            {"play": number, "layer": fault.component, "component": component_name(play, fault), "kind": fault.kind,
-             "from_ns": play.origin_ns + int(fault.from_s * NS), "to_ns": play.origin_ns + int(fault.to_s * NS),
-             "factor": fault.factor}
+            {
+                "play": number,
+                "layer": fault.component,
+                "component": component_name(play, fault),
+                "kind": fault.kind,
+                "from_ns": play.origin_ns + int(fault.from_s * NS),
+                "to_ns": play.origin_ns + int(fault.to_s * NS),
+                "factor": fault.factor,
+            }
             for fault in play.faults
-        ], FAULTS,
-    )  # fmt: skip
+        ],
+        FAULTS,
+    )
     return LabelledPlay(number, seen, truth, labels, faults, unseen)
 
 
@@ -105,9 +142,14 @@ def labelled(
 def _kept(season: Season, number: int, view: View, folder: Path) -> LabelledPlay:
     made = labelled_play(season, number, view)
     parts = {
-        "phases": made.seen.phases, "rollup": made.seen.rollup, "jobs": made.seen.jobs, "mapping": made.seen.mapping,
-        "truth": made.truth, "labels": made.labels, "faults": made.faults,
-    }  # fmt: skip
+        "phases": made.seen.phases,
+        "rollup": made.seen.rollup,
+        "jobs": made.seen.jobs,
+        "mapping": made.seen.mapping,
+        "truth": made.truth,
+        "labels": made.labels,
+        "faults": made.faults,
+    }
     for name, table in parts.items():
         pq.write_table(table, folder / f"{number:03d}.{name}.parquet", compression="zstd")
     (folder / f"{number:03d}.done").write_text(f"{made.seen.interval_ns} {made.unseen}\n")
@@ -129,15 +171,27 @@ def truth_table(phases: Sequence[TruePhase], play: int, origin_ns: int) -> pa.Ta
     """True phases as rows of TRUTH."""
     return pa.Table.from_pylist(
         [
-            {"play": play, "job_id": one.job_id, "kind": one.kind, "number": one.number,
-             "begin_ns": origin_ns + int(one.begin_s * NS), "end_ns": origin_ns + int(one.end_s * NS),
-             "ideal_s": one.ideal_s, "usual_s": one.usual_s, "lost_s": one.lost_s, "verdict": one.verdict,
-             "cause_kinds": [cause.kind for cause in one.causes], "causes": [cause.name for cause in one.causes],
-             "recovered_s": [cause.recovered_s for cause in one.causes],
-             "features": [list(cause.features) for cause in one.causes], "neighbours": list(one.neighbours)}
+            {
+                "play": play,
+                "job_id": one.job_id,
+                "kind": one.kind,
+                "number": one.number,
+                "begin_ns": origin_ns + int(one.begin_s * NS),
+                "end_ns": origin_ns + int(one.end_s * NS),
+                "ideal_s": one.ideal_s,
+                "usual_s": one.usual_s,
+                "lost_s": one.lost_s,
+                "verdict": one.verdict,
+                "cause_kinds": [cause.kind for cause in one.causes],
+                "causes": [cause.name for cause in one.causes],
+                "recovered_s": [cause.recovered_s for cause in one.causes],
+                "features": [list(cause.features) for cause in one.causes],
+                "neighbours": list(one.neighbours),
+            }
             for one in phases
-        ], TRUTH,
-    )  # fmt: skip
+        ],
+        TRUTH,
+    )
 
 
 def matched(phases: pa.Table, truth: pa.Table, play: int) -> tuple[pa.Table, int]:
@@ -173,12 +227,18 @@ def _label(parts: Sequence[tuple[float, dict[str, Any]]], play: int) -> dict[str
     worst = max(parts, key=lambda part: part[0] * part[1]["lost_s"])[1]
     features = dict(zip(zip(worst["cause_kinds"], worst["causes"], strict=True), worst["features"], strict=True))
     row: dict[str, object] = {
-        "play": play, "true_phases": len(parts), "ideal_s": ideal, "usual_s": usual, "lost_s": lost,
+        "play": play,
+        "true_phases": len(parts),
+        "ideal_s": ideal,
+        "usual_s": usual,
+        "lost_s": lost,
         "lost_share": lost / ideal,
-        "verdict": worst["verdict"], "causes": [name for _, name in ranked],
-        "recovered_s": [back[who] for who in ranked], "features": [features.get(who, []) for who in ranked],
+        "verdict": worst["verdict"],
+        "causes": [name for _, name in ranked],
+        "recovered_s": [back[who] for who in ranked],
+        "features": [features.get(who, []) for who in ranked],
         "neighbours": sorted({name for _, one in parts for name in one["neighbours"]}),
-    }  # fmt: skip
+    }
     if ranked and back[ranked[0]] > 0:
         row |= {"culprit_kind": ranked[0][0], "culprit": ranked[0][1], "recovered_share": back[ranked[0]] / lost}
         if back[ranked[0]] < ALONE_ENOUGH * lost:

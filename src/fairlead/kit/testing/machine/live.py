@@ -36,10 +36,16 @@ class Told:
 
 
 def send(
-    play: Play, line: Line, *, every_s: int, now_ns: Callable[[], int], sleep_s: Callable[[float], None],
-    from_s: int = 0, heard: Callable[[str, int], bool] = lambda _node, _at_s: True,
+    play: Play,
+    line: Line,
+    *,
+    every_s: int,
+    now_ns: Callable[[], int],
+    sleep_s: Callable[[float], None],
+    from_s: int = 0,
+    heard: Callable[[str, int], bool] = lambda _node, _at_s: True,
     besides: Callable[[int, int], Mapping[str, pa.Table]] = lambda _from_s, _to_s: {},
-) -> Iterator[Told]:  # fmt: skip
+) -> Iterator[Told]:
     """Send interval after interval from `from_s` on, each when it is over by `now_ns`: what lies in the past goes at
     once. `heard`: whether a node's agent says anything at that second. `besides`: tables of an interval that a feed of
     the site sends besides the play's own.

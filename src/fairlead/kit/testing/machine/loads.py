@@ -86,10 +86,13 @@ def _play(
 def _step(rng: np.random.Generator, kind: str, writers: int, seconds: int, pauses: int, single: float) -> Step:
     """I/O that no process comes to the end of in the time: 200 MB/s each would not."""
     step = Step(
-        op=str(rng.choice(["read", "write"], p=[0.45, 0.55])), volume=writers * seconds * 200_000_000,
-        request=int(rng.choice([4 << 10, 16 << 10, 64 << 10, 128 << 10])), writers=writers, files=writers,
+        op=str(rng.choice(["read", "write"], p=[0.45, 0.55])),
+        volume=writers * seconds * 200_000_000,
+        request=int(rng.choice([4 << 10, 16 << 10, 64 << 10, 128 << 10])),
+        writers=writers,
+        files=writers,
         pauses=pauses,
-    )  # fmt: skip
+    )
     # Where less than one process at random would do, its requests are larger, and so fewer.
     larger = 1 << int(np.clip(np.ceil(np.log2(1 / single)) if single < 1 else 0, 0, 8))
     return step if kind == "runs" else replace(step, op="read", request=larger << 16, random=True, pauses=1)

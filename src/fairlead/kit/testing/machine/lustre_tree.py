@@ -59,8 +59,13 @@ class MachineTree:
             runs = client_runs(course, t, self.play.seed)
             flow = t.flow[runs.row]
             node, count = course.node[runs.lane].astype(np.int64), runs.count
-            self._count_clients(node, course.op[flow].astype(np.int64), course.target[flow].astype(np.int64), count,
-                                count * course.size[flow])  # fmt: skip
+            self._count_clients(
+                node,
+                course.op[flow].astype(np.int64),
+                course.target[flow].astype(np.int64),
+                count,
+                count * course.size[flow],
+            )
         else:
             self._count_clients(a.forwarder, a.op, a.target, a.requests, a.bytes)
         self.now_s = stop

@@ -108,10 +108,13 @@ class _Known:
         elif self.counters is not None:
             io = self.counters.of(name)
         data = JobData(
-            job=job, series=self.series.of(name), interval_ns=self.interval_ns,
-            io=io if io is not None and io.num_rows else None, forwarders=served["forwarder"],
+            job=job,
+            series=self.series.of(name),
+            interval_ns=self.interval_ns,
+            io=io if io is not None and io.num_rows else None,
+            forwarders=served["forwarder"],
             targets=served["target"],
-        )  # fmt: skip
+        )
         edges = None if self.edges is None else self.edges.of(name)
         return phase_rows(data, made_ns, edges=edges, mds=served["mds"], fs=None)
 

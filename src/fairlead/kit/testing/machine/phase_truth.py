@@ -107,13 +107,18 @@ class _Truth:
         found = sorted(causes or (), key=lambda cause: -cause[1])
         told = [self._cause(phase, number, seconds, found[0][1]) for number, seconds in found]
         return TruePhase(
-            job_id=job_id(job.drawn), number=job.io_phases.index(phase),
-            kind=OPS[op] if op < DATA else "metadata", begin_s=float(course.phase_begun[phase]),
-            end_s=float(course.phase_ended[phase]), ideal_s=ideal, usual_s=ideal * self._share(job, phase),
+            job_id=job_id(job.drawn),
+            number=job.io_phases.index(phase),
+            kind=OPS[op] if op < DATA else "metadata",
+            begin_s=float(course.phase_begun[phase]),
+            end_s=float(course.phase_ended[phase]),
+            ideal_s=ideal,
+            usual_s=ideal * self._share(job, phase),
             lost_s=lost,
-            verdict=None if causes is None else self._verdict(lost, told), causes=tuple(told),
+            verdict=None if causes is None else self._verdict(lost, told),
+            causes=tuple(told),
             neighbours=tuple(job_id(course.jobs[n].drawn) for n in self.beside(phase)),
-        )  # fmt: skip
+        )
 
     def _share(self, job: Placed, phase: int) -> float:
         """The share of its usual rate the phase reached by itself."""
@@ -292,6 +297,12 @@ def _flows_of(course: Course, phases: I64) -> tuple[I64, I64]:
 def _chosen(course: Course, flows: I64, numbers: I64, after: I64, delay_s: F64) -> Phases:
     over = course.phases
     return Phases(
-        after=after.astype(np.int32), delay_s=delay_s, phase=numbers.astype(np.int32), amount=over.amount[flows],
-        weight=over.weight[flows], cap=over.cap[flows], crosses=over.crosses[flows], cost=over.cost[flows],
-    )  # fmt: skip
+        after=after.astype(np.int32),
+        delay_s=delay_s,
+        phase=numbers.astype(np.int32),
+        amount=over.amount[flows],
+        weight=over.weight[flows],
+        cap=over.cap[flows],
+        crosses=over.crosses[flows],
+        cost=over.cost[flows],
+    )

@@ -56,9 +56,14 @@ class Play:
     def course(self) -> Course:
         """What happened."""
         site = Site(
-            self.machine, self.drawn, self.seed, faults=self.faults, choose=self.choose, placed=self.placed,
+            self.machine,
+            self.drawn,
+            self.seed,
+            faults=self.faults,
+            choose=self.choose,
+            placed=self.placed,
             noise=self.noise,
-        )  # fmt: skip
+        )
         return site.run(float(self.seconds))
 
     def tables(self, from_s: int = 0, to_s: int | None = None) -> dict[str, pa.Table]:

@@ -33,13 +33,35 @@ from fairlead.decide.sim.workloads.sunway import (
 MOST_RANDOM = 200_000
 """Requests at random a run makes at most."""
 PATTERNS = {
-    "N-N": ("checkpoint", "restart", "training", "logs"), "N-M": ("aggregated", "collective"),
-    "N-1": ("strided", "shared_read"), "1-1": ("serial",),
-}  # fmt: skip
+    "N-N": ("checkpoint", "restart", "training", "logs"),
+    "N-M": ("aggregated", "collective"),
+    "N-1": ("strided", "shared_read"),
+    "1-1": ("serial",),
+}
 """What programs of each mode do; `storm` is of any mode's."""
 
-_FIRST = ("ada", "ben", "chen", "dora", "emil", "fatou", "goro", "hana", "ivan", "jun", "kaja", "liu", "mina", "noor",
-          "olga", "pavel", "qi", "rosa", "sven", "tao")  # fmt: skip
+_FIRST = (
+    "ada",
+    "ben",
+    "chen",
+    "dora",
+    "emil",
+    "fatou",
+    "goro",
+    "hana",
+    "ivan",
+    "jun",
+    "kaja",
+    "liu",
+    "mina",
+    "noor",
+    "olga",
+    "pavel",
+    "qi",
+    "rosa",
+    "sven",
+    "tao",
+)
 _FIELDS = ("climate", "fusion", "lattice", "genome", "combust", "seismic", "plasma", "ocean", "alloy", "turbine")
 _STEMS = ("flow", "cast", "mesh", "spec", "fold", "ray", "wave", "drift", "shock", "bond", "grid", "tide")
 
@@ -152,18 +174,29 @@ def _program(
     if mix.program_sigma:
         scale *= float(rng.lognormal(-(mix.program_sigma**2) / 2, mix.program_sigma))
     return Program(
-        name=f"{rng.choice(_STEMS)}{rng.choice(_STEMS)}{int(rng.integers(1, 100))}", user=user,
-        project=f"{field}{int(rng.integers(1, 4))}", mode=mode, pattern=pattern, nodes=min(nodes, most),
-        request=int(rng.choice(REQUESTS, p=REQUEST_SHARES)), steps=int(rng.integers(2, 7)),
-        mean_read=gigabytes[0] * GB * scale, mean_write=gigabytes[1] * GB * scale,
+        name=f"{rng.choice(_STEMS)}{rng.choice(_STEMS)}{int(rng.integers(1, 100))}",
+        user=user,
+        project=f"{field}{int(rng.integers(1, 4))}",
+        mode=mode,
+        pattern=pattern,
+        nodes=min(nodes, most),
+        request=int(rng.choice(REQUESTS, p=REQUEST_SHARES)),
+        steps=int(rng.integers(2, 7)),
+        mean_read=gigabytes[0] * GB * scale,
+        mean_write=gigabytes[1] * GB * scale,
         run_time_s=float(np.clip(seconds, mix.shortest_s, mix.longest_s)),
-    )  # fmt: skip
+    )
 
 
 def draw(
-    machine: Machine, mix: Mix, jobs: int, rng: np.random.Generator, *,
-    site: dict[str, list[Program]] | None = None, first: int = 0,
-) -> list[Drawn]:  # fmt: skip
+    machine: Machine,
+    mix: Mix,
+    jobs: int,
+    rng: np.random.Generator,
+    *,
+    site: dict[str, list[Program]] | None = None,
+    first: int = 0,
+) -> list[Drawn]:
     """`jobs` jobs in the order they are handed in, numbered from `first`; times between arrivals are exponential.
     `site`: its programs, where they are not to be drawn."""
     site = programs(machine, mix, rng) if site is None else site
@@ -206,9 +239,13 @@ def _run_of(
 
 
 def steps_of(
-    machine: Machine, program: Program, read: int, write: int, rng: np.random.Generator,
+    machine: Machine,
+    program: Program,
+    read: int,
+    write: int,
+    rng: np.random.Generator,
     storm_each: tuple[int, int] = (200, 800),
-) -> tuple[Step, ...]:  # fmt: skip
+) -> tuple[Step, ...]:
     """What a run does, by its program's pattern."""
     processes = program.nodes * machine.cores_per_node
     n, size = program.steps, program.request
@@ -260,7 +297,7 @@ def steps_of(
                     Step(op="unlink", each=each, writers=processes, files=processes, label="tmp", fresh=False),
                 )
                 for turn in range(turns)
-            ]  # fmt: skip
+            ]
             return (io("read", read, label="in"), *(step for part in parts for step in part))
         case "storm":
             each = int(rng.integers(*storm_each))

@@ -18,22 +18,41 @@ from fairlead.kit.testing.machine.population import Drawn, Mix, Program
 
 
 def job(
-    number: int, steps: Sequence[Step], nodes: int, *, name: str = "", mode: str = "N-N", submit_s: float = 0.0,
+    number: int,
+    steps: Sequence[Step],
+    nodes: int,
+    *,
+    name: str = "",
+    mode: str = "N-N",
+    submit_s: float = 0.0,
     tail_s: float = 1.0,
-) -> Drawn:  # fmt: skip
+) -> Drawn:
     """A job that does `steps` on that many nodes."""
     label = name or f"prog{number}"
     program = Program(
-        name=label, user=f"user{number}", project="proj1", mode=mode, pattern="made", nodes=nodes, request=1 << 20,
-        steps=len(steps), mean_read=0.0, mean_write=0.0, run_time_s=60.0,
-    )  # fmt: skip
+        name=label,
+        user=f"user{number}",
+        project="proj1",
+        mode=mode,
+        pattern="made",
+        nodes=nodes,
+        request=1 << 20,
+        steps=len(steps),
+        mean_read=0.0,
+        mean_write=0.0,
+        run_time_s=60.0,
+    )
     return Drawn(number=number, program=program, submit_s=submit_s, steps=tuple(steps), tail_s=tail_s)
 
 
 def play(
-    jobs: Sequence[tuple[Drawn, float, int]], seconds: int, *, machine: Machine | None = None, seed: int = 7,
+    jobs: Sequence[tuple[Drawn, float, int]],
+    seconds: int,
+    *,
+    machine: Machine | None = None,
+    seed: int = 7,
     faults: Sequence[Fault] = (),
-) -> Play:  # fmt: skip
+) -> Play:
     """Jobs, each with when it begins and the first of its nodes."""
     placed = {
         drawn.number: (begin, np.arange(first, first + drawn.program.nodes, dtype=np.int32))
@@ -73,14 +92,19 @@ def bad_day(seed: int = 7) -> Play:
     bob = (shared,), "bob", "spectra", "N-1", 15
     carol, dave = (ckpt, "carol", "climate", "N-N", 16), (calm, "dave", "mesher", "N-N", 4)
     jobs = [
-        *((10 + k, alice, 45.0 * k, 15) for k in range(4)), (1, alice, 300.0, 15),
-        (40, bob, 210.0, 0), (0, bob, 300.0, 0),
-        *((20 + k, carol, 75.0 * k, 16) for k in range(3)), (2, carol, 390.0, 16),
-        *((30 + k, dave, 60.0 * k, 48) for k in range(3)), (33, dave, 300.0, 48),
-    ]  # fmt: skip
+        *((10 + k, alice, 45.0 * k, 15) for k in range(4)),
+        (1, alice, 300.0, 15),
+        (40, bob, 210.0, 0),
+        (0, bob, 300.0, 0),
+        *((20 + k, carol, 75.0 * k, 16) for k in range(3)),
+        (2, carol, 390.0, 16),
+        *((30 + k, dave, 60.0 * k, 48) for k in range(3)),
+        (33, dave, 300.0, 48),
+    ]
     fault = Fault(component="target", number=3, from_s=385.0, to_s=540.0, factor=0.1)
-    return play([(_of(number, *who), begin, first) for number, who, begin, first in jobs], 600, seed=seed,
-                faults=[fault])  # fmt: skip
+    return play(
+        [(_of(number, *who), begin, first) for number, who, begin, first in jobs], 600, seed=seed, faults=[fault]
+    )
 
 
 def _of(number: int, steps: Sequence[Step], user: str, name: str, mode: str, nodes: int) -> Drawn:

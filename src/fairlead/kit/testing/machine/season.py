@@ -24,17 +24,33 @@ JOBS_OF_PLAY = 1000
 """Job numbers a play has for itself; more jobs are not handed in."""
 NS = 1_000_000_000
 SMALL_SEASON = Mix(
-    nontrivial_share=0.85, high_mdops_share=0.003, mixed_share=0.025, volume_scale=0.2, time_scale=0.02,
-    shortest_s=30.0, longest_s=150.0, arrivals_per_s=0.062, largest_share=0.19, mode_jobs=(8_000, 1_000, 300, 16_000),
-    mode_scale=(1.0, 1.0, 2.0, 0.12), popularity=1.4, program_sigma=0.8, run_sigma=0.3, storm_each=(800, 2400),
-)  # fmt: skip
+    nontrivial_share=0.85,
+    high_mdops_share=0.003,
+    mixed_share=0.025,
+    volume_scale=0.2,
+    time_scale=0.02,
+    shortest_s=30.0,
+    longest_s=150.0,
+    arrivals_per_s=0.062,
+    largest_share=0.19,
+    mode_jobs=(8_000, 1_000, 300, 16_000),
+    mode_scale=(1.0, 1.0, 2.0, 0.12),
+    popularity=1.4,
+    program_sigma=0.8,
+    run_sigma=0.3,
+    storm_each=(800, 2400),
+)
 """The published population on the small machine: about as many jobs as it can hold without being full."""
 TWO_LAYER_SEASON = replace(SMALL_SEASON, volume_scale=0.7, largest_share=0.06, arrivals_per_s=0.065)
 """The same on the ordinary site: larger volumes, as its nodes are faster."""
 FAULT_KINDS = (
-    ("target", "degraded"), ("target", "rebuild"), ("target", "fail_slow"), ("forwarder", "degraded"),
-    ("forwarder", "fail_slow"), ("mds", "degraded"),
-)  # fmt: skip
+    ("target", "degraded"),
+    ("target", "rebuild"),
+    ("target", "fail_slow"),
+    ("forwarder", "degraded"),
+    ("forwarder", "fail_slow"),
+    ("mds", "degraded"),
+)
 
 
 @dataclass(frozen=True)
@@ -59,10 +75,15 @@ class Season:
     def play(self, number: int) -> Play:
         """One play of the season."""
         return Play(
-            self.machine, self.mix, self.seed * 1000 + number, self.seconds,
-            origin_ns=ORIGIN_NS + number * self.seconds * NS, faults=self._faults(number), jobs=self._jobs(number),
+            self.machine,
+            self.mix,
+            self.seed * 1000 + number,
+            self.seconds,
+            origin_ns=ORIGIN_NS + number * self.seconds * NS,
+            faults=self._faults(number),
+            jobs=self._jobs(number),
             noise=RunNoise(self.seed, self.noise, self.noise_name),
-        )  # fmt: skip
+        )
 
     def __iter__(self) -> Iterator[Play]:
         """The plays in order."""
@@ -83,10 +104,16 @@ class Season:
         layer, kind = kinds[int(rng.integers(len(kinds)))]
         begin = float(rng.uniform(0.05, 0.6)) * self.seconds
         length = float(rng.uniform(0.08, 0.2)) * self.seconds
-        return [Fault(
-            component=layer, number=int(rng.integers(layers[layer])), from_s=begin,
-            to_s=min(begin + length, self.seconds - 60.0), factor=float(rng.uniform(0.05, 0.2)), kind=kind,
-        )]  # fmt: skip
+        return [
+            Fault(
+                component=layer,
+                number=int(rng.integers(layers[layer])),
+                from_s=begin,
+                to_s=min(begin + length, self.seconds - 60.0),
+                factor=float(rng.uniform(0.05, 0.2)),
+                kind=kind,
+            )
+        ]
 
 
 def small_season(seed: int, plays: int = 30, seconds: int = 3600, **more: float) -> Season:

@@ -52,10 +52,18 @@ def account(course: Course, t: Traffic) -> Account:
     moved = np.where(course.op[flow] < DATA, t.count * course.size[flow], 0)
     active = np.maximum(t.end_s - t.start_s, 1e-9)
     return Account(
-        t.second, course.job[flow].astype(np.int64), course.op[flow].astype(np.int64),
-        course.forwarder[flow].astype(np.int64), course.target[flow].astype(np.int64), t.count, moved, t.busy_s,
-        np.minimum(t.wait_s, t.busy_s), t.held_s, t.wait_s / active,
-    )  # fmt: skip
+        t.second,
+        course.job[flow].astype(np.int64),
+        course.op[flow].astype(np.int64),
+        course.forwarder[flow].astype(np.int64),
+        course.target[flow].astype(np.int64),
+        t.count,
+        moved,
+        t.busy_s,
+        np.minimum(t.wait_s, t.busy_s),
+        t.held_s,
+        t.wait_s / active,
+    )
 
 
 def sums(keys: Sequence[I64], values: Sequence[Any]) -> tuple[list[I64], list[F64]]:
@@ -85,17 +93,24 @@ def forwarder_rows(course: Course, a: Account, origin_ns: int) -> pa.RecordBatch
     (at, queued), (length, most) = sums([a.second[here], a.forwarder[here]], [a.wait_s[here], a.queue[here]])
     n, m = len(second), len(at)
     whole = np.arange(n + m) >= n
-    return batch_of(FORWARDER, {
-        "ts_ns": origin_ns + (np.concatenate([second, at]) + 1) * NS, "interval_ns": np.full(n + m, NS),
-        "node": words(np.concatenate([fwd, queued]), course.machine.forwarder_name),
-        "job_id": _jobs(course, np.concatenate([job, np.zeros(m, np.int64)]), whole),
-        "op_class": words(np.concatenate([op_class, np.full(m, 3)]), (*CLASSES, "all").__getitem__),
-        "requests": pa.array(_ints(requests, m), mask=whole), "bytes": pa.array(_ints(moved, m), mask=whole),
-        "wait_ns_histogram": _lists(exponential(requests, wait / np.maximum(requests, 1)), m),
-        "service_ns_histogram": _lists(lognormal(requests, (busy - wait) / np.maximum(requests, 1)), m),
-        "queue_len_mean": pa.array(np.concatenate([np.zeros(n), length]), mask=~whole),
-        "queue_len_max": pa.array(np.concatenate([np.zeros(n, np.int64), np.ceil(most).astype(np.int64)]), mask=~whole),
-    })  # fmt: skip
+    return batch_of(
+        FORWARDER,
+        {
+            "ts_ns": origin_ns + (np.concatenate([second, at]) + 1) * NS,
+            "interval_ns": np.full(n + m, NS),
+            "node": words(np.concatenate([fwd, queued]), course.machine.forwarder_name),
+            "job_id": _jobs(course, np.concatenate([job, np.zeros(m, np.int64)]), whole),
+            "op_class": words(np.concatenate([op_class, np.full(m, 3)]), (*CLASSES, "all").__getitem__),
+            "requests": pa.array(_ints(requests, m), mask=whole),
+            "bytes": pa.array(_ints(moved, m), mask=whole),
+            "wait_ns_histogram": _lists(exponential(requests, wait / np.maximum(requests, 1)), m),
+            "service_ns_histogram": _lists(lognormal(requests, (busy - wait) / np.maximum(requests, 1)), m),
+            "queue_len_mean": pa.array(np.concatenate([np.zeros(n), length]), mask=~whole),
+            "queue_len_max": pa.array(
+                np.concatenate([np.zeros(n, np.int64), np.ceil(most).astype(np.int64)]), mask=~whole
+            ),
+        },
+    )
 
 
 def target_rows(
@@ -132,16 +147,21 @@ def target_rows(
         for name, w, p in zip(("read_rpcs", "write_rpcs", "read_bytes", "write_bytes"), whole, parts, strict=False)
     }
     every = np.concatenate([targets, on])
-    return batch_of(TARGET, {
-        "ts_ns": origin_ns + (np.concatenate([seconds, at]) + 1) * NS, "interval_ns": np.full(grid + m, NS),
-        "server": words(every // machine.targets_per_server, machine.server_name),
-        "target": words(every, machine.target_name),
-        "job_id": _jobs(course, np.concatenate([np.zeros(grid, np.int64), job]), ~is_part), **columns,
-        "service_ns_histogram": _lists(lognormal(requests, whole[4] / np.maximum(requests, 1)), m),
-        "capacity_bytes": pa.array(np.full(grid + m, machine.target_bytes), mask=is_part),
-        "used_bytes": pa.array(_ints(filled, m), mask=is_part),
-        "source": words(is_part.astype(np.int64), ("obdfilter", "job_stats").__getitem__),
-    })  # fmt: skip
+    return batch_of(
+        TARGET,
+        {
+            "ts_ns": origin_ns + (np.concatenate([seconds, at]) + 1) * NS,
+            "interval_ns": np.full(grid + m, NS),
+            "server": words(every // machine.targets_per_server, machine.server_name),
+            "target": words(every, machine.target_name),
+            "job_id": _jobs(course, np.concatenate([np.zeros(grid, np.int64), job]), ~is_part),
+            **columns,
+            "service_ns_histogram": _lists(lognormal(requests, whole[4] / np.maximum(requests, 1)), m),
+            "capacity_bytes": pa.array(np.full(grid + m, machine.target_bytes), mask=is_part),
+            "used_bytes": pa.array(_ints(filled, m), mask=is_part),
+            "source": words(is_part.astype(np.int64), ("obdfilter", "job_stats").__getitem__),
+        },
+    )
 
 
 def device_rows(course: Course, a: Account, origin_ns: int) -> pa.RecordBatch:
@@ -151,18 +171,35 @@ def device_rows(course: Course, a: Account, origin_ns: int) -> pa.RecordBatch:
     read = (a.op == 0) & data
     (second, target), (rb, wb, ro, wo, held, busy) = sums(
         [a.second[data], a.target[data]],
-        [x[data] for x in (read * a.bytes, ~read * a.bytes, read * a.requests, ~read * a.requests, a.held_s,
-                           a.busy_s - a.wait_s)],
-    )  # fmt: skip
+        [
+            x[data]
+            for x in (
+                read * a.bytes,
+                ~read * a.bytes,
+                read * a.requests,
+                ~read * a.requests,
+                a.held_s,
+                a.busy_s - a.wait_s,
+            )
+        ],
+    )
     share = np.clip(np.maximum((rb + wb) / machine.target_bandwidth, np.minimum(held, 1.0)), 0.0, 1.0)
-    return batch_of(DEVICE, {
-        "ts_ns": origin_ns + (second + 1) * NS, "interval_ns": np.full(len(second), NS),
-        "node": words(target // machine.targets_per_server, machine.server_name),
-        "device": words(target % machine.targets_per_server, lambda n: f"md{n}"),
-        "read_bytes": _ints(rb), "write_bytes": _ints(wb), "read_ops": _ints(ro), "write_ops": _ints(wo),
-        "busy_ns": (share * NS).astype(np.int64), "queue_ns": (busy * NS).astype(np.int64),
-        "kind": word_column("hdd", len(second)),
-    })  # fmt: skip
+    return batch_of(
+        DEVICE,
+        {
+            "ts_ns": origin_ns + (second + 1) * NS,
+            "interval_ns": np.full(len(second), NS),
+            "node": words(target // machine.targets_per_server, machine.server_name),
+            "device": words(target % machine.targets_per_server, lambda n: f"md{n}"),
+            "read_bytes": _ints(rb),
+            "write_bytes": _ints(wb),
+            "read_ops": _ints(ro),
+            "write_ops": _ints(wo),
+            "busy_ns": (share * NS).astype(np.int64),
+            "queue_ns": (busy * NS).astype(np.int64),
+            "kind": word_column("hdd", len(second)),
+        },
+    )
 
 
 def metadata_rows(course: Course, a: Account, t: Traffic, runs: ClientRuns, origin_ns: int) -> pa.RecordBatch:
@@ -186,15 +223,20 @@ def metadata_rows(course: Course, a: Account, t: Traffic, runs: ClientRuns, orig
     nobody, nothing = np.zeros(len(s0), np.int64), np.zeros(len(s2), np.int64)
     name = machine.forwarder_name if machine.forwarders else machine.node_name
     client = words(np.concatenate([nobody, np.zeros(len(s1), np.int64), f2]), name)
-    return batch_of(METADATA, {
-        "ts_ns": origin_ns + (np.concatenate([s0, s1, s2]) + 1) * NS, "interval_ns": np.full(len(source), NS),
-        "server": words(np.concatenate([m0, m1, m2]), machine.mds_name),
-        "client": _masked(client, source != 2),
-        "job_id": _jobs(course, np.concatenate([nobody, j1, nothing]), source != 1),
-        "op": words(np.concatenate([o0, o1, o2]), WORDS.__getitem__), "count": _ints(np.concatenate([c0, c1, c2])),
-        "source": words(source, ("md_stats", "job_stats", "exports").__getitem__),
-        "target": words(np.concatenate([m0, m1, m2]), machine.mdt_name),
-    })  # fmt: skip
+    return batch_of(
+        METADATA,
+        {
+            "ts_ns": origin_ns + (np.concatenate([s0, s1, s2]) + 1) * NS,
+            "interval_ns": np.full(len(source), NS),
+            "server": words(np.concatenate([m0, m1, m2]), machine.mds_name),
+            "client": _masked(client, source != 2),
+            "job_id": _jobs(course, np.concatenate([nobody, j1, nothing]), source != 1),
+            "op": words(np.concatenate([o0, o1, o2]), WORDS.__getitem__),
+            "count": _ints(np.concatenate([c0, c1, c2])),
+            "source": words(source, ("md_stats", "job_stats", "exports").__getitem__),
+            "target": words(np.concatenate([m0, m1, m2]), machine.mdt_name),
+        },
+    )
 
 
 def pfs_client_rows(course: Course, a: Account, t: Traffic, runs: ClientRuns, origin_ns: int) -> pa.RecordBatch:
@@ -219,13 +261,21 @@ def pfs_client_rows(course: Course, a: Account, t: Traffic, runs: ClientRuns, or
     )
     some = rr + wr > 0
     n = int(some.sum())
-    return batch_of(PFS_CLIENT, {
-        "ts_ns": origin_ns + (second[some] + 1) * NS, "interval_ns": np.full(n, NS),
-        "node": words(client[some], machine.forwarder_name if machine.forwarders else machine.node_name),
-        "target": words(target[some], machine.target_name),
-        "read_rpcs": _ints(rr[some]), "write_rpcs": _ints(wr[some]), "read_bytes": _ints(rb[some]),
-        "write_bytes": _ints(wb[some]), "source": word_column("osc", n), "fs": word_column(course.files.fs, n),
-    })  # fmt: skip
+    return batch_of(
+        PFS_CLIENT,
+        {
+            "ts_ns": origin_ns + (second[some] + 1) * NS,
+            "interval_ns": np.full(n, NS),
+            "node": words(client[some], machine.forwarder_name if machine.forwarders else machine.node_name),
+            "target": words(target[some], machine.target_name),
+            "read_rpcs": _ints(rr[some]),
+            "write_rpcs": _ints(wr[some]),
+            "read_bytes": _ints(rb[some]),
+            "write_bytes": _ints(wb[some]),
+            "source": word_column("osc", n),
+            "fs": word_column(course.files.fs, n),
+        },
+    )
 
 
 def port_rows(course: Course, a: Account, origin_ns: int) -> pa.RecordBatch:
@@ -245,13 +295,20 @@ def port_rows(course: Course, a: Account, origin_ns: int) -> pa.RecordBatch:
         inside = number < machine.servers
         return machine.server_name(number) if inside else machine.forwarder_name(number - machine.servers)
 
-    return batch_of(PORT, {
-        "ts_ns": origin_ns + (np.concatenate([s0, s1]) + 1) * NS, "interval_ns": np.full(len(port), NS),
-        "switch": words(port // PORTS_PER_SWITCH, lambda n: f"leaf{n:03d}"),
-        "port": words(port % PORTS_PER_SWITCH + 1, str), "peer": words(port, peer),
-        "tx_bytes": _ints(np.concatenate([tx0, tx1])), "rx_bytes": _ints(np.concatenate([rx0, rx1])),
-        "errors": np.zeros(len(port), np.int64), "rate_bytes_per_s": np.full(len(port), 12.5e9),
-    })  # fmt: skip
+    return batch_of(
+        PORT,
+        {
+            "ts_ns": origin_ns + (np.concatenate([s0, s1]) + 1) * NS,
+            "interval_ns": np.full(len(port), NS),
+            "switch": words(port // PORTS_PER_SWITCH, lambda n: f"leaf{n:03d}"),
+            "port": words(port % PORTS_PER_SWITCH + 1, str),
+            "peer": words(port, peer),
+            "tx_bytes": _ints(np.concatenate([tx0, tx1])),
+            "rx_bytes": _ints(np.concatenate([rx0, rx1])),
+            "errors": np.zeros(len(port), np.int64),
+            "rate_bytes_per_s": np.full(len(port), 12.5e9),
+        },
+    )
 
 
 def exponential(requests: F64, mean_s: F64) -> I64:

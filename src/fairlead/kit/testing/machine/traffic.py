@@ -64,9 +64,18 @@ def traffic(course: Course, from_s: int, to_s: int, segments: Segments | None = 
 
 
 def _by_second(
-    course: Course, flows: I64, own: I64, begin: F64, end: F64, rate: F64, by: np.ndarray, row_of: I64, from_s: int,
-    to_s: int, rows: int,
-) -> tuple[F64, F64, F64]:  # fmt: skip
+    course: Course,
+    flows: I64,
+    own: I64,
+    begin: F64,
+    end: F64,
+    rate: F64,
+    by: np.ndarray,
+    row_of: I64,
+    from_s: int,
+    to_s: int,
+    rows: int,
+) -> tuple[F64, F64, F64]:
     """Amount carried, seconds waited for a forwarder and seconds held back by storage, summed into the rows."""
     low = np.maximum(begin, from_s)
     high = np.minimum(end, to_s)

@@ -78,20 +78,25 @@ def _of_fault(play: Play, whole: Play, had: Times, number: int) -> Label:
     fault = play.faults[number]
     others = [other for i, other in enumerate(play.faults) if i != number]
     return Label(
-        kind=fault.kind, from_ns=play.origin_ns + int(fault.from_s * NS), to_ns=play.origin_ns + int(fault.to_s * NS),
-        component=component_name(play, fault), layer=fault.component,
+        kind=fault.kind,
+        from_ns=play.origin_ns + int(fault.from_s * NS),
+        to_ns=play.origin_ns + int(fault.to_s * NS),
+        component=component_name(play, fault),
+        layer=fault.component,
         factor=0.0 if fault.kind == "dead" else fault.factor,
         victims=_victims(play, had, whole.without(faults=others)),
-    )  # fmt: skip
+    )
 
 
 def component_name(play: Play, fault: Fault) -> str:
     """The name of a fault's component in the records."""
     machine = play.machine
     names = {
-        "forwarder": machine.forwarder_name, "server": machine.server_name, "target": machine.target_name,
+        "forwarder": machine.forwarder_name,
+        "server": machine.server_name,
+        "target": machine.target_name,
         "mds": machine.mdt_name,
-    }  # fmt: skip
+    }
     return names[fault.component](fault.number)
 
 
@@ -101,10 +106,13 @@ def _of_job(play: Play, whole: Play, had: Times, number: int) -> Label:
     kinds = {"strided": "N-1", "shared_read": "N-1", "storm": "mdops"}
     loud = any(step.contested for step in job.drawn.steps)
     return Label(
-        kind="interference", from_ns=play.origin_ns + int(job.start_s * NS), to_ns=play.origin_ns + int(end * NS),
-        culprit=job_id(job.drawn), culprit_kind="N-1" if loud else kinds.get(job.drawn.program.pattern, "bandwidth"),
+        kind="interference",
+        from_ns=play.origin_ns + int(job.start_s * NS),
+        to_ns=play.origin_ns + int(end * NS),
+        culprit=job_id(job.drawn),
+        culprit_kind="N-1" if loud else kinds.get(job.drawn.program.pattern, "bandwidth"),
         victims=_victims(play, had, whole.without(jobs=[number])),
-    )  # fmt: skip
+    )
 
 
 def _victims(play: Play, had: Times, without: Play) -> list[Victim]:

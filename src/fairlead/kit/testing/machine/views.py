@@ -16,9 +16,14 @@ from fairlead.kit.testing.machine.client_rows import NS
 from fairlead.kit.testing.machine.play import Play
 
 LAYERS = {
-    "client": ("ops", "files", "layouts"), "forwarder": ("forwarder",), "target": ("target",),
-    "metadata": ("metadata",), "mount": ("pfs_client",), "network": ("port", "device"), "mapping": ("mapping",),
-}  # fmt: skip
+    "client": ("ops", "files", "layouts"),
+    "forwarder": ("forwarder",),
+    "target": ("target",),
+    "metadata": ("metadata",),
+    "mount": ("pfs_client",),
+    "network": ("port", "device"),
+    "mapping": ("mapping",),
+}
 """What can be left out, and the tables that are then missing."""
 _TIMES = ("ts_ns", "start_ns", "end_ns")
 
@@ -75,13 +80,19 @@ def io_of(ops: pa.Table) -> pa.Table:
     reads, writes = pc.equal(word, "read"), pc.equal(word, "write")
     moved = pc.multiply(pc.fill_null(ops["size"], 0), ops["count"])
     zero = pa.scalar(0, pa.int64())
-    table = pa.table({
-        "job_id": ops["job_id"], "node": ops["node"], "rank": ops["rank"], "file_id": ops["file_id"],
-        "read_bytes": pc.if_else(reads, moved, zero), "write_bytes": pc.if_else(writes, moved, zero),
-        "read_time_ns": pc.if_else(reads, ops["busy_ns"], zero),
-        "write_time_ns": pc.if_else(writes, ops["busy_ns"], zero),
-        "metadata_time_ns": pc.if_else(pc.or_(reads, writes), zero, ops["busy_ns"]),
-    })  # fmt: skip
+    table = pa.table(
+        {
+            "job_id": ops["job_id"],
+            "node": ops["node"],
+            "rank": ops["rank"],
+            "file_id": ops["file_id"],
+            "read_bytes": pc.if_else(reads, moved, zero),
+            "write_bytes": pc.if_else(writes, moved, zero),
+            "read_time_ns": pc.if_else(reads, ops["busy_ns"], zero),
+            "write_time_ns": pc.if_else(writes, ops["busy_ns"], zero),
+            "metadata_time_ns": pc.if_else(pc.or_(reads, writes), zero, ops["busy_ns"]),
+        }
+    )
     return summed(table, ("job_id", "node", "rank", "file_id"))
 
 

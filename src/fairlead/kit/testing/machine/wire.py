@@ -22,9 +22,14 @@ from fairlead.core.model.tables import TABLES
 from fairlead.kit.testing.machine.play import Play
 
 SENDER = {
-    "ops": "node", "health": "node", "forwarder": "node", "pfs_client": "node", "device": "node",
-    "target": "server", "metadata": "server",
-}  # fmt: skip
+    "ops": "node",
+    "health": "node",
+    "forwarder": "node",
+    "pfs_client": "node",
+    "device": "node",
+    "target": "server",
+    "metadata": "server",
+}
 """The column that names the node a table's rows are sent by; the others come from one place (`PLACE`)."""
 PLACE = {"jobs": "sched0", "mapping": "sched0", "port": "fabric0"}
 FEED = "feed0"
@@ -75,9 +80,13 @@ def _of_interval(play: Play, tables: dict[str, pa.Table], start: int, end: int) 
     for node in sorted(sent):
         parts = sent[node]
         yield Body(
-            node, start, sum(p[1] for p in parts), sum(p[1] for p in parts if p[0] == "ops"), sum(p[2] for p in parts),
+            node,
+            start,
+            sum(p[1] for p in parts),
+            sum(p[1] for p in parts if p[0] == "ops"),
+            sum(p[2] for p in parts),
             b"".join(part[3] for part in parts),
-        )  # fmt: skip
+        )
 
 
 def _by_sender(
@@ -130,10 +139,17 @@ class Cut:
                 columns[name] = made
         when = None if self._when is None else self._when[low:high]
         header = Header(
-            table=self._spec.name, version=self._spec.version, node=node, boot_id=boot, seq=seq, rows=high - low,
-            layer="agent", writer=WRITER, first_ns=None if when is None else int(when.min()),
+            table=self._spec.name,
+            version=self._spec.version,
+            node=node,
+            boot_id=boot,
+            seq=seq,
+            rows=high - low,
+            layer="agent",
+            writer=WRITER,
+            first_ns=None if when is None else int(when.min()),
             last_ns=None if when is None else int(when.max()),
-        )  # fmt: skip
+        )
         return encode(header, columns)
 
 
@@ -212,8 +228,13 @@ def write(play: Play, folder: Path, every_s: int = 10) -> dict[str, Any]:
         for key, value in counts.items():
             totals[key] += value
     manifest = {
-        "simulated": True, "machine": play.machine.name, "nodes": play.machine.nodes, "seed": play.seed,
-        "seconds": play.seconds, **totals, "files": entries,
-    }  # fmt: skip
+        "simulated": True,
+        "machine": play.machine.name,
+        "nodes": play.machine.nodes,
+        "seed": play.seed,
+        "seconds": play.seconds,
+        **totals,
+        "files": entries,
+    }
     (folder / "manifest.json").write_text(json.dumps(manifest))
     return manifest

@@ -21,9 +21,13 @@ MOST_BYTES = 2 << 30
 
 
 def output_of(
-    command: Sequence[str], folder: Path, stop: threading.Event, *, timeout_s: float,
+    command: Sequence[str],
+    folder: Path,
+    stop: threading.Event,
+    *,
+    timeout_s: float,
     environment: Mapping[str, str] | None = None,
-) -> Path:  # fmt: skip
+) -> Path:
     """Path of a file in `folder` with the command's output; the caller removes it.
 
     Raises MissingDependencyError when there is no such program, InputError when it fails, takes too long, or the
@@ -36,22 +40,28 @@ def output_of(
         with os.fdopen(handle, "wb") as out, tempfile.TemporaryFile() as said:
             try:
                 child = subprocess.Popen(
-                    list(command), stdin=subprocess.DEVNULL, stdout=out, stderr=said, start_new_session=True,
+                    list(command),
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=said,
+                    start_new_session=True,
                     env={**os.environ, **(environment or {})},
-                )  # fmt: skip
+                )
             except OSError as fault:
                 raise MissingDependencyError(
-                    f"{command[0]} cannot be run: {fault.strerror}", where=where,
+                    f"{command[0]} cannot be run: {fault.strerror}",
+                    where=where,
                     remedy="give its full path in the feed's settings",
-                ) from fault  # fmt: skip
+                ) from fault
             fault_text = _wait(child, path, stop, timeout_s)
             said.seek(0)
             words = said.read(2000).decode("utf-8", "replace").strip().partition("\n")[0]
         if fault_text or child.returncode != 0:
             raise InputError(
-                f"{fault_text or f'it ended with {child.returncode}'}{f': {words}' if words else ''}", where=where,
+                f"{fault_text or f'it ended with {child.returncode}'}{f': {words}' if words else ''}",
+                where=where,
                 remedy="run it by hand as the collector's user",
-            )  # fmt: skip
+            )
     except FairleadError:
         path.unlink(missing_ok=True)
         raise

@@ -44,9 +44,10 @@ class DropFeed:
                 folder.mkdir(parents=True, exist_ok=True)
         except OSError as fault:
             raise ConfigError(
-                f"the drop folder cannot be used: {fault.strerror}", where=self.settings.folder,
+                f"the drop folder cannot be used: {fault.strerror}",
+                where=self.settings.folder,
                 remedy="make it, and let the collector's user write in it",
-            ) from fault  # fmt: skip
+            ) from fault
         with Arrivals(self.settings.folder) as arrivals:
             while not stop.is_set():
                 self.look(sink, stop)

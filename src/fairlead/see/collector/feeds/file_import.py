@@ -171,11 +171,15 @@ def job_batch(jobs: list[Job]) -> pa.RecordBatch:
 def _missing_events(missing: list[Missing], path: Path, job: Job | None, first_ns: int | None) -> pa.RecordBatch:
     """What a file could not tell is a record too: no data is not zero."""
     ts = first_ns if first_ns is not None else clock.now_ns() // _MINUTE_NS * _MINUTE_NS
-    return batch_of(EVENTS, {
-        "ts_ns": np.full(len(missing), ts),
-        "component": [f"job:{job.job_id}" if job is not None else f"input:{path.name}"] * len(missing),
-        "kind": [f"missing:{gap.kind}" for gap in missing], "text": [str(gap) for gap in missing],
-    })  # fmt: skip
+    return batch_of(
+        EVENTS,
+        {
+            "ts_ns": np.full(len(missing), ts),
+            "component": [f"job:{job.job_id}" if job is not None else f"input:{path.name}"] * len(missing),
+            "kind": [f"missing:{gap.kind}" for gap in missing],
+            "text": [str(gap) for gap in missing],
+        },
+    )
 
 
 def _take_batches(sink: Sink, path: Path, stop: threading.Event) -> Taken:

@@ -37,8 +37,9 @@ class JobTableFeed:
         if strange or "job_id" not in settings.columns:
             raise ConfigError(
                 f"no column {strange[0]!r} of jobs" if strange else "no column for `job_id`",
-                where="feeds.job_table.columns", remedy=f"columns: {', '.join(COLUMNS)}",
-            )  # fmt: skip
+                where="feeds.job_table.columns",
+                remedy=f"columns: {', '.join(COLUMNS)}",
+            )
         if settings.time_zone is not None:
             check_zone(settings.time_zone)
         self.settings = settings
@@ -94,17 +95,22 @@ def _table(path: Path, settings: JobTable) -> pa.Table:
     wanted = list(dict.fromkeys(settings.columns.values()))
     try:
         read = csv.read_csv(
-            path, parse_options=csv.ParseOptions(delimiter=settings.separator, newlines_in_values=True),
+            path,
+            parse_options=csv.ParseOptions(delimiter=settings.separator, newlines_in_values=True),
             convert_options=csv.ConvertOptions(
-                include_columns=wanted, column_types=dict.fromkeys(wanted, pa.string()), strings_can_be_null=True,
-                null_values=[""], quoted_strings_can_be_null=True,
+                include_columns=wanted,
+                column_types=dict.fromkeys(wanted, pa.string()),
+                strings_can_be_null=True,
+                null_values=[""],
+                quoted_strings_can_be_null=True,
             ),
-        )  # fmt: skip
+        )
     except (pa.ArrowInvalid, pa.ArrowKeyError, UnicodeError) as fault:
         raise InputError(
-            f"not the table that the settings describe ({str(fault).partition(chr(10))[0]})", where=str(path),
+            f"not the table that the settings describe ({str(fault).partition(chr(10))[0]})",
+            where=str(path),
             remedy="check `separator` and `columns` of the feed",
-        ) from fault  # fmt: skip
+        ) from fault
     except OSError as fault:
         raise InputError(fault.strerror or str(fault), where=str(path), remedy="check the path") from fault
     return pa.table({ours: read.column(theirs).combine_chunks() for ours, theirs in settings.columns.items()})

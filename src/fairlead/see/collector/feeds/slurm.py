@@ -27,9 +27,22 @@ from fairlead.see.sources.slurm import SlurmSource
 from fairlead.see.sources.slurm.hooks import Call, HookJob, call_of, job_rows, jobs_of
 
 COLUMNS = (
-    "JobID", "JobIDRaw", "Cluster", "JobName", "User", "Account", "Partition", "Submit", "Start", "End", "State",
-    "AllocNodes", "AllocCPUS", "NTasks", "NodeList",
-)  # fmt: skip
+    "JobID",
+    "JobIDRaw",
+    "Cluster",
+    "JobName",
+    "User",
+    "Account",
+    "Partition",
+    "Submit",
+    "Start",
+    "End",
+    "State",
+    "AllocNodes",
+    "AllocCPUS",
+    "NTasks",
+    "NodeList",
+)
 _SOONEST_S = 1.0
 """Between two questions to Slurm that hooks gave rise to."""
 _MOST_HOOKS = 10_000
@@ -131,9 +144,13 @@ class SlurmFeed:
         if self._asked_ns is not None:
             back_s = max((now_ns - self._asked_ns) / 1e9, 0) + self.settings.overlap_s
         command = [
-            *self.settings.sacct, "--parsable2", "--duplicates", f"--format={','.join(COLUMNS)}",
-            f"--starttime=now-{int(back_s) + 1}", *(["--allusers"] if self.settings.all_users else []),
-        ]  # fmt: skip
+            *self.settings.sacct,
+            "--parsable2",
+            "--duplicates",
+            f"--format={','.join(COLUMNS)}",
+            f"--starttime=now-{int(back_s) + 1}",
+            *(["--allusers"] if self.settings.all_users else []),
+        ]
         for rows in self._answer("sacct", command, folder, stop):
             self._tell(sink, rows)
         if "sacct" not in self._faults:

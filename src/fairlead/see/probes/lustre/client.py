@@ -13,12 +13,25 @@ from fairlead.see.probes.lustre.parameters import Place
 from fairlead.see.probes.lustre.stats_lines import Stats, stats_of, together
 
 _LLITE = (
-    "read_ops", "write_ops", "read_bytes", "write_bytes", "metadata_ops", "cache_hit", "cache_miss", "cache_discard",
-)  # fmt: skip
+    "read_ops",
+    "write_ops",
+    "read_bytes",
+    "write_bytes",
+    "metadata_ops",
+    "cache_hit",
+    "cache_miss",
+    "cache_discard",
+)
 _OSC = (
-    "read_rpcs", "write_rpcs", "read_bytes", "write_bytes", "pages_per_rpc_read", "pages_per_rpc_write",
-    "rpcs_in_flight_read", "rpcs_in_flight_write",
-)  # fmt: skip
+    "read_rpcs",
+    "write_rpcs",
+    "read_bytes",
+    "write_bytes",
+    "pages_per_rpc_read",
+    "pages_per_rpc_write",
+    "rpcs_in_flight_read",
+    "rpcs_in_flight_write",
+)
 _MDC = ("metadata_ops", "rpcs_in_flight_write")
 _CONNECTION = frozenset(
     ("req_waittime", "req_active", "req_qdepth", "req_timeout", "reqbuf_avail", "read_bytes", "write_bytes")
@@ -54,10 +67,12 @@ class LliteProbe(LustreProbe):
             if key not in rows and stats.times.start_ns is not None:
                 epochs[key] = stats.times.start_ns
             moved: List[Optional[int]] = [
-                stats.counts.get("read_bytes", 0), stats.counts.get("write_bytes", 0),
-                stats.sums.get("read_bytes", 0), stats.sums.get("write_bytes", 0),
+                stats.counts.get("read_bytes", 0),
+                stats.counts.get("write_bytes", 0),
+                stats.sums.get("read_bytes", 0),
+                stats.sums.get("write_bytes", 0),
                 together(count for name, count in stats.counts.items() if name in CLIENT_METADATA),
-            ]  # fmt: skip
+            ]
             merged(rows, key, moved + cache)
         return Found([self.reading("pfs_client", ("fs",), _LLITE, rows, "llite", tally, epochs)])
 
@@ -132,10 +147,12 @@ class MdcProbe(LustreProbe):
             merged(by_mount, (mount_of(one.stars[0]),), [_requests(place.read(one), tally)])
         if not by_target and not by_mount:
             return None
-        return Found([
-            self.reading("pfs_client", ("target", "fs"), _MDC, by_target, "mdc", tally),
-            self.reading("pfs_client", ("fs",), ("metadata_ops",), by_mount, "lmv"),
-        ])  # fmt: skip
+        return Found(
+            [
+                self.reading("pfs_client", ("target", "fs"), _MDC, by_target, "mdc", tally),
+                self.reading("pfs_client", ("fs",), ("metadata_ops",), by_mount, "lmv"),
+            ]
+        )
 
 
 def named(stats: Stats, *known_and_tally: Any) -> None:
@@ -173,9 +190,11 @@ def _shapes(read: Tables, tally: Tally, values: List[Any]) -> List[Optional[List
     if pages is not None and not (values[0] or values[1]):
         values[0], values[1] = total(pages.reads), total(pages.writes)
     return [
-        by_pages(pages.reads) if pages else None, by_pages(pages.writes) if pages else None,
-        in_flight(flight.reads) if flight else None, in_flight(flight.writes) if flight else None,
-    ]  # fmt: skip
+        by_pages(pages.reads) if pages else None,
+        by_pages(pages.writes) if pages else None,
+        in_flight(flight.reads) if flight else None,
+        in_flight(flight.writes) if flight else None,
+    ]
 
 
 def _requests(text: bytes, tally: Tally) -> int:

@@ -83,9 +83,11 @@ class MdtExportsProbe(LustreProbe):
                 moved[one.stars] = data
             if stats.times.start_ns is not None:
                 epochs[one.stars] = stats.times.start_ns
-        made = [self.reading(
-            "metadata", _KEYS, MDT_OPS, ops, "exports", tally, epochs, spread=("op", "count"), born_at_zero=True
-        )]  # fmt: skip
+        made = [
+            self.reading(
+                "metadata", _KEYS, MDT_OPS, ops, "exports", tally, epochs, spread=("op", "count"), born_at_zero=True
+            )
+        ]
         if moved:
             made.append(
                 self.reading("target", _KEYS, TARGET_ROW[:4], moved, "exports", None, epochs, born_at_zero=True)

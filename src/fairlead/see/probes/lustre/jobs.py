@@ -20,8 +20,9 @@ OST_SHAPE = Shape(dict.fromkeys(_names(OST_METADATA), 4), _names(OST_OTHER))
 """Values are those of TARGET_ROW."""
 MDT_SHAPE = Shape(
     {name.encode(): 4 + place for place, name in enumerate(MDT_OPS)},
-    _names(MDT_UPKEEP | {"read", "write"}), other=4 + MDT_OPS.index("other"),
-)  # fmt: skip
+    _names(MDT_UPKEEP | {"read", "write"}),
+    other=4 + MDT_OPS.index("other"),
+)
 """Values are the first four of TARGET_ROW, then those of MDT_OPS."""
 
 
@@ -54,9 +55,14 @@ class _JobsProbe(LustreProbe):
         return rows, epochs
 
     def _gather_one(
-        self, place: Place, one: Parameter, ids: JobIds, tally: Tally, rows: "Dict[Key, array[int]]",
+        self,
+        place: Place,
+        one: Parameter,
+        ids: JobIds,
+        tally: Tally,
+        rows: "Dict[Key, array[int]]",
         epochs: Dict[Key, int],
-    ) -> None:  # fmt: skip
+    ) -> None:
         target = one.stars[0]
         parts = self._parts.setdefault(target, _Parts()) if ids.parted else None
 
@@ -120,9 +126,13 @@ class OstJobsProbe(_JobsProbe):
         if found is None:
             return None
         rows: Dict[Key, Sequence[Any]] = dict(found[0])
-        return Found([self.reading(
-            "target", ("target", "job_id"), TARGET_ROW, rows, "job_stats", tally, found[1], born_at_zero=True
-        )])  # fmt: skip
+        return Found(
+            [
+                self.reading(
+                    "target", ("target", "job_id"), TARGET_ROW, rows, "job_stats", tally, found[1], born_at_zero=True
+                )
+            ]
+        )
 
 
 class MdtJobsProbe(_JobsProbe):
@@ -148,9 +158,11 @@ class MdtJobsProbe(_JobsProbe):
                 moved[key] = values[:4]
             ops[key] = values[4:]
         keys = ("target", "job_id")
-        made = [self.reading(
-            "metadata", keys, MDT_OPS, ops, "job_stats", tally, epochs, spread=("op", "count"), born_at_zero=True
-        )]  # fmt: skip
+        made = [
+            self.reading(
+                "metadata", keys, MDT_OPS, ops, "job_stats", tally, epochs, spread=("op", "count"), born_at_zero=True
+            )
+        ]
         if moved:
             made.append(
                 self.reading("target", keys, TARGET_ROW[:4], moved, "job_stats", None, epochs, born_at_zero=True)

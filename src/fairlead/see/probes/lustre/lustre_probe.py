@@ -109,16 +109,33 @@ class LustreProbe(Probe):
         """What is there, or None when nothing is. Raises OSError."""
 
     def reading(
-        self, table: str, keys: Tuple[str, ...], counters: Tuple[str, ...], rows: Dict[Key, Sequence[Any]], source: str,
-        tally: Optional[Tally] = None, epochs: Optional[Dict[Key, int]] = None, gauges: Tuple[str, ...] = (),
-        spread: Optional[Tuple[str, str]] = None, born_at_zero: bool = False,
-    ) -> Reading:  # fmt: skip
+        self,
+        table: str,
+        keys: Tuple[str, ...],
+        counters: Tuple[str, ...],
+        rows: Dict[Key, Sequence[Any]],
+        source: str,
+        tally: Optional[Tally] = None,
+        epochs: Optional[Dict[Key, int]] = None,
+        gauges: Tuple[str, ...] = (),
+        spread: Optional[Tuple[str, str]] = None,
+        born_at_zero: bool = False,
+    ) -> Reading:
         """A reading whose rows are of this node (`node` of a client's table, `server` of a server's) and `source`."""
         where = "node" if table == "pfs_client" else "server"
         return Reading(
-            table, keys, counters, gauges, rows, epochs or None, tally.unknown if tally else 0,
-            tally.example if tally else "", ((where, self.node or None), ("source", source)), spread, born_at_zero,
-        )  # fmt: skip
+            table,
+            keys,
+            counters,
+            gauges,
+            rows,
+            epochs or None,
+            tally.unknown if tally else 0,
+            tally.example if tally else "",
+            ((where, self.node or None), ("source", source)),
+            spread,
+            born_at_zero,
+        )
 
 
 def switched(option: Union[bool, str]) -> bool:

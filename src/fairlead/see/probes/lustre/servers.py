@@ -108,10 +108,12 @@ class MdtProbe(LustreProbe):
         )
         if waiting is None and not any(any(row[:4]) for row in moved.values()):
             return Found([whole])
-        return Found([
-            whole,
-            self.reading("target", ("target",), TARGET_ROW[:4], moved, "md_stats", gauges=("queue_len_mean",)),
-        ])  # fmt: skip
+        return Found(
+            [
+                whole,
+                self.reading("target", ("target",), TARGET_ROW[:4], moved, "md_stats", gauges=("queue_len_mean",)),
+            ]
+        )
 
 
 class _Queue:
@@ -141,8 +143,11 @@ def mdt_data(stats: Stats) -> List[int]:
     """RPCs and bytes of reads, of writes."""
     counts, sums = stats.counts, stats.sums
     return [
-        counts.get("read_bytes", 0), counts.get("write_bytes", 0), sums.get("read_bytes", 0), sums.get("write_bytes", 0)
-    ]  # fmt: skip
+        counts.get("read_bytes", 0),
+        counts.get("write_bytes", 0),
+        sums.get("read_bytes", 0),
+        sums.get("write_bytes", 0),
+    ]
 
 
 def brw_row(tables: Dict[str, Table]) -> List[Any]:

@@ -59,9 +59,11 @@ def import_of(text: bytes) -> Import:
     fields = _fields(text)
     timeouts = fields.get("timeouts", "")
     return Import(
-        fields.get("target"), fields.get("state"), fields.get("current_connection"),
+        fields.get("target"),
+        fields.get("state"),
+        fields.get("current_connection"),
         int(timeouts[:18]) if timeouts.isdigit() else None,
-    )  # fmt: skip
+    )
 
 
 def recovery_of(text: bytes) -> Recovery:
@@ -72,9 +74,12 @@ def recovery_of(text: bytes) -> Recovery:
     done = start is not None and length is not None and fields.get("status") == "COMPLETE"
     evicted = fields.get("evicted_clients", "")
     return Recovery(
-        fields.get("status", ""), start or None, (start or 0) + (length or 0) if done else None,
-        fields.get("completed_clients"), int(evicted[:18]) if evicted.isdigit() else None,
-    )  # fmt: skip
+        fields.get("status", ""),
+        start or None,
+        (start or 0) + (length or 0) if done else None,
+        fields.get("completed_clients"),
+        int(evicted[:18]) if evicted.isdigit() else None,
+    )
 
 
 def _seconds(text: str) -> Optional[int]:
@@ -98,11 +103,24 @@ class StatesProbe(LustreProbe):
     kind = "Lustre node"
     period_s = 10.0
     wants = (
-        "health_check", "osc/*/state", "mdc/*/state", "osp/*/state", "mgc/*/state", "osc/*/import", "mdc/*/import",
-        "osp/*/import", "mgc/*/import", "obdfilter/*/recovery_status", "mdt/*/recovery_status",
-        "obdfilter/*/eviction_count", "mdt/*/eviction_count", "mgs/*/eviction_count", "obdfilter/*/num_exports",
-        "mdt/*/num_exports", "mgs/*/num_exports",
-    )  # fmt: skip
+        "health_check",
+        "osc/*/state",
+        "mdc/*/state",
+        "osp/*/state",
+        "mgc/*/state",
+        "osc/*/import",
+        "mdc/*/import",
+        "osp/*/import",
+        "mgc/*/import",
+        "obdfilter/*/recovery_status",
+        "mdt/*/recovery_status",
+        "obdfilter/*/eviction_count",
+        "mdt/*/eviction_count",
+        "mgs/*/eviction_count",
+        "obdfilter/*/num_exports",
+        "mdt/*/num_exports",
+        "mgs/*/num_exports",
+    )
 
     def __init__(self, *arguments: Any, history: Union[bool, str] = False, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -216,10 +234,13 @@ class StatesProbe(LustreProbe):
 
 
 _TOLD = {
-    "health_check": StatesProbe.health, "state": StatesProbe.state, "import": StatesProbe.connection,
-    "recovery_status": StatesProbe.recovery, "eviction_count": StatesProbe.evictions,
+    "health_check": StatesProbe.health,
+    "state": StatesProbe.state,
+    "import": StatesProbe.connection,
+    "recovery_status": StatesProbe.recovery,
+    "eviction_count": StatesProbe.evictions,
     "num_exports": StatesProbe.exports,
-}  # fmt: skip
+}
 
 
 def reached(device: str) -> str:

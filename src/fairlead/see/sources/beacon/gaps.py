@@ -12,42 +12,52 @@ from fairlead.see.sources.node_lists import NodeLists
 _GAPS: dict[str, tuple[str, str, str | None]] = {
     "operation_durations": (
         "how long operations took",
-        "client lines give whole seconds and no durations: busy time is 0, a run spans the second it is in", None,
+        "client lines give whole seconds and no durations: busy time is 0, a run spans the second it is in",
+        None,
     ),
     "unknown_files": (
-        "the file of {n} operations", "their handle was opened before the first line, or the line names none",
+        "the file of {n} operations",
+        "their handle was opened before the first line, or the line names none",
         "read the days before as well, in one series",
     ),
     "request_sizes": (
-        "single request sizes of {n} runs", "their lines give the sum or the mean only; bytes and operations are exact",
+        "single request sizes of {n} runs",
+        "their lines give the sum or the mean only; bytes and operations are exact",
         None,
     ),
     "doubtful_offsets": (
-        "offsets of {n} runs", "counted back from the last operation they would begin before the file",
+        "offsets of {n} runs",
+        "counted back from the last operation they would begin before the file",
         "if the lines come from a compressor that keeps the first offset, say offset_is='first'",
     ),
     "offsets_past_2_gib": (
         "the exact extent of {n} runs",
-        "the compressor compares offsets as 32-bit integers and may merge wrongly past 2 GiB", None,
+        "the compressor compares offsets as 32-bit integers and may merge wrongly past 2 GiB",
+        None,
     ),
     "latency_buckets": (
-        "latencies in seconds", "the bounds of the eight histogram buckets are published nowhere: they are ordinal",
+        "latencies in seconds",
+        "the bounds of the eight histogram buckets are published nowhere: they are ordinal",
         None,
     ),
     "counter_resets": (
-        "{n} intervals in which a counter was reset", "its value went down; a new base starts there", None,
+        "{n} intervals in which a counter was reset",
+        "its value went down; a new base starts there",
+        None,
     ),
     "late_samples": ("{n} samples", "they are older than a sample already read", "give files in order of time"),
     "no_host": (
-        "{n} lines", "they do not say which host sent them",
+        "{n} lines",
+        "they do not say which host sent them",
         "keep the record's host, or name the file after the host's address",
     ),
     "overlong_lines": ("{n} lines", "they are longer than 16 MiB", None),
     "forwarder_mapping": (
-        "which forwarding node served which job", "job records do not say it",
+        "which forwarding node served which job",
+        "job records do not say it",
         "give the site's table as `forwarders`",
     ),
-}  # fmt: skip
+}
 
 
 def gaps_of(tally: Tally, nodes: NodeLists, rows: int) -> Iterator[Missing]:
@@ -62,6 +72,8 @@ def gaps_of(tally: Tally, nodes: NodeLists, rows: int) -> Iterator[Missing]:
     yield from nodes.gaps()
     if not rows:
         yield Missing(
-            kind="no_records", what="records", why="its counters are cumulative and each has one sample only",
+            kind="no_records",
+            what="records",
+            why="its counters are cumulative and each has one sample only",
             remedy="read more of the series",
-        )  # fmt: skip
+        )

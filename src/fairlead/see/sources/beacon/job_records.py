@@ -19,17 +19,44 @@ from fairlead.see.sources.local_time import utc_ns
 from fairlead.see.sources.node_lists import NodeListError, NodeLists, job_batches
 
 TAB_COLUMNS: Mapping[str, int] = {
-    "job_id": 0, "nodes_count": 4, "cores": 5, "submit": 7, "start": 8, "end": 9, "program": 14, "nodes": 15,
-}  # fmt: skip
+    "job_id": 0,
+    "nodes_count": 4,
+    "cores": 5,
+    "submit": 7,
+    "start": 8,
+    "end": 9,
+    "program": 14,
+    "nodes": 15,
+}
 COMMA_COLUMNS: Mapping[str, int] = {
-    "job_id": 0, "partition": 1, "nodes_count": 2, "cores": 3, "submit": 4, "start": 5, "end": 6,
-}  # fmt: skip
+    "job_id": 0,
+    "partition": 1,
+    "nodes_count": 2,
+    "cores": 3,
+    "submit": 4,
+    "start": 5,
+    "end": 6,
+}
 _HEADER_WORDS = {
-    "jobid": "job_id", "cnc": "nodes_count", "nodenum": "nodes_count", "core": "cores", "corenum": "cores",
-    "submit": "submit", "submittime": "submit", "start": "start", "starttime": "start", "end": "end",
-    "endtime": "end", "programname": "program", "nodelist": "nodes", "jobname": "name", "user": "user",
-    "username": "user", "state": "state", "queue": "partition",
-}  # fmt: skip
+    "jobid": "job_id",
+    "cnc": "nodes_count",
+    "nodenum": "nodes_count",
+    "core": "cores",
+    "corenum": "cores",
+    "submit": "submit",
+    "submittime": "submit",
+    "start": "start",
+    "starttime": "start",
+    "end": "end",
+    "endtime": "end",
+    "programname": "program",
+    "nodelist": "nodes",
+    "jobname": "name",
+    "user": "user",
+    "username": "user",
+    "state": "state",
+    "queue": "partition",
+}
 _RUNNING = "0000-00-00 00:00:00"
 _MOST_FIELDS = 64
 MOST_NODES = 1 << 17
@@ -102,9 +129,15 @@ def job_record_batches(
 
 
 def _batches(
-    lines: Lines, rows: Ints, texts: list[bytes], kind: int, form: JobForm, tally: Tally, zone: str,
+    lines: Lines,
+    rows: Ints,
+    texts: list[bytes],
+    kind: int,
+    form: JobForm,
+    tally: Tally,
+    zone: str,
     cluster: str | None,
-) -> Iterator[pa.RecordBatch]:  # fmt: skip
+) -> Iterator[pa.RecordBatch]:
     columns = form.tabs if kind == k.JOB_TABS else form.commas
     table = _table(texts, b"\t" if kind == k.JOB_TABS else b",")
     texts_of = {name: _text(table, position) for name, position in columns.items() if position < table.num_columns}
@@ -117,11 +150,15 @@ def _batches(
     if not good.any():
         return
     wanted: dict[str, pa.Array | None] = {
-        "job_id": ids, "submit_ns": times["submit"], "start_ns": times["start"], "end_ns": times["end"],
-        "nodes_count": _number(texts_of.get("nodes_count")), "cores": _number(texts_of.get("cores")),
+        "job_id": ids,
+        "submit_ns": times["submit"],
+        "start_ns": times["start"],
+        "end_ns": times["end"],
+        "nodes_count": _number(texts_of.get("nodes_count")),
+        "cores": _number(texts_of.get("cores")),
         "state": _state(texts_of, times["start"]),
         **{name: texts_of.get(name) for name in ("name", "user", "program", "partition")},
-    }  # fmt: skip
+    }
     out: dict[str, object] = {name: value.filter(good_array) for name, value in wanted.items() if value is not None}
     if cluster is not None:
         out["cluster"] = pa.array([cluster] * int(good.sum()), pa.string()).dictionary_encode()

@@ -81,10 +81,11 @@ class Tally:
             return None
         plural = "line" if self.unreadable == 1 else "lines"
         return Missing(
-            kind="unreadable_lines", what=f"{self.unreadable} {plural}",
+            kind="unreadable_lines",
+            what=f"{self.unreadable} {plural}",
             why=f"not of a form Beacon writes; the first is line {self.first_line}: {self.example!r}",
             remedy="compare it with the forms in the reference page of this source",
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True)

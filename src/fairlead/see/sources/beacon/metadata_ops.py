@@ -43,8 +43,14 @@ def metadata_batches(lines: Lines, carried: Carried, tally: Tally, polling: Poll
     happened = counts > 0
     at = deltas.rows[happened]
     if len(at):
-        yield batch_of(METADATA, {
-            "ts_ns": stamps[line][at], "interval_ns": polling.interval(deltas.interval_ns[happened]),
-            "server": carried.hosts.column(hosts[line][at]), "client": carried.clients.column(senders[line][at]),
-            "op": carried.names.column(names[at]), "count": counts[happened],
-        })  # fmt: skip
+        yield batch_of(
+            METADATA,
+            {
+                "ts_ns": stamps[line][at],
+                "interval_ns": polling.interval(deltas.interval_ns[happened]),
+                "server": carried.hosts.column(hosts[line][at]),
+                "client": carried.clients.column(senders[line][at]),
+                "op": carried.names.column(names[at]),
+                "count": counts[happened],
+            },
+        )

@@ -61,8 +61,11 @@ def operation_batches(
     keep = op != k.OPEN_REQUEST
     yield _batch(
         *(c[keep] for c in (start_ns, op, handle, has_handle, size, offset, count, form, hosts, files)),
-        carried=carried, tally=tally, offset_is=offset_is, fs=fs,
-    )  # fmt: skip
+        carried=carried,
+        tally=tally,
+        offset_is=offset_is,
+        fs=fs,
+    )
 
 
 def _paths(
@@ -79,16 +82,35 @@ def _paths(
     seen = np.full(len(ids), np.iinfo(np.int64).max)
     np.minimum.at(seen, codes, first_ns)
     shown = [texts[i].encode("utf-8", "surrogateescape").decode("utf-8", "replace") for i in fresh]
-    batch = batch_of(FILES, {
-        "file_id": ids[fresh], "fs": [fs] * len(fresh), "path": shown, "first_seen_ns": seen[fresh],
-    })  # fmt: skip
+    batch = batch_of(
+        FILES,
+        {
+            "file_id": ids[fresh],
+            "fs": [fs] * len(fresh),
+            "path": shown,
+            "first_seen_ns": seen[fresh],
+        },
+    )
     return ids[codes], batch
 
 
 def _batch(
-    start_ns: Ints, op: Ints, handle: Ints, has_handle: Ints, size: Ints, offset: Ints, count: Ints, form: Ints,
-    hosts: Ints, files: Ints, *, carried: Carried, tally: Tally, offset_is: OffsetIs, fs: str,
-) -> pa.RecordBatch:  # fmt: skip
+    start_ns: Ints,
+    op: Ints,
+    handle: Ints,
+    has_handle: Ints,
+    size: Ints,
+    offset: Ints,
+    count: Ints,
+    form: Ints,
+    hosts: Ints,
+    files: Ints,
+    *,
+    carried: Carried,
+    tally: Tally,
+    offset_is: OffsetIs,
+    fs: str,
+) -> pa.RecordBatch:
     """`ops` rows. Where a line gives the sum of its sizes, it becomes one run of the mean, or two whose sizes differ by
     one byte: bytes and operations stay exact, single sizes are not known."""
     rows = np.arange(len(op))
@@ -116,12 +138,21 @@ def _batch(
     start = start_ns[rows]
     known = (files[:, 1] > 0)[rows]
     length = len(rows)
-    return batch_of(OPS, {
-        "start_ns": start, "end_ns": start + _SECOND_END_NS, "busy_ns": np.zeros(length, np.int64),
-        "node": carried.hosts.column(hosts[rows]), "interface": word_column(INTERFACE, length),
-        "fs": word_column(fs, length),
-        "op": pa.DictionaryArray.from_arrays(pa.array(op[rows].astype(np.int32)), pa.array(k.OP_WORDS)),
-        "file_id": pa.array(files[rows, 0], mask=~known), "handle": pa.array(handle[rows], mask=has_handle[rows] == 0),
-        "offset": pa.array(offset, mask=~placed), "size": pa.array(size, mask=~data),
-        "stride": pa.array(size, mask=~placed), "count": count,
-    })  # fmt: skip
+    return batch_of(
+        OPS,
+        {
+            "start_ns": start,
+            "end_ns": start + _SECOND_END_NS,
+            "busy_ns": np.zeros(length, np.int64),
+            "node": carried.hosts.column(hosts[rows]),
+            "interface": word_column(INTERFACE, length),
+            "fs": word_column(fs, length),
+            "op": pa.DictionaryArray.from_arrays(pa.array(op[rows].astype(np.int32)), pa.array(k.OP_WORDS)),
+            "file_id": pa.array(files[rows, 0], mask=~known),
+            "handle": pa.array(handle[rows], mask=has_handle[rows] == 0),
+            "offset": pa.array(offset, mask=~placed),
+            "size": pa.array(size, mask=~data),
+            "stride": pa.array(size, mask=~placed),
+            "count": count,
+        },
+    )

@@ -83,12 +83,15 @@ def _rpcs(
     reads, writes = deltas.values[:, :width], deltas.values[:, width:]
     pages = np.left_shift(np.int64(PAGE_BYTES), np.arange(width, dtype=np.int64))
     columns: dict[str, object] = {
-        "ts_ns": ts[at], "interval_ns": polling.interval(deltas.interval_ns),
+        "ts_ns": ts[at],
+        "interval_ns": polling.interval(deltas.interval_ns),
         "target": carried.targets.column(targets[at]),
         "node" if spec is PFS_CLIENT else "server": carried.hosts.column(hosts[at]),
-        "read_rpcs": reads.sum(axis=1), "write_rpcs": writes.sum(axis=1),
-        "read_bytes": reads @ pages, "write_bytes": writes @ pages,
-    }  # fmt: skip
+        "read_rpcs": reads.sum(axis=1),
+        "write_rpcs": writes.sum(axis=1),
+        "read_bytes": reads @ pages,
+        "write_bytes": writes @ pages,
+    }
     if spec is PFS_CLIENT:
         columns["pages_per_rpc_read"], columns["pages_per_rpc_write"] = _lists(reads), _lists(writes)
     return batch_of(spec, columns)
@@ -159,8 +162,14 @@ def cache_batches(lines: Lines, carried: Carried, tally: Tally, polling: Polling
     at = deltas.rows
     if len(at):
         hit, miss, discard = deltas.values.T
-        yield batch_of(PFS_CLIENT, {
-            "ts_ns": ts[at], "interval_ns": polling.interval(deltas.interval_ns),
-            "node": carried.hosts.column(hosts[at]), "cache_hit": np.ascontiguousarray(hit),
-            "cache_miss": np.ascontiguousarray(miss), "cache_discard": np.ascontiguousarray(discard),
-        })  # fmt: skip
+        yield batch_of(
+            PFS_CLIENT,
+            {
+                "ts_ns": ts[at],
+                "interval_ns": polling.interval(deltas.interval_ns),
+                "node": carried.hosts.column(hosts[at]),
+                "cache_hit": np.ascontiguousarray(hit),
+                "cache_miss": np.ascontiguousarray(miss),
+                "cache_discard": np.ascontiguousarray(discard),
+            },
+        )

@@ -235,5 +235,15 @@ def gather(buf: bytes, begins: Any, ends: Any, out: Any, offsets: Any) -> None:
 
 
 PARTS = (
-    digits, hexadecimal, has_word, find_word, skip_spaces, token_end, two, wall_seconds, stamp_ns, trimmed, kind_of,
-)  # fmt: skip
+    digits,
+    hexadecimal,
+    has_word,
+    find_word,
+    skip_spaces,
+    token_end,
+    two,
+    wall_seconds,
+    stamp_ns,
+    trimmed,
+    kind_of,
+)

@@ -54,10 +54,16 @@ def latency_batches(
 
 
 def _queue(ts: Ints, hosts: Ints, length: Ints, carried: Carried) -> pa.RecordBatch:
-    return batch_of(FORWARDER, {
-        "ts_ns": ts, "node": carried.hosts.column(hosts), "op_class": word_column("all", len(ts)),
-        "queue_len_mean": length.astype(np.float64), "queue_len_max": length,
-    })  # fmt: skip
+    return batch_of(
+        FORWARDER,
+        {
+            "ts_ns": ts,
+            "node": carried.hosts.column(hosts),
+            "op_class": word_column("all", len(ts)),
+            "queue_len_mean": length.astype(np.float64),
+            "queue_len_max": length,
+        },
+    )
 
 
 def _histograms(ts: Ints, hosts: Ints, table: Ints, carried: Carried, tally: Tally) -> pa.RecordBatch | None:
@@ -110,12 +116,18 @@ def _joined(columns: Ints, values: Ints, carried: Carried) -> pa.RecordBatch | N
         sides.append(_lists(values[mine], present))
         if phase == 1:
             totals[group[mine]], has_service = values[mine].sum(axis=1), present
-    return batch_of(FORWARDER, {
-        "ts_ns": heads[:, 1], "interval_ns": heads[:, 2], "node": carried.hosts.column(heads[:, 0]),
-        "op_class": pa.DictionaryArray.from_arrays(pa.array(heads[:, 3].astype(np.int32)), pa.array(_CLASSES)),
-        "requests": pa.array(totals, mask=~has_service),
-        "wait_ns_histogram": sides[0], "service_ns_histogram": sides[1],
-    })  # fmt: skip
+    return batch_of(
+        FORWARDER,
+        {
+            "ts_ns": heads[:, 1],
+            "interval_ns": heads[:, 2],
+            "node": carried.hosts.column(heads[:, 0]),
+            "op_class": pa.DictionaryArray.from_arrays(pa.array(heads[:, 3].astype(np.int32)), pa.array(_CLASSES)),
+            "requests": pa.array(totals, mask=~has_service),
+            "wait_ns_histogram": sides[0],
+            "service_ns_histogram": sides[1],
+        },
+    )
 
 
 def _lists(values: Ints, present: NDArray[np.bool_]) -> pa.ListArray:

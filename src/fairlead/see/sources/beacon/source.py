@@ -116,9 +116,12 @@ class BeaconSource:
         carried, host = reading.carried, reading.host
         tally.unread(lines, lines.rows(k.UNREAD))
         polling = Polling(
-            zone=self.time_zone, poll_ns=None if self.poll_s is None else round(self.poll_s * 1e9), host=host,
-            target=reading.path.name.split(".")[0], prefix=f"{self.file_system}-" if self.file_system else "",
-        )  # fmt: skip
+            zone=self.time_zone,
+            poll_ns=None if self.poll_s is None else round(self.poll_s * 1e9),
+            host=host,
+            target=reading.path.name.split(".")[0],
+            prefix=f"{self.file_system}-" if self.file_system else "",
+        )
         yield from operation_batches(
             lines, carried, tally, zone=self.time_zone, offset_is=self.offset_is, fs=self.file_system, host=host
         )
@@ -139,10 +142,15 @@ class BeaconSource:
         """Which forwarding node serves which compute node: a static table, true at all times."""
         nodes = [node_address(n) for n in range(len(self.forwarders) * self.nodes_per_forwarder)]
         served = [name for name in self.forwarders for _ in range(self.nodes_per_forwarder)]
-        return batch_of(MAPPING, {
-            "from_ns": np.zeros(len(nodes), np.int64), "kind": word_column("node_forwarder", len(nodes)),
-            "a": nodes, "b": served,
-        })  # fmt: skip
+        return batch_of(
+            MAPPING,
+            {
+                "from_ns": np.zeros(len(nodes), np.int64),
+                "kind": word_column("node_forwarder", len(nodes)),
+                "a": nodes,
+                "b": served,
+            },
+        )
 
 
 class _Reading:
@@ -162,14 +170,16 @@ def _nothing(reading: _Reading, tally: Tally) -> InputError:
     where = str(reading.path)
     if reading.ended.fault is not None:
         return CorruptInputError(
-            f"its gzip data is broken ({reading.ended.fault})", where=where,
+            f"its gzip data is broken ({reading.ended.fault})",
+            where=where,
             remedy="copy it again from where it was written",
-        )  # fmt: skip
+        )
     if tally.unreadable:
         return UnknownFormatError(
-            "no line is of a form Beacon writes", where=where,
+            "no line is of a form Beacon writes",
+            where=where,
             remedy="see the line forms in the reference page of this source",
-        )  # fmt: skip
+        )
     return CorruptInputError(
         "the file holds no whole line", where=where, remedy="let the writer finish; every line ends with a newline"
     )

@@ -17,9 +17,25 @@ MAGIC = 6567223
 NEWEST = (3, 41)
 
 MODULES = (
-    "NULL", "POSIX", "MPI-IO", "H5F", "H5D", "PNETCDF_FILE", "PNETCDF_VAR", "BG/Q", "LUSTRE", "STDIO",
-    "DXT_POSIX", "DXT_MPIIO", "MDHIM", "APXC", "APMPI", "HEATMAP", "DFS", "DAOS",
-)  # fmt: skip
+    "NULL",
+    "POSIX",
+    "MPI-IO",
+    "H5F",
+    "H5D",
+    "PNETCDF_FILE",
+    "PNETCDF_VAR",
+    "BG/Q",
+    "LUSTRE",
+    "STDIO",
+    "DXT_POSIX",
+    "DXT_MPIIO",
+    "MDHIM",
+    "APXC",
+    "APMPI",
+    "HEATMAP",
+    "DFS",
+    "DAOS",
+)
 """Modules by number in the newest format; H5D came with 3.20, PNETCDF_VAR with 3.41, which moved those behind."""
 
 _HEADER_MIN = 24

@@ -30,11 +30,16 @@ _COLUMN = {
     **{
         name: f"{name}_s"
         for name in (
-            "read_time", "write_time", "meta_time", "max_read_time", "max_write_time",
-            "fastest_rank_time", "slowest_rank_time",
+            "read_time",
+            "write_time",
+            "meta_time",
+            "max_read_time",
+            "max_write_time",
+            "fastest_rank_time",
+            "slowest_rank_time",
         )
     },
-}  # fmt: skip
+}
 _LISTS = {
     "read_sizes": ("size_read_", ""),
     "write_sizes": ("size_write_", ""),
@@ -44,9 +49,15 @@ _LISTS = {
     "stride_counts": ("stride", "_count"),
 }
 _SHARED_ONLY = (
-    "fastest_rank", "fastest_rank_bytes", "slowest_rank", "slowest_rank_bytes",
-    "fastest_rank_time", "slowest_rank_time", "variance_rank_time", "variance_rank_bytes",
-)  # fmt: skip
+    "fastest_rank",
+    "fastest_rank_bytes",
+    "slowest_rank",
+    "slowest_rank_bytes",
+    "fastest_rank_time",
+    "slowest_rank_time",
+    "variance_rank_time",
+    "variance_rank_bytes",
+)
 """Filled when the records of all ranks are reduced to one; their 0 in the record of one rank says nothing."""
 _UNSIGNED = frozenset({"renamed_from"})
 

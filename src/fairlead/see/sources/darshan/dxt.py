@@ -52,10 +52,16 @@ def has_offsets(module: str, version: int) -> bool:
 
 
 def _header_dtype(order: str) -> np.dtype[np.void]:
-    return np.dtype([
-        ("id", f"{order}u8"), ("rank", f"{order}i8"), ("shared", f"{order}i8"), ("host", "S64"),
-        ("writes", f"{order}i8"), ("reads", f"{order}i8"),
-    ])  # fmt: skip
+    return np.dtype(
+        [
+            ("id", f"{order}u8"),
+            ("rank", f"{order}i8"),
+            ("shared", f"{order}i8"),
+            ("host", "S64"),
+            ("writes", f"{order}i8"),
+            ("reads", f"{order}i8"),
+        ]
+    )
 
 
 def walk(regions: Iterable[bytes], order: str, words: int) -> Iterator[Block]:
@@ -154,20 +160,25 @@ def batch(block: Block, module: str, version: int, placing: Placing, tally: Tall
     ways = np.repeat(
         np.tile(np.array([0, 1], np.int32), len(headers)), np.stack([block.writes, block.reads], axis=1).ravel()
     )
-    return batch_of(OPS, {
-        "start_ns": start, "end_ns": end, "busy_ns": busy,
-        "node": _words(np.repeat(host_codes, lengths), pa.array(host_words, pa.string())),
-        "job_id": word_column(placing.job_id, rows),
-        "rank": np.repeat(headers["rank"].astype(np.int32), lengths),
-        "interface": word_column(INTERFACES[module], rows),
-        "fs": _words(np.repeat(fs, lengths), placing.files.fs_words),
-        "op": _words(ways, pa.array(_OP_WORDS, pa.string())),
-        "file_id": np.repeat(file_ids, lengths),
-        "offset": np.ascontiguousarray(segments[:, 0]) if has_offsets(module, version) else None,
-        "size": np.ascontiguousarray(segments[:, 1]),
-        "stride": np.zeros(rows, np.int64),
-        "count": np.ones(rows, np.int64),
-    })  # fmt: skip
+    return batch_of(
+        OPS,
+        {
+            "start_ns": start,
+            "end_ns": end,
+            "busy_ns": busy,
+            "node": _words(np.repeat(host_codes, lengths), pa.array(host_words, pa.string())),
+            "job_id": word_column(placing.job_id, rows),
+            "rank": np.repeat(headers["rank"].astype(np.int32), lengths),
+            "interface": word_column(INTERFACES[module], rows),
+            "fs": _words(np.repeat(fs, lengths), placing.files.fs_words),
+            "op": _words(ways, pa.array(_OP_WORDS, pa.string())),
+            "file_id": np.repeat(file_ids, lengths),
+            "offset": np.ascontiguousarray(segments[:, 0]) if has_offsets(module, version) else None,
+            "size": np.ascontiguousarray(segments[:, 1]),
+            "stride": np.zeros(rows, np.int64),
+            "count": np.ones(rows, np.int64),
+        },
+    )
 
 
 def _times(

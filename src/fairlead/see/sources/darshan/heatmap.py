@@ -94,15 +94,18 @@ def _batch(records: list[_Record], names: dict[int, str], placing: Placing, tall
     at = np.repeat(2 * first, bins) + place
     bin_ns = np.repeat(width_ns, bins)
     words, codes = _interfaces(records, names)
-    return batch_of(HEATMAP, {
-        "job_id": word_column(placing.job_id, rows),
-        "rank": np.repeat(ranks, bins).astype(np.int32),
-        "interface": pa.DictionaryArray.from_arrays(pa.array(np.repeat(codes, bins)), pa.array(words, pa.string())),
-        "bin_start_ns": placing.start_ns + place * bin_ns,
-        "bin_ns": bin_ns,
-        "write_bytes": values[at].astype(np.int64),
-        "read_bytes": values[at + np.repeat(bins, bins)].astype(np.int64),
-    })  # fmt: skip
+    return batch_of(
+        HEATMAP,
+        {
+            "job_id": word_column(placing.job_id, rows),
+            "rank": np.repeat(ranks, bins).astype(np.int32),
+            "interface": pa.DictionaryArray.from_arrays(pa.array(np.repeat(codes, bins)), pa.array(words, pa.string())),
+            "bin_start_ns": placing.start_ns + place * bin_ns,
+            "bin_ns": bin_ns,
+            "write_bytes": values[at].astype(np.int64),
+            "read_bytes": values[at + np.repeat(bins, bins)].astype(np.int64),
+        },
+    )
 
 
 def _possible(bins: memoryview, order: str) -> bool:

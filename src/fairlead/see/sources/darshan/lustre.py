@@ -126,9 +126,12 @@ def _used(sizes: NDArray[np.int64], per_record: NDArray[np.int64]) -> tuple[NDAr
 
 
 def _targets(
-    counts: NDArray[np.int64], used: NDArray[np.bool_], per_record: NDArray[np.int64],
-    available: NDArray[np.int64], targets: NDArray[np.int64],
-) -> pa.ListArray:  # fmt: skip
+    counts: NDArray[np.int64],
+    used: NDArray[np.bool_],
+    per_record: NDArray[np.int64],
+    available: NDArray[np.int64],
+    targets: NDArray[np.int64],
+) -> pa.ListArray:
     """Targets of the used components: those of a record follow each other in the order of its components."""
     wanted = np.where(used, np.clip(counts, 0, _MOST_STRIPES), 0)
     before = _before(wanted, per_record)

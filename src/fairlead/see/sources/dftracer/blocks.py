@@ -70,9 +70,10 @@ def read_blocks(path: Path, end: End) -> Generator[bytes]:
                 chunks.close()
     except OSError as error:
         raise InputError(
-            f"the file cannot be read: {error.strerror or error}", where=str(path),
+            f"the file cannot be read: {error.strerror or error}",
+            where=str(path),
             remedy="check that it exists, that you may read it, and that the file system answers",
-        ) from error  # fmt: skip
+        ) from error
 
 
 def _plain(file: BinaryIO) -> Generator[bytes]:

@@ -46,9 +46,7 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 _ALL, _INT64_END = np.uint64((1 << 64) - 1), np.uint64(1 << 63)
 _ONES, _TOPS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
 _QUOTES, _ESCAPES, _NEWLINES = (np.uint64(byte * 0x0101010101010101) for byte in (34, 92, 10))
-_ZEROS, _HIGH, _LOW, _SIXES = (
-    np.uint64(byte * 0x0101010101010101) for byte in (0x30, 0xF0, 0x0F, 0x06)
-)  # fmt: skip
+_ZEROS, _HIGH, _LOW, _SIXES = (np.uint64(byte * 0x0101010101010101) for byte in (0x30, 0xF0, 0x0F, 0x06))
 _PAIRS, _QUADS = np.uint64(0x00FF00FF00FF00FF), np.uint64(0x0000FFFF0000FFFF)
 _TIMES_10, _TIMES_100, _TIMES_10000 = np.uint64(2561), np.uint64(6553601), np.uint64(42949672960001)
 _8, _16, _32, _64 = np.uint64(8), np.uint64(16), np.uint64(32), np.uint64(64)

@@ -18,8 +18,15 @@ from fairlead.see.sources.dftracer.tokens import Tokens, utf8
 
 _NO_HASHES = (b"", b"0")
 _JOB_ID_NAMES = {
-    "job_id", "jobid", "slurm_job_id", "slurm_jobid", "pbs_jobid", "lsb_jobid", "flux_job_id", "cobalt_jobid",
-}  # fmt: skip
+    "job_id",
+    "jobid",
+    "slurm_job_id",
+    "slurm_jobid",
+    "pbs_jobid",
+    "lsb_jobid",
+    "flux_job_id",
+    "cobalt_jobid",
+}
 
 
 def grown(table: NDArray[np.int64], length: int, fill: int = -1) -> NDArray[np.int64]:

@@ -143,15 +143,19 @@ class Recorder:
         handle = np.where(opened, events[c.RET], handle)
         self._count(effect, size, offset, paths, kind)
         columns: dict[str, object] = {
-            "start_ns": start, "end_ns": end, "busy_ns": end - start,
-            "node": self._nodes(events), "rank": pa.array(rank.astype(np.int32)),
+            "start_ns": start,
+            "end_ns": end,
+            "busy_ns": end - start,
+            "node": self._nodes(events),
+            "rank": pa.array(rank.astype(np.int32)),
             "interface": self._dictionary(kind, [k.interface for k in self._kinds.all]),
             "op": self._dictionary(kind, [k.word for k in self._kinds.all]),
             "file_id": pa.array(file_id, mask=paths == c.ABSENT),
             "handle": pa.array(handle, mask=handle == c.ABSENT),
-            "offset": pa.array(offset, mask=offset < 0), "size": pa.array(size, mask=size < 0),
+            "offset": pa.array(offset, mask=offset < 0),
+            "size": pa.array(size, mask=size < 0),
             "count": np.ones(len(at), np.int64),
-        }  # fmt: skip
+        }
         ops = batch_of(OPS, columns)
         return [files, ops] if files is not None else [ops]
 
@@ -246,8 +250,9 @@ class Recorder:
 
     def _appends(self, events: c.IntArray, at: c.IntArray) -> BoolArray:
         flags, mode = events[c.FLAGS][at], events[c.MODE][at]
-        appending = {code for code in np.unique(mode[mode != c.ABSENT]).tolist()
-                     if self._tokens.texts[code].startswith(b"a")}  # fmt: skip
+        appending = {
+            code for code in np.unique(mode[mode != c.ABSENT]).tolist() if self._tokens.texts[code].startswith(b"a")
+        }
         by_mode = np.isin(mode, list(appending)) if appending else np.zeros(len(at), bool)
         return np.asarray(((flags > 0) & (flags & _APPEND != 0)) | by_mode)
 

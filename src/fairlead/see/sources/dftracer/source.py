@@ -105,8 +105,9 @@ class DFTracerSource:
         if unit is None and not report.aggregated:
             raise CorruptInputError(
                 f"the trace holds no event ({end.damage or 'it was cut at its beginning, or nothing was traced'})",
-                where=where, remedy="check that the program ran with DFTRACER_ENABLE=1 and ended normally",
-            )  # fmt: skip
+                where=where,
+                remedy="check that the program ran with DFTRACER_ENABLE=1 and ended normally",
+            )
         hosts = sorted({tokens.text(code) for code in names.host_tokens | recorder.nodes})
         trace = Trace(where, end, report, names, recorder, unit or TimeUnit(1_000), lines.passed, hosts)
         yield job_of(trace)

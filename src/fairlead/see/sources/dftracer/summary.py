@@ -106,59 +106,75 @@ def _damage(trace: Trace) -> Iterator[Missing]:
     unreadable, first = report.unreadable - cut_line, report.first_unreadable_line
     if end.damage:
         yield Missing(
-            kind="truncated", what="the end of the trace", where=where,
+            kind="truncated",
+            what="the end of the trace",
+            where=where,
             why=f"{end.damage}; everything before it was read",
             remedy="copy the trace again from where it was written",
-        )  # fmt: skip
+        )
     elif cut_line:
         yield Missing(
-            kind="truncated", what="the end of the trace", where=where,
+            kind="truncated",
+            what="the end of the trace",
+            where=where,
             why=f"the file ends inside line {trace.lines:,}; that event is lost, and any that should follow",
             remedy="copy the trace again, or let the program end normally so that the tracer can close it",
-        )  # fmt: skip
+        )
     if unreadable:
         yield Missing(
-            kind="unreadable_lines", what=_n(unreadable, "line"), where=where,
+            kind="unreadable_lines",
+            what=_n(unreadable, "line"),
+            where=where,
             why=f"{_n(unreadable, 'line')} cannot be read as an event, the first is line {first:,}",
             remedy="several processes may have written to one file: give each its own",
-        )  # fmt: skip
+        )
     begun = Counter(mark.pid for mark in report.lifecycle if mark.name == "start")
     ended = Counter(mark.pid for mark in report.lifecycle if mark.name == "end")
     open_ended = (begun - ended).total()
     if open_ended and not end.damage and not cut_line:
         subject = "1 process has" if open_ended == 1 else f"{open_ended:,} processes have"
         yield Missing(
-            kind="unfinished", what="the last operations", where=where,
+            kind="unfinished",
+            what="the last operations",
+            where=where,
             why=f"{subject} no end record: killed, replaced by exec, or still running; what the tracer still held in "
             "memory is not in the file",
             remedy="let the program end normally",
-        )  # fmt: skip
+        )
 
 
 def _times(trace: Trace) -> Iterator[Missing]:
     tally, where = trace.recorder.tally, trace.where
     if trace.unit.relative and tally.operations:
         yield Missing(
-            kind="relative_times", what="dates", where=where,
+            kind="relative_times",
+            what="dates",
+            where=where,
             why="times count from an unknown start, taken as 0 (1970); durations and order are right",
-        )  # fmt: skip
+        )
     if trace.unit.ns > 1_000:
         resolution = "a second" if trace.unit.ns == _UNITS_NS[0] else "a millisecond"
         yield Missing(
-            kind="coarse_times", what="short operations' times", where=where,
+            kind="coarse_times",
+            what="short operations' times",
+            where=where,
             why=f"times were recorded to {resolution} only: shorter operations seem to take none",
             remedy="set DFTRACER_TIME_METRIC=US",
-        )  # fmt: skip
+        )
     if tally.backwards:
         yield Missing(
-            kind="clock", what=f"durations of {_n(tally.backwards, 'operation')}", where=where,
+            kind="clock",
+            what=f"durations of {_n(tally.backwards, 'operation')}",
+            where=where,
             why="they end before they start: the clock was set back while the program ran; counted as taking no time",
-        )  # fmt: skip
+        )
     if tally.out_of_range:
         yield Missing(
-            kind="clock", what=_n(tally.out_of_range, "operation"), where=where,
+            kind="clock",
+            what=_n(tally.out_of_range, "operation"),
+            where=where,
             why="their times are before 1970 or after 2262; they were left out",
-        )  # fmt: skip
+        )
 
 
 def _processes(trace: Trace) -> Iterator[Missing]:
@@ -166,73 +182,93 @@ def _processes(trace: Trace) -> Iterator[Missing]:
     if processes.without_rank:
         stand_in = f"; {processes.renamed:,} share a pid and were numbered instead" if processes.renamed else ""
         yield Missing(
-            kind="ranks_are_pids", what="MPI ranks", where=where,
+            kind="ranks_are_pids",
+            what="MPI ranks",
+            where=where,
             why=f"{processes.without_rank:,} of {len(processes.all):,} processes tell none: their process ids stand "
             f"in{stand_in}",
             remedy="build DFTracer with MPI support if the program uses MPI",
-        )  # fmt: skip
+        )
     if trace.recorder.tally.without_node:
         yield Missing(
-            kind="nodes", what="on which node operations ran", where=where,
+            kind="nodes",
+            what="on which node operations ran",
+            where=where,
             why=f"{_n(trace.recorder.tally.without_node, 'operation')} name no known host",
             remedy="set DFTRACER_INC_METADATA=1",
-        )  # fmt: skip
+        )
 
 
 def _files(trace: Trace) -> Iterator[Missing]:
     names, tally, where = trace.names, trace.recorder.tally, trace.where
     if names.unnamed:
         yield Missing(
-            kind="unknown_files", what=f"names of {_n(len(names.unnamed), 'file')}", where=where,
+            kind="unknown_files",
+            what=f"names of {_n(len(names.unnamed), 'file')}",
+            where=where,
             why="the trace uses their hashes without saying what they stand for (it was split or cut)",
             remedy="read all files of the trace, or the trace as it was written",
-        )  # fmt: skip
+        )
     if names.ambiguous_hashes:
         yield Missing(
-            kind="hash_collisions", what="which of two files some operations meant", where=where,
+            kind="hash_collisions",
+            what="which of two files some operations meant",
+            where=where,
             why=f"{names.ambiguous_hashes:,} of this DFTracer's short path hashes stand for more than one path each; "
             "the path named last before an operation was taken",
             remedy="trace with a later DFTracer, whose hashes are longer",
-        )  # fmt: skip
+        )
     if tally.without_file:
         yield Missing(
-            kind="unknown_files", what="files", where=where,
+            kind="unknown_files",
+            what="files",
+            where=where,
             why=f"{tally.without_file:,} of {tally.transfers:,} reads and writes name no file",
             remedy="set DFTRACER_INC_METADATA=1",
-        )  # fmt: skip
+        )
 
 
 def _sizes(trace: Trace) -> Iterator[Missing]:
     tally, where = trace.recorder.tally, trace.where
     if tally.without_size:
         yield Missing(
-            kind="sizes", what="bytes moved", where=where,
+            kind="sizes",
+            what="bytes moved",
+            where=where,
             why=f"{tally.without_size:,} of {tally.transfers:,} reads and writes do not tell how many bytes they moved",
             remedy="set DFTRACER_INC_METADATA=1 (sizes of MPI-IO and HDF5 calls are never in the trace)",
-        )  # fmt: skip
+        )
     if tally.without_offset:
         yield Missing(
-            kind="offsets", what="where in their files operations read or wrote", where=where,
+            kind="offsets",
+            what="where in their files operations read or wrote",
+            where=where,
             why=f"for {tally.without_offset:,} of {tally.transfers:,} reads and writes the position cannot be followed "
             "(their file was opened before tracing, for appending, or several times at once)",
-        )  # fmt: skip
+        )
 
 
 def _left_out(trace: Trace) -> Iterator[Missing]:
     report, where = trace.report, trace.where
     if report.aggregated:
         yield Missing(
-            kind="aggregated_events", what=_n(report.aggregated_calls, "call"), where=where,
+            kind="aggregated_events",
+            what=_n(report.aggregated_calls, "call"),
+            where=where,
             why=f"the tracer kept only sums of them ({_n(report.aggregated, 'record')}); they are not in this report",
             remedy="trace with DFTRACER_ENABLE_AGGREGATION=0",
-        )  # fmt: skip
+        )
     if report.counters:
         yield Missing(
-            kind="counter_samples", what=_n(report.counters, "sample"), where=where,
+            kind="counter_samples",
+            what=_n(report.counters, "sample"),
+            where=where,
             why="samples of system counters are no operations; they were passed over",
-        )  # fmt: skip
+        )
     if report.other_phases:
         yield Missing(
-            kind="other_events", what=_n(report.other_phases, "event"), where=where,
+            kind="other_events",
+            what=_n(report.other_phases, "event"),
+            where=where,
             why="events without a duration (marks, flows, begin/end pairs) are no operations; they were passed over",
-        )  # fmt: skip
+        )

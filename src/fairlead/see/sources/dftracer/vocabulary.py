@@ -39,9 +39,15 @@ _WORDS: Final = {
 }
 _WORD_OF: Final = {name: word for word, names in _WORDS.items() for name in names.split()}
 _MPI_WORD_OF: Final = {
-    "open": "open", "close": "close", "delete": "unlink", "sync": "fsync", "seek": "seek", "seek_shared": "seek",
-    "set_size": "truncate", "preallocate": "truncate",
-}  # fmt: skip
+    "open": "open",
+    "close": "close",
+    "delete": "unlink",
+    "sync": "fsync",
+    "seek": "seek",
+    "seek_shared": "seek",
+    "set_size": "truncate",
+    "preallocate": "truncate",
+}
 _H5_WORDS: Final = (
     (re.compile(r"H5Dread(_multi|_chunk)?(_async)?"), "read"),
     (re.compile(r"H5Dwrite(_multi|_chunk)?(_async)?"), "write"),

@@ -173,9 +173,14 @@ class Accounts:
         return b"".join(pieces), np.array(begins, np.int64)
 
     def _mended(
-        self, data: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64], counts: NDArray[np.int64], at: int,
+        self,
+        data: bytes,
+        starts: NDArray[np.int64],
+        ends: NDArray[np.int64],
+        counts: NDArray[np.int64],
+        at: int,
         first: int,
-    ) -> tuple[int, bytes | None]:  # fmt: skip
+    ) -> tuple[int, bytes | None]:
         """The odd row at a line, with the lines that belong to it; None when it cannot be read. And the row after."""
         want = len(self._layout.names) - 1
         stop, have = at + 1, int(counts[at])

@@ -86,9 +86,12 @@ def read_cluster(path: Path) -> Cluster:
         nodes=tuple(_node(row) for row in _rows(given, "nodes")),
         partitions=tuple(_partition(row) for row in _rows(given, "partitions")),
         reservations=tuple(_reservation(row) for row in _rows(given, "reservations")),
-        statistics={name: n for name, value in (counts if isinstance(counts, dict) else {}).items()
-                    if not isinstance(value, bool | list) and (n := number(value)) is not None},
-    )  # fmt: skip
+        statistics={
+            name: n
+            for name, value in (counts if isinstance(counts, dict) else {}).items()
+            if not isinstance(value, bool | list) and (n := number(value)) is not None
+        },
+    )
 
 
 def cluster_items(path: Path) -> Iterator[Item]:
@@ -105,20 +108,30 @@ def cluster_items(path: Path) -> Iterator[Item]:
     dated = [row for row in rows if row[0] is not None]
     if dated:
         stamps, ends, components, kinds, texts = zip(*dated, strict=True)
-        yield batch_of(EVENTS, {
-            "ts_ns": list(stamps), "end_ns": pa.array(ends, pa.int64()), "component": list(components),
-            "kind": list(kinds), "text": list(texts),
-        })  # fmt: skip
+        yield batch_of(
+            EVENTS,
+            {
+                "ts_ns": list(stamps),
+                "end_ns": pa.array(ends, pa.int64()),
+                "component": list(components),
+                "kind": list(kinds),
+                "text": list(texts),
+            },
+        )
     if len(dated) < len(rows):
         yield Missing(
-            kind="undated", what=f"{len(rows) - len(dated)} nodes or reservations", where=str(path),
+            kind="undated",
+            what=f"{len(rows) - len(dated)} nodes or reservations",
+            where=str(path),
             why="Slurm does not say since when",
-        )  # fmt: skip
+        )
     if not dated:
         yield Missing(
-            kind="no_events", what="events", where=str(path),
+            kind="no_events",
+            what="events",
+            where=str(path),
             why="no node is out of service and nothing is reserved; the list of nodes itself is not kept",
-        )  # fmt: skip
+        )
 
 
 def _content(path: Path) -> bytes:
@@ -154,10 +167,13 @@ def _words(*values: Any) -> tuple[str, ...]:
 def _node(row: dict[str, Any]) -> Node:
     partitions = row.get("partitions")
     return Node(
-        name=str(row["name"]), cpus=number(row.get("cpus")), states=_words(row.get("state"), row.get("state_flags")),
-        reason=str(row["reason"]) if row.get("reason") else None, since_ns=_ns(row.get("reason_changed_at")),
+        name=str(row["name"]),
+        cpus=number(row.get("cpus")),
+        states=_words(row.get("state"), row.get("state_flags")),
+        reason=str(row["reason"]) if row.get("reason") else None,
+        since_ns=_ns(row.get("reason_changed_at")),
         partitions=tuple(str(name) for name in partitions) if isinstance(partitions, list) else (),
-    )  # fmt: skip
+    )
 
 
 def _partition(row: dict[str, Any]) -> Partition:
@@ -169,9 +185,12 @@ def _partition(row: dict[str, Any]) -> Partition:
 
 def _reservation(row: dict[str, Any]) -> Reservation:
     return Reservation(
-        name=str(row["name"]), start_ns=_ns(row.get("start_time")), end_ns=_ns(row.get("end_time")),
-        nodes=str(row.get("node_list") or ""), flags=_words(row.get("flags")),
-    )  # fmt: skip
+        name=str(row["name"]),
+        start_ns=_ns(row.get("start_time")),
+        end_ns=_ns(row.get("end_time")),
+        nodes=str(row.get("node_list") or ""),
+        flags=_words(row.get("flags")),
+    )
 
 
 def _expanded(text: str) -> list[str]:
@@ -190,8 +209,9 @@ def _text_nodes(text: str) -> Iterator[Node]:
         reason = re.search(r"\bReason=(.*?)(?: \[(\S+)@(\S+)\])?\s*(?:\n|$)", block)
         cpus = values.get("CPUTot", "")
         yield Node(
-            name=values["NodeName"], cpus=int(cpus) if cpus.isdigit() else None,
+            name=values["NodeName"],
+            cpus=int(cpus) if cpus.isdigit() else None,
             states=_words([word.rstrip("*~#!%$@^-") for word in values.get("State", "").split("+")]),
             reason=reason.group(1) if reason else None,
             partitions=tuple(name for name in values.get("Partitions", "").split(",") if name),
-        )  # fmt: skip
+        )

@@ -112,26 +112,39 @@ def job_rows(jobs: Iterable[HookJob]) -> pa.RecordBatch:
     def texts(name: str) -> list[str | None]:
         return [row.values.get(name) for row in rows]
 
-    return batch_of(JOBS, {
-        "cluster": [row.cluster for row in rows], "job_id": [row.job_id for row in rows], "name": texts("name"),
-        "user": texts("user"), "project": texts("account"), "partition": texts("partition"),
-        "start_ns": pa.array([row.start_ns for row in rows], pa.int64()),
-        "end_ns": pa.array([row.end_ns for row in rows], pa.int64()), "nodes": [row.nodes or None for row in rows],
-        "nodes_count": pa.array([len(row.nodes) or None for row in rows], pa.int64()),
-        "state": [None if row.end_ns is not None else "RUNNING" for row in rows],
-    })  # fmt: skip
+    return batch_of(
+        JOBS,
+        {
+            "cluster": [row.cluster for row in rows],
+            "job_id": [row.job_id for row in rows],
+            "name": texts("name"),
+            "user": texts("user"),
+            "project": texts("account"),
+            "partition": texts("partition"),
+            "start_ns": pa.array([row.start_ns for row in rows], pa.int64()),
+            "end_ns": pa.array([row.end_ns for row in rows], pa.int64()),
+            "nodes": [row.nodes or None for row in rows],
+            "nodes_count": pa.array([len(row.nodes) or None for row in rows], pa.int64()),
+            "state": [None if row.end_ns is not None else "RUNNING" for row in rows],
+        },
+    )
 
 
 def stages_of(lines: Iterable[str]) -> Iterator[pa.RecordBatch]:
     """`events` of the steps of a burst buffer: kind `burst_buffer`, component `job:ID` where the step names one."""
     found = [match for line in lines if (match := STAGE.match(line.strip())) is not None]
     if found:
-        yield batch_of(EVENTS, {
-            "ts_ns": [int(match.group(1)) * NS_PER_S for match in found],
-            "component": [f"job:{match.group(3)}" if match.group(3).isdigit() else "burst_buffer" for match in found],
-            "kind": word_column("burst_buffer", len(found)),
-            "text": [" ".join(part for part in match.groups()[1:] if part) for match in found],
-        })  # fmt: skip
+        yield batch_of(
+            EVENTS,
+            {
+                "ts_ns": [int(match.group(1)) * NS_PER_S for match in found],
+                "component": [
+                    f"job:{match.group(3)}" if match.group(3).isdigit() else "burst_buffer" for match in found
+                ],
+                "kind": word_column("burst_buffer", len(found)),
+                "text": [" ".join(part for part in match.groups()[1:] if part) for match in found],
+            },
+        )
 
 
 def _seconds(text: str | None) -> int | None:

@@ -191,8 +191,10 @@ def _batches(jobs: list[JobJson], nodes: NodeLists, reading: Reading) -> Iterato
         **{
             name: pa.array([_text(value) for value in values], pa.string())
             for name, values in (
-                ("cluster", [job.cluster for job in named]), ("name", [job.name for job in named]),
-                ("user", [_user(job) for job in named]), ("project", [job.account for job in named]),
+                ("cluster", [job.cluster for job in named]),
+                ("name", [job.name for job in named]),
+                ("user", [_user(job) for job in named]),
+                ("project", [job.account for job in named]),
                 ("partition", [job.partition for job in named]),
             )
         },
@@ -200,7 +202,7 @@ def _batches(jobs: list[JobJson], nodes: NodeLists, reading: Reading) -> Iterato
         "nodes_count": number_array([_count(job, "node") for job in named]),
         "cores": number_array([_count(job, "cpu") for job in named]),
         "processes": number_array([_processes(job) for job in named]),
-    }  # fmt: skip
+    }
     states = pa.array([_state(job) for job in named], pa.string())
     lists = pa.array([_nodes(job) for job in named], pa.string())
     yield from job_rows(columns, states, lists, nodes, reading)
@@ -268,8 +270,9 @@ def kept_rows_batches(path: Path, nodes: NodeLists, reading: Reading) -> Iterato
         if isinstance(chunk, str) or sum(map(len, pieces)) > _WHOLE_BYTES:
             raise CorruptInputError(
                 "its gzip data is broken" if isinstance(chunk, str) else "it is larger than 64 MiB",
-                where=str(path), remedy="write the jobs with sacct -P",
-            )  # fmt: skip
+                where=str(path),
+                remedy="write the jobs with sacct -P",
+            )
         pieces.append(chunk)
     try:
         rows = msgspec.json.decode(b"".join(pieces), type=dict[str, dict[str, Any]])

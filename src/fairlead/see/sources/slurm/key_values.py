@@ -20,10 +20,20 @@ _VALUE = re.compile(
     r"=(\S*)"
 )
 _FIELDS = {
-    "Account": "project", "Partition": "partition", "Cluster": "cluster", "JobState": "state",
-    "SubmitTime": "submit", "StartTime": "start", "EndTime": "end", "NodeList": "nodes", "NumNodes": "nodes_count",
-    "NodeCnt": "nodes_count", "NumCPUs": "cores", "ProcCnt": "cores", "NumTasks": "processes",
-}  # fmt: skip
+    "Account": "project",
+    "Partition": "partition",
+    "Cluster": "cluster",
+    "JobState": "state",
+    "SubmitTime": "submit",
+    "StartTime": "start",
+    "EndTime": "end",
+    "NodeList": "nodes",
+    "NumNodes": "nodes_count",
+    "NodeCnt": "nodes_count",
+    "NumCPUs": "cores",
+    "ProcCnt": "cores",
+    "NumTasks": "processes",
+}
 
 
 class KeyValues:

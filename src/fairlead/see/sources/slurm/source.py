@@ -140,9 +140,12 @@ def _hook_items(path: Path, form: Form) -> Iterator[Item]:
         yield job_rows(jobs_of(calls))
     if unknown:
         yield Missing(
-            kind="unreadable_lines", what=f"{unknown} lines", why="they are of no hook", where=str(path),
+            kind="unreadable_lines",
+            what=f"{unknown} lines",
+            why="they are of no hook",
+            where=str(path),
             remedy="compare them with the reference page of this source",
-        )  # fmt: skip
+        )
 
 
 def _ended(block: Block) -> Block:
@@ -156,9 +159,10 @@ def _head(path: Path) -> bytes:
         if isinstance(chunk, str):
             if not head:
                 raise CorruptInputError(
-                    f"its gzip data is broken ({chunk})", where=str(path),
+                    f"its gzip data is broken ({chunk})",
+                    where=str(path),
                     remedy="copy it again from where it was written",
-                )  # fmt: skip
+                )
             break
         head += chunk
         if len(head) >= HEAD_BYTES:
@@ -174,9 +178,10 @@ def _refusal(form: Form | None, path: Path) -> UnknownFormatError:
             "sacct's aligned columns cut off long fields", where=str(path), remedy="write it with sacct -P (or --json)"
         )
     return UnknownFormatError(
-        "not an output of Slurm that fairlead reads", where=str(path),
+        "not an output of Slurm that fairlead reads",
+        where=str(path),
         remedy="write it with sacct -P (with its header line) or --json; for a file without header give `columns`",
-    )  # fmt: skip
+    )
 
 
 def _gaps(reading: Reading, nodes: NodeLists, form: Form | None) -> Iterator[Missing]:
@@ -187,40 +192,48 @@ def _gaps(reading: Reading, nodes: NodeLists, form: Form | None) -> Iterator[Mis
             what=f"{reading.unreadable_rows} {unit if reading.unreadable_rows > 1 else unit[:-1]}",
             why=f"not understood; the first is {unit[:-1]} {reading.first_row}: {reading.example!r}",
             remedy="compare it with the reference page of this source",
-        )  # fmt: skip
+        )
     if reading.overlong:
         yield Missing(
-            kind="overlong_lines", what=f"{reading.overlong} {'line' if reading.overlong == 1 else 'lines'}",
+            kind="overlong_lines",
+            what=f"{reading.overlong} {'line' if reading.overlong == 1 else 'lines'}",
             why="longer than 16 MiB",
-        )  # fmt: skip
+        )
     for fault in reading.faults:
         yield Missing(
-            kind="truncated", what="the end of the file", why=f"it is broken ({fault}); what came before is read",
+            kind="truncated",
+            what="the end of the file",
+            why=f"it is broken ({fault}); what came before is read",
             remedy="write or copy the file again",
-        )  # fmt: skip
+        )
     if reading.assumed:
         yield Missing(
-            kind="time_zone_assumed", what="the time zone of the times",
+            kind="time_zone_assumed",
+            what="the time zone of the times",
             why="Slurm writes local times without an offset; they are taken as UTC",
             remedy="give the time zone of the cluster",
-        )  # fmt: skip
+        )
     if reading.unreadable_times:
         yield Missing(
-            kind="unreadable_times", what=f"times of {reading.unreadable_times} fields",
+            kind="unreadable_times",
+            what=f"times of {reading.unreadable_times} fields",
             why="they are in a form of SLURM_TIME_FORMAT that is not ISO",
             remedy="write the file with SLURM_TIME_FORMAT=standard (or %s)",
-        )  # fmt: skip
+        )
     yield from nodes.gaps()
     if reading.array_labels:
         yield Missing(
-            kind="raw_job_ids", what=f"the numbers of {reading.array_labels} array or heterogeneous jobs",
+            kind="raw_job_ids",
+            what=f"the numbers of {reading.array_labels} array or heterogeneous jobs",
             why="JobID labels them by their array (12_3); traces carry the job's own number",
             remedy="add JobIDRaw to sacct's columns",
-        )  # fmt: skip
+        )
     if reading.orphan_steps:
         yield Missing(
-            kind="steps_without_job", what=f"jobs of {reading.orphan_steps} steps",
-            why="the rows of their jobs are not in the file", remedy="do not select single steps",
-        )  # fmt: skip
+            kind="steps_without_job",
+            what=f"jobs of {reading.orphan_steps} steps",
+            why="the rows of their jobs are not in the file",
+            remedy="do not select single steps",
+        )
     if not reading.jobs:
         yield Missing(kind="no_jobs", what="jobs", why="the file lists none", remedy="widen the time range of sacct")

@@ -40,10 +40,12 @@ class ByAlertApi:
         if not message.pairs:
             self._send([_plain(message, self._route, now_ns)])
             return
-        self._send([
-            self._alert(concern, notice.severity, now_ns, over=notice.kind == "resolved")
-            for notice, concern in message.pairs
-        ])  # fmt: skip
+        self._send(
+            [
+                self._alert(concern, notice.severity, now_ns, over=notice.kind == "resolved")
+                for notice, concern in message.pairs
+            ]
+        )
 
     def refresh(self, told: Sequence[tuple[Concern, str]], now_ns: int) -> None:
         """Tells again what is not over, each with its severity. Raises as `deliver`; what fails is told next time."""
@@ -61,22 +63,31 @@ class ByAlertApi:
         else:
             end_ns = now_ns + round(self._route.event_s * 1e9)
         labels = {
-            "alertname": concern.rule, "category": concern.category, "id": concern.id,
-            "layer": ",".join(concern.layers), "component": ",".join(concern.components), "job_id": concern.job,
-            "user": concern.user, "program": concern.program, **self._route.labels,
-        }  # fmt: skip
+            "alertname": concern.rule,
+            "category": concern.category,
+            "id": concern.id,
+            "layer": ",".join(concern.layers),
+            "component": ",".join(concern.components),
+            "job_id": concern.job,
+            "user": concern.user,
+            "program": concern.program,
+            **self._route.labels,
+        }
         # Severity is no label: one that rises would make another alert of the same.
         advice = "\n".join(f"{one.audience}: {cut(one.text, 1000)}" for one in concern.advice)
         notes = {
-            "summary": cut(concern.title, _LONGEST_LABEL), "severity": severity,
+            "summary": cut(concern.title, _LONGEST_LABEL),
+            "severity": severity,
             "description": "\n".join(cut(text, 1000) for text in concern.evidence)[:_LONGEST_TEXT],
-            "advice": advice[:_LONGEST_TEXT], "explain": f"fairlead explain {cut(concern.id, 100)}",
-        }  # fmt: skip
+            "advice": advice[:_LONGEST_TEXT],
+            "explain": f"fairlead explain {cut(concern.id, 100)}",
+        }
         found: dict[str, Any] = {
             "labels": {name: cut(text, _LONGEST_LABEL) for name, text in labels.items() if text},
             "annotations": {name: text for name, text in notes.items() if text},
-            "startsAt": _time(min(concern.from_ns, end_ns)), "endsAt": _time(end_ns),
-        }  # fmt: skip
+            "startsAt": _time(min(concern.from_ns, end_ns)),
+            "endsAt": _time(end_ns),
+        }
         address = link(self._alerts, concern)
         return found | ({"generatorURL": address} if address else {})
 
@@ -85,8 +96,9 @@ def _plain(message: Message, route: AlertApi, now_ns: int) -> dict[str, Any]:
     return {
         "labels": {"alertname": "fairlead.test", **route.labels},
         "annotations": {"summary": cut(message.subject, _LONGEST_LABEL)},
-        "startsAt": _time(now_ns), "endsAt": _time(now_ns + 300 * 10**9),
-    }  # fmt: skip
+        "startsAt": _time(now_ns),
+        "endsAt": _time(now_ns + 300 * 10**9),
+    }
 
 
 def _time(ns: int) -> str:

@@ -75,6 +75,9 @@ class Post:
         if status >= 500 or status in _TRY_AGAIN:
             raise UndeliveredError(what, where=self._url, remedy="see the receiver's own log")
         if 300 <= status < 400:
-            raise DeliveryError(f"{what}: it sends elsewhere, which is not followed", where=self._url,
-                                remedy="give the address it names")  # fmt: skip
+            raise DeliveryError(
+                f"{what}: it sends elsewhere, which is not followed",
+                where=self._url,
+                remedy="give the address it names",
+            )
         raise DeliveryError(what, where=self._url, remedy="check address and token")

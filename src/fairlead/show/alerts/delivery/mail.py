@@ -41,8 +41,9 @@ class ByMail:
             with self._connected() as server:
                 server.send_message(letter, self._route.sender, to)
         except smtplib.SMTPAuthenticationError as fault:
-            raise UndeliveredError(f"the login is refused ({fault.smtp_code})", where=self._where,
-                                   remedy="check user and password_file") from fault  # fmt: skip
+            raise UndeliveredError(
+                f"the login is refused ({fault.smtp_code})", where=self._where, remedy="check user and password_file"
+            ) from fault
         except smtplib.SMTPRecipientsRefused as fault:
             codes = [code for code, _ in fault.recipients.values()]
             kind = UndeliveredError if any(code < 500 for code in codes) else DeliveryError

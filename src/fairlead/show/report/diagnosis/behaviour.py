@@ -44,8 +44,11 @@ def behaviour_page(answer: Behaviour) -> str:
 
 def headline(answer: Behaviour) -> str:
     """Whose jobs, how many."""
-    who = [f"{name} {value}" for name, value in (("user", answer.user), ("program", answer.program),
-                                                 ("project", answer.project)) if value]  # fmt: skip
+    who = [
+        f"{name} {value}"
+        for name, value in (("user", answer.user), ("program", answer.program), ("project", answer.project))
+        if value
+    ]
     count = f"{answer.jobs:,} job{'' if answer.jobs == 1 else 's'}"
     return f"{count} of {', '.join(who)}" if who else f"{count}{' of yours' if answer.hidden else ''}"
 
@@ -62,10 +65,12 @@ def facts_of(answer: Behaviour) -> list[str]:
 def _figures(answer: Behaviour) -> str:
     all_causes = next((one for one in answer.causes if one.cause == "all"), None)
     figures = [
-        ("jobs", f"{answer.jobs:,}"), ("non-trivial I/O", units.format_percent(answer.nontrivial_share)),
-        ("read", units.format_bytes(answer.read_bytes)), ("written", units.format_bytes(answer.write_bytes)),
+        ("jobs", f"{answer.jobs:,}"),
+        ("non-trivial I/O", units.format_percent(answer.nontrivial_share)),
+        ("read", units.format_bytes(answer.read_bytes)),
+        ("written", units.format_bytes(answer.write_bytes)),
         ("abnormal", units.format_percent(all_causes.share) if all_causes else units.ABSENT),
-    ]  # fmt: skip
+    ]
     if answer.metadata_above_75_percent is not None:
         figures.append(("MDS above 75 %", units.format_percent(answer.metadata_above_75_percent)))
     rows = (f'<div><dt>{said(name)}</dt><dd class="big">{said(value)}</dd></div>' for name, value in figures)
@@ -90,10 +95,15 @@ def modes_picture(answer: Behaviour) -> str:
 def modes_table(answer: Behaviour) -> str:
     """Jobs by I/O mode."""
     rows: list[list[Cell]] = [
-        [said(one.mode or "unknown"), f"{one.jobs:,}", said(units.format_percent(one.share)),
-         said(units.format_bytes(one.mean_read_bytes)), said(units.format_bytes(one.mean_write_bytes))]
+        [
+            said(one.mode or "unknown"),
+            f"{one.jobs:,}",
+            said(units.format_percent(one.share)),
+            said(units.format_bytes(one.mean_read_bytes)),
+            said(units.format_bytes(one.mean_write_bytes)),
+        ]
         for one in answer.modes
-    ]  # fmt: skip
+    ]
     return parts.table(["mode", ">jobs", ">share", ">mean read", ">mean written"], rows)
 
 
@@ -103,10 +113,20 @@ def scatter_picture(answer: Behaviour) -> str:
     for mode, colour in MODE_COLOUR.items():
         mine = [one for one in answer.points if one.mode == mode or (mode is None and one.mode not in MODE_COLOUR)]
         if mine:
-            names = [f"job {one.job_id}, {one.program or 'unknown program'}: requests of "
-                     f"{units.format_bytes(one.request_bytes)}" for one in mine]  # fmt: skip
-            groups.append(charts.Points(mode or "unknown", [one.iops for one in mine],
-                                        [one.bandwidth_bytes_per_s for one in mine], colour, names))  # fmt: skip
+            names = [
+                f"job {one.job_id}, {one.program or 'unknown program'}: requests of "
+                f"{units.format_bytes(one.request_bytes)}"
+                for one in mine
+            ]
+            groups.append(
+                charts.Points(
+                    mode or "unknown",
+                    [one.iops for one in mine],
+                    [one.bandwidth_bytes_per_s for one in mine],
+                    colour,
+                    names,
+                )
+            )
     left_out = answer.points_of - len(answer.points)
     desc = f"{left_out} of {answer.points_of} jobs left out, evenly." if left_out else ""
     return _picture(charts.scatter(groups, title="Bandwidth over operations a second, a dot a job", desc=desc))
@@ -115,10 +135,14 @@ def scatter_picture(answer: Behaviour) -> str:
 def requests_table(answer: Behaviour) -> str:
     """Shares of jobs and operations below sizes of requests."""
     rows: list[list[Cell]] = [
-        [said(f"below {units.format_bytes(one.below_bytes)}"), f"{one.jobs:,}",
-         said(units.format_percent(one.job_share)), said(units.format_percent(one.ops_share))]
+        [
+            said(f"below {units.format_bytes(one.below_bytes)}"),
+            f"{one.jobs:,}",
+            said(units.format_percent(one.job_share)),
+            said(units.format_percent(one.ops_share)),
+        ]
         for one in answer.requests
-    ]  # fmt: skip
+    ]
     return parts.table(["mean request", ">jobs", ">of jobs", ">of operations"], rows)
 
 
@@ -144,35 +168,70 @@ def n_to_one_picture(answer: Behaviour) -> str:
         mine = [one for one in answer.n_to_one if one.way == way]
         if mine:
             names = [f"{one.jobs:,} jobs of {one.processes:,} processes or more" for one in mine]
-            groups.append(charts.Points(f"{way}, median", [float(one.processes) for one in mine],
-                                        [one.median_bytes_per_s for one in mine], colour, names))  # fmt: skip
-    return _picture(charts.scatter(
-        groups, title="Median bandwidth of N-1 jobs by processes", x=Axis("processes", "count", log=True),
-        request_sizes=(), height=240,
-    ))  # fmt: skip
+            groups.append(
+                charts.Points(
+                    f"{way}, median",
+                    [float(one.processes) for one in mine],
+                    [one.median_bytes_per_s for one in mine],
+                    colour,
+                    names,
+                )
+            )
+    return _picture(
+        charts.scatter(
+            groups,
+            title="Median bandwidth of N-1 jobs by processes",
+            x=Axis("processes", "count", log=True),
+            request_sizes=(),
+            height=240,
+        )
+    )
 
 
 def runs_picture(answer: Behaviour) -> str:
     """Bandwidth of each run, in the order they began."""
     runs = [one for one in answer.runs if one.start_ns is not None]
     groups = [
-        charts.Points(name, [float(one.start_ns or 0) for one in runs], [getattr(one, field) for one in runs], colour,
-                      [f"job {one.job_id}: {units.format_bandwidth(getattr(one, field))}" for one in runs])
-        for name, field, colour in (("read", "read_bandwidth_bytes_per_s", "read"),
-                                    ("written", "write_bandwidth_bytes_per_s", "write"))
-    ]  # fmt: skip
-    return _picture(charts.scatter(
-        groups, title="What each run got", x=Axis(kind="time"), y=Axis("bandwidth", "bandwidth", low=0.0), height=240
-    )) if runs else ""  # fmt: skip
+        charts.Points(
+            name,
+            [float(one.start_ns or 0) for one in runs],
+            [getattr(one, field) for one in runs],
+            colour,
+            [f"job {one.job_id}: {units.format_bandwidth(getattr(one, field))}" for one in runs],
+        )
+        for name, field, colour in (
+            ("read", "read_bandwidth_bytes_per_s", "read"),
+            ("written", "write_bandwidth_bytes_per_s", "write"),
+        )
+    ]
+    return (
+        _picture(
+            charts.scatter(
+                groups,
+                title="What each run got",
+                x=Axis(kind="time"),
+                y=Axis("bandwidth", "bandwidth", low=0.0),
+                height=240,
+            )
+        )
+        if runs
+        else ""
+    )
 
 
 def ranking_table(rows: Sequence[RankLine], word: str) -> str:
     """Who moved most, with the trend."""
     cells: list[list[Cell]] = [
-        [said(one.name or "unknown"), f"{one.jobs:,}", said(units.format_bytes(one.bytes)),
-         said(units.format_percent(one.share)), said(trend_of(one)), said(units.format_count(one.metadata_ops))]
+        [
+            said(one.name or "unknown"),
+            f"{one.jobs:,}",
+            said(units.format_bytes(one.bytes)),
+            said(units.format_percent(one.share)),
+            said(trend_of(one)),
+            said(units.format_count(one.metadata_ops)),
+        ]
         for one in rows
-    ]  # fmt: skip
+    ]
     return parts.table([word, ">jobs", ">moved", ">share", ">trend", ">metadata ops"], cells)
 
 
@@ -186,10 +245,15 @@ def trend_of(one: RankLine) -> str:
 def causes_table(answer: Behaviour) -> str:
     """Abnormal jobs by cause."""
     rows: list[list[Cell]] = [
-        [said(one.cause.replace("_", " ")), f"{one.jobs:,}", said(units.format_percent(one.share)),
-         said(units.format_percent(one.of_abnormal)), said(units.format_duration(one.lost_s))]
+        [
+            said(one.cause.replace("_", " ")),
+            f"{one.jobs:,}",
+            said(units.format_percent(one.share)),
+            said(units.format_percent(one.of_abnormal)),
+            said(units.format_duration(one.lost_s)),
+        ]
         for one in answer.causes
-    ]  # fmt: skip
+    ]
     return parts.table(["cause", ">jobs", ">of non-trivial", ">of abnormal", ">time lost"], rows)
 
 
@@ -241,9 +305,11 @@ def forwarders_picture(answer: Behaviour) -> str:
         rows = sorted(busiest, key=lambda row: row.id)
     hours = [formatted(heat.from_ns + k * HOUR_NS, "time", span=12 * HOUR_NS) for k in range(heat.columns)]
     picture = charts.heat_map(
-        [row.id for row in rows], hours, [row.peak_share for row in rows],
+        [row.id for row in rows],
+        hours,
+        [row.peak_share for row in rows],
         title="Forwarders: the busiest minute of each hour as a share of the peak",
-    )  # fmt: skip
+    )
     left = f" The {len(rows)} busiest of {len(heat.rows)}." if len(rows) < len(heat.rows) else ""
     peak = units.format_bandwidth(heat.peak_bytes_per_s)
     return f'<p class="quiet">{said(f"Of {peak} ({heat.peak_basis}), hours in UTC.{left}")}</p>{_picture(picture)}'

@@ -18,9 +18,11 @@ from fairlead.show.report.diagnosis.svg import Axis, Kind, Scale, colour, format
 __all__ = ["Axis", "Lane", "Points", "Series", "Stretch", "bars", "cdf", "gantt", "heat_map", "line_chart", "scatter"]
 
 LEVELS: tuple[tuple[str, float, str, float], ...] = (
-    ("idle", 0.1, "usual", 0.25), ("low", 0.5, "read", 0.45), ("mid", 0.9, "write", 0.8),
+    ("idle", 0.1, "usual", 0.25),
+    ("low", 0.5, "read", 0.45),
+    ("mid", 0.9, "write", 0.8),
     ("high", math.inf, "slow", 1.0),
-)  # fmt: skip
+)
 """Levels of a heat map: name, the share of the peak it ends below (Beacon, TOS 2023, section 7), colour, opacity."""
 REQUEST_SIZES = (1 << 10, 64 << 10, 1 << 20, 16 << 20)
 """Sizes of requests whose lines a scatter of bandwidth over operations a second shows, bytes."""
@@ -86,8 +88,12 @@ def line_chart(
     x, y = x or Axis(kind="time"), y or Axis(kind="bandwidth")
     across, up = _plane(
         [v for s in series for v in s.x] + [v for h in highlights for v in (h.start, h.stop)],
-        [v for s in series for v in s.y], x, y, width, height,
-    )  # fmt: skip
+        [v for s in series for v in s.y],
+        x,
+        y,
+        width,
+        height,
+    )
     parts = [_highlight(one, across, up) for one in highlights]
     parts.append(svg.frame(across, up))
     parts += [_line(one, across, up) for one in series]
@@ -205,9 +211,13 @@ def cdf(
 ) -> str:
     """Cumulated shares (`y` from 0 to 1) over `x`, in steps. `marks`: values of x with a name, as dashed lines."""
     across, up = _plane(
-        [v for s in curves for v in s.x] + [at for at, _ in marks], [], x or Axis(kind="share"),
-        Axis(kind="share", low=0.0, high=1.0, label="share at or below"), width, height,
-    )  # fmt: skip
+        [v for s in curves for v in s.x] + [at for at, _ in marks],
+        [],
+        x or Axis(kind="share"),
+        Axis(kind="share", low=0.0, high=1.0, label="share at or below"),
+        width,
+        height,
+    )
     parts = [svg.frame(across, up)]
     for at, name in marks:
         where = across.at(at)

@@ -12,10 +12,13 @@ from fairlead.show.report.diagnosis import parts
 from fairlead.show.report.diagnosis.parts import Cell, box, said
 
 VERDICTS = {
-    "slowed": ("slowed by others", "high"), "slow": ("slow, cause unknown", "warning"),
-    "changed": ("asked for something else", "warning"), "usual": ("as usual", "ok"), "unknown": ("unknown", "info"),
+    "slowed": ("slowed by others", "high"),
+    "slow": ("slow, cause unknown", "warning"),
+    "changed": ("asked for something else", "warning"),
+    "usual": ("as usual", "ok"),
+    "unknown": ("unknown", "info"),
     "running": ("still running", "info"),
-}  # fmt: skip
+}
 STATES = {"sick": "high", "dead": "critical", "healthy": "ok", "idle": "info", "unknown": "info"}
 
 
@@ -79,22 +82,38 @@ def why_page(answer: Why) -> str:
     ]
     body = parts.head(word, style, answer.headline, facts)
     took = sum(line.seconds for line in answer.phases) if answer.phases else None
-    figures = [("I/O took", units.format_duration(took)), ("usually takes", units.format_duration(answer.expected_s)),
-               ("lost", parts.lost(answer.lost_s))]  # fmt: skip
-    body += box("What it got", '<dl class="figures">' + "".join(
-        f'<div><dt>{said(name)}</dt><dd class="big">{said(value)}</dd></div>' for name, value in figures
-    ) + "</dl>" + _phases(answer))  # fmt: skip
+    figures = [
+        ("I/O took", units.format_duration(took)),
+        ("usually takes", units.format_duration(answer.expected_s)),
+        ("lost", parts.lost(answer.lost_s)),
+    ]
+    body += box(
+        "What it got",
+        '<dl class="figures">'
+        + "".join(f'<div><dt>{said(name)}</dt><dd class="big">{said(value)}</dd></div>' for name, value in figures)
+        + "</dl>"
+        + _phases(answer),
+    )
     rows: list[list[Cell]] = [
-        [said(one.who), said(one.what), said(units.format_duration(one.seconds)),
-         said(units.format_percent(one.confidence)), f"<code>{said(one.finding)}</code>"]
+        [
+            said(one.who),
+            said(one.what),
+            said(units.format_duration(one.seconds)),
+            said(units.format_percent(one.confidence)),
+            f"<code>{said(one.finding)}</code>",
+        ]
         for one in answer.taken
-    ]  # fmt: skip
+    ]
     body += box("Who or what took the difference", parts.table(["who", "what", ">time", ">sure", "finding"], rows))
     rows = [
-        [said(one.who or "another job"), said(units.format_duration(one.seconds)),
-         said(units.format_percent(one.confidence)), f"<code>{said(one.finding or units.ABSENT)}</code>"]
+        [
+            said(one.who or "another job"),
+            said(units.format_duration(one.seconds)),
+            said(units.format_percent(one.confidence)),
+            f"<code>{said(one.finding or units.ABSENT)}</code>",
+        ]
         for one in answer.hurt
-    ]  # fmt: skip
+    ]
     body += box("Whom it hurt", parts.table(["whom", ">time", ">sure", "finding"], rows))
     for told in answer.findings[:5]:
         body += box(parts.known_by(told, answer.headline), parts.evidence(told.finding.evidence))
@@ -121,22 +140,32 @@ def runs_line(runs: RunsOfProgram) -> str:
 
 def _alike(answer: Why) -> str:
     rows: list[list[Cell]] = [
-        [said(one.job_id or "another job"), said(" ".join(part for part in (one.user, one.program) if part)),
-         said(units.format_time(one.start_ns)), said(units.format_duration(one.seconds)), said(one.how)]
+        [
+            said(one.job_id or "another job"),
+            said(" ".join(part for part in (one.user, one.program) if part)),
+            said(units.format_time(one.start_ns)),
+            said(units.format_duration(one.seconds)),
+            said(one.how),
+        ]
         for one in answer.alike
-    ]  # fmt: skip
+    ]
     return parts.table(["job", "who", "began", ">took", "how"], rows)
 
 
 def _phases(answer: Why) -> str:
     rows: list[list[Cell]] = [
-        [said(f"{line.kind} {line.number + 1}"), said(units.format_time(line.start_ns)),
-         said(units.format_duration(line.seconds)),
-         said(units.format_count(line.amount) if line.kind == "metadata" else units.format_bytes(line.amount)),
-         said(parts.rate(line.rate_per_s, line.kind)), said(units.format_duration(line.expected_s)),
-         said(parts.lost(line.lost_s)), said(line.mode or units.ABSENT)]
+        [
+            said(f"{line.kind} {line.number + 1}"),
+            said(units.format_time(line.start_ns)),
+            said(units.format_duration(line.seconds)),
+            said(units.format_count(line.amount) if line.kind == "metadata" else units.format_bytes(line.amount)),
+            said(parts.rate(line.rate_per_s, line.kind)),
+            said(units.format_duration(line.expected_s)),
+            said(parts.lost(line.lost_s)),
+            said(line.mode or units.ABSENT),
+        ]
         for line in answer.phases[:100]
-    ]  # fmt: skip
+    ]
     return parts.table(["phase", "began", ">took", ">amount", ">rate", ">usually takes", ">lost", "mode"], rows)
 
 
@@ -149,30 +178,45 @@ def health_page(answer: ComponentHealth) -> str:
     facts = [f"{units.format_time(answer.from_ns)} to {units.format_time(answer.to_ns)}"]
     body = parts.head("sick" if sick else "nothing found", "high" if sick else "ok", title, facts)
     names = ("healthy", "sick", "dead", "idle", "unknown")
-    body += box("Layers", parts.table(
-        ["layer", ">components", *(f">{name}" for name in names)],
-        [[said(one.layer), f"{one.components:,}", *(f"{one.states.get(name, 0):,}" for name in names)]
-         for one in answer.layers],
-    ))  # fmt: skip
-    body += box("Components", parts.table(
-        ["component", "state", ">share of peak", ">measured", "since", "why"],
-        [
-            [said(f"{one.layer} {one.component}"),
-             f'<span class="verdict-word word-{STATES.get(one.state, "info")}">{said(one.state)}</span>',
-             said(units.format_percent(one.share_of_peak)), said(parts.rate(one.measured, _kind(one.layer))),
-             said(units.format_time(one.since_ns)), said(one.why)]
-            for one in answer.components[:500]
-        ],
-    ))  # fmt: skip
+    body += box(
+        "Layers",
+        parts.table(
+            ["layer", ">components", *(f">{name}" for name in names)],
+            [
+                [said(one.layer), f"{one.components:,}", *(f"{one.states.get(name, 0):,}" for name in names)]
+                for one in answer.layers
+            ],
+        ),
+    )
+    body += box(
+        "Components",
+        parts.table(
+            ["component", "state", ">share of peak", ">measured", "since", "why"],
+            [
+                [
+                    said(f"{one.layer} {one.component}"),
+                    f'<span class="verdict-word word-{STATES.get(one.state, "info")}">{said(one.state)}</span>',
+                    said(units.format_percent(one.share_of_peak)),
+                    said(parts.rate(one.measured, _kind(one.layer))),
+                    said(units.format_time(one.since_ns)),
+                    said(one.why),
+                ]
+                for one in answer.components[:500]
+            ],
+        ),
+    )
     body += box("Over time", parts.courses(answer.courses))
     body += box("Open incidents", parts.incidents_table(answer.open, answer.to_ns))
     body += box("Past incidents", parts.incidents_table(answer.past, answer.to_ns))
     if answer.durations:
         classes = answer.durations[0].classes
-        body += box("How long incidents last", parts.table(
-            ["layer", *(f">{name}" for name in classes)],
-            [[said(one.layer), *(f"{count:,}" for count in one.counts)] for one in answer.durations],
-        ))  # fmt: skip
+        body += box(
+            "How long incidents last",
+            parts.table(
+                ["layer", *(f">{name}" for name in classes)],
+                [[said(one.layer), *(f"{count:,}" for count in one.counts)] for one in answer.durations],
+            ),
+        )
     body += box("Findings", parts.findings_table(answer.findings))
     body += box("Not known", parts.listed(answer.missing))
     return parts.page(title, body)

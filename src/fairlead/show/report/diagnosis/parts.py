@@ -18,13 +18,30 @@ from fairlead.show.report import single_file
 from fairlead.show.report.diagnosis.charts import Points, Series, Stretch, line_chart, scatter
 from fairlead.show.report.diagnosis.svg import Axis, Kind, text_of
 
-AUDIENCE = {"user": "for the user", "culprit": "for the owner of the other job", "site": "for the administrator",
-            "developer": "for the developer"}  # fmt: skip
-ROLE_COLOUR = {"victim": "read", "culprit": "slow", "other": "mixed", "whole": "usual", "wait": "meta",
-               "peak": "good", "usual": "muted", "read": "read", "write": "write", "metadata": "meta"}  # fmt: skip
+AUDIENCE = {
+    "user": "for the user",
+    "culprit": "for the owner of the other job",
+    "site": "for the administrator",
+    "developer": "for the developer",
+}
+ROLE_COLOUR = {
+    "victim": "read",
+    "culprit": "slow",
+    "other": "mixed",
+    "whole": "usual",
+    "wait": "meta",
+    "peak": "good",
+    "usual": "muted",
+    "read": "read",
+    "write": "write",
+    "metadata": "meta",
+}
 KIND_OF_UNIT: dict[str, Kind] = {
-    "bytes/s": "bandwidth", "operations/s": "count", "s": "seconds", "requests": "count",
-}  # fmt: skip
+    "bytes/s": "bandwidth",
+    "operations/s": "count",
+    "s": "seconds",
+    "requests": "count",
+}
 Cell = str | tuple[str, str]
 """Escaped HTML; with a class where it needs one."""
 
@@ -33,9 +50,11 @@ def page(title: str, body: str) -> str:
     """A whole page of this body (HTML that is escaped already), that fetches nothing and runs nothing."""
     style = _style()
     slots = {
-        "title": f"{text_of(single_file.readable(title))} – fairlead", "style": style, "body": body,
+        "title": f"{text_of(single_file.readable(title))} – fairlead",
+        "style": style,
+        "body": body,
         "policy": single_file.policy("", style),
-    }  # fmt: skip
+    }
     return single_file.fill(_text("page.html"), slots)
 
 
@@ -73,12 +92,15 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[Cell]], *, this: int 
     if not rows:
         return ""
     numbers = [name.startswith(">") for name in headings]
-    top = "".join(f'<th scope="col"{_num(n)}>{said(name.lstrip(">"))}</th>'
-                  for name, n in zip(headings, numbers, strict=True))  # fmt: skip
+    top = "".join(
+        f'<th scope="col"{_num(n)}>{said(name.lstrip(">"))}</th>' for name, n in zip(headings, numbers, strict=True)
+    )
     lines = []
     for at, row in enumerate(rows):
-        cells = "".join(f"<td{_num(n)}>{cell if isinstance(cell, str) else cell[0]}</td>"
-                        for cell, n in zip(row, numbers, strict=True))  # fmt: skip
+        cells = "".join(
+            f"<td{_num(n)}>{cell if isinstance(cell, str) else cell[0]}</td>"
+            for cell, n in zip(row, numbers, strict=True)
+        )
         lines.append(f"<tr{' class=' + chr(34) + 'this' + chr(34) if at == this else ''}>{cells}</tr>")
     inner = f"<thead><tr>{top}</tr></thead><tbody>{''.join(lines)}</tbody>"
     return f'<div class="scroll"><table class="diag">{inner}</table></div>'
@@ -105,8 +127,9 @@ def advice(rows: Sequence[Advice]) -> str:
     items = []
     for one in rows:
         code = f'<pre class="code">{said_code(one.code)}</pre>' if one.code else ""
-        items.append(f'<li>{said(one.text)} <span class="tag">{said(AUDIENCE.get(one.audience, one.audience))}</span>'
-                     f"{code}</li>")  # fmt: skip
+        items.append(
+            f'<li>{said(one.text)} <span class="tag">{said(AUDIENCE.get(one.audience, one.audience))}</span>{code}</li>'
+        )
     return f'<ul class="says">{"".join(items)}</ul>' if items else ""
 
 
@@ -133,13 +156,17 @@ def findings_table(rows: Sequence[Told]) -> str:
     return table(
         ["severity", "what", "when", ">cost", ">sure", "id"],
         [
-            [f'<span class="verdict-word word-{said(one.finding.severity)}">{said(one.finding.severity)}</span>',
-             said(one.finding.title), said(when(one.finding.from_ns, one.finding.to_ns)),
-             said(units.format_duration(one.finding.cost_s)), said(units.format_percent(one.finding.confidence)),
-             f"<code>{said(one.finding.id)}</code>"]
+            [
+                f'<span class="verdict-word word-{said(one.finding.severity)}">{said(one.finding.severity)}</span>',
+                said(one.finding.title),
+                said(when(one.finding.from_ns, one.finding.to_ns)),
+                said(units.format_duration(one.finding.cost_s)),
+                said(units.format_percent(one.finding.confidence)),
+                f"<code>{said(one.finding.id)}</code>",
+            ]
             for one in rows
         ],
-    )  # fmt: skip
+    )
 
 
 def incidents_table(rows: Sequence[Incident], now_ns: int) -> str:
@@ -147,12 +174,18 @@ def incidents_table(rows: Sequence[Incident], now_ns: int) -> str:
     return table(
         ["component", "state", "since", ">lasted", ">share of peak", "likely cause", "kind"],
         [
-            [said(f"{one.layer} {one.component}"), said(one.kind), said(when(one.from_ns, one.to_ns)),
-             said(units.format_duration(one.duration_s(now_ns))), said(units.format_percent(one.share_of_peak)),
-             said(one.hint.replace("_", " ")), said(one.persistence)]
+            [
+                said(f"{one.layer} {one.component}"),
+                said(one.kind),
+                said(when(one.from_ns, one.to_ns)),
+                said(units.format_duration(one.duration_s(now_ns))),
+                said(units.format_percent(one.share_of_peak)),
+                said(one.hint.replace("_", " ")),
+                said(one.persistence),
+            ]
             for one in rows
         ],
-    )  # fmt: skip
+    )
 
 
 def courses(rows: Sequence[Course]) -> str:
@@ -166,17 +199,25 @@ def course(one: Course) -> str:
         one.from_ns + (k + 0.5) * one.step_ns for k in range(max((len(line.values) for line in one.lines), default=0))
     ]
     lines = [
-        Series(line.name, middle[: len(line.values)], line.values, colour=ROLE_COLOUR.get(line.role, "mixed"),
-               dashed=line.role in ("peak", "usual"))
+        Series(
+            line.name,
+            middle[: len(line.values)],
+            line.values,
+            colour=ROLE_COLOUR.get(line.role, "mixed"),
+            dashed=line.role in ("peak", "usual"),
+        )
         for line in one.lines
-    ]  # fmt: skip
+    ]
     marks = [Stretch(float(low), float(high), colour="slow") for low, high in one.marked]
     low, high = float(one.from_ns), one.from_ns + len(middle) * float(one.step_ns)
     kind = KIND_OF_UNIT.get(one.unit, "number")
     return line_chart(
-        lines, title=one.title, x=Axis(kind="time", low=low, high=max(high, low + 1)),
-        y=Axis(label=one.unit if kind == "count" else "", kind=kind, low=0.0), highlights=marks,
-    )  # fmt: skip
+        lines,
+        title=one.title,
+        x=Axis(kind="time", low=low, high=max(high, low + 1)),
+        y=Axis(label=one.unit if kind == "count" else "", kind=kind, low=0.0),
+        highlights=marks,
+    )
 
 
 def usual(one: Usual) -> str:
@@ -190,9 +231,11 @@ def usual(one: Usual) -> str:
         groups.append(Points(name, times, rates, colour=colour, names=jobs))
     words = f"{others_got(one)}." if one.rate_p50 is not None else "Nothing like it is known."
     picture = scatter(
-        groups, title=f"{one.kind}: this run and runs like it", x=Axis(kind="time"),
+        groups,
+        title=f"{one.kind}: this run and runs like it",
+        x=Axis(kind="time"),
         y=Axis(label="operations/s" if kind == "count" else "", kind=kind, low=0.0),
-    )  # fmt: skip
+    )
     return (
         f'<h3>{said(one.kind.capitalize())}</h3><p class="quiet">{said(words)}</p><div class="picture">{picture}</div>'
     )

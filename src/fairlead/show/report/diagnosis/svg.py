@@ -27,22 +27,74 @@ from fairlead.core.safe_text import inert
 
 Kind = Literal["number", "count", "bytes", "bandwidth", "share", "seconds", "time"]
 COLOURS = {
-    "read": "#2374bf", "write": "#e0801a", "meta": "#8b7fb8", "mixed": "#5d7f8c", "compute": "#d5dbe3",
-    "slow": "#c2402b", "usual": "#9fb1c4", "unknown": "#c4c9d0", "good": "#1a7f5a", "bad": "#b3361f",
-    "accent": "#1f5fa8", "ink": "#1a2230", "muted": "#596474", "faint": "#8c96a4", "grid": "#edf0f4",
-    "axis": "#c9d0d9", "card": "#ffffff", "line": "#e0e4ea",
-}  # fmt: skip
+    "read": "#2374bf",
+    "write": "#e0801a",
+    "meta": "#8b7fb8",
+    "mixed": "#5d7f8c",
+    "compute": "#d5dbe3",
+    "slow": "#c2402b",
+    "usual": "#9fb1c4",
+    "unknown": "#c4c9d0",
+    "good": "#1a7f5a",
+    "bad": "#b3361f",
+    "accent": "#1f5fa8",
+    "ink": "#1a2230",
+    "muted": "#596474",
+    "faint": "#8c96a4",
+    "grid": "#edf0f4",
+    "axis": "#c9d0d9",
+    "card": "#ffffff",
+    "line": "#e0e4ea",
+}
 """Names of colours (variables of `report.css`) and what they are on light ground."""
 DARK = {
-    "read": "#55a3e8", "write": "#f0a048", "meta": "#a79bd4", "mixed": "#86a9b5", "compute": "#37424f",
-    "slow": "#f0705a", "usual": "#52677d", "unknown": "#4a525d", "good": "#4cc38f", "bad": "#f0705a",
-    "accent": "#7db4ee", "ink": "#e5e9ef", "muted": "#9ba7b6", "faint": "#6d7988", "grid": "#222a34",
-    "axis": "#3a4552", "card": "#171d25", "line": "#29323d",
-}  # fmt: skip
+    "read": "#55a3e8",
+    "write": "#f0a048",
+    "meta": "#a79bd4",
+    "mixed": "#86a9b5",
+    "compute": "#37424f",
+    "slow": "#f0705a",
+    "usual": "#52677d",
+    "unknown": "#4a525d",
+    "good": "#4cc38f",
+    "bad": "#f0705a",
+    "accent": "#7db4ee",
+    "ink": "#e5e9ef",
+    "muted": "#9ba7b6",
+    "faint": "#6d7988",
+    "grid": "#222a34",
+    "axis": "#3a4552",
+    "card": "#171d25",
+    "line": "#29323d",
+}
 """The same on dark ground."""
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'DejaVu Sans', sans-serif"
-_STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800,
-            1209600, 2592000, 7776000, 31536000)  # fmt: skip
+_STEPS_S = (
+    1,
+    2,
+    5,
+    10,
+    15,
+    30,
+    60,
+    120,
+    300,
+    600,
+    900,
+    1800,
+    3600,
+    7200,
+    10800,
+    21600,
+    43200,
+    86400,
+    172800,
+    604800,
+    1209600,
+    2592000,
+    7776000,
+    31536000,
+)
 
 
 @dataclass(frozen=True)
@@ -88,9 +140,13 @@ def formatted(value: float | None, kind: Kind, *, span: float = 0.0) -> str:
     if kind == "time":
         return _moment(value, span)
     shown = {
-        "number": format_ratio, "count": format_count, "bytes": format_bytes, "bandwidth": format_bandwidth,
-        "share": format_percent, "seconds": format_duration,
-    }  # fmt: skip
+        "number": format_ratio,
+        "count": format_count,
+        "bytes": format_bytes,
+        "bandwidth": format_bandwidth,
+        "share": format_percent,
+        "seconds": format_duration,
+    }
     return shown[kind](value)
 
 

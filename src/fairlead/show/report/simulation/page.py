@@ -66,9 +66,14 @@ def _seeds(experiments: Sequence[ToldExperiment]) -> str:
 
 def _conclusions(rows: Sequence[Conclusion]) -> str:
     cells: list[list[Cell]] = [
-        [said(one.says), said(one.applications), said(one.window),
-         f'<span class="verdict-word word-{WORD[one.verdict]}">{said(one.verdict)}</span>', said(one.found),
-         said(", ".join(map(str, one.figures)))]
+        [
+            said(one.says),
+            said(one.applications),
+            said(one.window),
+            f'<span class="verdict-word word-{WORD[one.verdict]}">{said(one.verdict)}</span>',
+            said(one.found),
+            said(", ".join(map(str, one.figures))),
+        ]
         for one in rows
-    ]  # fmt: skip
+    ]
     return parts.table(["conclusion", ">K", "window", "", "found", "figure"], cells)

@@ -172,9 +172,11 @@ def _line(line: Course, text: str, style: tuple[str, str, str], across: Scale, u
 
 def _mark(mark: str, x: float, y: float, shade: str) -> str:
     paths = {
-        "square": "M-2.6 -2.6h5.2v5.2h-5.2z", "up": "M0 -3.4L3.2 2.4H-3.2z", "down": "M0 3.4L3.2 -2.4H-3.2z",
+        "square": "M-2.6 -2.6h5.2v5.2h-5.2z",
+        "up": "M0 -3.4L3.2 2.4H-3.2z",
+        "down": "M0 3.4L3.2 -2.4H-3.2z",
         "diamond": "M0 -3.6L3.2 0L0 3.6L-3.2 0z",
-    }  # fmt: skip
+    }
     place = f'transform="translate({number(x)} {number(y)})"'
     if mark == "circle":
         return f'<circle cx="{number(x)}" cy="{number(y)}" r="2.7" fill="{colour(shade)}"/>'

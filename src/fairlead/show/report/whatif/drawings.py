@@ -15,10 +15,13 @@ _WIDTH, _LEFT, _RIGHT, _ROW = 760.0, 250.0, 90.0, 34.0
 def before_and_after(scenarios: Sequence[Scenario]) -> str:
     """A bar a scenario: what jobs need alone, and beyond it what a better policy could avoid."""
     rows: list[_Row] = [
-        (one.name, [(one.io_core_hours - one.avoidable_core_hours, "usual"), (one.avoidable_core_hours, "slow")],
-         f"{_hours(one.io_core_hours)}")
+        (
+            one.name,
+            [(one.io_core_hours - one.avoidable_core_hours, "usual"), (one.avoidable_core_hours, "slow")],
+            f"{_hours(one.io_core_hours)}",
+        )
         for one in scenarios
-    ]  # fmt: skip
+    ]
     names = [("needed alone", "usual"), ("contention and grants", "slow")]
     desc = "; ".join(f"{one.name}: {_hours(one.io_core_hours)} core-hours" for one in scenarios)
     return _bars(rows, names, "Core-hours in I/O under each policy", desc)
@@ -33,8 +36,9 @@ def measured_and_replayed(answer: WhatIf) -> str:
     held = answer.held_out
     if held is not None:
         check, before = held.check, held.as_before_core_hours
-        rows.append(("after the change: measured", [(check.measured_core_hours, "good")],
-                     _hours(check.measured_core_hours)))  # fmt: skip
+        rows.append(
+            ("after the change: measured", [(check.measured_core_hours, "good")], _hours(check.measured_core_hours))
+        )
         rows.append(("foreseen", [(check.replayed_core_hours, "accent")], _hours(check.replayed_core_hours)))
         rows.append(("had nothing changed", [(before, "usual")], _hours(before)))
     if not rows:
@@ -45,9 +49,12 @@ def measured_and_replayed(answer: WhatIf) -> str:
 
 def _bars(rows: Sequence[_Row], names: Sequence[tuple[str, str]], title: str, desc: str) -> str:
     across = scale(
-        [sum(value for value, _ in pieces) for _, pieces, _ in rows], Axis("core-hours", "count"), _LEFT,
-        _WIDTH - _RIGHT, zero=True,
-    )  # fmt: skip
+        [sum(value for value, _ in pieces) for _, pieces, _ in rows],
+        Axis("core-hours", "count"),
+        _LEFT,
+        _WIDTH - _RIGHT,
+        zero=True,
+    )
     body, top = [], 30.0
     at = _LEFT
     for name, shade in names:

@@ -90,17 +90,37 @@ def _shown(answer: WhatIf) -> list[int]:
 
 def _scenarios(answer: WhatIf) -> str:
     money = answer.price_per_core_hour is not None
-    headings = ["", ">forwarders", ">OSTs", ">lost to I/O", ">of it avoidable", ">saved", ">share",
-                *([">money"] if money else []), ">mean slowdown", ">p90", ">busiest forwarder"]  # fmt: skip
+    headings = [
+        "",
+        ">forwarders",
+        ">OSTs",
+        ">lost to I/O",
+        ">of it avoidable",
+        ">saved",
+        ">share",
+        *([">money"] if money else []),
+        ">mean slowdown",
+        ">p90",
+        ">busiest forwarder",
+    ]
     rows: list[list[Cell]] = []
     for one in answer.scenarios:
         worth = [said("—" if one.saved_money is None else f"{one.saved_money:,.2f}")] if money else []
-        rows.append([
-            said(one.name), said(one.forwarders or units.ABSENT), said(one.targets), said(hours(one.io_core_hours)),
-            said(hours(one.avoidable_core_hours)), said(hours(one.saved_core_hours)),
-            said(signed(one.saved_share)), *worth, said(slowdown(one.mean_slowdown)), said(slowdown(one.p90_slowdown)),
-            said(units.format_percent(one.busiest_forwarder)),
-        ])  # fmt: skip
+        rows.append(
+            [
+                said(one.name),
+                said(one.forwarders or units.ABSENT),
+                said(one.targets),
+                said(hours(one.io_core_hours)),
+                said(hours(one.avoidable_core_hours)),
+                said(hours(one.saved_core_hours)),
+                said(signed(one.saved_share)),
+                *worth,
+                said(slowdown(one.mean_slowdown)),
+                said(slowdown(one.p90_slowdown)),
+                said(units.format_percent(one.busiest_forwarder)),
+            ]
+        )
     note = (
         "Core-hours that cores wait while I/O goes on; avoidable: beyond what each job needs alone with the best grant."
     )
@@ -123,11 +143,18 @@ def _sides(side: Sides) -> str:
 
 def _moved(word: str, kind: str, rows: Sequence[Moved]) -> str:
     lines: list[list[Cell]] = [
-        [said(word), said(one.name), said(one.user or ""), said(f"{one.jobs:,}"), said(hours(one.before_core_hours)),
-         said(hours(one.after_core_hours)), said(hours(one.saved_core_hours)),
-         said(f"{units.format_duration(one.before_s)} → {units.format_duration(one.after_s)}")]
+        [
+            said(word),
+            said(one.name),
+            said(one.user or ""),
+            said(f"{one.jobs:,}"),
+            said(hours(one.before_core_hours)),
+            said(hours(one.after_core_hours)),
+            said(hours(one.saved_core_hours)),
+            said(f"{units.format_duration(one.before_s)} → {units.format_duration(one.after_s)}"),
+        ]
         for one in rows
-    ]  # fmt: skip
+    ]
     headings = ["", kind, "user" if kind != "user" else "", ">jobs", ">before", ">after", ">saved", ">time in I/O"]
     return parts.table(headings, lines)
 
@@ -139,10 +166,19 @@ def _checks(answer: WhatIf) -> str:
         rows.append(_check("a change of the map, foreseen", held.check))
     inner = _picture(measured_and_replayed(answer))
     inner += parts.table(
-        ["", ">jobs compared", ">measured", ">replayed", ">error of the sum", ">bias of a job", ">error p50", ">p90",
-         ">run time p50"],
+        [
+            "",
+            ">jobs compared",
+            ">measured",
+            ">replayed",
+            ">error of the sum",
+            ">bias of a job",
+            ">error p50",
+            ">p90",
+            ">run time p50",
+        ],
         rows,
-    )  # fmt: skip
+    )
     return inner + (f"<p>{said(held_line(held))}</p>" if held is not None else "")
 
 
@@ -153,11 +189,16 @@ def _picture(drawn: str) -> str:
 
 def _check(name: str, one: Check) -> list[Cell]:
     return [
-        said(name), said(f"{one.compared:,} of {one.jobs:,}"), said(hours(one.measured_core_hours)),
-        said(hours(one.replayed_core_hours)), said(signed(one.total_error)),
-        said(signed(None if one.bias is None else one.bias - 1.0)), said(units.format_percent(one.error_p50)),
-        said(units.format_percent(one.error_p90)), said(units.format_percent(one.run_time_error_p50)),
-    ]  # fmt: skip
+        said(name),
+        said(f"{one.compared:,} of {one.jobs:,}"),
+        said(hours(one.measured_core_hours)),
+        said(hours(one.replayed_core_hours)),
+        said(signed(one.total_error)),
+        said(signed(None if one.bias is None else one.bias - 1.0)),
+        said(units.format_percent(one.error_p50)),
+        said(units.format_percent(one.error_p90)),
+        said(units.format_percent(one.run_time_error_p50)),
+    ]
 
 
 def held_line(held: HeldOut) -> str:
@@ -173,11 +214,15 @@ def held_line(held: HeldOut) -> str:
 
 def _confidence(answer: WhatIf) -> str:
     rows: list[list[Cell]] = [
-        [said(BASES.get(one.basis, (one.basis, ""))[0]), said(f"{one.jobs:,}"),
-         said(units.format_percent(one.job_share)), said(units.format_percent(one.volume_share)),
-         said(BASES.get(one.basis, ("", ""))[1])]
+        [
+            said(BASES.get(one.basis, (one.basis, ""))[0]),
+            said(f"{one.jobs:,}"),
+            said(units.format_percent(one.job_share)),
+            said(units.format_percent(one.volume_share)),
+            said(BASES.get(one.basis, ("", ""))[1]),
+        ]
         for one in answer.confidence
-    ]  # fmt: skip
+    ]
     return parts.table(["basis", ">jobs", ">of jobs", ">of bytes", ""], rows)
 
 

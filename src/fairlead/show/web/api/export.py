@@ -30,19 +30,41 @@ from fairlead.show.web.identity import READ, Door, RefusedError, must
 
 ROOT = "/api/v1"
 COLUMNS = (
-    "job", "record", "layer", "estimated", "begin_utc", "begin_ns", "seconds_after_start", "seconds",
-    "read_bytes_per_s", "read_lowest", "read_highest", "write_bytes_per_s", "write_lowest", "write_highest",
-    "metadata_ops_per_s", "metadata_lowest", "metadata_highest", "phase", "number", "amount", "rate_per_s", "mode",
-    "usually_s", "lost_s", "slow_probability",
-)  # fmt: skip
+    "job",
+    "record",
+    "layer",
+    "estimated",
+    "begin_utc",
+    "begin_ns",
+    "seconds_after_start",
+    "seconds",
+    "read_bytes_per_s",
+    "read_lowest",
+    "read_highest",
+    "write_bytes_per_s",
+    "write_lowest",
+    "write_highest",
+    "metadata_ops_per_s",
+    "metadata_lowest",
+    "metadata_highest",
+    "phase",
+    "number",
+    "amount",
+    "rate_per_s",
+    "mode",
+    "usually_s",
+    "lost_s",
+    "slow_probability",
+)
 """Of the CSV. `record` is `lane` (a point of a layer) or `phase`."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 _PAGE_POINTS = 400
 _LAYERS = {"client": "Client", "forwarder": "Forwarder", "target": "Storage targets", "metadata": "Metadata servers"}
 _HEADERS = {
-    "cache-control": "no-store", "x-content-type-options": "nosniff",
+    "cache-control": "no-store",
+    "x-content-type-options": "nosniff",
     "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox",
-}  # fmt: skip
+}
 
 
 class ExportAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -54,14 +76,22 @@ class ExportAsked(Asked, frozen=True, kw_only=True, forbid_unknown_fields=True, 
 
 OPERATIONS = (
     Operation(
-        method="GET", path="jobs/{name}/export.csv", asked=ExportAsked, statuses=(404,), media="text/csv",
+        method="GET",
+        path="jobs/{name}/export.csv",
+        asked=ExportAsked,
+        statuses=(404,),
+        media="text/csv",
         about="One job as CSV: every layer over time, then its phases.",
     ),
     Operation(
-        method="GET", path="jobs/{name}/export.html", asked=ExportAsked, statuses=(404,), media="text/html",
+        method="GET",
+        path="jobs/{name}/export.html",
+        asked=ExportAsked,
+        statuses=(404,),
+        media="text/html",
         about="One job as a page to keep: the diagnosis and its pictures in one file, without scripts.",
     ),
-)  # fmt: skip
+)
 
 
 def routes(asking: Asking, settings: ApiSettings, door: Door, clock: Callable[[], int]) -> list[BaseRoute]:
@@ -140,15 +170,20 @@ def to_csv(why: Why, timeline: JobTimeline) -> str:
 
 def _points(timeline: JobTimeline, lane: Lane) -> Iterator[dict[str, object]]:
     lines = (
-        ("read_bytes_per_s", "read", lane.read_bytes_per_s), ("write_bytes_per_s", "write", lane.write_bytes_per_s),
+        ("read_bytes_per_s", "read", lane.read_bytes_per_s),
+        ("write_bytes_per_s", "write", lane.write_bytes_per_s),
         ("metadata_ops_per_s", "metadata", lane.metadata_ops_per_s),
-    )  # fmt: skip
+    )
     for k in range(timeline.points):
         begin = timeline.from_ns + k * timeline.step_ns
         row: dict[str, object] = {
-            "job": timeline.job_id, "record": "lane", "layer": lane.layer, "estimated": str(lane.estimated).lower(),
-            **_when(timeline, begin), "seconds": timeline.step_ns / 1e9,
-        }  # fmt: skip
+            "job": timeline.job_id,
+            "record": "lane",
+            "layer": lane.layer,
+            "estimated": str(lane.estimated).lower(),
+            **_when(timeline, begin),
+            "seconds": timeline.step_ns / 1e9,
+        }
         for mean, short, line in lines:
             row[mean] = _at(line.mean, k)
             row[f"{short}_lowest"], row[f"{short}_highest"] = _at(line.low, k), _at(line.high, k)
@@ -157,10 +192,19 @@ def _points(timeline: JobTimeline, lane: Lane) -> Iterator[dict[str, object]]:
 
 def _phase(timeline: JobTimeline, phase: PhaseLine) -> dict[str, object]:
     return {
-        "job": timeline.job_id, "record": "phase", **_when(timeline, phase.start_ns), "seconds": phase.seconds,
-        "phase": phase.kind, "number": phase.number + 1, "amount": phase.amount, "rate_per_s": phase.rate_per_s,
-        "mode": phase.mode, "usually_s": phase.expected_s, "lost_s": phase.lost_s, "slow_probability": phase.abnormal,
-    }  # fmt: skip
+        "job": timeline.job_id,
+        "record": "phase",
+        **_when(timeline, phase.start_ns),
+        "seconds": phase.seconds,
+        "phase": phase.kind,
+        "number": phase.number + 1,
+        "amount": phase.amount,
+        "rate_per_s": phase.rate_per_s,
+        "mode": phase.mode,
+        "usually_s": phase.expected_s,
+        "lost_s": phase.lost_s,
+        "slow_probability": phase.abnormal,
+    }
 
 
 def _when(timeline: JobTimeline, begin_ns: int) -> dict[str, object]:
@@ -175,8 +219,10 @@ def _at(values: list[float | None], k: int) -> float | None:
 
 
 def _safe(row: dict[str, object]) -> dict[str, object]:
-    return {key: f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
-            for key, value in row.items()}  # fmt: skip
+    return {
+        key: f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+        for key, value in row.items()
+    }
 
 
 def to_html(why: Why, timeline: JobTimeline) -> str:
@@ -193,8 +239,11 @@ def _courses(timeline: JobTimeline, lane: Lane, marked: list[tuple[int, int]]) -
         told = [CourseLine(name=name, role=role, values=line.mean) for name, role, line in lines if _told(line)]
         if not told:
             return []
-        return [Course(title=title, unit=unit, from_ns=timeline.from_ns, step_ns=timeline.step_ns, lines=told,
-                       marked=marked)]  # fmt: skip
+        return [
+            Course(
+                title=title, unit=unit, from_ns=timeline.from_ns, step_ns=timeline.step_ns, lines=told, marked=marked
+            )
+        ]
 
     layer = _LAYERS.get(lane.layer, lane.layer) + (" (estimated)" if lane.estimated else "")
     moved = [("read", "read", lane.read_bytes_per_s), ("written", "write", lane.write_bytes_per_s)]

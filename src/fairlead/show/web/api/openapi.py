@@ -17,19 +17,28 @@ from fairlead.show.web.api.endpoint import Operation, Refusal
 
 _NAMED = re.compile(r"\{(\w+)(?::\w+)?\}")
 _REFUSALS = {
-    400: "A parameter is wrong.", 401: "Nobody is signed in, or the token is not valid.", 403: "Not for this person.",
-    404: "Nothing of this name is known to this person.", 405: "Not with this method.", 409: "It is there already.",
-    411: "The length of the body is not said.", 413: "The body is too large.", 415: "The body is no JSON.",
-    429: "Too much at once; Retry-After says when.", 503: "Not now; Retry-After says when.",
-}  # fmt: skip
+    400: "A parameter is wrong.",
+    401: "Nobody is signed in, or the token is not valid.",
+    403: "Not for this person.",
+    404: "Nothing of this name is known to this person.",
+    405: "Not with this method.",
+    409: "It is there already.",
+    411: "The length of the body is not said.",
+    413: "The body is too large.",
+    415: "The body is no JSON.",
+    429: "Too much at once; Retry-After says when.",
+    503: "Not now; Retry-After says when.",
+}
 _ALWAYS = (400, 401, 403, 429, 503)
 _EVENT = {
-    "description": "One event of the stream.", "type": "object", "required": ["event", "data"],
+    "description": "One event of the stream.",
+    "type": "object",
+    "required": ["event", "data"],
     "properties": {
         "event": {"enum": ["answer", "refused"]},
         "data": {"type": "string", "description": "The answer of what is followed, or the refusal that ends it: JSON."},
     },
-}  # fmt: skip
+}
 _REF = "#/components/schemas/{name}"
 
 
@@ -37,17 +46,27 @@ def questions() -> list[Operation]:
     """Every question as an operation, and the same followed live."""
     found = [
         Operation(
-            method="GET", path=question.path, about=question.about, answer=question.answer, asked=question.asked,
-            statuses=(404,), tag="questions",
+            method="GET",
+            path=question.path,
+            about=question.about,
+            answer=question.answer,
+            asked=question.asked,
+            statuses=(404,),
+            tag="questions",
         )
         for question in QUESTIONS.values()
-    ]  # fmt: skip
+    ]
     found.append(
         Operation(
-            method="GET", path="mds/{name}", about="One metadata server.", answer=QUESTIONS["mds"].answer,
-            asked=QUESTIONS["mds"].asked, statuses=(404,), tag="questions",
+            method="GET",
+            path="mds/{name}",
+            about="One metadata server.",
+            answer=QUESTIONS["mds"].answer,
+            asked=QUESTIONS["mds"].asked,
+            statuses=(404,),
+            tag="questions",
         )
-    )  # fmt: skip
+    )
     return found
 
 
@@ -59,9 +78,14 @@ class LiveAsked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 FOLLOWING = Operation(
-    method="GET", path="live/{path}", asked=LiveAsked, media="text/event-stream", statuses=(404,), tag="live",
+    method="GET",
+    path="live/{path}",
+    asked=LiveAsked,
+    media="text/event-stream",
+    statuses=(404,),
+    tag="live",
     about="Any question above, again whenever its answer changes: events `answer` with its JSON, `refused` at the end.",
-)  # fmt: skip
+)
 
 
 def document(operations: Sequence[Operation], root: str) -> dict[str, Any]:
@@ -79,7 +103,8 @@ def document(operations: Sequence[Operation], root: str) -> dict[str, Any]:
     return {
         "openapi": "3.1.0",
         "info": {
-            "title": "fairlead", "version": fairlead.__version__,
+            "title": "fairlead",
+            "version": fairlead.__version__,
             "description": "What is asked of a fairlead server. Null is not known, never zero. Times are epoch "
             "nanoseconds, units come last in a name.",
         },
@@ -93,7 +118,7 @@ def document(operations: Sequence[Operation], root: str) -> dict[str, Any]:
                 "session": {"type": "apiKey", "in": "cookie", "name": "fairlead"},
             },
         },
-    }  # fmt: skip
+    }
 
 
 def _names(kinds: Iterable[type]) -> set[str]:

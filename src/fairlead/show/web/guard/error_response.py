@@ -14,9 +14,11 @@ async def refuse(
     """Answers with `{"error": what, "remedy": remedy}`."""
     body = msgspec.json.encode({"error": what, "remedy": remedy})
     sent = {
-        "content-type": "application/json", "content-length": str(len(body)), "cache-control": "no-store",
+        "content-type": "application/json",
+        "content-length": str(len(body)),
+        "cache-control": "no-store",
         **(headers or {}),
-    }  # fmt: skip
+    }
     raw = [(name.encode(), value.encode()) for name, value in sent.items()]
     await send({"type": "http.response.start", "status": status, "headers": raw})
     await send({"type": "http.response.body", "body": body})

@@ -73,9 +73,15 @@ def password_of(store: Store, name: str) -> str | None:
 
 
 def add(
-    store: Store, name: str, *, role: Role = "user", way: Way = "local", projects: Sequence[str] = (),
-    password: str | None = None, subject: str = "",
-) -> Account:  # fmt: skip
+    store: Store,
+    name: str,
+    *,
+    role: Role = "user",
+    way: Way = "local",
+    projects: Sequence[str] = (),
+    password: str | None = None,
+    subject: str = "",
+) -> Account:
     """A new account; `password` is a hash. Raises UsageError, ConflictError when the name is taken."""
     row = (proper_name(name), _proper_role(role), way, subject, password, _listed(projects), store.now)
     with store.change():
@@ -94,9 +100,14 @@ def known(store: Store, name: str) -> Account:
 
 
 def change(
-    store: Store, name: str, *, role: Role | None = None, projects: Sequence[str] | None = None,
-    disabled: bool | None = None, way: Way | None = None,
-) -> Account:  # fmt: skip
+    store: Store,
+    name: str,
+    *,
+    role: Role | None = None,
+    projects: Sequence[str] | None = None,
+    disabled: bool | None = None,
+    way: Way | None = None,
+) -> Account:
     """Changes what is given. Disabling ends sessions, tokens and links at once. Raises UsageError, ConflictError."""
     with store.change():
         before = known(store, name)
@@ -144,9 +155,14 @@ def remove(store: Store, name: str) -> None:
 
 
 def arrived(
-    store: Store, name: str, way: Way, *, subject: str = "", role: Role | None = None,
+    store: Store,
+    name: str,
+    way: Way,
+    *,
+    subject: str = "",
+    role: Role | None = None,
     projects: Sequence[str] | None = None,
-) -> Account:  # fmt: skip
+) -> Account:
     """The account of somebody the directory, the provider or the portal vouches for, made when it is the first time.
     `role` and `projects` where groups say them. Raises UsageError for a name that can be none, ConflictError when it is
     somebody else's."""
@@ -197,6 +213,13 @@ def projects_of(text: str) -> tuple[str, ...]:
 
 def _account(row: tuple[Any, ...]) -> Account:
     return Account(
-        name=row[0], role=row[1], way=row[2], subject=row[3], has_password=bool(row[4]), projects=projects_of(row[5]),
-        disabled=bool(row[6]), made_ns=row[7], signed_in_ns=row[8],
-    )  # fmt: skip
+        name=row[0],
+        role=row[1],
+        way=row[2],
+        subject=row[3],
+        has_password=bool(row[4]),
+        projects=projects_of(row[5]),
+        disabled=bool(row[6]),
+        made_ns=row[7],
+        signed_in_ns=row[8],
+    )

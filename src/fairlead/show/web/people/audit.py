@@ -27,9 +27,16 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def note(
-    store: Store, who: str, act: str, what: str = "", *, how: str = "", address: str = "", done: bool = True,
+    store: Store,
+    who: str,
+    act: str,
+    what: str = "",
+    *,
+    how: str = "",
+    address: str = "",
+    done: bool = True,
     keep_ns: int | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Writes one line; now and then what is older than `keep_ns` goes."""
     with store.change():
         words = [inert(text)[:_LONGEST] for text in (who, how, address, act, what)]

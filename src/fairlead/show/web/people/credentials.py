@@ -94,8 +94,9 @@ def session(store: Store, secret: str, *, idle_ns: int, longest_ns: int) -> Held
     key = hashed(secret)
     found = store.rows(
         "SELECT a.name, a.role, a.projects, s.begun_ns, s.seen_ns, s.how FROM session s JOIN account a"
-        " ON a.name = s.account WHERE s.hash = ? AND a.disabled = 0", (key,),
-    )  # fmt: skip
+        " ON a.name = s.account WHERE s.hash = ? AND a.disabled = 0",
+        (key,),
+    )
     if not found:
         return None
     name, role, projects, begun, seen, how = found[0]
@@ -103,9 +104,15 @@ def session(store: Store, secret: str, *, idle_ns: int, longest_ns: int) -> Held
     if store.now >= expires:
         return None
     return Held(
-        hash=key, name=name, role=role, projects=projects_of(projects), begun_ns=begun, expires_ns=expires,
-        seen_ns=seen, how=how,
-    )  # fmt: skip
+        hash=key,
+        name=name,
+        role=role,
+        projects=projects_of(projects),
+        begun_ns=begun,
+        expires_ns=expires,
+        seen_ns=seen,
+        how=how,
+    )
 
 
 def touch(store: Store, table: str, key: bytes) -> None:
@@ -133,8 +140,9 @@ def _purge(store: Store, table: str, name: str) -> None:
     """Makes room for one more session."""
     store.execute(
         f"DELETE FROM {table} WHERE account = ? AND hash NOT IN (SELECT hash FROM {table} WHERE account = ?"  # noqa: S608
-        " ORDER BY seen_ns DESC LIMIT ?)", (name, name, _MOST[table] - 1),
-    )  # fmt: skip
+        " ORDER BY seen_ns DESC LIMIT ?)",
+        (name, name, _MOST[table] - 1),
+    )
 
 
 def _room(store: Store, table: str, name: str) -> None:
@@ -168,23 +176,32 @@ def token(store: Store, secret: str) -> Held | None:
     key = hashed(secret)
     found = store.rows(
         "SELECT a.name, a.role, a.projects, t.made_ns, t.expires_ns, t.seen_ns, t.id, t.scopes FROM token t"
-        " JOIN account a ON a.name = t.account WHERE t.hash = ? AND a.disabled = 0", (key,),
-    )  # fmt: skip
+        " JOIN account a ON a.name = t.account WHERE t.hash = ? AND a.disabled = 0",
+        (key,),
+    )
     if not found or store.now >= found[0][4]:
         return None
     name, role, projects, made, expires, seen, number, scopes = found[0]
     return Held(
-        hash=key, name=name, role=role, projects=projects_of(projects), begun_ns=made, expires_ns=expires,
-        seen_ns=seen, id=number, scopes=tuple(scopes.split(",")),
-    )  # fmt: skip
+        hash=key,
+        name=name,
+        role=role,
+        projects=projects_of(projects),
+        begun_ns=made,
+        expires_ns=expires,
+        seen_ns=seen,
+        id=number,
+        scopes=tuple(scopes.split(",")),
+    )
 
 
 def tokens(store: Store, name: str | None) -> list[Token]:
     """Those of an account, or of all, latest first."""
     found = store.rows(
         "SELECT id, account, title, scopes, made_ns, expires_ns, seen_ns FROM token WHERE expires_ns > ?"
-        " AND (account = ? OR ? IS NULL) ORDER BY made_ns DESC, id", (store.now, name, name),
-    )  # fmt: skip
+        " AND (account = ? OR ? IS NULL) ORDER BY made_ns DESC, id",
+        (store.now, name, name),
+    )
     names = ("id", "owner", "title", "scopes", "made_ns", "expires_ns", "seen_ns")
     return [Token(**{**dict(zip(names, row, strict=True)), "scopes": tuple(row[3].split(","))}) for row in found]
 
@@ -207,9 +224,15 @@ def make_link(
         _room(store, "link", name)
         now = store.now
         made = Link(
-            id=key, owner=name, cluster=run.cluster, job=run.job_id, start_ns=run.start_ns, made_ns=now,
-            expires_ns=now + lasts_ns, seen_ns=None,
-        )  # fmt: skip
+            id=key,
+            owner=name,
+            cluster=run.cluster,
+            job=run.job_id,
+            start_ns=run.start_ns,
+            made_ns=now,
+            expires_ns=now + lasts_ns,
+            seen_ns=None,
+        )
         store.execute(
             "INSERT INTO link VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL, ?, ?)",
             (hashed(secret), key, name, run.cluster, run.job_id, run.start_ns, now, made.expires_ns, user, project),
@@ -224,22 +247,32 @@ def link(store: Store, secret: str) -> Held | None:
         "SELECT a.name, a.role, k.made_ns, k.expires_ns, k.seen_ns, k.id, k.cluster, k.job, k.start_ns, a.projects,"
         " k.user, k.project FROM link k JOIN account a ON a.name = k.account WHERE k.hash = ? AND a.disabled = 0",
         (key,),
-    )  # fmt: skip
+    )
     if not found or store.now >= found[0][3]:
         return None
     name, role, made, expires, seen, number, cluster, job, start, projects, user, project = found[0]
     return Held(
-        hash=key, name=name, role=role, projects=projects_of(projects), begun_ns=made, expires_ns=expires,
-        seen_ns=seen, id=number, run=Run(cluster, job, start), user=user, project=project,
-    )  # fmt: skip
+        hash=key,
+        name=name,
+        role=role,
+        projects=projects_of(projects),
+        begun_ns=made,
+        expires_ns=expires,
+        seen_ns=seen,
+        id=number,
+        run=Run(cluster, job, start),
+        user=user,
+        project=project,
+    )
 
 
 def links(store: Store, name: str | None) -> list[Link]:
     """Those of an account, or of all, latest first."""
     found = store.rows(
         "SELECT id, account, cluster, job, start_ns, made_ns, expires_ns, seen_ns FROM link WHERE expires_ns > ?"
-        " AND (account = ? OR ? IS NULL) ORDER BY made_ns DESC, id", (store.now, name, name),
-    )  # fmt: skip
+        " AND (account = ? OR ? IS NULL) ORDER BY made_ns DESC, id",
+        (store.now, name, name),
+    )
     names = ("id", "owner", "cluster", "job", "start_ns", "made_ns", "expires_ns", "seen_ns")
     return [Link(**dict(zip(names, row, strict=True))) for row in found]
 

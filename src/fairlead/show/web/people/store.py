@@ -57,9 +57,14 @@ class Store:
     when it cannot be used, ConfigError for one of a newer fairlead."""
 
     def __init__(
-        self, folder: Path, *, wall: Callable[[], int] = now_ns, course: Course | None = None, create: bool = True,
+        self,
+        folder: Path,
+        *,
+        wall: Callable[[], int] = now_ns,
+        course: Course | None = None,
+        create: bool = True,
         any_thread: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.path = folder / FILE
         try:
             if create:

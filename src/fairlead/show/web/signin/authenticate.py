@@ -62,9 +62,13 @@ class FrontDoor:
         held = self.session(request)
         if held is not None:
             return Person(
-                name=held.name, role=held.role, key=f"session:{held.hash[:8].hex()}", projects=held.projects,
-                scopes=SCOPES_OF[held.role], how="session",
-            )  # fmt: skip
+                name=held.name,
+                role=held.role,
+                key=f"session:{held.hash[:8].hex()}",
+                projects=held.projects,
+                scopes=SCOPES_OF[held.role],
+                how="session",
+            )
         raise RefusedError(401, "nobody is signed in", "sign in, or send Authorization: Bearer TOKEN", _CHALLENGE)
 
     def session(self, request: Request) -> Held | None:

@@ -9,8 +9,18 @@ import hmac
 from typing import Any
 
 ALGORITHMS = (
-    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519", "EdDSA",
-)  # fmt: skip
+    "RS256",
+    "RS384",
+    "RS512",
+    "PS256",
+    "PS384",
+    "PS512",
+    "ES256",
+    "ES384",
+    "ES512",
+    "Ed25519",
+    "EdDSA",
+)
 """Signatures with a key of the provider's own. `none` and those with a shared secret are none."""
 LEEWAY_S = 120
 """Clocks of two machines may differ so much."""

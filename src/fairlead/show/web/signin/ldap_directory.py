@@ -100,10 +100,15 @@ class Directory:
         from ldap3 import ANONYMOUS, SIMPLE, Connection
 
         connection = Connection(
-            self._server, user=place, password=password, authentication=SIMPLE if place else ANONYMOUS,
-            receive_timeout=max(1, round(self._ldap.timeout_s)), auto_referrals=False, raise_exceptions=False,
+            self._server,
+            user=place,
+            password=password,
+            authentication=SIMPLE if place else ANONYMOUS,
+            receive_timeout=max(1, round(self._ldap.timeout_s)),
+            auto_referrals=False,
+            raise_exceptions=False,
             read_only=True,
-        )  # fmt: skip
+        )
         try:
             connection.open()
             if self._ldap.url.startswith("ldap:") and self._ldap.start_tls and not connection.start_tls():
@@ -160,9 +165,13 @@ def _server(ldap: Ldap) -> Server:
             connection.socket = context.wrap_socket(connection.socket, server_hostname=host)
 
     return Server(
-        host, port=parts.port or (636 if encrypted else 389), use_ssl=encrypted, tls=Checked(), get_info=NONE,
+        host,
+        port=parts.port or (636 if encrypted else 389),
+        use_ssl=encrypted,
+        tls=Checked(),
+        get_info=NONE,
         connect_timeout=ldap.timeout_s,
-    )  # fmt: skip
+    )
 
 
 def _filter(text: str, **words: str) -> str:

@@ -66,9 +66,10 @@ class Provider:
             import joserfc  # noqa: F401
         except ImportError:
             raise MissingDependencyError(
-                "an OpenID provider needs httpx and joserfc", where="web.oidc.issuer",
+                "an OpenID provider needs httpx and joserfc",
+                where="web.oidc.issuer",
                 remedy="pip install 'fairlead[signin]'",
-            ) from None  # fmt: skip
+            ) from None
         self._oidc, self._key, self._wall = oidc, key, wall
         self.back = f"{origin.rstrip('/')}/api/v1/signin/oidc/callback"
         self._secret = secret(oidc.client_secret_file, "web.oidc.client_secret_file") if oidc.client_secret_file else ""
@@ -86,11 +87,15 @@ class Provider:
         known = await self._known()
         challenge = sha256(self.made_of(browser, "verifier").encode()).digest()
         asked = {
-            "response_type": "code", "client_id": self._oidc.client_id, "redirect_uri": self.back,
-            "scope": " ".join(self._oidc.scopes), "state": self.made_of(browser, "state"),
-            "nonce": self.made_of(browser, "nonce"), "code_challenge_method": "S256",
+            "response_type": "code",
+            "client_id": self._oidc.client_id,
+            "redirect_uri": self.back,
+            "scope": " ".join(self._oidc.scopes),
+            "state": self.made_of(browser, "state"),
+            "nonce": self.made_of(browser, "nonce"),
+            "code_challenge_method": "S256",
             "code_challenge": base64.urlsafe_b64encode(challenge).rstrip(b"=").decode(),
-        }  # fmt: skip
+        }
         return known.authorization_endpoint + ("&" if "?" in known.authorization_endpoint else "?") + urlencode(asked)
 
     async def vouched(self, browser: str, answer: Mapping[str, str]) -> Vouched:
@@ -119,9 +124,12 @@ class Provider:
         import httpx
 
         return httpx.AsyncClient(
-            verify=self._tls, timeout=self._oidc.timeout_s, follow_redirects=False, trust_env=False,
+            verify=self._tls,
+            timeout=self._oidc.timeout_s,
+            follow_redirects=False,
+            trust_env=False,
             headers={"accept": "application/json"},
-        )  # fmt: skip
+        )
 
     async def _known(self) -> Metadata:
         if self._metadata is not None and monotonic_s() - self._metadata[0] < _KEPT_S:
@@ -134,9 +142,15 @@ class Provider:
             raise ProviderError(f"its description: {error}") from error
         if known.issuer != self._oidc.issuer:
             raise ProviderError(f"it calls itself {known.issuer!r}: write that as web.oidc.issuer")
-        for url in filter(None, (
-            known.authorization_endpoint, known.token_endpoint, known.jwks_uri, known.userinfo_endpoint,
-        )):  # fmt: skip
+        for url in filter(
+            None,
+            (
+                known.authorization_endpoint,
+                known.token_endpoint,
+                known.jwks_uri,
+                known.userinfo_endpoint,
+            ),
+        ):
             parts = urlsplit(url)
             if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in _LOCAL):
                 raise ProviderError(f"its description names {url!r}: not encrypted")
@@ -147,8 +161,11 @@ class Provider:
         from httpx import BasicAuth
 
         form = {
-            "grant_type": "authorization_code", "code": code, "redirect_uri": self.back, "code_verifier": verifier,
-        }  # fmt: skip
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": self.back,
+            "code_verifier": verifier,
+        }
         auth = None
         if not self._secret:
             form["client_id"] = self._oidc.client_id
@@ -163,9 +180,13 @@ class Provider:
     async def _claims(self, client: AsyncClient, known: Metadata, text: str, nonce: str) -> dict[str, Any]:
         def read(keys: dict[str, Any]) -> dict[str, Any]:
             return checked(
-                text, keys, issuer=self._oidc.issuer, client=self._oidc.client_id, nonce=nonce,
+                text,
+                keys,
+                issuer=self._oidc.issuer,
+                client=self._oidc.client_id,
+                nonce=nonce,
                 now_s=self._wall() // 10**9,
-            )  # fmt: skip
+            )
 
         if self._keys is not None:
             try:

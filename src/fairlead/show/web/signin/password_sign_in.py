@@ -39,9 +39,10 @@ class Ways:
         place = self._office.places.of(request.scope)
         if not place.private:
             raise RefusedError(
-                403, "passwords are not taken unencrypted from another machine",
+                403,
+                "passwords are not taken unencrypted from another machine",
                 "serve with tls:, or set web.origin to the https: address of the proxy in front",
-            )  # fmt: skip
+            )
         if asked.welcome:
             return await self._welcome(request, asked.welcome)
         if not asked.name or not asked.password or len(asked.name) > 256 or len(asked.password) > LONGEST:

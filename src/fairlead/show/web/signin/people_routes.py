@@ -96,9 +96,14 @@ class PeopleRoutes:
 
         secret, made = await self._office.write(work)
         one = told.LinkMade(
-            id=made.id, token=secret, url=f"/shared#{secret}", job=made.job, cluster=made.cluster,
-            start_ns=made.start_ns, expires_ns=self._office.course.shown(made.expires_ns),
-        )  # fmt: skip
+            id=made.id,
+            token=secret,
+            url=f"/shared#{secret}",
+            job=made.job,
+            cluster=made.cluster,
+            start_ns=made.start_ns,
+            expires_ns=self._office.course.shown(made.expires_ns),
+        )
         return answer(one, 201)
 
     # Tokens
@@ -135,9 +140,12 @@ class PeopleRoutes:
 
         secret, made = await self._office.write(work)
         one = told.TokenMade(
-            id=made.id, token=secret, title=made.title, scopes=made.scopes,
+            id=made.id,
+            token=secret,
+            title=made.title,
+            scopes=made.scopes,
             expires_ns=self._office.course.shown(made.expires_ns),
-        )  # fmt: skip
+        )
         return answer(one, 201)
 
     async def end(self, request: Request) -> Response:
@@ -269,9 +277,12 @@ class PeopleRoutes:
         await self._administrator(request, person, "read audit log")
         limit = number(request, "limit", 100, 1, _PAGE) or 100
         found = audit.entries(
-            self._office.reading, before=number(request, "before", None, 1, 2**62), limit=limit,
-            who=request.query_params.get("who", "")[:200], act=request.query_params.get("act", "")[:200],
-        )  # fmt: skip
+            self._office.reading,
+            before=number(request, "before", None, 1, 2**62),
+            limit=limit,
+            who=request.query_params.get("who", "")[:200],
+            act=request.query_params.get("act", "")[:200],
+        )
         following = found[-1].number if len(found) == limit else None
         return answer(told.AuditPage(entries=found, next=following))
 
@@ -297,10 +308,15 @@ class PeopleRoutes:
 
     def _shown(self, one: Account) -> told.AccountTold:
         return told.AccountTold(
-            name=one.name, role=one.role, way=one.way, projects=one.projects, disabled=one.disabled,
-            has_password=one.has_password, made_ns=self._office.course.shown(one.made_ns),
+            name=one.name,
+            role=one.role,
+            way=one.way,
+            projects=one.projects,
+            disabled=one.disabled,
+            has_password=one.has_password,
+            made_ns=self._office.course.shown(one.made_ns),
             signed_in_ns=None if one.signed_in_ns is None else self._office.course.shown(one.signed_in_ns),
-        )  # fmt: skip
+        )
 
     def _dated(self, one: _Dated) -> _Dated:
         shown = self._office.course.shown

@@ -188,12 +188,25 @@ def _of(method: str, path: str, about: str, **more: object) -> Operation:
 
 OPERATIONS: tuple[Operation, ...] = (
     _of("GET", "signin", "Which ways there are to sign in.", answer=Ways, open=True),
-    _of("POST", "session", "Sign in with name and password, or a welcome key.", body=SignIn, answer=Session,
-        statuses=(409, 413), open=True),
+    _of(
+        "POST",
+        "session",
+        "Sign in with name and password, or a welcome key.",
+        body=SignIn,
+        answer=Session,
+        statuses=(409, 413),
+        open=True,
+    ),
     _of("GET", "session", "Who is signed in.", answer=Session),
     _of("DELETE", "session", "Sign out.", answer=SignedOut, open=True),
-    _of("POST", "session/password", "Change one's own password; other sessions end.", body=NewPassword, answer=Changed,
-        statuses=(409, 413)),
+    _of(
+        "POST",
+        "session/password",
+        "Change one's own password; other sessions end.",
+        body=NewPassword,
+        answer=Changed,
+        statuses=(409, 413),
+    ),
     _of("GET", "links", "Share links.", asked=AllAsked, answer=Links),
     _of("POST", "links", "Share one run.", body=NewLink, answer=LinkMade, status=201, statuses=(404, 409, 413)),
     _of("DELETE", "links/{id}", "End a share link.", answer=Ended, statuses=(404,)),
@@ -201,18 +214,43 @@ OPERATIONS: tuple[Operation, ...] = (
     _of("POST", "tokens", "Make an API token.", body=NewToken, answer=TokenMade, status=201, statuses=(409, 413)),
     _of("DELETE", "tokens/{id}", "End an API token.", answer=Ended, statuses=(404,)),
     _of("GET", "accounts", "Accounts; for administrators.", answer=Accounts),
-    _of("POST", "accounts", "Make an account; for administrators.", body=NewAccount, answer=AccountTold, status=201,
-        statuses=(409, 413)),
-    _of("PATCH", "accounts/{name}", "Change an account; for administrators.", body=Changes, answer=AccountTold,
-        statuses=(404, 409, 413)),
+    _of(
+        "POST",
+        "accounts",
+        "Make an account; for administrators.",
+        body=NewAccount,
+        answer=AccountTold,
+        status=201,
+        statuses=(409, 413),
+    ),
+    _of(
+        "PATCH",
+        "accounts/{name}",
+        "Change an account; for administrators.",
+        body=Changes,
+        answer=AccountTold,
+        statuses=(404, 409, 413),
+    ),
     _of("DELETE", "accounts/{name}", "Remove an account; for administrators.", answer=Removed, statuses=(404, 409)),
-    _of("POST", "accounts/{name}/welcome", "An address that lets somebody in once; for administrators.",
-        answer=Welcome, status=201, statuses=(404, 409)),
-    _of("GET", "audit", "Who signed in and what was changed, latest first; for administrators.", asked=AuditAsked,
-        answer=AuditPage),
-)  # fmt: skip
+    _of(
+        "POST",
+        "accounts/{name}/welcome",
+        "An address that lets somebody in once; for administrators.",
+        answer=Welcome,
+        status=201,
+        statuses=(404, 409),
+    ),
+    _of(
+        "GET",
+        "audit",
+        "Who signed in and what was changed, latest first; for administrators.",
+        asked=AuditAsked,
+        answer=AuditPage,
+    ),
+)
 SIGN_ON: tuple[Operation, ...] = (
     _of("GET", "signin/oidc", "Sends the browser to the OpenID provider.", status=303, open=True, media="text/plain"),
-    _of("GET", "signin/oidc/callback", "Where the provider sends it back to.", status=303, open=True,
-        media="text/plain"),
-)  # fmt: skip
+    _of(
+        "GET", "signin/oidc/callback", "Where the provider sends it back to.", status=303, open=True, media="text/plain"
+    ),
+)

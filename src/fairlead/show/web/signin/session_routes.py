@@ -55,10 +55,12 @@ class SessionRoutes:
             ways.append(WayTold(kind="local", title="Account of this server"))
         return answer(
             Ways(
-                ways=ways, simulated=web.simulated, version=fairlead.__version__,
+                ways=ways,
+                simulated=web.simulated,
+                version=fairlead.__version__,
                 first_run=nobody_can_sign_in(self._office.reading),
             )
-        )  # fmt: skip
+        )
 
     async def session(self, request: Request) -> Response:
         """Who is signed in; signs in; signs out."""
@@ -76,10 +78,17 @@ class SessionRoutes:
         place = self._office.places.of(request.scope)
         expires_ns = self._office.course.wall() + min(self._office.idle_ns, self._office.longest_ns)
         told = Session(
-            name=found.name, role=found.role, projects=found.projects, scopes=SCOPES_OF[found.role], how="session",
-            csrf=word_of_session(secret), expires_ns=expires_ns, has_password=found.has_password, way=found.way,
+            name=found.name,
+            role=found.role,
+            projects=found.projects,
+            scopes=SCOPES_OF[found.role],
+            how="session",
+            csrf=word_of_session(secret),
+            expires_ns=expires_ns,
+            has_password=found.has_password,
+            way=found.way,
             simulated=self._office.web.simulated,
-        )  # fmt: skip
+        )
         return answer(told, headers={"set-cookie": kept_cookie(place, secret, self._office.longest_ns)})
 
     async def _sign_out(self, request: Request) -> Response:
@@ -107,13 +116,18 @@ class SessionRoutes:
         run = person.only
         found = known(self._office.reading, held.name) if held is not None else None
         return Session(
-            name=person.name, role=person.role, projects=person.projects, scopes=person.scopes, how=person.how,
-            csrf=word, expires_ns=self._office.course.shown(held.expires_ns) if held is not None else None,
+            name=person.name,
+            role=person.role,
+            projects=person.projects,
+            scopes=person.scopes,
+            how=person.how,
+            csrf=word,
+            expires_ns=self._office.course.shown(held.expires_ns) if held is not None else None,
             has_password=found.has_password if found is not None else None,
             way=found.way if found is not None else None,
             run=None if run is None else RunShown(job=run.job_id, cluster=run.cluster, start_ns=run.start_ns),
             simulated=self._office.web.simulated,
-        )  # fmt: skip
+        )
 
     async def password(self, request: Request) -> Response:
         """Changes one's own password; other sessions of the account end."""

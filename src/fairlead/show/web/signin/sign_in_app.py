@@ -57,8 +57,9 @@ def entrance(state: Path, web: Web, key: bytes, lake: Tables, *, wall: Callable[
         return Entrance(tokens, [], guards, [], office.note, office.close)
     door = FrontDoor(office, tokens)
     routes = [
-        *SessionRoutes(office, door, Ways(office)).routes(), *PeopleRoutes(office, door, lake).routes(),
-    ]  # fmt: skip
+        *SessionRoutes(office, door, Ways(office)).routes(),
+        *PeopleRoutes(office, door, lake).routes(),
+    ]
     described = OPERATIONS
     if web.oidc.issuer:
         routes += SingleSignOn(office).routes()

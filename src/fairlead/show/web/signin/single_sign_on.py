@@ -66,9 +66,9 @@ class SingleSignOn:
         sent = f"{kept}.{self._seal(kept)}"
         headers = {
             "set-cookie": f"{_name(place)}={sent}; Path=/; Max-Age={_LASTS_S}; HttpOnly; SameSite=Lax"
-                          + ("; Secure" if place.secure else ""),
+            + ("; Secure" if place.secure else ""),
             "cache-control": "no-store",
-        }  # fmt: skip
+        }
         return RedirectResponse(address, 303, headers)
 
     async def come_back(self, request: Request) -> Response:
@@ -143,7 +143,11 @@ def _name(place: Place) -> str:
 def safe_next(target: str) -> str:
     """A path of these pages; `/` for what would lead elsewhere."""
     fine = (
-        target.startswith("/") and not target.startswith(("//", "/\\", "/api/")) and target.isprintable()
-        and "\\" not in target and len(target) <= _LONGEST and target.isascii()
-    )  # fmt: skip
+        target.startswith("/")
+        and not target.startswith(("//", "/\\", "/api/"))
+        and target.isprintable()
+        and "\\" not in target
+        and len(target) <= _LONGEST
+        and target.isascii()
+    )
     return target if fine else "/"

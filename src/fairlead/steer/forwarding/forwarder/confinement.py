@@ -22,11 +22,32 @@ if TYPE_CHECKING:
 NAMED = frozenset(
     int(op)
     for op in (
-        Op.LOOKUP, Op.GETATTR, Op.SETATTR, Op.READLINK, Op.SYMLINK, Op.MKNOD, Op.MKDIR, Op.UNLINK, Op.RMDIR, Op.RENAME,
-        Op.RENAME2, Op.LINK, Op.OPEN, Op.OPENDIR, Op.READDIRPLUS, Op.FSYNCDIR, Op.CREATE, Op.TMPFILE, Op.ACCESS,
-        Op.SETXATTR, Op.GETXATTR, Op.LISTXATTR, Op.REMOVEXATTR, Op.STATX,
+        Op.LOOKUP,
+        Op.GETATTR,
+        Op.SETATTR,
+        Op.READLINK,
+        Op.SYMLINK,
+        Op.MKNOD,
+        Op.MKDIR,
+        Op.UNLINK,
+        Op.RMDIR,
+        Op.RENAME,
+        Op.RENAME2,
+        Op.LINK,
+        Op.OPEN,
+        Op.OPENDIR,
+        Op.READDIRPLUS,
+        Op.FSYNCDIR,
+        Op.CREATE,
+        Op.TMPFILE,
+        Op.ACCESS,
+        Op.SETXATTR,
+        Op.GETXATTR,
+        Op.LISTXATTR,
+        Op.REMOVEXATTR,
+        Op.STATX,
     )
-)  # fmt: skip
+)
 """Requests that mean the node in their header; all others mean a handle."""
 _TWO = frozenset({int(Op.RENAME), int(Op.RENAME2), int(Op.LINK)})
 """Their body begins with another node."""

@@ -45,8 +45,17 @@ class Malformed(Exception):  # noqa: N818  a fault of the other side, not of our
 class Connection:
     """A client's connection after its handshake. The leader receives; any worker answers."""
 
-    def __init__(self, stream: Stream, session: Session, slots: Slots | None, buffers: Buffers, *, name: str,
-                 checksum: bool, change_mask: Callable[[Connection], None]) -> None:  # fmt: skip
+    def __init__(
+        self,
+        stream: Stream,
+        session: Session,
+        slots: Slots | None,
+        buffers: Buffers,
+        *,
+        name: str,
+        checksum: bool,
+        change_mask: Callable[[Connection], None],
+    ) -> None:
         self.stream = stream
         self.fd = stream.fileno()
         self.session = session
@@ -196,8 +205,18 @@ class Connection:
                     self._change_mask(self)
             return True
 
-    def answer(self, number: int, error: int, body: Buffer, *, slot: int = NO_SLOT, in_slot: memoryview | None = None,
-               buffer: bytearray | None = None, flags: int = 0, along: bool = False) -> None:  # fmt: skip
+    def answer(
+        self,
+        number: int,
+        error: int,
+        body: Buffer,
+        *,
+        slot: int = NO_SLOT,
+        in_slot: memoryview | None = None,
+        buffer: bytearray | None = None,
+        flags: int = 0,
+        along: bool = False,
+    ) -> None:
         """Sends an answer, or queues what the client does not take at once. `in_slot`: the data that is in `slot`.
         `buffer` (which holds `body`) is given back when it is sent. `along`: nobody waits for this answer, it may go
         with that of a request that is still being carried out."""

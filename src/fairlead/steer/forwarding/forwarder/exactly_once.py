@@ -37,9 +37,19 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("fairlead.forwarder")
 _OPS = (
-    Op.CREATE, Op.MKDIR, Op.MKNOD, Op.SYMLINK, Op.LINK, Op.UNLINK, Op.RMDIR, Op.RENAME, Op.RENAME2, Op.WRITE,
-    Op.REMOVEXATTR, Op.SETXATTR,
-)  # fmt: skip
+    Op.CREATE,
+    Op.MKDIR,
+    Op.MKNOD,
+    Op.SYMLINK,
+    Op.LINK,
+    Op.UNLINK,
+    Op.RMDIR,
+    Op.RENAME,
+    Op.RENAME2,
+    Op.WRITE,
+    Op.REMOVEXATTR,
+    Op.SETXATTR,
+)
 GUARDED = frozenset(map(int, _OPS))
 """Opcodes that may need it (of WRITE: appends, of CREATE: exclusive ones)."""
 FOLDER = "intents"
@@ -258,9 +268,16 @@ class Guard:
     # -- carrying out ------------------------------------------------------------------------------------------
 
     def _recorded(
-        self, intents: SessionIntents, intent: Intent, handles: Handles, op: int, node: int, handle: int,
-        body: memoryview, data: memoryview,
-    ) -> bytes | int:  # fmt: skip
+        self,
+        intents: SessionIntents,
+        intent: Intent,
+        handles: Handles,
+        op: int,
+        node: int,
+        handle: int,
+        body: memoryview,
+        data: memoryview,
+    ) -> bytes | int:
         file = intents.file()
         place = file.begin(intent)
         with _Recording(file, place) as recording:
@@ -296,9 +313,15 @@ class Guard:
         return Found(node - 1, st.st_ctime_ns)
 
     def _create(
-        self, intents: SessionIntents, number: int, handles: Handles, node: int, handle: int, body: memoryview,
+        self,
+        intents: SessionIntents,
+        number: int,
+        handles: Handles,
+        node: int,
+        handle: int,
+        body: memoryview,
         data: memoryview,
-    ) -> bytes | int:  # fmt: skip
+    ) -> bytes | int:
         """An exclusive creation whose inode is known before its name exists: made without a name, then linked."""
         tree, operations = self._tree, self._operations
         flags, mode, umask, _ = abi.CREATE_IN.unpack_from(body)
@@ -334,9 +357,17 @@ class Guard:
         return operations.entered(handles, made, st, made=True) + bodies.opened(handle, operations.open_flags)
 
     def _append(
-        self, intents: SessionIntents, number: int, retry: bool, handles: Handles, opened: OpenFile, node: int,
-        handle: int, body: memoryview, data: memoryview,
-    ) -> bytes | int:  # fmt: skip
+        self,
+        intents: SessionIntents,
+        number: int,
+        retry: bool,
+        handles: Handles,
+        opened: OpenFile,
+        node: int,
+        handle: int,
+        body: memoryview,
+        data: memoryview,
+    ) -> bytes | int:
         size = opened.attributes().st_size
         if retry:
             known = intents.find(number)

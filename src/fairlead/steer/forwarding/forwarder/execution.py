@@ -178,9 +178,16 @@ class Execution:
                     assert self._guard is not None
                     retry = request.flags & _RETRY != 0
                     reply = self._guard.execute(
-                        intents, request.number, retry, session.handles, op, request.node, request.handle,
-                        request.body, data,
-                    )  # fmt: skip
+                        intents,
+                        request.number,
+                        retry,
+                        session.handles,
+                        op,
+                        request.node,
+                        request.handle,
+                        request.body,
+                        data,
+                    )
                 assert not isinstance(reply, int)
                 body = reply
                 if op == _WRITE:
@@ -221,10 +228,18 @@ class Execution:
             if ready:
                 self._again(ready)
         if records is not None:
-            records.executed((
-                request.op_class, op, request.job, started_ns - request.arrived_ns, monotonic_ns() - started_ns, moved,
-                session.node, error,
-            ))  # fmt: skip
+            records.executed(
+                (
+                    request.op_class,
+                    op,
+                    request.job,
+                    started_ns - request.arrived_ns,
+                    monotonic_ns() - started_ns,
+                    moved,
+                    session.node,
+                    error,
+                )
+            )
             self._done = done = self._done + 1
             if not done & 15:
                 records.look(self._queue_length(), done)

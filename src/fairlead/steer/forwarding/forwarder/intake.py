@@ -38,9 +38,8 @@ _SLOT, _CHECKSUM, _RETRY = int(Flag.SLOT), int(Flag.CHECKSUM), int(Flag.RETRY)
 _READ, _WRITE, _INTERRUPT, _DESTROY = int(Op.READ), int(Op.WRITE), int(Op.INTERRUPT), int(Op.DESTROY)
 _LISTED = frozenset({int(Op.READDIR), int(Op.READDIRPLUS)})
 _REFUSED = frozenset(
-    int(op)
-    for op in (Op.INIT, Op.IOCTL, Op.POLL, Op.NOTIFY_REPLY, Op.BMAP, Op.SETUPMAPPING, Op.REMOVEMAPPING)
-)  # fmt: skip
+    int(op) for op in (Op.INIT, Op.IOCTL, Op.POLL, Op.NOTIFY_REPLY, Op.BMAP, Op.SETUPMAPPING, Op.REMOVEMAPPING)
+)
 _RELEASE = int(Op.RELEASE)
 _JOB, _PING, _RELEASE_LEASE = int(Own.JOB), int(Own.PING), int(Own.RELEASE_LEASE)
 _NOTHING = memoryview(b"")

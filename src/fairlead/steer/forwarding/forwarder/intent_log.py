@@ -169,9 +169,22 @@ class IntentFile:
         begin = at + _HEAD.size
         memory[begin : begin + len(names)] = names
         _HEAD.pack_into(
-            memory, at, _EMPTY, intent.op, intent.flags & 0xFFFF, len(intent.name), len(intent.new_name), intent.number,
-            intent.parent, intent.other, intent.expected, intent.mark, intent.second, intent.when_ns, 0,
-        )  # fmt: skip
+            memory,
+            at,
+            _EMPTY,
+            intent.op,
+            intent.flags & 0xFFFF,
+            len(intent.name),
+            len(intent.new_name),
+            intent.number,
+            intent.parent,
+            intent.other,
+            intent.expected,
+            intent.mark,
+            intent.second,
+            intent.when_ns,
+            0,
+        )
         memory[at] = _BEGUN  # last: a record is whole or is none
         return place
 
@@ -217,10 +230,20 @@ def read_intents(content: bytes) -> dict[int, Intent]:
         begin = at + _HEAD.size
         middle = begin + first
         intent = Intent(
-            number=number, op=op, parent=parent, name=content[begin:middle], other=other,
-            new_name=content[middle : middle + second], expected=expected, mark=mark, second=there, flags=flags,
-            when_ns=when, done=state == _DONE, outcome=outcome if state == _DONE else 0,
-        )  # fmt: skip
+            number=number,
+            op=op,
+            parent=parent,
+            name=content[begin:middle],
+            other=other,
+            new_name=content[middle : middle + second],
+            expected=expected,
+            mark=mark,
+            second=there,
+            flags=flags,
+            when_ns=when,
+            done=state == _DONE,
+            outcome=outcome if state == _DONE else 0,
+        )
         found[number] = better(found.get(number), intent)
     return found
 

@@ -41,9 +41,7 @@ _RENAME, _RENAME2, _COPY = int(Op.RENAME), int(Op.RENAME2), int(Op.COPY_FILE_RAN
 _LOOKUP, _GETATTR, _SETATTR = int(Op.LOOKUP), int(Op.GETATTR), int(Op.SETATTR)
 _READ, _READDIRPLUS = int(Op.READ), int(Op.READDIRPLUS)
 _REMOVING = frozenset(int(op) for op in (Op.UNLINK, Op.RMDIR))
-_CHANGING = frozenset(
-    int(op) for op in (Op.WRITE, Op.SETATTR, Op.FALLOCATE, Op.SETXATTR, Op.REMOVEXATTR)
-)  # fmt: skip
+_CHANGING = frozenset(int(op) for op in (Op.WRITE, Op.SETATTR, Op.FALLOCATE, Op.SETXATTR, Op.REMOVEXATTR))
 _MADE = frozenset(int(op) for op in (Op.MKNOD, Op.MKDIR, Op.SYMLINK, Op.LINK, Op.CREATE, Op.TMPFILE))
 
 

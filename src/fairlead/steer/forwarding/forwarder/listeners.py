@@ -225,9 +225,14 @@ class Reception:
         if session.connection is not None:
             self._replaced(session.connection)
         connection = Connection(
-            stream_of(arrival.sock), session, slots, self._buffers, name=f"{hello.node} ({arrival.name})",
-            checksum=Feature.CHECKSUM in features, change_mask=self._change_mask,
-        )  # fmt: skip
+            stream_of(arrival.sock),
+            session,
+            slots,
+            self._buffers,
+            name=f"{hello.node} ({arrival.name})",
+            checksum=Feature.CHECKSUM in features,
+            change_mask=self._change_mask,
+        )
         connection.descriptors = Feature.DESCRIPTORS in features
         connection.leases = Feature.LEASES in features
         self._connected += 1

@@ -39,26 +39,58 @@ _Rows = dict[str, list[tuple[Any, ...]]]
 
 COLUMNS: dict[str, tuple[tuple[str, str], ...]] = {
     "forwarder": (
-        ("ts_ns", "i"), ("interval_ns", "i"), ("node", "w"), ("job_id", "w"), ("op_class", "w"), ("requests", "i"),
-        ("bytes", "i"), ("wait_ns_histogram", "l"), ("service_ns_histogram", "l"), ("queue_len_mean", "f"),
+        ("ts_ns", "i"),
+        ("interval_ns", "i"),
+        ("node", "w"),
+        ("job_id", "w"),
+        ("op_class", "w"),
+        ("requests", "i"),
+        ("bytes", "i"),
+        ("wait_ns_histogram", "l"),
+        ("service_ns_histogram", "l"),
+        ("queue_len_mean", "f"),
         ("queue_len_max", "i"),
     ),
     "metadata": (
-        ("ts_ns", "i"), ("interval_ns", "i"), ("server", "w"), ("client", "w"), ("job_id", "w"), ("op", "w"),
+        ("ts_ns", "i"),
+        ("interval_ns", "i"),
+        ("server", "w"),
+        ("client", "w"),
+        ("job_id", "w"),
+        ("op", "w"),
         ("count", "i"),
     ),
     "pfs_client": (
-        ("ts_ns", "i"), ("interval_ns", "i"), ("node", "w"), ("job_id", "w"), ("target", "w"), ("read_rpcs", "i"),
-        ("write_rpcs", "i"), ("read_bytes", "i"), ("write_bytes", "i"), ("cache_hit", "i"), ("cache_miss", "i"),
+        ("ts_ns", "i"),
+        ("interval_ns", "i"),
+        ("node", "w"),
+        ("job_id", "w"),
+        ("target", "w"),
+        ("read_rpcs", "i"),
+        ("write_rpcs", "i"),
+        ("read_bytes", "i"),
+        ("write_bytes", "i"),
+        ("cache_hit", "i"),
+        ("cache_miss", "i"),
         ("cache_discard", "i"),
     ),
     "target": (
-        ("ts_ns", "i"), ("interval_ns", "i"), ("server", "w"), ("target", "w"), ("job_id", "w"), ("read_rpcs", "i"),
-        ("write_rpcs", "i"), ("read_bytes", "i"), ("write_bytes", "i"), ("service_ns_histogram", "l"),
-        ("capacity_bytes", "i"), ("used_bytes", "i"), ("inodes_used", "i"),
+        ("ts_ns", "i"),
+        ("interval_ns", "i"),
+        ("server", "w"),
+        ("target", "w"),
+        ("job_id", "w"),
+        ("read_rpcs", "i"),
+        ("write_rpcs", "i"),
+        ("read_bytes", "i"),
+        ("write_bytes", "i"),
+        ("service_ns_histogram", "l"),
+        ("capacity_bytes", "i"),
+        ("used_bytes", "i"),
+        ("inodes_used", "i"),
     ),
     "mapping": (("from_ns", "i"), ("to_ns", "i"), ("kind", "w"), ("a", "w"), ("b", "w")),
-}  # fmt: skip
+}
 """Columns of the rows made here, in order; i integers, f fractions, w words, l lists of integers."""
 _MAKERS: dict[str, Callable[[Sequence[Any]], Column]] = {"i": numbers, "f": fractions, "w": words, "l": lists}
 _VERSION = 1
@@ -275,8 +307,23 @@ class ForwarderRecords:
         when = (now_ns(), now - since)
         rows: list[tuple[str, tuple[object, ...]]] = []
         for job, op_class, tally in taken.rows():
-            rows.append(("forwarder", (*when, self.name, job or None, CLASSES[op_class], tally.requests, tally.bytes,
-                                       folded(tally.wait), folded(tally.service), None, None)))  # fmt: skip
+            rows.append(
+                (
+                    "forwarder",
+                    (
+                        *when,
+                        self.name,
+                        job or None,
+                        CLASSES[op_class],
+                        tally.requests,
+                        tally.bytes,
+                        folded(tally.wait),
+                        folded(tally.service),
+                        None,
+                        None,
+                    ),
+                )
+            )
         if taken.by_operation:
             mean = taken.queue_sum / taken.queue_samples if taken.queue_samples else None
             rows.append(("forwarder", (*when, self.name, None, "all", None, None, None, None, mean, taken.queue_max)))
@@ -287,8 +334,10 @@ class ForwarderRecords:
         if now >= self._space_due_ns:
             # Statvfs of many targets is not for every second, nor is a file every five of an idle forwarder.
             self._space_due_ns = now + (_SPACE_NS if taken.by_operation else _IDLE_SPACE_NS)
-            rows += [("target", (*when, self.name, target, None, None, None, None, None, None, *space))
-                     for target, *space in self._spaces()]  # fmt: skip
+            rows += [
+                ("target", (*when, self.name, target, None, None, None, None, None, None, *space))
+                for target, *space in self._spaces()
+            ]
         cache = self._cache_deltas()
         if any(cache):
             rows.append(("pfs_client", (*when, self.name, None, None, None, None, None, None, *cache)))
@@ -318,12 +367,14 @@ class ForwarderRecords:
             ]
         return [
             (
-                job, self._tree, (reads.requests, writes.requests, reads.bytes, writes.bytes),
+                job,
+                self._tree,
+                (reads.requests, writes.requests, reads.bytes, writes.bytes),
                 [a + b for a, b in zip(folded(reads.service), folded(writes.service), strict=True)],
             )
             for job, (_, reads, writes) in taken.by_class().items()
             if reads.requests or writes.requests
-        ]  # fmt: skip
+        ]
 
     def _spaces(self) -> list[tuple[object, ...]]:
         """Name, capacity, used bytes and used inodes of each target."""

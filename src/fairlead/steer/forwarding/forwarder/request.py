@@ -21,11 +21,33 @@ SILENT = frozenset(int(op) for op in NO_REPLY)
 REPEATABLE = frozenset(
     int(op)
     for op in (
-        Op.LOOKUP, Op.FORGET, Op.BATCH_FORGET, Op.INTERRUPT, Op.GETATTR, Op.READLINK, Op.READ, Op.STATFS, Op.GETXATTR,
-        Op.LISTXATTR, Op.FLUSH, Op.FSYNC, Op.FSYNCDIR, Op.READDIR, Op.READDIRPLUS, Op.GETLK, Op.ACCESS, Op.LSEEK,
-        Op.BMAP, Op.SYNCFS, Op.STATX, Own.JOB, Own.PLACE, Own.PING, Own.RELEASE_LEASE,
+        Op.LOOKUP,
+        Op.FORGET,
+        Op.BATCH_FORGET,
+        Op.INTERRUPT,
+        Op.GETATTR,
+        Op.READLINK,
+        Op.READ,
+        Op.STATFS,
+        Op.GETXATTR,
+        Op.LISTXATTR,
+        Op.FLUSH,
+        Op.FSYNC,
+        Op.FSYNCDIR,
+        Op.READDIR,
+        Op.READDIRPLUS,
+        Op.GETLK,
+        Op.ACCESS,
+        Op.LSEEK,
+        Op.BMAP,
+        Op.SYNCFS,
+        Op.STATX,
+        Own.JOB,
+        Own.PLACE,
+        Own.PING,
+        Own.RELEASE_LEASE,
     )
-)  # fmt: skip
+)
 """Requests that may be carried out twice. The answers of all others are kept for a client that asks again."""
 UNLOCKING = frozenset(int(op) for op in (Op.SETLK, Op.SETLKW, Op.FLUSH, Op.RELEASE))
 """Requests that may give back a lock somebody waits for."""
@@ -37,9 +59,17 @@ HANDED = frozenset(int(op) for op in (Op.OPEN, Op.CREATE, Op.TMPFILE))
 NAMING = frozenset(
     int(op)
     for op in (
-        Op.CREATE, Op.MKNOD, Op.MKDIR, Op.SYMLINK, Op.LINK, Op.UNLINK, Op.RMDIR, Op.RENAME, Op.RENAME2,
+        Op.CREATE,
+        Op.MKNOD,
+        Op.MKDIR,
+        Op.SYMLINK,
+        Op.LINK,
+        Op.UNLINK,
+        Op.RMDIR,
+        Op.RENAME,
+        Op.RENAME2,
     )
-)  # fmt: skip
+)
 """Requests that make or remove a name in the header's node: its attributes may go with the answer (Flag.PARENT)."""
 KNOWN = frozenset(int(op) for op in Op) | frozenset(int(op) for op in Own)
 
@@ -48,9 +78,27 @@ class Request(Waiting):
     """A request: what waits for a worker (`Waiting`), and all that is needed to carry it out and to answer."""
 
     __slots__ = (
-        "along", "body", "buffer", "connection", "data", "delay_ns", "due_ns", "flags", "gid", "handle", "holds",
-        "interrupted", "node", "number", "op", "pid", "session", "slot", "uid", "written",
-    )  # fmt: skip
+        "along",
+        "body",
+        "buffer",
+        "connection",
+        "data",
+        "delay_ns",
+        "due_ns",
+        "flags",
+        "gid",
+        "handle",
+        "holds",
+        "interrupted",
+        "node",
+        "number",
+        "op",
+        "pid",
+        "session",
+        "slot",
+        "uid",
+        "written",
+    )
 
     def __init__(
         self,

@@ -101,13 +101,23 @@ class Server:
         self._carry = self._execution.carry_out
         self._closer = Closer(self._end_session)
         welcome = Welcome(
-            forwarder=settings.name, boot=self.boot, export=operations.tree.name, grace_s=settings.grace_s,
+            forwarder=settings.name,
+            boot=self.boot,
+            export=operations.tree.name,
+            grace_s=settings.grace_s,
             root=operations.tree.attributes(ROOT).st_ino,
-        )  # fmt: skip
+        )
         self._reception = Reception(
-            settings, self._epoll, self.sessions, self._buffers, welcome, change_mask=self._change_mask,
-            admitted=self._admitted, replaced=self._replaced, say=self._say,
-        )  # fmt: skip
+            settings,
+            self._epoll,
+            self.sessions,
+            self._buffers,
+            welcome,
+            change_mask=self._change_mask,
+            admitted=self._admitted,
+            replaced=self._replaced,
+            say=self._say,
+        )
 
     def listen(self, address: Address) -> Address:
         """Listens there too (before `start`) and returns the address, with the port that was chosen for port 0.

@@ -19,8 +19,22 @@ def ways() -> list[int]:
         table[op] = DATA
     for op in (Op.OPEN, Op.OPENDIR, Op.CREATE, Op.TMPFILE):
         table[op] = OPENS
-    for op in (Op.RELEASE, Op.RELEASEDIR, Op.FSYNC, Op.FSYNCDIR, Op.READDIR, Op.READDIRPLUS, Op.GETLK,
-               Op.SETLK, Op.SETLKW, Op.FALLOCATE, Op.LSEEK, Op.COPY_FILE_RANGE, Op.IOCTL, Op.POLL):  # fmt: skip
+    for op in (
+        Op.RELEASE,
+        Op.RELEASEDIR,
+        Op.FSYNC,
+        Op.FSYNCDIR,
+        Op.READDIR,
+        Op.READDIRPLUS,
+        Op.GETLK,
+        Op.SETLK,
+        Op.SETLKW,
+        Op.FALLOCATE,
+        Op.LSEEK,
+        Op.COPY_FILE_RANGE,
+        Op.IOCTL,
+        Op.POLL,
+    ):
         table[op] = HANDLE
     for op in (Op.FORGET, Op.BATCH_FORGET, Op.INTERRUPT, Op.DESTROY):
         table[op] = LOCAL

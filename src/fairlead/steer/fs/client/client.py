@@ -39,8 +39,12 @@ if TYPE_CHECKING:
 _RETRY, _SLOT = int(Flag.RETRY), int(Flag.SLOT)
 _MOST_LINKS = 40
 _FOLDER_NS = 1_000_000_000
-_MODES = {"r": os.O_RDONLY, "w": os.O_WRONLY | os.O_CREAT | os.O_TRUNC, "a": os.O_WRONLY | os.O_CREAT | os.O_APPEND,
-          "x": os.O_WRONLY | os.O_CREAT | os.O_EXCL}  # fmt: skip
+_MODES = {
+    "r": os.O_RDONLY,
+    "w": os.O_WRONLY | os.O_CREAT | os.O_TRUNC,
+    "a": os.O_WRONLY | os.O_CREAT | os.O_APPEND,
+    "x": os.O_WRONLY | os.O_CREAT | os.O_EXCL,
+}
 _LISTED_BYTES = 128 << 10
 
 

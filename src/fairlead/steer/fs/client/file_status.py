@@ -30,9 +30,17 @@ def status_of(body: bytes, at: int) -> FileStatus:
     )
     second = 1_000_000_000
     return FileStatus(
-        ino, size, blocks, atime * second + atime_ns, mtime * second + mtime_ns, ctime * second + ctime_ns, mode, links,
-        uid, gid,
-    )  # fmt: skip
+        ino,
+        size,
+        blocks,
+        atime * second + atime_ns,
+        mtime * second + mtime_ns,
+        ctime * second + ctime_ns,
+        mode,
+        links,
+        uid,
+        gid,
+    )
 
 
 def change_of(valid: Valid, *, size: int = 0, mode: int = 0) -> bytes:

@@ -29,10 +29,19 @@ if TYPE_CHECKING:
 
 _HEADER = IN_HEADER.size
 _FIXED = {
-    Op.LOOKUP: 0, Op.CREATE: CREATE_IN.size, Op.MKNOD: MKNOD_IN.size, Op.MKDIR: MKDIR_IN.size, Op.SYMLINK: 0,
-    Op.LINK: LINK_IN.size, Op.UNLINK: 0, Op.RMDIR: 0, Op.RENAME: RENAME_IN.size, Op.RENAME2: RENAME2_IN.size,
-    Op.READDIRPLUS: 0, Op.TMPFILE: CREATE_IN.size,
-}  # fmt: skip
+    Op.LOOKUP: 0,
+    Op.CREATE: CREATE_IN.size,
+    Op.MKNOD: MKNOD_IN.size,
+    Op.MKDIR: MKDIR_IN.size,
+    Op.SYMLINK: 0,
+    Op.LINK: LINK_IN.size,
+    Op.UNLINK: 0,
+    Op.RMDIR: 0,
+    Op.RENAME: RENAME_IN.size,
+    Op.RENAME2: RENAME2_IN.size,
+    Op.READDIRPLUS: 0,
+    Op.TMPFILE: CREATE_IN.size,
+}
 NAMING = {int(op): _HEADER + fixed for op, fixed in _FIXED.items()}
 """Requests about names, and where the name begins in their message."""
 MEASURED = frozenset(map(int, (Op.SETATTR, Op.FSYNC, Op.COPY_FILE_RANGE, Op.FALLOCATE)))

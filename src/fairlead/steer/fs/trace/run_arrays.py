@@ -22,10 +22,19 @@ from fairlead.steer.fs.trace.runs import BOUNDARY_NS, GAP_NS, SIZED, WORDS, word
 I64 = NDArray[np.int64]
 _T = TypeVar("_T", bound=np.generic)
 Flags = NDArray[np.bool_]
-RECORD = np.dtype([
-    ("op", "<u2"), ("job", "<u2"), ("error", "<i4"), ("node", "<u8"), ("handle", "<u8"), ("offset", "<i8"),
-    ("size", "<i8"), ("start", "<i8"), ("end", "<i8"),
-])  # fmt: skip
+RECORD = np.dtype(
+    [
+        ("op", "<u2"),
+        ("job", "<u2"),
+        ("error", "<i4"),
+        ("node", "<u8"),
+        ("handle", "<u8"),
+        ("offset", "<i8"),
+        ("size", "<i8"),
+        ("start", "<i8"),
+        ("end", "<i8"),
+    ]
+)
 """`ring.RECORD` as NumPy has it."""
 ALL_WORDS = sorted({*WORDS.values(), "fdatasync", "truncate", "chmod", "chown", "utimens"})
 _CODE = {word: code for code, word in enumerate(ALL_WORDS)}
@@ -61,10 +70,20 @@ class Chunk:
     def take(self, rows: Flags) -> Chunk:
         """These runs."""
         return Chunk(
-            self.start[rows], self.end[rows], self.busy[rows], self.job[rows], self.word[rows], self.file[rows],
-            self.handle[rows], self.sized[rows], self.offset[rows], self.size[rows], self.stride[rows],
-            self.count[rows], self.files,
-        )  # fmt: skip
+            self.start[rows],
+            self.end[rows],
+            self.busy[rows],
+            self.job[rows],
+            self.word[rows],
+            self.file[rows],
+            self.handle[rows],
+            self.sized[rows],
+            self.offset[rows],
+            self.size[rows],
+            self.stride[rows],
+            self.count[rows],
+            self.files,
+        )
 
     def columns(self, ranks: dict[int, int]) -> dict[str, Column]:
         """The columns of `ops` that differ from run to run; `ranks` by job index, -1 for none."""
@@ -75,12 +94,18 @@ class Chunk:
         ranked = rank[self.job]
         strided = self.sized & (self.count > 1)
         return {
-            "start_ns": _numbers(self.start), "end_ns": _numbers(self.end), "busy_ns": _numbers(self.busy),
-            "rank": _numbers(ranked, ranked >= 0), "op": Words(_array("i", self.word), ALL_WORDS),
-            "file_id": _numbers(ids[self.file], self.file >= 0), "handle": _numbers(self.handle, self.handle != 0),
-            "offset": _numbers(self.offset, self.sized), "size": _numbers(self.size, self.sized),
-            "stride": _numbers(self.stride, strided), "count": _numbers(self.count),
-        }  # fmt: skip
+            "start_ns": _numbers(self.start),
+            "end_ns": _numbers(self.end),
+            "busy_ns": _numbers(self.busy),
+            "rank": _numbers(ranked, ranked >= 0),
+            "op": Words(_array("i", self.word), ALL_WORDS),
+            "file_id": _numbers(ids[self.file], self.file >= 0),
+            "handle": _numbers(self.handle, self.handle != 0),
+            "offset": _numbers(self.offset, self.sized),
+            "size": _numbers(self.size, self.sized),
+            "stride": _numbers(self.stride, strided),
+            "count": _numbers(self.count),
+        }
 
     def first_seen(self) -> dict[int, tuple[str, int]]:
         """Path and first start by file id."""
@@ -152,12 +177,20 @@ def runs_of(
     total = np.concatenate((np.zeros(1, np.int64), np.cumsum(end - start)))
     count = lasts - heads + 1
     return Chunk(
-        start=start[heads], end=end[lasts], busy=total[lasts + 1] - total[heads],
-        job=records["job"][firsts].astype(np.int64), word=word[firsts].astype(np.int32), file=file[firsts],
-        handle=handle[firsts].view(np.int64), sized=sized[firsts], offset=offset[heads],
-        size=size[heads], stride=np.where(count > 1, links.step[np.minimum(heads + 1, len(records) - 1)], 0),
-        count=count, files=files,
-    )  # fmt: skip
+        start=start[heads],
+        end=end[lasts],
+        busy=total[lasts + 1] - total[heads],
+        job=records["job"][firsts].astype(np.int64),
+        word=word[firsts].astype(np.int32),
+        file=file[firsts],
+        handle=handle[firsts].view(np.int64),
+        sized=sized[firsts],
+        offset=offset[heads],
+        size=size[heads],
+        stride=np.where(count > 1, links.step[np.minimum(heads + 1, len(records) - 1)], 0),
+        count=count,
+        files=files,
+    )
 
 
 def _files(

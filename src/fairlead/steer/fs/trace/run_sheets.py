@@ -109,18 +109,25 @@ class Sheets:
                 sheet.saw(*run.file, run.start)
         ranks = {index: identity.rank for index, identity in self._identities().items()}
         span = min(run.start for run in runs), max(run.end for run in runs)
-        return self._ops(job_id, runs[0].job, len(runs), span, {
-            "start_ns": numbers([run.start for run in runs]), "end_ns": numbers([run.end for run in runs]),
-            "busy_ns": numbers([run.busy for run in runs]),
-            "rank": numbers([_none_below(ranks.get(run.job, -1)) for run in runs]),
-            "op": words([run.word for run in runs]),
-            "file_id": numbers([run.file[0] if run.file is not None else None for run in runs]),
-            "handle": numbers([_signed(run.handle) or None for run in runs]),
-            "offset": numbers([_none_below(run.offset) for run in runs]),
-            "size": numbers([_none_below(run.size) for run in runs]),
-            "stride": numbers([run.stride if run.count > 1 and run.offset >= 0 else None for run in runs]),
-            "count": numbers([run.count for run in runs]),
-        })  # fmt: skip
+        return self._ops(
+            job_id,
+            runs[0].job,
+            len(runs),
+            span,
+            {
+                "start_ns": numbers([run.start for run in runs]),
+                "end_ns": numbers([run.end for run in runs]),
+                "busy_ns": numbers([run.busy for run in runs]),
+                "rank": numbers([_none_below(ranks.get(run.job, -1)) for run in runs]),
+                "op": words([run.word for run in runs]),
+                "file_id": numbers([run.file[0] if run.file is not None else None for run in runs]),
+                "handle": numbers([_signed(run.handle) or None for run in runs]),
+                "offset": numbers([_none_below(run.offset) for run in runs]),
+                "size": numbers([_none_below(run.size) for run in runs]),
+                "stride": numbers([run.stride if run.count > 1 and run.offset >= 0 else None for run in runs]),
+                "count": numbers([run.count for run in runs]),
+            },
+        )
 
     def _ops(
         self, job_id: str | None, index: int, rows: int, span: tuple[int, int], columns: dict[str, Column]
@@ -129,10 +136,16 @@ class Sheets:
         self._span[job_id] = min(first, span[0]), max(last, span[1])
         job = self._described(job_id, index)
         header = self._spool.header("ops", OPS_VERSION, rows, first_ns=span[0], last_ns=span[1], job=job)
-        return encode(header, {
-            **columns, "node": same_word(self._spool.node, rows), "job_id": same_word(job_id, rows),
-            "interface": same_word(INTERFACE, rows), "fs": same_word(self._fs, rows),
-        })  # fmt: skip
+        return encode(
+            header,
+            {
+                **columns,
+                "node": same_word(self._spool.node, rows),
+                "job_id": same_word(job_id, rows),
+                "interface": same_word(INTERFACE, rows),
+                "fs": same_word(self._fs, rows),
+            },
+        )
 
     def _files(self, job_id: str | None, sheet: _Sheet) -> bytes | None:
         seen = sheet.files
@@ -140,13 +153,22 @@ class Sheets:
             return None
         starts = [start for _, start in seen.values()]
         header = self._spool.header(
-            "files", FILES_VERSION, len(seen), first_ns=min(starts), last_ns=max(starts),
+            "files",
+            FILES_VERSION,
+            len(seen),
+            first_ns=min(starts),
+            last_ns=max(starts),
             job=self._described(job_id, None),
-        )  # fmt: skip
-        return encode(header, {
-            "file_id": numbers(list(seen)), "fs": same_word(self._fs, len(seen)),
-            "path": words([path for path, _ in seen.values()]), "first_seen_ns": numbers(starts),
-        })  # fmt: skip
+        )
+        return encode(
+            header,
+            {
+                "file_id": numbers(list(seen)),
+                "fs": same_word(self._fs, len(seen)),
+                "path": words([path for path, _ in seen.values()]),
+                "first_seen_ns": numbers(starts),
+            },
+        )
 
     def _described(self, job_id: str | None, index: int | None) -> dict[str, object] | None:
         """What is known of the job; its start and end are the first and last request so far."""
@@ -155,9 +177,14 @@ class Sheets:
         told = self._identities().get(index) if index is not None else None
         start, end = self._span[job_id]
         about: dict[str, object] = {
-            "job_id": job_id, "user": told.user if told else "", "cluster": told.cluster if told else "",
-            "name": told.name if told else "", "start_ns": start, "end_ns": end, "nodes": [self._spool.node],
-        }  # fmt: skip
+            "job_id": job_id,
+            "user": told.user if told else "",
+            "cluster": told.cluster if told else "",
+            "name": told.name if told else "",
+            "start_ns": start,
+            "end_ns": end,
+            "nodes": [self._spool.node],
+        }
         return {name: value for name, value in about.items() if value}
 
 

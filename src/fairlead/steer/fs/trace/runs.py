@@ -15,16 +15,45 @@ from fairlead.steer.fs.trace.result_ring import RECORD
 GAP_NS = 10_000_000
 BOUNDARY_NS = 1_000_000_000
 WORDS: dict[int, str] = {
-    Op.LOOKUP: "lookup", Op.GETATTR: "stat", Op.STATX: "stat", Op.READLINK: "readlink", Op.SYMLINK: "symlink",
-    Op.MKNOD: "mknod", Op.MKDIR: "mkdir", Op.UNLINK: "unlink", Op.RMDIR: "rmdir", Op.RENAME: "rename",
-    Op.RENAME2: "rename", Op.LINK: "link", Op.OPEN: "open", Op.READ: "read", Op.WRITE: "write",
-    Op.STATFS: "statfs", Op.RELEASE: "close", Op.FLUSH: "flush", Op.FSYNC: "fsync", Op.SETXATTR: "setxattr",
-    Op.GETXATTR: "getxattr", Op.LISTXATTR: "listxattr", Op.REMOVEXATTR: "removexattr", Op.OPENDIR: "opendir",
-    Op.READDIR: "readdir", Op.READDIRPLUS: "readdir", Op.RELEASEDIR: "closedir", Op.FSYNCDIR: "fsync",
-    Op.GETLK: "lock", Op.SETLK: "lock", Op.SETLKW: "lock", Op.ACCESS: "access", Op.CREATE: "create",
-    Op.TMPFILE: "create", Op.FALLOCATE: "allocate", Op.LSEEK: "seek", Op.COPY_FILE_RANGE: "copy",
+    Op.LOOKUP: "lookup",
+    Op.GETATTR: "stat",
+    Op.STATX: "stat",
+    Op.READLINK: "readlink",
+    Op.SYMLINK: "symlink",
+    Op.MKNOD: "mknod",
+    Op.MKDIR: "mkdir",
+    Op.UNLINK: "unlink",
+    Op.RMDIR: "rmdir",
+    Op.RENAME: "rename",
+    Op.RENAME2: "rename",
+    Op.LINK: "link",
+    Op.OPEN: "open",
+    Op.READ: "read",
+    Op.WRITE: "write",
+    Op.STATFS: "statfs",
+    Op.RELEASE: "close",
+    Op.FLUSH: "flush",
+    Op.FSYNC: "fsync",
+    Op.SETXATTR: "setxattr",
+    Op.GETXATTR: "getxattr",
+    Op.LISTXATTR: "listxattr",
+    Op.REMOVEXATTR: "removexattr",
+    Op.OPENDIR: "opendir",
+    Op.READDIR: "readdir",
+    Op.READDIRPLUS: "readdir",
+    Op.RELEASEDIR: "closedir",
+    Op.FSYNCDIR: "fsync",
+    Op.GETLK: "lock",
+    Op.SETLK: "lock",
+    Op.SETLKW: "lock",
+    Op.ACCESS: "access",
+    Op.CREATE: "create",
+    Op.TMPFILE: "create",
+    Op.FALLOCATE: "allocate",
+    Op.LSEEK: "seek",
+    Op.COPY_FILE_RANGE: "copy",
     Op.SYNCFS: "syncfs",
-}  # fmt: skip
+}
 """Words of the `ops` and `metadata` tables; requests that are not in it are not recorded."""
 SIZED = frozenset({int(Op.READ), int(Op.WRITE), int(Op.COPY_FILE_RANGE)})
 """Operations whose offset and size say which bytes they moved."""
@@ -35,8 +64,21 @@ _KINDS = ((Valid.SIZE, "truncate"), (Valid.MODE, "chmod"), (Valid.UID | Valid.GI
 class Run:
     """A run of `count` requests. Offset -1: no offset, size, stride. Nothing may join after `limit`."""
 
-    __slots__ = ("busy", "count", "end", "file", "handle", "job", "last", "limit", "offset", "size", "start", "stride",
-                 "word")  # fmt: skip
+    __slots__ = (
+        "busy",
+        "count",
+        "end",
+        "file",
+        "handle",
+        "job",
+        "last",
+        "limit",
+        "offset",
+        "size",
+        "start",
+        "stride",
+        "word",
+    )
 
     def __init__(
         self, start: int, end: int, job: int, word: str, file: File | None, handle: int, offset: int, size: int

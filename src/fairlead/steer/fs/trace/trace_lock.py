@@ -17,11 +17,24 @@ _HANDLED = frozenset(
     map(
         int,
         (
-            Op.RELEASE, Op.FLUSH, Op.FSYNC, Op.READDIR, Op.READDIRPLUS, Op.RELEASEDIR, Op.FSYNCDIR, Op.GETLK, Op.SETLK,
-            Op.SETLKW, Op.FALLOCATE, Op.LSEEK, Op.COPY_FILE_RANGE, Op.IOCTL, Op.POLL,
+            Op.RELEASE,
+            Op.FLUSH,
+            Op.FSYNC,
+            Op.READDIR,
+            Op.READDIRPLUS,
+            Op.RELEASEDIR,
+            Op.FSYNCDIR,
+            Op.GETLK,
+            Op.SETLK,
+            Op.SETLKW,
+            Op.FALLOCATE,
+            Op.LSEEK,
+            Op.COPY_FILE_RANGE,
+            Op.IOCTL,
+            Op.POLL,
         ),
     )
-)  # fmt: skip
+)
 """Requests whose body begins with a handle."""
 _OPENING = frozenset(map(int, (Op.OPEN, Op.CREATE, Op.TMPFILE, Op.OPENDIR)))
 _RELEASING = frozenset(map(int, (Op.RELEASE, Op.RELEASEDIR)))

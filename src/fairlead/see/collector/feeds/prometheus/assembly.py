@@ -74,9 +74,13 @@ class Assembly:
     stands for the server where no label names it."""
 
     def __init__(
-        self, mapping: Mapping, labels_of: Callable[[Key], dict[str, str] | None], *, node: str = "",
+        self,
+        mapping: Mapping,
+        labels_of: Callable[[Key], dict[str, str] | None],
+        *,
+        node: str = "",
         most_series: int = 250_000,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.counts = Counts()
         self._mapping = mapping
         self._labels_of = labels_of
@@ -151,8 +155,10 @@ class Assembly:
             names = place.thing.names
             spec = TABLES[place.thing.table]
             # A series that does not say what it counts (no target) makes no row.
-            if any(not column.nullable and column.name in place.metric.keys and column.name not in names
-                   for column in spec.schema):  # fmt: skip
+            if any(
+                not column.nullable and column.name in place.metric.keys and column.name not in names
+                for column in spec.schema
+            ):
                 place = None
         elif labels is None or not self._mapping.ignored(labels.get("__name__", "")):
             name = labels.get("__name__", "") if labels is not None else "(malformed)"

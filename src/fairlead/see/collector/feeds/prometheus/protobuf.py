@@ -182,6 +182,7 @@ def _skipped(data: bytes, at: int, tag: int) -> int:
 
 def _broken(what: str) -> CorruptInputError:
     return CorruptInputError(
-        f"not a remote-write request: {what}", where="POST /api/v1/write",
+        f"not a remote-write request: {what}",
+        where="POST /api/v1/write",
         remedy="send protocol version 1.0: snappy over a protobuf WriteRequest",
-    )  # fmt: skip
+    )

@@ -73,9 +73,12 @@ class ScrapeFeed:
         unknown = self._assembly.counts.unknown.total()
         text = f"{page.strange} lines not understood, such as {page.example!r}" if page.strange else ""
         sink.health(
-            self.name, "ok", text or self._assembly.counts.text(), rows=sum(one.num_rows for one in rows),
+            self.name,
+            "ok",
+            text or self._assembly.counts.text(),
+            rows=sum(one.num_rows for one in rows),
             unknown_lines=page.strange + unknown - self._unknown_told,
-        )  # fmt: skip
+        )
         self._unknown_told = unknown
 
     def _page(self) -> str:
