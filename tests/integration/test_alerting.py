@@ -124,7 +124,7 @@ def test_rows_of_the_lake_are_told_once(tmp_path: Path) -> None:
 _SENDER = """
 import sys
 from pathlib import Path
-from fairlead import clock
+from fairlead.core import clock
 from fairlead.show.alerts.route_sender import Sender
 from fairlead.show.alerts.settings import Alerts, Webhook
 from fairlead.show.alerts.state import State

@@ -243,7 +243,7 @@ KILLED = """
 import sys
 from pathlib import Path
 from fairlead.store.lake import Lake
-from fairlead.run import analysis_loop
+from fairlead.explain.diagnosing import analysis_loop
 lake = Lake.open(Path(sys.argv[1]))
 with lake.writer("analysis") as writer:
     batch = writer.batch

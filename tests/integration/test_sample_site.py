@@ -135,7 +135,7 @@ def test_nodes_are_rarely_given_twice(short: Month) -> None:
 def server(folder: Path) -> Iterator[subprocess.Popen[str]]:
     state = msgspec.json.decode((folder / "sample-site.json").read_bytes(), type=sample_site.Sample)
     code = (
-        "import sys; from pathlib import Path; from fairlead.run import sample_site as s, up;"
+        "import sys; from pathlib import Path; from fairlead.kit.sample import site as s; from fairlead.run import up;"
         " from fairlead.run.config import load, resolved; import msgspec;"
         " f = Path(sys.argv[1]); one = msgspec.json.decode(sys.argv[2], type=s.Sample);"
         " c = resolved(s.settings(load(None, environment={}, flags=['api.listen=tcp:127.0.0.1:0'])[0], f));"

@@ -83,7 +83,12 @@ def _usable(records: NDArray[np.void], layout: Layout, processes: int | None, ta
     least = -(processes or MOST_PROCESSES)
     if counters.size and (counters.min() < least or counters.max() > MOST_BYTES):
         bounded = [k for k, name in enumerate(layout.counters) if name not in _UNSIGNED and "stride" not in name]
-        impossible = ((counters[:, bounded] < least) | (counters[:, bounded] > MOST_BYTES)).any(axis=1)
+        outside = (counters[:, bounded] < least) | (counters[:, bounded] > MOST_BYTES)
+        for k, column in enumerate(bounded):  # the size of an access that was counted no time says nothing
+            size, slot, _ = layout.counters[column].partition("_access")
+            if slot and f"{size}_count" in layout.counters:
+                outside[:, k] &= counters[:, layout.counters.index(f"{size}_count")] != 0
+        impossible = outside.any(axis=1)
         tally.impossible_values += int(np.count_nonzero(keep & impossible))
         keep &= ~impossible
     if "fopens" in layout.counters:
