@@ -16,13 +16,13 @@ from pathlib import Path
 
 import msgspec
 
-from fairlead.steer.forwarding.forwarder.run import Options, forward
+from fairlead.steer.forwarding.forwarder.run import Options, run_forwarder
 from fairlead.steer.fs.client.dial import Dial
 from fairlead.steer.fs.client.link import Link
 from fairlead.steer.fs.fuse import abi
 from fairlead.steer.fs.fuse.abi import Op
 from fairlead.steer.fs.trees.base import ROOT, FileTree
-from fairlead.steer.fs.trees.open_tree import tree_of
+from fairlead.steer.fs.trees.open_tree import open_export
 from fairlead.steer.fs.wire.frames import HEAD_BYTES, JOB_IN, PREFIX_BYTES, REPLY, Own
 from fairlead.steer.fs.wire.handshake import Identity
 
@@ -41,11 +41,11 @@ def serve(options: dict[str, object]) -> dict[str, object]:
     opened: list[FileTree] = []
 
     def open_tree(spec: str) -> FileTree:
-        opened.append(tree_of(spec))
+        opened.append(open_export(spec))
         return opened[0]
 
     settings = options.pop("settings", None)
-    forward(
+    run_forwarder(
         Options(**options, job_settings=Path(str(settings)) if settings else None),  # type: ignore[arg-type]
         lambda address: print(f"ready {address}", file=sys.stderr, flush=True),
         open_tree=open_tree,

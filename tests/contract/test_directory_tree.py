@@ -44,11 +44,11 @@ class TestDirectoryTree(TreeContract, OpenFileContract):
 
 @contextmanager
 def acting_as(user: int) -> Iterator[None]:
-    acting.become(user, user)
+    acting.switch_user(user, user)
     try:
         yield
     finally:
-        acting.become(0, 0)
+        acting.switch_user(0, 0)
 
 
 def test_a_removed_open_file_is_kept_until_its_last_close(tree: DirectoryTree, tmp_path: Path) -> None:
@@ -334,7 +334,7 @@ def test_identity_is_of_one_thread(tree: DirectoryTree, tmp_path: Path) -> None:
     owners = []
 
     def work() -> None:
-        acting.become(1234, 1234)
+        acting.switch_user(1234, 1234)
         _, st, file = tree.create(ROOT, b"theirs", os.O_RDWR, 0o600)
         owners.append(st.st_uid)
         file.close()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.steer.forwarding.forwarder.buffers import Buffers
+from fairlead.steer.forwarding.forwarder.buffers import BufferPool
 from fairlead.steer.forwarding.forwarder.client_sessions import Authority, Session
 from fairlead.steer.forwarding.forwarder.connection import RECEIVE_BYTES, Connection, Malformed
 from fairlead.steer.forwarding.forwarder.intake import Intake
@@ -15,7 +15,7 @@ from fairlead.steer.fs.fuse import abi
 from fairlead.steer.fs.fuse.abi import Op
 from fairlead.steer.fs.sessions import Handles
 from fairlead.steer.fs.wire.frames import MAX_FRAME, NO_SLOT, PREFIX_BYTES, REQUEST, Flag
-from fairlead.steer.fs.wire.handshake import Hello, new_id
+from fairlead.steer.fs.wire.handshake import Hello, generate_id
 from fairlead.steer.fs.wire.slots import make_slots
 from wire_client import message
 
@@ -63,8 +63,8 @@ class Pieces:
 
 
 def connection(stream: Pieces, *, checksum: bool = False, slots=None, uid: int = -1) -> Connection:
-    session = Session(Hello(new_id(), new_id(), "n"), Authority(uid, gid=77), Handles())
-    return Connection(stream, session, slots, Buffers(), name="test", checksum=checksum, change_mask=lambda _: None)
+    session = Session(Hello(generate_id(), generate_id(), "n"), Authority(uid, gid=77), Handles())
+    return Connection(stream, session, slots, BufferPool(), name="test", checksum=checksum, change_mask=lambda _: None)
 
 
 def received(link: Connection, stream: Pieces) -> list:
@@ -134,7 +134,7 @@ def test_damaged_frames_are_requests_or_malformed_and_data_stays_in_bounds(whole
     slots = make_slots(2)
     stream = Pieces([bytes(data)])
     link = connection(stream, slots=slots, checksum=checksum)
-    intake = Intake(Buffers(), lambda _: None)
+    intake = Intake(BufferPool(), lambda _: None)
     try:
         for frame in received(link, stream):
             request = intake.take(link, frame, 1)
@@ -177,7 +177,7 @@ def test_a_restricted_client_acts_as_itself_only(own, claimed) -> None:
     stream = Pieces([])
     link = connection(stream, uid=own)
     text = memoryview(message(Op.LOOKUP, 1, b"a\0", uid=claimed, gid=12))
-    request = Intake(Buffers(), lambda _: None).take(link, (0, 0, 9, 0, NO_SLOT, 0, text, None), 1)
+    request = Intake(BufferPool(), lambda _: None).take(link, (0, 0, 9, 0, NO_SLOT, 0, text, None), 1)
     if claimed in (own, 0):
         assert request is not None
         assert request.uid == own

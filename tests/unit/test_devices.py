@@ -13,7 +13,7 @@ from fairlead.core.errors import ConfigError, ForwardingError
 from fairlead.kit.testing.devices import SimulatedDeviceTree, Timing, simulated_device, timing
 from fairlead.steer.fs.trees.base import ROOT, Change
 from fairlead.steer.fs.trees.directory import DirectoryTree
-from fairlead.steer.fs.trees.open_tree import tree_of
+from fairlead.steer.fs.trees.open_tree import open_export
 
 MS = 1_000_000
 
@@ -79,7 +79,7 @@ def test_what_is_not_timed_is_the_real_thing(tmp_path: Path) -> None:
 
 
 def test_it_says_that_it_is_simulated(tmp_path: Path) -> None:
-    tree = tree_of(f"slow:metadata=2ms,read=8ms,bandwidth=100M:{tmp_path}")
+    tree = open_export(f"slow:metadata=2ms,read=8ms,bandwidth=100M:{tmp_path}")
     assert tree.name == f"{tmp_path} (simulated device: metadata 2 ms, read 8 ms, 100 MB/s)"
     assert Timing().describe() == "simulated device: takes no time"
 
@@ -93,4 +93,4 @@ def test_timings_are_read() -> None:
         with pytest.raises(ConfigError):
             timing(wrong)
     with pytest.raises(ForwardingError, match="no tree"):
-        tree_of("slow:read=5ms")
+        open_export("slow:read=5ms")

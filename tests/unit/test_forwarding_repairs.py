@@ -20,14 +20,14 @@ from fairlead.steer.fs.client.dial import Dial
 from fairlead.steer.fs.client.held_state import F_WRLCK, HeldLock, Holdings
 from fairlead.steer.fs.client.link import Link
 from fairlead.steer.fs.client.node_names import Nodes
-from fairlead.steer.fs.client.pending_requests import IN_HEADER, Ledger, own_message, place_message
-from fairlead.steer.fs.client.reclaim import call, open_again
+from fairlead.steer.fs.client.pending_requests import IN_HEADER, Ledger, build_own_message, build_place_message
+from fairlead.steer.fs.client.reclaim import exchange_message, reopen_files
 from fairlead.steer.fs.fuse import abi
 from fairlead.steer.fs.fuse.abi import ROOT, Op
 from fairlead.steer.fs.operations.dispatch import Operations
 from fairlead.steer.fs.sessions import Handles
 from fairlead.steer.fs.trees.directory import DirectoryTree
-from fairlead.steer.fs.trees.unlinked_files import own_folder
+from fairlead.steer.fs.trees.unlinked_files import open_own_folder
 from fairlead.steer.fs.wire.frames import Own, Refusal
 
 UNKNOWN_NODE, UNKNOWN_HANDLE = int(Refusal.UNKNOWN_NODE), int(Refusal.UNKNOWN_HANDLE)
@@ -108,7 +108,7 @@ def test_what_is_refused_for_ever_ends_with_estale() -> None:
 def test_a_forget_of_an_earlier_file_takes_the_place_of_the_new_one(tmp_path: Path) -> None:
     """Why the above can be: numbers are used again, and FORGETs are late."""
     node = _made(tmp_path / "f")
-    place = place_message(node, [(ROOT, b"f")])[IN_HEADER.size :]
+    place = build_place_message(node, [(ROOT, b"f")])[IN_HEADER.size :]
     reopen = b"".join((os.O_RDWR.to_bytes(4, "little"), bytes(12)))
     flush = abi.FLUSH_IN.pack(HANDLE, 0, 0, 0)
     with serving(tmp_path, f"unix:{tmp_path}.sock") as (addresses, _), WireClient(addresses[0]) as client:
@@ -131,7 +131,7 @@ def test_a_node_that_was_moved_through_another_forwarder_is_asked_for(tmp_path: 
         attributes = abi.GETATTR_IN.pack(0, 0, 0)
         assert client.ask(Op.GETATTR, node, attributes).error == UNKNOWN_NODE
         for name, error in ((b"f", -errno.ESTALE), (b"g", 0)):
-            place = place_message(node, [(ROOT, name)])[IN_HEADER.size :]
+            place = build_place_message(node, [(ROOT, name)])[IN_HEADER.size :]
             assert client.ask(Own.PLACE, node, place).error == error
         assert client.ask(Op.GETATTR, node, attributes).error == 0
 
@@ -155,10 +155,10 @@ def test_an_open_file_with_a_lock_is_had_again_though_its_place_was_forgotten(tm
     with serving(tmp_path, f"unix:{tmp_path}.sock", tree=tree) as (addresses, _):
         link = Link(Dial(addresses).any())
         try:
-            open_again(link, *_locked(node), said.append)
+            reopen_files(link, *_locked(node), said.append)
             assert (said, tree.told) == ([], 2)
-            flush = own_message(Op.FLUSH, node, abi.FLUSH_IN.pack(HANDLE, 0, 0, 0))
-            assert call(link, iter((1000,)), flush)[0] == 0
+            flush = build_own_message(Op.FLUSH, node, abi.FLUSH_IN.pack(HANDLE, 0, 0, 0))
+            assert exchange_message(link, iter((1000,)), flush)[0] == 0
         finally:
             link.close()
 
@@ -170,7 +170,7 @@ def test_an_open_file_that_is_gone_is_said_once(tmp_path: Path) -> None:
     with serving(tmp_path, f"unix:{tmp_path}.sock") as (addresses, _):
         link = Link(Dial(addresses).any())
         try:
-            open_again(link, *_locked(node), said.append)
+            reopen_files(link, *_locked(node), said.append)
         finally:
             link.close()
     assert len(said) == 1
@@ -180,7 +180,7 @@ def test_a_request_about_a_node_that_has_moved_is_not_on_record(tmp_path: Path) 
     """It is sent again under its number: what came of it the first time must not be its answer."""
     _made(tmp_path / "f")
     tree = DirectoryTree(tmp_path)
-    guard, handles = Guard(Operations(tree), own_folder(tree.root, b"intents"), "1" * 32), Handles()
+    guard, handles = Guard(Operations(tree), open_own_folder(tree.root, b"intents"), "1" * 32), Handles()
     try:
         node, _ = tree.lookup(ROOT, b"f")
         (tmp_path / "f").rename(tmp_path / "g")

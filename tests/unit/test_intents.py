@@ -16,9 +16,9 @@ from fairlead.steer.forwarding.forwarder.intent_log import (
     Intent,
     IntentFile,
     Verdict,
-    judge,
+    find_append,
+    judge_intent,
     read_intents,
-    written_at,
 )
 from fairlead.steer.fs.fuse.abi import Op
 
@@ -58,7 +58,7 @@ def intent(op: Op, **fields: int) -> Intent:
     ],
 )
 def test_judgement(begun: Intent, found: Found, verdict: Verdict) -> None:
-    assert judge(begun, found) is verdict
+    assert judge_intent(begun, found) is verdict
     assert verdict.carried_out == (verdict in (Verdict.DONE, Verdict.LIKELY))
 
 
@@ -75,7 +75,7 @@ def test_judgement(begun: Intent, found: Found, verdict: Verdict) -> None:
     ],
 )
 def test_appends_are_found_in_the_file(since: bytes, expected: tuple[int, bool]) -> None:
-    assert written_at(b"abcdef", since) == expected
+    assert find_append(b"abcdef", since) == expected
 
 
 def opened(path: Path) -> IntentFile:

@@ -29,7 +29,7 @@ def client(tmp_path: Path) -> Iterator[Client]:
     tmp_path.chmod(0o777)
     client = Client(Operations(tree))
     yield client
-    acting.become(os.geteuid(), os.getegid())
+    acting.switch_user(os.geteuid(), os.getegid())
     client.operations.end(client.handles)
     tree.close()
 
@@ -44,24 +44,24 @@ def identity() -> tuple[str, str, str]:
 def test_without_root_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(acting, "enabled", False)
     before = identity()
-    acting.become(12345, 12345)
+    acting.switch_user(12345, 12345)
     assert identity() == before
 
 
 @needs_root
 def test_identity_is_set_and_given_back() -> None:
     try:
-        acting.become(NOBODY, NOBODY)
+        acting.switch_user(NOBODY, NOBODY)
         assert identity()[:2] == (str(NOBODY), str(NOBODY))
-        with acting.own:
+        with acting.forwarder_identity:
             assert identity()[:2] == ("0", "0")
-            with acting.own:
+            with acting.forwarder_identity:
                 assert identity()[:2] == ("0", "0")
         assert identity()[:2] == (str(NOBODY), str(NOBODY))
-        acting.become(acting.NOBODY_IN, acting.NOBODY_IN)
+        acting.switch_user(acting.NOBODY_IN, acting.NOBODY_IN)
         assert identity()[:2] == ("0", "0")
     finally:
-        acting.become(0, 0)
+        acting.switch_user(0, 0)
 
 
 @needs_root
@@ -73,13 +73,13 @@ def test_a_step_that_fails_is_made_up_for(monkeypatch: pytest.MonkeyPatch) -> No
         with monkeypatch.context() as patch:
             patch.setattr(linux, "set_file_user", refuse)
             with pytest.raises(PermissionError):
-                acting.become(NOBODY, NOBODY)
-            with pytest.raises(PermissionError), acting.own:
+                acting.switch_user(NOBODY, NOBODY)
+            with pytest.raises(PermissionError), acting.forwarder_identity:
                 pass
-        acting.become(NOBODY, NOBODY)
+        acting.switch_user(NOBODY, NOBODY)
         assert identity()[:2] == (str(NOBODY), str(NOBODY))
     finally:
-        acting.become(0, 0)
+        acting.switch_user(0, 0)
 
 
 @needs_root
@@ -90,28 +90,28 @@ def test_groups_are_asked_for_again_after_a_while(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(acting, "_groups", {})
     monkeypatch.setattr(os, "getgrouplist", lambda *_: groups[0])
     try:
-        acting.become(NOBODY, NOBODY)
+        acting.switch_user(NOBODY, NOBODY)
         assert identity()[2] == "7001"
         groups[0] = [7001, 7002]
-        acting.become(NOBODY, NOBODY)
+        acting.switch_user(NOBODY, NOBODY)
         assert identity()[2] == "7001"
         now[0] += 61 * 10**9
-        acting.become(NOBODY, NOBODY)
+        acting.switch_user(NOBODY, NOBODY)
         assert identity()[2] == "7001 7002"
     finally:
         monkeypatch.undo()
-        acting.become(0, 0)
+        acting.switch_user(0, 0)
 
 
 def test_a_user_the_system_does_not_know_has_his_group_only() -> None:
-    assert acting.groups_of(3_000_000_123, 77) == [77]
+    assert acting.find_groups(3_000_000_123, 77) == [77]
 
 
 @needs_root
 def test_set_group_id_of_a_folder_is_inherited(client: Client) -> None:
     folder = client.mkdir(ROOT, b"d", 0o2777)
     client.setattr(folder, abi.Valid.MODE | abi.Valid.GID, mode=0o2777, gid=4321)
-    acting.become(NOBODY, NOBODY)
+    acting.switch_user(NOBODY, NOBODY)
     node, _ = client.create(folder, b"a")
     st = client.getattr(node)
     assert (st.uid, st.gid) == (NOBODY, 4321)
@@ -120,9 +120,9 @@ def test_set_group_id_of_a_folder_is_inherited(client: Client) -> None:
 
 @needs_root
 def test_requests_in_nobodys_name_write(client: Client) -> None:
-    acting.become(NOBODY, NOBODY)
+    acting.switch_user(NOBODY, NOBODY)
     node, handle = client.create(ROOT, b"a", mode=0o600)
-    acting.become(acting.NOBODY_IN, acting.NOBODY_IN)
+    acting.switch_user(acting.NOBODY_IN, acting.NOBODY_IN)
     assert client.write(node, handle, b"x") == 1
 
 
@@ -133,12 +133,12 @@ def test_set_id_bits_go_although_the_writer_does_not_own_the_file(client: Client
     client.operations.tree.clears_set_id = False
     for flags, ask in ((os.O_WRONLY, "write"), (os.O_WRONLY | os.O_TRUNC, "open")):
         client.setattr(node, abi.Valid.MODE, mode=0o6777)
-        acting.become(NOBODY, NOBODY)
+        acting.switch_user(NOBODY, NOBODY)
         if ask == "write":
             client.write(node, client.open(node, flags), b"x", flags=abi.WRITE_KILL_SUIDGID)
         else:
             client.ask(Op.OPEN, node, abi.OPEN_IN.pack(flags, 1), handle=99)
-        acting.become(0, 0)
+        acting.switch_user(0, 0)
         assert stat.S_IMODE(client.getattr(node).mode) == 0o777
 
 
@@ -146,7 +146,7 @@ def test_set_id_bits_go_although_the_writer_does_not_own_the_file(client: Client
 def test_a_program_may_be_run_but_not_read(client: Client) -> None:
     node, handle = client.create(ROOT, b"a", mode=0o711)
     client.write(node, handle, b"#!")
-    acting.become(NOBODY, NOBODY)
+    acting.switch_user(NOBODY, NOBODY)
     with pytest.raises(PermissionError):
         client.open(node, os.O_RDONLY)
     run = client.open(node, os.O_RDONLY | 0x20)

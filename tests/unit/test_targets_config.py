@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.core.errors import ConfigError
-from fairlead.steer.targets.config import Striping, parse_layout, pools_of, read_config, size_bytes, striping_of
+from fairlead.steer.targets.config import Striping, build_striping, list_pools, parse_layout, parse_size, read_config
 from targets_building import write_targets
 
 GOOD = '[metadata]\nstore = "m"\n[[targets]]\nname = "a"\npath = "a"\npool = "fast"\nmax_perf = "500M"\n'
@@ -24,8 +24,8 @@ def test_a_full_file(tmp_path: Path) -> None:
     layout = '[layout]\nstripe_count = 0\nstripe_size = "64K"\npool = "fast"\nplacement = "round-robin"\n'
     path.write_text(GOOD + layout, encoding="utf-8")
     config = read_config(path)
-    assert striping_of(config) == Striping(0, 65536, "fast")
-    assert pools_of(config) == {"fast"}
+    assert build_striping(config) == Striping(0, 65536, "fast")
+    assert list_pools(config) == {"fast"}
     assert config.metadata.store == str(tmp_path / "m")
     assert config.targets[0].path == str(tmp_path / "a")
 
@@ -64,7 +64,7 @@ def test_a_missing_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("text", "size"), [("500M", 500 << 20), ("1.5G", 3 << 29), ("4096", 4096), ("64KiB", 65536)])
 def test_sizes(text: str, size: int) -> None:
-    assert size_bytes(text) == size
+    assert parse_size(text) == size
 
 
 def test_layouts() -> None:

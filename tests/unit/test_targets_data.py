@@ -59,7 +59,7 @@ def test_beside_a_plain_file(tree: TargetsTree, beside: Path, steps: list[tuple[
                 file = tree.open(node, os.O_RDWR)
             elif kind in MODES:
                 try:
-                    linux.fallocate(plain, MODES[kind], at, size + 1)
+                    linux.allocate_range(plain, MODES[kind], at, size + 1)
                 except OSError:  # tmpfs has no ZERO_RANGE
                     continue
                 file.allocate(MODES[kind], at, size + 1)

@@ -12,7 +12,7 @@ from fairlead.core.errors import ForwardingError
 from fairlead.steer.targets import namespace
 from fairlead.steer.targets import protocol as calls
 from fairlead.steer.targets.inode import ROOT_INODE
-from fairlead.steer.targets.lmdb_environment import rewind
+from fairlead.steer.targets.lmdb_environment import rewind_meta_pages
 from fairlead.steer.targets.namespace import New
 from fairlead.steer.targets.records import Records
 from fairlead.steer.targets.store import LocalStore
@@ -52,7 +52,7 @@ def test_a_power_failure_leads_back_to_the_last_sync(tmp_path: Path, seed: int) 
     crashed.mkdir()
     (crashed / "data.mdb").write_bytes(b"".join(pages))
     (crashed / "synced.meta").write_bytes(meta)
-    rewind(str(crashed))
+    rewind_meta_pages(str(crashed))
     again = LocalStore(str(crashed), map_size=MAP)
     assert _names(again) == {b"f%d" % number for number in range(300)}
     _make(again, 1000)
@@ -128,7 +128,7 @@ def test_a_failed_transaction_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_every_transaction_can_travel() -> None:
-    table = calls.table()
+    table = calls.build_call_table()
     assert {"make", "rename", "assign", "made", "reclaim", "lock", "leave"} <= table.keys()
     assert not any(name.startswith("_") for name in table)
     # A call that reads must be known as one, or every stat would write.

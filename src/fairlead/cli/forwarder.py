@@ -118,7 +118,7 @@ def forwarder(
     Runs in the foreground. Prints one line `ready ADDRESS` on stderr for each address when clients may come. On a unix
     socket everyone acts as who he is; beyond this machine a token is needed.
     """
-    from fairlead.steer.forwarding.forwarder.run import Options, forward
+    from fairlead.steer.forwarding.forwarder.run import Options, run_forwarder
 
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.ERROR if quiet() else logging.INFO)
     options = Options(
@@ -138,4 +138,4 @@ def forwarder(
         name=name,
         grace_s=grace_s,
     )
-    forward(options, lambda address: say(f"ready {address}"))
+    run_forwarder(options, lambda address: say(f"ready {address}"))

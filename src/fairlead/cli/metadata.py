@@ -34,11 +34,11 @@ def metadata(store: Path, listen: str, token_key: Path | None) -> None:
     Use a key of its own: whoever has one of its tokens may change every file's metadata.
     """
     from fairlead.core.access.tokens import read_key
-    from fairlead.steer.forwarding.forwarder.run import stopping_signals
+    from fairlead.steer.forwarding.forwarder.run import list_stopping_signals
     from fairlead.steer.fs.wire.address import parse_address
     from fairlead.steer.targets.service import serve_metadata
 
-    stopping = stopping_signals()
+    stopping = list_stopping_signals()
     # The threads inherit the mask, so that the signal waits for this one.
     signal.pthread_sigmask(signal.SIG_BLOCK, stopping)
     try:

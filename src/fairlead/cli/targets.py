@@ -43,7 +43,7 @@ def list_targets(file: Path, as_json: bool) -> None:
     from fairlead.steer.targets.check import count_objects
     from fairlead.steer.targets.config import read_config
     from fairlead.steer.targets.objects import TargetSet
-    from fairlead.steer.targets.space import report
+    from fairlead.steer.targets.space import report_targets
 
     config = read_config(file)
     store = config.metadata.store
@@ -52,7 +52,7 @@ def list_targets(file: Path, as_json: bool) -> None:
     events = logging.getLogger("fairlead.forwarding.targets")
     events.addFilter(_told_by_the_table)
     try:
-        reports = report(found)
+        reports = report_targets(found)
     finally:
         events.removeFilter(_told_by_the_table)
     rows = []
@@ -118,7 +118,7 @@ def check(file: Path, repair: bool, as_json: bool) -> int:
     truncations to be ended (oversize objects), unlinked files that were open. Exits with 8 if there are faults that
     were not mended.
     """
-    from fairlead.steer.targets.check import check as run_check
+    from fairlead.steer.targets.check import check_store as run_check
     from fairlead.steer.targets.config import read_config
     from fairlead.steer.targets.objects import TargetSet
     from fairlead.steer.targets.tree import open_store
@@ -163,7 +163,7 @@ def export(file: Path, destination: Path, path: str, as_json: bool) -> None:
     Needs no forwarder. The directory must be new or empty. Keeps names, modes, times, hard links, holes and extended
     attributes; owners when run as root. Exits with 4 if some files could not be read.
     """
-    from fairlead.steer.targets.export import export as run_export
+    from fairlead.steer.targets.export import export_tree as run_export
     from fairlead.steer.targets.tree import open_tree
 
     tree = open_tree(str(file), readonly=True)
@@ -193,13 +193,13 @@ def set_layout(file: Path, path: str, layout: str) -> None:
     setfattr -n user.fairlead.layout -v LAYOUT DIR.
     """
     from fairlead.steer.fs.trees.base import ROOT
-    from fairlead.steer.targets.config import parse_layout, pools_of, read_config, striping_of
+    from fairlead.steer.targets.config import build_striping, list_pools, parse_layout, read_config
     from fairlead.steer.targets.layouts import NAME
     from fairlead.steer.targets.tree import open_tree
 
     config = read_config(file)
     try:
-        parse_layout(layout, striping_of(config), pools_of(config))
+        parse_layout(layout, build_striping(config), list_pools(config))
     except ValueError as error:
         raise UsageError(
             f"no layout: {error}", where=layout, remedy="write it like count=4,size=1M,pool=fast"

@@ -102,7 +102,7 @@ class Ground:
         os.rename(self(old), self(new))
 
     def move2(self, old: str, new: str, flags: int) -> None:
-        linux.rename(-100, os.fsencode(self(old)), -100, os.fsencode(self(new)), flags)
+        linux.rename_entry(-100, os.fsencode(self(old)), -100, os.fsencode(self(new)), flags)
 
     def rm(self, name: str) -> None:
         os.unlink(self(name))
@@ -452,7 +452,7 @@ def _vectors(d: Ground) -> list[bytes]:
 
 
 def _allocate(fd: int, mode: int, offset: int, length: int) -> None:
-    linux.fallocate(fd, mode, offset, length)
+    linux.allocate_range(fd, mode, offset, length)
 
 
 def _direct(d: Ground) -> bool:

@@ -146,7 +146,7 @@ class Beside(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 5), mode=st.sampled_from([0, 1, 3]), offset=OFFSETS, length=st.integers(1, 20_000))
     def allocate(self, which: int, mode: int, offset: int, length: int) -> None:
-        self.through(which, linux.fallocate, mode, offset, length)
+        self.through(which, linux.allocate_range, mode, offset, length)
 
     @rule(which=st.integers(0, 5))
     def sync(self, which: int) -> None:
@@ -185,7 +185,7 @@ class Beside(RuleBasedStateMachine):
     @rule(old=NAMES, new=NAMES, flags=st.sampled_from([linux.RENAME_NOREPLACE, linux.RENAME_EXCHANGE]))
     def rename_with(self, old: str, new: str, flags: int) -> None:
         def call(one: Path, two: Path) -> None:
-            linux.rename(linux.AT_FDCWD, os.fsencode(one), linux.AT_FDCWD, os.fsencode(two), flags)
+            linux.rename_entry(linux.AT_FDCWD, os.fsencode(one), linux.AT_FDCWD, os.fsencode(two), flags)
 
         self.both(call, old, new)
 

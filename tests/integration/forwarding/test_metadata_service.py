@@ -18,7 +18,7 @@ from fairlead.core.access.tokens import Claims, issue, make_key, read_key
 from fairlead.core.errors import ForwardingError, RefusedError
 from fairlead.steer.fs.trees.base import ROOT, Lock
 from fairlead.steer.fs.wire.address import Address
-from fairlead.steer.targets.check import check
+from fairlead.steer.targets.check import check_store
 from fairlead.steer.targets.config import read_config
 from fairlead.steer.targets.service import serve_metadata
 from fairlead.steer.targets.tree import open_tree
@@ -95,7 +95,7 @@ def test_a_killed_service_is_waited_for(tmp_path: Path) -> None:
         _kill(process)
     process = _start(tmp_path)
     with _ended(process), opened(file) as tree:
-        assert {problem.kind for problem in check(tree.store, tree.targets).problems} <= {"unlinked"}
+        assert {problem.kind for problem in check_store(tree.store, tree.targets).problems} <= {"unlinked"}
 
 
 def test_appends_of_two_forwarders_do_not_mix(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_an_unlinked_file_stays_while_another_forwarder_has_it_open(tmp_path: Pa
         assert held.read_into(buffer, 0) == 4
         held.close()
         assert one.sweep(0) + two.sweep(0) == 1
-        assert not check(one.store, one.targets).problems
+        assert not check_store(one.store, one.targets).problems
 
 
 def test_two_forwarders_on_the_same_names(tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ def test_two_forwarders_on_the_same_names(tmp_path: Path) -> None:
         for tree in (one, two):
             assert all(row.open_count == 0 for row in tree.target_counters())
             tree.sweep(0)
-        assert not check(one.store, one.targets).faults
+        assert not check_store(one.store, one.targets).faults
 
 
 def test_a_network_address_needs_a_token(tmp_path: Path) -> None:

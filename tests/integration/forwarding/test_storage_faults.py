@@ -15,7 +15,7 @@ import pytest
 from fairlead.core.errors import ConfigError
 from fairlead.kit.testing.faults import Faults, faulty
 from fairlead.steer.fs.trees.base import ROOT, Change
-from fairlead.steer.targets.check import check
+from fairlead.steer.targets.check import check_store
 from fairlead.steer.targets.tree import TargetsTree
 from targets_building import opened, read_file, write_file, write_targets
 
@@ -70,7 +70,7 @@ def test_a_full_target_stops_its_writer_only(tmp_path: Path, small: Path) -> Non
         assert len(read_file(tree, node)) == size
         tree.unlink(ROOT, next(entry.name for entry in tree.entries(ROOT) if entry.node == node))
         assert os.statvfs(small).f_bavail > 1000
-        assert not check(tree.store, tree.targets).faults
+        assert not check_store(tree.store, tree.targets).faults
 
 
 def test_a_target_that_has_gone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -90,10 +90,10 @@ def test_a_target_that_has_gone(tmp_path: Path, caplog: pytest.LogCaptureFixture
         with pytest.raises(OSError) as caught:
             tree.open(lost, os.O_RDWR).write_from(memoryview(b"x"), 0)
         assert caught.value.errno == errno.EIO
-        assert {problem.kind for problem in check(tree.store, tree.targets).problems} == {"target"}
+        assert {problem.kind for problem in check_store(tree.store, tree.targets).problems} == {"target"}
         (tmp_path / "away").rename(tmp_path / "t0")
         assert read_file(tree, lost) == b"lost"
-        assert not check(tree.store, tree.targets).problems
+        assert not check_store(tree.store, tree.targets).problems
 
 
 def test_an_unmounted_target_gets_no_objects(tmp_path: Path) -> None:
@@ -126,12 +126,12 @@ def test_a_lost_object_is_an_error_and_not_zeros(tmp_path: Path) -> None:
         with pytest.raises(OSError) as caught:
             read_file(tree, node)
         assert caught.value.errno == errno.EIO
-        found = check(tree.store, tree.targets)
+        found = check_store(tree.store, tree.targets)
         assert [problem.kind for problem in found.problems] == ["missing"]
         assert found.faults == 1
-        check(tree.store, tree.targets, repair=True)
+        check_store(tree.store, tree.targets, repair=True)
         assert len(read_file(tree, node)) == 51200, "now it is a hole"
-        assert not check(tree.store, tree.targets).problems
+        assert not check_store(tree.store, tree.targets).problems
 
 
 def test_an_io_error_reaches_the_caller(tmp_path: Path) -> None:
@@ -190,10 +190,13 @@ def test_a_truncation_that_fails_is_finished_later(tmp_path: Path, monkeypatch: 
             assert tree.attributes(node).st_size == 5000
             with pytest.raises(OSError):
                 read_file(tree, node)
-        assert {problem.kind for problem in check(tree.store, tree.targets).problems} == {"unfinished", "oversize"}
+        assert {problem.kind for problem in check_store(tree.store, tree.targets).problems} == {
+            "unfinished",
+            "oversize",
+        }
         tree.change(node, Change(size=60_000), None)
         assert read_file(tree, node) == b"x" * 5000 + bytes(55_000)
-        assert not check(tree.store, tree.targets).problems
+        assert not check_store(tree.store, tree.targets).problems
 
 
 @pytest.mark.parametrize("small", ["metadata"], indirect=True)

@@ -17,7 +17,7 @@ import pytest
 
 from fairlead.cli.main import main
 from fairlead.steer.fs.trees.base import ROOT, Change
-from fairlead.steer.targets.check import check
+from fairlead.steer.targets.check import check_store
 from fairlead.steer.targets.config import read_config
 from fairlead.steer.targets.tree import TargetsTree
 from targets_building import disturb, opened, read_file, write_file, write_targets
@@ -246,7 +246,7 @@ def test_a_changed_targets_file(tmp_path: Path) -> None:
         with pytest.raises(OSError) as caught:
             read_file(tree, lost[0])
         assert caught.value.errno == errno.EIO
-        assert check(tree.store, tree.targets).faults
+        assert check_store(tree.store, tree.targets).faults
     with opened(write_targets(tmp_path, names=("t0", "t1", "t2", "t3"))) as tree:
         assert all(read_file(tree, node) == b"data" for node in nodes)
 
@@ -258,7 +258,7 @@ def test_threads_on_the_same_names(tmp_path: Path) -> None:
         assert not _open_objects()
         assert all(row.open_count == 0 for row in tree.target_counters())
         tree.sweep(0)
-        assert not check(tree.store, tree.targets).problems
+        assert not check_store(tree.store, tree.targets).problems
 
 
 def _open_objects() -> list[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.steer.fs.trees.base import ROOT
-from fairlead.steer.targets.check import check
+from fairlead.steer.targets.check import check_store
 from fairlead.steer.targets.config import read_config
 from fairlead.steer.targets.objects import TargetSet
 from fairlead.steer.targets.tree import open_store, open_tree
@@ -82,9 +82,9 @@ def _rounds(folder: Path, rounds: int, layout: str) -> None:
         model = found
         store = open_store(read_config(file))
         try:
-            first = check(store, TargetSet(read_config(file)), repair=True)
+            first = check_store(store, TargetSet(read_config(file)), repair=True)
             assert not [problem for problem in first.problems if problem.fault], first.problems
-            second = check(store, TargetSet(read_config(file)))
+            second = check_store(store, TargetSet(read_config(file)))
             assert {problem.kind for problem in second.problems} <= {"unlinked"}
         finally:
             store.close()
@@ -96,7 +96,7 @@ def _nothing_left(file: Path) -> None:
     tree = open_tree(str(file))
     try:
         tree.sweep(0)
-        found = check(tree.store, tree.targets)
+        found = check_store(tree.store, tree.targets)
         assert not found.problems
     finally:
         tree.close()
@@ -135,5 +135,5 @@ def test_an_unlinked_file_is_there_for_its_client_after_a_kill(tmp_path: Path) -
         assert again.read_into(buffer, 0) == 4
         assert tree.sweep(0) == 0, "it is open"
         again.close()
-        assert not check(tree.store, tree.targets).problems, "its last close removed it"
+        assert not check_store(tree.store, tree.targets).problems, "its last close removed it"
         assert not [path for name in ("t0", "t1", "t2") for path in (tmp_path / name).rglob("*.0")]

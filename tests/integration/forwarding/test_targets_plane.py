@@ -10,7 +10,7 @@ import pytest
 from plane import Plane, Workers
 
 from fairlead.steer.fs.wire.address import Address
-from fairlead.steer.targets.check import check
+from fairlead.steer.targets.check import check_store
 from fairlead.steer.targets.service import serve_metadata
 from fairlead.steer.targets.tree import open_tree
 from targets_building import write_targets
@@ -41,7 +41,7 @@ def _clean(file: Path) -> None:
     tree = open_tree(str(file))
     try:
         tree.sweep(0)
-        assert not check(tree.store, tree.targets).faults
+        assert not check_store(tree.store, tree.targets).faults
     finally:
         tree.close()
 

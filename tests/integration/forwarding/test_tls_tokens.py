@@ -19,7 +19,7 @@ from fairlead.core.access.tls import client_context, server_context
 from fairlead.core.access.tokens import Claims, issue, make_key, read_key
 from fairlead.core.clock import now_ns
 from fairlead.core.errors import FairleadError, RefusedError, UnreachableError
-from fairlead.steer.forwarding.forwarder.admission import loopback_uid, must_have_key
+from fairlead.steer.forwarding.forwarder.admission import find_loopback_uid, must_have_key
 from fairlead.steer.fs.fuse import abi
 from fairlead.steer.fs.fuse.abi import Op
 from fairlead.steer.fs.trees import identity as acting
@@ -188,8 +188,8 @@ def test_on_the_loopback_the_kernel_says_who_it_is(folder) -> None:
         socket.create_connection(listener.getsockname()) as client,
         listener.accept()[0] as server,
     ):
-        assert loopback_uid(*client.getsockname(), server.getsockname()[1]) == os.geteuid()
-        assert loopback_uid("127.0.0.1", 1, 1) == -1
+        assert find_loopback_uid(*client.getsockname(), server.getsockname()[1]) == os.geteuid()
+        assert find_loopback_uid("127.0.0.1", 1, 1) == -1
     with serving(folder, "tcp:127.0.0.1:0") as (addresses, _), WireClient(addresses[0], uid=WIRE_UID) as client:
         assert client.lookup(b"file").error == 0
 

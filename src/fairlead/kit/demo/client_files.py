@@ -17,7 +17,7 @@ from fairlead.core.clock import monotonic_ns
 from fairlead.core.errors import ForwardingError
 from fairlead.steer.forwarding.record_spool import spool_in
 from fairlead.steer.fs.client.dial import Dial
-from fairlead.steer.fs.client.job_identity import identify
+from fairlead.steer.fs.client.job_identity import identify_job
 from fairlead.steer.fs.fuse import abi
 from fairlead.steer.fs.fuse.abi import Op
 from fairlead.steer.fs.trace.recorder import Trace
@@ -34,7 +34,7 @@ class ClientFiles:
     """See `demo.files.Files`. Paths begin at the root of the forwarder's tree."""
 
     def __init__(self, address: str, spool: str | None) -> None:
-        job, rank = identify(dict(os.environb), b"")
+        job, rank = identify_job(dict(os.environb), b"")
         node = socket.gethostname().partition(".")[0]
         self._identity = Identity(
             job_id=job,

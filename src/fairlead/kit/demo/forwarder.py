@@ -12,7 +12,7 @@ from typing import cast
 
 from fairlead.core.errors import FairleadError
 from fairlead.kit.demo.device import simulate
-from fairlead.steer.forwarding.forwarder.run import Options, forward
+from fairlead.steer.forwarding.forwarder.run import Options, run_forwarder
 from fairlead.steer.fs.trees.base import FileTree
 from fairlead.steer.targets.tree import open_tree
 
@@ -42,7 +42,9 @@ def main(arguments: list[str] | None = None) -> int:
         return cast(FileTree, tree)
 
     try:
-        forward(options, lambda address: print(f"ready {address}", file=sys.stderr, flush=True), open_tree=simulated)
+        run_forwarder(
+            options, lambda address: print(f"ready {address}", file=sys.stderr, flush=True), open_tree=simulated
+        )
     except FairleadError as error:
         print(error, file=sys.stderr, flush=True)
         return error.exit_code

@@ -95,14 +95,14 @@ def timing(text: str) -> Timing:
 
 def open_slow_tree(rest: str) -> FileTree:
     """The tree `slow:REST` names, for experiments: `metadata=2ms,read=8ms,bandwidth=100M:DIR`."""
-    from fairlead.steer.fs.trees.open_tree import tree_of
+    from fairlead.steer.fs.trees.open_tree import open_export
 
     times, colon, behind = rest.partition(":")
     if not colon:
         raise ForwardingError(
             "no tree behind the simulated device", where=f"slow:{rest}", remedy="write slow:read=8ms:DIR"
         )
-    return simulated_device(tree_of(behind), timing(times))
+    return simulated_device(open_export(behind), timing(times))
 
 
 class Device:

@@ -22,7 +22,7 @@ from fairlead.core.clock import monotonic_ns, sleep_s
 from fairlead.core.errors import FairleadError
 from fairlead.kit.demo.device import Pace
 from fairlead.kit.demo.forwarder import DISCIPLINE
-from fairlead.steer.forwarding.forwarder.run import Options, forward
+from fairlead.steer.forwarding.forwarder.run import Options, run_forwarder
 from fairlead.steer.fs.trees.base import FileTree
 from fairlead.steer.targets import config as configured
 from fairlead.steer.targets.objects import Target
@@ -117,7 +117,7 @@ def main(arguments: list[str] | None = None) -> int:
         return cast(FileTree, tree)
 
     try:
-        forward(options, lambda address: print(f"ready {address}", file=sys.stderr, flush=True), open_tree=rated)
+        run_forwarder(options, lambda address: print(f"ready {address}", file=sys.stderr, flush=True), open_tree=rated)
     except FairleadError as error:
         print(error, file=sys.stderr, flush=True)
         return error.exit_code

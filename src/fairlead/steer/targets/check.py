@@ -15,7 +15,7 @@ from fairlead.steer.targets import namespace, sizes
 from fairlead.steer.targets.inode import ROOT_INODE, Inode
 from fairlead.steer.targets.objects import Target, TargetSet
 from fairlead.steer.targets.store import Store
-from fairlead.steer.targets.striping import logical_end, object_size
+from fairlead.steer.targets.striping import compute_logical_end, compute_object_size
 
 PAGE = 1000
 NOTES = ("size", "unrecorded", "unlinked", "unfinished", "oversize")
@@ -51,7 +51,7 @@ class Checked:
         return sum(problem.fault and not problem.mended for problem in self.problems)
 
 
-def check(store: Store, targets: TargetSet, *, repair: bool = False) -> Checked:
+def check_store(store: Store, targets: TargetSet, *, repair: bool = False) -> Checked:
     """Looks at everything once. With `repair` nobody else may have the tree open."""
     return _Check(store, targets, repair).run()
 
@@ -144,7 +144,7 @@ class _Check:
             else:
                 self._object(inode, index, target, there)
                 if inode.cut < 0:
-                    end = max(end, logical_end(index, there.st_size, inode.stripe, count))
+                    end = max(end, compute_logical_end(index, there.st_size, inode.stripe, count))
         if inode.cut >= 0:
             if self._repair:
                 self._store.write(sizes.resized, inode.ino, inode.cuts, now_ns())
@@ -160,7 +160,7 @@ class _Check:
                 self._store.write(sizes.made, inode.ino, 1 << index, 0, inode.cuts)
             self._note("unrecorded", f"object {index} is not recorded yet", inode.ino, target.name, self._repair)
         if inode.cut >= 0:
-            length = object_size(index, inode.cut, inode.stripe, len(inode.targets))
+            length = compute_object_size(index, inode.cut, inode.stripe, len(inode.targets))
             if there.st_size > length:
                 if self._repair:
                     os.truncate(target.object_path(inode.ino, index), length)

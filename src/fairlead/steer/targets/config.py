@@ -68,7 +68,7 @@ class Striping(NamedTuple):
     pool: str | None
 
 
-def size_bytes(text: str | int) -> int:
+def parse_size(text: str | int) -> int:
     """`500M` → 524288000 (powers of 1024); a number stands for bytes. ValueError otherwise."""
     if isinstance(text, int):
         return text
@@ -81,7 +81,7 @@ def size_bytes(text: str | int) -> int:
 def _key_bytes(key: str, text: str | int) -> int:
     """The size a key of the file has; ValueError names the key."""
     try:
-        return size_bytes(text)
+        return parse_size(text)
     except ValueError as fault:
         raise ValueError(f"{key}: {fault}") from fault
 
@@ -98,7 +98,7 @@ def parse_layout(text: str, default: Striping, pools: set[str]) -> Striping:
                 raise ValueError(f"count={value}: not a number")
             count = int(value)
         elif key == "size":
-            size = size_bytes(value)
+            size = parse_size(value)
         elif key == "pool":
             pool = value or None
         else:
@@ -118,13 +118,13 @@ def _check(count: int, size: int, pool: str | None, pools: set[str]) -> None:
         raise ValueError(f"no target is in the pool {pool!r}")
 
 
-def striping_of(config: TargetsFile) -> Striping:
+def build_striping(config: TargetsFile) -> Striping:
     """The layout of the file in numbers."""
     layout = config.layout
-    return Striping(layout.stripe_count, size_bytes(layout.stripe_size), layout.pool)
+    return Striping(layout.stripe_count, parse_size(layout.stripe_size), layout.pool)
 
 
-def pools_of(config: TargetsFile) -> set[str]:
+def list_pools(config: TargetsFile) -> set[str]:
     """Names of the pools targets are in."""
     return {target.pool for target in config.targets if target.pool is not None}
 
@@ -152,7 +152,7 @@ def _checked(raw: dict[str, Any], where: Path) -> TargetsFile:
         _key_bytes("layout.stripe_size", config.layout.stripe_size)
         if config.layout.placement not in PLACEMENTS:
             raise ValueError(f"placement {config.layout.placement!r}: one of {', '.join(PLACEMENTS)}")
-        _check(*striping_of(config), pools_of(config))
+        _check(*build_striping(config), list_pools(config))
     except (msgspec.ValidationError, ValueError) as fault:
         raise ConfigError(str(fault), where=str(where), remedy=_PAGE) from fault
     base = where.resolve().parent

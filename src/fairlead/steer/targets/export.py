@@ -28,7 +28,7 @@ class Exported:
     failed: list[tuple[str, str]] = field(default_factory=list)
 
 
-def export(tree: TargetsTree, destination: str, path: str = "/") -> Exported:
+def export_tree(tree: TargetsTree, destination: str, path: str = "/") -> Exported:
     """Writes the subtree at `path` into a new or empty directory (a file: into that directory, under its name)."""
     remedy = "give a new or empty directory"
     try:

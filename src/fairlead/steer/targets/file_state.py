@@ -18,9 +18,9 @@ from fairlead.steer.targets import namespace, sizes
 from fairlead.steer.targets.inode import Attributes, Inode
 from fairlead.steer.targets.locks import APPEND, WHOLE
 from fairlead.steer.targets.objects import Target, TargetSet
-from fairlead.steer.targets.records import fault
+from fairlead.steer.targets.records import build_error
 from fairlead.steer.targets.store import Store
-from fairlead.steer.targets.striping import locate, logical_end, object_size, segments
+from fairlead.steer.targets.striping import compute_logical_end, compute_object_size, locate_byte, split_range
 
 ABSENT = -1
 _WAIT_S = 0.001
@@ -28,7 +28,7 @@ _TICK_NS = 20_000_000
 """File systems stamp writes with a clock that may lag by a tick: a time set by hand less long ago may hide a write."""
 
 
-def measured(inode: Inode, look: Callable[[int], os.stat_result | None]) -> tuple[int, int, int]:
+def measure_file(inode: Inode, look: Callable[[int], os.stat_result | None]) -> tuple[int, int, int]:
     """Size, blocks and modification time of a file: of the record and of its objects. `look` stats one."""
     size, blocks, mtime = inode.size, 0, inode.mtime
     count = len(inode.targets)
@@ -40,7 +40,7 @@ def measured(inode: Inode, look: Callable[[int], os.stat_result | None]) -> tupl
             continue
         blocks += found.st_blocks
         if inode.cut < 0:
-            size = max(size, logical_end(index, found.st_size, inode.stripe, count))
+            size = max(size, compute_logical_end(index, found.st_size, inode.stripe, count))
             # A write is later than any time set by hand: targets keep the time of writes.
             if found.st_mtime_ns > inode.timed and found.st_mtime_ns > mtime:
                 mtime = found.st_mtime_ns
@@ -100,7 +100,7 @@ class FileState:
         targets = self.targets
         if len(targets) < 2:
             return targets[0] if targets else None
-        return targets[locate(offset, self.stripe, len(targets))[0]]
+        return targets[locate_byte(offset, self.stripe, len(targets))[0]]
 
     def read_into(self, buffer: memoryview, offset: int) -> int:
         """Reads; holes are zeros, the end is where the file ends."""
@@ -115,7 +115,7 @@ class FileState:
             got = self._read_object(0, offset, [buffer], length)
             return got if got == length else self._rest(buffer, offset, got)
         short = False
-        for segment in segments(offset, length, self.stripe, len(self.targets)):
+        for segment in split_range(offset, length, self.stripe, len(self.targets)):
             pieces = [buffer[start:stop] for start, stop in segment.pieces]
             got = self._read_object(segment.number, segment.offset, pieces, segment.length)
             if got < segment.length:
@@ -174,7 +174,7 @@ class FileState:
         length = len(buffer)
         done = length
         failed: OSError | None = None
-        for segment in segments(offset, length, self.stripe, len(self.targets)):
+        for segment in split_range(offset, length, self.stripe, len(self.targets)):
             pieces = [buffer[start:stop] for start, stop in segment.pieces]
             try:
                 wrote = self._write_object(segment.number, segment.offset, pieces, segment.length)
@@ -234,7 +234,7 @@ class FileState:
         try:
             # An object that is known to exist is never made again: it would hide that its target has lost it.
             if create and not self._known >> index & 1:
-                with acting.own:
+                with acting.forwarder_identity:
                     return target.make_object(path)
             descriptor = _existing(path)
             if descriptor == ABSENT:
@@ -242,18 +242,18 @@ class FileState:
                     return ABSENT
                 descriptor = _existing(path)  # another forwarder may have made it just now
             if descriptor == ABSENT:
-                raise fault(errno.ENOENT)
+                raise build_error(errno.ENOENT)
         except OSError as error:
             raise target.failed(self.ino, index, error) from error
         return descriptor
 
     def size(self) -> int:
         """The size now."""
-        return measured(self._store.read(namespace.get, self.ino), self._look)[0]
+        return measure_file(self._store.read(namespace.get, self.ino), self._look)[0]
 
     def attributes(self, inode: Inode) -> Attributes:
         """Attributes of a record with what the objects add."""
-        return Attributes(inode, *measured(inode, self._look))
+        return Attributes(inode, *measure_file(inode, self._look))
 
     def _look(self, index: int) -> os.stat_result | None:
         if not self.targets:
@@ -271,7 +271,7 @@ class FileState:
             return None if descriptor == ABSENT else os.fstat(descriptor)
 
     def _look_by_path(self, index: int) -> os.stat_result | None:
-        with suppress(OSError), acting.own:
+        with suppress(OSError), acting.forwarder_identity:
             return os.stat(self.targets[index].object_path(self.ino, index))
         return None
 
@@ -332,7 +332,7 @@ class FileState:
         for index, target in enumerate(self.targets):
             if inode.made >> index & 1:
                 descriptor = self._open(index, create=False)
-                length = object_size(index, inode.size, self.stripe, len(self.targets))
+                length = compute_object_size(index, inode.size, self.stripe, len(self.targets))
                 try:
                     if descriptor != ABSENT and os.fstat(descriptor).st_size > length:
                         os.ftruncate(descriptor, length)
@@ -390,7 +390,7 @@ class FileState:
 
 def _existing(path: str) -> int:
     try:
-        with acting.own:
+        with acting.forwarder_identity:
             return os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
         return ABSENT
@@ -410,11 +410,11 @@ def _position(pieces: list[tuple[int, int]], wrote: int) -> int:
 
 
 def _sync_folder(path: str) -> None:
-    with acting.own:
+    with acting.forwarder_identity:
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
-            raise fault(errno.EIO) from error
+            raise build_error(errno.EIO) from error
     try:
         os.fsync(descriptor)
     finally:

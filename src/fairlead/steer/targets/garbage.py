@@ -54,7 +54,7 @@ class Sweeper:
             if target is None or not target.here():
                 return False
             try:
-                with acting.own:
+                with acting.forwarder_identity:
                     os.unlink(target.object_path(ino, index))
             except FileNotFoundError:
                 continue

@@ -7,27 +7,27 @@ import errno
 from fairlead.steer.targets.config import parse_layout
 from fairlead.steer.targets.inode import Inode
 from fairlead.steer.targets.objects import TargetSet
-from fairlead.steer.targets.records import fault
+from fairlead.steer.targets.records import build_error
 
 NAME = b"user.fairlead.layout"
 
 
-def shown(inode: Inode, targets: TargetSet) -> bytes:
+def format_layout(inode: Inode, targets: TargetSet) -> bytes:
     """What a reader of the attribute gets."""
     if inode.targets:
         return f"count={len(inode.targets)},size={inode.stripe},targets={':'.join(inode.targets)}".encode()
     if not (inode.is_file or inode.layout):
-        raise fault(errno.ENODATA)
+        raise build_error(errno.ENODATA)
     wanted = targets.striping(inode.layout)
     pool = f",pool={wanted.pool}" if wanted.pool else ""
     return f"count={wanted.stripes},size={wanted.size}{pool}".encode()
 
 
-def checked(value: bytes, targets: TargetSet) -> str:
+def validate_layout(value: bytes, targets: TargetSet) -> str:
     """The text to keep; EINVAL for one that does not fit the targets."""
     try:
         text = value.decode("ascii")
         parse_layout(text, targets.default, targets.pools)
     except ValueError as error:
-        raise fault(errno.EINVAL) from error
+        raise build_error(errno.EINVAL) from error
     return text

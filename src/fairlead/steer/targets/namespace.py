@@ -13,8 +13,17 @@ import stat
 import msgspec
 
 from fairlead.steer.targets.inode import ROOT_INODE, Inode, Who
-from fairlead.steer.targets.permissions import READ, SEARCH, WRITE, check, check_removal, in_group, owns, refused
-from fairlead.steer.targets.records import CAPABILITY, Records, fault
+from fairlead.steer.targets.permissions import (
+    READ,
+    SEARCH,
+    WRITE,
+    build_refusal,
+    check_access,
+    check_removal,
+    is_in_group,
+    is_owner,
+)
+from fairlead.steer.targets.records import CAPABILITY, Records, build_error
 
 NOREPLACE, EXCHANGE = 1, 2
 
@@ -43,24 +52,24 @@ def get(records: Records, ino: int) -> Inode:
 def lookup(records: Records, parent: int, name: bytes, who: Who | None) -> Inode:
     """The inode of a name."""
     folder = records.directory(parent)
-    check(folder, SEARCH, who)
+    check_access(folder, SEARCH, who)
     if name == b".":
         return folder
     ino = folder.parent if name == b".." else records.child(parent, name)
     if ino is None:
-        raise fault(errno.ENOENT)
+        raise build_error(errno.ENOENT)
     return records.inode(ino)
 
 
 def make(records: Records, parent: int, name: bytes, new: New, now: int, who: Who | None) -> Inode:
     """A new inode under a name; EEXIST if the name is taken."""
     folder = records.directory(parent)
-    check(folder, SEARCH, who)
+    check_access(folder, SEARCH, who)
     if name in (b".", b"..") or records.child(parent, name) is not None:
-        raise fault(errno.EEXIST)
-    check(folder, WRITE, who)
+        raise build_error(errno.EEXIST)
+    check_access(folder, WRITE, who)
     if folder.nlink == 0:
-        raise fault(errno.ENOENT)
+        raise build_error(errno.ENOENT)
     inode = _inode(records, folder, new, now)
     records.put(inode)
     records.add_name(parent, name, inode)
@@ -73,7 +82,7 @@ def make(records: Records, parent: int, name: bytes, new: New, now: int, who: Wh
 def temporary(records: Records, parent: int, new: New, now: int, who: Who | None) -> Inode:
     """A new inode without a name, among the orphans."""
     folder = records.directory(parent)
-    check(folder, WRITE | SEARCH, who)
+    check_access(folder, WRITE | SEARCH, who)
     inode = _inode(records, folder, new, now)
     inode.nlink = 0
     records.put(inode)
@@ -121,14 +130,14 @@ def link(
     folder = records.directory(parent)
     inode = records.inode(ino)
     if inode.nlink == 0 and not nameless:
-        raise fault(errno.ENOENT)
+        raise build_error(errno.ENOENT)
     if inode.is_directory:
-        raise refused(errno.EPERM)
+        raise build_refusal(errno.EPERM)
     if name in (b".", b"..") or records.child(parent, name) is not None:
-        raise fault(errno.EEXIST)
-    check(folder, WRITE | SEARCH, who)
+        raise build_error(errno.EEXIST)
+    check_access(folder, WRITE | SEARCH, who)
     if folder.nlink == 0:
-        raise fault(errno.ENOENT)
+        raise build_error(errno.ENOENT)
     inode.nlink += 1
     inode.ctime = now
     records.adopt(ino)
@@ -144,7 +153,7 @@ def unlink(records: Records, parent: int, name: bytes, now: int, who: Who | None
     inode = _named(records, parent, name)
     check_removal(folder, inode, who)
     if inode.is_directory:
-        raise fault(errno.EISDIR)
+        raise build_error(errno.EISDIR)
     records.remove_name(parent, name)
     _lose_name(records, inode, now)
     _touch(records, folder, now)
@@ -155,9 +164,9 @@ def rmdir(records: Records, parent: int, name: bytes, now: int, who: Who | None)
     """Removes an empty directory."""
     folder = records.directory(parent)
     if name == b".":
-        raise fault(errno.EINVAL)
+        raise build_error(errno.EINVAL)
     if name == b"..":
-        raise fault(errno.ENOTEMPTY)
+        raise build_error(errno.ENOTEMPTY)
     inode = _named(records, parent, name)
     check_removal(folder, inode, who)
     _check_empty(records, inode)
@@ -170,15 +179,15 @@ def rmdir(records: Records, parent: int, name: bytes, now: int, who: Who | None)
 def _named(records: Records, parent: int, name: bytes) -> Inode:
     ino = records.child(parent, name)
     if ino is None:
-        raise fault(errno.ENOENT)
+        raise build_error(errno.ENOENT)
     return records.inode(ino)
 
 
 def _check_empty(records: Records, inode: Inode) -> None:
     if not inode.is_directory:
-        raise fault(errno.ENOTDIR)
+        raise build_error(errno.ENOTDIR)
     if next(records.names(inode.ino), None) is not None:
-        raise fault(errno.ENOTEMPTY)
+        raise build_error(errno.ENOTEMPTY)
 
 
 def _lose_name(records: Records, inode: Inode, now: int) -> None:
@@ -198,9 +207,9 @@ def rename(
 ) -> Renamed:
     """As renameat2."""
     if flags & ~(NOREPLACE | EXCHANGE) or flags == NOREPLACE | EXCHANGE:
-        raise fault(errno.EINVAL)
+        raise build_error(errno.EINVAL)
     if {name, new_name} & {b".", b".."}:
-        raise fault(errno.EBUSY)
+        raise build_error(errno.EBUSY)
     source = records.directory(parent)
     into = source if new_parent == parent else records.directory(new_parent)
     moved = _named(records, parent, name)
@@ -209,16 +218,16 @@ def rename(
     check_removal(source, moved, who)
     if old is not None:
         if flags & NOREPLACE:
-            raise fault(errno.EEXIST)
+            raise build_error(errno.EEXIST)
         if old.ino == moved.ino:
             return Renamed()
         check_removal(into, old, who)
     else:
-        check(into, WRITE | SEARCH, who)
+        check_access(into, WRITE | SEARCH, who)
         if flags & EXCHANGE:
-            raise fault(errno.ENOENT)
+            raise build_error(errno.ENOENT)
     if into.nlink == 0:
-        raise fault(errno.ENOENT)
+        raise build_error(errno.ENOENT)
     _check_no_loop(records, moved, new_parent)
     if flags & EXCHANGE:
         assert old is not None
@@ -240,7 +249,7 @@ def _replace(
             records.drop(old.ino)
             into.nlink -= 1
         elif old.is_directory:
-            raise fault(errno.EISDIR)
+            raise build_error(errno.EISDIR)
         else:
             _lose_name(records, old, now)
             gone = old if old.nlink == 0 and old.is_file else None
@@ -277,14 +286,14 @@ def _check_no_loop(records: Records, moved: Inode, into: int) -> None:
     at = into
     while at != ROOT_INODE:
         if at == moved.ino:
-            raise fault(errno.EINVAL)
+            raise build_error(errno.EINVAL)
         at = records.inode(at).parent
 
 
 def entries(records: Records, ino: int, who: Who | None) -> list[tuple[bytes, int, int]]:
     """Names in a directory with inode and kind; `.` and `..` first."""
     folder = records.directory(ino)
-    check(folder, READ, who)
+    check_access(folder, READ, who)
     return [(b".", ino, 4), (b"..", folder.parent, 4), *records.names(ino)]
 
 
@@ -292,10 +301,10 @@ def get_attribute(records: Records, ino: int, name: bytes, who: Who | None) -> b
     """An extended attribute."""
     inode = records.inode(ino)
     if name.startswith(b"user."):
-        check(inode, READ, who)
+        check_access(inode, READ, who)
     value = records.attribute(ino, name)
     if value is None:
-        raise fault(errno.ENODATA)
+        raise build_error(errno.ENODATA)
     return value
 
 
@@ -304,9 +313,9 @@ def set_attribute(records: Records, ino: int, name: bytes, value: bytes, flags: 
     inode = _attribute_owner(records, ino, name, who)
     held = records.attribute(ino, name) is not None
     if held and flags & os.XATTR_CREATE:
-        raise fault(errno.EEXIST)
+        raise build_error(errno.EEXIST)
     if not held and flags & os.XATTR_REPLACE:
-        raise fault(errno.ENODATA)
+        raise build_error(errno.ENODATA)
     records.set_attribute(ino, name, value)
     inode.capable |= name == CAPABILITY
     inode.ctime = now
@@ -317,7 +326,7 @@ def remove_attribute(records: Records, ino: int, name: bytes, now: int, who: Who
     """Removes one."""
     inode = _attribute_owner(records, ino, name, who)
     if not records.remove_attribute(ino, name):
-        raise fault(errno.ENODATA)
+        raise build_error(errno.ENODATA)
     inode.capable &= name != CAPABILITY
     inode.ctime = now
     records.put(inode)
@@ -332,15 +341,15 @@ def attribute_names(records: Records, ino: int) -> list[bytes]:
 def _attribute_owner(records: Records, ino: int, name: bytes, who: Who | None) -> Inode:
     inode = records.inode(ino)
     if len(name) > NAME_LIMIT:
-        raise fault(errno.ERANGE)
+        raise build_error(errno.ERANGE)
     if name.startswith(b"user."):
         if not (inode.is_file or inode.is_directory):
-            raise refused(errno.EPERM)
-        check(inode, WRITE, who)
+            raise build_refusal(errno.EPERM)
+        check_access(inode, WRITE, who)
     elif not name.startswith((b"trusted.", b"security.")):
-        raise fault(errno.EOPNOTSUPP)
+        raise build_error(errno.EOPNOTSUPP)
     elif who is not None and who.uid != 0:
-        raise refused(errno.EPERM)
+        raise build_refusal(errno.EPERM)
     return inode
 
 
@@ -350,10 +359,10 @@ NAME_LIMIT = 255
 def set_layout(records: Records, ino: int, layout: str, now: int, who: Who | None) -> None:
     """The layout of new files in a directory, or of a file without data."""
     inode = records.inode(ino)
-    if not owns(inode, who):
-        raise refused(errno.EPERM)
+    if not is_owner(inode, who):
+        raise build_refusal(errno.EPERM)
     if not inode.is_directory and (not inode.is_file or inode.targets):
-        raise fault(errno.EEXIST)
+        raise build_error(errno.EEXIST)
     inode.layout = layout
     inode.ctime = now
     records.put(inode)
@@ -377,17 +386,17 @@ def change(records: Records, ino: int, wanted: Changes, now: int, who: Who | Non
         _change_owner(inode, wanted, who)
         records.drop_capability(inode)
     if wanted.mode is not None:
-        if not owns(inode, who):
-            raise refused(errno.EPERM)
+        if not is_owner(inode, who):
+            raise build_refusal(errno.EPERM)
         mode = wanted.mode & 0o7777
-        if who is not None and who.uid != 0 and inode.is_file and not in_group(inode.gid, who):
+        if who is not None and who.uid != 0 and inode.is_file and not is_in_group(inode.gid, who):
             mode &= ~stat.S_ISGID
         inode.mode = stat.S_IFMT(inode.mode) | mode
     if wanted.atime is not None or wanted.mtime is not None:
-        if not owns(inode, who):
+        if not is_owner(inode, who):
             if not wanted.now_only:
-                raise refused(errno.EPERM)
-            check(inode, WRITE, who)
+                raise build_refusal(errno.EPERM)
+            check_access(inode, WRITE, who)
         inode.atime = inode.atime if wanted.atime is None else wanted.atime
         if wanted.mtime is not None:
             inode.mtime, inode.timed = wanted.mtime, now
@@ -402,9 +411,9 @@ def _change_owner(inode: Inode, wanted: Changes, who: Who | None) -> None:
     if (
         who is not None
         and who.uid != 0
-        and (who.uid != inode.uid or uid != inode.uid or (gid != inode.gid and not in_group(gid, who)))
+        and (who.uid != inode.uid or uid != inode.uid or (gid != inode.gid and not is_in_group(gid, who)))
     ):
-        raise refused(errno.EPERM)
+        raise build_refusal(errno.EPERM)
     inode.uid, inode.gid = uid, gid
     if inode.is_file and inode.mode & 0o111:
         inode.mode &= ~stat.S_ISUID

@@ -19,7 +19,7 @@ from fairlead.decide.policies.placement.files import TargetState, placement
 from fairlead.steer.fs.trees import identity as acting
 from fairlead.steer.targets import config as configured
 from fairlead.steer.targets.config import Striping, TargetsFile
-from fairlead.steer.targets.records import fault
+from fairlead.steer.targets.records import build_error
 
 MARK = "fairlead-target"
 SERVICE_BINS = 40
@@ -59,7 +59,7 @@ class Target:
         self.name = described.name
         self.path = described.path
         self.pool = described.pool
-        self.rate = None if described.max_perf is None else configured.size_bytes(described.max_perf)
+        self.rate = None if described.max_perf is None else configured.parse_size(described.max_perf)
         self.open_count = 0
         self.missing = False
         self.counters = Counters()
@@ -114,7 +114,7 @@ class Target:
 
     def here(self) -> bool:
         """Whether the target is mounted; logs when it goes or comes."""
-        with acting.own:
+        with acting.forwarder_identity:
             there = os.path.exists(os.path.join(self.path, MARK))
         if there == self.missing:
             self.missing = not there
@@ -131,7 +131,7 @@ class Target:
         if error.errno == errno.ENOENT:
             if self.here():
                 self._say("target %s: object %x.%d has gone", ino, index)
-            return fault(errno.EIO)
+            return build_error(errno.EIO)
         if error.errno == errno.EIO:
             self._say("target %s: I/O error on object %x.%d", ino, index)
         return error
@@ -166,7 +166,7 @@ class Target:
         with self._guard:
             self.counters.add(size, wrote, took)
             if self.by_job is not None:
-                job = acting.job()
+                job = acting.get_job()
                 counters = self.by_job.get(job)
                 if counters is None:
                     counters = self.by_job[job] = Counters()
@@ -184,8 +184,8 @@ class TargetSet:
 
     def __init__(self, config: TargetsFile) -> None:
         self.by_name = {described.name: Target(described) for described in config.targets}
-        self.default = configured.striping_of(config)
-        self.pools = configured.pools_of(config)
+        self.default = configured.build_striping(config)
+        self.pools = configured.list_pools(config)
         self._placement = placement(config.layout.placement)
         self._turns = config.layout.placement == "least-open"
         self._turn = 0
@@ -205,7 +205,7 @@ class TargetSet:
             return [self.by_name[name] for name in names]
         except KeyError as error:
             log.error("target %s is not in the targets file", error.args[0])  # noqa: TRY400 - no traceback
-            raise fault(errno.EIO) from error
+            raise build_error(errno.EIO) from error
 
     def striping(self, layout: str) -> Striping:
         """The layout a text asks for; the default where it no longer makes sense."""
@@ -231,7 +231,7 @@ class TargetSet:
                 all_targets[at].opened(1)
         if not chosen:
             gone = not any(states[at].available for at in pool)
-            raise fault(errno.EIO if gone else errno.ENOSPC)
+            raise build_error(errno.EIO if gone else errno.ENOSPC)
         return wanted.size, [all_targets[at].name for at in chosen]
 
     def chosen_is_open(self, names: Sequence[str]) -> None:
@@ -251,7 +251,7 @@ def _state(target: Target) -> TargetState:
     there = target.here()
     free = None
     if there:
-        with acting.own:
+        with acting.forwarder_identity:
             found = os.statvfs(target.path)
         free = 0 if found.f_bavail * found.f_frsize < FULL_BYTES else None
     return TargetState(float(target.rate or DEFAULT_RATE), target.open_count, there, free)

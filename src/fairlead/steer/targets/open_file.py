@@ -15,8 +15,8 @@ from fairlead.steer.targets import namespace
 from fairlead.steer.targets.file_state import ABSENT, FileState
 from fairlead.steer.targets.inode import Attributes
 from fairlead.steer.targets.locks import FLOCK, POSIX, WHOLE
-from fairlead.steer.targets.records import fault
-from fairlead.steer.targets.striping import locate, logical_offset, object_size
+from fairlead.steer.targets.records import build_error
+from fairlead.steer.targets.striping import compute_logical_offset, compute_object_size, locate_byte
 
 if TYPE_CHECKING:
     from fairlead.steer.targets.store import Store
@@ -49,13 +49,13 @@ class StripedFile:
     def read_into(self, buffer: memoryview, offset: int) -> int:
         """As the protocol says."""
         if not self._reads:
-            raise fault(errno.EBADF)
+            raise build_error(errno.EBADF)
         return self.state.read_into(buffer, offset)
 
     def write_from(self, buffer: memoryview, offset: int) -> int:
         """As the protocol says; appends one after the other, also those of other forwarders."""
         if not self._writes:
-            raise fault(errno.EBADF)
+            raise build_error(errno.EBADF)
         if not self.flags & os.O_APPEND:
             return self.state.write_from(buffer, offset)
         return self.state.append(buffer)
@@ -71,17 +71,17 @@ class StripedFile:
     def truncate(self, size: int) -> None:
         """As ftruncate."""
         if not self._writes:
-            raise fault(errno.EINVAL)
+            raise build_error(errno.EINVAL)
         self.state.truncate(size)
 
     def allocate(self, mode: int, offset: int, length: int) -> None:
         """As fallocate: plain, KEEP_SIZE, PUNCH_HOLE and ZERO_RANGE."""
         if not self._writes:
-            raise fault(errno.EBADF)
+            raise build_error(errno.EBADF)
         if length <= 0:
-            raise fault(errno.EINVAL)
+            raise build_error(errno.EINVAL)
         if mode not in (0, _KEEP_SIZE, _PUNCH | _KEEP_SIZE, _ZERO, _ZERO | _KEEP_SIZE):
-            raise fault(errno.EOPNOTSUPP)
+            raise build_error(errno.EOPNOTSUPP)
         state, end = self.state, offset + length
         with state.lock:
             before = state.size()
@@ -89,11 +89,11 @@ class StripedFile:
             descriptors = state.objects(create=not punching)
             count = len(state.targets)
             for index, descriptor in enumerate(descriptors):
-                start = object_size(index, offset, state.stripe, count)
-                stop = object_size(index, end, state.stripe, count)
+                start = compute_object_size(index, offset, state.stripe, count)
+                stop = compute_object_size(index, end, state.stripe, count)
                 if stop > start and descriptor != ABSENT:
                     # The objects keep their sizes: the file's is recorded.
-                    linux.fallocate(descriptor, mode | _KEEP_SIZE, start, stop - start)
+                    linux.allocate_range(descriptor, mode | _KEEP_SIZE, start, stop - start)
             if not mode & _KEEP_SIZE and end > before:
                 state.touched(end)
                 state.record()
@@ -103,17 +103,17 @@ class StripedFile:
         state = self.state
         size = state.size()
         if offset >= size or offset < 0:
-            raise fault(errno.ENXIO)
+            raise build_error(errno.ENXIO)
         descriptors = state.objects(create=False)
         if whence == os.SEEK_DATA:
             found = [
                 at for index in range(len(descriptors)) if (at := self._data(index, descriptors, offset)) is not None
             ]
             if not found or min(found) >= size:
-                raise fault(errno.ENXIO)
+                raise build_error(errno.ENXIO)
             return min(found)
         if whence != os.SEEK_HOLE:
-            raise fault(errno.EINVAL)
+            raise build_error(errno.EINVAL)
         return self._hole(descriptors, offset, size)
 
     def _data(self, index: int, descriptors: list[int], offset: int) -> int | None:
@@ -121,18 +121,18 @@ class StripedFile:
         if descriptors[index] == ABSENT:
             return None
         try:
-            at = os.lseek(descriptors[index], object_size(index, offset, stripe, count), os.SEEK_DATA)
+            at = os.lseek(descriptors[index], compute_object_size(index, offset, stripe, count), os.SEEK_DATA)
         except OSError as error:
             if error.errno == errno.ENXIO:
                 return None
             raise
-        return logical_offset(index, at, stripe, count)
+        return compute_logical_offset(index, at, stripe, count)
 
     def _hole(self, descriptors: list[int], offset: int, size: int) -> int:
         stripe, count = self.state.stripe, len(descriptors)
         at = offset
         while at < size and count:
-            index, inside = locate(at, stripe, count)
+            index, inside = locate_byte(at, stripe, count)
             if descriptors[index] == ABSENT:
                 break
             try:
@@ -150,9 +150,9 @@ class StripedFile:
     def copy_to(self, offset: int, other: OpenFile, other_offset: int, length: int) -> int:
         """Copies here, without the data travelling; short at the end of the file."""
         if not isinstance(other, StripedFile):
-            raise fault(errno.EXDEV)
+            raise build_error(errno.EXDEV)
         if self.state is other.state and abs(offset - other_offset) < length:
-            raise fault(errno.EINVAL)
+            raise build_error(errno.EINVAL)
         buffer = memoryview(bytearray(min(length, _COPY)))
         done = 0
         while done < length:

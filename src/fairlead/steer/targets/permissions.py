@@ -15,48 +15,48 @@ from fairlead.steer.targets.inode import Inode, Who
 READ, WRITE, SEARCH = os.R_OK, os.W_OK, os.X_OK
 
 
-def refused(number: int = errno.EACCES) -> OSError:
+def build_refusal(number: int = errno.EACCES) -> OSError:
     """EACCES or EPERM."""
     return OSError(number, os.strerror(number))
 
 
-def check(inode: Inode, mask: int, who: Who | None) -> None:
+def check_access(inode: Inode, mask: int, who: Who | None) -> None:
     """As access(2) with `mask`."""
     if who is None or not mask:
         return
     mode = inode.mode
     if who.uid == 0:
         if mask & SEARCH and not mode & 0o111 and not stat.S_ISDIR(mode):
-            raise refused()
+            raise build_refusal()
         return
     if who.uid == inode.uid:
         granted = mode >> 6
-    elif in_group(inode.gid, who):
+    elif is_in_group(inode.gid, who):
         granted = mode >> 3
     else:
         granted = mode
     if mask & ~granted & 7:
-        raise refused()
+        raise build_refusal()
 
 
-def in_group(gid: int, who: Who) -> bool:
+def is_in_group(gid: int, who: Who) -> bool:
     """Whether the caller is in that group."""
     return gid == who.gid or gid in who.groups
 
 
-def owns(inode: Inode, who: Who | None) -> bool:
+def is_owner(inode: Inode, who: Who | None) -> bool:
     """Whether the caller is its owner or may act as one."""
     return who is None or who.uid in (0, inode.uid)
 
 
 def check_removal(parent: Inode, child: Inode, who: Who | None) -> None:
     """A name may be removed from `parent`: write and search there, and the sticky bit."""
-    check(parent, WRITE | SEARCH, who)
-    if parent.mode & stat.S_ISVTX and not owns(child, who) and not owns(parent, who):
-        raise refused(errno.EPERM)
+    check_access(parent, WRITE | SEARCH, who)
+    if parent.mode & stat.S_ISVTX and not is_owner(child, who) and not is_owner(parent, who):
+        raise build_refusal(errno.EPERM)
 
 
-def opening_mask(flags: int) -> int:
+def compute_opening_mask(flags: int) -> int:
     """What an open with `flags` needs."""
     if flags & (TO_RUN | os.O_ACCMODE | os.O_TRUNC) == TO_RUN:
         return SEARCH

@@ -100,7 +100,7 @@ IN_MEMORY = {act.__name__: act for act in (hold, release, condemn, lock, conflic
 
 
 @cache
-def table() -> dict[str, Call]:
+def build_call_table() -> dict[str, Call]:
     """All calls by name."""
     made = {}
     for module in (namespace, sizes):
@@ -130,12 +130,12 @@ def _call(act: Callable[..., Any], skip: int) -> Call:
     return Call(act, act in READING, msgspec.msgpack.Decoder(arguments), msgspec.msgpack.Decoder(result))
 
 
-def send(sock: socket.socket, message: bytes) -> None:
+def send_frame(sock: socket.socket, message: bytes) -> None:
     """Sends one frame."""
     sock.sendall(LENGTH.pack(len(message)) + message)
 
 
-def receive(sock: socket.socket) -> bytearray:
+def receive_frame(sock: socket.socket) -> bytearray:
     """One frame; ConnectionError when the other side has ended or sends nonsense."""
     (length,) = LENGTH.unpack(_exactly(sock, LENGTH.size))
     if length > MAX_CALL:

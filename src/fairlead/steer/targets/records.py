@@ -24,7 +24,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Inode).decode
 
 
-def fault(number: int) -> OSError:
+def build_error(number: int) -> OSError:
     """An OSError of that number (Python picks the subclass)."""
     return OSError(number, os.strerror(number))
 
@@ -51,14 +51,14 @@ class Records:
         """The record; ESTALE if there is none, or its objects are being removed."""
         found = self.find(ino)
         if found is None or found.nlink < 0:
-            raise fault(errno.ESTALE)
+            raise build_error(errno.ESTALE)
         return found
 
     def directory(self, ino: int) -> Inode:
         """The record of a directory; ENOTDIR if it is none."""
         found = self.inode(ino)
         if not found.is_directory:
-            raise fault(errno.ENOTDIR)
+            raise build_error(errno.ENOTDIR)
         return found
 
     def put(self, inode: Inode) -> None:
@@ -76,14 +76,14 @@ class Records:
     def child(self, parent: int, name: bytes) -> int | None:
         """The inode of a name, or None."""
         if len(name) > NAME_MAX:
-            raise fault(errno.ENAMETOOLONG)
+            raise build_error(errno.ENAMETOOLONG)
         raw = self.txn.get(KEY.pack(parent) + name, db=self._names)
         return None if raw is None else ENTRY.unpack(raw)[0]
 
     def add_name(self, parent: int, name: bytes, inode: Inode) -> None:
         """Writes a name (over an old one)."""
         if not name or len(name) > NAME_MAX:
-            raise fault(errno.ENAMETOOLONG if name else errno.ENOENT)
+            raise build_error(errno.ENAMETOOLONG if name else errno.ENOENT)
         self.txn.put(KEY.pack(parent) + name, ENTRY.pack(inode.ino, inode.kind), db=self._names)
 
     def remove_name(self, parent: int, name: bytes) -> None:

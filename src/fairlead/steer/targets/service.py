@@ -20,7 +20,7 @@ from fairlead.core.access import tokens
 from fairlead.core.clock import monotonic_s, now_ns
 from fairlead.core.errors import ForwardingError
 from fairlead.steer.fs.trees.base import Lock
-from fairlead.steer.fs.wire.address import Address, listen
+from fairlead.steer.fs.wire.address import Address, open_listener
 from fairlead.steer.fs.wire.handshake import (
     DEADLINE_S,
     HELLO,
@@ -28,15 +28,15 @@ from fairlead.steer.fs.wire.handshake import (
     Refused,
     Welcome,
     choose_version,
-    hello_length,
-    new_id,
+    generate_id,
+    is_valid_id,
     pack_answer,
+    parse_hello_prefix,
     read_hello,
-    valid_id,
 )
 from fairlead.steer.targets import protocol as calls
 from fairlead.steer.targets.inode import Inode
-from fairlead.steer.targets.records import fault
+from fairlead.steer.targets.records import build_error
 from fairlead.steer.targets.store import LocalStore
 
 LOCKS_KEPT_S = 2.0
@@ -53,8 +53,8 @@ class MetadataService:
     def __init__(self, store: LocalStore, address: Address, key: bytes | None) -> None:
         self._store = store
         self._key = key
-        self._boot = new_id()
-        self._table = calls.table()
+        self._boot = generate_id()
+        self._table = calls.build_call_table()
         self._guard = threading.Lock()
         self._sockets: set[socket.socket] = set()
         self._connections: dict[str, int] = {}
@@ -63,7 +63,7 @@ class MetadataService:
         self._channels: dict[str, set[bytes]] = {}
         self._ended = threading.Event()
         self._reclaiming_until = 0.0 if store.fresh else monotonic_s() + RECLAIM_S
-        self._listener, self.address = listen(address)
+        self._listener, self.address = open_listener(address)
         self._listener.setblocking(True)
         threading.Thread(target=self._accept, name="accept", daemon=True).start()
         threading.Thread(target=self._look_for_the_gone, name="gone", daemon=True).start()
@@ -108,10 +108,10 @@ class MetadataService:
     def _greet(self, sock: socket.socket) -> Hello:
         sock.settimeout(DEADLINE_S)
         head = _receive(sock, HELLO.size)
-        oldest, newest, length = hello_length(head)
+        oldest, newest, length = parse_hello_prefix(head)
         hello = read_hello(_receive(sock, length))
         try:
-            if not valid_id(hello.node) or not choose_version(oldest, newest):
+            if not is_valid_id(hello.node) or not choose_version(oldest, newest):
                 raise ValueError("not a forwarder of this release")
             self._admit(sock, hello)
         except ValueError as error:
@@ -141,7 +141,7 @@ class MetadataService:
 
     def _answer_calls(self, sock: socket.socket, holder: str, channel: bytes) -> None:
         while True:
-            request = _decode(calls.receive(sock))
+            request = _decode(calls.receive_frame(sock))
             call = self._table.get(request.name)
             if call is None:
                 raise ValueError(f"no call {request.name!r}")
@@ -151,7 +151,7 @@ class MetadataService:
                 reply = self._carry_out(call, arguments, holder, channel, number)
             except OSError as error:
                 reply = calls.encode((number, error.errno or errno.EIO, error.strerror or ""))
-            calls.send(sock, reply)
+            calls.send_frame(sock, reply)
             if request.name == "leave":
                 return
 
@@ -184,7 +184,7 @@ class MetadataService:
 
     def _lock(self, holder: str, space: int, ino: int, owner: int, lock: Lock, again: bool) -> None:
         if not again and monotonic_s() < self._reclaiming_until:
-            raise fault(errno.EAGAIN)
+            raise build_error(errno.EAGAIN)
         self._store.residents.locks.take(space, ino, owner, lock, holder)
 
     def _conflicting(self, holder: str, space: int, ino: int, owner: int, lock: Lock) -> Lock | None:

@@ -29,7 +29,7 @@ class TargetReport(NamedTuple):
     inodes: int | None
 
 
-def report(targets: TargetSet) -> list[TargetReport]:
+def report_targets(targets: TargetSet) -> list[TargetReport]:
     """A row per target."""
     rows = []
     for target in targets.by_name.values():
@@ -60,11 +60,11 @@ def report(targets: TargetSet) -> list[TargetReport]:
 def _look(target: Target) -> os.statvfs_result | None:
     if not target.here():
         return None
-    with acting.own:
+    with acting.forwarder_identity:
         return os.statvfs(target.path)
 
 
-def total(targets: TargetSet) -> os.statvfs_result:
+def sum_space(targets: TargetSet) -> os.statvfs_result:
     """One file system made of all; targets on the same one count once."""
     frame = 4096
     seen: set[int] = set()
@@ -73,7 +73,7 @@ def total(targets: TargetSet) -> os.statvfs_result:
         found = _look(target)
         if found is None:
             continue
-        with acting.own:
+        with acting.forwarder_identity:
             device = os.stat(target.path).st_dev
         if device in seen:
             continue

@@ -19,13 +19,13 @@ from fairlead.steer.targets import config as configured
 from fairlead.steer.targets import garbage as reclaiming
 from fairlead.steer.targets import layouts, namespace, permissions, sizes, space
 from fairlead.steer.targets.config import TargetsFile
-from fairlead.steer.targets.file_state import FileState, measured
+from fairlead.steer.targets.file_state import FileState, measure_file
 from fairlead.steer.targets.inode import ROOT_INODE, Attributes, Inode, Who
 from fairlead.steer.targets.name_cache import SeenNames
 from fairlead.steer.targets.namespace import Changes, New
 from fairlead.steer.targets.objects import Counters, TargetSet
 from fairlead.steer.targets.open_file import StripedFile
-from fairlead.steer.targets.records import CAPABILITY, Records, fault
+from fairlead.steer.targets.records import CAPABILITY, Records, build_error
 from fairlead.steer.targets.store import Store
 
 _VALUE_MAX = 1 << 16
@@ -33,20 +33,20 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def node_of(ino: int) -> int:
+def to_node(ino: int) -> int:
     """Node number of an inode."""
     return ROOT if ino == ROOT_INODE else ino + 1
 
 
-def inode_of(node: int) -> int:
+def to_inode(node: int) -> int:
     """Inode of a node number."""
     return ROOT_INODE if node == ROOT else node - 1
 
 
 def _who() -> Who | None:
     """The thread's caller, or None where nothing is checked."""
-    uid, gid = acting.caller()
-    return None if uid == 0 or not acting.enabled else Who(uid, gid, acting.groups_of(uid, gid))
+    uid, gid = acting.get_caller()
+    return None if uid == 0 or not acting.enabled else Who(uid, gid, acting.find_groups(uid, gid))
 
 
 class TargetsTree:
@@ -70,13 +70,13 @@ class TargetsTree:
         """A descriptor of a folder that all forwarders of the tree share, for what must outlive them: on the first
         target."""
         path = os.path.join(os.fsencode(self._own_path), name)
-        with acting.own:
+        with acting.forwarder_identity:
             os.makedirs(path, mode=0o700, exist_ok=True)
             return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def target_of(self, node: int, offset: int) -> str | None:
         """Name of the target that holds a byte of an open file; None if it is not open or has no data yet."""
-        state = self._states.get(inode_of(node))
+        state = self._states.get(to_inode(node))
         target = None if state is None else state.target_of(offset)
         return None if target is None else target.name
 
@@ -90,7 +90,7 @@ class TargetsTree:
 
     def target_counters(self) -> list[space.TargetReport]:
         """What was done on each target since the tree was opened, and its space."""
-        return space.report(self.targets)
+        return space.report_targets(self.targets)
 
     def take_by_job(self) -> dict[str, dict[str, Counters]]:
         """By target, then job: what was done since the last call (see `acting.work_for`)."""
@@ -113,17 +113,17 @@ class TargetsTree:
         if error.errno == errno.ESTALE:
             for ino in args[:3]:
                 if isinstance(ino, int) and self.store.read(sizes.find, ino) is None:
-                    return UnknownNode(node_of(ino))
+                    return UnknownNode(to_node(ino))
         return error
 
     # -- names ---------------------------------------------------------------------------------------------------
 
     def _answer(self, inode: Inode) -> tuple[int, Attributes]:
-        return node_of(inode.ino), self._attributes(inode)
+        return to_node(inode.ino), self._attributes(inode)
 
     def _named(self, parent: int, name: bytes, inode: Inode) -> tuple[int, Attributes]:
         if self.placed is not None:
-            self._seen_names.seen(inode_of(parent), name, inode)
+            self._seen_names.seen(to_inode(parent), name, inode)
         return self._answer(inode)
 
     def _attributes(self, inode: Inode) -> Attributes:
@@ -132,12 +132,12 @@ class TargetsTree:
         state = self._states.get(inode.ino)
         if state is not None:
             return state.attributes(inode)
-        return Attributes(inode, *measured(inode, lambda index: self._look(inode, index)))
+        return Attributes(inode, *measure_file(inode, lambda index: self._look(inode, index)))
 
     def _look(self, inode: Inode, index: int) -> os.stat_result | None:
         target = self.targets.named(inode.targets)[index]
         try:
-            with acting.own:
+            with acting.forwarder_identity:
                 return os.stat(target.object_path(inode.ino, index))
         except OSError as error:
             now = self.store.read(sizes.find, inode.ino)
@@ -148,7 +148,7 @@ class TargetsTree:
     def lookup(self, parent: int, name: bytes) -> tuple[int, Attributes]:
         """See `FileTree`."""
         _check_name(parent, name, lookup=True)
-        return self._named(parent, name, self._read(namespace.lookup, inode_of(parent), name, _who()))
+        return self._named(parent, name, self._read(namespace.lookup, to_inode(parent), name, _who()))
 
     def attributes(self, node: int) -> Attributes:
         """See `FileTree`."""
@@ -156,17 +156,17 @@ class TargetsTree:
 
     def _inode(self, node: int) -> Inode:
         """The record; of one without a name only while it is open here."""
-        ino = inode_of(node)
+        ino = to_inode(node)
         inode = self._read(namespace.get, ino)
         if inode.nlink == 0 and ino not in self._states:
-            raise fault(errno.ESTALE)
+            raise build_error(errno.ESTALE)
         return inode
 
     def change(self, node: int, change: Change, file: OpenFile | None) -> Attributes:
         """See `FileTree`."""
         now = now_ns()
         who = _who()
-        ino = inode_of(node)
+        ino = to_inode(node)
         inode = None
         if change.size is not None:
             inode = self._resize(ino, change.size, file, who)
@@ -187,8 +187,8 @@ class TargetsTree:
             return self._read(namespace.get, ino)
         inode = self._read(namespace.get, ino)
         if not inode.is_file:
-            raise fault(errno.EISDIR if inode.is_directory else errno.EINVAL)
-        permissions.check(inode, permissions.WRITE, who)
+            raise build_error(errno.EISDIR if inode.is_directory else errno.EINVAL)
+        permissions.check_access(inode, permissions.WRITE, who)
         state = self._acquire(ino)
         try:
             return state.truncate(size)
@@ -199,7 +199,7 @@ class TargetsTree:
         """See `FileTree`."""
         inode = self._inode(node)
         if not stat.S_ISLNK(inode.mode):
-            raise fault(errno.EINVAL)
+            raise build_error(errno.EINVAL)
         return inode.link
 
     def create(self, parent: int, name: bytes, flags: int, mode: int) -> tuple[int, Attributes, StripedFile]:
@@ -209,16 +209,16 @@ class TargetsTree:
         new = self._new(stat.S_IFREG | mode & 0o7777)
         while True:
             try:
-                inode = self._write(namespace.make, inode_of(parent), name, new, now_ns(), who)
+                inode = self._write(namespace.make, to_inode(parent), name, new, now_ns(), who)
             except FileExistsError:
                 if flags & os.O_EXCL:
                     raise
                 try:
-                    inode = self._read(namespace.lookup, inode_of(parent), name, who)
+                    inode = self._read(namespace.lookup, to_inode(parent), name, who)
                 except FileNotFoundError:
                     continue
-                file = self.open(node_of(inode.ino), flags & ~(os.O_CREAT | os.O_EXCL))
-                return node_of(inode.ino), file.attributes(), file
+                file = self.open(to_node(inode.ino), flags & ~(os.O_CREAT | os.O_EXCL))
+                return to_node(inode.ino), file.attributes(), file
             file = self._opened(inode, flags & ~(os.O_CREAT | os.O_EXCL | os.O_TRUNC))
             return *self._named(parent, name, inode), file
 
@@ -226,10 +226,10 @@ class TargetsTree:
         """See `FileTree`."""
         inode = self._inode(node)
         if inode.is_directory:
-            raise fault(errno.EISDIR)
+            raise build_error(errno.EISDIR)
         if not inode.is_file:
-            raise fault(errno.ELOOP if stat.S_ISLNK(inode.mode) else errno.ENXIO)
-        permissions.check(inode, permissions.opening_mask(flags), _who())
+            raise build_error(errno.ELOOP if stat.S_ISLNK(inode.mode) else errno.ENXIO)
+        permissions.check_access(inode, permissions.compute_opening_mask(flags), _who())
         file = self._opened(inode, flags & ~os.O_TRUNC)
         if flags & os.O_TRUNC:
             try:
@@ -241,17 +241,17 @@ class TargetsTree:
 
     def reopen(self, node: int, flags: int) -> StripedFile:
         """See `FileTree`. Its owner may, whatever has become of the mode since."""
-        inode = self._read(namespace.get, inode_of(node))
+        inode = self._read(namespace.get, to_inode(node))
         if not inode.is_file:
-            raise fault(errno.ESTALE)
+            raise build_error(errno.ESTALE)
         who = _who()
-        if not permissions.owns(inode, who):
-            permissions.check(inode, permissions.opening_mask(flags & os.O_ACCMODE), who)
+        if not permissions.is_owner(inode, who):
+            permissions.check_access(inode, permissions.compute_opening_mask(flags & os.O_ACCMODE), who)
         return self._opened(inode, flags & ~(os.O_CREAT | os.O_EXCL | os.O_TRUNC), nameless=True)
 
     def _opened(self, inode: Inode, flags: int, *, nameless: bool = False) -> StripedFile:
         state = self._acquire(inode.ino, nameless=nameless)
-        return StripedFile(node_of(inode.ino), flags, state, self.store, self._end)
+        return StripedFile(to_node(inode.ino), flags, state, self.store, self._end)
 
     def _acquire(self, ino: int, *, nameless: bool = False) -> FileState:
         """The shared data of an inode, held in the store as long as somebody uses it. ESTALE if nobody does here and it
@@ -265,7 +265,7 @@ class TargetsTree:
                     inode = self._write(sizes.keep, ino) if nameless else self._read(namespace.get, ino)
                     state.doomed = inode.nlink == 0
                     if state.doomed and not nameless:
-                        raise fault(errno.ESTALE)
+                        raise build_error(errno.ESTALE)
                     state.adopt(inode)
                 except BaseException:
                     self.store.release(ino)
@@ -276,7 +276,7 @@ class TargetsTree:
 
     def _placed(self, ino: int, targets: list[str]) -> None:
         if self.placed is not None:
-            self.placed(node_of(ino), targets, self._seen_names.path(ino))
+            self.placed(to_node(ino), targets, self._seen_names.path(ino))
             self._seen_names.has_targets(ino)
 
     def _end(self, state: FileState) -> None:
@@ -293,11 +293,11 @@ class TargetsTree:
     def temporary(self, parent: int, flags: int, mode: int) -> tuple[int, Attributes, StripedFile]:
         """See `FileTree`."""
         new = self._new(stat.S_IFREG | mode & 0o7777)
-        inode = self._write(namespace.temporary, inode_of(parent), new, now_ns(), _who())
+        inode = self._write(namespace.temporary, to_inode(parent), new, now_ns(), _who())
         flags &= ~(os.O_TMPFILE | os.O_CREAT | os.O_EXCL | os.O_TRUNC)
         file = self._opened(inode, flags, nameless=True)
         file.state.doomed = True
-        return node_of(inode.ino), self._attributes(inode), file
+        return to_node(inode.ino), self._attributes(inode), file
 
     def mkdir(self, parent: int, name: bytes, mode: int) -> tuple[int, Attributes]:
         """See `FileTree`."""
@@ -307,7 +307,7 @@ class TargetsTree:
         """See `FileTree`. Device nodes are for root."""
         kind = stat.S_IFMT(mode) or stat.S_IFREG
         if kind in (stat.S_IFCHR, stat.S_IFBLK) and _who() is not None:
-            raise fault(errno.EPERM)
+            raise build_error(errno.EPERM)
         return self._made(parent, name, self._new(kind | mode & 0o7777, rdev=device))
 
     def symlink(self, parent: int, name: bytes, target: bytes) -> tuple[int, Attributes]:
@@ -315,23 +315,23 @@ class TargetsTree:
         return self._made(parent, name, self._new(stat.S_IFLNK | 0o777, link=target))
 
     def _new(self, mode: int, *, rdev: int = 0, link: bytes = b"") -> New:
-        uid, gid = acting.caller()
+        uid, gid = acting.get_caller()
         return New(mode, uid, gid, rdev, link)
 
     def _made(self, parent: int, name: bytes, new: New) -> tuple[int, Attributes]:
         _check_name(parent, name)
-        return self._named(parent, name, self._write(namespace.make, inode_of(parent), name, new, now_ns(), _who()))
+        return self._named(parent, name, self._write(namespace.make, to_inode(parent), name, new, now_ns(), _who()))
 
     def link(self, node: int, parent: int, name: bytes) -> tuple[int, Attributes]:
         """See `FileTree`."""
         _check_name(parent, name)
-        ino = inode_of(node)
+        ino = to_inode(node)
         with self._guard:
             state = self._states.get(ino)
             if state is not None:
                 state.users += 1  # a file without a name (O_TMPFILE) must not be removed meanwhile
         try:
-            inode = self._write(namespace.link, ino, inode_of(parent), name, now_ns(), _who(), state is not None)
+            inode = self._write(namespace.link, ino, to_inode(parent), name, now_ns(), _who(), state is not None)
             if state is not None:
                 state.doomed = False
         finally:
@@ -342,7 +342,7 @@ class TargetsTree:
     def unlink(self, parent: int, name: bytes) -> None:
         """See `FileTree`."""
         _check_name(parent, name)
-        inode = self._write(namespace.unlink, inode_of(parent), name, now_ns(), _who())
+        inode = self._write(namespace.unlink, to_inode(parent), name, now_ns(), _who())
         if inode.is_file and inode.nlink == 0:
             self._nameless(inode)
 
@@ -357,13 +357,13 @@ class TargetsTree:
     def rmdir(self, parent: int, name: bytes) -> None:
         """See `FileTree`."""
         _check_name(parent, name)
-        self._write(namespace.rmdir, inode_of(parent), name, now_ns(), _who())
+        self._write(namespace.rmdir, to_inode(parent), name, now_ns(), _who())
 
     def rename(self, parent: int, name: bytes, new_parent: int, new_name: bytes, flags: int) -> None:
         """See `FileTree`."""
         _check_name(parent, name)
         _check_name(new_parent, new_name)
-        ino, new_ino = inode_of(parent), inode_of(new_parent)
+        ino, new_ino = to_inode(parent), to_inode(new_parent)
         done = self._write(namespace.rename, ino, name, new_ino, new_name, flags, now_ns(), _who())
         self._seen_names.renamed(ino, name, new_ino, new_name, exchange=bool(flags & namespace.EXCHANGE))
         if done.gone is not None:
@@ -371,8 +371,8 @@ class TargetsTree:
 
     def entries(self, node: int) -> Sequence[Entry]:
         """See `FileTree`."""
-        found = self._read(namespace.entries, inode_of(node), _who())
-        return [Entry(name, node_of(ino), kind) for name, ino, kind in found]
+        found = self._read(namespace.entries, to_inode(node), _who())
+        return [Entry(name, to_node(ino), kind) for name, ino, kind in found]
 
     def sync_directory(self, node: int) -> None:  # noqa: ARG002 - all names are in one store
         """See `FileTree`."""
@@ -385,7 +385,7 @@ class TargetsTree:
                 state.record()
         for target in self.targets.by_name.values():
             if target.here():
-                with acting.own:
+                with acting.forwarder_identity:
                     descriptor = os.open(target.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
                 try:
                     linux.sync_file_system(descriptor)
@@ -401,24 +401,24 @@ class TargetsTree:
 
     def space(self) -> os.statvfs_result:
         """Sums over the file systems of the targets, each counted once."""
-        return space.total(self.targets)
+        return space.sum_space(self.targets)
 
     def get_attribute(self, node: int, name: bytes) -> bytes:
         """See `FileTree`."""
         if name == layouts.NAME:
-            return layouts.shown(self._inode(node), self.targets)
-        return self._read(namespace.get_attribute, inode_of(node), name, _who())
+            return layouts.format_layout(self._inode(node), self.targets)
+        return self._read(namespace.get_attribute, to_inode(node), name, _who())
 
     def set_attribute(self, node: int, name: bytes, value: bytes, flags: int) -> None:
         """See `FileTree`."""
         if name == layouts.NAME:
-            layout = layouts.checked(value, self.targets)
-            self._write(namespace.set_layout, inode_of(node), layout, now_ns(), _who())
+            layout = layouts.validate_layout(value, self.targets)
+            self._write(namespace.set_layout, to_inode(node), layout, now_ns(), _who())
             return
         if len(value) > _VALUE_MAX:
-            raise fault(errno.E2BIG)
-        self._write(namespace.set_attribute, inode_of(node), name, value, flags, now_ns(), _who())
-        state = self._states.get(inode_of(node))
+            raise build_error(errno.E2BIG)
+        self._write(namespace.set_attribute, to_inode(node), name, value, flags, now_ns(), _who())
+        state = self._states.get(to_inode(node))
         if state is not None and name == CAPABILITY:
             state.retimed()
 
@@ -432,14 +432,14 @@ class TargetsTree:
         """See `FileTree`."""
         if name == layouts.NAME:
             if not self._inode(node).layout:
-                raise fault(errno.ENODATA)
-            self._write(namespace.set_layout, inode_of(node), "", now_ns(), _who())
+                raise build_error(errno.ENODATA)
+            self._write(namespace.set_layout, to_inode(node), "", now_ns(), _who())
             return
-        self._write(namespace.remove_attribute, inode_of(node), name, now_ns(), _who())
+        self._write(namespace.remove_attribute, to_inode(node), name, now_ns(), _who())
 
     def access(self, node: int, mask: int) -> None:
         """See `FileTree`."""
-        permissions.check(self._inode(node), mask, _who())
+        permissions.check_access(self._inode(node), mask, _who())
 
     def place(self, node: int, steps: Sequence[tuple[int, bytes]]) -> None:
         """See `FileTree`. A number is enough to find a node here; the steps are only checked."""
@@ -447,12 +447,12 @@ class TargetsTree:
         try:
             for parent, name in steps:
                 if parent != at:
-                    raise fault(errno.ESTALE)
-                at = node_of(self.store.read(namespace.lookup, inode_of(at), name, None).ino)
+                    raise build_error(errno.ESTALE)
+                at = to_node(self.store.read(namespace.lookup, to_inode(at), name, None).ino)
         except (FileNotFoundError, NotADirectoryError) as error:
-            raise fault(errno.ESTALE) from error
+            raise build_error(errno.ESTALE) from error
         if at != node:
-            raise fault(errno.ESTALE)
+            raise build_error(errno.ESTALE)
 
     def forget(self, nodes: Sequence[int]) -> None:
         """Nothing is kept of nodes."""
@@ -469,9 +469,9 @@ class TargetsTree:
 
 def _check_name(parent: int, name: bytes, *, lookup: bool = False) -> None:
     if (name in (b".", b"..") and not lookup) or not name or b"/" in name or b"\0" in name:
-        raise fault(errno.EINVAL)
+        raise build_error(errno.EINVAL)
     if parent == ROOT and name == OWN_FOLDER:
-        raise fault(errno.ENOENT if lookup else errno.EPERM)
+        raise build_error(errno.ENOENT if lookup else errno.EPERM)
 
 
 def open_tree(path: str, *, readonly: bool = False) -> TargetsTree:
@@ -489,5 +489,5 @@ def open_store(config: TargetsFile, *, readonly: bool = False) -> Store:
     from fairlead.steer.targets.store import LocalStore
 
     assert config.metadata.store is not None
-    size = configured.size_bytes(config.metadata.map_size)
+    size = configured.parse_size(config.metadata.map_size)
     return LocalStore(config.metadata.store, map_size=size, readonly=readonly)

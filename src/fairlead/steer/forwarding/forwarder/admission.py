@@ -23,22 +23,22 @@ _PROC_NET = Path("/proc/net")
 _ESTABLISHED = "01"
 
 
-def credentials(sock: socket.socket) -> tuple[int, int, int]:
+def read_peer_credentials(sock: socket.socket) -> tuple[int, int, int]:
     """Process, user and group at the other end of a unix socket, by the kernel's word."""
     pid, uid, gid = _CREDENTIALS.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
     return pid, uid, gid
 
 
-def name_of(sock: socket.socket) -> str:
+def describe_peer(sock: socket.socket) -> str:
     """What to call the other end in messages."""
     if sock.family == socket.AF_UNIX:
-        pid, uid, _ = credentials(sock)
+        pid, uid, _ = read_peer_credentials(sock)
         return f"pid {pid} of uid {uid}"
     place = sock.getpeername()
     return f"{place[0]}:{place[1]}"
 
 
-def loopback_uid(host: str, port: int, own_port: int) -> int:
+def find_loopback_uid(host: str, port: int, own_port: int) -> int:
     """The user that owns the other end of a loopback connection (from the kernel's table); -1 when it is not there."""
     if host.startswith("127."):
         wanted = f"{int.from_bytes(socket.inet_aton(host), 'little'):08X}:{port:04X}"
@@ -90,11 +90,11 @@ class Admission:
             job = claims.job
         if network:
             place = sock.getpeername()
-            uid, gid = loopback_uid(place[0], place[1], sock.getsockname()[1]), -1
+            uid, gid = find_loopback_uid(place[0], place[1], sock.getsockname()[1]), -1
             if uid < 0:
                 raise PermissionError("nobody knows who you are; connect from this machine or with a token")
         else:
-            _, uid, gid = credentials(sock)
+            _, uid, gid = read_peer_credentials(sock)
         if uid in (0, self._own_uid):
             return Authority(job=job)
         return self._as_user(uid, gid, job)

@@ -9,7 +9,7 @@ SMALL = 64 << 10
 KEPT = 64
 
 
-class Buffers:
+class BufferPool:
     """A stack of buffers of `MAX_FRAME` bytes. Safe for threads: a list's append and pop are."""
 
     __slots__ = ("_free",)

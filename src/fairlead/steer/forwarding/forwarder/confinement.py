@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from fairlead.steer.fs.fuse.abi import Op
 from fairlead.steer.fs.trees.base import ROOT, UnknownNode
-from fairlead.steer.fs.trees.node_paths import stale
+from fairlead.steer.fs.trees.node_paths import build_stale_error
 
 if TYPE_CHECKING:
     from fairlead.steer.forwarding.forwarder.request import Request
@@ -54,7 +54,7 @@ _TWO = frozenset({int(Op.RENAME), int(Op.RENAME2), int(Op.LINK)})
 _NODE = Struct("<Q")
 
 
-def confine(request: Request) -> None:
+def confine_request(request: Request) -> None:
     """Raises UnknownNode for a node the session was not told; its client then says where it is (Own.PLACE)."""
     op = request.op
     if op not in NAMED:
@@ -73,19 +73,21 @@ def _told(handles: Handles, node: int) -> None:
         raise UnknownNode(node)
 
 
-def place(operations: Operations, handles: Handles, node: int, steps: Sequence[tuple[int, bytes]]) -> None:
+def place_node(operations: Operations, handles: Handles, node: int, steps: Sequence[tuple[int, bytes]]) -> None:
     """As `FileTree.place`, as the user who asks: every directory on the way must be open to him."""
     at = ROOT
     for parent, name in steps:
         if parent != at:
-            raise stale()
+            raise build_stale_error()
         at = operations.tree.lookup(parent, name)[0]
         handles.placed.add(at)
     if at != node:
-        raise stale()
+        raise build_stale_error()
 
 
-def reopen(operations: Operations, handles: Handles, node: int, handle: int, flags: int, *, folder: bool) -> None:
+def reopen_handle(
+    operations: Operations, handles: Handles, node: int, handle: int, flags: int, *, folder: bool
+) -> None:
     """As `Operations.reopen`; of a file the session was not told of only if it has no name any more."""
     known = handle in handles.files
     if folder:

@@ -12,7 +12,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from fairlead.steer.forwarding.forwarder.buffers import Buffers
+from fairlead.steer.forwarding.forwarder.buffers import BufferPool
 from fairlead.steer.fs.wire.frames import MAX_FRAME, NO_SLOT, PREFIX_BYTES, REPLY, REQUEST, Flag
 from fairlead.steer.fs.wire.slots import Slots
 from fairlead.steer.fs.wire.stream import Buffer, Stream
@@ -50,7 +50,7 @@ class Connection:
         stream: Stream,
         session: Session,
         slots: Slots | None,
-        buffers: Buffers,
+        buffers: BufferPool,
         *,
         name: str,
         checksum: bool,

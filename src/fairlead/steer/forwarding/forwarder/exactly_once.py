@@ -18,15 +18,15 @@ from fairlead.steer.forwarding.forwarder.intent_log import (
     Found,
     Intent,
     IntentFile,
-    better,
-    judge,
+    choose_intent,
+    find_append,
+    judge_intent,
     read_intents,
-    written_at,
 )
 from fairlead.steer.fs.fuse import abi
 from fairlead.steer.fs.fuse import messages as bodies
 from fairlead.steer.fs.fuse.abi import Op
-from fairlead.steer.fs.trees.identity import own
+from fairlead.steer.fs.trees.identity import forwarder_identity
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,12 +107,12 @@ class SessionIntents:
     def _opened(self) -> IntentFile:
         """The file; on a full disk, where removing must go on, memory that is lost with this forwarder."""
         try:
-            with own:
+            with forwarder_identity:
                 return IntentFile(os.open(self.name, _FILE, 0o600, dir_fd=self._folder))
         except OSError as error:
             if error.errno not in _FULL:
                 raise
-            with own, suppress(OSError):
+            with forwarder_identity, suppress(OSError):
                 os.unlink(self.name, dir_fd=self._folder)
             if not self._told:
                 self._told = True
@@ -126,12 +126,12 @@ class SessionIntents:
         read_ns, known = self._known
         if now - read_ns > _KNOWN_NS:
             known = {}
-            with own:
+            with forwarder_identity:
                 for name in _names(self._folder):
                     if name.startswith(self._session):
                         with suppress(FileNotFoundError):
                             for other, intent in read_intents(_content(name, self._folder)).items():
-                                known[other] = better(known.get(other), intent)
+                                known[other] = choose_intent(known.get(other), intent)
             self._known = (now, known)
         return known.get(number)
 
@@ -143,7 +143,7 @@ class SessionIntents:
                 return
             self._file = None  # closed with the last request that uses it
         if farewell:
-            with own, suppress(FileNotFoundError):
+            with forwarder_identity, suppress(FileNotFoundError):
                 os.unlink(self.name, dir_fd=self._folder)
 
 
@@ -224,7 +224,7 @@ class Guard:
     def _sweep(self) -> None:
         self._swept_ns = monotonic_ns()
         oldest = now_ns() - LEFT_OVER_S * 1_000_000_000
-        with own:
+        with forwarder_identity:
             for name in _names(self._folder):
                 with suppress(OSError):
                     if os.stat(name, dir_fd=self._folder, follow_symlinks=False).st_mtime_ns < oldest:
@@ -377,7 +377,7 @@ class Guard:
                 return abi.WRITE_OUT.pack(known.outcome, 0)
             if known is not None:
                 since = self._since(node, known.expected, min(size, known.expected + _MOST_COMPARED))
-                there, sure = written_at(data, since)
+                there, sure = find_append(data, since)
                 if not sure:
                     log.warning("an append sent again to node %d: %s", node, "found" if there else "not found")
                 if there == len(data):
@@ -399,7 +399,7 @@ class Guard:
         if end <= begin:
             return b""
         buffer = bytearray(end - begin)
-        with own:
+        with forwarder_identity:
             file = self._tree.reopen(node, os.O_RDONLY)
             try:
                 count = file.read_into(memoryview(buffer), begin)
@@ -426,7 +426,7 @@ class Guard:
             if intent.outcome < 0:
                 raise OSError(-intent.outcome, os.strerror(-intent.outcome))
         else:
-            verdict = judge(intent, self._now(intent))
+            verdict = judge_intent(intent, self._now(intent))
             if not verdict.sure:
                 log.warning("%s of %r sent again: %s", Op(op).name, intent.name, verdict.value)
             if not verdict.carried_out:
@@ -437,7 +437,7 @@ class Guard:
         if intent.done and node - 1 != intent.outcome:
             raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))  # made, and replaced by another client since
         if op == Op.CREATE:
-            with own:
+            with forwarder_identity:
                 opened = self._tree.reopen(node, _FLAGS.unpack_from(body)[0] & ~(os.O_EXCL | os.O_CREAT | os.O_TRUNC))
             self._operations.replace(handles, handle, opened)
             entry = self._operations.entered(handles, node, st, made=True)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Protocol
 from fairlead.core.clock import monotonic_ns
 from fairlead.steer.forwarding.forwarder import confinement
 from fairlead.steer.forwarding.forwarder.aggregation import Aggregation
-from fairlead.steer.forwarding.forwarder.buffers import SMALL, Buffers
+from fairlead.steer.forwarding.forwarder.buffers import SMALL, BufferPool
 from fairlead.steer.forwarding.forwarder.confinement import NAMED
 from fairlead.steer.forwarding.forwarder.exactly_once import GUARDED, Guard
-from fairlead.steer.forwarding.forwarder.intake import errno_of
-from fairlead.steer.forwarding.forwarder.lease_grants import Begun, Lending
+from fairlead.steer.forwarding.forwarder.intake import get_errno
+from fairlead.steer.forwarding.forwarder.lease_grants import Begun, LeaseGrants
 from fairlead.steer.forwarding.forwarder.request import HANDED, NAMING, OPENING, REPEATABLE, SILENT, UNLOCKING, Request
 from fairlead.steer.fs.fuse.abi import WRITE_OUT, Op
 from fairlead.steer.fs.fuse.messages import attributes
@@ -28,7 +28,7 @@ from fairlead.steer.fs.wire.frames import PLACE_STEP, REOPEN_IN, Flag, Own, Refu
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from fairlead.steer.forwarding.forwarder.lock_waiters import Parked
+    from fairlead.steer.forwarding.forwarder.lock_waiters import ParkedRequests
 
 log = logging.getLogger("fairlead.forwarder")
 _READ, _WRITE, _SETLKW, _RELEASE = int(Op.READ), int(Op.WRITE), int(Op.SETLKW), int(Op.RELEASE)
@@ -69,12 +69,12 @@ class Execution:
     def __init__(
         self,
         operations: Operations,
-        buffers: Buffers,
-        parked: Parked,
+        buffers: BufferPool,
+        parked: ParkedRequests,
         records: Records | None,
         guard: Guard | None,
         aggregation: Aggregation,
-        lending: Lending | None = None,
+        lending: LeaseGrants | None = None,
         *,
         again: Callable[[Sequence[Request]], None],
         listen: Callable[[Request], None],
@@ -86,7 +86,7 @@ class Execution:
         self._opens_for: Callable[[str], None] | None = getattr(operations.tree, "opens_for", None)
         self._buffers = buffers
         self._parked = parked
-        self._work_for = acting.work_for if hasattr(operations.tree, "take_by_job") else None
+        self._work_for = acting.set_job if hasattr(operations.tree, "take_by_job") else None
         self._records = records
         self._lending = lending
         self._done = 0
@@ -112,7 +112,7 @@ class Execution:
             request.session.running[request.number] = request
         try:
             session = first.session
-            acting.become(first.uid, first.gid if session.authority.uid < 0 else session.group(first.gid))
+            acting.switch_user(first.uid, first.gid if session.authority.uid < 0 else session.group(first.gid))
             if self._work_for is not None:
                 self._work_for(_name(first.job))
             self._aggregation.write(requests)
@@ -144,10 +144,10 @@ class Execution:
         try:
             uid, gid = request.uid, request.gid
             if session.authority.uid < 0:
-                acting.become(uid, gid)
+                acting.switch_user(uid, gid)
             else:
-                acting.become(uid, session.group(gid))
-                confinement.confine(request)
+                acting.switch_user(uid, session.group(gid))
+                confinement.confine_request(request)
             if self._work_for is not None:
                 self._work_for(_name(request.job))
             if opens_for is not None and op in OPENING:
@@ -202,9 +202,9 @@ class Execution:
                     return
                 error = -EINTR if request.interrupted else -ENOLCK
             else:
-                error = errno_of(held)
+                error = get_errno(held)
         except OSError as failed:
-            error = errno_of(failed)
+            error = get_errno(failed)
             if error == -ESTALE and op in NAMED:
                 # It is not where it was seen here last. Its client may have moved it through another forwarder.
                 error = _UNKNOWN_NODE
@@ -336,16 +336,18 @@ class Execution:
         body, handles = request.body, request.session.handles
         confined = request.session.authority.uid >= 0
         if request.op == _PLACE and confined:
-            confinement.place(self.operations, handles, request.node, _steps(body))
+            confinement.place_node(self.operations, handles, request.node, _steps(body))
         elif request.op == _PLACE:
-            with acting.own:
+            with acting.forwarder_identity:
                 self.operations.tree.place(request.node, _steps(body))
         elif request.op == _REOPEN:
             if len(body) < REOPEN_IN.size:
                 raise OSError(EINVAL, "a REOPEN that is too short")
             flags, folder, _ = REOPEN_IN.unpack_from(body)
             if confined:
-                confinement.reopen(self.operations, handles, request.node, request.handle, flags, folder=bool(folder))
+                confinement.reopen_handle(
+                    self.operations, handles, request.node, request.handle, flags, folder=bool(folder)
+                )
             else:
                 self.operations.reopen(handles, request.node, request.handle, flags, folder=bool(folder))
 

@@ -7,15 +7,15 @@ import socket
 import ssl
 from array import array
 
-from fairlead.steer.forwarding.forwarder.admission import name_of
+from fairlead.steer.forwarding.forwarder.admission import describe_peer
 from fairlead.steer.fs.wire.handshake import (
     HELLO,
     MAX_JSON,
     Hello,
     Refused,
     choose_version,
-    hello_length,
     pack_answer,
+    parse_hello_prefix,
     read_hello,
 )
 
@@ -23,11 +23,11 @@ MOST_DESCRIPTORS = 4
 """Descriptors taken from a message; all but the first are closed at once."""
 
 
-class Arrival:
+class PendingHandshake:
     """A client that has connected and not said (all of) its Hello yet."""
 
     def __init__(self, sock: socket.socket, tls: ssl.SSLContext | None, deadline_ns: int) -> None:
-        self.name = name_of(sock)
+        self.name = describe_peer(sock)
         sock.setblocking(False)
         if sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -61,7 +61,7 @@ class Arrival:
                     self._text += part
                 if self._prefix_read:
                     return read_hello(self._text)
-                oldest, newest, self._need = hello_length(self._text)
+                oldest, newest, self._need = parse_hello_prefix(self._text)
                 self.version = choose_version(oldest, newest)
                 self._text.clear()
                 self._prefix_read = True

@@ -23,7 +23,7 @@ from fairlead.steer.fs.wire.frames import HEAD_BYTES, JOB_IN, REVOKE, Flag, Own,
 from fairlead.steer.fs.wire.handshake import Identity
 
 if TYPE_CHECKING:
-    from fairlead.steer.forwarding.forwarder.buffers import Buffers
+    from fairlead.steer.forwarding.forwarder.buffers import BufferPool
     from fairlead.steer.fs.sessions import Handles
 
 MOST_JOBS = 4096
@@ -51,7 +51,7 @@ class Intake:
 
     def __init__(
         self,
-        buffers: Buffers,
+        buffers: BufferPool,
         interrupt: Callable[[Request], None],
         target_of: Callable[[int, int], object] | None = None,
         released: Callable[[Connection, int], None] | None = None,
@@ -218,6 +218,6 @@ class Intake:
         return True
 
 
-def errno_of(error: OSError) -> int:
+def get_errno(error: OSError) -> int:
     """The number to answer for an error of the system."""
     return -(error.errno or EIO)

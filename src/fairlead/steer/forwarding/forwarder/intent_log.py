@@ -82,7 +82,7 @@ class Verdict(Enum):
         return self in (Verdict.DONE, Verdict.AGAIN)
 
 
-def judge(intent: Intent, found: Found) -> Verdict:
+def judge_intent(intent: Intent, found: Found) -> Verdict:
     """Whether an intent without an outcome was carried out, from what is there now. Not for appends."""
     if intent.op == Op.CREATE:
         if not intent.expected:
@@ -123,7 +123,7 @@ def _renamed(intent: Intent, found: Found) -> Verdict:
     return Verdict.DONE if found.new_inode == intent.expected else Verdict.LIKELY
 
 
-def written_at(data: bytes | memoryview, since: bytes) -> tuple[int, bool]:
+def find_append(data: bytes | memoryview, since: bytes) -> tuple[int, bool]:
     """How many bytes of an append are in the file already, and whether that is sure.
 
     `since` is what the file holds from the size before on. Appends of one forwarder follow each other, so it begins
@@ -244,11 +244,11 @@ def read_intents(content: bytes) -> dict[int, Intent]:
             done=state == _DONE,
             outcome=outcome if state == _DONE else 0,
         )
-        found[number] = better(found.get(number), intent)
+        found[number] = choose_intent(found.get(number), intent)
     return found
 
 
-def better(first: Intent | None, second: Intent) -> Intent:
+def choose_intent(first: Intent | None, second: Intent) -> Intent:
     """Of two records of one request the one to go by."""
     if first is None or (second.done, second.when_ns) >= (first.done, first.when_ns):
         return second

@@ -59,7 +59,7 @@ class Begun:
         """It holds the lock of requests about names."""
 
 
-class Lending:
+class LeaseGrants:
     """Leases of one forwarder that alone changes its tree. `wait_less` makes the leader look after time by then."""
 
     def __init__(self, operations: Operations, wait_less: Callable[[int], None]) -> None:

@@ -16,15 +16,15 @@ import msgspec
 from fairlead.core.access.tokens import HOW_TO_GET_ONE
 from fairlead.core.clock import monotonic_ns, sleep_s
 from fairlead.steer.forwarding.forwarder.admission import Admission, must_have_key
-from fairlead.steer.forwarding.forwarder.buffers import Buffers
+from fairlead.steer.forwarding.forwarder.buffers import BufferPool
 from fairlead.steer.forwarding.forwarder.client_sessions import Sessions
 from fairlead.steer.forwarding.forwarder.connection import Connection
-from fairlead.steer.forwarding.forwarder.handshakes import Arrival
-from fairlead.steer.fs.wire.address import Address, keep_alive, listen, widen
+from fairlead.steer.forwarding.forwarder.handshakes import PendingHandshake
+from fairlead.steer.fs.wire.address import Address, keep_alive, open_listener, widen_buffers
 from fairlead.steer.fs.wire.frames import VERSION
 from fairlead.steer.fs.wire.handshake import OLDEST, Feature, Hello, Welcome, pack_answer
 from fairlead.steer.fs.wire.slots import Slots, take_slots
-from fairlead.steer.fs.wire.stream import stream_of
+from fairlead.steer.fs.wire.stream import open_stream
 
 HELLO_NS = 10_000_000_000
 """How long a client may take to say who it is."""
@@ -50,7 +50,7 @@ class Settings:
     features: tuple[Feature, ...] = field(default=(Feature.SLOTS, Feature.CHECKSUM))
 
 
-class Reception:
+class Listeners:
     """Turns sockets into connections of sessions. `admitted` is told of each, `replaced` of one whose client has come
     again; `say` writes a line about a client."""
 
@@ -59,7 +59,7 @@ class Reception:
         settings: Settings,
         epoll: select.epoll,
         sessions: Sessions,
-        buffers: Buffers,
+        buffers: BufferPool,
         welcome: Welcome,
         *,
         change_mask: Callable[[Connection], None],
@@ -80,7 +80,7 @@ class Reception:
         self._say = say
         self._admission = Admission(settings.key)
         self._listeners: dict[int, tuple[socket.socket, Address]] = {}
-        self._arrivals: dict[int, Arrival] = {}
+        self._arrivals: dict[int, PendingHandshake] = {}
         self._of_user: dict[int, int] = {}
         self._connected = 0
 
@@ -90,7 +90,7 @@ class Reception:
         RefusedError when it cannot, or must not without a token key.
         """
         must_have_key(address, self._settings.key)
-        sock, bound = listen(address)
+        sock, bound = open_listener(address)
         self._listeners[sock.fileno()] = (sock, bound)
         self._epoll.register(sock.fileno(), select.EPOLLIN)
         return bound
@@ -165,9 +165,9 @@ class Reception:
             deadline = monotonic_ns() + HELLO_NS
             try:
                 if address.kind == "unix":
-                    widen(sock)
+                    widen_buffers(sock)
                 keep_alive(sock)
-                arrival = Arrival(sock, self._settings.tls if address.kind == "tls" else None, deadline)
+                arrival = PendingHandshake(sock, self._settings.tls if address.kind == "tls" else None, deadline)
             except OSError:  # it has gone again
                 sock.close()
                 continue
@@ -202,7 +202,7 @@ class Reception:
             else:
                 arrival.close()
 
-    def _admit(self, arrival: Arrival, hello: Hello) -> None:
+    def _admit(self, arrival: PendingHandshake, hello: Hello) -> None:
         if not arrival.version:
             arrival.refuse(
                 f"no common version: this forwarder speaks {OLDEST} to {VERSION}",
@@ -225,7 +225,7 @@ class Reception:
         if session.connection is not None:
             self._replaced(session.connection)
         connection = Connection(
-            stream_of(arrival.sock),
+            open_stream(arrival.sock),
             session,
             slots,
             self._buffers,
@@ -248,7 +248,7 @@ class Reception:
         self._admitted(connection)
 
 
-def _slots(arrival: Arrival, hello: Hello, features: list[Feature]) -> Slots | None:
+def _slots(arrival: PendingHandshake, hello: Hello, features: list[Feature]) -> Slots | None:
     descriptor = arrival.take_descriptor()
     if Feature.SLOTS not in features:
         if descriptor >= 0:

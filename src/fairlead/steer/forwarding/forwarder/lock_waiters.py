@@ -13,7 +13,7 @@ MOST = 65536
 """Requests that may be parked; above it a client is told that there are no locks (ENOLCK)."""
 
 
-class Parked:
+class ParkedRequests:
     """All parked requests of a forwarder; any thread."""
 
     def __init__(self) -> None:

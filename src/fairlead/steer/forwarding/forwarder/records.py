@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from fairlead.core.batches.encoding import Column, encode, fractions, lists, numbers, words
 from fairlead.core.batches.spool import Spool
 from fairlead.core.clock import monotonic_ns, now_ns
-from fairlead.steer.forwarding.forwarder.counters import CLASSES, Tallies, Tally, folded
+from fairlead.steer.forwarding.forwarder.counters import CLASSES, Tallies, Tally, fold_histogram
 from fairlead.steer.forwarding.record_spool import spool_in
 from fairlead.steer.fs.fuse.abi import Op
 from fairlead.steer.fs.trace.runs import WORDS
@@ -317,8 +317,8 @@ class ForwarderRecords:
                         CLASSES[op_class],
                         tally.requests,
                         tally.bytes,
-                        folded(tally.wait),
-                        folded(tally.service),
+                        fold_histogram(tally.wait),
+                        fold_histogram(tally.service),
                         None,
                         None,
                     ),
@@ -370,7 +370,7 @@ class ForwarderRecords:
                 job,
                 self._tree,
                 (reads.requests, writes.requests, reads.bytes, writes.bytes),
-                [a + b for a, b in zip(folded(reads.service), folded(writes.service), strict=True)],
+                [a + b for a, b in zip(fold_histogram(reads.service), fold_histogram(writes.service), strict=True)],
             )
             for job, (_, reads, writes) in taken.by_class().items()
             if reads.requests or writes.requests
@@ -412,7 +412,7 @@ class ForwarderRecords:
         self._spool.write(batches)
 
 
-def records_of(
+def build_records(
     tree: FileTree, folder: Path, name: str, cache: Callable[[], CacheCounts] | None = None
 ) -> ForwarderRecords:
     """The records of a forwarder of that name and tree, into the spool in `folder`. Raises ForwardingError."""

@@ -22,7 +22,7 @@ from fairlead.steer.forwarding.forwarder.read_cache import with_read_cache
 from fairlead.steer.forwarding.forwarder.server import Server, Settings
 from fairlead.steer.fs.operations.dispatch import Operations
 from fairlead.steer.fs.trees import unlinked_files as kept
-from fairlead.steer.fs.trees.open_tree import tree_of
+from fairlead.steer.fs.trees.open_tree import open_export
 from fairlead.steer.fs.wire.address import Address, parse_address
 from fairlead.steer.fs.wire.handshake import Feature
 
@@ -57,8 +57,8 @@ class Options:
     grace_s: float = 10.0
 
 
-def forward(
-    options: Options, ready: Callable[[Address], None], *, open_tree: Callable[[str], FileTree] = tree_of
+def run_forwarder(
+    options: Options, ready: Callable[[Address], None], *, open_tree: Callable[[str], FileTree] = open_export
 ) -> None:
     """Serves until SIGTERM or SIGINT; SIGUSR2 pauses its records, SIGUSR1 resumes them. `ready` is called with each
     address when it is listened on, `open_tree` with what is exported.
@@ -77,7 +77,7 @@ def forward(
     tree = with_read_cache(exported, reading, sole=options.sole)
     _pace_targets(exported, queue.limits)
     records = _records(options, settings.name, exported, tree)
-    stopping = stopping_signals()
+    stopping = list_stopping_signals()
     awaited = (*stopping, signal.SIGUSR1, signal.SIGUSR2)
     # The threads inherit the mask, so that the signal waits for this one.
     signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
@@ -104,7 +104,7 @@ def forward(
         signal.pthread_sigmask(signal.SIG_UNBLOCK, awaited)
 
 
-def stopping_signals() -> tuple[signal.Signals, ...]:
+def list_stopping_signals() -> tuple[signal.Signals, ...]:
     """What ends a service cleanly: SIGTERM, SIGINT, and a terminal that is closed, unless nohup has it ignored."""
     asked = (signal.SIGTERM, signal.SIGINT)
     return asked if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN else (*asked, signal.SIGHUP)
@@ -150,10 +150,10 @@ def _job_settings(options: Options) -> JobSettings:
 def _records(options: Options, name: str, exported: FileTree, tree: FileTree) -> ForwarderRecords | None:
     if options.spool is None:
         return None
-    from fairlead.steer.forwarding.forwarder.records import records_of
+    from fairlead.steer.forwarding.forwarder.records import build_records
 
     cache = getattr(tree, "cache", None) if tree is not exported else None
-    return records_of(exported, options.spool, name, None if cache is None else cache.counters)
+    return build_records(exported, options.spool, name, None if cache is None else cache.counters)
 
 
 def _intents_folder(options: Options, exported: FileTree) -> int | None:
@@ -164,7 +164,7 @@ def _intents_folder(options: Options, exported: FileTree) -> int | None:
             return own_folder(b"intents")
         root = os.open(options.export, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            return kept.own_folder(root, b"intents")
+            return kept.open_own_folder(root, b"intents")
         finally:
             os.close(root)
     except OSError as error:

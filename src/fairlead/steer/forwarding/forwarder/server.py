@@ -14,21 +14,21 @@ from typing import TYPE_CHECKING
 
 from fairlead.core.clock import monotonic_ns
 from fairlead.steer.forwarding.forwarder.aggregation import Aggregation
-from fairlead.steer.forwarding.forwarder.buffers import Buffers
+from fairlead.steer.forwarding.forwarder.buffers import BufferPool
 from fairlead.steer.forwarding.forwarder.client_sessions import Session, Sessions
 from fairlead.steer.forwarding.forwarder.connection import Connection, Malformed
 from fairlead.steer.forwarding.forwarder.exactly_once import Guard
 from fairlead.steer.forwarding.forwarder.execution import Execution, Records
 from fairlead.steer.forwarding.forwarder.intake import Intake
-from fairlead.steer.forwarding.forwarder.lease_grants import Lending
-from fairlead.steer.forwarding.forwarder.listeners import Reception, Settings
-from fairlead.steer.forwarding.forwarder.lock_waiters import Parked
-from fairlead.steer.forwarding.forwarder.session_closer import Closer
-from fairlead.steer.forwarding.forwarder.workers import Crew
+from fairlead.steer.forwarding.forwarder.lease_grants import LeaseGrants
+from fairlead.steer.forwarding.forwarder.listeners import Listeners, Settings
+from fairlead.steer.forwarding.forwarder.lock_waiters import ParkedRequests
+from fairlead.steer.forwarding.forwarder.session_closer import SessionCloser
+from fairlead.steer.forwarding.forwarder.workers import WorkerPool
 from fairlead.steer.fs.sessions import Handles
 from fairlead.steer.fs.trees.base import ROOT
 from fairlead.steer.fs.wire.address import Address
-from fairlead.steer.fs.wire.handshake import Feature, Welcome, new_id
+from fairlead.steer.fs.wire.handshake import Feature, Welcome, generate_id
 
 if TYPE_CHECKING:
     from fairlead.decide.policies.requests.contract import Discipline
@@ -60,15 +60,15 @@ class Server:
     ) -> None:
         """`intents_folder`: a descriptor of the tree's place for intents, this object's from now on; None: none."""
         self.settings = settings
-        self.boot = new_id()
+        self.boot = generate_id()
         self.operations = operations
         operations.tells_made = True
         self._records = records
         self._guard = Guard(operations, intents_folder, self.boot) if intents_folder is not None else None
         new_intents = self._guard.session if self._guard is not None else None
         self.sessions = Sessions(Handles, int(settings.grace_s * 1e9), new_intents)
-        self._parked = Parked()
-        self._buffers = Buffers()
+        self._parked = ParkedRequests()
+        self._buffers = BufferPool()
         target_of = getattr(operations.tree, "target_of", None)
         self._intake = Intake(self._buffers, self._interrupt, target_of, self._released)
         self._connections: dict[int, Connection] = {}
@@ -81,9 +81,9 @@ class Server:
         self._poke = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._epoll.register(self._poke, _IN)
         aggregation = Aggregation()
-        self._crew = Crew(self, self._carry_out, discipline, size=settings.workers, aggregation=aggregation)
+        self._crew = WorkerPool(self, self._carry_out, discipline, size=settings.workers, aggregation=aggregation)
         lends = Feature.LEASES in settings.features
-        self._lending = Lending(operations, self._crew.wait_less) if lends else None
+        self._lending = LeaseGrants(operations, self._crew.wait_less) if lends else None
         self._leases = self._lending.leases if self._lending is not None else None
         self._execution = Execution(
             operations,
@@ -99,7 +99,7 @@ class Server:
             queue_length=discipline.__len__,
         )
         self._carry = self._execution.carry_out
-        self._closer = Closer(self._end_session)
+        self._closer = SessionCloser(self._end_session)
         welcome = Welcome(
             forwarder=settings.name,
             boot=self.boot,
@@ -107,7 +107,7 @@ class Server:
             grace_s=settings.grace_s,
             root=operations.tree.attributes(ROOT).st_ino,
         )
-        self._reception = Reception(
+        self._reception = Listeners(
             settings,
             self._epoll,
             self.sessions,

@@ -9,7 +9,7 @@ from threading import Thread
 from fairlead.steer.forwarding.forwarder.client_sessions import Session
 
 
-class Closer:
+class SessionCloser:
     """One thread that ends what it is given, one after the other."""
 
     def __init__(self, end: Callable[[Session], None]) -> None:

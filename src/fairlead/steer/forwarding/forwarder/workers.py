@@ -56,7 +56,7 @@ class _Worker:
         self.thread: Thread | None = None
 
 
-class Crew:
+class WorkerPool:
     """`size` workers at most carry out requests; one thread more, so that there is always one to lead."""
 
     def __init__(
@@ -136,7 +136,7 @@ class Crew:
         done: Request | None = None
         arrived: list[Request] = []
         looked_ns = began_ns = 0
-        acting.limit()
+        acting.limit_powers()
         while True:
             request: Request | None = None
             timeout_ns: int | None = 0

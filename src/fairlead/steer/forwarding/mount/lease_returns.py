@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from fairlead.core.clock import monotonic_s, sleep_s
 from fairlead.steer.fs.client.link import LinkLostError
-from fairlead.steer.fs.client.pending_requests import own_message
+from fairlead.steer.fs.client.pending_requests import build_own_message
 from fairlead.steer.fs.fuse.abi import INVAL_INODE_OUT, NOTIFY_INVAL_INODE, OUT_HEADER, ROOT
 from fairlead.steer.fs.wire.frames import REVOKE, Own
 
@@ -91,7 +91,7 @@ class Coherence:
         if mount.link is not link:
             return  # another connection: what this one had lent is over
         try:
-            link.put(next(mount.ledger.ids), 0, 0, own_message(Own.RELEASE_LEASE, 0, REVOKE.pack(number)))
+            link.put(next(mount.ledger.ids), 0, 0, build_own_message(Own.RELEASE_LEASE, 0, REVOKE.pack(number)))
             link.flush()
         except LinkLostError as lost:
             mount.lost(str(lost))

@@ -26,7 +26,7 @@ from fairlead.steer.fs.operations.dispatch import Operations, UnknownHandle, Unk
 from fairlead.steer.fs.sessions import Handles
 from fairlead.steer.fs.trace.trace_lock import Telling
 from fairlead.steer.fs.trees.base import FileTree
-from fairlead.steer.fs.trees.identity import become
+from fairlead.steer.fs.trees.identity import switch_user
 
 WORKERS = 16
 _HEADER = abi.IN_HEADER.size
@@ -121,7 +121,7 @@ class LocalMount:
             job = trace.job(pid, uid, started)
         error = 0
         try:
-            become(uid, gid)
+            switch_user(uid, gid)
             if op == _READ:
                 self._read(reader, unique, node, job, started)
             elif op == _WRITE:
@@ -283,7 +283,7 @@ class LocalMount:
     def _retry(self, request: Parked) -> None:
         error = 0
         try:
-            become(request.uid, request.gid)
+            switch_user(request.uid, request.gid)
             self._execute(Op.SETLKW, request.node, 0, memoryview(request.message)[_HEADER:])
         except BlockingIOError:
             if self._waiting.park(request):

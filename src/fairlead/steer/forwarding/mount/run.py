@@ -139,12 +139,12 @@ class _MountProcess:
     def _local(self, source: str, trace: Trace | None, jobs: Jobs) -> None:
         from fairlead.steer.forwarding.mount.local import LocalMount
         from fairlead.steer.fs.trace.trace_lock import Telling
-        from fairlead.steer.fs.trees.open_tree import tree_of
+        from fairlead.steer.fs.trees.open_tree import open_export
 
         options = self._options
         plain = not source.startswith(("targets:", "slow:"))
         spec = source_folder(source, self._mountpoint) if plain else source
-        tree = tree_of(spec)
+        tree = open_export(spec)
         self._endings.append(tree.close)
         handing = plain and options.passthrough and not options.cache and passthrough.allowed()
         session = self._mount(spec, Init.PASSTHROUGH if handing else Init(0))

@@ -14,7 +14,12 @@ from fairlead.core.clock import monotonic_s, sleep_s
 from fairlead.steer.fs.client.held_state import Handle, HeldLock, Holdings
 from fairlead.steer.fs.client.link import Link, LinkLostError, read_reply
 from fairlead.steer.fs.client.node_names import Nodes
-from fairlead.steer.fs.client.pending_requests import lock_message, own_message, place_message, reopen_message
+from fairlead.steer.fs.client.pending_requests import (
+    build_lock_message,
+    build_own_message,
+    build_place_message,
+    build_reopen_message,
+)
 from fairlead.steer.fs.fuse.abi import LK_FLOCK, Op
 
 _ANSWER_S = 10.0
@@ -24,7 +29,7 @@ _LOCK_S = 15.0
 """How long a lock is asked for again: a forwarder that lives without us keeps it for its grace period."""
 
 
-def call(link: Link, ids: Iterator[int], message: bytes, handle: int = 0) -> tuple[int, bytes]:
+def exchange_message(link: Link, ids: Iterator[int], message: bytes, handle: int = 0) -> tuple[int, bytes]:
     """One request and its answer: (error, body). LinkLostError when none comes."""
     number = next(ids)
     link.put(number, 0, handle, message)
@@ -47,7 +52,7 @@ def call(link: Link, ids: Iterator[int], message: bytes, handle: int = 0) -> tup
             sent = link.flush()
 
 
-def open_again(link: Link, nodes: Nodes, holdings: Holdings, ids: Iterator[int], say: Callable[[str], None]) -> None:
+def reopen_files(link: Link, nodes: Nodes, holdings: Holdings, ids: Iterator[int], say: Callable[[str], None]) -> None:
     """Opens what must be open now: files without a name, and those with locks. What cannot be had is said and left."""
     wanted = {number for number, held in list(holdings.handles.items()) if nodes.unlinked(held.node)}
     wanted.update(number for lock in holdings.locks() if (number := _handle(lock, holdings)) is not None)
@@ -66,8 +71,10 @@ def _open(link: Link, nodes: Nodes, ids: Iterator[int], held: Handle, number: in
     for _ in range(_TIMES):
         steps = nodes.steps(held.node)
         if steps:
-            call(link, ids, place_message(held.node, steps))
-        error, _ = call(link, ids, reopen_message(held.node, held.flags, directory=held.directory), number)
+            exchange_message(link, ids, build_place_message(held.node, steps))
+        error, _ = exchange_message(
+            link, ids, build_reopen_message(held.node, held.flags, directory=held.directory), number
+        )
         if error <= 0 or not steps:
             break
     return error
@@ -89,15 +96,15 @@ def _handle(lock: HeldLock, holdings: Holdings) -> int | None:
 def _take(link: Link, ids: Iterator[int], lock: HeldLock, handle: int) -> int:
     deadline = monotonic_s() + _LOCK_S
     flags = LK_FLOCK if lock.flock else 0
-    message = lock_message(lock.node, handle, lock.owner, lock.start, lock.end, lock.kind, lock.pid, flags)
+    message = build_lock_message(lock.node, handle, lock.owner, lock.start, lock.end, lock.kind, lock.pid, flags)
     while True:
-        error, _ = call(link, ids, message)
+        error, _ = exchange_message(link, ids, message)
         if error != -errno.EAGAIN or monotonic_s() > deadline:
             return error
         sleep_s(0.05)
 
 
-def farewell(link: Link, ids: Iterator[int]) -> None:
+def send_farewell(link: Link, ids: Iterator[int]) -> None:
     """Tells a forwarder that is left that nothing more will come: it gives back locks and files at once."""
-    link.put(next(ids), 0, 0, own_message(Op.DESTROY, 0))
+    link.put(next(ids), 0, 0, build_own_message(Op.DESTROY, 0))
     link.flush()

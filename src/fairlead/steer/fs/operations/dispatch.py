@@ -123,7 +123,7 @@ class Operations:
     def reopen(self, handles: Handles, node: int, handle: int, flags: int, *, folder: bool) -> None:
         """Opens again under `handle` what the client had open at a forwarder that was lost."""
         if folder:
-            listed = operations_open.snapshot(self.tree, node)
+            listed = operations_open.snapshot_directory(self.tree, node)
             handles.hold(handle, listed, listed.entries or ())
         elif handle not in handles.files:
             self.replace(handles, handle, self.tree.reopen(node, flags & ~(os.O_CREAT | os.O_EXCL | os.O_TRUNC)))

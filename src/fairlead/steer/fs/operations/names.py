@@ -14,7 +14,7 @@ from fairlead.steer.fs.fuse import abi
 from fairlead.steer.fs.fuse import messages as bodies
 from fairlead.steer.fs.fuse.abi import Op, Valid
 from fairlead.steer.fs.trees.base import NOW, Change
-from fairlead.steer.fs.trees.identity import own
+from fairlead.steer.fs.trees.identity import forwarder_identity
 
 if TYPE_CHECKING:
     from fairlead.steer.fs.operations.dispatch import Execution, Operations
@@ -87,7 +87,7 @@ def clear_set_id(tree: FileTree, node: int, st: Stat) -> Stat:
     if not drop or not stat.S_ISREG(st.st_mode):
         return st
     # Not for the caller to be allowed or refused: it writes to a file that may not be its own.
-    with own:
+    with forwarder_identity:
         return tree.change(node, Change(mode=stat.S_IMODE(st.st_mode) & ~drop), None)
 
 

@@ -137,13 +137,13 @@ def _setlk(_: Operations, handles: Handles, __: int, ___: int, body: memoryview,
     return b""
 
 
-def snapshot(tree: FileTree, node: int) -> Folder:
+def snapshot_directory(tree: FileTree, node: int) -> Folder:
     """An open directory with its entries of now."""
     return Folder(node, tree.entries(node))
 
 
 def _opendir(ops: Operations, handles: Handles, node: int, handle: int, _: memoryview, __: memoryview) -> bytes:
-    folder = snapshot(ops.tree, node)
+    folder = snapshot_directory(ops.tree, node)
     handles.hold(handle, folder, folder.entries or ())
     return bodies.opened(handle, 0)
 

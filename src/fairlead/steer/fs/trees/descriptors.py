@@ -11,8 +11,8 @@ from errno import EINVAL
 from typing import TYPE_CHECKING
 
 from fairlead.steer.fs.trees import syscalls as linux
-from fairlead.steer.fs.trees.identity import caller, own
-from fairlead.steer.fs.trees.node_paths import stale
+from fairlead.steer.fs.trees.identity import forwarder_identity, get_caller
+from fairlead.steer.fs.trees.node_paths import build_stale_error
 
 if TYPE_CHECKING:
     from fairlead.steer.fs.trees.base import Change
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 _ADDED = os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
 
 
-def opened_again(path: int, flags: int) -> int:
+def reopen_descriptor(path: int, flags: int) -> int:
     """A descriptor of the file that `path` (O_PATH) is, as its caller may open it or as its owner."""
     place = f"/proc/self/fd/{path}"
     flags |= _ADDED
     if not stat.S_ISREG(os.fstat(path).st_mode):
-        raise stale()
+        raise build_stale_error()
     try:
         return os.open(place, flags)
     except PermissionError:
-        if os.fstat(path).st_uid != caller()[0]:
+        if os.fstat(path).st_uid != get_caller()[0]:
             raise
-    with own:
+    with forwarder_identity:
         return os.open(place, flags)
 
 

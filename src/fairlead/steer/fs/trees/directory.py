@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from fairlead.steer.fs.trees import syscalls as linux
 from fairlead.steer.fs.trees.base import OWN_FOLDER, ROOT, TO_RUN, Entry, UnknownNode
-from fairlead.steer.fs.trees.descriptors import opened_again, set_attributes
-from fairlead.steer.fs.trees.identity import own
+from fairlead.steer.fs.trees.descriptors import reopen_descriptor, set_attributes
+from fairlead.steer.fs.trees.identity import forwarder_identity
 from fairlead.steer.fs.trees.local_file import LocalFile
 from fairlead.steer.fs.trees.locks import Locks
-from fairlead.steer.fs.trees.node_paths import PIN, Places, stale
+from fairlead.steer.fs.trees.node_paths import PIN, Places, build_stale_error
 from fairlead.steer.fs.trees.unlinked_files import Kept, Removed
 
 if TYPE_CHECKING:
@@ -183,10 +183,10 @@ class DirectoryTree:
         new_name = self._named(new_parent, new_name)
         old, new = self._places.folder(parent), self._places.folder(new_parent)
         if flags & linux.RENAME_EXCHANGE:
-            linux.rename(old.fd, name, new.fd, new_name, flags)
+            linux.rename_entry(old.fd, name, new.fd, new_name, flags)
             self._moved(new_parent, new_name, parent, name, old.fd)
         elif flags:
-            linux.rename(old.fd, name, new.fd, new_name, flags)
+            linux.rename_entry(old.fd, name, new.fd, new_name, flags)
         else:
             with self._keeping(new.fd, new_name):
                 os.rename(name, new_name, src_dir_fd=old.fd, dst_dir_fd=new.fd)
@@ -318,7 +318,7 @@ class DirectoryTree:
             # Made by another client since the kernel looked: opened like any file, so never a device or a link.
             node, st = self.lookup(parent, name)
             if not stat.S_ISREG(st.st_mode):
-                raise stale() from None
+                raise build_stale_error() from None
             file = self.open(node, flags)
             return node, file.attributes(), file
         made = os.fstat(fd)
@@ -372,7 +372,7 @@ class DirectoryTree:
         try:
             if not os.access(f"/proc/self/fd/{path}", os.X_OK, effective_ids=True):
                 raise _error(EACCES)
-            with own:
+            with forwarder_identity:
                 return os.open(f"/proc/self/fd/{path}", wanted & ~os.O_NOFOLLOW)
         finally:
             os.close(path)
@@ -381,7 +381,7 @@ class DirectoryTree:
         """Opens a file without a place that is open already, as /proc/self/fd of a client does."""
         file = self._opened(node)
         if file is None:
-            raise stale()
+            raise build_stale_error()
         pinned = file.pinned()
         try:
             return self._file(node, flags, os.open(f"/proc/self/fd/{pinned}", flags | os.O_CLOEXEC))
@@ -417,14 +417,14 @@ class DirectoryTree:
             return self.open(node, flags)
         except PermissionError:
             with self._pinned(node) as path:
-                return self._file(node, flags, opened_again(path, flags))
+                return self._file(node, flags, reopen_descriptor(path, flags))
         except (OSError, UnknownNode) as error:
             try:
                 path = self._kept.pin(node)
             except FileNotFoundError:
                 raise error from None
         try:
-            file = self._file(node, flags, opened_again(path, flags))
+            file = self._file(node, flags, reopen_descriptor(path, flags))
         finally:
             os.close(path)
         self._kept.nodes.add(node)
@@ -437,7 +437,7 @@ class DirectoryTree:
         folder = self._places.folder(node)
         fd = os.open(".", _LIST, dir_fd=folder.fd)
         try:
-            found = linux.listing(fd)
+            found = linux.list_directory(fd)
         finally:
             os.close(fd)
         if node != ROOT:
@@ -472,17 +472,17 @@ class DirectoryTree:
 
     def place(self, node: int, steps: Sequence[tuple[int, bytes]]) -> None:
         """Tells where a node is; every step is looked up."""
-        with own:
+        with forwarder_identity:
             expected = ROOT
             for parent, name in steps:
                 if parent != expected:
-                    raise stale()
+                    raise build_stale_error()
                 try:
                     expected = self.lookup(parent, name)[0]
                 except (FileNotFoundError, NotADirectoryError, UnknownNode) as error:
-                    raise stale() from error
+                    raise build_stale_error() from error
             if expected != node:
-                raise stale()
+                raise build_stale_error()
 
     def forget(self, nodes: Sequence[int]) -> None:
         """Drops what is known of nodes."""

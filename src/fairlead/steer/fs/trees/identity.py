@@ -50,13 +50,13 @@ enabled = _allowed()
 """Whether this process can act as other users."""
 
 
-def limit() -> None:
+def limit_powers() -> None:
     """From now on this thread has root's powers over quotas, reserved blocks and the attributes `trusted.` and
     `security.` only while it acts as root. For threads that serve others; a mount needs them for itself."""
     _thread.limited = enabled
 
 
-def become(uid: int, gid: int) -> None:
+def switch_user(uid: int, gid: int) -> None:
     """From now on this thread acts on files as that user, with the groups the system's databases give it. `NOBODY_IN`
     as user is the forwarder itself."""
     if not enabled:
@@ -68,7 +68,7 @@ def become(uid: int, gid: int) -> None:
         return
     # If a step fails the request fails, and the next one sets all of them again.
     _thread.uid = -1
-    linux.set_groups(groups_of(uid, gid))
+    linux.set_groups(find_groups(uid, gid))
     linux.set_file_group(gid)
     linux.set_file_user(uid)
     if _thread.limited and _thread.powers != (uid == 0):
@@ -79,22 +79,22 @@ def become(uid: int, gid: int) -> None:
     _thread.until = monotonic_ns() + _KEEP_NS
 
 
-def caller() -> tuple[int, int]:
+def get_caller() -> tuple[int, int]:
     """User and group this thread acts as."""
     return _thread.uid, _thread.gid
 
 
-def work_for(job: str) -> None:
+def set_job(job: str) -> None:
     """From now on this thread works for that job; "" for none."""
     _thread.job = job
 
 
-def job() -> str:
+def get_job() -> str:
     """The job this thread works for."""
     return _thread.job
 
 
-def groups_of(uid: int, gid: int) -> list[int]:
+def find_groups(uid: int, gid: int) -> list[int]:
     """Supplementary groups of a user, asked for at most once a minute; [gid] for a user the system does not know."""
     now = monotonic_ns()
     known = _groups.get((uid, gid))
@@ -114,14 +114,14 @@ class _Own:
 
     def __enter__(self) -> None:
         _thread.stack.append((_thread.uid, _thread.gid))
-        become(0, 0)
+        switch_user(0, 0)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         uid, gid = _thread.stack.pop()
         if uid >= 0:
-            become(uid, gid)
+            switch_user(uid, gid)
 
 
-own = _Own()
+forwarder_identity = _Own()

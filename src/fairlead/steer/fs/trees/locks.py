@@ -11,7 +11,7 @@ from errno import EACCES, EPERM, EROFS, ETXTBSY
 from struct import Struct
 
 from fairlead.steer.fs.trees.base import Lock
-from fairlead.steer.fs.trees.identity import own
+from fairlead.steer.fs.trees.identity import forwarder_identity
 
 _GETLK = 36
 _SETLK = 37
@@ -103,7 +103,7 @@ class Locks:
 def _description(fd: int) -> int:
     """Another open file description of the same file, for writing if possible: exclusive locks need that."""
     path = f"/proc/self/fd/{fd}"
-    with own:
+    with forwarder_identity:
         try:
             return os.open(path, os.O_RDWR | os.O_CLOEXEC)
         except OSError as error:

@@ -13,7 +13,7 @@ from errno import EINVAL, ENOENT, ENOTDIR, ESTALE, EXDEV
 from typing import TYPE_CHECKING
 
 from fairlead.steer.fs.trees.base import OWN_FOLDER, ROOT, UnknownNode
-from fairlead.steer.fs.trees.identity import own
+from fairlead.steer.fs.trees.identity import forwarder_identity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,7 +27,7 @@ _OPENABLE = (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK)
 _DEPTH = 4096
 
 
-def stale() -> OSError:
+def build_stale_error() -> OSError:
     """The error for a node that is not where it was; the client's kernel then looks its name up again."""
     return OSError(ESTALE, os.strerror(ESTALE))
 
@@ -156,8 +156,8 @@ class Places:
             above = parent
             if len(way) > _DEPTH:
                 # Directories moved into each other behind our back: their places contradict each other.
-                raise stale()
-        with own:
+                raise build_stale_error()
+        with forwarder_identity:
             for step, name in reversed(way):
                 folder = self._step(folder, step, name)
         return folder
@@ -167,11 +167,11 @@ class Places:
             below = Folder(os.open(name, _FOLDER, dir_fd=folder.fd))
         except OSError as error:
             if error.errno in (ENOENT, ENOTDIR):
-                raise stale() from error
+                raise build_stale_error() from error
             raise
         st = os.fstat(below.fd)
         if st.st_ino + 1 != node or st.st_dev != self.device:
-            raise stale()
+            raise build_stale_error()
         with self._guard:
             if len(self._folders) >= self._capacity:
                 self._make_room()
@@ -210,7 +210,7 @@ class Places:
                 return fd, st
             os.close(fd)
             self.gone(node, place)
-        raise stale()
+        raise build_stale_error()
 
     def attributes(self, node: int) -> os.stat_result:
         """As lstat; ESTALE if the node is at none of its places."""
@@ -226,7 +226,7 @@ class Places:
             if st.st_ino + 1 == node and st.st_dev == self.device:
                 return st
             self.gone(node, place)
-        raise stale()
+        raise build_stale_error()
 
     def close(self) -> None:
         """Lets go everything."""

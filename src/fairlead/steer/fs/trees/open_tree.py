@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fairlead.steer.fs.trees.base import FileTree
 
 
-def tree_of(spec: str) -> FileTree:
+def open_export(spec: str) -> FileTree:
     """Opens the tree; ForwardingError when it is not there or cannot be used."""
     kind, colon, rest = spec.partition(":")
     kinds = find_extensions("fairlead.trees")

@@ -48,13 +48,13 @@ def _failed() -> OSError:
     return OSError(number, os.strerror(number))
 
 
-def fallocate(descriptor: int, mode: int, offset: int, length: int) -> None:
+def allocate_range(descriptor: int, mode: int, offset: int, length: int) -> None:
     """fallocate(2) with a mode (keep size, punch a hole, zero a range)."""
     if _libc.fallocate(descriptor, mode, offset, length) != 0:
         raise _failed()
 
 
-def rename(old_folder: int, old: bytes, new_folder: int, new: bytes, flags: int) -> None:
+def rename_entry(old_folder: int, old: bytes, new_folder: int, new: bytes, flags: int) -> None:
     """renameat2(2)."""
     if _libc.renameat2(old_folder, old, new_folder, new, flags) != 0:
         raise _failed()
@@ -117,7 +117,7 @@ def set_groups(groups: list[int]) -> None:
         raise _failed()
 
 
-def listing(descriptor: int) -> list[tuple[bytes, int, int]]:
+def list_directory(descriptor: int) -> list[tuple[bytes, int, int]]:
     """(name, inode, DT_* type) of all entries of an open directory, `.` and `..` too."""
     if _getdents is None:
         return _scanned(descriptor)

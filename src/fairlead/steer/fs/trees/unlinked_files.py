@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from fairlead.core.clock import now_ns
 from fairlead.steer.fs.trees import syscalls as linux
 from fairlead.steer.fs.trees.base import OWN_FOLDER
-from fairlead.steer.fs.trees.identity import own
+from fairlead.steer.fs.trees.identity import forwarder_identity
 
 if TYPE_CHECKING:
     from fairlead.steer.fs.trees.base import Stat
@@ -60,10 +60,10 @@ class Removed:
         self.st_rdev = st.st_rdev
 
 
-def own_folder(root: int, name: bytes) -> int:
+def open_own_folder(root: int, name: bytes) -> int:
     """A descriptor of a folder in the tree's own folder, made if absent, closed to all but the forwarder's user.
     PermissionError if somebody else made it: what is kept there would be his to change."""
-    with own:
+    with forwarder_identity:
         with suppress(FileExistsError):
             os.mkdir(OWN_FOLDER, 0o700, dir_fd=root)
         outer = os.open(OWN_FOLDER, _FOLDER, dir_fd=root)
@@ -101,7 +101,7 @@ class Kept:
     def _folder(self) -> int:
         with self._guard:
             if self._fd < 0:
-                self._fd = own_folder(self._root, FOLDER)
+                self._fd = open_own_folder(self._root, FOLDER)
             return self._fd
 
     def keep(self, node: int, descriptor: int) -> bool:
@@ -109,7 +109,7 @@ class Kept:
         if node in self.nodes:
             return False
         try:
-            with own:
+            with forwarder_identity:
                 os.link(f"/proc/self/fd/{descriptor}", _name(node), dst_dir_fd=self._folder(), follow_symlinks=True)
         except OSError as error:
             if error.errno != EEXIST:
@@ -124,12 +124,12 @@ class Kept:
         """The last close: the kept name goes, and with it the file."""
         if node in self.nodes:
             self.nodes.discard(node)
-            with own, suppress(FileNotFoundError):
+            with forwarder_identity, suppress(FileNotFoundError):
                 os.unlink(_name(node), dir_fd=self._folder())
 
     def pin(self, node: int) -> int:
         """A descriptor (O_PATH) of a kept file, whoever asks; FileNotFoundError if it is not one."""
-        with own:
+        with forwarder_identity:
             try:
                 fd = os.open(_name(node), os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._folder())
             except OSError as error:
@@ -148,7 +148,7 @@ class Kept:
             return 0
         oldest = now_ns() - LEFT_OVER_NS
         removed = 0
-        for name, _, _ in linux.listing(folder):
+        for name, _, _ in linux.list_directory(folder):
             if name not in (b".", b".."):
                 with suppress(OSError):
                     if os.stat(name, dir_fd=folder, follow_symlinks=False).st_ctime_ns < oldest:

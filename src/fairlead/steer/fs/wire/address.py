@@ -67,7 +67,7 @@ def is_local(address: Address) -> bool:
         return False
 
 
-def connect(
+def connect_socket(
     address: Address, *, timeout_s: float, tls: ssl.SSLContext | None = None, whom: str = "forwarder"
 ) -> socket.socket:
     """A connected socket with `timeout_s` set; UnreachableError when nobody answers there.
@@ -80,7 +80,7 @@ def connect(
         else:
             sock = socket.create_connection((address.place, address.port), timeout=timeout_s)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        widen(sock)
+        widen_buffers(sock)
     except OSError as error:
         raise UnreachableError(
             f"no {whom} answers: {error.strerror or error}",
@@ -111,7 +111,7 @@ def _secure(sock: socket.socket, address: Address, tls: ssl.SSLContext | None) -
         raise UnreachableError(f"TLS failed: {error}", where=str(address), remedy="is it a tls: listener?") from error
 
 
-def widen(sock: socket.socket) -> None:
+def widen_buffers(sock: socket.socket) -> None:
     """Large socket buffers, as far as the system's limit lets them grow."""
     for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
         # A TCP socket's buffers grow by themselves; setting one would end that.
@@ -155,7 +155,7 @@ def _short(path: str) -> Iterator[str]:
         os.close(folder)
 
 
-def listen(address: Address) -> tuple[socket.socket, Address]:
+def open_listener(address: Address) -> tuple[socket.socket, Address]:
     """A listening, non-blocking socket and its address (with the port the system chose for port 0).
 
     A unix socket nobody listens on any more is replaced, one that answers never: RefusedError.

@@ -101,12 +101,12 @@ class Refused(msgspec.Struct, frozen=True, omit_defaults=True):
     remedy: str = ""
 
 
-def new_id() -> str:
+def generate_id() -> str:
     """A random session id or secret."""
     return os.urandom(16).hex()
 
 
-def valid_id(text: str) -> bool:
+def is_valid_id(text: str) -> bool:
     """32 hex digits."""
     return _ID.fullmatch(text) is not None
 
@@ -124,7 +124,7 @@ def pack_answer(answer: Welcome | Refused) -> bytes:
     return HELLO.pack(MAGIC, version, 0, len(text)) + text
 
 
-def hello_length(prefix: bytes | bytearray | memoryview) -> tuple[int, int, int]:
+def parse_hello_prefix(prefix: bytes | bytearray | memoryview) -> tuple[int, int, int]:
     """Oldest and newest version and the length of the JSON; ValueError when this is no Hello."""
     magic, oldest, newest, length = HELLO.unpack_from(prefix)
     if magic != MAGIC:
@@ -140,7 +140,7 @@ def read_hello(text: bytes | bytearray | memoryview) -> Hello:
         hello = msgspec.json.decode(text, type=Hello)
     except msgspec.DecodeError as error:
         raise ValueError(f"a Hello that cannot be read: {error}") from None
-    if not valid_id(hello.session) or not valid_id(hello.secret):
+    if not is_valid_id(hello.session) or not is_valid_id(hello.secret):
         raise ValueError("session and secret must be 32 hex digits")
     if not hello.node.isprintable() or len(hello.node) > _NODE_CHARACTERS:
         raise ValueError("the name of the node is none")  # it goes into log lines and records
@@ -153,7 +153,7 @@ def choose_version(oldest: int, newest: int) -> int:
     return chosen if chosen >= max(oldest, OLDEST) else 0
 
 
-def shake_hands(
+def exchange_hello(
     sock: socket.socket, hello: Hello, *, descriptor: int = -1, deadline_s: float = DEADLINE_S, where: str = ""
 ) -> Welcome:
     """Sends the Hello (with the slots' memory when `descriptor` is one) and returns the forwarder's Welcome.

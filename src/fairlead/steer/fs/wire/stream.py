@@ -112,6 +112,6 @@ class TlsStream:
             self.sock.close()
 
 
-def stream_of(sock: socket.socket) -> Stream:
+def open_stream(sock: socket.socket) -> Stream:
     """The stream of a connected socket."""
     return TlsStream(sock) if isinstance(sock, ssl.SSLSocket) else PlainStream(sock)

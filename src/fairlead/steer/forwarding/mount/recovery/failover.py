@@ -21,8 +21,8 @@ from fairlead.steer.forwarding.mount.passthrough_files import why_not_here
 from fairlead.steer.forwarding.mount.recovery.forwarder_timeout import Silence
 from fairlead.steer.forwarding.mount.recovery.repairs import Repairs
 from fairlead.steer.fs.client.link import Link, LinkLostError
-from fairlead.steer.fs.client.pending_requests import Entry, job_message, own_message
-from fairlead.steer.fs.client.reclaim import farewell, open_again, take_locks
+from fairlead.steer.fs.client.pending_requests import Entry, build_job_message, build_own_message
+from fairlead.steer.fs.client.reclaim import reopen_files, send_farewell, take_locks
 from fairlead.steer.fs.fuse.abi import Op
 from fairlead.steer.fs.wire.address import Address, parse_address
 from fairlead.steer.fs.wire.frames import Notice, Own
@@ -114,11 +114,11 @@ class Failover:
         try:
             mount = self._mount
             if not link.connection.welcome.resumed:
-                open_again(link, mount.nodes, mount.holdings, mount.ledger.ids, mount.say)
+                reopen_files(link, mount.nodes, mount.holdings, mount.ledger.ids, mount.say)
             if old is not None:
                 # Only now: the last close of an unlinked file would have removed it.
                 with suppress(LinkLostError):
-                    farewell(old, mount.ledger.ids)
+                    send_farewell(old, mount.ledger.ids)
                 old.close()
             if not link.connection.welcome.resumed:
                 take_locks(link, mount.holdings, mount.ledger.ids, mount.say)
@@ -176,7 +176,7 @@ class Failover:
         link = self._mount.link
         if link is not None:
             with suppress(LinkLostError):
-                farewell(link, self._mount.ledger.ids)
+                send_farewell(link, self._mount.ledger.ids)
         self._ending.set()
         self._generation += 1
         if self._next is not None:
@@ -259,7 +259,7 @@ class Failover:
             if entry[1] == Op.SETLKW and entry[0]:
                 self._shelf[number] = entry
                 mount.ledger.requests[number] = (0, *entry[1:])
-                old.put(next(mount.ledger.ids), 0, 0, own_message(Op.INTERRUPT, 0, number.to_bytes(8, "little")))
+                old.put(next(mount.ledger.ids), 0, 0, build_own_message(Op.INTERRUPT, 0, number.to_bytes(8, "little")))
         old.flush()
 
     def _drained(self) -> None:
@@ -320,7 +320,7 @@ class Failover:
             for index in indexes:
                 number = next(mount.ledger.ids)
                 mount.ledger.requests[number] = (0, int(Own.JOB), -1, 0, 0, 0, 0, 0, index, None)
-                link.put(number, 0, 0, job_message(index, msgspec.json.encode(jobs.identities[index])))
+                link.put(number, 0, 0, build_job_message(index, msgspec.json.encode(jobs.identities[index])))
         jobs.unannounced.clear()
 
     def special(self, number: int, entry: Entry, error: int, body: memoryview) -> None:  # noqa: ARG002

@@ -10,7 +10,7 @@ import select
 from typing import TYPE_CHECKING
 
 from fairlead.core.clock import monotonic_s
-from fairlead.steer.fs.client.pending_requests import own_message
+from fairlead.steer.fs.client.pending_requests import build_own_message
 from fairlead.steer.fs.wire.frames import Own
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Silence:
         ledger = self._mount.ledger
         number = next(ledger.ids)
         ledger.requests[number] = (0, _PING, -1, 0, 0, 0, 0, 0, 0, None)
-        link.put(number, 0, 0, own_message(_PING, 0))
+        link.put(number, 0, 0, build_own_message(_PING, 0))
         link.flush()
 
     def _silent(self, link: Link) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING, NamedTuple
 
-from fairlead.steer.fs.client.pending_requests import Entry, place_message, reopen_message
+from fairlead.steer.fs.client.pending_requests import Entry, build_place_message, build_reopen_message
 from fairlead.steer.fs.fuse.abi import COPY_IN, IN_HEADER, LINK_IN, RENAME_IN, Op
 from fairlead.steer.fs.wire.frames import Flag, Own, Refusal
 
@@ -89,14 +89,14 @@ class Repairs:
 
     def _place_step(self, node: int) -> Step | None:
         steps = self._mount.nodes.steps(node)
-        return Step(int(Own.PLACE), place_message(node, steps), 0) if steps else None
+        return Step(int(Own.PLACE), build_place_message(node, steps), 0) if steps else None
 
     def _handle_steps(self, handle: int) -> list[Step]:
         held = self._mount.holdings.handles.get(handle)
         if held is None:
             return []
         place = self._place_step(held.node)
-        again = Step(int(Own.REOPEN), reopen_message(held.node, held.flags, directory=held.directory), handle)
+        again = Step(int(Own.REOPEN), build_reopen_message(held.node, held.flags, directory=held.directory), handle)
         return [again] if place is None else [place, again]
 
     def _begin(self, number: int, steps: list[Step]) -> None:
