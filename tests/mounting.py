@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fairlead.steer.fs.fuse.mount_table import answer, mounted_at
+from fairlead.steer.fs.fuse.mount_table import find_mount, probe_folder
 
 DEADLINE_S = 60.0
 """Generous: a loaded machine must not fail a test."""
@@ -95,7 +95,7 @@ class Mount(Running):
     @property
     def mounted(self) -> bool:
         """Whether the kernel has a mount on the folder."""
-        return mounted_at(str(self.folder)) is not None
+        return find_mount(str(self.folder)) is not None
 
 
 def fairlead(
@@ -130,7 +130,7 @@ def start(*arguments: str | Path, said_to: Path, runtime: Path, uid: int | None 
 def take_off(folder: Path) -> None:
     """Takes every mount off a folder, whatever its state."""
     for _ in range(8):
-        if mounted_at(str(folder)) is None:
+        if find_mount(str(folder)) is None:
             return
         for command in (["umount", "-l", str(folder)], ["fusermount3", "-u", "-z", str(folder)]):
             with suppress(OSError):
@@ -207,7 +207,7 @@ def _mounting(
     try:
         mount.wait_for("mounted on")
         if uid is None or os.geteuid() == uid:  # nobody else may look into an ordinary user's mount
-            assert answer(str(folder), within_s=DEADLINE_S) == 0, mount.said()
+            assert probe_folder(str(folder), within_s=DEADLINE_S) == 0, mount.said()
         yield mount
     finally:
         _end(mount)

@@ -8,7 +8,7 @@ import pytest
 
 from fairlead.steer.forwarding.mount import prefetched_attributes as foreseen
 from fairlead.steer.forwarding.mount.prefetched_attributes import ATTRIBUTES_BYTES
-from fairlead.steer.forwarding.mount.replies import Answers
+from fairlead.steer.forwarding.mount.replies import ReplyEffects
 from fairlead.steer.fs.client.held_state import Holdings
 from fairlead.steer.fs.client.node_names import Nodes
 from fairlead.steer.fs.client.pending_requests import Entry, build_own_message
@@ -33,25 +33,25 @@ GIVING = {
 
 
 @pytest.fixture
-def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
+def answers(monkeypatch: pytest.MonkeyPatch) -> ReplyEffects:
     monkeypatch.setattr(foreseen, "monotonic_ns", lambda: 1)
-    made = Answers(Nodes(), Holdings())
-    made.foreseen.put(NODE, OF_A_DIRECTORY)
+    made = ReplyEffects(Nodes(), Holdings())
+    made.prefetched.put(NODE, OF_A_DIRECTORY)
     return made
 
 
-def test_a_directorys_are_given_once(answers: Answers) -> None:
+def test_a_directorys_are_given_once(answers: ReplyEffects) -> None:
     assert answers.known(Op.GETATTR, NODE, GETATTR) == (0, OF_A_DIRECTORY)
     assert answers.known(Op.GETATTR, NODE, GETATTR) is None
 
 
 @pytest.mark.parametrize("op", GIVING, ids=lambda op: Op(op).name)
-def test_a_file_that_has_the_number_of_a_removed_directory_does_not_get_them(answers: Answers, op: Op) -> None:
+def test_a_file_that_has_the_number_of_a_removed_directory_does_not_get_them(answers: ReplyEffects, op: Op) -> None:
     entry: Entry = (9, int(op), -1, ROOT, HANDLE, 0, 0, 0, 0, build_own_message(op, ROOT, GIVING[op]))
     body = NODE.to_bytes(8, "little") + bytes(ENTRY_BYTES - 8)
     if op == Op.READDIRPLUS:
         body += abi.DIRENT.pack(NODE - 1, 1, 1, 0o10) + b"f" + bytes(7)
-    lesson = answers.teach[op]
+    lesson = answers.effects[op]
     assert lesson is not None
     lesson(entry, memoryview(body))
     assert answers.nodes.held(NODE)

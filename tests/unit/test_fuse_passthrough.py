@@ -12,7 +12,7 @@ import pytest
 
 from fairlead.steer.fs.fuse import abi, passthrough
 from fairlead.steer.fs.fuse.abi import OpenReply
-from fairlead.steer.fs.fuse.passthrough import Backings
+from fairlead.steer.fs.fuse.passthrough import BackingFiles
 
 DEVICE = 77
 
@@ -64,7 +64,7 @@ def _opened(reply: bytes) -> tuple[int, int, int]:
 
 
 def test_openings_of_a_node_share_a_backing_file(kernel: Ioctl, descriptor: int) -> None:
-    backings = Backings(DEVICE)
+    backings = BackingFiles(DEVICE)
     flags = OpenReply.PASSTHROUGH | OpenReply.NOFLUSH
     assert _opened(backings.opened(5, 1, descriptor, _reply(1))) == (1, flags, 1)
     assert _opened(backings.opened(5, 2, descriptor, _reply(2))) == (2, flags, 1)
@@ -81,24 +81,24 @@ def test_openings_of_a_node_share_a_backing_file(kernel: Ioctl, descriptor: int)
 
 def test_a_file_the_kernel_refuses_is_served_here(kernel: Ioctl, descriptor: int) -> None:
     kernel.refuses = errno.ELOOP
-    backings = Backings(DEVICE)
+    backings = BackingFiles(DEVICE)
     assert backings.opened(5, 1, descriptor, _reply(1)) == _reply(1)
     assert backings.refused == errno.ELOOP
     backings.released(1)
-    assert not backings.without_capability(5, b"security.capability")
+    assert not backings.has_no_capability(5, b"security.capability")
 
 
 def test_what_the_kernel_asks_before_writes_is_known(kernel: Ioctl, descriptor: int) -> None:
-    backings = Backings(DEVICE)
+    backings = BackingFiles(DEVICE)
     backings.opened(5, 1, descriptor, _reply(1))
-    assert backings.without_capability(5, b"security.capability")
-    assert not backings.without_capability(5, b"user.other")
-    assert not backings.without_capability(6, b"security.capability")
+    assert backings.has_no_capability(5, b"security.capability")
+    assert not backings.has_no_capability(5, b"user.other")
+    assert not backings.has_no_capability(6, b"security.capability")
     backings.attribute_set(5, b"user.other")
-    assert backings.without_capability(5, b"security.capability")
+    assert backings.has_no_capability(5, b"security.capability")
     backings.attribute_set(5, b"security.capability")
-    assert not backings.without_capability(5, b"security.capability")
+    assert not backings.has_no_capability(5, b"security.capability")
     backings.released(1)
     backings.opened(5, 2, descriptor, _reply(2))
     backings.released(2)
-    assert not backings.without_capability(5, b"security.capability"), "closed: the tree is asked"
+    assert not backings.has_no_capability(5, b"security.capability"), "closed: the tree is asked"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fairlead.steer.forwarding.mount.recovery import forwarder_timeout as silence
-from fairlead.steer.forwarding.mount.recovery.forwarder_timeout import Silence
+from fairlead.steer.forwarding.mount.recovery.forwarder_timeout import ForwarderTimeout
 from fairlead.steer.fs.fuse.abi import Op
 from fairlead.steer.fs.wire.address import keep_alive
 from fairlead.steer.fs.wire.frames import Own
@@ -42,7 +42,7 @@ class Room:
             say=self.said.append,
             ledger=SimpleNamespace(requests=self.requests, ids=count(100)),
         )
-        self.silence = Silence(mount)
+        self.silence = ForwarderTimeout(mount)
 
     def asked(self, op: int = Op.READ) -> None:
         self.requests[1] = (7, int(op), *[0] * 8)

@@ -23,7 +23,7 @@ from fairlead.see.sources.spool import SpoolSource
 from fairlead.steer.fs.fuse import abi
 from fairlead.steer.fs.fuse.abi import Op
 from fairlead.steer.fs.trace import recorder as tracing
-from fairlead.steer.fs.trace.path_names import Names
+from fairlead.steer.fs.trace.path_names import PathNames
 from fairlead.steer.fs.trace.recorder import Trace
 from fairlead.steer.fs.trace.result_ring import RECORD, Ring
 from fairlead.steer.fs.trace.runs import Runs
@@ -144,7 +144,7 @@ def test_a_recycled_node_is_another_file(tmp_path: Path) -> None:
     trace.request(WRITE, 5, 1, 0, 10, at, at, 1, 0)
     trace.named(int(Op.UNLINK), 1, b"a", at, at, 1)
     trace.request(WRITE, 5, 1, 10, 11, at, at, 1, 0)  # open still
-    trace.forgot(5)
+    trace.record_forget(5)
     trace.named(int(Op.CREATE), 1, b"b", at, at, 1, node=5, handle=2)
     trace.request(WRITE, 5, 2, 0, 12, at, at, 1, 0)
     trace.close()
@@ -155,7 +155,7 @@ def test_a_recycled_node_is_another_file(tmp_path: Path) -> None:
 
 
 def test_a_renamed_folder_renames_what_is_below() -> None:
-    names = Names("fs", "/m")
+    names = PathNames("fs", "/m")
     names.bind(2, 1, b"d")
     names.bind(3, 2, b"e")
     names.bind(4, 3, b"f")
@@ -170,7 +170,7 @@ def test_a_renamed_folder_renames_what_is_below() -> None:
     assert names.file(99) is None
     assert (names.below(1, b"q") or (0, ""))[1] == "/m/q"
     assert (names.below(1, b"\xff") or (0, ""))[1] == "/m/\\xff"
-    assert (Names("fs", "/").below(1, b"x") or (0, ""))[1] == "/x"
+    assert (PathNames("fs", "/").below(1, b"x") or (0, ""))[1] == "/x"
 
 
 def test_names_are_learnt_while_recording_is_off(tmp_path: Path) -> None:

@@ -63,12 +63,12 @@ def mount(
     DIR answers; the mount goes on in the background. Needs /dev/fuse, and fusermount3 unless run by root.
     """
     from fairlead.steer.forwarding.mount.build_mount import MountOptions
-    from fairlead.steer.forwarding.mount.run import serve, to_stderr
-    from fairlead.steer.fs.fuse.mount_table import canonical
+    from fairlead.steer.forwarding.mount.run import serve_mount, to_stderr
+    from fairlead.steer.fs.fuse.mount_table import resolve_mountpoint
 
     addresses, mountpoint = _places(places, local=source is not None, mapped=map_file is not None)
     options = MountOptions(
-        mountpoint=canonical(mountpoint),
+        mountpoint=resolve_mountpoint(mountpoint),
         source=None if source is None else _absolute(source),
         addresses=addresses,
         map_file=None if map_file is None else map_file.absolute(),
@@ -84,7 +84,7 @@ def mount(
         patience_s=patience,
     )
     if foreground:
-        serve(options, lambda: say(f"mounted on {options.mountpoint}"), _silence if quiet() else to_stderr)
+        serve_mount(options, lambda: say(f"mounted on {options.mountpoint}"), _silence if quiet() else to_stderr)
         return
     from fairlead.steer.forwarding.mount.daemonize import mount_in_background
 

@@ -9,7 +9,7 @@ import click
 from fairlead.core.clock import now_ns
 
 if TYPE_CHECKING:
-    from fairlead.steer.forwarding.mount.control import Listed
+    from fairlead.steer.forwarding.mount.control import ListedMount
 
 SCHEMA = "fairlead.mounts/1"
 _STATES = {"serving": "green", "dead": "red", "silent": "red", "foreign": "dim"}
@@ -23,9 +23,9 @@ def mounts(as_json: bool) -> None:
     `dead`: its process was killed (fairlead umount takes it off). `silent`: its process does not answer.
     `foreign`: another user's, about which no more is known.
     """
-    from fairlead.steer.forwarding.mount.control import listing
+    from fairlead.steer.forwarding.mount.control import list_mounts
 
-    found = listing()
+    found = list_mounts()
     if as_json:
         import msgspec
 
@@ -37,7 +37,7 @@ def mounts(as_json: bool) -> None:
         click.echo("no mounts")
 
 
-def _print_table(found: list[Listed]) -> None:
+def _print_table(found: list[ListedMount]) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -60,7 +60,7 @@ def _print_table(found: list[Listed]) -> None:
     PipedConsole(highlight=False).print(table)
 
 
-def _place(mount: Listed) -> str:
+def _place(mount: ListedMount) -> str:
     """Where its files come from now: of several forwarders, or after a remap, the one that serves it."""
     return str((mount.status or {}).get("forwarder") or mount.source)
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.steer.forwarding.mount import control
-from fairlead.steer.fs.fuse.mount_table import answer, mounted_at
+from fairlead.steer.fs.fuse.mount_table import find_mount, probe_folder
 from mounting import DEADLINE_S, NOBODY, fairlead, local_mount, open_folder, take_off, wait_until
 
 pytestmark = pytest.mark.fuse
@@ -78,7 +78,7 @@ def test_mounts_in_the_background_and_unmounts(source: Path, folder: Path, runti
     assert isinstance(pid, int)
     done = fairlead("umount", folder, runtime=runtime)
     assert done.returncode == 0, done.stderr
-    assert mounted_at(str(folder)) is None
+    assert find_mount(str(folder)) is None
     assert _pid_gone(pid)
     assert _live(runtime, folder) == {}
     assert list((runtime / "fairlead").iterdir()) == []
@@ -133,7 +133,7 @@ def test_a_removed_file_that_was_open_at_the_end_is_not_left(source: Path, folde
 def test_a_killed_mount_is_shown_and_can_be_unmounted(source: Path, folder: Path, tmp_path: Path) -> None:
     with local_mount(source, folder, state=tmp_path) as mount:
         mount.kill()
-        assert answer(str(folder), within_s=DEADLINE_S) == errno.ENOTCONN
+        assert probe_folder(str(folder), within_s=DEADLINE_S) == errno.ENOTCONN
         assert _live(mount.runtime, folder)["state"] == "dead"
         done = fairlead("umount", folder, runtime=mount.runtime)
         assert done.returncode == 0, done.stderr
@@ -192,7 +192,7 @@ def test_what_cannot_be_mounted_is_said(source: Path, folder: Path, runtime: Pat
     done = fairlead("mount", f"unix:{tmp_path}/nobody.sock", folder, runtime=runtime)
     assert done.returncode == 8
     assert "no forwarder answers" in done.stderr
-    assert mounted_at(str(folder)) is None
+    assert find_mount(str(folder)) is None
     done = fairlead("umount", folder, runtime=runtime)
     assert done.returncode == 8
     assert "nothing is mounted" in done.stderr
@@ -221,7 +221,7 @@ def test_a_hung_mount_is_shown_and_taken_off_by_force(source: Path, folder: Path
 def test_a_request_to_stop(source: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with local_mount(source, folder, state=tmp_path) as mount:
         monkeypatch.setenv("XDG_RUNTIME_DIR", str(mount.runtime))
-        assert control.ask(folder, {"do": "stop"}, timeout_s=DEADLINE_S) == {}
+        assert control.ask_mount(folder, {"do": "stop"}, timeout_s=DEADLINE_S) == {}
         assert mount.process.wait(DEADLINE_S) == 0, mount.said()
         assert not mount.mounted
 
@@ -417,7 +417,7 @@ def test_an_ordinary_user_mounts_through_fusermount() -> None:
                 check=False,
             )
             assert used.stdout.split() == ["hello", str(NOBODY)], used.stderr
-            assert answer(str(mountpoint), within_s=DEADLINE_S) == errno.EACCES, "root may not look in"
+            assert probe_folder(str(mountpoint), within_s=DEADLINE_S) == errno.EACCES, "root may not look in"
             listed = json.loads(fairlead("mounts", "--json", runtime=runtime, uid=NOBODY).stdout)["mounts"]
             assert [one["state"] for one in listed if one["mountpoint"] == str(mountpoint)] == ["serving"]
             pid = next(one["pid"] for one in listed if one["mountpoint"] == str(mountpoint))
@@ -425,7 +425,7 @@ def test_an_ordinary_user_mounts_through_fusermount() -> None:
             wait_until(lambda: _pid_gone(pid), "the mount process is gone")
             done = fairlead("umount", mountpoint, runtime=runtime, uid=NOBODY)
             assert done.returncode == 0, done.stderr
-            assert mounted_at(str(mountpoint)) is None
+            assert find_mount(str(mountpoint)) is None
             done = fairlead("mount", "--local", place / "source", "/usr", runtime=runtime, uid=NOBODY)
             assert done.returncode == 8
             assert "Traceback" not in done.stderr
@@ -495,7 +495,7 @@ def test_state_files_are_not_put_where_others_may_write(source: Path, folder: Pa
     done = fairlead("mount", "--local", source, folder, runtime=runtime)
     assert done.returncode == 8
     assert "open to others" in done.stderr
-    assert mounted_at(str(folder)) is None
+    assert find_mount(str(folder)) is None
 
 
 def test_a_tree_over_storage_targets(folder: Path, tmp_path: Path) -> None:

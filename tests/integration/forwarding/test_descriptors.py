@@ -17,7 +17,9 @@ from fairlead.steer.fs.fuse import passthrough
 pytestmark = [
     pytest.mark.fuse,
     pytest.mark.timeout(280),
-    pytest.mark.skipif(os.geteuid() != 0 or not passthrough.allowed(), reason="passthrough needs root (CAP_SYS_ADMIN)"),
+    pytest.mark.skipif(
+        os.geteuid() != 0 or not passthrough.can_pass_through(), reason="passthrough needs root (CAP_SYS_ADMIN)"
+    ),
 ]
 KIB = 1024
 

@@ -35,7 +35,7 @@ from fairlead.kit.demo.device import write_pace
 from fairlead.kit.demo.stage import READY_S, program, take_off
 from fairlead.kit.testing.rated_forwarders import METADATA, make_devices
 from fairlead.see.ingest import found, ingest
-from fairlead.steer.fs.fuse.mount_table import mounted_at
+from fairlead.steer.fs.fuse.mount_table import find_mount
 from fairlead.store.lake import Lake
 from fairlead.store.rollups import derive
 
@@ -198,7 +198,7 @@ class Plane:
         self.children.end_all()
         for node in NODES:
             folder = Path(self.folder(node))
-            if self.fuse and mounted_at(str(folder)) is not None:
+            if self.fuse and find_mount(str(folder)) is not None:
                 take_off(folder)
         shutil.rmtree(self._sockets, ignore_errors=True)
 
@@ -418,7 +418,7 @@ def plane(
         yield made
     finally:
         made.clear()
-        if keep is None and not any(mounted_at(made.folder(node)) for node in NODES if fuse):
+        if keep is None and not any(find_mount(made.folder(node)) for node in NODES if fuse):
             shutil.rmtree(root, ignore_errors=True)
 
 

@@ -292,11 +292,11 @@ class Guard:
             fixed = abi.RENAME2_IN.size if op == Op.RENAME2 else abi.RENAME_IN.size
             flags = abi.RENAME2_IN.unpack_from(body)[1] if op == Op.RENAME2 else 0
             (parent,) = abi.RENAME_IN.unpack_from(body)
-            name, new = bodies.two_names(body, fixed)
+            name, new = bodies.read_two_names(body, fixed)
             found = self._found(node, name)
             there = self._found(parent, new)
             return Intent(number, op, node, name, parent, new, found.inode, found.mark, there.inode, flags, now_ns())
-        name = bodies.name(body, _NAME_AT[op])
+        name = bodies.read_name(body, _NAME_AT[op])
         found = self._found(node, name)
         if op == Op.LINK:
             (other,) = abi.LINK_IN.unpack_from(body)
@@ -325,7 +325,7 @@ class Guard:
         """An exclusive creation whose inode is known before its name exists: made without a name, then linked."""
         tree, operations = self._tree, self._operations
         flags, mode, umask, _ = abi.CREATE_IN.unpack_from(body)
-        name = bodies.name(body, abi.CREATE_IN.size)
+        name = bodies.read_name(body, abi.CREATE_IN.size)
         opened: OpenFile | None = None
         writable = flags & os.O_ACCMODE != os.O_RDONLY  # O_TMPFILE wants that
         if writable:
@@ -354,7 +354,7 @@ class Guard:
             opened.close()
             raise
         operations.replace(handles, handle, opened)
-        return operations.entered(handles, made, st, made=True) + bodies.opened(handle, operations.open_flags)
+        return operations.entered(handles, made, st, made=True) + bodies.pack_open(handle, operations.open_flags)
 
     def _append(
         self,
@@ -441,7 +441,7 @@ class Guard:
                 opened = self._tree.reopen(node, _FLAGS.unpack_from(body)[0] & ~(os.O_EXCL | os.O_CREAT | os.O_TRUNC))
             self._operations.replace(handles, handle, opened)
             entry = self._operations.entered(handles, node, st, made=True)
-            return entry + bodies.opened(handle, self._operations.open_flags)
+            return entry + bodies.pack_open(handle, self._operations.open_flags)
         return self._operations.entered(handles, node, st)
 
     def _now(self, intent: Intent) -> Found:

@@ -17,7 +17,7 @@ from fairlead.steer.forwarding.forwarder.intake import get_errno
 from fairlead.steer.forwarding.forwarder.lease_grants import Begun, LeaseGrants
 from fairlead.steer.forwarding.forwarder.request import HANDED, NAMING, OPENING, REPEATABLE, SILENT, UNLOCKING, Request
 from fairlead.steer.fs.fuse.abi import WRITE_OUT, Op
-from fairlead.steer.fs.fuse.messages import attributes
+from fairlead.steer.fs.fuse.messages import pack_attributes
 from fairlead.steer.fs.operations.dispatch import Operations
 from fairlead.steer.fs.sessions import UnknownHandle
 from fairlead.steer.fs.trees import identity as acting
@@ -288,7 +288,7 @@ class Execution:
         """What GETATTR of a directory would answer now; its client's kernel is about to ask. Empty when it fails."""
         operations = self.operations
         try:
-            return attributes(operations.tree.attributes(node), operations.valid_s, operations.valid_ns)
+            return pack_attributes(operations.tree.attributes(node), operations.valid_s, operations.valid_ns)
         except (OSError, UnknownNode):
             return b""
 

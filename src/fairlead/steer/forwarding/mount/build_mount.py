@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from fairlead.core.errors import MountError
 from fairlead.steer.forwarding.mount.control import state_folder
-from fairlead.steer.forwarding.mount.map_file import addresses_for
+from fairlead.steer.forwarding.mount.map_file import find_forwarders
 from fairlead.steer.fs.fuse import passthrough
 
 if TYPE_CHECKING:
@@ -42,14 +42,14 @@ class MountOptions:
     patience_s: float = 60.0
 
 
-def addresses_of(options: MountOptions) -> list[str]:
+def list_addresses(options: MountOptions) -> list[str]:
     """The forwarders asked for, or those the map file gives this node."""
     if options.map_file is None:
         return list(options.addresses)
-    return addresses_for(options.map_file, os.uname().nodename)
+    return find_forwarders(options.map_file, os.uname().nodename)
 
 
-def dial_of(options: MountOptions) -> Dial:
+def build_dial(options: MountOptions) -> Dial:
     """A client session at the forwarders, not connected yet."""
     from fairlead.steer.fs.client.dial import Dial
 
@@ -60,17 +60,17 @@ def dial_of(options: MountOptions) -> Dial:
         tls = client_context(options.ca)
     token = _token(options.token) if options.token is not None else ""
     return Dial(
-        addresses_of(options),
+        list_addresses(options),
         token=token,
         tls=tls,
         mount=options.mountpoint,
         leases=options.cache,
         checksum=options.checksum,
-        descriptors=options.passthrough and not options.cache and passthrough.allowed(),
+        descriptors=options.passthrough and not options.cache and passthrough.can_pass_through(),
     )
 
 
-def recording(options: MountOptions) -> tuple[Trace | None, Jobs]:
+def build_recording(options: MountOptions) -> tuple[Trace | None, Jobs]:
     """The trace (not started; None without a spool) and the jobs of the requests."""
     from fairlead.steer.fs.client.job_identity import Jobs
 
@@ -82,12 +82,12 @@ def recording(options: MountOptions) -> tuple[Trace | None, Jobs]:
     from fairlead.steer.fs.trace.recorder import Trace
 
     spool = spool_in(options.spool, node=node, writer=f"mount:{options.mountpoint}")
-    source = options.source or ",".join(addresses_of(options))
+    source = options.source or ",".join(list_addresses(options))
     trace = Trace(spool, fs=f"fairlead:{source}", mount_point=options.mountpoint)
     return trace, jobs
 
 
-def source_folder(source: str, mountpoint: str) -> str:
+def resolve_source(source: str, mountpoint: str) -> str:
     """The folder to serve. One that holds the mount, or lies in it, would make the mount wait for itself."""
     folder = os.path.realpath(source)
     if not os.path.isdir(folder):

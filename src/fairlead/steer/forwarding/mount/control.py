@@ -19,13 +19,13 @@ from typing import Any
 import msgspec
 
 from fairlead.core.errors import FairleadError, MountError, UnreachableError
-from fairlead.steer.fs.fuse.mount_table import canonical, own_mounts
+from fairlead.steer.fs.fuse.mount_table import list_own_mounts, resolve_mountpoint
 
 _LINE_BYTES = 1 << 16
 _PATIENCE_S = 5.0
 _ANSWER_S = 10.0
 """A mount that has not told its status by then is shown as silent."""
-Asked = dict[str, Any]
+ControlRequest = dict[str, Any]
 
 
 class MountRecord(msgspec.Struct, frozen=True):
@@ -40,10 +40,10 @@ class MountRecord(msgspec.Struct, frozen=True):
 
     def alive(self) -> bool:
         """Whether that very process still runs (a number is given out again, its birth is not)."""
-        return born(self.pid) == self.born
+        return read_start_ticks(self.pid) == self.born
 
 
-class Listed(msgspec.Struct, frozen=True):
+class ListedMount(msgspec.Struct, frozen=True):
     """A mount as `fairlead mounts` shows it. `state`: serving, or what the mount says; dead; silent; foreign."""
 
     mountpoint: str
@@ -55,7 +55,7 @@ class Listed(msgspec.Struct, frozen=True):
     status: dict[str, Any] | None = None
 
 
-def born(pid: int) -> int:
+def read_start_ticks(pid: int) -> int:
     """When a process began, in clock ticks since boot; 0 when there is none (or it has ended and waits)."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
@@ -88,21 +88,21 @@ def state_folder() -> Path:
     return folder
 
 
-def record_of(mountpoint: str) -> MountRecord | None:
+def read_record(mountpoint: str) -> MountRecord | None:
     """What the mount process on that folder wrote, alive or not."""
     return _read(_file(mountpoint))
 
 
-def log_of(mountpoint: str) -> Path:
+def build_log_path(mountpoint: str) -> Path:
     """Where a mount process in the background writes what it has to say."""
     return _file(mountpoint).with_suffix(".log")
 
 
-def ask(mountpoint: str | Path, request: Asked, *, timeout_s: float = _PATIENCE_S) -> Any:
+def ask_mount(mountpoint: str | Path, request: ControlRequest, *, timeout_s: float = _PATIENCE_S) -> Any:
     """What the mount on that folder answers. Raises `MountError` (no such mount), `UnreachableError` (it does not
     answer), or the error it answers with."""
-    path = canonical(mountpoint)
-    record = record_of(path)
+    path = resolve_mountpoint(mountpoint)
+    record = read_record(path)
     if record is None:
         raise MountError("no mount of yours is known there", where=path, remedy="fairlead mounts")
     try:
@@ -125,7 +125,7 @@ def ask(mountpoint: str | Path, request: Asked, *, timeout_s: float = _PATIENCE_
 class Control:
     """The control socket and state file of the mount this process serves. `poll` its `fileno` and call `answer`."""
 
-    def __init__(self, record: MountRecord, perform: Callable[[Asked], Any]) -> None:
+    def __init__(self, record: MountRecord, perform: Callable[[ControlRequest], Any]) -> None:
         """`perform` carries out a request and returns what to answer; its `FairleadError` is answered as such."""
         self._perform = perform
         self._file = _file(record.mountpoint)
@@ -184,14 +184,14 @@ class Control:
             return {"error": {"what": error.what, "where": error.where, "remedy": error.remedy}}
 
 
-def listing() -> list[Listed]:
+def list_mounts() -> list[ListedMount]:
     """Every mount of fairlead this user can know of; state files nothing belongs to are removed."""
     try:
         folder = state_folder()
         records = {record.mountpoint: record for file in sorted(folder.glob("*.json")) if (record := _read(file))}
     except MountError:
         records = {}
-    table = {mount.path: mount.source for mount in own_mounts()}
+    table = {mount.path: mount.source for mount in list_own_mounts()}
     found = []
     for path, record in records.items():
         if path in table or record.alive():
@@ -199,23 +199,23 @@ def listing() -> list[Listed]:
         else:
             _forget(path)
     found += [
-        Listed(mountpoint=path, source=source.removeprefix("fairlead:"), state="foreign")
+        ListedMount(mountpoint=path, source=source.removeprefix("fairlead:"), state="foreign")
         for path, source in table.items()
         if path not in records
     ]
     return sorted(found, key=lambda mount: mount.mountpoint)
 
 
-def _asked(record: MountRecord) -> Listed:
+def _asked(record: MountRecord) -> ListedMount:
     """A known mount with what it says of itself, if it lives and answers."""
     state, status = "dead", None
     if record.alive():
         try:
-            status = ask(record.mountpoint, {"do": "status"}, timeout_s=_ANSWER_S)
+            status = ask_mount(record.mountpoint, {"do": "status"}, timeout_s=_ANSWER_S)
             state = str(status.get("state", "serving"))
         except (MountError, UnreachableError):
             state = "silent"
-    return Listed(
+    return ListedMount(
         mountpoint=record.mountpoint,
         source=record.source,
         state=state,
@@ -234,7 +234,7 @@ def _forget(mountpoint: str) -> None:
 
 def forget_dead(mountpoint: str) -> None:
     """Removes the state of a mount whose process has gone."""
-    record = record_of(mountpoint)
+    record = read_record(mountpoint)
     if record is not None and not record.alive():
         _forget(mountpoint)
 

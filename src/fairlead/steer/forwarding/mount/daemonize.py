@@ -13,9 +13,9 @@ import msgspec
 from fairlead.core import errors
 from fairlead.core.errors import FairleadError, MountError
 from fairlead.steer.forwarding.mount.build_mount import MountOptions
-from fairlead.steer.forwarding.mount.control import log_of
-from fairlead.steer.forwarding.mount.run import serve, to_stderr
-from fairlead.steer.fs.fuse.mount_table import answer, canonical
+from fairlead.steer.forwarding.mount.control import build_log_path
+from fairlead.steer.forwarding.mount.run import serve_mount, to_stderr
+from fairlead.steer.fs.fuse.mount_table import probe_folder, resolve_mountpoint
 
 _ANSWER_S = 30.0
 
@@ -34,8 +34,8 @@ def mount_in_background(options: MountOptions, say: Callable[[str], None] = to_s
 
     The paths of `options` are absolute: the mount process leaves the working folder.
     """
-    mountpoint = canonical(options.mountpoint)
-    log = str(log_of(mountpoint))
+    mountpoint = resolve_mountpoint(options.mountpoint)
+    log = str(build_log_path(mountpoint))
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -57,7 +57,7 @@ def mount_in_background(options: MountOptions, say: Callable[[str], None] = to_s
     if told.kind:
         os.waitpid(child, 0)
         raise _as_error(told)
-    code = answer(mountpoint, within_s=_ANSWER_S)
+    code = probe_folder(mountpoint, within_s=_ANSWER_S)
     if code is None:
         os.kill(child, signal.SIGTERM)
         raise MountError("is mounted, but does not answer", where=mountpoint, remedy=f"see {log}")
@@ -78,7 +78,7 @@ def _child(options: MountOptions, writing: int, log: str, say: Callable[[str], N
         waiting = False
 
     try:
-        serve(options, ready, say)
+        serve_mount(options, ready, say)
     except FairleadError as error:
         if not waiting:
             say(str(error))

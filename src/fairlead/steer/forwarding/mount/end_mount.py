@@ -8,8 +8,8 @@ from fairlead.core.clock import monotonic_s, sleep_s
 from fairlead.core.errors import MountError
 from fairlead.steer.forwarding.mount import control
 from fairlead.steer.forwarding.mount.control import MountRecord
-from fairlead.steer.fs.fuse.device import BusyError, unmount
-from fairlead.steer.fs.fuse.mount_table import FS_TYPE, answer, canonical, mounted_at
+from fairlead.steer.fs.fuse.device import BusyError, unmount_folder
+from fairlead.steer.fs.fuse.mount_table import FS_TYPE, find_mount, probe_folder, resolve_mountpoint
 
 _WAIT_S = 30.0
 _FORCED_WAIT_S = 5.0
@@ -18,21 +18,21 @@ _ANSWER_S = 5.0
 
 def end_mount(folder: str, *, force: bool = False) -> str:
     """Takes the mount of fairlead off a folder and says what was done. Raises `MountError`, `BusyError`."""
-    path = canonical(folder)
-    mount = mounted_at(path)
+    path = resolve_mountpoint(folder)
+    mount = find_mount(path)
     if mount is None or mount.fs_type != FS_TYPE:
         control.forget_dead(path)
         what = "nothing is mounted there" if mount is None else f"a mount of {mount.fs_type} is there, none of ours"
         raise MountError(what, where=path, remedy="fairlead mounts")
-    record = control.record_of(path)
+    record = control.read_record(path)
     alive = record is not None and record.alive()
-    dead = not alive and answer(path, within_s=_ANSWER_S) in (errno.ENOTCONN, errno.ECONNABORTED)
+    dead = not alive and probe_folder(path, within_s=_ANSWER_S) in (errno.ENOTCONN, errno.ECONNABORTED)
     try:
-        unmount(path)
+        unmount_folder(path)
     except BusyError:
         if not force and not dead:
             raise
-        unmount(path, lazy=True)
+        unmount_folder(path, lazy=True)
     if dead:
         control.forget_dead(path)
         return f"{path}: the mount was dead and is taken off"

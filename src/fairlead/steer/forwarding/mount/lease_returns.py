@@ -32,7 +32,7 @@ _SETTLES_S = 0.25
 _MOST_ABSENT = 65_536
 
 
-class Coherence:
+class LeaseReturns:
     """What the kernel is to drop, in order."""
 
     def __init__(self, mount: RelayMount) -> None:
@@ -42,7 +42,7 @@ class Coherence:
         self._queue: SimpleQueue[tuple[Link | None, int, Sequence[int]]] = SimpleQueue()
         threading.Thread(target=self._work, name="coherence", daemon=True).start()
 
-    def revoked(self, link: Link, body: memoryview) -> None:
+    def drop_revoked(self, link: Link, body: memoryview) -> None:
         """The forwarder takes back nodes (the body of a REVOKE). Called by the mount's thread."""
         (number,) = REVOKE.unpack_from(body)
         nodes = [_NODE.unpack_from(body, at)[0] for at in range(REVOKE.size, len(body) - 7, 8)]
@@ -58,7 +58,7 @@ class Coherence:
             if not self._drop(nodes):
                 return
             if link is not None:
-                self._mount.soon(lambda link=link, number=number: self._dropped(link, number))  # type: ignore[misc]
+                self._mount.call_soon(lambda link=link, number=number: self._dropped(link, number))  # type: ignore[misc]
 
     def _drop(self, nodes: Sequence[int]) -> bool:
         """False when the mount is gone."""

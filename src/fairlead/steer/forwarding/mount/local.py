@@ -20,11 +20,11 @@ from fairlead.steer.forwarding.mount.recovery.generations import Generations
 from fairlead.steer.fs.fuse import abi
 from fairlead.steer.fs.fuse.abi import Op, OpenReply
 from fairlead.steer.fs.fuse.device import Device
-from fairlead.steer.fs.fuse.messages import name
-from fairlead.steer.fs.fuse.passthrough import Backings
+from fairlead.steer.fs.fuse.messages import read_name
+from fairlead.steer.fs.fuse.passthrough import BackingFiles
 from fairlead.steer.fs.operations.dispatch import Operations, UnknownHandle, UnknownNode
 from fairlead.steer.fs.sessions import Handles
-from fairlead.steer.fs.trace.trace_lock import Telling
+from fairlead.steer.fs.trace.trace_lock import SharedTrace
 from fairlead.steer.fs.trees.base import FileTree
 from fairlead.steer.fs.trees.identity import switch_user
 
@@ -49,7 +49,7 @@ class LocalMount:
         device: Device,
         session: Session,
         tree: FileTree,
-        trace: Telling | None = None,
+        trace: SharedTrace | None = None,
         *,
         cache: bool = False,
         workers: int = WORKERS,
@@ -63,7 +63,7 @@ class LocalMount:
         self._operations = Operations(tree, open_flags=flags)
         self._handles = Handles()
         self._numbers = count(1)
-        self._backings = Backings(device.fd) if session.passthrough else None
+        self._backings = BackingFiles(device.fd) if session.passthrough else None
         self._generations = Generations()
         self._renewed = False
         self._giving = 0
@@ -204,7 +204,7 @@ class LocalMount:
 
     def _tell_failed(
         self,
-        trace: Telling,
+        trace: SharedTrace,
         reader: Reader,
         op: int,
         node: int,
@@ -262,9 +262,9 @@ class LocalMount:
                     if self._renewed:
                         self._generations.forget(node)
                     if self._trace is not None:
-                        self._trace.forgot(node)
+                        self._trace.record_forget(node)
 
-    def _hand_over(self, backings: Backings, handle: int, reply: bytes) -> bytes:
+    def _hand_over(self, backings: BackingFiles, handle: int, reply: bytes) -> bytes:
         opened = self._handles.files.get(handle)
         if opened is None or opened.descriptor is None:
             return reply
@@ -314,13 +314,13 @@ class LocalMount:
             _ignore_gone(refused)
 
 
-def _known_capability(backings: Backings, op: int, node: int, body: memoryview) -> None:
+def _known_capability(backings: BackingFiles, op: int, node: int, body: memoryview) -> None:
     """The kernel asks for a file's capabilities before each write it does itself: answered from memory."""
     if op == Op.GETXATTR:
-        if backings.without_capability(node, name(body, abi.GETXATTR_IN.size)):
+        if backings.has_no_capability(node, read_name(body, abi.GETXATTR_IN.size)):
             raise OSError(errno.ENODATA, "no capabilities")
     else:
-        backings.attribute_set(node, name(body, abi.SETXATTR_IN.size))
+        backings.attribute_set(node, read_name(body, abi.SETXATTR_IN.size))
 
 
 def _ignore_gone(error: OSError) -> None:

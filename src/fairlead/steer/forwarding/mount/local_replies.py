@@ -10,7 +10,7 @@ from collections.abc import Callable
 from fairlead.steer.fs.fuse.abi import OUT_HEADER
 
 
-class Kernel:
+class KernelAnswers:
     """The other side of the device, as far as answers go."""
 
     def __init__(self, fd: int, say: Callable[[str], None]) -> None:

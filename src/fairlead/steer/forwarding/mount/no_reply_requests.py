@@ -19,7 +19,7 @@ _PATIENT_S = 2.0
 _NUMBER = Struct("<Q")
 
 
-class Silent:
+class NoReplyRequests:
     """Takes such requests."""
 
     def __init__(self, mount: RelayMount, trace: Trace | None) -> None:
@@ -46,7 +46,7 @@ class Silent:
         if mount.nodes.forget(node, lookups):
             mount.generations.forget(node)
             if self._trace is not None:
-                self._trace.forgot(node)
+                self._trace.record_forget(node)
         forgotten = self._forgotten
         forgotten.append((node, lookups))
         if len(forgotten) >= _FORGETS:
@@ -65,7 +65,7 @@ class Silent:
             # Programs expect EINTR of a lock; of anything else only who would have to wait for long gets it, and
             # nobody whose request may have been carried out.
             waits = ledger.requests[number][OPCODE] == Op.SETLKW
-            if waits or (number in ledger.unsent and mount.failover.down_s() > _PATIENT_S):
+            if waits or (number in ledger.unsent and mount.failover.count_outage_s() > _PATIENT_S):
                 mount.finish(number, -errno.EINTR)
         else:
             mount.link.put(next(ledger.ids), 0, 0, build_own_message(Op.INTERRUPT, 0, _NUMBER.pack(number)))

@@ -12,7 +12,7 @@ body begins with one; LOCAL: answered here; ASKED, CLOSED: may be answered here,
 COPIED and HANDLE."""
 
 
-def ways() -> list[int]:
+def build_ways() -> list[int]:
     """By opcode: how a request is treated."""
     table = [COPIED] * OPCODES
     for op in (Op.READ, Op.WRITE):
@@ -44,7 +44,7 @@ def ways() -> list[int]:
     return table
 
 
-WAYS = ways()
+WAYS = build_ways()
 _NAMING = (Op.CREATE, Op.MKNOD, Op.MKDIR, Op.SYMLINK, Op.LINK, Op.UNLINK, Op.RMDIR, Op.RENAME, Op.RENAME2)
-WISHES = [int(Flag.PARENT) if op in _NAMING else 0 for op in range(OPCODES)]
+REQUEST_FLAGS = [int(Flag.PARENT) if op in _NAMING else 0 for op in range(OPCODES)]
 """By opcode: flags of the request."""

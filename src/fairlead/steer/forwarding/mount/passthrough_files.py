@@ -13,34 +13,34 @@ from typing import TYPE_CHECKING
 from fairlead.steer.fs.client.link import Link
 from fairlead.steer.fs.client.pending_requests import HANDLE, MESSAGE, NODE, OPCODE, Entry
 from fairlead.steer.fs.fuse.abi import IN_HEADER, OPEN_OUT, Op
-from fairlead.steer.fs.fuse.passthrough import Backings, allowed
+from fairlead.steer.fs.fuse.passthrough import BackingFiles, can_pass_through
 from fairlead.steer.fs.wire.frames import Flag
 from fairlead.steer.fs.wire.handshake import Feature
 
 if TYPE_CHECKING:
     from fairlead.steer.forwarding.mount.fuse_negotiation import Session
-    from fairlead.steer.forwarding.mount.replies import Answers
+    from fairlead.steer.forwarding.mount.replies import ReplyEffects
     from fairlead.steer.fs.client.dial import Connection
 
 _NODE = Struct("<Q")
 _FLAGS = Struct("<I")
 _DESCRIPTOR = int(Flag.DESCRIPTOR)
 _OPENING = (Op.OPEN, Op.CREATE, Op.TMPFILE)
-TOLD = "passthrough: reads and writes go in the kernel, the trace holds opens and closes only"
+PASSTHROUGH_NOTICE = "passthrough: reads and writes go in the kernel, the trace holds opens and closes only"
 
 
-def why_not(connection: Connection, session: Session, *, cache: bool) -> str:
+def explain_no_passthrough(connection: Connection, session: Session, *, cache: bool) -> str:
     """Why files cannot be handed to the kernel; empty when they can."""
     if cache:
         return "the mount has a cache"
-    if not allowed():
+    if not can_pass_through():
         return "it needs CAP_SYS_ADMIN"
     if not session.passthrough:
         return "this kernel has no FUSE passthrough"
-    return why_not_here(connection)
+    return explain_no_descriptors(connection)
 
 
-def why_not_here(connection: Connection) -> str:
+def explain_no_descriptors(connection: Connection) -> str:
     """Why this connection brings no descriptors; empty when it does."""
     if Feature.DESCRIPTORS in connection.welcome.features:
         return ""
@@ -49,7 +49,7 @@ def why_not_here(connection: Connection) -> str:
     return f"the forwarder {connection.address} was started without --descriptors"
 
 
-class Descriptors:
+class PassthroughFiles:
     """The files of one mount that the kernel reads and writes itself. The mount's thread only.
 
     The kernel wants all openings of a file alike (it fails those that differ with EIO): while one is open through the
@@ -59,24 +59,24 @@ class Descriptors:
 
     def __init__(self, fd: int, say: Callable[[str], None]) -> None:
         """`fd`: the mount's device."""
-        self._backings = Backings(fd)
+        self._backings = BackingFiles(fd)
         self._say = say
         self._told = False
         self._writers: set[int] = set()
         self._plain: dict[int, int] = {}  # node by handle: open through the forwarder
         self._plain_nodes: dict[int, int] = {}
 
-    def learn_from(self, answers: Answers) -> None:
+    def learn_from(self, answers: ReplyEffects) -> None:
         """Is told of what is released from now on."""
-        self._writers = answers.handed
-        before = answers.teach[Op.RELEASE]
+        self._writers = answers.passthrough_writers
+        before = answers.effects[Op.RELEASE]
         assert before is not None
 
         def released(entry: Entry, body: memoryview) -> None:
             before(entry, body)
             self._released(entry[HANDLE])
 
-        answers.teach[Op.RELEASE] = released
+        answers.effects[Op.RELEASE] = released
 
     def take(self, link: Link, flags: int, entry: Entry | None, error: int, body: memoryview) -> None:
         """A reply has come. Where it opens a file the kernel can have, its body is changed in place."""

@@ -14,7 +14,7 @@ _HOLDS_NS = 50_000_000
 _MOST = 1024
 
 
-class Foreseen:
+class PrefetchedAttributes:
     """Answers to GETATTR by node, each for one request and a moment."""
 
     def __init__(self) -> None:

@@ -15,13 +15,23 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from fairlead.core.clock import monotonic_ns
-from fairlead.steer.forwarding.mount.local_replies import Kernel, to_stderr
-from fairlead.steer.forwarding.mount.no_reply_requests import Silent
-from fairlead.steer.forwarding.mount.opcodes import CLOSED, COPIED, DATA, HANDLE, LOCAL, OPCODES, OPENS, WAYS, WISHES
+from fairlead.steer.forwarding.mount.local_replies import KernelAnswers, to_stderr
+from fairlead.steer.forwarding.mount.no_reply_requests import NoReplyRequests
+from fairlead.steer.forwarding.mount.opcodes import (
+    CLOSED,
+    COPIED,
+    DATA,
+    HANDLE,
+    LOCAL,
+    OPCODES,
+    OPENS,
+    REQUEST_FLAGS,
+    WAYS,
+)
 from fairlead.steer.forwarding.mount.prefetched_attributes import ATTRIBUTES_BYTES
 from fairlead.steer.forwarding.mount.recovery.failover import Failover
 from fairlead.steer.forwarding.mount.recovery.generations import HAS_ENTRY, Generations
-from fairlead.steer.forwarding.mount.replies import Answers
+from fairlead.steer.forwarding.mount.replies import ReplyEffects
 from fairlead.steer.fs.client.dial import Connection, Dial
 from fairlead.steer.fs.client.held_state import Holdings
 from fairlead.steer.fs.client.job_identity import Jobs
@@ -33,7 +43,7 @@ from fairlead.steer.fs.wire.frames import HEAD_BYTES, MAX_FRAME, PREFIX_BYTES, R
 from fairlead.steer.fs.wire.slots import SLOT_BYTES
 
 if TYPE_CHECKING:
-    from fairlead.steer.forwarding.mount.passthrough_files import Descriptors
+    from fairlead.steer.forwarding.mount.passthrough_files import PassthroughFiles
     from fairlead.steer.fs.fuse.device import Device
     from fairlead.steer.fs.trace.recorder import Trace
 
@@ -62,7 +72,7 @@ class RelayMount:
         *,
         trace: Trace | None = None,
         jobs: Jobs | None = None,
-        descriptors: Descriptors | None = None,
+        descriptors: PassthroughFiles | None = None,
         patience_s: float = 60.0,
         say: Callable[[str], None] | None = None,
     ) -> None:
@@ -81,7 +91,7 @@ class RelayMount:
         """Requests that were sent again on this connection because another one broke."""
         self.served = 0
         """Requests answered to the kernel so far."""
-        self._answers = Answers(self.nodes, self.holdings, descriptors)
+        self._answers = ReplyEffects(self.nodes, self.holdings, descriptors)
         self._trace, self._hot = trace, getattr(trace, "hot", (max, b"", iter(()), 1))
         if trace is not None:
             trace.identities = self.jobs.identities
@@ -91,7 +101,7 @@ class RelayMount:
         self._views: list[memoryview] = []
         self._vectors: list[tuple[memoryview]] = []
         self._free: list[int] = []
-        self._silent = Silent(self, trace)
+        self._silent = NoReplyRequests(self, trace)
         self._ended = False
         self._poll = select.epoll()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -100,7 +110,7 @@ class RelayMount:
         self._lazy = False
         self._link_events = 0
         self._fd = device.fd
-        self._kernel = Kernel(device.fd, self._say)
+        self._kernel = KernelAnswers(device.fd, self._say)
         self.answer = self._kernel.answer
         self.failover = Failover(self, patience_s=patience_s)
         os.set_blocking(device.fd, False)
@@ -119,7 +129,7 @@ class RelayMount:
         """Makes the thread of the mount look at what was wished for."""
         os.eventfd_write(self._wake, 1)
 
-    def soon(self, action: Callable[[], None]) -> None:
+    def call_soon(self, action: Callable[[], None]) -> None:
         """Has `action` called by the thread of the mount."""
         self._wishes.append(action)
         self.wake()
@@ -290,7 +300,7 @@ class RelayMount:
                 if link is None:
                     ledger.unsent[number] = None
                 else:
-                    link.put(number, job, chosen, message, WISHES[op] if op < OPCODES else 0)
+                    link.put(number, job, chosen, message, REQUEST_FLAGS[op] if op < OPCODES else 0)
             if len(requests) == 1:
                 break  # one at a time: nothing else is there most likely, so it goes out at once
         if link is None:
@@ -312,7 +322,7 @@ class RelayMount:
         if not link.receive():
             return
         requests, free, views = self.ledger.requests, self._free, self._views
-        buffer, view, fd, teach = link.buffer, link.view, self._fd, self._answers.teach
+        buffer, view, fd, teach = link.buffer, link.view, self._fd, self._answers.effects
         trace, (pack, ring, place, room) = self._trace, self._hot
         at, end = link.begin, link.end
         while end - at >= PREFIX_BYTES:
@@ -332,7 +342,7 @@ class RelayMount:
                 self.descriptors.take(link, flags, entry, error, view[begin:stop])
             if entry is None:
                 if number == 0:
-                    self.failover.notice(error, view[begin:stop])
+                    self.failover.handle_notice(error, view[begin:stop])
                 continue
             unique, op, slot, node, handle, offset, size, started, job, message = requests.pop(number)
             if error > 0 or not unique:
@@ -353,7 +363,7 @@ class RelayMount:
                 if flags & _PARENT and length >= ATTRIBUTES_BYTES:
                     length -= ATTRIBUTES_BYTES
                     stop -= ATTRIBUTES_BYTES
-                    self._answers.foreseen.put(node, bytes(view[stop : stop + ATTRIBUTES_BYTES]))
+                    self._answers.prefetched.put(node, bytes(view[stop : stop + ATTRIBUTES_BYTES]))
                 OUT_HEADER.pack_into(buffer, begin - 16, 16 + length, error, unique)
                 answer = view[begin - 16 : stop]
                 if op == _READ:
@@ -371,7 +381,7 @@ class RelayMount:
                 if lesson is not None:
                     lesson(entry, view[begin:stop])
             elif error == -errno.ENODATA and op == Op.GETXATTR:
-                self._answers.absent(entry)
+                self._answers.remember_absent(entry)
             self.served += 1
             if trace is not None:
                 if slot < 0:
@@ -398,7 +408,7 @@ class RelayMount:
             return
         self.answer(unique, error)
         if not error or op == _RELEASE:
-            lesson = self._answers.teach[op]
+            lesson = self._answers.effects[op]
             if lesson is not None:
                 lesson(entry, memoryview(b""))
         if self._trace is not None:
@@ -445,7 +455,7 @@ class RelayMount:
                 link.put(number, job, 0, view[: HEAD_BYTES + data], flags)
         else:
             chosen = handle if op < OPCODES and WAYS[op] == OPENS else 0
-            link.put(number, job, chosen, message, flags | (WISHES[op] if op < OPCODES else 0))
+            link.put(number, job, chosen, message, flags | (REQUEST_FLAGS[op] if op < OPCODES else 0))
 
     def take_memory(self, views: list[memoryview]) -> None:
         """From now on requests are read into these slots."""
@@ -475,7 +485,7 @@ class RelayMount:
         """New requests wait; answers still come in."""
         self.outlet = None
 
-    def unhold(self) -> None:
+    def resume_requests(self) -> None:
         """New requests go out again, first those that waited."""
         self.outlet = self.link
         try:

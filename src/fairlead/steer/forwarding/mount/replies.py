@@ -11,7 +11,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from fairlead.core.clock import monotonic_ns
-from fairlead.steer.forwarding.mount.prefetched_attributes import Foreseen
+from fairlead.steer.forwarding.mount.prefetched_attributes import PrefetchedAttributes
 from fairlead.steer.fs.client.held_state import HeldLock, Holdings
 from fairlead.steer.fs.client.node_names import Nodes
 from fairlead.steer.fs.client.pending_requests import HANDLE, MESSAGE, NODE, Entry
@@ -31,7 +31,7 @@ from fairlead.steer.fs.fuse.abi import (
 )
 
 if TYPE_CHECKING:
-    from fairlead.steer.forwarding.mount.passthrough_files import Descriptors
+    from fairlead.steer.forwarding.mount.passthrough_files import PassthroughFiles
 
 _HEADER = IN_HEADER.size
 _NODE = Struct("<Q")
@@ -44,19 +44,19 @@ _MAX_BARE = 65_536
 _DONE, _ABSENT = (0, b""), (-errno.ENODATA, b"")
 
 
-class Answers:
+class ReplyEffects:
     """Learns from replies; `teach[op]` is what an opcode teaches, or None."""
 
-    def __init__(self, nodes: Nodes, holdings: Holdings, descriptors: Descriptors | None = None) -> None:
+    def __init__(self, nodes: Nodes, holdings: Holdings, descriptors: PassthroughFiles | None = None) -> None:
         self.nodes = nodes
         self.holdings = holdings
-        self.foreseen = Foreseen()
+        self.prefetched = PrefetchedAttributes()
         self.written: set[int] = set()
         """Handles written to since their last FLUSH: a network file system may report errors at a close."""
-        self.handed: set[int] = set()
+        self.passthrough_writers: set[int] = set()
         """Handles the kernel writes to itself: no WRITE of theirs comes here."""
         self._bare: dict[int, int] = {}
-        self.teach: list[Callable[[Entry, memoryview], None] | None] = [None] * 64
+        self.effects: list[Callable[[Entry, memoryview], None] | None] = [None] * 64
         for op, lesson in {
             Op.LOOKUP: self._looked_up,
             Op.CREATE: self._created,
@@ -78,7 +78,7 @@ class Answers:
             Op.RENAME2: self._renamed,
             Op.READDIRPLUS: self._listed,
         }.items():
-            self.teach[op] = lesson
+            self.effects[op] = lesson
         if descriptors is not None:
             descriptors.learn_from(self)
 
@@ -86,17 +86,17 @@ class Answers:
         """Error and body of an answer that needs no forwarder, or None."""
         if op == Op.GETATTR:
             asked_by_handle = _FLAGS.unpack_from(message, _HEADER)[0] & GETATTR_FH
-            found = None if asked_by_handle else self.foreseen.take(node)
+            found = None if asked_by_handle else self.prefetched.take(node)
             return None if found is None else (0, found)
         if op == Op.FLUSH:
             handle = _NODE.unpack_from(message, _HEADER)[0]
-            if handle in self.written or handle in self.handed or self.holdings.ranges:
+            if handle in self.written or handle in self.passthrough_writers or self.holdings.ranges:
                 self.written.discard(handle)
                 return None
             return _DONE
         if op == Op.GETXATTR:
             return _ABSENT if self.has_no_attribute(node, message) else None
-        self.foreseen.drop(node)
+        self.prefetched.drop(node)
         if op != Op.SETATTR:
             self.attribute_set(node)
         return None
@@ -113,7 +113,7 @@ class Answers:
         begin = _HEADER + GETXATTR_IN.size
         return bytes(message[begin : begin + 20]) == b"security.capability\0"
 
-    def absent(self, entry: Entry) -> None:
+    def remember_absent(self, entry: Entry) -> None:
         """The forwarder answered ENODATA to a GETXATTR."""
         message = entry[MESSAGE]
         if message is not None and message[_HEADER + GETXATTR_IN.size :] == b"security.capability\0":
@@ -129,7 +129,7 @@ class Answers:
         (node,) = _NODE.unpack_from(body)
         message = entry[MESSAGE]
         if node and message is not None:
-            self.foreseen.drop(node)
+            self.prefetched.drop(node)
             self.nodes.seen(node, entry[NODE], message[begin : message.index(0, begin)])
 
     def _looked_up(self, entry: Entry, body: memoryview) -> None:
@@ -149,7 +149,7 @@ class Answers:
 
     def _temporary(self, entry: Entry, body: memoryview) -> None:
         (node,) = _NODE.unpack_from(body)
-        self.foreseen.drop(node)
+        self.prefetched.drop(node)
         self.nodes.counted(node)
         self._holds(entry, node)
 
@@ -197,12 +197,12 @@ class Answers:
         (parent,) = RENAME_IN.unpack_from(message, _HEADER)
         middle = message.index(0, begin)
         old, new = message[begin:middle], message[middle + 1 : message.index(0, middle + 1)]
-        self.foreseen.drop(parent if parent != entry[NODE] else 0)
+        self.prefetched.drop(parent if parent != entry[NODE] else 0)
         self.nodes.moved(entry[NODE], old, parent, new, exchange=exchange)
 
     def _listed(self, entry: Entry, body: memoryview) -> None:
         parent = entry[NODE]
-        seen, drop = self.nodes.seen, self.foreseen.drop
+        seen, drop = self.nodes.seen, self.prefetched.drop
         at, end = 0, len(body)
         fixed = _ENTRY_ATTR + DIRENT.size
         while at + fixed <= end:

@@ -22,17 +22,23 @@ from fairlead.core.errors import ConfigError, FairleadError, MountError
 from fairlead.steer.forwarding.mount import fuse_negotiation as negotiation
 from fairlead.steer.forwarding.mount.build_mount import (
     MountOptions,
-    addresses_of,
+    build_dial,
+    build_recording,
     check_places,
-    dial_of,
-    recording,
-    source_folder,
+    list_addresses,
+    resolve_source,
 )
-from fairlead.steer.forwarding.mount.control import Asked, Control, MountRecord, born, log_of
+from fairlead.steer.forwarding.mount.control import (
+    Control,
+    ControlRequest,
+    MountRecord,
+    build_log_path,
+    read_start_ticks,
+)
 from fairlead.steer.fs.fuse import passthrough
 from fairlead.steer.fs.fuse.abi import Init
 from fairlead.steer.fs.fuse.device import BusyError, Device, open_mount
-from fairlead.steer.fs.fuse.mount_table import FS_TYPE, canonical, mounted_at
+from fairlead.steer.fs.fuse.mount_table import FS_TYPE, find_mount, resolve_mountpoint
 
 if TYPE_CHECKING:
     from fairlead.steer.fs.client.job_identity import Jobs
@@ -49,7 +55,7 @@ _MAP_AGAIN_S = 10.0
 _HANGUP = bytes([signal.SIGHUP])
 
 
-class Served(Protocol):
+class MountServer(Protocol):
     """What a mount process runs: `LocalMount`, `RelayMount`."""
 
     def run(self) -> None:
@@ -65,7 +71,7 @@ class Served(Protocol):
         ...
 
 
-def serve(options: MountOptions, ready: Callable[[], None], say: Callable[[str], None]) -> None:
+def serve_mount(options: MountOptions, ready: Callable[[], None], say: Callable[[str], None]) -> None:
     """Mounts, calls `ready`, serves until the mount is gone or SIGTERM or SIGINT comes. Raises `FairleadError` when the
     mount cannot be made. Belongs into the main thread."""
     process = _MountProcess(options, say)
@@ -92,10 +98,10 @@ class _MountProcess:
     def __init__(self, options: MountOptions, say: Callable[[str], None]) -> None:
         self._options = options
         self._say = say
-        self._mountpoint = canonical(options.mountpoint)
+        self._mountpoint = resolve_mountpoint(options.mountpoint)
         self._endings: list[Callable[[], None]] = []
         self._device: Device | None = None
-        self._served: Served | None = None
+        self._served: MountServer | None = None
         self._control: Control | None = None
         self._tracing: Trace | None = None
         self._failure: BaseException | None = None
@@ -109,7 +115,7 @@ class _MountProcess:
         """The mount, its serving thread and its control socket."""
         options = self._options
         check_places(options)
-        trace, jobs = recording(options)
+        trace, jobs = build_recording(options)
         if trace is not None:
             self._tracing = trace
             trace.start()
@@ -123,11 +129,11 @@ class _MountProcess:
             self._say(f"{self._mountpoint}: took a dead mount off first")
         record = MountRecord(
             mountpoint=self._mountpoint,
-            source=options.source or ",".join(addresses_of(self._options)),
+            source=options.source or ",".join(list_addresses(self._options)),
             pid=os.getpid(),
-            born=born(os.getpid()),
+            born=read_start_ticks(os.getpid()),
             started_ns=now_ns(),
-            log=str(log_of(self._mountpoint)),
+            log=str(build_log_path(self._mountpoint)),
         )
         self._control = Control(record, self._perform)
         self._endings.append(self._control.close)
@@ -138,31 +144,35 @@ class _MountProcess:
 
     def _local(self, source: str, trace: Trace | None, jobs: Jobs) -> None:
         from fairlead.steer.forwarding.mount.local import LocalMount
-        from fairlead.steer.fs.trace.trace_lock import Telling
+        from fairlead.steer.fs.trace.trace_lock import SharedTrace
         from fairlead.steer.fs.trees.open_tree import open_export
 
         options = self._options
         plain = not source.startswith(("targets:", "slow:"))
-        spec = source_folder(source, self._mountpoint) if plain else source
+        spec = resolve_source(source, self._mountpoint) if plain else source
         tree = open_export(spec)
         self._endings.append(tree.close)
-        handing = plain and options.passthrough and not options.cache and passthrough.allowed()
+        handing = plain and options.passthrough and not options.cache and passthrough.can_pass_through()
         session = self._mount(spec, Init.PASSTHROUGH if handing else Init(0))
         if session.passthrough and trace is not None:
             self._say("passthrough: reads and writes go in the kernel, the trace holds opens and closes only")
-        telling = Telling(trace, jobs) if trace is not None else None
+        telling = SharedTrace(trace, jobs) if trace is not None else None
         served = self._served = LocalMount(self._opened, session, tree, telling, cache=options.cache)
         self._endings.append(served.close)
 
     def _relayed(self, trace: Trace | None, jobs: Jobs) -> None:
-        from fairlead.steer.forwarding.mount.passthrough_files import TOLD, Descriptors, why_not
+        from fairlead.steer.forwarding.mount.passthrough_files import (
+            PASSTHROUGH_NOTICE,
+            PassthroughFiles,
+            explain_no_passthrough,
+        )
         from fairlead.steer.forwarding.mount.relay import RelayMount
 
         options = self._options
-        dial = dial_of(options)
+        dial = build_dial(options)
         self._named = [str(address) for address in dial.addresses]
         connection = dial.any()
-        handing = options.passthrough and not options.cache and passthrough.allowed()
+        handing = options.passthrough and not options.cache and passthrough.can_pass_through()
         try:
             session = self._mount(str(connection.address), Init.PASSTHROUGH if handing else Init(0))
         except BaseException:
@@ -170,14 +180,14 @@ class _MountProcess:
             raise
         descriptors = None
         if options.passthrough:
-            why = why_not(connection, session, cache=options.cache)
+            why = explain_no_passthrough(connection, session, cache=options.cache)
             if session.passthrough:  # another forwarder may send them
-                descriptors = Descriptors(self._opened.fd, self._say)
+                descriptors = PassthroughFiles(self._opened.fd, self._say)
             elif handing:
                 connection.close()
                 dial.forgo_descriptors()
                 connection = dial.any()
-            self._say(f"passthrough: none, {why}" if why else TOLD)
+            self._say(f"passthrough: none, {why}" if why else PASSTHROUGH_NOTICE)
         served = self._served = RelayMount(
             self._opened,
             dial,
@@ -189,9 +199,9 @@ class _MountProcess:
             say=self._say,
         )
         if options.cache:
-            from fairlead.steer.forwarding.mount.lease_returns import Coherence
+            from fairlead.steer.forwarding.mount.lease_returns import LeaseReturns
 
-            served.failover.coherence = Coherence(served)
+            served.failover.lease_returns = LeaseReturns(served)
 
     def _mount(self, source: str, wanted: Init) -> negotiation.Session:
         options = self._options
@@ -202,7 +212,7 @@ class _MountProcess:
             fs_name=f"fairlead:{source}",
         )
         self._device = device
-        return negotiation.start(device.fd, extra=wanted | (negotiation.CACHED if options.cache else 0))
+        return negotiation.answer_init(device.fd, extra=wanted | (negotiation.CACHED if options.cache else 0))
 
     @property
     def _opened(self) -> Device:
@@ -264,7 +274,7 @@ class _MountProcess:
                 self._device.unmount(lazy=True)
 
     def _ours(self) -> bool:
-        mount = mounted_at(self._mountpoint)
+        mount = find_mount(self._mountpoint)
         return mount is not None and mount.fs_type == FS_TYPE
 
     def end(self) -> None:
@@ -286,7 +296,7 @@ class _MountProcess:
 
     # Control
 
-    def _perform(self, request: Asked) -> Any:
+    def _perform(self, request: ControlRequest) -> Any:
         """Carries out a request of the control socket."""
         assert self._served is not None
         what = request.get("do")
@@ -325,7 +335,7 @@ class _MountProcess:
                 continue
             pause_s = _MAP_S
             try:
-                addresses = addresses_of(self._options)
+                addresses = list_addresses(self._options)
                 if addresses != named:
                     self._say(f"{path} has changed: now at {self._remap(addresses)}")
                     named = addresses

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from fairlead.core.errors import MountError
 from fairlead.steer.fs.fuse import abi
-from fairlead.steer.fs.fuse.mount_table import FS_TYPE, answer, canonical, mounted_at
+from fairlead.steer.fs.fuse.mount_table import FS_TYPE, find_mount, probe_folder, resolve_mountpoint
 
 DEVICE = "/dev/fuse"
 _CONNECTIONS = "/sys/fs/fuse/connections"
@@ -57,7 +57,7 @@ class Device:
 
     def unmount(self, *, lazy: bool = False) -> None:
         """Takes the mount off its folder. Raises `MountError` (its cause holds EBUSY) while files are open there."""
-        unmount(self.mountpoint, lazy=lazy)
+        unmount_folder(self.mountpoint, lazy=lazy)
 
     def close(self) -> None:
         """Ends the connection: what still uses the mount gets ENOTCONN."""
@@ -83,7 +83,7 @@ def open_mount(
     `allow_other` None: as root yes, else where /etc/fuse.conf has user_allow_other. Modes are always checked by the
     kernel (default_permissions). A dead mount of fairlead on the folder is taken off first. Raises `MountError`.
     """
-    path = canonical(mountpoint)
+    path = resolve_mountpoint(mountpoint)
     recovered = _clear(path)
     _check_folder(path)
     privileged = os.geteuid() == 0
@@ -100,7 +100,7 @@ def open_mount(
     return _opened(Device(fd, path, read_only=read_only, through_fusermount=True, recovered=recovered))
 
 
-def unmount(path: str, *, lazy: bool = False) -> None:
+def unmount_folder(path: str, *, lazy: bool = False) -> None:
     """Takes the uppermost mount off a folder; `lazy` also while it is in use. Raises `BusyError`, `MountError`."""
     if os.geteuid() == 0 and _libc.umount2(os.fsencode(path), _MNT_DETACH if lazy else 0) == 0:
         return
@@ -119,7 +119,7 @@ def unmount(path: str, *, lazy: bool = False) -> None:
 
 
 def _opened(device: Device) -> Device:
-    mount = mounted_at(device.mountpoint)
+    mount = find_mount(device.mountpoint)
     device.connection = mount.minor if mount is not None else 0
     return device
 
@@ -127,10 +127,10 @@ def _opened(device: Device) -> Device:
 def _clear(path: str) -> bool:
     """Whether a dead mount of fairlead was taken off. One that lives, or a folder that does not answer, is refused."""
     recovered = False
-    while (mount := mounted_at(path)) is not None and mount.fs_type == FS_TYPE:
-        code = answer(path, within_s=_ANSWER_S)
+    while (mount := find_mount(path)) is not None and mount.fs_type == FS_TYPE:
+        code = probe_folder(path, within_s=_ANSWER_S)
         if code == errno.ENOTCONN or code == errno.ECONNABORTED:
-            unmount(path, lazy=True)
+            unmount_folder(path, lazy=True)
             recovered = True
             continue
         if code is None:

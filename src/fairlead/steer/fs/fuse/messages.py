@@ -27,14 +27,14 @@ NO_ENTRY = bytes(ENTRY_BYTES)
 """An entry the kernel takes nothing from: `.` and `..` of READDIRPLUS, and names that are gone."""
 
 
-def name(body: memoryview, at: int) -> bytes:
+def read_name(body: memoryview, at: int) -> bytes:
     """The name that starts at `at`, without its zero byte."""
     raw = bytes(body[at:])
     end = raw.find(0)
     return raw if end < 0 else raw[:end]
 
 
-def two_names(body: memoryview, at: int) -> tuple[bytes, bytes]:
+def read_two_names(body: memoryview, at: int) -> tuple[bytes, bytes]:
     """Two names, each ended by a zero byte."""
     raw = bytes(body[at:])
     first, _, rest = raw.partition(b"\0")
@@ -52,7 +52,7 @@ MADE = 1
 """Generation in the entry of a CREATE that made its file, where the mount puts in one of its own."""
 
 
-def entry(node: int, st: Stat, valid_s: int, valid_ns: int, generation: int = 0) -> bytes:
+def pack_entry(node: int, st: Stat, valid_s: int, valid_ns: int, generation: int = 0) -> bytes:
     """Answer of LOOKUP, MKDIR, ...: the node, how long name and attributes hold, the attributes (128 bytes)."""
     atime = st.st_atime_ns
     mtime = st.st_mtime_ns
@@ -83,7 +83,7 @@ def entry(node: int, st: Stat, valid_s: int, valid_ns: int, generation: int = 0)
     )
 
 
-def attributes(st: Stat, valid_s: int, valid_ns: int) -> bytes:
+def pack_attributes(st: Stat, valid_s: int, valid_ns: int) -> bytes:
     """Answer of GETATTR and SETATTR (104 bytes)."""
     atime = st.st_atime_ns
     mtime = st.st_mtime_ns
@@ -111,12 +111,12 @@ def attributes(st: Stat, valid_s: int, valid_ns: int) -> bytes:
     )
 
 
-def opened(handle: int, flags: int) -> bytes:
+def pack_open(handle: int, flags: int) -> bytes:
     """Answer of OPEN and OPENDIR (16 bytes); that of CREATE is an entry and this."""
     return OPEN_OUT.pack(handle, flags, 0)
 
 
-def space(found: os.statvfs_result) -> bytes:
+def pack_statfs(found: os.statvfs_result) -> bytes:
     """Answer of STATFS."""
     return STATFS_OUT.pack(
         found.f_blocks,
@@ -131,12 +131,12 @@ def space(found: os.statvfs_result) -> bytes:
     )
 
 
-def dirent(inode: int, next_offset: int, kind: int, name: bytes) -> bytes:
+def pack_dirent(inode: int, next_offset: int, kind: int, name: bytes) -> bytes:
     """One entry of READDIR, padded to 8 bytes. `next_offset` is where a READDIR goes on after it."""
     return DIRENT.pack(inode, next_offset, len(name), kind) + name + bytes(-len(name) % 8)
 
 
-def listing(entries: Sequence[Entry], offset: int, size: int) -> bytes:
+def pack_listing(entries: Sequence[Entry], offset: int, size: int) -> bytes:
     """Answer of READDIR: as many entries from number `offset` on as fit into `size` bytes."""
     parts: list[bytes] = []
     pack = DIRENT.pack

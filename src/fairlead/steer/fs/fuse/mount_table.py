@@ -26,7 +26,7 @@ class MountPoint(NamedTuple):
     """Minor device number: names the connection in /sys/fs/fuse/connections."""
 
 
-def mounts(table: Path = _TABLE) -> list[MountPoint]:
+def read_mounts(table: Path = _TABLE) -> list[MountPoint]:
     """Every mount this process sees, in the order they were made."""
     found = []
     for line in table.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
@@ -46,17 +46,17 @@ def mounts(table: Path = _TABLE) -> list[MountPoint]:
     return found
 
 
-def mounted_at(path: str, table: Path = _TABLE) -> MountPoint | None:
+def find_mount(path: str, table: Path = _TABLE) -> MountPoint | None:
     """The mount on exactly this folder (the uppermost one), or None."""
-    return next((mount for mount in reversed(mounts(table)) if mount.path == path), None)
+    return next((mount for mount in reversed(read_mounts(table)) if mount.path == path), None)
 
 
-def own_mounts(table: Path = _TABLE) -> list[MountPoint]:
+def list_own_mounts(table: Path = _TABLE) -> list[MountPoint]:
     """The mounts of fairlead."""
-    return [mount for mount in mounts(table) if mount.fs_type == FS_TYPE]
+    return [mount for mount in read_mounts(table) if mount.fs_type == FS_TYPE]
 
 
-def canonical(path: str | Path) -> str:
+def resolve_mountpoint(path: str | Path) -> str:
     """The absolute path of a mount point, links resolved, without asking what is mounted there."""
     text = os.path.abspath(path)  # resolve() would ask the mount
     for _ in range(40):
@@ -70,7 +70,7 @@ def canonical(path: str | Path) -> str:
     return text
 
 
-def answer(path: str, *, within_s: float) -> int | None:
+def probe_folder(path: str, *, within_s: float) -> int | None:
     """0 when the folder answers, its errno when it refuses, None when it has not answered in time.
 
     A child asks: a process that waits for a hung mount cannot be ended.

@@ -18,7 +18,7 @@ _ID = Struct("<I")
 _CAP_SYS_ADMIN = 21
 
 
-def allowed() -> bool:
+def can_pass_through() -> bool:
     """Whether this process may register backing files (CAP_SYS_ADMIN)."""
     with open("/proc/self/status", "rb") as status:
         for line in status:
@@ -27,7 +27,7 @@ def allowed() -> bool:
     return False
 
 
-class Backings:
+class BackingFiles:
     """The backing files of one mount. All openings of a node share one: the kernel refuses two (EBUSY).
 
     `refused` is the errno of the first file the kernel did not take, 0 when it took all.
@@ -75,7 +75,7 @@ class Backings:
                 self._bare.discard(node)
                 fcntl.ioctl(self._fd, abi.DEV_IOC_BACKING_CLOSE, bytearray(_ID.pack(known[0])))
 
-    def without_capability(self, node: int, name: bytes) -> bool:
+    def has_no_capability(self, node: int, name: bytes) -> bool:
         """True when the answer to GETXATTR of that name is known to be ENODATA: asked before every write."""
         return node in self._bare and name == _CAPABILITY
 

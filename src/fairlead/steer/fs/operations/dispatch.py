@@ -89,7 +89,7 @@ class Operations:
             known[node] = count + 1
             if count == 0:
                 self._holders[node] = self._holders.get(node, 0) + 1
-        return bodies.entry(node, st, self.valid_s, self.valid_ns, bodies.MADE if made and self.tells_made else 0)
+        return bodies.pack_entry(node, st, self.valid_s, self.valid_ns, bodies.MADE if made and self.tells_made else 0)
 
     def forget(self, handles: Handles, node: int, count: int) -> None:
         """The client's kernel gives back `count` tellings of a node; the tree forgets it when no session is left."""

@@ -31,7 +31,7 @@ _setattr_in = abi.SETATTR_IN.unpack_from
 
 
 def _lookup(ops: Operations, handles: Handles, node: int, _: int, body: memoryview, __: memoryview) -> bytes:
-    found, st = ops.tree.lookup(node, bodies.name(body, 0))
+    found, st = ops.tree.lookup(node, bodies.read_name(body, 0))
     return ops.entered(handles, found, st)
 
 
@@ -54,7 +54,7 @@ def _getattr(ops: Operations, handles: Handles, node: int, _: int, body: memoryv
     flags, _dummy, fh = _getattr_in(body)
     file = handles.files.get(fh) if flags & abi.GETATTR_FH else None
     st = ops.tree.attributes(node) if file is None else file.attributes()
-    return bodies.attributes(st, ops.valid_s, ops.valid_ns)
+    return bodies.pack_attributes(st, ops.valid_s, ops.valid_ns)
 
 
 def _setattr(ops: Operations, handles: Handles, node: int, _: int, body: memoryview, __: memoryview) -> bytes:
@@ -76,7 +76,7 @@ def _setattr(ops: Operations, handles: Handles, node: int, _: int, body: memoryv
     )
     if valid & _KILL and not ops.tree.clears_set_id:
         st = clear_set_id(ops.tree, node, st)
-    return bodies.attributes(st, ops.valid_s, ops.valid_ns)
+    return bodies.pack_attributes(st, ops.valid_s, ops.valid_ns)
 
 
 def clear_set_id(tree: FileTree, node: int, st: Stat) -> Stat:
@@ -96,35 +96,35 @@ def _readlink(ops: Operations, _: Handles, node: int, __: int, ___: memoryview, 
 
 
 def _symlink(ops: Operations, handles: Handles, node: int, _: int, body: memoryview, __: memoryview) -> bytes:
-    name, target = bodies.two_names(body, 0)
+    name, target = bodies.read_two_names(body, 0)
     return ops.entered(handles, *ops.tree.symlink(node, name, target))
 
 
 def _mknod(ops: Operations, handles: Handles, node: int, _: int, body: memoryview, __: memoryview) -> bytes:
     mode, device, umask, _pad = abi.MKNOD_IN.unpack_from(body)
-    name = bodies.name(body, abi.MKNOD_IN.size)
+    name = bodies.read_name(body, abi.MKNOD_IN.size)
     return ops.entered(handles, *ops.tree.mknod(node, name, mode & ~umask, device))
 
 
 def _mkdir(ops: Operations, handles: Handles, node: int, _: int, body: memoryview, __: memoryview) -> bytes:
     mode, umask = abi.MKDIR_IN.unpack_from(body)
-    name = bodies.name(body, abi.MKDIR_IN.size)
+    name = bodies.read_name(body, abi.MKDIR_IN.size)
     return ops.entered(handles, *ops.tree.mkdir(node, name, stat.S_IMODE(mode) & ~umask))
 
 
 def _unlink(ops: Operations, _: Handles, node: int, __: int, body: memoryview, ___: memoryview) -> bytes:
-    ops.tree.unlink(node, bodies.name(body, 0))
+    ops.tree.unlink(node, bodies.read_name(body, 0))
     return b""
 
 
 def _rmdir(ops: Operations, _: Handles, node: int, __: int, body: memoryview, ___: memoryview) -> bytes:
-    ops.tree.rmdir(node, bodies.name(body, 0))
+    ops.tree.rmdir(node, bodies.read_name(body, 0))
     return b""
 
 
 def _rename(ops: Operations, _: Handles, node: int, __: int, body: memoryview, ___: memoryview) -> bytes:
     (folder,) = abi.RENAME_IN.unpack_from(body)
-    old, new = bodies.two_names(body, abi.RENAME_IN.size)
+    old, new = bodies.read_two_names(body, abi.RENAME_IN.size)
     ops.tree.rename(node, old, folder, new, 0)
     return b""
 
@@ -133,18 +133,18 @@ def _rename2(ops: Operations, _: Handles, node: int, __: int, body: memoryview, 
     folder, flags, _pad = abi.RENAME2_IN.unpack_from(body)
     if flags & ~_RENAME_FLAGS:
         raise OSError(EINVAL, os.strerror(EINVAL))
-    old, new = bodies.two_names(body, abi.RENAME2_IN.size)
+    old, new = bodies.read_two_names(body, abi.RENAME2_IN.size)
     ops.tree.rename(node, old, folder, new, flags)
     return b""
 
 
 def _link(ops: Operations, handles: Handles, node: int, _: int, body: memoryview, __: memoryview) -> bytes:
     (old,) = abi.LINK_IN.unpack_from(body)
-    return ops.entered(handles, *ops.tree.link(old, node, bodies.name(body, abi.LINK_IN.size)))
+    return ops.entered(handles, *ops.tree.link(old, node, bodies.read_name(body, abi.LINK_IN.size)))
 
 
 def _statfs(ops: Operations, _: Handles, __: int, ___: int, ____: memoryview, _____: memoryview) -> bytes:
-    return bodies.space(ops.tree.space())
+    return bodies.pack_statfs(ops.tree.space())
 
 
 def _access(ops: Operations, _: Handles, node: int, __: int, body: memoryview, ___: memoryview) -> bytes:
@@ -160,7 +160,7 @@ def _syncfs(ops: Operations, _: Handles, __: int, ___: int, ____: memoryview, __
 
 def _setxattr(ops: Operations, _: Handles, node: int, __: int, body: memoryview, ___: memoryview) -> bytes:
     size, flags = abi.SETXATTR_IN.unpack_from(body)
-    name = bodies.name(body, abi.SETXATTR_IN.size)
+    name = bodies.read_name(body, abi.SETXATTR_IN.size)
     at = abi.SETXATTR_IN.size + len(name) + 1
     value = bytes(body[at : at + size])
     if len(value) != size:
@@ -180,7 +180,7 @@ def _sized(found: bytes, size: int) -> bytes:
 
 def _getxattr(ops: Operations, _: Handles, node: int, __: int, body: memoryview, ___: memoryview) -> bytes:
     size, _pad = abi.GETXATTR_IN.unpack_from(body)
-    return _sized(ops.tree.get_attribute(node, bodies.name(body, abi.GETXATTR_IN.size)), size)
+    return _sized(ops.tree.get_attribute(node, bodies.read_name(body, abi.GETXATTR_IN.size)), size)
 
 
 def _listxattr(ops: Operations, _: Handles, node: int, __: int, body: memoryview, ___: memoryview) -> bytes:
@@ -189,7 +189,7 @@ def _listxattr(ops: Operations, _: Handles, node: int, __: int, body: memoryview
 
 
 def _removexattr(ops: Operations, _: Handles, node: int, __: int, body: memoryview, ___: memoryview) -> bytes:
-    ops.tree.remove_attribute(node, bodies.name(body, 0))
+    ops.tree.remove_attribute(node, bodies.read_name(body, 0))
     return b""
 
 

@@ -45,7 +45,7 @@ _FIXED = {
 NAMING = {int(op): _HEADER + fixed for op, fixed in _FIXED.items()}
 """Requests about names, and where the name begins in their message."""
 MEASURED = frozenset(map(int, (Op.SETATTR, Op.FSYNC, Op.COPY_FILE_RANGE, Op.FALLOCATE)))
-"""Requests that are no READ or WRITE but have an `extent`."""
+"""Requests that are no READ or WRITE but have an `read_extent`."""
 _NODE = Struct("<Q")
 _ATTRIBUTES = ENTRY.size + 88
 _ENDS = frozenset(map(int, (Op.UNLINK, Op.RMDIR)))
@@ -53,7 +53,7 @@ _RENAMES = frozenset(map(int, (Op.RENAME, Op.RENAME2)))
 _RENAME2, _TMPFILE = int(Op.RENAME2), int(Op.TMPFILE)
 
 
-def names_of(
+def read_names(
     op: int, parent: int, message: bytes, head: bytes, error: int
 ) -> tuple[int, int, bytes, int, int, bytes, bool, int]:
     """What a request about names says: op, parent, name, node (0: none), new parent, new name, whether it failed,
@@ -69,7 +69,7 @@ def names_of(
     return op, parent, b"" if op == _TMPFILE else names[0], node, 0, b"", error != 0, 0
 
 
-def listed(trace: Trace, parent: int, body: memoryview) -> None:
+def record_listing(trace: Trace, parent: int, body: memoryview) -> None:
     """The kernel knows every entry of a READDIRPLUS reply from now on."""
     at, end = 0, len(body)
     fixed = _ATTRIBUTES + DIRENT.size
@@ -83,7 +83,7 @@ def listed(trace: Trace, parent: int, body: memoryview) -> None:
         at += (fixed + length + 7) & ~7
 
 
-def extent(op: int, message: bytes | memoryview) -> tuple[int, int]:
+def read_extent(op: int, message: bytes | memoryview) -> tuple[int, int]:
     """Offset and size of a request that is no READ or WRITE, as `Trace.request` wants them."""
     if op == Op.SETATTR:
         return -1, int(SETATTR_IN.unpack_from(message, _HEADER)[0])

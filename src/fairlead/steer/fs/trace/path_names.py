@@ -13,7 +13,7 @@ File = tuple[int, str]
 _DEEPEST = 4096
 
 
-class Names:
+class PathNames:
     """Paths of nodes below a mount point. Ids are those of `fairlead.core.model.identity` over `fs` and the path."""
 
     def __init__(self, fs: str, mount_point: str) -> None:

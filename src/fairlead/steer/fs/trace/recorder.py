@@ -13,11 +13,11 @@ from typing import Any
 from fairlead.core.batches.spool import Spool
 from fairlead.core.clock import monotonic_ns, now_ns
 from fairlead.steer.fs.fuse.abi import Op
-from fairlead.steer.fs.trace.message_facts import MEASURED, NAMING, extent, listed, names_of
-from fairlead.steer.fs.trace.path_names import File, Names
+from fairlead.steer.fs.trace.message_facts import MEASURED, NAMING, read_extent, read_names, record_listing
+from fairlead.steer.fs.trace.path_names import File, PathNames
 from fairlead.steer.fs.trace.result_ring import DEFAULT_CAPACITY, NO_RECORD, RECORD, Ring
 from fairlead.steer.fs.trace.run_sheets import Identified, Sheets
-from fairlead.steer.fs.trace.runs import SIZED, Runs, records_of
+from fairlead.steer.fs.trace.runs import SIZED, Runs, unpack_records
 
 NAMED = 0
 """In place of a node: the request was about a name, which was told just before it."""
@@ -68,13 +68,13 @@ class Trace:
         """Whether requests are to be recorded. May be changed at any time, by any thread."""
         self._wake = threading.Event()
         self._ring = Ring(capacity)
-        self.hot = self._ring.pack, self._ring.buffer, self._ring.places, self._ring.room
+        self.fast_path = self._ring.pack, self._ring.buffer, self._ring.places, self._ring.room
         """For who has no time for `request`: pack(buffer, next(places) % room, op, job, error, node, handle, ...)."""
         self.request: Callable[..., object] = self._ring.put
         """request(op, node, handle, offset, size, started_ns, ended_ns, job, error). `size` is what was moved (whatever
         when it failed); of SETATTR its `valid` field, of FSYNC its flags; else 0. `handle` 0: it had none."""
         self._events: deque[_Event] = deque(maxlen=_MOST_EVENTS)
-        self._names = Names(fs, mount_point)
+        self._names = PathNames(fs, mount_point)
         self._runs = Runs()
         self._spool = spool
         self.identities: Mapping[int, Identified] = {}
@@ -135,14 +135,14 @@ class Trace:
                 if self.on:
                     self._ring.put(op, node, handle, -1, 0, started_ns, ended_ns, job, error)
                 if not error:
-                    listed(self, node, body)
+                    record_listing(self, node, body)
                 return
             # The names are read out of the message by the thread that drains.
             recorded = op if self.on else NO_RECORD
             place = self._ring.put(recorded, NAMED, handle, -1, 0, started_ns, ended_ns, job, error)
             self._events.append((place, op, node, bytes(message), bytes(body[:8]), error))
         elif self.on:
-            offset, size = extent(op, message) if op in MEASURED else (-1, 0)
+            offset, size = read_extent(op, message) if op in MEASURED else (-1, 0)
             self._ring.put(op, node, handle, offset, size, started_ns, ended_ns, job, error)
 
     def seen(self, node: int, parent: int, name: bytes) -> None:
@@ -150,7 +150,7 @@ class Trace:
         place = self._ring.put(NO_RECORD, 0, 0, 0, 0, 0, 0)
         self._events.append((place, _READDIRPLUS, parent, name, node, 0, b"", False, 0))
 
-    def forgot(self, node: int) -> None:
+    def record_forget(self, node: int) -> None:
         """The kernel knows the node no longer."""
         place = self._ring.put(NO_RECORD, 0, 0, 0, 0, 0, 0)
         self._events.append((place, _FORGET, 0, b"", node, 0, b"", False, 0))
@@ -230,7 +230,7 @@ class Trace:
                 self._learn(self._at)
                 rest = (events[0][0] - self._at) // RECORD.size if events else len(records)
                 until = min(len(records), first + rest)
-                chunk = trace_arrays.runs_of(records[first:until], self._names.file, self._named_file, shift)
+                chunk = trace_arrays.build_runs(records[first:until], self._names.file, self._named_file, shift)
                 if chunk is not None:
                     self._sheets.add_chunk(chunk)
                 self._at += (until - first) * RECORD.size
@@ -241,7 +241,7 @@ class Trace:
         events, files, add = self._events, self._names.file, self._runs.add
         at = self._at
         for part in parts:
-            for op, job, error, node, handle, offset, size, start, end in records_of(part):
+            for op, job, error, node, handle, offset, size, start, end in unpack_records(part):
                 if events and events[0][0] <= at:
                     self._learn(at)
                 at += RECORD.size
@@ -258,7 +258,7 @@ class Trace:
         while events and events[0][0] <= at:
             event = events.popleft()
             if len(event) == _MESSAGE_FIELDS:
-                event = (event[0], *names_of(*event[1:]))
+                event = (event[0], *read_names(*event[1:]))
             _, op, parent, name, node, new_parent, new_name, failed, flags = event
             if op == _FORGET:
                 names.forget(node)

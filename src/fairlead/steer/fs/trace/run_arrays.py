@@ -17,7 +17,7 @@ from fairlead.core.batches.encoding import Column, Numbers, Words
 from fairlead.core.compression.merge_rules import Rows, links_of
 from fairlead.steer.fs.fuse.abi import Op
 from fairlead.steer.fs.trace.path_names import File
-from fairlead.steer.fs.trace.runs import BOUNDARY_NS, GAP_NS, SIZED, WORDS, word_of
+from fairlead.steer.fs.trace.runs import BOUNDARY_NS, GAP_NS, SIZED, WORDS, name_operation
 
 I64 = NDArray[np.int64]
 _T = TypeVar("_T", bound=np.generic)
@@ -107,7 +107,7 @@ class Chunk:
             "count": _numbers(self.count),
         }
 
-    def first_seen(self) -> dict[int, tuple[str, int]]:
+    def find_first_starts(self) -> dict[int, tuple[str, int]]:
         """Path and first start by file id."""
         known = self.file >= 0
         places, first = np.unique(self.file[known], return_index=True)
@@ -130,7 +130,7 @@ def _array(typecode: str, values: NDArray[np.generic]) -> array[int]:
     return made
 
 
-def runs_of(
+def build_runs(
     records: NDArray[np.void], file_of: Callable[[int], File | None], named: File | None, shift_ns: int
 ) -> Chunk | None:
     """The runs of records between which no name was told. `named` is the file of those about a name (node 0)."""
@@ -138,7 +138,7 @@ def runs_of(
     known = op < 256
     word = np.where(known, _CODES[np.where(known, op, 0)], -1)
     for at in np.flatnonzero(np.isin(op, _TOLD_APART)).tolist():
-        word[at] = _CODE[word_of(int(op[at]), int(records["size"][at])) or "utimens"]
+        word[at] = _CODE[name_operation(int(op[at]), int(records["size"][at])) or "utimens"]
     kept = word >= 0
     if not kept.all():
         records, op, word = records[kept], op[kept], word[kept]

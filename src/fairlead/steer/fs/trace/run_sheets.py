@@ -87,7 +87,7 @@ class Sheets:
         for job_id, mine in jobs.items():
             part = chunk if len(jobs) == 1 else chunk.take(np.isin(chunk.job, mine))
             sheet = self._sheet(job_id, len(part.start))
-            for file_id, (path, start) in part.first_seen().items():
+            for file_id, (path, start) in part.find_first_starts().items():
                 sheet.saw(file_id, path, start)
             span = int(part.start.min()), int(part.end.max())
             sheet.batches.append(self._ops(job_id, mine[0], len(part.start), span, part.columns(ranks)))

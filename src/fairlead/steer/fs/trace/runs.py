@@ -100,7 +100,7 @@ class Run:
         self.limit = limit if start <= end <= limit else -1
 
 
-def word_of(op: int, size: int) -> str | None:
+def name_operation(op: int, size: int) -> str | None:
     """The word of a request. `size` is the `valid` field of a SETATTR and the flags of an FSYNC."""
     if op == _SETATTR:
         return next((word for bits, word in _KINDS if size & bits), "utimens")
@@ -123,7 +123,7 @@ class Runs:
         if op in SIZED:
             word = WORDS[op]
         else:
-            found = word_of(op, size)
+            found = name_operation(op, size)
             if found is None:
                 return
             word = found
@@ -161,6 +161,6 @@ class Runs:
         self._open.clear()
 
 
-def records_of(part: bytes) -> Iterator[tuple[int, ...]]:
+def unpack_records(part: bytes) -> Iterator[tuple[int, ...]]:
     """The records of a stretch of a ring."""
     return RECORD.iter_unpack(part)

@@ -42,7 +42,7 @@ _UNTOLD = frozenset(map(int, (Op.FORGET, Op.BATCH_FORGET, Op.INTERRUPT, Op.DESTR
 _handle = abi.FORGET_IN.unpack_from
 
 
-class Telling:
+class SharedTrace:
     """What `LocalMount` tells. Thread-safe."""
 
     def __init__(self, trace: Trace, jobs: Jobs) -> None:
@@ -83,10 +83,10 @@ class Telling:
         with self._turn:
             self._trace.told(op, node, handle, message, memoryview(reply), started_ns, monotonic_ns(), job, error)
 
-    def forgot(self, node: int) -> None:
+    def record_forget(self, node: int) -> None:
         """The kernel knows the node no longer."""
         with self._turn:
-            self._trace.forgot(node)
+            self._trace.record_forget(node)
 
     def job(self, pid: int, uid: int, now_ns: int) -> int:
         """The index of the job a process belongs to."""

@@ -17,8 +17,8 @@ import msgspec
 
 from fairlead.core.clock import monotonic_s
 from fairlead.core.errors import FairleadError, RefusedError, UnreachableError
-from fairlead.steer.forwarding.mount.passthrough_files import why_not_here
-from fairlead.steer.forwarding.mount.recovery.forwarder_timeout import Silence
+from fairlead.steer.forwarding.mount.passthrough_files import explain_no_descriptors
+from fairlead.steer.forwarding.mount.recovery.forwarder_timeout import ForwarderTimeout
 from fairlead.steer.forwarding.mount.recovery.repairs import Repairs
 from fairlead.steer.fs.client.link import Link, LinkLostError
 from fairlead.steer.fs.client.pending_requests import Entry, build_job_message, build_own_message
@@ -28,7 +28,7 @@ from fairlead.steer.fs.wire.address import Address, parse_address
 from fairlead.steer.fs.wire.frames import Notice, Own
 
 if TYPE_CHECKING:
-    from fairlead.steer.forwarding.mount.lease_returns import Coherence
+    from fairlead.steer.forwarding.mount.lease_returns import LeaseReturns
     from fairlead.steer.forwarding.mount.relay import RelayMount
 
 _FIRST_PAUSE_S, _LAST_PAUSE_S = 0.05, 1.0
@@ -52,11 +52,11 @@ class Failover:
         self.count = 0
         """Connections after the first one."""
         self.was_shared = False
-        self.coherence: Coherence | None = None
+        self.lease_returns: LeaseReturns | None = None
         """Drops what the kernel keeps, in a mount with a cache."""
         self._since = 0.0
         self._generation = 0
-        self.silence = Silence(mount)
+        self.silence = ForwarderTimeout(mount)
         self._repairs = Repairs(mount)
         self._ending = threading.Event()
         self._next: Link | None = None
@@ -74,8 +74,8 @@ class Failover:
             self._next = None
             self._tell(UnreachableError("the old forwarder was lost meanwhile", remedy="the mount looks for another"))
         self._unshelve()
-        if self.coherence is not None:
-            self.coherence.drop_all()
+        if self.lease_returns is not None:
+            self.lease_returns.drop_all()
         self.state = "seeking"
         self._since = monotonic_s()
         self._complained = False
@@ -104,7 +104,7 @@ class Failover:
                         self._mount.say(told)
                     continue
                 if self._reclaimed(link):
-                    self._mount.soon(lambda link=link, index=index: self._arrived(link, generation, index))  # type: ignore[misc]
+                    self._mount.call_soon(lambda link=link, index=index: self._arrived(link, generation, index))  # type: ignore[misc]
                     return
             self._ending.wait(pause)
             pause = min(pause * 1.5, _LAST_PAUSE_S)
@@ -141,9 +141,9 @@ class Failover:
         self.state = "serving"
         self.count += 1
         self._mount.say(f"served by {link.connection.address}")
-        if self.coherence is not None:
-            self.coherence.drop_all()
-        if self._mount.descriptors is not None and (why := why_not_here(link.connection)):
+        if self.lease_returns is not None:
+            self.lease_returns.drop_all()
+        if self._mount.descriptors is not None and (why := explain_no_descriptors(link.connection)):
             self._mount.say(f"passthrough: none for files opened from now on: {why}")
         self._mount.attach(link)
 
@@ -156,7 +156,7 @@ class Failover:
             for number, entry in list(self._mount.ledger.requests.items()):
                 self._mount.finish(number, 0 if entry[1] in _RELEASES else -errno.EIO)
 
-    def down_s(self) -> float:
+    def count_outage_s(self) -> float:
         """For how long there has been no connection."""
         return 0.0 if self.state == "serving" else monotonic_s() - self._since
 
@@ -191,7 +191,7 @@ class Failover:
         if not wanted:
             raise UnreachableError("no forwarder was named", remedy="give at least one address")
         done: SimpleQueue[str | FairleadError] = SimpleQueue()
-        self._mount.soon(lambda: self._remap(wanted, done))
+        self._mount.call_soon(lambda: self._remap(wanted, done))
         try:
             outcome = done.get(timeout=within_s)
         except Empty:
@@ -232,9 +232,9 @@ class Failover:
             except (UnreachableError, RefusedError) as failed:
                 error = failed
                 continue
-            self._mount.soon(lambda link=link, index=index: self._drain(link, wanted, index, generation))  # type: ignore[misc]
+            self._mount.call_soon(lambda link=link, index=index: self._drain(link, wanted, index, generation))  # type: ignore[misc]
             return
-        self._mount.soon(lambda: self._tell(error))
+        self._mount.call_soon(lambda: self._tell(error))
 
     def _drain(self, link: Link, wanted: list[Address], index: int, generation: int) -> None:
         mount = self._mount
@@ -272,7 +272,7 @@ class Failover:
                 self._next = None
                 link.close()
                 self.state = "serving"
-                mount.unhold()
+                mount.resume_requests()
                 self._tell(UnreachableError("the old forwarder has not finished in time", remedy="try again later"))
             return
         old = mount.detach()
@@ -286,7 +286,7 @@ class Failover:
         """Gives back the locks at the old forwarder and takes them at the new one."""
         kept = self._reclaimed(link, old)
         old.close()
-        self._mount.soon(lambda: self._changed(link if kept else None, generation))
+        self._mount.call_soon(lambda: self._changed(link if kept else None, generation))
 
     def _changed(self, link: Link | None, generation: int) -> None:
         if link is None or generation != self._generation:
@@ -344,8 +344,8 @@ class Failover:
         else:
             self._repairs.answered(number, error)
 
-    def notice(self, kind: int, body: memoryview) -> None:
+    def handle_notice(self, kind: int, body: memoryview) -> None:
         """The forwarder says something on its own."""
         link = self._mount.link
-        if self.coherence is not None and link is not None and kind == Notice.REVOKE:
-            self.coherence.revoked(link, body)
+        if self.lease_returns is not None and link is not None and kind == Notice.REVOKE:
+            self.lease_returns.drop_revoked(link, body)

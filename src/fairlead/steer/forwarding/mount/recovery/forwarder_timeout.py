@@ -24,7 +24,7 @@ LOST_S = 10.0
 _PING = int(Own.PING)
 
 
-class Silence:
+class ForwarderTimeout:
     """What is heard of the forwarder. The mount's thread only."""
 
     def __init__(self, mount: RelayMount, *, ping_s: float = PING_S, lost_s: float = LOST_S) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fairlead.core.errors import UnreachableError
-from fairlead.steer.forwarding.mount.control import ask
+from fairlead.steer.forwarding.mount.control import ask_mount
 from fairlead.steer.fs.wire.address import parse_address
 
 WITHIN_S = 40.0
@@ -17,7 +17,7 @@ def remap_mount(folder: str | Path, addresses: Sequence[str], *, within_s: float
     """The address the mount is served by afterwards. Raises MountError, UnreachableError, UsageError (an address that
     is none)."""
     wanted = [str(parse_address(text)) for text in addresses]
-    answer = ask(folder, {"do": "remap", "addresses": wanted}, timeout_s=within_s)
+    answer = ask_mount(folder, {"do": "remap", "addresses": wanted}, timeout_s=within_s)
     if not isinstance(answer, dict) or not isinstance(answer.get("forwarder"), str):
         raise UnreachableError("the mount process answered something else", where=str(folder))
     return str(answer["forwarder"])
