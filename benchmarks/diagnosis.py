@@ -30,6 +30,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
+from _clustering_detectors import OneStageParams, one_stage, two_stage
 from _diagnosis_health import health
 from _diagnosis_scenes import Plays, scenes
 from _diagnosis_scores import Score, best_threshold, reliability, score, share
@@ -38,8 +39,6 @@ from rich.console import Console
 from rich.table import Table
 
 from fairlead.explain.analysis.anomalies.expectation import CANDIDATES, ExpectedLimits, judged
-from fairlead.explain.analysis.anomalies.one_stage import OneStageParams, one_stage
-from fairlead.explain.analysis.anomalies.two_stage import two_stage
 from fairlead.explain.analysis.interference.attribution import attributed
 from fairlead.kit.testing.machine.labelled import BETWEEN_SHARE, LEAST_LOST_S, state
 from fairlead.kit.testing.machine.phase_truth import TIED

@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
+from _clustering_detectors import two_stage
 from _history import append
 from rich.console import Console
 from rich.table import Table
@@ -22,7 +23,6 @@ from rich.table import Table
 from fairlead.core.model.tables import JOB_SUMMARY, PHASE
 from fairlead.decide.sim.workloads import sunway as population
 from fairlead.explain.analysis.anomalies.expectation import judged
-from fairlead.explain.analysis.anomalies.two_stage import two_stage
 from fairlead.explain.analysis.history.profiles import profile_of, profile_rows
 from fairlead.explain.analysis.history.rate_bins import bin_of
 

@@ -12,17 +12,24 @@ import pytest
 
 from fairlead.explain.analysis.period import find_period
 from fairlead.explain.analysis.phases import split_phases
-from fairlead.explain.analysis.series import AdaptiveSeries, choose_bins, spread
+from fairlead.explain.analysis.series import AdaptiveSeries, spread
 from fairlead.see.sources.darshan import read_log
 
 pytestmark = pytest.mark.shared_data
+
+
+def choose_bins(start_ns: int, end_ns: int, target: int) -> int:
+    """Return the finest bin width (ns; a 1-2-5 step) that covers the span in at most `target` bins."""
+    least = max(1, -(-(end_ns - start_ns) // target))
+    power = int(10 ** (len(str(least)) - 1))
+    return next(step * power for step in (1, 2, 5, 10) if step * power >= least)
 
 
 def grid(start_s, end_s, nbytes, target: int) -> tuple[np.ndarray, int, int]:
     """Series, origin and bin width of operations given in seconds."""
     start, end = (np.rint(np.asarray(times, float) * 1e9).astype(np.int64) for times in (start_s, end_s))
     origin, last = int(start.min()), int(end.max())
-    width = choose_bins(origin, last, target=target)
+    width = choose_bins(origin, last, target)
     bins = max(1, -(-(last - origin) // width))
     return spread(start, end, np.rint(nbytes).astype(np.int64), origin, width, bins)[0], origin, width
 

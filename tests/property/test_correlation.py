@@ -18,7 +18,6 @@ from fairlead.explain.analysis.correlate import (
     intervals_of,
     overlapping,
     placements,
-    unmapped,
 )
 from fairlead.explain.analysis.shares import behind, split
 
@@ -55,7 +54,6 @@ def test_the_mapping_that_began_last_holds(rows: list[tuple[str, str, int, int |
 def test_a_live_map_is_before_a_static_table_and_gives_way_to_it_again() -> None:
     found = intervals_of(mapping([("n1", "static", 0, None), ("n1", "live", 10, 20)]))
     assert found.at(pa.array(["n1"] * 3), np.array([5, 15, 25])).to_pylist() == ["static", "live", "static"]
-    assert unmapped(["n1", "n7"], found, 3) == ["n7"]
     assert intervals_of(mapping([])).at(pa.array(["n1"]), np.array([5])).to_pylist() == [None]
 
 

@@ -5,12 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
+from benchmarks._clustering_detectors import (
+    OUTLIER,
+    TwoStageParams,
+    clusters,
+    knee,
+    one_stage,
+    performance_vectors,
+    two_stage,
+)
 from phase_building import S, phase, table
 from sklearn.cluster import DBSCAN
 
-from fairlead.explain.analysis.anomalies.density import OUTLIER, clusters, knee
-from fairlead.explain.analysis.anomalies.one_stage import one_stage
-from fairlead.explain.analysis.anomalies.two_stage import TwoStageParams, performance_vectors, two_stage
 from fairlead.explain.analysis.history.rate_bins import bin_of
 
 

@@ -9,7 +9,6 @@ from phase_building import HOUR, S, phase, runs, table
 
 from fairlead.explain.analysis.anomalies.detector_output import Judged
 from fairlead.explain.analysis.anomalies.expectation import ExpectedLimits, judged
-from fairlead.explain.analysis.anomalies.explanation import explained
 from fairlead.explain.analysis.history.category import LADDER, NONE, categories
 from fairlead.explain.analysis.history.rate_bins import SILENT
 
@@ -175,7 +174,6 @@ def test_broken_rows_neither_crash_nor_accuse(damage: dict[str, object]) -> None
         assert ((found.confidence[known] >= 0) & (found.confidence[known] <= 1)).all()
         assert (found.expected_s[known] > 0).all()
         assert np.isnan(found.lost_s[~known]).all()
-    explained(phases, phases, 20, batch=True)
 
 
 def test_a_row_without_an_amount_is_unknown_and_not_zero() -> None:
@@ -211,23 +209,6 @@ def test_confidence_is_calibrated() -> None:
         there = (found.confidence >= low) & (found.confidence < high)
         told, true = float(found.confidence[there].mean()), float(lost[there].mean())
         assert abs(told - true) < 0.15 + 1.5 / np.sqrt(there.sum()), (low, told, true)
-
-
-def test_it_says_why() -> None:
-    phases = runs([*USUAL[:12], 4e8])
-    said = explained(phases, phases, 12)
-    assert "12 earlier runs of this user's flow on about 16 nodes wrote at" in said[0].text
-    assert said[0].text.endswith("this one at 381 MiB/s")
-    assert said[1].value == pytest.approx(2e9, rel=0.05)
-    assert explained(phases, phases, 0) == []
-
-
-def test_it_says_what_was_other_than_usual() -> None:
-    small = phase(12, 4e8, 25.0, request_bytes=4096.0, rate_bins=[220, 246], rate_ns=[20 * S, 5 * S])
-    phases = pa.concat_tables([runs(USUAL[:12]), table([small])])
-    texts = " | ".join(one.text for one in explained(phases, phases, 12))
-    assert "requests were" in texts
-    assert "slower than in the rest" in texts
 
 
 def test_rungs_go_from_alike_to_general() -> None:

@@ -1,16 +1,12 @@
-"""`lfs getstripe` texts, and bytes of operations by target against a plain loop."""
+"""`lfs getstripe` texts, and the targets forwarders placed files on."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 import pyarrow as pa
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from fairlead.core.model.identity import file_id
-from fairlead.core.model.tables import LAYOUTS, OPS
-from fairlead.explain.analysis.correlate_targets import BY_TARGET, bytes_by_target, layout_rows, placed_by_name
+from fairlead.core.model.tables import LAYOUTS
+from fairlead.explain.analysis.correlate_targets import layout_rows, placed_by_name
 from fairlead.see.probes.layouts import Component, Parser
 
 PLAIN = """/scratch/a b
@@ -93,78 +89,6 @@ def test_layouts_become_rows() -> None:
         (100, None, [5, 6]),
         (200, None, None),
     ]
-
-
-S = 1_000_000_000
-EPOCH = 1_700_000_000 * S
-LAYOUT = pa.Table.from_pylist(
-    [
-        {"file_id": 1, "component": 0, "stripe_size": 4, "targets": [7, 8, 9]},
-        {"file_id": 2, "component": 0, "stripe_size": 64, "extent_start": 0, "extent_end": 20, "targets": [4]},
-        {"file_id": 2, "component": 1, "stripe_size": 5, "extent_start": 20, "extent_end": 90, "targets": [5, 6]},
-        {"file_id": 3, "component": 0, "stripe_size": 5, "targets": []},
-    ],
-    LAYOUTS.schema,
-)
-OP = st.fixed_dictionaries(
-    {
-        "start": st.integers(0, 2 * S),
-        "job_id": st.sampled_from(["1", "2", None]),
-        "op": st.sampled_from(["read", "write", "open"]),
-        "file_id": st.sampled_from([1, 1, 2, 3, None]),
-        "offset": st.sampled_from([None, 0, 3, 19, 85, 200]),
-        "size": st.sampled_from([None, 0, 1, 7, 40]),
-        "stride": st.sampled_from([None, 7, 40, -7, 11]),
-        "count": st.sampled_from([1, 1, 2, 5]),
-    }
-)
-
-
-def target_of(file: int | None, at: int) -> int | None:
-    if file == 1:
-        return [7, 8, 9][at // 4 % 3]
-    if file == 2:
-        return 4 if at < 20 else [5, 6][at // 5 % 2] if at < 90 else None
-    return None
-
-
-@settings(max_examples=80, deadline=None)
-@given(st.lists(OP, max_size=6))
-def test_bytes_lie_where_the_layout_says(rows: list[dict[str, object]]) -> None:
-    made = [
-        {
-            **{k: v for k, v in r.items() if k != "start"},
-            "start_ns": EPOCH + r["start"],
-            "end_ns": EPOCH + r["start"],
-            "busy_ns": 0,
-            "interface": "POSIX",
-        }
-        for r in rows
-    ]
-    found = bytes_by_target(pa.Table.from_pylist(made, OPS.schema), LAYOUT)
-    assert found.schema.equals(BY_TARGET)
-    expected: dict[tuple[object, ...], int] = defaultdict(int)
-    for row in made:
-        if row["op"] == "open" or not row["size"]:
-            continue
-        known = row["offset"] is not None and (row["count"] == 1 or row["stride"] is not None)
-        offsets = [row["offset"] + k * (row["stride"] or 0) for k in range(row["count"])] if known else []
-        whole = abs(row["stride"] or 0) == row["size"] and row["count"] > 1
-        if known and whole and min(offsets) < 0:
-            known = False
-        for k in range(row["count"]):
-            for byte in range(row["size"]):
-                at = offsets[k] + byte if known and offsets[k] >= 0 else None
-                target = None if at is None else target_of(row["file_id"], at)
-                expected[row["start_ns"] // S * S, row["job_id"], target, row["op"]] += 1
-    told: dict[tuple[object, ...], int] = {}
-    for row in found.to_pylist():
-        for way in ("read", "write"):
-            if row[f"{way}_bytes"]:
-                key = (row["ts_ns"], row["job_id"], row["target"], way)
-                assert key not in told
-                told[key] = row[f"{way}_bytes"]
-    assert told == expected
 
 
 def test_files_are_found_among_what_forwarders_placed() -> None:

@@ -7,13 +7,13 @@ import pyarrow as pa
 import pytest
 from system_building import GIB, HOUR, MIB, T0, Row, S, minutes, summary, table
 
-from fairlead.core.model.diagnosis import incident_rows
 from fairlead.core.model.incident import Incident
 from fairlead.core.model.tables import FINDING, JOB_SUMMARY, ROLLUP, batch_of
 from fairlead.decide.sim import platform
+from fairlead.explain.analysis.health.durations import durations
 from fairlead.explain.analysis.overview import jobs as overview
-from fairlead.explain.analysis.overview.abnormal import abnormal_jobs, duration_table
-from fairlead.explain.analysis.overview.load import daily_volumes, metadata_load, peak_hours, utilisation_cdf
+from fairlead.explain.analysis.overview.abnormal import abnormal_jobs
+from fairlead.explain.analysis.overview.load import metadata_load, utilisation_cdf
 from fairlead.explain.analysis.overview.requests import bandwidth_and_iops, mean_request_bytes, shares_below
 from fairlead.kit.testing.machine import TAIHULIGHT
 from fairlead.kit.testing.machine.population import GB, MEAN_WRITE_GB, MODE_JOBS, MODES, NONTRIVIAL_SHARE, draw
@@ -153,41 +153,6 @@ def test_utilisation_counts_idle_minutes_only_where_somebody_watched() -> None:
     assert utilisation_cdf(rows.slice(0, 0), float(GIB))["share"].null_count == 8
 
 
-def test_layers_by_day_are_not_added() -> None:
-    hour = {"interval_ns": HOUR, "ts_ns": T0, "read_bytes": 100}
-    rows = table(
-        ROLLUP,
-        [
-            hour | {"kind": "node", "layer": "client", "id": "n1"},
-            hour | {"kind": "node", "layer": "client", "id": "n2"},
-            hour | {"kind": "node", "layer": "client", "id": "n2", "job_id": "7"},
-            hour | {"kind": "target", "layer": "target", "id": "o1"},
-            hour | {"kind": "target", "layer": "target", "id": "o1", "ts_ns": T0 + 24 * HOUR},
-        ],
-    )
-    found = [
-        (str(row["day"]), row["layer"], row["read_bytes"], row["write_bytes"])
-        for row in daily_volumes(rows).to_pylist()
-    ]
-    assert found == [
-        ("2024-10-04", "client", 200, None),
-        ("2024-10-04", "target", 100, None),
-        ("2024-10-05", "target", 100, None),
-    ]
-
-
-def test_the_busiest_minute_of_an_hour_is_its_level() -> None:
-    rows = table(
-        ROLLUP,
-        [
-            *minutes("forwarder", "forwarder", "f1", write_bytes=GIB),
-            *minutes("forwarder", "forwarder", "f1", first=5, last=6, write_bytes=58 * GIB),
-            *minutes("forwarder", "forwarder", "f1", first=60, last=90, write_bytes=GIB),
-        ],
-    )
-    assert [row["level"] for row in peak_hours(rows, float(GIB)).to_pylist()] == ["high", "idle"]
-
-
 def test_metadata_load_tells_the_share_above_three_quarters() -> None:
     rows = table(
         ROLLUP,
@@ -252,10 +217,8 @@ def test_durations_are_those_of_the_paper() -> None:
         to = None if hours is None else T0 + int(hours * HOUR)
         return Incident(id=name, layer="target", component="o1", from_ns=T0, to_ns=to, kind="degraded", confidence=1.0)
 
-    rows = pa.Table.from_batches([incident_rows([sick("a", 0.5), sick("b", 4.0), sick("c", None)], T0)])
-    found = duration_table(rows, T0 + 100 * HOUR).to_pylist()
-    assert [row["incidents"] for row in found] == [1, 0, 1, 0, 1]
-    assert found[-1]["to_h"] is None
+    (row,) = durations([sick("a", 0.5), sick("b", 4.0), sick("c", None)], T0 + 100 * HOUR)
+    assert (row.layer, list(row.counts)) == ("target", [1, 0, 1, 0, 1])
 
 
 # -- the published population ------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fairlead.explain.analysis.series import AdaptiveSeries, choose_bins, spread
+from fairlead.explain.analysis.series import AdaptiveSeries, spread
 
 EPOCH = 1_700_000_000_000_000_000
 
@@ -114,30 +114,6 @@ def test_no_operations() -> None:
 def test_wrong_columns_are_refused(columns, more) -> None:
     with pytest.raises(ValueError):
         spread(*columns, 0, 10, 3, **more)
-
-
-@pytest.mark.parametrize(
-    ("span", "target", "width"),
-    [
-        (0, 10, 1),
-        (10, 10, 1),
-        (11, 10, 2),
-        (41, 10, 5),
-        (51, 10, 10),
-        (100, 10, 10),
-        (101, 10, 20),
-        (24_657_188_177, 4096, 10_000_000),
-    ],
-)
-def test_bins_are_the_finest_step_that_fits(span: int, target: int, width: int) -> None:
-    assert choose_bins(EPOCH, EPOCH + span, target=target) == width
-
-
-def test_wrong_ranges_are_refused() -> None:
-    with pytest.raises(ValueError):
-        choose_bins(10, 9)
-    with pytest.raises(ValueError):
-        choose_bins(0, 9, target=0)
 
 
 def test_a_stream_gives_what_the_whole_gives() -> None:

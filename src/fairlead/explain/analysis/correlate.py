@@ -258,9 +258,3 @@ def _strings(column: pa.Array | pa.ChunkedArray) -> pa.Array:
         plain = plain.combine_chunks()
         plain = plain if isinstance(plain, pa.Array) else plain.chunk(0)
     return plain
-
-
-def unmapped(names: Sequence[str], intervals: Intervals, at_ns: int) -> list[str]:
-    """Those of `names` nothing is known of at this time: `no mapping for node x`."""
-    found = intervals.at(pa.array(names, pa.string()), np.full(len(names), at_ns, np.int64))
-    return [name for name, known in zip(names, found.is_valid().to_pylist(), strict=True) if not known]

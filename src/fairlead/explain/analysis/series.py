@@ -15,27 +15,12 @@ IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 
 TARGET_BINS = 4096
-_STEPS = (1, 2, 5)
 _FRACTION_BITS = 8
 """Bits after the point of a bin's share: 1/256 byte."""
 _LARGEST = 1 << 50
 """An operation of more bytes than this (a damaged record) counts in the bin of its start."""
 _PIECE = 1 << 16
 """Operations spread at a time: their temporary columns stay in the cache."""
-
-
-def choose_bins(start_ns: int, end_ns: int, *, target: int = TARGET_BINS) -> int:
-    """Bin width in ns, a 1-2-5 step, the finest that covers [start_ns, end_ns] in at most `target` bins.
-
-    At least 1 ns. Raises ValueError when `target` < 1 or the end lies before the start.
-    """
-    if target < 1:
-        raise ValueError(f"target must be at least 1 bin, not {target}")
-    if end_ns < start_ns:
-        raise ValueError(f"the end {end_ns} lies before the start {start_ns}")
-    least = max(1, -(-(end_ns - start_ns) // target))
-    power = int(10 ** (len(str(least)) - 1))
-    return next(step * power for step in (*_STEPS, 10) if step * power >= least)
 
 
 def spread(

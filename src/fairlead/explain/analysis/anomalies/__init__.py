@@ -1,1 +1,1 @@
-"""Which phases were slower than they should have been: published detectors, ours, and how sure each is. Pure."""
+"""Which phases were slower than they should have been: by how much, and how sure that is. Pure."""

@@ -1,7 +1,7 @@
-"""How often jobs go wrong, and why: abnormal jobs by cause, and how long sick components stay sick.
+"""How often jobs go wrong, and why: abnormal jobs by cause.
 
-From findings and incidents as they are kept (Beacon: Yang et al., ACM TOS 2023, section 6: about 4.8 % of jobs with
-non-trivial I/O abnormal, over 90 % of these by interference).
+From stored findings (Beacon: Yang et al., ACM TOS 2023, section 6: about 4.8 % of jobs with non-trivial I/O abnormal,
+over 90 % of these by interference).
 """
 
 from __future__ import annotations
@@ -9,9 +9,6 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fairlead.core.model.diagnosis import incidents_of
-from fairlead.core.model.incident import DURATIONS_H
-from fairlead.explain.analysis.health.durations import durations
 from fairlead.explain.analysis.overview.columns import last_of_runs
 from fairlead.explain.analysis.overview.jobs import latest, nontrivial
 
@@ -65,26 +62,5 @@ _CAUSES = pa.schema(
         ("share", pa.float64()),
         ("of_abnormal", pa.float64()),
         ("lost_s", pa.float64()),
-    ]
-)
-
-
-def duration_table(incidents: pa.Table, now_ns: int) -> pa.Table:
-    """Incidents by `layer` and duration: `from_h`, `to_h` (null: no end), `incidents`; classes are of the paper.
-    Those that go on count for as long as they have lasted. Rows of INCIDENT in."""
-    rows = [
-        {"layer": row.layer, "from_h": low, "to_h": None if high == float("inf") else high, "incidents": count}
-        for row in durations(incidents_of(counting(incidents)), now_ns)
-        for (low, high), count in zip(DURATIONS_H, row.counts, strict=True)
-    ]
-    return pa.Table.from_pylist(rows, schema=_DURATIONS)
-
-
-_DURATIONS = pa.schema(
-    [
-        ("layer", pa.string()),
-        ("from_h", pa.float64()),
-        ("to_h", pa.float64()),
-        ("incidents", pa.int64()),
     ]
 )

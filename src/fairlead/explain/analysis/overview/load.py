@@ -1,4 +1,4 @@
-"""How busy components are: distributions, daily volume by layer, forwarders by hour, metadata load.
+"""How busy components are: the distributions of target utilisation and metadata load.
 
 Rollup rows in, small tables out (Beacon: Yang et al., ACM TOS 2023, section 7). Minutes without rows are not known; who
 knows that a component was watched and idle says so with `watched`. Not here: jobs (`jobs`), reading a lake.
@@ -13,28 +13,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairlead.core.model.units import NS_PER_S
-from fairlead.explain.analysis.overview.classes import level_of
 from fairlead.explain.analysis.overview.columns import floats, moved
 
-MINUTE_NS, HOUR_NS, DAY_NS = 60 * NS_PER_S, 3600 * NS_PER_S, 86_400 * NS_PER_S
-WHOLE = (
-    ("node", "mount"),
-    ("node", "client"),
-    ("forwarder", "forwarder"),
-    ("node", "pfs_client"),
-    ("node", "osc"),
-    ("target", "target"),
-    ("mds", "metadata"),
-)
-"""Kind and layer of components that together count all of a layer, from the application down."""
+MINUTE_NS = 60 * NS_PER_S
 EDGES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 _VALUES = ("read_bytes", "write_bytes", "metadata_ops")
 
 
-def minutes(rollup: pa.Table, kind: str, layer: str, interval_ns: int = MINUTE_NS) -> pa.Table:
+def minutes(rollup: pa.Table, kind: str, layer: str) -> pa.Table:
     """`id`, `ts_ns` and sums of components of a kind, of the whole (not of parts by job)."""
     chosen = (
-        (pc.field("interval_ns") == interval_ns)
+        (pc.field("interval_ns") == MINUTE_NS)
         & (pc.field("kind") == kind)
         & (pc.field("layer") == layer)
         & pc.field("job_id").is_null()
@@ -68,40 +57,6 @@ def utilisation_cdf(
             "utilisation": pa.array(list(edges), pa.float64()),
             "share": pa.array(below, pa.float64()),
             "minutes": pa.array([known] * len(edges), pa.int64()),
-        }
-    )
-
-
-def daily_volumes(rollup: pa.Table) -> pa.Table:
-    """Volume by day (UTC) and layer from hourly sums: `day` (date), `layer`, `read_bytes`, `write_bytes`,
-    `metadata_ops`. Layers tell of the same bytes and are never added."""
-    parts = []
-    for kind, layer in WHOLE:
-        rows = minutes(rollup, kind, layer, HOUR_NS)
-        day = pa.array((rows["ts_ns"].to_numpy() // DAY_NS).astype(np.int32)).cast(pa.date32())
-        flat = rows.append_column("day", day)
-        found = flat.group_by("day").aggregate([(name, "sum") for name in _VALUES])
-        found = found.rename_columns(["day", *_VALUES]).sort_by("day")
-        parts.append(found.add_column(1, "layer", pa.array([layer] * found.num_rows, pa.string())))
-    return pa.concat_tables(parts)
-
-
-def peak_hours(rollup: pa.Table, peak_bytes_per_s: float, *, kind: str = "forwarder") -> pa.Table:
-    """The busiest minute of each hour of each component: `id`, `hour_ns`, `peak_share`, `level` (idle, low, mid, high).
-    Hours without rows are not in it."""
-    rows = minutes(rollup, kind, kind)
-    hour = pa.array(rows["ts_ns"].to_numpy() // HOUR_NS * HOUR_NS)
-    share = moved(rows) / (MINUTE_NS / NS_PER_S) / peak_bytes_per_s
-    flat = pa.table({"id": rows["id"], "hour_ns": hour, "share": pa.array(share, from_pandas=True)})
-    found = flat.group_by(["id", "hour_ns"]).aggregate([("share", "max")])
-    found = found.sort_by([("id", "ascending"), ("hour_ns", "ascending")])
-    levels = [level_of(value) for value in found["share_max"].to_pylist()]
-    return pa.table(
-        {
-            "id": found["id"],
-            "hour_ns": found["hour_ns"],
-            "peak_share": found["share_max"],
-            "level": pa.array(levels, pa.string()),
         }
     )
 
