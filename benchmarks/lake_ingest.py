@@ -55,8 +55,8 @@ def measured(logs: Path) -> tuple[np.ndarray, np.ndarray]:
     from fairlead.see.sources import inputs
 
     took, idle = [], []
-    files, _ = inputs.discover([logs])
-    for job in inputs.group(files):
+    files, _ = inputs.discover_files([logs])
+    for job in inputs.group_files(files):
         for path in job.files:
             tables = [
                 b for b in job.source.read(path) if isinstance(b, pa.RecordBatch) and "start_ns" in b.schema.names

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fairlead.explain.analysis.factors import FactorLimits, explain_slow_runs
-from fairlead.see.sources.tokio_runs import tokio_runs
+from fairlead.see.sources.tokio_runs import read_tokio_runs
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("FAIRLEAD_SHARED_DATA", ROOT.parent / "shared" / "data"))
@@ -37,7 +37,7 @@ def main() -> int:
     for name, file in FILES.items():
         began = time.perf_counter()
         found = explain_slow_runs(
-            tokio_runs(SHARED / "tokio-abcutils" / file), FactorLimits(shuffles=4 if arguments.quick else 20)
+            read_tokio_runs(SHARED / "tokio-abcutils" / file), FactorLimits(shuffles=4 if arguments.quick else 20)
         )
         assert found is not None
         table = Table("factors", "loss of AUC without", title=f"{name}: {found.slow} slow of {found.runs} later runs")

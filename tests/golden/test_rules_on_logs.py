@@ -32,8 +32,8 @@ class Expected:
 
 @cache
 def verdict_of(path: Path) -> Verdict:
-    found, failures = inputs.discover([path])
-    (one,) = inputs.group(found)
+    found, failures = inputs.discover_files([path])
+    (one,) = inputs.group_files(found)
     report = reporting.build(one, reporting.prepare(), {}, failures)
     assert report is not None
     return report.verdict

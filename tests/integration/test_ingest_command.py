@@ -65,7 +65,7 @@ def test_the_lake_gives_back_every_operation(run: Run, fixtures: Path, tmp_path:
     log = fixtures / "darshan" / "n1_strided_64k_8.darshan"
     assert run("ingest", log)[0] == 0
     assert run("lake", "compact")[0] == 0
-    told = [b for b in registry.source("darshan").read(log) if hasattr(b, "schema") and table_of(b.schema) is OPS]
+    told = [b for b in registry.load_source("darshan").read(log) if hasattr(b, "schema") and table_of(b.schema) is OPS]
     stored = expand(_lake(tmp_path).read("ops"))
     columns = ["interface", "op", "rank", "file_id", "offset", "size"]
     original = sorted(row for b in told for row in _tuples(expand(b), columns))
@@ -90,7 +90,7 @@ def test_sums_by_second_come_with_a_trace(run: Run, fixtures: Path, tmp_path: Pa
 def test_exact_times_are_kept_when_asked_for(run: Run, fixtures: Path, tmp_path: Path) -> None:
     log = fixtures / "darshan" / "n1_strided_64k_8.darshan"
     assert run("ingest", log, "--exact-times")[0] == 0
-    told = [b for b in registry.source("darshan").read(log) if hasattr(b, "schema") and table_of(b.schema) is OPS]
+    told = [b for b in registry.load_source("darshan").read(log) if hasattr(b, "schema") and table_of(b.schema) is OPS]
     columns = ["start_ns", "end_ns", "rank", "offset"]
     original = sorted(row for b in told for row in _tuples(b, columns))
     assert sorted(_tuples(expand(_lake(tmp_path).read("ops")), columns)) == original

@@ -15,9 +15,9 @@ pytestmark = pytest.mark.shared_data
 
 
 def report_on(path: Path) -> Report:
-    found, failures = inputs.discover([path])
+    found, failures = inputs.discover_files([path])
     assert not failures
-    (job,) = inputs.group(found)
+    (job,) = inputs.group_files(found)
     report = reporting.build(job, reporting.prepare(), {}, failures)
     assert report is not None, failures
     return report

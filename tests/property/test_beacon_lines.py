@@ -17,7 +17,7 @@ from fairlead.core.model.missing import Missing
 from fairlead.core.model.tables import table_of
 from fairlead.see.sources.beacon import BeaconSource
 from fairlead.see.sources.beacon.carry_over import Carried, OpenHandles
-from fairlead.see.sources.beacon.compiled import kernel
+from fairlead.see.sources.beacon.compiled import compile_kernel
 from fairlead.see.sources.beacon.layout import BUCKETS
 from fairlead.see.sources.beacon.lines import lines_of
 from fairlead.see.sources.beacon.scan_counters import read_cache, read_latency, read_metadata, read_rpcs
@@ -60,15 +60,15 @@ def _scans(data: bytes, *, fast: bool) -> list[Any]:
     for scanner, kinds, width in ((read_operations, (1,), 10), (read_latency, (2,), 12), (read_cache, (5,), 5)):
         rows = lines.rows(*kinds)
         out = np.zeros((len(rows), width), np.int64)
-        kernel(scanner, fast=fast)(lines.view, lines.begin[rows], lines.end[rows], out)
+        compile_kernel(scanner, fast=fast)(lines.view, lines.begin[rows], lines.end[rows], out)
         found.append(out)
     rows = lines.rows(3, 4)
     out, counts = np.zeros((len(rows), 4), np.int64), np.zeros((len(rows), 2, BUCKETS), np.int64)
-    found.append(kernel(read_rpcs, fast=fast)(lines.view, lines.begin[rows], lines.end[rows], out, counts))
+    found.append(compile_kernel(read_rpcs, fast=fast)(lines.view, lines.begin[rows], lines.end[rows], out, counts))
     found += [out, counts]
     rows = lines.rows(6)
     out, pairs = np.zeros((len(rows), 2), np.int64), np.zeros((len(data), 4), np.int64)
-    count = kernel(read_metadata, fast=fast)(lines.view, lines.begin[rows], lines.end[rows], out, pairs)
+    count = compile_kernel(read_metadata, fast=fast)(lines.view, lines.begin[rows], lines.end[rows], out, pairs)
     return [*found, count, out, pairs[:count]]
 
 
@@ -182,7 +182,7 @@ def test_handles_against_a_dictionary(steps: list[tuple[int, int, int]], size: i
         ops = np.array([s[2] for s in part])
         files = np.array([[start + i if s[2] == 2 else 0, 0] for i, s in enumerate(part)])
         table.reserve(int((ops == 2).sum()))
-        kernel(resolve_handles, fast=fast)(hosts, fds, ops, files, table.keys, table.values, table.used)
+        compile_kernel(resolve_handles, fast=fast)(hosts, fds, ops, files, table.keys, table.values, table.used)
         for i, (host, fd, op) in enumerate(part):
             if op == 2:
                 known[host, fd] = start + i
@@ -209,5 +209,5 @@ def test_a_growing_table_forgets_nothing_that_is_open() -> None:
 
 def test_a_path_is_given_once() -> None:
     carried = Carried()
-    assert carried.new_paths(np.array([1, 2])).tolist() == [True, True]
-    assert carried.new_paths(np.array([2, 3])).tolist() == [False, True]
+    assert carried.find_new_paths(np.array([1, 2])).tolist() == [True, True]
+    assert carried.find_new_paths(np.array([2, 3])).tolist() == [False, True]

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from fairlead.core.model.tables import TABLES
 from fairlead.see.probes.base import AbsentError
 from fairlead.see.probes.lustre import PROBES
-from fairlead.see.probes.lustre.job_stats import scan
+from fairlead.see.probes.lustre.job_stats import scan_job_stats
 from fairlead.see.probes.lustre.jobs import OST_SHAPE
 from fairlead.see.probes.lustre.parameters import Dump
-from fairlead.see.probes.lustre.stats_lines import stats_of
+from fairlead.see.probes.lustre.stats_lines import parse_stats
 from lustre_writing import job_stats
 
 TEXTS = {
@@ -138,7 +138,7 @@ def test_real_texts_changed(name: str, seed: int) -> None:
 def test_a_line_not_known_is_counted_once(line: str, at: int) -> None:
     lines = [b"snapshot_time 1510950459.7 secs.nsecs", b"open 136 samples [regs]"]
     lines.insert(at, line.encode("utf-8", "replace"))
-    stats = stats_of(b"\n".join(lines) + b"\n")
+    stats = parse_stats(b"\n".join(lines) + b"\n")
     expected = (
         1 if "snapshot_time" not in line and "start_time" not in line and "elapsed_time" not in line else stats.unknown
     )
@@ -157,9 +157,9 @@ def test_pieces_of_a_text_do_not_matter(seed: int, pieces: list[int]) -> None:
         yield text[at:]
 
     found: list[Any] = []
-    in_pieces = scan(cut(), OST_SHAPE, lambda *job: found.append(job))
+    in_pieces = scan_job_stats(cut(), OST_SHAPE, lambda *job: found.append(job))
     whole: list[Any] = []
-    at_once = scan([text], OST_SHAPE, lambda *job: whole.append(job))
+    at_once = scan_job_stats([text], OST_SHAPE, lambda *job: whole.append(job))
     assert found == whole
     assert in_pieces.unknown == at_once.unknown
 

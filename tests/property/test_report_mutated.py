@@ -67,8 +67,8 @@ def mutated(seed: int) -> bytes:
 def test_a_changed_log_is_reported_or_refused(tmp_path_factory: object, seed: int) -> None:
     path = tmp_path_factory.getbasetemp() / "mutated.darshan"  # type: ignore[attr-defined]
     path.write_bytes(mutated(seed))
-    found, failures = inputs.discover([path])
-    for job in inputs.group(found):
+    found, failures = inputs.discover_files([path])
+    for job in inputs.group_files(found):
         one = reporting.build(job, SETUP, {}, failures)
         if one is None:
             assert failures

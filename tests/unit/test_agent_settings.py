@@ -9,7 +9,7 @@ import pytest
 
 from fairlead.cli.agent import agent
 from fairlead.see.agent import probe_table
-from fairlead.see.agent.settings import _READERS, HELP, SettingError, from_arguments
+from fairlead.see.agent.settings import _READERS, HELP, SettingError, parse_arguments
 
 NONE = "/nonexistent/agent.conf"
 
@@ -20,14 +20,14 @@ def test_options_override_the_file(tmp_path: Path) -> None:
         "# a comment\n[agent]\nserver = https://c:9\ntoken = /t\nspool_bytes = 64M\nship_s = 5\nspools = /a, /b\n"
         "[probe lustre_ost]\nperiod_s = 5\n; another\n[probe events]\npaths = /var/log/a /var/log/b\nhistory = yes\n"
     )
-    found = from_arguments(["--config", str(file), "--ship-s=2.5", "--node", "n7"], NONE)
+    found = parse_arguments(["--config", str(file), "--ship-s=2.5", "--node", "n7"], NONE)
     assert (found.server, found.ship_s, found.spool_bytes, found.node) == ("https://c:9", 2.5, 64 << 20, "n7")
     assert found.spools == ("/a", "/b")
     sections = dict(found.probe)
     assert sections["lustre_ost"].period_s == 5
     assert sections["events"].options == (("paths", "/var/log/a /var/log/b"), ("history", "yes"))
-    assert from_arguments([], str(file)).ship_s == 5
-    assert from_arguments([], NONE).node
+    assert parse_arguments([], str(file)).ship_s == 5
+    assert parse_arguments([], NONE).node
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_a_mistake_in_the_file_is_named(tmp_path: Path, text: str, said: str) ->
     file = tmp_path / "agent.conf"
     file.write_text(text)
     with pytest.raises(SettingError, match=said):
-        from_arguments([], str(file))
+        parse_arguments([], str(file))
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_a_mistake_in_the_file_is_named(tmp_path: Path, text: str, said: str) ->
 )
 def test_a_wrong_option_is_named(words: list[str]) -> None:
     with pytest.raises(SettingError):
-        from_arguments(words, NONE)
+        parse_arguments(words, NONE)
 
 
 def test_the_command_takes_the_same_options_as_the_single_file() -> None:
@@ -71,16 +71,16 @@ def test_the_command_takes_the_same_options_as_the_single_file() -> None:
 
 
 def test_probes_are_named_and_found() -> None:
-    assert set(probe_table.names_of(["auto"])) == set(probe_table.PROBES) - set(probe_table.ON_REQUEST)
-    assert probe_table.names_of(["lustre-client", "lustre_osc"]) == ["lustre_llite", "lustre_osc", "lustre_mdc"]
-    assert probe_table.by_name(["auto", "disks"]) == ["disks"]
+    assert set(probe_table.expand_names(["auto"])) == set(probe_table.PROBES) - set(probe_table.ON_REQUEST)
+    assert probe_table.expand_names(["lustre-client", "lustre_osc"]) == ["lustre_llite", "lustre_osc", "lustre_mdc"]
+    assert probe_table.list_named(["auto", "disks"]) == ["disks"]
     with pytest.raises(SettingError, match="no probe 'x'"):
-        probe_table.names_of(["x"])
+        probe_table.expand_names(["x"])
     with pytest.raises(SettingError, match="no such probe"):
-        probe_table.make_all(["auto"], "/", "n", from_arguments_of("[probe nothing]\nperiod_s = 1\n"))
+        probe_table.make_probes(["auto"], "/", "n", from_arguments_of("[probe nothing]\nperiod_s = 1\n"))
     with pytest.raises(SettingError, match="colour"):
-        probe_table.make_all(["disks"], "/", "n", from_arguments_of("[probe disks]\ncolour = red\n"))
-    ((_, probe),) = probe_table.make_all(["disks"], "/", "n", from_arguments_of("[probe disks]\nperiod_s = 7\n"))
+        probe_table.make_probes(["disks"], "/", "n", from_arguments_of("[probe disks]\ncolour = red\n"))
+    ((_, probe),) = probe_table.make_probes(["disks"], "/", "n", from_arguments_of("[probe disks]\nperiod_s = 7\n"))
     assert probe.period_s == 7
 
 
@@ -90,11 +90,11 @@ def from_arguments_of(text: str) -> tuple:  # type: ignore[type-arg]
     with tempfile.NamedTemporaryFile("w", suffix=".conf") as file:
         file.write(text)
         file.flush()
-        return from_arguments(["--config", file.name], NONE).probe
+        return parse_arguments(["--config", file.name], NONE).probe
 
 
 def test_every_probe_of_the_table_is_there_and_takes_a_root(tmp_path: Path) -> None:
-    made = dict(probe_table.make_all(list(probe_table.PROBES), str(tmp_path), "n1", ()))
+    made = dict(probe_table.make_probes(list(probe_table.PROBES), str(tmp_path), "n1", ()))
     assert set(made) == set(probe_table.PROBES)
     for probe in made.values():
         assert probe.period_s > 0

@@ -167,7 +167,7 @@ def test_retry_after_is_honoured(tmp_path: Path) -> None:
     assert 42 * SECOND <= again <= 42.5 * SECOND
     assert shipper.step(again - 1) == again
     assert len(wire.bodies) == 1
-    shipper.hasten()
+    shipper.hurry()
     shipper.step(1)
     assert len(wire.bodies) == 2
 
@@ -287,7 +287,7 @@ def test_a_mounts_file_of_another_node_holds_up_no_other(tmp_path: Path) -> None
     drain(shipper, 10**12)
     assert len(wire.bodies) == sent
     wire.answer = lambda _: OK
-    shipper.hasten()  # another token
+    shipper.hurry()  # another token
     drain(shipper, 2 * 10**12)
     assert left(mount) == 0
 

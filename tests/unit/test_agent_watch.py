@@ -14,9 +14,9 @@ from fairlead.core.batches.spool import Spool
 from fairlead.core.model.tables import TABLES
 from fairlead.see.agent.health import Cost, Told
 from fairlead.see.agent.loop import LOOK_AGAIN_NS, Watch
-from fairlead.see.agent.probe_thread import Crew, Outcome, Runs, run
+from fairlead.see.agent.probe_thread import Crew, Outcome, Runs, run_probe
 from fairlead.see.agent.row_buffers import VERSIONS
-from fairlead.see.agent.schedule import Grid, aligned, phase_of
+from fairlead.see.agent.schedule import Grid, align_to_period, find_phase
 from fairlead.see.agent.settings import Settings
 from fairlead.see.probes.base import AbsentError, Event, Found, Probe, Reading
 
@@ -63,7 +63,7 @@ class AtOnce(Runs):
         self.done: list[Outcome] = []
 
     def start(self, name: str, probe: Probe) -> None:
-        self.done.append(run(name, probe, lambda: self.clock.mono, lambda: self.clock.wall))
+        self.done.append(run_probe(name, probe, lambda: self.clock.mono, lambda: self.clock.wall))
 
     def collect(self, now_ns: int) -> list[Outcome]:  # noqa: ARG002
         done, self.done = self.done, []
@@ -131,8 +131,8 @@ def test_ticks_are_steady_and_missed_ones_are_skipped_and_counted() -> None:
     assert (grid.next_ns, grid.missed) == (1100, 0)
     grid.take(1399)
     assert (grid.next_ns, grid.missed) == (1400, 2)
-    assert aligned(7, 1_234, 100) == 7 + 66
-    phases = [phase_of(f"node{n}", 10 * SECOND) for n in range(4000)]
+    assert align_to_period(7, 1_234, 100) == 7 + 66
+    phases = [find_phase(f"node{n}", 10 * SECOND) for n in range(4000)]
     assert all(0 <= one < 10 * SECOND for one in phases)
     assert max(sum(one // SECOND == second for one in phases) for second in range(10)) < 500
 

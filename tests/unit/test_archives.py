@@ -22,7 +22,7 @@ from fairlead.core.model.tables import table_of
 from fairlead.see.sources import collectd
 from fairlead.see.sources.collectd import CollectdSource
 from fairlead.see.sources.gpfs import GpfsSource
-from fairlead.see.sources.inputs import detect, head_of
+from fairlead.see.sources.inputs import detect_source, read_head
 from fairlead.see.sources.jobsdb import JobsDbSource
 from fairlead.see.sources.lfs import LfsSource
 from fairlead.see.sources.lmt import LmtSource
@@ -89,7 +89,7 @@ SOURCE_OF = {
 
 def read(source: Any, path: Path) -> tuple[dict[str, list[dict[str, Any]]], dict[str, Missing]]:
     """Rows by table, and gaps by kind."""
-    assert source.accepts(head_of(path), path)
+    assert source.accepts(read_head(path), path)
     rows: dict[str, list[dict[str, Any]]] = {}
     gaps: dict[str, Missing] = {}
     for item in source.read(path):
@@ -123,11 +123,11 @@ def test_no_file_is_left_out(shared_data: Path) -> None:
         for path in sorted((shared_data / folder).rglob("*")):
             name = path.relative_to(shared_data).as_posix()
             if path.is_file() and name not in NOT_READ and name not in NO_SOURCE:
-                found[name] = detect(path).name
+                found[name] = detect_source(path).name
     assert found == SOURCE_OF
     for name in (*NOT_READ, *NO_SOURCE):
         with pytest.raises(UnknownFormatError):
-            detect(shared_data / name)
+            detect_source(shared_data / name)
 
 
 @pytest.mark.shared_data
@@ -301,13 +301,13 @@ def test_job_databases(pytokio: Path) -> None:
 @pytest.mark.shared_data
 def test_names_of_a_site(pytokio: Path, tmp_path: Path) -> None:
     site = read_site(pytokio / "site.json")
-    assert (site.fs_of("/scratch2/x"), site.fs_of("/hello/world"), site.fs_of("/none")) == (
+    assert (site.find_fs("/scratch2/x"), site.find_fs("/hello/world"), site.find_fs("/none")) == (
         "scratch2",
         "hellofs2",
         None,
     )
-    assert (site.backend_of("cscratch"), site.lmt_timestep) == ("snx11168", 5)
-    assert (site.disk_role("ddn59dt00"), site.disk_role("na1md2"), site.disk_role("x")) == (
+    assert (site.find_backend("cscratch"), site.lmt_timestep) == ("snx11168", 5)
+    assert (site.find_disk_role("ddn59dt00"), site.find_disk_role("na1md2"), site.find_disk_role("x")) == (
         "datatarget",
         "mdtarget",
         None,
@@ -499,7 +499,7 @@ def test_broken_archives(content: bytes, tmp_path: Path) -> None:
     source = TokioSource() if content.startswith(b"\x89") else None
     if source is None:
         with pytest.raises(UnknownFormatError):
-            detect(path)
+            detect_source(path)
     else:
         with pytest.raises(CorruptInputError) as caught:
             list(source.read(path))

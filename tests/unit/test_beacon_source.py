@@ -15,7 +15,7 @@ from fairlead.core.model.identity import file_id
 from fairlead.core.model.missing import Missing
 from fairlead.core.model.tables import table_of
 from fairlead.see.sources.beacon import BeaconSource
-from fairlead.see.sources.beacon.job_records import expand_node_ids, node_address
+from fairlead.see.sources.beacon.job_records import expand_node_ids, format_node_address
 from fairlead.see.sources.node_lists import NodeListError
 
 NS = 1_000_000_000
@@ -164,7 +164,7 @@ def test_metadata_counts_what_happened_only(folder: Path) -> None:
 def test_job_records(folder: Path) -> None:
     tables, gaps = read(folder / "jobs.log", cluster="light")
     first, second, third, fourth = tables["jobs"]
-    assert first["nodes"] == [node_address(n) for n in (0, 1, 2, 3, 1023, 1024, 40959)]
+    assert first["nodes"] == [format_node_address(n) for n in (0, 1, 2, 3, 1023, 1024, 40959)]
     assert first["nodes"][-1] == "172.39.127.8"
     assert (first["nodes_count"], first["cores"], first["program"], first["cluster"]) == (16, 64, "vasp", "light")
     assert first["start_ns"] == 1519265331 * NS, "2018-02-22 10:08:51 at UTC+8"
@@ -180,7 +180,7 @@ def test_forwarder_mapping_is_data(folder: Path) -> None:
     assert "forwarder_mapping" not in gaps
     mapping = {row["a"]: row["b"] for row in tables["mapping"]}
     assert len(mapping) == 1024
-    assert (mapping[node_address(511)], mapping[node_address(512)]) == ("17.0.2.1", "17.0.2.2")
+    assert (mapping[format_node_address(511)], mapping[format_node_address(512)]) == ("17.0.2.1", "17.0.2.2")
 
 
 def test_mixed_lines_give_what_the_single_files_give(folder: Path) -> None:

@@ -18,10 +18,10 @@ from fairlead.core.model.tables import PART_SOURCES
 from fairlead.see.agent import probe_table
 from fairlead.see.agent.deltas import Deltas
 from fairlead.see.agent.row_buffers import Sheets
-from fairlead.see.agent.settings import SettingError, from_arguments
+from fairlead.see.agent.settings import SettingError, parse_arguments
 from fairlead.see.probes import canary
 from fairlead.see.probes.base import AbsentError
-from fairlead.see.probes.canary import MARKER, Canary, Place, clear, open_folder, places_of, size_of
+from fairlead.see.probes.canary import MARKER, Canary, Place, clear_leftover, open_folder, parse_places, parse_size
 from fairlead.store.rollups import derive
 
 
@@ -38,8 +38,8 @@ def names(folder: Path) -> list[str]:
 
 
 def test_it_is_off_unless_asked_for_and_says_what_it_lacks(tmp_path: Path) -> None:
-    assert "canary" not in probe_table.names_of(["auto"])
-    ((_, probe),) = probe_table.make_all(["canary"], str(tmp_path), "n1", ())
+    assert "canary" not in probe_table.expand_names(["auto"])
+    ((_, probe),) = probe_table.make_probes(["canary"], str(tmp_path), "n1", ())
     with pytest.raises(AbsentError, match="no folder"):
         probe.read(0)
 
@@ -117,7 +117,7 @@ def test_only_its_own_leftover_is_removed(folder: Path, tmp_path: Path) -> None:
     os.link(precious, folder / "canary-n1")
     handle = open_folder(str(folder))
     with pytest.raises(PermissionError):
-        clear(handle, "canary-n1")
+        clear_leftover(handle, "canary-n1")
     os.close(handle)
 
 
@@ -158,28 +158,28 @@ def test_a_folder_that_hangs_is_told_left_alone_and_does_not_hold_up_the_others(
 
 
 def test_settings_are_checked() -> None:
-    assert places_of(["t=/a"], ["m=/b"]) == [Place("t", "/a", False), Place("m", "/b", True)]
-    assert (size_of("4K"), size_of("1M")) == (4096, 1 << 20)
+    assert parse_places(["t=/a"], ["m=/b"]) == [Place("t", "/a", False), Place("m", "/b", True)]
+    assert (parse_size("4K"), parse_size("1M")) == (4096, 1 << 20)
     for wrong in (["t"], ["=/a"], ["t=a"], ["t=/a/../b"], ["t=/a", "t=/b"]):
         with pytest.raises(ValueError, match=r"."):
-            places_of(wrong, [])
+            parse_places(wrong, [])
     for size in ("0", "5K", "1G", "32M", "x"):
         with pytest.raises(ValueError, match=r"."):
-            size_of(size)
+            parse_size(size)
 
 
 def test_the_agents_file_configures_it(tmp_path: Path) -> None:
     config = tmp_path / "agent.conf"
     config.write_text("probes = auto, canary\n[probe canary]\ntargets = t0=/a t1=/b\nmds = m0=/c\nbytes = 64K\n")
-    settings = from_arguments(["--config", str(config)])
-    made = dict(probe_table.make_all(settings.probes, "/", "n1", settings.probe))["canary"]
+    settings = parse_arguments(["--config", str(config)])
+    made = dict(probe_table.make_probes(settings.probes, "/", "n1", settings.probe))["canary"]
     assert isinstance(made, Canary)
     assert [place.name for place in made.places] == ["t0", "t1", "m0"]
     assert made.size == 64 << 10
     config.write_text("probes = canary\n[probe canary]\ntargets = /a\n")
-    wrong = from_arguments(["--config", str(config)])
+    wrong = parse_arguments(["--config", str(config)])
     with pytest.raises(SettingError, match="NAME=/FOLDER"):
-        probe_table.make_all(wrong.probes, "/", "n1", wrong.probe)
+        probe_table.make_probes(wrong.probes, "/", "n1", wrong.probe)
 
 
 def test_no_sum_of_ordinary_load_counts_canaries(folder: Path) -> None:

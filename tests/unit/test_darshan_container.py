@@ -12,7 +12,7 @@ from darshan_writing import START_NS, START_S, Log, Module, counted, trace
 from fairlead.core.errors import CorruptInputError, InputError, UnknownFormatError, UnsupportedVersionError
 from fairlead.core.model.identity import file_id
 from fairlead.see.sources.darshan import DarshanSource, read_log
-from fairlead.see.sources.darshan.regions import inflated_limit
+from fairlead.see.sources.darshan.regions import limit_inflated
 
 VERSIONS = ("3.00", "3.10", "3.20", "3.21", "3.41")
 STDIO_2 = counted("<", 3, 0, [1, 0, 0, 2, *[0] * 10], [0.0] * 15)
@@ -157,7 +157,7 @@ def test_damaged_names_leave_the_counters(tmp_path: Path) -> None:
 
 
 def test_the_limit_grows_with_content_and_processes_but_not_for_ever() -> None:
-    assert inflated_limit(1_000, 1) == 64 << 20
-    assert inflated_limit(10 << 20, 1) == 1000 << 20
-    assert inflated_limit(1_000, 100) == 400 << 20
-    assert inflated_limit(1 << 40, 1 << 30) == 4 << 30
+    assert limit_inflated(1_000, 1) == 64 << 20
+    assert limit_inflated(10 << 20, 1) == 1000 << 20
+    assert limit_inflated(1_000, 100) == 400 << 20
+    assert limit_inflated(1 << 40, 1 << 30) == 4 << 30

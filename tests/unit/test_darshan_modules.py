@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from darshan_writing import START_NS, START_S, Log, Module, counted, heat, trace
 from fairlead.see.sources.darshan import DarshanLog, read_log
-from fairlead.see.sources.darshan.dxt import walk
-from fairlead.see.sources.darshan.layouts import layouts
+from fairlead.see.sources.darshan.dxt import walk_segments
+from fairlead.see.sources.darshan.layouts import load_layouts
 from fairlead.see.sources.darshan.regions import DamagedRegionError
 
 START = START_S * 10**9 + START_NS
@@ -46,7 +46,7 @@ def read_module(folder: Path, name: str, module: Module, **more: object) -> Dars
 
 def numbered(name: str, version: int, order: str = "<", rank: int = 0) -> bytes:
     """A record whose n-th counter is 100 + n and whose n-th double is 1 + n / 8."""
-    layout = layouts()[name][version]
+    layout = load_layouts()[name][version]
     counters = [100 + k for k in range(len(layout.counters))]
     if "fopens" in layout.counters:
         counters[layout.counters.index("fopens")] = 0
@@ -55,7 +55,7 @@ def numbered(name: str, version: int, order: str = "<", rank: int = 0) -> bytes:
 
 
 def test_records_have_the_sizes_darshan_writes() -> None:
-    assert {(n, v): lay.dtype("<").itemsize for n, by in layouts().items() for v, lay in by.items()} == SIZES
+    assert {(n, v): lay.dtype("<").itemsize for n, by in load_layouts().items() for v, lay in by.items()} == SIZES
 
 
 @pytest.mark.parametrize(("name", "version"), SIZES)
@@ -63,7 +63,7 @@ def test_records_have_the_sizes_darshan_writes() -> None:
 def test_every_counter_of_every_version_arrives(tmp_path: Path, name: str, version: int, order: str) -> None:
     ours = read_module(tmp_path, name, Module(version, [numbered(name, version, order)]), order=order)
     (row,) = ours.tables["file_counters"].to_pylist()
-    layout = layouts()[name][version]
+    layout = load_layouts()[name][version]
     seen: list[float] = []
     for column, value in row.items():
         if column in ("job_id", "rank", "interface", "file_id") or value is None:
@@ -96,7 +96,7 @@ def test_counters_an_old_version_lacks_are_null_not_zero(tmp_path: Path) -> None
 
 
 def test_minus_one_and_never_are_null_zero_counts_stay(tmp_path: Path) -> None:
-    layout = layouts()["POSIX"][4]
+    layout = load_layouts()["POSIX"][4]
     counters = [0] * len(layout.counters)
     counters[layout.counters.index("file_alignment")] = -1
     floats = [0.0] * len(layout.floats)
@@ -110,14 +110,14 @@ def test_minus_one_and_never_are_null_zero_counts_stay(tmp_path: Path) -> None:
 
 
 def test_shared_records_keep_who_was_fastest(tmp_path: Path) -> None:
-    layout = layouts()["POSIX"][4]
+    layout = load_layouts()["POSIX"][4]
     record = counted("<", 1, -1, [0] * len(layout.counters), [0.0] * len(layout.floats))
     (row,) = read_module(tmp_path, "POSIX", Module(4, [record])).tables["file_counters"].to_pylist()
     assert (row["rank"], row["fastest_rank"], row["variance_rank_bytes"]) == (-1, 0, 0.0)
 
 
 def test_posix_records_that_mix_in_streams_are_left_out_and_counted(tmp_path: Path) -> None:
-    layout = layouts()["POSIX"][1]
+    layout = load_layouts()["POSIX"][1]
     counters = [1] * len(layout.counters)
     mixed = counted("<", 1, 0, counters, [1.0] * len(layout.floats))
     ours = read_module(tmp_path, "POSIX", Module(1, [mixed + numbered("POSIX", 1)]))
@@ -128,7 +128,7 @@ def test_posix_records_that_mix_in_streams_are_left_out_and_counted(tmp_path: Pa
 
 
 def test_unusable_ranks_and_times_are_left_out_and_said(tmp_path: Path) -> None:
-    layout = layouts()["STDIO"][2]
+    layout = load_layouts()["STDIO"][2]
     bad = counted("<", 1, 1 << 40, [1] * len(layout.counters), [1.0] * len(layout.floats))
     floats = [float("nan"), float("inf"), -float("inf"), 1e300, *[2.0] * (len(layout.floats) - 4)]
     odd = counted("<", 1, 0, [1] * len(layout.counters), floats)
@@ -268,7 +268,7 @@ def test_segments_do_not_depend_on_where_blocks_end(sizes: list[tuple[int, int]]
     regions = [data[a:b] for a, b in pairwise(edges)]
     seen: list[tuple[int, int]] = []
     try:
-        for block in walk(regions, "<", 5):
+        for block in walk_segments(regions, "<", 5):
             key = np.repeat(block.headers["id"], block.writes + block.reads)
             seen += zip(key.tolist(), block.segments[:, 1].tolist(), strict=True)
         complete = True

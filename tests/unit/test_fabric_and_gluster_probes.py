@@ -24,7 +24,7 @@ def test_perfquery(shared_data: Path, name: str) -> None:
     """Every line is understood; data counters are bytes."""
     text = (shared_data / f"infiniband/fixtures/perfquery/{name}.out").read_text()
     ports, unknown, _ = infiniband.parse_perfquery(text)
-    assert (ports[0].lid, [port.port for port in ports], infiniband.counters_of(ports[0].values)) == PERFQUERY[name]
+    assert (ports[0].lid, [port.port for port in ports], infiniband.select_counters(ports[0].values)) == PERFQUERY[name]
     assert unknown == 0
 
 
@@ -59,7 +59,7 @@ def test_details_of_receive_errors(shared_data: Path, name: str) -> None:
     }
     assert {name for name in port.values if name.endswith("Errors")} == causes
     assert sum(port.values[cause] for cause in causes) == 0
-    assert infiniband.counters_of(port.values) == [None] * 6
+    assert infiniband.select_counters(port.values) == [None] * 6
 
 
 DISCOVER = {"test.out": (9, 7), "test2.out": (6, 3), "test3.out": (1, 0)}
@@ -138,7 +138,7 @@ def test_gluster_profile_says_the_same_in_xml_and_in_text(shared_data: Path) -> 
 def test_gluster_bricks_become_targets(shared_data: Path) -> None:
     """Data by brick with its room; calls that move no data are metadata operations, those nobody waits for are not."""
     folder = shared_data / "own/gluster"
-    targets, calls = gluster.readings(
+    targets, calls = gluster.build_readings(
         gluster.parse_profile_xml((folder / "gluster_profile_info.xml").read_bytes()),
         gluster.parse_status_xml((folder / "gluster_status_detail.xml").read_bytes()),
     )
@@ -162,7 +162,7 @@ def test_gluster_dumps_of_io_stats(shared_data: Path) -> None:
     assert brick.reads[4096] == 15982
     (client,), unknown, _ = gluster.parse_iostats((folder / "gluster_client_statsdump.json").read_text())
     assert (client.name, unknown) == ("v0", 0)
-    assert gluster.client_row(client)[3:] == [805322752, 536870912]
+    assert gluster.build_client_row(client)[3:] == [805322752, 536870912]
     assert client.writes == {131072: 4096}
 
 

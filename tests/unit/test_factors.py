@@ -12,7 +12,7 @@ import pytest
 from fairlead.core.errors import InputError
 from fairlead.core.model.repeated_runs import Runs
 from fairlead.explain.analysis.factors import FactorLimits, explain_slow_runs
-from fairlead.see.sources.tokio_runs import tokio_runs
+from fairlead.see.sources.tokio_runs import read_tokio_runs
 
 QUICK = FactorLimits(shuffles=4)
 
@@ -66,7 +66,7 @@ def test_without_slow_runs_nothing_is_explained() -> None:
 def test_published_runs_are_explained_by_the_published_factor(
     shared_data: Path, file: str, least: float, baseline: float
 ) -> None:
-    found = explain_slow_runs(tokio_runs(shared_data / "tokio-abcutils" / file), QUICK)
+    found = explain_slow_runs(read_tokio_runs(shared_data / "tokio-abcutils" / file), QUICK)
     assert found is not None
     assert found.ranked[0].family == "bandwidth contention"
     assert found.auc >= least
@@ -83,4 +83,4 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path, content: bytes) -> 
     path = tmp_path / ("runs.csv.gz" if content[:2] == b"\x1f\x8b" else "runs.csv")
     path.write_bytes(content)
     with pytest.raises(InputError):
-        tokio_runs(path)
+        read_tokio_runs(path)

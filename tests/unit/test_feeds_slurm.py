@@ -15,7 +15,7 @@ from fairlead.core.errors import InputError, MissingDependencyError
 from fairlead.see.collector.feeds.commands import output_of
 from fairlead.see.collector.feeds.settings import Slurm
 from fairlead.see.collector.feeds.slurm import COLUMNS, SlurmFeed
-from fairlead.see.sources.slurm.hooks import call_of, jobs_of
+from fairlead.see.sources.slurm.hooks import call_of, group_calls
 from feed_sinks import MemorySink, files_below
 
 NS = 1_000_000_000
@@ -242,7 +242,7 @@ def test_the_hook_never_fails_a_job_and_writes_one_whole_line(tmp_path: Path) ->
     assert "account" not in call.values
     hook(tmp_path, **END)
     calls = [call_of((tmp_path / name).read_text()) for name in files_below(tmp_path)]
-    (job,) = jobs_of([call for call in calls if call is not None])
+    (job,) = group_calls([call for call in calls if call is not None])
     assert job.start_ns is not None
     assert job.end_ns is not None
     assert job.start_ns <= job.end_ns

@@ -73,7 +73,7 @@ def test_what_piled_up_goes_oldest_first_with_pauses_but_not_at_the_end(tmp_path
         now = again
     assert all(0 < wait <= SECOND for wait in waits)
     assert len(wire.bodies) == 2
-    shipper.hasten()
+    shipper.hurry()
     while left(tmp_path):
         assert shipper.step(now) == now, "at the end there is no time to lose"
     assert seqs(wire) == list(range(1, 4 * shipping.BODY_FILES + 1))

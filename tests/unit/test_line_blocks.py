@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from fairlead.core.errors import InputError, UsageError
 from fairlead.see.sources import line_blocks as module
-from fairlead.see.sources.line_blocks import end_gaps, line_blocks
-from fairlead.see.sources.local_time import check_zone, fixed_offset_s, utc_ns
+from fairlead.see.sources.line_blocks import end_gaps, read_line_blocks
+from fairlead.see.sources.local_time import check_zone, convert_to_utc_ns, parse_fixed_offset
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -24,7 +24,7 @@ def test_blocks_are_the_file_cut_at_line_ends(tmp_path: Path, size: int, *, pack
     data = b"".join(b"line %d\n" % n for n in range(500)) + b"cut"
     path = tmp_path / "x"
     path.write_bytes(gzip.compress(data[:999]) + gzip.compress(data[999:]) if packed else data)
-    blocks = list(line_blocks(path, size))
+    blocks = list(read_line_blocks(path, size))
     assert b"".join(block.data for block in blocks) + blocks[-1].cut == data
     assert [block.last for block in blocks] == [False] * (len(blocks) - 1) + [True]
     for block in blocks:
@@ -37,7 +37,7 @@ def test_a_line_without_end_is_left_out_and_counted(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(module, "_CHUNK", 256)
     path = tmp_path / "x"
     path.write_bytes(b"one\n" + b"x" * 5000 + b"\nthree\nfour\n")
-    blocks = list(line_blocks(path, 64))
+    blocks = list(read_line_blocks(path, 64))
     assert b"".join(block.data for block in blocks) == b"one\nthree\nfour\n"
     assert sum(block.overlong for block in blocks) == 1
     assert next(block.first_line for block in blocks if block.data.startswith(b"three")) == 3
@@ -48,7 +48,7 @@ def test_broken_gzip_gives_what_came_before(tmp_path: Path, cut: int) -> None:
     data = b"".join(b"line %d\n" % (n * n) for n in range(5000))
     path = tmp_path / "x"
     path.write_bytes(gzip.compress(data)[:-cut])
-    blocks = list(line_blocks(path))
+    blocks = list(read_line_blocks(path))
     got = b"".join(block.data for block in blocks)
     assert data.startswith(got)
     assert len(got) > len(data) // 2
@@ -58,7 +58,7 @@ def test_broken_gzip_gives_what_came_before(tmp_path: Path, cut: int) -> None:
 def test_rubbish_after_gzip_data_is_said(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_bytes(gzip.compress(b"a\nb\n") + b"rubbish")
-    blocks = list(line_blocks(path))
+    blocks = list(read_line_blocks(path))
     assert blocks[-1].data == b"a\nb\n"
     assert blocks[-1].fault
 
@@ -66,9 +66,9 @@ def test_rubbish_after_gzip_data_is_said(tmp_path: Path) -> None:
 def test_an_empty_file_is_one_empty_block(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_bytes(b"")
-    assert [(b.data, b.last, b.cut) for b in line_blocks(path)] == [(b"", True, b"")]
+    assert [(b.data, b.last, b.cut) for b in read_line_blocks(path)] == [(b"", True, b"")]
     with pytest.raises(InputError) as caught:
-        list(line_blocks(tmp_path))
+        list(read_line_blocks(tmp_path))
     assert caught.value.where == str(tmp_path)
 
 
@@ -77,7 +77,7 @@ def test_an_empty_file_is_one_empty_block(tmp_path: Path) -> None:
 def test_local_times_are_those_of_the_clock(instant: int, zone: str) -> None:
     wall = datetime.fromtimestamp(instant, ZoneInfo(zone))
     local = int(wall.replace(tzinfo=ZoneInfo("UTC")).timestamp())
-    got = int(utc_ns(np.array([local]), zone)[0])
+    got = int(convert_to_utc_ns(np.array([local]), zone)[0])
     assert got == int(wall.replace(fold=0).timestamp()) * 1_000_000_000
 
 
@@ -93,7 +93,7 @@ def test_local_times_are_those_of_the_clock(instant: int, zone: str) -> None:
     ],
 )
 def test_offsets(zone: str, offset: int | None) -> None:
-    assert fixed_offset_s(zone) == offset
+    assert parse_fixed_offset(zone) == offset
     assert check_zone(zone) == zone
 
 

@@ -15,11 +15,11 @@ import pytest
 from fairlead.core.model.tables import PART_SOURCES, TABLES
 from fairlead.see.probes.base import AbsentError, Found, Reading
 from fairlead.see.probes.lustre import PROBES
-from fairlead.see.probes.lustre.histograms import tables_of
+from fairlead.see.probes.lustre.histograms import parse_histograms
 from fairlead.see.probes.lustre.job_ids import JobIds
 from fairlead.see.probes.lustre.parameters import BASES, Parameter, Tree
-from fairlead.see.probes.lustre.states import Recovery, history_of, import_of, lnet_row, recovery_of
-from fairlead.see.probes.lustre.stats_lines import stats_of
+from fairlead.see.probes.lustre.states import Recovery, import_of, parse_history, parse_lnet_stats, parse_recovery
+from fairlead.see.probes.lustre.stats_lines import parse_stats
 from old_interpreter import HOW, old_python
 
 pytestmark = pytest.mark.shared_data
@@ -428,7 +428,7 @@ def test_connections_and_recoveries(shared_data: Path) -> None:
 def test_what_state_and_import_files_say(shared_data: Path) -> None:
     base = Path(lustre(shared_data, GSI)) / "proc/fs/lustre"
     for path in base.glob("*/*/state"):
-        history = history_of(path.read_bytes())
+        history = parse_history(path.read_bytes())
         assert history[-1][1] == "FULL", path
         assert 1510604508 * 10**9 <= history[0][0] <= history[-1][0], path
         assert len(history) == path.read_text().count(" - [")
@@ -442,7 +442,7 @@ def test_what_state_and_import_files_say(shared_data: Path) -> None:
         expected = None if "mgc" in path.parts else said.timeouts if "osp" in path.parts else 0
         assert said.timeouts == expected
     assert import_of((base / "osp/lustrefs-OST0003-osc-MDT0000/import").read_bytes()).timeouts == 21
-    recovery = recovery_of((base / "mdt/lustrefs-MDT0000/recovery_status").read_bytes())
+    recovery = parse_recovery((base / "mdt/lustrefs-MDT0000/recovery_status").read_bytes())
     assert recovery == Recovery("INACTIVE", None, None, None, None)
 
 
@@ -464,22 +464,22 @@ def test_texts_that_become_no_rows_are_still_understood(shared_data: Path) -> No
         "osp/lustrefs-OST0003-osc-MDT0000/stats": ("ost_statfs", 35257, 11458091),
     }
     for name, (line, count, total) in one.items():
-        stats = stats_of((base / name).read_bytes())
+        stats = parse_stats((base / name).read_bytes())
         assert (stats.counts[line], stats.sums.get(line), stats.unknown) == (count, total, 0), name
     empty = 0
     for path in files(shared_data):
         if path.name == "stats" and "lnet" not in path.parts:
-            stats = stats_of(path.read_bytes())
+            stats = parse_stats(path.read_bytes())
             assert stats.unknown == 0, path
             assert 1438693064 * 10**9 <= (stats.times.snapshot_ns or 0) < 1511 * 10**15, path
             assert sum(stats.counts.values()) >= sum(1 for _ in stats.counts), path
             empty += not stats.counts
     assert empty == 15
-    cache = stats_of((Path(lustre(shared_data, TELEGRAF)) / "proc/fs/lustre/osd-ldiskfs/OST0001/stats").read_bytes())
+    cache = parse_stats((Path(lustre(shared_data, TELEGRAF)) / "proc/fs/lustre/osd-ldiskfs/OST0001/stats").read_bytes())
     assert (cache.counts["cache_hit"], cache.counts["get_page"]) == (7393729777, 275132812)
     assert cache.times.snapshot_ns == 1438693135_640551_000
     for name in ("extents_stats", "extents_stats_per_process", "offset_stats"):
-        assert tables_of(next(base.glob(f"llite/*/{name}")).read_bytes()).disabled
+        assert parse_histograms(next(base.glob(f"llite/*/{name}")).read_bytes()).disabled
     whole = {
         name: [int(p.read_text()) for p in sorted(base.glob(f"l*/*/{name}"))] for name in ("kbytestotal", "filestotal")
     }
@@ -501,7 +501,7 @@ def test_lnet(shared_data: Path) -> None:
         }
     }
     assert found.readings[0].constant == (("switch", "n1"),)
-    assert lnet_row(b"1 2 3") is None
+    assert parse_lnet_stats(b"1 2 3") is None
 
 
 def test_single_values(shared_data: Path) -> None:

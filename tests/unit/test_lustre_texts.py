@@ -13,13 +13,20 @@ import pytest
 
 from fairlead.see.probes.base import AbsentError, Found
 from fairlead.see.probes.lustre import PROBES
-from fairlead.see.probes.lustre.histograms import MODIFY, by_bytes, by_pages, by_time, in_flight, tables_of
-from fairlead.see.probes.lustre.job_ids import JobIds, unquoted
-from fairlead.see.probes.lustre.job_stats import Memory, scan
+from fairlead.see.probes.lustre.histograms import (
+    MODIFY,
+    bin_bytes,
+    bin_in_flight,
+    bin_pages,
+    bin_times,
+    parse_histograms,
+)
+from fairlead.see.probes.lustre.job_ids import JobIds, unquote_job
+from fairlead.see.probes.lustre.job_stats import Memory, scan_job_stats
 from fairlead.see.probes.lustre.jobs import MDT_SHAPE, OST_SHAPE
 from fairlead.see.probes.lustre.names import MDT_OPS
-from fairlead.see.probes.lustre.parameters import Dump, asked
-from fairlead.see.probes.lustre.stats_lines import stats_of, times_of
+from fairlead.see.probes.lustre.parameters import Dump, ask_lctl
+from fairlead.see.probes.lustre.stats_lines import parse_stats, parse_times
 from lustre_writing import job_stats
 
 NOW = 1_700_000_000 * 10**9
@@ -48,12 +55,12 @@ def rows(found: Found, at: int = 0) -> dict[Any, list[Any]]:
     ],
 )
 def test_times_of_all_versions(line: str, expected: int | None) -> None:
-    times = times_of(line.encode() + b"\n")
+    times = parse_times(line.encode() + b"\n")
     assert (times.snapshot_ns, times.lines) == (expected, 1)
 
 
 def test_stats_of_a_new_version_tell_when_they_began() -> None:
-    stats = stats_of(
+    stats = parse_stats(
         b"snapshot_time             1716290000.000000001 secs.nsecs\n"
         b"start_time                1716280000.500000000 secs.nsecs\n"
         b"elapsed_time              9999.500000001 secs.nsecs\n"
@@ -69,7 +76,7 @@ def test_stats_of_a_new_version_tell_when_they_began() -> None:
 
 
 def test_a_counter_beyond_the_column_stays_there() -> None:
-    stats = stats_of(b"open 99999999999999999999999999 samples [reqs]\n")
+    stats = parse_stats(b"open 99999999999999999999999999 samples [reqs]\n")
     assert stats.counts == {"open": (1 << 63) - 1}
 
 
@@ -109,16 +116,16 @@ block maps msec        maps  % cum % |  maps        % cum %
 
 
 def test_buckets_with_suffixes(tmp_path: Path) -> None:
-    read = tables_of(BRW)
+    read = parse_histograms(BRW)
     assert read.unknown == 0, read.unknown_example
     assert read.tables["pages per bulk r/w"].reads == {1: 5, 2048: 5}
-    assert by_pages(read.tables["pages per bulk r/w"].reads) == [5] + [0] * 10 + [5] + [0] * 4
+    assert bin_pages(read.tables["pages per bulk r/w"].reads) == [5] + [0] * 10 + [5] + [0] * 4
     assert read.tables["disk i/o size"].reads == {4096: 1, 8192: 2, 1 << 20: 3, 2 << 30: 4}
-    sizes = by_bytes(read.tables["disk i/o size"].reads)
+    sizes = bin_bytes(read.tables["disk i/o size"].reads)
     assert {place: count for place, count in enumerate(sizes) if count} == {0: 1, 1: 2, 8: 3, 15: 4}, (
         "the last is all above"
     )
-    times = by_time(read.tables["i/o time (1/1000s)"].reads, read.tables["i/o time (1/1000s)"].writes)
+    times = bin_times(read.tables["i/o time (1/1000s)"].reads, read.tables["i/o time (1/1000s)"].writes)
     assert {place: count for place, count in enumerate(times) if count} == {20: 3, 32: 3}, "4096 ms is 2^31.9 ns"
     put(tmp_path, "osd-ldiskfs/fs-OST0001/brw_stats", BRW.decode(), "sys/kernel/debug/lustre")
     found = PROBES["lustre_brw"](str(tmp_path), "oss").read(NOW)
@@ -133,7 +140,7 @@ def test_bulk_requests_stand_in_where_the_device_tells_no_sizes(tmp_path: Path) 
 
 
 def test_modifying_rpcs_are_apart_from_those_of_data_on_mdt() -> None:
-    read = tables_of(
+    read = parse_histograms(
         b"snapshot_time:         1510950459.1 (secs.nsecs)\nmodify_RPCs_in_flight:  0\n\n\t\t\tmodify\n"
         b"rpcs in flight        rpcs   % cum %\n0:\t\t         0   0   0\n1:\t\t        90  45  45\n40:\t\t 7 1 1\n\n"
         b"read RPCs in flight:  1\nwrite RPCs in flight: 0\npending write pages:  0\npending read pages:   0\n"
@@ -143,11 +150,11 @@ def test_modifying_rpcs_are_apart_from_those_of_data_on_mdt() -> None:
     assert read.unknown == 0, read.unknown_example
     assert read.tables[MODIFY + "rpcs in flight"].reads == {0: 0, 1: 90, 40: 7}
     assert read.tables["rpcs in flight"] == ({1: 3}, {1: 4})
-    assert in_flight(read.tables[MODIFY + "rpcs in flight"].reads) == [0, 90] + [0] * 30 + [7]
+    assert bin_in_flight(read.tables[MODIFY + "rpcs in flight"].reads) == [0, 90] + [0] * 30 + [7]
 
 
 def test_extents_of_a_client() -> None:
-    read = tables_of(
+    read = parse_histograms(
         b"snapshot_time:            1716290000.1 secs.nsecs\n"
         b"                               read       |                write\n"
         b"      extents            calls    % cum%  |          calls    % cum%\n"
@@ -158,7 +165,7 @@ def test_extents_of_a_client() -> None:
     assert read.unknown == 0, read.unknown_example
     assert read.tables["extents"].reads == {4096: 1, 8192: 1, 2 << 20: 5}
     assert read.tables["extents"].writes[4096] == 2
-    assert tables_of(b"disabled\n write anything to this file to activate\n").disabled
+    assert parse_histograms(b"disabled\n write anything to this file to activate\n").disabled
 
 
 # -- job_stats ---------------------------------------------------------------------------------------------------------
@@ -189,7 +196,7 @@ NEW_JOB = (
 def scanned(text: bytes, piece: int = 1 << 18, shape: Any = OST_SHAPE) -> tuple[list[Any], Any]:
     found: list[Any] = []
     pieces = (text[at : at + piece] for at in range(0, len(text), piece))
-    read = scan(pieces, shape, lambda job, start, values: found.append((job, start, list(values))))
+    read = scan_job_stats(pieces, shape, lambda job, start, values: found.append((job, start, list(values))))
     return found, read
 
 
@@ -237,7 +244,7 @@ def test_jobs_that_did_not_change_are_known_again(mdt: bool) -> None:
         def take(job: bytes, start: int | None, values: Any, into: list[Any] = found) -> None:
             into.append((job, start, list(values)))
 
-        read = scan(pieces, shape, take, memory)
+        read = scan_job_stats(pieces, shape, take, memory)
         expected, alone = scanned(text, shape=shape)
         assert found == expected
         assert read.unknown == alone.unknown == (look > 4)
@@ -274,7 +281,7 @@ def test_a_job_with_more_lines_than_the_ones_before_it_keeps_them_all() -> None:
     few = b"- job_id: 1\n  snapshot_time: 7\n  open: { samples: 1, unit: reqs }\n  close: { samples: 2, unit: reqs }\n"
     more = few.replace(b"job_id: 1", b"job_id: 2") + b"  unlink: { samples: 5, unit: reqs }\n"
     found: dict[bytes, int] = {}
-    read = scan(
+    read = scan_job_stats(
         [b"job_stats:\n" + few + few.replace(b"job_id: 1", b"job_id: 3") + more + few.replace(b": 1\n", b": 4\n")],
         MDT_SHAPE,
         lambda job, _, values: found.__setitem__(job.strip(), sum(values)),
@@ -288,7 +295,7 @@ def test_a_job_without_end_takes_no_memory() -> None:
         for _ in range(40):
             yield b"  no such line\n" * 4096
 
-    read = scan(pieces(), OST_SHAPE, lambda *_: None)
+    read = scan_job_stats(pieces(), OST_SHAPE, lambda *_: None)
     assert read.unknown == 40 * 4096
 
 
@@ -307,7 +314,7 @@ def test_a_job_without_end_takes_no_memory() -> None:
     ],
 )
 def test_job_ids_are_written_in_many_ways(text: bytes, plain: str) -> None:
-    assert unquoted(text) == plain
+    assert unquote_job(text) == plain
     assert JobIds().of(text) == plain
 
 
@@ -521,11 +528,11 @@ def test_an_lctl_that_hangs_is_ended(tmp_path: Path) -> None:
     program.write_text("#!/bin/sh\nexec sleep 600\n")
     program.chmod(0o755)
     with pytest.raises(TimeoutError, match="has not ended"):
-        asked([str(program)], ["obdfilter/*/stats"], 0.2)
+        ask_lctl([str(program)], ["obdfilter/*/stats"], 0.2)
     program.write_text("#!/bin/sh\necho 'error: get_param: no such' >&2\nexit 2\n")
-    nothing = asked([str(program)], ["obdfilter/*/stats"], 20.0)
+    nothing = ask_lctl([str(program)], ["obdfilter/*/stats"], 20.0)
     assert nothing.names == []
     nothing.file.close()
     program.write_text("#!/bin/sh\necho 'sudo: a password is required' >&2\nexit 1\n")
     with pytest.raises(OSError, match="status 1: sudo: a password is required"):
-        asked([str(program)], ["obdfilter/*/stats"], 20.0)
+        ask_lctl([str(program)], ["obdfilter/*/stats"], 20.0)

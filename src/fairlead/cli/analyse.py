@@ -287,12 +287,12 @@ def factors(
     limits = FactorLimits(slow=slow)
     found: dict[str, Explanation | None] = {}
     if files:
-        from fairlead.see.sources.tokio_runs import tokio_runs
+        from fairlead.see.sources.tokio_runs import read_tokio_runs
 
         if root is not None or user or program:
             raise UsageError("files and a lake are different things to explain", remedy="give one of them")
         for file in files:
-            found[str(file)] = explain_slow_runs(tokio_runs(file), limits)
+            found[str(file)] = explain_slow_runs(read_tokio_runs(file), limits)
     else:
         from fairlead.explain.batch.factors import history_of
         from fairlead.explain.batch.pieces import lake_at

@@ -58,12 +58,12 @@ def ingest(
     PATH is a file, or a folder that is searched for traces. Each file is taken in whole or not at all, and only once:
     what the lake holds already is recognised by content. A file that cannot be used does not stop the others.
     """
-    from fairlead.see.ingest import found
+    from fairlead.see.ingest import find_traces
     from fairlead.store.compaction import compact
     from fairlead.store.lake import Lake
     from fairlead.store.rollups import derive
 
-    jobs, failed = found(paths)
+    jobs, failed = find_traces(paths)
     if not jobs:
         _finish(failed)
     lake = Lake.open(root or default_lake(), create=True)
@@ -75,7 +75,7 @@ def ingest(
 
 
 def _take(writer: Writer, jobs: list, exact_times: bool) -> list[Outcome]:  # type: ignore[type-arg]
-    from fairlead.see.ingest import ingest as take
+    from fairlead.see.ingest import ingest_jobs as take
 
     for path in writer.damaged:
         say(f"a damaged segment of the write-ahead log was set aside: {path}")
@@ -129,7 +129,7 @@ class _Progress:
 
 
 def _print(lake: Lake, outcomes: list[Outcome], *, as_json: bool) -> None:
-    from fairlead.see.ingest import totals
+    from fairlead.see.ingest import sum_rows
 
     counts = {state: sum(o.state == state for o in outcomes) for state in ("added", "known", "failed")}
     if as_json:
@@ -139,14 +139,14 @@ def _print(lake: Lake, outcomes: list[Outcome], *, as_json: bool) -> None:
             "schema": SCHEMA,
             "lake": str(lake.place.root),
             "files": counts,
-            "rows": totals(outcomes),
+            "rows": sum_rows(outcomes),
             "inputs": [_as_json(outcome) for outcome in outcomes],
         }
         click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
         return
     click.echo(f"{counts['added']:,} added, {counts['known']:,} known before, {counts['failed']:,} failed")
     operations = sum(o.operations for o in outcomes)
-    for table, rows in totals(outcomes).items():
+    for table, rows in sum_rows(outcomes).items():
         note = f"  (runs of {operations:,} operations)" if table == "ops" else ""
         click.echo(f"  {table:<14} {rows:>12,} rows{note}")
     say(f"lake: {lake.place.root}")

@@ -47,13 +47,13 @@ class Outcome:
     error: FairleadError | None = None
 
 
-def found(paths: Sequence[Path]) -> tuple[list[inputs.JobInput], list[Outcome]]:
+def find_traces(paths: Sequence[Path]) -> tuple[list[inputs.JobInput], list[Outcome]]:
     """The traces under `paths`, gathered by job, and those that could not be used."""
-    files, failures = inputs.discover(paths)
-    return inputs.group(files), [Outcome(f.path, None, "failed", error=f.error) for f in failures]
+    files, failures = inputs.discover_files(paths)
+    return inputs.group_files(files), [Outcome(f.path, None, "failed", error=f.error) for f in failures]
 
 
-def ingest(
+def ingest_jobs(
     writer: Writer,
     jobs: Sequence[inputs.JobInput],
     *,
@@ -65,12 +65,12 @@ def ingest(
     `progress` is told about records as they are read. Errors of a file are its outcome; LakeError is raised.
     """
     for job in jobs:
-        beside = inputs.side_by_side(job.source, job.files)
+        beside = inputs.assign_first_ranks(job.source, job.files)
         for path in job.files:
             yield _Intake(writer, job.source, path, beside.get(path, 0), exact_times, progress).run()
 
 
-def content_id(path: Path, source: Source) -> str:
+def compute_content_id(path: Path, source: Source) -> str:
     """Name of a file's content: `darshan:` and blake2b-16 of its bytes. Neither its path nor the version of fairlead
     is part of it, so neither a copy nor an upgrade counts a trace twice. Raises InputError."""
     digest = blake2b(digest_size=16)
@@ -79,7 +79,7 @@ def content_id(path: Path, source: Source) -> str:
             while chunk := stream.read(_CHUNK):
                 digest.update(chunk)
     except OSError as fault:
-        raise inputs.unreadable(path, fault) from fault
+        raise inputs.explain_unreadable(path, fault) from fault
     return f"{source.name}:{digest.hexdigest()}"
 
 
@@ -114,7 +114,7 @@ class _Intake:
         """Reads, merges, commits; on any failure nothing of the file is in the lake."""
         try:
             before = _stamp(self._path)
-            name = content_id(self._path, self._source)
+            name = compute_content_id(self._path, self._source)
             if self._writer.known(name):
                 return self._outcome("known")
             batch = self._writer.batch(name, source=self._source.name, path=str(self._path))
@@ -156,7 +156,7 @@ class _Intake:
 
     def _rows(self, batch: BatchWriter, rows: pa.RecordBatch) -> None:
         spec = table_of(rows.schema)
-        rows = inputs.shifted(rows, self._base)
+        rows = inputs.shift_ranks(rows, self._base)
         if self._progress is not None:
             self._progress(rows.num_rows)
         if spec.name != OPS.name:
@@ -208,7 +208,7 @@ class _Intake:
         )
 
 
-def totals(outcomes: Sequence[Outcome]) -> dict[str, int]:
+def sum_rows(outcomes: Sequence[Outcome]) -> dict[str, int]:
     """Rows by table over all that was added."""
     sums: Counter[str] = Counter()
     for outcome in outcomes:
@@ -220,7 +220,7 @@ def _stamp(path: Path) -> tuple[int, int, int]:
     try:
         found = path.stat()
     except OSError as fault:
-        raise inputs.unreadable(path, fault) from fault
+        raise inputs.explain_unreadable(path, fault) from fault
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 

@@ -34,7 +34,7 @@ from fairlead.kit.demo.child_processes import Child, Children
 from fairlead.kit.demo.device import write_pace
 from fairlead.kit.demo.stage import READY_S, program, take_off
 from fairlead.kit.testing.rated_forwarders import METADATA, make_devices
-from fairlead.see.ingest import found, ingest
+from fairlead.see.ingest import find_traces, ingest_jobs
 from fairlead.steer.fs.fuse.mount_table import find_mount
 from fairlead.store.lake import Lake
 from fairlead.store.rollups import derive
@@ -310,10 +310,10 @@ class Plane:
     def _take(self) -> None:
         """As `fairlead ingest` of the spool."""
         files = {path for path in self.spool.rglob("*") if path.is_file() and not path.name.startswith(".")}
-        inputs, failed = found(sorted(files - self._taken))
+        inputs, failed = find_traces(sorted(files - self._taken))
         self._taken |= files
         with self.lake.writer("main", derive=derive) as writer:
-            for outcome in [*ingest(writer, inputs), *failed]:
+            for outcome in [*ingest_jobs(writer, inputs), *failed]:
                 if outcome.error is not None:
                     raise outcome.error
 

@@ -63,7 +63,7 @@ class Tally:
         else:  # what came or went counts from now on
             self.state = outcome.state
 
-    def story(self) -> str:
+    def describe(self) -> str:
         """What a person should know, in one line."""
         parts: List[str] = [self.text] if self.text else []
         if self.missed:
@@ -77,7 +77,7 @@ class Tally:
         return "; ".join(parts)
 
 
-def health_row(
+def build_health_row(
     wall_ns: int,
     node: str,
     name: str,
@@ -92,7 +92,7 @@ def health_row(
         ("node", node),
         ("probe", name),
         ("state", state),
-        ("text", tally.story()[:400] or None),
+        ("text", tally.describe()[:400] or None),
     ]
     figures = [
         ("ts_ns", wall_ns),
@@ -109,7 +109,7 @@ def health_row(
     return words, figures
 
 
-def own_cost() -> Cost:
+def measure_own_cost() -> Cost:
     """Of this process, all its threads."""
     try:
         with open("/proc/self/statm", "rb") as stream:

@@ -47,7 +47,7 @@ _LISTS = ("lctl", "command", "commands", "paths", "files", "targets", "mds")
 _TRUTH = {"yes": True, "true": True, "no": False, "false": False}
 
 
-def names_of(wanted: Sequence[str]) -> List[str]:
+def expand_names(wanted: Sequence[str]) -> List[str]:
     """The probes meant by a list of names, groups and `auto`. Raises SettingError for one that is not known."""
     found: List[str] = []
     for said in wanted:
@@ -64,12 +64,12 @@ def names_of(wanted: Sequence[str]) -> List[str]:
     return list(dict.fromkeys(found))
 
 
-def by_name(wanted: Sequence[str]) -> List[str]:
+def list_named(wanted: Sequence[str]) -> List[str]:
     """The probes asked for by name or group, not by `auto`: their absence is worth telling."""
-    return names_of([one for one in wanted if one != "auto"])
+    return expand_names([one for one in wanted if one != "auto"])
 
 
-def make(name: str, root: str, node: str, told: ProbeSettings) -> Probe:
+def make_probe(name: str, root: str, node: str, told: ProbeSettings) -> Probe:
     """A probe. Raises SettingError for an option it does not take, ImportError when it is not in this build."""
     module, _, attribute = PROBES[name].partition(":")
     found = import_module(module)
@@ -95,7 +95,7 @@ def _value(option: str, text: str) -> Any:
     return _TRUTH.get(text.lower(), text)
 
 
-def make_all(
+def make_probes(
     wanted: Sequence[str], root: str, node: str, told: Sequence[Tuple[str, ProbeSettings]]
 ) -> List[Tuple[str, Probe]]:
     """The probes wanted, each by its name; those not in this build are left out. Raises SettingError."""
@@ -106,9 +106,9 @@ def make_all(
             raise SettingError("[probe {}]: no such probe; there are {}".format(said, ", ".join(sorted(PROBES))))
         sections[name] = settings
     made = []
-    for name in names_of(wanted):
+    for name in expand_names(wanted):
         try:
-            made.append((name, make(name, root, node, sections.get(name, ProbeSettings()))))
+            made.append((name, make_probe(name, root, node, sections.get(name, ProbeSettings()))))
         except ImportError:
             continue
     return made

@@ -17,10 +17,10 @@ import fairlead
 from fairlead.core.batches.spool import DRAFT, ENDING, Spool, batches_in, wall_ns
 from fairlead.see.agent import probe_table
 from fairlead.see.agent.connection import Line, Token
-from fairlead.see.agent.health import Told, own_cost
+from fairlead.see.agent.health import Told, measure_own_cost
 from fairlead.see.agent.loop import Watch
 from fairlead.see.agent.probe_thread import Crew
-from fairlead.see.agent.settings import HELP, SettingError, Settings, from_arguments
+from fairlead.see.agent.settings import HELP, SettingError, Settings, parse_arguments
 from fairlead.see.agent.spool_sender import Shipper
 
 LAST_S = 5.0
@@ -32,12 +32,12 @@ _NEWEST = 64
 _STALE_NS = 60 * 10**9
 
 
-def mono_ns() -> int:
+def read_mono_ns() -> int:
     """Monotonic nanoseconds, for Python 3.6."""
     return int(time.monotonic() * 1e9)
 
 
-def complain(text: str) -> None:
+def print_error(text: str) -> None:
     """One line on stderr."""
     sys.stderr.write("fairlead agent: {}\n".format(text))
     sys.stderr.flush()
@@ -60,24 +60,24 @@ class Sending:
     def _work(self) -> None:
         while True:
             last = self._last
-            now = mono_ns()
+            now = read_mono_ns()
             try:
                 again = self.shipper.step(now)
             except Exception as defect:  # noqa: BLE001  (a thread that ends would be silence for ever)
-                again = self.shipper.broke(now, defect)
+                again = self.shipper.record_defect(now, defect)
             if again <= now:
                 continue  # there is more
             if last:
                 self.shipper.close()
                 return
             if not self._last:
-                self._wake.wait(min(max(again - mono_ns(), 0) / 1e9 + 0.001, 60.0))
+                self._wake.wait(min(max(again - read_mono_ns(), 0) / 1e9 + 0.001, 60.0))
                 self._wake.clear()
 
     def end(self, within_s: float) -> bool:
         """One more attempt at everything; whether it was over in time."""
         self._last = True
-        self.shipper.hasten()
+        self.shipper.hurry()
         self._wake.set()
         self._thread.join(within_s)
         return not self._thread.is_alive()
@@ -89,7 +89,7 @@ class Agent:
     def __init__(self, settings: Settings) -> None:
         """Raises SettingError; OSError when the spool cannot be written."""
         self.settings = settings
-        probes = probe_table.make_all(settings.probes, settings.root, settings.node, settings.probe)
+        probes = probe_table.make_probes(settings.probes, settings.root, settings.node, settings.probe)
         self.spool = Spool(
             settings.spool,
             node=settings.node,
@@ -98,20 +98,20 @@ class Agent:
             max_bytes=settings.spool_bytes,
             sync=settings.sync,
         )
-        broken = sweep(settings.spool)
-        self.crew = Crew(mono_ns, wall_ns)
+        broken = sweep_spool(settings.spool)
+        self.crew = Crew(read_mono_ns, wall_ns)
         self.sending: Optional[Sending] = None
         if settings.server:
-            self.sending = Sending(shipper_of(settings))
+            self.sending = Sending(build_shipper(settings))
         self.watch = Watch(
             settings,
             probes,
             self.crew,
             self.spool,
-            mono_ns=mono_ns(),
+            mono_ns=read_mono_ns(),
             wall_ns=wall_ns(),
             told=self._told,
-            cost=own_cost,
+            cost=measure_own_cost,
             wrote=self._wrote,
         )
         if broken:
@@ -127,9 +127,9 @@ class Agent:
 
     def until(self, end: "Ending") -> None:
         """Runs until it is told to end, or with `once` until everything was looked at twice."""
-        began = mono_ns()
+        began = read_mono_ns()
         while not end.wanted:
-            now = mono_ns()
+            now = read_mono_ns()
             again = self.watch.step(now, wall_ns())
             if self.sending is not None:
                 self.sending.shipper.overdue(now)
@@ -141,14 +141,14 @@ class Agent:
 
     def _sleep(self, until_ns: int, end: "Ending") -> None:
         """Until then, or a signal, or a probe is done."""
-        wait = max(until_ns - mono_ns(), 0) / 1e9
+        wait = max(until_ns - read_mono_ns(), 0) / 1e9
         ready, _, _ = select.select([self.crew.wake_fd, end.wake_fd], [], [], min(wait + 0.0005, 60.0))
         for descriptor in ready:
             os.read(descriptor, 512)
 
     def end(self, within_s: float) -> None:
         """Everything is in the spool, and one more attempt was made to send it, when it returns."""
-        self.watch.finish(mono_ns(), wall_ns())
+        self.watch.finish(read_mono_ns(), wall_ns())
         if self.sending is not None:
             self.sending.end(within_s)
         self.crew.end()
@@ -177,18 +177,18 @@ class Ending:
             self.wanted = self.again = True
 
 
-def shipper_of(settings: Settings) -> Shipper:
+def build_shipper(settings: Settings) -> Shipper:
     """What sends to the server of the settings."""
-    line = line_of(settings)
+    line = build_line(settings)
     return Shipper(settings.spool, settings.spools, line, draw=random.SystemRandom().random, poll_s=settings.ship_s)
 
 
-def line_of(settings: Settings) -> Line:
+def build_line(settings: Settings) -> Line:
     """The way to the server of the settings."""
     return Line(settings.server, Token(settings.token), fairlead.__version__, ca=settings.ca, wall=wall_ns)
 
 
-def sweep(folder: str) -> List[str]:
+def sweep_spool(folder: str) -> List[str]:
     """Removes drafts of agents that were killed, and files that are not whole: a loss of power may leave some of the
     newest cut off. Returns the names of those."""
     broken = []
@@ -216,14 +216,14 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         sys.stdout.write("fairlead-agent {}\n".format(fairlead.__version__))
         return 0
     try:
-        settings = from_arguments(words)
+        settings = parse_arguments(words)
     except SettingError as fault:
-        complain(str(fault))
+        print_error(str(fault))
         return USAGE
     if settings.check:
-        from fairlead.see.agent.self_check import check
+        from fairlead.see.agent.self_check import check_node
 
-        return check(settings, sys.stdout.write)
+        return check_node(settings, sys.stdout.write)
     return _serve(settings, words)
 
 
@@ -233,14 +233,14 @@ def _serve(settings: Settings, words: Sequence[str]) -> int:
         try:
             agent = Agent(settings)
         except SettingError as fault:
-            complain(str(fault))
+            print_error(str(fault))
             return CONFIG
         except OSError as fault:
-            complain("{}: the spool cannot be written: {}".format(settings.spool, fault.strerror or fault))
+            print_error("{}: the spool cannot be written: {}".format(settings.spool, fault.strerror or fault))
             return SPOOL
         if not settings.quiet:
             names = [one.name for one in agent.watch.watched]
-            complain("{} probes on {}, to {}".format(len(names), settings.node, settings.server or settings.spool))
+            print_error("{} probes on {}, to {}".format(len(names), settings.node, settings.server or settings.spool))
         gc.collect()
         if hasattr(gc, "freeze"):
             gc.freeze()
@@ -260,9 +260,9 @@ def _serve(settings: Settings, words: Sequence[str]) -> int:
 def _reloaded(settings: Settings, words: Sequence[str]) -> Settings:
     """The settings as the file says now; as they were when it cannot be used."""
     try:
-        found = from_arguments(words)
-        probe_table.make_all(found.probes, found.root, found.node, found.probe)
+        found = parse_arguments(words)
+        probe_table.make_probes(found.probes, found.root, found.node, found.probe)
     except SettingError as fault:
-        complain("{}; going on as before".format(fault))
+        print_error("{}; going on as before".format(fault))
         return settings
     return found

@@ -15,15 +15,15 @@ PARTIAL, CONFIG = 4, 5
 _LONGEST_S = 30.0
 
 
-def check(settings: Settings, say: Callable[[str], object]) -> int:
+def check_node(settings: Settings, say: Callable[[str], object]) -> int:
     """Says it, a line each; returns the exit code."""
     try:
-        probes = probe_table.make_all(settings.probes, settings.root, settings.node, settings.probe)
+        probes = probe_table.make_probes(settings.probes, settings.root, settings.node, settings.probe)
     except SettingError as fault:
         say("settings           {}\n".format(fault))
         return CONFIG
     say("node               {}\n".format(settings.node))
-    good, wanted = True, probe_table.by_name(settings.probes)
+    good, wanted = True, probe_table.list_named(settings.probes)
     for outcome in _looked(probes):
         asked_for = outcome.name in wanted
         good = good and (outcome.state == OK or (outcome.state == MISSING and not asked_for))
@@ -88,9 +88,9 @@ def _server(settings: Settings, say: Callable[[str], object]) -> bool:
     if not settings.server:
         say("server             none     records stay in the spool: give --server and --token\n")
         return True
-    from fairlead.see.agent.run import line_of
+    from fairlead.see.agent.run import build_line
 
-    line = line_of(settings)
+    line = build_line(settings)
     state, text = OK, settings.server
     if settings.server.startswith("http://") and not settings.server[7:].startswith(("localhost", "127.", "[::1]")):
         say("server             note     the token travels in the clear: use https\n")

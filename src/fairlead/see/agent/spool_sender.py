@@ -107,7 +107,7 @@ class Shipper:
         """How it goes."""
         return self._told
 
-    def hasten(self) -> None:
+    def hurry(self) -> None:
         """No more waiting: the settings or the token changed, or the end is near."""
         self._not_before_ns = 0
         self._hurried = True
@@ -288,7 +288,7 @@ class Shipper:
             pass  # a full disk: it is told in health, and gone
         self._remove(waiting)
 
-    def broke(self, mono_ns: int, defect: Exception) -> int:
+    def record_defect(self, mono_ns: int, defect: Exception) -> int:
         """A defect of the agent itself: told, and the rest is tried again later."""
         return self._failed(mono_ns, "defect: {}: {}".format(type(defect).__name__, defect)[:200], None)
 

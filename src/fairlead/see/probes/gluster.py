@@ -212,7 +212,7 @@ def _noted(stats: IoStats, stat: "re.Match[str]") -> IoStats:
     return stats
 
 
-def size_bins(by_size: Dict[int, int]) -> List[int]:
+def bin_sizes(by_size: Dict[int, int]) -> List[int]:
     """Requests by power of two of 4 KiB pages, from requests by block size (of which each is the lower edge)."""
     bins = [0] * _BINS
     for size, count in by_size.items():
@@ -220,7 +220,7 @@ def size_bins(by_size: Dict[int, int]) -> List[int]:
     return bins
 
 
-def readings(bricks: Sequence[Brick], spaces: Sequence[Space]) -> List[Reading]:
+def build_readings(bricks: Sequence[Brick], spaces: Sequence[Space]) -> List[Reading]:
     """Rows of `target` and of `metadata` for bricks; a brick of which only one is known has null in the other."""
     room = {space.brick: space for space in spaces}
     targets: Dict[Key, Sequence[Any]] = {}
@@ -235,8 +235,8 @@ def readings(bricks: Sequence[Brick], spaces: Sequence[Space]) -> List[Reading]:
             brick.read_bytes,
             brick.write_bytes,
             sum(asked.values()),
-            size_bins(brick.reads),
-            size_bins(brick.writes),
+            bin_sizes(brick.reads),
+            bin_sizes(brick.writes),
             *_room(space),
         ]
         for op, count in asked.items():
@@ -283,7 +283,7 @@ class Volumes(Probe):
             ask = ["gluster", "--mode=script", "--xml", "volume"]
             bricks += parse_profile_xml(output_of([*ask, "profile", volume, "info", "cumulative"], self.timeout_s))
             spaces += parse_status_xml(output_of([*ask, "status", volume, "detail"], self.timeout_s))
-        return Found(readings(bricks, spaces))
+        return Found(build_readings(bricks, spaces))
 
 
 class Clients(Probe):
@@ -316,11 +316,11 @@ class Clients(Probe):
             unknown, example = unknown + strange, example or one
             for stats in found:
                 if not stats.name.startswith("brick."):
-                    rows[(self.node, stats.name, "gluster")] = client_row(stats)
+                    rows[(self.node, stats.name, "gluster")] = build_client_row(stats)
         return Found([Reading("pfs_client", self.keys, self.counters, (), rows, None, unknown, example)])
 
 
-def client_row(stats: IoStats) -> List[int]:
+def build_client_row(stats: IoStats) -> List[int]:
     """Values of `Clients.counters`."""
     other = sum(n for op, n in stats.calls.items() if op not in DATA_CALLS and op not in NOT_ASKED)
     return [stats.calls.get("READ", 0), stats.calls.get("WRITE", 0), other, stats.read_bytes, stats.write_bytes]

@@ -92,7 +92,7 @@ def parse_perfquery(text: str) -> Tuple[List[PortCounters], int, str]:
     return ports, unknown, example
 
 
-def counters_of(values: Dict[str, int]) -> List[Optional[int]]:
+def select_counters(values: Dict[str, int]) -> List[Optional[int]]:
     """Values of `COUNTERS` for one port; None for what this port does not count."""
     known = [values[name] for name in _ERRORS if name in values]
     return [
@@ -275,7 +275,7 @@ def switch_rows(ports: Sequence[PortCounters], links: Sequence[Link]) -> "Dict[K
     for port in ports:
         link = known.get((port.lid, port.port))
         switch = names.get(port.lid) or "lid-{}".format(port.lid)
-        rows[(switch, str(port.port), link.peer_name if link else None)] = list(counters_of(port.values))
+        rows[(switch, str(port.port), link.peer_name if link else None)] = list(select_counters(port.values))
     return rows
 
 

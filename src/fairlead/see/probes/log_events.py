@@ -80,7 +80,7 @@ _MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
 _DAY_NS = 86400 * 10**9
 
 
-def iso_ns(text: str) -> Optional[int]:
+def parse_iso_time(text: str) -> Optional[int]:
     """Epoch ns of a time at the beginning of `text`; one without an offset is local. None when there is none."""
     found = _ISO.match(text)
     if found is None:
@@ -104,10 +104,10 @@ def _offset_s(text: str) -> int:
     return -seconds if text[0] == "-" else seconds
 
 
-def line_ns(line: str, now_ns: int) -> int:
+def find_line_time(line: str, now_ns: int) -> int:
     """When a line of a log was written: its own time, `now_ns` when it has none or one that cannot be. A time without a
     year is of the last twelve months."""
-    when = iso_ns(line)
+    when = parse_iso_time(line)
     if when is None:
         found = _SYSLOG.match(line)
         if found is None:
@@ -124,7 +124,7 @@ def line_ns(line: str, now_ns: int) -> int:
     return when if when <= now_ns + _DAY_NS else now_ns
 
 
-def events_in(lines: Sequence[str], node: str, now_ns: int) -> List[Event]:
+def find_events(lines: Sequence[str], node: str, now_ns: int) -> List[Event]:
     """What lines of a log mean, at most `MAX_EVENTS` and one more that counts the rest."""
     found: List[Event] = []
     beyond = 0
@@ -138,14 +138,14 @@ def events_in(lines: Sequence[str], node: str, now_ns: int) -> List[Event]:
                 break
             names = {name: value or "?" for name, value in match.groupdict().items()}
             component = meaning.component.format(node=node, **names)
-            found.append(Event(line_ns(line, now_ns), component, meaning.kind, line.strip()[:500]))
+            found.append(Event(find_line_time(line, now_ns), component, meaning.kind, line.strip()[:500]))
             break
     if beyond:
         found.append(Event(now_ns, node, "log_flood", "{} more events in one look at the log".format(beyond)))
     return found
 
 
-def closed(events: Sequence[Event], open_since: "dict[Tuple[str, str], Event]") -> List[Event]:
+def close_events(events: Sequence[Event], open_since: "dict[Tuple[str, str], Event]") -> List[Event]:
     """`events`, and those begun earlier that they end, told again with their end. Remembers in `open_since`."""
     out = list(events)
     for event in events:
@@ -159,7 +159,7 @@ def closed(events: Sequence[Event], open_since: "dict[Tuple[str, str], Event]") 
     return out
 
 
-def maintenance_in(text: str) -> Tuple[List[Event], int, str]:
+def parse_maintenance(text: str) -> Tuple[List[Event], int, str]:
     """Windows in a maintenance file, lines not understood, and one of these. `#` begins a comment."""
     found: List[Event] = []
     unknown, example = 0, ""
@@ -168,8 +168,8 @@ def maintenance_in(text: str) -> Tuple[List[Event], int, str]:
         if not line:
             continue
         words = line.split(None, 3)
-        begin = iso_ns(words[0])
-        end = iso_ns(words[1]) if len(words) > 2 and words[1] != "-" else None
+        begin = parse_iso_time(words[0])
+        end = parse_iso_time(words[1]) if len(words) > 2 and words[1] != "-" else None
         if begin is None or len(words) < 3 or (end is None and words[1] != "-"):
             unknown += 1
             example = example or line[:80]
@@ -200,9 +200,9 @@ class LogEvents(Probe):
             raise AbsentError("no log that may be read ({}) and no /{}".format(", ".join(LOGS), MAINTENANCE))
         events: List[Event] = []
         if path is not None:
-            events += closed(events_in(self._grown(path), self.node, now_ns), self._open)
+            events += close_events(find_events(self._grown(path), self.node, now_ns), self._open)
         if os.path.exists(windows):
-            planned, _, _ = maintenance_in(self._windows(windows))
+            planned, _, _ = parse_maintenance(self._windows(windows))
             events += [event for event in planned if event not in self._told]
             self._told = set(planned)
         return Found([], events)

@@ -24,7 +24,7 @@ PLACES: Tuple[Tuple[str, str], ...] = (
 _DEPTH = 3
 
 
-def jobs_below(folder: str, pattern: str) -> Dict[str, int]:
+def list_jobs(folder: str, pattern: str) -> Dict[str, int]:
     """Jobs whose groups lie below `folder`, with the time (ns) of their group."""
     found: Dict[str, int] = {}
     steps = pattern.split("/")
@@ -63,7 +63,7 @@ class NodeJobs(Probe):
             raise AbsentError("no /sys/fs/cgroup on this node")
         found: Dict[str, int] = {}
         for place, pattern in PLACES:
-            found.update(jobs_below(os.path.join(self.root, place), pattern))
+            found.update(list_jobs(os.path.join(self.root, place), pattern))
         served: List[Served] = []
         for job, made_ns in found.items():
             if job not in self._running:
@@ -78,7 +78,7 @@ class NodeJobs(Probe):
         return Served(self._running[job], to_ns, KIND, job, self.node)
 
 
-def job_of_cgroup(text: str) -> Optional[str]:
+def parse_cgroup_job(text: str) -> Optional[str]:
     """The job of a process, from its /proc/PID/cgroup (version 1 or 2); None when it is in none."""
     slurm = re.search(r"/job_(\d+)(?:/|\s|\Z)", text)
     if slurm:

@@ -124,7 +124,7 @@ def _named(kind: str, owner: str) -> str:
     return owner
 
 
-def mounts(text: str) -> List[Tuple[str, str, str]]:
+def parse_mounts(text: str) -> List[Tuple[str, str, str]]:
     """(device, folder, type) of the file systems in /proc/mounts that hold data, each device once."""
     found: Dict[str, Tuple[str, str, str]] = {}
     for line in text.splitlines():
@@ -146,7 +146,7 @@ class Mounts(Probe):
         """Raises AbsentError without /proc/mounts, OSError. A file system that cannot be asked is left out."""
         try:
             with open(os.path.join(self.root, "proc/mounts"), encoding="utf-8", errors="surrogateescape") as file:
-                known = mounts(file.read())
+                known = parse_mounts(file.read())
         except FileNotFoundError:
             raise AbsentError("no /proc/mounts on this node") from None
         rows: Dict[Key, Sequence[Any]] = {}

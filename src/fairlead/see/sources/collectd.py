@@ -21,7 +21,7 @@ from fairlead.core.model.missing import Missing
 from fairlead.core.model.tables import DEVICE, batch_of
 from fairlead.core.model.units import NS_PER_S
 from fairlead.see.sources.base import Item
-from fairlead.see.sources.line_blocks import byte_chunks
+from fairlead.see.sources.line_blocks import read_chunks
 
 _COLLECTD = re.compile(rb'"collectd_type"\s*:')
 _MOST_BYTES = 1 << 30
@@ -75,7 +75,7 @@ def _documents(path: Path) -> list[_Document]:
     where = str(path)
     pieces: list[bytes] = []
     size = 0
-    for chunk in byte_chunks(path):
+    for chunk in read_chunks(path):
         if isinstance(chunk, str):
             raise CorruptInputError(f"its gzip data is broken ({chunk})", where=where, remedy="copy it again")
         size += len(chunk)

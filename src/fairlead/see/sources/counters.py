@@ -26,7 +26,7 @@ from fairlead.see.agent.deltas import Deltas, shape_of
 from fairlead.see.probes.base import AbsentError, Event, Probe, Reading
 from fairlead.see.probes.lustre import PROBES
 from fairlead.see.probes.lustre.parameters import Dump
-from fairlead.see.probes.lustre.stats_lines import times_of
+from fairlead.see.probes.lustre.stats_lines import parse_times
 from fairlead.see.sources.base import HEAD_BYTES, Item, Origin
 
 _GZIP = b"\x1f\x8b"
@@ -273,7 +273,7 @@ def _taken(dump: Dump, path: Path) -> int:
         if not chunk:
             break
         at += len(chunk)
-        latest = max([latest, *(times_of(line).snapshot_ns or 0 for line in _TIME.findall(chunk))])
+        latest = max([latest, *(parse_times(line).snapshot_ns or 0 for line in _TIME.findall(chunk))])
     return latest or path.stat().st_mtime_ns
 
 

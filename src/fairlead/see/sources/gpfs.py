@@ -19,8 +19,8 @@ from fairlead.core.model.tables import PFS_CLIENT, PORT, TARGET, TableSpec, batc
 from fairlead.core.model.units import NS_PER_S
 from fairlead.see.probes.gpfs import Parser, Value
 from fairlead.see.sources.base import Item
-from fairlead.see.sources.line_blocks import line_blocks
-from fairlead.see.sources.local_time import check_zone, utc_ns
+from fairlead.see.sources.line_blocks import read_line_blocks
+from fairlead.see.sources.local_time import check_zone, convert_to_utc_ns
 
 _TABLES: dict[str, tuple[TableSpec, dict[str, str]]] = {
     "GPFSFilesystem": (
@@ -71,7 +71,7 @@ class GpfsSource:
         where = str(path)
         parser = Parser()
         rows = _Rows()
-        for block in line_blocks(path):
+        for block in read_line_blocks(path):
             for value in parser.values((block.data + block.cut).decode("utf-8", "replace").split("\n")):
                 rows.take(value)
         if not rows.values:
@@ -110,7 +110,7 @@ def _batch(spec: TableSpec, rows: dict[tuple[str, str, int], dict[str, float]], 
     hosts, names, local = zip(*rows, strict=True)
     local_s = np.array(local, np.int64)
     steps = np.diff(np.unique(local_s))
-    columns: dict[str, object] = {"ts_ns": utc_ns(local_s, zone)}
+    columns: dict[str, object] = {"ts_ns": convert_to_utc_ns(local_s, zone)}
     if len(steps):
         columns["interval_ns"] = np.full(len(local_s), int(np.median(steps)) * NS_PER_S)
     host, name = _KEYS[spec.name]

@@ -15,7 +15,7 @@ from fairlead.core.model.missing import Missing
 from fairlead.core.model.tables import JOBS, batch_of
 from fairlead.core.model.units import NS_PER_S
 from fairlead.see.sources.base import Item
-from fairlead.see.sources.sqlite_file import MAGIC, has_tables, opened
+from fairlead.see.sources.sqlite_file import MAGIC, has_tables, open_database
 
 _AT_ONCE = 1 << 16
 _COLUMNS = ("stepid", "hostname", "start", "completion", "numnodes")
@@ -30,13 +30,13 @@ class JobsDbSource:
         """Whether the content is a SQLite database with the table and its columns."""
         if not head.startswith(MAGIC) or not has_tables(head, path, "summary"):
             return False
-        with opened(path) as database:
+        with open_database(path) as database:
             columns = {str(row[1]).lower() for row in database.execute("PRAGMA table_info(summary)")}
         return set(_COLUMNS) <= columns
 
     def read(self, path: Path) -> Iterator[Item]:
         """Jobs; `4472230.edison` is job 4472230 of the cluster in `hostname`. Raises CorruptInputError."""
-        with opened(path) as database:
+        with open_database(path) as database:
             cursor = database.execute(f"SELECT {', '.join(_COLUMNS)} FROM summary ORDER BY start, stepid")  # noqa: S608
             while rows := cursor.fetchmany(_AT_ONCE):
                 steps, hosts, starts, ends, nodes = zip(*rows, strict=True)

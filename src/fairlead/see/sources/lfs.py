@@ -17,7 +17,7 @@ from fairlead.core.model.tables import EVENTS, MAPPING, TARGET, batch_of, word_c
 from fairlead.core.model.units import NS_PER_S
 from fairlead.see.probes.lfs import Away, Device, Parser, Space
 from fairlead.see.sources.base import Item
-from fairlead.see.sources.line_blocks import end_gaps, line_blocks
+from fairlead.see.sources.line_blocks import end_gaps, read_line_blocks
 
 SERVED_BY = "target→server"
 """Kind of `mapping` rows: `a` is a target, `b` the network address of its server."""
@@ -45,7 +45,7 @@ class LfsSource:
             raise InputError(fault.strerror or str(fault), where=where, remedy="check the spelling") from fault
         parser = Parser()
         found = undated = 0
-        for block in line_blocks(path):
+        for block in read_line_blocks(path):
             lines = list(parser.lines((block.data + block.cut).decode("utf-8", "replace").split("\n")))
             found += len(lines)
             undated += sum(isinstance(line, Device) or line.at_s is None for line in lines)

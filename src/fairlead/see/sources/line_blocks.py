@@ -34,7 +34,7 @@ class Block:
     fault: str | None = None
 
 
-def byte_chunks(path: Path) -> Iterator[bytes | str]:
+def read_chunks(path: Path) -> Iterator[bytes | str]:
     """The bytes of a file, inflated when it is gzip, in pieces of at most 256 KiB; a fault of the gzip data comes last,
     as text. Raises InputError when the file cannot be opened or read."""
     try:
@@ -47,9 +47,9 @@ def byte_chunks(path: Path) -> Iterator[bytes | str]:
         raise InputError(what, where=str(path), remedy="check that the file exists and may be read") from fault
 
 
-def line_blocks(path: Path, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
+def read_line_blocks(path: Path, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
     """Blocks of about `block_bytes`; the last one has `last` set and may be empty. Raises InputError."""
-    return _blocks(byte_chunks(path), block_bytes)
+    return _blocks(read_chunks(path), block_bytes)
 
 
 def end_gaps(block: Block, *, kept: bool) -> list[Missing]:

@@ -20,8 +20,8 @@ from fairlead.core.model.missing import Missing
 from fairlead.core.model.tables import METADATA, TARGET, batch_of, word_column
 from fairlead.see.sources.base import Item
 from fairlead.see.sources.beacon.series import Series
-from fairlead.see.sources.local_time import check_zone, utc_ns
-from fairlead.see.sources.sqlite_file import has_tables, opened
+from fairlead.see.sources.local_time import check_zone, convert_to_utc_ns
+from fairlead.see.sources.sqlite_file import has_tables, open_database
 
 Ints = NDArray[np.int64]
 _AT_ONCE = 1 << 17
@@ -49,7 +49,7 @@ class LmtSource:
         """`target` rows of OSTs (bytes) and MDTs (space), `metadata` rows by operation, dated by the end of their
         interval. Raises CorruptInputError."""
         where = str(path)
-        with opened(path) as database:
+        with open_database(path) as database:
             times = _times(database, self.time_zone, where)
             resets = yield from _osts(database, times)
             yield from _mdts(database, times)
@@ -95,7 +95,7 @@ def _times(database: sqlite3.Connection, zone: str | None, where: str) -> _Times
         raise CorruptInputError(
             "it has no times, or some that are none", where=where, remedy="copy it again from the LMT server"
         )
-    return _Times(np.array([int(row[0]) for row in rows]), utc_ns(np.asarray(seconds), zone or "UTC"))
+    return _Times(np.array([int(row[0]) for row in rows]), convert_to_utc_ns(np.asarray(seconds), zone or "UTC"))
 
 
 def _names(database: sqlite3.Connection, query: str) -> dict[int, tuple[str, ...]]:

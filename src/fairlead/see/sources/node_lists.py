@@ -80,7 +80,7 @@ class NodeLists:
         self._held += len(names or ()) + 1
 
 
-def job_batches(
+def build_job_batches(
     columns: dict[str, object], lists: list[str | None], nodes: NodeLists, *, count_nodes: bool = False
 ) -> Iterator[pa.RecordBatch]:
     """`jobs` batches from equally long columns and one node list text per row (None: no nodes are known).

@@ -27,19 +27,19 @@ SOURCES: dict[str, str] = {
 """Tried in this order when content is detected: the most specific magic first."""
 
 
-def source_names() -> list[str]:
+def list_source_names() -> list[str]:
     """Names of all sources in the order they are tried: built-ins, then entry points of `fairlead.sources`."""
     return [*SOURCES, *sorted(find_extensions("fairlead.sources").keys() - SOURCES.keys())]
 
 
 @cache
-def source(name: str) -> Source:
+def load_source(name: str) -> Source:
     """The source of that name; its module is imported now. Raises KeyError for an unknown name."""
     if name in SOURCES:
         return load_object(SOURCES[name])()  # type: ignore[operator, no-any-return]
     return find_extensions("fairlead.sources")[name].load()()  # type: ignore[no-any-return]
 
 
-def sources() -> dict[str, Source]:
+def load_sources() -> dict[str, Source]:
     """All sources by name, all imported."""
-    return {name: source(name) for name in source_names()}
+    return {name: load_source(name) for name in list_source_names()}

@@ -20,7 +20,7 @@ def has_tables(head: bytes, path: Path, *names: str) -> bool:
     if not head.startswith(MAGIC):
         return False
     try:
-        with opened(path) as database:
+        with open_database(path) as database:
             found = {str(row[0]).upper() for row in database.execute("SELECT name FROM sqlite_master")}
     except CorruptInputError:
         return False
@@ -28,7 +28,7 @@ def has_tables(head: bytes, path: Path, *names: str) -> bool:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[sqlite3.Connection]:
+def open_database(path: Path) -> Iterator[sqlite3.Connection]:
     """The database, for reading. SQLite errors inside become CorruptInputError."""
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as database:

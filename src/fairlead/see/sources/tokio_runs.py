@@ -46,7 +46,7 @@ FAMILIES = {
 (coverage factor, Lockwood et al.)."""
 
 
-def tokio_runs(path: Path) -> Runs:
+def read_tokio_runs(path: Path) -> Runs:
     """The runs of one file (`.csv`, `.csv.gz`) during which the file system's servers were watched. Groups are file
     system, program, direction, and one or many files. Raises InputError."""
     table = _table(path)

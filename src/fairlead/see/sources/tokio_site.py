@@ -24,7 +24,7 @@ class TokioSite(msgspec.Struct, frozen=True, kw_only=True):
     mmperfmon_lun_map: dict[str, str] = {}
     mmperfmon_server_map: dict[str, str] = {}
 
-    def fs_of(self, path: str) -> str | None:
+    def find_fs(self, path: str) -> str | None:
         """The file system a path lies on: the longest pattern that matches counts. None: no pattern does."""
         found = [
             (match.end(), name)
@@ -33,11 +33,11 @@ class TokioSite(msgspec.Struct, frozen=True, kw_only=True):
         ]
         return max(found)[1] if found else None
 
-    def backend_of(self, fs: str) -> str | None:
+    def find_backend(self, fs: str) -> str | None:
         """What Lustre calls the file system (`snx11025`), as LMT and target names do."""
         return self.fsname_to_backend_name.get(fs)
 
-    def disk_role(self, disk: str) -> str | None:
+    def find_disk_role(self, disk: str) -> str | None:
         """`datatarget` or `mdtarget` for an NSD disk of GPFS."""
         return next((role for pattern, role in self.mmperfmon_lun_map.items() if re.match(pattern, disk)), None)
 

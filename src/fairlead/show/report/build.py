@@ -142,7 +142,7 @@ def accounting(accounts: list[JobInput], failures: list[Failure]) -> dict[str, l
     found: dict[str, list[Job]] = {}
     for one in accounts:
         missing = []
-        for item in inputs.read(one, failures):
+        for item in inputs.read_job(one, failures):
             if isinstance(item, Missing):
                 missing.append(item)
             elif isinstance(item, pa.RecordBatch) and (item.schema.metadata or {}).get(b"fairlead.table") == b"jobs":
@@ -159,7 +159,7 @@ def build(
     """The report of one job, or None when none of its files could be read (they are among the failures then)."""
     failed = len(failures)
     try:
-        view = assemble(_joined(inputs.read(job, failures), accounts, watch))
+        view = assemble(_joined(inputs.read_job(job, failures), accounts, watch))
     except LookupError as fault:
         if type(fault) is not LookupError:  # a missing key or index is a defect, not an empty input
             raise

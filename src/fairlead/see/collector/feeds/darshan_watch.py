@@ -17,8 +17,8 @@ from fairlead.core.model.units import NS_PER_S
 from fairlead.see.collector.feed import Sink
 from fairlead.see.collector.feeds.file_import import Stopped, take
 from fairlead.see.collector.feeds.settings import DarshanWatch
-from fairlead.see.sources.inputs import head_of
-from fairlead.see.sources.registry import source
+from fairlead.see.sources.inputs import read_head
+from fairlead.see.sources.registry import load_source
 
 _MOST_REMEMBERED = 1 << 20
 """Logs that are known without looking into them, at most; of others the lake is asked."""
@@ -77,8 +77,8 @@ class DarshanFeed:
     def _take(self, sink: Sink, path: Path, key: int, stop: threading.Event) -> int:
         """Rows of one log; LakeError is raised, so that the feed waits and comes back."""
         try:
-            darshan = source("darshan")
-            if not darshan.accepts(head_of(path), path):
+            darshan = load_source("darshan")
+            if not darshan.accepts(read_head(path), path):
                 raise InputError("not a Darshan log", where=str(path), remedy="move it away")  # noqa: TRY301
             found = take(sink, darshan, path, stop)
         except InputError as fault:

@@ -20,7 +20,7 @@ from fairlead.see.collector.feed import Sink
 from fairlead.see.collector.feeds.file_arrivals import Arrivals
 from fairlead.see.collector.feeds.file_import import Stopped, Taken, in_zone, take
 from fairlead.see.collector.feeds.settings import Drop
-from fairlead.see.sources.inputs import detect
+from fairlead.see.sources.inputs import detect_source
 
 TAKEN, REFUSED, WHY = "taken", "refused", ".why"
 _UNFINISHED = (".part", ".tmp", ".partial", ".filepart", WHY)
@@ -96,7 +96,7 @@ class DropFeed:
     def _take(self, sink: Sink, path: Path, stop: threading.Event) -> Taken | None:
         """Reads one file and puts it away; None when it could not be taken."""
         try:
-            source = in_zone(detect(path), self.settings.time_zone)
+            source = in_zone(detect_source(path), self.settings.time_zone)
             found = take(sink, source, path, stop)
         except InputError as fault:
             if isinstance(fault.__cause__, OSError) or "changed while" in fault.what:

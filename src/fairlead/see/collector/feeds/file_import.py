@@ -25,7 +25,7 @@ from fairlead.core.model.missing import Missing
 from fairlead.core.model.tables import EVENTS, JOBS, OPS, batch_of, table_of
 from fairlead.see.collector.feed import Sink
 from fairlead.see.sources.base import Source
-from fairlead.see.sources.inputs import unreadable
+from fairlead.see.sources.inputs import explain_unreadable
 
 PIECE_BYTES = 64 << 20
 """Rows of one file that are held at once; what is more goes in several batches."""
@@ -60,7 +60,7 @@ def stamp(path: Path) -> tuple[int, int, int]:
     try:
         found = path.stat()
     except OSError as fault:
-        raise unreadable(path, fault) from fault
+        raise explain_unreadable(path, fault) from fault
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
@@ -73,7 +73,7 @@ def content_stream(path: Path, source: Source) -> str:
             while chunk := stream.read(_CHUNK):
                 digest.update(chunk)
     except OSError as fault:
-        raise unreadable(path, fault) from fault
+        raise explain_unreadable(path, fault) from fault
     return f"{source.name}:{digest.hexdigest()}"
 
 
@@ -205,7 +205,7 @@ def _take_batches(sink: Sink, path: Path, stop: threading.Event) -> Taken:
                     taken.known = False
                     taken.rows += sum(one.num_rows for one in rows)
     except OSError as fault:
-        raise unreadable(path, fault) from fault
+        raise explain_unreadable(path, fault) from fault
     except CorruptInputError as fault:
         if not taken.rows:
             raise

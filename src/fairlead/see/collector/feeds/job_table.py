@@ -19,8 +19,15 @@ from fairlead.see.collector.feeds.file_import import stamp
 from fairlead.see.collector.feeds.job_changes import JobChanges
 from fairlead.see.collector.feeds.settings import JobTable
 from fairlead.see.sources.local_time import check_zone
-from fairlead.see.sources.node_lists import NodeListError, NodeLists, job_batches
-from fairlead.see.sources.slurm.fields import Reading, settle, state_word, times_ns, whole_numbers, words
+from fairlead.see.sources.node_lists import NodeListError, NodeLists, build_job_batches
+from fairlead.see.sources.slurm.fields import (
+    Reading,
+    clear_none_words,
+    parse_times,
+    parse_whole_numbers,
+    settle_by_state,
+    state_word,
+)
 from fairlead.see.sources.slurm.hostlist import expand_hostlist
 
 _TIMES = {"submit": "submit_ns", "start": "start_ns", "end": "end_ns"}
@@ -119,17 +126,17 @@ def _table(path: Path, settings: JobTable) -> pa.Table:
 def _batches(rows: pa.Table, settings: JobTable, reading: Reading) -> list[pa.RecordBatch]:
     given = {name: _array(rows.column(name)) for name in rows.column_names}
     out: dict[str, pa.Array] = {"job_id": pc.utf8_trim_whitespace(given["job_id"])}
-    out |= {ours: times_ns(_iso(given[name]), reading) for name, ours in _TIMES.items() if name in given}
-    out |= {name: whole_numbers(given[name]) for name in _COUNTS if name in given}
-    out |= {name: words(given[name]) for name in _TEXTS if name in given}
+    out |= {ours: parse_times(_iso(given[name]), reading) for name, ours in _TIMES.items() if name in given}
+    out |= {name: parse_whole_numbers(given[name]) for name in _COUNTS if name in given}
+    out |= {name: clear_none_words(given[name]) for name in _TEXTS if name in given}
     states = given.get("state", pa.nulls(rows.num_rows, pa.string()))
     out["state"] = pa.array([state_word(text) if text else None for text in states.to_pylist()], pa.string())
-    columns: dict[str, object] = dict(settle(out, out["state"]))
+    columns: dict[str, object] = dict(settle_by_state(out, out["state"]))
     if "cluster" in columns:
         columns["cluster"] = out["cluster"].dictionary_encode()
     lists = given["nodes"].to_pylist() if "nodes" in given else [None] * rows.num_rows
     nodes = NodeLists(lambda text: _names(text, settings.nodes_separator))
-    return list(job_batches(columns, lists, nodes, count_nodes="nodes" in given and "nodes_count" not in given))
+    return list(build_job_batches(columns, lists, nodes, count_nodes="nodes" in given and "nodes_count" not in given))
 
 
 def _iso(column: pa.Array) -> pa.Array:

@@ -24,7 +24,7 @@ from fairlead.see.collector.feeds.file_arrivals import Arrivals
 from fairlead.see.collector.feeds.job_changes import JobChanges
 from fairlead.see.collector.feeds.settings import Slurm
 from fairlead.see.sources.slurm import SlurmSource
-from fairlead.see.sources.slurm.hooks import Call, HookJob, call_of, job_rows, jobs_of
+from fairlead.see.sources.slurm.hooks import Call, HookJob, build_hook_jobs, call_of, group_calls
 
 COLUMNS = (
     "JobID",
@@ -230,7 +230,7 @@ class SlurmFeed:
         if strange or unread:
             text = f"{unread} files cannot be read" if unread else f"{strange} lines are of no hook of fairlead's"
             self._faults["hooks"] = ("failing", f"hooks: {text}")
-        new = {(self.settings.cluster or job.cluster, job.job_id): job for job in jobs_of(calls)}
+        new = {(self.settings.cluster or job.cluster, job.job_id): job for job in group_calls(calls)}
         if {key for key, job in new.items() if job.end_ns is None} - self._waiting.keys():
             self._hooked = clock.monotonic_s()
             self._due_squeue = min(self._due_squeue, self._soon(self._asked_squeue))
@@ -250,7 +250,7 @@ class SlurmFeed:
                 if not job.exact:
                     self._changes.guess(job.cluster, job_id, job.start_ns)
         if told:
-            self._tell(sink, job_rows(told))
+            self._tell(sink, build_hook_jobs(told))
         self._waiting.clear()
         for path in self._spent:
             try:

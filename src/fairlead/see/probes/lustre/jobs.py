@@ -5,11 +5,11 @@ from typing import Any, Dict, FrozenSet, Iterable, Optional, Sequence, Set, Tupl
 
 from fairlead.see.probes.base import Found, Key
 from fairlead.see.probes.lustre.job_ids import JobIds
-from fairlead.see.probes.lustre.job_stats import Memory, Shape, scan
+from fairlead.see.probes.lustre.job_stats import Memory, Shape, scan_job_stats
 from fairlead.see.probes.lustre.lustre_probe import TARGET_ROW, LustreProbe, Tally
 from fairlead.see.probes.lustre.names import MDT_OPS, MDT_UPKEEP, OST_METADATA, OST_OTHER
 from fairlead.see.probes.lustre.parameters import Parameter, Place
-from fairlead.see.probes.lustre.stats_lines import together
+from fairlead.see.probes.lustre.stats_lines import add_counters
 
 
 def _names(words: Iterable[str]) -> FrozenSet[bytes]:
@@ -76,7 +76,7 @@ class _JobsProbe(LustreProbe):
             if start_ns is not None:
                 epochs[key] = start_ns
 
-        read = scan(place.chunks(one), self.shape, take, self._memories.setdefault(target, Memory()))
+        read = scan_job_stats(place.chunks(one), self.shape, take, self._memories.setdefault(target, Memory()))
         tally.add(read.unknown, read.example)
         if parts is not None:
             for job, values in parts.totals().items():
@@ -102,7 +102,7 @@ class _Parts:
         if last is not None and last[0] == start_ns and all(b >= a for a, b in zip(last[1], values)):
             new = [b - a for a, b in zip(last[1], values)]
         there = self._sums.get(job)
-        self._sums[job] = array("q", new) if there is None else array("q", map(together, zip(there, new)))
+        self._sums[job] = array("q", new) if there is None else array("q", map(add_counters, zip(there, new)))
 
     def totals(self) -> "Dict[Optional[str], array[int]]":
         """Sums of the jobs of this look, and an end to it."""

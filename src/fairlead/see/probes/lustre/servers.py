@@ -6,12 +6,12 @@ Not here: what is split by job (`jobs`) or by client (`exports`).
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from fairlead.see.probes.base import Found, Key
-from fairlead.see.probes.lustre.client import named, requested
-from fairlead.see.probes.lustre.histograms import Table, by_bytes, by_pages, by_time, tables_of, total
+from fairlead.see.probes.lustre.client import count_unknown_names, count_unknown_requests
+from fairlead.see.probes.lustre.histograms import Table, bin_bytes, bin_pages, bin_times, parse_histograms, sum_buckets
 from fairlead.see.probes.lustre.lustre_probe import TARGET_ROW, LustreProbe, Tally
 from fairlead.see.probes.lustre.names import MDT_DATA, MDT_OPS, MDT_UPKEEP, OST_METADATA, OST_OTHER
 from fairlead.see.probes.lustre.parameters import Place
-from fairlead.see.probes.lustre.stats_lines import Stats, stats_of, together
+from fairlead.see.probes.lustre.stats_lines import Stats, add_counters, parse_stats
 
 KNOWN_MDT = frozenset(MDT_OPS) | MDT_UPKEEP
 
@@ -38,9 +38,9 @@ class OstProbe(LustreProbe):
         epochs: Dict[Key, int] = {}
         waiting = self._queue.mean(place, self.wants[1], tally)
         for one in targets:
-            stats = stats_of(place.read(one))
-            named(stats, OST_METADATA, OST_OTHER, tally)
-            rows[one.stars] = [*ost_row(stats), waiting]
+            stats = parse_stats(place.read(one))
+            count_unknown_names(stats, OST_METADATA, OST_OTHER, tally)
+            rows[one.stars] = [*build_ost_row(stats), waiting]
             if stats.times.start_ns is not None:
                 epochs[one.stars] = stats.times.start_ns
         gauges = ("queue_len_mean",)
@@ -64,9 +64,9 @@ class BrwProbe(LustreProbe):
         rows: Dict[Key, Sequence[Any]] = {}
         epochs: Dict[Key, int] = {}
         for target in sorted(by_name):
-            read = tables_of(place.read(by_name[target]))
+            read = parse_histograms(place.read(by_name[target]))
             tally.add(read.unknown, read.unknown_example)
-            rows[target,] = brw_row(read.tables)
+            rows[target,] = build_brw_row(read.tables)
             if read.times.start_ns is not None:
                 epochs[target,] = read.times.start_ns
         counters = ("read_sizes", "write_sizes", "service_ns_histogram")
@@ -95,14 +95,14 @@ class MdtProbe(LustreProbe):
         epochs: Dict[Key, int] = {}
         waiting = self._queue.mean(place, self.wants[1], tally)
         for one in targets:
-            stats = stats_of(place.read(one))
-            named(stats, KNOWN_MDT, MDT_DATA, tally)
+            stats = parse_stats(place.read(one))
+            count_unknown_names(stats, KNOWN_MDT, MDT_DATA, tally)
             for op, count in stats.counts.items():
                 if op not in MDT_DATA:
                     rows[one.stars[0], op] = [count]
                     if stats.times.start_ns is not None:
                         epochs[one.stars[0], op] = stats.times.start_ns
-            moved[one.stars] = [*mdt_data(stats), waiting]
+            moved[one.stars] = [*build_mdt_data(stats), waiting]
         whole = self.reading(
             "metadata", ("target", "op"), ("count",), rows, "md_stats", tally, epochs, born_at_zero=True
         )
@@ -125,8 +125,8 @@ class _Queue:
     def mean(self, place: Place, pattern: str, tally: Tally) -> Optional[float]:
         """Requests found waiting by the average request since the last look; None when there was none, or no look."""
         for one in place.find(pattern):
-            stats = stats_of(place.read(one))
-            requested(stats, tally)
+            stats = parse_stats(place.read(one))
+            count_unknown_requests(stats, tally)
             now = (stats.counts.get("req_qdepth", 0), stats.sums.get("req_qdepth", 0))
             last, self._last = self._last, now
             if last is not None and now[0] > last[0] and now[1] >= last[1]:
@@ -134,12 +134,12 @@ class _Queue:
         return None
 
 
-def ost_row(stats: Stats) -> List[int]:
+def build_ost_row(stats: Stats) -> List[int]:
     """The values of TARGET_ROW for an OST."""
-    return [*mdt_data(stats), together(n for name, n in stats.counts.items() if name in OST_METADATA)]
+    return [*build_mdt_data(stats), add_counters(n for name, n in stats.counts.items() if name in OST_METADATA)]
 
 
-def mdt_data(stats: Stats) -> List[int]:
+def build_mdt_data(stats: Stats) -> List[int]:
     """RPCs and bytes of reads, of writes."""
     counts, sums = stats.counts, stats.sums
     return [
@@ -150,7 +150,7 @@ def mdt_data(stats: Stats) -> List[int]:
     ]
 
 
-def brw_row(tables: Dict[str, Table]) -> List[Any]:
+def build_brw_row(tables: Dict[str, Table]) -> List[Any]:
     """read_sizes, write_sizes, service_ns_histogram; None where the text has no such table. Sizes are those of I/Os to
     the device where it tells, else those of bulk requests."""
     sizes, pages, times = (
@@ -160,8 +160,8 @@ def brw_row(tables: Dict[str, Table]) -> List[Any]:
     )
     reads: Optional[List[int]] = None
     writes: Optional[List[int]] = None
-    if sizes is not None and (total(sizes.reads) or total(sizes.writes) or pages is None):
-        reads, writes = by_bytes(sizes.reads), by_bytes(sizes.writes)
+    if sizes is not None and (sum_buckets(sizes.reads) or sum_buckets(sizes.writes) or pages is None):
+        reads, writes = bin_bytes(sizes.reads), bin_bytes(sizes.writes)
     elif pages is not None:
-        reads, writes = by_pages(pages.reads), by_pages(pages.writes)
-    return [reads, writes, by_time(times.reads, times.writes) if times is not None else None]
+        reads, writes = bin_pages(pages.reads), bin_pages(pages.writes)
+    return [reads, writes, bin_times(times.reads, times.writes) if times is not None else None]

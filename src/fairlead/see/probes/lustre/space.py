@@ -7,9 +7,9 @@ A server tells of its own targets (`osd-*`). With `everywhere` the targets that 
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
 from fairlead.see.probes.base import Found, Key
-from fairlead.see.probes.lustre.lustre_probe import LustreProbe, Tally, switched, target_of
+from fairlead.see.probes.lustre.lustre_probe import LustreProbe, Tally, find_target, is_on
 from fairlead.see.probes.lustre.parameters import Parameter, Place
-from fairlead.see.probes.lustre.stats_lines import MOST, shown
+from fairlead.see.probes.lustre.stats_lines import MOST, format_line
 
 GAUGES = ("capacity_bytes", "used_bytes", "inodes", "inodes_used")
 _FILES = ("kbytestotal", "kbytesfree", "filestotal", "filesfree")
@@ -27,7 +27,7 @@ class SpaceProbe(LustreProbe):
 
     def __init__(self, *arguments: Any, everywhere: Union[bool, str] = False, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._everywhere = switched(everywhere)
+        self._everywhere = is_on(everywhere)
 
     def collect(self, place: Place, now_ns: int) -> Optional[Found]:  # noqa: ARG002
         """Gauges of every target."""
@@ -68,7 +68,7 @@ def _name(one: Parameter, connection: Optional[str]) -> Optional[str]:
         return device
     if connection == "osp":
         return device.rsplit("-osc-", 1)[0] if "-osc-" in device else None
-    return target_of(device)
+    return find_target(device)
 
 
 def number_of(text: bytes, tally: Tally) -> Optional[int]:
@@ -76,7 +76,7 @@ def number_of(text: bytes, tally: Tally) -> Optional[int]:
     word = text.strip()
     if word.isdigit():
         return min(MOST, int(word[:40]))
-    tally.add(1, shown(word) or "an empty file")
+    tally.add(1, format_line(word) or "an empty file")
     return None
 
 

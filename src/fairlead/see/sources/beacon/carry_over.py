@@ -85,7 +85,7 @@ class Carried:
     pending: Pending = field(default_factory=Pending)
     seen_paths: set[int] = field(default_factory=set)
 
-    def new_paths(self, ids: Ints) -> NDArray[np.bool_]:
+    def find_new_paths(self, ids: Ints) -> NDArray[np.bool_]:
         """Which ids were not given before (of the latest million or so)."""
         if len(self.seen_paths) > _SEEN_PATHS:
             self.seen_paths.clear()

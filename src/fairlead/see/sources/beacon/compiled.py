@@ -15,7 +15,7 @@ from typing import Any
 from fairlead.see.sources.beacon import layout, scan, scan_counters, scan_trace
 
 
-def kernel(function: Callable[..., Any], *, fast: bool) -> Callable[..., Any]:
+def compile_kernel(function: Callable[..., Any], *, fast: bool) -> Callable[..., Any]:
     """`function` itself, or its compiled form."""
     return _compiled(function) if fast else function
 

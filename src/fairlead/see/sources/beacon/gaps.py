@@ -60,7 +60,7 @@ _GAPS: dict[str, tuple[str, str, str | None]] = {
 }
 
 
-def gaps_of(tally: Tally, nodes: NodeLists, rows: int) -> Iterator[Missing]:
+def list_gaps(tally: Tally, nodes: NodeLists, rows: int) -> Iterator[Missing]:
     """The gaps of one file. `rows`: records it gave."""
     unread = tally.gap()
     if unread is not None:

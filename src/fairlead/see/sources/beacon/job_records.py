@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from fairlead.see.sources.beacon import layout as k
 from fairlead.see.sources.beacon.lines import Ints, Lines, Tally
-from fairlead.see.sources.local_time import utc_ns
-from fairlead.see.sources.node_lists import NodeListError, NodeLists, job_batches
+from fairlead.see.sources.local_time import convert_to_utc_ns
+from fairlead.see.sources.node_lists import NodeListError, NodeLists, build_job_batches
 
 TAB_COLUMNS: Mapping[str, int] = {
     "job_id": 0,
@@ -63,14 +63,14 @@ MOST_NODES = 1 << 17
 """Nodes a list may name; ids go up to here as well (TaihuLight has 40,960 nodes)."""
 
 
-def node_address(node: int) -> str:
+def format_node_address(node: int) -> str:
     """IP address of a compute node by its number (TaihuLight: 8 nodes a board, 128 boards a second octet)."""
     return f"172.{node // 1024}.{node % 1024 // 8}.{node % 8 + 1}"
 
 
 @cache
 def _addresses() -> list[str]:
-    return [node_address(n) for n in range(MOST_NODES)]
+    return [format_node_address(n) for n in range(MOST_NODES)]
 
 
 def expand_node_ids(text: str) -> list[str]:
@@ -112,7 +112,7 @@ class JobForm:
             self.commas = found
 
 
-def job_record_batches(
+def read_job_records(
     lines: Lines, form: JobForm, tally: Tally, *, zone: str, cluster: str | None
 ) -> Iterator[pa.RecordBatch]:
     """Batches of the job records of one block."""
@@ -164,7 +164,7 @@ def _batches(
         out["cluster"] = pa.array([cluster] * int(good.sum()), pa.string()).dictionary_encode()
     nodes = texts_of.get("nodes")
     listed = nodes.filter(good_array).to_pylist() if nodes is not None else [None] * int(good.sum())
-    yield from job_batches(out, listed, form.nodes)
+    yield from build_job_batches(out, listed, form.nodes)
 
 
 def _table(texts: list[bytes], separator: bytes) -> pa.Table:
@@ -208,7 +208,7 @@ def _time(column: pa.Array | None, length: int, zone: str) -> pa.Array:
     stamps = pc.strptime(column, format="%Y-%m-%d %H:%M:%S", unit="s", error_is_null=True).cast(pa.int64())
     known = stamps.is_valid().to_numpy(zero_copy_only=False)
     seconds = stamps.fill_null(0).to_numpy(zero_copy_only=False)
-    return pa.array(utc_ns(seconds, zone), mask=~known)
+    return pa.array(convert_to_utc_ns(seconds, zone), mask=~known)
 
 
 def _state(texts: dict[str, pa.Array], start: pa.Array) -> pa.Array | None:

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from fairlead.core.errors import CorruptInputError
 from fairlead.core.model.missing import Missing
-from fairlead.see.sources.beacon.compiled import kernel
-from fairlead.see.sources.beacon.scan import gather, scan_lines
+from fairlead.see.sources.beacon.compiled import compile_kernel
+from fairlead.see.sources.beacon.scan import copy_spans, scan_lines
 from fairlead.see.sources.line_blocks import Block
 
 Ints = NDArray[np.int64]
@@ -113,7 +113,7 @@ class Lines:
         """Spans of the block as dictionary-encoded bytes."""
         out = np.empty(int((ends - begins).sum()), np.uint8)
         offsets = np.empty(len(begins) + 1, np.int32)
-        kernel(gather, fast=self.fast)(self.view, begins, ends, out, offsets)
+        compile_kernel(copy_spans, fast=self.fast)(self.view, begins, ends, out, offsets)
         flat = pa.BinaryArray.from_buffers(pa.binary(), len(begins), [None, pa.py_buffer(offsets), pa.py_buffer(out)])
         return flat.dictionary_encode()
 
@@ -140,5 +140,5 @@ def lines_of(block: Block, *, fast: bool) -> Lines:
     data = block.data
     view: Any = np.frombuffer(data, np.uint8) if fast else data
     out = np.empty((data.count(b"\n") + 1, 7), np.int64)
-    count = kernel(scan_lines, fast=fast)(view, len(data), out)
+    count = compile_kernel(scan_lines, fast=fast)(view, len(data), out)
     return Lines(data, view, fast, block.first_line, *np.ascontiguousarray(out[:count].T))

@@ -10,13 +10,13 @@ import pyarrow as pa
 from fairlead.core.model.tables import METADATA, batch_of
 from fairlead.see.sources.beacon import layout as k
 from fairlead.see.sources.beacon.carry_over import Carried
-from fairlead.see.sources.beacon.compiled import kernel
+from fairlead.see.sources.beacon.compiled import compile_kernel
 from fairlead.see.sources.beacon.lines import Lines, Tally
 from fairlead.see.sources.beacon.rpc_counts import Polling
 from fairlead.see.sources.beacon.scan_counters import read_metadata
 
 
-def metadata_batches(lines: Lines, carried: Carried, tally: Tally, polling: Polling) -> Iterator[pa.RecordBatch]:
+def read_metadata_ops(lines: Lines, carried: Carried, tally: Tally, polling: Polling) -> Iterator[pa.RecordBatch]:
     """Batches of the metadata lines of one block. Operations that did not happen have no row."""
     rows = lines.rows(k.METADATA)
     if not len(rows):
@@ -24,7 +24,7 @@ def metadata_batches(lines: Lines, carried: Carried, tally: Tally, polling: Poll
     begins, ends = lines.begin[rows], lines.end[rows]
     clients = np.empty((len(rows), 2), np.int64)
     pairs = np.empty((int((ends - begins).sum()) // 4 + 1, 4), np.int64)
-    count = kernel(read_metadata, fast=lines.fast)(lines.view, begins, ends, clients, pairs)
+    count = compile_kernel(read_metadata, fast=lines.fast)(lines.view, begins, ends, clients, pairs)
     stamps = lines.stamp_ns[rows]
     good = (clients[:, 1] == 1) & (stamps != k.NONE)
     tally.unread(lines, rows[~good])

@@ -16,10 +16,10 @@ from fairlead.core.model.tables import FILES, OPS, batch_of, word_column
 from fairlead.core.model.units import NS_PER_S
 from fairlead.see.sources.beacon import layout as k
 from fairlead.see.sources.beacon.carry_over import Carried
-from fairlead.see.sources.beacon.compiled import kernel
+from fairlead.see.sources.beacon.compiled import compile_kernel
 from fairlead.see.sources.beacon.lines import Ints, Lines, Tally
 from fairlead.see.sources.beacon.scan_trace import read_operations, resolve_handles
-from fairlead.see.sources.local_time import utc_ns
+from fairlead.see.sources.local_time import convert_to_utc_ns
 
 INTERFACE = "lwfs"
 _SECOND_END_NS = NS_PER_S - 1
@@ -35,7 +35,7 @@ def operation_batches(
     if not len(rows):
         return
     table = np.zeros((len(rows), 10), np.int64)
-    kernel(read_operations, fast=lines.fast)(lines.view, lines.begin[rows], lines.end[rows], table)
+    compile_kernel(read_operations, fast=lines.fast)(lines.view, lines.begin[rows], lines.end[rows], table)
     good = table[:, 7] > 0
     tally.unread(lines, rows[~good])
     rows, table = rows[good], table[good]
@@ -44,7 +44,7 @@ def operation_batches(
     tally.read += len(rows)
     tally.add("operation_durations")
     time_s, op, handle, has_handle, size, offset, count, form = (np.ascontiguousarray(table[:, c]) for c in range(8))
-    start_ns = utc_ns(time_s, zone)
+    start_ns = convert_to_utc_ns(time_s, zone)
     hosts = lines.hosts(carried.hosts, rows, host)
     files = np.zeros((len(rows), 2), np.int64)
     paths = np.isin(op, (k.OPEN, k.OPEN_REQUEST))
@@ -54,7 +54,7 @@ def operation_batches(
             yield batch
     carried.handles.reserve(int((op == k.OPEN).sum()))
     h = carried.handles
-    unknown = kernel(resolve_handles, fast=lines.fast)(
+    unknown = compile_kernel(resolve_handles, fast=lines.fast)(
         hosts, np.column_stack([handle, has_handle]), op, files, h.keys, h.values, h.used
     )
     tally.add("unknown_files", unknown + int((has_handle[op < k.OPEN] == 0).sum()))
@@ -76,7 +76,7 @@ def _paths(
     texts = [raw.decode("utf-8", "surrogateescape") for raw in spans.dictionary.to_pylist()]
     ids = file_ids([fs] * len(texts), texts)
     codes = spans.indices.to_numpy()
-    fresh = np.flatnonzero(carried.new_paths(ids))
+    fresh = np.flatnonzero(carried.find_new_paths(ids))
     if not len(fresh):
         return ids[codes], None
     seen = np.full(len(ids), np.iinfo(np.int64).max)

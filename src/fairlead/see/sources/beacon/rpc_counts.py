@@ -15,11 +15,11 @@ import pyarrow as pa
 from fairlead.core.model.tables import PFS_CLIENT, TARGET, batch_of
 from fairlead.see.sources.beacon import layout as k
 from fairlead.see.sources.beacon.carry_over import Carried
-from fairlead.see.sources.beacon.compiled import kernel
+from fairlead.see.sources.beacon.compiled import compile_kernel
 from fairlead.see.sources.beacon.lines import Ints, Lines, Tally
 from fairlead.see.sources.beacon.scan_counters import read_cache, read_rpcs
 from fairlead.see.sources.beacon.series import Series
-from fairlead.see.sources.local_time import utc_ns
+from fairlead.see.sources.local_time import convert_to_utc_ns
 
 PAGE_BYTES = 4096
 _FEWEST_BUCKETS = 9
@@ -42,7 +42,7 @@ class Polling:
         return gap_ns if self.poll_ns is None else np.minimum(gap_ns, self.poll_ns)
 
 
-def rpc_batches(lines: Lines, carried: Carried, tally: Tally, polling: Polling) -> Iterator[pa.RecordBatch]:
+def read_rpc_counts(lines: Lines, carried: Carried, tally: Tally, polling: Polling) -> Iterator[pa.RecordBatch]:
     """Batches of the pages-per-RPC lines of one block, of clients and of targets."""
     for kind, series in ((k.CLIENT_RPCS, carried.client_rpcs), (k.TARGET_RPCS, carried.target_rpcs)):
         rows = lines.rows(kind)
@@ -57,7 +57,7 @@ def _rpcs(
 ) -> pa.RecordBatch | None:
     table = np.empty((len(rows), 4), np.int64)
     counts = np.empty((len(rows), 2, k.BUCKETS), np.int64)
-    width = kernel(read_rpcs, fast=lines.fast)(lines.view, lines.begin[rows], lines.end[rows], table, counts)
+    width = compile_kernel(read_rpcs, fast=lines.fast)(lines.view, lines.begin[rows], lines.end[rows], table, counts)
     spec = PFS_CLIENT if series is carried.client_rpcs else TARGET
     ts, dated = _times(lines, rows, table[:, 1], table[:, 2], polling.zone)
     keep = (table[:, 3] == 1) & dated
@@ -102,7 +102,7 @@ def _times(lines: Lines, rows: Ints, stamp_ns: Ints, local_s: Ints, zone: str) -
     ts = np.where(stamp_ns != k.NONE, stamp_ns, lines.stamp_ns[rows])
     local = (local_s != k.NONE) & (stamp_ns == k.NONE)
     if local.any():
-        ts[local] = utc_ns(local_s[local], zone)
+        ts[local] = convert_to_utc_ns(local_s[local], zone)
     return ts, ts != k.NONE
 
 
@@ -141,13 +141,13 @@ def _lists(values: Ints) -> pa.ListArray:
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(values.ravel()))
 
 
-def cache_batches(lines: Lines, carried: Carried, tally: Tally, polling: Polling) -> Iterator[pa.RecordBatch]:
+def read_cache_counts(lines: Lines, carried: Carried, tally: Tally, polling: Polling) -> Iterator[pa.RecordBatch]:
     """Batches of the read-ahead lines of one block: pages hit, missed and discarded."""
     rows = lines.rows(k.CACHE)
     if not len(rows):
         return
     table = np.empty((len(rows), 5), np.int64)
-    kernel(read_cache, fast=lines.fast)(lines.view, lines.begin[rows], lines.end[rows], table)
+    compile_kernel(read_cache, fast=lines.fast)(lines.view, lines.begin[rows], lines.end[rows], table)
     ts, dated = _times(lines, rows, np.full(len(rows), k.NONE), table[:, 0], polling.zone)
     hosts = lines.hosts(carried.hosts, rows, polling.host)
     keep = (table[:, 4] == 1) & dated

@@ -1,6 +1,6 @@
 """Scanner of lines: bytes in, one row of integers per line out. Knows the envelope, not what a message says.
 
-Plain Python that `compiled.kernel` gives in compiled form for large inputs; both forms give the same rows.
+Plain Python that `compiled.compile_kernel` gives in compiled form for large inputs; both forms give the same rows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TRACE = tuple(b"[Trace]:")
 _CACHE_WORD, _CACHE_HIT, _JOBID = tuple(b"cache"), tuple(b"cache_hit "), tuple(b"jobid")
 
 
-def digits(buf: bytes, i: int, end: int) -> tuple[int, int]:
+def parse_digits(buf: bytes, i: int, end: int) -> tuple[int, int]:
     """Value of the digits from `i` on and the position behind them; -1 for none or more than 18."""
     start = i
     value = 0
@@ -38,7 +38,7 @@ def digits(buf: bytes, i: int, end: int) -> tuple[int, int]:
     return value, i
 
 
-def hexadecimal(buf: bytes, i: int, end: int) -> tuple[int, int, bool]:
+def parse_hexadecimal(buf: bytes, i: int, end: int) -> tuple[int, int, bool]:
     """Value after `0x`, as signed 64-bit, the position behind, and whether there were 1 to 16 digits."""
     if i + 2 >= end or buf[i] != 48 or (buf[i + 1] | 32) != 120:
         return 0, i, False
@@ -82,29 +82,29 @@ def skip_spaces(buf: bytes, i: int, end: int) -> int:
     return i
 
 
-def token_end(buf: bytes, i: int, end: int) -> int:
+def find_token_end(buf: bytes, i: int, end: int) -> int:
     """First position from `i` on that is a space or tab."""
     while i < end and buf[i] != 32 and buf[i] != 9:
         i += 1
     return i
 
 
-def two(buf: bytes, i: int) -> int:
+def parse_two_digits(buf: bytes, i: int) -> int:
     """Two digits, or a large number when they are none."""
     if 48 <= buf[i] <= 57 and 48 <= buf[i + 1] <= 57:
         return (buf[i] - 48) * 10 + (buf[i + 1] - 48)
     return 1 << 20
 
 
-def wall_seconds(buf: bytes, i: int, end: int) -> int:
+def parse_wall_seconds(buf: bytes, i: int, end: int) -> int:
     """`YYYY-mm-dd HH:MM:SS` (or with `T`) as seconds since 1970 on the same clock; NONE when it is none."""
     if i < 0 or i + 19 > end or buf[i + 4] != 45 or buf[i + 7] != 45 or buf[i + 13] != 58 or buf[i + 16] != 58:
         return NONE
     if buf[i + 10] != 32 and buf[i + 10] != 84:
         return NONE
-    year = two(buf, i) * 100 + two(buf, i + 2)
-    month, day = two(buf, i + 5), two(buf, i + 8)
-    hour, minute, second = two(buf, i + 11), two(buf, i + 14), two(buf, i + 17)
+    year = parse_two_digits(buf, i) * 100 + parse_two_digits(buf, i + 2)
+    month, day = parse_two_digits(buf, i + 5), parse_two_digits(buf, i + 8)
+    hour, minute, second = parse_two_digits(buf, i + 11), parse_two_digits(buf, i + 14), parse_two_digits(buf, i + 17)
     if year < 1970 or year > 2200 or month < 1 or month > 12 or day < 1 or hour > 23 or minute > 59 or second > 60:
         return NONE
     leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
@@ -120,7 +120,7 @@ def wall_seconds(buf: bytes, i: int, end: int) -> int:
 
 def stamp_ns(buf: bytes, i: int, end: int) -> int:
     """`2018-02-25T10:00:12.544Z` as epoch nanoseconds; NONE unless all of [i, end) is such a time."""
-    seconds = wall_seconds(buf, i, end)
+    seconds = parse_wall_seconds(buf, i, end)
     if seconds == NONE:
         return NONE
     i += 19
@@ -139,7 +139,7 @@ def stamp_ns(buf: bytes, i: int, end: int) -> int:
     return seconds * 1_000_000_000 + fraction
 
 
-def trimmed(buf: bytes, a: int, b: int) -> tuple[int, int]:
+def trim_span(buf: bytes, a: int, b: int) -> tuple[int, int]:
     """[a, b) without spaces, carriage returns and tabs at its ends."""
     while b > a and (buf[b - 1] == 32 or buf[b - 1] == 13 or buf[b - 1] == 9):
         b -= 1
@@ -148,7 +148,7 @@ def trimmed(buf: bytes, a: int, b: int) -> tuple[int, int]:
     return a, b
 
 
-def kind_of(buf: bytes, a: int, b: int) -> int:
+def classify_line(buf: bytes, a: int, b: int) -> int:
     """Which of the line kinds of `layout` the message buf[a:b] looks like."""
     c = buf[a]
     if c == 91:  # [
@@ -180,7 +180,7 @@ def kind_of(buf: bytes, a: int, b: int) -> int:
         p += 1
     if p > a and p + 2 < b and buf[p] == 32 and buf[p + 1] == 91 and buf[p + 2] == 91:
         return CLIENT_RPCS if buf[b - 1] == 93 else TARGET_RPCS
-    if p == a + 4 and wall_seconds(buf, a, b) != NONE:
+    if p == a + 4 and parse_wall_seconds(buf, a, b) != NONE:
         return TARGET_RPCS
     word_jobid = b - a > 5
     for k in range(5):
@@ -210,20 +210,20 @@ def scan_lines(buf: bytes, size: int, out: Any) -> int:
         a, b = i, j
         stamp, host_a, host_b = NONE, 0, 0
         if before >= 0:
-            host_a, host_b = trimmed(buf, last + 2, j)
-            ts_a, ts_b = trimmed(buf, before + 2, last)
+            host_a, host_b = trim_span(buf, last + 2, j)
+            ts_a, ts_b = trim_span(buf, before + 2, last)
             stamp = stamp_ns(buf, ts_a, ts_b)
             b = before
-        a, b = trimmed(buf, a, b)
+        a, b = trim_span(buf, a, b)
         i = j + 1
         if a < b:
-            out[n, 0], out[n, 1], out[n, 2], out[n, 3] = kind_of(buf, a, b), a, b, stamp
+            out[n, 0], out[n, 1], out[n, 2], out[n, 3] = classify_line(buf, a, b), a, b, stamp
             out[n, 4], out[n, 5], out[n, 6] = host_a, host_b, line
             n += 1
     return n
 
 
-def gather(buf: bytes, begins: Any, ends: Any, out: Any, offsets: Any) -> None:
+def copy_spans(buf: bytes, begins: Any, ends: Any, out: Any, offsets: Any) -> None:
     """Copy the spans one behind the other into `out`; offsets[k] is where span k begins."""
     at = 0
     for row in range(len(begins)):
@@ -235,15 +235,15 @@ def gather(buf: bytes, begins: Any, ends: Any, out: Any, offsets: Any) -> None:
 
 
 PARTS = (
-    digits,
-    hexadecimal,
+    parse_digits,
+    parse_hexadecimal,
     has_word,
     find_word,
     skip_spaces,
-    token_end,
-    two,
-    wall_seconds,
+    find_token_end,
+    parse_two_digits,
+    parse_wall_seconds,
     stamp_ns,
-    trimmed,
-    kind_of,
+    trim_span,
+    classify_line,
 )

@@ -1,6 +1,6 @@
 """Scanners of counter lines: server histograms, pages per RPC, read-ahead cache, metadata operations.
 
-Plain Python that `compiled.kernel` gives in compiled form for large inputs; both forms give the same rows.
+Plain Python that `compiled.compile_kernel` gives in compiled form for large inputs; both forms give the same rows.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from typing import Any
 from fairlead.see.sources.beacon.layout import BUCKETS, NONE
 from fairlead.see.sources.beacon.scan import (
     TRACE,
-    digits,
+    find_token_end,
     find_word,
     has_word,
+    parse_digits,
+    parse_wall_seconds,
     skip_spaces,
     stamp_ns,
-    token_end,
-    wall_seconds,
 )
 
 _WAIT, _EXE, _QUEUE = tuple(b"wait:"), tuple(b"exe:"), tuple(b"queue length:")
@@ -28,7 +28,7 @@ def read_latency(buf: bytes, begins: Any, ends: Any, out: Any) -> None:
     for row in range(len(begins)):
         a, b = begins[row], ends[row]
         out[row, 11] = 0
-        out[row, 0] = wall_seconds(buf, a + 1, b)
+        out[row, 0] = parse_wall_seconds(buf, a + 1, b)
         p = find_word(buf, a, b, TRACE)
         if out[row, 0] == NONE or p < 0:
             continue
@@ -39,7 +39,7 @@ def read_latency(buf: bytes, begins: Any, ends: Any, out: Any) -> None:
             p += 13
             wanted = 1
         else:
-            e = token_end(buf, p, b)
+            e = find_token_end(buf, p, b)
             first = buf[p] if e - p == 4 or e - p == 5 else 0
             out[row, 1] = 0 if first == 82 else (1 if first == 87 else (2 if first == 77 else -1))
             p = skip_spaces(buf, e, b)
@@ -47,10 +47,10 @@ def read_latency(buf: bytes, begins: Any, ends: Any, out: Any) -> None:
             if out[row, 1] < 0 or not (wait or has_word(buf, p, b, _EXE)):
                 continue
             out[row, 2] = 0 if wait else 1
-            p = token_end(buf, p, b)
+            p = find_token_end(buf, p, b)
         k = 0
         while k < wanted:
-            value, q = digits(buf, skip_spaces(buf, p, b), b)
+            value, q = parse_digits(buf, skip_spaces(buf, p, b), b)
             if value < 0:
                 break
             out[row, 3 + k] = value
@@ -71,14 +71,14 @@ def read_rpcs(buf: bytes, begins: Any, ends: Any, out: Any, counts: Any) -> int:
         if p < 0:
             continue
         if buf[a] == 91:
-            out[row, 2] = wall_seconds(buf, a + 2, p)
+            out[row, 2] = parse_wall_seconds(buf, a + 2, p)
             head = skip_spaces(buf, a + 23, p) + 1
         elif p - a > 10 and buf[a + 4] == 45:
             e = find_word(buf, a, p, (44,))
             if e < 0:
                 continue
             out[row, 1] = stamp_ns(buf, a, e) if buf[e - 1] == 90 else NONE
-            out[row, 2] = wall_seconds(buf, a, e) if out[row, 1] == NONE else NONE
+            out[row, 2] = parse_wall_seconds(buf, a, e) if out[row, 1] == NONE else NONE
             if out[row, 1] == NONE and out[row, 2] == NONE:
                 continue
             head = -1
@@ -117,7 +117,7 @@ def read_triples(buf: bytes, p: int, b: int, counts: Any, row: int) -> tuple[int
     while p < b and buf[p] == 91:
         p = skip_spaces(buf, p + 1, b)
         quoted = p < b and (buf[p] == 34 or buf[p] == 39)
-        pages, p = digits(buf, p + quoted, b)
+        pages, p = parse_digits(buf, p + quoted, b)
         if pages < 1 or p >= b or pages & (pages - 1):
             return -1, 0
         k = 0
@@ -132,7 +132,7 @@ def read_triples(buf: bytes, p: int, b: int, counts: Any, row: int) -> tuple[int
             p = skip_spaces(buf, p, b)
             if p >= b or buf[p] != 44 or k >= BUCKETS:
                 return -1, 0
-            value, p = digits(buf, skip_spaces(buf, p + 1, b), b)
+            value, p = parse_digits(buf, skip_spaces(buf, p + 1, b), b)
             if value < 0:
                 return -1, 0
             counts[row, way, k] = value
@@ -153,7 +153,7 @@ def read_cache(buf: bytes, begins: Any, ends: Any, out: Any) -> None:
     for row in range(len(begins)):
         a, b = begins[row], ends[row]
         listed = buf[a] == 91
-        out[row, 0] = wall_seconds(buf, a + 2, b) if listed else NONE
+        out[row, 0] = parse_wall_seconds(buf, a + 2, b) if listed else NONE
         out[row, 4] = 0
         p = a
         if listed:
@@ -163,12 +163,12 @@ def read_cache(buf: bytes, begins: Any, ends: Any, out: Any) -> None:
             p += 2
         k = 0
         while k < 3:
-            e = p + 1 if listed else token_end(buf, p, b)
+            e = p + 1 if listed else find_token_end(buf, p, b)
             if not listed and k == 1 and not has_word(buf, p, e, _MISS):
                 break
             if not listed and k == 2 and not has_word(buf, p, e, _DISCARD):
                 break
-            value, p = digits(buf, skip_spaces(buf, e, b), b)
+            value, p = parse_digits(buf, skip_spaces(buf, e, b), b)
             if value < 0:
                 break
             out[row, 1 + k] = value
@@ -184,12 +184,12 @@ def read_metadata(buf: bytes, begins: Any, ends: Any, clients: Any, pairs: Any) 
     for row in range(len(begins)):
         b = ends[row]
         start = n
-        p = token_end(buf, begins[row], b)
+        p = find_token_end(buf, begins[row], b)
         clients[row, 0], clients[row, 1] = p, 0
         while True:
             p = skip_spaces(buf, p, b)
-            e = token_end(buf, p, b)
-            value, q = digits(buf, skip_spaces(buf, e, b), b)
+            e = find_token_end(buf, p, b)
+            value, q = parse_digits(buf, skip_spaces(buf, e, b), b)
             if p >= b or value < 0 or (q < b and buf[q] != 32) or 48 <= buf[p] <= 57:
                 break
             pairs[n, 0], pairs[n, 1], pairs[n, 2], pairs[n, 3] = row, p, e, value

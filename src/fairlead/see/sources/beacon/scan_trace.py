@@ -1,6 +1,6 @@
 """Scanner of client trace lines, and the table of open handles.
 
-Plain Python that `compiled.kernel` gives in compiled form for large inputs; both forms give the same rows.
+Plain Python that `compiled.compile_kernel` gives in compiled form for large inputs; both forms give the same rows.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from typing import Any
 
 from fairlead.see.sources.beacon.layout import NONE
 from fairlead.see.sources.beacon.scan import (
-    digits,
+    find_token_end,
     find_word,
     has_word,
-    hexadecimal,
+    parse_digits,
+    parse_hexadecimal,
+    parse_wall_seconds,
     skip_spaces,
-    token_end,
-    trimmed,
-    wall_seconds,
+    trim_span,
 )
 
 _OPEN, _READ, _WRITE, _RELEASE = tuple(b"OPEN"), tuple(b"READ"), tuple(b"WRITE"), tuple(b"RELEASE")
@@ -29,12 +29,12 @@ def read_operations(buf: bytes, begins: Any, ends: Any, out: Any) -> None:
     for row in range(len(begins)):
         a, b = begins[row], ends[row]
         p = a + 21
-        seconds = wall_seconds(buf, a + 1, b)
+        seconds = parse_wall_seconds(buf, a + 1, b)
         if buf[a + 1] == 39 or buf[a + 1] == 34:
-            seconds = wall_seconds(buf, a + 2, b)
+            seconds = parse_wall_seconds(buf, a + 2, b)
             p = skip_spaces(buf, a + 23, b) + 1
             if b > p + 1 and buf[b - 1] == 93 and buf[b - 2] == buf[p - 1]:
-                a, b = trimmed(buf, a, b - 2)
+                a, b = trim_span(buf, a, b - 2)
             else:
                 seconds = NONE
         out[row, 7] = 0
@@ -44,7 +44,7 @@ def read_operations(buf: bytes, begins: Any, ends: Any, out: Any) -> None:
         op = -1
         for _ in range(8):
             p = skip_spaces(buf, p, b)
-            e = token_end(buf, p, b)
+            e = find_token_end(buf, p, b)
             length = e - p
             if length == 4 and has_word(buf, p, e, _READ):
                 op = 0
@@ -63,7 +63,7 @@ def read_operations(buf: bytes, begins: Any, ends: Any, out: Any) -> None:
             op = read_open(buf, e, b, out, row)
         elif op == 3:
             q = find_word(buf, p + 7, b, (48, 120))
-            value, q, found = hexadecimal(buf, q if q >= 0 else b, b)
+            value, q, found = parse_hexadecimal(buf, q if q >= 0 else b, b)
             out[row, 2], out[row, 3], out[row, 7] = value, found, 1 if found else 0
             out[row, 4], out[row, 5], out[row, 6] = 0, 0, 1
         out[row, 1] = op
@@ -79,39 +79,39 @@ def read_transfer(buf: bytes, p: int, b: int, out: Any, row: int) -> None:
         p = skip_spaces(buf, p, b)
         if p >= b:
             break
-        e = token_end(buf, p, b)
+        e = find_token_end(buf, p, b)
         k += 1
         if buf[p] == 48 and p + 2 < e and buf[p + 1] == 120:
-            value, q, found = hexadecimal(buf, p, e)
+            value, q, found = parse_hexadecimal(buf, p, e)
             if not found or q != e:
                 return
             out[row, 2], out[row, 3] = value, 1
         elif has_word(buf, p, e, _SIZE):
-            size, q = digits(buf, p + 5, e)
+            size, q = parse_digits(buf, p + 5, e)
             if size < 0 or q != e:
                 return
         elif has_word(buf, p, e, _OFFSET):
             negative = p + 7 < e and buf[p + 7] == 45
-            value, q = digits(buf, p + 7 + negative, e)
+            value, q = parse_digits(buf, p + 7 + negative, e)
             if value < 0 or q != e:
                 return
             offset = -value if negative else value
         elif has_word(buf, p, e, _COUNT):
-            count, q = digits(buf, p + 6, e)
+            count, q = parse_digits(buf, p + 6, e)
             if count < 0 or q != e:
                 return
         elif has_word(buf, p, e, _LARGEST):
-            largest, q = digits(buf, p + 8, e)
+            largest, q = parse_digits(buf, p + 8, e)
         elif k == 5:
             q = find_word(buf, p, e, (61,))
             if q < 0:
                 return
-            whole, q = digits(buf, q + 1, e)
+            whole, q = parse_digits(buf, q + 1, e)
             if whole < 0:
                 return
             mean = float(whole)
             if q < e and buf[q] == 46:
-                part, r = digits(buf, q + 1, min(e, q + 16))
+                part, r = parse_digits(buf, q + 1, min(e, q + 16))
                 if part >= 0:
                     mean += part / 10.0 ** (r - q - 1)
         p = e
@@ -142,7 +142,7 @@ def read_open(buf: bytes, p: int, b: int, out: Any, row: int) -> int:
     if arrow < 0:
         out[row, 3], out[row, 7], out[row, 8], out[row, 9] = 0, 1 if p < b else 0, p, b
         return 4
-    value, q, found = hexadecimal(buf, skip_spaces(buf, arrow + 4, b), b)
+    value, q, found = parse_hexadecimal(buf, skip_spaces(buf, arrow + 4, b), b)
     good = found and arrow > p and (q == b or buf[q] == 32)
     out[row, 2], out[row, 3], out[row, 7], out[row, 8], out[row, 9] = value, found, 1 if good else 0, p, arrow
     return 2

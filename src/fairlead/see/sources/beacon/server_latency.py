@@ -14,17 +14,17 @@ from numpy.typing import NDArray
 from fairlead.core.model.tables import FORWARDER, batch_of, word_column
 from fairlead.see.sources.beacon import layout as k
 from fairlead.see.sources.beacon.carry_over import Carried, Pending
-from fairlead.see.sources.beacon.compiled import kernel
+from fairlead.see.sources.beacon.compiled import compile_kernel
 from fairlead.see.sources.beacon.lines import Ints, Lines, Tally
 from fairlead.see.sources.beacon.scan_counters import read_latency
-from fairlead.see.sources.local_time import utc_ns
+from fairlead.see.sources.local_time import convert_to_utc_ns
 
 _CLASSES = ("read", "write", "metadata")
 _QUEUE = 3
 _EIGHT = 8
 
 
-def latency_batches(
+def read_latencies(
     lines: Lines, carried: Carried, tally: Tally, *, zone: str, host: str | None
 ) -> Iterator[pa.RecordBatch]:
     """Batches of the histogram and queue lines of one block."""
@@ -32,7 +32,7 @@ def latency_batches(
     if not len(rows):
         return
     table = np.zeros((len(rows), 12), np.int64)
-    kernel(read_latency, fast=lines.fast)(lines.view, lines.begin[rows], lines.end[rows], table)
+    compile_kernel(read_latency, fast=lines.fast)(lines.view, lines.begin[rows], lines.end[rows], table)
     good = table[:, 11] == 1
     tally.unread(lines, rows[~good])
     rows, table = rows[good], table[good]
@@ -43,7 +43,7 @@ def latency_batches(
         return
     tally.read += len(rows)
     tally.add("latency_buckets")
-    ts = utc_ns(table[:, 0], zone)
+    ts = convert_to_utc_ns(table[:, 0], zone)
     queue = table[:, 1] == _QUEUE
     if queue.any():
         yield _queue(ts[queue], hosts[queue], table[queue, 3], carried)
@@ -90,7 +90,7 @@ def _is_newest(columns: Ints) -> NDArray[np.bool_]:
     return newest
 
 
-def pending_batch(carried: Carried) -> pa.RecordBatch | None:
+def flush_pending(carried: Carried) -> pa.RecordBatch | None:
     """What is still held of the last snapshots, at the end of the last file; nothing is held afterwards."""
     pending, carried.pending = carried.pending, Pending()
     return _joined(pending.columns, pending.values, carried)

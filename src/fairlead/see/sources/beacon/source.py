@@ -20,14 +20,14 @@ from fairlead.core.model.tables import MAPPING, batch_of, word_column
 from fairlead.see.sources.base import Item
 from fairlead.see.sources.beacon import layout as k
 from fairlead.see.sources.beacon.carry_over import Carried
-from fairlead.see.sources.beacon.gaps import gaps_of
-from fairlead.see.sources.beacon.job_records import JobForm, job_record_batches, node_address
+from fairlead.see.sources.beacon.gaps import list_gaps
+from fairlead.see.sources.beacon.job_records import JobForm, format_node_address, read_job_records
 from fairlead.see.sources.beacon.lines import Lines, Tally, lines_of
-from fairlead.see.sources.beacon.metadata_ops import metadata_batches
+from fairlead.see.sources.beacon.metadata_ops import read_metadata_ops
 from fairlead.see.sources.beacon.operations import OffsetIs, operation_batches
-from fairlead.see.sources.beacon.rpc_counts import Polling, cache_batches, rpc_batches
-from fairlead.see.sources.beacon.server_latency import latency_batches, pending_batch
-from fairlead.see.sources.line_blocks import BLOCK_BYTES, Block, end_gaps, line_blocks
+from fairlead.see.sources.beacon.rpc_counts import Polling, read_cache_counts, read_rpc_counts
+from fairlead.see.sources.beacon.server_latency import flush_pending, read_latencies
+from fairlead.see.sources.line_blocks import BLOCK_BYTES, Block, end_gaps, read_line_blocks
 from fairlead.see.sources.local_time import check_zone
 
 _SMALL_BYTES = 1 << 18
@@ -94,7 +94,7 @@ class BeaconSource:
         tally = Tally()
         reading.carried = carried
         kept = 0
-        for block in line_blocks(reading.path, self.block_bytes):
+        for block in read_line_blocks(reading.path, self.block_bytes):
             reading.fast = reading.fast or not block.last or len(block.data) > _SMALL_BYTES
             lines = lines_of(block, fast=reading.fast)
             tally.add("overlong_lines", block.overlong)
@@ -102,13 +102,13 @@ class BeaconSource:
                 kept += batch.num_rows
                 yield batch
             reading.ended = block
-        held = pending_batch(carried) if last else None
+        held = flush_pending(carried) if last else None
         if held is not None:
             kept += held.num_rows
             yield held
         if not tally.read:
             raise _nothing(reading, tally)
-        for gap in (*end_gaps(reading.ended, kept=False), *gaps_of(tally, reading.jobs.nodes, kept)):
+        for gap in (*end_gaps(reading.ended, kept=False), *list_gaps(tally, reading.jobs.nodes, kept)):
             yield _placed(gap, reading.path)
 
     def _tables(self, lines: Lines, reading: _Reading, tally: Tally) -> Iterator[pa.RecordBatch]:
@@ -125,11 +125,11 @@ class BeaconSource:
         yield from operation_batches(
             lines, carried, tally, zone=self.time_zone, offset_is=self.offset_is, fs=self.file_system, host=host
         )
-        yield from latency_batches(lines, carried, tally, zone=self.time_zone, host=host)
-        yield from rpc_batches(lines, carried, tally, polling)
-        yield from cache_batches(lines, carried, tally, polling)
-        yield from metadata_batches(lines, carried, tally, polling)
-        jobs = list(job_record_batches(lines, reading.jobs, tally, zone=self.time_zone, cluster=self.cluster))
+        yield from read_latencies(lines, carried, tally, zone=self.time_zone, host=host)
+        yield from read_rpc_counts(lines, carried, tally, polling)
+        yield from read_cache_counts(lines, carried, tally, polling)
+        yield from read_metadata_ops(lines, carried, tally, polling)
+        jobs = list(read_job_records(lines, reading.jobs, tally, zone=self.time_zone, cluster=self.cluster))
         if jobs and self.forwarders and not reading.mapped:
             reading.mapped = True
             yield self._mapping()
@@ -140,7 +140,7 @@ class BeaconSource:
 
     def _mapping(self) -> pa.RecordBatch:
         """Which forwarding node serves which compute node: a static table, true at all times."""
-        nodes = [node_address(n) for n in range(len(self.forwarders) * self.nodes_per_forwarder)]
+        nodes = [format_node_address(n) for n in range(len(self.forwarders) * self.nodes_per_forwarder)]
         served = [name for name in self.forwarders for _ in range(self.nodes_per_forwarder)]
         return batch_of(
             MAPPING,

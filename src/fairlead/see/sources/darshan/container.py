@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from fairlead.core.errors import CorruptInputError, InputError, UnknownFormatError, UnsupportedVersionError
 from fairlead.see.sources.darshan.records import MOST_PROCESSES
-from fairlead.see.sources.darshan.regions import DamagedRegionError, LogFile, blocks
+from fairlead.see.sources.darshan.regions import DamagedRegionError, LogFile, read_blocks
 
 MAGIC = 6567223
 NEWEST = (3, 41)
@@ -173,7 +173,7 @@ def read_job(log: LogFile, header: Header) -> JobRecord:
     """Parse the job record. Raises CorruptInputError when it cannot be read: without it no time can be placed."""
     raw = b""
     try:
-        for block in blocks(log, *header.job, header.compression, _JOB_LIMIT):
+        for block in read_blocks(log, *header.job, header.compression, _JOB_LIMIT):
             raw += block
     except DamagedRegionError as error:
         raise CorruptInputError(f"its job record {error}", where=log.where, remedy=_REFETCH) from error

@@ -18,8 +18,8 @@ from fairlead.see.sources.darshan.records import (
     MOST_PROCESSES,
     Placing,
     Tally,
-    fixed_records,
-    plausible_ranks,
+    is_plausible_rank,
+    split_records,
     to_epoch_ns,
 )
 
@@ -62,11 +62,11 @@ _SHARED_ONLY = (
 _UNSIGNED = frozenset({"renamed_from"})
 
 
-def counter_batches(
+def read_counters(
     module: str, layout: Layout, blocks: Iterable[bytes], placing: Placing, tally: Tally
 ) -> Iterator[pa.RecordBatch]:
     """`file_counters` of one module, one row per record; `extra` holds `file_rec_id` rounded to 53 bits."""
-    for raw in fixed_records(blocks, layout.dtype(placing.order)):
+    for raw in split_records(blocks, layout.dtype(placing.order)):
         records = _usable(raw, layout, placing.processes, tally)
         if len(records):
             tally.kept += len(records)
@@ -76,7 +76,7 @@ def counter_batches(
 def _usable(records: NDArray[np.void], layout: Layout, processes: int | None, tally: Tally) -> NDArray[np.void]:
     """Without impossible ranks and values, and without records of version 1 of POSIX that mix in C streams: their bytes
     cannot be told apart (libdarshan leaves them out too)."""
-    keep = plausible_ranks(records["rank"], processes)
+    keep = is_plausible_rank(records["rank"], processes)
     tally.impossible_ranks += int(np.count_nonzero(~keep))
     counters = records["counters"]
     # "Not known" is -1 in a rank's record, and summed over the ranks in a shared one.

@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fairlead.core.model.tables import OPS, batch_of, word_column
-from fairlead.see.sources.darshan.records import MOST_BYTES, Placing, Tally, plausible_ranks, to_epoch_ns
+from fairlead.see.sources.darshan.records import MOST_BYTES, Placing, Tally, is_plausible_rank, to_epoch_ns
 from fairlead.see.sources.darshan.regions import DamagedRegionError
 
 HEADER_BYTES = 104
@@ -41,7 +41,7 @@ class Block:
     reads: NDArray[np.int64]
 
 
-def segment_words(module: str, version: int) -> int:
+def count_segment_words(module: str, version: int) -> int:
     """64-bit words of a segment: offset, length, start, end, and a thread since some version."""
     return 5 if version >= _THREADS_SINCE[module] else 4
 
@@ -64,7 +64,7 @@ def _header_dtype(order: str) -> np.dtype[np.void]:
     )
 
 
-def walk(regions: Iterable[bytes], order: str, words: int) -> Iterator[Block]:
+def walk_segments(regions: Iterable[bytes], order: str, words: int) -> Iterator[Block]:
     """Blocks of segments. Raises DamagedRegionError after the last sound one when a record is cut off or counts what
     cannot be."""
     walker = _Walker(order, words)
@@ -136,7 +136,7 @@ class _Walker:
         )
 
 
-def hosts(headers: NDArray[np.void]) -> tuple[NDArray[np.int32], list[str]]:
+def list_hosts(headers: NDArray[np.void]) -> tuple[NDArray[np.int32], list[str]]:
     """Host names seen, and for each header the index of its own."""
     raw, places = np.unique(headers["host"], return_inverse=True)
     words: dict[str, int] = {}
@@ -148,7 +148,7 @@ def _host(raw: bytes) -> str:
     return raw.partition(b"\0")[0].decode("utf-8", "backslashreplace")
 
 
-def batch(block: Block, module: str, version: int, placing: Placing, tally: Tally) -> pa.RecordBatch:
+def build_batch(block: Block, module: str, version: int, placing: Placing, tally: Tally) -> pa.RecordBatch:
     """`ops` of a block. A segment that ends before it starts is given no duration and tallied."""
     block = _plausible(block, placing.processes, tally)
     segments, headers = block.segments, block.headers
@@ -156,7 +156,7 @@ def batch(block: Block, module: str, version: int, placing: Placing, tally: Tall
     start, end, busy = _times(segments, placing.start_ns, tally)
     tally.kept += rows
     file_ids, fs = placing.files.look_up(headers["id"].astype(np.uint64))
-    host_codes, host_words = hosts(headers)
+    host_codes, host_words = list_hosts(headers)
     ways = np.repeat(
         np.tile(np.array([0, 1], np.int32), len(headers)), np.stack([block.writes, block.reads], axis=1).ravel()
     )
@@ -205,7 +205,7 @@ def _words(codes: NDArray[np.int32], words: pa.Array) -> pa.DictionaryArray:
 
 def _plausible(block: Block, processes: int | None, tally: Tally) -> Block:
     """The block without records of impossible ranks, nor such that hold a segment of impossible size or place."""
-    good = plausible_ranks(block.headers["rank"], processes)
+    good = is_plausible_rank(block.headers["rank"], processes)
     tally.impossible_ranks += int(np.count_nonzero(~good))
     placed = block.segments[:, :2]
     if placed.size and (placed.min() < -1 or placed.max() > MOST_BYTES or block.segments[:, 1].min() < 0):

@@ -65,7 +65,7 @@ class Gaps:
                 "record again with Darshan 3.2.1 or newer",
             )
 
-    def not_read(self, module: ModuleInfo) -> Missing:
+    def describe_unread_module(self, module: ModuleInfo) -> Missing:
         """A module fairlead does not decode."""
         about = _NOT_READ.get(module.name)
         why = f"{module.compressed_bytes:,} bytes are in the log, fairlead does not read this module"
@@ -76,7 +76,7 @@ class Gaps:
         why = f"version {module.version} of its records is not known to this fairlead"
         return self._missing("module_version", module.name, why, "update fairlead")
 
-    def damaged_names(self, damage: DamagedRegionError, kept: int) -> Missing:
+    def describe_damaged_names(self, damage: DamagedRegionError, kept: int) -> Missing:
         """The name region ends early."""
         why = f"the list of names {damage}; {_count(kept, 'name')} before that kept"
         return self._missing("truncated", "file names", why, _REFETCH)

@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from fairlead.core.model.tables import HEATMAP, batch_of, word_column
-from fairlead.see.sources.darshan.records import MOST_BYTES, Placing, Tally, plausible_ranks
+from fairlead.see.sources.darshan.records import MOST_BYTES, Placing, Tally, is_plausible_rank
 from fairlead.see.sources.darshan.regions import DamagedRegionError
 
 _HEADER_BYTES = 48
@@ -27,7 +27,7 @@ _INTERFACES = {"MPIIO": "MPI-IO"}
 _Record = tuple[int, int, float, int, memoryview]
 
 
-def interface_of(name: str | None, key: int) -> str:
+def find_interface(name: str | None, key: int) -> str:
     """The interface a heat map's record is about, from the record's name (`heatmap:POSIX`)."""
     if name is None or not name.startswith(_PREFIX):
         return f"darshan:{key:016x}"
@@ -35,7 +35,7 @@ def interface_of(name: str | None, key: int) -> str:
     return _INTERFACES.get(word, word)
 
 
-def heatmap_batches(
+def read_heatmap(
     blocks: Iterable[bytes], names: dict[int, str], placing: Placing, tally: Tally
 ) -> Iterator[pa.RecordBatch]:
     """`heatmap`, one row per record and bin. Raises DamagedRegionError after the last sound record."""
@@ -75,7 +75,7 @@ def _records(data: bytes, order: str) -> tuple[list[_Record], int, str | None]:
 
 def _batch(records: list[_Record], names: dict[int, str], placing: Placing, tally: Tally) -> pa.RecordBatch | None:
     ranks = np.array([record[1] for record in records], np.int64)
-    good = plausible_ranks(ranks, placing.processes)
+    good = is_plausible_rank(ranks, placing.processes)
     tally.impossible_ranks += int(np.count_nonzero(~good))
     possible = np.array([_possible(record[4], placing.order) for record in records], dtype=bool)
     tally.impossible_values += int(np.count_nonzero(good & ~possible))
@@ -115,4 +115,4 @@ def _possible(bins: memoryview, order: str) -> bool:
 
 def _interfaces(records: list[_Record], names: dict[int, str]) -> tuple[list[str], NDArray[np.int32]]:
     keys, codes = np.unique(np.array([record[0] for record in records], np.uint64), return_inverse=True)
-    return [interface_of(names.get(key), key) for key in keys.tolist()], codes.astype(np.int32)
+    return [find_interface(names.get(key), key) for key in keys.tolist()], codes.astype(np.int32)

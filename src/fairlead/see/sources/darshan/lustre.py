@@ -25,7 +25,7 @@ _UNUSED = -1
 _Record = tuple[int, memoryview, memoryview]
 
 
-def layout_batches(blocks: Iterable[bytes], version: int, placing: Placing, tally: Tally) -> Iterator[pa.RecordBatch]:
+def read_layouts(blocks: Iterable[bytes], version: int, placing: Placing, tally: Tally) -> Iterator[pa.RecordBatch]:
     """`layouts`, in the order of the log. Raises DamagedRegionError after the last sound record."""
     rest = b""
     for block in blocks:

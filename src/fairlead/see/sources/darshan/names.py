@@ -114,19 +114,19 @@ class FileIds:
         return ids, codes
 
     def _nameless_id(self, key: int) -> int:
-        return self.nameless.setdefault(key, file_id("", nameless_path(key)))
+        return self.nameless.setdefault(key, file_id("", format_nameless_path(key)))
 
     def batch(self, seen_ns: int | None) -> pa.RecordBatch:
         """`files` of everything named."""
         return _files(self.file_ids, self.fs, self.paths, seen_ns)
 
-    def nameless_batch(self, seen_ns: int | None) -> pa.RecordBatch:
+    def build_nameless_batch(self, seen_ns: int | None) -> pa.RecordBatch:
         """`files` of the ids met so far that have no name."""
-        paths = [nameless_path(key) for key in self.nameless]
+        paths = [format_nameless_path(key) for key in self.nameless]
         return _files(list(self.nameless.values()), [""] * len(paths), paths, seen_ns)
 
 
-def nameless_path(key: int) -> str:
+def format_nameless_path(key: int) -> str:
     """What a record without a name is called."""
     return f"darshan:{key:016x}"
 

@@ -45,7 +45,7 @@ class Placing:
     processes: int | None = None
 
 
-def fixed_records(blocks: Iterable[bytes], dtype: np.dtype[np.void]) -> Iterator[NDArray[np.void]]:
+def split_records(blocks: Iterable[bytes], dtype: np.dtype[np.void]) -> Iterator[NDArray[np.void]]:
     """Records of one size, across block borders. Raises DamagedRegionError when the region ends within one."""
     rest = b""
     for block in blocks:
@@ -58,7 +58,7 @@ def fixed_records(blocks: Iterable[bytes], dtype: np.dtype[np.void]) -> Iterator
         raise DamagedRegionError("ends within a record")
 
 
-def plausible_ranks(rank: NDArray[np.int64], processes: int | None) -> NDArray[np.bool_]:
+def is_plausible_rank(rank: NDArray[np.int64], processes: int | None) -> NDArray[np.bool_]:
     """Where a rank is -1 (all ranks) or one of the job's."""
     return np.asarray((rank >= -1) & (rank < (processes or MOST_PROCESSES)), dtype=bool)
 

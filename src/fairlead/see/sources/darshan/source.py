@@ -20,14 +20,14 @@ from fairlead.core.model.tables import FILE_COUNTERS, FILES, HEATMAP, LAYOUTS, O
 from fairlead.see.sources.base import Item, Origin
 from fairlead.see.sources.darshan import dxt
 from fairlead.see.sources.darshan.container import Header, JobRecord, ModuleInfo, is_darshan, read_header, read_job
-from fairlead.see.sources.darshan.counters import counter_batches
+from fairlead.see.sources.darshan.counters import read_counters
 from fairlead.see.sources.darshan.gaps import Gaps
-from fairlead.see.sources.darshan.heatmap import heatmap_batches
-from fairlead.see.sources.darshan.layouts import layouts
-from fairlead.see.sources.darshan.lustre import layout_batches
+from fairlead.see.sources.darshan.heatmap import read_heatmap
+from fairlead.see.sources.darshan.layouts import load_layouts
+from fairlead.see.sources.darshan.lustre import read_layouts
 from fairlead.see.sources.darshan.names import FileIds, parse_names
 from fairlead.see.sources.darshan.records import Placing, Tally
-from fairlead.see.sources.darshan.regions import DamagedRegionError, LogFile, blocks, inflated_limit
+from fairlead.see.sources.darshan.regions import DamagedRegionError, LogFile, limit_inflated, read_blocks
 
 _SAME_RUN_NS = 86_400 * 10**9
 """Steps of one batch job follow each other within a day; the same number later is another job (without a scheduler
@@ -41,7 +41,7 @@ _VERSIONS = {"LUSTRE": 2, "HEATMAP": 1, "DXT_POSIX": 2, "DXT_MPIIO": 3}
 
 @dataclass(frozen=True)
 class DarshanLog:
-    """A whole log in memory. `tables` holds `files`, `file_counters`, `layouts`, `heatmap` and `ops`, maybe empty.
+    """A whole log in memory. `tables` holds `files`, `file_counters`, `load_layouts`, `heatmap` and `ops`, maybe empty.
 
     `names` maps record ids (unsigned 64-bit) to names, `mounts` lists (mount point, file system type), the longest
     first; `modules` describes every module with data, read or not.
@@ -75,7 +75,7 @@ class DarshanSource:
         return Origin(f"{record.uid}/{record.job_id}", record.start_ns, record.end_ns, _SAME_RUN_NS)
 
     def read(self, path: Path) -> Iterator[Item]:
-        """The job, then `files`, `file_counters`, `layouts`, `heatmap` and `ops` as they are decoded, with a
+        """The job, then `files`, `file_counters`, `load_layouts`, `heatmap` and `ops` as they are decoded, with a
         `Missing` for everything damaged, partial or not understood.
 
         Raises UnknownFormatError, UnsupportedVersionError, CorruptInputError or InputError when nothing can be used.
@@ -135,10 +135,10 @@ class _Trace:
         self.ranks: set[int] = set()
         self.held: list[dxt.Block] | None = [] if held else None
         self.damage: DamagedRegionError | None = None
-        words = dxt.segment_words(module.name, module.version)
+        words = dxt.count_segment_words(module.name, module.version)
         try:
-            for block in dxt.walk(regions, order, words):
-                self.hosts.update(dxt.hosts(block.headers)[1])
+            for block in dxt.walk_segments(regions, order, words):
+                self.hosts.update(dxt.list_hosts(block.headers)[1])
                 self.ranks.update(np.unique(block.headers["rank"]).tolist())
                 if self.held is not None:
                     self.held.append(block)
@@ -177,17 +177,17 @@ class _Reading:
             if module.name in dxt.INTERFACES and not self._readable(module):
                 yield self.gaps.version(module)
         if files.nameless:
-            yield files.nameless_batch(record.start_ns)
+            yield files.build_nameless_batch(record.start_ns)
             yield self.gaps.nameless(len(files.nameless))
 
     def _readable(self, module: ModuleInfo) -> bool:
         if module.name in _VERSIONS:
             return 1 <= module.version <= _VERSIONS[module.name]
-        return module.version in layouts().get(module.name, {})
+        return module.version in load_layouts().get(module.name, {})
 
     def _regions(self, module: ModuleInfo) -> Iterator[bytes]:
-        limit = inflated_limit(module.compressed_bytes, self.record.processes or 0)
-        return blocks(self.log, module.offset, module.compressed_bytes, self.header.compression, limit)
+        limit = limit_inflated(module.compressed_bytes, self.record.processes or 0)
+        return read_blocks(self.log, module.offset, module.compressed_bytes, self.header.compression, limit)
 
     def _trace(self, module: ModuleInfo) -> _Trace | None:
         if not self._readable(module):
@@ -218,17 +218,17 @@ class _Reading:
         offset, length = self.header.names
         if not length:
             return
-        limit = inflated_limit(length, self.record.processes or 0)
-        regions = blocks(self.log, offset, length, self.header.compression, limit)
+        limit = limit_inflated(length, self.record.processes or 0)
+        regions = read_blocks(self.log, offset, length, self.header.compression, limit)
         try:
             parse_names(regions, self.header.order, self.header.version < (3, 10), self.names)
         except DamagedRegionError as error:
-            yield self.gaps.damaged_names(error, len(self.names))
+            yield self.gaps.describe_damaged_names(error, len(self.names))
 
     def _module(self, module: ModuleInfo, placing: Placing) -> Iterator[Item]:
-        known = layouts().get(module.name)
+        known = load_layouts().get(module.name)
         if known is None and module.name not in _VERSIONS:
-            yield self.gaps.not_read(module)
+            yield self.gaps.describe_unread_module(module)
             return
         if not self._readable(module):
             yield self.gaps.version(module)
@@ -238,24 +238,24 @@ class _Reading:
         damage: DamagedRegionError | None = None
         try:
             if known is not None:
-                yield from counter_batches(module.name, known[module.version], regions, placing, tally)
+                yield from read_counters(module.name, known[module.version], regions, placing, tally)
             elif module.name == "LUSTRE":
-                yield from layout_batches(regions, module.version, placing, tally)
+                yield from read_layouts(regions, module.version, placing, tally)
             else:
-                yield from heatmap_batches(regions, self.names, placing, tally)
+                yield from read_heatmap(regions, self.names, placing, tally)
         except DamagedRegionError as error:
             damage = error
         yield from self.gaps.of_module(module, tally, damage, "record")
 
     def _segments(self, trace: _Trace, placing: Placing) -> Iterator[Item]:
         module, tally, damage = trace.module, Tally(), trace.damage
-        words = dxt.segment_words(module.name, module.version)
+        words = dxt.count_segment_words(module.name, module.version)
         walk: Iterable[dxt.Block] = (
-            trace.held if trace.held is not None else dxt.walk(self._regions(module), placing.order, words)
+            trace.held if trace.held is not None else dxt.walk_segments(self._regions(module), placing.order, words)
         )
         try:
             for block in walk:
-                yield dxt.batch(block, module.name, module.version, placing, tally)
+                yield dxt.build_batch(block, module.name, module.version, placing, tally)
         except DamagedRegionError as error:
             damage = error
         yield from self.gaps.of_module(module, tally, damage, "segment")

@@ -10,13 +10,13 @@ import numpy as np
 
 from fairlead.see.sources.dftracer import layout as c
 from fairlead.see.sources.dftracer.kernel_memory import (
-    byte_at,
-    compiled,
+    compile_kernel,
+    count_trailing_zeros,
+    load_byte,
+    load_word,
     number_at,
     put_byte,
     put_number,
-    trailing_zeros,
-    word_at,
 )
 
 ROWS = 60_000
@@ -53,19 +53,19 @@ _8, _16, _32, _64 = np.uint64(8), np.uint64(16), np.uint64(32), np.uint64(64)
 _POWERS = np.array([10**k for k in range(9)], np.uint64)
 
 
-@compiled
+@compile_kernel
 def _first_bytes(word, count):  # type: ignore[no-untyped-def]
     """The first `count` (1 or more) bytes of a word, the rest zero."""
     return word if count >= 8 else word & (_ALL >> (_64 - _8 * np.uint64(count)))
 
 
-@compiled
-def intern(a, b, state):  # type: ignore[no-untyped-def]
+@compile_kernel
+def intern_token(a, b, state):  # type: ignore[no-untyped-def]
     """Code of the token at addresses a..b; FULL when the tables must grow first."""
     length = b - a
     h = np.uint64(length)
     for i in range(0, length, 8):
-        h = (h ^ _first_bytes(word_at(a + i), length - i)) * _MIX
+        h = (h ^ _first_bytes(load_word(a + i), length - i)) * _MIX
         h ^= h >> _32
     mask = number_at(state + SLOT_MASK)
     slots, hashes = number_at(state + SLOTS), number_at(state + HASHES)
@@ -80,7 +80,7 @@ def intern(a, b, state):  # type: ignore[no-untyped-def]
             if number_at(starts + 8 * code + 8) - base == length:
                 same = True
                 for i in range(0, length, 8):
-                    if _first_bytes(word_at(arena + base + i) ^ word_at(a + i), length - i) != np.uint64(0):
+                    if _first_bytes(load_word(arena + base + i) ^ load_word(a + i), length - i) != np.uint64(0):
                         same = False
                         break
                 if same:
@@ -91,7 +91,7 @@ def intern(a, b, state):  # type: ignore[no-untyped-def]
     if base + length + 8 > number_at(state + ARENA_SIZE) or n + 1 >= number_at(state + CAPACITY):
         return FULL
     for i in range(length):
-        put_byte(arena + base + i, byte_at(a + i))
+        put_byte(arena + base + i, load_byte(a + i))
     put_number(starts + 8 * n + 8, base + length)
     put_number(hashes + 8 * n, np.int64(h))
     put_number(slots + 8 * slot, n)
@@ -99,8 +99,8 @@ def intern(a, b, state):  # type: ignore[no-untyped-def]
     return n
 
 
-@compiled
-def rehash(slots, hashes, count):  # type: ignore[no-untyped-def]
+@compile_kernel
+def rehash_tokens(slots, hashes, count):  # type: ignore[no-untyped-def]
     """Fill the open-addressing table `slots` (a power of two long) anew with the first `count` of `hashes`."""
     slots[:] = -1
     mask = len(slots) - 1
@@ -111,54 +111,54 @@ def rehash(slots, hashes, count):  # type: ignore[no-untyped-def]
         slots[slot] = n
 
 
-@compiled
+@compile_kernel
 def _skip_blank(p):  # type: ignore[no-untyped-def]
-    while byte_at(p) in (32, 9, 13):
+    while load_byte(p) in (32, 9, 13):
         p += 1
     return p
 
 
-@compiled
+@compile_kernel
 def _skip_around(p):  # type: ignore[no-untyped-def]
     """Past what may stand around an event: blanks, and the brackets and commas of an array."""
-    while byte_at(p) in (32, 9, 13, 44, 91, 93):
+    while load_byte(p) in (32, 9, 13, 44, 91, 93):
         p += 1
     return p
 
 
-@compiled
+@compile_kernel
 def _zero_bytes(word):  # type: ignore[no-untyped-def]
     """The top bit of each zero byte of `word`; bits above the lowest of them may be wrong."""
     return (word - _ONES) & ~word & _TOPS
 
 
-@compiled
+@compile_kernel
 def _string_end(p):  # type: ignore[no-untyped-def]
     """Address of the quote that closes the string whose text begins at p; _BAIL at an escape or the line's end."""
     while True:
-        word = word_at(p)
+        word = load_word(p)
         hit = _zero_bytes(word ^ _QUOTES) | _zero_bytes(word ^ _ESCAPES) | _zero_bytes(word ^ _NEWLINES)
         if hit:
-            end = p + (trailing_zeros(hit) >> 3)
-            return end if byte_at(end) == 34 else _BAIL
+            end = p + (count_trailing_zeros(hit) >> 3)
+            return end if load_byte(end) == 34 else _BAIL
         p += 8
 
 
-@compiled
+@compile_kernel
 def _integer(p, out):  # type: ignore[no-untyped-def]
     """Address behind the JSON integer at p, its value put at `out` (unsigned 64-bit ones wrap); _BAIL if it is none.
 
     Eight digits at a time: neighbouring lanes are combined to two, four, then eight digits by multiplication.
     """
-    negative = byte_at(p) == 45
+    negative = load_byte(p) == 45
     if negative:
         p += 1
     first = p
     value = np.uint64(0)
     while True:
-        word = word_at(p)
+        word = load_word(p)
         others = ((word & _HIGH) ^ _ZEROS) | (((word + _SIXES) & _HIGH) ^ _ZEROS)
-        count = trailing_zeros(others) >> 3
+        count = count_trailing_zeros(others) >> 3
         if count == 0:
             break
         word = (word << (_64 - _8 * np.uint64(count))) & _LOW
@@ -172,7 +172,7 @@ def _integer(p, out):  # type: ignore[no-untyped-def]
         if count < 8:
             break
     length = p - first
-    if length == 0 or (byte_at(first) == 48 and (length > 1 or negative)) or value == _INT64_END:
+    if length == 0 or (load_byte(first) == 48 and (length > 1 or negative)) or value == _INT64_END:
         return _BAIL
     if negative:
         if value > _INT64_END:
@@ -180,10 +180,10 @@ def _integer(p, out):  # type: ignore[no-untyped-def]
         put_number(out, -np.int64(value))
     else:
         put_number(out, np.int64(value))
-    return _BAIL if byte_at(p) in (46, 101, 69) else p
+    return _BAIL if load_byte(p) in (46, 101, 69) else p
 
 
-@compiled
+@compile_kernel
 def _number_column(key):  # type: ignore[no-untyped-def]
     """Column of a numeric argument, -1 for other keys."""
     if key == _K_RET:
@@ -205,7 +205,7 @@ def _number_column(key):  # type: ignore[no-untyped-def]
     return c.TEXT_LEN if key in (_K_RETLEN, _K_STRLEN) else -1
 
 
-@compiled
+@compile_kernel
 def _token_column(key):  # type: ignore[no-untyped-def]
     """Column of an argument whose value is a token, -1 for other keys."""
     if key == _K_HHASH:
@@ -219,22 +219,22 @@ def _token_column(key):  # type: ignore[no-untyped-def]
     return c.HOST if key == _K_HOST else -1
 
 
-@compiled
+@compile_kernel
 def _phase(a, b, quoted):  # type: ignore[no-untyped-def]
     """COMPLETE or METADATA; _BAIL for phases that are no operations."""
-    ch = byte_at(a) if b - a == 1 else 0
+    ch = load_byte(a) if b - a == 1 else 0
     if (quoted and ch == 88) or (not quoted and ch == 49):
         return c.COMPLETE
     return c.METADATA if (quoted and ch == 77) or (not quoted and ch == 52) else _BAIL
 
 
-@compiled
+@compile_kernel
 def _field(key, a, b, quoted, row, stride, state):  # type: ignore[no-untyped-def]
     """Store the value at a..b of a key outside `args`. 0, _BAIL or FULL. A number's value waits in _NUMBER."""
     if key in (_K_NAME, _K_CAT):
         if not quoted:
             return _BAIL
-        code = intern(a, b, state)
+        code = intern_token(a, b, state)
         if code < 0:
             return code
         put_number(row + stride * (c.NAME if key == _K_NAME else c.CAT), code)
@@ -253,12 +253,12 @@ def _field(key, a, b, quoted, row, stride, state):  # type: ignore[no-untyped-de
     return 0
 
 
-@compiled
+@compile_kernel
 def _argument(key, a, b, quoted, row, stride, state):  # type: ignore[no-untyped-def]
     """Store the value at a..b of a key in `args`. 0, _BAIL or FULL. A number's value waits in _NUMBER."""
     column = _token_column(key)
     if column >= 0:
-        code = intern(a, b, state)
+        code = intern_token(a, b, state)
         if code < 0:
             return code
         put_number(row + stride * column, code)
@@ -277,7 +277,7 @@ def _argument(key, a, b, quoted, row, stride, state):  # type: ignore[no-untyped
     return 0
 
 
-@compiled
+@compile_kernel
 def _event(p, row, stride, state):  # type: ignore[no-untyped-def]
     """Read the event whose brace is at p into the row at address `row`. Address behind it, _BAIL, or FULL.
 
@@ -291,31 +291,31 @@ def _event(p, row, stride, state):  # type: ignore[no-untyped-def]
     p += 1
     while True:
         p = _skip_blank(p)
-        if byte_at(p) == 125:
+        if load_byte(p) == 125:
             if comma:
                 return _BAIL
             p = _skip_blank(p + 1)
             depth -= 1
             if depth == 0:
                 break
-            comma = byte_at(p) == 44
+            comma = load_byte(p) == 44
             if comma:
                 p += 1
-            elif byte_at(p) != 125:
+            elif load_byte(p) != 125:
                 return _BAIL
             continue
-        if byte_at(p) != 34:
+        if load_byte(p) != 34:
             return _BAIL
         p += 1
         b = _string_end(p)
         if b < 0:
             return _BAIL
-        key = _first_bytes(word_at(p), b - p) if 0 < b - p <= 8 else np.uint64(0)
+        key = _first_bytes(load_word(p), b - p) if 0 < b - p <= 8 else np.uint64(0)
         p = _skip_blank(b + 1)
-        if byte_at(p) != 58:
+        if load_byte(p) != 58:
             return _BAIL
         p = _skip_blank(p + 1)
-        ch = byte_at(p)
+        ch = load_byte(p)
         quoted = ch == 34
         if quoted:
             a = p + 1
@@ -340,16 +340,16 @@ def _event(p, row, stride, state):  # type: ignore[no-untyped-def]
         if status < 0:
             return status
         p = _skip_blank(p)
-        comma = byte_at(p) == 44
+        comma = load_byte(p) == 44
         if comma:
             p += 1
-        elif byte_at(p) != 125:
+        elif load_byte(p) != 125:
             return _BAIL
     status = _complete(row, stride, state)
     return p if status == 0 else status
 
 
-@compiled
+@compile_kernel
 def _complete(row, stride, state):  # type: ignore[no-untyped-def]
     """Whether the row has what its phase needs: 0, _BAIL or FULL. Metadata get their name and value."""
     if number_at(row + stride * c.NAME) == c.ABSENT or number_at(row + stride * c.PID) == c.ABSENT:
@@ -362,8 +362,8 @@ def _complete(row, stride, state):  # type: ignore[no-untyped-def]
         return _BAIL if category in (c.ABSENT, c.DFTRACER_TOKEN) else 0
     if phase != c.METADATA or number_at(state + _META) == 0 or number_at(state + _META + 16) == 0:
         return _BAIL
-    name = intern(number_at(state + _META), number_at(state + _META + 8), state)
-    value = intern(number_at(state + _META + 16), number_at(state + _META + 24), state)
+    name = intern_token(number_at(state + _META), number_at(state + _META + 8), state)
+    value = intern_token(number_at(state + _META + 16), number_at(state + _META + 24), state)
     if name < 0 or value < 0:
         return FULL
     for column in range(c.CAT, c.META_NAME):
@@ -374,13 +374,13 @@ def _complete(row, stride, state):  # type: ignore[no-untyped-def]
     return 0
 
 
-@compiled
+@compile_kernel
 def _clear(row, stride):  # type: ignore[no-untyped-def]
     for column in range(c.COLUMNS):
         put_number(row + stride * column, c.ABSENT)
 
 
-@compiled
+@compile_kernel
 def scan(block, start, stop, state):  # type: ignore[no-untyped-def]
     """Scan whole lines from address `start` to `stop` into rows from number ROW on, which hold ABSENT before.
 
@@ -394,7 +394,7 @@ def scan(block, start, stop, state):  # type: ignore[no-untyped-def]
     while p < stop and n < ROWS:
         line = p
         p = _skip_around(p)
-        ch = byte_at(p)
+        ch = load_byte(p)
         if ch == 10:
             p += 1
             lines += 1
@@ -408,11 +408,11 @@ def scan(block, start, stop, state):  # type: ignore[no-untyped-def]
             break
         if behind > 0:
             p = _skip_around(behind)
-            if byte_at(p) != 10:
+            if load_byte(p) != 10:
                 behind = _BAIL
         if behind < 0:
             p = first
-            while byte_at(p) != 10:
+            while load_byte(p) != 10:
                 p += 1
             _clear(row, stride)
             put_number(row + stride * c.PH, c.UNREAD)

@@ -14,7 +14,7 @@ from numba import types
 intrinsic: Any = numba.extending.intrinsic
 
 
-def compiled(function: Any) -> Any:
+def compile_kernel(function: Any) -> Any:
     """Compiled on first use; cached where some folder can be written, compiled anew for each run where none can.
 
     Numba keeps the machine code beside the module, or in the user's cache folder where that is read-only.
@@ -26,7 +26,7 @@ def compiled(function: Any) -> Any:
 
 
 @intrinsic
-def byte_at(typing_context, address):  # type: ignore[no-untyped-def]  # noqa: ARG001
+def load_byte(typing_context, address):  # type: ignore[no-untyped-def]  # noqa: ARG001
     """The byte at an address, as int64."""
 
     def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]  # noqa: ARG001
@@ -37,7 +37,7 @@ def byte_at(typing_context, address):  # type: ignore[no-untyped-def]  # noqa: A
 
 
 @intrinsic
-def word_at(typing_context, address):  # type: ignore[no-untyped-def]  # noqa: ARG001
+def load_word(typing_context, address):  # type: ignore[no-untyped-def]  # noqa: ARG001
     """The eight bytes from an address on as uint64, the first byte lowest (on little-endian machines)."""
 
     def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]  # noqa: ARG001
@@ -82,7 +82,7 @@ def put_byte(typing_context, address, value):  # type: ignore[no-untyped-def]  #
 
 
 @intrinsic
-def trailing_zeros(typing_context, word):  # type: ignore[no-untyped-def]  # noqa: ARG001
+def count_trailing_zeros(typing_context, word):  # type: ignore[no-untyped-def]  # noqa: ARG001
     """Zero bits below the lowest set one of a uint64, as int64; 64 for zero."""
 
     def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]  # noqa: ARG001

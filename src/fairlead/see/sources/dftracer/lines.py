@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import UNSET
 
 from fairlead.see.sources.dftracer import layout as c
-from fairlead.see.sources.dftracer.tokens import Tokens, utf8
+from fairlead.see.sources.dftracer.tokens import Tokens, encode_utf8
 
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,19})")
 _WRAP = 1 << 64
@@ -104,7 +104,7 @@ def _integer(value: Any) -> int:
 
 def _token(value: Any, tokens: Tokens) -> int:
     if type(value) is str:
-        return tokens.code(utf8(value))
+        return tokens.code(encode_utf8(value))
     if type(value) is int:
         return tokens.code(str(value).encode())
     return c.ABSENT
@@ -146,7 +146,7 @@ def read_line(line: bytes, row: list[int], tokens: Tokens, report: LineReport) -
         return True
     if ts == c.ABSENT or dur == c.ABSENT:
         return False
-    row[c.CAT] = tokens.code(utf8(event.cat) if type(event.cat) is str else b"")
+    row[c.CAT] = tokens.code(encode_utf8(event.cat) if type(event.cat) is str else b"")
     row[c.HHASH] = _token(args.hhash, tokens)
     row[c.HOST] = _token(args.hostname, tokens)
     if row[c.CAT] == c.DFTRACER_TOKEN:

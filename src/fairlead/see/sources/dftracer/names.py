@@ -14,7 +14,7 @@ from fairlead.core.model.identity import file_id
 from fairlead.core.model.tables import FILES, batch_of
 from fairlead.see.sources.dftracer import layout as c
 from fairlead.see.sources.dftracer.processes import Ranks
-from fairlead.see.sources.dftracer.tokens import Tokens, utf8
+from fairlead.see.sources.dftracer.tokens import Tokens, encode_utf8
 
 _NO_HASHES = (b"", b"0")
 _JOB_ID_NAMES = {
@@ -29,7 +29,7 @@ _JOB_ID_NAMES = {
 }
 
 
-def grown(table: NDArray[np.int64], length: int, fill: int = -1) -> NDArray[np.int64]:
+def grow_table(table: NDArray[np.int64], length: int, fill: int = -1) -> NDArray[np.int64]:
     """`table` with room for `length` entries, new ones holding `fill`."""
     if length <= len(table):
         return table
@@ -63,10 +63,10 @@ class Names:
 
     def _room(self) -> None:
         size = len(self._tokens)
-        self._paths, self._hosts = grown(self._paths, size), grown(self._hosts, size)
-        self._strings = grown(self._strings, size)
-        self._ids, self._known = grown(self._ids, size, 0), grown(self._known, size, 0)
-        self._ambiguous = grown(self._ambiguous, size, 0)
+        self._paths, self._hosts = grow_table(self._paths, size), grow_table(self._hosts, size)
+        self._strings = grow_table(self._strings, size)
+        self._ids, self._known = grow_table(self._ids, size, 0), grow_table(self._known, size, 0)
+        self._ambiguous = grow_table(self._ambiguous, size, 0)
 
     def learn(self, rows: c.IntArray) -> None:
         """Take in the metadata events among `rows`, which `paths` is asked about next."""
@@ -175,7 +175,7 @@ class Names:
         texts = [self._tokens.text(code) for code in tokens.tolist()]
         self._ids[tokens] = [file_id("", text) for text in texts]
         self._known[tokens] = 1
-        shown = [utf8(text).decode("utf-8", "backslashreplace") for text in texts]
+        shown = [encode_utf8(text).decode("utf-8", "backslashreplace") for text in texts]
         fs = [""] * len(shown)
         columns = {"file_id": self._ids[tokens], "fs": fs, "path": shown, "first_seen_ns": start_ns[first]}
         return batch_of(FILES, columns)

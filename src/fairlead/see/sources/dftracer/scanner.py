@@ -88,7 +88,7 @@ class Scanner:
     def _add(self, text: bytes) -> None:
         data = np.frombuffer(text + PADDING, np.uint8)
         at = data.ctypes.data
-        while k.intern(at, at + len(text), self._state.ctypes.data) == k.FULL:
+        while k.intern_token(at, at + len(text), self._state.ctypes.data) == k.FULL:
             self._grow()
 
     def _grow(self) -> None:
@@ -96,5 +96,5 @@ class Scanner:
         self._starts = np.concatenate([self._starts, np.zeros(len(self._hashes), np.int64)])
         self._hashes = np.concatenate([self._hashes, np.zeros(len(self._hashes), np.int64)])
         self._slots = np.empty(2 * len(self._slots), np.int64)
-        k.rehash(self._slots, self._hashes, self._get(k.TOKENS))
+        k.rehash_tokens(self._slots, self._hashes, self._get(k.TOKENS))
         self._place_tables()

@@ -21,7 +21,7 @@ from fairlead.see.sources.dftracer.blocks import PADDING, SMALL_BYTES, End, read
 from fairlead.see.sources.dftracer.lines import LineReport, count_unreadable, read_line, read_lines
 from fairlead.see.sources.dftracer.names import Names
 from fairlead.see.sources.dftracer.records import Recorder
-from fairlead.see.sources.dftracer.summary import TimeUnit, Trace, job_of, missing_of, unit_of
+from fairlead.see.sources.dftracer.summary import TimeUnit, Trace, build_job, find_time_unit, list_missing
 from fairlead.see.sources.dftracer.tokens import Tokens
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class DFTracerSource:
         for line in head.split(b"\n"):
             found = _TS.search(line)
             if found is not None and b'"M"' not in line:
-                unit = unit_of(int(found[1]))
+                unit = find_time_unit(int(found[1]))
                 if unit.relative:
                     return Origin(f"undated {path}", None, None, 0)
                 return Origin(None, int(found[1]) * unit.ns, None, _SAME_RUN_NS)
@@ -94,14 +94,14 @@ class DFTracerSource:
                 if following is not None:
                     names.foresee(following)
                 if unit is None and (current[c.PH] == c.COMPLETE).any():
-                    unit = unit_of(_first_ts(current, report))
+                    unit = find_time_unit(_first_ts(current, report))
                     recorder = Recorder(tokens, names, unit.ns)
                 yield from recorder.convert(current)
                 current = following
         finally:
             blocks.close()
         if unit is None and report.lifecycle:
-            unit = unit_of(report.lifecycle[0].ts)
+            unit = find_time_unit(report.lifecycle[0].ts)
         if unit is None and not report.aggregated:
             raise CorruptInputError(
                 f"the trace holds no event ({end.damage or 'it was cut at its beginning, or nothing was traced'})",
@@ -110,8 +110,8 @@ class DFTracerSource:
             )
         hosts = sorted({tokens.text(code) for code in names.host_tokens | recorder.nodes})
         trace = Trace(where, end, report, names, recorder, unit or TimeUnit(1_000), lines.passed, hosts)
-        yield job_of(trace)
-        yield from missing_of(trace)
+        yield build_job(trace)
+        yield from list_missing(trace)
 
     def _chunks(self, blocks: Iterator[bytes], lines: _Lines, path: Path, end: End) -> Iterator[c.IntArray]:
         """Rows of all blocks, at most a few ten thousand at a time."""

@@ -23,10 +23,10 @@ from fairlead.see.sources.slurm.fields import (
     XDMOD_COLUMNS,
     Reading,
     label_of,
+    parse_whole_numbers,
     state_word,
-    whole_numbers,
 )
-from fairlead.see.sources.slurm.tables import batches_of_text
+from fairlead.see.sources.slurm.tables import build_from_text
 
 _JOB_ID = re.compile(r"\d+(_(\d+|\[[^\]|]*\]))?(\+\d+)?(\.[\w+\-]+)?")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d.{0,12}|\d{1,11}")
@@ -52,7 +52,7 @@ class Layout:
         return [lower.index(word) for word in _FREE if word in lower]
 
 
-def layout_of(line: str, separator: str, columns: Sequence[str] | None) -> Layout | None:
+def detect_layout(line: str, separator: str, columns: Sequence[str] | None) -> Layout | None:
     """The layout that a first line states (header) or shows (columns given, or those of `XDMOD_COLUMNS`)."""
     fields = line.split(separator)
     found = _places(fields)
@@ -262,7 +262,7 @@ class Accounts:
         if "name" in columns:
             columns["name"] = pc.replace_substring(columns["name"], _PIPE, self._layout.separator)
             columns["name"] = pc.replace_substring(columns["name"], _LINE, " ")
-        yield from batches_of_text(columns, self._nodes, self._reading)
+        yield from build_from_text(columns, self._nodes, self._reading)
 
     def _no_raw_ids(self) -> bool:
         return self._layout.places.get("job_label") == self._layout.places["job_id"]
@@ -283,12 +283,12 @@ class Accounts:
 
 def _processes(own: pa.Array, steps: pa.Table, owner: NDArray[np.int64], label: str) -> pa.Array:
     """Tasks of the largest step of each job, or what the job's own row says."""
-    tasks = whole_numbers(pc.utf8_trim_whitespace(steps["processes"].combine_chunks()))
+    tasks = parse_whole_numbers(pc.utf8_trim_whitespace(steps["processes"].combine_chunks()))
     external = pc.match_substring_regex(steps[label].combine_chunks(), r"\.extern").to_numpy(zero_copy_only=False)
     counted = (owner >= 0) & ~external & tasks.is_valid().to_numpy(zero_copy_only=False)
     most = np.full(len(own), -1, np.int64)
     np.maximum.at(most, owner[counted], tasks.fill_null(0).to_numpy(zero_copy_only=False)[counted])
-    return pc.coalesce(pa.array(most, mask=most < 0), whole_numbers(own))
+    return pc.coalesce(pa.array(most, mask=most < 0), parse_whole_numbers(own))
 
 
 def _from_tres(columns: dict[str, pa.Array]) -> None:
@@ -300,7 +300,7 @@ def _from_tres(columns: dict[str, pa.Array]) -> None:
             columns[name] = pc.struct_field(found, "n")
 
 
-def without_header(block: Block, layout: Layout) -> Block:
+def skip_header(block: Block, layout: Layout) -> Block:
     """The first block without leading blank lines and its header line."""
     data = block.data
     line = block.first_line

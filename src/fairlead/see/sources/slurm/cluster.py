@@ -17,10 +17,10 @@ from fairlead.core.model.missing import Missing
 from fairlead.core.model.tables import EVENTS, batch_of
 from fairlead.core.model.units import NS_PER_S
 from fairlead.see.sources.base import Item
-from fairlead.see.sources.line_blocks import byte_chunks
+from fairlead.see.sources.line_blocks import read_chunks
 from fairlead.see.sources.node_lists import NodeListError
 from fairlead.see.sources.slurm.hostlist import expand_hostlist
-from fairlead.see.sources.slurm.json_jobs import number
+from fairlead.see.sources.slurm.json_jobs import parse_number
 
 DOCUMENT = re.compile(r'"(nodes|partitions|reservations|statistics|sinfo)"\s*:\s*[\[{]')
 TEXT = re.compile(r"NodeName=\S+ (?:.*\s)*?\s*(?:CPUAlloc|State)=", re.MULTILINE)
@@ -89,7 +89,7 @@ def read_cluster(path: Path) -> Cluster:
         statistics={
             name: n
             for name, value in (counts if isinstance(counts, dict) else {}).items()
-            if not isinstance(value, bool | list) and (n := number(value)) is not None
+            if not isinstance(value, bool | list) and (n := parse_number(value)) is not None
         },
     )
 
@@ -137,7 +137,7 @@ def cluster_items(path: Path) -> Iterator[Item]:
 def _content(path: Path) -> bytes:
     pieces: list[bytes] = []
     size = 0
-    for chunk in byte_chunks(path):
+    for chunk in read_chunks(path):
         if isinstance(chunk, str):
             raise CorruptInputError(f"its gzip data is broken ({chunk})", where=str(path), remedy="copy it again")
         size += len(chunk)
@@ -153,7 +153,7 @@ def _rows(given: dict[str, Any], name: str) -> list[dict[str, Any]]:
 
 
 def _ns(value: Any) -> int | None:
-    seconds = number(value)
+    seconds = parse_number(value)
     return seconds * NS_PER_S if seconds is not None and 0 < seconds < 1 << 33 else None
 
 
@@ -168,7 +168,7 @@ def _node(row: dict[str, Any]) -> Node:
     partitions = row.get("partitions")
     return Node(
         name=str(row["name"]),
-        cpus=number(row.get("cpus")),
+        cpus=parse_number(row.get("cpus")),
         states=_words(row.get("state"), row.get("state_flags")),
         reason=str(row["reason"]) if row.get("reason") else None,
         since_ns=_ns(row.get("reason_changed_at")),

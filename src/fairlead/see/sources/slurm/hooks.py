@@ -90,7 +90,7 @@ class HookJob:
             self.end_ns = second if self.end_ns is None else max(self.end_ns, second)
 
 
-def jobs_of(calls: Iterable[Call]) -> list[HookJob]:
+def group_calls(calls: Iterable[Call]) -> list[HookJob]:
     """Jobs in the order of their first call. A prolog after a job's epilog by more than a minute begins another run."""
     runs: list[HookJob] = []
     open_runs: dict[tuple[str | None, str], HookJob] = {}
@@ -105,7 +105,7 @@ def jobs_of(calls: Iterable[Call]) -> list[HookJob]:
     return runs
 
 
-def job_rows(jobs: Iterable[HookJob]) -> pa.RecordBatch:
+def build_hook_jobs(jobs: Iterable[HookJob]) -> pa.RecordBatch:
     """`jobs` rows; how a job ended is not known to a hook."""
     rows = list(jobs)
 
@@ -130,7 +130,7 @@ def job_rows(jobs: Iterable[HookJob]) -> pa.RecordBatch:
     )
 
 
-def stages_of(lines: Iterable[str]) -> Iterator[pa.RecordBatch]:
+def read_stages(lines: Iterable[str]) -> Iterator[pa.RecordBatch]:
     """`events` of the steps of a burst buffer: kind `burst_buffer`, component `job:ID` where the step names one."""
     found = [match for line in lines if (match := STAGE.match(line.strip())) is not None]
     if found:

@@ -18,10 +18,10 @@ import msgspec
 import pyarrow as pa
 
 from fairlead.core.errors import CorruptInputError
-from fairlead.see.sources.line_blocks import byte_chunks
+from fairlead.see.sources.line_blocks import read_chunks
 from fairlead.see.sources.node_lists import NodeLists
 from fairlead.see.sources.slurm.fields import STATES, Reading
-from fairlead.see.sources.slurm.tables import batches_of_text, job_rows, number_array
+from fairlead.see.sources.slurm.tables import build_from_text, build_jobs, number_array
 
 JOBS = re.compile(r'"jobs"\s*:\s*\[')
 _WHOLE_BYTES = 64 << 20
@@ -69,7 +69,7 @@ class _Document(msgspec.Struct):
     jobs: list[JobJson]
 
 
-def number(value: Any) -> int | None:
+def parse_number(value: Any) -> int | None:
     """A number however it is written; None for unset, infinite and null."""
     if isinstance(value, dict):
         if value.get("infinite") or not value.get("set", True):
@@ -83,11 +83,11 @@ def number(value: Any) -> int | None:
         return None
 
 
-def json_batches(path: Path, nodes: NodeLists, reading: Reading) -> Iterator[pa.RecordBatch]:
+def read_json_jobs(path: Path, nodes: NodeLists, reading: Reading) -> Iterator[pa.RecordBatch]:
     """Batches of the jobs of one document. Raises InputError, CorruptInputError."""
     pieces: list[bytes] = []
     size = 0
-    chunks = byte_chunks(path)
+    chunks = read_chunks(path)
     for chunk in chunks:
         if isinstance(chunk, str):
             reading.faults.append(chunk)
@@ -181,13 +181,13 @@ def _typed(value: Any) -> JobJson | None:
 
 
 def _batches(jobs: list[JobJson], nodes: NodeLists, reading: Reading) -> Iterator[pa.RecordBatch]:
-    named = [job for job in jobs if number(job.job_id)]
+    named = [job for job in jobs if parse_number(job.job_id)]
     if len(named) < len(jobs):
         reading.unreadable(1, "a job without a number", len(jobs) - len(named))
     if not named:
         return
     columns = {
-        "job_id": pa.array([str(number(job.job_id)) for job in named], pa.string()),
+        "job_id": pa.array([str(parse_number(job.job_id)) for job in named], pa.string()),
         **{
             name: pa.array([_text(value) for value in values], pa.string())
             for name, values in (
@@ -205,7 +205,7 @@ def _batches(jobs: list[JobJson], nodes: NodeLists, reading: Reading) -> Iterato
     }
     states = pa.array([_state(job) for job in named], pa.string())
     lists = pa.array([_nodes(job) for job in named], pa.string())
-    yield from job_rows(columns, states, lists, nodes, reading)
+    yield from build_jobs(columns, states, lists, nodes, reading)
 
 
 def _text(value: Any) -> str | None:
@@ -223,9 +223,9 @@ def _user(job: JobJson) -> str | None:
 
 
 def _time(job: JobJson, name: str) -> int | None:
-    seconds = number(_get(job.time, "submission" if name == "submit" else name))
+    seconds = parse_number(_get(job.time, "submission" if name == "submit" else name))
     if seconds is None:
-        seconds = number(getattr(job, f"{name}_time"))
+        seconds = parse_number(getattr(job, f"{name}_time"))
     return seconds * 1_000_000_000 if seconds and 86_400 <= seconds <= 7_258_118_400 else None
 
 
@@ -233,15 +233,17 @@ def _count(job: JobJson, kind: str) -> int | None:
     allocated = _get(job.tres, "allocated")
     for entry in allocated if isinstance(allocated, list) else ():
         if _get(entry, "type") == kind:
-            return number(_get(entry, "count"))
-    return number(job.cpus) if kind == "cpu" else number(job.node_count) or number(job.allocation_nodes)
+            return parse_number(_get(entry, "count"))
+    return (
+        parse_number(job.cpus) if kind == "cpu" else parse_number(job.node_count) or parse_number(job.allocation_nodes)
+    )
 
 
 def _processes(job: JobJson) -> int | None:
     """Tasks of the largest step but the external one, or what the controller says."""
-    tasks = [number(_get(step.tasks, "count")) for step in job.steps or () if not _is_external(step)]
+    tasks = [parse_number(_get(step.tasks, "count")) for step in job.steps or () if not _is_external(step)]
     known = [count for count in tasks if count]
-    return max(known) if known else (number(job.tasks) or None)
+    return max(known) if known else (parse_number(job.tasks) or None)
 
 
 def _is_external(step: _Step) -> bool:
@@ -262,11 +264,11 @@ def _nodes(job: JobJson) -> str | None:
     return _text(job.nodes) or _text(resources) or _text(_get(resources, "list"))
 
 
-def kept_rows_batches(path: Path, nodes: NodeLists, reading: Reading) -> Iterator[pa.RecordBatch]:
+def read_kept_rows(path: Path, nodes: NodeLists, reading: Reading) -> Iterator[pa.RecordBatch]:
     """Batches of `{"57": {"jobidraw": "57", "start": ..., "end": ..., "nodelist": [...]}, "57.0": {...}}`, sacct rows
     as some analysis tools keep them. Raises CorruptInputError."""
     pieces: list[bytes] = []
-    for chunk in byte_chunks(path):
+    for chunk in read_chunks(path):
         if isinstance(chunk, str) or sum(map(len, pieces)) > _WHOLE_BYTES:
             raise CorruptInputError(
                 "its gzip data is broken" if isinstance(chunk, str) else "it is larger than 64 MiB",
@@ -289,4 +291,4 @@ def kept_rows_batches(path: Path, nodes: NodeLists, reading: Reading) -> Iterato
     reading.orphan_steps += 0 if jobs else len(rows)
     if jobs:
         columns = {name: pa.array([job[name] for job in jobs], pa.string()) for name in jobs[0]}
-        yield from batches_of_text(columns, nodes, reading)
+        yield from build_from_text(columns, nodes, reading)

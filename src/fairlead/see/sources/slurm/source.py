@@ -13,15 +13,15 @@ import msgspec
 from fairlead.core.errors import CorruptInputError, UnknownFormatError, UsageError
 from fairlead.core.model.missing import Missing
 from fairlead.see.sources.base import HEAD_BYTES, Item
-from fairlead.see.sources.line_blocks import BLOCK_BYTES, Block, byte_chunks, end_gaps, line_blocks
+from fairlead.see.sources.line_blocks import BLOCK_BYTES, Block, end_gaps, read_chunks, read_line_blocks
 from fairlead.see.sources.local_time import check_zone
 from fairlead.see.sources.node_lists import NodeLists
-from fairlead.see.sources.slurm.accounting import Accounts, Layout, layout_of, without_header
+from fairlead.see.sources.slurm.accounting import Accounts, Layout, detect_layout, skip_header
 from fairlead.see.sources.slurm.cluster import DOCUMENT, TEXT, cluster_items
 from fairlead.see.sources.slurm.fields import Reading
-from fairlead.see.sources.slurm.hooks import HOOK, STAGE, Call, call_of, job_rows, jobs_of, stages_of
+from fairlead.see.sources.slurm.hooks import HOOK, STAGE, Call, build_hook_jobs, call_of, group_calls, read_stages
 from fairlead.see.sources.slurm.hostlist import MOST_NODES, expand_hostlist
-from fairlead.see.sources.slurm.json_jobs import JOBS, json_batches, kept_rows_batches
+from fairlead.see.sources.slurm.json_jobs import JOBS, read_json_jobs, read_kept_rows
 from fairlead.see.sources.slurm.key_values import KeyValues
 
 Form = Literal["json", "kept rows", "key values", "columns", "aligned columns", "machine", "hooks", "stages"]
@@ -74,7 +74,7 @@ class SlurmSource:
             return "stages", None
         if re.match(r"JobId=\d+\s", text):
             return "key values", None
-        layout = layout_of(first, self.separator, self.columns)
+        layout = detect_layout(first, self.separator, self.columns)
         if layout is not None:
             return "columns", layout
         return ("aligned columns" if _ALIGNED.match(text) else None), None
@@ -86,9 +86,9 @@ class SlurmSource:
         reading = Reading(self.time_zone)
         nodes = NodeLists(lambda text: expand_hostlist(text, self.most_nodes))
         if form == "json":
-            yield from json_batches(path, nodes, reading)
+            yield from read_json_jobs(path, nodes, reading)
         elif form == "kept rows":
-            yield from kept_rows_batches(path, nodes, reading)
+            yield from read_kept_rows(path, nodes, reading)
         elif form == "machine":
             yield from cluster_items(path)
             return
@@ -109,12 +109,12 @@ class SlurmSource:
     ) -> Iterator[Item]:
         """Items of a file of lines. An unterminated last line is read when it is whole by its fields."""
         first = True
-        for given in line_blocks(path, self.block_bytes):
+        for given in read_line_blocks(path, self.block_bytes):
             block = given
             if block.last and block.cut and block.fault is None:
                 block = _ended(block)
             if first and layout is not None:
-                block = without_header(block, layout)
+                block = skip_header(block, layout)
             first = False
             reading.overlong += block.overlong
             yield from reader.batches(block)
@@ -127,17 +127,17 @@ def _hook_items(path: Path, form: Form) -> Iterator[Item]:
     """Jobs, or burst-buffer steps, of a log of hooks."""
     unknown = 0
     calls: list[Call] = []
-    for block in line_blocks(path):
+    for block in read_line_blocks(path):
         lines = [line for line in (block.data + block.cut).decode("utf-8", "replace").split("\n") if line.strip()]
         if form == "stages":
-            yield from stages_of(lines)
+            yield from read_stages(lines)
             unknown += sum(STAGE.match(line.strip()) is None for line in lines)
             continue
         found = [call_of(line) for line in lines]
         unknown += found.count(None)
         calls += [call for call in found if call is not None]
     if calls:
-        yield job_rows(jobs_of(calls))
+        yield build_hook_jobs(group_calls(calls))
     if unknown:
         yield Missing(
             kind="unreadable_lines",
@@ -155,7 +155,7 @@ def _ended(block: Block) -> Block:
 
 def _head(path: Path) -> bytes:
     head = b""
-    for chunk in byte_chunks(path):
+    for chunk in read_chunks(path):
         if isinstance(chunk, str):
             if not head:
                 raise CorruptInputError(

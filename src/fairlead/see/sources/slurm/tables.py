@@ -7,37 +7,37 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from fairlead.see.sources.node_lists import NodeLists, job_batches
+from fairlead.see.sources.node_lists import NodeLists, build_job_batches
 from fairlead.see.sources.slurm.fields import (
     Reading,
-    latest_of_each,
-    settle,
+    clear_none_words,
+    parse_times,
+    parse_whole_numbers,
+    select_latest,
+    settle_by_state,
     state_word,
-    times_ns,
-    whole_numbers,
-    words,
 )
 
 _NUMBERS = ("nodes_count", "cores", "processes")
 
 
-def batches_of_text(columns: dict[str, pa.Array], nodes: NodeLists, reading: Reading) -> Iterator[pa.RecordBatch]:
+def build_from_text(columns: dict[str, pa.Array], nodes: NodeLists, reading: Reading) -> Iterator[pa.RecordBatch]:
     """Batches from text columns by our field names; any but job_id may be absent."""
     out: dict[str, pa.Array] = {}
     for name in ("submit", "start", "end"):
         if name in columns:
-            out[f"{name}_ns"] = times_ns(columns[name], reading)
+            out[f"{name}_ns"] = parse_times(columns[name], reading)
     for name in _NUMBERS:
         if name in columns:
-            out[name] = columns[name] if pa.types.is_integer(columns[name].type) else whole_numbers(columns[name])
+            out[name] = columns[name] if pa.types.is_integer(columns[name].type) else parse_whole_numbers(columns[name])
     for name in ("cluster", "name", "user", "project", "partition"):
         if name in columns:
-            out[name] = words(columns[name])
+            out[name] = clear_none_words(columns[name])
     out["job_id"] = columns["job_id"]
-    yield from job_rows(out, columns.get("state"), columns.get("nodes"), nodes, reading)
+    yield from build_jobs(out, columns.get("state"), columns.get("nodes"), nodes, reading)
 
 
-def job_rows(
+def build_jobs(
     columns: dict[str, pa.Array], states: pa.Array | None, lists: pa.Array | None, nodes: NodeLists, reading: Reading
 ) -> Iterator[pa.RecordBatch]:
     """Batches from typed columns by table names, states and node lists as text."""
@@ -47,19 +47,19 @@ def job_rows(
         distinct = states.dictionary_encode()
         mapped = pa.array([state_word(text or "") for text in distinct.dictionary.to_pylist()], pa.string())
         known = mapped.take(distinct.indices)
-    columns = settle(columns, known)
+    columns = settle_by_state(columns, known)
     columns["state"] = known
     start = columns.get("start_ns", pa.nulls(length, pa.int64()))
-    keep = pa.array(latest_of_each(columns.get("cluster"), columns["job_id"], start))
+    keep = pa.array(select_latest(columns.get("cluster"), columns["job_id"], start))
     out: dict[str, object] = {name: column.take(keep) for name, column in columns.items()}
-    listed = words(lists).take(keep).to_pylist() if lists is not None else [None] * len(keep)
+    listed = clear_none_words(lists).take(keep).to_pylist() if lists is not None else [None] * len(keep)
     reading.jobs += len(keep)
     if "cluster" in out:
         out["cluster"] = columns["cluster"].take(keep).dictionary_encode()
-    yield from job_batches(out, listed, nodes)
+    yield from build_job_batches(out, listed, nodes)
 
 
-def text_columns(rows: Sequence[dict[str, str | None]]) -> dict[str, pa.Array]:
+def build_text_columns(rows: Sequence[dict[str, str | None]]) -> dict[str, pa.Array]:
     """Rows of our field names as text columns."""
     names = {name for row in rows for name in row}
     return {name: pa.array([row.get(name) for row in rows], pa.string()) for name in sorted(names)}
