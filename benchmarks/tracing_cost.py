@@ -24,7 +24,7 @@ from signal import SIGUSR1, SIGUSR2
 import _history
 from _plane import Contender, forwarded
 
-from fairlead.steer.forwarding.mount.control import ask_mount
+from fairlead.steer.forwarding.mount.process.control import ask_mount
 
 MIB = 1 << 20
 PAGE = 4096

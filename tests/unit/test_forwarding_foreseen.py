@@ -6,12 +6,13 @@ import os
 
 import pytest
 
-from fairlead.steer.forwarding.mount import prefetched_attributes as foreseen
-from fairlead.steer.forwarding.mount.prefetched_attributes import ATTRIBUTES_BYTES
-from fairlead.steer.forwarding.mount.replies import ReplyEffects
+from fairlead.steer.forwarding.mount.relay import prefetched_attributes
+from fairlead.steer.forwarding.mount.relay.ledger import Entry
+from fairlead.steer.forwarding.mount.relay.prefetched_attributes import ATTRIBUTES_BYTES
+from fairlead.steer.forwarding.mount.relay.reply_effects import ReplyEffects
 from fairlead.steer.fs.client.held_state import Holdings
 from fairlead.steer.fs.client.node_names import Nodes
-from fairlead.steer.fs.client.pending_requests import Entry, build_own_message
+from fairlead.steer.fs.client.own_requests import build_own_message
 from fairlead.steer.fs.fuse import abi
 from fairlead.steer.fs.fuse.abi import ROOT, Op
 from fairlead.steer.fs.fuse.messages import ENTRY_BYTES
@@ -34,20 +35,20 @@ GIVING = {
 
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> ReplyEffects:
-    monkeypatch.setattr(foreseen, "monotonic_ns", lambda: 1)
+    monkeypatch.setattr(prefetched_attributes, "monotonic_ns", lambda: 1)
     made = ReplyEffects(Nodes(), Holdings())
     made.prefetched.put(NODE, OF_A_DIRECTORY)
     return made
 
 
 def test_a_directorys_are_given_once(answers: ReplyEffects) -> None:
-    assert answers.known(Op.GETATTR, NODE, GETATTR) == (0, OF_A_DIRECTORY)
-    assert answers.known(Op.GETATTR, NODE, GETATTR) is None
+    assert answers.answer_locally(Op.GETATTR, NODE, GETATTR) == (0, OF_A_DIRECTORY)
+    assert answers.answer_locally(Op.GETATTR, NODE, GETATTR) is None
 
 
 @pytest.mark.parametrize("op", GIVING, ids=lambda op: Op(op).name)
 def test_a_file_that_has_the_number_of_a_removed_directory_does_not_get_them(answers: ReplyEffects, op: Op) -> None:
-    entry: Entry = (9, int(op), -1, ROOT, HANDLE, 0, 0, 0, 0, build_own_message(op, ROOT, GIVING[op]))
+    entry = Entry(9, int(op), -1, ROOT, HANDLE, 0, 0, 0, 0, build_own_message(op, ROOT, GIVING[op]))
     body = NODE.to_bytes(8, "little") + bytes(ENTRY_BYTES - 8)
     if op == Op.READDIRPLUS:
         body += abi.DIRENT.pack(NODE - 1, 1, 1, 0o10) + b"f" + bytes(7)
@@ -55,4 +56,4 @@ def test_a_file_that_has_the_number_of_a_removed_directory_does_not_get_them(ans
     assert lesson is not None
     lesson(entry, memoryview(body))
     assert answers.nodes.held(NODE)
-    assert answers.known(Op.GETATTR, NODE, GETATTR) is None
+    assert answers.answer_locally(Op.GETATTR, NODE, GETATTR) is None

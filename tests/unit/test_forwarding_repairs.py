@@ -16,11 +16,12 @@ from tests.wire_client import WireClient, node_of, serving
 
 from fairlead.steer.forwarding.forwarder.exactly_once import Guard
 from fairlead.steer.forwarding.mount.recovery.repairs import Repairs
+from fairlead.steer.forwarding.mount.relay.ledger import Entry, Ledger
 from fairlead.steer.fs.client.dial import Dial
 from fairlead.steer.fs.client.held_state import F_WRLCK, HeldLock, Holdings
 from fairlead.steer.fs.client.link import Link
 from fairlead.steer.fs.client.node_names import Nodes
-from fairlead.steer.fs.client.pending_requests import IN_HEADER, Ledger, build_own_message, build_place_message
+from fairlead.steer.fs.client.own_requests import IN_HEADER, build_own_message, build_place_message
 from fairlead.steer.fs.client.reclaim import exchange_message, reopen_files
 from fairlead.steer.fs.fuse import abi
 from fairlead.steer.fs.fuse.abi import ROOT, Op
@@ -60,14 +61,14 @@ class Room:
         self.told.append((number, IN_HEADER.unpack_from(message)[1]))
 
     def refused(self, refusal: int) -> None:
-        entry = (99, int(Op.FLUSH), -1, NODE, HANDLE, 0, 0, 0, 0, b"")
-        self.repairs.refused(FLUSH, entry, refusal)
+        entry = Entry(99, int(Op.FLUSH), -1, NODE, HANDLE, 0, 0, 0, 0, b"")
+        self.repairs.repair_request(FLUSH, entry, refusal)
 
     def answered(self, error: int) -> int:
         """Answers the last thing that was told; its opcode."""
         number, opcode = self.told[-1]
         self.ledger.requests.pop(number, None)
-        self.repairs.answered(number, error)
+        self.repairs.continue_repair(number, error)
         return opcode
 
 

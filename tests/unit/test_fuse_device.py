@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 
 from fairlead.core.errors import ConfigError, MountError, UnreachableError
-from fairlead.steer.forwarding.mount import control, map_file
-from fairlead.steer.forwarding.mount import fuse_negotiation as negotiation
-from fairlead.steer.forwarding.mount.control import Control, MountRecord
-from fairlead.steer.forwarding.mount.lock_waiters import Parked, WaitingLocks
-from fairlead.steer.fs.fuse import abi, device
+from fairlead.steer.forwarding.mount.local.lock_waiters import Parked, WaitingLocks
+from fairlead.steer.forwarding.mount.process import control, map_file
+from fairlead.steer.forwarding.mount.process.control import Control, MountRecord
+from fairlead.steer.fs.fuse import abi, device, negotiation
 from fairlead.steer.fs.fuse import mount_table as mounted
 from fairlead.steer.fs.fuse.abi import Init
 
@@ -241,7 +240,7 @@ def test_what_a_dead_process_left_is_removed(runtime: Path, tmp_path: Path) -> N
     left = Control(MountRecord(mountpoint=folder, source="/tree", pid=os.getpid(), born=1, started_ns=1), lambda _: {})
     record = control.read_record(folder)
     assert record is not None
-    assert not record.alive(), "the number is used again by another process"
+    assert not record.is_alive(), "the number is used again by another process"
     assert folder not in [mount.mountpoint for mount in control.list_mounts()]
     assert list((runtime / "fairlead").iterdir()) == []
     left.close()

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.steer.forwarding.mount.fuse_negotiation import Session
-from fairlead.steer.forwarding.mount.local import LocalMount
+from fairlead.steer.forwarding.mount.local.local_mount import LocalMount
 from fairlead.steer.fs.fuse import abi
 from fairlead.steer.fs.fuse.abi import Init, Op
 from fairlead.steer.fs.fuse.device import Device
+from fairlead.steer.fs.fuse.negotiation import Session
 from fairlead.steer.fs.trees.directory import DirectoryTree
 from mounting import DEADLINE_S
 

@@ -66,39 +66,39 @@ def _opened(reply: bytes) -> tuple[int, int, int]:
 def test_openings_of_a_node_share_a_backing_file(kernel: Ioctl, descriptor: int) -> None:
     backings = BackingFiles(DEVICE)
     flags = OpenReply.PASSTHROUGH | OpenReply.NOFLUSH
-    assert _opened(backings.opened(5, 1, descriptor, _reply(1))) == (1, flags, 1)
-    assert _opened(backings.opened(5, 2, descriptor, _reply(2))) == (2, flags, 1)
-    assert _opened(backings.opened(6, 3, descriptor, _reply(3))) == (3, flags, 2)
-    backings.released(1)
+    assert _opened(backings.hand_over(5, 1, descriptor, _reply(1))) == (1, flags, 1)
+    assert _opened(backings.hand_over(5, 2, descriptor, _reply(2))) == (2, flags, 1)
+    assert _opened(backings.hand_over(6, 3, descriptor, _reply(3))) == (3, flags, 2)
+    backings.release_handle(1)
     assert kernel.live == {1, 2}
-    backings.released(2)
+    backings.release_handle(2)
     assert kernel.live == {2}
-    backings.released(2)
-    backings.released(99)
-    assert _opened(backings.opened(5, 4, descriptor, _reply(4))) == (4, flags, 3)
+    backings.release_handle(2)
+    backings.release_handle(99)
+    assert _opened(backings.hand_over(5, 4, descriptor, _reply(4))) == (4, flags, 3)
     assert kernel.registered == [descriptor] * 3
 
 
 def test_a_file_the_kernel_refuses_is_served_here(kernel: Ioctl, descriptor: int) -> None:
     kernel.refuses = errno.ELOOP
     backings = BackingFiles(DEVICE)
-    assert backings.opened(5, 1, descriptor, _reply(1)) == _reply(1)
+    assert backings.hand_over(5, 1, descriptor, _reply(1)) == _reply(1)
     assert backings.refused == errno.ELOOP
-    backings.released(1)
+    backings.release_handle(1)
     assert not backings.has_no_capability(5, b"security.capability")
 
 
 def test_what_the_kernel_asks_before_writes_is_known(kernel: Ioctl, descriptor: int) -> None:
     backings = BackingFiles(DEVICE)
-    backings.opened(5, 1, descriptor, _reply(1))
+    backings.hand_over(5, 1, descriptor, _reply(1))
     assert backings.has_no_capability(5, b"security.capability")
     assert not backings.has_no_capability(5, b"user.other")
     assert not backings.has_no_capability(6, b"security.capability")
-    backings.attribute_set(5, b"user.other")
+    backings.note_attribute(5, b"user.other")
     assert backings.has_no_capability(5, b"security.capability")
-    backings.attribute_set(5, b"security.capability")
+    backings.note_attribute(5, b"security.capability")
     assert not backings.has_no_capability(5, b"security.capability")
-    backings.released(1)
-    backings.opened(5, 2, descriptor, _reply(2))
-    backings.released(2)
+    backings.release_handle(1)
+    backings.hand_over(5, 2, descriptor, _reply(2))
+    backings.release_handle(2)
     assert not backings.has_no_capability(5, b"security.capability"), "closed: the tree is asked"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import struct
 
-from fairlead.steer.forwarding.mount.recovery.generations import Generations
+from fairlead.steer.forwarding.mount.relay.ledger import Entry, Ledger
 from fairlead.steer.fs.client.held_state import F_RDLCK, F_UNLCK, F_WRLCK, HeldLock, Holdings
 from fairlead.steer.fs.client.node_names import Nodes
-from fairlead.steer.fs.client.pending_requests import Ledger
 from fairlead.steer.fs.fuse.abi import ATTR, ENTRY, Op
+from fairlead.steer.fs.fuse.generations import Generations
 from fairlead.steer.fs.fuse.messages import MADE
 
 
@@ -18,20 +18,20 @@ def test_messages_in_slots_move_to_other_memory() -> None:
     old = [memoryview(bytearray(b"%d" % n * 200)) for n in range(4)]
     new = [memoryview(bytearray(200)) for _ in range(3)]
     write, read = int(Op.WRITE), int(Op.READ)
-    ledger.requests[1] = (11, write, 3, 1, 1, 0, 50, 0, 0, None)
-    ledger.requests[2] = (12, int(Op.GETATTR), -1, 1, 0, 0, 0, 0, 0, b"message")
-    ledger.requests[3] = (13, read, 1, 1, 1, 0, 4096, 0, 0, None)
+    ledger.requests[1] = Entry(11, write, 3, 1, 1, 0, 50, 0, 0, None)
+    ledger.requests[2] = Entry(12, int(Op.GETATTR), -1, 1, 0, 0, 0, 0, 0, b"message")
+    ledger.requests[3] = Entry(13, read, 1, 1, 1, 0, 4096, 0, 0, None)
     assert ledger.move(old, new) == 2
-    assert [ledger.requests[n][2] for n in (1, 2, 3)] == [0, -1, 1]
+    assert [ledger.requests[n].slot for n in (1, 2, 3)] == [0, -1, 1]
     assert bytes(new[0][:131]) == b"3" * 130 + b"\0"
     assert bytes(new[1][:81]) == b"1" * 80 + b"\0"
 
 
 def test_what_was_sent_and_what_was_not() -> None:
     ledger = Ledger()
-    ledger.requests[1] = (11, 1, -1, 1, 0, 0, 0, 0, 0, b"")
-    ledger.requests[2] = (0, 1, -1, 1, 0, 0, 0, 0, 0, b"")
-    ledger.requests[3] = (13, 1, -1, 1, 0, 0, 0, 0, 0, b"")
+    ledger.requests[1] = Entry(11, 1, -1, 1, 0, 0, 0, 0, 0, b"")
+    ledger.requests[2] = Entry(0, 1, -1, 1, 0, 0, 0, 0, 0, b"")
+    ledger.requests[3] = Entry(13, 1, -1, 1, 0, 0, 0, 0, 0, b"")
     ledger.unsent[3] = None
     assert ledger.of_unique(13) == 3
     assert ledger.of_unique(99) is None

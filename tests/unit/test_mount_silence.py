@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fairlead.steer.forwarding.mount.recovery import forwarder_timeout as silence
+from fairlead.steer.forwarding.mount.recovery import forwarder_timeout
 from fairlead.steer.forwarding.mount.recovery.forwarder_timeout import ForwarderTimeout
 from fairlead.steer.fs.fuse.abi import Op
 from fairlead.steer.fs.wire.address import keep_alive
@@ -21,7 +21,7 @@ class Room:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, forwarders: int) -> None:
         self.now = 1000.0
-        monkeypatch.setattr(silence, "monotonic_s", lambda: self.now)
+        monkeypatch.setattr(forwarder_timeout, "monotonic_s", lambda: self.now)
         self.here, self.there = socket.socketpair()
         self.pings: list[int] = []
         self.lost: list[str] = []
@@ -38,18 +38,18 @@ class Room:
         mount: Any = SimpleNamespace(
             link=self.link,
             dial=self.dial,
-            lost=self.lost.append,
-            say=self.said.append,
+            drop_link=self.lost.append,
+            log=self.said.append,
             ledger=SimpleNamespace(requests=self.requests, ids=count(100)),
         )
-        self.silence = ForwarderTimeout(mount)
+        self.timeout = ForwarderTimeout(mount)
 
     def asked(self, op: int = Op.READ) -> None:
         self.requests[1] = (7, int(op), *[0] * 8)
 
     def after(self, seconds: float) -> float:
         self.now += seconds
-        return self.silence.pause_s()
+        return self.timeout.pause_s()
 
     def heard(self) -> None:
         self.link.receipts += 1

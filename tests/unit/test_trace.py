@@ -22,7 +22,7 @@ from fairlead.core.model.tables import OPS
 from fairlead.see.sources.spool import SpoolSource
 from fairlead.steer.fs.fuse import abi
 from fairlead.steer.fs.fuse.abi import Op
-from fairlead.steer.fs.trace import recorder as tracing
+from fairlead.steer.fs.trace import recorder
 from fairlead.steer.fs.trace.path_names import PathNames
 from fairlead.steer.fs.trace.recorder import Trace
 from fairlead.steer.fs.trace.result_ring import RECORD, Ring
@@ -56,10 +56,10 @@ def test_a_sequential_write_is_one_run_under_its_path(tmp_path: Path) -> None:
     trace = _trace(tmp_path)
     # Inside one second, wherever the wall clock stands.
     at = monotonic_ns()
-    trace.named(int(Op.CREATE), 1, b"out", at, at + 10, 1, node=5, handle=9)
+    trace.record_name(int(Op.CREATE), 1, b"out", at, at + 10, 1, node=5, handle=9)
     for k in range(100):
-        trace.request(WRITE, 5, 9, k * 4096, 4096, at + k * 10, at + k * 10 + 5, 1, 0)
-    trace.request(int(Op.RELEASE), 5, 9, -1, 0, at + 2000, at + 2001, 1, 0)
+        trace.record_request(WRITE, 5, 9, k * 4096, 4096, at + k * 10, at + k * 10 + 5, 1, 0)
+    trace.record_request(int(Op.RELEASE), 5, 9, -1, 0, at + 2000, at + 2001, 1, 0)
     trace.close()
     rows = _rows(tmp_path)
     assert sum(row["count"] for row in rows) == 102  # type: ignore[misc]
@@ -75,7 +75,7 @@ def test_each_job_has_files_of_its_own(tmp_path: Path) -> None:
     trace = _trace(tmp_path)
     at = monotonic_ns()
     for job in (1, 2, 3, 0):
-        trace.request(READ, 5, job + 10, 0, 100 + job, at, at + 1, job, 0)
+        trace.record_request(READ, 5, job + 10, 0, 100 + job, at, at + 1, job, 0)
     trace.close()
     jobs = []
     for path in sorted(tmp_path.glob("*.batch")):
@@ -91,7 +91,7 @@ def test_a_full_ring_loses_and_says_so(tmp_path: Path) -> None:
     trace = _trace(tmp_path, capacity=64)
     at = monotonic_ns()
     for k in range(100):
-        trace.request(READ, 5, 9, k, 1, at, at + 1, 1, 0)
+        trace.record_request(READ, 5, 9, k, 1, at, at + 1, 1, 0)
     trace.close()
     assert sum(row["count"] for row in _rows(tmp_path)) == 63  # type: ignore[misc]
     assert min(int(row["offset"]) for row in _rows(tmp_path)) == 37  # type: ignore[call-overload]
@@ -118,7 +118,7 @@ def test_nothing_is_lost_while_another_thread_takes(tmp_path: Path) -> None:
     for k in range(60_000):
         if k % 3000 == 0:
             trace.flush()  # nothing may be overwritten here
-        trace.request(READ, 5, 9, (k * 37 % 101) << 12, 4096, at, at + 1, 1, 0)
+        trace.record_request(READ, 5, 9, (k * 37 % 101) << 12, 4096, at, at + 1, 1, 0)
         told += 1
     trace.close()
     assert sum(row["count"] for row in _rows(tmp_path)) == told  # type: ignore[misc]
@@ -128,10 +128,10 @@ def test_nothing_is_lost_while_another_thread_takes(tmp_path: Path) -> None:
 def test_a_failed_request_moved_nothing(tmp_path: Path) -> None:
     trace = _trace(tmp_path)
     at = monotonic_ns()
-    trace.request(WRITE, 5, 1, 0, 10, at, at, 1, 28)
+    trace.record_request(WRITE, 5, 1, 0, 10, at, at, 1, 28)
     trace.flush()
     for k in range(2000):
-        trace.request(WRITE, 5, 1, k * 10, 10, at, at, 1, 5)
+        trace.record_request(WRITE, 5, 1, k * 10, 10, at, at, 1, 5)
     trace.close()
     assert {row["size"] for row in _rows(tmp_path)} == {0}
     assert sum(int(row["count"]) for row in _rows(tmp_path)) == 2001  # type: ignore[call-overload]
@@ -140,13 +140,13 @@ def test_a_failed_request_moved_nothing(tmp_path: Path) -> None:
 def test_a_recycled_node_is_another_file(tmp_path: Path) -> None:
     trace = _trace(tmp_path)
     at = monotonic_ns()
-    trace.named(int(Op.CREATE), 1, b"a", at, at, 1, node=5, handle=1)
-    trace.request(WRITE, 5, 1, 0, 10, at, at, 1, 0)
-    trace.named(int(Op.UNLINK), 1, b"a", at, at, 1)
-    trace.request(WRITE, 5, 1, 10, 11, at, at, 1, 0)  # open still
+    trace.record_name(int(Op.CREATE), 1, b"a", at, at, 1, node=5, handle=1)
+    trace.record_request(WRITE, 5, 1, 0, 10, at, at, 1, 0)
+    trace.record_name(int(Op.UNLINK), 1, b"a", at, at, 1)
+    trace.record_request(WRITE, 5, 1, 10, 11, at, at, 1, 0)  # open still
     trace.record_forget(5)
-    trace.named(int(Op.CREATE), 1, b"b", at, at, 1, node=5, handle=2)
-    trace.request(WRITE, 5, 2, 0, 12, at, at, 1, 0)
+    trace.record_name(int(Op.CREATE), 1, b"b", at, at, 1, node=5, handle=2)
+    trace.record_request(WRITE, 5, 2, 0, 12, at, at, 1, 0)
     trace.close()
     paths = {row["file_id"]: row["path"] for row in _rows(tmp_path, "files")}
     found = {(row["op"], row["size"]): paths[row["file_id"]] for row in _rows(tmp_path)}
@@ -159,27 +159,27 @@ def test_a_renamed_folder_renames_what_is_below() -> None:
     names.bind(2, 1, b"d")
     names.bind(3, 2, b"e")
     names.bind(4, 3, b"f")
-    assert names.file(4) == (file_id("fs", "/m/d/e/f"), "/m/d/e/f")
+    assert names.find_file(4) == (file_id("fs", "/m/d/e/f"), "/m/d/e/f")
     names.move(1, b"d", 1, b"z")
-    assert names.file(4) == (file_id("fs", "/m/z/e/f"), "/m/z/e/f")
+    assert names.find_file(4) == (file_id("fs", "/m/z/e/f"), "/m/z/e/f")
     names.bind(5, 1, b"q")
     names.move(1, b"z", 1, b"q", exchange=True)
-    assert (names.file(4) or (0, ""))[1] == "/m/q/e/f"
-    assert (names.file(5) or (0, ""))[1] == "/m/z"
+    assert (names.find_file(4) or (0, ""))[1] == "/m/q/e/f"
+    assert (names.find_file(5) or (0, ""))[1] == "/m/z"
     names.forget(3)
-    assert names.file(99) is None
-    assert (names.below(1, b"q") or (0, ""))[1] == "/m/q"
-    assert (names.below(1, b"\xff") or (0, ""))[1] == "/m/\\xff"
-    assert (PathNames("fs", "/").below(1, b"x") or (0, ""))[1] == "/x"
+    assert names.find_file(99) is None
+    assert (names.find_below(1, b"q") or (0, ""))[1] == "/m/q"
+    assert (names.find_below(1, b"\xff") or (0, ""))[1] == "/m/\\xff"
+    assert (PathNames("fs", "/").find_below(1, b"x") or (0, ""))[1] == "/x"
 
 
 def test_names_are_learnt_while_recording_is_off(tmp_path: Path) -> None:
     trace = _trace(tmp_path)
     at = monotonic_ns()
     trace.on = False
-    trace.named(int(Op.CREATE), 1, b"a", at, at, 1, node=5, handle=1)
+    trace.record_name(int(Op.CREATE), 1, b"a", at, at, 1, node=5, handle=1)
     trace.on = True
-    trace.request(WRITE, 5, 1, 0, 10, at, at, 1, 0)
+    trace.record_request(WRITE, 5, 1, 0, 10, at, at, 1, 0)
     trace.close()
     assert [row["op"] for row in _rows(tmp_path)] == ["write"]
     assert _rows(tmp_path, "files")[0]["path"] == "/m/a"
@@ -196,7 +196,7 @@ def test_messages_of_the_kernel_tell_names_and_extents(tmp_path: Path) -> None:
     nothing = memoryview(b"")
 
     def tell(op: Op, body: bytes, reply: memoryview = nothing, node: int = 1, error: int = 0) -> None:
-        trace.told(int(op), node, 0, _message(op, node, body), reply, at, at + 1, 1, error)
+        trace.record_message(int(op), node, 0, _message(op, node, body), reply, at, at + 1, 1, error)
 
     tell(Op.MKDIR, abi.MKDIR_IN.pack(0o755, 0) + b"d\0", entry)
     tell(Op.LOOKUP, b"none\0", error=2)
@@ -213,7 +213,7 @@ def test_messages_of_the_kernel_tell_names_and_extents(tmp_path: Path) -> None:
     name = b"listed"
     dirent = abi.ENTRY.pack(9, *[0] * 5) + bytes(88) + abi.DIRENT.pack(8, 1, len(name), 8) + name + bytes(2)
     tell(Op.READDIRPLUS, abi.READ_IN.pack(3, 0, 4096, 0, 0, 0, 0), memoryview(dirent), node=7)
-    trace.request(READ, 9, 4, 0, 1, at, at + 1, 1, 0)
+    trace.record_request(READ, 9, 4, 0, 1, at, at + 1, 1, 0)
     tell(Op.UNLINK, b"gone\0", error=2)
     tell(Op.INTERRUPT, bytes(8))
     trace.close()
@@ -310,14 +310,14 @@ def test_many_at_once_are_recorded_as_one_by_one(told: list[tuple[int, int, int,
     at = monotonic_ns()
     for many in (0, 1 << 60):
         with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
-            patched.setattr(tracing, "MANY", many)
-            patched.setattr(tracing, "_PER_NAME", 0)
+            patched.setattr(recorder, "MANY", many)
+            patched.setattr(recorder, "_PER_NAME", 0)
             trace = _trace(Path(folder), capacity=1 << 10)
-            trace.seen(6, 1, b"six")
+            trace.record_entry(6, 1, b"six")
             for k, (op, handle, node, offset, size, job, name) in enumerate(told):
                 if name is not None:
-                    trace.named(int(Op.LOOKUP), 1, name, at + 20 * k, at + 20 * k + 1, job, node=node)
-                trace.request(op, node, handle, offset, size, at + 20 * k + 5, at + 20 * k + 10, job, 0)
+                    trace.record_name(int(Op.LOOKUP), 1, name, at + 20 * k, at + 20 * k + 1, job, node=node)
+                trace.record_request(op, node, handle, offset, size, at + 20 * k + 5, at + 20 * k + 10, job, 0)
                 if k % 16 == 15:
                     trace.flush()
             trace.close()
@@ -341,10 +341,10 @@ def test_many_at_once_are_recorded_as_one_by_one(told: list[tuple[int, int, int,
 def test_a_busy_second_is_recorded_whole(tmp_path: Path) -> None:
     trace = _trace(tmp_path)
     at = monotonic_ns()
-    trace.named(int(Op.CREATE), 1, b"out", at, at, 1, node=5, handle=9)
+    trace.record_name(int(Op.CREATE), 1, b"out", at, at, 1, node=5, handle=9)
     for k in range(5000):
-        trace.request(WRITE, 5, 9, k << 12, 4096, at + 2 * k, at + 2 * k + 1, 1 + k // 2500, 0)
-        trace.request(READ, 8, 4, (k * 37 % 101) << 12, 512, at + 2 * k, at + 2 * k + 1, 0, 0)
+        trace.record_request(WRITE, 5, 9, k << 12, 4096, at + 2 * k, at + 2 * k + 1, 1 + k // 2500, 0)
+        trace.record_request(READ, 8, 4, (k * 37 % 101) << 12, 512, at + 2 * k, at + 2 * k + 1, 0, 0)
     trace.close()
     rows = _rows(tmp_path)
     for job, rank, op, size, count in (

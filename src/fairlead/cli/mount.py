@@ -62,8 +62,8 @@ def mount(
     FORWARDER is unix:PATH, tcp:HOST:PORT or tls:HOST:PORT; more than one must export the same tree. Returns once
     DIR answers; the mount goes on in the background. Needs /dev/fuse, and fusermount3 unless run by root.
     """
-    from fairlead.steer.forwarding.mount.build_mount import MountOptions
-    from fairlead.steer.forwarding.mount.run import serve_mount, to_stderr
+    from fairlead.steer.forwarding.mount.process.options import MountOptions
+    from fairlead.steer.forwarding.mount.process.serve import serve_mount, to_stderr
     from fairlead.steer.fs.fuse.mount_table import resolve_mountpoint
 
     addresses, mountpoint = _places(places, local=source is not None, mapped=map_file is not None)
@@ -86,7 +86,7 @@ def mount(
     if foreground:
         serve_mount(options, lambda: say(f"mounted on {options.mountpoint}"), _silence if quiet() else to_stderr)
         return
-    from fairlead.steer.forwarding.mount.daemonize import mount_in_background
+    from fairlead.steer.forwarding.mount.process.daemonize import mount_in_background
 
     sys.stdout.flush()
     sys.stderr.flush()

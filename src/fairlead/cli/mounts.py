@@ -9,7 +9,7 @@ import click
 from fairlead.core.clock import now_ns
 
 if TYPE_CHECKING:
-    from fairlead.steer.forwarding.mount.control import ListedMount
+    from fairlead.steer.forwarding.mount.process.control import ListedMount
 
 SCHEMA = "fairlead.mounts/1"
 _STATES = {"serving": "green", "dead": "red", "silent": "red", "foreign": "dim"}
@@ -23,7 +23,7 @@ def mounts(as_json: bool) -> None:
     `dead`: its process was killed (fairlead umount takes it off). `silent`: its process does not answer.
     `foreign`: another user's, about which no more is known.
     """
-    from fairlead.steer.forwarding.mount.control import list_mounts
+    from fairlead.steer.forwarding.mount.process.control import list_mounts
 
     found = list_mounts()
     if as_json:

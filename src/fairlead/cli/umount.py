@@ -16,6 +16,6 @@ def umount(folder: str, force: bool) -> None:
     A mount whose process was killed is taken off as well. With --force files that are open there are lost to
     who has them open.
     """
-    from fairlead.steer.forwarding.mount.end_mount import end_mount
+    from fairlead.steer.forwarding.mount.process.end_mount import end_mount
 
     say(end_mount(folder, force=force))

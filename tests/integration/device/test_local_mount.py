@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.steer.forwarding.mount import control
+from fairlead.steer.forwarding.mount.process import control
 from fairlead.steer.fs.fuse.mount_table import find_mount, probe_folder
 from mounting import DEADLINE_S, NOBODY, fairlead, local_mount, open_folder, take_off, wait_until
 

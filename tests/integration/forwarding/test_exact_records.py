@@ -16,7 +16,7 @@ import pytest
 from fairlead.core.model.missing import Missing
 from fairlead.core.model.tables import TABLES
 from fairlead.see.sources.spool import SpoolSource
-from fairlead.steer.forwarding.mount.control import ask_mount
+from fairlead.steer.forwarding.mount.process.control import ask_mount
 from mounting import environment, fairlead, forwarded_mount, local_mount, open_folder
 
 pytestmark = pytest.mark.fuse

@@ -24,7 +24,7 @@ print("on", flush=True)
 while True:
     for k in range(3000):
         at = monotonic_ns()
-        trace.request(16, 5, 9, k * 7919 % 1009 << 12, 4096, at, at + 1, 0, 0)
+        trace.record_request(16, 5, 9, k * 7919 % 1009 << 12, 4096, at, at + 1, 0, 0)
     trace.flush()
 """
 KILLS = 6

@@ -229,11 +229,11 @@ class _Session:
         with self._turn:
             if moved is not None:
                 size = 0 if error else len(reply) if op == Op.READ else abi.WRITE_OUT.unpack_from(reply)[0]
-                self._trace.request(op, node, moved[0], moved[1], size, began, ended, _JOB, -error)
+                self._trace.record_request(op, node, moved[0], moved[1], size, began, ended, _JOB, -error)
             else:
                 if op in (Op.FLUSH, Op.RELEASE):
                     (handle,) = abi.FORGET_IN.unpack_from(message, abi.IN_HEADER.size)
-                self._trace.told(op, node, handle, message, memoryview(reply), began, ended, _JOB, -error)
+                self._trace.record_message(op, node, handle, message, memoryview(reply), began, ended, _JOB, -error)
 
     def close(self) -> None:
         """Ends the session."""

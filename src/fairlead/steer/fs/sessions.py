@@ -59,7 +59,7 @@ class Handles:
         self.locked: set[tuple[int, int]] = set()
         """(handle, owner) that may hold POSIX locks."""
 
-    def file(self, handle: int) -> OpenFile:
+    def find_file(self, handle: int) -> OpenFile:
         """The open file; raises UnknownHandle."""
         try:
             return self.files[handle]
@@ -80,7 +80,7 @@ class Handles:
                 if left < 0:
                     other.entries = None
 
-    def owner(self, owner: int) -> int:
+    def map_owner(self, owner: int) -> int:
         """A lock owner of this client as a number no other session has."""
         return self.number << 64 | owner
 
@@ -90,7 +90,7 @@ class Handles:
         for handle, owner in list(self.locked):
             file = self.files.get(handle)
             if file is not None:
-                file.unlock_owner(self.owner(owner))
+                file.unlock_owner(self.map_owner(owner))
         self.locked.clear()
         self.folders.clear()
         while self.files:

@@ -27,7 +27,7 @@ from fairlead.steer.fs.client.held_state import Holdings
 from fairlead.steer.fs.client.job_identity import Jobs
 from fairlead.steer.fs.client.link import Link, LinkLostError
 from fairlead.steer.fs.client.node_names import Nodes
-from fairlead.steer.fs.client.pending_requests import build_job_message, build_place_message, build_reopen_message
+from fairlead.steer.fs.client.own_requests import build_job_message, build_place_message, build_reopen_message
 from fairlead.steer.fs.client.reclaim import exchange_message, reopen_files, send_farewell
 from fairlead.steer.fs.fuse import abi
 from fairlead.steer.fs.fuse.abi import Op, Valid
@@ -310,7 +310,7 @@ class Client:
             error, answer, _ = self._settled(op, number, node, handle, chosen, message, None)
             if self._trace is not None:
                 told = memoryview(answer if not error else b"")
-                self._trace.told(
+                self._trace.record_message(
                     op, node, chosen or handle, message, told, started, monotonic_ns(), self._job(), -error
                 )
         if error:
@@ -336,7 +336,7 @@ class Client:
                 moved = abi.WRITE_OUT.unpack_from(answer)[0]
             if self._trace is not None and self._trace.on:
                 ended = monotonic_ns()
-                self._trace.request(op, node, handle, offset, moved, started, ended, self._job(), -error)
+                self._trace.record_request(op, node, handle, offset, moved, started, ended, self._job(), -error)
         if error:
             raise OSError(-error, os.strerror(-error))
         return moved

@@ -14,7 +14,7 @@ from fairlead.core.clock import monotonic_s, sleep_s
 from fairlead.steer.fs.client.held_state import Handle, HeldLock, Holdings
 from fairlead.steer.fs.client.link import Link, LinkLostError, read_reply
 from fairlead.steer.fs.client.node_names import Nodes
-from fairlead.steer.fs.client.pending_requests import (
+from fairlead.steer.fs.client.own_requests import (
     build_lock_message,
     build_own_message,
     build_place_message,

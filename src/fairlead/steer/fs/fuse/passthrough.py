@@ -41,7 +41,7 @@ class BackingFiles:
         self._bare: set[int] = set()
         self.refused = 0
 
-    def opened(self, node: int, handle: int, descriptor: int, reply: bytes) -> bytes:
+    def hand_over(self, node: int, handle: int, descriptor: int, reply: bytes) -> bytes:
         """The reply to OPEN, CREATE or TMPFILE (it ends with OPEN_OUT) with the file handed over, if it can be."""
         with self._lock:
             known = self._ids.get(node)
@@ -62,7 +62,7 @@ class BackingFiles:
         """Whether the kernel has the node's backing file."""
         return node in self._ids
 
-    def released(self, handle: int) -> None:
+    def release_handle(self, handle: int) -> None:
         """The handle was released; the last one of a node gives its backing file back."""
         with self._lock:
             node = self._handles.pop(handle, None)
@@ -79,7 +79,7 @@ class BackingFiles:
         """True when the answer to GETXATTR of that name is known to be ENODATA: asked before every write."""
         return node in self._bare and name == _CAPABILITY
 
-    def attribute_set(self, node: int, name: bytes) -> None:
+    def note_attribute(self, node: int, name: bytes) -> None:
         """An extended attribute of the node is being set."""
         if name == _CAPABILITY:
             self._bare.discard(node)

@@ -63,7 +63,7 @@ class Operations:
         try:
             if op == _READ:
                 fh, offset, _, _, _, _, _ = _read_in(body)
-                return handles.file(fh).read_into(data, offset)
+                return handles.find_file(fh).read_into(data, offset)
             if op == _WRITE:
                 return self._write(handles, node, body, data)
             execution = self._table.get(op)
@@ -76,7 +76,7 @@ class Operations:
 
     def _write(self, handles: Handles, node: int, body: memoryview, data: memoryview) -> bytes:
         fh, offset, _, flags, _, _, _ = _read_in(body)
-        file = handles.file(fh)
+        file = handles.find_file(fh)
         if flags & abi.WRITE_KILL_SUIDGID and not self.tree.clears_set_id:
             operations_names.clear_set_id(self.tree, node, file.attributes())
         return _write_out(file.write_from(data, offset), 0)

@@ -61,7 +61,7 @@ def _setattr(ops: Operations, handles: Handles, node: int, _: int, body: memoryv
     valid, _pad, fh, size, _owner, atime, mtime, _ctime, atime_ns, mtime_ns, _ctime_ns, mode, _, uid, gid, _ = (
         _setattr_in(body)
     )
-    file = handles.file(fh) if valid & _FH else None
+    file = handles.find_file(fh) if valid & _FH else None
     st = ops.tree.change(
         node,
         Change(

@@ -73,7 +73,7 @@ def _release(_: Operations, handles: Handles, __: int, ___: int, body: memoryvie
     if file is not None:
         if handles.locked:
             for held in [held for held in handles.locked if held[0] == fh]:
-                file.unlock_owner(handles.owner(held[1]))
+                file.unlock_owner(handles.map_owner(held[1]))
                 handles.locked.discard(held)
         file.close()
     return b""
@@ -81,9 +81,9 @@ def _release(_: Operations, handles: Handles, __: int, ___: int, body: memoryvie
 
 def _flush(_: Operations, handles: Handles, __: int, ___: int, body: memoryview, ____: memoryview) -> bytes:
     fh, _unused, _pad, owner = _flush_in(body)
-    file = handles.file(fh)
+    file = handles.find_file(fh)
     # A process that closes any descriptor of a file loses all its POSIX locks on it, whichever took them.
-    file.unlock_owner(handles.owner(owner))
+    file.unlock_owner(handles.map_owner(owner))
     handles.locked.discard((fh, owner))
     file.flush()
     return b""
@@ -91,47 +91,47 @@ def _flush(_: Operations, handles: Handles, __: int, ___: int, body: memoryview,
 
 def _fsync(_: Operations, handles: Handles, __: int, ___: int, body: memoryview, ____: memoryview) -> bytes:
     fh, flags, _pad = abi.FSYNC_IN.unpack_from(body)
-    handles.file(fh).sync(bool(flags & abi.FSYNC_FDATASYNC))
+    handles.find_file(fh).sync(bool(flags & abi.FSYNC_FDATASYNC))
     return b""
 
 
 def _fallocate(_: Operations, handles: Handles, __: int, ___: int, body: memoryview, ____: memoryview) -> bytes:
     fh, offset, length, mode, _pad = abi.FALLOCATE_IN.unpack_from(body)
-    handles.file(fh).allocate(mode, offset, length)
+    handles.find_file(fh).allocate(mode, offset, length)
     return b""
 
 
 def _lseek(_: Operations, handles: Handles, __: int, ___: int, body: memoryview, ____: memoryview) -> bytes:
     fh, offset, whence, _pad = abi.LSEEK_IN.unpack_from(body)
-    return abi.LSEEK_OUT.pack(handles.file(fh).seek(offset, whence))
+    return abi.LSEEK_OUT.pack(handles.find_file(fh).seek(offset, whence))
 
 
 def _copy(_: Operations, handles: Handles, __: int, ___: int, body: memoryview, ____: memoryview) -> bytes:
     fh, offset, _node_out, fh_out, offset_out, length, flags = abi.COPY_IN.unpack_from(body)
     if flags:
         raise OSError(EINVAL, os.strerror(EINVAL))
-    copied = handles.file(fh).copy_to(offset, handles.file(fh_out), offset_out, length)
+    copied = handles.find_file(fh).copy_to(offset, handles.find_file(fh_out), offset_out, length)
     return abi.WRITE_OUT.pack(copied, 0)
 
 
 def _getlk(_: Operations, handles: Handles, __: int, ___: int, body: memoryview, ____: memoryview) -> bytes:
     fh, owner, start, end, kind, pid, _flags, _pad = abi.LK_IN.unpack_from(body)
-    file = handles.file(fh)
+    file = handles.find_file(fh)
     if kind not in _KINDS or end < start:
         raise OSError(EINVAL, os.strerror(EINVAL))
-    found = file.conflicting(handles.owner(owner), Lock(start, end, kind, pid))
+    found = file.conflicting(handles.map_owner(owner), Lock(start, end, kind, pid))
     return abi.LK_OUT.pack(*(found or (start, end, _UNLOCKED, 0)))
 
 
 def _setlk(_: Operations, handles: Handles, __: int, ___: int, body: memoryview, ____: memoryview) -> bytes:
     fh, owner, start, end, kind, pid, flags, _pad = abi.LK_IN.unpack_from(body)
-    file = handles.file(fh)
+    file = handles.find_file(fh)
     if kind not in _KINDS or end < start:
         raise OSError(EINVAL, os.strerror(EINVAL))
     if flags & abi.LK_FLOCK:
         file.flock(kind)
         return b""
-    file.lock(handles.owner(owner), Lock(start, end, kind, pid))
+    file.lock(handles.map_owner(owner), Lock(start, end, kind, pid))
     if kind != _UNLOCKED:
         handles.locked.add((fh, owner))
     return b""

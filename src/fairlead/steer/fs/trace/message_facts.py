@@ -79,7 +79,7 @@ def record_listing(trace: Trace, parent: int, body: memoryview) -> None:
         if node:
             name = bytes(body[at + fixed : at + fixed + length])
             if name not in (b".", b".."):
-                trace.seen(node, parent, name)
+                trace.record_entry(node, parent, name)
         at += (fixed + length + 7) & ~7
 
 

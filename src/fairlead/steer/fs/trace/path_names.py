@@ -64,7 +64,7 @@ class PathNames:
         else:
             self._files.pop(node, None)
 
-    def file(self, node: int) -> File | None:
+    def find_file(self, node: int) -> File | None:
         """Id and path of a node, None when its name was never seen."""
         found = self._files.get(node)
         if found is None:
@@ -79,12 +79,12 @@ class PathNames:
             found = self._files[node] = self._made(steps[::-1])
         return found
 
-    def below(self, parent: int, name: bytes) -> File | None:
+    def find_below(self, parent: int, name: bytes) -> File | None:
         """Id and path of a name in a directory, whether or not it exists."""
         known = self._node.get((parent, name))
         if known is not None:
-            return self.file(known)
-        folder = self.file(parent)
+            return self.find_file(known)
+        folder = self.find_file(parent)
         return None if folder is None else self._file(f"{folder[1].rstrip('/')}/{_text(name)}")
 
     def _made(self, steps: list[bytes]) -> File:

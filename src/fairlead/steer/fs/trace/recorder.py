@@ -48,9 +48,9 @@ _MOST_EVENTS = 1 << 18
 class Trace:
     """Records the requests of one mount into a spool.
 
-    The mount's thread calls, in the order in which requests end: `request` for what concerns a node, `named` for what
-    concerns a name in a directory (or `told`, which reads the kernel's message), `forgot`. Times are of
-    `clock.monotonic_ns`. It looks at `on` first: while it is false nothing is timed or recorded, only names are told.
+    The mount's thread calls, in the order in which requests end: `record_request` for what concerns a node,
+    `record_message` for any other request, `record_forget`. Times are of `clock.monotonic_ns`. It looks at `on` first:
+    while it is false nothing is timed or recorded, only names are reported.
     """
 
     def __init__(
@@ -69,10 +69,10 @@ class Trace:
         self._wake = threading.Event()
         self._ring = Ring(capacity)
         self.fast_path = self._ring.pack, self._ring.buffer, self._ring.places, self._ring.room
-        """For who has no time for `request`: pack(buffer, next(places) % room, op, job, error, node, handle, ...)."""
-        self.request: Callable[..., object] = self._ring.put
-        """request(op, node, handle, offset, size, started_ns, ended_ns, job, error). `size` is what was moved (whatever
-        when it failed); of SETATTR its `valid` field, of FSYNC its flags; else 0. `handle` 0: it had none."""
+        """`record_request` without its call: pack(buffer, next(places) % room, op, job, error, node, handle, ...)."""
+        self.record_request: Callable[..., object] = self._ring.put
+        """record_request(op, node, handle, offset, size, started_ns, ended_ns, job, error). `size`: bytes moved; of
+        SETATTR its `valid` field, of FSYNC its flags; else 0. `handle` 0: it had none."""
         self._events: deque[_Event] = deque(maxlen=_MOST_EVENTS)
         self._names = PathNames(fs, mount_point)
         self._runs = Runs()
@@ -94,7 +94,7 @@ class Trace:
 
     # -- told by the mount ----------------------------------------------------------------------------------------
 
-    def named(
+    def record_name(
         self,
         op: int,
         parent: int,
@@ -116,7 +116,7 @@ class Trace:
         place = self._ring.put(recorded, NAMED, handle, -1, 0, started_ns, ended_ns, job, error)
         self._events.append((place, op, parent, name, node, new_parent, new_name, error != 0, flags))
 
-    def told(
+    def record_message(
         self,
         op: int,
         node: int,
@@ -145,7 +145,7 @@ class Trace:
             offset, size = read_extent(op, message) if op in MEASURED else (-1, 0)
             self._ring.put(op, node, handle, offset, size, started_ns, ended_ns, job, error)
 
-    def seen(self, node: int, parent: int, name: bytes) -> None:
+    def record_entry(self, node: int, parent: int, name: bytes) -> None:
         """A READDIRPLUS reply gave the kernel this node under this name."""
         place = self._ring.put(NO_RECORD, 0, 0, 0, 0, 0, 0)
         self._events.append((place, _READDIRPLUS, parent, name, node, 0, b"", False, 0))
@@ -218,19 +218,19 @@ class Trace:
         """Makes runs of all requests between two names at once."""
         import numpy as np
 
-        from fairlead.steer.fs.trace import run_arrays as trace_arrays
+        from fairlead.steer.fs.trace import run_arrays
 
         self._runs.finish()
         self._collect()
         events = self._events
         for part in parts:
-            records = np.frombuffer(part, trace_arrays.RECORD)
+            records = np.frombuffer(part, run_arrays.RECORD)
             first = 0
             while first < len(records):
                 self._learn(self._at)
                 rest = (events[0][0] - self._at) // RECORD.size if events else len(records)
                 until = min(len(records), first + rest)
-                chunk = trace_arrays.build_runs(records[first:until], self._names.file, self._named_file, shift)
+                chunk = run_arrays.build_runs(records[first:until], self._names.find_file, self._named_file, shift)
                 if chunk is not None:
                     self._sheets.add_chunk(chunk)
                 self._at += (until - first) * RECORD.size
@@ -238,7 +238,7 @@ class Trace:
 
     def _one_by_one(self, parts: list[bytes], shift: int) -> None:
         """Adds each request to the runs that are open."""
-        events, files, add = self._events, self._names.file, self._runs.add
+        events, files, add = self._events, self._names.find_file, self._runs.add
         at = self._at
         for part in parts:
             for op, job, error, node, handle, offset, size, start, end in unpack_records(part):
@@ -265,7 +265,7 @@ class Trace:
             elif op == _READDIRPLUS:
                 names.bind(node, parent, name)
             elif op in _RENAMES or op in _UNBINDS:
-                self._named_file = names.below(parent, name)
+                self._named_file = names.find_below(parent, name)
                 if not failed and op in _UNBINDS:
                     names.unbind(parent, name)
                 elif not failed:
@@ -273,7 +273,7 @@ class Trace:
             else:
                 if node and name and not failed:
                     names.bind(node, parent, name)
-                self._named_file = names.below(parent, name) if name else None
+                self._named_file = names.find_below(parent, name) if name else None
 
     # -- into the spool -------------------------------------------------------------------------------------------
 

@@ -85,7 +85,7 @@ class Chunk:
             self.files,
         )
 
-    def columns(self, ranks: dict[int, int]) -> dict[str, Column]:
+    def build_columns(self, ranks: dict[int, int]) -> dict[str, Column]:
         """The columns of `ops` that differ from run to run; `ranks` by job index, -1 for none."""
         ids = np.array([file_id for file_id, _ in self.files] or [0], np.int64)
         rank = np.full(1 << 16, -1, np.int64)

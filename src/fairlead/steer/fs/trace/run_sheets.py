@@ -90,7 +90,7 @@ class Sheets:
             for file_id, (path, start) in part.find_first_starts().items():
                 sheet.saw(file_id, path, start)
             span = int(part.start.min()), int(part.end.max())
-            sheet.batches.append(self._ops(job_id, mine[0], len(part.start), span, part.columns(ranks)))
+            sheet.batches.append(self._ops(job_id, mine[0], len(part.start), span, part.build_columns(ranks)))
 
     def write(self) -> None:
         """One file a job."""

@@ -1,1 +1,1 @@
-"""To be described."""
+"""What a mount does when its forwarder is lost, silent, replaced, or refuses a request it cannot carry out yet."""

@@ -17,19 +17,20 @@ import msgspec
 
 from fairlead.core.clock import monotonic_s
 from fairlead.core.errors import FairleadError, RefusedError, UnreachableError
-from fairlead.steer.forwarding.mount.passthrough_files import explain_no_descriptors
 from fairlead.steer.forwarding.mount.recovery.forwarder_timeout import ForwarderTimeout
 from fairlead.steer.forwarding.mount.recovery.repairs import Repairs
+from fairlead.steer.forwarding.mount.relay.ledger import Entry
+from fairlead.steer.forwarding.mount.relay.passthrough_files import explain_no_descriptors
 from fairlead.steer.fs.client.link import Link, LinkLostError
-from fairlead.steer.fs.client.pending_requests import Entry, build_job_message, build_own_message
+from fairlead.steer.fs.client.own_requests import build_job_message, build_own_message
 from fairlead.steer.fs.client.reclaim import reopen_files, send_farewell, take_locks
 from fairlead.steer.fs.fuse.abi import Op
 from fairlead.steer.fs.wire.address import Address, parse_address
 from fairlead.steer.fs.wire.frames import Notice, Own
 
 if TYPE_CHECKING:
-    from fairlead.steer.forwarding.mount.lease_returns import LeaseReturns
-    from fairlead.steer.forwarding.mount.relay import RelayMount
+    from fairlead.steer.forwarding.mount.relay.lease_returns import LeaseReturns
+    from fairlead.steer.forwarding.mount.relay.relay_mount import RelayMount
 
 _FIRST_PAUSE_S, _LAST_PAUSE_S = 0.05, 1.0
 _TICK_S = 0.1
@@ -56,7 +57,7 @@ class Failover:
         """Drops what the kernel keeps, in a mount with a cache."""
         self._since = 0.0
         self._generation = 0
-        self.silence = ForwarderTimeout(mount)
+        self.timeout = ForwarderTimeout(mount)
         self._repairs = Repairs(mount)
         self._ending = threading.Event()
         self._next: Link | None = None
@@ -101,7 +102,7 @@ class Failover:
                 except (UnreachableError, RefusedError) as error:
                     if isinstance(error, RefusedError) and str(error) != told:
                         told = str(error)
-                        self._mount.say(told)
+                        self._mount.log(told)
                     continue
                 if self._reclaimed(link):
                     self._mount.call_soon(lambda link=link, index=index: self._arrived(link, generation, index))  # type: ignore[misc]
@@ -114,14 +115,14 @@ class Failover:
         try:
             mount = self._mount
             if not link.connection.welcome.resumed:
-                reopen_files(link, mount.nodes, mount.holdings, mount.ledger.ids, mount.say)
+                reopen_files(link, mount.nodes, mount.holdings, mount.ledger.ids, mount.log)
             if old is not None:
                 # Only now: the last close of an unlinked file would have removed it.
                 with suppress(LinkLostError):
                     send_farewell(old, mount.ledger.ids)
                 old.close()
             if not link.connection.welcome.resumed:
-                take_locks(link, mount.holdings, mount.ledger.ids, mount.say)
+                take_locks(link, mount.holdings, mount.ledger.ids, mount.log)
         except LinkLostError:
             link.close()
             return False
@@ -140,21 +141,21 @@ class Failover:
     def _serve(self, link: Link) -> None:
         self.state = "serving"
         self.count += 1
-        self._mount.say(f"served by {link.connection.address}")
+        self._mount.log(f"served by {link.connection.address}")
         if self.lease_returns is not None:
             self.lease_returns.drop_all()
-        if self._mount.descriptors is not None and (why := explain_no_descriptors(link.connection)):
-            self._mount.say(f"passthrough: none for files opened from now on: {why}")
+        if self._mount.passthrough is not None and (why := explain_no_descriptors(link.connection)):
+            self._mount.log(f"passthrough: none for files opened from now on: {why}")
         self._mount.attach(link)
 
-    def step(self) -> None:
+    def check_patience(self) -> None:
         """Called now and then while there is no connection."""
         if self.state == "seeking" and monotonic_s() - self._since > self._patience_s:
             self.state = "failing"
-            self._mount.say(f"no forwarder for {self._patience_s:.0f} s: requests get EIO until there is one")
+            self._mount.log(f"no forwarder for {self._patience_s:.0f} s: requests get EIO until there is one")
         if self.state == "failing":
             for number, entry in list(self._mount.ledger.requests.items()):
-                self._mount.finish(number, 0 if entry[1] in _RELEASES else -errno.EIO)
+                self._mount.finish(number, 0 if entry.op in _RELEASES else -errno.EIO)
 
     def count_outage_s(self) -> float:
         """For how long there has been no connection."""
@@ -162,11 +163,11 @@ class Failover:
 
     def pause_s(self) -> float:
         """How long the mount's thread may wait for events; -1: for ever."""
-        if self._repairs.later:
-            self._repairs.again()
+        if self._repairs.postponed:
+            self._repairs.resend_postponed()
             return 0.02
         if self.state == "serving":
-            return self.silence.pause_s()
+            return self.timeout.pause_s()
         if self.state == "moving":
             self._drained()
         return _TICK_S
@@ -253,12 +254,12 @@ class Failover:
         self.state = "moving"
         self._next = link
         self._drain_until = monotonic_s() + _DRAIN_S
-        mount.hold()
+        mount.hold_requests()
         # A lock that is waited for is asked for again at the new forwarder.
         for number, entry in list(mount.ledger.requests.items()):
-            if entry[1] == Op.SETLKW and entry[0]:
+            if entry.op == Op.SETLKW and entry.unique:
                 self._shelf[number] = entry
-                mount.ledger.requests[number] = (0, *entry[1:])
+                mount.ledger.requests[number] = entry._replace(unique=0)
                 old.put(next(mount.ledger.ids), 0, 0, build_own_message(Op.INTERRUPT, 0, number.to_bytes(8, "little")))
         old.flush()
 
@@ -310,7 +311,7 @@ class Failover:
 
     # -- what is no plain answer -------------------------------------------------------------------------------
 
-    def announce(self, *, everything: bool = False) -> None:
+    def announce_jobs(self, *, everything: bool = False) -> None:
         """Tells the forwarder of the jobs it does not know yet."""
         mount = self._mount
         jobs = mount.jobs
@@ -319,11 +320,11 @@ class Failover:
         if link is not None:
             for index in indexes:
                 number = next(mount.ledger.ids)
-                mount.ledger.requests[number] = (0, int(Own.JOB), -1, 0, 0, 0, 0, 0, index, None)
+                mount.ledger.requests[number] = Entry(op=int(Own.JOB), job=index)
                 link.put(number, 0, 0, build_job_message(index, msgspec.json.encode(jobs.identities[index])))
         jobs.unannounced.clear()
 
-    def special(self, number: int, entry: Entry, error: int, body: memoryview) -> None:  # noqa: ARG002
+    def settle_reply(self, number: int, entry: Entry, error: int) -> None:
         """An answer to a request of fairlead's own, or a refusal."""
         shelved = self._shelf.pop(number, None)
         if shelved is not None:
@@ -334,15 +335,15 @@ class Failover:
                 else:
                     self._mount.send(number)
             else:
-                self._mount.done(shelved, min(error, 0))
-        elif entry[0]:
-            self._repairs.refused(number, entry, error)
-        elif entry[1] == Own.JOB:
+                self._mount.answer_error(shelved, min(error, 0))
+        elif entry.unique:
+            self._repairs.repair_request(number, entry, error)
+        elif entry.op == Own.JOB:
             if error and not self._complained:
                 self._complained = True
-                self._mount.say("the forwarder does not accept a job of this mount: its requests go without a name")
+                self._mount.log("the forwarder does not accept a job of this mount: its requests go without a name")
         else:
-            self._repairs.answered(number, error)
+            self._repairs.continue_repair(number, error)
 
     def handle_notice(self, kind: int, body: memoryview) -> None:
         """The forwarder says something on its own."""

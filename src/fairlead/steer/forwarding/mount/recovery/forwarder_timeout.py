@@ -10,11 +10,12 @@ import select
 from typing import TYPE_CHECKING
 
 from fairlead.core.clock import monotonic_s
-from fairlead.steer.fs.client.pending_requests import build_own_message
+from fairlead.steer.forwarding.mount.relay.ledger import Entry
+from fairlead.steer.fs.client.own_requests import build_own_message
 from fairlead.steer.fs.wire.frames import Own
 
 if TYPE_CHECKING:
-    from fairlead.steer.forwarding.mount.relay import RelayMount
+    from fairlead.steer.forwarding.mount.relay.relay_mount import RelayMount
     from fairlead.steer.fs.client.link import Link
 
 PING_S = 5.0
@@ -65,7 +66,7 @@ class ForwarderTimeout:
         self._pinged_s = now
         ledger = self._mount.ledger
         number = next(ledger.ids)
-        ledger.requests[number] = (0, _PING, -1, 0, 0, 0, 0, 0, 0, None)
+        ledger.requests[number] = Entry(op=_PING)
         link.put(number, 0, 0, build_own_message(_PING, 0))
         link.flush()
 
@@ -75,11 +76,11 @@ class ForwarderTimeout:
         if len(dial.addresses) > 1:
             self._told = False
             dial.current = (dial.current + 1) % len(dial.addresses)  # the others first
-            mount.lost(f"silent for {self.lost_s:.0f} s")
+            mount.drop_link(f"silent for {self.lost_s:.0f} s")
             return 0.0
         if not self._told:
             self._told = True
-            mount.say(f"{link.connection.address} is silent and the only forwarder named: requests wait for it")
+            mount.log(f"{link.connection.address} is silent and the only forwarder named: requests wait for it")
         return self.lost_s
 
 

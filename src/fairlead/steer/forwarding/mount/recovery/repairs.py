@@ -8,12 +8,13 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING, NamedTuple
 
-from fairlead.steer.fs.client.pending_requests import Entry, build_place_message, build_reopen_message
+from fairlead.steer.forwarding.mount.relay.ledger import Entry
+from fairlead.steer.fs.client.own_requests import build_place_message, build_reopen_message
 from fairlead.steer.fs.fuse.abi import COPY_IN, IN_HEADER, LINK_IN, RENAME_IN, Op
 from fairlead.steer.fs.wire.frames import Flag, Own, Refusal
 
 if TYPE_CHECKING:
-    from fairlead.steer.forwarding.mount.relay import RelayMount
+    from fairlead.steer.forwarding.mount.relay.relay_mount import RelayMount
 
 _MOST = 12
 """Refusals of one request before it gets ESTALE."""
@@ -36,10 +37,10 @@ class Repairs:
     def __init__(self, mount: RelayMount) -> None:
         self._mount = mount
         self._steps: dict[int, list[Step]] = {}
-        self.later: list[int] = []
+        self.postponed: list[int] = []
         """Requests to be sent again after a moment: the forwarder was too busy."""
 
-    def refused(self, number: int, entry: Entry, refusal: int) -> None:
+    def repair_request(self, number: int, entry: Entry, refusal: int) -> None:
         """A request of the kernel was refused."""
         mount = self._mount
         ledger = mount.ledger
@@ -48,18 +49,18 @@ class Repairs:
         if attempts > (_MOST_BUSY if refusal == Refusal.BUSY else _MOST):
             mount.finish(number, -errno.EIO if refusal == Refusal.BUSY else -errno.ESTALE)
         elif refusal == Refusal.BUSY:
-            self.later.append(number)
+            self.postponed.append(number)
         elif refusal == Refusal.UNKNOWN_JOB:
-            mount.failover.announce(everything=True)
+            mount.failover.announce_jobs(everything=True)
             self._resend(number)
         elif refusal == Refusal.UNKNOWN_HANDLE:
             self._open_again(number, entry)
         else:
             self._place(number, entry)
 
-    def again(self) -> None:
+    def resend_postponed(self) -> None:
         """Sends what was refused for being too much."""
-        waiting, self.later = self.later, []
+        waiting, self.postponed = self.postponed, []
         for number in waiting:
             if number in self._mount.ledger.requests and number not in self._mount.ledger.unsent:
                 self._resend(number)
@@ -68,8 +69,8 @@ class Repairs:
 
     def _place(self, number: int, entry: Entry) -> None:
         steps = [step for node in _nodes_of(entry) if (step := self._place_step(node)) is not None]
-        if entry[4] in self._mount.holdings.handles:
-            steps += self._handle_steps(entry[4])
+        if entry.handle in self._mount.holdings.handles:
+            steps += self._handle_steps(entry.handle)
         if not steps:
             self._mount.finish(number, -errno.ESTALE)
             return
@@ -77,8 +78,8 @@ class Repairs:
 
     def _open_again(self, number: int, entry: Entry) -> None:
         holdings, nodes = self._mount.holdings, self._mount.nodes
-        held = holdings.handles.get(entry[4])
-        if entry[1] in _RELEASES and (held is None or not nodes.unlinked(held.node)):
+        held = holdings.handles.get(entry.handle)
+        if entry.op in _RELEASES and (held is None or not nodes.unlinked(held.node)):
             self._mount.finish(number, 0)  # it went with the forwarder that had it open
             return
         steps = [step for handle in _handles_of(entry) for step in self._handle_steps(handle)]
@@ -115,11 +116,11 @@ class Repairs:
             return
         step = steps.pop(0)
         own = next(ledger.ids)
-        ledger.requests[own] = (0, step.opcode, -1, 0, step.handle, 0, 0, 0, 0, None)
+        ledger.requests[own] = Entry(op=step.opcode, handle=step.handle)
         ledger.repairs[own] = number
         link.put(own, 0, step.handle, step.message)
 
-    def answered(self, own: int, error: int) -> None:
+    def continue_repair(self, own: int, error: int) -> None:
         """The forwarder answered to what it was told.
 
         A refusal of that is no error of the request, which is sent again, refused again and told for again. A place
@@ -144,8 +145,8 @@ class Repairs:
 
 def _nodes_of(entry: Entry) -> list[int]:
     """The nodes a request names."""
-    message, op = entry[9], entry[1]
-    nodes = [entry[3]]
+    message, op = entry.message, entry.op
+    nodes = [entry.node]
     if message is not None:
         if op in (Op.RENAME, Op.RENAME2):
             nodes.append(RENAME_IN.unpack_from(message, _BODY)[0])
@@ -158,9 +159,9 @@ def _nodes_of(entry: Entry) -> list[int]:
 
 def _handles_of(entry: Entry) -> list[int]:
     """The handles a request names."""
-    if entry[1] == Op.COPY_FILE_RANGE and entry[9] is not None:
-        return [entry[4], COPY_IN.unpack_from(entry[9], _BODY)[3]]
-    if entry[1] in (Op.GETATTR, Op.SETATTR) and entry[9] is not None:
+    if entry.op == Op.COPY_FILE_RANGE and entry.message is not None:
+        return [entry.handle, COPY_IN.unpack_from(entry.message, _BODY)[3]]
+    if entry.op in (Op.GETATTR, Op.SETATTR) and entry.message is not None:
         at = _BODY + 8  # both have the handle there, GETATTR_IN and SETATTR_IN
-        return [int.from_bytes(entry[9][at : at + 8], "little")]
-    return [entry[4]]
+        return [int.from_bytes(entry.message[at : at + 8], "little")]
+    return [entry.handle]

@@ -13,18 +13,18 @@ from itertools import count
 from threading import Lock
 
 from fairlead.core.clock import monotonic_ns
-from fairlead.steer.forwarding.mount.fuse_negotiation import Session
-from fairlead.steer.forwarding.mount.lock_waiters import Parked, WaitingLocks
-from fairlead.steer.forwarding.mount.readers import DATA, Reader, Readers
-from fairlead.steer.forwarding.mount.recovery.generations import Generations
+from fairlead.steer.forwarding.mount.local.lock_waiters import Parked, WaitingLocks
+from fairlead.steer.forwarding.mount.local.readers import DATA, Reader, Readers
 from fairlead.steer.fs.fuse import abi
 from fairlead.steer.fs.fuse.abi import Op, OpenReply
 from fairlead.steer.fs.fuse.device import Device
+from fairlead.steer.fs.fuse.generations import Generations
 from fairlead.steer.fs.fuse.messages import read_name
+from fairlead.steer.fs.fuse.negotiation import Session
 from fairlead.steer.fs.fuse.passthrough import BackingFiles
 from fairlead.steer.fs.operations.dispatch import Operations, UnknownHandle, UnknownNode
 from fairlead.steer.fs.sessions import Handles
-from fairlead.steer.fs.trace.trace_lock import SharedTrace
+from fairlead.steer.fs.trace.shared_trace import SharedTrace
 from fairlead.steer.fs.trees.base import FileTree
 from fairlead.steer.fs.trees.identity import switch_user
 
@@ -79,7 +79,7 @@ class LocalMount:
         """Requests answered so far."""
         return self._readers.served
 
-    def status(self) -> dict[str, object]:
+    def describe(self) -> dict[str, object]:
         """What the mount is doing, for its control socket."""
         backings = self._backings
         refused = backings.refused if backings is not None else 0
@@ -118,7 +118,7 @@ class LocalMount:
         started = job = 0
         if trace is not None:
             started = monotonic_ns()
-            job = trace.job(pid, uid, started)
+            job = trace.find_job(pid, uid, started)
         error = 0
         try:
             switch_user(uid, gid)
@@ -157,7 +157,7 @@ class LocalMount:
         abi.OUT_HEADER.pack_into(reader.head, 0, abi.OUT_HEADER.size + got, 0, unique)
         self._send(reader.head, data[:got])
         if self._trace is not None:
-            self._trace.moved(_READ, node, handle, offset, got, job, started, 0)
+            self._trace.record_transfer(_READ, node, handle, offset, got, job, started, 0)
 
     def _write(self, reader: Reader, unique: int, node: int, size: int, job: int, started: int) -> None:
         reply = self._operations.execute(self._handles, _WRITE, node, 0, reader.body, reader.view[DATA:size])
@@ -165,7 +165,7 @@ class LocalMount:
         self._answer(unique, reply, 0)
         if self._trace is not None:
             handle, offset, _, _, _, _, _ = abi.WRITE_IN.unpack_from(reader.body)
-            self._trace.moved(_WRITE, node, handle, offset, abi.WRITE_OUT.unpack(reply)[0], job, started, 0)
+            self._trace.record_transfer(_WRITE, node, handle, offset, abi.WRITE_OUT.unpack(reply)[0], job, started, 0)
 
     def _other(self, op: int, unique: int, node: int, message: memoryview, job: int, started: int) -> None:
         """Everything but READ and WRITE."""
@@ -195,12 +195,12 @@ class LocalMount:
             if op in _FILES:
                 reply = self._hand_over(backings, handle, reply)
             elif op == Op.RELEASE:
-                backings.released(abi.RELEASE_IN.unpack_from(body)[0])
+                backings.release_handle(abi.RELEASE_IN.unpack_from(body)[0])
         self._answer(unique, reply, 0)
         if op in _UNLOCKING:
             self._retry_locks()
         if self._trace is not None:
-            self._trace.ended(op, node, handle, message, reply, job, started, 0)
+            self._trace.record_reply(op, node, handle, message, reply, job, started, 0)
 
     def _tell_failed(
         self,
@@ -215,9 +215,9 @@ class LocalMount:
     ) -> None:
         if op in (_READ, _WRITE):
             handle, offset, _, _, _, _, _ = abi.READ_IN.unpack_from(reader.body)
-            trace.moved(op, node, handle, offset, 0, job, started, error)
+            trace.record_transfer(op, node, handle, offset, 0, job, started, error)
         else:
-            trace.ended(op, node, 0, message, b"", job, started, error)
+            trace.record_reply(op, node, 0, message, b"", job, started, error)
 
     def _execute(self, op: int, node: int, handle: int, body: memoryview) -> bytes:
         reply = self._operations.execute(self._handles, op, node, handle, body, _NOTHING)
@@ -268,7 +268,7 @@ class LocalMount:
         opened = self._handles.files.get(handle)
         if opened is None or opened.descriptor is None:
             return reply
-        return backings.opened(opened.node, handle, opened.descriptor, reply)
+        return backings.hand_over(opened.node, handle, opened.descriptor, reply)
 
     def _retry_locks(self) -> bool:
         """Tries every waiting lock again, in the order they came; whether some still wait."""
@@ -296,7 +296,7 @@ class LocalMount:
         self._answer(request.unique, b"", error)
         if self._trace is not None:
             message, started = memoryview(request.message), request.started_ns
-            self._trace.ended(Op.SETLKW, request.node, 0, message, b"", request.job, started, error)
+            self._trace.record_reply(Op.SETLKW, request.node, 0, message, b"", request.job, started, error)
 
     # Answers
 
@@ -320,7 +320,7 @@ def _known_capability(backings: BackingFiles, op: int, node: int, body: memoryvi
         if backings.has_no_capability(node, read_name(body, abi.GETXATTR_IN.size)):
             raise OSError(errno.ENODATA, "no capabilities")
     else:
-        backings.attribute_set(node, read_name(body, abi.SETXATTR_IN.size))
+        backings.note_attribute(node, read_name(body, abi.SETXATTR_IN.size))
 
 
 def _ignore_gone(error: OSError) -> None:

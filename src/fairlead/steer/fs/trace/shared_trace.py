@@ -50,13 +50,13 @@ class SharedTrace:
         self._jobs = jobs
         self._turn = Lock()
         self._known = jobs.known
-        self._put = trace.request
+        self._put = trace.record_request
         self._openers: dict[int, int] = {}
         """By handle: the job that opened it. What the kernel asks for later by itself (RELEASE, read-ahead) names no
         process."""
         trace.identities = jobs.identities
 
-    def moved(
+    def record_transfer(
         self, op: int, node: int, handle: int, offset: int, size: int, job: int, started_ns: int, error: int
     ) -> None:
         """A READ or WRITE ended; `size` is what was moved."""
@@ -66,7 +66,7 @@ class SharedTrace:
             with self._turn:
                 self._put(op, node, handle, offset, size, started_ns, monotonic_ns(), job, error)
 
-    def ended(
+    def record_reply(
         self, op: int, node: int, handle: int, message: memoryview, reply: bytes, job: int, started_ns: int, error: int
     ) -> None:
         """Any other request ended: the kernel's whole message, the body of the reply. `handle`: what it opened."""
@@ -81,14 +81,16 @@ class SharedTrace:
         elif op in _OPENING and handle and job:
             self._openers[handle] = job
         with self._turn:
-            self._trace.told(op, node, handle, message, memoryview(reply), started_ns, monotonic_ns(), job, error)
+            self._trace.record_message(
+                op, node, handle, message, memoryview(reply), started_ns, monotonic_ns(), job, error
+            )
 
     def record_forget(self, node: int) -> None:
         """The kernel knows the node no longer."""
         with self._turn:
             self._trace.record_forget(node)
 
-    def job(self, pid: int, uid: int, now_ns: int) -> int:
+    def find_job(self, pid: int, uid: int, now_ns: int) -> int:
         """The index of the job a process belongs to."""
         known = self._known.get(pid)
         if known is not None and now_ns < known[1]:

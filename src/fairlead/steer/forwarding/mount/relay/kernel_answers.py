@@ -24,9 +24,9 @@ class KernelAnswers:
         try:
             os.write(self._fd, OUT_HEADER.pack(16 + len(body), error, unique) + body)
         except OSError as failed:
-            self.refused(failed, unique)
+            self.handle_refusal(failed, unique)
 
-    def refused(self, error: OSError, unique: int) -> None:
+    def handle_refusal(self, error: OSError, unique: int) -> None:
         """The kernel does not take an answer: ENOENT when who asked was killed, ENODEV when the mount is gone."""
         if error.errno == errno.ENODEV:
             self.gone = True

@@ -11,10 +11,10 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from fairlead.core.clock import monotonic_ns
-from fairlead.steer.forwarding.mount.prefetched_attributes import PrefetchedAttributes
+from fairlead.steer.forwarding.mount.relay.ledger import Entry
+from fairlead.steer.forwarding.mount.relay.prefetched_attributes import PrefetchedAttributes
 from fairlead.steer.fs.client.held_state import HeldLock, Holdings
 from fairlead.steer.fs.client.node_names import Nodes
-from fairlead.steer.fs.client.pending_requests import HANDLE, MESSAGE, NODE, Entry
 from fairlead.steer.fs.fuse.abi import (
     CREATE_IN,
     DIRENT,
@@ -31,7 +31,7 @@ from fairlead.steer.fs.fuse.abi import (
 )
 
 if TYPE_CHECKING:
-    from fairlead.steer.forwarding.mount.passthrough_files import PassthroughFiles
+    from fairlead.steer.forwarding.mount.relay.passthrough_files import PassthroughFiles
 
 _HEADER = IN_HEADER.size
 _NODE = Struct("<Q")
@@ -47,11 +47,11 @@ _DONE, _ABSENT = (0, b""), (-errno.ENODATA, b"")
 class ReplyEffects:
     """Learns from replies; `teach[op]` is what an opcode teaches, or None."""
 
-    def __init__(self, nodes: Nodes, holdings: Holdings, descriptors: PassthroughFiles | None = None) -> None:
+    def __init__(self, nodes: Nodes, holdings: Holdings, passthrough: PassthroughFiles | None = None) -> None:
         self.nodes = nodes
         self.holdings = holdings
         self.prefetched = PrefetchedAttributes()
-        self.written: set[int] = set()
+        self.dirty: set[int] = set()
         """Handles written to since their last FLUSH: a network file system may report errors at a close."""
         self.passthrough_writers: set[int] = set()
         """Handles the kernel writes to itself: no WRITE of theirs comes here."""
@@ -79,10 +79,10 @@ class ReplyEffects:
             Op.READDIRPLUS: self._listed,
         }.items():
             self.effects[op] = lesson
-        if descriptors is not None:
-            descriptors.learn_from(self)
+        if passthrough is not None:
+            passthrough.learn_from(self)
 
-    def known(self, op: int, node: int, message: memoryview) -> tuple[int, bytes] | None:
+    def answer_locally(self, op: int, node: int, message: memoryview) -> tuple[int, bytes] | None:
         """Error and body of an answer that needs no forwarder, or None."""
         if op == Op.GETATTR:
             asked_by_handle = _FLAGS.unpack_from(message, _HEADER)[0] & GETATTR_FH
@@ -90,15 +90,15 @@ class ReplyEffects:
             return None if found is None else (0, found)
         if op == Op.FLUSH:
             handle = _NODE.unpack_from(message, _HEADER)[0]
-            if handle in self.written or handle in self.passthrough_writers or self.holdings.ranges:
-                self.written.discard(handle)
+            if handle in self.dirty or handle in self.passthrough_writers or self.holdings.ranges:
+                self.dirty.discard(handle)
                 return None
             return _DONE
         if op == Op.GETXATTR:
             return _ABSENT if self.has_no_attribute(node, message) else None
         self.prefetched.drop(node)
         if op != Op.SETATTR:
-            self.attribute_set(node)
+            self.forget_absence(node)
         return None
 
     def has_no_attribute(self, node: int, message: memoryview) -> bool:
@@ -115,22 +115,22 @@ class ReplyEffects:
 
     def remember_absent(self, entry: Entry) -> None:
         """The forwarder answered ENODATA to a GETXATTR."""
-        message = entry[MESSAGE]
+        message = entry.message
         if message is not None and message[_HEADER + GETXATTR_IN.size :] == b"security.capability\0":
             if len(self._bare) >= _MAX_BARE:
                 self._bare.clear()
-            self._bare[entry[NODE]] = monotonic_ns() + _REMEMBER_NS
+            self._bare[entry.node] = monotonic_ns() + _REMEMBER_NS
 
-    def attribute_set(self, node: int) -> None:
+    def forget_absence(self, node: int) -> None:
         """An extended attribute is being set."""
         self._bare.pop(node, None)
 
     def _named(self, entry: Entry, body: memoryview, begin: int) -> None:
         (node,) = _NODE.unpack_from(body)
-        message = entry[MESSAGE]
+        message = entry.message
         if node and message is not None:
             self.prefetched.drop(node)
-            self.nodes.seen(node, entry[NODE], message[begin : message.index(0, begin)])
+            self.nodes.seen(node, entry.node, message[begin : message.index(0, begin)])
 
     def _looked_up(self, entry: Entry, body: memoryview) -> None:
         self._named(entry, body, _HEADER)
@@ -154,54 +154,54 @@ class ReplyEffects:
         self._holds(entry, node)
 
     def _holds(self, entry: Entry, node: int, *, directory: bool = False) -> None:
-        message = entry[MESSAGE]
+        message = entry.message
         assert message is not None
         (flags,) = _FLAGS.unpack_from(message, _HEADER)
-        self.holdings.opened(entry[HANDLE], node, flags, directory=directory)
+        self.holdings.opened(entry.handle, node, flags, directory=directory)
 
     def _opened(self, entry: Entry, body: memoryview) -> None:  # noqa: ARG002
-        self._holds(entry, entry[NODE])
+        self._holds(entry, entry.node)
 
     def _opened_directory(self, entry: Entry, body: memoryview) -> None:  # noqa: ARG002
-        self._holds(entry, entry[NODE], directory=True)
+        self._holds(entry, entry.node, directory=True)
 
     def _released(self, entry: Entry, body: memoryview) -> None:  # noqa: ARG002
-        self.holdings.released(entry[HANDLE])
-        self.written.discard(entry[HANDLE])
+        self.holdings.released(entry.handle)
+        self.dirty.discard(entry.handle)
 
     def _flushed(self, entry: Entry, body: memoryview) -> None:  # noqa: ARG002
-        message = entry[MESSAGE]
+        message = entry.message
         assert message is not None
-        self.holdings.flushed(entry[NODE], FLUSH_IN.unpack_from(message, _HEADER)[3])
+        self.holdings.flushed(entry.node, FLUSH_IN.unpack_from(message, _HEADER)[3])
 
     def _locked(self, entry: Entry, body: memoryview) -> None:  # noqa: ARG002
-        message = entry[MESSAGE]
+        message = entry.message
         assert message is not None
         handle, owner, start, end, kind, pid, flags, _ = LK_IN.unpack_from(message, _HEADER)
-        self.holdings.locked(HeldLock(entry[NODE], handle, owner, start, end, kind, pid, bool(flags & LK_FLOCK)))
+        self.holdings.locked(HeldLock(entry.node, handle, owner, start, end, kind, pid, bool(flags & LK_FLOCK)))
 
     def _removed(self, entry: Entry, body: memoryview) -> None:  # noqa: ARG002
-        message = entry[MESSAGE]
+        message = entry.message
         assert message is not None
-        self.nodes.gone(entry[NODE], message[_HEADER : message.index(0, _HEADER)])
+        self.nodes.gone(entry.node, message[_HEADER : message.index(0, _HEADER)])
 
     def _renamed(self, entry: Entry, body: memoryview) -> None:  # noqa: ARG002
-        message = entry[MESSAGE]
+        message = entry.message
         assert message is not None
         exchange = False
         begin = _HEADER + RENAME_IN.size
-        if len(message) > _HEADER + RENAME2_IN.size and entry[1] == Op.RENAME2:
+        if len(message) > _HEADER + RENAME2_IN.size and entry.op == Op.RENAME2:
             _, flags, _ = RENAME2_IN.unpack_from(message, _HEADER)
             exchange = bool(flags & _RENAME_EXCHANGE)
             begin = _HEADER + RENAME2_IN.size
         (parent,) = RENAME_IN.unpack_from(message, _HEADER)
         middle = message.index(0, begin)
         old, new = message[begin:middle], message[middle + 1 : message.index(0, middle + 1)]
-        self.prefetched.drop(parent if parent != entry[NODE] else 0)
-        self.nodes.moved(entry[NODE], old, parent, new, exchange=exchange)
+        self.prefetched.drop(parent if parent != entry.node else 0)
+        self.nodes.moved(entry.node, old, parent, new, exchange=exchange)
 
     def _listed(self, entry: Entry, body: memoryview) -> None:
-        parent = entry[NODE]
+        parent = entry.node
         seen, drop = self.nodes.seen, self.prefetched.drop
         at, end = 0, len(body)
         fixed = _ENTRY_ATTR + DIRENT.size

@@ -12,9 +12,9 @@ import msgspec
 
 from fairlead.core import errors
 from fairlead.core.errors import FairleadError, MountError
-from fairlead.steer.forwarding.mount.build_mount import MountOptions
-from fairlead.steer.forwarding.mount.control import build_log_path
-from fairlead.steer.forwarding.mount.run import serve_mount, to_stderr
+from fairlead.steer.forwarding.mount.process.control import build_log_path
+from fairlead.steer.forwarding.mount.process.options import MountOptions
+from fairlead.steer.forwarding.mount.process.serve import serve_mount, to_stderr
 from fairlead.steer.fs.fuse.mount_table import probe_folder, resolve_mountpoint
 
 _ANSWER_S = 30.0

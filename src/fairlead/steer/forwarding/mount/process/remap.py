@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fairlead.core.errors import UnreachableError
-from fairlead.steer.forwarding.mount.control import ask_mount
+from fairlead.steer.forwarding.mount.process.control import ask_mount
 from fairlead.steer.fs.wire.address import parse_address
 
 WITHIN_S = 40.0

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 
 from fairlead.core.clock import monotonic_s, sleep_s
 from fairlead.steer.fs.client.link import LinkLostError
-from fairlead.steer.fs.client.pending_requests import build_own_message
+from fairlead.steer.fs.client.own_requests import build_own_message
 from fairlead.steer.fs.fuse.abi import INVAL_INODE_OUT, NOTIFY_INVAL_INODE, OUT_HEADER, ROOT
 from fairlead.steer.fs.wire.frames import REVOKE, Own
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fairlead.steer.forwarding.mount.relay import RelayMount
+    from fairlead.steer.forwarding.mount.relay.relay_mount import RelayMount
     from fairlead.steer.fs.client.link import Link
 
 _NODE = Struct("<Q")
@@ -94,4 +94,4 @@ class LeaseReturns:
             link.put(next(mount.ledger.ids), 0, 0, build_own_message(Own.RELEASE_LEASE, 0, REVOKE.pack(number)))
             link.flush()
         except LinkLostError as lost:
-            mount.lost(str(lost))
+            mount.drop_link(str(lost))

@@ -6,11 +6,11 @@ import errno
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from fairlead.steer.fs.client.pending_requests import OPCODE, build_own_message
+from fairlead.steer.fs.client.own_requests import build_own_message
 from fairlead.steer.fs.fuse.abi import BATCH_FORGET_IN, FORGET_ONE, IN_HEADER, Op
 
 if TYPE_CHECKING:
-    from fairlead.steer.forwarding.mount.relay import RelayMount
+    from fairlead.steer.forwarding.mount.relay.relay_mount import RelayMount
     from fairlead.steer.fs.trace.recorder import Trace
 
 _FORGETS = 128
@@ -27,7 +27,7 @@ class NoReplyRequests:
         self._trace = trace
         self._forgotten: list[tuple[int, int]] = []
 
-    def take(self, op: int, unique: int, node: int, message: memoryview) -> None:
+    def handle_request(self, op: int, unique: int, node: int, message: memoryview) -> None:
         """One request."""
         if op == Op.FORGET:
             self._forget(node, _NUMBER.unpack_from(message, IN_HEADER.size)[0])
@@ -64,7 +64,7 @@ class NoReplyRequests:
         if mount.link is None:
             # Programs expect EINTR of a lock; of anything else only who would have to wait for long gets it, and
             # nobody whose request may have been carried out.
-            waits = ledger.requests[number][OPCODE] == Op.SETLKW
+            waits = ledger.requests[number].op == Op.SETLKW
             if waits or (number in ledger.unsent and mount.failover.count_outage_s() > _PATIENT_S):
                 mount.finish(number, -errno.EINTR)
         else:

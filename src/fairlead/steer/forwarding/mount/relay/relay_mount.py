@@ -1,7 +1,29 @@
 """A mount whose requests go to forwarders: one thread between the kernel's device and the connection.
 
 Requests are read into slots the forwarder shares, so data is never copied here. Not here: what happens when the
-connection is lost (`failover`), what replies teach (`answers`).
+connection is lost (`recovery.failover`), what replies change (`reply_effects`).
+
+The connection, by `link` (it) and `outlet` (where new requests go):
+
+                  attach                      hold_requests
+    +----------+ --------> +---------------+ ---------------> +----------------+
+    | detached |           |   attached    |                  |      held      |
+    | link -   |           | link, outlet  |                  | link, outlet - |
+    +----------+ <-------- +---------------+ <--------------- +----------------+
+         ^        detach                      resume_requests         |
+         +------------------------------------------------------------+
+                                detach (drop_link: broken)
+
+A request of the kernel, from its reading to its answer:
+
+    read --> answered here (no forwarder needed)
+      |
+      +----> unsent (no outlet) --attach, resume_requests--+
+      |                                                    v
+      +------------------------------------------------> sent --reply--> answered
+                                                         ^  |
+                     attach, with Flag.RETRY: link lost  |  |  refused
+                     `Repairs`: what it lacked was sent  +--+
 """
 
 from __future__ import annotations
@@ -15,9 +37,11 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from fairlead.core.clock import monotonic_ns
-from fairlead.steer.forwarding.mount.local_replies import KernelAnswers, to_stderr
-from fairlead.steer.forwarding.mount.no_reply_requests import NoReplyRequests
-from fairlead.steer.forwarding.mount.opcodes import (
+from fairlead.steer.forwarding.mount.recovery.failover import Failover
+from fairlead.steer.forwarding.mount.relay.kernel_answers import KernelAnswers, to_stderr
+from fairlead.steer.forwarding.mount.relay.ledger import Entry, Ledger
+from fairlead.steer.forwarding.mount.relay.no_reply_requests import NoReplyRequests
+from fairlead.steer.forwarding.mount.relay.opcodes import (
     CLOSED,
     COPIED,
     DATA,
@@ -26,24 +50,22 @@ from fairlead.steer.forwarding.mount.opcodes import (
     OPCODES,
     OPENS,
     REQUEST_FLAGS,
-    WAYS,
+    TREATMENTS,
 )
-from fairlead.steer.forwarding.mount.prefetched_attributes import ATTRIBUTES_BYTES
-from fairlead.steer.forwarding.mount.recovery.failover import Failover
-from fairlead.steer.forwarding.mount.recovery.generations import HAS_ENTRY, Generations
-from fairlead.steer.forwarding.mount.replies import ReplyEffects
+from fairlead.steer.forwarding.mount.relay.prefetched_attributes import ATTRIBUTES_BYTES
+from fairlead.steer.forwarding.mount.relay.reply_effects import ReplyEffects
 from fairlead.steer.fs.client.dial import Connection, Dial
 from fairlead.steer.fs.client.held_state import Holdings
 from fairlead.steer.fs.client.job_identity import Jobs
 from fairlead.steer.fs.client.link import Link, LinkLostError
 from fairlead.steer.fs.client.node_names import Nodes
-from fairlead.steer.fs.client.pending_requests import Entry, Ledger
 from fairlead.steer.fs.fuse.abi import IN_HEADER, OUT_HEADER, Op
+from fairlead.steer.fs.fuse.generations import HAS_ENTRY, Generations
 from fairlead.steer.fs.wire.frames import HEAD_BYTES, MAX_FRAME, PREFIX_BYTES, REPLY, Flag
 from fairlead.steer.fs.wire.slots import SLOT_BYTES
 
 if TYPE_CHECKING:
-    from fairlead.steer.forwarding.mount.passthrough_files import PassthroughFiles
+    from fairlead.steer.forwarding.mount.relay.passthrough_files import PassthroughFiles
     from fairlead.steer.fs.fuse.device import Device
     from fairlead.steer.fs.trace.recorder import Trace
 
@@ -54,6 +76,7 @@ _BATCH = 16
 """Requests read in one go before the connection gets its turn again."""
 _FH_OFFSET, _FH, _COUNT = Struct("<QQI"), Struct("<Q"), Struct("<I")
 _LAZY_S = 0.001
+_new = tuple.__new__
 _READABLE, _WRITABLE = select.EPOLLIN, select.EPOLLOUT
 
 
@@ -72,11 +95,11 @@ class RelayMount:
         *,
         trace: Trace | None = None,
         jobs: Jobs | None = None,
-        descriptors: PassthroughFiles | None = None,
+        passthrough: PassthroughFiles | None = None,
         patience_s: float = 60.0,
         say: Callable[[str], None] | None = None,
     ) -> None:
-        self.device, self.descriptors = device, descriptors
+        self.device, self.passthrough = device, passthrough
         self.dial = dial
         self.nodes = Nodes()
         self.generations = Generations()
@@ -91,8 +114,8 @@ class RelayMount:
         """Requests that were sent again on this connection because another one broke."""
         self.served = 0
         """Requests answered to the kernel so far."""
-        self._answers = ReplyEffects(self.nodes, self.holdings, descriptors)
-        self._trace, self._hot = trace, getattr(trace, "hot", (max, b"", iter(()), 1))
+        self._effects = ReplyEffects(self.nodes, self.holdings, passthrough)
+        self._trace, self._fast_path = trace, getattr(trace, "fast_path", (max, b"", iter(()), 1))
         if trace is not None:
             trace.identities = self.jobs.identities
         self._say = say if say is not None else to_stderr
@@ -101,13 +124,14 @@ class RelayMount:
         self._views: list[memoryview] = []
         self._vectors: list[tuple[memoryview]] = []
         self._free: list[int] = []
-        self._silent = NoReplyRequests(self, trace)
+        self._no_reply = NoReplyRequests(self, trace)
         self._ended = False
         self._poll = select.epoll()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._wishes: deque[Callable[[], None]] = deque()
         self._reading = False
         self._lazy = False
+        self._inspect: Callable[[Link, int, int, int, int, int, int, int], None] | None = None
         self._link_events = 0
         self._fd = device.fd
         self._kernel = KernelAnswers(device.fd, self._say)
@@ -141,7 +165,7 @@ class RelayMount:
         """
         return self.failover.remap(addresses, within_s=within_s)
 
-    def status(self) -> dict[str, object]:
+    def describe(self) -> dict[str, object]:
         """What the mount is doing, for its control socket."""
         link = self.link
         return {
@@ -168,7 +192,7 @@ class RelayMount:
                 try:
                     self._turn()
                 except LinkLostError as lost:
-                    self.lost(str(lost))
+                    self.drop_link(str(lost))
         finally:
             self.failover.end()
             if self.link is not None:
@@ -187,7 +211,7 @@ class RelayMount:
         for descriptor, event in events:
             if descriptor == self._fd:
                 if event & _READABLE:
-                    self._requests()
+                    self._read_requests()
                 else:
                     self._ended = True  # EPOLLERR: unmounted
             elif descriptor == self._wake:
@@ -197,7 +221,7 @@ class RelayMount:
             else:
                 self._link_ready(event)
         if self.link is None:
-            self.failover.step()
+            self.failover.check_patience()
 
     def _arm(self) -> None:
         """Listens to the device only while there is room for what it says, to the connection as it needs."""
@@ -222,16 +246,17 @@ class RelayMount:
         if event & _WRITABLE:
             link.flush()
         if event & ~_WRITABLE:
-            self._replies(link)
+            self._take_replies(link)
             while link.secure and link.sock.pending():  # type: ignore[attr-defined]
-                self._replies(link)
+                self._take_replies(link)
 
     # -- requests ----------------------------------------------------------------------------------------------
 
-    def _requests(self) -> None:
+    def _read_requests(self) -> None:
+        """Reads a batch of requests from the kernel; each is answered here or goes to the forwarder."""
         free, requests, ledger = self._free, self.ledger.requests, self.ledger
         views, vectors, known = self._views, self._vectors, self.jobs.known
-        fd, link, opened_by, answers = self._fd, self.outlet, self._opened_by, self._answers
+        fd, link, opened_by, dirty = self._fd, self.outlet, self._opened_by, self._effects.dirty
         urgent = released = False
         for _ in range(_BATCH):
             if not free:
@@ -239,68 +264,43 @@ class RelayMount:
             slot = free[-1]
             try:
                 length = os.readv(fd, vectors[slot])
-            except BlockingIOError:
-                break
             except OSError as error:
-                if error.errno in (errno.EINTR, errno.ENOENT):
-                    continue
-                if error.errno != errno.ENODEV:
-                    raise
-                self._ended = True
-                break
+                if self._ends_batch(error):
+                    break
+                continue
             view = views[slot]
             _, op, unique, node, uid, _, pid, _, _ = IN_HEADER.unpack_from(view)
-            way = WAYS[op] if op < OPCODES else COPIED
-            if way >= LOCAL:
-                if way == LOCAL:
-                    self._silent.take(op, unique, node, view[:length])
+            treatment = TREATMENTS[op] if op < OPCODES else COPIED
+            if treatment >= LOCAL:
+                if self._answer_here(treatment, op, unique, node, view[:length]):
                     continue
-                known_answer = answers.known(op, node, view[:length])
-                if known_answer is not None:
-                    self.answer(unique, *known_answer)
-                    continue
-                if way == CLOSED:
-                    way = HANDLE
+                treatment = HANDLE if treatment == CLOSED else COPIED
             now = monotonic_ns()
             hit = known.get(pid)
-            job = hit[0] if hit is not None and now < hit[1] else self._job(pid, uid, now)
-            number = next(ledger.ids)
-            if way == DATA:
+            job = hit[0] if hit is not None and now < hit[1] else self._find_job(pid, uid, now)
+            if treatment == DATA:
                 handle, offset, size = _FH_OFFSET.unpack_from(view, 40)
                 if not pid:
                     job = opened_by.get(handle, job)
+                # A slot belongs to one request, from here until its reply is with the kernel.
                 free.pop()
-                requests[number] = (unique, op, slot, node, handle, offset, size, now, job, None)
-                urgent = True
+                number = next(ledger.ids)
+                requests[number] = _new(Entry, (unique, op, slot, node, handle, offset, size, now, job, None))
                 if op == _WRITE:
-                    answers.written.add(handle)
+                    dirty.add(handle)
                 if link is None:
                     ledger.unsent[number] = None
                 elif link.slots is not None:
                     link.put_slotted(number, job, slot, view, size if op == _WRITE else 0)
                 else:
                     link.put(number, job, 0, view[:length])
+                urgent = True
             else:
-                message = bytes(view[:length])
-                chosen = handle = 0
-                if way == OPENS:
-                    self._handles = chosen = handle = self._handles + 1
-                    opened_by[handle] = job
-                elif way == HANDLE:
-                    (handle,) = _FH.unpack_from(message, 40)
-                    if not pid:
-                        job = opened_by.get(handle, job)
-                    if op in _RELEASES:
-                        opened_by.pop(handle, None)
+                self._send_message(treatment, op, unique, node, pid, job, now, bytes(view[:length]))
                 if op == _RELEASE:
                     released = True
                 else:
                     urgent = True
-                requests[number] = (unique, op, -1, node, handle, 0, 0, now, job, message)
-                if link is None:
-                    ledger.unsent[number] = None
-                else:
-                    link.put(number, job, chosen, message, REQUEST_FLAGS[op] if op < OPCODES else 0)
             if len(requests) == 1:
                 break  # one at a time: nothing else is there most likely, so it goes out at once
         if link is None:
@@ -310,20 +310,65 @@ class RelayMount:
         else:
             link.flush()
 
-    def _job(self, pid: int, uid: int, now: int) -> int:
+    def _ends_batch(self, error: OSError) -> bool:
+        """Whether nothing more can be read now: nothing is there, or the mount is gone. Raises what else broke."""
+        if error.errno in (errno.EINTR, errno.ENOENT):  # ENOENT: the request was interrupted while it was read
+            return False
+        if error.errno == errno.ENODEV:
+            self._ended = True
+        elif error.errno != errno.EAGAIN:
+            raise error
+        return True
+
+    def _answer_here(self, treatment: int, op: int, unique: int, node: int, message: memoryview) -> bool:
+        """Whether the request needs no forwarder; it is answered then, if the kernel expects an answer."""
+        if treatment == LOCAL:
+            self._no_reply.handle_request(op, unique, node, message)
+            return True
+        answer = self._effects.answer_locally(op, node, message)
+        if answer is None:
+            return False
+        self.answer(unique, *answer)
+        return True
+
+    def _send_message(
+        self, treatment: int, op: int, unique: int, node: int, pid: int, job: int, now: int, message: bytes
+    ) -> None:
+        """Sends a request that is no READ or WRITE; its message is kept, to be sent again if need be."""
+        chosen = handle = 0
+        if treatment == OPENS:
+            # The mount chooses handles: they stay valid whatever forwarder has the file open.
+            self._handles = chosen = handle = self._handles + 1
+            self._opened_by[handle] = job
+        elif treatment == HANDLE:
+            (handle,) = _FH.unpack_from(message, 40)
+            if not pid:
+                job = self._opened_by.get(handle, job)
+            if op in _RELEASES:
+                self._opened_by.pop(handle, None)
+        ledger, link = self.ledger, self.outlet
+        number = next(ledger.ids)
+        ledger.requests[number] = _new(Entry, (unique, op, -1, node, handle, 0, 0, now, job, message))
+        if link is None:
+            ledger.unsent[number] = None
+        else:
+            link.put(number, job, chosen, message, REQUEST_FLAGS[op] if op < OPCODES else 0)
+
+    def _find_job(self, pid: int, uid: int, now: int) -> int:
         index = self.jobs.find(pid, uid, now)
         if self.jobs.unannounced:
-            self.failover.announce()
+            self.failover.announce_jobs()
         return index
 
     # -- replies -----------------------------------------------------------------------------------------------
 
-    def _replies(self, link: Link) -> None:
+    def _take_replies(self, link: Link) -> None:
+        """Takes what has arrived and gives each whole reply to the kernel."""
         if not link.receive():
             return
         requests, free, views = self.ledger.requests, self._free, self._views
-        buffer, view, fd, teach = link.buffer, link.view, self._fd, self._answers.effects
-        trace, (pack, ring, place, room) = self._trace, self._hot
+        buffer, view, fd, inspect = link.buffer, link.view, self._fd, self._inspect
+        trace, (pack, ring, place, room) = self._trace, self._fast_path
         at, end = link.begin, link.end
         while end - at >= PREFIX_BYTES:
             length, flags, _, number, error, _, count, crc = REPLY.unpack_from(buffer, at)
@@ -333,20 +378,16 @@ class RelayMount:
                 if length > MAX_FRAME:
                     raise LinkLostError("a reply longer than allowed")
                 break
-            entry = requests.get(number)
-            if link.checksum:
-                in_slot = views[entry[2]][HEAD_BYTES : HEAD_BYTES + count] if entry and flags & _SLOT else None
-                link.check(at, length, flags, crc, in_slot)
+            if inspect is not None:
+                inspect(link, at, length, flags, number, error, count, crc)
             at = link.begin = stop
-            if self.descriptors is not None:
-                self.descriptors.take(link, flags, entry, error, view[begin:stop])
-            if entry is None:
-                if number == 0:
-                    self.failover.handle_notice(error, view[begin:stop])
+            entry = requests.pop(number, None)
+            if entry is None or error > 0 or not entry.unique:
+                self._take_special(number, entry, error, view[begin:stop])
                 continue
-            unique, op, slot, node, handle, offset, size, started, job, message = requests.pop(number)
-            if error > 0 or not unique:
-                self.failover.special(number, entry, error, view[begin:stop])
+            unique, op, slot, node, handle, offset, size, started, job, _ = entry
+            if slot < 0:
+                self._finish_message(link, entry, flags, error, begin, stop)
                 continue
             if flags & _SLOT and op == _READ:
                 if count > size:
@@ -356,66 +397,96 @@ class RelayMount:
                 answer = answer[HEAD_BYTES - 16 : HEAD_BYTES + count]
                 size = count
             else:
-                if not error and length >= 40 and op < OPCODES and HAS_ENTRY[op]:
-                    made = _FH.unpack_from(buffer, begin)[0]
-                    nodes = self.nodes
-                    self.generations.mark(op, view[begin:stop], held=nodes.held(made), named=not nodes.unlinked(made))
-                if flags & _PARENT and length >= ATTRIBUTES_BYTES:
-                    length -= ATTRIBUTES_BYTES
-                    stop -= ATTRIBUTES_BYTES
-                    self._answers.prefetched.put(node, bytes(view[stop : stop + ATTRIBUTES_BYTES]))
+                # The header of the kernel's answer takes the place of the end of the reply's prefix.
                 OUT_HEADER.pack_into(buffer, begin - 16, 16 + length, error, unique)
                 answer = view[begin - 16 : stop]
                 if op == _READ:
                     size = length
-                elif op == _WRITE and not error:
+                elif not error:
                     (size,) = _COUNT.unpack_from(buffer, begin)
             try:
                 os.write(fd, answer)
             except OSError as failed:
-                self._kernel.refused(failed, unique)
-            if slot >= 0:
-                free.append(slot)
-            elif not error or op == _RELEASE:
-                lesson = teach[op] if op < 64 else None
-                if lesson is not None:
-                    lesson(entry, view[begin:stop])
-            elif error == -errno.ENODATA and op == Op.GETXATTR:
-                self._answers.remember_absent(entry)
+                self._kernel.handle_refusal(failed, unique)
+            free.append(slot)  # only now: the kernel has copied the data out of it
             self.served += 1
-            if trace is not None:
-                if slot < 0:
-                    assert message is not None
-                    trace.told(op, node, handle, message, view[begin:stop], started, monotonic_ns(), job, -error)
-                elif trace.on:
-                    pack(ring, next(place) % room, op, job, -error, node, handle, offset, size, started, monotonic_ns())
+            if trace is not None and trace.on:
+                pack(ring, next(place) % room, op, job, -error, node, handle, offset, size, started, monotonic_ns())
         # What came of the replies (repairs, forgotten nodes) goes out together.
         link.flush()
+
+    def _inspect_reply(
+        self, link: Link, at: int, length: int, flags: int, number: int, error: int, count: int, crc: int
+    ) -> None:
+        """For connections with checksums or descriptors: checks a reply, takes in the descriptor it brings."""
+        entry = self.ledger.requests.get(number)
+        if link.checksum:
+            slot = self._views[entry.slot] if entry and flags & _SLOT else None
+            link.check(at, length, flags, crc, None if slot is None else slot[HEAD_BYTES : HEAD_BYTES + count])
+        if self.passthrough is not None:
+            begin = at + PREFIX_BYTES
+            self.passthrough.take_reply(link, flags, entry, error, link.view[begin : begin + length])
+
+    def _take_special(self, number: int, entry: Entry | None, error: int, body: memoryview) -> None:
+        """A reply the kernel gets nothing of: a notice, a refusal, the answer to a request of fairlead's own."""
+        if entry is not None:
+            self.failover.settle_reply(number, entry, error)
+        elif number == 0:
+            self.failover.handle_notice(error, body)
+
+    def _finish_message(self, link: Link, entry: Entry, flags: int, error: int, begin: int, stop: int) -> None:
+        """Gives the kernel the reply to a request that is no READ or WRITE, and remembers what it changes."""
+        op, buffer, view = entry.op, link.buffer, link.view
+        if not error and stop - begin >= 40 and op < OPCODES and HAS_ENTRY[op]:
+            # The kernel must know every node under one generation: it is set before the kernel sees the reply.
+            (made,) = _FH.unpack_from(buffer, begin)
+            nodes = self.nodes
+            self.generations.mark(op, view[begin:stop], held=nodes.held(made), named=not nodes.unlinked(made))
+        if flags & _PARENT and stop - begin >= ATTRIBUTES_BYTES:
+            stop -= ATTRIBUTES_BYTES
+            self._effects.prefetched.put(entry.node, bytes(view[stop : stop + ATTRIBUTES_BYTES]))
+        OUT_HEADER.pack_into(buffer, begin - 16, 16 + stop - begin, error, entry.unique)
+        try:
+            os.write(self._fd, view[begin - 16 : stop])
+        except OSError as failed:
+            self._kernel.handle_refusal(failed, entry.unique)
+        self.served += 1
+        self._apply_reply(entry, error, view[begin:stop])
+
+    def _apply_reply(self, entry: Entry, error: int, body: memoryview) -> None:
+        """What a request that is no READ or WRITE changes, once the kernel has its answer; its record."""
+        op = entry.op
+        if not error or op == _RELEASE:  # a handle is gone whatever its RELEASE says
+            effect = self._effects.effects[op] if op < OPCODES else None
+            if effect is not None:
+                effect(entry, body)
+        elif error == -errno.ENODATA and op == Op.GETXATTR:
+            self._effects.remember_absent(entry)
+        if self._trace is not None:
+            assert entry.message is not None
+            self._trace.record_message(
+                op, entry.node, entry.handle, entry.message, body, entry.started_ns, monotonic_ns(), entry.job, -error
+            )
 
     def finish(self, number: int, error: int) -> None:
         """Ends an outstanding request with an errno of the mount's own."""
         entry = self.ledger.requests.pop(number)
         self.ledger.unsent.pop(number, None)
         self.ledger.attempts.pop(number, None)
-        self.done(entry, error)
+        self.answer_error(entry, error)
 
-    def done(self, entry: Entry, error: int) -> None:
+    def answer_error(self, entry: Entry, error: int) -> None:
         """Answers a request that is no longer in the ledger, without a body."""
-        unique, op, slot, node, handle, offset, _, started, job, message = entry
-        if slot >= 0:
-            self._free.append(slot)
-        if not unique:
+        if entry.slot >= 0:
+            self._free.append(entry.slot)
+        if not entry.unique:
             return
-        self.answer(unique, error)
-        if not error or op == _RELEASE:
-            lesson = self._answers.effects[op]
-            if lesson is not None:
-                lesson(entry, memoryview(b""))
-        if self._trace is not None:
-            if message is not None:
-                self._trace.told(op, node, handle, message, memoryview(b""), started, monotonic_ns(), job, -error)
-            elif self._trace.on:
-                self._trace.request(op, node, handle, offset, 0, started, monotonic_ns(), job, -error)
+        self.answer(entry.unique, error)
+        if entry.message is not None:
+            self._apply_reply(entry, error, memoryview(b""))
+        elif self._trace is not None and self._trace.on:
+            _, op, _, node, handle, offset, _, started, job, _ = entry
+            self._trace.record_request(op, node, handle, offset, 0, started, monotonic_ns(), job, -error)
 
     # -- the connection ----------------------------------------------------------------------------------------
 
@@ -427,19 +498,20 @@ class RelayMount:
             self.take_memory([memoryview(bytearray(SLOT_BYTES)) for _ in range(24)])
         self.failover.was_shared = link.slots is not None
         self.link = self.outlet = link
+        self._inspect = self._inspect_reply if link.checksum or self.passthrough is not None else None
         self._link_events = _READABLE
         self._poll.register(link.descriptor, _READABLE)
-        self.failover.announce(everything=True)
+        self.failover.announce_jobs(everything=True)
         ledger = self.ledger
         try:
-            waiting = [number for number, entry in ledger.requests.items() if entry[0]]
+            waiting = [number for number, entry in ledger.requests.items() if entry.unique]
             self.retried = {number for number in waiting if number not in ledger.unsent}
             ledger.unsent.clear()
             for number in waiting:
                 self.send(number, int(Flag.RETRY) if number in self.retried else 0)
             link.flush()
         except LinkLostError as lost:
-            self.lost(str(lost))
+            self.drop_link(str(lost))
 
     def send(self, number: int, flags: int = 0) -> None:
         """Sends an outstanding request (again)."""
@@ -454,7 +526,7 @@ class RelayMount:
             else:
                 link.put(number, job, 0, view[: HEAD_BYTES + data], flags)
         else:
-            chosen = handle if op < OPCODES and WAYS[op] == OPENS else 0
+            chosen = handle if op < OPCODES and TREATMENTS[op] == OPENS else 0
             link.put(number, job, chosen, message, flags | (REQUEST_FLAGS[op] if op < OPCODES else 0))
 
     def take_memory(self, views: list[memoryview]) -> None:
@@ -473,7 +545,7 @@ class RelayMount:
             self.ledger.forget_own()
         return link
 
-    def lost(self, reason: str) -> None:
+    def drop_link(self, reason: str) -> None:
         """The connection broke."""
         link = self.detach()
         if link is not None:
@@ -481,7 +553,7 @@ class RelayMount:
             link.close()
             self.failover.seek()
 
-    def hold(self) -> None:
+    def hold_requests(self) -> None:
         """New requests wait; answers still come in."""
         self.outlet = None
 
@@ -494,7 +566,7 @@ class RelayMount:
             self.ledger.unsent.clear()
             self.flush()
         except LinkLostError as lost:
-            self.lost(str(lost))
+            self.drop_link(str(lost))
 
     def flush(self) -> None:
         """Sends what is gathered."""
@@ -502,8 +574,8 @@ class RelayMount:
             try:
                 self.link.flush()
             except LinkLostError as lost:
-                self.lost(str(lost))
+                self.drop_link(str(lost))
 
-    def say(self, text: str) -> None:
+    def log(self, text: str) -> None:
         """A line for the log."""
         self._say(text)

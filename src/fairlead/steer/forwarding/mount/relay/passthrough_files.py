@@ -10,17 +10,17 @@ from collections.abc import Callable
 from struct import Struct
 from typing import TYPE_CHECKING
 
+from fairlead.steer.forwarding.mount.relay.ledger import Entry
 from fairlead.steer.fs.client.link import Link
-from fairlead.steer.fs.client.pending_requests import HANDLE, MESSAGE, NODE, OPCODE, Entry
 from fairlead.steer.fs.fuse.abi import IN_HEADER, OPEN_OUT, Op
 from fairlead.steer.fs.fuse.passthrough import BackingFiles, can_pass_through
 from fairlead.steer.fs.wire.frames import Flag
 from fairlead.steer.fs.wire.handshake import Feature
 
 if TYPE_CHECKING:
-    from fairlead.steer.forwarding.mount.fuse_negotiation import Session
-    from fairlead.steer.forwarding.mount.replies import ReplyEffects
+    from fairlead.steer.forwarding.mount.relay.reply_effects import ReplyEffects
     from fairlead.steer.fs.client.dial import Connection
+    from fairlead.steer.fs.fuse.negotiation import Session
 
 _NODE = Struct("<Q")
 _FLAGS = Struct("<I")
@@ -74,31 +74,31 @@ class PassthroughFiles:
 
         def released(entry: Entry, body: memoryview) -> None:
             before(entry, body)
-            self._released(entry[HANDLE])
+            self._released(entry.handle)
 
         answers.effects[Op.RELEASE] = released
 
-    def take(self, link: Link, flags: int, entry: Entry | None, error: int, body: memoryview) -> None:
+    def take_reply(self, link: Link, flags: int, entry: Entry | None, error: int, body: memoryview) -> None:
         """A reply has come. Where it opens a file the kernel can have, its body is changed in place."""
         descriptor = link.take_along() if flags & _DESCRIPTOR else -1
         try:
-            if entry is not None and not error and entry[OPCODE] in _OPENING and len(body) >= OPEN_OUT.size:
+            if entry is not None and not error and entry.op in _OPENING and len(body) >= OPEN_OUT.size:
                 self._opened(entry, descriptor, body)
         finally:
             if descriptor >= 0:
                 os.close(descriptor)
 
     def _opened(self, entry: Entry, descriptor: int, body: memoryview) -> None:
-        node = entry[NODE] if entry[OPCODE] == Op.OPEN else int(_NODE.unpack_from(body)[0])
-        handle = entry[HANDLE]
+        node = entry.node if entry.op == Op.OPEN else int(_NODE.unpack_from(body)[0])
+        handle = entry.handle
         plain = self._plain_nodes.get(node, 0)
         if not plain and (descriptor >= 0 or self._backings.has(node)):
             at = len(body) - OPEN_OUT.size
             before = bytes(body[at:])
-            after = self._backings.opened(node, handle, descriptor, before)
+            after = self._backings.hand_over(node, handle, descriptor, before)
             if after != before:
                 body[at:] = after
-                message = entry[MESSAGE]
+                message = entry.message
                 if message is None or _FLAGS.unpack_from(message, IN_HEADER.size)[0] & os.O_ACCMODE != os.O_RDONLY:
                     self._writers.add(handle)
                 return
@@ -115,7 +115,7 @@ class PassthroughFiles:
         node = self._plain.pop(handle, None)
         if node is None:
             self._writers.discard(handle)
-            self._backings.released(handle)
+            self._backings.release_handle(handle)
             return
         left = self._plain_nodes[node] - 1
         if left:

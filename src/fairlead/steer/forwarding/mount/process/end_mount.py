@@ -6,8 +6,8 @@ import errno
 
 from fairlead.core.clock import monotonic_s, sleep_s
 from fairlead.core.errors import MountError
-from fairlead.steer.forwarding.mount import control
-from fairlead.steer.forwarding.mount.control import MountRecord
+from fairlead.steer.forwarding.mount.process import control
+from fairlead.steer.forwarding.mount.process.control import MountRecord
 from fairlead.steer.fs.fuse.device import BusyError, unmount_folder
 from fairlead.steer.fs.fuse.mount_table import FS_TYPE, find_mount, probe_folder, resolve_mountpoint
 
@@ -25,7 +25,7 @@ def end_mount(folder: str, *, force: bool = False) -> str:
         what = "nothing is mounted there" if mount is None else f"a mount of {mount.fs_type} is there, none of ours"
         raise MountError(what, where=path, remedy="fairlead mounts")
     record = control.read_record(path)
-    alive = record is not None and record.alive()
+    alive = record is not None and record.is_alive()
     dead = not alive and probe_folder(path, within_s=_ANSWER_S) in (errno.ENOTCONN, errno.ECONNABORTED)
     try:
         unmount_folder(path)
@@ -48,7 +48,7 @@ def end_mount(folder: str, *, force: bool = False) -> str:
 def _gone(record: MountRecord, within_s: float) -> bool:
     deadline = monotonic_s() + within_s
     pause = 0.005
-    while record.alive():
+    while record.is_alive():
         if monotonic_s() > deadline:
             return False
         sleep_s(pause)

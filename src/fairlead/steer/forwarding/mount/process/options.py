@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fairlead.core.errors import MountError
-from fairlead.steer.forwarding.mount.control import state_folder
-from fairlead.steer.forwarding.mount.map_file import find_forwarders
+from fairlead.steer.forwarding.mount.process.control import state_folder
+from fairlead.steer.forwarding.mount.process.map_file import find_forwarders
 from fairlead.steer.fs.fuse import passthrough
 
 if TYPE_CHECKING:

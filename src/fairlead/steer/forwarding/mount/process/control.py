@@ -38,7 +38,7 @@ class MountRecord(msgspec.Struct, frozen=True):
     started_ns: int
     log: str = ""
 
-    def alive(self) -> bool:
+    def is_alive(self) -> bool:
         """Whether that very process still runs (a number is given out again, its birth is not)."""
         return read_start_ticks(self.pid) == self.born
 
@@ -194,7 +194,7 @@ def list_mounts() -> list[ListedMount]:
     table = {mount.path: mount.source for mount in list_own_mounts()}
     found = []
     for path, record in records.items():
-        if path in table or record.alive():
+        if path in table or record.is_alive():
             found.append(_asked(record))
         else:
             _forget(path)
@@ -209,7 +209,7 @@ def list_mounts() -> list[ListedMount]:
 def _asked(record: MountRecord) -> ListedMount:
     """A known mount with what it says of itself, if it lives and answers."""
     state, status = "dead", None
-    if record.alive():
+    if record.is_alive():
         try:
             status = ask_mount(record.mountpoint, {"do": "status"}, timeout_s=_ANSWER_S)
             state = str(status.get("state", "serving"))
@@ -235,7 +235,7 @@ def _forget(mountpoint: str) -> None:
 def forget_dead(mountpoint: str) -> None:
     """Removes the state of a mount whose process has gone."""
     record = read_record(mountpoint)
-    if record is not None and not record.alive():
+    if record is not None and not record.is_alive():
         _forget(mountpoint)
 
 

@@ -19,8 +19,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from fairlead.core.clock import monotonic_s, now_ns, sleep_s
 from fairlead.core.errors import ConfigError, FairleadError, MountError
-from fairlead.steer.forwarding.mount import fuse_negotiation as negotiation
-from fairlead.steer.forwarding.mount.build_mount import (
+from fairlead.steer.forwarding.mount.process.control import (
+    Control,
+    ControlRequest,
+    MountRecord,
+    build_log_path,
+    read_start_ticks,
+)
+from fairlead.steer.forwarding.mount.process.options import (
     MountOptions,
     build_dial,
     build_recording,
@@ -28,14 +34,7 @@ from fairlead.steer.forwarding.mount.build_mount import (
     list_addresses,
     resolve_source,
 )
-from fairlead.steer.forwarding.mount.control import (
-    Control,
-    ControlRequest,
-    MountRecord,
-    build_log_path,
-    read_start_ticks,
-)
-from fairlead.steer.fs.fuse import passthrough
+from fairlead.steer.fs.fuse import negotiation, passthrough
 from fairlead.steer.fs.fuse.abi import Init
 from fairlead.steer.fs.fuse.device import BusyError, Device, open_mount
 from fairlead.steer.fs.fuse.mount_table import FS_TYPE, find_mount, resolve_mountpoint
@@ -66,7 +65,7 @@ class MountServer(Protocol):
         """Begins nothing new."""
         ...
 
-    def status(self) -> dict[str, object]:
+    def describe(self) -> dict[str, object]:
         """For the control socket."""
         ...
 
@@ -143,8 +142,8 @@ class _MountProcess:
             threading.Thread(target=self._follow_map, args=(options.map_file,), name="map file", daemon=True).start()
 
     def _local(self, source: str, trace: Trace | None, jobs: Jobs) -> None:
-        from fairlead.steer.forwarding.mount.local import LocalMount
-        from fairlead.steer.fs.trace.trace_lock import SharedTrace
+        from fairlead.steer.forwarding.mount.local.local_mount import LocalMount
+        from fairlead.steer.fs.trace.shared_trace import SharedTrace
         from fairlead.steer.fs.trees.open_tree import open_export
 
         options = self._options
@@ -161,12 +160,12 @@ class _MountProcess:
         self._endings.append(served.close)
 
     def _relayed(self, trace: Trace | None, jobs: Jobs) -> None:
-        from fairlead.steer.forwarding.mount.passthrough_files import (
+        from fairlead.steer.forwarding.mount.relay.passthrough_files import (
             PASSTHROUGH_NOTICE,
             PassthroughFiles,
             explain_no_passthrough,
         )
-        from fairlead.steer.forwarding.mount.relay import RelayMount
+        from fairlead.steer.forwarding.mount.relay.relay_mount import RelayMount
 
         options = self._options
         dial = build_dial(options)
@@ -178,11 +177,11 @@ class _MountProcess:
         except BaseException:
             connection.close()
             raise
-        descriptors = None
+        passthrough_files = None
         if options.passthrough:
             why = explain_no_passthrough(connection, session, cache=options.cache)
             if session.passthrough:  # another forwarder may send them
-                descriptors = PassthroughFiles(self._opened.fd, self._say)
+                passthrough_files = PassthroughFiles(self._opened.fd, self._say)
             elif handing:
                 connection.close()
                 dial.forgo_descriptors()
@@ -194,12 +193,12 @@ class _MountProcess:
             connection,
             trace=trace,
             jobs=jobs,
-            descriptors=descriptors,
+            passthrough=passthrough_files,
             patience_s=options.patience_s,
             say=self._say,
         )
         if options.cache:
-            from fairlead.steer.forwarding.mount.lease_returns import LeaseReturns
+            from fairlead.steer.forwarding.mount.relay.lease_returns import LeaseReturns
 
             served.failover.lease_returns = LeaseReturns(served)
 
@@ -301,7 +300,7 @@ class _MountProcess:
         assert self._served is not None
         what = request.get("do")
         if what == "status":
-            return {**self._served.status(), "pid": os.getpid()}
+            return {**self._served.describe(), "pid": os.getpid()}
         if what == "stop":
             self.wake_up.send(b"s")
             return {}

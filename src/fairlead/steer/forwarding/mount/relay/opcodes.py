@@ -44,7 +44,7 @@ def build_ways() -> list[int]:
     return table
 
 
-WAYS = build_ways()
+TREATMENTS = build_ways()
 _NAMING = (Op.CREATE, Op.MKNOD, Op.MKDIR, Op.SYMLINK, Op.LINK, Op.UNLINK, Op.RMDIR, Op.RENAME, Op.RENAME2)
 REQUEST_FLAGS = [int(Flag.PARENT) if op in _NAMING else 0 for op in range(OPCODES)]
 """By opcode: flags of the request."""

@@ -1,0 +1,1 @@
+"""A mount whose requests are executed in its own process."""

@@ -1,0 +1,1 @@
+"""A mount whose requests go to a forwarder."""
