@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent / "tools"), str(HERE.parent / "tests")]
+sys.path[:0] = [str(HERE.parent / "tools"), str(HERE.parent / "tests" / "support")]
 
 from agent import build  # noqa: E402
 
