@@ -1,7 +1,3 @@
 """The published two-stage clustering, the one-stage it was held against, and DBSCAN with weights."""
 
 from __future__ import annotations
-
-import numpy as np
-import pyarrow as pa
-import pytest
