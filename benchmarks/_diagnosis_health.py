@@ -24,7 +24,7 @@ from fairlead.kit.testing.machine.phase_truth import phase_truth
 from fairlead.kit.testing.machine.play import Play
 from fairlead.kit.testing.machine.season import Season, small_season
 from fairlead.kit.testing.machine.truth import component_name
-from fairlead.store.rollups import derive
+from fairlead.store.rollups import derive_rollups
 
 STEP_S = 600
 HURT_S = 60.0
@@ -75,7 +75,7 @@ def looked_at(play: Play, season: Season) -> Told:
 
     limits = HealthLimits()
     parts = [
-        derive({name: table for name, table in part.items() if name not in _WITHOUT})["rollup"]
+        derive_rollups({name: table for name, table in part.items() if name not in _WITHOUT})["rollup"]
         for part in play.intervals(3600)
     ]
     rollup = pa.concat_tables([part.filter(pc.equal(part["interval_ns"], NS)) for part in parts]).unify_dictionaries()

@@ -14,7 +14,7 @@ import pyarrow as pa
 from fairlead.core.model.diagnosis import Told, finding_rows
 from fairlead.core.model.finding import Finding, Subject
 from fairlead.core.model.tables import HEALTH, JOB_SUMMARY, JOBS, OPS, PHASE, ROLLUP, batch_of
-from fairlead.store.compaction import compact
+from fairlead.store.compaction import compact_tables
 from fairlead.store.lake import Lake
 
 S, MINUTE, HOUR, DAY = 10**9, 60 * 10**9, 3600 * 10**9, 86400 * 10**9
@@ -303,5 +303,5 @@ def build(
             number += 1
             if number % 4 == 0:
                 writer.flush()
-        compact(lake, writer, keep_hours=None)
+        compact_tables(lake, writer, keep_hours=None)
     return {"records": made, "build_s": time.perf_counter() - started}

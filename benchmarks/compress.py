@@ -27,7 +27,7 @@ from fairlead.see.sources.darshan import DarshanSource
 from fairlead.see.sources.darshan.container import read_header
 from fairlead.see.sources.darshan.regions import LogFile
 from fairlead.store.part_files import write_parts
-from fairlead.store.tables import days_of
+from fairlead.store.tables import compute_days
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("FAIRLEAD_SHARED_DATA", ROOT.parent / "shared" / "data"))
@@ -105,7 +105,7 @@ def read(log: Path) -> tuple[pa.Table | None, int]:
 def lake_bytes(runs: pa.Table) -> int:
     """Bytes of the Parquet files the lake writes for these rows, footers included."""
     with tempfile.TemporaryDirectory() as folder:
-        return sum(part.size for part in write_parts(Path(folder), OPS, runs, days_of(runs, OPS, None)))
+        return sum(part.size for part in write_parts(Path(folder), OPS, runs, compute_days(runs, OPS, None)))
 
 
 def cases(real: pa.Table | None, operations: int) -> Iterator[tuple[str, pa.Table]]:

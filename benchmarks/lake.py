@@ -23,8 +23,8 @@ from rich.console import Console
 from rich.table import Table
 
 from fairlead.core.model.tables import OPS, batch_of
-from fairlead.store.compaction import compact
-from fairlead.store.inventory import inventory
+from fairlead.store.compaction import compact_tables
+from fairlead.store.inventory import take_inventory
 from fairlead.store.lake import Lake
 
 BATCH = 1_000_000
@@ -89,10 +89,10 @@ def merge(lake: Lake, rows: int) -> dict[str, float]:
     """All files of the lake into sorted ones."""
     with lake.writer() as writer:
         started = time.perf_counter()
-        merged = compact(lake, writer)
+        merged = compact_tables(lake, writer)
         spent = time.perf_counter() - started
     ops = next(m for m in merged if m.table == "ops")
-    [table] = [t for t in inventory(lake.place).tables if t.table == "ops"]
+    [table] = [t for t in take_inventory(lake.place).tables if t.table == "ops"]
     return {
         "compact_rows_per_s": rows / spent,
         "files_before": ops.files_before,
@@ -116,7 +116,7 @@ def small_commits(lake: Lake, rows: int) -> dict[str, float]:
             started = time.perf_counter()
             writer.flush()
             committed.append((time.perf_counter() - started) * 1e3)
-        compact(lake, writer, keep_hours=None)
+        compact_tables(lake, writer, keep_hours=None)
     return {
         "acknowledge_ms": median(acknowledged),
         "commit_two_tables_ms": median(committed),

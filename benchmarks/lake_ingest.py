@@ -33,7 +33,7 @@ from rich.table import Table
 from fairlead.core.batches.encoding import FORMAT, LEVEL, MAGIC, PREFIX, checksum
 from fairlead.core.batches.rows import decode
 from fairlead.core.clock import now_ns
-from fairlead.store.inventory import inventory
+from fairlead.store.inventory import take_inventory
 from fairlead.store.lake import Lake
 from fairlead.store.writer import Writer
 
@@ -212,9 +212,9 @@ class Sender(threading.Thread):
 def derive_of(on: bool) -> Any:
     if not on:
         return None
-    from fairlead.store.rollups import derive
+    from fairlead.store.rollups import derive_rollups
 
-    return derive
+    return derive_rollups
 
 
 def run_ingest(folder: Path, plan: dict[str, Any]) -> dict[str, object]:
@@ -275,7 +275,7 @@ def run_ingest(folder: Path, plan: dict[str, Any]) -> dict[str, object]:
 
 def lake_bytes(lake: Lake) -> dict[str, int]:
     """Bytes of the active files of all tables, of `ops` alone, and how many files of `ops`."""
-    tables = inventory(lake.place).tables
+    tables = take_inventory(lake.place).tables
     batches = sum(p.stat().st_size for p in lake.place.root.rglob("shards/*/_batches/day=*/*.parquet"))
     ops = [t for t in tables if t.table == "ops"]
     return {
@@ -287,7 +287,7 @@ def lake_bytes(lake: Lake) -> dict[str, int]:
 
 def run_arrivals(folder: Path, plan: dict[str, Any]) -> dict[str, object]:
     """50,000 rows a second into the filled lake, carried over and looked after, while another process asks."""
-    from fairlead.store.maintenance import maintain
+    from fairlead.store.maintenance import maintain_lake
 
     lake = Lake.open(folder / "lake")
     writer = lake.writer(derive=derive_of(plan["derive"]))
@@ -303,7 +303,7 @@ def run_arrivals(folder: Path, plan: dict[str, Any]) -> dict[str, object]:
     def look_after() -> None:
         while not asking.wait(20):
             started = time.perf_counter()
-            maintain(lake, writer)
+            maintain_lake(lake, writer)
             took.append(time.perf_counter() - started)
 
     tidier = threading.Thread(target=look_after)

@@ -123,10 +123,10 @@ def carried_over(path: Path) -> Any:
     """The lake of a server that has ended, what waited in its log carried to the tables as the server does."""
     from fairlead.core.compression.nodes import merge_nodes
     from fairlead.store.lake import Lake
-    from fairlead.store.rollups import derive
+    from fairlead.store.rollups import derive_rollups
 
     lake = Lake.open(path)
-    lake.writer("main", wait_s=60, derive=derive, regroup=merge_nodes).close()
+    lake.writer("main", wait_s=60, derive=derive_rollups, regroup=merge_nodes).close()
     return lake
 
 

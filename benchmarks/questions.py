@@ -23,10 +23,10 @@ from rich.table import Table
 
 from fairlead.explain.questions.catalog import Asking, ask, asked_of
 from fairlead.explain.questions.lake_queries import Sight
-from fairlead.store.compaction import compact
-from fairlead.store.inventory import inventory
+from fairlead.store.compaction import compact_tables
+from fairlead.store.inventory import take_inventory
 from fairlead.store.lake import Lake
-from fairlead.store.rollups import derive
+from fairlead.store.rollups import derive_rollups
 
 BEACON = "95.6 % < 10 s"
 
@@ -34,7 +34,7 @@ BEACON = "95.6 % < 10 s"
 def feed(root: Path, rate: int) -> None:
     """Writes operations with what is derived of them, 20 batches a second in all, until it is ended."""
     lake = Lake.open(root)
-    with lake.writer("live", derive=derive) as writer:
+    with lake.writer("live", derive=derive_rollups) as writer:
         print("ready", flush=True)
         number, flushed = 0, time.monotonic()
         due = time.monotonic()
@@ -47,7 +47,7 @@ def feed(root: Path, rate: int) -> None:
             due += 0.05
             if time.monotonic() - flushed > 30:
                 writer.flush()
-                compact(lake, writer, thorough=False, keep_hours=None)
+                compact_tables(lake, writer, thorough=False, keep_hours=None)
                 flushed = time.monotonic()
             time.sleep(max(0.0, due - time.monotonic()))
 
@@ -108,7 +108,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="fairlead-questions-") as folder:
         root = options.lake or Path(folder) / "lake"
         built = {} if (root / "lake.toml").is_file() else build(root, records, days, time.time_ns())
-        rows = sum(t.rows + t.waiting_rows for t in inventory(Lake.open(root).place).tables)
+        rows = sum(t.rows + t.waiting_rows for t in take_inventory(Lake.open(root).place).tables)
         writing = None
         if options.rate:
             command = [sys.executable, __file__, "--feed", str(root), "--rate", str(options.rate)]

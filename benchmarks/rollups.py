@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fairlead.core.model.tables import OPS, batch_of, word_column
-from fairlead.store.rollups import derive
+from fairlead.store.rollups import derive_rollups
 
 EPOCH = 1_700_000_000_000_000_000
 
@@ -75,11 +75,11 @@ def main() -> int:
     }
     for name, (nodes, longest) in cases.items():
         ops = runs(rows, nodes, longest)
-        derive({"ops": ops.slice(0, 1000)})
+        derive_rollups({"ops": ops.slice(0, 1000)})
         best = [float("inf")] * 2
         for _ in range(2 if arguments.quick else 5):
             begin = time.process_time(), time.perf_counter()
-            made = derive({"ops": ops})["rollup"]
+            made = derive_rollups({"ops": ops})["rollup"]
             best = [
                 min(b, now - at)
                 for b, now, at in zip(best, (time.process_time(), time.perf_counter()), begin, strict=True)

@@ -26,7 +26,7 @@ from fairlead.core.compression.runs import merge
 from fairlead.core.model.tables import OP_GROUPS, OPS, TableSpec, batch_of, word_column
 from fairlead.see.sources.darshan import DarshanSource
 from fairlead.store.part_files import write_parts
-from fairlead.store.tables import days_of
+from fairlead.store.tables import compute_days
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("FAIRLEAD_SHARED_DATA", ROOT.parent / "shared" / "data"))
@@ -241,7 +241,7 @@ def stored(spec: TableSpec, rows: pa.Table) -> int:
     if not rows.num_rows:
         return 0
     with tempfile.TemporaryDirectory() as folder:
-        return sum(part.size for part in write_parts(Path(folder), spec, rows, days_of(rows, spec, None)))
+        return sum(part.size for part in write_parts(Path(folder), spec, rows, compute_days(rows, spec, None)))
 
 
 def same(left: pa.Table, right: pa.Table) -> bool:

@@ -34,7 +34,7 @@ from rich.table import Table
 
 from fairlead.core.access.tokens import OPERATOR, Claims, issue, read_key
 from fairlead.store.folder import open_place
-from fairlead.store.inventory import inventory
+from fairlead.store.inventory import take_inventory
 
 P95_MS, P99_MS = 200.0, 1000.0
 VIEW_S, VIEW_BYTES, ZOOM_MS = 1.5, 1_000_000, 100.0
@@ -327,8 +327,8 @@ def main() -> None:
         if not (root / "lake.toml").is_file():
             root.parent.mkdir(parents=True, exist_ok=True)
             figures |= build(root, records, days, time.time_ns(), job_days=job_days, found=True)
-        figures["rows"] = sum(t.rows + t.waiting_rows for t in inventory(open_place(root)).tables)
-        figures["jobs"] = sum(t.rows for t in inventory(open_place(root)).tables if t.table == "jobs")
+        figures["rows"] = sum(t.rows + t.waiting_rows for t in take_inventory(open_place(root)).tables)
+        figures["jobs"] = sum(t.rows for t in take_inventory(open_place(root)).tables if t.table == "jobs")
         with running(root, options.rate) as (up, api, token):
             site = Site(api, token(0), up, days, job_days, token)
             if "calls" in options.only:

@@ -17,7 +17,7 @@ from fairlead.run.site_text import site_text
 from fairlead.see.probes.base import AbsentError
 from fairlead.see.sources.slurm.hostlist import expand_hostlist
 from fairlead.store.lake import Lake
-from fairlead.store.rollups import derive
+from fairlead.store.rollups import derive_rollups
 
 ANSWERS = {
     "sinfo": "c001|64\nc002|64\nc003|64\nbig1|128\n",
@@ -79,7 +79,7 @@ def test_what_is_not_there_stands_in_the_file_as_a_comment(tmp_path: Path) -> No
 def test_a_lake_knows_forwarders_routes_servers_and_links(tmp_path: Path) -> None:
     play = small(seed=3, seconds=120)
     lake = Lake.open(tmp_path / "lake", create=True)
-    with lake.writer("main", derive=derive) as writer:
+    with lake.writer("main", derive=derive_rollups) as writer:
         batch = writer.batch("play")
         for table in play.tables().values():
             batch.add(table)

@@ -13,8 +13,8 @@ from fairlead.cli.main import cli
 from fairlead.core.errors import CorruptInputError, LakeError, UsageError
 from fairlead.store import backup as backup_module
 from fairlead.store import batch_writer
-from fairlead.store.backup import backup, restore
-from fairlead.store.compaction import compact
+from fairlead.store.backup import backup_lake, restore_lake
+from fairlead.store.compaction import compact_tables
 from fairlead.store.lake import Lake
 from fairlead.store.writer import Writer
 from lake_rows import DAY_ONE, OPS_ROWS, ops_of, put, send, sums, wire
@@ -41,12 +41,12 @@ def test_a_copy_holds_tables_and_what_waits(lake: Lake, tmp_path: Path, monkeypa
             large.add(ops_of(4, 100))
         large.commit()
         before = _jobs(lake)
-        done = backup(lake.place, tmp_path / "copy")
+        done = backup_lake(lake.place, tmp_path / "copy")
         assert done.files == done.copied_files > 5
         put(one, 5)
         one.flush()
-        compact(lake, one, keep_hours=0)
-    restore(tmp_path / "copy", tmp_path / "again")
+        compact_tables(lake, one, keep_hours=0)
+    restore_lake(tmp_path / "copy", tmp_path / "again")
     again = Lake.open(tmp_path / "again")
     assert _jobs(again) == before == {"job-1": OPS_ROWS, "job-2": OPS_ROWS, "job-3": OPS_ROWS, "job-4": 2000}
     with again.writer() as one:
@@ -59,8 +59,8 @@ def test_what_nodes_sent_is_once_in_the_copy_with_its_sums(lake: Lake, tmp_path:
         send(one, wire(1), wire(2))
         one.flush()
         send(one, wire(3))
-        backup(lake.place, tmp_path / "copy")
-    restore(tmp_path / "copy", tmp_path / "again")
+        backup_lake(lake.place, tmp_path / "copy")
+    restore_lake(tmp_path / "copy", tmp_path / "again")
     again = Lake.open(tmp_path / "again")
     with Writer(again.place, "main", now_ns=lambda: DAY_ONE, derive=sums) as one:
         assert send(one, wire(2), wire(3), wire(4)) == (1, 2)
@@ -77,19 +77,19 @@ def test_only_what_is_new_is_copied_again(lake: Lake, tmp_path: Path, link: bool
     with lake.writer() as one:
         put(one, 1)
         one.flush()
-        first = backup(lake.place, copy, link=link)
-        nothing = backup(lake.place, copy, link=link)
+        first = backup_lake(lake.place, copy, link=link)
+        nothing = backup_lake(lake.place, copy, link=link)
         assert (nothing.files, nothing.copied_files) == (first.files, 0)
         put(one, 2)
         one.flush()
-        second = backup(lake.place, copy, link=link)
+        second = backup_lake(lake.place, copy, link=link)
         assert 0 < second.copied_files < second.files
         files = list(copy.rglob("*.parquet"))
         assert {path.stat().st_nlink for path in files} == {2 if link else 1}
-        compact(lake, one, keep_hours=0)
-        third = backup(lake.place, copy, link=link)
+        compact_tables(lake, one, keep_hours=0)
+        third = backup_lake(lake.place, copy, link=link)
     assert third.files == len([p for p in copy.rglob("*") if p.is_file()]) - 1
-    restore(copy, tmp_path / "again")
+    restore_lake(copy, tmp_path / "again")
     assert _jobs(Lake.open(tmp_path / "again")) == {"job-1": OPS_ROWS, "job-2": OPS_ROWS}
 
 
@@ -97,7 +97,7 @@ def test_a_backup_that_fails_leaves_the_one_before(lake: Lake, tmp_path: Path, m
     copy = tmp_path / "copy"
     with lake.writer() as one:
         put(one, 1)
-        backup(lake.place, copy)
+        backup_lake(lake.place, copy)
         put(one, 2)
         one.flush()
         with monkeypatch.context() as broken:
@@ -107,8 +107,8 @@ def test_a_backup_that_fails_leaves_the_one_before(lake: Lake, tmp_path: Path, m
 
             broken.setattr(backup_module, "write_durably", fails)
             with pytest.raises(LakeError, match="No space left"):
-                backup(lake.place, copy)
-    restore(copy, tmp_path / "again")
+                backup_lake(lake.place, copy)
+    restore_lake(copy, tmp_path / "again")
     assert _jobs(Lake.open(tmp_path / "again")) == {"job-1": OPS_ROWS}
 
 
@@ -116,23 +116,23 @@ def test_damage_is_found_and_nothing_opens_as_a_lake(lake: Lake, tmp_path: Path)
     with lake.writer() as one:
         put(one, 1)
     copy = tmp_path / "copy"
-    backup(lake.place, copy)
+    backup_lake(lake.place, copy)
     victim = next(iter(copy.rglob("*.parquet")))
     content = bytearray(victim.read_bytes())
     content[len(content) // 2] ^= 1
     victim.write_bytes(content)
     with pytest.raises(CorruptInputError, match="damaged"):
-        restore(copy, tmp_path / "bad")
+        restore_lake(copy, tmp_path / "bad")
     with pytest.raises(LakeError):
         Lake.open(tmp_path / "bad")
     victim.unlink()
     with pytest.raises(CorruptInputError, match="missing"):
-        restore(copy, tmp_path / "worse")
+        restore_lake(copy, tmp_path / "worse")
     manifest = json.loads((copy / "backup.json").read_text())
     manifest["files"]["../out"] = manifest["files"]["lake.toml"]
     (copy / "backup.json").write_text(json.dumps(manifest))
     with pytest.raises(CorruptInputError):
-        restore(copy, tmp_path / "worst")
+        restore_lake(copy, tmp_path / "worst")
     assert not (tmp_path / "out").exists()
 
 
@@ -141,14 +141,14 @@ def test_nothing_else_is_overwritten(lake: Lake, tmp_path: Path) -> None:
     full.mkdir()
     (full / "thesis.tex").touch()
     with pytest.raises(UsageError, match="something else"):
-        backup(lake.place, full)
+        backup_lake(lake.place, full)
     with pytest.raises(UsageError, match="inside"):
-        backup(lake.place, lake.place.root / "copy")
+        backup_lake(lake.place, lake.place.root / "copy")
     with pytest.raises(UsageError, match="no backup"):
-        restore(full, tmp_path / "new")
-    backup(lake.place, tmp_path / "copy")
+        restore_lake(full, tmp_path / "new")
+    backup_lake(lake.place, tmp_path / "copy")
     with pytest.raises(UsageError, match="not empty"):
-        restore(tmp_path / "copy", full)
+        restore_lake(tmp_path / "copy", full)
 
 
 def test_the_command_copies_restores_and_tells(lake: Lake, tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fairlead.store import batch_writer
-from fairlead.store.compaction import compact
+from fairlead.store.compaction import compact_tables
 from fairlead.store.lake import Lake
-from fairlead.store.retention import expire
+from fairlead.store.retention import expire_days
 from fairlead.store.writer import Writer
 from lake_rows import COUNTER_ROWS, DAY_NS, DAY_ONE, put
 
@@ -84,9 +84,9 @@ def _step(lake: Lake, writer: Writer, model: Model, action: tuple) -> Writer:  #
             assert _sight(lake) == model.there
             return lake.writer()
         case ("compact", thorough):
-            compact(lake, writer, thorough=thorough, keep_hours=0)
+            compact_tables(lake, writer, thorough=thorough, keep_hours=0)
         case ("expire", day):
-            expire(writer, before_ns=DAY_ONE + day * DAY_NS + 5)
+            expire_days(writer, before_ns=DAY_ONE + day * DAY_NS + 5)
             model.there = {job: held for job, held in model.there.items() if held[0] >= day}
     return writer
 

@@ -65,10 +65,10 @@ def test_a_shard_has_a_plain_name(name: str) -> None:
 
 def test_the_default_lake(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAIRLEAD_LAKE", "/x/lake")
-    assert place.default_lake() == Path("/x/lake")
+    assert place.find_default_lake() == Path("/x/lake")
     monkeypatch.delenv("FAIRLEAD_LAKE")
     monkeypatch.setenv("XDG_DATA_HOME", "/x/data")
-    assert place.default_lake() == Path("/x/data/fairlead/lake")
+    assert place.find_default_lake() == Path("/x/data/fairlead/lake")
 
 
 def test_a_shard_has_one_writer_and_says_who(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import lake_worker
-from fairlead.store.backup import backup, restore
+from fairlead.store.backup import backup_lake, restore_lake
 from fairlead.store.lake import Lake
 from lake_rows import COUNTER_ROWS
 
@@ -148,17 +148,17 @@ def test_a_lake_is_backed_up_while_it_is_written_and_its_writer_killed(tmp_path:
             _note(line, promised)
             if len(promised) > 4 * (made + 1) and made < 3:
                 before = set(promised)
-                backup(Lake.open(folder).place, copy)
+                backup_lake(Lake.open(folder).place, copy)
                 made += 1
                 again = tmp_path / f"again{made}"
-                restore(copy, again)
+                restore_lake(copy, again)
                 assert before <= _jobs(Lake.open(again))
             if made == 3:
                 process.kill()
                 break
     assert made == 3
-    backup(Lake.open(folder).place, copy)
-    restore(copy, tmp_path / "last")
+    backup_lake(Lake.open(folder).place, copy)
+    restore_lake(copy, tmp_path / "last")
     assert _jobs(Lake.open(tmp_path / "last")) == _jobs(Lake.open(folder))
     for again in (tmp_path / "again2", tmp_path / "last"):
         lake = Lake.open(again)

@@ -13,8 +13,8 @@ from fairlead.core.model.tables import EVENTS, TableSpec, batch_of
 from fairlead.store import delta_table as delta
 from fairlead.store import lake as store
 from fairlead.store import query, tables, writer
-from fairlead.store.compaction import compact
-from fairlead.store.inventory import inventory
+from fairlead.store.compaction import compact_tables
+from fairlead.store.inventory import take_inventory
 from fairlead.store.lake import Lake
 
 NEWER = replace(
@@ -59,7 +59,7 @@ def test_a_newer_version_reads_older_files_with_nulls(lake: Lake, monkeypatch: p
     expected = [("old", None, None), ("waiting", None, None), ("young", "high", [1, 2])]
     assert _rows(lake, "component, severity, weights") == expected
     with lake.writer() as one:
-        [merged] = [m for m in compact(lake, one) if m.table == "events"]
+        [merged] = [m for m in compact_tables(lake, one) if m.table == "events"]
     assert (merged.files_before, merged.files_after) == (3, 1)
     assert _rows(lake, "component, severity, weights") == expected
     assert lake.read("events").schema.equals(NEWER.schema)
@@ -75,7 +75,7 @@ def test_an_older_version_reads_a_newer_lake_and_keeps_what_it_does_not_know(
     assert _rows(lake, "*") == [(5, None, n, "k", "t", _rows(lake, "day")[0][0]) for n in ("young", "young2")]
     _put(lake, "older", EVENTS)
     with lake.writer() as one:
-        compact(lake, one)
+        compact_tables(lake, one)
     assert [row[0] for row in _rows(lake, "component")] == ["older", "young", "young2"]
     _as_version(monkeypatch, NEWER)
     assert _rows(lake, "component, severity, weights") == [
@@ -105,8 +105,8 @@ def test_a_table_of_a_newer_version_is_named_and_left_alone(lake: Lake, monkeypa
         _put(lake, "x", spec)
     _put(lake, "y", EVENTS)
     with lake.writer() as one:
-        compact(lake, one)
-    assert {(h.table, h.known, h.rows) for h in inventory(lake.place).tables} == {
+        compact_tables(lake, one)
+    assert {(h.table, h.known, h.rows) for h in take_inventory(lake.place).tables} == {
         ("events", True, 1),
         ("tapes", False, 1),
     }
@@ -134,11 +134,11 @@ def test_files_of_another_engine_are_read(lake: Lake) -> None:
     DeltaTable(str(folder)).optimize.compact()
     table = delta.open_delta(folder)
     assert table is not None
-    assert [p.path for p in delta.active(table) if p.path.split("/")[-1].startswith("v1-")] == []
+    assert [p.path for p in delta.list_active_parts(table) if p.path.split("/")[-1].startswith("v1-")] == []
     assert [row[0] for row in _rows(lake, "component")] == ["a", "b", "c"]
     _put(lake, "d", EVENTS)
     with lake.writer() as one:
-        compact(lake, one)
+        compact_tables(lake, one)
     assert [row[0] for row in _rows(lake, "component")] == ["a", "b", "c", "d"]
 
 

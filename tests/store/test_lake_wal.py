@@ -35,8 +35,8 @@ def test_what_was_appended_is_read(tmp_path: Path) -> None:
     assert _read(path) == EXPECTED
     contents = wal.read_segment(path)
     assert (contents.torn, contents.damaged) == (0, 0)
-    assert wal.segments(tmp_path) == [(7, path)]
-    assert wal.segments(tmp_path / "none") == []
+    assert wal.list_segments(tmp_path) == [(7, path)]
+    assert wal.list_segments(tmp_path / "none") == []
 
 
 def test_a_tail_torn_at_any_byte_loses_only_its_frame(tmp_path: Path) -> None:

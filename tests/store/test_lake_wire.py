@@ -27,14 +27,14 @@ from fairlead.store import batch_writer, wal, writer
 from fairlead.store import op_groups as grouped
 from fairlead.store import wal_follower as tailing
 from fairlead.store import wal_rows as hot
-from fairlead.store.compaction import compact, due
+from fairlead.store.compaction import compact_tables, find_due_groups
 from fairlead.store.lake import Lake
-from fairlead.store.maintenance import maintain
-from fairlead.store.part_files import Part, tier_of
-from fairlead.store.received_batches import NOTHING, Taken, merged
-from fairlead.store.retention import Policy, expire, forget
+from fairlead.store.maintenance import maintain_lake
+from fairlead.store.part_files import Part, parse_tier
+from fairlead.store.received_batches import NOTHING, Taken, merge_rows
+from fairlead.store.retention import Policy, expire_days, forget_batches
 from fairlead.store.snapshot import Wanted
-from fairlead.store.spill_folder import folder as spill_folder
+from fairlead.store.spill_folder import make_spill_folder as spill_folder
 from fairlead.store.writer import Writer
 from lake_rows import DAY_NS, DAY_ONE, OPS_ROWS, ops_of, put, send, sums, wire
 
@@ -70,12 +70,12 @@ def test_a_batch_is_taken_once_in_any_order_by_this_writer_and_the_next(lake: La
         assert send(one, wire(3), wire(4), wire(5, boot="b2")) == (2, 1)
         assert _seqs(lake) == {3: OPS_ROWS, 4: OPS_ROWS, 5: 2 * OPS_ROWS, 6: OPS_ROWS}
     with _writer(lake) as two:
-        compact(lake, two, keep_hours=0)
+        compact_tables(lake, two, keep_hours=0)
         assert send(two, *(wire(seq) for seq in range(2, 8))) == (2, 4)
     ranges = lake.query("SELECT first_seq, seq FROM _batches WHERE stream = 'n1/b1/ops' ORDER BY ALL").to_pylist()
     assert [(row["first_seq"], row["seq"]) for row in ranges] == [(2, 2), (3, 6), (7, 7)]
     with _writer(lake) as three:
-        compact(lake, three, keep_hours=0)
+        compact_tables(lake, three, keep_hours=0)
     ranges = lake.query("SELECT first_seq, seq, batches FROM _batches WHERE stream = 'n1/b1/ops'").to_pylist()
     assert ranges == [{"first_seq": 2, "seq": 7, "batches": 6}]
 
@@ -85,7 +85,7 @@ def test_the_log_holds_the_bytes_as_they_were_sent(lake: Lake) -> None:
     body = wire(1) + wire(2)
     send(one, wire(2))
     send(one, body)
-    [(_, path)] = wal.segments(lake.place.wal("main"))
+    [(_, path)] = wal.list_segments(lake.place.wal("main"))
     assert [bytes(frame.body) for frame in wal.read_segment(path).frames] == [wire(2), wire(1)]
     assert all(len(str(frame.meta)) < 60 for frame in wal.read_segment(path).frames)
     one.close(flush=False)
@@ -310,7 +310,7 @@ def test_sql_expands_groups_as_python_does(members: list[tuple[int, int, int, in
     wanted = split_nodes(op_groups)
     cursor = ENGINE.cursor()
     cursor.register("g", hot_day(op_groups))
-    found = cursor.sql(grouped.expanded("g")).to_arrow_table()
+    found = cursor.sql(grouped.select_expanded("g")).to_arrow_table()
     cursor.close()
     order = [(name, "ascending") for name in ("start_ns", "node", "rank", "file_id", "offset")]
     names = [name for name in OPS.schema.names if not name.endswith("s_ns") or name == "busy_ns"]
@@ -371,16 +371,16 @@ def test_each_tier_is_kept_for_its_own_time(lake: Lake) -> None:
     one.flush()
     send(one, wire(3))
     one.flush()
-    assert maintain(lake, one).expired == []
+    assert maintain_lake(lake, one).expired == []
     days["now"] = DAY_ONE + 20 * DAY_NS
-    assert {(e.table, e.tier) for e in maintain(lake, one).expired} == {("ops", ""), ("rollup", "i1")}
+    assert {(e.table, e.tier) for e in maintain_lake(lake, one).expired} == {("ops", ""), ("rollup", "i1")}
     assert (_rolled(lake, 10**9), _rolled(lake, 60 * 10**9)) == (0, 4096 * 3 * OPS_ROWS)
     assert lake.query("SELECT count(*) AS n FROM ops").to_pylist() == [{"n": 0}]
     assert send(one, wire(1)) == (0, 1)
     days["now"] = DAY_ONE + 200 * DAY_NS
     kept = Policy(rollup_1min_days=None)
-    assert maintain(lake, one, kept).expired == []
-    assert {(e.table, e.tier) for e in maintain(lake, one).expired} == {("rollup", "i60")}
+    assert maintain_lake(lake, one, kept).expired == []
+    assert {(e.table, e.tier) for e in maintain_lake(lake, one).expired} == {("rollup", "i60")}
     one.close()
 
 
@@ -390,20 +390,20 @@ def test_streams_long_silent_are_forgotten_and_their_batches_refused(lake: Lake)
     put(one, 1)
     send(one, wire(1), wire(2))
     one.flush()
-    assert forget(one) == 0
+    assert forget_batches(one) == 0
     days["now"] = DAY_ONE + 31 * DAY_NS
-    assert forget(one) == 0
+    assert forget_batches(one) == 0
     with pytest.raises(TooOldError) as caught:
         send(one, wire(1))
     assert caught.value.exit_code == 7
     days["now"] = DAY_ONE + 33 * DAY_NS
     send(one, wire(8, start_ns=days["now"]))
-    assert forget(one) == 1
+    assert forget_batches(one) == 1
     assert not one.known("n1/b1/ops", 1)
     assert one.known("n1/b1/ops", 8)
     assert one.known("test:1")
     seen: set[str] = set()
-    assert (forget(one, seen), len(seen)) == (0, 1)
+    assert (forget_batches(one, seen), len(seen)) == (0, 1)
     one.close()
 
 
@@ -412,20 +412,20 @@ def test_maintaining_merges_by_number_within_a_tier(lake: Lake) -> None:
         for seq in range(9):
             send(one, wire(seq))
             one.flush()
-        done = {m.table: (m.files_before, m.files_after) for m in maintain(lake, one, keep_hours=0).merged}
+        done = {m.table: (m.files_before, m.files_after) for m in maintain_lake(lake, one, keep_hours=0).merged}
         assert done == {"ops": (9, 1), "rollup": (18, 2), "_batches": (9, 1)}
         assert _rolled(lake, 10**9) == _rolled(lake, 60 * 10**9) == 9 * OPS_ROWS * 4096
-        expire(one, before_ns=DAY_ONE + DAY_NS, tables=["rollup"], tier="i1")
+        expire_days(one, before_ns=DAY_ONE + DAY_NS, tables=["rollup"], tier="i1")
         assert (_rolled(lake, 10**9), _rolled(lake, 60 * 10**9)) == (0, 9 * OPS_ROWS * 4096)
 
 
 def test_what_is_due_is_merged_in_portions_unless_all_is_asked_for() -> None:
     parts = [Part(f"day=d/v1-i1-{n:016x}-x.parquet", "d", 10, 30 << 20) for n in range(12)]
     parts += [Part(f"day=d/v1-i60-{n:016x}-x.parquet", "d", 10, 30 << 20) for n in range(8)]
-    assert [len(group) for group in due(parts, thorough=False)] == [5, 3, 5, 5, 2]
-    assert all(len({tier_of(part.path) for part in group}) == 1 for group in due(parts, thorough=False))
-    assert sorted(len(group) for group in due(parts, thorough=True)) == [8, 12]
-    assert due(parts[:7], thorough=False) == []
+    assert [len(group) for group in find_due_groups(parts, thorough=False)] == [5, 3, 5, 5, 2]
+    assert all(len({parse_tier(part.path) for part in group}) == 1 for group in find_due_groups(parts, thorough=False))
+    assert sorted(len(group) for group in find_due_groups(parts, thorough=True)) == [8, 12]
+    assert find_due_groups(parts[:7], thorough=False) == []
 
 
 @settings(max_examples=40, deadline=None)
@@ -439,27 +439,27 @@ def test_ranges_know_what_a_set_knows(batches: list[tuple[int, int]], every: int
         taken.add(key, seq)
         known.add((key, seq))
         note = hot.Note(f"s{key}", seq, key, number, "wire", "", 1)
-        table = hot.notes_table([hot.Load([note])])
+        table = hot.build_notes_table([hot.Load([note])])
         rows = table if rows is None else pa.concat_tables([rows, table])
         if number % every == 0:
-            rows = merged(rows)
-            from fairlead.store.received_batches import first_of, sorted_rows
+            rows = merge_rows(rows)
+            from fairlead.store.received_batches import read_first, sort_rows
 
-            taken = Taken(sorted_rows(rows["key"].to_numpy(), first_of(rows), rows["seq"].to_numpy()))
+            taken = Taken(sort_rows(rows["key"].to_numpy(), read_first(rows), rows["seq"].to_numpy()))
     for key in range(4):
         for seq in range(-1, 32):
             assert taken.has(key, seq) == ((key, seq) in known)
     if rows is not None:
-        assert sum(merged(rows)["rows"].to_pylist()) == len(batches)
+        assert sum(merge_rows(rows)["rows"].to_pylist()) == len(batches)
 
 
 def test_a_range_without_a_beginning_holds_everything_before() -> None:
     notes = [hot.Note("s", seq, 5, seq, "", "", 1) for seq in (4, 9)]
-    rows = hot.notes_table([hot.Load(notes)])
+    rows = hot.build_notes_table([hot.Load(notes)])
     old = rows.set_column(rows.column_names.index("first_seq"), "first_seq", pa.nulls(2, pa.int64()))
-    one = merged(old)
+    one = merge_rows(old)
     assert (one["seq"].to_pylist(), one["first_seq"].to_pylist()) == ([9], [None])
-    without = merged(rows.drop_columns(["first_seq", "batches"]))
+    without = merge_rows(rows.drop_columns(["first_seq", "batches"]))
     assert without["seq"].to_pylist() == [9]
     assert not Taken(NOTHING).has(5, 4)
 

@@ -16,8 +16,8 @@ from fairlead.core.errors import InputError, LakeError
 from fairlead.core.model.tables import OPS, batch_of
 from fairlead.store import batch_writer, snapshot, wal, writer
 from fairlead.store import part_files as parts
-from fairlead.store.compaction import compact
-from fairlead.store.inventory import inventory
+from fairlead.store.compaction import compact_tables
+from fairlead.store.inventory import take_inventory
 from fairlead.store.lake import Lake
 from lake_rows import DAY_NS, OPS_ROWS, fill, ops_of, put
 
@@ -51,7 +51,7 @@ def test_batches_are_remembered_in_merged_and_in_new_files(lake: Lake) -> None:
         with lake.writer() as one:
             assert put(one, job)
             if job == 2:
-                compact(lake, one)
+                compact_tables(lake, one)
     with lake.writer() as last:
         assert [put(last, job) for job in range(5)] == [False] * 4 + [True]
 
@@ -154,7 +154,7 @@ def test_a_full_disk_loses_nothing(lake: Lake, monkeypatch: pytest.MonkeyPatch) 
     put(first, 3)
     first.close()
     assert _counts(lake) == {f"job-{n}": OPS_ROWS for n in (1, 2, 3)}
-    assert sum(holding.waiting_rows for holding in inventory(lake.place).tables) == 0
+    assert sum(holding.waiting_rows for holding in take_inventory(lake.place).tables) == 0
 
 
 def test_a_damaged_segment_is_set_aside_and_the_rest_carried_over(lake: Lake) -> None:
@@ -162,7 +162,7 @@ def test_a_damaged_segment_is_set_aside_and_the_rest_carried_over(lake: Lake) ->
     put(first, 1)
     put(first, 2)
     first.close(flush=False)
-    [(_, path)] = [s for s in wal.segments(lake.place.wal("main")) if s[1].stat().st_size > 100]
+    [(_, path)] = [s for s in wal.list_segments(lake.place.wal("main")) if s[1].stat().st_size > 100]
     content = bytearray(path.read_bytes())
     content[len(content) // 4] ^= 0xFF
     path.write_bytes(content)
@@ -171,14 +171,14 @@ def test_a_damaged_segment_is_set_aside_and_the_rest_carried_over(lake: Lake) ->
         assert set(_counts(lake)) == {"job-2"}
         assert [put(second, 1), put(second, 2)] == [True, False]
     assert _counts(lake) == {"job-1": OPS_ROWS, "job-2": OPS_ROWS}
-    assert inventory(lake.place).damaged_segments == [str(path) + ".damaged"]
+    assert take_inventory(lake.place).damaged_segments == [str(path) + ".damaged"]
 
 
 def test_a_log_deleted_by_hand_does_not_swallow_what_comes_after(lake: Lake) -> None:
     for job in range(3):
         with lake.writer() as one:
             put(one, job)
-    for _, path in wal.segments(lake.place.wal("main")):
+    for _, path in wal.list_segments(lake.place.wal("main")):
         path.unlink()
     with lake.writer() as one:
         put(one, 9)
@@ -209,7 +209,7 @@ def test_shards_are_read_together(lake: Lake) -> None:
         put(b, 2)
         a.flush()
         assert set(_counts(lake)) == {"job-1", "job-2"}
-    found = inventory(lake.place)
+    found = take_inventory(lake.place)
     assert found.shards == ["a", "b"]
     assert found.batches == 2
     assert {(h.shard, h.table) for h in found.tables} == {
@@ -222,7 +222,7 @@ def test_the_inventory_counts_what_waits(lake: Lake) -> None:
     put(one, 1)
     one.flush()
     put(one, 2, day=3)
-    [ops] = [h for h in inventory(lake.place).tables if h.table == "ops"]
+    [ops] = [h for h in take_inventory(lake.place).tables if h.table == "ops"]
     assert (ops.rows, ops.waiting_rows, ops.files, ops.first_day, ops.last_day) == (
         OPS_ROWS,
         OPS_ROWS,
@@ -231,7 +231,7 @@ def test_the_inventory_counts_what_waits(lake: Lake) -> None:
         "2024-10-04",
     )
     one.close()
-    [ops] = [h for h in inventory(lake.place).tables if h.table == "ops"]
+    [ops] = [h for h in take_inventory(lake.place).tables if h.table == "ops"]
     assert (ops.rows, ops.waiting_rows, ops.days, ops.last_day) == (2 * OPS_ROWS, 0, 2, "2024-10-07")
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fairlead.core.compression.nodes import merge_nodes
 from fairlead.core.model.tables import DEVICE, FORWARDER, METADATA, OPS, PFS_CLIENT, PORT, ROLLUP, TARGET
 from fairlead.store.rollup_cells import MOST_CELLS
-from fairlead.store.rollups import INTERVALS_S, derive
+from fairlead.store.rollups import INTERVALS_S, derive_rollups
 
 EPOCH = 1_700_000_000_000_000_000
 S = 1_000_000_000
@@ -92,7 +92,7 @@ def _adds_up(rollup: pa.Table, layer: str, counted: list[dict[str, object]]) -> 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(OP, max_size=12))
 def test_operations_add_up(rows: list[dict[str, object]]) -> None:
-    made = derive({"ops": ops_of(rows)})
+    made = derive_rollups({"ops": ops_of(rows)})
     counted = [row for row in rows if row["interface"] != "MPI-IO"]
     if not any(row["node"] or row["job_id"] for row in counted):
         assert made == {}
@@ -118,7 +118,7 @@ def test_an_operation_of_ninety_seconds_has_ninety_rows() -> None:
         "count": 1,
         "interface": "POSIX",
     }
-    rollup = derive({"ops": ops_of([row])})["rollup"]
+    rollup = derive_rollups({"ops": ops_of([row])})["rollup"]
     rows = [r for r in rollup.to_pylist() if r["kind"] == "job" and r["interval_ns"] == S]
     assert len(rows) == 90
     assert {r["write_bytes"] for r in rows} == {11, 12}
@@ -138,7 +138,9 @@ def test_sizes_nobody_knows_are_unknown_and_not_zero() -> None:
         "interface": "POSIX",
     }
     (found,) = [
-        r for r in derive({"ops": ops_of([row])})["rollup"].to_pylist() if r["kind"] == "job" and r["interval_ns"] == S
+        r
+        for r in derive_rollups({"ops": ops_of([row])})["rollup"].to_pylist()
+        if r["kind"] == "job" and r["interval_ns"] == S
     ]
     assert found["write_bytes"] is None
     assert found["write_ops"] == 1
@@ -157,7 +159,7 @@ def test_sizes_nobody_can_believe_are_unknown() -> None:
         "count": 5,
         "interface": "POSIX",
     }
-    rollup = derive({"ops": ops_of([{**row, "size": size} for size in (2**62, -7, 10)])})["rollup"]
+    rollup = derive_rollups({"ops": ops_of([{**row, "size": size} for size in (2**62, -7, 10)])})["rollup"]
     assert everywhere(rollup, "write_bytes", "job", "client") == {"1": 50}
     assert everywhere(rollup, "write_ops", "job", "client") == {"1": 15}
 
@@ -174,7 +176,7 @@ def test_a_wrong_end_cannot_fill_the_memory() -> None:
         "count": 1,
         "interface": "POSIX",
     }
-    rollup = derive({"ops": ops_of([row])})["rollup"]
+    rollup = derive_rollups({"ops": ops_of([row])})["rollup"]
     assert rollup.num_rows <= 3 * 3 * MOST_CELLS
     assert everywhere(rollup, "write_bytes", "job", "client") == {"1": 1 << 50}
 
@@ -197,7 +199,10 @@ def test_grouped_operations_count_as_the_same() -> None:
     ops = ops_of(rows)
     rest, groups = merge_nodes(ops, always=True)
     assert groups.num_rows
-    plain, grouped = derive({"ops": ops})["rollup"], derive({"ops": rest, "op_groups": groups})["rollup"]
+    plain, grouped = (
+        derive_rollups({"ops": ops})["rollup"],
+        derive_rollups({"ops": rest, "op_groups": groups})["rollup"],
+    )
     for kind, column in (("job", "write_bytes"), ("node", "write_bytes"), ("node", "busy_ns"), ("job", "samples")):
         assert everywhere(plain, column, kind, "client") == everywhere(grouped, column, kind, "client")
 
@@ -226,7 +231,7 @@ def test_parts_are_not_added_to_wholes(rows: list[dict[str, object]]) -> None:
     table = pa.Table.from_pylist(
         [{**{k: v for k, v in row.items() if k != "ts"}, "ts_ns": EPOCH + row["ts"]} for row in rows], TARGET.schema
     )
-    made = derive({"target": table}).get("rollup", ROLLUP.schema.empty_table())
+    made = derive_rollups({"target": table}).get("rollup", ROLLUP.schema.empty_table())
 
     def expected(chosen: list[dict[str, object]], key: str, column: str) -> dict[str, object]:
         out: dict[str, object] = {}
@@ -255,7 +260,9 @@ def rows_of(made: dict[str, pa.Table], kind: str) -> list[dict[str, object]]:
 
 
 def test_a_row_is_dated_by_its_end() -> None:
-    (row,) = rows_of(derive({"port": one_interval(PORT.schema, switch="s", port="3", tx_bytes=5, rx_bytes=7)}), "port")
+    (row,) = rows_of(
+        derive_rollups({"port": one_interval(PORT.schema, switch="s", port="3", tx_bytes=5, rx_bytes=7)}), "port"
+    )
     assert row["ts_ns"] == EPOCH
     assert (row["id"], row["read_bytes"], row["write_bytes"], row["waits"]) == ("s/3", 7, 5, None)
 
@@ -270,7 +277,7 @@ def test_a_forwarder_is_the_sum_of_its_jobs() -> None:
         one_interval(FORWARDER.schema, node="f", op_class="write", requests=3, bytes=20),
         one_interval(FORWARDER.schema, node="f", op_class="all", queue_len_max=9),
     ]
-    made = derive({"forwarder": pa.concat_tables(tables)})
+    made = derive_rollups({"forwarder": pa.concat_tables(tables)})
     whole, part = sorted(rows_of(made, "forwarder"), key=lambda row: row["job_id"] is not None)
     assert (whole["read_bytes"], whole["write_bytes"], whole["queue_len_max"]) == (10, 20, 9)
     assert (part["job_id"], part["read_bytes"], part["write_bytes"], part["waits"]) == ("1", 10, 0, 2)
@@ -284,8 +291,10 @@ def test_a_client_is_counted_at_one_height() -> None:
         one_interval(PFS_CLIENT.schema, node="n", source="llite", read_bytes=5, read_ops=2),
         one_interval(PFS_CLIENT.schema, node="n", source="osc", target="t", read_bytes=5, read_rpcs=9),
     ]
-    together = rows_of(derive({"pfs_client": pa.concat_tables(tables)}), "node")
-    apart = [row for table in tables for row in rows_of(derive({"pfs_client": table}), "node")]  # in two segments
+    together = rows_of(derive_rollups({"pfs_client": pa.concat_tables(tables)}), "node")
+    apart = [
+        row for table in tables for row in rows_of(derive_rollups({"pfs_client": table}), "node")
+    ]  # in two segments
     for rows in (together, apart):
         assert [(row["layer"], row["read_bytes"], row["read_ops"]) for row in rows] == [
             ("pfs_client", 5, 2),
@@ -304,7 +313,7 @@ def test_kinds_of_rename_are_one_rename_and_the_target_names_the_server() -> Non
             ("open", 2, "exports", None),
         ]
     ]
-    made = derive({"metadata": pa.concat_tables(tables)})
+    made = derive_rollups({"metadata": pa.concat_tables(tables)})
     whole, part = sorted(rows_of(made, "mds"), key=lambda row: row["job_id"] is not None)
     assert (whole["id"], whole["metadata_ops"], part["metadata_ops"]) == ("MDT0", 5, 2)
     assert [row["metadata_ops"] for row in rows_of(made, "job")] == [2]
@@ -312,11 +321,11 @@ def test_kinds_of_rename_are_one_rename_and_the_target_names_the_server() -> Non
 
 def test_devices_keep_their_fullness() -> None:
     table = one_interval(DEVICE.schema, node="n", device="nvme0", used_bytes=3, capacity_bytes=9, busy_ns=4)
-    (row,) = rows_of(derive({"device": table}), "device")
+    (row,) = rows_of(derive_rollups({"device": table}), "device")
     assert (row["id"], row["used_bytes_max"], row["capacity_bytes"], row["busy_ns"]) == ("n/nvme0", 3, 9, 4)
     assert row["read_bytes"] is None
 
 
 def test_nothing_gives_nothing() -> None:
-    assert derive({}) == {}
-    assert derive({"ops": OPS.schema.empty_table(), "port": PORT.schema.empty_table()}) == {}
+    assert derive_rollups({}) == {}
+    assert derive_rollups({"ops": OPS.schema.empty_table(), "port": PORT.schema.empty_table()}) == {}

@@ -16,7 +16,7 @@ from fairlead.kit.testing.machine import scenes
 from fairlead.kit.testing.machine.play import Play
 from fairlead.kit.testing.machine.population import Drawn
 from fairlead.store.lake import Lake
-from fairlead.store.rollups import derive
+from fairlead.store.rollups import derive_rollups
 
 S = 1_000_000_000
 LAG = 180 * S
@@ -47,7 +47,7 @@ def co_run(runs: int = 4, *, seed: int = 7, disturbed: bool = True) -> Play:
 
 def fill(lake: Lake, tables: Mapping[str, pa.Table], stream: str = "play") -> None:
     """Takes tables in with what is derived of them."""
-    with lake.writer("main", derive=derive) as writer:
+    with lake.writer("main", derive=derive_rollups) as writer:
         batch = writer.batch(stream)
         for table in tables.values():
             batch.add(table)

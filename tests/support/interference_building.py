@@ -16,7 +16,7 @@ from fairlead.explain.analysis.interference.scene import Scene, Victim
 from fairlead.kit.testing.machine.course import OPS, Course
 from fairlead.kit.testing.machine.files import job_id
 from fairlead.kit.testing.machine.play import Play
-from fairlead.store.rollups import derive
+from fairlead.store.rollups import derive_rollups
 
 S = 1_000_000_000
 
@@ -106,7 +106,7 @@ def summary_table(rows: Sequence[dict[str, Any]]) -> pa.Table:
 
 def rolled(play: Play) -> pa.Table:
     """The rollup of everything a play would record, by second."""
-    rows = derive(play.tables())["rollup"]
+    rows = derive_rollups(play.tables())["rollup"]
     return rows.filter(pc.equal(rows["interval_ns"], S))
 
 

@@ -32,9 +32,9 @@ from fairlead.store import (
 from fairlead.store import (
     part_files as parts,
 )
-from fairlead.store.compaction import compact
+from fairlead.store.compaction import compact_tables
 from fairlead.store.lake import Lake
-from fairlead.store.retention import expire
+from fairlead.store.retention import expire_days
 from lake_rows import DAY_NS, DAY_ONE, fill, send, sums, wire
 
 JOBS = 6
@@ -59,7 +59,7 @@ def take_all(lake: Lake, jobs: int, told: Callable[..., None]) -> None:
                 one.flush()
                 told("flushed", job)
             if job == 4:
-                compact(lake, one, keep_hours=0)
+                compact_tables(lake, one, keep_hours=0)
                 told("compacted", job)
 
 
@@ -75,7 +75,7 @@ def take_wire(lake: Lake, jobs: int, told: Callable[..., None]) -> None:
                 one.flush()
                 told("flushed", job)
             if job == 4:
-                compact(lake, one, keep_hours=0)
+                compact_tables(lake, one, keep_hours=0)
                 told("compacted", job)
 
 
@@ -208,7 +208,7 @@ def _die_at(step: int) -> None:
     place.sync_folder = delta.sync_folder = wal.sync_folder = parts.sync_folder = counted(place.sync_folder)
     delta._transact = counted(delta._transact)
     delta._make_durable = counted(delta._make_durable)
-    delta.vacuum = counted(delta.vacuum)
+    delta.vacuum_files = counted(delta.vacuum_files)
     carrying.write_durably = counted(carrying.write_durably)
 
 
@@ -220,9 +220,9 @@ def write_and_tidy(lake: Lake, rounds: int) -> None:
             if job % 2:
                 one.flush()
             if job % 7 == 6:
-                compact(lake, one, thorough=job % 2 == 0, keep_hours=168)
+                compact_tables(lake, one, thorough=job % 2 == 0, keep_hours=168)
             if job % 11 == 10:
-                expire(one, before_ns=DAY_ONE + (job // 8 - 2) * DAY_NS)
+                expire_days(one, before_ns=DAY_ONE + (job // 8 - 2) * DAY_NS)
     say("done")
 
 

@@ -25,7 +25,7 @@ from fairlead.core.model.tables import (
     batch_of,
 )
 from fairlead.store.lake import Lake
-from fairlead.store.rollups import derive
+from fairlead.store.rollups import derive_rollups
 
 S = 10**9
 MINUTE, HOUR, DAY = 60 * S, 3600 * S, 86400 * S
@@ -100,7 +100,7 @@ def put(lake: Lake, *tables: pa.RecordBatch, stream: str = "site") -> None:
     by_name: dict[str, list[pa.RecordBatch]] = {}
     for table in tables:
         by_name.setdefault(table.schema.metadata[b"fairlead.table"].decode(), []).append(table)
-    made = derive({name: pa.Table.from_batches(held) for name, held in by_name.items()})
+    made = derive_rollups({name: pa.Table.from_batches(held) for name, held in by_name.items()})
     with lake.writer(stream) as writer:
         taking = writer.batch(f"{stream}:{len(by_name)}")
         for table in tables:

@@ -325,10 +325,10 @@ def _explained(name: str, one: Explanation | None) -> Iterator[str]:
 
 
 def _lake(root: Path | None) -> str:
-    from fairlead.store.folder import default_lake, open_place
+    from fairlead.store.folder import find_default_lake, open_place
 
     # As workers on other machines have to name it.
-    return str(open_place(root or default_lake()).root)
+    return str(open_place(root or find_default_lake()).root)
 
 
 def _span(from_: str, to: str, now_ns: int) -> Span:

@@ -117,11 +117,11 @@ class Asker:
         from fairlead.explain.questions.catalog import ask
         from fairlead.explain.questions.lake_queries import Sight, UnknownNameError
         from fairlead.explain.questions.question import Asking
-        from fairlead.store.folder import default_lake
+        from fairlead.store.folder import find_default_lake
         from fairlead.store.lake import Lake
 
         if self._asking is None:
-            self._asking = Asking(Lake.open(self._root or default_lake()))
+            self._asking = Asking(Lake.open(self._root or find_default_lake()))
         try:
             return ask(self._asking, question, name, asked, Sight(), clock.now_ns())
         except UnknownNameError as unknown:

@@ -10,7 +10,7 @@ import click
 
 from fairlead.cli.messages import quiet, say
 from fairlead.core.errors import FairleadError, InputError, PartialInputError
-from fairlead.store.folder import default_lake
+from fairlead.store.folder import find_default_lake
 
 if TYPE_CHECKING:
     from fairlead.see.ingest import Outcome
@@ -59,17 +59,17 @@ def ingest(
     what the lake holds already is recognised by content. A file that cannot be used does not stop the others.
     """
     from fairlead.see.ingest import find_traces
-    from fairlead.store.compaction import compact
+    from fairlead.store.compaction import compact_tables
     from fairlead.store.lake import Lake
-    from fairlead.store.rollups import derive
+    from fairlead.store.rollups import derive_rollups
 
     jobs, failed = find_traces(paths)
     if not jobs:
         _finish(failed)
-    lake = Lake.open(root or default_lake(), create=True)
-    with lake.writer(shard, wait_s=wait_s, derive=derive) as writer:
+    lake = Lake.open(root or find_default_lake(), create=True)
+    with lake.writer(shard, wait_s=wait_s, derive=derive_rollups) as writer:
         outcomes = _take(writer, jobs, exact_times) + failed
-        compact(lake, writer, thorough=False, keep_hours=None)
+        compact_tables(lake, writer, thorough=False, keep_hours=None)
     _print(lake, outcomes, as_json=as_json)
     _finish(outcomes)
 

@@ -12,7 +12,7 @@ import click
 from fairlead.cli.messages import say
 from fairlead.core.errors import UsageError
 from fairlead.core.model.units import format_bytes, format_count
-from fairlead.store.folder import default_lake
+from fairlead.store.folder import find_default_lake
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,12 +59,12 @@ def info(root: Path | None, columns: bool, as_json: bool) -> None:
 
     Writes nothing, and may run beside a writer.
     """
-    from fairlead.store.inventory import inventory
+    from fairlead.store.inventory import take_inventory
 
     if columns:
         _print_columns(as_json=as_json)
         return
-    found = inventory(_open(root).place)
+    found = take_inventory(_open(root).place)
     if as_json:
         _print_json({"schema": "fairlead.lake.info/1", **asdict(found)})
         return
@@ -117,7 +117,7 @@ def compact(root: Path | None, shards: tuple[str, ...], wait_s: float, keep: str
 
     Answers do not change. May be stopped at any time and run again.
     """
-    from fairlead.store.compaction import compact as merge_all
+    from fairlead.store.compaction import compact_tables as merge_all
 
     keep_hours = _hours(keep)
     opened = _open(root)
@@ -160,7 +160,7 @@ def expire(
     removes them later. Rows without a time never expire. A forgotten trace that is ingested again stays forgotten.
     """
     from fairlead.core.clock import now_ns
-    from fairlead.store.retention import expire as forget
+    from fairlead.store.retention import expire_days as forget
 
     before_ns = now_ns() - _hours(age) * _HOUR_NS
     opened = _open(root)
@@ -213,7 +213,7 @@ def backup(folder: Path, root: Path | None, link: bool, as_json: bool) -> None:
     Each shard is copied as of one moment; what was acknowledged before is in it. When DEST holds a backup already,
     only what is new is copied. Killed at any point, the backup before is whole.
     """
-    from fairlead.store.backup import backup as copy
+    from fairlead.store.backup import backup_lake as copy
 
     done = copy(_open(root).place, folder, link=link)
     if as_json:
@@ -232,9 +232,9 @@ def restore(folder: Path, root: Path | None, as_json: bool) -> None:
 
     Every file is checked against its checksum; a damaged backup is not restored.
     """
-    from fairlead.store.backup import restore as bring_back
+    from fairlead.store.backup import restore_lake as bring_back
 
-    done = bring_back(folder, root or default_lake())
+    done = bring_back(folder, root or find_default_lake())
     if as_json:
         _print_json({"schema": "fairlead.lake.restore-done/1", **asdict(done)})
         return
@@ -246,7 +246,7 @@ def restore(folder: Path, root: Path | None, as_json: bool) -> None:
 def _open(root: Path | None) -> Lake:
     from fairlead.store.lake import Lake
 
-    return Lake.open(root or default_lake())
+    return Lake.open(root or find_default_lake())
 
 
 def _shards(opened: Lake, chosen: tuple[str, ...]) -> list[str]:
@@ -277,9 +277,11 @@ def _cell(value: object) -> str:
 
 def _print_columns(*, as_json: bool) -> None:
     from fairlead.core.model.tables import TABLES
-    from fairlead.store.query import sql_type
+    from fairlead.store.query import find_sql_type
 
-    columns = {spec.name: {f.name: sql_type(f.type) for f in spec.schema} | {"day": "DATE"} for spec in TABLES.values()}
+    columns = {
+        spec.name: {f.name: find_sql_type(f.type) for f in spec.schema} | {"day": "DATE"} for spec in TABLES.values()
+    }
     if as_json:
         _print_json({"schema": "fairlead.lake.columns/1", "tables": columns})
         return

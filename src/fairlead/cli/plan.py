@@ -345,10 +345,10 @@ def _granted(files: Sequence[Path]) -> list[Plan]:
 
 
 def _lake(root: Path | None) -> Lake:
-    from fairlead.store.folder import default_lake
+    from fairlead.store.folder import find_default_lake
     from fairlead.store.lake import Lake
 
-    return Lake.open(root or default_lake())
+    return Lake.open(root or find_default_lake())
 
 
 def _site(file: Path | None) -> Site | None:

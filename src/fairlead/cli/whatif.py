@@ -116,7 +116,7 @@ def whatif(
     from fairlead.explain.questions.lake_queries import Sight
     from fairlead.explain.questions.span import span_of
     from fairlead.show.report.whatif.page import whatif_page
-    from fairlead.store.folder import default_lake
+    from fairlead.store.folder import find_default_lake
     from fairlead.store.lake import Lake
 
     if price is not None and not price < float("inf"):
@@ -140,7 +140,7 @@ def whatif(
 
         facts = site_facts(str(site_file))
         peaks = dict(facts.peaks) if facts is not None else {}
-    lake = Lake.open(root or default_lake())
+    lake = Lake.open(root or find_default_lake())
     answer = answered(lake, span, Sight(), asked, peaks=peaks, telling=_telling())
     give(answer, page, whatif_page, html, as_json=as_json)
 

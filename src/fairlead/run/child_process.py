@@ -129,7 +129,7 @@ def _beating(pulse: Pulse, stop: threading.Event) -> None:
 def _api(task: Task, pulse: Pulse) -> None:
     from fairlead.core.access.tokens import read_key
     from fairlead.run.api_application import assembled
-    from fairlead.see.collector.serving import serve
+    from fairlead.see.collector.serving import serve_application
     from fairlead.store.lake import Lake
 
     config = task.config
@@ -139,7 +139,7 @@ def _api(task: Task, pulse: Pulse) -> None:
     key = read_key(Path(config.collector.token_key))
     lake = Lake.open(root, memory=config.server.memory, timeout_s=config.api.answer_s)
     made = assembled(config, key, lake)
-    serve(made.app, config.collector, _sockets(task), on_ready=pulse.ready, on_beat=pulse.beat)
+    serve_application(made.app, config.collector, _sockets(task), on_ready=pulse.ready, on_beat=pulse.beat)
     made.close()
 
 

@@ -18,7 +18,7 @@ from fairlead.core.access.tls import client_context
 from fairlead.core.errors import InputError, NoAnswerError, ServerError, UsageError
 from fairlead.see.collector.health import ALL, Health
 from fairlead.see.collector.listeners import url as url_of
-from fairlead.store.folder import default_lake
+from fairlead.store.folder import find_default_lake
 
 TIMEOUT_S = 10.0
 DEFAULT_URL = "http://127.0.0.1:8571"
@@ -41,7 +41,7 @@ def found_url(state: Path | None = None) -> str:
     named = os.environ.get("FAIRLEAD_URL")
     if named:
         return named
-    folder = state or default_lake().absolute().parent
+    folder = state or find_default_lake().absolute().parent
     try:
         told = msgspec.json.decode((folder / "addresses.json").read_bytes())
         return url_of(sorted(told["collector"], key=lambda one: not one.startswith("unix:"))[0])

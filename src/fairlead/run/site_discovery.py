@@ -28,7 +28,7 @@ from fairlead.core.model.site import (
     Site,
 )
 from fairlead.see.probes.base import AbsentError
-from fairlead.see.probes.commands import output_of
+from fairlead.see.probes.commands import read_output
 from fairlead.see.probes.lfs import Device, Parser, Space
 
 Run = Callable[[list[str]], str]
@@ -76,7 +76,7 @@ class _Seen:
 
 def run_command(argv: list[str]) -> str:
     """Its output as text. Raises AbsentError, OSError."""
-    return output_of(argv, _TIMEOUT_S).decode("utf-8", "replace")
+    return read_output(argv, _TIMEOUT_S).decode("utf-8", "replace")
 
 
 def discover(root: Path = Path("/"), run: Run = run_command, lake: Tables | None = None) -> Found:

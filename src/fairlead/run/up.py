@@ -22,7 +22,7 @@ from fairlead.run.config import Config
 from fairlead.run.first_sign_in import first_sign_in
 from fairlead.run.supervisor import Supervisor
 from fairlead.run.systemd_notify import Notifier
-from fairlead.see.collector.listeners import bind, parse, shown
+from fairlead.see.collector.listeners import bind_socket, format_address, parse_address
 from fairlead.see.collector.serving import Bound
 
 OPERATOR_TOKEN = "operator.token"  # noqa: S105  (names of files)
@@ -66,7 +66,7 @@ def up(config: Config, say: Callable[[str], None], reload: Callable[[], Config |
     for line in _make_secrets(config, state):
         say(line)
     for text in config.collector.listen + config.api.listen:
-        if text.startswith("tcp:") and parse(text).host not in ("127.0.0.1", "::1", "localhost"):
+        if text.startswith("tcp:") and parse_address(text).host not in ("127.0.0.1", "::1", "localhost"):
             log.warning("%s: tokens and records travel unencrypted; tls: encrypts them", text)
     sockets: dict[str, list[Bound]] = {}
     addresses: dict[str, list[str]] = {"collector": [], "api": []}
@@ -119,10 +119,10 @@ def _bound(wanted: Sequence[str]) -> tuple[list[Bound], list[str]]:
     told: list[str] = []
     try:
         for text in wanted:
-            place = parse(text)
+            place = parse_address(text)
             sock = _bind_soon(text)
             held.append((sock, place.tls))
-            told.append(shown(place, sock))
+            told.append(format_address(place, sock))
     except ServerError:
         for sock, _ in held:
             sock.close()
@@ -135,7 +135,7 @@ def _bind_soon(text: str) -> socket.socket:
     until_s = clock.monotonic_s() + 3.0
     while True:
         try:
-            return bind(parse(text))
+            return bind_socket(parse_address(text))
         except ServerError:
             if clock.monotonic_s() >= until_s:
                 raise

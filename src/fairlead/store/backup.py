@@ -73,7 +73,7 @@ class _VanishedError(Exception):
     """A file went while it was looked for: the shard is looked at again."""
 
 
-def backup(place: Place, folder: Path, *, link: bool = False) -> Done:
+def backup_lake(place: Place, folder: Path, *, link: bool = False) -> Done:
     """Copies the lake into `folder`, every shard as of one moment: what was acknowledged before is in it. A backup that
     is there already is brought up to date. With `link` files that never change are linked, not copied, where that can
     be. Raises UsageError for a folder with something else in it, LakeError."""
@@ -99,7 +99,7 @@ def backup(place: Place, folder: Path, *, link: bool = False) -> Done:
     return Done(str(folder), len(copy.files), total, copy.copied_files, copy.copied_bytes)
 
 
-def restore(folder: Path, root: Path) -> Done:
+def restore_lake(folder: Path, root: Path) -> Done:
     """Makes the lake of a backup in `root`, a new or an empty folder, every file checked against its checksum. Raises
     UsageError, CorruptInputError when the backup is damaged (nothing opens as a lake then), LakeError."""
     manifest = _read_manifest(folder)
@@ -224,7 +224,7 @@ class _Copy:
 def _look(place: Place, shard: str) -> _Sight:
     """The files that make up a shard now: the log first, the tables after, as a reader looks."""
     folder = place.wal(shard)
-    listed = wal.segments(folder)
+    listed = wal.list_segments(folder)
     growing = listed[-1][0] if listed else None
     passing: dict[Path, bytes] = {}
     ahead: list[tuple[int, str, Path]] = []
@@ -233,12 +233,12 @@ def _look(place: Place, shard: str) -> _Sight:
             content = path.read_bytes()
         except FileNotFoundError:  # carried over since it was listed: its rows are in the tables
             continue
-        contents = wal.frames_in(memoryview(content), 0)
+        contents = wal.read_frames(memoryview(content), 0)
         passing[path] = content[: len(content) - contents.torn]
         for frame in contents.frames:
-            named = hot.parts_named(frame)
+            named = hot.list_named_parts(frame)
             ahead += [(number, name, place.table(shard, name) / p.path) for name, parts in named.items() for p in parts]
-    for path in wal.damaged_segments(folder):
+    for path in wal.list_damaged_segments(folder):
         passing[path] = path.read_bytes()
     lasting: list[Path] = []
     carried: dict[str, int] = {}
@@ -248,12 +248,12 @@ def _look(place: Place, shard: str) -> _Sight:
         bounds = [growing, carried[OPS.name] + 1 if name == OP_GROUPS.name and OPS.name in carried else None]
         bound = min((b for b in bounds if b is not None), default=None)
         table = delta.open_delta(below)
-        if table is not None and bound is not None and delta.carried(table) >= bound:
-            table = delta.before(below, table, bound)
+        if table is not None and bound is not None and delta.find_carried_segment(table) >= bound:
+            table = delta.find_version_before(below, table, bound)
         if table is None:
             continue
-        carried[name] = delta.carried(table)
-        lasting += [below / part.path for part in delta.active(table)]
+        carried[name] = delta.find_carried_segment(table)
+        lasting += [below / part.path for part in delta.list_active_parts(table)]
         lasting += _log_of(below, table)
         pointer = _checkpoint_of(below, table)
         if pointer is not None:
@@ -263,7 +263,7 @@ def _look(place: Place, shard: str) -> _Sight:
             if not path.exists():
                 raise _VanishedError
             lasting.append(path)
-    if growing is None and wal.segments(folder):
+    if growing is None and wal.list_segments(folder):
         raise _VanishedError
     return _Sight(lasting, passing)
 

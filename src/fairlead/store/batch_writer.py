@@ -13,7 +13,7 @@ from fairlead.core.model.tables import TableSpec
 from fairlead.store import wal_rows as hot
 from fairlead.store.folder import Place
 from fairlead.store.part_files import Part, write_parts
-from fairlead.store.tables import MAX_DAYS, conform, days_of, first_time, spec_of
+from fairlead.store.tables import MAX_DAYS, compute_days, conform_table, find_first_time, find_spec
 
 SPILL_BYTES = 64 << 20
 """A batch that holds more than this of one table writes it to Parquet at once: no input has to fit in memory."""
@@ -51,11 +51,11 @@ class BatchWriter:
     def add(self, rows: pa.RecordBatch | pa.Table) -> None:
         """Rows of the table that their schema names. Raises LakeError when they do not fit it, InputError when their
         times make no sense."""
-        spec = spec_of(rows)
+        spec = find_spec(rows)
         table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
         if table.num_rows == 0:
             return
-        table = conform(table, spec, strict=True)
+        table = conform_table(table, spec, strict=True)
         _check(table, spec)
         self._note_times(table, spec)
         self.rows[spec.name] = self.rows.get(spec.name, 0) + table.num_rows
@@ -94,10 +94,10 @@ class BatchWriter:
         return self.first_ns if self.fallback_ns is None else self.fallback_ns
 
     def _note_times(self, table: pa.Table, spec: TableSpec) -> None:
-        first = first_time(table, spec)
+        first = find_first_time(table, spec)
         if first is not None:
             self.first_ns = first if self.first_ns is None else min(first, self.first_ns)
-            self._days.update(np.unique(days_of(table, spec, first)).tolist())
+            self._days.update(np.unique(compute_days(table, spec, first)).tolist())
         if len(self._days) > MAX_DAYS:
             raise InputError(
                 f"its times lie on more than {MAX_DAYS:,} different days",
@@ -108,7 +108,7 @@ class BatchWriter:
         rows = pa.concat_tables(self._held.pop(spec.name))
         self._bytes[spec.name] = 0
         folder = self._writer.place.table(self._writer.shard, spec.name)
-        parts = write_parts(folder, spec, rows, days_of(rows, spec, self._fallback()))
+        parts = write_parts(folder, spec, rows, compute_days(rows, spec, self._fallback()))
         self._parts.setdefault(spec.name, []).extend(parts)
 
 

@@ -15,7 +15,7 @@ from fairlead.core.errors import LakeError
 from fairlead.core.model.tables import TableSpec
 from fairlead.store.folder import sync_folder
 from fairlead.store.part_files import Part
-from fairlead.store.tables import DAY, stored_schema
+from fairlead.store.tables import DAY, build_stored_schema
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -55,7 +55,7 @@ def has_grown(folder: Path, table: DeltaTable) -> bool:
     return bool(newest > table.version())
 
 
-def refresh(table: DeltaTable) -> None:
+def refresh_table(table: DeltaTable) -> None:
     """Brings `table` to its newest version. Raises LakeError."""
     from deltalake.exceptions import DeltaError
 
@@ -71,9 +71,9 @@ def create_or_grow(folder: Path, spec: TableSpec, known: DeltaTable | None = Non
     from deltalake import DeltaTable, Field, Schema
 
     if known is not None:
-        refresh(known)
+        refresh_table(known)
         return known
-    wanted = stored_schema(spec)
+    wanted = build_stored_schema(spec)
     table = open_delta(folder)
     if table is None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -94,18 +94,18 @@ def create_or_grow(folder: Path, spec: TableSpec, known: DeltaTable | None = Non
     lacking = [field for field in ours if field.name not in have]
     if lacking:
         table.alter.add_columns(lacking)
-        refresh(table)
+        refresh_table(table)
         _make_durable(folder, table)
     return table
 
 
-def carried(table: DeltaTable | None) -> int:
+def find_carried_segment(table: DeltaTable | None) -> int:
     """The highest write-ahead segment whose rows are in `table`; 0 for none."""
     version = table.transaction_version(APP) if table is not None else None
     return version or 0
 
 
-def before(folder: Path, table: DeltaTable, segment: int) -> DeltaTable:
+def find_version_before(folder: Path, table: DeltaTable, segment: int) -> DeltaTable:
     """The newest version of `table` that holds no rows of write-ahead `segment` or a later one. Raises LakeError."""
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
@@ -113,14 +113,16 @@ def before(folder: Path, table: DeltaTable, segment: int) -> DeltaTable:
     try:
         for version in range(table.version() - 1, -1, -1):
             older = DeltaTable(str(folder), version=version)
-            if carried(older) < segment:
+            if find_carried_segment(older) < segment:
                 return older
     except (DeltaError, OSError) as error:
         raise _broken(folder, error) from error
     raise LakeError("no version of the table is as old as the write-ahead log", where=str(folder))
 
 
-def commit(folder: Path, table: DeltaTable, spec: TableSpec, parts: Sequence[Part], segment: int, now_ns: int) -> None:
+def commit_parts(
+    folder: Path, table: DeltaTable, spec: TableSpec, parts: Sequence[Part], segment: int, now_ns: int
+) -> None:
     """Adds `parts` as the rows of write-ahead `segment`, durably. Raises LakeError."""
     from deltalake import CommitProperties, Transaction
 
@@ -128,7 +130,7 @@ def commit(folder: Path, table: DeltaTable, spec: TableSpec, parts: Sequence[Par
     _transact(folder, table, spec, parts, [], properties, changes_data=True, now_ns=now_ns)
 
 
-def swap(
+def swap_parts(
     folder: Path,
     table: DeltaTable,
     spec: TableSpec,
@@ -195,7 +197,7 @@ def _make_durable(folder: Path, table: DeltaTable) -> None:
     sync_folder(log)
 
 
-def active(table: DeltaTable, spec: TableSpec | None = None) -> list[Part]:
+def list_active_parts(table: DeltaTable, spec: TableSpec | None = None) -> list[Part]:
     """The files of the table's current version, sorted by path. Their times are known when `spec` is given."""
     import pyarrow as pa
 
@@ -224,7 +226,7 @@ def active(table: DeltaTable, spec: TableSpec | None = None) -> list[Part]:
     return sorted(parts, key=lambda part: part.path)
 
 
-def damaged(path: Path | str, error: Exception) -> LakeError:
+def explain_damaged(path: Path | str, error: Exception) -> LakeError:
     """The error for a file of a table that is not what the table's log says."""
     what = "is gone" if isinstance(error, FileNotFoundError) else "is damaged"
     return LakeError(
@@ -236,7 +238,7 @@ def _broken(folder: Path, error: Exception) -> LakeError:
     return LakeError(f"the Delta table cannot be used: {error}", where=str(folder))
 
 
-def vacuum(table: DeltaTable, keep_hours: int) -> int:
+def vacuum_files(table: DeltaTable, keep_hours: int) -> int:
     """Removes files that no version younger than `keep_hours` lists, those of killed writers included, and old log
     entries; returns how many files. Raises LakeError."""
     from deltalake.exceptions import DeltaError

@@ -27,8 +27,8 @@ from fairlead.store import received_batches as taken
 from fairlead.store import wal
 from fairlead.store import wal_rows as hot
 from fairlead.store.folder import Place, write_durably
-from fairlead.store.part_files import Part, bytes_of, write_parts
-from fairlead.store.tables import BATCHES, SPECS, conform, days_of
+from fairlead.store.part_files import Part, measure_bytes, write_parts
+from fairlead.store.tables import BATCHES, SPECS, compute_days, conform_table
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -87,16 +87,16 @@ class Carrier:
         if plan is None:
             plan = self._written(number, loads)
             write_durably(wal.plan_path(self._folder, number), msgspec.json.encode(plan))
-        for spec in hot.in_commit_order(plan):
+        for spec in hot.sort_for_commit(plan):
             with self.table(spec) as table:
-                if delta.carried(table) < number:
+                if delta.find_carried_segment(table) < number:
                     folder = self.place.table(self.shard, spec.name)
-                    delta.commit(folder, table, spec, plan[spec.name], number, self._now_ns())
+                    delta.commit_parts(folder, table, spec, plan[spec.name], number, self._now_ns())
 
-    def tidy(self) -> None:
+    def remove_finished_plans(self) -> None:
         """Removes plans whose segment is gone: they have been followed."""
-        left = {number for number, _ in wal.segments(self._folder)}
-        for number, path in wal.plans(self._folder):
+        left = {number for number, _ in wal.list_segments(self._folder)}
+        for number, path in wal.list_plans(self._folder):
             if number not in left:
                 path.unlink(missing_ok=True)
 
@@ -115,7 +115,7 @@ class Carrier:
             raise LakeError("the plan of a segment cannot be read", where=str(path)) from error
         unknown = sorted(plan.keys() - SPECS.keys())
         if unknown:
-            raise of_newer(unknown[0], path)
+            raise explain_newer(unknown[0], path)
         return plan
 
     def _written(self, number: int, loads: Sequence[hot.Load]) -> Plan:
@@ -125,7 +125,7 @@ class Carrier:
         derived: dict[str, list[pa.Table]] = {}
         held: dict[str, hot.Rows] = {}
         for name in sorted(names - {BATCHES.name}):
-            rows = hot.rows_of([piece for load in loads for piece in load.pieces.get(name, [])], SPECS[name])
+            rows = hot.gather_rows([piece for load in loads for piece in load.pieces.get(name, [])], SPECS[name])
             if rows is not None:
                 held[name] = rows
         derived = self._derived(held, plan)
@@ -140,17 +140,19 @@ class Carrier:
                 plan[name] += self._files(spec, left)
         for name, tables in derived.items():
             spec = SPECS[name]
-            made = hot.rows_of([hot.piece(conform(t, spec, strict=True), spec, None) for t in tables], spec)
+            made = hot.gather_rows(
+                [hot.build_piece(conform_table(t, spec, strict=True), spec, None) for t in tables], spec
+            )
             if made is not None and made[0].num_rows and not self._has(spec, number):
                 plan.setdefault(name, []).extend(self._files(spec, made))
         if not self._has(BATCHES, number):
-            noted = taken.merged(hot.notes_table(loads))
-            plan[BATCHES.name] += self._files(BATCHES, (noted, days_of(noted, BATCHES, None)))
+            noted = taken.merge_rows(hot.build_notes_table(loads))
+            plan[BATCHES.name] += self._files(BATCHES, (noted, compute_days(noted, BATCHES, None)))
         return plan
 
     def _has(self, spec: TableSpec, number: int) -> bool:
         with self.table(spec) as table:
-            return delta.carried(table) >= number
+            return delta.find_carried_segment(table) >= number
 
     def _files(self, spec: TableSpec, rows: hot.Rows) -> list[Part]:
         if self._pool is None:
@@ -191,7 +193,7 @@ class Carrier:
         for part in parts:
             with parquet.ParquetFile(folder / part.path) as file:
                 for batch in file.iter_batches(_STRETCH):
-                    yield conform(pa.Table.from_batches([batch]), spec, strict=True)
+                    yield conform_table(pa.Table.from_batches([batch]), spec, strict=True)
 
     def _regrouped(self, rows: hot.Rows, derived: dict[str, list[pa.Table]]) -> hot.Rows | None:
         assert self._regroup is not None  # noqa: S101  (asked before)
@@ -204,8 +206,8 @@ class Carrier:
         derived.setdefault(OP_GROUPS.name, []).append(groups)
         if not rest.num_rows:
             return None
-        rest = conform(rest, OPS, strict=True)
-        return rest, days_of(rest, OPS, None)
+        rest = conform_table(rest, OPS, strict=True)
+        return rest, compute_days(rest, OPS, None)
 
     def _may_pay(self, table: pa.Table, regroup: Regroup) -> bool:
         """Whether to look for groups among many rows, which costs about as much as all else that is done: told
@@ -217,10 +219,10 @@ class Carrier:
         self._looks += 1
         some = _of_some_jobs(table, self._looks)
         rest, groups = regroup(some)
-        size = bytes_of(OPS, conform(rest, OPS, strict=True)) + bytes_of(
-            OP_GROUPS, conform(groups, OP_GROUPS, strict=True)
+        size = measure_bytes(OPS, conform_table(rest, OPS, strict=True)) + measure_bytes(
+            OP_GROUPS, conform_table(groups, OP_GROUPS, strict=True)
         )
-        pays = size <= (1 - _PAYS) * bytes_of(OPS, some)
+        pays = size <= (1 - _PAYS) * measure_bytes(OPS, some)
         self._paused = 0 if pays else min(_MOST_PAUSE, 2 * self._paused or 1)
         self._pause = self._paused
         return pays
@@ -245,7 +247,7 @@ def _or_none(derive: Derive, tables: Mapping[str, pa.Table]) -> Mapping[str, pa.
         return None
 
 
-def of_newer(table: str, where: Path) -> LakeError:
+def explain_newer(table: str, where: Path) -> LakeError:
     """The error for rows of a table this fairlead does not know."""
     return LakeError(
         f"a newer fairlead left rows of the table {table!r} in the write-ahead log",

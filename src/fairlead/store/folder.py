@@ -51,7 +51,7 @@ class Place:
         return self.root / "wal" / shard
 
 
-def default_lake() -> Path:
+def find_default_lake() -> Path:
     """`$FAIRLEAD_LAKE`, else `fairlead/lake` in the user's data folder (`$XDG_DATA_HOME` or ~/.local/share)."""
     named = os.environ.get("FAIRLEAD_LAKE")
     if named:

@@ -16,7 +16,7 @@ from fairlead.store import query
 from fairlead.store.flush import Derive, Regroup
 from fairlead.store.folder import Place, create_place, open_place
 from fairlead.store.snapshot import Snapshots, Wanted
-from fairlead.store.tables import DAY_NS, SPECS, conform, day_name
+from fairlead.store.tables import DAY_NS, SPECS, conform_table, format_day
 from fairlead.store.writer import REMEMBER_NS, Writer
 
 DEFAULT_SHARD = "main"
@@ -57,7 +57,7 @@ class Lake:
     @property
     def engine(self) -> query.Engine:
         """The query engine this lake shares with everyone in the process."""
-        return query.engine(self.place.root, self._memory)
+        return query.open_engine(self.place.root, self._memory)
 
     def query(
         self,
@@ -82,7 +82,7 @@ class Lake:
         timeout_s = self._timeout_s if timeout_s is None else timeout_s
         wanted = Wanted(between, began, numbers)
         for attempt in range(_NO_COMMON_SIGHT):
-            views = self._snapshots.take(query.mentioned(sql), wanted)
+            views = self._snapshots.take(query.find_mentioned(sql), wanted)
             try:
                 return query.run(self.engine, views.values(), sql, parameters, timeout_s=timeout_s, tables=tables)
             except LakeError:
@@ -113,16 +113,16 @@ class Lake:
         if unknown:
             raise UsageError(f"{table} has no column {sorted(unknown)[0]!r}", remedy="fairlead lake info --columns")
         where, parameters = _conditions(table, job_id, from_ns, to_ns)
-        chosen = ", ".join(query.quoted(name) for name in wanted)
+        chosen = ", ".join(query.quote_name(name) for name in wanted)
         # Operations that begin together keep a fixed order too.
-        order = ", ".join(f"{query.quoted(name)} NULLS LAST" for name in (*spec.sort_by, *_TIES.get(table, ())))
-        sql = f"SELECT {chosen} FROM {query.quoted(table)}{where}{f' ORDER BY {order}' if order else ''}"  # noqa: S608
+        order = ", ".join(f"{query.quote_name(name)} NULLS LAST" for name in (*spec.sort_by, *_TIES.get(table, ())))
+        sql = f"SELECT {chosen} FROM {query.quote_name(table)}{where}{f' ORDER BY {order}' if order else ''}"  # noqa: S608
         between = (-(1 << 63) if from_ns is None else from_ns, (1 << 63) - 1 if to_ns is None else to_ns)
         found = self.query(sql, parameters, between=None if from_ns is None and to_ns is None else between)
         if columns is not None:
             schema = pa.schema([spec.schema.field(name) for name in wanted], metadata=spec.schema.metadata)
             return pa.Table.from_arrays([_as(found.column(f.name), f.type) for f in schema], schema=schema)
-        return conform(found, spec, strict=True)
+        return conform_table(found, spec, strict=True)
 
 
 def _as(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
@@ -147,7 +147,7 @@ def _conditions(
             raise UsageError(f"{table} knows no times")
         # The second condition says the same of the folder's day, so that other days' files are not even opened.
         conditions.append(f"{spec.time_column} {sign} ${name}")
-        conditions.append(f"day {sign[0]}= DATE '{day_name(value // DAY_NS)}'")
+        conditions.append(f"day {sign[0]}= DATE '{format_day(value // DAY_NS)}'")
         parameters[name] = value
     return (" WHERE " + " AND ".join(conditions) if conditions else ""), parameters
 

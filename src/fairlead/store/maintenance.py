@@ -44,12 +44,14 @@ class Maintained:
 _memories: weakref.WeakKeyDictionary[Writer, _Memory] = weakref.WeakKeyDictionary()
 
 
-def maintain(lake: Lake, writer: Writer, policy: Policy | None = None, *, keep_hours: int = KEEP_HOURS) -> Maintained:
+def maintain_lake(
+    lake: Lake, writer: Writer, policy: Policy | None = None, *, keep_hours: int = KEEP_HOURS
+) -> Maintained:
     """Does what is due in the writer's shard; call it every minute or so, from one thread. Files no reader can need
     any more are removed once an hour. Raises LakeError; nothing is half done then."""
     memory = _memories.setdefault(writer, _Memory())
     expired = retention.expire_by(writer, policy or Policy())
-    forgotten = retention.forget(writer, memory.looked_at)
+    forgotten = retention.forget_batches(writer, memory.looked_at)
     merged = compaction.merge_due(lake, writer, most=MERGES_AT_ONCE)
     removed = 0
     now_ns = writer.now_ns()
@@ -57,5 +59,5 @@ def maintain(lake: Lake, writer: Writer, policy: Policy | None = None, *, keep_h
         memory.removed_ns = now_ns
         for name in writer.place.tables(writer.shard):
             if name in SPECS:
-                removed += compaction.vacuum(writer, SPECS[name], keep_hours)
+                removed += compaction.vacuum_table(writer, SPECS[name], keep_hours)
     return Maintained([m for m in merged if m.files_before != m.files_after], expired, forgotten, removed)

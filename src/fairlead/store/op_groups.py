@@ -9,7 +9,7 @@ from fairlead.core.model.tables import OP_GROUPS
 from fairlead.store.tables import DAY
 
 
-def expanded(groups: str = OP_GROUPS.name) -> str:
+def select_expanded(groups: str = OP_GROUPS.name) -> str:
     """A SELECT with the columns of `ops` and `day`, in their order: every row of every group."""
     start = f"start_ns + {_member('starts_ns')}"
     length = _member("lengths_ns")

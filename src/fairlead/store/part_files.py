@@ -23,7 +23,7 @@ from fairlead.core import clock
 from fairlead.core.errors import LakeError
 from fairlead.core.model.tables import TableSpec
 from fairlead.store.folder import sync_folder
-from fairlead.store.tables import DAY, by_day, by_tier, day_name, in_order, plain
+from fairlead.store.tables import DAY, flatten_type, format_day, sort_by_day, split_by_day, split_by_tier
 
 ROW_GROUP = 122_880
 """Rows a row group: what DuckDB hands one thread, and small enough that a job's page reads little."""
@@ -45,13 +45,13 @@ class Part(msgspec.Struct, frozen=True):
     last_ns: int | None = None
 
 
-def version_of(path: str) -> str:
+def parse_version(path: str) -> str:
     """The schema version a file says in its name (`v1-...`), "" when it says none (written by another engine)."""
     head, dash, _ = Path(path).name.partition("-")
     return head if dash and head[:1] == "v" and head[1:].isdigit() else ""
 
 
-def tier_of(path: str) -> str:
+def parse_tier(path: str) -> str:
     """The tier a file says in its name (`v1-i60-...`: intervals of 60 s), "" when its table has none."""
     pieces = Path(path).name.split("-", 2)
     return pieces[1] if len(pieces) == 3 and re.fullmatch(r"i\d+", pieces[1]) else ""
@@ -65,12 +65,12 @@ def write_parts(
     if rows.num_rows == 0:
         return []
     wanted = []
-    for tier, some, their_days in by_tier(rows, spec, days):
-        some, their_days = in_order(some, spec, their_days)
-        for day, first, count in by_day(their_days):
+    for tier, some, their_days in split_by_tier(rows, spec, days):
+        some, their_days = sort_by_day(some, spec, their_days)
+        for day, first, count in split_by_day(their_days):
             step = count if pool is None or count < _SPLIT_ROWS else -(-count // 2)
             wanted += [
-                (tier, day_name(day), some.slice(first + at, min(step, count - at))) for at in range(0, count, step)
+                (tier, format_day(day), some.slice(first + at, min(step, count - at))) for at in range(0, count, step)
             ]
 
     def write(one: tuple[str, str | None, pa.Table]) -> Part:
@@ -81,13 +81,13 @@ def write_parts(
     return list(pool.map(write, wanted)) if pool is not None and len(wanted) > 1 else [write(one) for one in wanted]
 
 
-def bytes_of(spec: TableSpec, rows: pa.Table) -> int:
+def measure_bytes(spec: TableSpec, rows: pa.Table) -> int:
     """What `rows`, sorted, take as one file; nothing is written."""
     from pyarrow import parquet
 
     if rows.num_rows == 0:
         return 0
-    sorted_rows, _ = in_order(rows, spec, np.zeros(rows.num_rows, np.int32))
+    sorted_rows, _ = sort_by_day(rows, spec, np.zeros(rows.num_rows, np.int32))
     sink = pa.BufferOutputStream()
     with parquet.ParquetWriter(sink, sorted_rows.schema, **_layout(sorted_rows.schema)) as writer:
         writer.write_table(sorted_rows, row_group_size=ROW_GROUP)
@@ -181,6 +181,6 @@ def _layout(schema: pa.Schema) -> dict[str, Any]:
     }
 
 
-def plain_schema(schema: pa.Schema) -> pa.Schema:
+def flatten_schema(schema: pa.Schema) -> pa.Schema:
     """`schema` with strings for dictionaries."""
-    return pa.schema([f.with_type(plain(f.type)) for f in schema])
+    return pa.schema([f.with_type(flatten_type(f.type)) for f in schema])

@@ -22,7 +22,7 @@ from fairlead.store import op_groups as grouped
 from fairlead.store import spill_folder as spilling
 from fairlead.store.delta_table import RESTORE
 from fairlead.store.snapshot import Group, View
-from fairlead.store.tables import DAY, IDENTITY, OPS_STORED, SPECS, TIERS, plain
+from fairlead.store.tables import DAY, IDENTITY, OPS_STORED, SPECS, TIERS, flatten_type
 
 DEFAULT_MEMORY = "2GB"
 Parameters = Sequence[object] | Mapping[str, object] | None
@@ -46,7 +46,7 @@ class Engine:
         self._root = root
         self._turn = threading.Lock()
         self._ready: OrderedDict[Sight, list[Any]] = OrderedDict()
-        self._spill = spilling.folder()
+        self._spill = spilling.make_spill_folder()
         try:
             self._instance = duckdb.connect(":memory:", config={"memory_limit": memory})
         except duckdb.Error as error:
@@ -66,7 +66,7 @@ class Engine:
         for name, value in settings.items():
             self._instance.execute(f"SET {name} = {value}")
 
-    def names_a_file(self, message: str) -> bool:
+    def is_about_file(self, message: str) -> bool:
         """Whether an error is about a file of the lake, not about the query."""
         return f"File '{self._root}/" in message
 
@@ -97,7 +97,7 @@ class Engine:
             one.close()
 
 
-def engine(root: Path, memory: str = DEFAULT_MEMORY) -> Engine:
+def open_engine(root: Path, memory: str = DEFAULT_MEMORY) -> Engine:
     """The engine of this process for the lake in `root`; `memory` counts when it is the first call."""
     with _engines_turn:
         key = (os.getpid(), root)
@@ -106,7 +106,7 @@ def engine(root: Path, memory: str = DEFAULT_MEMORY) -> Engine:
         return _engines[key]
 
 
-def mentioned(sql: str) -> list[str]:
+def find_mentioned(sql: str) -> list[str]:
     """Tables a query may read: those whose name occurs in it as a word."""
     words = {word.lower() for word in _WORD.findall(sql)}
     if OPS_STORED in words:
@@ -181,7 +181,7 @@ def _told(engine: Engine, error: Exception) -> Exception:
             f"the query needs more memory than it may use: {_first_line(error)}",
             remedy="ask for fewer days or columns, or raise the limit (FAIRLEAD_LAKE_MEMORY=4GB)",
         )
-    if isinstance(error, duckdb.IOException) or engine.names_a_file(str(error)):
+    if isinstance(error, duckdb.IOException) or engine.is_about_file(str(error)):
         return LakeError(f"a file of the lake cannot be read: {_first_line(error)}", remedy=RESTORE)
     what = f"the query cannot be run: {_first_line(error)}"
     return UsageError(what, remedy="fairlead lake info --columns names tables and columns")
@@ -211,37 +211,39 @@ def define_all(cursor: Any, views: Iterable[View]) -> None:
     known = {view.spec.name: view for view in views}
     for name, view in known.items():
         if name != OPS.name:
-            define(cursor, view, name)
+            define_view(cursor, view, name)
     if OPS.name not in known:
         return
-    define(cursor, known[OPS.name], OPS_STORED)
+    define_view(cursor, known[OPS.name], OPS_STORED)
     groups = known.get(OP_GROUPS.name)
     rows = f"SELECT * FROM {OPS_STORED}"  # noqa: S608 (our own names)
     if groups is not None and (groups.groups or groups.waiting):
-        rows += f" UNION ALL {grouped.expanded()}"
+        rows += f" UNION ALL {grouped.select_expanded()}"
     cursor.execute(f"CREATE TEMP VIEW {OPS.name} AS {rows}")
 
 
-def define(cursor: Any, view: View, called: str) -> None:
+def define_view(cursor: Any, view: View, called: str) -> None:
     """Makes the table of `view` known to `cursor` as `called`."""
     sources = [_files(view.spec, group) for group in view.groups]
     for number, table in enumerate(view.waiting):
         name = f"waiting_{view.spec.name}_{number}"
         cursor.register(name, table)
-        columns = ", ".join(f"{quoted(f.name)}::{sql_type(f.type)} AS {quoted(f.name)}" for f in view.spec.schema)
+        columns = ", ".join(
+            f"{quote_name(f.name)}::{find_sql_type(f.type)} AS {quote_name(f.name)}" for f in view.spec.schema
+        )
         sources.append(f"SELECT {columns}, {DAY} FROM {name}")  # noqa: S608 (our own names)
     if not sources:
-        nothing = ", ".join(f"NULL::{sql_type(f.type)} AS {quoted(f.name)}" for f in view.spec.schema)
+        nothing = ", ".join(f"NULL::{find_sql_type(f.type)} AS {quote_name(f.name)}" for f in view.spec.schema)
         sources.append(f"SELECT {nothing}, NULL::DATE AS {DAY} WHERE false")
-    cursor.execute(f"CREATE TEMP VIEW {quoted(called)} AS {once(view.spec, ' UNION ALL '.join(sources))}")
+    cursor.execute(f"CREATE TEMP VIEW {quote_name(called)} AS {select_once(view.spec, ' UNION ALL '.join(sources))}")
 
 
-def once(spec: TableSpec, select: str) -> str:
+def select_once(spec: TableSpec, select: str) -> str:
     """`select`, and of rows about the same thing only the one that counts."""
     if spec.name not in IDENTITY:
         return select
     same, best = IDENTITY[spec.name]
-    keys = ", ".join(quoted(name) for name in same)
+    keys = ", ".join(quote_name(name) for name in same)
     return f"SELECT * FROM ({select}) QUALIFY row_number() OVER (PARTITION BY {keys} ORDER BY {best}) = 1"  # noqa: S608 (our own names)
 
 
@@ -251,20 +253,20 @@ def _files(spec: TableSpec, group: Group) -> str:
         # Said as a constant: a question about another interval does not open these files.
         fixed = {TIERS[spec.name]: f"{group.tier[1:]}000000000::BIGINT"}
     chosen = ", ".join(
-        f"{fixed.get(f.name) or (quoted(f.name) if f.name in group.columns else f'NULL::{sql_type(f.type)}')}"
-        f" AS {quoted(f.name)}"
+        f"{fixed.get(f.name) or (quote_name(f.name) if f.name in group.columns else f'NULL::{find_sql_type(f.type)}')}"
+        f" AS {quote_name(f.name)}"
         for f in spec.schema
     )
-    return f"SELECT {chosen}, {DAY} FROM {scan(group.paths)}"  # noqa: S608 (our own names)
+    return f"SELECT {chosen}, {DAY} FROM {scan_files(group.paths)}"  # noqa: S608 (our own names)
 
 
-def scan(paths: Sequence[str]) -> str:
+def scan_files(paths: Sequence[str]) -> str:
     """The table function over files of equal columns, `day` from their folders."""
     listed = ", ".join(_text(path) for path in paths)
     return f"read_parquet([{listed}], hive_partitioning = true, hive_types = {{'{DAY}': DATE}})"
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     """An identifier."""
     return '"' + name.replace('"', '""') + '"'
 
@@ -273,13 +275,13 @@ def _text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-def sql_type(kind: pa.DataType) -> str:
+def find_sql_type(kind: pa.DataType) -> str:
     """DuckDB's name of an Arrow type a record table uses."""
-    kind = plain(kind)
+    kind = flatten_type(kind)
     if pa.types.is_list(kind):
-        return f"{sql_type(kind.value_type)}[]"
+        return f"{find_sql_type(kind.value_type)}[]"
     if pa.types.is_map(kind):
-        return f"MAP({sql_type(kind.key_type)}, {sql_type(kind.item_type)})"
+        return f"MAP({find_sql_type(kind.key_type)}, {find_sql_type(kind.item_type)})"
     named = {pa.int64(): "BIGINT", pa.int32(): "INTEGER", pa.float64(): "DOUBLE", pa.string(): "VARCHAR"}
     return {**named, pa.bool_(): "BOOLEAN"}[kind]
 

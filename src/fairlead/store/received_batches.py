@@ -30,7 +30,7 @@ def stream_key(stream: str) -> int:
     return int.from_bytes(blake2b(stream.encode(), digest_size=8).digest(), "little", signed=True)
 
 
-def sorted_rows(keys: NDArray[np.int64], first: NDArray[np.int64], last: NDArray[np.int64]) -> Rows:
+def sort_rows(keys: NDArray[np.int64], first: NDArray[np.int64], last: NDArray[np.int64]) -> Rows:
     """Rows in the order `Taken` wants them."""
     order = np.lexsort((first, keys))
     return keys[order], first[order], last[order]
@@ -40,7 +40,7 @@ class Taken:
     """Ranges by stream: those of before as arrays (24 bytes a range), those heard of since as short lists."""
 
     def __init__(self, before: Rows = NOTHING) -> None:
-        """`before` as `sorted_rows` gives them; ranges of a stream may overlap."""
+        """`before` as `sort_rows` gives them; ranges of a stream may overlap."""
         self._before = before
         self._heard: dict[int, list[int]] = {}
 
@@ -83,11 +83,11 @@ class Taken:
             keys, firsts, lasts = self._before
             low, high = int(np.searchsorted(keys, key, "left")), int(np.searchsorted(keys, key, "right"))
             pairs = zip(firsts[low:high].tolist(), lasts[low:high].tolist(), strict=True)
-            self._heard[key] = ranges = [edge for first, last in joined(pairs) for edge in (first, last + 1)]
+            self._heard[key] = ranges = [edge for first, last in join_ranges(pairs) for edge in (first, last + 1)]
         return ranges
 
 
-def joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+def join_ranges(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """Disjoint ranges in order from any; neighbours become one."""
     found: list[tuple[int, int]] = []
     for first, last in sorted(ranges):
@@ -98,7 +98,7 @@ def joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return found
 
 
-def merged(rows: pa.Table) -> pa.Table:
+def merge_rows(rows: pa.Table) -> pa.Table:
     """Rows of `_batches` with the ranges of each stream joined where they touch, sorted by key: what is known stays
     the same. Rows, batches add up; the latest time, source and path count. Columns of a newer fairlead stay as the
     latest row has them. Raises LakeError when a needed column is missing."""
@@ -107,7 +107,7 @@ def merged(rows: pa.Table) -> pa.Table:
     if not {"key", "seq", "taken_ns"} <= set(rows.column_names):
         raise LakeError("rows of _batches without key, seq or taken_ns")
     key, last, heard = (rows.column(name).to_numpy() for name in ("key", "seq", "taken_ns"))
-    first = first_of(rows)
+    first = read_first(rows)
     order = np.lexsort((last, first, key))
     key, first, last = key[order], first[order], last[order]
     # The furthest end so far within each stream; streams are told apart by their place.
@@ -137,7 +137,7 @@ def merged(rows: pa.Table) -> pa.Table:
     return kept
 
 
-def first_of(rows: pa.Table) -> NDArray[np.int64]:
+def read_first(rows: pa.Table) -> NDArray[np.int64]:
     """int64[rows]: where each range begins."""
     if "first_seq" not in rows.column_names:
         return np.full(rows.num_rows, EVERYTHING)

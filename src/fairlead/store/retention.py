@@ -2,7 +2,7 @@
 
 Their files stay a while for readers of older versions; `compaction` removes them. What the lake has taken in
 (`_batches`) is kept, so an expired trace that is offered again does not come back; only what nodes sent is forgotten
-there, once it is too old to be taken anyway (`forget`).
+there, once it is too old to be taken anyway (`forget_batches`).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from fairlead.core.errors import UsageError
 from fairlead.core.model.tables import TABLES
 from fairlead.store import delta_table as delta
-from fairlead.store.part_files import Part, plain_schema, tier_of, version_of, write_part
-from fairlead.store.tables import BATCHES, DAY_NS, SPECS, TIERS, WIRE, day_name, tier_name
+from fairlead.store.part_files import Part, flatten_schema, parse_tier, parse_version, write_part
+from fairlead.store.tables import BATCHES, DAY_NS, SPECS, TIERS, WIRE, format_day, format_tier
 from fairlead.store.writer import Writer
 
 FOR_EVER = ("jobs", "job_summary", "mapping", "events", "phase", "profile", "finding", "incident")
@@ -40,7 +40,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def tiers(self) -> dict[str, float | None]:
         """Days by tier of `rollup`."""
         intervals = {1: self.rollup_1s_days, 60: self.rollup_1min_days, 3600: self.rollup_1h_days}
-        return {tier_name(seconds * 1_000_000_000): days for seconds, days in intervals.items()}
+        return {format_tier(seconds * 1_000_000_000): days for seconds, days in intervals.items()}
 
     def days(self, table: str) -> float | None:
         """Days of a table without tiers."""
@@ -59,7 +59,7 @@ class Expired:
     tier: str = field(default="")
 
 
-def expire(
+def expire_days(
     writer: Writer,
     *,
     before_ns: int,
@@ -94,13 +94,13 @@ def expire_by(writer: Writer, policy: Policy) -> list[Expired]:
 
 def _expire(writer: Writer, name: str, before_ns: int, tier: str | None, *, dry_run: bool) -> Expired:
     spec = SPECS[name]
-    cutoff = str(day_name(before_ns // DAY_NS))
+    cutoff = str(format_day(before_ns // DAY_NS))
     folder = writer.place.table(writer.shard, name)
     with writer.table(spec) as table:
-        parts = [part for part in delta.active(table) if tier is None or tier_of(part.path) == tier]
+        parts = [part for part in delta.list_active_parts(table) if tier is None or parse_tier(part.path) == tier]
         old = [part for part in parts if part.day is not None and part.day < cutoff]
         if old and not dry_run:
-            delta.swap(folder, table, spec, old, [], changes_data=True, now_ns=writer.now_ns())
+            delta.swap_parts(folder, table, spec, old, [], changes_data=True, now_ns=writer.now_ns())
     return Expired(
         table=name,
         days=len({part.day for part in old}),
@@ -111,14 +111,14 @@ def _expire(writer: Writer, name: str, before_ns: int, tier: str | None, *, dry_
     )
 
 
-def forget(writer: Writer, looked_at: set[str] | None = None) -> int:
+def forget_batches(writer: Writer, looked_at: set[str] | None = None) -> int:
     """Forgets which batches nodes sent so long ago that they would be refused now; returns how many rows of `_batches`
     went. Files found without any are noted in `looked_at` and not read again. Raises LakeError."""
     looked_at = set() if looked_at is None else looked_at
     before_ns = writer.now_ns() - writer.remember_ns - _MARGIN_NS
     folder = writer.place.table(writer.shard, BATCHES.name)
     with writer.table(BATCHES) as table:
-        old = [p for p in delta.active(table, BATCHES) if p.last_ns is not None and p.last_ns < before_ns]
+        old = [p for p in delta.list_active_parts(table, BATCHES) if p.last_ns is not None and p.last_ns < before_ns]
         removed, added, gone = [], [], 0
         for part in old:
             if part.path in looked_at:
@@ -130,12 +130,12 @@ def forget(writer: Writer, looked_at: set[str] | None = None) -> int:
             gone += part.rows - kept.num_rows
             removed.append(part)
             if kept.num_rows:
-                version = version_of(part.path) or f"v{BATCHES.version}"
+                version = parse_version(part.path) or f"v{BATCHES.version}"
                 added.append(
-                    write_part(folder, BATCHES, version, part.day, plain_schema(kept.schema), kept.to_batches())
+                    write_part(folder, BATCHES, version, part.day, flatten_schema(kept.schema), kept.to_batches())
                 )
         if removed:
-            delta.swap(folder, table, BATCHES, removed, added, changes_data=True, now_ns=writer.now_ns())
+            delta.swap_parts(folder, table, BATCHES, removed, added, changes_data=True, now_ns=writer.now_ns())
     if removed:
         writer.recall()
     return gone

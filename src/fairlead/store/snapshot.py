@@ -19,7 +19,7 @@ from fairlead.store import delta_table as delta
 from fairlead.store import wal
 from fairlead.store.folder import Place
 from fairlead.store.job_files import JobFiles
-from fairlead.store.part_files import Part, tier_of, version_of
+from fairlead.store.part_files import Part, parse_tier, parse_version
 from fairlead.store.tables import DAY_NS, OF_JOBS, REACH_NS, SERIES, SPECS
 from fairlead.store.wal_follower import Span, Tail
 
@@ -92,7 +92,7 @@ class Snapshots:
                 views = self._look(specs, growing, wanted)
                 # A shard without a log is being made right now, or is a copy of the tables alone: once it has a log,
                 # it keeps one, so this looks twice at most.
-                if not any(last is None and wal.segments(self._place.wal(s)) for s, last in growing.items()):
+                if not any(last is None and wal.list_segments(self._place.wal(s)) for s, last in growing.items()):
                     return views
 
     def _look(self, specs: list[TableSpec], growing: dict[str, int | None], wanted: Wanted) -> dict[str, View]:
@@ -145,7 +145,7 @@ class Snapshots:
         table = self._tables.get(folder)
         if table is not None:
             if delta.has_grown(folder, table):
-                delta.refresh(table)
+                delta.refresh_table(table)
             return table
         if not (folder / "_delta_log").is_dir():
             return None
@@ -163,7 +163,7 @@ class Snapshots:
             self._listed[folder] = held
         if bound is not None and held.carried >= bound:
             # Carried over since the log was read: other tables may not know that segment yet.
-            return _listing(folder, delta.before(folder, table, bound), spec)
+            return _listing(folder, delta.find_version_before(folder, table, bound), spec)
         return held
 
     def _columns_of(self, folder: Path, version: str, path: str) -> frozenset[str]:
@@ -174,18 +174,18 @@ class Snapshots:
             try:
                 self._columns[key] = frozenset(parquet.read_schema(path).names)
             except (OSError, ArrowException) as error:
-                raise delta.damaged(path, error) from error
+                raise delta.explain_damaged(path, error) from error
         return self._columns[key]
 
 
 def _listing(folder: Path, table: DeltaTable, spec: TableSpec) -> _Listed:
-    files = [_file(folder, part) for part in delta.active(table, spec)]
-    return _Listed(table.version(), delta.carried(table), files)
+    files = [_file(folder, part) for part in delta.list_active_parts(table, spec)]
+    return _Listed(table.version(), delta.find_carried_segment(table), files)
 
 
 def _file(folder: Path, part: Part) -> _File:
     # Files of unknown making may differ among themselves: each is its own group.
-    return part, f"{folder}/{part.path}", (version_of(part.path) or part.path, tier_of(part.path))
+    return part, f"{folder}/{part.path}", (parse_version(part.path) or part.path, parse_tier(part.path))
 
 
 def _overlaps(part: Part, between: Span, reach_ns: int, before_ns: int = 0) -> bool:

@@ -13,7 +13,7 @@ _PREFIX = "fairlead-spill-"
 _LOCK = "lock"
 
 
-def folder() -> Path:
+def make_spill_folder() -> Path:
     """A new folder of this process below the temporary one, removed when the process ends. Those of processes that
     were killed are removed now: each holds a lock in its own as long as it lives."""
     for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):

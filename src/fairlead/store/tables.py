@@ -77,7 +77,7 @@ telling wins. `files`: the earliest sight of a path. `jobs`: the account with th
 knows when it ended."""
 
 
-def spec_of(batch: pa.RecordBatch | pa.Table) -> TableSpec:
+def find_spec(batch: pa.RecordBatch | pa.Table) -> TableSpec:
     """The table a batch says it belongs to. Raises LakeError when it says none or one that is unknown."""
     name = (batch.schema.metadata or {}).get(b"fairlead.table", b"").decode()
     if name not in SPECS:
@@ -90,18 +90,18 @@ def sort_key(spec: TableSpec) -> tuple[str, ...]:
     return _SORT.get(spec.name, spec.sort_by)
 
 
-def plain(kind: pa.DataType) -> pa.DataType:
+def flatten_type(kind: pa.DataType) -> pa.DataType:
     """The type a column is stored with: dictionaries are a matter of memory, on disk they are strings."""
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-def stored_schema(spec: TableSpec) -> pa.Schema:
+def build_stored_schema(spec: TableSpec) -> pa.Schema:
     """Columns of the Delta table. All nullable, so that any may be missing from an older file."""
-    columns = [pa.field(f.name, plain(f.type)) for f in spec.schema]
+    columns = [pa.field(f.name, flatten_type(f.type)) for f in spec.schema]
     return pa.schema([*columns, pa.field(DAY, pa.date32())])
 
 
-def conform(table: pa.Table, spec: TableSpec, *, strict: bool) -> pa.Table:
+def conform_table(table: pa.Table, spec: TableSpec, *, strict: bool) -> pa.Table:
     """`table` with exactly the columns of `spec`: lacking ones are null. A column `spec` does not know is refused
     when `strict` (it would be lost), else left out. Raises LakeError."""
     if table.schema.equals(spec.schema):
@@ -129,7 +129,7 @@ def _column(table: pa.Table, wanted: pa.Field, spec: TableSpec) -> pa.ChunkedArr
         raise LakeError(f"{spec.name}.{wanted.name} cannot hold {column.type}: {error}") from error
 
 
-def first_time(table: pa.Table | pa.RecordBatch, spec: TableSpec) -> int | None:
+def find_first_time(table: pa.Table | pa.RecordBatch, spec: TableSpec) -> int | None:
     """The earliest known time of its rows in epoch nanoseconds, None when they have none."""
     if spec.time_column is None:
         return None
@@ -137,7 +137,7 @@ def first_time(table: pa.Table | pa.RecordBatch, spec: TableSpec) -> int | None:
     return None if value is None else int(value)
 
 
-def days_of(table: pa.Table, spec: TableSpec, fallback_ns: int | None) -> NDArray[np.int32]:
+def compute_days(table: pa.Table, spec: TableSpec, fallback_ns: int | None) -> NDArray[np.int32]:
     """int32[rows] days since 1970 in UTC; rows without a time get the day of `fallback_ns`, else NO_DAY."""
     fallback = NO_DAY if fallback_ns is None else fallback_ns // DAY_NS
     if spec.time_column is None:
@@ -150,7 +150,7 @@ def days_of(table: pa.Table, spec: TableSpec, fallback_ns: int | None) -> NDArra
     return np.where(known, days, np.int32(fallback))
 
 
-def day_name(day: int) -> str | None:
+def format_day(day: int) -> str | None:
     """`2026-11-21` of a day number, None for NO_DAY."""
     return None if day == NO_DAY else str(np.datetime64(int(day), "D"))
 
@@ -161,7 +161,7 @@ def with_days(table: pa.Table, days: NDArray[np.int32]) -> pa.Table:
     return table.append_column(pa.field(DAY, pa.date32()), dates)
 
 
-def in_order(table: pa.Table, spec: TableSpec, days: NDArray[np.int32]) -> tuple[pa.Table, NDArray[np.int32]]:
+def sort_by_day(table: pa.Table, spec: TableSpec, days: NDArray[np.int32]) -> tuple[pa.Table, NDArray[np.int32]]:
     """Rows sorted by day, then by the table's sort key (stable, nulls last), and their days."""
     keys = [days.astype(np.int64), *(_ranks(table.column(name)) for name in sort_key(spec))]
     if _is_sorted(keys):
@@ -248,12 +248,12 @@ TIERS = {"rollup": "interval_ns"}
 """Tables whose rows of different intervals are kept for different times: they never share a file."""
 
 
-def tier_name(interval_ns: int | None) -> str:
+def format_tier(interval_ns: int | None) -> str:
     """`i60` of 60 s in nanoseconds; "" when unknown."""
     return "" if interval_ns is None else f"i{interval_ns // 1_000_000_000}"
 
 
-def by_tier(
+def split_by_tier(
     table: pa.Table, spec: TableSpec, days: NDArray[np.int32]
 ) -> Iterable[tuple[str, pa.Table, NDArray[np.int32]]]:
     """(tier, rows, their days) of each tier; the whole table as tier "" when it has none."""
@@ -263,10 +263,10 @@ def by_tier(
     intervals = table.column(TIERS[spec.name]).fill_null(0).to_numpy()
     for interval in np.unique(intervals).tolist():
         mask = intervals == interval
-        yield tier_name(interval), table.filter(pa.array(mask)), days[mask]
+        yield format_tier(interval), table.filter(pa.array(mask)), days[mask]
 
 
-def by_day(days: NDArray[np.int32]) -> Iterable[tuple[int, int, int]]:
+def split_by_day(days: NDArray[np.int32]) -> Iterable[tuple[int, int, int]]:
     """(day, first row, rows) of each stretch of equal days."""
     if not len(days):
         return

@@ -44,12 +44,12 @@ class Contents:
     damaged: int = 0
 
 
-def segment_path(folder: Path, number: int) -> Path:
+def build_segment_path(folder: Path, number: int) -> Path:
     """Where segment `number` of a shard lies."""
     return folder / f"{number:016d}.wal"
 
 
-def segments(folder: Path) -> list[tuple[int, Path]]:
+def list_segments(folder: Path) -> list[tuple[int, Path]]:
     """The segments in `folder` by number. The last one may be growing, the others never change."""
     try:
         names = [path.name for path in folder.iterdir()]
@@ -63,22 +63,22 @@ def plan_path(folder: Path, number: int) -> Path:
     return folder / f"{number:016d}.plan"
 
 
-def plans(folder: Path) -> list[tuple[int, Path]]:
+def list_plans(folder: Path) -> list[tuple[int, Path]]:
     """The plans in `folder` by number."""
     return sorted((int(path.stem), path) for path in folder.glob("*.plan") if path.stem.isdigit())
 
 
-def damaged_segments(folder: Path) -> list[Path]:
+def list_damaged_segments(folder: Path) -> list[Path]:
     """Segments set aside because a frame in them failed its checksum."""
     return sorted(folder.glob("*.wal.damaged"))
 
 
 def read_segment(path: Path) -> Contents:
     """Every whole frame of a segment. FileNotFoundError when it has been carried over meanwhile."""
-    return frames_in(memoryview(path.read_bytes()), 0)
+    return read_frames(memoryview(path.read_bytes()), 0)
 
 
-def hides_frames(path: Path, torn: int) -> bool:
+def has_hidden_frames(path: Path, torn: int) -> bool:
     """Whether a whole frame lies in the last `torn` bytes of a segment, behind one whose length is damaged. Raises
     LakeError."""
     try:
@@ -102,7 +102,7 @@ def hides_frames(path: Path, torn: int) -> bool:
     return False
 
 
-def frames_in(data: memoryview, offset: int) -> Contents:
+def read_frames(data: memoryview, offset: int) -> Contents:
     """Every whole frame in `data`, which begins at `offset` of its segment: 0, or where a frame ended."""
     contents = Contents()
     at = 0
@@ -148,7 +148,7 @@ class Segment:
     def __init__(self, folder: Path, number: int) -> None:
         """Creates segment `number`, durably. Raises LakeError."""
         self.number = number
-        self.path = segment_path(folder, number)
+        self.path = build_segment_path(folder, number)
         self.frames = 0
         self._turn = threading.Condition()
         self._syncing = False

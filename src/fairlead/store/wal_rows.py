@@ -23,7 +23,7 @@ from fairlead.core.model.job import Job
 from fairlead.core.model.tables import JOBS, TableSpec, batch_of
 from fairlead.store.part_files import Part
 from fairlead.store.received_batches import stream_key
-from fairlead.store.tables import BATCHES, SPECS, WIRE, conform, days_of
+from fairlead.store.tables import BATCHES, SPECS, WIRE, compute_days, conform_table
 from fairlead.store.wal import Frame
 
 _NOTE_BYTES = 512
@@ -88,7 +88,7 @@ class Load:
     nbytes: int = 0
 
 
-def pack(batch: Batch, tables: Mapping[str, pa.Table]) -> tuple[dict[str, Any], list[memoryview]]:
+def pack_batch(batch: Batch, tables: Mapping[str, pa.Table]) -> tuple[dict[str, Any], list[memoryview]]:
     """Meta and bodies of the frame that carries `batch` with these rows."""
     held, bodies = [], []
     for name, table in tables.items():
@@ -102,7 +102,7 @@ def pack(batch: Batch, tables: Mapping[str, pa.Table]) -> tuple[dict[str, Any], 
     return msgspec.to_builtins(msgspec.structs.replace(batch, held=held)), bodies
 
 
-def wire_meta(taken_ns: int) -> dict[str, Any]:
+def build_wire_meta(taken_ns: int) -> dict[str, Any]:
     """Meta of a frame whose body is batches as they were sent: all else they say themselves."""
     return {WIRE: 1, "taken_ns": taken_ns}
 
@@ -111,7 +111,9 @@ def load_of_tables(batch: Batch, tables: Mapping[str, pa.Table], *, nbytes: int 
     """One input with these rows."""
     rows = sum(t.num_rows for t in tables.values()) + sum(p.rows for parts in batch.parts.values() for p in parts)
     note = Note(batch.stream, batch.seq, batch.key, batch.taken_ns, batch.source, batch.path, rows)
-    pieces = {name: [piece(table, SPECS[name], batch.fallback_ns)] for name, table in tables.items() if name in SPECS}
+    pieces = {
+        name: [build_piece(table, SPECS[name], batch.fallback_ns)] for name, table in tables.items() if name in SPECS
+    }
     size = sum(table.nbytes for table in tables.values()) if nbytes is None else nbytes
     return Load([note], pieces, dict(batch.parts), size)
 
@@ -129,7 +131,7 @@ def load_of_small(
         if header.job is not None:
             _note_job(header.job, jobs)
     for name, rows in tables.items():
-        load.pieces[name] = [piece(pa.Table.from_batches([rows]), SPECS[name], None)]
+        load.pieces[name] = [build_piece(pa.Table.from_batches([rows]), SPECS[name], None)]
     _add_jobs(jobs, load)
     return load
 
@@ -147,7 +149,7 @@ def load_of_wire(batches: Iterable[Decoded], taken_ns: int) -> Load:
         load.nbytes += _NOTE_BYTES + one.raw_bytes
         if one.rows is not None and one.rows.num_rows:
             table = pa.Table.from_batches([one.rows])
-            load.pieces.setdefault(header.table, []).append(piece(table, SPECS[header.table], header.first_ns))
+            load.pieces.setdefault(header.table, []).append(build_piece(table, SPECS[header.table], header.first_ns))
         if header.job is not None:
             _note_job(header.job, jobs)
     _add_jobs(jobs, load)
@@ -158,7 +160,7 @@ def _add_jobs(jobs: Mapping[bytes, Job], load: Load) -> None:
     if jobs:
         columns = {name: [getattr(job, name) for job in jobs.values()] for name in JOBS.schema.names}
         load.pieces.setdefault(JOBS.name, []).append(
-            piece(pa.Table.from_batches([batch_of(JOBS, dict(columns))]), JOBS, None)
+            build_piece(pa.Table.from_batches([batch_of(JOBS, dict(columns))]), JOBS, None)
         )
 
 
@@ -171,7 +173,7 @@ def _note_job(said: Mapping[str, object], jobs: dict[bytes, Job]) -> None:
         return  # a job told wrongly takes nothing away from the rows
 
 
-def piece(table: pa.Table, spec: TableSpec, fallback_ns: int | None) -> Piece:
+def build_piece(table: pa.Table, spec: TableSpec, fallback_ns: int | None) -> Piece:
     """A piece of these rows."""
     if spec.time_column is None:
         return Piece(table, fallback_ns, None, None)
@@ -199,7 +201,7 @@ def load_of_frame(frame: Frame, *, strict: bool) -> Load:
     for held in batch.held:
         if held.table in SPECS:
             with pa.ipc.open_stream(pa.py_buffer(frame.body[at : at + held.length])) as reader:
-                tables[held.table] = conform(reader.read_all(), SPECS[held.table], strict=strict)
+                tables[held.table] = conform_table(reader.read_all(), SPECS[held.table], strict=strict)
         at += held.length
     return load_of_tables(batch, tables)
 
@@ -211,7 +213,7 @@ def _small(frame: Frame) -> tuple[list[Small], dict[str, pa.RecordBatch]] | None
     return (batches, tables) if batches and tables is not None else None
 
 
-def counts_of(frame: Frame) -> tuple[dict[str, int], int]:
+def count_rows(frame: Frame) -> tuple[dict[str, int], int]:
     """Rows by table in `frame`, whatever table they are of, and how many batches it is; nothing is decoded."""
     rows: dict[str, int] = {}
     if WIRE in frame.meta:
@@ -233,12 +235,12 @@ def is_wire(frame: Frame) -> bool:
     return WIRE in frame.meta
 
 
-def parts_named(frame: Frame) -> dict[str, list[Part]]:
+def list_named_parts(frame: Frame) -> dict[str, list[Part]]:
     """Files of its rows that a frame names, by table."""
     return {} if is_wire(frame) else msgspec.convert(frame.meta, Batch).parts
 
 
-def jobs_of(frame: Frame) -> tuple[str, ...]:
+def list_job_tables(frame: Frame) -> tuple[str, ...]:
     """The table of jobs, when batches in the frame say whose they are."""
     if not is_wire(frame):
         return ()
@@ -246,7 +248,7 @@ def jobs_of(frame: Frame) -> tuple[str, ...]:
     return (JOBS.name,) if said else ()
 
 
-def notes_table(loads: Sequence[Load]) -> pa.Table:
+def build_notes_table(loads: Sequence[Load]) -> pa.Table:
     """Rows of `_batches`, a row a batch."""
     notes = [note for load in loads for note in load.notes]
     names = ("stream", "seq", "key", "taken_ns", "source", "path", "rows")
@@ -257,15 +259,15 @@ def notes_table(loads: Sequence[Load]) -> pa.Table:
     )
 
 
-def rows_of(pieces: Sequence[Piece], spec: TableSpec) -> Rows | None:
+def gather_rows(pieces: Sequence[Piece], spec: TableSpec) -> Rows | None:
     """All rows of `pieces` and the day of each; None when there are none."""
     if not pieces:
         return None
-    days = [days_of(piece.rows, spec, piece.fallback_ns) for piece in pieces]
+    days = [compute_days(piece.rows, spec, piece.fallback_ns) for piece in pieces]
     return pa.concat_tables([piece.rows for piece in pieces]), np.concatenate(days)
 
 
-def in_commit_order(names: Iterable[str]) -> list[TableSpec]:
+def sort_for_commit(names: Iterable[str]) -> list[TableSpec]:
     """The specs of `names` that this fairlead knows, `_batches` last: it is what says that the rest has arrived."""
     specs = [SPECS[name] for name in sorted(names) if name in SPECS]
     return sorted(specs, key=lambda spec: spec.name == BATCHES.name)

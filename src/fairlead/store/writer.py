@@ -26,9 +26,9 @@ from fairlead.store import delta_table as delta
 from fairlead.store import wal
 from fairlead.store import wal_rows as hot
 from fairlead.store.batch_writer import BatchWriter
-from fairlead.store.flush import Carrier, Derive, Regroup, give_back_memory, of_newer
+from fairlead.store.flush import Carrier, Derive, Regroup, explain_newer, give_back_memory
 from fairlead.store.folder import Place, ShardLock
-from fairlead.store.received_batches import NOTHING, Rows, Taken, first_of, sorted_rows, stream_key
+from fairlead.store.received_batches import NOTHING, Rows, Taken, read_first, sort_rows, stream_key
 from fairlead.store.tables import BATCHES, DAY_NS, SPECS
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class Writer:
             self._folder = place.wal(shard)
             self._segment = self._next_segment()
             self._carry_over_older()
-            self._carrier.tidy()
+            self._carrier.remove_finished_plans()
             self._taken = Taken(self._taken_before())
         except BaseException:
             self._lock.release()
@@ -156,7 +156,7 @@ class Writer:
                 bodies = [body] if whole else [body[decoded[n].begin : decoded[n].end] for n in new]
                 if not whole:
                     load = hot.load_of_wire([decoded[n] for n in new], now_ns)
-                offset = segment.append(hot.wire_meta(now_ns), bodies)
+                offset = segment.append(hot.build_wire_meta(now_ns), bodies)
                 self._note(load)
             else:
                 offset = segment.size
@@ -183,7 +183,7 @@ class Writer:
             segment, full = self._usable()
             if not self._all_new(chosen_keys, batches):  # taken by another thread since, or twice among these
                 return [], None, {}
-            offset = segment.append(hot.wire_meta(now_ns), [b"".join([bodies[n][0] for n in chosen])])
+            offset = segment.append(hot.build_wire_meta(now_ns), [b"".join([bodies[n][0] for n in chosen])])
             self._note(load)
         return chosen, Ticket(segment, offset, full), tables
 
@@ -195,7 +195,7 @@ class Writer:
 
     def take(self, batch: hot.Batch, tables: dict[str, pa.Table]) -> bool:
         """Appends one batch and returns when it is on disk: True, or False when it was known. Raises LakeError."""
-        meta, bodies = hot.pack(batch, tables)
+        meta, bodies = hot.pack_batch(batch, tables)
         load = hot.load_of_tables(batch, tables)
         with self._turn:
             segment, full = self._usable()
@@ -343,7 +343,7 @@ class Writer:
 
         folder = self.place.table(self.shard, BATCHES.name)
         table = delta.open_delta(folder)
-        parts = delta.active(table) if table is not None else []
+        parts = delta.list_active_parts(table) if table is not None else []
         read = []
         for part in parts:
             path = folder / part.path
@@ -351,20 +351,20 @@ class Writer:
                 names = set(parquet.read_schema(path).names) & {"key", "seq", "first_seq"}
                 read.append(parquet.read_table(path, columns=sorted(names), partitioning=None))
             except (OSError, pa.ArrowException) as error:
-                raise delta.damaged(path, error) from error
+                raise delta.explain_damaged(path, error) from error
         if not read:
             return NOTHING
-        return sorted_rows(
+        return sort_rows(
             np.concatenate([rows.column("key").to_numpy() for rows in read]),
-            np.concatenate([first_of(rows) for rows in read]),
+            np.concatenate([read_first(rows) for rows in read]),
             np.concatenate([rows.column("seq").to_numpy() for rows in read]),
         )
 
     def _next_segment(self) -> wal.Segment:
         """A new segment. Its number exceeds every number ever used, even if the log's folder was deleted by hand."""
-        numbers = [number for number, _ in (*wal.segments(self._folder), *wal.plans(self._folder))]
+        numbers = [number for number, _ in (*wal.list_segments(self._folder), *wal.list_plans(self._folder))]
         folders = [self.place.table(self.shard, name) for name in self.place.tables(self.shard)]
-        numbers += [delta.carried(delta.open_delta(folder)) for folder in folders]
+        numbers += [delta.find_carried_segment(delta.open_delta(folder)) for folder in folders]
         return wal.Segment(self._folder, max(numbers, default=0) + 1)
 
     def _roll(self) -> None:
@@ -404,7 +404,7 @@ class Writer:
 
     def _carry_over_older(self) -> None:
         """Oldest first, never one before its predecessor: tables remember the highest number only."""
-        for number, path in wal.segments(self._folder):
+        for number, path in wal.list_segments(self._folder):
             if number < self._segment.number:
                 self._carry_over(number, path)
 
@@ -414,9 +414,9 @@ class Writer:
         if loads is None:
             contents = wal.read_segment(path)
             # What looks torn off may be whole behind a damaged length: that is kept, too.
-            damaged = bool(contents.damaged) or (contents.torn > 0 and wal.hides_frames(path, contents.torn))
+            damaged = bool(contents.damaged) or (contents.torn > 0 and wal.has_hidden_frames(path, contents.torn))
             for frame in contents.frames:
-                _all_known(set(hot.counts_of(frame)[0]), path)
+                _all_known(set(hot.count_rows(frame)[0]), path)
             loads = [hot.load_of_frame(frame, strict=True) for frame in contents.frames]
         if loads:
             self._carrier.carry(number, loads)
@@ -448,4 +448,4 @@ def _times(rows: pa.RecordBatch, spec: TableSpec) -> tuple[int, int] | None:
 def _all_known(names: set[str], path: Path) -> None:
     unknown = sorted(names - SPECS.keys())
     if unknown:
-        raise of_newer(unknown[0], path)
+        raise explain_newer(unknown[0], path)

@@ -26,10 +26,10 @@ from fairlead.core.batches.encoding import (
 )
 from fairlead.core.batches.rows import decode
 from fairlead.core.errors import CorruptInputError, InputError, OversizeError, TooOldError, UnfitError
-from fairlead.see.collector.batch_checks import check
+from fairlead.see.collector.batch_checks import check_batches
 from fairlead.see.collector.refusal import Refusal
 from fairlead.store.lake import Lake
-from fairlead.store.rollups import derive
+from fairlead.store.rollups import derive_rollups
 from fairlead.store.writer import Writer
 
 NOW = 1_760_000_000 * 10**9
@@ -161,7 +161,7 @@ def test_a_body_of_too_many_batches_is_refused_before_all_are_read(monkeypatch: 
     monkeypatch.setattr(decoding, "MAX_BATCHES", 10)
     body = b"".join(ops({"seq": seq}) for seq in range(12))
     with pytest.raises(Refusal) as refused:
-        check(body, raw_bytes=LIMIT, node="")
+        check_batches(body, raw_bytes=LIMIT, node="")
     assert refused.value.status == 413
     assert len(decode(body, "the log", 1 << 40)) == 12, "the log may hold bodies that were joined"
 
@@ -170,11 +170,11 @@ def test_headers_of_megabytes_and_deep_nesting_are_refused() -> None:
     deep = b'{"a":' + b"[" * 500_000 + b"]" * 500_000 + b"}"
     for text in (deep, b"[" * 100_000, b'{"format":1}'):
         with pytest.raises(Refusal) as refused:
-            check(PREFIX.pack(MAGIC, len(text), 0, zlib.crc32(text)) + text, raw_bytes=LIMIT, node="")
+            check_batches(PREFIX.pack(MAGIC, len(text), 0, zlib.crc32(text)) + text, raw_bytes=LIMIT, node="")
         assert refused.value.status == 400
     long_name = batch_as_told({"version": 9, "rows": 1, "columns": [["x" * 300, "i64=", 8]]}, integer(1))
     with pytest.raises(Refusal):
-        check(long_name, raw_bytes=LIMIT, node="")
+        check_batches(long_name, raw_bytes=LIMIT, node="")
     assert MAX_COLUMNS >= 256
 
 
@@ -182,7 +182,7 @@ def test_headers_of_megabytes_and_deep_nesting_are_refused() -> None:
 def test_what_is_no_text_is_refused(name: str) -> None:
     for value in ("\ud800", "x" * 5000):
         with pytest.raises(Refusal) as refused:
-            check(batch_as_told({name: value}, b""), raw_bytes=LIMIT, node="")
+            check_batches(batch_as_told({name: value}, b""), raw_bytes=LIMIT, node="")
         assert refused.value.status == 400
 
 
@@ -201,12 +201,12 @@ def test_what_is_no_text_is_refused(name: str) -> None:
 def test_a_job_told_wrongly_takes_nothing_away_and_poisons_nothing(tmp_path: Path, job: dict[str, Any]) -> None:
     """In the request, in the log read again, in the tables."""
     lake = Lake.open(tmp_path / "lake", create=True)
-    with Writer(lake.place, "main", now_ns=lambda: NOW, derive=derive) as writer:
+    with Writer(lake.place, "main", now_ns=lambda: NOW, derive=derive_rollups) as writer:
         body = ops({"job": job})
-        assert writer.take_batches(body, check(body, raw_bytes=LIMIT, node="n1")) == (1, 0)
+        assert writer.take_batches(body, check_batches(body, raw_bytes=LIMIT, node="n1")) == (1, 0)
         assert lake.query("SELECT count(*) AS n FROM ops").to_pylist() == [{"n": 3}]
         writer.close(flush=False)
-    with Writer(lake.place, "main", now_ns=lambda: NOW, derive=derive):
+    with Writer(lake.place, "main", now_ns=lambda: NOW, derive=derive_rollups):
         assert lake.query("SELECT count(*) AS n FROM ops").to_pylist() == [{"n": 3}]
 
 
@@ -256,8 +256,8 @@ def test_rows_of_extremes_are_carried_and_make_few_files(tmp_path: Path, name: s
     """One row of an hour of a wrong clock must not make a file of every day since 1677."""
     body = EXTREMES[name]
     lake = Lake.open(tmp_path / "lake", create=True)
-    with Writer(lake.place, "main", now_ns=lambda: NOW, derive=derive) as writer:
-        found = check(body, raw_bytes=LIMIT, node="n1")
+    with Writer(lake.place, "main", now_ns=lambda: NOW, derive=derive_rollups) as writer:
+        found = check_batches(body, raw_bytes=LIMIT, node="n1")
         assert writer.take_batches(body, found) == (1, 0)
         writer.flush()
         table = found[0].header.table
@@ -276,7 +276,7 @@ def test_what_has_no_time_of_its_own_is_held_to_its_headers(
     columns = {"file_id": numbers([5]), "fs": words(["x"]), "path": words(["/a"])}
     body = of_table("files", columns, 1, first_ns=first_ns, last_ns=last_ns)
     with Writer(lake.place, "main", now_ns=lambda: NOW) as writer, pytest.raises(fault):
-        writer.take_batches(body, check(body, raw_bytes=LIMIT, node="n1"))
+        writer.take_batches(body, check_batches(body, raw_bytes=LIMIT, node="n1"))
 
 
 def test_small_batches_of_constants_are_counted_as_what_they_take(tmp_path: Path) -> None:

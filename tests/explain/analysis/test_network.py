@@ -10,7 +10,7 @@ from fairlead.core.model.tables import DEVICE, JOBS, METADATA, PORT
 from fairlead.explain.analysis.correlate import placements
 from fairlead.explain.analysis.network import devices_by_hour, imbalance, job_ports, links_seen, metadata_sources
 from fairlead.see.sources.slurm.hostlist import expand_hostlist
-from fairlead.store.rollups import derive
+from fairlead.store.rollups import derive_rollups
 
 S = 1_000_000_000
 EPOCH = 1_700_000_000 * S
@@ -37,7 +37,7 @@ def ports(rows: list[tuple[str, int, int]]) -> pa.Table:
 
 
 def seconds(table: pa.Table, name: str, kind: str) -> pa.Table:
-    rollup = derive({name: table})["rollup"]
+    rollup = derive_rollups({name: table})["rollup"]
     return pa.Table.from_pylist(
         [r for r in rollup.to_pylist() if r["kind"] == kind and r["interval_ns"] == S], rollup.schema
     )
@@ -95,7 +95,7 @@ def test_devices_have_an_hour_of_the_day() -> None:
         }
         for day in (0, 1)
     ]
-    rollup = derive({"device": pa.Table.from_pylist(rows, DEVICE.schema)})["rollup"]
+    rollup = derive_rollups({"device": pa.Table.from_pylist(rows, DEVICE.schema)})["rollup"]
     hourly = pa.Table.from_pylist([r for r in rollup.to_pylist() if r["interval_ns"] == HOUR], rollup.schema)
     (row,) = devices_by_hour(hourly).to_pylist()
     assert (row["id"], row["hour"], row["hours"]) == ("n1/nvme0", 5, 2)

@@ -42,8 +42,8 @@ from fairlead.kit.testing.machine import small
 from fairlead.kit.testing.machine.play import Play
 from fairlead.kit.testing.machine.wire import Body, bodies
 from fairlead.store.lake import Lake
-from fairlead.store.retention import expire
-from fairlead.store.rollups import derive
+from fairlead.store.retention import expire_days
+from fairlead.store.rollups import derive_rollups
 from serving import Up, until
 from slurm_cluster import lacking, slurm_cluster
 
@@ -107,7 +107,7 @@ def two(tmp_path_factory: pytest.TempPathFactory, sent: list[Body]) -> Path:
 def one(tmp_path_factory: pytest.TempPathFactory, sent: list[Body]) -> Lake:
     """The same batches in one shard, written by this process; its jobs summarised by the analysis loop."""
     lake = Lake.open(tmp_path_factory.mktemp("one") / "lake", create=True)
-    with lake.writer("main", derive=derive) as writer:
+    with lake.writer("main", derive=derive_rollups) as writer:
         for body in sent:
             writer.take_batches(body.data, decode(body.data))
     with lake.writer("analysis") as writer:
@@ -303,13 +303,13 @@ def test_only_one_run_writes_a_shard(one: Lake) -> None:
 def test_what_expired_is_not_forgotten(tmp_path: Path, sent: list[Body]) -> None:
     """A summary made when the operations were there stays, once only sums are left."""
     lake = Lake.open(tmp_path / "lake", create=True)
-    with lake.writer("main", derive=derive) as writer:
+    with lake.writer("main", derive=derive_rollups) as writer:
         for body in sent:
             writer.take_batches(body.data, decode(body.data))
     first = reanalyse(Here(), str(lake.place.root), SPAN, NOW_NS)
     before = summaries(lake)
     with lake.writer("main") as writer:
-        expire(writer, before_ns=SPAN.to_ns + DAY_NS, tables=["ops", "op_groups"])
+        expire_days(writer, before_ns=SPAN.to_ns + DAY_NS, tables=["ops", "op_groups"])
     again = reanalyse(Here(), str(lake.place.root), SPAN, NOW_NS + HOUR_NS, label="again")
     doing = sum(row["io_processes"] is not None for row in before)
     assert doing > 0

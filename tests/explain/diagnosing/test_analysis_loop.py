@@ -23,7 +23,7 @@ from fairlead.explain.questions.catalog import Asking, ask, asked_of
 from fairlead.explain.questions.lake_queries import Sight
 from fairlead.kit.testing.machine import small
 from fairlead.store.lake import Lake
-from fairlead.store.rollups import derive
+from fairlead.store.rollups import derive_rollups
 
 S = 1_000_000_000
 SUMS = ("read_bytes", "write_bytes", "read_ops", "write_ops", "metadata_ops")
@@ -41,7 +41,7 @@ def lake(tmp_path: Path) -> Lake:
 
 
 def fill(lake: Lake, tables: Tables, stream: str = "play") -> None:
-    with lake.writer("main", derive=derive) as writer:
+    with lake.writer("main", derive=derive_rollups) as writer:
         batch = writer.batch(stream)
         for table in tables.values():
             batch.add(table)
@@ -223,7 +223,7 @@ def _schema(name: str) -> pa.Schema:
 
 
 def _rolled(tables: Tables, kind: str, layer: str) -> Iterator[dict[str, object]]:
-    for row in derive(tables)["rollup"].to_pylist():
+    for row in derive_rollups(tables)["rollup"].to_pylist():
         if (row["kind"], row["layer"], row["interval_ns"]) == (kind, layer, S):
             yield row
 
@@ -537,7 +537,7 @@ def test_a_job_of_which_records_told_too_is_the_schedulers_job(play: Tables, lak
     ]
     alone = {"job_id": "nobody-s", "user": "root", "start_ns": bare[0]["start_ns"], "end_ns": bare[0]["end_ns"]}
     columns = {name: [row[name] for row in [*bare, alone]] for name in alone}
-    with lake.writer("main", derive=derive) as writer:
+    with lake.writer("main", derive=derive_rollups) as writer:
         batch = writer.batch("records")
         batch.add(batch_of(JOBS, columns, len(bare) + 1))
         batch.commit()

@@ -15,9 +15,9 @@ from fairlead.core.model.incident import Incident
 from fairlead.core.safe_text import inert
 from fairlead.explain.questions.catalog import QUESTIONS, Asking, ask, asked_of
 from fairlead.explain.questions.lake_queries import NotForYouError, Sight, UnknownNameError
-from fairlead.see.collector.batch_checks import check
+from fairlead.see.collector.batch_checks import check_batches
 from fairlead.store.lake import Lake
-from fairlead.store.rollups import derive
+from fairlead.store.rollups import derive_rollups
 from fairlead.store.writer import Writer
 
 S = 10**9
@@ -100,9 +100,9 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     bodies = [batch(table, columns) for table, columns in ROWS.items()]
     ends = {"job_id": words(["1", "2", "3"]), "user": same_word(EVIL, 3), "end_ns": numbers([MOST, -MOST, NOW])}
     bodies.append(batch("jobs", ends, "start_ns"))
-    with Writer(lake.place, "main", now_ns=lambda: NOW, derive=derive) as writer:
+    with Writer(lake.place, "main", now_ns=lambda: NOW, derive=derive_rollups) as writer:
         for body in bodies:
-            assert writer.take_batches(body, check(body, raw_bytes=1 << 28, node="")) == (1, 0)
+            assert writer.take_batches(body, check_batches(body, raw_bytes=1 << 28, node="")) == (1, 0)
         writer.flush()
         assert writer.underived_rows == 0
     who, at = Subject("job", EVIL), Subject("target", EVIL)

@@ -19,7 +19,7 @@ from fairlead.explain.questions.lake_queries import Sight, UnknownNameError
 from fairlead.kit.testing.machine import two_layer
 from fairlead.see.sources.slurm.hostlist import expand_hostlist
 from fairlead.store.lake import Lake
-from fairlead.store.rollups import derive
+from fairlead.store.rollups import derive_rollups
 from questions_site import DAY, HOUR, MIB, NOW, T0, S, accounts, asked, columns, ops, put, stored
 
 EVERYTHING = Sight()
@@ -279,7 +279,7 @@ def test_records_of_nodes_whose_clocks_are_off_are_shown_at_their_time(tmp_path:
 
 def test_a_machine_without_forwarders_lacks_nothing(lake: Lake) -> None:
     tables = two_layer(seed=3, seconds=180).tables()
-    with lake.writer("main", derive=derive) as writer:
+    with lake.writer("main", derive=derive_rollups) as writer:
         batch = writer.batch("play")
         for table in tables.values():
             batch.add(table)

@@ -22,7 +22,7 @@ from fairlead.kit.sample.month import Month, month, origin_of
 from fairlead.kit.sample.month_records import records
 from fairlead.run.config import load
 from fairlead.store.lake import Lake
-from fairlead.store.rollups import derive
+from fairlead.store.rollups import derive_rollups
 
 NS = 1_000_000_000
 DAYS, JOBS = 2, 30
@@ -118,8 +118,8 @@ def short() -> Month:
 
 
 def test_the_same_month_is_the_same_wherever_it_is_cut(short: Month) -> None:
-    whole = derive(records(short, 30_000, 40_000))["rollup"]
-    parts = [derive(records(short, a, b))["rollup"] for a, b in ((30_000, 36_000), (36_000, 40_000))]
+    whole = derive_rollups(records(short, 30_000, 40_000))["rollup"]
+    parts = [derive_rollups(records(short, a, b))["rollup"] for a, b in ((30_000, 36_000), (36_000, 40_000))]
     for column in ("read_bytes", "write_bytes", "metadata_ops"):
         total = sum(int(np.nansum(part[column].to_numpy(zero_copy_only=False))) for part in parts)
         assert int(np.nansum(whole[column].to_numpy(zero_copy_only=False))) == total, column

@@ -22,7 +22,7 @@ from fairlead.see.agent.settings import SettingError, parse_arguments
 from fairlead.see.probes import canary
 from fairlead.see.probes.base import AbsentError
 from fairlead.see.probes.canary import MARKER, Canary, Place, clear_leftover, open_folder, parse_places, parse_size
-from fairlead.store.rollups import derive
+from fairlead.store.rollups import derive_rollups
 
 
 @pytest.fixture
@@ -205,4 +205,4 @@ def test_no_sum_of_ordinary_load_counts_canaries(folder: Path) -> None:
         assert table["server"].null_count == table.num_rows, "the node that tries is no server"
         assert pc.min(table["interval_ns"]).as_py() > 0
     assert "canary" in PART_SOURCES
-    assert derive(tables) == {}
+    assert derive_rollups(tables) == {}

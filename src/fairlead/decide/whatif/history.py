@@ -23,7 +23,7 @@ from fairlead.explain.analysis.overview.jobs import latest, main_mode
 from fairlead.explain.questions.lake_queries import Tables, days, select
 from fairlead.explain.questions.past_phases import LATEST
 from fairlead.explain.questions.span import Span
-from fairlead.store.tables import conform
+from fairlead.store.tables import conform_table
 
 _SUMMARY = (
     "cluster",
@@ -171,7 +171,7 @@ def _routes(lake: Tables, span: Span) -> Intervals:
         f" AND from_ns < {span.to_ns} AND (to_ns IS NULL OR to_ns > {span.from_ns})",
         {"kinds": list(FORWARDED)},
     )
-    return intervals_of(conform(found, MAPPING, strict=True))
+    return intervals_of(conform_table(found, MAPPING, strict=True))
 
 
 def _runs(

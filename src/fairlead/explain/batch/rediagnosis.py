@@ -28,7 +28,7 @@ from fairlead.explain.diagnosing.recorded_io import looked_up
 from fairlead.explain.questions.lake_queries import days, records
 from fairlead.explain.questions.past_phases import LATEST
 from fairlead.explain.questions.span import DAY_NS, Span
-from fairlead.store.tables import conform
+from fairlead.store.tables import conform_table
 
 SHARD = "rediagnosis"
 
@@ -170,7 +170,7 @@ def _phases(lake: Any, stretch: Span) -> pa.Table:
         f"SELECT * EXCLUDE (day) FROM phase WHERE job_start_ns >= {stretch.from_ns} AND job_start_ns < {stretch.to_ns}"
         f" AND {days(around)} QUALIFY {LATEST} ORDER BY job_start_ns, cluster, job_id, start_ns, kind, number"
     )
-    return conform(found, PHASE, strict=True)
+    return conform_table(found, PHASE, strict=True)
 
 
 def _run(row: Mapping[str, Any]) -> tuple[object, ...]:

@@ -30,7 +30,7 @@ from fairlead.explain.diagnosing.served_by import Tables, in_days
 from fairlead.explain.diagnosing.settings import Limits
 from fairlead.explain.questions.past_phases import History
 from fairlead.explain.rules.advice_set import load_advice
-from fairlead.store.tables import conform
+from fairlead.store.tables import conform_table
 
 OF_JOBS = "job."
 """What rules of findings about a job begin with."""
@@ -107,7 +107,7 @@ def with_judgement(phases: pa.Table, said: Judged) -> pa.Table:
     made = {name: pa.array(values, pa.float64(), mask=np.isnan(values)) for name, values in columns.items()}
     for name, values in made.items():
         phases = phases.set_column(phases.schema.get_field_index(name), PHASE.schema.field(name), values)
-    return conform(phases, PHASE, strict=True)
+    return conform_table(phases, PHASE, strict=True)
 
 
 def worth_telling(said: Judged, limits: Limits) -> list[int]:
@@ -138,7 +138,7 @@ def _told(
         if cause.verdict != "unknown" or said.confidence[rows[at]] >= LEAST_UNEXPLAINED:
             found[rows[at]] = cause
     ran = pa.table({name: [job.get(name) for job in jobs] for name in ("cluster", "job_id", "start_ns", "end_ns")})
-    told = diagnosed(phases, said, found, jobs=conform(ran, JOBS, strict=True), advise=advise)
+    told = diagnosed(phases, said, found, jobs=conform_table(ran, JOBS, strict=True), advise=advise)
     return sorted(told, key=lambda one: one.finding.id)
 
 

@@ -29,7 +29,7 @@ from fairlead.explain.diagnosing.settings import Diagnosis
 from fairlead.explain.questions.component_loads import component_loads
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span
 from fairlead.explain.rules.advice_set import load_advice
-from fairlead.store.tables import conform
+from fairlead.store.tables import conform_table
 
 BEYOND_NS = 10 * MINUTE_NS
 """A look reaches back as long as an incident must last, and this much more."""
@@ -103,7 +103,7 @@ def _sizes(nodes: Mapping[str, int]) -> pa.Table:
         {"job_id": list(nodes), "nodes_count": list(nodes.values())},
         pa.schema([("job_id", pa.string()), ("nodes_count", pa.int64())]),
     )
-    return conform(rows, JOBS, strict=True)
+    return conform_table(rows, JOBS, strict=True)
 
 
 def known_incidents(lake: Tables, begin: int, end: int) -> list[Incident]:

@@ -25,7 +25,7 @@ from fairlead.explain.diagnosing.served_by import DAY_NS, Tables, in_days
 from fairlead.explain.questions.component_loads import rollup_of
 from fairlead.explain.questions.past_phases import LATEST
 from fairlead.explain.questions.span import Span
-from fairlead.store.tables import conform
+from fairlead.store.tables import conform_table
 
 KINDS = ("forwarder", "target", "mds")
 LONGEST_FINE_NS = 1800 * NS_PER_S
@@ -231,7 +231,7 @@ def neighbours_of(phases: pa.Table, summaries: pa.Table) -> pa.Table:
             rows.append({**shared, "kind": "metadata", "metadata_ops": one["metadata_ops"]})
     if not rows:
         return phases
-    return pa.concat_tables([phases, conform(pa.Table.from_pylist(rows, _plain(PHASE)), PHASE, strict=True)])
+    return pa.concat_tables([phases, conform_table(pa.Table.from_pylist(rows, _plain(PHASE)), PHASE, strict=True)])
 
 
 def missing_of(victim: Victim, here: Any, kinds: Sequence[str], parts: Sequence[str | None]) -> list[str]:
@@ -339,7 +339,7 @@ def _incidents(lake: Tables, window: Window, served: Mapping[str, Sequence[str]]
 
 
 def _as(found: pa.Table, spec: TableSpec) -> pa.Table:
-    return conform(found, spec, strict=True)
+    return conform_table(found, spec, strict=True)
 
 
 def _plain(spec: TableSpec) -> pa.Schema:

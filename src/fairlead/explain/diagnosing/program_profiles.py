@@ -25,7 +25,7 @@ from fairlead.explain.analysis.history.profiles import (
 )
 from fairlead.explain.diagnosing.served_by import DAY_NS, Tables, in_days
 from fairlead.explain.questions.past_phases import LATEST
-from fairlead.store.tables import conform
+from fairlead.store.tables import conform_table
 
 REACH_NS = 400 * DAY_NS
 """A category nothing ran of for so long begins anew."""
@@ -68,7 +68,7 @@ def _counted(lake: Tables, jobs: Sequence[Mapping[str, Any]]) -> tuple[pa.Table,
         " ORDER BY cluster, job_id, job_start_ns, kind, number",
         words,
     )
-    return conform(summaries, JOB_SUMMARY, strict=True), conform(phases, PHASE, strict=True)
+    return conform_table(summaries, JOB_SUMMARY, strict=True), conform_table(phases, PHASE, strict=True)
 
 
 def _stored(lake: Tables, keys: Sequence[Key], now_ns: int) -> tuple[dict[Key, Profile], int]:

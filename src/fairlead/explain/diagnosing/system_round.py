@@ -22,7 +22,7 @@ from fairlead.explain.analysis.system.site import SystemSite
 from fairlead.explain.questions.lake_queries import days, select
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span
 from fairlead.explain.rules.advice_set import load_advice
-from fairlead.store.tables import conform
+from fairlead.store.tables import conform_table
 
 LATE_NS = 10 * MINUTE_NS
 """A window is looked at this long after its end: records come late."""
@@ -129,7 +129,7 @@ def _tables(lake: Any, window: Span, rules: Sequence[str]) -> tuple[dict[str, pa
         if 0 < counted <= MOST_ROWS:
             order = ", ".join(f'"{column}"' for column in spec.sort_by)
             rows = select(lake, f"SELECT * EXCLUDE (day) FROM {name} WHERE {where} ORDER BY {order}", words)
-            found[name] = conform(rows, spec, strict=True)
+            found[name] = conform_table(rows, spec, strict=True)
         elif counted:
             unread.append(f"{name}: {counted:,} rows in this window are more than are read ({MOST_ROWS:,})")
     return found, unread

@@ -31,7 +31,7 @@ from fairlead.explain.questions.distributions import Kept
 from fairlead.explain.questions.lake_queries import Tables, days, floats, integers, records, select
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, MINUTE_NS, Span
 from fairlead.store.folder import Place
-from fairlead.store.inventory import Holding, carried
+from fairlead.store.inventory import Holding, count_carried
 from fairlead.store.retention import Policy
 from fairlead.store.tables import TIERS
 
@@ -218,7 +218,7 @@ def _lake(lake: Tables, now_ns: int, kept: Kept, keep: Policy | None) -> LakeHel
 
 
 def _held(place: Place, now_ns: int, keep: Policy | None) -> LakeHeld:
-    holdings, log_bytes, per_day = carried(place, now_ns)
+    holdings, log_bytes, per_day = count_carried(place, now_ns)
     by_table: dict[str, list[Holding]] = {}
     for one in holdings:
         by_table.setdefault(one.table, []).append(one)

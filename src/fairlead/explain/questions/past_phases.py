@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from fairlead.core.model.tables import PHASE, empty
 from fairlead.explain.questions.lake_queries import Tables, days, select
 from fairlead.explain.questions.span import DAY_NS, Span
-from fairlead.store.tables import conform
+from fairlead.store.tables import conform_table
 
 MOST_RUNS = 200
 """So many earlier phases of one program, user and kind are compared with: the latest ones."""
@@ -51,7 +51,7 @@ def history_of(lake: Tables, phases: pa.Table, *, most: int = MOST_RUNS, reach_n
     )
     again = set(runs_of(phases))
     others = pa.array([run not in again for run in runs_of(found)], pa.bool_())
-    return conform(found.filter(others), PHASE, strict=True)
+    return conform_table(found.filter(others), PHASE, strict=True)
 
 
 class History:
@@ -129,4 +129,4 @@ def phases_of_job(lake: Tables, cluster: str | None, job_id: str, start_ns: int,
         began=span,
         numbers=[job_id],
     )
-    return conform(found, PHASE, strict=True)
+    return conform_table(found, PHASE, strict=True)

@@ -20,7 +20,7 @@ from fairlead.explain.questions.lake_queries import Sight, Tables, days, select
 from fairlead.explain.questions.span import DAY_NS, HOUR_NS, INTERVALS, MINUTE_NS, SECOND_NS, Span
 from fairlead.explain.questions.visibility import NarrowLake, Reach, jobs_condition
 from fairlead.explain.questions.visibility_lookup import reach_found
-from fairlead.store.query import mentioned
+from fairlead.store.query import find_mentioned
 from fairlead.store.tables import OPS_STORED
 
 FRESH_NS = 20 * SECOND_NS
@@ -79,7 +79,7 @@ class Narrowed(NarrowLake):
         if OPS_STORED in sql:
             raise UsageError("this table is not for those who see only their own jobs", remedy="ask `ops`")
         shown = _Shown(self, self._about or (None if between is None else Span(*between)), _steps_of(sql))
-        ahead = shown.tables(mentioned(sql))
+        ahead = shown.tables(find_mentioned(sql))
         if ahead:
             begun = sql.lstrip()
             with_own = begun[:5].upper() == "WITH "

@@ -20,7 +20,7 @@ from fairlead.explain.questions.answers_diagnosis import AlikeRun, KindUsually, 
 from fairlead.explain.questions.lake_queries import Sight, Tables, days, select
 from fairlead.explain.questions.scheduler_jobs import visible
 from fairlead.explain.questions.span import DAY_NS, Span
-from fairlead.store.tables import conform
+from fairlead.store.tables import conform_table
 
 REACH_NS = 120 * DAY_NS
 """Runs that began so long before or after a job are searched for those like it."""
@@ -93,7 +93,7 @@ def alike_runs(lake: Tables, account: Mapping[str, Any], sight: Sight, most: int
         {"job": account["job_id"]},
         began=span,
     )
-    rows = conform(found, JOB_SUMMARY, strict=True)
+    rows = conform_table(found, JOB_SUMMARY, strict=True)
     place = _place(rows, account)
     return [] if place is None else [_alike(rows, one, sight) for one in similar(rows, place, most)]
 

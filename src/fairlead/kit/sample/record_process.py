@@ -46,12 +46,12 @@ def record(task: Recording) -> None:
     from fairlead.kit.sample.month import month
     from fairlead.kit.sample.month_records import records
     from fairlead.store.lake import Lake
-    from fairlead.store.rollups import derive
+    from fairlead.store.rollups import derive_rollups
 
     site = month(task.origin_ns, task.seed, days=task.days, jobs_a_day=task.jobs_a_day)
     _ = site.play.course
     lake = Lake.open(Path(task.lake))
-    with lake.writer(SHARD, derive=derive) as writer:
+    with lake.writer(SHARD, derive=derive_rollups) as writer:
         for number, (begin, end) in enumerate(zip(task.cuts[:-1], task.cuts[1:], strict=True)):
             tables = records(site, begin, end)
             batch = writer.batch(f"sample/{task.origin_ns}/{begin}/{end}", source="sample site")

@@ -22,7 +22,7 @@ from fairlead.kit.sample.live_tail import Tail
 from fairlead.kit.sample.month import AHEAD_DAYS, DAYS, JOBS_A_DAY, SEED, Month, month, origin_of
 from fairlead.kit.sample.people import ACCOUNTS
 from fairlead.run.config import Config
-from fairlead.store.folder import default_lake
+from fairlead.store.folder import find_default_lake
 
 MARKER = "sample-site.json"
 """What tells a folder of the sample site from any other."""
@@ -47,7 +47,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
 
 def default_folder() -> Path:
     """`sample-site` beside the default lake."""
-    return default_lake().absolute().parent / "sample-site"
+    return find_default_lake().absolute().parent / "sample-site"
 
 
 def prepared(

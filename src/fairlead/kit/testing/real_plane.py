@@ -37,7 +37,7 @@ from fairlead.kit.testing.rated_forwarders import METADATA, make_devices
 from fairlead.see.ingest import find_traces, ingest_jobs
 from fairlead.steer.fs.fuse.mount_table import find_mount
 from fairlead.store.lake import Lake
-from fairlead.store.rollups import derive
+from fairlead.store.rollups import derive_rollups
 
 Scene = Literal["slow target", "N-1 neighbour", "metadata neighbour", "nothing"]
 SCENES: tuple[Scene, ...] = ("slow target", "N-1 neighbour", "metadata neighbour", "nothing")
@@ -284,7 +284,7 @@ class Plane:
             "nodes": [[socket.gethostname()] for _ in runs],
             "nodes_count": [1] * len(runs),
         }
-        with self.lake.writer("jobs", derive=derive) as writer:
+        with self.lake.writer("jobs", derive=derive_rollups) as writer:
             batch = writer.batch(f"accounting/{runs[0].job_id}", source="jobs")
             batch.add(batch_of(JOBS, columns, len(runs)))
             batch.commit()
@@ -299,7 +299,7 @@ class Plane:
         begun = monotonic_s()
         self._take()
         peaks = site_of(str(self.site)).peaks
-        with self.lake.writer("analysis", derive=derive) as writer:
+        with self.lake.writer("analysis", derive=derive_rollups) as writer:
             now = now_ns()
             health_round(self.lake, writer, now, SETTINGS, peaks)
             # No more is coming: jobs are due that would wait for what may come late.
@@ -312,7 +312,7 @@ class Plane:
         files = {path for path in self.spool.rglob("*") if path.is_file() and not path.name.startswith(".")}
         inputs, failed = find_traces(sorted(files - self._taken))
         self._taken |= files
-        with self.lake.writer("main", derive=derive) as writer:
+        with self.lake.writer("main", derive=derive_rollups) as writer:
             for outcome in [*ingest_jobs(writer, inputs), *failed]:
                 if outcome.error is not None:
                     raise outcome.error

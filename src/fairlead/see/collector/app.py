@@ -30,7 +30,7 @@ from fairlead.see.collector.group_commit import Arrival, Gathering
 from fairlead.see.collector.health import ALL, WHICH, Health
 from fairlead.see.collector.intake import Taken
 from fairlead.see.collector.metrics import Metrics
-from fairlead.see.collector.refusal import Refusal, of_error, of_lake
+from fairlead.see.collector.refusal import Refusal, refuse_error, refuse_for_lake
 from fairlead.see.collector.settings import Limits
 
 BATCHES = "/v1/batches"
@@ -168,9 +168,9 @@ class Door:
             try:
                 return receiver.receive(body, headers, sink)
             except InputError as error:
-                raise of_error(error, 400) from error
+                raise refuse_error(error, 400) from error
             except LakeError as error:
-                raise of_lake(error) from error
+                raise refuse_for_lake(error) from error
 
         async def ask(request: _Request) -> Answer:
             self.claims(request, SENDERS)

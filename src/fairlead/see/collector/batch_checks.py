@@ -21,7 +21,7 @@ from fairlead.core.errors import (
     UnfitError,
     UnsupportedVersionError,
 )
-from fairlead.see.collector.refusal import Refusal, of_error
+from fairlead.see.collector.refusal import Refusal, refuse_error
 
 MAX_BATCHES = 20_000
 MADE_HERE = frozenset({"rollup", "job_summary", "op_groups"})
@@ -32,13 +32,13 @@ _NAME_LONG = 255
 _BREAKS = frozenset("/\x00\n\r")
 
 
-def check(body: bytes, *, raw_bytes: int, node: str) -> list[Decoded]:
+def check_batches(body: bytes, *, raw_bytes: int, node: str) -> list[Decoded]:
     """The batches of a body, at least one. `node`: the only one its sender may speak for; empty: any. They unpack to
     `raw_bytes` at most. Raises Refusal 400, 403, 413, 422, 426."""
     try:
         found = decode(body, limit=raw_bytes)
     except InputError as error:
-        raise of_error(error, status_of(error)) from error
+        raise refuse_error(error, find_status(error)) from error
     except (pa.ArrowException, KeyError, ValueError, OverflowError) as error:
         raise Refusal(422, f"a batch does not fit its table: {str(error).splitlines()[0]}") from error
     if not found:
@@ -64,7 +64,7 @@ def may_send(header: Header, node: str) -> bool:
     return named and header.table not in MADE_HERE and not (node and header.table in NOT_OF_A_NODE)
 
 
-def status_of(error: FairleadError) -> int:
+def find_status(error: FairleadError) -> int:
     """The status that says why batches can never be taken."""
     if isinstance(error, UnsupportedVersionError):
         return 426
@@ -75,7 +75,7 @@ def status_of(error: FairleadError) -> int:
     return 422 if isinstance(error, UnfitError) else 400
 
 
-def apart(body: bytes, found: Sequence[Decoded]) -> tuple[memoryview, list[Decoded], list[Decoded]]:
+def separate_unknown(body: bytes, found: Sequence[Decoded]) -> tuple[memoryview, list[Decoded], list[Decoded]]:
     """Batches of known tables, told apart from those of unknown ones, and a body of the known ones alone."""
     known = [one for one in found if one.rows is not None]
     if len(known) == len(found):

@@ -22,10 +22,10 @@ from fairlead.core.errors import InputError, LakeError, TooOldError
 from fairlead.core.model.missing import Missing
 from fairlead.core.model.tables import HEALTH
 from fairlead.core.safe_text import inert
-from fairlead.see.collector.batch_checks import apart, check, may_send, status_of
+from fairlead.see.collector.batch_checks import check_batches, find_status, may_send, separate_unknown
 from fairlead.see.collector.group_commit import Arrival
 from fairlead.see.collector.metrics import Metrics
-from fairlead.see.collector.refusal import NO_ROOM, Refusal, no_room, of_error, of_lake
+from fairlead.see.collector.refusal import NO_ROOM, Refusal, refuse_error, refuse_for_lake, refuse_no_room
 from fairlead.see.collector.settings import Limits
 from fairlead.see.collector.source_activity import Sight, Sources
 from fairlead.see.collector.unknown_tables import Aside
@@ -72,7 +72,7 @@ class Intake:
     def must_have_room(self, size: int) -> None:
         """Raises Refusal 507 when the disk is nearly full, 429 when too much waits to be carried to the tables."""
         if self.free_bytes() < self._limits.free_bytes + size:
-            raise no_room()
+            raise refuse_no_room()
         if self._writer.backlog_bytes > self._limits.backlog_bytes:
             raise Refusal(429, "the tables are behind the log", remedy="keep the batches and try again", retry_s=2)
 
@@ -118,7 +118,7 @@ class Intake:
                 for number in numbers:
                     answers[number] = self._lake_refusal(error)
         self._metrics.durable.observe(clock.monotonic_s() - checked_s)
-        self._sources.seen_all(sights, self._now_ns())
+        self._sources.record_sights(sights, self._now_ns())
         return [answer for answer in answers if answer is not None]
 
     def _take_small(
@@ -170,7 +170,7 @@ class Intake:
     def _take_one(self, arrival: Arrival, sights: list[Sight]) -> tuple[Taken, Ticket | None]:
         """Appends one body. Raises Refusal."""
         body = arrival.body
-        found = check(body, raw_bytes=self._limits.raw_bytes, node=arrival.node)
+        found = check_batches(body, raw_bytes=self._limits.raw_bytes, node=arrival.node)
         taken, known, ticket = self._keep(body, found)
         self._count(len(body), found, taken, known)
         sights += _sights([one.header for one in found], arrival.agent, fresh=taken > 0)
@@ -179,12 +179,12 @@ class Intake:
                 self._sources.heard(one.rows, one.header.node)
         return Taken(taken=taken, known=known, now_ns=self._now_ns()), ticket
 
-    def retake_aside(self) -> int:
+    def retry_unknown(self) -> int:
         """Takes in what was kept aside and is understood by now; returns how many batches. Raises LakeError."""
         done = 0
         for path, data in list(self._aside.files()):
             try:
-                found = check(data, raw_bytes=1 << 30, node="")
+                found = check_batches(data, raw_bytes=1 << 30, node="")
                 if found[0].rows is not None:
                     self._writer.take_batches(data, found)
             except (Refusal, TooOldError, InputError) as error:  # it stays where it is
@@ -197,12 +197,12 @@ class Intake:
 
     def _keep(self, body: bytes, found: Sequence[Decoded]) -> tuple[int, int, Ticket | None]:
         """(taken, known before, what is to be settled before that is told)."""
-        data, usual, strange = apart(body, found)
+        data, usual, strange = separate_unknown(body, found)
         try:
             kept = sum([self._aside.keep(one, body[one.begin : one.end]) for one in strange])
             taken, known, ticket = self._writer.append_batches(data, usual) if usual else (0, 0, None)
         except (InputError, TooOldError) as error:
-            raise of_error(error, status_of(error)) from error
+            raise refuse_error(error, find_status(error)) from error
         except LakeError as error:
             raise self._lake_refusal(error) from error
         return taken + kept, known + len(strange) - kept, ticket
@@ -211,7 +211,7 @@ class Intake:
         if isinstance(error.__cause__, OSError) and error.__cause__.errno in NO_ROOM:
             with self._turn:
                 self._free = (clock.monotonic_s(), 0)
-        return of_lake(error)
+        return refuse_for_lake(error)
 
     def _count(self, size: int, found: Sequence[Decoded], taken: int, known: int) -> None:
         self._metrics.bytes.add(size)

@@ -28,7 +28,7 @@ class Place:
     tls: bool = False
 
 
-def parse(text: str, where: str = "") -> Place:
+def parse_address(text: str, where: str = "") -> Place:
     """The address `text`. Raises ConfigError."""
     kind, _, rest = text.partition(":")
     if kind == "unix" and rest:
@@ -39,7 +39,7 @@ def parse(text: str, where: str = "") -> Place:
     raise ConfigError(f"no address: {text!r}", where=where, remedy="write unix:PATH, tcp:HOST:PORT or tls:HOST:PORT")
 
 
-def bind(place: Place) -> socket.socket:
+def bind_socket(place: Place) -> socket.socket:
     """A listening socket. Raises ServerError."""
     try:
         if place.path:
@@ -88,7 +88,7 @@ def _bind_unix(path: Path) -> socket.socket:
     return sock
 
 
-def shown(place: Place, sock: socket.socket) -> str:
+def format_address(place: Place, sock: socket.socket) -> str:
     """The address with the port that was given to it."""
     if place.path:
         return place.text

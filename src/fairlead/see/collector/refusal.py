@@ -40,19 +40,19 @@ class Refusal(Exception):  # noqa: N818  (an answer, not a fault of ours)
         return [*found, (b"www-authenticate", b"Bearer")] if self.status == 401 else found
 
 
-def of_error(error: FairleadError, status: int) -> Refusal:
+def refuse_error(error: FairleadError, status: int) -> Refusal:
     """`error` as the answer `status`."""
     return Refusal(status, error.what, where=error.where or "", remedy=error.remedy or "")
 
 
-def of_lake(error: FairleadError) -> Refusal:
+def refuse_for_lake(error: FairleadError) -> Refusal:
     """What a lake that cannot be written means to a client: no room (507), or not now (503). It keeps its batches."""
     cause = error.__cause__
     if isinstance(cause, OSError) and cause.errno in NO_ROOM:
-        return no_room()
+        return refuse_no_room()
     return Refusal(503, "the lake cannot be written", remedy="keep the batches and try again later", retry_s=30)
 
 
-def no_room() -> Refusal:
+def refuse_no_room() -> Refusal:
     """The disk is full."""
     return Refusal(507, "the server's disk is full", remedy="keep the batches and try again later", retry_s=60)

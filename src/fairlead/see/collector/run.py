@@ -19,7 +19,7 @@ from fairlead.core.access.tokens import read_key
 from fairlead.core.errors import FairleadError
 from fairlead.see.collector.admission import Admission, Complaints
 from fairlead.see.collector.app import Door
-from fairlead.see.collector.connections import Crowd, connection_class
+from fairlead.see.collector.connections import Crowd, build_connection_class
 from fairlead.see.collector.feed import Feed, Receiver
 from fairlead.see.collector.feed_threads import Keeper
 from fairlead.see.collector.health import ALL, TROUBLED, CollectorHealth, Health
@@ -27,12 +27,12 @@ from fairlead.see.collector.intake import Intake
 from fairlead.see.collector.metrics import Metrics
 from fairlead.see.collector.own_rows import OwnRecords
 from fairlead.see.collector.server import Server
-from fairlead.see.collector.serving import Bound, listeners_of, renew_certificates
+from fairlead.see.collector.serving import Bound, build_listeners, renew_certificates
 from fairlead.see.collector.settings import Carry, Collector
 from fairlead.see.collector.source_activity import Sources, needs_attention
-from fairlead.see.collector.source_recovery import recall
+from fairlead.see.collector.source_recovery import recall_sources
 from fairlead.see.collector.unknown_tables import FOLDER, Aside
-from fairlead.see.collector.upkeep import Upkeep, memory_bytes
+from fairlead.see.collector.upkeep import Upkeep, measure_memory
 from fairlead.store.lake import Lake
 from fairlead.store.retention import Policy
 from fairlead.store.tables import DAY_NS
@@ -87,8 +87,8 @@ class Running:
         self.door = Door(self.intake, self.admission, self.metrics, self.complaints, settings.limits, self.health)
         self._tell_gauges()
         try:
-            known = recall(lake, self.sources, self.started_ns)
-            again = self.intake.retake_aside()
+            known = recall_sources(lake, self.sources, self.started_ns)
+            again = self.intake.retry_unknown()
             log.info("shard %s: %d sources known, %d batches kept aside taken in", settings.shard, known, again)
         except FairleadError as error:  # no reason to refuse what arrives
             log.warning("what was known of sources cannot be read: %s", error)
@@ -111,7 +111,7 @@ class Running:
             in_flight_bytes=self.door.room.held,
             connections=self.crowd.count,
             free_bytes=self.intake.free_bytes(),
-            memory_bytes=memory_bytes(),
+            memory_bytes=measure_memory(),
             carried_ns=self.upkeep.carried.at_ns,
             carry_s=self.upkeep.carried.took_s,
             aside_batches={name: count for name, count in sorted(self.aside.tables.items()) if count},
@@ -167,7 +167,7 @@ class Running:
         gauge("in_flight_bytes", "Bodies being received or checked.", lambda: float(self.door.room.held))
         gauge("connections", "Connections.", lambda: float(self.crowd.count))
         gauge("free_bytes", "Room on the lake's file system.", lambda: float(self.intake.free_bytes()))
-        gauge("memory_bytes", "Resident memory of the collector.", lambda: float(memory_bytes()))
+        gauge("memory_bytes", "Resident memory of the collector.", lambda: float(measure_memory()))
         gauge("aside_bytes", "Batches of tables not known yet.", lambda: float(self.aside.held_bytes))
         gauge("start_time_seconds", "When the collector began.", lambda: self.started_ns / 1e9)
         gauge("wal_segment", "Number of the growing segment of the log.", lambda: float(self._segment()))
@@ -183,9 +183,9 @@ class Running:
         )
 
     def _segment(self) -> int:
-        from fairlead.store.wal import segments
+        from fairlead.store.wal import list_segments
 
-        found = segments(self.writer.place.wal(self.writer.shard))
+        found = list_segments(self.writer.place.wal(self.writer.shard))
         return found[-1][0] if found else 0
 
 
@@ -201,7 +201,7 @@ def run(
     _many_files()
     gc.set_threshold(_NEW_OBJECTS, 20, 50)
     settings = order.collector
-    listeners = listeners_of(settings, sockets)
+    listeners = build_listeners(settings, sockets)
     lake = Lake.open(order.lake, create=True, memory=order.memory)
     remember_ns = int(settings.limits.remembered_days * DAY_NS)
     writer = lake.writer(settings.shard, wait_s=LOCK_WAIT_S, remember_ns=remember_ns, **_derived(order.carry))
@@ -219,7 +219,7 @@ def run(
         receivers: list[Receiver] = [feed for feed in running.keeper.feeds if hasattr(feed, "receive")]  # type: ignore[misc]
         server = Server(
             running.door.application(receivers, running.keeper),
-            connection_class(running.crowd),
+            build_connection_class(running.crowd),
             listeners,
             settings.limits,
             on_ready=on_ready,
@@ -245,9 +245,9 @@ def run(
 def _derived(carry: Carry) -> dict[str, Any]:
     """What else is made of rows when they are carried over."""
     from fairlead.core.compression.nodes import merge_nodes
-    from fairlead.store.rollups import derive
+    from fairlead.store.rollups import derive_rollups
 
-    return {"derive": derive, "regroup": merge_nodes if carry.merge_nodes else None}
+    return {"derive": derive_rollups, "regroup": merge_nodes if carry.merge_nodes else None}
 
 
 def _many_files() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from fairlead.core import clock
 from fairlead.core.access.tls import server_context
 from fairlead.see.collector.admission import Complaints
-from fairlead.see.collector.connections import Crowd, connection_class
+from fairlead.see.collector.connections import Crowd, build_connection_class
 from fairlead.see.collector.metrics import Metrics
 from fairlead.see.collector.server import Listener, Server
 from fairlead.see.collector.settings import Collector
@@ -23,7 +23,7 @@ Bound = tuple[socket.socket, bool]
 """A listening socket, and whether TLS is spoken there."""
 
 
-def listeners_of(settings: Collector, sockets: Sequence[Bound]) -> list[Listener]:
+def build_listeners(settings: Collector, sockets: Sequence[Bound]) -> list[Listener]:
     """The sockets with their TLS contexts. Raises RefusedError when the certificate cannot be used."""
     found: list[Listener] = []
     for sock, tls in sockets:
@@ -43,7 +43,7 @@ def renew_certificates(settings: Collector, listeners: Sequence[Listener]) -> st
     return ""
 
 
-def serve(
+def serve_application(
     application: Any,
     settings: Collector,
     sockets: Sequence[Bound],
@@ -52,11 +52,11 @@ def serve(
     on_beat: Callable[[], None],
 ) -> None:
     """Serves until SIGTERM."""
-    listeners = listeners_of(settings, sockets)
+    listeners = build_listeners(settings, sockets)
     crowd = Crowd(settings.limits, Metrics(), Complaints(clock.now_ns))
     Server(
         application,
-        connection_class(crowd),
+        build_connection_class(crowd),
         listeners,
         settings.limits,
         on_ready=on_ready,

@@ -116,9 +116,9 @@ class Sources:
 
     def seen(self, node: str, now_ns: int, *, batches: int, rows: int, last_ns: int | None, agent: str = "") -> None:
         """A node has sent something (`batches` new ones; 0: it sent what was known)."""
-        self.seen_all([Sight(node, batches, rows, last_ns, agent)], now_ns)
+        self.record_sights([Sight(node, batches, rows, last_ns, agent)], now_ns)
 
-    def seen_all(self, sights: Iterable[Sight], now_ns: int) -> None:
+    def record_sights(self, sights: Iterable[Sight], now_ns: int) -> None:
         """Nodes have sent something, each once or more."""
         with self._turn:
             for node, batches, rows, last_ns, agent in sights:

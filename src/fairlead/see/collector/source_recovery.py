@@ -8,7 +8,7 @@ from __future__ import annotations
 from fairlead.core.model.tables import HEALTH, batch_of
 from fairlead.see.collector.source_activity import GAP, Sources
 from fairlead.store.lake import Lake
-from fairlead.store.tables import DAY_NS, WIRE, day_name
+from fairlead.store.tables import DAY_NS, WIRE, format_day
 
 DAYS = 3
 """A source silent for longer is not shown as one any more; its gap stays in `events`."""
@@ -25,9 +25,9 @@ SELECT component, ts_ns FROM events WHERE kind = '{GAP}' AND day >= CAST($day AS
 GROUP BY component, ts_ns HAVING max(end_ns) IS NULL"""  # noqa: S608 (our own words)
 
 
-def recall(lake: Lake, sources: Sources, shard_now_ns: int) -> int:
+def recall_sources(lake: Lake, sources: Sources, shard_now_ns: int) -> int:
     """Tells `sources` who sent within the last days; returns how many there are. Raises LakeError."""
-    day = day_name(shard_now_ns // DAY_NS - DAYS)
+    day = format_day(shard_now_ns // DAY_NS - DAYS)
     found = lake.query(_BATCHES, {"day": day}).to_pylist()
     gaps: dict[str, int] = {}
     for row in lake.query(_GAPS, {"day": day}).to_pylist():

@@ -9,7 +9,7 @@ import re
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from fairlead.see.probes.base import AbsentError, Found, Key, Probe, Reading
-from fairlead.see.probes.commands import output_of
+from fairlead.see.probes.commands import read_output
 
 TARGET_COUNTERS = (
     "read_rpcs",
@@ -268,7 +268,7 @@ class Volumes(Probe):
     def read(self, now_ns: int) -> Found:  # noqa: ARG002
         """Raises AbsentError where there is no `gluster` or no volume, OSError when a volume is not profiled."""
         try:
-            printed = output_of(["gluster", "--mode=script", "volume", "list"], self.timeout_s)
+            printed = read_output(["gluster", "--mode=script", "volume", "list"], self.timeout_s)
         except OSError as fault:
             if "Connection failed" in str(fault):
                 raise AbsentError("no glusterd runs on this node") from None
@@ -281,8 +281,8 @@ class Volumes(Probe):
         spaces: List[Space] = []
         for volume in volumes:
             ask = ["gluster", "--mode=script", "--xml", "volume"]
-            bricks += parse_profile_xml(output_of([*ask, "profile", volume, "info", "cumulative"], self.timeout_s))
-            spaces += parse_status_xml(output_of([*ask, "status", volume, "detail"], self.timeout_s))
+            bricks += parse_profile_xml(read_output([*ask, "profile", volume, "info", "cumulative"], self.timeout_s))
+            spaces += parse_status_xml(read_output([*ask, "status", volume, "detail"], self.timeout_s))
         return Found(build_readings(bricks, spaces))
 
 

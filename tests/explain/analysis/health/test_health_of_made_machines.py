@@ -16,7 +16,7 @@ from fairlead.explain.analysis.health.rates import LAYERS
 from fairlead.kit.testing.machine import scenes
 from fairlead.kit.testing.machine.play import ORIGIN_NS, Play
 from fairlead.kit.testing.machine.truth import component_name
-from fairlead.store.rollups import derive
+from fairlead.store.rollups import derive_rollups
 
 NS = 1_000_000_000
 LIMITS = HealthLimits(minimum_s=120)
@@ -28,7 +28,7 @@ def look(play: Play, until_s: int | None = None, *, without: tuple[str, ...] = (
     machine = play.machine
     end = play.seconds if until_s is None else until_s
     tables = {name: table for name, table in play.tables(0, end).items() if name not in without}
-    rollup = derive(tables)["rollup"]
+    rollup = derive_rollups(tables)["rollup"]
     peaks = {
         ("forwarder", ""): machine.forwarder_bandwidth,
         ("target", ""): machine.target_bandwidth,

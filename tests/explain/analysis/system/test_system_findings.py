@@ -23,7 +23,7 @@ from fairlead.explain.analysis.system.site import SystemSite, system_site, with_
 from fairlead.explain.rules.advice_set import load_advice
 from fairlead.kit.testing.machine import small, two_layer
 from fairlead.see.sources.slurm.hostlist import expand_hostlist as expand
-from fairlead.store.rollups import derive
+from fairlead.store.rollups import derive_rollups
 from system_building import GIB, HOUR, MIB, MINUTE, T0, Row, S, look, measured, minutes, only, summary, table, words
 
 FORWARDERS = SystemSite(peaks={"forwarder": 1.0 * GIB, "target": 1.0 * GIB, "mds": 1000.0}, forwarded=True)
@@ -564,7 +564,7 @@ mdops = 4e4
 def test_a_healthy_machine_at_work_has_no_amplification_and_no_storm(make: object) -> None:
     play = make(7, seconds=240)  # type: ignore[operator]
     tables = play.tables()
-    tables |= derive(tables)
+    tables |= derive_rollups(tables)
     machine = play.machine
     site = SystemSite(
         peaks={"forwarder": machine.forwarder_bandwidth, "target": machine.target_bandwidth, "mds": machine.mdops},

@@ -20,7 +20,7 @@ from fairlead.see.collector.feeds import file_import as reading
 from fairlead.see.collector.feeds.darshan_watch import DarshanFeed
 from fairlead.see.collector.feeds.drop_folder import DropFeed
 from fairlead.see.collector.feeds.file_arrivals import Arrivals
-from fairlead.see.collector.feeds.file_import import Stopped, take
+from fairlead.see.collector.feeds.file_import import Stopped, import_file
 from fairlead.see.collector.feeds.job_table import JobTableFeed
 from fairlead.see.collector.feeds.settings import DarshanWatch, Drop, JobTable
 from fairlead.see.ingest import find_traces, ingest_jobs
@@ -215,7 +215,7 @@ def test_a_log_taken_by_hand_is_known_to_the_watch(tmp_path: Path) -> None:
         jobs, _ = find_traces([LOG])
         assert [outcome.state for outcome in ingest_jobs(writer, jobs)] == ["added"]
         sink = LakeSink(writer)
-        taken = take(sink, load_source("darshan"), tmp_path / "tree" / "a.darshan", STOP)
+        taken = import_file(sink, load_source("darshan"), tmp_path / "tree" / "a.darshan", STOP)
         assert taken.known
     count = lake.query("SELECT count(*) AS n FROM jobs").to_pylist()
     assert count == [{"n": 1}]
@@ -229,7 +229,7 @@ def test_a_feed_reads_what_ingest_reads(tmp_path: Path) -> None:
             if way == "ingest":
                 list(ingest_jobs(writer, find_traces([LOG])[0]))
             else:
-                take(LakeSink(writer), detect_source(LOG), LOG, STOP)
+                import_file(LakeSink(writer), detect_source(LOG), LOG, STOP)
         sums[way] = [
             lake.query(f"SELECT count(*) AS n FROM {table}").to_pylist()[0]["n"]  # noqa: S608
             for table in ("jobs", "file_counters", "files", "ops", "events")
@@ -242,7 +242,7 @@ def test_what_is_read_when_the_collector_ends_is_left(folder: Path) -> None:
     stop = threading.Event()
     stop.set()
     with pytest.raises(Stopped):
-        take(MemorySink(), detect_source(LOG), LOG, stop)
+        import_file(MemorySink(), detect_source(LOG), LOG, stop)
 
 
 @pytest.mark.slow
@@ -350,7 +350,7 @@ def test_a_large_file_goes_in_pieces_and_goes_on_where_it_stopped(
 ) -> None:
     monkeypatch.setattr(reading, "PIECE_BYTES", 2000)
     whole = MemorySink()
-    take(whole, detect_source(LOG), LOG, STOP)
+    import_file(whole, detect_source(LOG), LOG, STOP)
     name = next(iter(whole.batches))[0]
     pieces = sorted(seq for _, seq in whole.batches)
     assert len(pieces) > 2
@@ -366,13 +366,13 @@ def test_a_large_file_goes_in_pieces_and_goes_on_where_it_stopped(
 
     monkeypatch.setattr(sink, "batch", failing)
     with pytest.raises(LakeError):
-        take(sink, detect_source(LOG), LOG, STOP)
+        import_file(sink, detect_source(LOG), LOG, STOP)
     assert not sink.known(name, 0)  # the last piece says that all are there
-    found = take(sink, detect_source(LOG), LOG, STOP)
+    found = import_file(sink, detect_source(LOG), LOG, STOP)
     assert not found.known
     assert sink.batches.keys() == whole.batches.keys()
     for table in ("jobs", "files", "file_counters", "ops"):
         assert sink.rows(table) == whole.rows(table) or sorted(map(repr, sink.rows(table))) == sorted(
             map(repr, whole.rows(table))
         )
-    assert take(sink, detect_source(LOG), LOG, STOP).known
+    assert import_file(sink, detect_source(LOG), LOG, STOP).known

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fairlead.core.errors import InputError, MissingDependencyError
-from fairlead.see.collector.feeds.commands import output_of
+from fairlead.see.collector.feeds.commands import run_feed_command
 from fairlead.see.collector.feeds.settings import Slurm
 from fairlead.see.collector.feeds.slurm import COLUMNS, SlurmFeed
 from fairlead.see.sources.slurm.hooks import call_of, group_calls
@@ -306,13 +306,13 @@ def test_hooks_alone_tell_of_jobs(tmp_path: Path) -> None:
 
 def test_commands_have_a_deadline_and_say_what_is_wrong(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no answer within"):
-        output_of(["sleep", "60"], tmp_path, STOP, timeout_s=0.3)
+        run_feed_command(["sleep", "60"], tmp_path, STOP, timeout_s=0.3)
     with pytest.raises(InputError, match="ended with 3: broken"):
-        output_of(["sh", "-c", "echo broken >&2; exit 3"], tmp_path, STOP, timeout_s=30)
+        run_feed_command(["sh", "-c", "echo broken >&2; exit 3"], tmp_path, STOP, timeout_s=30)
     with pytest.raises(MissingDependencyError, match="cannot be run"):
-        output_of([str(tmp_path / "none")], tmp_path, STOP, timeout_s=30)
+        run_feed_command([str(tmp_path / "none")], tmp_path, STOP, timeout_s=30)
     ended = threading.Event()
     ended.set()
     with pytest.raises(InputError, match="collector ends"):
-        output_of(["sleep", "60"], tmp_path, ended, timeout_s=30)
+        run_feed_command(["sleep", "60"], tmp_path, ended, timeout_s=30)
     assert not files_below(tmp_path)

@@ -19,7 +19,7 @@ from fairlead.see.sources.beacon import BeaconSource
 from fairlead.see.sources.beacon.carry_over import Carried, OpenHandles
 from fairlead.see.sources.beacon.compiled import compile_kernel
 from fairlead.see.sources.beacon.layout import BUCKETS
-from fairlead.see.sources.beacon.lines import lines_of
+from fairlead.see.sources.beacon.lines import scan_block_lines
 from fairlead.see.sources.beacon.scan_counters import read_cache, read_latency, read_metadata, read_rpcs
 from fairlead.see.sources.beacon.scan_trace import read_operations, resolve_handles
 from fairlead.see.sources.beacon.series import Series
@@ -55,7 +55,7 @@ def _mutated(seed: int) -> bytes:
 
 def _scans(data: bytes, *, fast: bool) -> list[Any]:
     """Results of every scanner on every line, whatever its kind."""
-    lines = lines_of(Block(data, 1), fast=fast)
+    lines = scan_block_lines(Block(data, 1), fast=fast)
     found: list[Any] = [lines.kind, lines.begin, lines.end, lines.stamp_ns, lines.host_begin, lines.host_end]
     for scanner, kinds, width in ((read_operations, (1,), 10), (read_latency, (2,), 12), (read_cache, (5,), 5)):
         rows = lines.rows(*kinds)

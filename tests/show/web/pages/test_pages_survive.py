@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from fairlead.core.model.tables import OPS, batch_of
-from fairlead.store.compaction import compact
+from fairlead.store.compaction import compact_tables
 from fairlead.store.lake import Lake
 from pages_site import PASSWORD, SETTINGS, Site, begin
 from questions_site import DAY, HOUR, MIB, T0, accounts, put
@@ -237,7 +237,7 @@ def test_a_lake_that_is_rewritten_meanwhile(running: Site, operator: dict[str, s
                     assert batch.commit()
                     writer.flush()
                     if number % 2:
-                        merged.extend(one.removed for one in compact(lake, writer, keep_hours=0))
+                        merged.extend(one.removed for one in compact_tables(lake, writer, keep_hours=0))
         except Exception as fault:  # noqa: BLE001  (a thread's: told below)
             faults.append(fault)
 

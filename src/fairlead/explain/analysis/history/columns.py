@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fairlead.store.rollup_cells import names
+from fairlead.store.rollup_cells import read_names
 
 I64 = NDArray[np.int64]
 
@@ -26,7 +26,7 @@ def integers(table: pa.Table, name: str, null: int = 0) -> I64:
 def codes(table: pa.Table, name: str) -> I64:
     """A column of words as codes, null as -1. They hold within one call."""
     column = table[name]
-    return names(column.cast(pa.string())).codes if table.num_rows else np.zeros(0, np.int64)
+    return read_names(column.cast(pa.string())).codes if table.num_rows else np.zeros(0, np.int64)
 
 
 def combined(columns: Sequence[I64]) -> I64:

@@ -113,7 +113,7 @@ def loads_of(
     parts of a component add up to more than its whole, two sources counted the same, and they are scaled down.
     """
     rows = rows.select(_NEEDED)
-    kind = rc.names(rows["kind"])
+    kind = rc.read_names(rows["kind"])
     wanted = (rows["interval_ns"].to_numpy() == interval_ns) & np.append(_is(kind.words.to_pylist(), _KINDS), False)[
         kind.codes
     ]
@@ -123,7 +123,7 @@ def loads_of(
     keep = at >= 0
     if not keep.all():
         rows, at = rows.filter(pa.array(keep)), at[keep]
-    kind, ident, layer, job = (rc.names(rows[name]) for name in ("kind", "id", "layer", "job_id"))
+    kind, ident, layer, job = (rc.read_names(rows[name]) for name in ("kind", "id", "layer", "job_id"))
     words = [str(word) for word in ident.words.to_pylist()]
     kinds, layers = kind.words.to_pylist(), layer.words.to_pylist()
     job_words = [str(word) for word in job.words.to_pylist()]
@@ -167,7 +167,7 @@ def _is(words: Sequence[str], wanted: Sequence[str]) -> NDArray[np.bool_]:
 
 
 def _amounts(column: pa.ChunkedArray) -> tuple[F64, NDArray[np.bool_] | None]:
-    found = rc.amounts(column)
+    found = rc.read_amounts(column)
     return found.values.astype(np.float64), found.known
 
 

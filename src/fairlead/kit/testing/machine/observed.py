@@ -19,7 +19,7 @@ from fairlead.explain.analysis.history.phase_rows import phase_rows
 from fairlead.explain.analysis.job_summary import SERIES, JobData
 from fairlead.kit.testing.machine.play import Play
 from fairlead.kit.testing.machine.views import FULL, View, io_of, seen
-from fairlead.store.rollups import derive
+from fairlead.store.rollups import derive_rollups
 
 _EDGE_KINDS = {"read": "read", "write": "write"}
 
@@ -39,7 +39,7 @@ class Observed:
 def observed(play: Play, view: View = FULL) -> Observed:
     """What `view` shows of the play."""
     tables = seen(play, view)
-    every = derive(tables)["rollup"]
+    every = derive_rollups(tables)["rollup"]
     rollup = every.filter(pc.equal(every["interval_ns"], NS_PER_S))
     if view.interval_s > 1:
         rollup = coarser(rollup, view.interval_s)

@@ -20,7 +20,7 @@ MOST_BYTES = 2 << 30
 """Of output: a site's whole queue as JSON has a few hundred MB."""
 
 
-def output_of(
+def run_feed_command(
     command: Sequence[str],
     folder: Path,
     stop: threading.Event,

@@ -15,7 +15,7 @@ from fairlead.core import clock
 from fairlead.core.errors import InputError
 from fairlead.core.model.units import NS_PER_S
 from fairlead.see.collector.feed import Sink
-from fairlead.see.collector.feeds.file_import import Stopped, take
+from fairlead.see.collector.feeds.file_import import Stopped, import_file
 from fairlead.see.collector.feeds.settings import DarshanWatch
 from fairlead.see.sources.inputs import read_head
 from fairlead.see.sources.registry import load_source
@@ -80,7 +80,7 @@ class DarshanFeed:
             darshan = load_source("darshan")
             if not darshan.accepts(read_head(path), path):
                 raise InputError("not a Darshan log", where=str(path), remedy="move it away")  # noqa: TRY301
-            found = take(sink, darshan, path, stop)
+            found = import_file(sink, darshan, path, stop)
         except InputError as fault:
             if isinstance(fault.__cause__, OSError) or "changed while" in fault.what:
                 return 0  # looked at again next time

@@ -18,7 +18,7 @@ from fairlead.core.errors import ConfigError, FairleadError, InputError, LakeErr
 from fairlead.core.model.units import NS_PER_S
 from fairlead.see.collector.feed import Sink
 from fairlead.see.collector.feeds.file_arrivals import Arrivals
-from fairlead.see.collector.feeds.file_import import Stopped, Taken, in_zone, take
+from fairlead.see.collector.feeds.file_import import Stopped, Taken, import_file, set_time_zone
 from fairlead.see.collector.feeds.settings import Drop
 from fairlead.see.sources.inputs import detect_source
 
@@ -96,8 +96,8 @@ class DropFeed:
     def _take(self, sink: Sink, path: Path, stop: threading.Event) -> Taken | None:
         """Reads one file and puts it away; None when it could not be taken."""
         try:
-            source = in_zone(detect_source(path), self.settings.time_zone)
-            found = take(sink, source, path, stop)
+            source = set_time_zone(detect_source(path), self.settings.time_zone)
+            found = import_file(sink, source, path, stop)
         except InputError as fault:
             if isinstance(fault.__cause__, OSError) or "changed while" in fault.what:
                 # Perhaps only for now: it stays.

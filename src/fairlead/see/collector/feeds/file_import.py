@@ -48,14 +48,14 @@ class Stopped(Exception):  # noqa: N818
     """The collector ends: what is being read is left for the next time."""
 
 
-def in_zone(source: Source, zone: str | None) -> Source:
+def set_time_zone(source: Source, zone: str | None) -> Source:
     """The source, with local times taken as of `zone` where it has any."""
     if zone is None or not dataclasses.is_dataclass(source) or not hasattr(source, "time_zone"):
         return source
     return dataclasses.replace(source, time_zone=zone)
 
 
-def stamp(path: Path) -> tuple[int, int, int]:
+def read_stamp(path: Path) -> tuple[int, int, int]:
     """What changes when a file does. Raises InputError."""
     try:
         found = path.stat()
@@ -64,7 +64,7 @@ def stamp(path: Path) -> tuple[int, int, int]:
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def content_stream(path: Path, source: Source) -> str:
+def compute_stream(path: Path, source: Source) -> str:
     """The stream a file is of: its source and the blake2b-16 of its bytes, as `fairlead ingest` names it, so that one
     read by both counts once. Raises InputError."""
     digest = blake2b(digest_size=16)
@@ -77,13 +77,13 @@ def content_stream(path: Path, source: Source) -> str:
     return f"{source.name}:{digest.hexdigest()}"
 
 
-def take(sink: Sink, source: Source, path: Path, stop: threading.Event) -> Taken:
+def import_file(sink: Sink, source: Source, path: Path, stop: threading.Event) -> Taken:
     """Reads a whole file into the sink; the lake has all of it when this returns. Raises InputError (nothing can be
     used, or it changed while it was read), LakeError, Stopped."""
     if source.name == "spool":
         return _take_batches(sink, path, stop)
-    before = stamp(path)
-    name = content_stream(path, source)
+    before = read_stamp(path)
+    name = compute_stream(path, source)
     if sink.known(name, 0):
         return Taken(known=True)
     taken = Taken()
@@ -92,7 +92,7 @@ def take(sink: Sink, source: Source, path: Path, stop: threading.Event) -> Taken
         if stop.is_set():
             raise Stopped
         pieces.add(rows)
-    if stamp(path) != before:
+    if read_stamp(path) != before:
         raise InputError(
             "the file changed while it was read", where=str(path), remedy="it is read again when it has come to rest"
         )
@@ -144,7 +144,7 @@ def _records(source: Source, path: Path, taken: Taken) -> Iterator[pa.RecordBatc
             count += 1
             first_ns = item.start_ns if count == 1 else None
             if len(jobs) >= _JOBS_AT_ONCE:
-                yield job_batch(jobs)
+                yield build_job_batch(jobs)
                 jobs = []
         elif table_of(item.schema).name == OPS.name:
             ops.append(item)
@@ -160,10 +160,10 @@ def _records(source: Source, path: Path, taken: Taken) -> Iterator[pa.RecordBatc
     if taken.missing:
         yield _missing_events(taken.missing, path, jobs[0] if count == 1 and jobs else None, first_ns)
     if jobs:
-        yield job_batch(jobs)
+        yield build_job_batch(jobs)
 
 
-def job_batch(jobs: list[Job]) -> pa.RecordBatch:
+def build_job_batch(jobs: list[Job]) -> pa.RecordBatch:
     """Jobs as rows of their table."""
     return batch_of(JOBS, {name: [getattr(job, name) for job in jobs] for name in JOBS.schema.names})
 

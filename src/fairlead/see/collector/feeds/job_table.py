@@ -15,7 +15,7 @@ from fairlead.core import clock
 from fairlead.core.errors import ConfigError, InputError
 from fairlead.see.collector.feed import Sink
 from fairlead.see.collector.feeds.batch_numbering import Telling
-from fairlead.see.collector.feeds.file_import import stamp
+from fairlead.see.collector.feeds.file_import import read_stamp
 from fairlead.see.collector.feeds.job_changes import JobChanges
 from fairlead.see.collector.feeds.settings import JobTable
 from fairlead.see.sources.local_time import check_zone
@@ -66,7 +66,7 @@ class JobTableFeed:
         path = Path(self.settings.path)
         self._telling.settle(sink)
         try:
-            found = stamp(path)
+            found = read_stamp(path)
             if found == self._read:
                 sink.health(self.name, "ok")
                 return

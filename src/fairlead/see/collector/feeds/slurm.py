@@ -19,7 +19,7 @@ from fairlead.core.model.missing import Missing
 from fairlead.core.model.tables import JOBS, table_of
 from fairlead.see.collector.feed import Sink
 from fairlead.see.collector.feeds.batch_numbering import Telling
-from fairlead.see.collector.feeds.commands import output_of
+from fairlead.see.collector.feeds.commands import run_feed_command
 from fairlead.see.collector.feeds.file_arrivals import Arrivals
 from fairlead.see.collector.feeds.job_changes import JobChanges
 from fairlead.see.collector.feeds.settings import Slurm
@@ -171,7 +171,7 @@ class SlurmFeed:
     def _answer(self, what: str, command: list[str], folder: Path, stop: threading.Event) -> list[pa.RecordBatch]:
         """Rows of `jobs` in a command's answer; a fault is kept as the feed's health."""
         try:
-            path = output_of(
+            path = run_feed_command(
                 command, folder, stop, timeout_s=self.settings.timeout_s, environment={"SLURM_TIME_FORMAT": "%s"}
             )
         except (InputError, MissingDependencyError) as fault:

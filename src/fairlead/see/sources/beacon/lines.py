@@ -135,7 +135,7 @@ class Lines:
         return codes
 
 
-def lines_of(block: Block, *, fast: bool) -> Lines:
+def scan_block_lines(block: Block, *, fast: bool) -> Lines:
     """Scan a block of whole lines."""
     data = block.data
     view: Any = np.frombuffer(data, np.uint8) if fast else data

@@ -27,7 +27,7 @@ _RELIABLE_OFFSET = 1 << 31
 OffsetIs = Literal["last", "first"]
 
 
-def operation_batches(
+def build_operations(
     lines: Lines, carried: Carried, tally: Tally, *, zone: str, offset_is: OffsetIs, fs: str, host: str | None
 ) -> Iterator[pa.RecordBatch]:
     """Batches of the operation lines of one block. `host` names the node where lines do not."""

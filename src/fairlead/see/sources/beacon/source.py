@@ -22,9 +22,9 @@ from fairlead.see.sources.beacon import layout as k
 from fairlead.see.sources.beacon.carry_over import Carried
 from fairlead.see.sources.beacon.gaps import list_gaps
 from fairlead.see.sources.beacon.job_records import JobForm, format_node_address, read_job_records
-from fairlead.see.sources.beacon.lines import Lines, Tally, lines_of
+from fairlead.see.sources.beacon.lines import Lines, Tally, scan_block_lines
 from fairlead.see.sources.beacon.metadata_ops import read_metadata_ops
-from fairlead.see.sources.beacon.operations import OffsetIs, operation_batches
+from fairlead.see.sources.beacon.operations import OffsetIs, build_operations
 from fairlead.see.sources.beacon.rpc_counts import Polling, read_cache_counts, read_rpc_counts
 from fairlead.see.sources.beacon.server_latency import flush_pending, read_latencies
 from fairlead.see.sources.line_blocks import BLOCK_BYTES, Block, end_gaps, read_line_blocks
@@ -70,7 +70,7 @@ class BeaconSource:
             return False
         tally = Tally()
         try:
-            lines = lines_of(Block(head[:end], 1), fast=False)
+            lines = scan_block_lines(Block(head[:end], 1), fast=False)
             for _ in self._tables(lines, _Reading(path), tally):
                 pass
         except FairleadError:
@@ -96,7 +96,7 @@ class BeaconSource:
         kept = 0
         for block in read_line_blocks(reading.path, self.block_bytes):
             reading.fast = reading.fast or not block.last or len(block.data) > _SMALL_BYTES
-            lines = lines_of(block, fast=reading.fast)
+            lines = scan_block_lines(block, fast=reading.fast)
             tally.add("overlong_lines", block.overlong)
             for batch in self._tables(lines, reading, tally):
                 kept += batch.num_rows
@@ -122,7 +122,7 @@ class BeaconSource:
             target=reading.path.name.split(".")[0],
             prefix=f"{self.file_system}-" if self.file_system else "",
         )
-        yield from operation_batches(
+        yield from build_operations(
             lines, carried, tally, zone=self.time_zone, offset_is=self.offset_is, fs=self.file_system, host=host
         )
         yield from read_latencies(lines, carried, tally, zone=self.time_zone, host=host)

@@ -104,7 +104,7 @@ class Mapping:
         return Place(entry, thing, instance)
 
 
-def mapping(path: str = "") -> Mapping:
+def load_mapping(path: str = "") -> Mapping:
     """The built-in table, with a site's entries before it. Raises ConfigError."""
     own = _checked(_decoded(Path(path).read_bytes(), path), path) if path and _readable(path) else _File()
     built_in = _built_in()
@@ -120,7 +120,7 @@ def _built_in() -> _File:
 
 def _readable(path: str) -> bool:
     if not Path(path).is_file():
-        raise ConfigError("no such file", where=path, remedy="correct `mapping` of [feeds.remote_write]")
+        raise ConfigError("no such file", where=path, remedy="correct `load_mapping` of [feeds.remote_write]")
     return True
 
 
