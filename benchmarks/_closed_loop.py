@@ -59,7 +59,7 @@ class Client:
     """One connection: asks and waits, or keeps many requests under way."""
 
     def __init__(self, address: str, job: str, slots: int) -> None:
-        self.link = Link(Dial([address], slots=max(1, slots)).any())
+        self.link = Link(Dial([address], slots=max(1, slots)).connect_any())
         self.number = 0
         self._poll = select.poll()
         self._poll.register(self.link.descriptor, select.POLLIN)

@@ -56,7 +56,7 @@ def read_file(tree: TargetsTree, node: int) -> bytes:
     """Its content."""
     file = tree.open(node, os.O_RDONLY)
     try:
-        buffer = memoryview(bytearray(tree.attributes(node).st_size + 10))
+        buffer = memoryview(bytearray(tree.stat(node).st_size + 10))
         return bytes(buffer[: file.read_into(buffer, 0)])
     finally:
         file.close()

@@ -77,7 +77,7 @@ def main() -> None:
     """Until killed."""
     tree = open_tree(sys.argv[1])
     stream = random.Random(int(sys.argv[2]))
-    files = {entry.name for entry in tree.entries(ROOT)} & set(NAMES)
+    files = {entry.name for entry in tree.list_entries(ROOT)} & set(NAMES)
     while True:
         kind, name, other, at, seed = step = plan(stream, files)
         os.write(1, f"b {kind} {name.decode()} {other.decode()} {at} {seed}\n".encode())

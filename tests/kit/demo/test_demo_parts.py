@@ -78,7 +78,7 @@ def test_a_device_holds_requests_and_slows_while_it_runs(tmp_path: Path) -> None
     from fairlead.core.clock import monotonic_ns
 
     began = monotonic_ns()
-    target.counted(4096, True, began)
+    target.count_request(4096, True, began)
     assert monotonic_ns() - began >= 4 * OVERHEAD_NS
     assert target.counters.write_rpcs == 1
     write_pace(pace, {"t0": 6, "t1": 1})

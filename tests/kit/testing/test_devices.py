@@ -68,9 +68,9 @@ def test_what_is_not_timed_is_the_real_thing(tmp_path: Path) -> None:
     file.write_from(memoryview(bytes(100)), 0)
     assert file.copy_to(0, other, 0, 100) == 100
     assert tree.change(node, Change(size=7), file).st_size == 7
-    assert file.attributes().st_size == 7
+    assert file.stat().st_size == 7
     file.sync(True)
-    assert {entry.name for entry in tree.entries(ROOT)} >= {b"a", b"b"}
+    assert {entry.name for entry in tree.list_entries(ROOT)} >= {b"a", b"b"}
     again = tree.open(node, os.O_RDONLY)
     assert again.read_into(memoryview(bytearray(9)), 0) == 7
     for one in (file, other, again):

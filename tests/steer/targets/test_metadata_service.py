@@ -88,7 +88,7 @@ def test_a_killed_service_is_waited_for(tmp_path: Path) -> None:
             assert not wrong, wrong
             assert len(done) == 400
             expected = {b"a%d" % number for number in range(400) if number % 3}
-            assert {entry.name for entry in tree.entries(ROOT)} - {b".", b".."} == expected
+            assert {entry.name for entry in tree.list_entries(ROOT)} - {b".", b".."} == expected
             for number in (1, 200, 398):
                 assert read_file(tree, tree.lookup(ROOT, b"a%d" % number)[0]) == b"x" * number
     finally:
@@ -164,13 +164,13 @@ def test_locks_outlive_a_killed_service(tmp_path: Path) -> None:
             mine.lock(1, WHOLE)
             _kill(process)
             process = _start(tmp_path)
-            one.attributes(ROOT)
+            one.stat(ROOT)
             with pytest.raises(BlockingIOError):
                 other.lock(1, WHOLE)
             until = time.monotonic() + DEADLINE_S
-            while other.conflicting(1, WHOLE) is None:
+            while other.find_conflict(1, WHOLE) is None:
                 assert time.monotonic() < until, "the lock was not told again"
-                one.attributes(ROOT)
+                one.stat(ROOT)
                 time.sleep(0.05)
             mine.close()
             other.close()
@@ -197,7 +197,7 @@ def test_two_forwarders_on_the_same_names(tmp_path: Path) -> None:
     with _ended(_start(tmp_path)), opened(file) as one, opened(file) as two:
         assert not disturb([one, two] * 3, 300)
         for tree in (one, two):
-            assert all(row.open_count == 0 for row in tree.target_counters())
+            assert all(row.open_count == 0 for row in tree.report_targets())
             tree.sweep(0)
         assert not check_store(one.store, one.targets).faults
 

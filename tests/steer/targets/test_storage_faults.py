@@ -61,14 +61,14 @@ def test_a_full_target_stops_its_writer_only(tmp_path: Path, small: Path) -> Non
             fill()
         assert caught.value.errno == errno.ENOSPC
         writer.close()
-        size = tree.attributes(node).st_size
+        size = tree.stat(node).st_size
         assert 0 < size <= 8 << 20
         for number in range(6):
             other = write_file(tree, b"other%d" % number, b"data")
             assert _target_of(tree, other) != "t0", "a full target takes no new file"
             assert read_file(tree, other) == b"data"
         assert len(read_file(tree, node)) == size
-        tree.unlink(ROOT, next(entry.name for entry in tree.entries(ROOT) if entry.node == node))
+        tree.unlink(ROOT, next(entry.name for entry in tree.list_entries(ROOT) if entry.node == node))
         assert os.statvfs(small).f_bavail > 1000
         assert not check_store(tree.store, tree.targets).faults
 
@@ -77,13 +77,13 @@ def test_a_target_that_has_gone(tmp_path: Path, caplog: pytest.LogCaptureFixture
     file = write_targets(tmp_path, "stripe_count = 1")
     with opened(file) as tree:
         lost, kept = _on(tree, "t0", b"lost"), _on(tree, "t1", b"kept")
-        size = tree.attributes(lost).st_size
+        size = tree.stat(lost).st_size
         (tmp_path / "t0").rename(tmp_path / "away")
         with caplog.at_level(logging.ERROR), pytest.raises(OSError) as caught:
             read_file(tree, lost)
         assert caught.value.errno == errno.EIO
         assert "target t0" in caplog.text
-        assert tree.attributes(lost).st_size == size, "a size that was recorded is still known"
+        assert tree.stat(lost).st_size == size, "a size that was recorded is still known"
         assert read_file(tree, kept) == b"kept"
         for number in range(4):
             assert _target_of(tree, write_file(tree, b"new%d" % number, b"x")) != "t0"
@@ -114,7 +114,7 @@ def test_an_unmounted_target_gets_no_objects(tmp_path: Path) -> None:
             (tmp_path / f"{name}-away").rename(tmp_path / name)
         assert made.write_from(memoryview(bytes(8192)), 4096) == 8192
         made.close()
-        assert tree.attributes(node).st_size == 12288
+        assert tree.stat(node).st_size == 12288
 
 
 def test_a_lost_object_is_an_error_and_not_zeros(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_a_truncation_that_fails_is_finished_later(tmp_path: Path, monkeypatch: 
             for _ in range(2):
                 with pytest.raises(OSError):
                     tree.change(node, Change(size=5000), None)
-            assert tree.attributes(node).st_size == 5000
+            assert tree.stat(node).st_size == 5000
             with pytest.raises(OSError):
                 read_file(tree, node)
         assert {problem.kind for problem in check_store(tree.store, tree.targets).problems} == {
@@ -215,9 +215,9 @@ def test_a_full_disk_under_the_metadata(tmp_path: Path, small: Path) -> None:
         with pytest.raises(OSError) as caught:
             fill()
         assert caught.value.errno == errno.ENOSPC
-        assert len(tree.entries(ROOT)) == made + 2
+        assert len(tree.list_entries(ROOT)) == made + 2
         (small / "ballast").unlink()
         tree.mkdir(ROOT, b"one more", 0o755)
         tree.sync_directory(ROOT)
     with opened(file) as tree:
-        assert len(tree.entries(ROOT)) == made + 3
+        assert len(tree.list_entries(ROOT)) == made + 3

@@ -184,31 +184,31 @@ def test_open_files_decide_the_placement(tmp_path: Path) -> None:
         files = []
         for number in range(10):
             node, _, made = tree.create(folder, b"f%d" % number, os.O_RDWR, 0o644)
-            assert tree.target_of(node, 0) is None
+            assert tree.find_target_name(node, 0) is None
             made.write_from(memoryview(b"x"), 0)
-            assert placed[-1] == (node, [tree.target_of(node, 0)], f"/run/f{number}")
+            assert placed[-1] == (node, [tree.find_target_name(node, 0)], f"/run/f{number}")
             files.append(made)
-        counts = {row.name: row.open_count for row in tree.target_counters()}
+        counts = {row.name: row.open_count for row in tree.report_targets()}
         assert counts == {"t0": 6, "t1": 2, "t2": 2}
         for made in files:
             made.close()
-        assert all(row.open_count == 0 for row in tree.target_counters())
-        assert sum(row.write_rpcs for row in tree.target_counters()) == 10
-        assert sum(sum(row.service_ns) for row in tree.target_counters()) == 10
+        assert all(row.open_count == 0 for row in tree.report_targets())
+        assert sum(row.write_rpcs for row in tree.report_targets()) == 10
+        assert sum(sum(row.service_ns) for row in tree.report_targets()) == 10
 
 
 def test_a_target_is_held_to_its_pace(tmp_path: Path) -> None:
     file = write_targets(tmp_path, names=("t0",), extra={"t0": 'max_perf = "8M"'})
     piece = memoryview(bytes(1 << 20))
     with opened(file) as tree:
-        assert tree.target_rates() == {"t0": 8 << 20}
+        assert tree.list_target_rates() == {"t0": 8 << 20}
         _, _, made = tree.create(ROOT, b"a", os.O_RDWR, 0o644)
         began = time.monotonic()
         for number in range(6):
             made.write_from(piece, number << 20)
         # 6 MiB at 8 MiB/s, less the burst of 0.1 s and the last request.
         assert time.monotonic() - began > 0.45
-        tree.pace_outside()
+        tree.disable_pacing()
         made.close()
 
 
@@ -217,11 +217,11 @@ def test_pieces_of_a_target_are_known(tmp_path: Path) -> None:
     with opened(file) as tree:
         node, _, made = tree.create(ROOT, b"a", os.O_RDWR, 0o644)
         made.write_from(memoryview(bytes(20_000)), 0)
-        seen = [tree.target_of(node, at) for at in (0, 4096, 8192, 12288)]
+        seen = [tree.find_target_name(node, at) for at in (0, 4096, 8192, 12288)]
         assert len(set(seen)) == 3
         assert seen[0] == seen[3]
         made.close()
-        assert tree.target_of(node, 0) is None
+        assert tree.find_target_name(node, 0) is None
 
 
 def test_the_file_of_the_page_is_good(tmp_path: Path) -> None:
@@ -256,7 +256,7 @@ def test_threads_on_the_same_names(tmp_path: Path) -> None:
     with opened(write_targets(tmp_path, 'stripe_count = 2\nstripe_size = "4K"')) as tree:
         assert not disturb([tree] * 6, 400)
         assert not _open_objects()
-        assert all(row.open_count == 0 for row in tree.target_counters())
+        assert all(row.open_count == 0 for row in tree.report_targets())
         tree.sweep(0)
         assert not check_store(tree.store, tree.targets).problems
 

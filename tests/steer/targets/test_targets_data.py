@@ -65,7 +65,7 @@ def test_beside_a_plain_file(tree: TargetsTree, beside: Path, steps: list[tuple[
                 file.allocate(MODES[kind], at, size + 1)
             buffer = memoryview(bytearray(b"\xee" * (size + 1)))
             assert bytes(buffer[: file.read_into(buffer, at)]) == os.pread(plain, size + 1, at)
-            assert file.attributes().st_size == tree.attributes(node).st_size == os.fstat(plain).st_size
+            assert file.stat().st_size == tree.stat(node).st_size == os.fstat(plain).st_size
         _same_but_for_holes(file, os.pread(plain, 1 << 20, 0))
     finally:
         file.close()

@@ -29,9 +29,9 @@ def test_a_planned_fault_comes_after_good_calls_and_ends(tmp_path: Path) -> None
         assert faults.calls["mkdir"] == 4
         faults.fail("*", errno.EIO)
         with pytest.raises(OSError):
-            tree.space()
+            tree.statfs()
         faults.heal()
-        tree.space()
+        tree.statfs()
 
 
 def test_files_of_a_faulty_tree_are_faulty(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_files_of_a_faulty_tree_are_faulty(tmp_path: Path) -> None:
 def test_slow_calls_take_longer(tmp_path: Path) -> None:
     faults = Faults()
     with opened(write_targets(tmp_path)) as inner:
-        faults.slow("space", 0.05, times=1)
+        faults.slow("statfs", 0.05, times=1)
         began = time.monotonic()
-        faulty(inner, faults).space()
+        faulty(inner, faults).statfs()
         assert time.monotonic() - began >= 0.05

@@ -59,7 +59,7 @@ def _rounds(folder: Path, rounds: int, layout: str) -> None:
         unsure = set() if begun is None else {begun[1], begun[2] if begun[0] == "rename" else begun[1]}
         found: dict[bytes, bytes] = {}
         with opened(file) as tree:
-            for entry in tree.entries(ROOT):
+            for entry in tree.list_entries(ROOT):
                 if entry.name not in (b".", b".."):
                     found[entry.name] = read_file(tree, entry.node)
         after = dict(model)

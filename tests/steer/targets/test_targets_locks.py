@@ -29,7 +29,7 @@ def test_against_single_bytes(steps: list[tuple[int, int, int, int]]) -> None:
             WRITE in (kind, held) for (other, byte), held in model.items() if other != owner and start <= byte <= end
         )
         lock = Lock(start, end, kind, owner)
-        assert (table.conflicting(POSIX, 1, owner, lock) is not None) == blocked or kind == FREE
+        assert (table.find_conflict(POSIX, 1, owner, lock) is not None) == blocked or kind == FREE
         if blocked:
             with pytest.raises(BlockingIOError):
                 table.take(POSIX, 1, owner, lock)
@@ -40,7 +40,9 @@ def test_against_single_bytes(steps: list[tuple[int, int, int, int]]) -> None:
                 model.pop((owner, byte), None)
             else:
                 model[owner, byte] = kind
-    found = {(owner, byte): lock.kind for _, _, owner, lock in table.all() for byte in range(lock.start, lock.end + 1)}
+    found = {
+        (owner, byte): lock.kind for _, _, owner, lock in table.list_locks() for byte in range(lock.start, lock.end + 1)
+    }
     assert found == model
 
 
@@ -53,4 +55,4 @@ def test_holders_are_apart() -> None:
     table.drop_holder("one")
     table.take(POSIX, 1, 1, lock, "two")
     table.drop_owner(POSIX, 1, 1, "two")
-    assert table.all() == []
+    assert table.list_locks() == []

@@ -77,7 +77,7 @@ def test_directories_are_closed_by_their_mode(tree: TargetsTree) -> None:
     node = write_file(tree, b"a", b"data", folder)
     acting.switch_user(TWO, TWO)
     assert tree.lookup(folder, b"a")[0] == node
-    _refused(errno.EACCES, lambda: tree.entries(folder))
+    _refused(errno.EACCES, lambda: tree.list_entries(folder))
     _refused(errno.EACCES, lambda: write_file(tree, b"b", b"", folder))
     _refused(errno.EACCES, lambda: tree.unlink(folder, b"a"))
     acting.switch_user(ONE, ONE)
@@ -93,7 +93,7 @@ def test_a_group_is_inherited_where_asked_for(tree: TargetsTree) -> None:
     below, st = tree.mkdir(folder, b"e", 0o755)
     assert st.st_gid == TWO
     assert st.st_mode & stat.S_ISGID
-    assert tree.attributes(write_file(tree, b"a", b"", below)).st_gid == TWO
+    assert tree.stat(write_file(tree, b"a", b"", below)).st_gid == TWO
 
 
 def test_reopening_is_for_the_owner(tree: TargetsTree) -> None:

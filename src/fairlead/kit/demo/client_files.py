@@ -155,7 +155,7 @@ class _Session:
         self._turn = turn
         self._folders: dict[bytes, int] = {}
         self._number = 0
-        self._connection = Dial([address], mount="library").any()
+        self._connection = Dial([address], mount="library").connect_any()
         self._sock = self._connection.sock
         self._sock.settimeout(_PATIENCE_S)
         self._pid, self._uid, self._gid = os.getpid(), os.geteuid(), os.getegid()

@@ -60,14 +60,14 @@ class SimulatedTarget(Target):
         super().__init__(described)
         self._pace = pace
 
-    def counted(self, size: int, wrote: bool, began_ns: int) -> None:
+    def count_request(self, size: int, wrote: bool, began_ns: int) -> None:
         """Holds the request for the rest of its device time, then counts it."""
         usual_ns = OVERHEAD_NS + size * 1e9 / RATE
         ends_ns = began_ns + int(usual_ns * self._pace.times(self.name))
         rest = ends_ns - monotonic_ns()
         if rest > 0:
             sleep_s(rest / 1e9)
-        super().counted(size, wrote, began_ns)
+        super().count_request(size, wrote, began_ns)
 
 
 def simulate(tree: TargetsTree, targets_file: str, pace: Path) -> None:

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 METADATA = frozenset(
     (
         "lookup",
-        "attributes",
+        "stat",
         "change",
         "readlink",
         "create",
         "open",
-        "temporary",
+        "create_temporary",
         "mkdir",
         "mknod",
         "symlink",
@@ -35,8 +35,8 @@ METADATA = frozenset(
         "unlink",
         "rmdir",
         "rename",
-        "entries",
-        "space",
+        "list_entries",
+        "statfs",
         "get_attribute",
         "set_attribute",
         "attribute_names",
@@ -46,7 +46,7 @@ METADATA = frozenset(
     )
 )
 """Operations of a tree that take the device's `metadata` time."""
-OPENING = {"create": 2, "temporary": 2, "open": None, "reopen": None}
+OPENING = {"create": 2, "create_temporary": 2, "open": None, "reopen": None}
 """Operations that give an open file: its place in a tuple, None where it is the whole result."""
 _UNITS = {"us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(us|ms|s)")
@@ -167,10 +167,10 @@ class SimulatedDeviceFile:
         self.real.sync(data_only)
         _sleep_until(began + self._device.times.sync_ns)
 
-    def attributes(self) -> Any:
+    def stat(self) -> Any:
         """Takes `metadata`, as every question to a metadata server."""
         began = monotonic_ns()
-        found = self.real.attributes()
+        found = self.real.stat()
         _sleep_until(began + self._device.times.metadata_ns)
         return found
 

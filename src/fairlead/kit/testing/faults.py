@@ -17,7 +17,7 @@ from typing import Any, cast
 from fairlead.core.clock import sleep_s
 from fairlead.steer.fs.trees.base import FileTree
 
-_OPENING = frozenset({"open", "reopen", "create", "temporary"})
+_OPENING = frozenset({"open", "reopen", "create", "create_temporary"})
 
 
 @dataclass

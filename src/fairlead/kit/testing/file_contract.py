@@ -42,7 +42,7 @@ class OpenFileContract:
         assert content(file, 3, 1) == b"ell"
         assert content(file, 100, 15) == b""
         assert content(file, 100, 1 << 40) == b""
-        assert file.attributes().st_size == 15
+        assert file.stat().st_size == 15
         file.close()
 
     def test_a_large_piece(self, tree: FileTree) -> None:
@@ -66,7 +66,7 @@ class OpenFileContract:
     def test_open_with_truncation(self, tree: FileTree) -> None:
         node = put(tree, b"a", b"data")
         file = tree.open(node, os.O_WRONLY | os.O_TRUNC)
-        assert file.attributes().st_size == 0
+        assert file.stat().st_size == 0
         file.close()
 
     def test_open_modes_hold(self, tree: FileTree) -> None:
@@ -125,9 +125,9 @@ class OpenFileContract:
         except OSError as error:
             assert error.errno == errno.EOPNOTSUPP
         else:
-            assert file.attributes().st_size == 10_000
+            assert file.stat().st_size == 10_000
             file.allocate(1, 0, 20_000)
-            assert file.attributes().st_size == 10_000
+            assert file.stat().st_size == 10_000
         file.close()
 
     def test_copy_between_files(self, tree: FileTree) -> None:
@@ -150,20 +150,20 @@ class OpenFileContract:
         tree.unlink(ROOT, b"a")
         assert names(tree) == set()
         assert content(file) == b"data"
-        assert file.attributes().st_nlink == 0
-        assert tree.attributes(node).st_nlink == 0
+        assert file.stat().st_nlink == 0
+        assert tree.stat(node).st_nlink == 0
         assert tree.change(node, Change(size=2), None).st_size == 2
         assert content(file) == b"da"
         file.close()
         with pytest.raises((OSError, UnknownNode)):
-            tree.attributes(node)
+            tree.stat(node)
 
     def test_an_open_file_outlives_being_replaced(self, tree: FileTree) -> None:
         old = tree.open(put(tree, b"b", b"old"), os.O_RDWR)
         put(tree, b"a", b"new")
         tree.rename(ROOT, b"a", ROOT, b"b", 0)
         assert content(old) == b"old"
-        assert old.attributes().st_nlink == 0
+        assert old.stat().st_nlink == 0
         assert got(tree, tree.lookup(ROOT, b"b")[0]) == b"new"
         old.close()
 
@@ -178,7 +178,7 @@ class OpenFileContract:
 
     def test_temporary_file(self, tree: FileTree) -> None:
         try:
-            node, st, file = tree.temporary(ROOT, os.O_RDWR | os.O_TMPFILE, 0o600)
+            node, st, file = tree.create_temporary(ROOT, os.O_RDWR | os.O_TMPFILE, 0o600)
         except OSError as error:
             assert error.errno == errno.EOPNOTSUPP
             pytest.skip("no temporary files on this file system")
@@ -186,7 +186,7 @@ class OpenFileContract:
         file.write_from(memoryview(b"data"), 0)
         assert names(tree) == set()
         assert tree.link(node, ROOT, b"named")[1].st_nlink == 1
-        assert tree.attributes(node).st_nlink == 1
+        assert tree.stat(node).st_nlink == 1
         file.close()
         assert got(tree, tree.lookup(ROOT, b"named")[0]) == b"data"
 
@@ -198,10 +198,10 @@ class OpenFileContract:
         file.lock(2, Lock(10, 19, WRITE, 22))
         with pytest.raises(BlockingIOError):
             file.lock(2, Lock(5, 14, READ, 22))
-        found = file.conflicting(2, Lock(0, END, READ, 22))
+        found = file.find_conflict(2, Lock(0, END, READ, 22))
         assert found is not None
         assert (found.start, found.end, found.kind) == (0, 9, WRITE)
-        assert file.conflicting(1, Lock(0, 9, WRITE, 11)) is None
+        assert file.find_conflict(1, Lock(0, 9, WRITE, 11)) is None
         file.lock(1, Lock(0, 9, FREE, 11))
         file.lock(2, Lock(5, 14, READ, 22))
         file.unlock_owner(2)
@@ -267,7 +267,7 @@ class OpenFileContract:
         folder, _ = tree.mkdir(ROOT, b"d", 0o755)
         node = put(tree, b"a", b"data", folder)
         with pytest.raises(UnknownNode):
-            other.attributes(node)
+            other.stat(node)
         other.place(node, [(ROOT, b"d"), (folder, b"a")])
         assert got(other, node) == b"data"
 
@@ -286,7 +286,7 @@ class OpenFileContract:
         file.write_from(memoryview(b"two and more"), 0)
         file.close()
         assert got(tree, node) == b"two and more"
-        assert tree.attributes(node).st_size == 12
+        assert tree.stat(node).st_size == 12
 
     def test_a_name_that_is_another_file_now(self, tree: FileTree, other: FileTree) -> None:
         node = put(tree, b"a", b"one")
@@ -295,7 +295,7 @@ class OpenFileContract:
         tree.unlink(ROOT, b"a")
         put(tree, b"a", b"two")
         with fails(errno.ESTALE):
-            other.attributes(node)
+            other.stat(node)
         with fails(errno.ESTALE):
             other.open(node, os.O_RDWR | os.O_TRUNC)
         assert got(tree, tree.lookup(ROOT, b"a")[0]) == b"two"
@@ -314,8 +314,8 @@ class OpenFileContract:
         tree.unlink(ROOT, b"a")
         taken = other.reopen(node, os.O_RDWR)
         assert content(taken) == b"data"
-        assert taken.attributes().st_nlink == 0
-        assert other.attributes(node).st_nlink == 0
+        assert taken.stat().st_nlink == 0
+        assert other.stat(node).st_nlink == 0
         taken.close()
         file.close()
 
@@ -330,7 +330,7 @@ class OpenFileContract:
         one.lock(1, Lock(0, 9, WRITE, 1))
         with pytest.raises(BlockingIOError):
             two.lock(1, Lock(0, 9, WRITE, 1))
-        assert two.conflicting(1, Lock(0, END, WRITE, 1)) is not None
+        assert two.find_conflict(1, Lock(0, END, WRITE, 1)) is not None
         one.unlock_owner(1)
         two.lock(1, Lock(0, 9, WRITE, 1))
         two.unlock_owner(1)

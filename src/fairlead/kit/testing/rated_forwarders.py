@@ -77,10 +77,10 @@ class RatedTarget(Target):
         self._devices = devices
         self._ns_per_byte = 1e9 / bytes_per_s
 
-    def counted(self, size: int, wrote: bool, began_ns: int) -> None:
+    def count_request(self, size: int, wrote: bool, began_ns: int) -> None:
         """Holds the request until then, and counts it."""
         self._devices.serve(self.name, size * self._ns_per_byte, began_ns)
-        super().counted(size, wrote, began_ns)
+        super().count_request(size, wrote, began_ns)
 
 
 def main(arguments: list[str] | None = None) -> int:

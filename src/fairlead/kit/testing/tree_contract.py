@@ -56,7 +56,7 @@ def got(tree: FileTree, node: int) -> bytes:
 
 def names(tree: FileTree, node: int = ROOT) -> set[bytes]:
     """Names in a directory but `.` and `..`."""
-    return {entry.name for entry in tree.entries(node)} - {b".", b".."}
+    return {entry.name for entry in tree.list_entries(node)} - {b".", b".."}
 
 
 class TreeContract:
@@ -65,11 +65,11 @@ class TreeContract:
     # Names
 
     def test_root_is_a_directory(self, tree: FileTree) -> None:
-        st = tree.attributes(ROOT)
+        st = tree.stat(ROOT)
         assert stat.S_ISDIR(st.st_mode)
         assert st.st_nlink == 2
         assert names(tree) == set()
-        assert {entry.name for entry in tree.entries(ROOT)} == {b".", b".."}
+        assert {entry.name for entry in tree.list_entries(ROOT)} == {b".", b".."}
 
     def test_create_then_lookup(self, tree: FileTree) -> None:
         node, st, file = tree.create(ROOT, b"a", os.O_RDWR | os.O_EXCL, 0o640)
@@ -154,7 +154,7 @@ class TreeContract:
 
     def test_a_node_never_seen(self, tree: FileTree) -> None:
         with pytest.raises(UnknownNode):
-            tree.attributes(1 << 40)
+            tree.stat(1 << 40)
         with pytest.raises(UnknownNode):
             tree.lookup(1 << 40, b"a")
         with pytest.raises(UnknownNode):
@@ -217,7 +217,7 @@ class TreeContract:
         with pytest.raises(OSError):
             tree.open(node, os.O_RDONLY)
         with pytest.raises(OSError):
-            tree.entries(node)
+            tree.list_entries(node)
         with pytest.raises(OSError):
             tree.create(ROOT, b"out", os.O_RDWR, 0o644)
 
@@ -238,11 +238,11 @@ class TreeContract:
         put(tree, b"f", parent=folder)
         tree.mkdir(folder, b"e", 0o755)
         tree.symlink(folder, b"l", b"f")
-        kinds = {entry.name: entry.kind for entry in tree.entries(folder)}
+        kinds = {entry.name: entry.kind for entry in tree.list_entries(folder)}
         assert set(kinds) == {b".", b"..", b"f", b"e", b"l"}
         for name, kind in ((b"f", stat.S_IFREG), (b"e", stat.S_IFDIR), (b"l", stat.S_IFLNK)):
             assert kinds[name] in (0, kind >> 12)
-        for entry in tree.entries(folder):
+        for entry in tree.list_entries(folder):
             if entry.name not in (b".", b".."):
                 assert entry.node == tree.lookup(folder, entry.name)[0]
 
@@ -251,13 +251,13 @@ class TreeContract:
         given = {b"file-with-a-name-%04d" % number for number in range(1000)}
         for name in given:
             tree.mknod(folder, name, stat.S_IFREG | 0o644, 0)
-        found = [entry.name for entry in tree.entries(folder)]
+        found = [entry.name for entry in tree.list_entries(folder)]
         assert len(found) == 1002
         assert set(found) - {b".", b".."} == given
 
     def test_entries_of_a_file(self, tree: FileTree) -> None:
         with pytest.raises(OSError):
-            tree.entries(put(tree, b"a"))
+            tree.list_entries(put(tree, b"a"))
 
     def test_hard_links(self, tree: FileTree) -> None:
         node = put(tree, b"a", b"data")
@@ -265,7 +265,7 @@ class TreeContract:
         linked, st = tree.link(node, folder, b"b")
         assert (linked, st.st_nlink) == (node, 2)
         tree.unlink(ROOT, b"a")
-        assert tree.attributes(node).st_nlink == 1
+        assert tree.stat(node).st_nlink == 1
         assert got(tree, node) == b"data"
         with fails(errno.EEXIST):
             tree.link(node, folder, b"b")
@@ -307,7 +307,7 @@ class TreeContract:
         assert tree.lookup(ROOT, b"b")[0] == node
         assert names(tree) == {b"b"}
         with pytest.raises((OSError, UnknownNode)):
-            tree.attributes(old)
+            tree.stat(old)
 
     def test_rename_errors(self, tree: FileTree) -> None:
         put(tree, b"a")
@@ -347,7 +347,7 @@ class TreeContract:
         tree.link(node, ROOT, b"b")
         tree.rename(ROOT, b"a", ROOT, b"b", 0)
         assert names(tree) == {b"a", b"b"}
-        assert tree.attributes(node).st_nlink == 2
+        assert tree.stat(node).st_nlink == 2
 
     # Attributes
 
@@ -355,11 +355,11 @@ class TreeContract:
         node = put(tree, b"a")
         for mode in (0o600, 0o4755, 0o000, 0o777):
             assert stat.S_IMODE(tree.change(node, Change(mode=mode), None).st_mode) == mode
-            assert stat.S_IMODE(tree.attributes(node).st_mode) == mode
+            assert stat.S_IMODE(tree.stat(node).st_mode) == mode
 
     def test_times(self, tree: FileTree) -> None:
         node = put(tree, b"a")
-        before = tree.attributes(node)
+        before = tree.stat(node)
         st = tree.change(node, Change(mtime_ns=SECOND + 5), None)
         assert (st.st_mtime_ns, st.st_atime_ns) == (SECOND + 5, before.st_atime_ns)
         st = tree.change(node, Change(atime_ns=7 * SECOND), None)
@@ -372,17 +372,17 @@ class TreeContract:
 
     def test_times_of_a_link_are_its_own(self, tree: FileTree) -> None:
         node = put(tree, b"a")
-        before = tree.attributes(node).st_mtime_ns
+        before = tree.stat(node).st_mtime_ns
         link, _ = tree.symlink(ROOT, b"l", b"a")
         assert tree.change(link, Change(mtime_ns=5 * SECOND), None).st_mtime_ns == 5 * SECOND
-        assert tree.attributes(node).st_mtime_ns == before
+        assert tree.stat(node).st_mtime_ns == before
 
     def test_a_write_is_seen_in_size_and_time(self, tree: FileTree) -> None:
         node = put(tree, b"a")
         tree.change(node, Change(mtime_ns=SECOND), None)
         file = tree.open(node, os.O_WRONLY)
         file.write_from(memoryview(b"abc"), 0)
-        st = tree.attributes(node)
+        st = tree.stat(node)
         assert st.st_size == 3
         assert st.st_mtime_ns > SECOND
         file.close()
@@ -396,7 +396,7 @@ class TreeContract:
         assert (st.st_uid, st.st_gid) == (1234, 4321)
 
     def test_space(self, tree: FileTree) -> None:
-        found = tree.space()
+        found = tree.statfs()
         assert found.f_blocks >= found.f_bfree >= 0
         assert found.f_namemax == 255
 
@@ -440,10 +440,10 @@ class TreeContract:
 
     def test_entries_are_entries(self, tree: FileTree) -> None:
         put(tree, b"a")
-        assert all(isinstance(entry, Entry) for entry in tree.entries(ROOT))
+        assert all(isinstance(entry, Entry) for entry in tree.list_entries(ROOT))
 
     def test_attributes_have_every_name(self, tree: FileTree) -> None:
-        st: Stat = tree.attributes(put(tree, b"a", b"x" * 5000))
+        st: Stat = tree.stat(put(tree, b"a", b"x" * 5000))
         assert st.st_blocks > 0
         assert st.st_blksize > 0
         assert st.st_rdev == 0

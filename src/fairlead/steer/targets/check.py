@@ -113,7 +113,7 @@ class _Check:
         """Objects that belong to a file; the others are set aside."""
         found = {}
         for target in self._targets.by_name.values():
-            if not target.here():
+            if not target.is_mounted():
                 self._note("target", f"nothing at {target.path}", target=target.name)
                 continue
             for path, name in _scan(target):
@@ -163,7 +163,7 @@ class _Check:
             length = compute_object_size(index, inode.cut, inode.stripe, len(inode.targets))
             if there.st_size > length:
                 if self._repair:
-                    os.truncate(target.object_path(inode.ino, index), length)
+                    os.truncate(target.get_object_path(inode.ino, index), length)
                 what = f"object {index} has {there.st_size} bytes, {length} belong to the file"
                 self._note("oversize", what, inode.ino, target.name, self._repair)
 

@@ -45,7 +45,7 @@ def export_tree(tree: TargetsTree, destination: str, path: str = "/") -> Exporte
     try:
         for name in names:
             node = tree.lookup(node, os.fsencode(name))[0]
-        attributes = tree.attributes(node)
+        attributes = tree.stat(node)
     except OSError as error:
         raise InputError(error.strerror or str(error), where=path, remedy="give a path of the tree") from error
     done = Exported()
@@ -81,9 +81,9 @@ class _Export:
     def _directory(self, node: int, to: bytes) -> None:
         os.makedirs(to, exist_ok=True)
         self._done.directories += 1
-        for entry in self._tree.entries(node):
+        for entry in self._tree.list_entries(node):
             if entry.name not in (b".", b".."):
-                self.node(entry.node, self._tree.attributes(entry.node), os.path.join(to, entry.name))
+                self.node(entry.node, self._tree.stat(entry.node), os.path.join(to, entry.name))
 
     def _single(self, node: int, attributes: Stat, to: bytes) -> None:
         kind = stat.S_IFMT(attributes.st_mode)

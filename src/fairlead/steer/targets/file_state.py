@@ -83,19 +83,19 @@ class FileState:
             if inode.capable or (inode.mtime != inode.timed and now_ns() - inode.timed < _TICK_NS):
                 self._retimed = True
             if inode.targets and not self.targets:
-                targets = self._set.named(inode.targets)
+                targets = self._set.find_targets(inode.targets)
                 self.stripe = inode.stripe
                 self._objects = [ABSENT] * len(targets)
                 self.targets = targets
                 if not self._closed:
                     for target in targets:
-                        target.opened(1)
+                        target.count_open(1)
 
-    def retimed(self) -> None:
+    def mark_retimed(self) -> None:
         """The modification time was set by hand, or capabilities: the next write has to undo it."""
         self._retimed = True
 
-    def target_of(self, offset: int) -> Target | None:
+    def find_target(self, offset: int) -> Target | None:
         """The target that holds a byte; None before the first write."""
         targets = self.targets
         if len(targets) < 2:
@@ -124,7 +124,7 @@ class FileState:
                     if got < len(piece):
                         _clear(piece, got)
                     got = max(0, got - len(piece))
-        return max(0, min(length, self.size() - offset)) if short else length
+        return max(0, min(length, self.get_size() - offset)) if short else length
 
     def _read_object(self, index: int, offset: int, pieces: list[memoryview], length: int) -> int:
         descriptor = self._objects[index]
@@ -138,8 +138,8 @@ class FileState:
         try:
             got = os.preadv(descriptor, pieces, offset)
         except OSError as error:
-            raise target.failed(self.ino, index, error) from error
-        target.counted(got, False, began)
+            raise target.translate_error(self.ino, index, error) from error
+        target.count_request(got, False, began)
         return got
 
     def _zeros(self, buffer: memoryview, offset: int) -> int:
@@ -147,7 +147,7 @@ class FileState:
 
     def _rest(self, buffer: memoryview, offset: int, got: int) -> int:
         """After `got` bytes the object ends: the file may go on with a hole."""
-        end = max(0, min(len(buffer), self.size() - offset))
+        end = max(0, min(len(buffer), self.get_size() - offset))
         if end <= got:
             return got
         _clear(buffer[:end], got)
@@ -197,8 +197,8 @@ class FileState:
         try:
             wrote = os.pwritev(descriptor, pieces, offset)
         except OSError as error:
-            raise target.failed(self.ino, index, error) from error
-        target.counted(wrote, True, began)
+            raise target.translate_error(self.ino, index, error) from error
+        target.count_request(wrote, True, began)
         return wrote
 
     def _assign(self) -> None:
@@ -212,7 +212,7 @@ class FileState:
                     inode = self._store.write(sizes.assign, self.ino, stripe, names)
                     self.adopt(inode)
                 finally:
-                    self._set.chosen_is_open(names)
+                    self._set.confirm_choice(names)
                 if self._placed is not None:
                     self._placed(self.ino, inode.targets)
             self.adopt(inode)
@@ -230,7 +230,7 @@ class FileState:
 
     def _opened(self, index: int, create: bool) -> int:
         target = self.targets[index]
-        path = target.object_path(self.ino, index)
+        path = target.get_object_path(self.ino, index)
         try:
             # An object that is known to exist is never made again: it would hide that its target has lost it.
             if create and not self._known >> index & 1:
@@ -244,14 +244,14 @@ class FileState:
             if descriptor == ABSENT:
                 raise build_error(errno.ENOENT)
         except OSError as error:
-            raise target.failed(self.ino, index, error) from error
+            raise target.translate_error(self.ino, index, error) from error
         return descriptor
 
-    def size(self) -> int:
+    def get_size(self) -> int:
         """The size now."""
         return measure_file(self._store.read(namespace.get, self.ino), self._look)[0]
 
-    def attributes(self, inode: Inode) -> Attributes:
+    def stat(self, inode: Inode) -> Attributes:
         """Attributes of a record with what the objects add."""
         return Attributes(inode, *measure_file(inode, self._look))
 
@@ -272,11 +272,11 @@ class FileState:
 
     def _look_by_path(self, index: int) -> os.stat_result | None:
         with suppress(OSError), acting.forwarder_identity:
-            return os.stat(self.targets[index].object_path(self.ino, index))
+            return os.stat(self.targets[index].get_object_path(self.ino, index))
         return None
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
+    def exclude_others(self) -> Iterator[None]:
         """No other append or truncation of the file runs meanwhile, also none of another forwarder."""
         with self.lock:
             if not self._store.shared or self._is_alone:
@@ -300,12 +300,12 @@ class FileState:
 
     def append(self, buffer: memoryview) -> int:
         """Writes at the end of the file."""
-        with self.alone():
-            return self.write_from(buffer, self.size())
+        with self.exclude_others():
+            return self.write_from(buffer, self.get_size())
 
     def finish(self) -> None:
         """Ends a truncation that was cut short: what is beyond its size must not come back."""
-        with self.alone():
+        with self.exclude_others():
             inode = self._store.read(namespace.get, self.ino)
             if inode.cut >= 0:
                 inode = self.cut(inode)
@@ -313,12 +313,12 @@ class FileState:
 
     def truncate(self, size: int) -> Inode:
         """Sets the size."""
-        with self.alone():
+        with self.exclude_others():
             inode = self._store.read(namespace.get, self.ino)
             if inode.cut >= 0:
                 inode = self.cut(inode)
             self.adopt(inode)
-            cutting = bool(inode.made) and self.size() > size
+            cutting = bool(inode.made) and self.get_size() > size
             inode = self._store.write(sizes.resize, self.ino, size, now_ns(), cutting)
             if cutting:
                 inode = self.cut(inode)
@@ -337,16 +337,16 @@ class FileState:
                     if descriptor != ABSENT and os.fstat(descriptor).st_size > length:
                         os.ftruncate(descriptor, length)
                 except OSError as error:
-                    raise target.failed(self.ino, index, error) from error
+                    raise target.translate_error(self.ino, index, error) from error
         return self._store.write(sizes.resized, self.ino, inode.cuts, now_ns())
 
-    def objects(self, create: bool) -> list[int]:
+    def open_objects(self, create: bool) -> list[int]:
         """Descriptors of all objects, made first if asked for; ABSENT for one that is not there."""
         if not self.targets and create:
             self._assign()
         return [self._open(index, create=create) for index in range(len(self.targets))]
 
-    def touched(self, end: int) -> None:
+    def record_extent(self, end: int) -> None:
         """Something was allocated, reaching to `end` of the file."""
         self._reached = max(self._reached, end)
 
@@ -366,9 +366,9 @@ class FileState:
                 continue
             try:
                 (os.fdatasync if data_only else os.fsync)(self._open(index, create=False))
-                folders.add(os.path.dirname(target.object_path(self.ino, index)))
+                folders.add(os.path.dirname(target.get_object_path(self.ino, index)))
             except OSError as error:
-                raise target.failed(self.ino, index, error) from error
+                raise target.translate_error(self.ino, index, error) from error
         for folder in folders:
             _sync_folder(folder)
         self.record()
@@ -385,7 +385,7 @@ class FileState:
                     os.close(descriptor)
                     self._objects[index] = ABSENT
             for target in self.targets:
-                target.opened(-1)
+                target.count_open(-1)
 
 
 def _existing(path: str) -> int:

@@ -51,15 +51,15 @@ class Sweeper:
             return False
         for index, name in enumerate(inode.targets):
             target = self._targets.by_name.get(name)
-            if target is None or not target.here():
+            if target is None or not target.is_mounted():
                 return False
             try:
                 with acting.forwarder_identity:
-                    os.unlink(target.object_path(ino, index))
+                    os.unlink(target.get_object_path(ino, index))
             except FileNotFoundError:
                 continue
             except OSError as error:
-                target.failed(ino, index, error)
+                target.translate_error(ino, index, error)
                 return False
         self._store.write(sizes.reclaim, ino)
         return True

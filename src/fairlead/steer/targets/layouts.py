@@ -18,7 +18,7 @@ def format_layout(inode: Inode, targets: TargetSet) -> bytes:
         return f"count={len(inode.targets)},size={inode.stripe},targets={':'.join(inode.targets)}".encode()
     if not (inode.is_file or inode.layout):
         raise build_error(errno.ENODATA)
-    wanted = targets.striping(inode.layout)
+    wanted = targets.choose_striping(inode.layout)
     pool = f",pool={wanted.pool}" if wanted.pool else ""
     return f"count={wanted.stripes},size={wanted.size}{pool}".encode()
 

@@ -34,7 +34,7 @@ class LockTable:
                 rest.append((owner, lock, holder))
             self._keep(space, ino, rest)
 
-    def conflicting(self, space: int, ino: int, owner: int, lock: Lock, holder: str = "") -> Lock | None:
+    def find_conflict(self, space: int, ino: int, owner: int, lock: Lock, holder: str = "") -> Lock | None:
         """The lock in the way, or None."""
         with self._guard:
             return self._conflict(space, ino, (owner, holder), lock)
@@ -51,7 +51,7 @@ class LockTable:
             for (space, ino), entries in list(self._held.items()):
                 self._keep(space, ino, [entry for entry in entries if entry[2] != holder])
 
-    def all(self) -> list[tuple[int, int, int, Lock]]:
+    def list_locks(self) -> list[tuple[int, int, int, Lock]]:
         """Every lock: space, inode, owner, lock."""
         with self._guard:
             return [(space, ino, entry[0], entry[1]) for (space, ino), held in self._held.items() for entry in held]

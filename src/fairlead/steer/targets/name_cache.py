@@ -21,7 +21,7 @@ class SeenNames:
         self._names: dict[int, tuple[int, bytes]] = {}
         self._inodes: dict[tuple[int, bytes], int] = {}
 
-    def seen(self, parent: int, name: bytes, inode: Inode) -> None:
+    def record_name(self, parent: int, name: bytes, inode: Inode) -> None:
         """The inode has this name. Files that have their targets are not kept: nobody will ask for them."""
         if inode.is_directory or (inode.is_file and not inode.targets):
             with self._lock:
@@ -30,7 +30,9 @@ class SeenNames:
                     for old in list(self._names)[: _MOST // 8]:
                         self._drop(old)
 
-    def renamed(self, parent: int, name: bytes, new_parent: int, new_name: bytes, *, exchange: bool = False) -> None:
+    def record_rename(
+        self, parent: int, name: bytes, new_parent: int, new_name: bytes, *, exchange: bool = False
+    ) -> None:
         """What had one name has another now; with `exchange` also the other way round."""
         with self._lock:
             ino, other = self._inodes.get((parent, name)), self._inodes.get((new_parent, new_name))
@@ -47,7 +49,7 @@ class SeenNames:
         with self._lock:
             self._drop(ino)
 
-    def path(self, ino: int) -> str:
+    def find_path(self, ino: int) -> str:
         """The path from the tree's root on, beginning with `/`; empty when a part of it was not seen."""
         parts: list[bytes] = []
         while ino != ROOT_INODE:

@@ -46,26 +46,26 @@ class Renamed(msgspec.Struct, array_like=True, frozen=True):
 
 def get(records: Records, ino: int) -> Inode:
     """The record of an inode."""
-    return records.inode(ino)
+    return records.get_inode(ino)
 
 
 def lookup(records: Records, parent: int, name: bytes, who: Who | None) -> Inode:
     """The inode of a name."""
-    folder = records.directory(parent)
+    folder = records.get_directory(parent)
     check_access(folder, SEARCH, who)
     if name == b".":
         return folder
-    ino = folder.parent if name == b".." else records.child(parent, name)
+    ino = folder.parent if name == b".." else records.find_child(parent, name)
     if ino is None:
         raise build_error(errno.ENOENT)
-    return records.inode(ino)
+    return records.get_inode(ino)
 
 
 def make(records: Records, parent: int, name: bytes, new: New, now: int, who: Who | None) -> Inode:
     """A new inode under a name; EEXIST if the name is taken."""
-    folder = records.directory(parent)
+    folder = records.get_directory(parent)
     check_access(folder, SEARCH, who)
-    if name in (b".", b"..") or records.child(parent, name) is not None:
+    if name in (b".", b"..") or records.find_child(parent, name) is not None:
         raise build_error(errno.EEXIST)
     check_access(folder, WRITE, who)
     if folder.nlink == 0:
@@ -81,12 +81,12 @@ def make(records: Records, parent: int, name: bytes, new: New, now: int, who: Wh
 
 def temporary(records: Records, parent: int, new: New, now: int, who: Who | None) -> Inode:
     """A new inode without a name, among the orphans."""
-    folder = records.directory(parent)
+    folder = records.get_directory(parent)
     check_access(folder, WRITE | SEARCH, who)
     inode = _inode(records, folder, new, now)
     inode.nlink = 0
     records.put(inode)
-    records.orphan(inode.ino, now)
+    records.add_orphan(inode.ino, now)
     return inode
 
 
@@ -127,13 +127,13 @@ def link(
     records: Records, ino: int, parent: int, name: bytes, now: int, who: Who | None, nameless: bool = False
 ) -> Inode:
     """Another name of an inode. One without a name gets one only if `nameless`: somebody keeps it open meanwhile."""
-    folder = records.directory(parent)
-    inode = records.inode(ino)
+    folder = records.get_directory(parent)
+    inode = records.get_inode(ino)
     if inode.nlink == 0 and not nameless:
         raise build_error(errno.ENOENT)
     if inode.is_directory:
         raise build_refusal(errno.EPERM)
-    if name in (b".", b"..") or records.child(parent, name) is not None:
+    if name in (b".", b"..") or records.find_child(parent, name) is not None:
         raise build_error(errno.EEXIST)
     check_access(folder, WRITE | SEARCH, who)
     if folder.nlink == 0:
@@ -149,7 +149,7 @@ def link(
 
 def unlink(records: Records, parent: int, name: bytes, now: int, who: Who | None) -> Inode:
     """Removes a name of something that is no directory. Returns the inode as it is now."""
-    folder = records.directory(parent)
+    folder = records.get_directory(parent)
     inode = _named(records, parent, name)
     check_removal(folder, inode, who)
     if inode.is_directory:
@@ -162,7 +162,7 @@ def unlink(records: Records, parent: int, name: bytes, now: int, who: Who | None
 
 def rmdir(records: Records, parent: int, name: bytes, now: int, who: Who | None) -> None:
     """Removes an empty directory."""
-    folder = records.directory(parent)
+    folder = records.get_directory(parent)
     if name == b".":
         raise build_error(errno.EINVAL)
     if name == b"..":
@@ -177,16 +177,16 @@ def rmdir(records: Records, parent: int, name: bytes, now: int, who: Who | None)
 
 
 def _named(records: Records, parent: int, name: bytes) -> Inode:
-    ino = records.child(parent, name)
+    ino = records.find_child(parent, name)
     if ino is None:
         raise build_error(errno.ENOENT)
-    return records.inode(ino)
+    return records.get_inode(ino)
 
 
 def _check_empty(records: Records, inode: Inode) -> None:
     if not inode.is_directory:
         raise build_error(errno.ENOTDIR)
-    if next(records.names(inode.ino), None) is not None:
+    if next(records.list_names(inode.ino), None) is not None:
         raise build_error(errno.ENOTEMPTY)
 
 
@@ -195,7 +195,7 @@ def _lose_name(records: Records, inode: Inode, now: int) -> None:
     inode.ctime = now
     if inode.nlink == 0:
         if inode.is_file:
-            records.orphan(inode.ino, now)
+            records.add_orphan(inode.ino, now)
         else:
             records.drop(inode.ino)
             return
@@ -210,11 +210,11 @@ def rename(
         raise build_error(errno.EINVAL)
     if {name, new_name} & {b".", b".."}:
         raise build_error(errno.EBUSY)
-    source = records.directory(parent)
-    into = source if new_parent == parent else records.directory(new_parent)
+    source = records.get_directory(parent)
+    into = source if new_parent == parent else records.get_directory(new_parent)
     moved = _named(records, parent, name)
-    old_ino = records.child(new_parent, new_name)
-    old = None if old_ino is None else records.inode(old_ino)
+    old_ino = records.find_child(new_parent, new_name)
+    old = None if old_ino is None else records.get_inode(old_ino)
     check_removal(source, moved, who)
     if old is not None:
         if flags & NOREPLACE:
@@ -287,19 +287,19 @@ def _check_no_loop(records: Records, moved: Inode, into: int) -> None:
     while at != ROOT_INODE:
         if at == moved.ino:
             raise build_error(errno.EINVAL)
-        at = records.inode(at).parent
+        at = records.get_inode(at).parent
 
 
 def entries(records: Records, ino: int, who: Who | None) -> list[tuple[bytes, int, int]]:
     """Names in a directory with inode and kind; `.` and `..` first."""
-    folder = records.directory(ino)
+    folder = records.get_directory(ino)
     check_access(folder, READ, who)
-    return [(b".", ino, 4), (b"..", folder.parent, 4), *records.names(ino)]
+    return [(b".", ino, 4), (b"..", folder.parent, 4), *records.list_names(ino)]
 
 
 def get_attribute(records: Records, ino: int, name: bytes, who: Who | None) -> bytes:
     """An extended attribute."""
-    inode = records.inode(ino)
+    inode = records.get_inode(ino)
     if name.startswith(b"user."):
         check_access(inode, READ, who)
     value = records.attribute(ino, name)
@@ -334,12 +334,12 @@ def remove_attribute(records: Records, ino: int, name: bytes, now: int, who: Who
 
 def attribute_names(records: Records, ino: int) -> list[bytes]:
     """Names of the extended attributes."""
-    records.inode(ino)
+    records.get_inode(ino)
     return list(records.attribute_names(ino))
 
 
 def _attribute_owner(records: Records, ino: int, name: bytes, who: Who | None) -> Inode:
-    inode = records.inode(ino)
+    inode = records.get_inode(ino)
     if len(name) > NAME_LIMIT:
         raise build_error(errno.ERANGE)
     if name.startswith(b"user."):
@@ -358,7 +358,7 @@ NAME_LIMIT = 255
 
 def set_layout(records: Records, ino: int, layout: str, now: int, who: Who | None) -> None:
     """The layout of new files in a directory, or of a file without data."""
-    inode = records.inode(ino)
+    inode = records.get_inode(ino)
     if not is_owner(inode, who):
         raise build_refusal(errno.EPERM)
     if not inode.is_directory and (not inode.is_file or inode.targets):
@@ -381,7 +381,7 @@ class Changes(msgspec.Struct, array_like=True, frozen=True):
 
 def change(records: Records, ino: int, wanted: Changes, now: int, who: Who | None) -> Inode:
     """Sets attributes other than the size."""
-    inode = records.inode(ino)
+    inode = records.get_inode(ino)
     if wanted.uid is not None or wanted.gid is not None:
         _change_owner(inode, wanted, who)
         records.drop_capability(inode)

@@ -69,7 +69,7 @@ class Target:
         self._free_ns = 0
         self._quiet_until_ns = 0
 
-    def object_path(self, ino: int, index: int) -> str:
+    def get_object_path(self, ino: int, index: int) -> str:
         """Where object `index` of an inode is."""
         return f"{self.path}/objects/{ino & 0xFF:02x}/{ino:x}.{index}"
 
@@ -79,7 +79,7 @@ class Target:
         try:
             return os.open(path, flags, 0o600)
         except FileNotFoundError:
-            if not self.here():
+            if not self.is_mounted():
                 raise
             with suppress(FileExistsError):
                 os.mkdir(os.path.dirname(path), mode=0o700)
@@ -112,7 +112,7 @@ class Target:
             os.fsync(file.fileno())
         os.rename(new, mark)
 
-    def here(self) -> bool:
+    def is_mounted(self) -> bool:
         """Whether the target is mounted; logs when it goes or comes."""
         with acting.forwarder_identity:
             there = os.path.exists(os.path.join(self.path, MARK))
@@ -124,12 +124,12 @@ class Target:
                 log.error("target %s: nothing at %s: its files answer EIO", self.name, self.path)
         return there
 
-    def failed(self, ino: int, index: int, error: OSError) -> OSError:
+    def translate_error(self, ino: int, index: int, error: OSError) -> OSError:
         """What the caller gets for an error on an object: EIO for one that has gone."""
         with self._guard:
             self.counters.errors += 1
         if error.errno == errno.ENOENT:
-            if self.here():
+            if self.is_mounted():
                 self._say("target %s: object %x.%d has gone", ino, index)
             return build_error(errno.EIO)
         if error.errno == errno.EIO:
@@ -155,12 +155,12 @@ class Target:
             self._free_ns = start + size * 1_000_000_000 // self.rate
             return max(0, start - now)
 
-    def opened(self, change: int) -> None:
+    def count_open(self, change: int) -> None:
         """Counts files that have an object open here."""
         with self._guard:
             self.open_count += change
 
-    def counted(self, size: int, wrote: bool, began_ns: int) -> None:
+    def count_request(self, size: int, wrote: bool, began_ns: int) -> None:
         """One request was carried out."""
         took = monotonic_ns() - began_ns
         with self._guard:
@@ -197,9 +197,9 @@ class TargetSet:
         for target in self.by_name.values():
             if os.path.isdir(target.path) and not readonly:
                 target.prepare(tree)
-            target.here()
+            target.is_mounted()
 
-    def named(self, names: Sequence[str]) -> list[Target]:
+    def find_targets(self, names: Sequence[str]) -> list[Target]:
         """Targets by name; EIO for one the configuration has dropped."""
         try:
             return [self.by_name[name] for name in names]
@@ -207,7 +207,7 @@ class TargetSet:
             log.error("target %s is not in the targets file", error.args[0])  # noqa: TRY400 - no traceback
             raise build_error(errno.EIO) from error
 
-    def striping(self, layout: str) -> Striping:
+    def choose_striping(self, layout: str) -> Striping:
         """The layout a text asks for; the default where it no longer makes sense."""
         try:
             return configured.parse_layout(layout, self.default, self.pools)
@@ -218,7 +218,7 @@ class TargetSet:
     def choose(self, layout: str) -> tuple[int, list[str]]:
         """Stripe size and targets for a new file. They count as open at once, so that files that are placed at the
         same moment do not all go to the same target; `chosen_is_open` ends that."""
-        wanted = self.striping(layout)
+        wanted = self.choose_striping(layout)
         all_targets = list(self.by_name.values())
         with self._guard:
             if self._turns:  # equal targets take turns
@@ -228,16 +228,16 @@ class TargetSet:
             pool = [at for at, target in enumerate(all_targets) if wanted.pool is None or target.pool == wanted.pool]
             chosen = self._placement.place(wanted.stripes or len(pool), states, pool)
             for at in chosen:
-                all_targets[at].opened(1)
+                all_targets[at].count_open(1)
         if not chosen:
             gone = not any(states[at].available for at in pool)
             raise build_error(errno.EIO if gone else errno.ENOSPC)
         return wanted.size, [all_targets[at].name for at in chosen]
 
-    def chosen_is_open(self, names: Sequence[str]) -> None:
+    def confirm_choice(self, names: Sequence[str]) -> None:
         """The file that `choose` gave these targets counts for itself now, or will not be."""
         for name in names:
-            self.by_name[name].opened(-1)
+            self.by_name[name].count_open(-1)
 
     def wait(self, target: Target, size: int) -> None:
         """Waits for the target's turn where nobody does it outside."""
@@ -248,7 +248,7 @@ class TargetSet:
 
 
 def _state(target: Target) -> TargetState:
-    there = target.here()
+    there = target.is_mounted()
     free = None
     if there:
         with acting.forwarder_identity:

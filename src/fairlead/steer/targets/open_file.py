@@ -64,9 +64,9 @@ class StripedFile:
         """Objects, then the metadata."""
         self.state.sync(data_only)
 
-    def attributes(self) -> Attributes:
+    def stat(self) -> Attributes:
         """As fstat."""
-        return self.state.attributes(self._store.read(namespace.get, self.state.ino))
+        return self.state.stat(self._store.read(namespace.get, self.state.ino))
 
     def truncate(self, size: int) -> None:
         """As ftruncate."""
@@ -84,9 +84,9 @@ class StripedFile:
             raise build_error(errno.EOPNOTSUPP)
         state, end = self.state, offset + length
         with state.lock:
-            before = state.size()
+            before = state.get_size()
             punching = bool(mode & _PUNCH)
-            descriptors = state.objects(create=not punching)
+            descriptors = state.open_objects(create=not punching)
             count = len(state.targets)
             for index, descriptor in enumerate(descriptors):
                 start = compute_object_size(index, offset, state.stripe, count)
@@ -95,16 +95,16 @@ class StripedFile:
                     # The objects keep their sizes: the file's is recorded.
                     linux.allocate_range(descriptor, mode | _KEEP_SIZE, start, stop - start)
             if not mode & _KEEP_SIZE and end > before:
-                state.touched(end)
+                state.record_extent(end)
                 state.record()
 
     def seek(self, offset: int, whence: int) -> int:
         """SEEK_DATA and SEEK_HOLE, by object."""
         state = self.state
-        size = state.size()
+        size = state.get_size()
         if offset >= size or offset < 0:
             raise build_error(errno.ENXIO)
-        descriptors = state.objects(create=False)
+        descriptors = state.open_objects(create=False)
         if whence == os.SEEK_DATA:
             found = [
                 at for index in range(len(descriptors)) if (at := self._data(index, descriptors, offset)) is not None
@@ -169,9 +169,9 @@ class StripedFile:
         """As the protocol says; shared by all forwarders of the tree."""
         self._store.lock(POSIX, self.state.ino, owner, lock)
 
-    def conflicting(self, owner: int, lock: Lock) -> Lock | None:
+    def find_conflict(self, owner: int, lock: Lock) -> Lock | None:
         """As the protocol says."""
-        return self._store.conflicting(POSIX, self.state.ino, owner, lock)
+        return self._store.find_conflict(POSIX, self.state.ino, owner, lock)
 
     def unlock_owner(self, owner: int) -> None:
         """As the protocol says."""

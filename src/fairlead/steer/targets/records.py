@@ -47,16 +47,16 @@ class Records:
         raw = self.txn.get(KEY.pack(ino), db=self._inodes)
         return None if raw is None else _decode(raw)
 
-    def inode(self, ino: int) -> Inode:
+    def get_inode(self, ino: int) -> Inode:
         """The record; ESTALE if there is none, or its objects are being removed."""
         found = self.find(ino)
         if found is None or found.nlink < 0:
             raise build_error(errno.ESTALE)
         return found
 
-    def directory(self, ino: int) -> Inode:
+    def get_directory(self, ino: int) -> Inode:
         """The record of a directory; ENOTDIR if it is none."""
-        found = self.inode(ino)
+        found = self.get_inode(ino)
         if not found.is_directory:
             raise build_error(errno.ENOTDIR)
         return found
@@ -73,7 +73,7 @@ class Records:
         for name in list(self.attribute_names(ino)):
             self.txn.delete(key + name, db=self._attributes)
 
-    def child(self, parent: int, name: bytes) -> int | None:
+    def find_child(self, parent: int, name: bytes) -> int | None:
         """The inode of a name, or None."""
         if len(name) > NAME_MAX:
             raise build_error(errno.ENAMETOOLONG)
@@ -90,7 +90,7 @@ class Records:
         """Removes a name."""
         self.txn.delete(KEY.pack(parent) + name, db=self._names)
 
-    def names(self, parent: int) -> Iterator[tuple[bytes, int, int]]:
+    def list_names(self, parent: int) -> Iterator[tuple[bytes, int, int]]:
         """Names in a directory with inode and kind, in the order of their bytes."""
         yield from ((name, *ENTRY.unpack(value)) for name, value in self._range(self._names, parent))
 
@@ -127,7 +127,7 @@ class Records:
                     return
                 yield key[8:], value
 
-    def orphan(self, ino: int, now: int) -> None:
+    def add_orphan(self, ino: int, now: int) -> None:
         """Notes that an inode has no name."""
         self.txn.put(KEY.pack(ino), KEY.pack(now), db=self._orphans)
 
@@ -135,12 +135,12 @@ class Records:
         """It has one again."""
         self.txn.delete(KEY.pack(ino), db=self._orphans)
 
-    def orphans(self) -> list[tuple[int, int]]:
+    def list_orphans(self) -> list[tuple[int, int]]:
         """Inodes without a name and when they lost it."""
         with self.txn.cursor(db=self._orphans) as cursor:
             return [(KEY.unpack(key)[0], KEY.unpack(value)[0]) for key, value in cursor]
 
-    def inodes(self) -> Iterator[Inode]:
+    def iterate_inodes(self) -> Iterator[Inode]:
         """All records."""
         with self.txn.cursor(db=self._inodes) as cursor:
             for value in cursor.iternext(keys=False, values=True):

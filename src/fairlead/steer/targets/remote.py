@@ -91,7 +91,7 @@ class RemoteStore:
             raise
         sock.settimeout(self._patience_s)
         channel.sock = sock
-        if not welcome.resumed and (self._holds or self._locks.all()):
+        if not welcome.resumed and (self._holds or self._locks.list_locks()):
             self._tell_again(channel)
         return welcome
 
@@ -99,7 +99,7 @@ class RemoteStore:
         """The service has lost what this forwarder holds: it was started again, or this one was away too long."""
         for ino in list(self._holds):
             self._send(channel, "hold", (ino,))
-        for space, ino, owner, lock in self._locks.all():
+        for space, ino, owner, lock in self._locks.list_locks():
             with suppress(BlockingIOError):
                 self._send(channel, "lock", (space, ino, owner, lock, True))
 
@@ -181,7 +181,7 @@ class RemoteStore:
         self._call("lock", (space, ino, owner, lock, False))
         self._locks.take(space, ino, owner, lock)
 
-    def conflicting(self, space: int, ino: int, owner: int, lock: Lock) -> Lock | None:
+    def find_conflict(self, space: int, ino: int, owner: int, lock: Lock) -> Lock | None:
         """Asks the service."""
         found: Lock | None = self._call("conflicting", (space, ino, _short(owner), lock))
         return found

@@ -188,7 +188,7 @@ class MetadataService:
         self._store.residents.locks.take(space, ino, owner, lock, holder)
 
     def _conflicting(self, holder: str, space: int, ino: int, owner: int, lock: Lock) -> Lock | None:
-        return self._store.residents.locks.conflicting(space, ino, owner, lock, holder)
+        return self._store.residents.locks.find_conflict(space, ino, owner, lock, holder)
 
     def _unlock_owner(self, holder: str, space: int, ino: int, owner: int) -> None:
         self._store.residents.locks.drop_owner(space, ino, owner, holder)

@@ -11,7 +11,7 @@ from fairlead.steer.targets.records import Records
 
 def assign(records: Records, ino: int, stripe: int, targets: list[str]) -> Inode:
     """Gives a file its layout; one it has already stays."""
-    inode = records.inode(ino)
+    inode = records.get_inode(ino)
     if not inode.targets:
         inode.stripe, inode.targets = stripe, targets
         records.put(inode)
@@ -20,7 +20,7 @@ def assign(records: Records, ino: int, stripe: int, targets: list[str]) -> Inode
 
 def made(records: Records, ino: int, objects: int, size: int, cuts: int) -> Inode:
     """Objects (bits) exist now and the file reaches at least to `size` (unless it was truncated since `cuts`)."""
-    inode = records.inode(ino)
+    inode = records.get_inode(ino)
     inode.made |= objects
     if cuts == inode.cuts and inode.size < size:
         inode.size = size
@@ -30,7 +30,7 @@ def made(records: Records, ino: int, objects: int, size: int, cuts: int) -> Inod
 
 def lose(records: Records, ino: int, objects: int) -> Inode:
     """Objects that are gone for good are holes from now on (a repair)."""
-    inode = records.inode(ino)
+    inode = records.get_inode(ino)
     inode.made &= ~objects
     records.put(inode)
     return inode
@@ -38,7 +38,7 @@ def lose(records: Records, ino: int, objects: int) -> Inode:
 
 def written(records: Records, ino: int, now: int) -> Inode:
     """A write came after the modification time was set by hand, or to a file with capabilities."""
-    inode = records.inode(ino)
+    inode = records.get_inode(ino)
     records.drop_capability(inode)
     inode.mtime = inode.ctime = inode.timed = now
     records.put(inode)
@@ -47,7 +47,7 @@ def written(records: Records, ino: int, now: int) -> Inode:
 
 def resize(records: Records, ino: int, size: int, now: int, cutting: bool) -> Inode:
     """From here the file has that size. If `cutting`, objects are cut next and `resized` ends it."""
-    inode = records.inode(ino)
+    inode = records.get_inode(ino)
     inode.size = size
     inode.cut = size if cutting else -1
     records.drop_capability(inode)
@@ -59,7 +59,7 @@ def resize(records: Records, ino: int, size: int, now: int, cutting: bool) -> In
 
 def resized(records: Records, ino: int, cuts: int, now: int) -> Inode:
     """The objects of truncation number `cuts` are cut."""
-    inode = records.inode(ino)
+    inode = records.get_inode(ino)
     if inode.cuts == cuts:
         inode.cut = -1
         inode.mtime = inode.ctime = inode.timed = now
@@ -69,7 +69,7 @@ def resized(records: Records, ino: int, cuts: int, now: int) -> Inode:
 
 def orphans(records: Records) -> list[tuple[int, int]]:
     """Inodes without a name, and since when."""
-    return records.orphans()
+    return records.list_orphans()
 
 
 def find(records: Records, ino: int) -> Inode | None:
@@ -97,7 +97,7 @@ def condemn(records: Records, ino: int) -> Inode | None:
 
 def keep(records: Records, ino: int) -> Inode:
     """The record of an inode that is held already. As a change it comes before or after a `condemn`, never beside."""
-    return records.inode(ino)
+    return records.get_inode(ino)
 
 
 def listed(records: Records, after: int, limit: int) -> list[Inode]:
@@ -112,10 +112,10 @@ def drop_name(records: Records, parent: int, name: bytes) -> None:
 
 def relink(records: Records, ino: int, links: int, now: int) -> None:
     """Sets the number of links (a repair); an inode without any becomes an orphan."""
-    inode = records.inode(ino)
+    inode = records.get_inode(ino)
     inode.nlink = links
     records.put(inode)
     if links == 0:
-        records.orphan(ino, now)
+        records.add_orphan(ino, now)
     else:
         records.adopt(ino)

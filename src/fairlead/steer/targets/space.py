@@ -58,7 +58,7 @@ def report_targets(targets: TargetSet) -> list[TargetReport]:
 
 
 def _look(target: Target) -> os.statvfs_result | None:
-    if not target.here():
+    if not target.is_mounted():
         return None
     with acting.forwarder_identity:
         return os.statvfs(target.path)

@@ -61,7 +61,7 @@ class Store(Protocol):
         """Takes or gives back a lock; BlockingIOError when it is held."""
         ...
 
-    def conflicting(self, space: int, ino: int, owner: int, lock: Lock) -> Lock | None:
+    def find_conflict(self, space: int, ino: int, owner: int, lock: Lock) -> Lock | None:
         """The lock in the way."""
         ...
 
@@ -96,7 +96,7 @@ class Residents:
                 if not holders:
                     del self._holders[ino]
 
-    def held(self, ino: int) -> bool:
+    def is_held(self, ino: int) -> bool:
         """Whether anybody has it open."""
         return ino in self._holders
 
@@ -222,15 +222,15 @@ class LocalStore:
 
     def condemn(self, ino: int) -> Inode | None:
         """Checks and marks in one transaction: who holds it first and then looks is seen, or sees the mark."""
-        return self.write(lambda records: None if self.residents.held(ino) else sizes.condemn(records, ino))
+        return self.write(lambda records: None if self.residents.is_held(ino) else sizes.condemn(records, ino))
 
     def lock(self, space: int, ino: int, owner: int, lock: Lock) -> None:
         """As `LockTable.take`."""
         self.residents.locks.take(space, ino, owner, lock)
 
-    def conflicting(self, space: int, ino: int, owner: int, lock: Lock) -> Lock | None:
+    def find_conflict(self, space: int, ino: int, owner: int, lock: Lock) -> Lock | None:
         """As `LockTable.conflicting`."""
-        return self.residents.locks.conflicting(space, ino, owner, lock)
+        return self.residents.locks.find_conflict(space, ino, owner, lock)
 
     def unlock_owner(self, space: int, ino: int, owner: int) -> None:
         """As `LockTable.drop_owner`."""

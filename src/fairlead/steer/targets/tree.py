@@ -66,7 +66,7 @@ class TargetsTree:
         self._guard = threading.Lock()
         self._sweeper = reclaiming.Sweeper(store, self.targets, orphan_grace_s)
 
-    def own_folder(self, name: bytes) -> int:
+    def open_own_folder(self, name: bytes) -> int:
         """A descriptor of a folder that all forwarders of the tree share, for what must outlive them: on the first
         target."""
         path = os.path.join(os.fsencode(self._own_path), name)
@@ -74,21 +74,21 @@ class TargetsTree:
             os.makedirs(path, mode=0o700, exist_ok=True)
             return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
-    def target_of(self, node: int, offset: int) -> str | None:
+    def find_target_name(self, node: int, offset: int) -> str | None:
         """Name of the target that holds a byte of an open file; None if it is not open or has no data yet."""
         state = self._states.get(to_inode(node))
-        target = None if state is None else state.target_of(offset)
+        target = None if state is None else state.find_target(offset)
         return None if target is None else target.name
 
-    def target_rates(self) -> dict[str, int]:
+    def list_target_rates(self) -> dict[str, int]:
         """Bytes/s each target with a `max_perf` is held to."""
         return {target.name: target.rate for target in self.targets.by_name.values() if target.rate is not None}
 
-    def pace_outside(self) -> None:
+    def disable_pacing(self) -> None:
         """From now on the caller holds requests back by `target_of` and `target_rates`; none waits here."""
         self.targets.paced_outside = True
 
-    def target_counters(self) -> list[space.TargetReport]:
+    def report_targets(self) -> list[space.TargetReport]:
         """What was done on each target since the tree was opened, and its space."""
         return space.report_targets(self.targets)
 
@@ -123,7 +123,7 @@ class TargetsTree:
 
     def _named(self, parent: int, name: bytes, inode: Inode) -> tuple[int, Attributes]:
         if self.placed is not None:
-            self._seen_names.seen(to_inode(parent), name, inode)
+            self._seen_names.record_name(to_inode(parent), name, inode)
         return self._answer(inode)
 
     def _attributes(self, inode: Inode) -> Attributes:
@@ -131,18 +131,18 @@ class TargetsTree:
             return Attributes(inode, inode.size, 8 if inode.is_directory else 0, inode.mtime)
         state = self._states.get(inode.ino)
         if state is not None:
-            return state.attributes(inode)
+            return state.stat(inode)
         return Attributes(inode, *measure_file(inode, lambda index: self._look(inode, index)))
 
     def _look(self, inode: Inode, index: int) -> os.stat_result | None:
-        target = self.targets.named(inode.targets)[index]
+        target = self.targets.find_targets(inode.targets)[index]
         try:
             with acting.forwarder_identity:
-                return os.stat(target.object_path(inode.ino, index))
+                return os.stat(target.get_object_path(inode.ino, index))
         except OSError as error:
             now = self.store.read(sizes.find, inode.ino)
             if now is not None and now.nlink > 0:  # it was not removed in the meantime
-                target.failed(inode.ino, index, error)
+                target.translate_error(inode.ino, index, error)
             return None
 
     def lookup(self, parent: int, name: bytes) -> tuple[int, Attributes]:
@@ -150,7 +150,7 @@ class TargetsTree:
         _check_name(parent, name, lookup=True)
         return self._named(parent, name, self._read(namespace.lookup, to_inode(parent), name, _who()))
 
-    def attributes(self, node: int) -> Attributes:
+    def stat(self, node: int) -> Attributes:
         """See `FileTree`."""
         return self._attributes(self._inode(node))
 
@@ -178,7 +178,7 @@ class TargetsTree:
             inode = self._write(namespace.change, ino, wanted, now, who)
             state = self._states.get(ino)
             if state is not None and mtime is not None:
-                state.retimed()
+                state.mark_retimed()
         return self._attributes(inode or self._inode(node))
 
     def _resize(self, ino: int, size: int, file: OpenFile | None, who: Who | None) -> Inode:
@@ -218,7 +218,7 @@ class TargetsTree:
                 except FileNotFoundError:
                     continue
                 file = self.open(to_node(inode.ino), flags & ~(os.O_CREAT | os.O_EXCL))
-                return to_node(inode.ino), file.attributes(), file
+                return to_node(inode.ino), file.stat(), file
             file = self._opened(inode, flags & ~(os.O_CREAT | os.O_EXCL | os.O_TRUNC))
             return *self._named(parent, name, inode), file
 
@@ -276,7 +276,7 @@ class TargetsTree:
 
     def _placed(self, ino: int, targets: list[str]) -> None:
         if self.placed is not None:
-            self.placed(to_node(ino), targets, self._seen_names.path(ino))
+            self.placed(to_node(ino), targets, self._seen_names.find_path(ino))
             self._seen_names.has_targets(ino)
 
     def _end(self, state: FileState) -> None:
@@ -290,7 +290,7 @@ class TargetsTree:
         if state.doomed:
             self._sweeper.reclaim(state.ino)
 
-    def temporary(self, parent: int, flags: int, mode: int) -> tuple[int, Attributes, StripedFile]:
+    def create_temporary(self, parent: int, flags: int, mode: int) -> tuple[int, Attributes, StripedFile]:
         """See `FileTree`."""
         new = self._new(stat.S_IFREG | mode & 0o7777)
         inode = self._write(namespace.temporary, to_inode(parent), new, now_ns(), _who())
@@ -365,11 +365,11 @@ class TargetsTree:
         _check_name(new_parent, new_name)
         ino, new_ino = to_inode(parent), to_inode(new_parent)
         done = self._write(namespace.rename, ino, name, new_ino, new_name, flags, now_ns(), _who())
-        self._seen_names.renamed(ino, name, new_ino, new_name, exchange=bool(flags & namespace.EXCHANGE))
+        self._seen_names.record_rename(ino, name, new_ino, new_name, exchange=bool(flags & namespace.EXCHANGE))
         if done.gone is not None:
             self._nameless(done.gone)
 
-    def entries(self, node: int) -> Sequence[Entry]:
+    def list_entries(self, node: int) -> Sequence[Entry]:
         """See `FileTree`."""
         found = self._read(namespace.entries, to_inode(node), _who())
         return [Entry(name, to_node(ino), kind) for name, ino, kind in found]
@@ -384,7 +384,7 @@ class TargetsTree:
             for state in self._states.values():
                 state.record()
         for target in self.targets.by_name.values():
-            if target.here():
+            if target.is_mounted():
                 with acting.forwarder_identity:
                     descriptor = os.open(target.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
                 try:
@@ -399,7 +399,7 @@ class TargetsTree:
 
     # -- the rest ------------------------------------------------------------------------------------------------
 
-    def space(self) -> os.statvfs_result:
+    def statfs(self) -> os.statvfs_result:
         """Sums over the file systems of the targets, each counted once."""
         return space.sum_space(self.targets)
 
@@ -420,7 +420,7 @@ class TargetsTree:
         self._write(namespace.set_attribute, to_inode(node), name, value, flags, now_ns(), _who())
         state = self._states.get(to_inode(node))
         if state is not None and name == CAPABILITY:
-            state.retimed()
+            state.mark_retimed()
 
     def attribute_names(self, node: int) -> list[bytes]:
         """See `FileTree`."""

@@ -152,7 +152,7 @@ class _Striped:
     done: dict[str, dict[str, Counters]] = field(default_factory=dict)
     placed: object = None
 
-    def target_counters(self) -> list[_Space]:
+    def report_targets(self) -> list[_Space]:
         return [_Space("t0"), _Space("t1", None, None)]
 
     def take_by_job(self) -> dict[str, dict[str, Counters]]:
@@ -197,11 +197,11 @@ def test_targets_and_the_cache_are_counted_by_interval(tmp_path: Path) -> None:
 
 def test_who_was_served_until_when(tmp_path: Path) -> None:
     records = _records(tmp_path)
-    records.connected("c1", "s1")
-    records.connected("c1", "s1")  # again, after a lost connection
-    records.connected("c2", "s2")
-    records.disconnected("s1")
-    records.disconnected("s1")
+    records.record_connect("c1", "s1")
+    records.record_connect("c1", "s1")  # again, after a lost connection
+    records.record_connect("c2", "s2")
+    records.record_disconnect("s1")
+    records.record_disconnect("s1")
     records.flush()
     ended = {(row["a"], row["b"], row["to_ns"] is not None) for row in _rows(tmp_path, "mapping")}
     assert ended == {("c1", "fwd0", False), ("c1", "fwd0", True), ("c2", "fwd0", False)}

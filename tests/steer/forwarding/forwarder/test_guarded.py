@@ -36,7 +36,7 @@ class Guarded:
         """A request about a name in the root."""
         self._number += 1
         return self.guard.execute(
-            self.guard.session(SESSION),
+            self.guard.get_session(SESSION),
             self._number,
             False,
             self.handles,
@@ -82,7 +82,7 @@ def test_on_a_full_disk_files_can_be_removed(guarded: Guarded, tmp_path: Path, m
         guarded.ask(Op.UNLINK, b"one\0")
     assert not (tmp_path / "one").exists()
     assert list((tmp_path / ".fairlead" / "intents").iterdir()) == []
-    guarded.guard.session(SESSION)._checked_ns = 0
+    guarded.guard.get_session(SESSION)._checked_ns = 0
     guarded.ask(Op.UNLINK, b"two\0")
     assert len(list((tmp_path / ".fairlead" / "intents").iterdir())) == 1
 
@@ -102,7 +102,7 @@ def test_what_was_left_long_ago_goes_and_sessions_that_end_are_forgotten(
     guarded.guard.end(SESSION, farewell=True)
     assert not guarded.guard._sessions
     assert sorted(path.name for path in folder.iterdir()) == ["new", "old"]
-    guarded.guard.session(SESSION)
+    guarded.guard.get_session(SESSION)
     monkeypatch.setattr(guarded_module, "_SWEEP_NS", 0)
     guarded.guard.end(SESSION, farewell=True)
     assert [path.name for path in folder.iterdir()] == ["new"]

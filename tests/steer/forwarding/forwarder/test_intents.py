@@ -88,7 +88,7 @@ def test_records_are_read_back(tmp_path: Path) -> None:
     made = Intent(2, int(Op.MKDIR), 2, "größe".encode(), when_ns=100)
     first, second = file.begin(rename), file.begin(made)
     assert first != second
-    file.done(second, 77)
+    file.finish(second, 77)
     found = read_intents((tmp_path / "intents").read_bytes())
     assert found == {1: rename, 2: made._replace(done=True, outcome=77)}
     file.close()
@@ -96,7 +96,7 @@ def test_records_are_read_back(tmp_path: Path) -> None:
 
 def test_an_error_is_an_outcome_and_a_request_never_begun_is_none(tmp_path: Path) -> None:
     file = opened(tmp_path / "intents")
-    file.done(file.begin(intent(Op.UNLINK)), -errno.ENOENT)
+    file.finish(file.begin(intent(Op.UNLINK)), -errno.ENOENT)
     file.drop(file.begin(intent(Op.UNLINK)._replace(number=8)))
     found = read_intents((tmp_path / "intents").read_bytes())
     assert {number: one.outcome for number, one in found.items()} == {7: -errno.ENOENT}
@@ -107,7 +107,7 @@ def test_a_begun_record_is_never_used_again_and_a_done_one_only_after_many_other
     file = opened(tmp_path / "intents")
     file.begin(intent(Op.UNLINK))
     for number in range(100, 100 + 3 * RECORDS):
-        file.done(file.begin(intent(Op.UNLINK)._replace(number=number)), 0)
+        file.finish(file.begin(intent(Op.UNLINK)._replace(number=number)), 0)
     found = read_intents((tmp_path / "intents").read_bytes())
     assert 7 in found
     assert set(found) >= set(range(100 + 2 * RECORDS + 1, 100 + 3 * RECORDS))
@@ -119,7 +119,7 @@ def test_of_two_records_the_done_one_counts_then_the_later(tmp_path: Path) -> No
     file = opened(tmp_path / "intents")
     done = file.begin(intent(Op.UNLINK, expected=1, when_ns=5))
     file.begin(intent(Op.UNLINK, expected=2, when_ns=6))
-    file.done(done, 0)
+    file.finish(done, 0)
     assert read_intents((tmp_path / "intents").read_bytes())[7].expected == 1
     file.begin(intent(Op.UNLINK)._replace(number=8, expected=3, when_ns=5))
     file.begin(intent(Op.UNLINK)._replace(number=8, expected=4, when_ns=6))
@@ -144,9 +144,9 @@ def test_the_file_has_no_holes_that_a_full_disk_could_not_fill(tmp_path: Path) -
 
 def test_a_removed_file_is_noticed(tmp_path: Path) -> None:
     file = opened(tmp_path / "intents")
-    assert not file.gone()
+    assert not file.is_removed()
     (tmp_path / "intents").unlink()
-    assert file.gone()
+    assert file.is_removed()
     file.close()
 
 

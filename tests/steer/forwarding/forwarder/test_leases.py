@@ -24,10 +24,10 @@ class Forwarder:
             return self.leases.give(client, nodes, since)
 
     def change(self, client: str, *nodes: int, due_ns: int = 100) -> bool:
-        return self.leases.changed(client, nodes, due_ns, lambda: self.answered.append(client))
+        return self.leases.revoke(client, nodes, due_ns, lambda: self.answered.append(client))
 
     def release(self, client: str, number: int) -> None:
-        for answer in self.leases.released(client, number):
+        for answer in self.leases.confirm_release(client, number):
             answer()
 
 
@@ -65,7 +65,7 @@ def test_what_was_dropped_is_not_taken_back_again_until_it_was_read_again() -> N
     assert plane.change("b", 7)
     plane.release("a", 1)
     assert not plane.change("b", 7)
-    plane.leases.reads("a", 7)
+    plane.leases.record_read("a", 7)
     assert plane.change("b", 7)
 
 
@@ -73,7 +73,7 @@ def test_what_was_read_again_before_the_release_came_stays_kept() -> None:
     plane = Forwarder("a", "b")
     plane.read("a", 7)
     assert plane.change("b", 7)
-    plane.leases.reads("a", 7)  # after the change, before the client said that it has dropped what it had
+    plane.leases.record_read("a", 7)  # after the change, before the client said that it has dropped what it had
     plane.release("a", 1)
     assert plane.answered == ["b"]
     assert plane.change("b", 7)
@@ -99,7 +99,7 @@ def test_a_client_that_has_gone_holds_nobody_up() -> None:
         answer()
     assert plane.answered == ["c"]
     assert not plane.read("a", 7)
-    plane.leases.reads("a", 7)
+    plane.leases.record_read("a", 7)
     assert not plane.change("c", 7)
     plane.leases.leave("b")
     plane.leases.leave("c")
@@ -109,25 +109,25 @@ def test_a_client_that_has_gone_holds_nobody_up() -> None:
 def test_who_takes_too_long() -> None:
     plane = Forwarder("a", "b")
     plane.read("a", 7, 8)
-    assert plane.leases.next_ns() is None
+    assert plane.leases.find_next_ns() is None
     assert plane.change("b", 7, due_ns=50)
     assert plane.change("b", 8, due_ns=60)
-    assert plane.leases.next_ns() == 50
-    assert plane.leases.overdue(49) == []
-    assert plane.leases.overdue(50) == ["a"]
+    assert plane.leases.find_next_ns() == 50
+    assert plane.leases.list_overdue(49) == []
+    assert plane.leases.list_overdue(50) == ["a"]
     plane.release("a", 1)
-    assert plane.leases.overdue(50) == []
-    assert plane.leases.next_ns() == 60
+    assert plane.leases.list_overdue(50) == []
+    assert plane.leases.find_next_ns() == 60
 
 
 def test_a_change_nobody_waits_for_is_told_and_looked_after() -> None:
     plane = Forwarder("a", "b")
     plane.read("a", 7)
-    assert not plane.leases.changed("b", (7,), 50, None)
+    assert not plane.leases.revoke("b", (7,), 50, None)
     assert plane.told == [("a", 1, [7])]
-    assert plane.leases.overdue(50) == ["a"]
+    assert plane.leases.list_overdue(50) == ["a"]
     plane.release("a", 1)
-    assert plane.leases.next_ns() is None
+    assert plane.leases.find_next_ns() is None
 
 
 def test_above_the_limit_the_oldest_are_taken_back() -> None:
@@ -157,7 +157,7 @@ def test_no_read_is_kept_that_a_change_has_overtaken() -> None:
         nonlocal value
         for _ in range(2000):
             value += 1
-            leases.changed("w", (7,), 0, None)
+            leases.revoke("w", (7,), 0, None)
 
     def read(client: str) -> None:
         for _ in range(2000):

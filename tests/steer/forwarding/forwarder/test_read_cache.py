@@ -70,7 +70,7 @@ def test_reads_in_order_come_from_few_reads_of_the_tree(folder: Path) -> None:
     found = b"".join(read(file, place, 4 * KIB) for place in range(0, 3 * MIB + 4 * KIB, 4 * KIB))
     assert found == content
     assert read(file, 3 * MIB + 5, 100) == b""
-    counters = tree.cache.counters()
+    counters = tree.cache.read_counters()
     assert counters.misses <= 5
     assert counters.hits >= 3 * 256 - 4
     assert counters.tree_bytes == counters.asked_bytes == len(content)
@@ -83,11 +83,11 @@ def test_another_handle_finds_what_the_first_read(folder: Path) -> None:
     first, second = opened(tree, b"a"), opened(tree, b"a")
     assert read(first, 0, MIB) == read(second, 0, MIB) == content
     assert read(second, 300_000, 10) == content[300_000:300_010]
-    assert tree.cache.counters().tree_bytes == MIB
+    assert tree.cache.read_counters().tree_bytes == MIB
     first.close()
     second.close()
     assert read(opened(tree, b"a"), 5, 10) == content[5:15]
-    assert tree.cache.counters().tree_bytes == MIB
+    assert tree.cache.read_counters().tree_bytes == MIB
 
 
 def test_random_reads_bring_nothing_into_the_cache(folder: Path) -> None:
@@ -99,7 +99,7 @@ def test_random_reads_bring_nothing_into_the_cache(folder: Path) -> None:
         place = random.randrange(1, 4 * MIB - 4096)
         assert read(file, place, 4096) == content[place : place + 4096]
     assert tree.cache.bytes == 0
-    assert tree.cache.counters().amplification == 1.0
+    assert tree.cache.read_counters().amplification == 1.0
 
 
 def test_too_much_read_ahead_thrashes_and_less_cures_it(folder: Path) -> None:
@@ -113,7 +113,7 @@ def test_too_much_read_ahead_thrashes_and_less_cures_it(folder: Path) -> None:
         for place in range(0, 2 * MIB, 128 * KIB):
             for file in files:
                 assert len(read(file, place, 128 * KIB)) == 128 * KIB
-        counters = tree.cache.counters()
+        counters = tree.cache.read_counters()
         assert tree.cache.bytes <= 4 * MIB
         return counters.amplification, counters.discards
 
@@ -200,7 +200,7 @@ def test_fresh_changes_are_not_kept(folder: Path, monkeypatch: pytest.MonkeyPatc
     file = opened(tree, b"a")
     read(file, 0, 4 * KIB)
     assert tree.cache.bytes == 0
-    assert tree.cache.counters().tree_bytes == 4 * KIB
+    assert tree.cache.read_counters().tree_bytes == 4 * KIB
 
 
 def test_writers_and_readers_beside_each_other(folder: Path) -> None:
@@ -238,7 +238,7 @@ def test_jobs_have_their_own_settings(folder: Path) -> None:
     made(folder, "a", MIB)
     tree = caching(folder, '[jobs.reader]\nread_ahead = "512K"\n[jobs.plain]\ncache = false')
     for job, kept in (("plain", 0), ("unknown", 0), ("reader", 512 * KIB)):
-        tree.opens_for(job)
+        tree.set_job(job)
         read(opened(tree, b"a"), 0, 4096)
         assert tree.cache.bytes == kept, job
 

@@ -55,5 +55,5 @@ def test_a_file_that_has_the_number_of_a_removed_directory_does_not_get_them(ans
     lesson = answers.effects[op]
     assert lesson is not None
     lesson(entry, memoryview(body))
-    assert answers.nodes.held(NODE)
+    assert answers.nodes.has_node(NODE)
     assert answers.answer_locally(Op.GETATTR, NODE, GETATTR) is None

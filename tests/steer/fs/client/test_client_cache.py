@@ -29,7 +29,7 @@ def pair(plane: Plane) -> tuple[Path, Path]:
 def test_leases_are_refused_by_a_forwarder_without_them(plane: Plane) -> None:
     plane.forwarder("a")
     with pytest.raises(RefusedError, match="leases"):
-        Dial([plane.address("a")], leases=True).any()
+        Dial([plane.address("a")], leases=True).connect_any()
 
 
 @pytest.mark.fuse

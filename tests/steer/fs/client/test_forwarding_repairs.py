@@ -40,8 +40,8 @@ class Room:
 
     def __init__(self) -> None:
         self.ledger, self.holdings, self.nodes = Ledger(), Holdings(), Nodes()
-        self.nodes.seen(NODE, ROOT, b"f")
-        self.holdings.opened(HANDLE, NODE, os.O_WRONLY)
+        self.nodes.record_lookup(NODE, ROOT, b"f")
+        self.holdings.record_open(HANDLE, NODE, os.O_WRONLY)
         self.told: list[tuple[int, int]] = []  # number and opcode of what fairlead itself asked
         self.sent: list[int] = []
         self.ended: list[tuple[int, int]] = []
@@ -154,7 +154,7 @@ def test_an_open_file_with_a_lock_is_had_again_though_its_place_was_forgotten(tm
     tree = Forgetful(tmp_path)
     said: list[str] = []
     with serving(tmp_path, f"unix:{tmp_path}.sock", tree=tree) as (addresses, _):
-        link = Link(Dial(addresses).any())
+        link = Link(Dial(addresses).connect_any())
         try:
             reopen_files(link, *_locked(node), said.append)
             assert (said, tree.told) == ([], 2)
@@ -169,7 +169,7 @@ def test_an_open_file_that_is_gone_is_said_once(tmp_path: Path) -> None:
     (tmp_path / "f").unlink()
     said: list[str] = []
     with serving(tmp_path, f"unix:{tmp_path}.sock") as (addresses, _):
-        link = Link(Dial(addresses).any())
+        link = Link(Dial(addresses).connect_any())
         try:
             reopen_files(link, *_locked(node), said.append)
         finally:
@@ -185,7 +185,7 @@ def test_a_request_about_a_node_that_has_moved_is_not_on_record(tmp_path: Path) 
     try:
         node, _ = tree.lookup(ROOT, b"f")
         (tmp_path / "f").rename(tmp_path / "g")
-        intents = guard.session("0" * 32)
+        intents = guard.get_session("0" * 32)
         body = memoryview(abi.LINK_IN.pack(node) + b"h\0")
         with pytest.raises(OSError) as failed:
             guard.execute(intents, 1, False, handles, int(Op.LINK), ROOT, 0, body, memoryview(b""))
@@ -204,7 +204,7 @@ def _made(path: Path) -> int:
 def _locked(node: int) -> tuple[Nodes, Holdings, Iterator[int]]:
     """What a mount knows of `f`, open and locked."""
     nodes, holdings, ledger = Nodes(), Holdings(), Ledger()
-    nodes.seen(node, ROOT, b"f")
-    holdings.opened(HANDLE, node, os.O_RDWR)
-    holdings.locked(HeldLock(node, HANDLE, 9, 0, 10, F_WRLCK, 1, flock=False))
+    nodes.record_lookup(node, ROOT, b"f")
+    holdings.record_open(HANDLE, node, os.O_RDWR)
+    holdings.record_lock(HeldLock(node, HANDLE, 9, 0, 10, F_WRLCK, 1, flock=False))
     return nodes, holdings, ledger.ids

@@ -33,50 +33,50 @@ def test_what_was_sent_and_what_was_not() -> None:
     ledger.requests[2] = Entry(0, 1, -1, 1, 0, 0, 0, 0, 0, b"")
     ledger.requests[3] = Entry(13, 1, -1, 1, 0, 0, 0, 0, 0, b"")
     ledger.unsent[3] = None
-    assert ledger.of_unique(13) == 3
-    assert ledger.of_unique(99) is None
-    assert ledger.sent_and_waiting() == 2
+    assert ledger.find_unique(13) == 3
+    assert ledger.find_unique(99) is None
+    assert ledger.count_waiting() == 2
     ledger.forget_own()
-    assert ledger.sent_and_waiting() == 1
+    assert ledger.count_waiting() == 1
 
 
 def test_places_follow_renames_links_and_removals() -> None:
     nodes = Nodes()
-    nodes.seen(10, 1, b"folder")
-    nodes.seen(11, 10, b"file")
-    assert nodes.path(11) == b"folder/file"
-    nodes.moved(1, b"folder", 1, b"moved")
-    assert nodes.steps(11) == [(1, b"moved"), (10, b"file")]
-    nodes.seen(11, 1, b"second")
-    nodes.gone(1, b"second")
-    assert nodes.path(11) == b"moved/file"
-    nodes.gone(10, b"file")
-    assert nodes.unlinked(11)
-    assert nodes.steps(11) is None
-    assert nodes.held(11)
+    nodes.record_lookup(10, 1, b"folder")
+    nodes.record_lookup(11, 10, b"file")
+    assert nodes.find_path(11) == b"folder/file"
+    nodes.move_name(1, b"folder", 1, b"moved")
+    assert nodes.find_steps(11) == [(1, b"moved"), (10, b"file")]
+    nodes.record_lookup(11, 1, b"second")
+    nodes.remove_name(1, b"second")
+    assert nodes.find_path(11) == b"moved/file"
+    nodes.remove_name(10, b"file")
+    assert nodes.is_unlinked(11)
+    assert nodes.find_steps(11) is None
+    assert nodes.has_node(11)
     assert not nodes.forget(11, 1)
     assert nodes.forget(11, 1)
-    assert not nodes.held(11)
+    assert not nodes.has_node(11)
 
 
 def test_a_rename_over_a_name_and_an_exchange() -> None:
     nodes = Nodes()
-    nodes.seen(10, 1, b"a")
-    nodes.seen(11, 1, b"b")
-    nodes.moved(1, b"a", 1, b"b", exchange=True)
-    assert (nodes.node(1, b"a"), nodes.node(1, b"b")) == (11, 10)
-    nodes.moved(1, b"a", 1, b"b")
-    assert nodes.node(1, b"b") == 11
-    assert nodes.unlinked(10)
+    nodes.record_lookup(10, 1, b"a")
+    nodes.record_lookup(11, 1, b"b")
+    nodes.move_name(1, b"a", 1, b"b", exchange=True)
+    assert (nodes.find_node(1, b"a"), nodes.find_node(1, b"b")) == (11, 10)
+    nodes.move_name(1, b"a", 1, b"b")
+    assert nodes.find_node(1, b"b") == 11
+    assert nodes.is_unlinked(10)
 
 
 def test_handles_are_opened_again_without_creating_or_truncating() -> None:
     holdings = Holdings()
-    holdings.opened(1, 10, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_EXCL | os.O_APPEND)
+    holdings.record_open(1, 10, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_EXCL | os.O_APPEND)
     assert holdings.handles[1].flags == os.O_RDWR | os.O_APPEND
-    assert holdings.handle_of(10) == 1
-    assert holdings.released(1) is not None
-    assert holdings.handle_of(10) is None
+    assert holdings.find_handle(10) == 1
+    assert holdings.record_release(1) is not None
+    assert holdings.find_handle(10) is None
 
 
 def lock(start: int, end: int, kind: int, owner: int = 5, *, flock: bool = False) -> HeldLock:
@@ -85,26 +85,26 @@ def lock(start: int, end: int, kind: int, owner: int = 5, *, flock: bool = False
 
 def test_ranges_of_locks_split_and_go() -> None:
     holdings = Holdings()
-    holdings.locked(lock(0, 99, F_WRLCK))
-    holdings.locked(lock(40, 59, F_UNLCK))
-    assert sorted((held.start, held.end) for held in holdings.locks()) == [(0, 39), (60, 99)]
-    holdings.locked(lock(30, 70, F_RDLCK))
-    assert sorted((held.start, held.end, held.kind) for held in holdings.locks()) == [
+    holdings.record_lock(lock(0, 99, F_WRLCK))
+    holdings.record_lock(lock(40, 59, F_UNLCK))
+    assert sorted((held.start, held.end) for held in holdings.list_locks()) == [(0, 39), (60, 99)]
+    holdings.record_lock(lock(30, 70, F_RDLCK))
+    assert sorted((held.start, held.end, held.kind) for held in holdings.list_locks()) == [
         (0, 29, F_WRLCK),
         (30, 70, F_RDLCK),
         (71, 99, F_WRLCK),
     ]
-    holdings.flushed(10, 5)
-    assert holdings.locks() == []
+    holdings.record_flush(10, 5)
+    assert holdings.list_locks() == []
 
 
 def test_a_flock_goes_with_its_handle() -> None:
     holdings = Holdings()
-    holdings.locked(lock(0, 0, F_WRLCK, flock=True))
-    holdings.locked(lock(0, 9, F_RDLCK, owner=6))
-    assert [held.flock for held in holdings.locks()] == [True, False]
-    holdings.released(1)
-    assert [held.flock for held in holdings.locks()] == [False]
+    holdings.record_lock(lock(0, 0, F_WRLCK, flock=True))
+    holdings.record_lock(lock(0, 9, F_RDLCK, owner=6))
+    assert [held.flock for held in holdings.list_locks()] == [True, False]
+    holdings.record_release(1)
+    assert [held.flock for held in holdings.list_locks()] == [False]
 
 
 def entry(node: int, *, size: int = 1, links: int = 1) -> memoryview:

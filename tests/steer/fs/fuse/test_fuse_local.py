@@ -70,10 +70,10 @@ class Slow(DirectoryTree):
         self.gate = threading.Event()
         self.inside = threading.Semaphore(0)
 
-    def space(self) -> os.statvfs_result:
+    def statfs(self) -> os.statvfs_result:
         self.inside.release()
         assert self.gate.wait(DEADLINE_S)
-        return super().space()
+        return super().statfs()
 
 
 @pytest.fixture
@@ -212,7 +212,7 @@ def test_a_defect_is_told_and_answered(kernel: Kernel, tree: Slow, capfd: pytest
     def broken() -> os.statvfs_result:
         raise RuntimeError("broken invariant")
 
-    tree.space = broken  # type: ignore[method-assign]
+    tree.statfs = broken  # type: ignore[method-assign]
     assert kernel.reply(kernel.send(Op.STATFS, 1))[0] == errno.EIO
     assert kernel.call(Op.GETATTR, 1, abi.GETATTR_IN.pack(0, 0, 0))
     assert "broken invariant" in capfd.readouterr().err

@@ -61,7 +61,7 @@ def test_a_removed_open_file_is_kept_until_its_last_close(tree: DirectoryTree, t
     assert len(list((tmp_path / KEPT).iterdir())) == 1
     two.close()
     assert list((tmp_path / KEPT).iterdir()) == []
-    assert tree.attributes(ROOT).st_nlink == 2
+    assert tree.stat(ROOT).st_nlink == 2
 
 
 def test_a_failed_removal_keeps_nothing(tree: DirectoryTree, tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_a_failed_removal_keeps_nothing(tree: DirectoryTree, tmp_path: Path) -> 
     file = tree.open(tree.lookup(ROOT, b"a")[0], os.O_RDWR)
     with fails(errno.ENOTDIR):
         tree.rename(ROOT, b"d", ROOT, b"a", 0)
-    assert file.attributes().st_nlink == 1
+    assert file.stat().st_nlink == 1
     assert list((tmp_path / KEPT).iterdir()) == []
     file.close()
 
@@ -142,7 +142,7 @@ def test_a_directory_moved_outside_is_left_there(tmp_path: Path) -> None:
     assert tree.lookup(folder, b"..")[0] == ROOT
     (export / "d").rename(tmp_path / "d")
     with pytest.raises(OSError):
-        tree.attributes(folder)
+        tree.stat(folder)
     tree.close()
 
 
@@ -299,7 +299,7 @@ def test_nothing_is_kept_in_a_folder_another_user_made(tmp_path: Path) -> None:
     _, _, file = tree.create(ROOT, b"a", os.O_RDWR, 0o600)
     tree.unlink(ROOT, b"a")
     assert list((tmp_path / KEPT).iterdir()) == []
-    assert file.attributes().st_nlink == 0
+    assert file.stat().st_nlink == 0
     file.close()
     tree.close()
 
@@ -318,7 +318,7 @@ def test_a_full_device(tmp_path: Path) -> None:
         with fails(errno.ENOSPC):
             while written < 1 << 20:
                 written += file.write_from(piece, written)
-        assert tree.attributes(node).st_size == written > 0
+        assert tree.stat(node).st_size == written > 0
         tree.unlink(ROOT, b"a")
         file.close()
         assert put(tree, b"b", b"x" * 4096)

@@ -55,7 +55,7 @@ class Pieces:
     def send_along(self, buffers, descriptor) -> int:
         raise NotImplementedError
 
-    def pending(self) -> bool:
+    def has_pending(self) -> bool:
         return False
 
     def close(self) -> None:
@@ -71,7 +71,7 @@ def received(link: Connection, stream: Pieces) -> list:
     frames: list = []
     while stream.pieces:
         link.receive()
-        while (frame := link.next_frame()) is not None:
+        while (frame := link.take_frame()) is not None:
             frames.append(frame)
     return frames
 

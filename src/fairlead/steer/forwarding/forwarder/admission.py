@@ -76,7 +76,7 @@ class Admission:
         self._key = key
         self._own_uid = os.geteuid()
 
-    def authority(self, sock: socket.socket, hello: Hello) -> Authority:
+    def decide_authority(self, sock: socket.socket, hello: Hello) -> Authority:
         """As whom this client may act; PermissionError with the reason when it may not at all."""
         network = sock.family != socket.AF_UNIX
         job = ""

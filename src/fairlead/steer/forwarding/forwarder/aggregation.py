@@ -41,7 +41,7 @@ class Aggregation:
         """Requests they were made of."""
         self._first: Request | None = None
 
-    def along(self, queued: Discipline, request: Request, now_ns: int) -> Sequence[Request]:
+    def take_adjacent(self, queued: Discipline, request: Request, now_ns: int) -> Sequence[Request]:
         """Takes what waits next to a write that was just taken; empty for anything else."""
         if request.op != _WRITE or request.size > SMALL or not _plain(request):
             return ()

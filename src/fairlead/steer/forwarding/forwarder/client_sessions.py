@@ -90,7 +90,7 @@ class Session:
                 if len(answers) > KEPT_ANSWERS:
                     answers.popitem(last=False)
 
-    def kept_answer(self, number: int) -> tuple[int, bytes] | None:
+    def find_answer(self, number: int) -> tuple[int, bytes] | None:
         """The answer given before, if it is known."""
         return self._answers.get(number)
 
@@ -136,17 +136,17 @@ class Sessions:
         session = self._by_id[hello.session] = Session(hello, authority, self._new_handles(), intents)
         return session, False
 
-    def expired(self, now_ns: int) -> list[Session]:
+    def pop_expired(self, now_ns: int) -> list[Session]:
         """Takes out the sessions whose connection has been lost for too long."""
         gone = [s for s in self._by_id.values() if s.lost_ns and now_ns - s.lost_ns >= self._grace_ns]
         for session in gone:
             del self._by_id[session.id]
         return gone
 
-    def next_end_ns(self) -> int | None:
+    def find_next_end_ns(self) -> int | None:
         """When the next one expires; None when none will."""
         return min((s.lost_ns + self._grace_ns for s in self._by_id.values() if s.lost_ns), default=None)
 
-    def all(self) -> list[Session]:
+    def list_sessions(self) -> list[Session]:
         """Every session there is."""
         return list(self._by_id.values())

@@ -96,6 +96,6 @@ def reopen_handle(
     if folder or known or node in handles.known or node in handles.placed:
         return
     file = handles.files.get(handle)
-    if file is not None and file.attributes().st_nlink:
+    if file is not None and file.stat().st_nlink:
         handles.files.pop(handle, file).close()
         raise UnknownNode(node)

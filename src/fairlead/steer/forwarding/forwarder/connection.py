@@ -121,10 +121,10 @@ class Connection:
                 self._filled += got
                 if self._begins_large():
                     continue  # the rest of it is most likely there
-            if not self.stream.pending():
+            if not self.stream.has_pending():
                 return True
 
-    def next_frame(self) -> Frame | None:
+    def take_frame(self) -> Frame | None:
         """The next frame that has come in whole. Malformed when it is none of ours."""
         if self._large is not None:
             return self._finish_large() if self._large_filled == self._large_need else None
@@ -173,17 +173,17 @@ class Connection:
         self._large_view = self._view
         return frame
 
-    def crowded(self) -> bool:
+    def is_crowded(self) -> bool:
         """True when this client has asked enough for now."""
         return len(self.pending) > MOST_PENDING or self.unread > MOST_UNREAD or self.held > MOST_HELD
 
-    def relaxed(self) -> bool:
+    def is_relaxed(self) -> bool:
         """True when a client that was not listened to may go on."""
         return (
             len(self.pending) <= MOST_PENDING // 2 and self.unread <= MOST_UNREAD // 2 and self.held <= MOST_HELD // 2
         )
 
-    def answer_with(self, number: int, body: bytes, descriptor: int) -> bool:
+    def answer_with_descriptor(self, number: int, body: bytes, descriptor: int) -> bool:
         """Sends an answer with a descriptor; False when the client does not take it at once, and nothing was sent."""
         flags = _DESCRIPTOR
         crc = 0
@@ -293,7 +293,7 @@ class Connection:
                 self.writing = False
                 self._change_mask(self)
 
-    def hung_up(self) -> bool:
+    def is_hung_up(self) -> bool:
         """True when the client has closed it, whether or not the leader knows."""
         with self.lock:
             if self.dead:
@@ -302,7 +302,7 @@ class Connection:
             poll.register(self.fd, select.POLLRDHUP)
             return bool(poll.poll(0))
 
-    def idle(self) -> bool:
+    def is_idle(self) -> bool:
         """True when all is answered and sent."""
         return not self.pending and not self._out
 

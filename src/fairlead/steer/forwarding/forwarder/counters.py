@@ -61,7 +61,7 @@ class Tallies:
             self.queue_samples += 1
             self.queue_sum += queue_len
 
-    def by_class(self) -> dict[str, tuple[Tally, Tally, Tally]]:
+    def group_by_class(self) -> dict[str, tuple[Tally, Tally, Tally]]:
         """By job: metadata, read, write."""
         found: dict[str, tuple[Tally, Tally, Tally]] = {}
         for (job, _, _), tally in self.by_operation.items():
@@ -70,9 +70,9 @@ class Tallies:
             found[job][tally.op_class].add(tally)
         return found
 
-    def rows(self) -> Iterable[tuple[str, int, Tally]]:
+    def iterate_rows(self) -> Iterable[tuple[str, int, Tally]]:
         """Job, class and tally of what happened."""
-        for job, classes in self.by_class().items():
+        for job, classes in self.group_by_class().items():
             for op_class, tally in enumerate(classes):
                 if tally.requests:
                     yield job, op_class, tally

@@ -89,13 +89,13 @@ class SessionIntents:
         self._known: tuple[int, dict[int, Intent]] = (-_KNOWN_NS, {})
         self._lock = Lock()
 
-    def file(self) -> IntentFile:
+    def get_file(self) -> IntentFile:
         """The records of this forwarder."""
         file, now = self._file, monotonic_ns()
         if file is not None and now - self._checked_ns < _CHECK_NS:
             return file
         with self._lock:
-            if self._file is not None and self._file.gone():
+            if self._file is not None and self._file.is_removed():
                 # Swept by another forwarder after a day without a record, or never more than memory. Not closed here:
                 # another thread may be about to put an outcome on record.
                 self._file = None
@@ -176,9 +176,9 @@ class _Recording:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         if error is None:
-            self._file.done(self._place, self.outcome)
+            self._file.finish(self._place, self.outcome)
         elif isinstance(error, OSError) and error.errno != errno.ESTALE:
-            self._file.done(self._place, -(error.errno or errno.EIO))
+            self._file.finish(self._place, -(error.errno or errno.EIO))
         else:
             self._file.drop(self._place)
 
@@ -199,7 +199,7 @@ class Guard:
         self._sessions: dict[str, SessionIntents] = {}
         self._sweep()
 
-    def session(self, session: str) -> SessionIntents:
+    def get_session(self, session: str) -> SessionIntents:
         """The intents of a client session."""
         known = self._sessions.get(session)
         if known is None:
@@ -278,7 +278,7 @@ class Guard:
         body: memoryview,
         data: memoryview,
     ) -> bytes | int:
-        file = intents.file()
+        file = intents.get_file()
         place = file.begin(intent)
         with _Recording(file, place) as recording:
             reply = self._operations.execute(handles, op, node, handle, body, data)
@@ -330,7 +330,7 @@ class Guard:
         writable = flags & os.O_ACCMODE != os.O_RDONLY  # O_TMPFILE wants that
         if writable:
             try:
-                made, st, opened = tree.temporary(
+                made, st, opened = tree.create_temporary(
                     node, flags & ~(os.O_EXCL | os.O_CREAT | os.O_TRUNC), mode & 0o7777 & ~umask
                 )
             except OSError as error:
@@ -342,7 +342,7 @@ class Guard:
             return self._recorded(intents, intent, handles, int(Op.CREATE), node, handle, body, data)
         intent = Intent(number, int(Op.CREATE), node, name, expected=made - 1, mark=st.st_mtime_ns, when_ns=now_ns())
         try:
-            file = intents.file()
+            file = intents.get_file()
             place = file.begin(intent)
             with _Recording(file, place) as recording:
                 if self._name_temporary is not None:
@@ -354,7 +354,7 @@ class Guard:
             opened.close()
             raise
         operations.replace(handles, handle, opened)
-        return operations.entered(handles, made, st, made=True) + bodies.pack_open(handle, operations.open_flags)
+        return operations.enter_node(handles, made, st, made=True) + bodies.pack_open(handle, operations.open_flags)
 
     def _append(
         self,
@@ -368,7 +368,7 @@ class Guard:
         body: memoryview,
         data: memoryview,
     ) -> bytes | int:
-        size = opened.attributes().st_size
+        size = opened.stat().st_size
         if retry:
             known = intents.find(number)
             if known is not None and known.done:
@@ -386,7 +386,7 @@ class Guard:
                     rest = opened.write_from(data[there:], size)  # the forwarder died in the middle of it
                     return abi.WRITE_OUT.pack(there + rest, 0)
         intent = Intent(number, int(Op.WRITE), node, b"", node, b"", size, 0, len(data), 0, now_ns())
-        file = intents.file()
+        file = intents.get_file()
         place = file.begin(intent)
         with _Recording(file, place) as recording:
             reply = self._operations.execute(handles, int(Op.WRITE), node, handle, body, data)
@@ -440,9 +440,9 @@ class Guard:
             with forwarder_identity:
                 opened = self._tree.reopen(node, _FLAGS.unpack_from(body)[0] & ~(os.O_EXCL | os.O_CREAT | os.O_TRUNC))
             self._operations.replace(handles, handle, opened)
-            entry = self._operations.entered(handles, node, st, made=True)
+            entry = self._operations.enter_node(handles, node, st, made=True)
             return entry + bodies.pack_open(handle, self._operations.open_flags)
-        return self._operations.entered(handles, node, st)
+        return self._operations.enter_node(handles, node, st)
 
     def _now(self, intent: Intent) -> Found:
         if intent.op == Op.CREATE:

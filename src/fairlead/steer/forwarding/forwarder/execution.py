@@ -53,11 +53,11 @@ class Records(Protocol):
         """The queue's length after so many requests, every 16th time."""
         ...
 
-    def connected(self, client: str, session: str) -> None:
+    def record_connect(self, client: str, session: str) -> None:
         """A session of a client's node has begun or goes on."""
         ...
 
-    def disconnected(self, session: str) -> None:
+    def record_disconnect(self, session: str) -> None:
         """A session has ended."""
         ...
 
@@ -83,7 +83,7 @@ class Execution:
     ) -> None:
         self.operations = operations
         self._execute = operations.execute
-        self._opens_for: Callable[[str], None] | None = getattr(operations.tree, "opens_for", None)
+        self._opens_for: Callable[[str], None] | None = getattr(operations.tree, "set_job", None)
         self._buffers = buffers
         self._parked = parked
         self._work_for = acting.set_job if hasattr(operations.tree, "take_by_job") else None
@@ -224,7 +224,7 @@ class Execution:
                     begun, request, error, body, lambda body: self._answer(request, error, body, in_slot, buffer)
                 )
         if op in UNLOCKING and len(self._parked):
-            ready = self._parked.released(request.node)
+            ready = self._parked.take_unlocked(request.node)
             if ready:
                 self._again(ready)
         if records is not None:
@@ -288,7 +288,7 @@ class Execution:
         """What GETATTR of a directory would answer now; its client's kernel is about to ask. Empty when it fails."""
         operations = self.operations
         try:
-            return pack_attributes(operations.tree.attributes(node), operations.valid_s, operations.valid_ns)
+            return pack_attributes(operations.tree.stat(node), operations.valid_s, operations.valid_ns)
         except (OSError, UnknownNode):
             return b""
 
@@ -299,7 +299,7 @@ class Execution:
         if not isinstance(file, LocalFile) or file.descriptor is None or file.flags & os.O_APPEND:
             return False
         file.handed_over = file.flags & os.O_ACCMODE != os.O_RDONLY
-        return request.connection.answer_with(request.number, bytes(body), file.descriptor)
+        return request.connection.answer_with_descriptor(request.number, bytes(body), file.descriptor)
 
     def _abandoned(self, request: Request) -> bool:
         """True when its client is gone; it may have come back and asked for the answer on another connection."""

@@ -43,7 +43,7 @@ class PendingHandshake:
         self._need = HELLO.size
         self._prefix_read = False
 
-    def step(self) -> Hello | None:
+    def advance(self) -> Hello | None:
         """The Hello when it is complete; None when more must come.
 
         ValueError with the reason when it is none, OSError when the connection is broken.

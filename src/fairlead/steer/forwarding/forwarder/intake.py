@@ -211,7 +211,7 @@ class Intake:
                 running.holds = 0
                 connection.pending[number] = running
                 return True
-        answer = session.kept_answer(number)
+        answer = session.find_answer(number)
         if answer is None:
             return False
         connection.answer(number, answer[0], answer[1])

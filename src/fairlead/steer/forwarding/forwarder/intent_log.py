@@ -188,7 +188,7 @@ class IntentFile:
         memory[at] = _BEGUN  # last: a record is whole or is none
         return place
 
-    def done(self, place: int, outcome: int) -> None:
+    def finish(self, place: int, outcome: int) -> None:
         """Puts on record what came of it; the place is used again when many others have been."""
         at = place * RECORD_BYTES
         _OUTCOME.pack_into(self._memory, at + _OUTCOME_AT, outcome)
@@ -212,7 +212,7 @@ class IntentFile:
         if self._descriptor >= 0:
             os.close(self._descriptor)
 
-    def gone(self) -> bool:
+    def is_removed(self) -> bool:
         """Whether the file has been removed meanwhile."""
         return os.fstat(self._descriptor).st_nlink == 0
 

@@ -73,7 +73,7 @@ class JobSettings:
         parts = (self._file.default, *self._file.jobs.values())
         return self.cache_bytes > 0 and any(self._reading(part, self._file.default, "").cache for part in parts)
 
-    def reading(self, job: str) -> ReadSettings:
+    def get_read_settings(self, job: str) -> ReadSettings:
         """How the files of that job are read."""
         return self._reading(self._file.jobs.get(job, self._file.default), self._file.default, job)
 

@@ -75,7 +75,7 @@ class LeaseGrants:
         leases = self.leases
         client = request.connection
         if op == _READ and client.leases:
-            leases.reads(client, request.node)
+            leases.record_read(client, request.node)
         begun = Begun(leases.changes)
         if op in _CHANGING:
             begun.nodes = {request.node}
@@ -150,7 +150,7 @@ class LeaseGrants:
                 body = _not_kept(op, bytes(body), _flags(request))
             held = None if op == _WRITE and _is_of_mapping(request) else lambda: answer(body)
             due = monotonic_ns() + PATIENCE_NS
-            if self.leases.changed(client, nodes, due, held):
+            if self.leases.revoke(client, nodes, due, held):
                 self._wait_less(due)
                 return
             if held is None:

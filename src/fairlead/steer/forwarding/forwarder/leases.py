@@ -70,7 +70,7 @@ class Leases(Generic[Client]):
             self._kept.pop(client, None)
             return [answer for number in list(self._open) for answer in self._dropped(number, client)]
 
-    def reads(self, client: Client, node: int) -> None:
+    def record_read(self, client: Client, node: int) -> None:
         """The client is about to be given data of the node, which it keeps."""
         kept = self._kept.get(client)
         if kept is not None:
@@ -95,7 +95,7 @@ class Leases(Generic[Client]):
             del kept[node]
         self._tell(client, self.changes, oldest)
 
-    def changed(self, client: Client, nodes: Collection[int], due_ns: int, answer: Answer | None) -> bool:
+    def revoke(self, client: Client, nodes: Collection[int], due_ns: int, answer: Answer | None) -> bool:
         """The client has changed these nodes. True when `answer` will be among those that `released` or `leave` return;
         false when nobody else keeps any of them."""
         with self.lock:
@@ -111,7 +111,7 @@ class Leases(Generic[Client]):
                 self._tell(other, number, theirs)
             return answer is not None
 
-    def released(self, client: Client, number: int) -> list[Answer]:
+    def confirm_release(self, client: Client, number: int) -> list[Answer]:
         """The client has dropped what it was told to. Returns the answer that waited for that."""
         with self.lock:
             revocation = self._open.get(number)
@@ -132,12 +132,12 @@ class Leases(Generic[Client]):
         del self._open[number]
         return [] if revocation.answer is None else [revocation.answer]
 
-    def next_ns(self) -> int | None:
+    def find_next_ns(self) -> int | None:
         """When the first client will have had too long."""
         with self.lock:
             return next((revocation.due_ns for revocation in self._open.values()), None)
 
-    def overdue(self, now_ns: int) -> list[Client]:
+    def list_overdue(self, now_ns: int) -> list[Client]:
         """Clients that have had too long."""
         with self.lock:
             late: set[Client] = set()

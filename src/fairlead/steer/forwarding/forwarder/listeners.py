@@ -110,7 +110,7 @@ class Listeners:
         for arrival in self._arrivals.values():
             arrival.close()
 
-    def ready(self, fd: int) -> bool:
+    def handle_ready(self, fd: int) -> bool:
         """Something has come on a descriptor; False when it is none of this object's."""
         if fd in self._listeners:
             self._accept(*self._listeners[fd])
@@ -120,7 +120,7 @@ class Listeners:
             return False
         return True
 
-    def left(self, connection: Connection) -> None:
+    def remove(self, connection: Connection) -> None:
         """A connection that was admitted has ended."""
         self._connected -= 1
         uid = connection.session.authority.uid
@@ -185,7 +185,7 @@ class Listeners:
     def _greet(self, fd: int) -> None:
         arrival = self._arrivals[fd]
         try:
-            hello = arrival.step()
+            hello = arrival.advance()
             if hello is None:
                 return
             self._forget(fd)
@@ -209,7 +209,7 @@ class Listeners:
                 "use the same release of fairlead on both sides",
             )
             return
-        authority = self._admission.authority(arrival.sock, hello)
+        authority = self._admission.decide_authority(arrival.sock, hello)
         if authority.uid >= 0 and self._of_user.get(authority.uid, 0) >= MOST_OF_A_USER:
             raise PermissionError(f"uid {authority.uid} has too many connections")
         features = [feature for feature in self._settings.features if feature in hello.features]

@@ -42,14 +42,14 @@ class ParkedRequests:
             request.interrupted = True
             return self._take(request)
 
-    def due(self, now_ns: int) -> list[Request]:
+    def take_due(self, now_ns: int) -> list[Request]:
         """Takes out those to be tried again now."""
         if not self._waiting:
             return []
         with self._lock:
             return [request for request in list(self._waiting) if request.due_ns <= now_ns and self._take(request)]
 
-    def released(self, node: int | None) -> list[Request]:
+    def take_unlocked(self, node: int | None) -> list[Request]:
         """Takes out those that wait for a lock on this node (None: on any)."""
         if not self._waiting:
             return []
@@ -66,7 +66,7 @@ class ParkedRequests:
             for request in requests:
                 self._waiting.discard(request)
 
-    def next_ns(self) -> int | None:
+    def find_next_ns(self) -> int | None:
         """When the next one is due."""
         if not self._waiting:
             return None

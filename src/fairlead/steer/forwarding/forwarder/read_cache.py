@@ -76,12 +76,12 @@ class ReadCache:
         self._lock = Lock()
         self._hits = self._misses = self._discards = self._asked = self._from_tree = 0
 
-    def counters(self) -> Counters:
+    def read_counters(self) -> Counters:
         """The counts till now."""
         with self._lock:
             return Counters(self._hits, self._misses, self._discards, self._asked, self._from_tree)
 
-    def opened(self, node: int) -> _Known:
+    def open_node(self, node: int) -> _Known:
         """What is known of a node that has been opened once more."""
         with self._lock:
             known = self._nodes.get(node)
@@ -90,14 +90,14 @@ class ReadCache:
             known.handles += 1
             return known
 
-    def closed(self, node: int, known: _Known) -> None:
+    def close_node(self, node: int, known: _Known) -> None:
         """One handle less. Blocks stay for the next opening; a node without blocks is forgotten."""
         with self._lock:
             known.handles -= 1
             if not known.handles and not known.blocks:
                 self._nodes.pop(node, None)
 
-    def changed(self, node: int) -> None:
+    def invalidate(self, node: int) -> None:
         """The file is being written or cut: what is kept of it does not hold."""
         known = self._nodes.get(node)
         if known is not None:
@@ -186,7 +186,7 @@ class CachedFile:
         self.node, self.flags = file.node, file.flags
         self._cache = cache
         self._settings = settings
-        self._known = cache.opened(file.node)
+        self._known = cache.open_node(file.node)
         self._expected = 0
         self._sole = sole
 
@@ -200,7 +200,7 @@ class CachedFile:
         in_order = offset == self._expected
         self._expected = offset + asked
         if known.blocks:
-            stamp = known.stamp if self._sole and known.stamp is not None else _stamp(real.attributes())
+            stamp = known.stamp if self._sole and known.stamp is not None else _stamp(real.stat())
             found = cache.copy(self.node, known, stamp, buffer, offset)
             if found is not None:
                 cache.count(hit=True, asked=found, from_tree=0)
@@ -211,7 +211,7 @@ class CachedFile:
             return count
         with known.fetching:
             changes = known.changes
-            stamp = _stamp(real.attributes())
+            stamp = _stamp(real.stat())
             # Another handle may have fetched it meanwhile.
             found = cache.copy(self.node, known, stamp, buffer, offset) if known.blocks else None
             if found is not None:
@@ -257,7 +257,7 @@ class CachedFile:
         return self.real.copy_to(offset, other, other_offset, length)
 
     def _changing(self, action: Callable[..., Any], *arguments: Any) -> Any:
-        changed = self._cache.changed
+        changed = self._cache.invalidate
         changed(self.node)
         try:
             return action(*arguments)
@@ -266,7 +266,7 @@ class CachedFile:
 
     def close(self) -> None:
         """Blocks stay for who opens it next."""
-        self._cache.closed(self.node, self._known)
+        self._cache.close_node(self.node, self._known)
         self.real.close()
 
 
@@ -288,36 +288,36 @@ class CachingTree:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.real, name)
 
-    def opens_for(self, job: str) -> None:
+    def set_job(self, job: str) -> None:
         """Whatever this thread opens from now on, it opens for that job."""
         self._opening.job = job
 
     def _cached(self, file: OpenFile) -> OpenFile:
-        settings = self._settings.reading(getattr(self._opening, "job", ""))
+        settings = self._settings.get_read_settings(getattr(self._opening, "job", ""))
         return cast("OpenFile", CachedFile(file, self.cache, settings, self._sole))
 
     def create(self, parent: int, name: bytes, flags: int, mode: int) -> tuple[int, Stat, OpenFile]:
         """As the tree's."""
         node, st, file = self.real.create(parent, name, flags, mode)
-        self.cache.changed(node)
+        self.cache.invalidate(node)
         return node, st, self._cached(file)
 
-    def temporary(self, parent: int, flags: int, mode: int) -> tuple[int, Stat, OpenFile]:
+    def create_temporary(self, parent: int, flags: int, mode: int) -> tuple[int, Stat, OpenFile]:
         """As the tree's."""
-        node, st, file = self.real.temporary(parent, flags, mode)
-        self.cache.changed(node)
+        node, st, file = self.real.create_temporary(parent, flags, mode)
+        self.cache.invalidate(node)
         return node, st, self._cached(file)
 
     def mknod(self, parent: int, name: bytes, mode: int, device: int) -> tuple[int, Stat]:
         """As the tree's; its node may have been another file's."""
         node, st = self.real.mknod(parent, name, mode, device)
-        self.cache.changed(node)
+        self.cache.invalidate(node)
         return node, st
 
     def open(self, node: int, flags: int) -> OpenFile:
         """As the tree's. O_TRUNC changes the file."""
         if flags & os.O_TRUNC:
-            self.cache.changed(node)
+            self.cache.invalidate(node)
         return self._cached(self.real.open(node, flags))
 
     def reopen(self, node: int, flags: int) -> OpenFile:
@@ -326,11 +326,11 @@ class CachingTree:
 
     def change(self, node: int, change: Any, file: OpenFile | None) -> Stat:
         """As the tree's; a new size changes the file."""
-        self.cache.changed(node)
+        self.cache.invalidate(node)
         try:
             return self.real.change(node, change, file.real if isinstance(file, CachedFile) else file)
         finally:
-            self.cache.changed(node)
+            self.cache.invalidate(node)
 
 
 def with_read_cache(tree: FileTree, settings: JobSettings, *, sole: bool = False) -> FileTree:

@@ -124,7 +124,7 @@ class StripedTree(Protocol):
 
     placed: Callable[[int, list[str], str], None] | None
 
-    def target_counters(self) -> Sequence[TargetSpace]: ...
+    def report_targets(self) -> Sequence[TargetSpace]: ...
 
     def take_by_job(self) -> Mapping[str, Mapping[str, TargetCounts]]: ...
 
@@ -184,7 +184,7 @@ class ForwarderRecords:
         self._thread: threading.Thread | None = None
         if striped is not None:
             striped.take_by_job()  # begins the counting
-            striped.placed = self.placed
+            striped.placed = self.record_placement
 
     # -- told by the server ---------------------------------------------------------------------------------------
 
@@ -193,7 +193,7 @@ class ForwarderRecords:
         with self._lock:
             self._tallies.look(queue_len, sample=not done % SAMPLE_EVERY)
 
-    def connected(self, client: str, session: str) -> None:
+    def record_connect(self, client: str, session: str) -> None:
         """A client's session has begun here."""
         now = now_ns()
         with self._lock:
@@ -202,14 +202,14 @@ class ForwarderRecords:
             self._served[session] = (client, now)
             self._add("mapping", (now, None, "node_forwarder", client, self.name))
 
-    def disconnected(self, session: str) -> None:
+    def record_disconnect(self, session: str) -> None:
         """A client's session has ended here."""
         with self._lock:
             found = self._served.pop(session, None)
             if found is not None:
                 self._add("mapping", (found[1], now_ns(), "node_forwarder", found[0], self.name))
 
-    def placed(self, node: int, targets: Sequence[str], path: str = "") -> None:
+    def record_placement(self, node: int, targets: Sequence[str], path: str = "") -> None:
         """A file, by its node and, where it is known, its path in the tree, got its targets."""
         now = now_ns()
         with self._lock:
@@ -230,7 +230,7 @@ class ForwarderRecords:
             self._thread.join()
             self._thread = None
         for session in list(self._served):
-            self.disconnected(session)
+            self.record_disconnect(session)
         self.flush()
 
     def flush(self) -> None:
@@ -306,7 +306,7 @@ class ForwarderRecords:
         self._since_ns = now
         when = (now_ns(), now - since)
         rows: list[tuple[str, tuple[object, ...]]] = []
-        for job, op_class, tally in taken.rows():
+        for job, op_class, tally in taken.iterate_rows():
             rows.append(
                 (
                     "forwarder",
@@ -372,14 +372,14 @@ class ForwarderRecords:
                 (reads.requests, writes.requests, reads.bytes, writes.bytes),
                 [a + b for a, b in zip(fold_histogram(reads.service), fold_histogram(writes.service), strict=True)],
             )
-            for job, (_, reads, writes) in taken.by_class().items()
+            for job, (_, reads, writes) in taken.group_by_class().items()
             if reads.requests or writes.requests
         ]
 
     def _spaces(self) -> list[tuple[object, ...]]:
         """Name, capacity, used bytes and used inodes of each target."""
         if self._striped is not None:
-            return [(one.name, one.capacity, one.used, one.inodes) for one in self._striped.target_counters()]
+            return [(one.name, one.capacity, one.used, one.inodes) for one in self._striped.report_targets()]
         if self._space_of is None:
             return []
         try:

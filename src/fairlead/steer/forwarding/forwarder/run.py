@@ -158,7 +158,7 @@ def _records(options: Options, name: str, exported: FileTree, tree: FileTree) ->
 
 def _intents_folder(options: Options, exported: FileTree) -> int | None:
     """Where intents of this tree are kept, for all its forwarders to see; None where there is no such place."""
-    own_folder: Callable[[bytes], int] | None = getattr(exported, "own_folder", None)
+    own_folder: Callable[[bytes], int] | None = getattr(exported, "open_own_folder", None)
     try:
         if own_folder is not None:
             return own_folder(b"intents")
@@ -174,8 +174,8 @@ def _intents_folder(options: Options, exported: FileTree) -> int | None:
 
 def _pace_targets(exported: FileTree, limits: Limits) -> None:
     """Targets that are held to a rate: the queue does it, so that no worker waits for one."""
-    rates: Callable[[], dict[str, int]] | None = getattr(exported, "target_rates", None)
-    pace_outside: Callable[[], None] | None = getattr(exported, "pace_outside", None)
+    rates: Callable[[], dict[str, int]] | None = getattr(exported, "list_target_rates", None)
+    pace_outside: Callable[[], None] | None = getattr(exported, "disable_pacing", None)
     if rates is None or pace_outside is None:
         return
     for target, bytes_per_s in rates().items():

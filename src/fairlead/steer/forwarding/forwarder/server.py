@@ -65,11 +65,11 @@ class Server:
         operations.tells_made = True
         self._records = records
         self._guard = Guard(operations, intents_folder, self.boot) if intents_folder is not None else None
-        new_intents = self._guard.session if self._guard is not None else None
+        new_intents = self._guard.get_session if self._guard is not None else None
         self.sessions = Sessions(Handles, int(settings.grace_s * 1e9), new_intents)
         self._parked = ParkedRequests()
         self._buffers = BufferPool()
-        target_of = getattr(operations.tree, "target_of", None)
+        target_of = getattr(operations.tree, "find_target_name", None)
         self._intake = Intake(self._buffers, self._interrupt, target_of, self._released)
         self._connections: dict[int, Connection] = {}
         self._resumed: deque[Connection] = deque()
@@ -105,7 +105,7 @@ class Server:
             boot=self.boot,
             export=operations.tree.name,
             grace_s=settings.grace_s,
-            root=operations.tree.attributes(ROOT).st_ino,
+            root=operations.tree.stat(ROOT).st_ino,
         )
         self._reception = Listeners(
             settings,
@@ -155,7 +155,7 @@ class Server:
         """How many clients are connected."""
         return len(self._connections)
 
-    def poke(self) -> None:
+    def wake(self) -> None:
         """Ends the leader's waiting."""
         os.eventfd_write(self._poke, 1)
 
@@ -175,13 +175,13 @@ class Server:
             elif fd == self._poke:
                 os.eventfd_read(fd)
             else:
-                self._reception.ready(fd)
+                self._reception.handle_ready(fd)
         if self._resumed:
             self._take_in_more(requests)
         if self._next_end_ns is not None or len(self._parked) or self._reception.next_deadline_ns is not None:
             self._look_after_time(requests)
         if self._leases:
-            for connection in self._leases.overdue(monotonic_ns()):
+            for connection in self._leases.list_overdue(monotonic_ns()):
                 self._lose(connection, "ended: it has not dropped what it cached in time", warn=True)
         return requests
 
@@ -190,9 +190,9 @@ class Server:
         if timeout_ns == 0:
             return 0.0
         ends = self._next_end_ns
-        parked = self._parked.next_ns()
+        parked = self._parked.find_next_ns()
         hello = self._reception.next_deadline_ns
-        leases = self._leases.next_ns() if self._leases else None
+        leases = self._leases.find_next_ns() if self._leases else None
         if ends is None and parked is None and hello is None and leases is None:
             return -1.0 if timeout_ns is None else timeout_ns / 1e9
         until = min(time for time in (ends, parked, hello, leases) if time is not None)
@@ -201,25 +201,25 @@ class Server:
 
     def _look_after_time(self, requests: list[Request]) -> None:
         now = monotonic_ns()
-        requests += self._parked.due(now)
+        requests += self._parked.take_due(now)
         hello = self._reception.next_deadline_ns
         if hello is not None and hello <= now:
             self._reception.look_after_time(now)
         if self._next_end_ns is not None and self._next_end_ns <= now:
-            for session in self.sessions.expired(now):
+            for session in self.sessions.pop_expired(now):
                 self._closer.close(session)
-            self._next_end_ns = self.sessions.next_end_ns()
+            self._next_end_ns = self.sessions.find_next_end_ns()
 
     def _end_session(self, session: Session) -> None:
         if self._records is not None:
-            self._records.disconnected(session.id)
+            self._records.record_disconnect(session.id)
         try:
             self.operations.end(session.handles)
             if self._guard is not None:
                 self._guard.end(session.id, farewell=session.farewell)
         except Exception:  # one session's fault must not keep the others from being ended
             log.exception("client %s: its open files could not all be closed", session.node)
-        released = self._parked.released(None)
+        released = self._parked.take_unlocked(None)
         if released:
             self._crew.add(released)
 
@@ -229,7 +229,7 @@ class Server:
         if connection.leases and self._leases is not None:
             self._leases.join(connection)
         if self._records is not None:
-            self._records.connected(connection.session.node, connection.session.id)
+            self._records.record_connect(connection.session.node, connection.session.id)
 
     def _replaced(self, connection: Connection) -> None:
         self._lose(connection, "its client has connected again")
@@ -259,16 +259,16 @@ class Server:
         forwarder has carried it all out and more since: only a farewell counts."""
         for _ in range(_LAST_READS):
             more = connection.receive()
-            while (frame := connection.next_frame()) is not None:
+            while (frame := connection.take_frame()) is not None:
                 self._intake.take(connection, frame, 0)
             if not more:
                 return
 
     def _take_in(self, connection: Connection, requests: list[Request]) -> None:
         """Makes requests of what has come in, until the client has asked enough for now."""
-        take, next_frame = self._intake.take, connection.next_frame
+        take, next_frame = self._intake.take, connection.take_frame
         now = monotonic_ns()
-        while not connection.crowded():
+        while not connection.is_crowded():
             frame = next_frame()
             if frame is None:
                 return
@@ -297,7 +297,7 @@ class Server:
         self._parked.drop(parked)
         connection.parked.clear()
         connection.end()
-        self._reception.left(connection)
+        self._reception.remove(connection)
         self._detach(connection)
         if connection.leases and self._leases is not None:
             for answer in self._leases.leave(connection):
@@ -306,7 +306,7 @@ class Server:
     def _released(self, connection: Connection, number: int) -> None:
         """A client has dropped what was taken back."""
         if self._leases is not None:
-            for answer in self._leases.released(connection, number):
+            for answer in self._leases.confirm_release(connection, number):
                 answer()
 
     def _detach(self, connection: Connection) -> None:
@@ -320,13 +320,13 @@ class Server:
             session.lost_ns = 1  # long ago: ends with the next look at the time
             self._next_end_ns = 0
         else:
-            self._next_end_ns = self.sessions.next_end_ns()
+            self._next_end_ns = self.sessions.find_next_end_ns()
 
     def _carry_out(self, request: Request) -> None:
         if monotonic_ns() - request.arrived_ns > _LATE_NS:
             together, request.along = [request, *request.along], ()
             for one in together:
-                if not one.connection.hung_up():
+                if not one.connection.is_hung_up():
                     self._carry(one)
             return
         self._carry(request)
@@ -348,7 +348,7 @@ class Server:
         self._listen_if_relaxed(request.connection)
 
     def _listen_if_relaxed(self, connection: Connection) -> None:
-        if connection.relaxed():
+        if connection.is_relaxed():
             with connection.lock:
                 if connection.listening or connection.dead:
                     return
@@ -357,7 +357,7 @@ class Server:
                 self._change_mask(connection)
             if backlog:
                 self._resumed.append(connection)
-                self.poke()
+                self.wake()
 
     def _say(self, text: str, *values: object) -> None:
         """A line about a client, but never more of them than anybody reads."""

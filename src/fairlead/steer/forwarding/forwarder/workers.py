@@ -42,7 +42,7 @@ class Gathering(Protocol):
         Only the leader calls it."""
         ...
 
-    def poke(self) -> None:
+    def wake(self) -> None:
         """Makes a `gather` that waits return; any thread."""
         ...
 
@@ -104,7 +104,7 @@ class WorkerPool:
                 self._watch.release()
         for worker in idle:
             worker.wake.release()
-        self._gathering.poke()
+        self._gathering.wake()
         until = monotonic_ns() + int(timeout_s * 1e9)
         for thread in [worker.thread for worker in self._workers] + [self._watchdog]:
             if thread is not None and thread.ident is not None:
@@ -117,7 +117,7 @@ class WorkerPool:
         with self._lock:
             for request in requests:
                 self.queued.add(request, now)
-        self._gathering.poke()
+        self._gathering.wake()
 
     def drop(self, request: Request) -> bool:
         """Takes a waiting request out; False when a worker has it."""
@@ -128,7 +128,7 @@ class WorkerPool:
         """Makes the leader wait no longer than until then; any thread."""
         sleeps = self._sleeps_until
         if sleeps is None or sleeps > until_ns:
-            self._gathering.poke()
+            self._gathering.wake()
 
     def _work(self, me: _Worker) -> None:
         lock, queued, running, gathering = self._lock, self.queued, self.running, self._gathering
@@ -167,7 +167,7 @@ class WorkerPool:
                         and request.op_class == WRITE
                         and mean_ns[WRITE] > _DEAR_NS
                     ):
-                        request.along = aggregation.along(queued, request, now)
+                        request.along = aggregation.take_adjacent(queued, request, now)
                     if leading:
                         if waiting > 1 and self._idle and self._expects_long(request):
                             self._leader = None

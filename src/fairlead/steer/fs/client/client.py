@@ -65,7 +65,7 @@ class Client:
         self._folders: dict[tuple[int, bytes], tuple[int, int]] = {}
         self._lock = threading.RLock()
         self._who = (os.geteuid(), os.getegid())
-        self._link: Link | None = Link(dial.any())
+        self._link: Link | None = Link(dial.connect_any())
         self._announced: set[int] = set()
 
     @classmethod
@@ -126,28 +126,28 @@ class Client:
                 fixed = abi.CREATE_IN.pack(flags, stat.S_IFREG | permissions, 0, 0)
                 body = self.request(Op.CREATE, parent, fixed + name + b"\0", chosen=handle)
                 (node,) = abi.FORGET_IN.unpack_from(body)
-                self._nodes.seen(node, parent, name)
-                self._holdings.opened(handle, node, flags)
+                self._nodes.record_lookup(node, parent, name)
+                self._holdings.record_open(handle, node, flags)
                 return ClientFile(self, path, node, handle, flags)
         else:
             node = self._walk(path)
         self.request(Op.OPEN, node, abi.OPEN_IN.pack(flags & ~(os.O_CREAT | os.O_EXCL), 0), chosen=handle)
-        self._holdings.opened(handle, node, flags)
+        self._holdings.record_open(handle, node, flags)
         return ClientFile(self, path, node, handle, flags)
 
-    def released(self, node: int, handle: int, flags: int) -> None:
+    def close_handle(self, node: int, handle: int, flags: int) -> None:
         """A `ClientFile` was closed."""
         try:
             self.request(Op.FLUSH, node, abi.FLUSH_IN.pack(handle, 0, 0, 0), handle=handle)
         finally:
             self.request(Op.RELEASE, node, abi.RELEASE_IN.pack(handle, flags, 0, 0), handle=handle)
-            self._holdings.released(handle)
+            self._holdings.record_release(handle)
 
     def stat(self, path: str, *, follow: bool = True) -> FileStatus:
         """As os.stat, or os.lstat."""
-        return self.attributes(self._walk(path, follow=follow))
+        return self.stat_node(self._walk(path, follow=follow))
 
-    def attributes(self, node: int) -> FileStatus:
+    def stat_node(self, node: int) -> FileStatus:
         """Attributes of a node."""
         return parse_status(self.request(Op.GETATTR, node, abi.GETATTR_IN.pack(0, 0, 0)), abi.ATTR_OUT.size)
 
@@ -177,7 +177,7 @@ class Client:
         """Names in a directory, without `.` and `..`."""
         node, handle = self._walk(path), next(self._numbers)
         self.request(Op.OPENDIR, node, abi.OPEN_IN.pack(os.O_DIRECTORY, 0), chosen=handle)
-        self._holdings.opened(handle, node, os.O_DIRECTORY, directory=True)
+        self._holdings.record_open(handle, node, os.O_DIRECTORY, directory=True)
         names: list[str] = []
         offset = 0
         try:
@@ -194,7 +194,7 @@ class Client:
                     at += (abi.DIRENT.size + length + 7) & ~7
         finally:
             self.request(Op.RELEASEDIR, node, abi.RELEASE_IN.pack(handle, 0, 0, 0), handle=handle)
-            self._holdings.released(handle)
+            self._holdings.record_release(handle)
 
     def mkdir(self, path: str, mode: int = 0o755) -> None:
         """As os.mkdir."""
@@ -231,14 +231,14 @@ class Client:
         """As os.unlink."""
         parent, name = self._parent(path)
         self.request(Op.UNLINK, parent, name + b"\0")
-        self._nodes.gone(parent, name)
+        self._nodes.remove_name(parent, name)
 
     def rmdir(self, path: str) -> None:
         """As os.rmdir."""
         parent, name = self._parent(path)
         self.request(Op.RMDIR, parent, name + b"\0")
         self._folders.clear()
-        self._nodes.gone(parent, name)
+        self._nodes.remove_name(parent, name)
 
     def rename(self, path: str, new_path: str) -> None:
         """As os.rename."""
@@ -247,7 +247,7 @@ class Client:
         fixed = abi.RENAME_IN.pack(new_parent)
         self.request(Op.RENAME, parent, fixed + name + b"\0" + new_name + b"\0")
         self._folders.clear()
-        self._nodes.moved(parent, name, new_parent, new_name)
+        self._nodes.move_name(parent, name, new_parent, new_name)
 
     # -- paths -------------------------------------------------------------------------------------------------
 
@@ -290,7 +290,7 @@ class Client:
         (node,) = abi.FORGET_IN.unpack_from(body)
         if not node:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), os.fsdecode(name))
-        self._nodes.seen(node, parent, name)
+        self._nodes.record_lookup(node, parent, name)
         return int(node)
 
     def _followed(self, parent: int, node: int, depth: int) -> int:
@@ -429,7 +429,7 @@ class Client:
         pause = 0.05
         while True:
             try:
-                link = Link(self._dial.any())
+                link = Link(self._dial.connect_any())
                 if not link.connection.welcome.resumed:
                     reopen_files(link, self._nodes, self._holdings, self._ids, _quiet)
             except (UnreachableError, RefusedError, LinkLostError):
@@ -453,7 +453,7 @@ class Client:
             if op in (Op.RENAME, Op.LINK):
                 nodes.append(abi.FORGET_IN.unpack_from(body)[0])
             for known in nodes:
-                steps = self._nodes.steps(known)
+                steps = self._nodes.find_steps(known)
                 if steps:
                     exchange_message(link, self._ids, build_place_message(known, steps))
             held = self._holdings.handles.get(handle)

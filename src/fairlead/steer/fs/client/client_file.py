@@ -88,7 +88,7 @@ class ClientFile(io.RawIOBase):
         if whence == os.SEEK_CUR:
             offset += self._at
         elif whence == os.SEEK_END:
-            offset += self._client.attributes(self.node).st_size
+            offset += self._client.stat_node(self.node).st_size
         if offset < 0:
             raise ValueError(f"before the begin of the file: {offset}")
         self._at = offset
@@ -113,6 +113,6 @@ class ClientFile(io.RawIOBase):
         """Ends it. An interpreter that ends leaves that to the forwarder."""
         if not self.closed and not sys.is_finalizing():
             try:
-                self._client.released(self.node, self._handle, self._flags)
+                self._client.close_handle(self.node, self._handle, self._flags)
             finally:
                 super().close()

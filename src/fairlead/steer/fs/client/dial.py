@@ -130,11 +130,11 @@ class Dial:
         if welcome.root:
             self.root = welcome.root
 
-    def forgo_descriptors(self) -> None:
+    def disable_descriptors(self) -> None:
         """Asks for no descriptors of files from now on."""
         self._wanted = [feature for feature in self._wanted if feature != Feature.DESCRIPTORS]
 
-    def any(self) -> Connection:
+    def connect_any(self) -> Connection:
         """The first forwarder that answers, each tried once; the last error when none does."""
         error: UnreachableError | RefusedError | None = None
         for step in range(len(self.addresses)):

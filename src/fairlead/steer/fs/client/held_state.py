@@ -43,21 +43,21 @@ class Holdings:
         """POSIX locks by node and owner."""
         self._flocks: dict[int, HeldLock] = {}
 
-    def opened(self, handle: int, node: int, flags: int, *, directory: bool = False) -> None:
+    def record_open(self, handle: int, node: int, flags: int, *, directory: bool = False) -> None:
         """OPEN, CREATE, TMPFILE or OPENDIR succeeded."""
         self.handles[handle] = Handle(node, flags & ~_NEVER_AGAIN, directory)
 
-    def released(self, handle: int) -> Handle | None:
+    def record_release(self, handle: int) -> Handle | None:
         """The handle is gone, and a flock of it."""
         self._flocks.pop(handle, None)
         return self.handles.pop(handle, None)
 
-    def flushed(self, node: int, owner: int) -> None:
+    def record_flush(self, node: int, owner: int) -> None:
         """The owner closed the file: its ranges are given back."""
         if self.ranges:
             self.ranges.pop((node, owner), None)
 
-    def locked(self, lock: HeldLock) -> None:
+    def record_lock(self, lock: HeldLock) -> None:
         """A lock, or the end of one (F_UNLCK), was granted."""
         if lock.flock:
             if lock.kind == F_UNLCK:
@@ -82,10 +82,10 @@ class Holdings:
         else:
             self.ranges.pop(key, None)
 
-    def locks(self) -> list[HeldLock]:
+    def list_locks(self) -> list[HeldLock]:
         """All locks held now, flocks first."""
         return [*self._flocks.values(), *(lock for held in self.ranges.values() for lock in held)]
 
-    def handle_of(self, node: int) -> int | None:
+    def find_handle(self, node: int) -> int | None:
         """Some open handle of the node."""
         return next((number for number, held in self.handles.items() if held.node == node), None)

@@ -21,7 +21,7 @@ class Nodes:
     def __len__(self) -> int:
         return len(self._count)
 
-    def seen(self, node: int, parent: int, name: bytes) -> None:
+    def record_lookup(self, node: int, parent: int, name: bytes) -> None:
         """A reply gave the kernel this node under this name (one look-up more)."""
         counts = self._count
         counts[node] = counts.get(node, 0) + 1
@@ -29,11 +29,11 @@ class Nodes:
         if self._places.get(node) != place:
             self._set(node, place)
 
-    def counted(self, node: int) -> None:
+    def record_nameless(self, node: int) -> None:
         """A reply gave the kernel this node, which has no name (O_TMPFILE)."""
         self._count[node] = self._count.get(node, 0) + 1
 
-    def named(self, node: int, parent: int, name: bytes) -> None:
+    def set_name(self, node: int, parent: int, name: bytes) -> None:
         """The node is under this name now; no look-up is counted."""
         self._set(node, (parent, name))
 
@@ -63,11 +63,11 @@ class Nodes:
             del self._other[node]
         return node
 
-    def gone(self, parent: int, name: bytes) -> None:
+    def remove_name(self, parent: int, name: bytes) -> None:
         """The name was removed."""
         self._drop((parent, name))
 
-    def moved(self, parent: int, name: bytes, new_parent: int, new_name: bytes, *, exchange: bool = False) -> None:
+    def move_name(self, parent: int, name: bytes, new_parent: int, new_name: bytes, *, exchange: bool = False) -> None:
         """The name was renamed (the node under it, if known, went along)."""
         there = self._drop((new_parent, new_name))
         here = self._drop((parent, name))
@@ -91,27 +91,27 @@ class Nodes:
                 del self._nodes[other]
         return True
 
-    def node(self, parent: int, name: bytes) -> int | None:
+    def find_node(self, parent: int, name: bytes) -> int | None:
         """The node under a name, if it is known."""
         return self._nodes.get((parent, name))
 
-    def held(self, node: int) -> bool:
+    def has_node(self, node: int) -> bool:
         """True while the kernel knows the node."""
         return node in self._count
 
-    def count(self, node: int) -> int:
+    def count_lookups(self, node: int) -> int:
         """How often the kernel was told the node and has not given it back."""
         return self._count.get(node, 0)
 
-    def all(self) -> list[int]:
+    def list_nodes(self) -> list[int]:
         """Every node the kernel knows."""
         return list(self._count)
 
-    def unlinked(self, node: int) -> bool:
+    def is_unlinked(self, node: int) -> bool:
         """True for a node none of whose names is known any more."""
         return node != ROOT and node not in self._places
 
-    def steps(self, node: int) -> list[tuple[int, bytes]] | None:
+    def find_steps(self, node: int) -> list[tuple[int, bytes]] | None:
         """(parent, name) from the root down to the node; None when it has no known name."""
         steps: list[tuple[int, bytes]] = []
         places = self._places
@@ -124,7 +124,7 @@ class Nodes:
         steps.reverse()
         return steps
 
-    def path(self, node: int) -> bytes | None:
+    def find_path(self, node: int) -> bytes | None:
         """Path from the root of the mount, without a leading slash; None when it has no known name."""
-        steps = self.steps(node)
+        steps = self.find_steps(node)
         return None if steps is None else b"/".join(name for _, name in steps)

@@ -54,8 +54,8 @@ def exchange_message(link: Link, ids: Iterator[int], message: bytes, handle: int
 
 def reopen_files(link: Link, nodes: Nodes, holdings: Holdings, ids: Iterator[int], say: Callable[[str], None]) -> None:
     """Opens what must be open now: files without a name, and those with locks. What cannot be had is said and left."""
-    wanted = {number for number, held in list(holdings.handles.items()) if nodes.unlinked(held.node)}
-    wanted.update(number for lock in holdings.locks() if (number := _handle(lock, holdings)) is not None)
+    wanted = {number for number, held in list(holdings.handles.items()) if nodes.is_unlinked(held.node)}
+    wanted.update(number for lock in holdings.list_locks() if (number := _handle(lock, holdings)) is not None)
     for number in sorted(wanted):
         held = holdings.handles.get(number)
         if held is None:
@@ -69,7 +69,7 @@ def _open(link: Link, nodes: Nodes, ids: Iterator[int], held: Handle, number: in
     """One of them; the error. A place that is told may be forgotten before it is used (see `Repairs.answered`)."""
     error = 0
     for _ in range(_TIMES):
-        steps = nodes.steps(held.node)
+        steps = nodes.find_steps(held.node)
         if steps:
             exchange_message(link, ids, build_place_message(held.node, steps))
         error, _ = exchange_message(
@@ -82,7 +82,7 @@ def _open(link: Link, nodes: Nodes, ids: Iterator[int], held: Handle, number: in
 
 def take_locks(link: Link, holdings: Holdings, ids: Iterator[int], say: Callable[[str], None]) -> None:
     """Takes every lock that is held. One that another client was quicker to take is said and left."""
-    for lock in holdings.locks():
+    for lock in holdings.list_locks():
         number = _handle(lock, holdings)
         error = -errno.EBADF if number is None else _take(link, ids, lock, number)
         if error:
@@ -90,7 +90,7 @@ def take_locks(link: Link, holdings: Holdings, ids: Iterator[int], say: Callable
 
 
 def _handle(lock: HeldLock, holdings: Holdings) -> int | None:
-    return lock.handle if lock.handle in holdings.handles else holdings.handle_of(lock.node)
+    return lock.handle if lock.handle in holdings.handles else holdings.find_handle(lock.node)
 
 
 def _take(link: Link, ids: Iterator[int], lock: HeldLock, handle: int) -> int:

@@ -78,10 +78,10 @@ class Operations:
         fh, offset, _, flags, _, _, _ = _read_in(body)
         file = handles.find_file(fh)
         if flags & abi.WRITE_KILL_SUIDGID and not self.tree.clears_set_id:
-            operations_names.clear_set_id(self.tree, node, file.attributes())
+            operations_names.clear_set_id(self.tree, node, file.stat())
         return _write_out(file.write_from(data, offset), 0)
 
-    def entered(self, handles: Handles, node: int, st: Stat, *, made: bool = False) -> bytes:
+    def enter_node(self, handles: Handles, node: int, st: Stat, *, made: bool = False) -> bytes:
         """The entry for a node, counted as told to the client. `made`: CREATE did not find the file, but made it."""
         with self._counting:
             known = handles.known

@@ -32,7 +32,7 @@ _setattr_in = abi.SETATTR_IN.unpack_from
 
 def _lookup(ops: Operations, handles: Handles, node: int, _: int, body: memoryview, __: memoryview) -> bytes:
     found, st = ops.tree.lookup(node, bodies.read_name(body, 0))
-    return ops.entered(handles, found, st)
+    return ops.enter_node(handles, found, st)
 
 
 def _forget(ops: Operations, handles: Handles, node: int, _: int, body: memoryview, __: memoryview) -> bytes:
@@ -53,7 +53,7 @@ def _batch_forget(ops: Operations, handles: Handles, _: int, __: int, body: memo
 def _getattr(ops: Operations, handles: Handles, node: int, _: int, body: memoryview, __: memoryview) -> bytes:
     flags, _dummy, fh = _getattr_in(body)
     file = handles.files.get(fh) if flags & abi.GETATTR_FH else None
-    st = ops.tree.attributes(node) if file is None else file.attributes()
+    st = ops.tree.stat(node) if file is None else file.stat()
     return bodies.pack_attributes(st, ops.valid_s, ops.valid_ns)
 
 
@@ -97,19 +97,19 @@ def _readlink(ops: Operations, _: Handles, node: int, __: int, ___: memoryview, 
 
 def _symlink(ops: Operations, handles: Handles, node: int, _: int, body: memoryview, __: memoryview) -> bytes:
     name, target = bodies.read_two_names(body, 0)
-    return ops.entered(handles, *ops.tree.symlink(node, name, target))
+    return ops.enter_node(handles, *ops.tree.symlink(node, name, target))
 
 
 def _mknod(ops: Operations, handles: Handles, node: int, _: int, body: memoryview, __: memoryview) -> bytes:
     mode, device, umask, _pad = abi.MKNOD_IN.unpack_from(body)
     name = bodies.read_name(body, abi.MKNOD_IN.size)
-    return ops.entered(handles, *ops.tree.mknod(node, name, mode & ~umask, device))
+    return ops.enter_node(handles, *ops.tree.mknod(node, name, mode & ~umask, device))
 
 
 def _mkdir(ops: Operations, handles: Handles, node: int, _: int, body: memoryview, __: memoryview) -> bytes:
     mode, umask = abi.MKDIR_IN.unpack_from(body)
     name = bodies.read_name(body, abi.MKDIR_IN.size)
-    return ops.entered(handles, *ops.tree.mkdir(node, name, stat.S_IMODE(mode) & ~umask))
+    return ops.enter_node(handles, *ops.tree.mkdir(node, name, stat.S_IMODE(mode) & ~umask))
 
 
 def _unlink(ops: Operations, _: Handles, node: int, __: int, body: memoryview, ___: memoryview) -> bytes:
@@ -140,11 +140,11 @@ def _rename2(ops: Operations, _: Handles, node: int, __: int, body: memoryview, 
 
 def _link(ops: Operations, handles: Handles, node: int, _: int, body: memoryview, __: memoryview) -> bytes:
     (old,) = abi.LINK_IN.unpack_from(body)
-    return ops.entered(handles, *ops.tree.link(old, node, bodies.read_name(body, abi.LINK_IN.size)))
+    return ops.enter_node(handles, *ops.tree.link(old, node, bodies.read_name(body, abi.LINK_IN.size)))
 
 
 def _statfs(ops: Operations, _: Handles, __: int, ___: int, ____: memoryview, _____: memoryview) -> bytes:
-    return bodies.pack_statfs(ops.tree.space())
+    return bodies.pack_statfs(ops.tree.statfs())
 
 
 def _access(ops: Operations, _: Handles, node: int, __: int, body: memoryview, ___: memoryview) -> bytes:

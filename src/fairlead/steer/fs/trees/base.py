@@ -107,7 +107,7 @@ class OpenFile(Protocol):
         """Returns when what was written is on disk."""
         ...
 
-    def attributes(self) -> Stat:
+    def stat(self) -> Stat:
         """As fstat."""
         ...
 
@@ -131,7 +131,7 @@ class OpenFile(Protocol):
         """Takes or gives back a POSIX lock without waiting; BlockingIOError (EAGAIN) when another owner holds it."""
         ...
 
-    def conflicting(self, owner: int, lock: Lock) -> Lock | None:
+    def find_conflict(self, owner: int, lock: Lock) -> Lock | None:
         """The lock of another owner that is in the way, or None."""
         ...
 
@@ -167,7 +167,7 @@ class FileTree(Protocol):
         """The node of a name; `.` is the directory itself, `..` the one above (the root's is the root)."""
         ...
 
-    def attributes(self, node: int) -> Stat:
+    def stat(self, node: int) -> Stat:
         """As lstat."""
         ...
 
@@ -187,7 +187,7 @@ class FileTree(Protocol):
         """Opens a node, never creating it."""
         ...
 
-    def temporary(self, parent: int, flags: int, mode: int) -> tuple[int, Stat, OpenFile]:
+    def create_temporary(self, parent: int, flags: int, mode: int) -> tuple[int, Stat, OpenFile]:
         """O_TMPFILE. If `flags` say so themselves, `reopen` finds the file after the loss of this forwarder; without,
         the caller gives it a name at once."""
         ...
@@ -220,7 +220,7 @@ class FileTree(Protocol):
         """As renameat2; a replaced file that is open here is kept."""
         ...
 
-    def entries(self, node: int) -> Sequence[Entry]:
+    def list_entries(self, node: int) -> Sequence[Entry]:
         """Names in a directory, with `.` and `..`; OWN_FOLDER left out."""
         ...
 
@@ -232,7 +232,7 @@ class FileTree(Protocol):
         """Returns when everything in the tree is on disk."""
         ...
 
-    def space(self) -> os.statvfs_result:
+    def statfs(self) -> os.statvfs_result:
         """As statvfs."""
         ...
 

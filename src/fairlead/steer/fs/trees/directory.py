@@ -85,50 +85,50 @@ class DirectoryTree:
         """A name that is to be made, removed or replaced."""
         if name == OWN_FOLDER and parent == ROOT:
             raise _error(EPERM)
-        return self._places.checked(parent, name)
+        return self._places.check_name(parent, name)
 
     def lookup(self, parent: int, name: bytes) -> tuple[int, Stat]:
         """The node of a name."""
         places = self._places
         if name in (b".", b".."):
-            node = parent if name == b"." or parent == ROOT else places.first(parent)[0]
-            return node, self.attributes(node)
-        name = places.checked(parent, name)
-        folder = places.folder(parent)
+            node = parent if name == b"." or parent == ROOT else places.get_place(parent)[0]
+            return node, self.stat(node)
+        name = places.check_name(parent, name)
+        folder = places.open_folder(parent)
         st = os.stat(name, dir_fd=folder.fd, follow_symlinks=False)
         node = places.remember(parent, name, st)
-        return node, self.shown(node, st)
+        return node, self.show_stat(node, st)
 
     def _made(self, parent: int, name: bytes, folder: int) -> tuple[int, Stat]:
         st = os.stat(name, dir_fd=folder, follow_symlinks=False)
         node = self._places.remember(parent, name, st)
-        return node, self.shown(node, st)
+        return node, self.show_stat(node, st)
 
     def mkdir(self, parent: int, name: bytes, mode: int) -> tuple[int, Stat]:
         """A directory."""
         name = self._named(parent, name)
-        folder = self._places.folder(parent)
+        folder = self._places.open_folder(parent)
         os.mkdir(name, mode, dir_fd=folder.fd)
         return self._made(parent, name, folder.fd)
 
     def mknod(self, parent: int, name: bytes, mode: int, device: int) -> tuple[int, Stat]:
         """A file, fifo, socket or device node."""
         name = self._named(parent, name)
-        folder = self._places.folder(parent)
+        folder = self._places.open_folder(parent)
         os.mknod(name, mode, device, dir_fd=folder.fd)
         return self._made(parent, name, folder.fd)
 
     def symlink(self, parent: int, name: bytes, target: bytes) -> tuple[int, Stat]:
         """A symbolic link; its target is never read here."""
         name = self._named(parent, name)
-        folder = self._places.folder(parent)
+        folder = self._places.open_folder(parent)
         os.symlink(target, name, dir_fd=folder.fd)
         return self._made(parent, name, folder.fd)
 
     def link(self, node: int, parent: int, name: bytes) -> tuple[int, Stat]:
         """Another name of a node."""
         name = self._named(parent, name)
-        folder = self._places.folder(parent)
+        folder = self._places.open_folder(parent)
         with self._pinned(node) as fd:
             os.link(f"/proc/self/fd/{fd}", name, dst_dir_fd=folder.fd, follow_symlinks=True)
         # It has a name now; only what has none needs to be kept.
@@ -138,7 +138,7 @@ class DirectoryTree:
     def unlink(self, parent: int, name: bytes) -> None:
         """Removes a name; a file that is open here is kept."""
         name = self._named(parent, name)
-        folder = self._places.folder(parent)
+        folder = self._places.open_folder(parent)
         if not self._open:
             os.unlink(name, dir_fd=folder.fd)
             return
@@ -172,7 +172,7 @@ class DirectoryTree:
     def rmdir(self, parent: int, name: bytes) -> None:
         """Removes an empty directory."""
         name = self._named(parent, name)
-        folder = self._places.folder(parent)
+        folder = self._places.open_folder(parent)
         node = os.stat(name, dir_fd=folder.fd, follow_symlinks=False).st_ino + 1
         os.rmdir(name, dir_fd=folder.fd)
         self._places.close_folder(node)
@@ -181,7 +181,7 @@ class DirectoryTree:
         """As renameat2; a replaced file that is open here is kept."""
         name = self._named(parent, name)
         new_name = self._named(new_parent, new_name)
-        old, new = self._places.folder(parent), self._places.folder(new_parent)
+        old, new = self._places.open_folder(parent), self._places.open_folder(new_parent)
         if flags & linux.RENAME_EXCHANGE:
             linux.rename_entry(old.fd, name, new.fd, new_name, flags)
             self._moved(new_parent, new_name, parent, name, old.fd)
@@ -198,27 +198,27 @@ class DirectoryTree:
         except FileNotFoundError:
             return
         node = self._places.remember(new_parent, new_name, st)
-        self._places.gone(node, (parent, name))
+        self._places.remove_place(node, (parent, name))
 
     # Attributes
 
-    def shown(self, node: int, st: os.stat_result) -> Stat:
+    def show_stat(self, node: int, st: os.stat_result) -> Stat:
         """Attributes as clients are to see them: the names under OWN_FOLDER do not count."""
         if node in self._kept.nodes:
             return Removed(st)
         return st
 
-    def attributes(self, node: int) -> Stat:
+    def stat(self, node: int) -> Stat:
         """As lstat; of the open file if the node has no place any more."""
         try:
             if node == ROOT:
-                return self._kept.root_shown(os.fstat(self.root))
-            return self.shown(node, self._places.attributes(node))
+                return self._kept.show_root_stat(os.fstat(self.root))
+            return self.show_stat(node, self._places.stat(node))
         except (OSError, UnknownNode):
             file = self._opened(node)
             if file is None:
                 raise
-            return file.attributes()
+            return file.stat()
 
     def _opened(self, node: int) -> LocalFile | None:
         with self._guard:
@@ -234,7 +234,7 @@ class DirectoryTree:
             file = self._opened(node)
             if file is None:
                 raise
-            fd = file.pinned()
+            fd = file.pin()
         try:
             yield fd
         finally:
@@ -244,10 +244,10 @@ class DirectoryTree:
         """Sets attributes: the owner first (that clears set-id bits), then mode, size and times."""
         if file is not None and file.descriptor is not None:
             set_attributes(file.descriptor, None, change)
-            return file.attributes()
+            return file.stat()
         with self._pinned(node) as fd:
             set_attributes(fd, f"/proc/self/fd/{fd}", change)
-            return self.shown(node, os.fstat(fd))
+            return self.show_stat(node, os.fstat(fd))
 
     def readlink(self, node: int) -> bytes:
         """Target of a symbolic link."""
@@ -294,7 +294,7 @@ class DirectoryTree:
                 files.append(file)
         return file
 
-    def closed(self, file: LocalFile) -> None:
+    def drop_file(self, file: LocalFile) -> None:
         """A file was closed: with the last one of a node its kept name goes."""
         with self._guard:
             files = self._open.get(file.node)
@@ -309,7 +309,7 @@ class DirectoryTree:
     def create(self, parent: int, name: bytes, flags: int, mode: int) -> tuple[int, Stat, OpenFile]:
         """Opens with O_CREAT."""
         name = self._named(parent, name)
-        folder = self._places.folder(parent)
+        folder = self._places.open_folder(parent)
         try:
             fd = os.open(name, flags & _TAKEN | _ADDED | _MAKE, mode, dir_fd=folder.fd)
         except FileExistsError:
@@ -320,7 +320,7 @@ class DirectoryTree:
             if not stat.S_ISREG(st.st_mode):
                 raise build_stale_error() from None
             file = self.open(node, flags)
-            return node, file.attributes(), file
+            return node, file.stat(), file
         made = os.fstat(fd)
         node = self._places.remember(parent, name, made)
         return node, made, self._file(node, flags & _TAKEN, fd)
@@ -333,14 +333,14 @@ class DirectoryTree:
         if node == ROOT:
             raise _error(EISDIR)
         places = self._places
-        if node in self._open and not places.known(node):
+        if node in self._open and not places.has_node(node):
             return self._again(node, flags)  # without a name, and opened first at a forwarder that was lost
-        for place in places.all_of(node):
-            folder = places.folder(place[0])
+        for place in places.list_places(node):
+            folder = places.open_folder(place[0])
             try:
                 fd = self._try(place[1], wanted, folder.fd)
             except FileNotFoundError:
-                places.gone(node, place)
+                places.remove_place(node, place)
                 continue
             st = os.fstat(fd)
             if st.st_ino + 1 == node and st.st_dev == places.device and stat.S_ISREG(st.st_mode):
@@ -355,7 +355,7 @@ class DirectoryTree:
             os.close(fd)
             if stat.S_ISDIR(st.st_mode):
                 raise _error(EISDIR)
-            places.gone(node, place)
+            places.remove_place(node, place)
         return self._again(node, flags)
 
     def _try(self, name: bytes, flags: int, folder: int) -> int:
@@ -382,15 +382,15 @@ class DirectoryTree:
         file = self._opened(node)
         if file is None:
             raise build_stale_error()
-        pinned = file.pinned()
+        pinned = file.pin()
         try:
             return self._file(node, flags, os.open(f"/proc/self/fd/{pinned}", flags | os.O_CLOEXEC))
         finally:
             os.close(pinned)
 
-    def temporary(self, parent: int, flags: int, mode: int) -> tuple[int, Stat, OpenFile]:
+    def create_temporary(self, parent: int, flags: int, mode: int) -> tuple[int, Stat, OpenFile]:
         """O_TMPFILE."""
-        folder = self._places.folder(parent)
+        folder = self._places.open_folder(parent)
         lasting = flags & os.O_EXCL
         made = flags & _TAKEN & ~os.O_TRUNC | linux.O_TMPFILE | lasting | os.O_CLOEXEC
         fd = os.open(".", made, mode, dir_fd=folder.fd)
@@ -404,7 +404,7 @@ class DirectoryTree:
     def name_temporary(self, file: OpenFile, parent: int, name: bytes) -> tuple[int, Stat]:
         """The first name of a file that `temporary` made; as `link`, with less to ask."""
         name = self._named(parent, name)
-        folder = self._places.folder(parent)
+        folder = self._places.open_folder(parent)
         assert file.descriptor is not None
         os.link(f"/proc/self/fd/{file.descriptor}", name, dst_dir_fd=folder.fd, follow_symlinks=True)
         made = os.fstat(file.descriptor)
@@ -432,9 +432,9 @@ class DirectoryTree:
 
     # Directories and the whole
 
-    def entries(self, node: int) -> Sequence[Entry]:
+    def list_entries(self, node: int) -> Sequence[Entry]:
         """Names in a directory."""
-        folder = self._places.folder(node)
+        folder = self._places.open_folder(node)
         fd = os.open(".", _LIST, dir_fd=folder.fd)
         try:
             found = linux.list_directory(fd)
@@ -451,7 +451,7 @@ class DirectoryTree:
 
     def sync_directory(self, node: int) -> None:
         """As fsync of a directory."""
-        folder = self._places.folder(node)
+        folder = self._places.open_folder(node)
         fd = os.open(".", _LIST, dir_fd=folder.fd)
         try:
             os.fsync(fd)
@@ -466,7 +466,7 @@ class DirectoryTree:
         finally:
             os.close(fd)
 
-    def space(self) -> os.statvfs_result:
+    def statfs(self) -> os.statvfs_result:
         """As statvfs."""
         return os.statvfs(self.root)
 

@@ -47,7 +47,7 @@ class LocalFile:
         assert self.descriptor is not None
         return self.descriptor
 
-    def pinned(self) -> int:
+    def pin(self) -> int:
         """Another descriptor of the file, to be closed by the caller; ESTALE if the file was closed meanwhile."""
         fd = os.dup(self._fd())
         if os.fstat(fd).st_ino + 1 != self.node:
@@ -97,12 +97,12 @@ class LocalFile:
         else:
             os.fsync(self._fd())
 
-    def attributes(self) -> Stat:
+    def stat(self) -> Stat:
         """As fstat, without the name that keeps a removed file."""
         st = os.fstat(self._fd())
         if st.st_ino + 1 != self.node:
             raise build_stale_error()  # closed by another thread
-        return self._tree.shown(self.node, st)
+        return self._tree.show_stat(self.node, st)
 
     def truncate(self, size: int) -> None:
         """As ftruncate."""
@@ -128,9 +128,9 @@ class LocalFile:
         """Takes or gives back a POSIX lock."""
         self._tree.locks.set(self._fd(), self.node, owner, lock)
 
-    def conflicting(self, owner: int, lock: Lock) -> Lock | None:
+    def find_conflict(self, owner: int, lock: Lock) -> Lock | None:
         """The lock in the way."""
-        return self._tree.locks.conflicting(self._fd(), self.node, owner, lock)
+        return self._tree.locks.find_conflict(self._fd(), self.node, owner, lock)
 
     def unlock_owner(self, owner: int) -> None:
         """Gives back the POSIX locks of an owner."""
@@ -151,7 +151,7 @@ class LocalFile:
         if self._closed:
             return
         self._closed = True
-        self._tree.closed(self)
+        self._tree.drop_file(self)
         # The file is closed now, its number is not free before the last use of this object: it is given to a
         # descriptor that can neither be read nor written.
         os.dup2(self._tree.root, self._fd(), inheritable=False)

@@ -65,7 +65,7 @@ class Locks:
             elif lock.start == 0 and lock.end >= _LAST:
                 self._holders.pop(key, None)
 
-    def conflicting(self, fd: int, node: int, owner: int, lock: Lock) -> Lock | None:
+    def find_conflict(self, fd: int, node: int, owner: int, lock: Lock) -> Lock | None:
         """The lock that is in the way of `lock`, or None."""
         with self._guard:
             holder = self._holders.get((node, owner))

@@ -61,7 +61,7 @@ class Places:
         """Nodes that are fifos, sockets or devices: never opened here, the client's kernel does that itself."""
         self._guard = threading.Lock()
 
-    def checked(self, parent: int, name: bytes) -> bytes:
+    def check_name(self, parent: int, name: bytes) -> bytes:
         """The name, if it is one component; OSError otherwise. That of our own folder is refused as ENOENT."""
         if 47 in name or 0 in name or name in _DOTS:
             raise OSError(EINVAL, os.strerror(EINVAL))
@@ -92,11 +92,11 @@ class Places:
                 self.special.discard(node)
         return node
 
-    def known(self, node: int) -> bool:
+    def has_node(self, node: int) -> bool:
         """Whether the node was seen here under any name."""
         return node in self._places
 
-    def all_of(self, node: int) -> list[tuple[int, bytes]]:
+    def list_places(self, node: int) -> list[tuple[int, bytes]]:
         """Places where the node may be, the latest first; raises UnknownNode if it was never seen here."""
         place = self._places.get(node)
         if place is None:
@@ -104,14 +104,14 @@ class Places:
         others = self._others.get(node)
         return [place] if others is None else [place, *others]
 
-    def first(self, node: int) -> tuple[int, bytes]:
+    def get_place(self, node: int) -> tuple[int, bytes]:
         """The latest place; raises UnknownNode."""
         place = self._places.get(node)
         if place is None:
             raise UnknownNode(node)
         return place
 
-    def gone(self, node: int, place: tuple[int, bytes]) -> None:
+    def remove_place(self, node: int, place: tuple[int, bytes]) -> None:
         """The node is not at that place any more; what is known of its other places stays."""
         with self._guard:
             others = self._others.get(node)
@@ -131,7 +131,7 @@ class Places:
                 self._others.pop(node, None)
                 self.special.discard(node)
 
-    def folder(self, node: int) -> Folder:
+    def open_folder(self, node: int) -> Folder:
         """The open directory of a node; keep the object while its descriptor is in use."""
         if node == ROOT:
             return self.root
@@ -151,7 +151,7 @@ class Places:
             if found is not None:
                 folder = found
                 break
-            parent, name = self.first(above)
+            parent, name = self.get_place(above)
             way.append((above, name))
             above = parent
             if len(way) > _DEPTH:
@@ -198,34 +198,34 @@ class Places:
         if node == ROOT:
             fd = os.open(".", PIN, dir_fd=self.root.fd)
             return fd, os.fstat(fd)
-        for place in self.all_of(node):
-            folder = self.folder(place[0])
+        for place in self.list_places(node):
+            folder = self.open_folder(place[0])
             try:
                 fd = os.open(place[1], PIN, dir_fd=folder.fd)
             except FileNotFoundError:
-                self.gone(node, place)
+                self.remove_place(node, place)
                 continue
             st = os.fstat(fd)
             if st.st_ino + 1 == node and st.st_dev == self.device:
                 return fd, st
             os.close(fd)
-            self.gone(node, place)
+            self.remove_place(node, place)
         raise build_stale_error()
 
-    def attributes(self, node: int) -> os.stat_result:
+    def stat(self, node: int) -> os.stat_result:
         """As lstat; ESTALE if the node is at none of its places."""
         if node == ROOT:
             return os.fstat(self.root.fd)
-        for place in self.all_of(node):
-            folder = self.folder(place[0])
+        for place in self.list_places(node):
+            folder = self.open_folder(place[0])
             try:
                 st = os.stat(place[1], dir_fd=folder.fd, follow_symlinks=False)
             except FileNotFoundError:
-                self.gone(node, place)
+                self.remove_place(node, place)
                 continue
             if st.st_ino + 1 == node and st.st_dev == self.device:
                 return st
-            self.gone(node, place)
+            self.remove_place(node, place)
         raise build_stale_error()
 
     def close(self) -> None:

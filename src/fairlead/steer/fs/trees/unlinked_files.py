@@ -88,7 +88,7 @@ class Kept:
         self.nodes: set[int] = set()
         """Nodes whose kept name this forwarder removes with their last close."""
 
-    def root_shown(self, st: os.stat_result) -> Stat:
+    def show_root_stat(self, st: os.stat_result) -> Stat:
         """Attributes of the root as clients are to see them: our own folder does not count in its links."""
         if not self._there:
             try:

@@ -34,7 +34,7 @@ class Stream(Protocol):
         """As `send`, with a descriptor (unix sockets only)."""
         ...
 
-    def pending(self) -> bool:
+    def has_pending(self) -> bool:
         """True when bytes have been received that no poll will tell of."""
         ...
 
@@ -57,7 +57,7 @@ class PlainStream:
         """See `Stream`."""
         return socket.send_fds(self.sock, buffers, [descriptor])
 
-    def pending(self) -> bool:
+    def has_pending(self) -> bool:
         """Never."""
         return False
 
@@ -101,7 +101,7 @@ class TlsStream:
         del buffers, descriptor
         raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
 
-    def pending(self) -> bool:
+    def has_pending(self) -> bool:
         """True when decrypted bytes are waiting."""
         with self._lock:
             return self.sock.pending() > 0

@@ -170,7 +170,7 @@ class _MountProcess:
         options = self._options
         dial = build_dial(options)
         self._named = [str(address) for address in dial.addresses]
-        connection = dial.any()
+        connection = dial.connect_any()
         handing = options.passthrough and not options.cache and passthrough.can_pass_through()
         try:
             session = self._mount(str(connection.address), Init.PASSTHROUGH if handing else Init(0))
@@ -184,8 +184,8 @@ class _MountProcess:
                 passthrough_files = PassthroughFiles(self._opened.fd, self._say)
             elif handing:
                 connection.close()
-                dial.forgo_descriptors()
-                connection = dial.any()
+                dial.disable_descriptors()
+                connection = dial.connect_any()
             self._say(f"passthrough: none, {why}" if why else PASSTHROUGH_NOTICE)
         served = self._served = RelayMount(
             self._opened,

@@ -268,7 +268,7 @@ class Failover:
         mount, link = self._mount, self._next
         if link is None:
             return
-        if mount.ledger.sent_and_waiting():
+        if mount.ledger.count_waiting():
             if monotonic_s() > self._drain_until:
                 self._next = None
                 link.close()

@@ -50,7 +50,7 @@ class LeaseReturns:
 
     def drop_all(self) -> None:
         """Everything is taken back: the connection that could tell is gone. Called by the mount's thread."""
-        self._queue.put((None, 0, [ROOT, *self._mount.nodes.all()]))
+        self._queue.put((None, 0, [ROOT, *self._mount.nodes.list_nodes()]))
 
     def _work(self) -> None:
         while True:
@@ -77,13 +77,13 @@ class LeaseReturns:
                             continue
                         if len(self._absent) >= _MOST_ABSENT:
                             self._absent.clear()
-                        self._absent[node] = self._mount.nodes.count(node)
+                        self._absent[node] = self._mount.nodes.count_lookups(node)
                 break
         return True
 
     def _may_come(self, node: int) -> bool:
         """The kernel was told of the node, and not only of one with its number whose file it has seen replaced."""
-        count = self._mount.nodes.count(node)
+        count = self._mount.nodes.count_lookups(node)
         return count > 0 and count != self._absent.get(node)
 
     def _dropped(self, link: Link, number: int) -> None:

@@ -58,7 +58,7 @@ class NoReplyRequests:
 
     def _interrupt(self, unique: int) -> None:
         mount, ledger = self._mount, self._mount.ledger
-        number = ledger.of_unique(unique)
+        number = ledger.find_unique(unique)
         if number is None:
             return
         if mount.link is None:
