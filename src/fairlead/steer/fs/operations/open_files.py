@@ -40,7 +40,7 @@ def _open(ops: Operations, handles: Handles, node: int, handle: int, body: memor
     file = ops.tree.open(node, flags)
     ops.replace(handles, handle, file)
     if open_flags & _KILL and not ops.tree.clears_set_id:
-        clear_set_id(ops.tree, node, file.attributes())
+        clear_set_id(ops.tree, node, file.stat())
     return bodies.pack_open(handle, ops.open_flags)
 
 
@@ -56,14 +56,14 @@ def _create(ops: Operations, handles: Handles, node: int, handle: int, body: mem
         made, st, file = ops.tree.create(node, name, flags, mode)
         new = False
     ops.replace(handles, handle, file)
-    return ops.entered(handles, made, st, made=new) + bodies.pack_open(handle, ops.open_flags)
+    return ops.enter_node(handles, made, st, made=new) + bodies.pack_open(handle, ops.open_flags)
 
 
 def _tmpfile(ops: Operations, handles: Handles, node: int, handle: int, body: memoryview, _: memoryview) -> bytes:
     flags, mode, umask, _open_flags = _create_in(body)
-    made, st, file = ops.tree.temporary(node, flags, mode & 0o7777 & ~umask)
+    made, st, file = ops.tree.create_temporary(node, flags, mode & 0o7777 & ~umask)
     ops.replace(handles, handle, file)
-    return ops.entered(handles, made, st) + bodies.pack_open(handle, ops.open_flags)
+    return ops.enter_node(handles, made, st) + bodies.pack_open(handle, ops.open_flags)
 
 
 def _release(_: Operations, handles: Handles, __: int, ___: int, body: memoryview, ____: memoryview) -> bytes:
@@ -119,7 +119,7 @@ def _getlk(_: Operations, handles: Handles, __: int, ___: int, body: memoryview,
     file = handles.find_file(fh)
     if kind not in _KINDS or end < start:
         raise OSError(EINVAL, os.strerror(EINVAL))
-    found = file.conflicting(handles.map_owner(owner), Lock(start, end, kind, pid))
+    found = file.find_conflict(handles.map_owner(owner), Lock(start, end, kind, pid))
     return abi.LK_OUT.pack(*(found or (start, end, _UNLOCKED, 0)))
 
 
@@ -139,7 +139,7 @@ def _setlk(_: Operations, handles: Handles, __: int, ___: int, body: memoryview,
 
 def snapshot_directory(tree: FileTree, node: int) -> Folder:
     """An open directory with its entries of now."""
-    return Folder(node, tree.entries(node))
+    return Folder(node, tree.list_entries(node))
 
 
 def _opendir(ops: Operations, handles: Handles, node: int, handle: int, _: memoryview, __: memoryview) -> bytes:
@@ -154,7 +154,7 @@ def _entries(ops: Operations, handles: Handles, fh: int, offset: int) -> Sequenc
         raise UnknownHandle(fh)
     entries = folder.entries
     if entries is None or (offset == 0 and not folder.fresh):
-        entries = ops.tree.entries(folder.node)
+        entries = ops.tree.list_entries(folder.node)
         handles.hold(fh, folder, entries)
     folder.fresh = False
     return entries
@@ -183,7 +183,7 @@ def _readdirplus(ops: Operations, handles: Handles, node: int, _: int, body: mem
                 # Gone since the snapshot, or not for this user: its name alone, as readdir has it.
                 pass
             else:
-                told = ops.entered(handles, found, st)
+                told = ops.enter_node(handles, found, st)
         parts += (told, bodies.pack_dirent(found - 1 or 1, number + 1, kind, name))
     return b"".join(parts)
 

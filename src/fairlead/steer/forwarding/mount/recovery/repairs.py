@@ -79,7 +79,7 @@ class Repairs:
     def _open_again(self, number: int, entry: Entry) -> None:
         holdings, nodes = self._mount.holdings, self._mount.nodes
         held = holdings.handles.get(entry.handle)
-        if entry.op in _RELEASES and (held is None or not nodes.unlinked(held.node)):
+        if entry.op in _RELEASES and (held is None or not nodes.is_unlinked(held.node)):
             self._mount.finish(number, 0)  # it went with the forwarder that had it open
             return
         steps = [step for handle in _handles_of(entry) for step in self._handle_steps(handle)]
@@ -89,7 +89,7 @@ class Repairs:
         self._begin(number, steps)
 
     def _place_step(self, node: int) -> Step | None:
-        steps = self._mount.nodes.steps(node)
+        steps = self._mount.nodes.find_steps(node)
         return Step(int(Own.PLACE), build_place_message(node, steps), 0) if steps else None
 
     def _handle_steps(self, handle: int) -> list[Step]:

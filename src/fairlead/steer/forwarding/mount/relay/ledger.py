@@ -53,7 +53,7 @@ class Ledger:
             return True
         return sum(1 for entry in requests.values() if entry.op != Op.SETLKW) < _MOST
 
-    def of_unique(self, unique: int) -> int | None:
+    def find_unique(self, unique: int) -> int | None:
         """The request with the kernel's number `unique`, newest first."""
         return next((number for number in reversed(self.requests) if self.requests[number].unique == unique), None)
 
@@ -78,6 +78,6 @@ class Ledger:
                 used += 1
         return used
 
-    def sent_and_waiting(self) -> int:
+    def count_waiting(self) -> int:
         """How many requests of the kernel a forwarder has and has not answered."""
         return len(self.requests) - len(self.unsent)

@@ -441,7 +441,7 @@ class RelayMount:
             # The kernel must know every node under one generation: it is set before the kernel sees the reply.
             (made,) = _FH.unpack_from(buffer, begin)
             nodes = self.nodes
-            self.generations.mark(op, view[begin:stop], held=nodes.held(made), named=not nodes.unlinked(made))
+            self.generations.mark(op, view[begin:stop], held=nodes.has_node(made), named=not nodes.is_unlinked(made))
         if flags & _PARENT and stop - begin >= ATTRIBUTES_BYTES:
             stop -= ATTRIBUTES_BYTES
             self._effects.prefetched.put(entry.node, bytes(view[stop : stop + ATTRIBUTES_BYTES]))

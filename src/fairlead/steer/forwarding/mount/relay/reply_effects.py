@@ -130,7 +130,7 @@ class ReplyEffects:
         message = entry.message
         if node and message is not None:
             self.prefetched.drop(node)
-            self.nodes.seen(node, entry.node, message[begin : message.index(0, begin)])
+            self.nodes.record_lookup(node, entry.node, message[begin : message.index(0, begin)])
 
     def _looked_up(self, entry: Entry, body: memoryview) -> None:
         self._named(entry, body, _HEADER)
@@ -150,14 +150,14 @@ class ReplyEffects:
     def _temporary(self, entry: Entry, body: memoryview) -> None:
         (node,) = _NODE.unpack_from(body)
         self.prefetched.drop(node)
-        self.nodes.counted(node)
+        self.nodes.record_nameless(node)
         self._holds(entry, node)
 
     def _holds(self, entry: Entry, node: int, *, directory: bool = False) -> None:
         message = entry.message
         assert message is not None
         (flags,) = _FLAGS.unpack_from(message, _HEADER)
-        self.holdings.opened(entry.handle, node, flags, directory=directory)
+        self.holdings.record_open(entry.handle, node, flags, directory=directory)
 
     def _opened(self, entry: Entry, body: memoryview) -> None:  # noqa: ARG002
         self._holds(entry, entry.node)
@@ -166,24 +166,24 @@ class ReplyEffects:
         self._holds(entry, entry.node, directory=True)
 
     def _released(self, entry: Entry, body: memoryview) -> None:  # noqa: ARG002
-        self.holdings.released(entry.handle)
+        self.holdings.record_release(entry.handle)
         self.dirty.discard(entry.handle)
 
     def _flushed(self, entry: Entry, body: memoryview) -> None:  # noqa: ARG002
         message = entry.message
         assert message is not None
-        self.holdings.flushed(entry.node, FLUSH_IN.unpack_from(message, _HEADER)[3])
+        self.holdings.record_flush(entry.node, FLUSH_IN.unpack_from(message, _HEADER)[3])
 
     def _locked(self, entry: Entry, body: memoryview) -> None:  # noqa: ARG002
         message = entry.message
         assert message is not None
         handle, owner, start, end, kind, pid, flags, _ = LK_IN.unpack_from(message, _HEADER)
-        self.holdings.locked(HeldLock(entry.node, handle, owner, start, end, kind, pid, bool(flags & LK_FLOCK)))
+        self.holdings.record_lock(HeldLock(entry.node, handle, owner, start, end, kind, pid, bool(flags & LK_FLOCK)))
 
     def _removed(self, entry: Entry, body: memoryview) -> None:  # noqa: ARG002
         message = entry.message
         assert message is not None
-        self.nodes.gone(entry.node, message[_HEADER : message.index(0, _HEADER)])
+        self.nodes.remove_name(entry.node, message[_HEADER : message.index(0, _HEADER)])
 
     def _renamed(self, entry: Entry, body: memoryview) -> None:  # noqa: ARG002
         message = entry.message
@@ -198,11 +198,11 @@ class ReplyEffects:
         middle = message.index(0, begin)
         old, new = message[begin:middle], message[middle + 1 : message.index(0, middle + 1)]
         self.prefetched.drop(parent if parent != entry.node else 0)
-        self.nodes.moved(entry.node, old, parent, new, exchange=exchange)
+        self.nodes.move_name(entry.node, old, parent, new, exchange=exchange)
 
     def _listed(self, entry: Entry, body: memoryview) -> None:
         parent = entry.node
-        seen, drop = self.nodes.seen, self.prefetched.drop
+        seen, drop = self.nodes.record_lookup, self.prefetched.drop
         at, end = 0, len(body)
         fixed = _ENTRY_ATTR + DIRENT.size
         while at + fixed <= end:
