@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from sklearn.cluster import DBSCAN
 from sklearn.neighbors import NearestNeighbors
 
-from fairlead.explain.analysis.anomalies.detector_output import Judged
-from fairlead.explain.analysis.anomalies.phase_arrays import Measured, measured, rate_cells
-from fairlead.explain.analysis.history.columns import codes, combined
-from fairlead.explain.analysis.history.rate_bins import SILENT, middle_of
+from fairlead.explain.analysis.anomalies.detector_output import PhaseJudgement
+from fairlead.explain.analysis.anomalies.phase_arrays import PhaseFigures, extract_figures, flatten_rate_bins
+from fairlead.explain.analysis.history.columns import combine_codes, read_codes
+from fairlead.explain.analysis.history.rate_bins import SILENT, compute_bin_rates
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
@@ -47,7 +47,7 @@ class TwoStageParams:
     share_grid: float = 1 / 64
 
 
-def two_stage(phases: pa.Table, params: TwoStageParams | None = None) -> Judged:
+def two_stage(phases: pa.Table, params: TwoStageParams | None = None) -> PhaseJudgement:
     """What the two-stage clustering says of rows of PHASE, all of them taken together.
 
     A phase without a mode is grouped with the others of its kind without. Those whose group is too small to have a
@@ -55,9 +55,9 @@ def two_stage(phases: pa.Table, params: TwoStageParams | None = None) -> Judged:
     outliers, 0 of others: no probability.
     """
     params = params or TwoStageParams()
-    result = Judged.nothing(phases.num_rows)
-    figures = measured(phases)
-    bins, times, row = rate_cells(phases)
+    result = PhaseJudgement.build_unknown(phases.num_rows)
+    figures = extract_figures(phases)
+    bins, times, row = flatten_rate_bins(phases)
     moving = bins != SILENT
     bins, times, row = bins[moving], times[moving], row[moving]
     usable = figures.known & (np.bincount(row, times, phases.num_rows) > 0)
@@ -74,7 +74,7 @@ def two_stage(phases: pa.Table, params: TwoStageParams | None = None) -> Judged:
         cells = np.concatenate([np.arange(first[one], first[one + 1]) for one in mine])
         place = np.repeat(np.arange(len(mine)), first[mine + 1] - first[mine])
         shares = performance_vectors(
-            middle_of(bins[cells]), times[cells], place, len(mine), params.intervals, params.fastest
+            compute_bin_rates(bins[cells]), times[cells], place, len(mine), params.intervals, params.fastest
         )
         found = clusters(shares, params.share_grid)
         if (found.labels == OUTLIER).all():
@@ -90,10 +90,10 @@ def two_stage(phases: pa.Table, params: TwoStageParams | None = None) -> Judged:
     return result
 
 
-def groups_of(phases: pa.Table, figures: Measured, usable: NDArray[np.bool_], grid: float) -> I64:
+def groups_of(phases: pa.Table, figures: PhaseFigures, usable: NDArray[np.bool_], grid: float) -> I64:
     """The first stage: groups alike in kind, mode and volume, -1 where none."""
     group = np.full(phases.num_rows, -1, np.int64)
-    sort = combined([codes(phases, "kind"), codes(phases, "mode")])
+    sort = combine_codes([read_codes(phases, "kind"), read_codes(phases, "mode")])
     made = 0
     for one in np.unique(sort[usable]).tolist():
         mine = np.flatnonzero(usable & (sort == one))
@@ -123,13 +123,13 @@ class OneStageParams:
     grid: float = 1 / 64
 
 
-def one_stage(phases: pa.Table, params: OneStageParams | None = None) -> Judged:
+def one_stage(phases: pa.Table, params: OneStageParams | None = None) -> PhaseJudgement:
     """What DBSCAN on (time, volume), both by their standard deviation, says of rows of PHASE, each kind apart: outliers
     slower than the median are abnormal. `confidence` is 1 or 0: no probability."""
     params = params or OneStageParams()
-    result = Judged.nothing(phases.num_rows)
-    figures = measured(phases)
-    kind = codes(phases, "kind")
+    result = PhaseJudgement.build_unknown(phases.num_rows)
+    figures = extract_figures(phases)
+    kind = read_codes(phases, "kind")
     for one in np.unique(kind[figures.known]).tolist():
         mine = np.flatnonzero(figures.known & (kind == one))
         points = np.stack([figures.active_s[mine], figures.amount[mine]], axis=1)

@@ -71,7 +71,7 @@ def health(seeds: Sequence[int], quick: bool, console: Console) -> dict[str, Any
 
 def looked_at(play: Play, season: Season) -> Told:
     """Incidents told, look after look, and when first (ns)."""
-    from fairlead.explain.analysis.health.assess import HealthLimits, watched
+    from fairlead.explain.analysis.health.assess import HealthLimits, assess_health
 
     limits = HealthLimits()
     parts = [
@@ -86,7 +86,7 @@ def looked_at(play: Play, season: Season) -> Told:
     for now_s in range(STEP_S, play.seconds + 1, STEP_S):
         now = play.origin_ns + now_s * NS
         here = rollup.filter(pa.array((ts < now) & (ts >= now - (int(limits.minimum_s) + STEP_S) * NS)))
-        found = watched(
+        found = assess_health(
             here,
             NS,
             described(season),

@@ -114,12 +114,12 @@ def learn(loads: pa.Table, peaks: Known, waits: dict[tuple[str, str], list[float
 
 def incidents_of(play: LabelledPlay, season: Season, minimum_s: float = 180.0) -> list[Incident]:
     """What watching components finds in a play: those sick for three minutes, as faults of an hour's play are short."""
-    from fairlead.explain.analysis.health.assess import HealthLimits, watched
+    from fairlead.explain.analysis.health.assess import HealthLimits, assess_health
 
     seen = play.seen
     if not seen.rollup.num_rows:
         return []
-    health = watched(
+    health = assess_health(
         seen.rollup,
         seen.interval_ns,
         described(season),

@@ -38,8 +38,8 @@ from _history import append
 from rich.console import Console
 from rich.table import Table
 
-from fairlead.explain.analysis.anomalies.expectation import CANDIDATES, ExpectedLimits, judged
-from fairlead.explain.analysis.interference.attribution import attributed
+from fairlead.explain.analysis.anomalies.expectation import CANDIDATES, ExpectedLimits, judge_phases
+from fairlead.explain.analysis.interference.attribution import attribute_phase
 from fairlead.kit.testing.machine.labelled import BETWEEN_SHARE, LEAST_LOST_S, state
 from fairlead.kit.testing.machine.phase_truth import TIED
 from fairlead.kit.testing.machine.population import TRIVIAL_BYTES
@@ -146,10 +146,10 @@ def judgements(season: Plays) -> Said:
     """What each rate-only detector says of the phases of a season, by name."""
     weaker = ExpectedLimits(lost_share=BETWEEN_SHARE, least_lost_s=LEAST_LOST_S)
     return {
-        "expected": judged(season.phases, season.phases),
-        "expected, all": judged(season.phases, season.phases, weaker),
-        "candidates": judged(season.phases, season.phases, CANDIDATES),
-        "candidates, all": judged(season.phases, season.phases, WEAK),
+        "expected": judge_phases(season.phases, season.phases),
+        "expected, all": judge_phases(season.phases, season.phases, weaker),
+        "candidates": judge_phases(season.phases, season.phases, CANDIDATES),
+        "candidates, all": judge_phases(season.phases, season.phases, WEAK),
         "two-stage": two_stage(season.phases),
         "one-stage": one_stage(season.phases),
         "one-stage, logarithms": one_stage(season.phases, OneStageParams(logarithms=True)),
@@ -259,7 +259,7 @@ def culprits(seasons: Sequence[Plays], said: Sequence[Said]) -> Figures:
         labels = season.labels.to_pylist()
         n["incidents"] += int((states == 1).sum())
         for row, scene in scenes(season, judgement["candidates"], np.flatnonzero(strong | weak)):
-            found = attributed(scene)
+            found = attribute_phase(scene)
             if not found.accused:
                 judgement["explained"][row] = judgement["explained, all"][row] = False
             if strong[row] and states[row] >= 0:

@@ -22,9 +22,9 @@ from rich.table import Table
 
 from fairlead.core.model.tables import JOB_SUMMARY, PHASE
 from fairlead.decide.sim.workloads import sunway as population
-from fairlead.explain.analysis.anomalies.expectation import judged
-from fairlead.explain.analysis.history.profiles import profile_of, profile_rows
-from fairlead.explain.analysis.history.rate_bins import bin_of
+from fairlead.explain.analysis.anomalies.expectation import judge_phases
+from fairlead.explain.analysis.history.profiles import build_profile_rows, build_profiles
+from fairlead.explain.analysis.history.rate_bins import find_rate_bins
 
 JOBS = 1_460_662
 PROGRAMS, USERS = 4_000, 600
@@ -129,7 +129,7 @@ def history(jobs: int, seed: int = 1) -> tuple[pa.Table, pa.Table]:
 
 def _distribution(rate: Array, took: Array, rng: np.random.Generator) -> tuple[pa.Array, pa.Array]:
     """Each phase's time in four bins about its rate."""
-    bins = (bin_of(rate)[:, None] + np.sort(rng.integers(-8, 9, (len(rate), 4)), axis=1)).clip(0)
+    bins = (find_rate_bins(rate)[:, None] + np.sort(rng.integers(-8, 9, (len(rate), 4)), axis=1)).clip(0)
     times = np.repeat(took[:, None] // 4 + 1, 4, axis=1)
     offsets = pa.array(np.arange(0, 4 * len(rate) + 1, 4, dtype=np.int32))
     return (pa.ListArray.from_arrays(offsets, pa.array(part.reshape(-1))) for part in (bins, times))  # type: ignore[return-value]
@@ -157,8 +157,8 @@ def main() -> int:
         figures[name] = {"s": took, "processor_s": time.process_time() - used, what: found}
         shown.add_row(name, f"{took:.1f}", f"{found:,} {what}")
 
-    part("profiles", lambda: profile_rows(profile_of(summaries, phases), 1).num_rows, "categories")
-    part("expected", lambda: int(judged(phases, phases, batch=True).abnormal.sum()), "abnormal")
+    part("profiles", lambda: build_profile_rows(build_profiles(summaries, phases), 1).num_rows, "categories")
+    part("expected", lambda: int(judge_phases(phases, phases, batch=True).abnormal.sum()), "abnormal")
     part("two_stage", lambda: int(two_stage(phases).abnormal.sum()), "abnormal")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     shown.add_row("all", f"{total:.1f}", f"peak {peak:,.0f} MiB")

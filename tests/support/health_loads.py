@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from fairlead.core.model.incident import Incident
 from fairlead.core.model.tables import EVENTS, ROLLUP, batch_of
-from fairlead.explain.analysis.health.assess import Health, HealthLimits, watched
+from fairlead.explain.analysis.health.assess import Health, HealthLimits, assess_health
 
 NS = 1_000_000_000
 START_NS = 1_717_200_000 * NS
@@ -100,7 +100,7 @@ def look(
 ) -> Health:
     """A look at the loads up to a second."""
     given = {("target", ""): PEAK, ("forwarder", ""): 2.5 * PEAK, ("mds", ""): 8000.0} if peaks is None else peaks
-    return watched(
+    return assess_health(
         pa.concat_tables(tables),
         NS,
         given,

@@ -7,7 +7,7 @@ import pyarrow as pa
 from fairlead.core.model.job import Job
 from fairlead.core.model.missing import Missing
 from fairlead.core.model.tables import FILE_COUNTERS, FILES, HEATMAP, LAYOUTS, OPS, TableSpec, batch_of
-from fairlead.explain.analysis.job_view import JobView, assemble
+from fairlead.explain.analysis.job_view import JobView, assemble_view
 
 S = 1_000_000_000
 SHARED = -1
@@ -76,4 +76,4 @@ def job(
     for spec, given in ((FILE_COUNTERS, rows), (LAYOUTS, layouts), (HEATMAP, heat), (OPS, ops)):
         if given:
             items.append(batch(spec, given))
-    return assemble(items)  # type: ignore[arg-type]
+    return assemble_view(items)  # type: ignore[arg-type]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 
 from fairlead.core.model.tables import PHASE
-from fairlead.explain.analysis.history.rate_bins import bin_of
+from fairlead.explain.analysis.history.rate_bins import find_rate_bins
 
 S = 1_000_000_000
 HOUR = 3600 * S
@@ -37,7 +37,7 @@ def phase(job: int, rate: float = 1e9, seconds: float = 10.0, **more: object) ->
         "processes": 64,
         "user": "ada",
         "program": "flow",
-        "rate_bins": [int(bin_of(rate))],
+        "rate_bins": [int(find_rate_bins(rate))],
         "rate_ns": [int(seconds * S)],
         "basis": "client",
         "made_ns": 1,

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from fairlead.core.model.diagnosis import Told
 from fairlead.core.model.tables import JOB_SUMMARY, ROLLUP, TableSpec, batch_of
-from fairlead.explain.analysis.system.findings import SystemLimits, system_findings
+from fairlead.explain.analysis.system.findings import SystemLimits, find_system_findings
 from fairlead.explain.analysis.system.scope import SystemFindings
 from fairlead.explain.analysis.system.site import SystemSite
 
@@ -56,7 +56,7 @@ def look(
     **tables: pa.Table,
 ) -> SystemFindings:
     given = {"rollup": table(ROLLUP, rollup), "job_summary": table(JOB_SUMMARY, jobs), **tables}
-    return system_findings(given, site or SystemSite(), T0, T0 + hours * HOUR, limits)
+    return find_system_findings(given, site or SystemSite(), T0, T0 + hours * HOUR, limits)
 
 
 def only(found: SystemFindings, word: str) -> Told:

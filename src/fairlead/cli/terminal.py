@@ -22,7 +22,7 @@ from fairlead.cli.terminal_tables import GRADE_STYLE, compared, overview, progra
 from fairlead.core.model import units
 from fairlead.core.model.finding import Finding
 from fairlead.core.safe_text import inert_within
-from fairlead.explain.analysis.timeline import Timeline, coarser
+from fairlead.explain.analysis.timeline import Timeline, sum_groups
 from fairlead.explain.analysis.verdict import Verdict
 from fairlead.explain.rules.condition import Condition, compiled
 from fairlead.explain.rules.engine import namespace, shown
@@ -222,7 +222,7 @@ def spark(values: np.ndarray, width: int) -> str:
     """A row of eighth blocks, one per group of bins; zero is blank and anything above it at least one eighth."""
     if not len(values):
         return ""
-    binned = coarser(np.asarray(values, float), max(1, -(-len(values) // width)))
+    binned = sum_groups(np.asarray(values, float), max(1, -(-len(values) // width)))
     top = binned.max()
     if top <= 0:
         return " " * len(binned)
@@ -266,7 +266,7 @@ def _sizes(table: Table, report: Report, width: int) -> None:
     counters = report.profile.view.counters
     columns = 0
     for d, style in (("read", READ), ("write", WRITE)):
-        sizes = counters.lists(f"{d}_sizes", 10)[counters.lowest].sum(axis=0)
+        sizes = counters.read_lists(f"{d}_sizes", 10)[counters.lowest].sum(axis=0)
         if sizes.sum() > 0:
             most = int(np.argmax(sizes))
             row = "".join(c * max(1, min(3, width // 10)) for c in spark(sizes, 10))

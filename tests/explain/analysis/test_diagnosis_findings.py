@@ -10,8 +10,8 @@ import pytest
 
 from fairlead.core.model.diagnosis import finding_rows, told_of
 from fairlead.core.model.finding import Advice, Evidence, Subject
-from fairlead.explain.analysis.anomalies.detector_output import Judged
-from fairlead.explain.analysis.diagnosis import diagnosed
+from fairlead.explain.analysis.anomalies.detector_output import PhaseJudgement
+from fairlead.explain.analysis.diagnosis import build_job_findings
 from fairlead.explain.analysis.interference.scene import Attribution, Culprit
 from interference_building import S, phase_table
 
@@ -36,8 +36,8 @@ def phase(number: int, job: str = "7", **more: object) -> dict[str, object]:
     }
 
 
-def judged(count: int) -> Judged:
-    return Judged(
+def judged(count: int) -> PhaseJudgement:
+    return PhaseJudgement(
         abnormal=np.ones(count, bool),
         confidence=np.full(count, 0.9),
         expected_s=np.full(count, 20.0),
@@ -74,7 +74,9 @@ def sick() -> Attribution:
 
 
 def test_phases_with_one_culprit_are_one_finding() -> None:
-    told = diagnosed(phase_table([phase(0), phase(1)]), judged(2), {0: by_job("812"), 1: by_job("812", cost_s=20.0)})
+    told = build_job_findings(
+        phase_table([phase(0), phase(1)]), judged(2), {0: by_job("812"), 1: by_job("812", cost_s=20.0)}
+    )
     assert len(told) == 1
     finding = told[0].finding
     assert finding.rule == "job.interference"
@@ -92,7 +94,7 @@ def test_phases_with_one_culprit_are_one_finding() -> None:
 
 def test_different_causes_and_different_jobs_are_different_findings() -> None:
     rows = [phase(0), phase(1), phase(2), phase(0, "8")]
-    told = diagnosed(
+    told = build_job_findings(
         phase_table(rows), judged(4), {0: by_job("812"), 1: sick(), 2: by_job("813", accused=False), 3: by_job("812")}
     )
     assert len({one.finding.id for one in told}) == 4
@@ -105,7 +107,7 @@ def test_different_causes_and_different_jobs_are_different_findings() -> None:
 
 
 def test_below_the_threshold_nobody_is_named() -> None:
-    told = diagnosed(phase_table([phase(0)]), judged(1), {0: by_job("812", accused=False)})
+    told = build_job_findings(phase_table([phase(0)]), judged(1), {0: by_job("812", accused=False)})
     finding = told[0].finding
     assert finding.rule == "job.slow_unexplained"
     assert finding.category == "unknown"
@@ -116,24 +118,24 @@ def test_below_the_threshold_nobody_is_named() -> None:
 
 
 def test_no_more_is_put_on_a_cause_than_was_lost() -> None:
-    told = diagnosed(phase_table([phase(0)]), judged(1), {0: by_job("812", cost_s=4000.0)})
+    told = build_job_findings(phase_table([phase(0)]), judged(1), {0: by_job("812", cost_s=4000.0)})
     assert told[0].finding.cost_s == 40.0
 
 
 def test_the_same_to_the_byte_in_any_order() -> None:
     rows, said = [phase(0), phase(1)], {0: by_job("812"), 1: sick()}
-    first = finding_rows(diagnosed(phase_table(rows), judged(2), said), 5)
-    again = finding_rows(diagnosed(phase_table(rows), judged(2), dict(reversed(said.items()))), 5)
+    first = finding_rows(build_job_findings(phase_table(rows), judged(2), said), 5)
+    again = finding_rows(build_job_findings(phase_table(rows), judged(2), dict(reversed(said.items()))), 5)
     assert first.equals(again)
     assert msgspec.json.encode(told_of(first)[0]) == msgspec.json.encode(
-        diagnosed(phase_table(rows), judged(2), said)[0]
+        build_job_findings(phase_table(rows), judged(2), said)[0]
     )
 
 
 def test_severity_grows_with_the_share_of_the_run() -> None:
-    short = diagnosed(phase_table([phase(0)]), judged(1), {0: by_job("812")})
+    short = build_job_findings(phase_table([phase(0)]), judged(1), {0: by_job("812")})
     long_run = phase(0, job_start_ns=-100_000 * S)
-    long = diagnosed(phase_table([long_run]), judged(1), {0: by_job("812")})
+    long = build_job_findings(phase_table([long_run]), judged(1), {0: by_job("812")})
     assert short[0].finding.severity == "high"
     assert long[0].finding.severity == "info"
 
@@ -145,7 +147,7 @@ def test_advice_is_asked_with_what_is_known_of_the_culprit() -> None:
         asked.append((rule, verdict, facts, layer))
         return [Advice(text="write with fewer processes")]
 
-    told = diagnosed(phase_table([phase(0)]), judged(1), {0: by_job("812")}, advise=advise)
+    told = build_job_findings(phase_table([phase(0)]), judged(1), {0: by_job("812")}, advise=advise)
     rule, verdict, facts, layer = asked[0]
     assert (rule, verdict, layer) == ("job.interference", "n_to_1", "forwarder")
     assert facts["culprit"] == "812"
@@ -155,10 +157,10 @@ def test_advice_is_asked_with_what_is_known_of_the_culprit() -> None:
 
 
 def test_names_that_hold_control_characters_are_made_harmless() -> None:
-    told = diagnosed(phase_table([phase(0, "7\x1b[31m")]), judged(1), {0: by_job("8\x07")})
+    told = build_job_findings(phase_table([phase(0, "7\x1b[31m")]), judged(1), {0: by_job("8\x07")})
     assert "\x1b" not in told[0].finding.title
     assert "\x07" not in told[0].finding.title
 
 
 def test_nothing_attributed_nothing_told() -> None:
-    assert diagnosed(phase_table([phase(0)]), judged(1), {}) == []
+    assert build_job_findings(phase_table([phase(0)]), judged(1), {}) == []

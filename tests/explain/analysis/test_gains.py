@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from fairlead.core.model.tables import PHASE, batch_of
-from fairlead.explain.analysis.gains import gains_of, usual
+from fairlead.explain.analysis.gains import estimate_gains, estimate_usual_gain
 
 MIB = 1 << 20
 
@@ -46,7 +46,7 @@ ROW = {name: values[0] for name, values in runs(1, 1e8).items()}
 
 
 def test_other_modes_of_the_same_program_promise_their_rate() -> None:
-    found = gains_of(history(runs(6, 1e8), runs(7, 4.1e8, mode="N-N")), ROW, {"mode", "request_size", "stripes"})
+    found = estimate_gains(history(runs(6, 1e8), runs(7, 4.1e8, mode="N-N")), ROW, {"mode", "request_size", "stripes"})
     (gain,) = found
     assert gain.change == "mode"
     assert gain.factor == pytest.approx(4.1, rel=0.1)
@@ -56,16 +56,16 @@ def test_other_modes_of_the_same_program_promise_their_rate() -> None:
 
 def test_the_best_way_is_told_and_others_runs_are_called_the_sites() -> None:
     past = history(runs(6, 1e8, user="bob"), runs(6, 2e8, mode="N-N", user="bob"), runs(6, 3e8, mode="N-M", user="bob"))
-    (gain,) = gains_of(past, ROW, {"mode"})
+    (gain,) = estimate_gains(past, ROW, {"mode"})
     assert gain.basis == "site's N-M runs of this program at this scale"
 
 
 def test_large_requests_and_more_targets() -> None:
     past = history(runs(6, 1e8), runs(5, 5e8, request_bytes=4.0 * MIB))
-    assert [one.change for one in gains_of(past, ROW, {"mode", "request_size", "stripes"})] == ["request_size"]
+    assert [one.change for one in estimate_gains(past, ROW, {"mode", "request_size", "stripes"})] == ["request_size"]
     past = history(runs(6, 1e8), runs(5, 5e8, targets=["a", "b", "c", "d"]))
-    assert [one.change for one in gains_of(past, ROW, {"mode", "request_size", "stripes"})] == ["stripes"]
-    assert gains_of(past, ROW, {"mode"}) == []
+    assert [one.change for one in estimate_gains(past, ROW, {"mode", "request_size", "stripes"})] == ["stripes"]
+    assert estimate_gains(past, ROW, {"mode"}) == []
 
 
 @pytest.mark.parametrize(
@@ -80,16 +80,16 @@ def test_large_requests_and_more_targets() -> None:
 )
 def test_nothing_is_promised_without_grounds(count: int, rate: float, row: dict[str, object]) -> None:
     past = history(runs(6, 1e8), runs(count, rate, mode="N-N"))
-    assert gains_of(past, ROW | row, {"mode"}) == []
-    assert gains_of(past.slice(0, 0), ROW, {"mode"}) == []
+    assert estimate_gains(past, ROW | row, {"mode"}) == []
+    assert estimate_gains(past.slice(0, 0), ROW, {"mode"}) == []
 
 
 def test_the_usual_rate_is_that_of_its_own_earlier_runs() -> None:
     past = history(runs(5, 2e8), runs(9, 9e9, user="bob"), runs(9, 9e9, nodes_count=32))
-    gain = usual(past, ROW | {"rate_per_s": 1e8})
+    gain = estimate_usual_gain(past, ROW | {"rate_per_s": 1e8})
     assert gain is not None
     assert (gain.change, gain.runs) == ("quiet", 5)
     assert gain.factor == pytest.approx(2.0)
-    assert usual(past.slice(0, 2), ROW) is None
-    assert usual(past, ROW | {"rate_per_s": None}) is None
-    assert usual(past, ROW | {"program": None}) is None
+    assert estimate_usual_gain(past.slice(0, 2), ROW) is None
+    assert estimate_usual_gain(past, ROW | {"rate_per_s": None}) is None
+    assert estimate_usual_gain(past, ROW | {"program": None}) is None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fairlead.core.model.platform import FileSystem, Platform
-from fairlead.explain.analysis.profile import profile
-from fairlead.explain.analysis.targets import target_rates
+from fairlead.explain.analysis.profile import build_profile
+from fairlead.explain.analysis.targets import compute_target_rates
 from job_building import SHARED, counters, job, sizes
 
 GIB = 1 << 30
@@ -31,7 +31,7 @@ def many_writers(seconds: float) -> list[dict[str, object]]:
 
 def test_processes_together_are_not_expected_to_outrun_every_file_system() -> None:
     """One process alone would need a second for its part; all of them at once reach what the run did."""
-    found = profile(job(many_writers(40.0), processes=1024))
+    found = build_profile(job(many_writers(40.0), processes=1024))
     assert found.costs["shared_file_writes"].seconds == pytest.approx(0.0, abs=1e-6)
     assert "all processes together" in found.costs["shared_file_writes"].basis
 
@@ -48,7 +48,7 @@ def test_a_described_file_system_says_what_all_can_reach() -> None:
     )
     view = job(many_writers(40.0), processes=1024)
     view.file_systems[1] = "/scratch"
-    assert profile(view, site).costs["shared_file_writes"].seconds == pytest.approx(40.0 - 10.24, rel=1e-3)
+    assert build_profile(view, site).costs["shared_file_writes"].seconds == pytest.approx(40.0 - 10.24, rel=1e-3)
 
 
 def test_one_process_of_a_shared_record_is_serial_io() -> None:
@@ -66,7 +66,7 @@ def test_one_process_of_a_shared_record_is_serial_io() -> None:
             write_sizes=sizes(large=64),
         )
     ]
-    found = profile(job(rows, processes=n))
+    found = build_profile(job(rows, processes=n))
     assert found.metrics["io_processes"] == 1
     assert found.costs["serial"].seconds == pytest.approx(7.5)
 
@@ -74,7 +74,7 @@ def test_one_process_of_a_shared_record_is_serial_io() -> None:
 def test_all_processes_in_one_direction_are_all_in_both() -> None:
     rows = [counters(r + 2, r, bytes_written=9, writes=1) for r in range(4)]
     rows.append(counters(1, SHARED, bytes_read=9, reads=4))
-    assert profile(job(rows)).metrics["io_processes"] == 4
+    assert build_profile(job(rows)).metrics["io_processes"] == 4
 
 
 def test_one_long_opener_is_priced_by_itself() -> None:
@@ -82,7 +82,7 @@ def test_one_long_opener_is_priced_by_itself() -> None:
         counters(1, 0, opens=1000, meta_time_s=40.0),
         *(counters(1, r, opens=1, meta_time_s=0.1) for r in (1, 2, 3)),
     ]
-    found = profile(job(rows))
+    found = build_profile(job(rows))
     assert found.costs["long_metadata"].seconds == pytest.approx(40.0)
     assert found.costs["metadata"].seconds == pytest.approx(10.075)
 
@@ -92,13 +92,13 @@ def test_a_crumb_of_shared_time_leaves_the_ranks_apart() -> None:
         counters(r + 2, r, bytes_written=GIB, writes=9, write_time_s=t) for r, t in enumerate((10.0, 10.0, 10.0, 90.0))
     ]
     crumb = counters(1, SHARED, bytes_read=99, reads=4, read_time_s=0.4, slowest_rank_time_s=0.1)
-    times = profile(job([*own, crumb])).times
+    times = build_profile(job([*own, crumb])).times
     assert times.exact
     assert times.per_rank_s is not None
     assert times.per_rank_s.tolist() == pytest.approx([10.1, 10.1, 10.1, 90.1])
     assert times.slowest_rank == 3
     much = crumb | {"read_time_s": 40.0, "slowest_rank_time_s": 10.0}
-    assert not profile(job([*own, much])).times.exact
+    assert not build_profile(job([*own, much])).times.exact
 
 
 def test_crumbs_are_no_unevenly_used_files() -> None:
@@ -126,20 +126,20 @@ def test_crumbs_are_no_unevenly_used_files() -> None:
         slowest_rank_bytes=999,
         fastest_rank_bytes=0,
     )
-    metrics = profile(job([big, log])).metrics
+    metrics = build_profile(job([big, log])).metrics
     assert (metrics["data_straggler_files"], metrics["time_straggler_files"]) == (0, 0)
-    alone = profile(job([log])).metrics
+    alone = build_profile(job([log])).metrics
     assert (alone["data_straggler_files"], alone["time_straggler_files"]) == (1, 1)
 
 
 def test_aggregators_are_those_seen_below_collective_calls() -> None:
     above = counters(1, SHARED, "MPI-IO", bytes_written=GIB, coll_writes=64)
     writers = [counters(1, r, bytes_written=GIB // 2, writes=32) for r in (0, 2)]
-    assert profile(job([above, *writers])).metrics["aggregators"] == 2
-    assert profile(job([above, *writers], hints={"cb_nodes": "3"})).metrics["aggregators"] == 3
+    assert build_profile(job([above, *writers])).metrics["aggregators"] == 2
+    assert build_profile(job([above, *writers], hints={"cb_nodes": "3"})).metrics["aggregators"] == 3
     everyone = [counters(1, r, bytes_written=GIB // 4, writes=16) for r in range(4)]
-    assert profile(job([above, *everyone])).metrics["aggregators"] is None
-    assert profile(job(writers)).metrics["aggregators"] is None
+    assert build_profile(job([above, *everyone])).metrics["aggregators"] is None
+    assert build_profile(job(writers)).metrics["aggregators"] is None
 
 
 def test_only_files_of_one_stripe_and_one_process_tell_targets_apart() -> None:
@@ -152,7 +152,7 @@ def test_only_files_of_one_stripe_and_one_process_tell_targets_apart() -> None:
         {"file_id": 8, "component": 0, "stripe_count": 2, "stripe_size": 1, "targets": [0, 1]},
         {"file_id": 9, "component": 0, "stripe_count": 1, "stripe_size": 1, "targets": [0]},
     ]
-    ids, rates = target_rates(job(rows, layouts=layouts))
+    ids, rates = compute_target_rates(job(rows, layouts=layouts))
     assert ids.tolist() == [0, 1]
     assert rates.tolist() == pytest.approx([GIB / 2, GIB / 2])
-    assert profile(job(rows, layouts=layouts)).metrics["slow_targets"] is None
+    assert build_profile(job(rows, layouts=layouts)).metrics["slow_targets"] is None

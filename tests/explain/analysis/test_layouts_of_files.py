@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from fairlead.core.model.identity import file_id
 from fairlead.core.model.tables import LAYOUTS
-from fairlead.explain.analysis.correlate_targets import layout_rows, placed_by_name
+from fairlead.explain.analysis.correlate_targets import build_layout_rows, find_placed_targets
 from fairlead.see.probes.layouts import Component, Parser
 
 PLAIN = """/scratch/a b
@@ -80,7 +80,7 @@ def test_plain_and_composite_layouts_are_read() -> None:
 
 
 def test_layouts_become_rows() -> None:
-    batch = layout_rows(Parser().files(COMPOSITE.splitlines()), "/scratch")
+    batch = build_layout_rows(Parser().files(COMPOSITE.splitlines()), "/scratch")
     assert batch.schema.equals(LAYOUTS.schema)
     rows = batch.to_pylist()
     assert {row["file_id"] for row in rows} == {file_id("/scratch", "/scratch/pfl")}
@@ -104,4 +104,4 @@ def test_files_are_found_among_what_forwarders_placed() -> None:
             "targets": [["t0", "t1"], ["t2"], ["t3"], ["t4"], ["t5"]],
         }
     )
-    assert placed_by_name(files, placed) == {1: ["t0", "t1"], 2: ["t2"]}
+    assert find_placed_targets(files, placed) == {1: ["t0", "t1"], 2: ["t2"]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fairlead.explain.analysis.modes import classify
+from fairlead.explain.analysis.modes import classify_mode
 
 
 def files(*nbytes: int) -> np.ndarray:
@@ -31,8 +31,8 @@ def files(*nbytes: int) -> np.ndarray:
     ],
 )
 def test_mode(nbytes: np.ndarray, processes: int, active: int | None, mode: str) -> None:
-    assert classify(nbytes, processes, active)[0] == mode
+    assert classify_mode(nbytes, processes, active)[0] == mode
 
 
 def test_files_that_carry_the_bytes() -> None:
-    assert classify(files(90, 5, 5), 4, 4) == ("N-M", 2)
+    assert classify_mode(files(90, 5, 5), 4, 4) == ("N-M", 2)

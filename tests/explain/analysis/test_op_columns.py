@@ -37,7 +37,7 @@ def counted(columns: oc.OpColumns) -> dict[str, int]:
     order = np.arange(len(columns.start))
     fresh = np.zeros(len(order), bool)
     fresh[0] = True
-    pattern, _, _ = oc.patterns(columns, order, fresh)
+    pattern, _, _ = oc.count_patterns(columns, order, fresh)
     return {w: int(getattr(pattern, w)[oc.WRITE]) for w in ("consecutive", "sequential", "strided", "random", "placed")}
 
 
@@ -89,7 +89,7 @@ def test_union_of_far_apart_groups_does_not_overflow() -> None:
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(-5, 5)), min_size=1, max_size=50))
 def test_distinct_rows(rows: list[tuple[int, int]]) -> None:
     columns = [np.array(c, I64) for c in zip(*rows, strict=True)]
-    values, inverse = oc.distinct(*columns)
+    values, inverse = oc.find_distinct_rows(*columns)
     assert [(int(values[0][i]), int(values[1][i])) for i in inverse] == rows
     pairs = list(zip(values[0].tolist(), values[1].tolist(), strict=True))
     assert len(pairs) == len(set(pairs))
@@ -109,7 +109,7 @@ def test_merging_activity_keeps_the_bytes(rows: list[tuple[int, int, int, int]])
     ("size", "place"), [(0, 0), (100, 0), (101, 1), (1024, 1), (1 << 20, 4), ((1 << 20) + 1, 5), (1 << 31, 9)]
 )
 def test_size_bins_are_those_of_darshan(size: int, place: int) -> None:
-    assert oc.size_bin(np.array([size], I64)).tolist() == [place]
+    assert oc.find_size_bins(np.array([size], I64)).tolist() == [place]
 
 
 def test_intervals_of_one_group_may_span_all_of_time() -> None:

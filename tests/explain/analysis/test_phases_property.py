@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from fairlead.explain.analysis.phases import level_of, split_phases
-from fairlead.explain.analysis.series import AdaptiveSeries, spread
+from fairlead.explain.analysis.phases import choose_base_level, split_phases
+from fairlead.explain.analysis.series import AdaptiveSeries, spread_bytes
 
 BIN = 1_000_000_000
 
@@ -32,7 +32,7 @@ def runs(draw: st.DrawFn) -> Run:
     bins = draw(st.integers(60, 4096))
     count = draw(st.integers(1, max(1, min(40, bins // 60))))
     background = draw(st.sampled_from(["none", "none", "steady", "rough", "lines"]))
-    shortest = max(4, 2 << level_of(bins))
+    shortest = max(4, 2 << choose_base_level(bins))
     while True:
         gaps = rng.integers(shortest, 6 * shortest, count)
         lengths = rng.integers(1, max(3, bins // (3 * count)), count)
@@ -109,12 +109,12 @@ def test_binning_conserves_bytes(data: st.DataObject) -> None:
     length = data.draw(hnp.arrays(np.int64, count, elements=st.integers(-5, 10**6)))
     nbytes = data.draw(hnp.arrays(np.int64, count, elements=st.integers(0, 2**40)))
     width, bins = data.draw(st.integers(1, 10**6)), data.draw(st.integers(1, 200))
-    out = spread(start, start + length, nbytes, 0, width, bins)
+    out = spread_bytes(start, start + length, nbytes, 0, width, bins)
     assert out.sum() == pytest.approx(float(nbytes.sum()), rel=1e-12)
     assert (out >= 0).all()
     stream = AdaptiveSeries(1, bin_ns=width, max_bins=max(2, bins))
     for part in np.array_split(np.arange(count), data.draw(st.integers(1, 4))):
         stream.push(0, 0, start[part], start[part] + length[part], nbytes[part])
-    series = stream.result().series
+    series = stream.build_series().series
     assert series.sum() == pytest.approx(float(nbytes.sum()), rel=1e-12)
     assert series.shape[2] <= max(2, bins)

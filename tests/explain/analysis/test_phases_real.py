@@ -12,7 +12,7 @@ import pytest
 
 from fairlead.explain.analysis.period import find_period
 from fairlead.explain.analysis.phases import split_phases
-from fairlead.explain.analysis.series import AdaptiveSeries, spread
+from fairlead.explain.analysis.series import AdaptiveSeries, spread_bytes
 from fairlead.see.sources.darshan import read_log
 
 pytestmark = pytest.mark.shared_data
@@ -31,7 +31,7 @@ def grid(start_s, end_s, nbytes, target: int) -> tuple[np.ndarray, int, int]:
     origin, last = int(start.min()), int(end.max())
     width = choose_bins(origin, last, target)
     bins = max(1, -(-(last - origin) // width))
-    return spread(start, end, np.rint(nbytes).astype(np.int64), origin, width, bins)[0], origin, width
+    return spread_bytes(start, end, np.rint(nbytes).astype(np.int64), origin, width, bins)[0], origin, width
 
 
 def dxt(log: Path, kind: str, target: int) -> tuple[np.ndarray, int, int]:
@@ -181,7 +181,7 @@ def test_a_stream_of_operations_gives_the_same_phases(shared_data: Path) -> None
     rank, start, end, size = (ops[name].to_numpy() for name in ("rank", "start_ns", "end_ns", "size"))
     for part in np.array_split(np.arange(len(start)), 40):
         stream.push(writes[part], rank[part], start[part], end[part], size[part])
-    origin, width, series = stream.result()
+    origin, width, series = stream.build_series()
     assert series.shape[:2] == (2, 4)
     for kind, rows in (("read", series[0]), ("write", series[1])):
         total = rows.sum(axis=0)

@@ -15,8 +15,8 @@ import pytest
 
 from fairlead.core.errors import InputError
 from fairlead.core.model.tables import JOBS, PFS_CLIENT, batch_of
-from fairlead.explain.analysis.correlate import intervals_of, placements
-from fairlead.explain.analysis.shares import behind, split
+from fairlead.explain.analysis.correlate import build_intervals, build_placements
+from fairlead.explain.analysis.shares import split_by_job, sum_traffic_behind
 from fairlead.explain.diagnosing.analysis_loop import LAG_NS, run, step, take_site
 from fairlead.explain.diagnosing.settings import Diagnosis
 from fairlead.explain.questions.catalog import Asking, ask, asked_of
@@ -254,9 +254,9 @@ def test_shares_of_forwarders_come_near_what_was_counted_by_job(play: Tables) ->
             *((name, pa.int64()) for name in VALUES),
         ]
     )
-    routes = intervals_of(play["mapping"])
-    traffic = behind(pa.Table.from_pylist(nodes, schema), placements(play["jobs"]), routes)
-    made = split(whole, traffic)
+    routes = build_intervals(play["mapping"])
+    traffic = sum_traffic_behind(pa.Table.from_pylist(nodes, schema), build_placements(play["jobs"]), routes)
+    made = split_by_job(whole, traffic)
     total = sum(by_job.values())
     assert pc.sum(made["write_bytes"]).as_py() == total
     wrong = 0
@@ -453,7 +453,7 @@ def test_the_mappings_of_the_site_file_are_taken_once(lake: Lake, tmp_path: Path
         assert not take_site(writer, str(file))
         with pytest.raises(InputError):
             take_site(writer, str(tmp_path / "none.toml"))
-    routes = intervals_of(lake.query("SELECT * EXCLUDE (day) FROM mapping"))
+    routes = build_intervals(lake.query("SELECT * EXCLUDE (day) FROM mapping"))
     assert routes.at(pa.array(["n1", "n4", "n5"]), np.full(3, S)).to_pylist() == ["f1", "f2", None]
 
 

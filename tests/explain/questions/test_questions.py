@@ -12,7 +12,7 @@ import pytest
 
 from fairlead.core.errors import UsageError
 from fairlead.core.model.tables import DEVICE, JOBS, MAPPING, TARGET
-from fairlead.explain.analysis.overview.classes import level_of
+from fairlead.explain.analysis.overview.classes import classify_level
 from fairlead.explain.questions import answers
 from fairlead.explain.questions.catalog import Asking, ask, asked_of, words_of
 from fairlead.explain.questions.lake_queries import NotForYouError, Sight, UnknownNameError
@@ -269,7 +269,7 @@ def test_the_heat_map_knows_no_data_from_idle(site: Site) -> None:
     assert rows["f1"].level[-1] == "mid"
     assert rows["f1"].peak_share[0] is None
     assert found.levels["no data"] == 2 * (found.columns - 1)
-    assert [level_of(share) for share in (0.0, 0.1, 0.5, 0.9, None)] == ["idle", "low", "mid", "high", None]
+    assert [classify_level(share) for share in (0.0, 0.1, 0.5, 0.9, None)] == ["idle", "low", "mid", "high", None]
 
 
 def test_the_heat_map_is_kept_and_shows_what_comes_late(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from fairlead.core.model.diagnosis import Told, finding_rows, incident_rows
 from fairlead.core.model.finding import Evidence, Finding, Subject
 from fairlead.core.model.incident import Incident
 from fairlead.core.model.tables import PHASE, batch_of
-from fairlead.explain.analysis.health.health_findings import told as told_of_incidents
+from fairlead.explain.analysis.health.health_findings import build_health_findings as told_of_incidents
 from fairlead.explain.questions.catalog import Asking, ask, asked_of
 from fairlead.explain.questions.lake_queries import Sight, UnknownNameError
 from fairlead.store.lake import Lake

@@ -11,8 +11,8 @@ import pytest
 
 from fairlead.core.model.finding import SEVERITIES, Finding
 from fairlead.explain.analysis.costs import COSTS
-from fairlead.explain.analysis.files import file_table
-from fairlead.explain.analysis.profile import METRICS, profile
+from fairlead.explain.analysis.files import build_file_table
+from fairlead.explain.analysis.profile import METRICS, build_profile
 from fairlead.explain.rules import describe as described
 from fairlead.explain.rules.condition import compiled
 from fairlead.explain.rules.engine import capped, evaluate, fill, shown
@@ -258,7 +258,7 @@ def test_beacons_limit_of_the_metadata_rate() -> None:
 
 
 def test_file_columns_are_those_of_the_table() -> None:
-    assert set(file_table(job([counters()])).columns) == set(FILE_COLUMNS)
+    assert set(build_file_table(job([counters()])).columns) == set(FILE_COLUMNS)
 
 
 def test_every_rule_has_its_page_and_no_page_lacks_its_rule() -> None:
@@ -291,7 +291,7 @@ def test_what_is_covered_belongs_to_the_same_kind_of_cost() -> None:
 def found_in(
     rows: list[dict[str, object]], rules: dict[str, Rule] | None = None, **values: object
 ) -> dict[str, Finding]:
-    findings, _ = evaluate(rules or RULES, profile(job(rows, **values)))  # type: ignore[arg-type]
+    findings, _ = evaluate(rules or RULES, build_profile(job(rows, **values)))  # type: ignore[arg-type]
     return {one.rule: one for one in findings}
 
 
@@ -499,7 +499,7 @@ def test_findings_are_ordered_by_cost_and_good_news_comes_last() -> None:
 
 def test_undecided_rules_do_not_fire_and_name_what_they_lack() -> None:
     rows = [small_shared()[0] | {"bytes_written": 2 * GIB}]
-    findings, undecided = evaluate(RULES, profile(job(rows, processes=16)))
+    findings, undecided = evaluate(RULES, build_profile(job(rows, processes=16)))
     lacking = {one.rule: one.unknown for one in undecided}
     assert "striping" not in {f.category for f in findings}
     assert lacking["one_stripe"] == ["shared_file_stripes"]
@@ -508,7 +508,7 @@ def test_undecided_rules_do_not_fire_and_name_what_they_lack() -> None:
 
 
 def test_an_empty_job_has_no_findings_and_little_undecided() -> None:
-    findings, undecided = evaluate(RULES, profile(job([])))
+    findings, undecided = evaluate(RULES, build_profile(job([])))
     assert findings == []
     assert len(undecided) <= 12, [one.rule for one in undecided]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fairlead.core.errors import ConfigError
-from fairlead.explain.analysis.profile import profile
+from fairlead.explain.analysis.profile import build_profile
 from fairlead.explain.rules.engine import evaluate
 from fairlead.explain.rules.rule_set import check, load
 from job_building import SHARED, counters, job, sizes
@@ -36,7 +36,7 @@ def fired(site: Path) -> set[str]:
             1, SHARED, bytes_written=1 << 24, writes=4096, write_time_s=20.0, write_sizes=sizes(small=4096), seeks=5000
         )
     ]
-    findings, _ = evaluate(load(site), profile(job(rows)))
+    findings, _ = evaluate(load(site), build_profile(job(rows)))
     return {one.rule for one in findings} | {name for one in findings for name in one.covers}
 
 

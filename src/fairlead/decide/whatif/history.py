@@ -17,9 +17,15 @@ from fairlead.core.errors import UsageError
 from fairlead.core.model.tables import MAPPING
 from fairlead.core.model.units import NS_PER_S
 from fairlead.decide.sim.workloads.history import MODES, Bursts, Runs
-from fairlead.explain.analysis.correlate import FORWARDED, Intervals, intervals_of
-from fairlead.explain.analysis.history.columns import codes, combined, floats, integers, job_codes
-from fairlead.explain.analysis.overview.jobs import latest, main_mode
+from fairlead.explain.analysis.correlate import FORWARDED, Intervals, build_intervals
+from fairlead.explain.analysis.history.columns import (
+    combine_codes,
+    read_codes,
+    read_floats,
+    read_integers,
+    read_job_codes,
+)
+from fairlead.explain.analysis.overview.jobs import main_mode, select_latest
 from fairlead.explain.questions.lake_queries import Tables, days, select
 from fairlead.explain.questions.past_phases import LATEST
 from fairlead.explain.questions.span import Span
@@ -93,7 +99,7 @@ class Past:
             return [()] * len(rows)
         begun = np.round(self.runs.start_s[np.asarray(rows, np.int64)] * NS_PER_S).astype(np.int64) + self.origin_ns
         when = np.repeat(begun, counts) if at_ns is None else np.full(int(counts.sum()), at_ns, np.int64)
-        every = self.routes.at(pa.array([name for row in rows for name in self.nodes[row]]), when).to_pylist()
+        every = self.routes.look_up(pa.array([name for row in rows for name in self.nodes[row]]), when).to_pylist()
         ends = np.cumsum(counts)
         parts = (every[end - count : end] for end, count in zip(ends.tolist(), counts.tolist(), strict=True))
         return [tuple(dict.fromkeys(name for name in part if name is not None)) for part in parts]
@@ -131,7 +137,7 @@ def past_of(lake: Tables, span: Span) -> Past:
 
 def _summaries(lake: Tables, span: Span) -> pa.Table:
     chosen = ", ".join(f'"{name}"' for name in _SUMMARY)
-    return latest(
+    return select_latest(
         select(
             lake,
             f"SELECT {chosen} FROM job_summary WHERE start_ns >= {span.from_ns} AND start_ns < {span.to_ns}"
@@ -171,7 +177,7 @@ def _routes(lake: Tables, span: Span) -> Intervals:
         f" AND from_ns < {span.to_ns} AND (to_ns IS NULL OR to_ns > {span.from_ns})",
         {"kinds": list(FORWARDED)},
     )
-    return intervals_of(conform_table(found, MAPPING, strict=True))
+    return build_intervals(conform_table(found, MAPPING, strict=True))
 
 
 def _runs(
@@ -182,17 +188,17 @@ def _runs(
     nodes: Sequence[Names],
     place: dict[str, int],
 ) -> Runs:
-    user, program = codes(ended, "user"), codes(ended, "program")
-    own = np.where((user >= 0) & (program >= 0), combined([user, program]), -1)
+    user, program = read_codes(ended, "user"), read_codes(ended, "program")
+    own = np.where((user >= 0) & (program >= 0), combine_codes([user, program]), -1)
     mode = main_mode(ended).to_pylist()
-    processes = floats(ended, "io_processes")
+    processes = read_floats(ended, "io_processes")
     return Runs(
         start_s=_seconds(ended, "start_ns", origin),
         end_s=_seconds(ended, "end_ns", origin),
-        nodes=floats(ended, "nodes_count"),
-        cores=floats(ended, "cores"),
-        io_nodes=floats(ended, "io_nodes"),
-        io_processes=np.where(np.isnan(processes), floats(ended, "processes"), processes),
+        nodes=read_floats(ended, "nodes_count"),
+        cores=read_floats(ended, "cores"),
+        io_nodes=read_floats(ended, "io_nodes"),
+        io_processes=np.where(np.isnan(processes), read_floats(ended, "processes"), processes),
         first_node=np.array([_first(some, place) for some in nodes], np.int64),
         program=own,
         mode=np.array([MODES.index(word) if word in MODES else -1 for word in mode], np.int64),
@@ -204,7 +210,7 @@ def _runs(
 
 def _bursts(ended: pa.Table, phases: pa.Table, origin: int) -> Bursts:
     who = pa.concat_tables([_who(ended, "start_ns"), _who(phases, "job_start_ns")])
-    job = job_codes(who)
+    job = read_job_codes(who)
     row = np.full(int(job.max()) + 1, -1, np.int64)
     row[job[: ended.num_rows]] = np.arange(ended.num_rows)
     kind = phases["kind"].cast(pa.string()).to_pylist()
@@ -214,9 +220,9 @@ def _bursts(ended: pa.Table, phases: pa.Table, origin: int) -> Bursts:
         kind=np.array([_kind(word) for word in kind], np.int64),
         start_s=_seconds(phases, "start_ns", origin),
         end_s=_seconds(phases, "end_ns", origin),
-        active_s=floats(phases, "active_ns") / NS_PER_S,
-        amount=np.where(metadata, floats(phases, "metadata_ops"), floats(phases, "bytes")),
-        request_bytes=floats(phases, "request_bytes"),
+        active_s=read_floats(phases, "active_ns") / NS_PER_S,
+        amount=np.where(metadata, read_floats(phases, "metadata_ops"), read_floats(phases, "bytes")),
+        request_bytes=read_floats(phases, "request_bytes"),
     )
 
 
@@ -231,7 +237,7 @@ def _who(table: pa.Table, began: str) -> pa.Table:
 
 def _seconds(table: pa.Table, name: str, origin: int) -> np.ndarray:
     known = np.asarray(table[name].is_valid().to_numpy(zero_copy_only=False))
-    return np.where(known, (integers(table, name, origin) - origin) / NS_PER_S, np.nan)
+    return np.where(known, (read_integers(table, name, origin) - origin) / NS_PER_S, np.nan)
 
 
 def _lists(column: pa.ChunkedArray) -> list[Names]:

@@ -192,7 +192,7 @@ def _map(past: Past, forwarder_at: Mapping[str, int], machine: Machine, at_ns: i
         return None
     last = past.origin_ns + round(float(np.nanmax(past.runs.start_s)) * 1e9)
     when = np.full(len(past.node_names), last if at_ns is None else at_ns, np.int64)
-    found = past.routes.at(pa.array(past.node_names), when).to_pylist()
+    found = past.routes.look_up(pa.array(past.node_names), when).to_pylist()
     default = machine.static_map().astype(np.int64)
     for i, name in enumerate(found):
         if name is not None and name in forwarder_at:

@@ -10,9 +10,9 @@ import numpy as np
 from fairlead.explain.analysis.counters import FloatArray
 from fairlead.explain.analysis.io_time import CRUMBS, IoTimes
 from fairlead.explain.analysis.job_view import JobView
-from fairlead.explain.analysis.metric import Metrics, Value, documented, share
-from fairlead.explain.analysis.modes import shared_lower_bound
-from fairlead.explain.analysis.timeline import bytes_by_rank
+from fairlead.explain.analysis.metric import Metrics, Value, check_documented, compute_share
+from fairlead.explain.analysis.modes import estimate_fewest_ranks
+from fairlead.explain.analysis.timeline import sum_bytes_by_rank
 
 STRAGGLER_SHARE = 0.15
 STRAGGLER_FACTOR = 1.5
@@ -32,25 +32,25 @@ DOCS: Metrics = {
 
 def balance_metrics(view: JobView, times: IoTimes) -> dict[str, Value]:
     """All metrics of `DOCS`."""
-    moved = bytes_by_rank(view)
+    moved = sum_bytes_by_rank(view)
     out: dict[str, Value] = {}
     active = int((moved.sum(axis=0) > 0).sum()) if moved is not None else None
     out["io_processes"] = active
-    out["io_processes_share"] = share(active, view.processes)
+    out["io_processes_share"] = compute_share(active, view.processes)
     for kind, d in enumerate(("read", "write")):
         out[f"{d}_rank_imbalance"] = None if moved is None else _spread(moved[kind])
     out["busiest_rank_bytes_share"] = (
         None if moved is None or moved.sum() == 0 else float(moved.sum(axis=0).max() / moved.sum())
     )
-    out["data_straggler_files"], out["time_straggler_files"] = straggler_files(view)
+    out["data_straggler_files"], out["time_straggler_files"] = count_straggler_files(view)
     mean, slowest = times.mean_s, times.slowest_s
     out["time_rank_imbalance"] = None if slowest <= 0 else max(0.0, (slowest - mean) / slowest)
-    out["straggler_ranks"] = None if times.per_rank_s is None else len(stragglers(times.per_rank_s))
+    out["straggler_ranks"] = None if times.per_rank_s is None else len(find_stragglers(times.per_rank_s))
     out["slowest_rank"] = times.slowest_rank
-    return documented(out, DOCS, "balance_metrics")
+    return check_documented(out, DOCS, "balance_metrics")
 
 
-def stragglers(per_rank_s: FloatArray) -> np.ndarray:
+def find_stragglers(per_rank_s: FloatArray) -> np.ndarray:
     """Ranks whose I/O time exceeds 1.5 times the median of the ranks that did any, slowest first; (k,) int64."""
     busy = per_rank_s[per_rank_s > 0]
     if busy.size < 3:
@@ -64,9 +64,9 @@ def _spread(per_rank: FloatArray) -> float | None:
     return float((busy.max() - busy.min()) / busy.max()) if busy.size > 1 else None
 
 
-def straggler_files(view: JobView) -> tuple[int | None, int | None]:
+def count_straggler_files(view: JobView) -> tuple[int | None, int | None]:
     """Shared files with a data and with a time straggler (Drishti's P18 and P19)."""
-    data, time = straggler_rows(view)
+    data, time = find_straggler_rows(view)
     rows = view.counters.lowest & view.counters.shared
     if not rows.any():
         return (0, 0) if view.counters_recorded else (None, None)
@@ -77,34 +77,36 @@ def _sharing(view: JobView) -> int | None:
     """Processes that share the work on shared files, as far as bytes per rank or their variance tell; None where
     collective calls hide it."""
     counters = view.counters
-    moved = bytes_by_rank(view)
+    moved = sum_bytes_by_rank(view)
     if moved is not None and moved.any():
         return int((moved.sum(axis=0) > 0).sum())
-    total = counters.ints("bytes_read") + counters.ints("bytes_written")
+    total = counters.read_ints("bytes_read") + counters.read_ints("bytes_written")
     shared = counters.lowest & counters.shared & (total > CRUMBS * total[counters.lowest].sum())
-    if (shared & counters.known("variance_rank_bytes")).any():
-        return shared_lower_bound(counters, shared & counters.known("variance_rank_bytes"), view.processes)
-    above = counters.of("MPI-IO")
+    if (shared & counters.mark_known("variance_rank_bytes")).any():
+        return estimate_fewest_ranks(counters, shared & counters.mark_known("variance_rank_bytes"), view.processes)
+    above = counters.select_rows("MPI-IO")
     calls = [f"{kind}_{word}" for kind in ("coll", "split") for word in ("reads", "writes")]
-    return None if any(counters.ints(call)[above].any() for call in calls) else view.processes
+    return None if any(counters.read_ints(call)[above].any() for call in calls) else view.processes
 
 
-def straggler_rows(view: JobView) -> tuple[np.ndarray, np.ndarray]:
+def find_straggler_rows(view: JobView) -> tuple[np.ndarray, np.ndarray]:
     """Rows of shared records with a data and with a time straggler, each (n,) bool.
 
     Drishti (P19) holds the gap in time between the fastest and the slowest rank against the sum over all ranks, which
     no gap reaches with many ranks. Here the slowest rank is held against the average of those that moved bytes.
     """
     counters = view.counters
-    rows = counters.lowest & counters.shared & counters.known("slowest_rank_time_s")
-    moved = (counters.ints("bytes_read") + counters.ints("bytes_written")).astype(float)
+    rows = counters.lowest & counters.shared & counters.mark_known("slowest_rank_time_s")
+    moved = (counters.read_ints("bytes_read") + counters.read_ints("bytes_written")).astype(float)
     enough = moved > CRUMBS * moved[counters.lowest].sum()
-    gap = np.abs(counters.ints("slowest_rank_bytes") - counters.ints("fastest_rank_bytes"))
+    gap = np.abs(counters.read_ints("slowest_rank_bytes") - counters.read_ints("fastest_rank_bytes"))
     data = rows & enough & (gap > STRAGGLER_SHARE * moved)
-    spent = counters.floats("read_time_s") + counters.floats("write_time_s") + counters.floats("meta_time_s")
+    spent = (
+        counters.read_floats("read_time_s") + counters.read_floats("write_time_s") + counters.read_floats("meta_time_s")
+    )
     sharing = _sharing(view)
     if sharing is None:
         return data, np.zeros_like(data)
     average = spent / sharing
     lasting = spent > CRUMBS * np.maximum(spent, 0)[counters.lowest].sum()
-    return data, rows & lasting & (counters.floats("slowest_rank_time_s") > STRAGGLER_FACTOR * average)
+    return data, rows & lasting & (counters.read_floats("slowest_rank_time_s") > STRAGGLER_FACTOR * average)

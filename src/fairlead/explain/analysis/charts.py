@@ -9,7 +9,7 @@ import numpy as np
 
 from fairlead.explain.analysis.counters import LOWEST, FloatArray
 from fairlead.explain.analysis.profile import JobProfile
-from fairlead.explain.analysis.timeline import bytes_by_rank, coarser
+from fairlead.explain.analysis.timeline import sum_bytes_by_rank, sum_groups
 from fairlead.explain.analysis.verdict import Verdict
 
 MAX_BINS, MAX_ROWS, MAX_BARS, MAX_FILES = 600, 128, 30_000, 2_000
@@ -29,7 +29,7 @@ SIZE_LABELS = (
 Chart = dict[str, object] | None
 
 
-def charts(profile: JobProfile, verdict: Verdict) -> dict[str, object]:
+def build_charts(profile: JobProfile, verdict: Verdict) -> dict[str, object]:
     """All charts of one job, ready to be encoded as JSON."""
     return {
         "time": _time(profile),
@@ -73,8 +73,8 @@ def _bandwidth(profile: JobProfile) -> Chart:
     return {
         "start_ns": timeline.fine_origin_ns,
         "bin_ns": timeline.fine_bin_ns * factor,
-        "read": np.rint(coarser(read, factor)).astype(int).tolist(),
-        "write": np.rint(coarser(write, factor)).astype(int).tolist(),
+        "read": np.rint(sum_groups(read, factor)).astype(int).tolist(),
+        "write": np.rint(sum_groups(write, factor)).astype(int).tolist(),
     }
 
 
@@ -118,8 +118,8 @@ def _heatmap(profile: JobProfile) -> Chart:
     ]
 
     def shrink(values: FloatArray) -> list[list[int]]:
-        binned = coarser(values, factor)
-        grouped = coarser(binned.T, group).T if group > 1 else binned
+        binned = sum_groups(values, factor)
+        grouped = sum_groups(binned.T, group).T if group > 1 else binned
         return np.rint(grouped).astype(int).tolist()  # type: ignore[no-any-return]
 
     read, write = shrink(timeline.read), shrink(timeline.write)
@@ -137,11 +137,11 @@ def _heatmap(profile: JobProfile) -> Chart:
 def _sizes(profile: JobProfile) -> Chart:
     counters = profile.view.counters
     rows = counters.lowest
-    read, write = (counters.lists(f"{d}_sizes", 10)[rows].sum(axis=0) for d in ("read", "write"))
+    read, write = (counters.read_lists(f"{d}_sizes", 10)[rows].sum(axis=0) for d in ("read", "write"))
     if not (read.sum() + write.sum()):
         return None
-    sizes = counters.lists("access_sizes", 4)[rows].ravel()
-    counts = counters.lists("access_counts", 4)[rows].ravel()
+    sizes = counters.read_lists("access_sizes", 4)[rows].ravel()
+    counts = counters.read_lists("access_counts", 4)[rows].ravel()
     values, inverse = np.unique(sizes, return_inverse=True)
     summed = np.bincount(inverse.reshape(-1), counts, len(values)).astype(int)
     order = np.argsort(summed)[::-1][:6]
@@ -171,7 +171,7 @@ def _patterns(profile: JobProfile) -> Chart:
 
 
 def _ranks(profile: JobProfile) -> Chart:
-    moved = bytes_by_rank(profile.view)
+    moved = sum_bytes_by_rank(profile.view)
     spent = profile.times.per_rank_s
     if profile.view.processes < 2 or (moved is None and spent is None):
         return None

@@ -62,7 +62,7 @@ class Comparison(msgspec.Struct, frozen=True):
     grades: list[str | None]
 
 
-def compare(before: Verdict, after: Verdict) -> Comparison:
+def compare_verdicts(before: Verdict, after: Verdict) -> Comparison:
     """Hold `after` against `before`."""
     rows = [_row(before, after, *spec) for spec in _ROWS]
     old = {f.rule: f.title for f in before.findings if f.severity not in ("ok", "info")}

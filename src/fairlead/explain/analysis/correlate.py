@@ -35,7 +35,7 @@ class Intervals:
     from_ns: I64
     to_ns: I64
 
-    def at(self, names: pa.Array | pa.ChunkedArray, times_ns: I64) -> pa.Array:
+    def look_up(self, names: pa.Array | pa.ChunkedArray, times_ns: I64) -> pa.Array:
         """The `b` of each name at each time; null where no interval holds."""
         if not len(self.a) or not len(names):
             return pa.nulls(len(names), pa.string())
@@ -50,7 +50,7 @@ class Intervals:
         return self.b.take(pa.array(found, mask=~holds))
 
 
-def intervals_of(mapping: pa.Table, kinds: Sequence[str] = FORWARDED) -> Intervals:
+def build_intervals(mapping: pa.Table, kinds: Sequence[str] = FORWARDED) -> Intervals:
     """The `mapping` rows of these kinds as disjoint intervals. Where several hold at once, the one that began last wins
     (of two that began together, the one with an end: a live map before a static table); when it ends, the one below
     it holds again."""
@@ -109,7 +109,7 @@ PLACEMENTS = pa.schema(
 """A job on a node. `to_ns` null: still there, as far as is known."""
 
 
-def placements(jobs: pa.Table, mapping: pa.Table | None = None) -> pa.Table:
+def build_placements(jobs: pa.Table, mapping: pa.Table | None = None) -> pa.Table:
     """Which jobs were on which nodes (schema PLACEMENTS): `jobs.nodes` while the job ran, and `mapping` rows of kind
     `job_node`. Of several rows of one run the one with the latest end counts. Jobs without a start, without nodes or
     that ended before they began are nowhere."""
@@ -157,7 +157,7 @@ class Attribution:
     how: NDArray[np.object_]
 
 
-def attributed(traffic: pa.Table, placed: pa.Table) -> Attribution:
+def attribute_traffic(traffic: pa.Table, placed: pa.Table) -> Attribution:
     """The jobs behind rows of node traffic (columns `node`, `ts_ns`, `interval_ns`, `job_id`; as `rollup` with `id` as
     `node`, or raw interval rows): the job a row names, else the jobs placed on its node during its interval."""
     count = traffic.num_rows
@@ -165,7 +165,7 @@ def attributed(traffic: pa.Table, placed: pa.Table) -> Attribution:
     unnamed = np.flatnonzero(np.asarray(named.is_null()))
     begin = traffic["ts_ns"].to_numpy()
     end = begin + np.maximum(pc.fill_null(traffic["interval_ns"], 0).to_numpy(), 1)
-    row, place = overlapping(
+    row, place = find_overlaps(
         _strings(traffic["node"]).take(pa.array(unnamed)),
         begin[unnamed],
         end[unnamed],
@@ -199,7 +199,7 @@ def attributed(traffic: pa.Table, placed: pa.Table) -> Attribution:
     return Attribution(np.concatenate([counted, row, nobody]), whose, part, how)
 
 
-def overlapping(names: pa.Array, begin: I64, end: I64, others: pa.Array, from_ns: I64, to_ns: I64) -> tuple[I64, I64]:
+def find_overlaps(names: pa.Array, begin: I64, end: I64, others: pa.Array, from_ns: I64, to_ns: I64) -> tuple[I64, I64]:
     """Pairs (i, j) of equal name whose intervals [begin, end) and [from, to) overlap, by i and from_ns."""
     none = np.zeros(0, np.int64)
     if not len(names) or not len(others):

@@ -14,7 +14,7 @@ from fairlead.core.model.tables import LAYOUTS, batch_of
 from fairlead.see.probes.layouts import Striped
 
 
-def layout_rows(files: Iterable[Striped], fs: str) -> pa.RecordBatch:
+def build_layout_rows(files: Iterable[Striped], fs: str) -> pa.RecordBatch:
     """Rows of LAYOUTS of what `lfs getstripe` told of files on the file system mounted at `fs`."""
     rows: dict[str, list[object]] = {name: [] for name in LAYOUTS.schema.names if name != "job_id"}
     for one in files:
@@ -33,7 +33,7 @@ def layout_rows(files: Iterable[Striped], fs: str) -> pa.RecordBatch:
     return batch_of(LAYOUTS, dict(rows), 0)
 
 
-def placed_by_name(files: pa.Table, placed: pa.Table) -> dict[int, list[str]]:
+def find_placed_targets(files: pa.Table, placed: pa.Table) -> dict[int, list[str]]:
     """Targets of files (`file_id`, `path`) as fairlead's forwarders placed them (`a`: `TREE:/path in the tree` or the
     path itself; `targets`). A file's path is where it was mounted, so a name fits that ends it; the longest wins. Left
     out: a file that fits equally long in several trees, and one whose name no forwarder saw."""
@@ -43,13 +43,13 @@ def placed_by_name(files: pa.Table, placed: pa.Table) -> dict[int, list[str]]:
         by_path.setdefault(f"/{inside}" if mark else a, []).append((tree if mark else "", targets))
     found: dict[int, list[str]] = {}
     for number, path in zip(files["file_id"].to_pylist(), files["path"].to_pylist(), strict=True):
-        fitting = next((by_path[end] for end in endings(path) if end in by_path), [])
+        fitting = next((by_path[end] for end in list_path_suffixes(path) if end in by_path), [])
         if len(fitting) == 1:
             found[number] = sorted(set(fitting[0][1]))
     return found
 
 
-def endings(path: str | None) -> Iterator[str]:
+def list_path_suffixes(path: str | None) -> Iterator[str]:
     """A path, and what is left of it from each `/` on, longest first."""
     at = 0 if path else -1
     while path and at >= 0:

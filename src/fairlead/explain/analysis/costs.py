@@ -58,7 +58,7 @@ COSTS: dict[str, str] = {
 }
 
 
-def costs(view: JobView, times: IoTimes, metrics: dict[str, Value], reference: Reference) -> dict[str, Cost]:
+def compute_costs(view: JobView, times: IoTimes, metrics: dict[str, Value], reference: Reference) -> dict[str, Cost]:
     """Cost per cause of `COSTS`."""
     out: dict[str, Cost] = {
         "reads": Cost(times.read_s, "measured: mean read time of an active process"),
@@ -71,7 +71,7 @@ def costs(view: JobView, times: IoTimes, metrics: dict[str, Value], reference: R
     }
     rates: dict[str, Rate] = {}
     for d in ("read", "write"):
-        rates[d] = rate, ground = needful_rate(view, d, reference, times.active, metrics)
+        rates[d] = rate, ground = estimate_needed_rate(view, d, reference, times.active, metrics)
         spent = times.read_s if d == "read" else times.write_s
         small_s, small_bytes = _small(view, d, times)
         out[f"small_{d}s"] = _beyond(small_s, small_bytes, times.active, rate, ground)
@@ -100,7 +100,9 @@ def costs(view: JobView, times: IoTimes, metrics: dict[str, Value], reference: R
     return out
 
 
-def needful_rate(view: JobView, direction: str, reference: Reference, active: int, metrics: dict[str, Value]) -> Rate:
+def estimate_needed_rate(
+    view: JobView, direction: str, reference: Reference, active: int, metrics: dict[str, Value]
+) -> Rate:
     """Bytes per second one of `active` processes reaches with large requests, and where that is taken from."""
     kind = 0 if direction == "read" else 1
     traced = view.operations.get("POSIX")
@@ -134,16 +136,16 @@ def _small(view: JobView, direction: str, times: IoTimes) -> tuple[float | None,
         spent = float(traced.time_by_size_s[kind][:SMALL_BINS].sum()) / times.active
         return spent, float(traced.bytes_by_size[kind][:SMALL_BINS].sum())
     counters = view.counters
-    rows = counters.lowest & counters.known(f"{direction}_sizes")
-    sizes = counters.lists(f"{direction}_sizes", 10)[rows].sum(axis=0).astype(float)
+    rows = counters.lowest & counters.mark_known(f"{direction}_sizes")
+    sizes = counters.read_lists(f"{direction}_sizes", 10)[rows].sum(axis=0).astype(float)
     total_ops = sizes.sum()
     if not total_ops:
         return 0.0, 0.0
-    total_bytes = float(counters.ints("bytes_read" if kind == 0 else "bytes_written")[rows].sum())
+    total_bytes = float(counters.read_ints("bytes_read" if kind == 0 else "bytes_written")[rows].sum())
     weights = sizes * _BIN_MIDDLES
     small_bytes = total_bytes * float(weights[:SMALL_BINS].sum() / weights.sum())
     part = 0.5 * float(sizes[:SMALL_BINS].sum() / total_ops) + 0.5 * (small_bytes / total_bytes if total_bytes else 1.0)
-    spent = float(np.maximum(counters.floats(f"{direction}_time_s"), 0)[rows].sum()) / times.active
+    spent = float(np.maximum(counters.read_floats(f"{direction}_time_s"), 0)[rows].sum()) / times.active
     return spent * part, small_bytes
 
 
@@ -171,13 +173,19 @@ def _serial(view: JobView, times: IoTimes, metrics: dict[str, Value]) -> Cost:
 
 def _shared(view: JobView, times: IoTimes, rate: Rate) -> Cost:
     counters = view.counters
-    rows = counters.of("POSIX") & counters.shared & (counters.ints("bytes_written") > 0)
+    rows = counters.select_rows("POSIX") & counters.shared & (counters.read_ints("bytes_written") > 0)
     if not rows.any() and not view.counters_recorded:
-        files, first, users = np.unique(counters.file_id[counters.of("POSIX")], return_index=True, return_counts=True)
+        files, first, users = np.unique(
+            counters.file_id[counters.select_rows("POSIX")], return_index=True, return_counts=True
+        )
         del first
-        rows = counters.of("POSIX") & np.isin(counters.file_id, files[users > 1]) & (counters.ints("bytes_written") > 0)
-    spent = float(np.maximum(counters.floats("write_time_s"), 0)[rows].sum()) / times.active
-    nbytes = float(counters.ints("bytes_written")[rows].sum())
+        rows = (
+            counters.select_rows("POSIX")
+            & np.isin(counters.file_id, files[users > 1])
+            & (counters.read_ints("bytes_written") > 0)
+        )
+    spent = float(np.maximum(counters.read_floats("write_time_s"), 0)[rows].sum()) / times.active
+    nbytes = float(counters.read_ints("bytes_written")[rows].sum())
     return _beyond(spent, nbytes, times.active, *rate)
 
 

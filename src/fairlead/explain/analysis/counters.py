@@ -1,6 +1,6 @@
 """Columns of the `file_counters` table as NumPy arrays, and which rows belong to which layer.
 
-Not here: what the numbers mean. A null counter reads as 0 in sums and as unknown in `known()`.
+Not here: what the numbers mean. A null counter reads as 0 in sums and as unknown in `mark_known()`.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Counters:
         self.rows: int = table.num_rows
         self._columns: dict[str, NDArray[np.generic]] = {}
         self._known: dict[str, BoolArray] = {}
-        self.rank = self.ints("rank").astype(np.int64)
-        self.file_id = self.ints("file_id")
+        self.rank = self.read_ints("rank").astype(np.int64)
+        self.file_id = self.read_ints("file_id")
         self._interface = self._words("interface")
         streams = np.array([i for i, path in paths.items() if path in STANDARD_STREAMS], np.int64)
         self.streams: BoolArray = np.isin(self.file_id, streams)
@@ -46,17 +46,17 @@ class Counters:
         values = column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
         return np.asarray(values.to_numpy(zero_copy_only=False), dtype=object)
 
-    def known(self, name: str) -> BoolArray:
+    def mark_known(self, name: str) -> BoolArray:
         """Shape (n,): where the counter was recorded."""
         if name not in self._known:
             self._known[name] = np.asarray(self._column(name).is_valid().to_numpy(zero_copy_only=False), dtype=bool)
         return self._known[name]
 
-    def ints(self, name: str) -> IntArray:
+    def read_ints(self, name: str) -> IntArray:
         """Shape (n,) int64, nulls as 0."""
         return np.asarray(self._filled(name, 0), dtype=np.int64)
 
-    def floats(self, name: str) -> FloatArray:
+    def read_floats(self, name: str) -> FloatArray:
         """Shape (n,) float64, nulls as 0."""
         return np.asarray(self._filled(name, 0.0), dtype=np.float64)
 
@@ -67,7 +67,7 @@ class Counters:
             self._columns[name] = np.asarray(full.to_numpy(zero_copy_only=False))
         return self._columns[name]
 
-    def lists(self, name: str, width: int) -> IntArray:
+    def read_lists(self, name: str, width: int) -> IntArray:
         """Shape (n, width) int64 of a list column of fixed width; missing lists are rows of 0."""
         column = self._column(name)
         out = np.zeros((self.rows, width), np.int64)
@@ -82,19 +82,19 @@ class Counters:
         out[rows[keep], places[keep]] = values[offsets[0] : offsets[-1]][keep]
         return out
 
-    def of(self, *interfaces: str) -> BoolArray:
+    def select_rows(self, *interfaces: str) -> BoolArray:
         """Shape (n,): rows of these interfaces, standard streams excluded."""
-        return self.named(*interfaces) & ~self.streams
+        return self.select_rows_with_streams(*interfaces) & ~self.streams
 
-    def named(self, *interfaces: str) -> BoolArray:
+    def select_rows_with_streams(self, *interfaces: str) -> BoolArray:
         """Shape (n,): rows of these interfaces, standard streams included."""
         return np.isin(self._interface.astype(str), interfaces) if self.rows else np.zeros(0, bool)
 
     @property
     def lowest(self) -> BoolArray:
         """Rows of the lowest interface (POSIX and STDIO), standard streams excluded."""
-        return self.of(*LOWEST)
+        return self.select_rows(*LOWEST)
 
-    def interfaces(self) -> list[str]:
+    def list_interfaces(self) -> list[str]:
         """Interfaces present, sorted."""
         return sorted(set(self._interface.tolist()))

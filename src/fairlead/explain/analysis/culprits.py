@@ -22,18 +22,18 @@ from fairlead.core.model.units import (
     format_percent,
     format_ratio,
 )
-from fairlead.explain.analysis.disturbers import Disturbance, DisturberLimits, disturbances
+from fairlead.explain.analysis.disturbers import Disturbance, DisturberLimits, find_disturbances
 from fairlead.explain.analysis.intervals import (
     NO_JOB,
     Axis,
     Bools,
     Floats,
     Flow,
-    axis_of,
-    forwarder_flows,
-    target_flows,
+    build_axis,
+    build_forwarder_flows,
+    build_target_flows,
 )
-from fairlead.explain.analysis.slow_targets import SlowLimits, SlowTarget, slow_targets
+from fairlead.explain.analysis.slow_targets import SlowLimits, SlowTarget, find_slow_targets
 
 SCHEMA = "fairlead.judgement/1"
 
@@ -67,7 +67,7 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     looked_at: dict[str, int]
     """How much there was to judge by: seconds, requests, targets, forwarders, jobs."""
 
-    def culprit(self, kind: str) -> str | None:
+    def find_culprit(self, kind: str) -> str | None:
         """The worst of a kind, None when nobody is accused of it."""
         return next((one.culprit for one in self.verdicts if one.kind == kind), None)
 
@@ -82,7 +82,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     disturbed: Sequence[Disturbance]
 
 
-def judge(
+def judge_tables(
     tables: Mapping[str, pa.Table],
     edges_ns: Floats = OCTAVES_NS,
     *,
@@ -95,15 +95,15 @@ def judge(
     `edges_ns`: bounds of the histograms' bins; histograms of another length count nothing. Tables may be absent.
     """
     forwarder, target = tables.get("forwarder"), tables.get("target")
-    axis = axis_of([table for table in (forwarder, target) if table is not None], window_ns)
+    axis = build_axis([table for table in (forwarder, target) if table is not None], window_ns)
     if axis is None:
         nothing = Facts(axis=None, forwarders=[], targets=[], slow=[], disturbed=[])
         return Judgement(verdicts=[], nobody="There are no records of forwarders or targets.", looked_at={}), nothing
-    forwarders = forwarder_flows(forwarder, axis, edges_ns) if forwarder is not None else []
-    targets = target_flows(target, axis, edges_ns) if target is not None else []
-    slow = slow_targets(targets, slow_limits)
-    disturbed = disturbances(forwarders, _marked(slow, axis), disturber_limits)
-    width = processes(tables)
+    forwarders = build_forwarder_flows(forwarder, axis, edges_ns) if forwarder is not None else []
+    targets = build_target_flows(target, axis, edges_ns) if target is not None else []
+    slow = find_slow_targets(targets, slow_limits)
+    disturbed = find_disturbances(forwarders, _marked(slow, axis), disturber_limits)
+    width = count_processes(tables)
     verdicts = [_slow_verdict(one, _suffered(one, forwarders), width) for one in slow]
     verdicts += [
         _disturber_verdict(name, [one for one in disturbed if one.disturber == name], width)
@@ -121,7 +121,7 @@ def judge(
     return Judgement(verdicts=verdicts, nobody=nobody, looked_at=looked), facts
 
 
-def processes(tables: Mapping[str, pa.Table]) -> dict[str, int]:
+def count_processes(tables: Mapping[str, pa.Table]) -> dict[str, int]:
     """Processes of each job: as its record says, else as many ranks as its operations came from."""
     found: dict[str, int] = {}
     ops = tables.get("ops")

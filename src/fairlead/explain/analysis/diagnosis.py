@@ -17,11 +17,11 @@ from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION, Told, identity
 from fairlead.core.model.finding import Advice, Evidence, Finding, Severity, Subject
 from fairlead.core.model.units import NS_PER_S, format_count, format_duration
 from fairlead.core.safe_text import inert
-from fairlead.explain.analysis.anomalies.detector_output import Judged
+from fairlead.explain.analysis.anomalies.detector_output import PhaseJudgement
 from fairlead.explain.analysis.interference.scene import Attribution, Culprit
 
 Advise = Callable[[str, str, Mapping[str, object], str | None], Sequence[Advice]]
-"""(rule, verdict, facts, kind of component or None) → what to do: `analysis.advice.advised` over a set of advice."""
+"""(rule, verdict, facts, kind of component or None) → what to do: `advice.build_advice` over a set of advice."""
 
 RULES = {"component": "job.slow_component", "own": "job.own_change", "unknown": "job.slow_unexplained"}
 """Verdict → rule; every other verdict is of a neighbour: `job.interference`."""
@@ -68,9 +68,9 @@ class _Part:
         return min(sum(known), self.lost_s) if known else self.lost_s
 
 
-def diagnosed(
+def build_job_findings(
     phases: pa.Table,
-    judged: Judged,
+    judged: PhaseJudgement,
     attributions: Mapping[int, Attribution],
     *,
     jobs: pa.Table | None = None,
@@ -137,7 +137,7 @@ def _rule(said: Attribution) -> str:
     return RULES.get(said.verdict, "job.interference")
 
 
-def _part(row: Mapping[str, Any], judged: Judged, at: int, said: Attribution) -> _Part:
+def _part(row: Mapping[str, Any], judged: PhaseJudgement, at: int, said: Attribution) -> _Part:
     def known(value: float) -> float:
         return float(value) if np.isfinite(value) else 0.0
 

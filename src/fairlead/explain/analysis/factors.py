@@ -32,7 +32,7 @@ class FactorLimits:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ranked:
+class RankedFactor:
     """A family of factors. `loss`: by how much the later runs are told apart worse (area under the ROC curve) without
     it; `spread` the standard deviation of that over the shuffles."""
 
@@ -51,7 +51,7 @@ class Explanation:
     baseline: str
     baseline_r: float
     baseline_auc: float
-    ranked: Sequence[Ranked]
+    ranked: Sequence[RankedFactor]
     runs: int
     slow: int
 
@@ -146,7 +146,7 @@ def _ranked(
     names: Sequence[str],
     families: Mapping[str, Sequence[str]],
     shuffles: int,
-) -> list[Ranked]:
+) -> list[RankedFactor]:
     told = {name for members in families.values() for name in members}
     whole = {**families, **{name: [name] for name in names if name not in told}}
     rng = np.random.default_rng(0)
@@ -160,5 +160,5 @@ def _ranked(
             other = table.copy()
             other[:, places] = table[rng.permutation(len(table))][:, places]
             losses.append(auc - _auc(slow, -model.predict(other)))  # type: ignore[attr-defined]
-        found.append(Ranked(family=family, loss=float(np.mean(losses)), spread=float(np.std(losses))))
+        found.append(RankedFactor(family=family, loss=float(np.mean(losses)), spread=float(np.std(losses))))
     return sorted(found, key=lambda one: (-one.loss, one.family))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fairlead.explain.analysis.balance import straggler_rows
+from fairlead.explain.analysis.balance import find_straggler_rows
 from fairlead.explain.analysis.counters import FloatArray, IntArray
 from fairlead.explain.analysis.job_view import JobView
 from fairlead.explain.analysis.requests import SMALL_BINS
@@ -30,14 +30,14 @@ class FileTable:
     layout: list[str | None]
     columns: dict[str, NDArray[np.float64]]
 
-    def top(self, column: str, limit: int = 5) -> list[str]:
+    def list_top(self, column: str, limit: int = 5) -> list[str]:
         """Paths with the largest positive values of a column, largest first."""
         values = self.columns[column]
         order = np.argsort(values, kind="stable")[::-1][:limit]
         return [self.path[i] for i in order if values[i] > 0]
 
 
-def file_table(view: JobView) -> FileTable:
+def build_file_table(view: JobView) -> FileTable:
     """Sum the lowest interface's records per file; MPI-IO adds its independent operation counts only."""
     counters = view.counters
     rows = counters.lowest
@@ -49,10 +49,10 @@ def file_table(view: JobView) -> FileTable:
         return np.bincount(inverse, np.maximum(values, 0)[rows], n).astype(np.float64)
 
     def counter(name: str) -> FloatArray:
-        return total(counters.ints(name))
+        return total(counters.read_ints(name))
 
-    small = {d: total(counters.lists(f"{d}_sizes", 10)[:, :SMALL_BINS].sum(axis=1)) for d in ("read", "write")}
-    data, time = straggler_rows(view)
+    small = {d: total(counters.read_lists(f"{d}_sizes", 10)[:, :SMALL_BINS].sum(axis=1)) for d in ("read", "write")}
+    data, time = find_straggler_rows(view)
     columns: dict[str, FloatArray] = {
         "processes": np.minimum(
             np.bincount(inverse, np.where(counters.shared[rows], view.processes, 1), n), view.processes
@@ -64,9 +64,9 @@ def file_table(view: JobView) -> FileTable:
         "opens": counter("opens"),
         "stats": counter("stats"),
         "metadata_ops": counter("opens") + counter("stats") + counter("renames"),
-        "read_time_s": total(counters.floats("read_time_s")),
-        "write_time_s": total(counters.floats("write_time_s")),
-        "meta_time_s": total(counters.floats("meta_time_s")),
+        "read_time_s": total(counters.read_floats("read_time_s")),
+        "write_time_s": total(counters.read_floats("write_time_s")),
+        "meta_time_s": total(counters.read_floats("meta_time_s")),
         "read_small_ops": small["read"],
         "write_small_ops": small["write"],
         "misaligned_ops": counter("file_not_aligned"),
@@ -76,12 +76,14 @@ def file_table(view: JobView) -> FileTable:
     }
     columns["io_time_s"] = columns["read_time_s"] + columns["write_time_s"] + columns["meta_time_s"]
     for d, ops in (("read", "reads"), ("write", "writes")):
-        known = counters.known(f"seq_{ops}")
-        behind = np.where(known, counters.ints(ops) - counters.ints(f"seq_{ops}") - 1, 0)
+        known = counters.mark_known(f"seq_{ops}")
+        behind = np.where(known, counters.read_ints(ops) - counters.read_ints(f"seq_{ops}") - 1, 0)
         columns[f"{d}_random_ops"] = total(behind)
         columns[f"independent_{ops}"] = _above(view, ids, f"indep_{ops}")
     columns["shared_write_time_s"] = np.where(columns["processes"] > 1, columns["write_time_s"], 0.0)
-    stdio = np.where(counters.of("STDIO"), counters.ints("bytes_read") + counters.ints("bytes_written"), 0)
+    stdio = np.where(
+        counters.select_rows("STDIO"), counters.read_ints("bytes_read") + counters.read_ints("bytes_written"), 0
+    )
     columns["stdio_bytes"] = total(stdio)
     return FileTable(
         file_id=ids,
@@ -95,17 +97,17 @@ def file_table(view: JobView) -> FileTable:
 
 def _above(view: JobView, ids: IntArray, name: str) -> FloatArray:
     counters = view.counters
-    rows = counters.of("MPI-IO") & np.isin(counters.file_id, ids)
+    rows = counters.select_rows("MPI-IO") & np.isin(counters.file_id, ids)
     if not rows.any():
         return np.zeros(len(ids))
     at = np.searchsorted(ids, counters.file_id[rows])
-    return np.bincount(at, counters.ints(name)[rows], len(ids)).astype(np.float64)
+    return np.bincount(at, counters.read_ints(name)[rows], len(ids)).astype(np.float64)
 
 
 def _interfaces(view: JobView, ids: IntArray) -> list[str]:
     counters = view.counters
-    names = [name for name in ("POSIX", "STDIO", "MPI-IO", "H5F", "PNETCDF_FILE") if counters.of(name).any()]
-    used = {name: np.isin(ids, counters.file_id[counters.of(name)]) for name in names}
+    names = [name for name in ("POSIX", "STDIO", "MPI-IO", "H5F", "PNETCDF_FILE") if counters.select_rows(name).any()]
+    used = {name: np.isin(ids, counters.file_id[counters.select_rows(name)]) for name in names}
     return [" ".join(name for name in names if used[name][i]) for i in range(len(ids))]
 
 

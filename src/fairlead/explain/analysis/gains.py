@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from fairlead.core.model.units import MIB
 from fairlead.explain.analysis.advice import Gain
-from fairlead.explain.analysis.history.expected_gain import Choice, expected_gain
+from fairlead.explain.analysis.history.expected_gain import Choice, estimate_expected_gain
 
 LARGE: Choice = (float(MIB), float("inf"))
 """Requests that are large enough."""
@@ -24,7 +24,7 @@ _WAYS: dict[str, tuple[str, tuple[tuple[Choice, str], ...]]] = {
 }
 
 
-def gains_of(history: pa.Table, row: Mapping[str, object], changes: Collection[str]) -> list[Gain]:
+def estimate_gains(history: pa.Table, row: Mapping[str, object], changes: Collection[str]) -> list[Gain]:
     """For each of `changes` (words of `advice.CHANGES`) the largest gain that `history` (schema PHASE, runs of that
     user or program among them) shows for I/O like `row` (values of PHASE by name): another mode for N-1, large requests
     for small ones, more targets for one. Nothing for a change that is no change here,
@@ -36,7 +36,7 @@ def gains_of(history: pa.Table, row: Mapping[str, object], changes: Collection[s
             continue
         best: Gain | None = None
         for then, name in ways:
-            gain = expected_gain(history, row, what, now, then)
+            gain = estimate_expected_gain(history, row, what, now, then)
             if gain is None or not gain.sure or (best is not None and best.factor >= gain.ratio):
                 continue
             best = Gain(change=change, factor=gain.ratio, runs=gain.runs_then, basis=_basis(name, gain.among))
@@ -56,7 +56,7 @@ def _now(what: str, row: Mapping[str, object]) -> Choice | None:
     return None
 
 
-def usual(history: pa.Table, row: Mapping[str, object]) -> Gain | None:
+def estimate_usual_gain(history: pa.Table, row: Mapping[str, object]) -> Gain | None:
     """What earlier runs of the same user, program and nodes reached in such a phase over what this one did, as the gain
     of the change `quiet`. None without a rate, or with fewer than three runs."""
     rate = row.get("rate_per_s")

@@ -33,7 +33,7 @@ class Grade(msgspec.Struct, frozen=True):
     lost_s: float | None
 
 
-def lost_seconds(profile: JobProfile, findings: Sequence[Finding], causes: dict[str, str]) -> float:
+def compute_lost_seconds(profile: JobProfile, findings: Sequence[Finding], causes: dict[str, str]) -> float:
     """Seconds lost to the causes of `findings`: the dearest per kind of work (costs within one kind overlap), summed
     and capped at the I/O time of the slowest process. `causes` maps a rule to its cause."""
     found: dict[str, float] = {}
@@ -46,13 +46,13 @@ def lost_seconds(profile: JobProfile, findings: Sequence[Finding], causes: dict[
     return min(max(total, found.get("io", 0.0)), profile.times.slowest_s)
 
 
-def grade(profile: JobProfile, findings: Sequence[Finding], causes: dict[str, str]) -> Grade:
+def grade_job(profile: JobProfile, findings: Sequence[Finding], causes: dict[str, str]) -> Grade:
     """The grade of a job. No letter without a run time or without any I/O on record."""
     run_time = profile.view.job.run_time_s
     metrics = profile.metrics
     if not metrics["data_ops"] and not metrics["metadata_ops"]:
         return Grade(None, "the trace holds no I/O of this job", None)
-    lost = lost_seconds(profile, findings, causes)
+    lost = compute_lost_seconds(profile, findings, causes)
     if run_time is None:
         return Grade(None, "the run time is unknown, so a share of it is, too", lost)
     if run_time == 0:
@@ -74,7 +74,7 @@ def grade(profile: JobProfile, findings: Sequence[Finding], causes: dict[str, st
     return Grade(letter, reason, lost)
 
 
-def headline(profile: JobProfile, findings: Sequence[Finding], result: Grade) -> str:
+def format_headline(profile: JobProfile, findings: Sequence[Finding], result: Grade) -> str:
     """The verdict in one plain sentence."""
     bad = [f for f in findings if f.severity not in ("ok", "info")]
     share = profile.metrics["io_time_share"]

@@ -66,7 +66,7 @@ class Flow:
     wait_p90_s: Floats
     """Quantiles of the waits in a window; NaN where there was no request."""
 
-    def row(self, job: str) -> int | None:
+    def find_row(self, job: str) -> int | None:
         """Index of a job, None when it asked nothing of this component."""
         return self.jobs.index(job) if job in self.jobs else None
 
@@ -76,7 +76,7 @@ def _middle_ns(table: pa.Table) -> pa.ChunkedArray:
     return pc.subtract(table["ts_ns"], pc.divide(pc.fill_null(table["interval_ns"], 0), 2))
 
 
-def axis_of(tables: Sequence[pa.Table], window_ns: int = NS_PER_S) -> Axis | None:
+def build_axis(tables: Sequence[pa.Table], window_ns: int = NS_PER_S) -> Axis | None:
     """Windows that hold every interval of `tables` (rows of `forwarder`, `target`); None without rows."""
     spans = [pc.min_max(_middle_ns(table)).as_py() for table in tables if table.num_rows]
     if not spans:
@@ -89,7 +89,7 @@ def axis_of(tables: Sequence[pa.Table], window_ns: int = NS_PER_S) -> Axis | Non
     return Axis(start, window_ns, count)
 
 
-def forwarder_flows(table: pa.Table, axis: Axis, edges_ns: Floats) -> list[Flow]:
+def build_forwarder_flows(table: pa.Table, axis: Axis, edges_ns: Floats) -> list[Flow]:
     """One flow a forwarding node, sorted by name. `edges_ns`: bounds of the bins of the histograms, one more than
     there are bins."""
     table = table.filter(pc.is_valid(table["requests"]))  # others tell the queue's length only
@@ -101,7 +101,7 @@ def forwarder_flows(table: pa.Table, axis: Axis, edges_ns: Floats) -> list[Flow]
     return _flows(table, "node", axis, edges_ns, requests, sizes, requests * (classes == METADATA), wait, service)
 
 
-def target_flows(table: pa.Table, axis: Axis, edges_ns: Floats) -> list[Flow]:
+def build_target_flows(table: pa.Table, axis: Axis, edges_ns: Floats) -> list[Flow]:
     """One flow a storage target, sorted by name. Targets know service times only: waits are zero."""
     if not table.num_rows:
         return []
@@ -144,22 +144,22 @@ def _flows(
                 _added(requests[mine], cell, shape),
                 _added(sizes[mine], cell, shape),
                 _added(metadata[mine], cell, shape),
-                total_s(waits, edges_ns),
-                total_s(_summed(service[mine], cell, shape), edges_ns),
-                quantile_s(waits, edges_ns, 0.5),
-                quantile_s(waits, edges_ns, 0.9),
+                sum_histogram_s(waits, edges_ns),
+                sum_histogram_s(_summed(service[mine], cell, shape), edges_ns),
+                estimate_quantile_s(waits, edges_ns, 0.5),
+                estimate_quantile_s(waits, edges_ns, 0.9),
             )
         )
     return flows
 
 
-def total_s(histogram: Floats, edges_ns: Floats) -> Floats:
+def sum_histogram_s(histogram: Floats, edges_ns: Floats) -> Floats:
     """Sum of the values in histograms (last dimension: bins), in seconds."""
     total: Floats = histogram @ middles_ns(edges_ns) / NS_PER_S
     return total
 
 
-def quantile_s(histogram: Floats, edges_ns: Floats, share: float) -> Floats:
+def estimate_quantile_s(histogram: Floats, edges_ns: Floats, share: float) -> Floats:
     """The value below which `share` of the counts lies, in seconds; even within a bin. NaN without counts."""
     counts = histogram.sum(axis=-1)
     wanted = counts * share

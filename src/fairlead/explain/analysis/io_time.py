@@ -12,8 +12,8 @@ import numpy as np
 
 from fairlead.explain.analysis.counters import FloatArray
 from fairlead.explain.analysis.job_view import JobView
-from fairlead.explain.analysis.modes import shared_lower_bound
-from fairlead.explain.analysis.timeline import bytes_by_rank
+from fairlead.explain.analysis.modes import estimate_fewest_ranks
+from fairlead.explain.analysis.timeline import sum_bytes_by_rank
 
 SPREAD_SHARE = 0.01
 """Shared records that hold at most 1 % of the time are spread evenly over the ranks without calling it an estimate."""
@@ -47,12 +47,12 @@ class IoTimes:
         return self.read_s + self.write_s + self.meta_s
 
 
-def io_times(view: JobView) -> IoTimes:
+def compute_io_times(view: JobView) -> IoTimes:
     """I/O times of the lowest interface."""
     counters = view.counters
     rows = counters.lowest
     processes = view.processes
-    parts = [np.maximum(counters.floats(f"{k}_time_s"), 0.0) for k in ("read", "write", "meta")]
+    parts = [np.maximum(counters.read_floats(f"{k}_time_s"), 0.0) for k in ("read", "write", "meta")]
     total = parts[0] + parts[1] + parts[2]
     shared = rows & counters.shared
     own = rows & ~counters.shared
@@ -60,7 +60,7 @@ def io_times(view: JobView) -> IoTimes:
     exact = float(total[shared].sum()) <= SPREAD_SHARE * float(total[rows].sum())
     active = _active(view, own, shared, total)
     even = float(total[shared].sum()) / processes
-    extra = np.maximum(counters.floats("slowest_rank_time_s")[shared], total[shared] / processes)
+    extra = np.maximum(counters.read_floats("slowest_rank_time_s")[shared], total[shared] / processes)
     # Whether one rank was slowest in every shared file is unknown; the records' maxima add up to an upper bound.
     top = int(np.argmax(per_rank)) if per_rank.size else 0
     slowest = float(per_rank.max(initial=0.0) + extra.sum())
@@ -71,7 +71,7 @@ def io_times(view: JobView) -> IoTimes:
     sums = [float(part[rows].sum()) / n for part, n in zip(parts, sharers, strict=True)]
     mean = sum(sums)
     slowest = max(slowest, min(mean, run_time or mean))
-    known_ranks = counters.ints("slowest_rank")[shared]
+    known_ranks = counters.read_ints("slowest_rank")[shared]
     slowest_rank = top if exact else (int(known_ranks[np.argmax(extra)]) if extra.size else None)
     ranks = per_rank + even if exact else _traced_ranks(view, per_rank, even)
     return IoTimes(
@@ -98,7 +98,7 @@ def _active(view: JobView, own: np.ndarray, shared: np.ndarray, total: FloatArra
     """Processes over which to average: those that moved bytes where that is known; those that spent time where no
     record is shared; as many as the variance of bytes over ranks proves (with collective buffering few of many); else
     all."""
-    moved = bytes_by_rank(view)
+    moved = sum_bytes_by_rank(view)
     if moved is not None and moved.sum() > 0:
         return max(int((moved.sum(axis=0) > 0).sum()), 1)
     if not (shared & (total > 0)).any():
@@ -106,11 +106,11 @@ def _active(view: JobView, own: np.ndarray, shared: np.ndarray, total: FloatArra
         return max(int(busy.sum()), 1)
     # Crumbs of text that all ranks touch say nothing about who moves the data.
     lasting = total > CRUMBS * total[view.counters.lowest].sum()
-    proven = shared & lasting & view.counters.known("variance_rank_bytes")
+    proven = shared & lasting & view.counters.mark_known("variance_rank_bytes")
     if not proven.any():
         return view.processes
     alone = len(np.unique(view.counters.rank[own & (total > 0)]))
-    return max(shared_lower_bound(view.counters, proven, view.processes), alone, 1)
+    return max(estimate_fewest_ranks(view.counters, proven, view.processes), alone, 1)
 
 
 def _traced_ranks(view: JobView, own: FloatArray, even: float) -> FloatArray | None:

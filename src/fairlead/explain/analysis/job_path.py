@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from fairlead.core.model.missing import Missing
 from fairlead.core.model.units import MIB, NS_PER_S
-from fairlead.explain.analysis.culprits import Facts, processes
+from fairlead.explain.analysis.culprits import Facts, count_processes
 from fairlead.explain.analysis.intervals import NO_JOB, Floats, Flow
 
 DATA = ("read", "write")
@@ -76,10 +76,10 @@ class JobPath(msgspec.Struct, frozen=True, kw_only=True):
     missing: list[Missing]
 
 
-def paths(tables: Mapping[str, pa.Table], facts: Facts) -> list[JobPath]:
+def build_job_paths(tables: Mapping[str, pa.Table], facts: Facts) -> list[JobPath]:
     """Every job that any layer knows, by its number."""
     ops = tables.get("ops")
-    clients = client_layers(ops, processes(tables)) if ops is not None and ops.num_rows else {}
+    clients = build_client_layers(ops, count_processes(tables)) if ops is not None and ops.num_rows else {}
     seen = {job for flow in (*facts.forwarders, *facts.targets) for job in flow.jobs} | set(clients)
     names = _names(tables.get("jobs"))
     return [_path(job, names.get(job), clients.get(job), facts) for job in sorted(seen - {NO_JOB}, key=_by_number)]
@@ -100,8 +100,8 @@ def _names(jobs: pa.Table | None) -> dict[str, str]:
 
 
 def _path(job: str, name: str | None, client: ClientLayer | None, facts: Facts) -> JobPath:
-    forwarders = [_forwarder(flow, row) for flow in facts.forwarders if (row := flow.row(job)) is not None]
-    targets = [_target(flow, row) for flow in facts.targets if (row := flow.row(job)) is not None]
+    forwarders = [_forwarder(flow, row) for flow in facts.forwarders if (row := flow.find_row(job)) is not None]
+    targets = [_target(flow, row) for flow in facts.targets if (row := flow.find_row(job)) is not None]
     missing = []
     if client is None:
         missing.append(
@@ -170,16 +170,16 @@ def _largest(values: Floats) -> float | None:
     return float(known.max()) if len(known) else None
 
 
-def client_layers(ops: pa.Table, width: Mapping[str, int]) -> dict[str, ClientLayer]:
+def build_client_layers(ops: pa.Table, width: Mapping[str, int]) -> dict[str, ClientLayer]:
     """By job, what its operations say. `ops` holds runs: `count` operations of `size` bytes each."""
-    kind = plain(ops["op"])
+    kind = drop_dictionary(ops["op"])
     count = pc.cast(ops["count"], pa.int64())
     sizes = pc.multiply(pc.fill_null(ops["size"], 0), count)
     zero = pa.scalar(0, pa.int64())
     data = pc.is_in(kind, pa.array(DATA))
     columns = {
-        "job": plain(ops["job_id"]),
-        "node": plain(ops["node"]),
+        "job": drop_dictionary(ops["job_id"]),
+        "node": drop_dictionary(ops["node"]),
         "count": count,
         "busy": ops["busy_ns"],
         "start": ops["start_ns"],
@@ -224,12 +224,12 @@ def client_layers(ops: pa.Table, width: Mapping[str, int]) -> dict[str, ClientLa
     }
 
 
-def plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def drop_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """A column of words without its dictionary."""
     return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
 
 
-def differences(path: JobPath, saw: Mapping[str, float]) -> list[str]:
+def list_differences(path: JobPath, saw: Mapping[str, float]) -> list[str]:
     """What an application counted itself (`bytes_read`, `bytes_written`, `operations`) against the layers, in words.
 
     Empty when nothing differs by more than one in a hundred.
@@ -248,8 +248,8 @@ def differences(path: JobPath, saw: Mapping[str, float]) -> list[str]:
     return out
 
 
-def spread(flows: Sequence[Flow], job: str, name: str) -> Floats | None:
+def sum_job_series(flows: Sequence[Flow], job: str, name: str) -> Floats | None:
     """A series of one job summed over components; None where none knows it."""
-    rows = [getattr(flow, name)[row] for flow in flows if (row := flow.row(job)) is not None]
+    rows = [getattr(flow, name)[row] for flow in flows if (row := flow.find_row(job)) is not None]
     total: Floats | None = np.sum(rows, axis=0) if rows else None
     return total

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fairlead.core.model.tables import JOB_SUMMARY
 from fairlead.core.model.units import NS_PER_S
-from fairlead.explain.analysis.modes import classify
+from fairlead.explain.analysis.modes import classify_mode
 from fairlead.explain.analysis.phases import split_phases
 
 ANALYSIS_VERSION = 1
@@ -60,7 +60,7 @@ class JobData:
     """Columns besides the traffic that were not counted (`forwarders` known from a static table only)."""
 
 
-def summarised(data: JobData, made_ns: int) -> Row:
+def summarise_job(data: JobData, made_ns: int) -> Row:
     """One row of JOB_SUMMARY. What is not known is null; a job without any I/O recorded has zeros only where something
     that would have counted it was there."""
     row, basis, series, sums = _begun(data, made_ns)
@@ -68,13 +68,13 @@ def summarised(data: JobData, made_ns: int) -> Row:
     estimated = list(data.estimated)
     if basis == ESTIMATE:
         estimated += [name for name in _FROM_SERIES if row.get(name) is not None]
-    row |= doing(data)
+    row |= summarise_operations(data)
     row["io_nodes"] = row["io_nodes"] if row["io_nodes"] is not None else data.io_nodes
     row["estimated"] = sorted(set(estimated)) or None
     return row
 
 
-def so_far(data: JobData, made_ns: int) -> Row:
+def summarise_running_job(data: JobData, made_ns: int) -> Row:
     """The row of a job that still runs: `end_ns` is null, sums are those up to `made_ns`, and rates, phases, modes and
     files are not known before the end."""
     row, basis, _, sums = _begun(data, made_ns)
@@ -92,7 +92,7 @@ def _begun(data: JobData, made_ns: int) -> tuple[Row, str | None, pa.Table, dict
     for name in ("cluster", "job_id", "start_ns", "end_ns", "user", "project", "program", "nodes_count", "cores"):
         row[name] = data.job.get(name)
     row |= {"made_ns": made_ns, "analysis_version": ANALYSIS_VERSION, "processes": data.job.get("processes")}
-    basis, series = basis_of(data)
+    basis, series = select_basis(data)
     row["basis"] = basis
     sums = {name: _sum(series, name) for name in SERIES}
     row |= sums
@@ -114,7 +114,7 @@ _FROM_SERIES = (
 )
 
 
-def basis_of(data: JobData) -> tuple[str | None, pa.Table]:
+def select_basis(data: JobData) -> tuple[str | None, pa.Table]:
     """The best layer that has rows of the job, and these."""
     layer = data.series["layer"].cast(pa.string())
     for basis, layers in BASES:
@@ -135,7 +135,7 @@ def _rates(series: pa.Table, interval_ns: int, sums: Mapping[str, int | None]) -
     """Averages over the intervals in which something moved, peaks, phases."""
     if not series.num_rows:
         return {}
-    first, bins, by = by_interval(series, interval_ns)
+    first, bins, by = sum_by_interval(series, interval_ns)
     seconds = interval_ns / NS_PER_S
     row: Row = {}
     for way in ("read", "write"):
@@ -153,7 +153,7 @@ def _rates(series: pa.Table, interval_ns: int, sums: Mapping[str, int | None]) -
     return row
 
 
-def by_interval(series: pa.Table, interval_ns: int) -> tuple[int, int, dict[str, NDArray[np.float64]]]:
+def sum_by_interval(series: pa.Table, interval_ns: int) -> tuple[int, int, dict[str, NDArray[np.float64]]]:
     """The first moment of rows like `JobData.series`, the intervals up to the last one, and SERIES by interval. Where
     these are more than `MOST_BINS`, only intervals that have rows are there, and the arrays are shorter than told."""
     ts = series["ts_ns"].to_numpy()
@@ -187,7 +187,7 @@ def _phases(by: Mapping[str, NDArray[np.float64]], first: int, interval_ns: int,
     return {"phases": count, "mdops_in_phases": mdops}
 
 
-def doing(data: JobData) -> Row:
+def summarise_operations(data: JobData) -> Row:
     """Processes, nodes, files, times and modes, which only operations tell."""
     row: Row = dict.fromkeys(
         (
@@ -226,7 +226,7 @@ def doing(data: JobData) -> Row:
             continue
         by_file = np.bincount(file[mine], moved[way][mine]).astype(np.int64)
         doing_it = len(np.unique(process[moved[way] > 0]))
-        row[f"{way}_mode"] = classify(by_file[by_file > 0], whole, doing_it)[0]
+        row[f"{way}_mode"] = classify_mode(by_file[by_file > 0], whole, doing_it)[0]
     return row
 
 
@@ -236,6 +236,6 @@ def _codes(column: pa.ChunkedArray) -> NDArray[np.int64]:
     return np.asarray(indices.fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
 
 
-def summary_table(rows: Sequence[Row]) -> pa.Table:
+def build_summary_table(rows: Sequence[Row]) -> pa.Table:
     """Rows as a table of JOB_SUMMARY."""
     return pa.Table.from_pylist([dict(row) for row in rows], JOB_SUMMARY.schema)

@@ -1,6 +1,6 @@
 """All that is known of one job, ready for analysis: counters, reduced operations, heat map, layouts, what is missing.
 
-Built by `assemble` from the items of any source, streaming: operations are reduced as they arrive and never held.
+Built by `assemble_view` from the items of any source, streaming: operations are reduced as they arrive and never held.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class JobView:
         return max(self.job.processes or 0, seen, 1)
 
 
-def assemble(items: Iterable[pa.RecordBatch | Job | Missing]) -> JobView:
+def assemble_view(items: Iterable[pa.RecordBatch | Job | Missing]) -> JobView:
     """Reduce the items of all inputs of one job to a view.
 
     Records without a job get one of unknown number, which is said. Raises LookupError when there is neither a job nor

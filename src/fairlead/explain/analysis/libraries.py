@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fairlead.explain.analysis.job_view import JobView
-from fairlead.explain.analysis.metric import Metrics, Value, documented, share
+from fairlead.explain.analysis.metric import Metrics, Value, check_documented, compute_share
 from fairlead.explain.analysis.modes import DirectionMode
 from fairlead.explain.analysis.requests import SMALL_BINS
 
@@ -41,35 +41,35 @@ DOCS: Metrics = {
 }
 
 
-def library_metrics(view: JobView, active: int, modes: dict[str, DirectionMode]) -> dict[str, Value]:
+def compute_library_metrics(view: JobView, active: int, modes: dict[str, DirectionMode]) -> dict[str, Value]:
     """All metrics of `DOCS`. `active` processes did I/O; `modes` per direction at the lowest interface."""
     out = _mpiio(view) | _hdf5(view) | _stdio(view, active) | _striping(view)
     out |= _aggregators(view, out, modes)
-    out["pnetcdf_used"] = bool(view.counters.of("PNETCDF_FILE", "PNETCDF_VAR").any())
-    return documented(out, DOCS, "library_metrics")
+    out["pnetcdf_used"] = bool(view.counters.select_rows("PNETCDF_FILE", "PNETCDF_VAR").any())
+    return check_documented(out, DOCS, "library_metrics")
 
 
 def _mpiio(view: JobView) -> dict[str, Value]:
     counters = view.counters
-    rows = counters.of("MPI-IO")
-    posix = counters.of("POSIX")
+    rows = counters.select_rows("MPI-IO")
+    posix = counters.select_rows("POSIX")
     out: dict[str, Value] = {"mpiio_used": bool(rows.any())}
     through = np.isin(counters.file_id, counters.file_id[rows]) & posix
     for d, s in (("read", "reads"), ("write", "writes")):
-        kinds = {k: int(counters.ints(f"{k}_{s}")[rows].sum()) for k in ("indep", "coll", "split", "nb")}
+        kinds = {k: int(counters.read_ints(f"{k}_{s}")[rows].sum()) for k in ("indep", "coll", "split", "nb")}
         total = sum(kinds.values())
-        sizes = counters.lists(f"{d}_sizes", 10)[rows].sum(axis=0)
+        sizes = counters.read_lists(f"{d}_sizes", 10)[rows].sum(axis=0)
         out[f"mpiio_{d}_ops"] = total
         out[f"mpiio_independent_{d}_ops"] = kinds["indep"]
-        out[f"mpiio_independent_{d}_share"] = share(kinds["indep"], total)
-        out[f"mpiio_collective_{d}_share"] = share(kinds["coll"] + kinds["split"], total)
-        out[f"mpiio_nonblocking_{d}_share"] = share(kinds["nb"], total)
-        out[f"mpiio_{d}_small_share"] = share(int(sizes[:SMALL_BINS].sum()), int(sizes.sum()))
+        out[f"mpiio_independent_{d}_share"] = compute_share(kinds["indep"], total)
+        out[f"mpiio_collective_{d}_share"] = compute_share(kinds["coll"] + kinds["split"], total)
+        out[f"mpiio_nonblocking_{d}_share"] = compute_share(kinds["nb"], total)
+        out[f"mpiio_{d}_small_share"] = compute_share(int(sizes[:SMALL_BINS].sum()), int(sizes.sum()))
         out[f"collective_buffering_{d}"] = (
-            share(total, int(counters.ints(s)[through].sum())) if kinds["coll"] + kinds["split"] else None
+            compute_share(total, int(counters.read_ints(s)[through].sum())) if kinds["coll"] + kinds["split"] else None
         )
-    below = int(counters.ints("bytes_read")[through].sum())
-    asked = int(counters.ints("bytes_read")[rows].sum())
+    below = int(counters.read_ints("bytes_read")[through].sum())
+    asked = int(counters.read_ints("bytes_read")[rows].sum())
     out["sieved_read_bytes"] = max(below - asked, 0) if posix.any() else None
     return out
 
@@ -84,25 +84,25 @@ def _aggregators(view: JobView, out: dict[str, Value], modes: dict[str, Directio
         if count is None and seen is not None and isinstance(collective, float) and collective > 0.5:
             count = seen if 0 < seen < view.processes else None
     nodes = len(view.job.nodes) if view.job.nodes else view.job.nodes_count
-    return {"aggregators": count, "aggregators_per_node": share(count, nodes)}
+    return {"aggregators": count, "aggregators_per_node": compute_share(count, nodes)}
 
 
 def _hdf5(view: JobView) -> dict[str, Value]:
     counters = view.counters
-    datasets = counters.of("H5D")
-    used = bool(counters.of("H5F", "H5D").any())
+    datasets = counters.select_rows("H5D")
+    used = bool(counters.select_rows("H5F", "H5D").any())
     if not used:
-        seen = set(counters.file_id[counters.of("POSIX", "MPI-IO")].tolist())
+        seen = set(counters.file_id[counters.select_rows("POSIX", "MPI-IO")].tolist())
         used = any(view.paths.get(i, "").lower().endswith(_HDF5_SUFFIXES) for i in seen)
-    sizes = (counters.lists("read_sizes", 10) + counters.lists("write_sizes", 10))[datasets].sum(axis=0)
-    collective = counters.known("use_mpiio_collective") & datasets
+    sizes = (counters.read_lists("read_sizes", 10) + counters.read_lists("write_sizes", 10))[datasets].sum(axis=0)
+    collective = counters.mark_known("use_mpiio_collective") & datasets
     return {
         "hdf5_used": used,
         "hdf5_datasets": len(np.unique(counters.file_id[datasets])) if datasets.any() else None,
-        "hdf5_read_ops": int(counters.ints("reads")[datasets].sum()) if datasets.any() else None,
-        "hdf5_write_ops": int(counters.ints("writes")[datasets].sum()) if datasets.any() else None,
-        "hdf5_small_share": share(int(sizes[:SMALL_BINS].sum()), int(sizes.sum())),
-        "hdf5_collective": bool((counters.ints("use_mpiio_collective")[collective] > 0).all())
+        "hdf5_read_ops": int(counters.read_ints("reads")[datasets].sum()) if datasets.any() else None,
+        "hdf5_write_ops": int(counters.read_ints("writes")[datasets].sum()) if datasets.any() else None,
+        "hdf5_small_share": compute_share(int(sizes[:SMALL_BINS].sum()), int(sizes.sum())),
+        "hdf5_collective": bool((counters.read_ints("use_mpiio_collective")[collective] > 0).all())
         if collective.any()
         else None,
     }
@@ -110,13 +110,13 @@ def _hdf5(view: JobView) -> dict[str, Value]:
 
 def _stdio(view: JobView, active: int) -> dict[str, Value]:
     counters = view.counters
-    moved = counters.ints("bytes_read") + counters.ints("bytes_written")
-    stdio = counters.of("STDIO")
-    spent = counters.floats("read_time_s") + counters.floats("write_time_s")
+    moved = counters.read_ints("bytes_read") + counters.read_ints("bytes_written")
+    stdio = counters.select_rows("STDIO")
+    spent = counters.read_floats("read_time_s") + counters.read_floats("write_time_s")
     total = int(moved[counters.lowest].sum())
     return {
         "stdio_bytes": int(moved[stdio].sum()),
-        "stdio_bytes_share": share(int(moved[stdio].sum()), total),
+        "stdio_bytes_share": compute_share(int(moved[stdio].sum()), total),
         "stdio_time_s": float(np.maximum(spent, 0)[stdio].sum()) / active,
         "stream_bytes": int(moved[counters.streams].sum()),
     }
@@ -128,8 +128,8 @@ def _striping(view: JobView) -> dict[str, Value]:
     if not layouts.num_rows:
         return {"striping_known": False, **dict.fromkeys(names)}
     counters = view.counters
-    rows = counters.of("POSIX")
-    moved = counters.ints("bytes_read") + counters.ints("bytes_written")
+    rows = counters.select_rows("POSIX")
+    moved = counters.read_ints("bytes_read") + counters.read_ints("bytes_written")
     striped = {
         int(i): (int(c or 0), int(s or 0))
         for i, c, s in zip(

@@ -15,7 +15,7 @@ import numpy as np
 
 from fairlead.explain.analysis.counters import LOWEST, BoolArray, Counters, IntArray
 from fairlead.explain.analysis.job_view import JobView
-from fairlead.explain.analysis.timeline import bytes_by_rank
+from fairlead.explain.analysis.timeline import sum_bytes_by_rank
 
 Mode = Literal["N-N", "N-M", "N-1", "1-1", "none"]
 CARRYING_SHARE = 0.95
@@ -31,7 +31,7 @@ class DirectionMode:
     processes_at_least: int
 
 
-def classify(nbytes_by_file: IntArray, processes: int, processes_doing_io: int | None) -> tuple[Mode, int]:
+def classify_mode(nbytes_by_file: IntArray, processes: int, processes_doing_io: int | None) -> tuple[Mode, int]:
     """Mode and M from the bytes per file, the job's processes and how many of them do I/O (None: more than one)."""
     total = int(nbytes_by_file.sum())
     if total <= 0:
@@ -45,18 +45,20 @@ def classify(nbytes_by_file: IntArray, processes: int, processes_doing_io: int |
     return ("N-M" if carrying < math.ceil(CARRYING_SHARE * processes) else "N-N"), carrying
 
 
-def mode_of(view: JobView, direction: Literal["read", "write"], interfaces: tuple[str, ...] = LOWEST) -> DirectionMode:
+def compute_direction_mode(
+    view: JobView, direction: Literal["read", "write"], interfaces: tuple[str, ...] = LOWEST
+) -> DirectionMode:
     """Mode of one direction at these interfaces (lowest by default, `("MPI-IO",)` for the layer above)."""
     counters = view.counters
-    rows = counters.of(*interfaces)
-    moved = counters.ints("bytes_read" if direction == "read" else "bytes_written")
+    rows = counters.select_rows(*interfaces)
+    moved = counters.read_ints("bytes_read" if direction == "read" else "bytes_written")
     rows = rows & (moved > 0)
     if not rows.any():
         return DirectionMode("none", 0, 0, 0)
     _, inverse = np.unique(counters.file_id[rows], return_inverse=True)
     per_file = np.bincount(inverse.reshape(-1), weights=moved[rows]).astype(np.int64)
     known, at_least = _processes(view, counters, rows, direction, interfaces)
-    mode, files = classify(per_file, view.processes, known)
+    mode, files = classify_mode(per_file, view.processes, known)
     return DirectionMode(mode, files, known, at_least)
 
 
@@ -69,23 +71,23 @@ def _processes(
     own = set(counters.rank[rows & ~counters.shared].tolist())
     if not (rows & counters.shared).any():
         return len(own), len(own)
-    traced = bytes_by_rank(view, interfaces)
+    traced = sum_bytes_by_rank(view, interfaces)
     if traced is not None:
         active = int((traced[0 if direction == "read" else 1] > 0).sum())
         return active, active
-    bound = max(len(own), shared_lower_bound(counters, rows & counters.shared, view.processes))
+    bound = max(len(own), estimate_fewest_ranks(counters, rows & counters.shared, view.processes))
     return (1 if bound == 1 else None), bound
 
 
-def shared_lower_bound(counters: Counters, rows: BoolArray, processes: int) -> int:
+def estimate_fewest_ranks(counters: Counters, rows: BoolArray, processes: int) -> int:
     """How many ranks at least moved the bytes of reduced records, from the variance of bytes over ranks.
 
     By Cauchy-Schwarz a set of non-negative numbers with sum B and sum of squares Q has at least B^2/Q non-zero
     members. Darshan's variance covers reads and writes together, so the bound is for both.
     """
-    total = (counters.ints("bytes_read") + counters.ints("bytes_written"))[rows].astype(float)
-    known = counters.known("variance_rank_bytes")[rows]
-    variance = counters.floats("variance_rank_bytes")[rows]
+    total = (counters.read_ints("bytes_read") + counters.read_ints("bytes_written"))[rows].astype(float)
+    known = counters.mark_known("variance_rank_bytes")[rows]
+    variance = counters.read_floats("variance_rank_bytes")[rows]
     squares = processes * variance + total**2 / processes
     bounds = np.where(known & (squares > 0), np.ceil(total**2 / np.maximum(squares, 1e-300) - 1e-6), 2)
     return int(np.clip(bounds.max(initial=1), 1, processes))

@@ -7,7 +7,7 @@ import numpy as np
 from fairlead.explain.analysis.counters import LOWEST, Counters
 from fairlead.explain.analysis.io_time import IoTimes
 from fairlead.explain.analysis.job_view import JobView
-from fairlead.explain.analysis.metric import Metrics, Value, documented, share
+from fairlead.explain.analysis.metric import Metrics, Value, check_documented, compute_share
 from fairlead.explain.analysis.timeline import Timeline
 
 SMALL_FILE_BYTES = 1 << 20
@@ -35,11 +35,11 @@ DOCS: Metrics = {
 }
 
 
-def metadata_ops(view: JobView) -> int:
+def count_metadata_ops(view: JobView) -> int:
     """Metadata operations at the lowest interface, standard streams apart."""
     counters = view.counters
     rows = counters.lowest
-    total = sum(int(np.maximum(counters.ints(n), 0)[rows].sum()) for n in ("opens", "stats", "renames"))
+    total = sum(int(np.maximum(counters.read_ints(n), 0)[rows].sum()) for n in ("opens", "stats", "renames"))
     counted = {"open", "create", "opendir", "stat", "rename"}
     if not view.counters_recorded:
         for name in LOWEST:
@@ -48,43 +48,45 @@ def metadata_ops(view: JobView) -> int:
     return total
 
 
-def namespace_metrics(view: JobView, times: IoTimes, timeline: Timeline | None, data_ops: int) -> dict[str, Value]:
+def compute_namespace_metrics(
+    view: JobView, times: IoTimes, timeline: Timeline | None, data_ops: int
+) -> dict[str, Value]:
     """All metrics of `DOCS`. `data_ops` are reads plus writes."""
     counters = view.counters
     rows = counters.lowest
     files, inverse = np.unique(counters.file_id[rows], return_inverse=True)
     inverse = inverse.reshape(-1)
     n = len(files)
-    read = np.bincount(inverse, counters.ints("bytes_read")[rows], n)
-    written = np.bincount(inverse, counters.ints("bytes_written")[rows], n)
+    read = np.bincount(inverse, counters.read_ints("bytes_read")[rows], n)
+    written = np.bincount(inverse, counters.read_ints("bytes_written")[rows], n)
     users = np.bincount(inverse, np.where(counters.shared[rows], view.processes, 1), n)
-    opens, stats = (int(np.maximum(counters.ints(c), 0)[rows].sum()) for c in ("opens", "stats"))
-    syncs = sum(int(np.maximum(counters.ints(c), 0)[rows].sum()) for c in ("fsyncs", "fdatasyncs"))
-    seeks = int(np.maximum(counters.ints("seeks"), 0)[rows].sum())
-    total, seconds = metadata_ops(view), io_seconds(view, timeline)
+    opens, stats = (int(np.maximum(counters.read_ints(c), 0)[rows].sum()) for c in ("opens", "stats"))
+    syncs = sum(int(np.maximum(counters.read_ints(c), 0)[rows].sum()) for c in ("fsyncs", "fdatasyncs"))
+    seeks = int(np.maximum(counters.read_ints("seeks"), 0)[rows].sum())
+    total, seconds = count_metadata_ops(view), compute_io_seconds(view, timeline)
     moved = read + written
     small = int(((moved > 0) & (moved <= SMALL_FILE_BYTES)).sum())
-    writes = int(counters.ints("writes")[rows].sum())
-    return documented(
+    writes = int(counters.read_ints("writes")[rows].sum())
+    return check_documented(
         {
             "metadata_ops": total,
             "metadata_ops_per_s": None if seconds is None else total / max(seconds, 1.0),
-            "metadata_ops_share": share(total, total + data_ops),
-            "meta_time_share": share(times.meta_s, times.mean_s),
+            "metadata_ops_share": compute_share(total, total + data_ops),
+            "meta_time_share": compute_share(times.meta_s, times.mean_s),
             "meta_time_max_s": _longest_meta(counters, view.processes),
             "opens": opens,
             "stats": stats,
-            "opens_per_file": share(opens, int(users.sum())),
+            "opens_per_file": compute_share(opens, int(users.sum())),
             "fsyncs": syncs,
-            "writes_per_fsync": share(writes, syncs),
+            "writes_per_fsync": compute_share(writes, syncs),
             "seeks": seeks,
-            "seeks_per_op": share(seeks, data_ops),
+            "seeks_per_op": compute_share(seeks, data_ops),
             "files": n,
             "files_read": int((read > 0).sum()),
             "files_written": int((written > 0).sum()),
             "shared_files": int((users > 1).sum()),
             "small_files": small,
-            "small_files_share": share(small, int((moved > 0).sum())),
+            "small_files_share": compute_share(small, int((moved > 0).sum())),
             "empty_files": int((moved == 0).sum()),
         },
         DOCS,
@@ -92,7 +94,7 @@ def namespace_metrics(view: JobView, times: IoTimes, timeline: Timeline | None, 
     )
 
 
-def io_seconds(view: JobView, timeline: Timeline | None) -> float | None:
+def compute_io_seconds(view: JobView, timeline: Timeline | None) -> float | None:
     """Seconds in which the job did I/O: from the first to the last recorded activity, less the empty stretches of the
     timeline where there is one. None when no times were recorded."""
     counters = view.counters
@@ -107,7 +109,7 @@ def io_seconds(view: JobView, timeline: Timeline | None) -> float | None:
         "write_end_ns",
         "close_end_ns",
     ):
-        known = counters.ints(name)[rows & counters.known(name)]
+        known = counters.read_ints(name)[rows & counters.mark_known(name)]
         if known.size:
             bounds += [int(known.min()), int(known.max())]
     if not bounds or max(bounds) <= min(bounds):
@@ -121,10 +123,10 @@ def io_seconds(view: JobView, timeline: Timeline | None) -> float | None:
 
 def _longest_meta(counters: Counters, processes: int) -> float | None:
     """Per process, the own records' metadata time plus an even part of the shared ones (a lower bound then)."""
-    rows = counters.lowest & counters.known("meta_time_s")
+    rows = counters.lowest & counters.mark_known("meta_time_s")
     if not rows.any():
         return None
-    spent = np.maximum(counters.floats("meta_time_s"), 0.0)
+    spent = np.maximum(counters.read_floats("meta_time_s"), 0.0)
     own = rows & ~counters.shared
     per_rank = np.bincount(counters.rank[own], spent[own], processes)
     return float(per_rank.max(initial=0.0) + spent[rows & counters.shared].sum() / processes)

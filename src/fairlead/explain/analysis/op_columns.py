@@ -62,16 +62,16 @@ def _filled(batch: pa.RecordBatch, name: str, null: int) -> IntArray:
     return np.asarray(full.to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
-def dictionary_codes(column: pa.Array) -> tuple[IntArray, list[str]]:
+def read_dictionary_codes(column: pa.Array) -> tuple[IntArray, list[str]]:
     """Codes (n,) and words of a string or dictionary column; null is code -1."""
     coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     codes = coded.indices.fill_null(-1) if coded.indices.null_count else coded.indices
     return np.asarray(codes.to_numpy(zero_copy_only=False), dtype=np.int64), coded.dictionary.to_pylist()
 
 
-def columns_of(batch: pa.RecordBatch) -> OpColumns:
+def read_op_columns(batch: pa.RecordBatch) -> OpColumns:
     """Columns of a batch of `ops`. An impossible size (above MOST_BYTES, of a damaged trace) is taken as unknown."""
-    word, words = dictionary_codes(batch.column("op"))
+    word, words = read_dictionary_codes(batch.column("op"))
     kinds = np.array([{"read": READ, "write": WRITE}.get(w, OTHER) for w in words] or [OTHER], np.int64)
     return OpColumns(
         start=_filled(batch, "start_ns", 0),
@@ -93,18 +93,18 @@ def _possible(size: IntArray) -> IntArray:
     return np.where(size > MOST_BYTES, -1, size) if size.max(initial=0) > MOST_BYTES else size
 
 
-def impossible(batch: pa.RecordBatch) -> int:
+def count_impossible_sizes(batch: pa.RecordBatch) -> int:
     """Operations of a batch of `ops` whose size is impossible."""
     sizes = _filled(batch, "size", -1)
     return int(_filled(batch, "count", 1)[sizes > MOST_BYTES].sum()) if sizes.max(initial=0) > MOST_BYTES else 0
 
 
-def size_bin(size: IntArray) -> IntArray:
+def find_size_bins(size: IntArray) -> IntArray:
     """Darshan's request-size bin (0..9) of each size; upper edges belong to the lower bin."""
     return np.asarray(np.searchsorted(_EDGES, size, side="left"), dtype=np.int64)
 
 
-def distinct(*columns: IntArray) -> tuple[list[IntArray], IntArray]:
+def find_distinct_rows(*columns: IntArray) -> tuple[list[IntArray], IntArray]:
     """Distinct rows of several columns of n rows: their values (k,) per column, sorted, and each row's index (n,).
 
     Rows mostly come in runs (one file, one rank at a time), so only the heads of runs are sorted.
@@ -144,7 +144,7 @@ class Pattern:
     placed: IntArray
 
 
-def patterns(ops: OpColumns, order: IntArray, new_stream: BoolArray) -> tuple[Pattern, IntArray, IntArray]:
+def count_patterns(ops: OpColumns, order: IntArray, new_stream: BoolArray) -> tuple[Pattern, IntArray, IntArray]:
     """Pattern counts, and per ordered row the consecutive and sequential counts.
 
     `order` sorts data rows by (rank, file, kind, time); `new_stream` (n,) marks the first row of each such stream.

@@ -28,7 +28,7 @@ WORD_COLUMNS = {
 
 
 @dataclass
-class PerFile:
+class FileCounters:
     """Sums per (rank, file) of one interface; rows grow as pairs appear."""
 
     index: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class PerFile:
     firsts: dict[str, IntArray] = field(default_factory=dict)
     lasts: dict[str, IntArray] = field(default_factory=dict)
 
-    def rows_of(self, rank: IntArray, file: IntArray) -> IntArray:
+    def find_rows(self, rank: IntArray, file: IntArray) -> IntArray:
         """Row of each (rank, file) pair, new ones appended."""
         for key in zip(rank.tolist(), file.tolist(), strict=True):
             self.index.setdefault(key, len(self.index))
@@ -52,21 +52,21 @@ class PerFile:
         return size
 
     def add(self, name: str, rows: IntArray, values: FloatArray | IntArray) -> None:
-        column = room(self.sums.get(name), len(self.index), 0.0)
+        column = grow_column(self.sums.get(name), len(self.index), 0.0)
         np.add.at(column, rows, values)
         self.sums[name] = column
 
-    def first(self, name: str, rows: IntArray, values: IntArray) -> None:
-        column = room(self.firsts.get(name), len(self.index), np.iinfo(np.int64).max)
+    def add_first(self, name: str, rows: IntArray, values: IntArray) -> None:
+        column = grow_column(self.firsts.get(name), len(self.index), np.iinfo(np.int64).max)
         np.minimum.at(column, rows, values)
         self.firsts[name] = column
 
-    def last(self, name: str, rows: IntArray, values: IntArray) -> None:
-        column = room(self.lasts.get(name), len(self.index), np.iinfo(np.int64).min)
+    def add_last(self, name: str, rows: IntArray, values: IntArray) -> None:
+        column = grow_column(self.lasts.get(name), len(self.index), np.iinfo(np.int64).min)
         np.maximum.at(column, rows, values)
         self.lasts[name] = column
 
-    def counters(self, interface: str, final: IntArray) -> pa.Table:
+    def build_table(self, interface: str, final: IntArray) -> pa.Table:
         """The sums as a `file_counters` table of one row per pair; `final` maps the number used here to the rank."""
         size = len(self.index)
         keys = np.array(list(self.index), np.int64).reshape(size, 2)
@@ -78,14 +78,14 @@ class PerFile:
         floats = {"read_time_s", "write_time_s", "meta_time_s"}
         extras: dict[str, FloatArray] = {}
         for name, values in self.sums.items():
-            full = room(values, size, 0.0)[:size]
+            full = grow_column(values, size, 0.0)[:size]
             if name.startswith("extra:"):
                 extras[name[6:]] = full
             else:
                 columns[name] = full if name in floats else full.astype(np.int64)
         none_first, none_last = np.iinfo(np.int64).max, np.iinfo(np.int64).min
         for name, bounds in (*self.firsts.items(), *self.lasts.items()):
-            full = room(bounds, size, none_first if name in self.firsts else none_last)[:size]
+            full = grow_column(bounds, size, none_first if name in self.firsts else none_last)[:size]
             columns[name] = pa.array(full, mask=(full == none_first) | (full == none_last))
         for kind, name in ((READ, "read_sizes"), (WRITE, "write_sizes")):
             flat = pa.array(self.sizes[:size, kind].reshape(-1))
@@ -101,7 +101,7 @@ class PerFile:
         return pa.Table.from_batches([batch_of(FILE_COUNTERS, columns)])
 
 
-def room(column: np.ndarray | None, size: int, fill: float) -> np.ndarray:
+def grow_column(column: np.ndarray | None, size: int, fill: float) -> np.ndarray:
     """`column` with room for at least `size` rows, new ones holding `fill`; grown to double, so that appending is
     cheap."""
     if column is None:

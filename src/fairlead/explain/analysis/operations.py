@@ -14,7 +14,7 @@ from fairlead.core.model.missing import Missing
 from fairlead.core.model.operation_words import NOT_METADATA
 from fairlead.explain.analysis import op_columns as oc
 from fairlead.explain.analysis.op_columns import FloatArray, IntArray, OpColumns, Pattern
-from fairlead.explain.analysis.op_files import WORD_COLUMNS, PerFile
+from fairlead.explain.analysis.op_files import WORD_COLUMNS, FileCounters
 from fairlead.explain.analysis.series import AdaptiveSeries, ByteSeries
 
 MAX_INTERVALS = 4_000_000
@@ -89,7 +89,7 @@ class _InterfaceReducer:
 
     def __init__(self, interface: str) -> None:
         self.interface = interface
-        self.per_file = PerFile()
+        self.per_file = FileCounters()
         self.series = AdaptiveSeries(max_bins=_RANK_BINS, max_cells=_MAX_CELLS)
         self.total = AdaptiveSeries()
         self.time_by_size = np.zeros((2, 10))
@@ -151,8 +151,8 @@ class _InterfaceReducer:
 
     def _files(self, ops: OpColumns) -> None:
         per = self.per_file
-        pairs, inverse = oc.distinct(ops.rank, ops.file)
-        rows = per.rows_of(*pairs)[inverse]
+        pairs, inverse = oc.find_distinct_rows(ops.rank, ops.file)
+        rows = per.find_rows(*pairs)[inverse]
         size = per.grow()
         for code, word in enumerate(ops.words):
             column = WORD_COLUMNS.get(word)
@@ -167,11 +167,11 @@ class _InterfaceReducer:
             r = rows[mine]
             per.add("bytes_read" if kind == oc.READ else "bytes_written", r, ops.nbytes[mine])
             per.add(f"{name}_time_s", r, seconds[mine])
-            per.first(f"{name}_start_ns", r, ops.start[mine])
-            per.last(f"{name}_end_ns", r, ops.end[mine])
+            per.add_first(f"{name}_start_ns", r, ops.start[mine])
+            per.add_last(f"{name}_end_ns", r, ops.end[mine])
             reach = np.where(ops.offset >= 0, ops.offset + ops.stride * (ops.count - 1) + ops.size - 1, -1)[mine]
-            per.last("max_byte_read" if kind == oc.READ else "max_byte_written", r, reach)
-            bins = oc.size_bin(ops.size[mine])
+            per.add_last("max_byte_read" if kind == oc.READ else "max_byte_written", r, reach)
+            bins = oc.find_size_bins(ops.size[mine])
             flat = (r * 2 + kind) * 10 + bins
             np.add.at(per.sizes.reshape(-1), flat, ops.count[mine])
         other = ops.kind == oc.OTHER
@@ -179,29 +179,29 @@ class _InterfaceReducer:
             per.add("meta_time_s", rows[other], seconds[other])
         opened = np.isin(ops.word, [i for i, w in enumerate(ops.words) if w in ("open", "create")])
         if opened.any():
-            per.first("open_start_ns", rows[opened], ops.start[opened])
-            per.last("open_end_ns", rows[opened], ops.end[opened])
+            per.add_first("open_start_ns", rows[opened], ops.start[opened])
+            per.add_last("open_end_ns", rows[opened], ops.end[opened])
         assert size == len(per.index)  # noqa: S101  (rows were grown above)
 
     def _data(self, ops: OpColumns) -> None:
-        bins = oc.size_bin(ops.size)
+        bins = oc.find_size_bins(ops.size)
         flat = ops.kind * 10 + bins
         self.time_by_size += np.bincount(flat, ops.busy / 1e9, 20).reshape(2, 10)
         self.bytes_by_size += np.bincount(flat, ops.nbytes, 20).reshape(2, 10).astype(np.int64)
         self.ops_by_size += np.bincount(flat, ops.count, 20).reshape(2, 10).astype(np.int64)
-        _, stream = oc.distinct(ops.rank, ops.file)
+        _, stream = oc.find_distinct_rows(ops.rank, ops.file)
         directed = stream * 2 + ops.kind
         order = np.lexsort((ops.start, directed))
         fresh = np.r_[True, np.diff(directed[order]) != 0]
-        totals, consecutive, sequential = oc.patterns(ops, order, fresh)
+        totals, consecutive, sequential = oc.count_patterns(ops, order, fresh)
         self.pattern += np.stack([totals.consecutive, totals.sequential, totals.strided, totals.random, totals.placed])
         self._sequences(ops.take(order), consecutive, sequential)
         self._modify(ops, stream)
         self._cover(ops)
 
     def _sequences(self, ops: OpColumns, consecutive: IntArray, sequential: IntArray) -> None:
-        pairs, inverse = oc.distinct(ops.rank, ops.file)
-        rows = self.per_file.rows_of(*pairs)[inverse]
+        pairs, inverse = oc.find_distinct_rows(ops.rank, ops.file)
+        rows = self.per_file.find_rows(*pairs)[inverse]
         for kind, name in ((oc.READ, "reads"), (oc.WRITE, "writes")):
             mine = ops.kind == kind
             self.per_file.add(f"consec_{name}", rows[mine], consecutive[mine])
@@ -240,7 +240,7 @@ class _InterfaceReducer:
         nth = np.arange(len(row)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
         low = ops.offset[row] + nth * ops.stride[row]
         length = np.where(whole[row], ops.size[row] * ops.count[row], ops.size[row])
-        pairs, code = oc.distinct(ops.kind[row], ops.rank[row], ops.file[row])
+        pairs, code = oc.find_distinct_rows(ops.kind[row], ops.rank[row], ops.file[row])
         group, start, end = oc.union_intervals(code, low, low + length)
         self.covered.append((pairs[0][group] * (1 << 32) + pairs[1][group], pairs[2][group], start, end))
         if sum(len(c[0]) for c in self.covered) > MAX_INTERVALS:
@@ -265,8 +265,8 @@ class _InterfaceReducer:
         """Totals of everything pushed. `final` maps the number used inside to the rank; `ranks` is their range."""
         joined = [np.concatenate(c) for c in zip(*self.segments, strict=True)]
         lane, start, end, nbytes = oc.merge_activity(joined[0], joined[1], joined[2], joined[3], self.gap_ns)
-        origin, bin_ns, series = self.series.result()
-        total = self.total.result()
+        origin, bin_ns, series = self.series.build_series()
+        total = self.total.build_series()
         consecutive, sequential, strided, random, placed = self.pattern
 
         def by_rank(values: np.ndarray, axis: int = 0) -> np.ndarray:
@@ -289,7 +289,7 @@ class _InterfaceReducer:
             operations=self.operations,
             start_ns=int(self.start_ns),
             end_ns=int(self.end_ns),
-            counters=self.per_file.counters(self.interface, final),
+            counters=self.per_file.build_table(self.interface, final),
             origin_ns=origin,
             bin_ns=bin_ns,
             series=by_rank(series, axis=1),
@@ -320,7 +320,7 @@ class _InterfaceReducer:
         moved = self.rank_bytes.sum(axis=1)
 
         def unique_bytes(*keys: IntArray) -> IntArray:
-            pairs, code = oc.distinct(*keys)
+            pairs, code = oc.find_distinct_rows(*keys)
             group, low, high = oc.union_intervals(code, start, end)
             return np.bincount(pairs[0][group], high - low, 2)[:2].astype(np.int64)
 
@@ -353,13 +353,13 @@ class OperationReducer:
             self._chunk(batch.slice(at, _CHUNK_ROWS))
 
     def _chunk(self, batch: pa.RecordBatch) -> None:
-        ops = oc.columns_of(batch)
-        self._impossible += oc.impossible(batch)
+        ops = oc.read_op_columns(batch)
+        self._impossible += oc.count_impossible_sizes(batch)
         raw, place = np.unique(ops.rank, return_inverse=True)
         dense = np.array([self._ranks.setdefault(r, len(self._ranks)) for r in raw.tolist()], np.int64)
         ops = replace(ops, rank=dense[place.reshape(-1)])
-        interface, names = oc.dictionary_codes(batch.column("interface"))
-        node, node_names = oc.dictionary_codes(batch.column("node"))
+        interface, names = oc.read_dictionary_codes(batch.column("interface"))
+        node, node_names = oc.read_dictionary_codes(batch.column("node"))
         seen, first = np.unique(ops.rank, return_index=True)
         nodes = {int(r): node_names[node[i]] for r, i in zip(seen, first, strict=True) if node[i] >= 0}
         for code, name in enumerate(names):

@@ -6,7 +6,7 @@ import numpy as np
 
 from fairlead.explain.analysis.counters import LOWEST, IntArray
 from fairlead.explain.analysis.job_view import JobView
-from fairlead.explain.analysis.metric import Metrics, Value, documented
+from fairlead.explain.analysis.metric import Metrics, Value, check_documented
 from fairlead.explain.analysis.op_columns import union_intervals
 from fairlead.explain.analysis.operations import OperationTotals
 
@@ -32,7 +32,7 @@ def overlap_metrics(view: JobView) -> dict[str, Value]:
         both = _common_ns(io, compute) / 1e9
         out["compute_time_s"] = float(compute.rank_busy_s.sum()) / max(int((compute.rank_busy_s > 0).sum()), 1)
         out["overlap_share"] = min(both / busy, 1.0) if busy > 0 else None
-    return documented(out, DOCS, "overlap_metrics")
+    return check_documented(out, DOCS, "overlap_metrics")
 
 
 def _common_ns(io: list[OperationTotals], compute: OperationTotals) -> int:

@@ -15,13 +15,13 @@ import pyarrow.compute as pc
 from fairlead.core.model.units import MIB, NS_PER_S
 from fairlead.explain.analysis.culprits import Facts, Judgement
 from fairlead.explain.analysis.intervals import NO_JOB, Axis, Floats, Flow
-from fairlead.explain.analysis.job_path import DATA, SMALL, JobPath, plain, spread
+from fairlead.explain.analysis.job_path import DATA, SMALL, JobPath, drop_dictionary, sum_job_series
 
 MAX_POINTS = 1200
 """Windows are summed until there are at most this many: more cannot be told apart on a screen."""
 
 
-def charts(
+def build_path_charts(
     tables: Mapping[str, pa.Table], judgement: Judgement, facts: Facts, found: Sequence[JobPath]
 ) -> dict[str, Any]:
     """What the page draws; times are seconds since `start_ns`."""
@@ -29,7 +29,7 @@ def charts(
     if axis is None:
         return {"start_ns": None, "window_s": None, "count": 0, "jobs": [], "targets": [], "forwarders": []}
     fold = -(-axis.count // MAX_POINTS)
-    clients = client_series(tables.get("ops"), axis)
+    clients = build_client_series(tables.get("ops"), axis)
     return {
         "start_ns": axis.start_ns,
         "window_s": axis.window_s * fold,
@@ -51,12 +51,12 @@ def charts(
     }
 
 
-def client_series(ops: pa.Table | None, axis: Axis) -> dict[str, Floats]:
+def build_client_series(ops: pa.Table | None, axis: Axis) -> dict[str, Floats]:
     """By job the bytes per window that its applications read and wrote; a run counts where it begins."""
     if ops is None or not ops.num_rows:
         return {}
-    kept = ops.filter(pc.is_in(plain(ops["op"]), pa.array(DATA)))
-    jobs = np.array(pc.fill_null(plain(kept["job_id"]), NO_JOB).to_pylist(), object)
+    kept = ops.filter(pc.is_in(drop_dictionary(ops["op"]), pa.array(DATA)))
+    jobs = np.array(pc.fill_null(drop_dictionary(kept["job_id"]), NO_JOB).to_pylist(), object)
     sizes = pc.multiply(pc.fill_null(kept["size"], 0), kept["count"]).to_numpy().astype(np.float64)
     window = (kept["start_ns"].to_numpy() - axis.start_ns) // axis.window_ns
     inside = (window >= 0) & (window < axis.count)
@@ -69,15 +69,15 @@ def client_series(ops: pa.Table | None, axis: Axis) -> dict[str, Floats]:
 
 def _job(path: JobPath, facts: Facts, client: Floats | None, fold: int) -> dict[str, Any]:
     job = path.job_id
-    wait, service = (spread(facts.forwarders, job, name) for name in ("wait_s", "service_s"))
-    requests = spread(facts.forwarders, job, "requests")
-    device, pieces = spread(facts.targets, job, "service_s"), spread(facts.targets, job, "requests")
+    wait, service = (sum_job_series(facts.forwarders, job, name) for name in ("wait_s", "service_s"))
+    requests = sum_job_series(facts.forwarders, job, "requests")
+    device, pieces = sum_job_series(facts.targets, job, "service_s"), sum_job_series(facts.targets, job, "requests")
     return {
         "id": job,
         "client_bytes": _folded(client, fold),
-        "forwarder_bytes": _folded(spread(facts.forwarders, job, "bytes"), fold),
-        "metadata": _folded(spread(facts.forwarders, job, "metadata"), fold),
-        "target_bytes": _folded(spread(facts.targets, job, "bytes"), fold),
+        "forwarder_bytes": _folded(sum_job_series(facts.forwarders, job, "bytes"), fold),
+        "metadata": _folded(sum_job_series(facts.forwarders, job, "metadata"), fold),
+        "target_bytes": _folded(sum_job_series(facts.targets, job, "bytes"), fold),
         "wait_s": _mean(wait, requests, fold),
         "service_s": _mean(service, requests, fold),
         "device_s": _mean(device, pieces, fold),

@@ -10,17 +10,24 @@ from fairlead.core.model.platform import Platform, Reference
 from fairlead.explain.analysis import timeline as timelines
 from fairlead.explain.analysis.balance import DOCS as BALANCE_DOCS
 from fairlead.explain.analysis.balance import balance_metrics
-from fairlead.explain.analysis.costs import Cost, costs
+from fairlead.explain.analysis.costs import Cost, compute_costs
 from fairlead.explain.analysis.counters import FloatArray
-from fairlead.explain.analysis.files import FileTable, file_table
-from fairlead.explain.analysis.io_time import IoTimes, io_times
+from fairlead.explain.analysis.files import FileTable, build_file_table
+from fairlead.explain.analysis.io_time import IoTimes, compute_io_times
 from fairlead.explain.analysis.job_view import JobView
 from fairlead.explain.analysis.libraries import DOCS as LIBRARY_DOCS
-from fairlead.explain.analysis.libraries import library_metrics
-from fairlead.explain.analysis.metric import DIRECTIONS, Metrics, Value, documented, expand, share
-from fairlead.explain.analysis.modes import DirectionMode, mode_of
+from fairlead.explain.analysis.libraries import compute_library_metrics
+from fairlead.explain.analysis.metric import (
+    DIRECTIONS,
+    Metrics,
+    Value,
+    check_documented,
+    compute_share,
+    expand_directions,
+)
+from fairlead.explain.analysis.modes import DirectionMode, compute_direction_mode
 from fairlead.explain.analysis.namespace import DOCS as NAMESPACE_DOCS
-from fairlead.explain.analysis.namespace import namespace_metrics
+from fairlead.explain.analysis.namespace import compute_namespace_metrics
 from fairlead.explain.analysis.overlap import DOCS as OVERLAP_DOCS
 from fairlead.explain.analysis.overlap import overlap_metrics
 from fairlead.explain.analysis.period import Period, find_period
@@ -28,8 +35,8 @@ from fairlead.explain.analysis.phases import find_phases
 from fairlead.explain.analysis.requests import DOCS as REQUEST_DOCS
 from fairlead.explain.analysis.requests import request_metrics
 from fairlead.explain.analysis.targets import DOCS as TARGET_DOCS
-from fairlead.explain.analysis.targets import target_metrics
-from fairlead.explain.analysis.timeline import Timeline, coarser
+from fairlead.explain.analysis.targets import compute_target_metrics
+from fairlead.explain.analysis.timeline import Timeline, sum_groups
 
 PHASE_BIN_NS = 10_000_000
 """Phases are looked for in bins of at least 10 ms: what pauses for less is one burst (as in run-length merging)."""
@@ -61,7 +68,7 @@ _JOB_DOCS: Metrics = {
     "operations_known": ("bool", "whether the trace holds single operations"),
 }
 
-METRICS: Metrics = expand(
+METRICS: Metrics = expand_directions(
     _JOB_DOCS | REQUEST_DOCS | BALANCE_DOCS | NAMESPACE_DOCS | LIBRARY_DOCS | TARGET_DOCS | OVERLAP_DOCS
 )
 """Every metric a rule may use: name → (unit, meaning). Costs are named `cost_<cause>_s` beside them."""
@@ -84,13 +91,13 @@ class JobProfile:
     missing: list[Missing]
 
 
-def profile(view: JobView, platform: Platform | None = None, reference: Reference | None = None) -> JobProfile:
+def build_profile(view: JobView, platform: Platform | None = None, reference: Reference | None = None) -> JobProfile:
     """Derive the profile of a job. `platform` (a site's description) makes the costs surer."""
     reference = reference or _reference(view, platform)
-    timeline, missing = timelines.build(view)
-    times = io_times(view)
-    modes: dict[str, DirectionMode] = {d: mode_of(view, d) for d in DIRECTIONS}
-    above: dict[str, DirectionMode] = {d: mode_of(view, d, ("MPI-IO",)) for d in DIRECTIONS}
+    timeline, missing = timelines.build_timeline(view)
+    times = compute_io_times(view)
+    modes: dict[str, DirectionMode] = {d: compute_direction_mode(view, d) for d in DIRECTIONS}
+    above: dict[str, DirectionMode] = {d: compute_direction_mode(view, d, ("MPI-IO",)) for d in DIRECTIONS}
     phases: list[Phase] = []
     periods: dict[str, Period | None] = {"read": None, "write": None}
     if timeline is not None:
@@ -101,13 +108,13 @@ def profile(view: JobView, platform: Platform | None = None, reference: Referenc
             periods[d] = find_period(binned, width_ns)
     requests = request_metrics(view)
     data_ops = int(requests["read_ops"] or 0) + int(requests["write_ops"] or 0)
-    metrics = requests | balance_metrics(view, times) | namespace_metrics(view, times, timeline, data_ops)
+    metrics = requests | balance_metrics(view, times) | compute_namespace_metrics(view, times, timeline, data_ops)
     metrics |= overlap_metrics(view)
     if metrics["io_processes"] is None:
         active = _io_processes(modes, view.processes)
-        metrics |= {"io_processes": active, "io_processes_share": share(active, view.processes)}
-    metrics |= library_metrics(view, times.active, modes)
-    metrics |= target_metrics(view)
+        metrics |= {"io_processes": active, "io_processes_share": compute_share(active, view.processes)}
+    metrics |= compute_library_metrics(view, times.active, modes)
+    metrics |= compute_target_metrics(view)
     metrics |= _job_metrics(view, times, timeline, modes, above, phases, periods, metrics)
     return JobProfile(
         view=view,
@@ -118,8 +125,8 @@ def profile(view: JobView, platform: Platform | None = None, reference: Referenc
         phases=sorted(phases, key=lambda p: (p.start_ns, p.kind)),
         periods=periods,
         metrics=metrics,
-        costs=costs(view, times, metrics, reference),
-        files=file_table(view),
+        costs=compute_costs(view, times, metrics, reference),
+        files=build_file_table(view),
         missing=view.missing + missing + _unknown(view),
     )
 
@@ -137,7 +144,7 @@ def _reference(view: JobView, platform: Platform | None) -> Reference:
     if platform is None or not platform.file_systems:
         return Reference()
     counters = view.counters
-    moved = counters.ints("bytes_read") + counters.ints("bytes_written")
+    moved = counters.read_ints("bytes_read") + counters.read_ints("bytes_written")
     by_mount: dict[str, int] = {}
     for file, nbytes in zip(counters.file_id[counters.lowest].tolist(), moved[counters.lowest].tolist(), strict=True):
         mount = view.file_systems.get(file, "")
@@ -173,14 +180,14 @@ def _job_metrics(
         "run_time_s": run_time,
         "io_time_s": times.slowest_s,
         "io_time_mean_s": times.mean_s,
-        "io_time_share": share(times.slowest_s, run_time),
+        "io_time_share": compute_share(times.slowest_s, run_time),
         "read_time_s": times.read_s,
         "write_time_s": times.write_s,
         "meta_time_s": times.meta_s,
         "total_bytes": total,
         "data_ops": data_ops,
         "non_trivial": total > NON_TRIVIAL_BYTES,
-        "average_iops": share(data_ops, seconds["both"]),
+        "average_iops": compute_share(data_ops, seconds["both"]),
         "timeline_known": timeline is not None,
         "operations_known": "POSIX" in view.operations,
     }
@@ -190,13 +197,13 @@ def _job_metrics(
             f"{d}_mode": modes[d].mode,
             f"{d}_mode_mpiio": above[d].mode,
             f"{d}_processes": modes[d].processes,
-            f"{d}_bandwidth_bytes_per_s": (average := share(known[f"{d}_bytes"], seconds[d])),
+            f"{d}_bandwidth_bytes_per_s": (average := compute_share(known[f"{d}_bytes"], seconds[d])),
             f"{d}_peak_bytes_per_s": _peak(timeline, d, average),
             f"{d}_phases": sum(p.kind == d for p in phases) if timeline is not None else None,
             f"{d}_period_s": period.period_s if period else None,
             f"{d}_period_confidence": period.confidence if period else None,
         }
-    return documented(out, _JOB_DOCS, "job_metrics")
+    return check_documented(out, _JOB_DOCS, "job_metrics")
 
 
 def _active_seconds(view: JobView, timeline: Timeline | None) -> dict[str, float | None]:
@@ -232,7 +239,7 @@ def _within(phase: Phase, start_ns: int | None, end_ns: int | None) -> Phase:
 def _binned(timeline: Timeline) -> tuple[tuple[FloatArray, FloatArray], int]:
     """Read and write bytes of the job in bins of at least 10 ms, and their width in ns."""
     factor = max(1, -(-PHASE_BIN_NS // timeline.fine_bin_ns))
-    read, write = (coarser(series, factor) for series in timeline.total)
+    read, write = (sum_groups(series, factor) for series in timeline.total)
     return (read, write), timeline.fine_bin_ns * factor
 
 
@@ -241,10 +248,10 @@ def _span(view: JobView, direction: str) -> float | None:
     names = ("read", "write") if direction == "both" else (direction,)
     first, last = [], []
     for name in names:
-        rows = counters.lowest & counters.known(f"{name}_start_ns") & counters.known(f"{name}_end_ns")
+        rows = counters.lowest & counters.mark_known(f"{name}_start_ns") & counters.mark_known(f"{name}_end_ns")
         if rows.any():
-            first.append(int(counters.ints(f"{name}_start_ns")[rows].min()))
-            last.append(int(counters.ints(f"{name}_end_ns")[rows].max()))
+            first.append(int(counters.read_ints(f"{name}_start_ns")[rows].min()))
+            last.append(int(counters.read_ints(f"{name}_end_ns")[rows].max()))
     return (max(last) - min(first)) / 1e9 if first and max(last) > min(first) else None
 
 
@@ -269,7 +276,7 @@ def _unknown(view: JobView) -> list[Missing]:
                 remedy="compare with the scheduler's times",
             )
         )
-    if "POSIX" not in view.operations and view.counters.of("POSIX").any():
+    if "POSIX" not in view.operations and view.counters.select_rows("POSIX").any():
         out.append(
             Missing(
                 kind="no_operations",

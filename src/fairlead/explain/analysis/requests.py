@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 
 from fairlead.explain.analysis.job_view import JobView
-from fairlead.explain.analysis.metric import Metrics, Value, documented, share
-from fairlead.explain.analysis.op_columns import distinct
-from fairlead.explain.analysis.timeline import COMPLETE, counted_bytes
+from fairlead.explain.analysis.metric import Metrics, Value, check_documented, compute_share
+from fairlead.explain.analysis.op_columns import find_distinct_rows
+from fairlead.explain.analysis.timeline import COMPLETE, count_bytes
 
 SMALL_BINS = 5
 """The first five of Darshan's bins: requests up to 1 MiB. Drishti's limit for small."""
@@ -55,18 +55,18 @@ def request_metrics(view: JobView) -> dict[str, Value]:
     counters = view.counters
     rows = counters.lowest
     for d, ops_name, bytes_name in (("read", "reads", "bytes_read"), ("write", "writes", "bytes_written")):
-        out[f"{d}_bytes"] = int(counters.ints(bytes_name)[rows].sum())
-        out[f"{d}_ops"] = int(counters.ints(ops_name)[rows].sum())
+        out[f"{d}_bytes"] = int(counters.read_ints(bytes_name)[rows].sum())
+        out[f"{d}_ops"] = int(counters.read_ints(ops_name)[rows].sum())
         out |= _sizes(view, d, ops_name)
         out |= _order(view, d, ops_name)
         out |= _repeats(view, d, bytes_name)
     for d in ("read", "write"):
-        out[f"{d}_ops_share"] = share(out[f"{d}_ops"], _sum(out["read_ops"], out["write_ops"]))
-        out[f"{d}_bytes_share"] = share(out[f"{d}_bytes"], _sum(out["read_bytes"], out["write_bytes"]))
-        out[f"{d}_mean_request_bytes"] = share(out[f"{d}_bytes"], out[f"{d}_ops"])
+        out[f"{d}_ops_share"] = compute_share(out[f"{d}_ops"], _sum(out["read_ops"], out["write_ops"]))
+        out[f"{d}_bytes_share"] = compute_share(out[f"{d}_bytes"], _sum(out["read_bytes"], out["write_bytes"]))
+        out[f"{d}_mean_request_bytes"] = compute_share(out[f"{d}_bytes"], out[f"{d}_ops"])
     out |= _alignment(view)
     out |= _modify(view, out)
-    return documented(out, DOCS, "request_metrics")
+    return check_documented(out, DOCS, "request_metrics")
 
 
 def _sum(a: Value, b: Value) -> float:
@@ -75,9 +75,9 @@ def _sum(a: Value, b: Value) -> float:
 
 def _sizes(view: JobView, d: str, ops_name: str) -> dict[str, Value]:
     counters = view.counters
-    rows = counters.lowest & counters.known(f"{d}_sizes")
-    sizes = counters.lists(f"{d}_sizes", 10)
-    ops = counters.ints(ops_name)
+    rows = counters.lowest & counters.mark_known(f"{d}_sizes")
+    sizes = counters.read_lists(f"{d}_sizes", 10)
+    ops = counters.read_ints(ops_name)
     recorded = sizes[rows].sum(axis=0)
     total = int(recorded.sum())
     shared = rows & _shared_files(view)
@@ -86,12 +86,12 @@ def _sizes(view: JobView, d: str, ops_name: str) -> dict[str, Value]:
     known = total > 0 or int(ops[counters.lowest].sum()) == 0
     return {
         f"{d}_small_ops": small if known else None,
-        f"{d}_small_share": share(small, total),
-        f"{d}_tiny_share": share(tiny, total),
+        f"{d}_small_share": compute_share(small, total),
+        f"{d}_tiny_share": compute_share(tiny, total),
         f"{d}_common_request_bytes": _common_size(view, d),
         f"shared_{d}_ops": int(of_shared.sum()) if known else None,
         f"shared_{d}_small_ops": int(of_shared[:SMALL_BINS].sum()) if known else None,
-        f"shared_{d}_small_share": share(int(of_shared[:SMALL_BINS].sum()), int(of_shared.sum())),
+        f"shared_{d}_small_share": compute_share(int(of_shared[:SMALL_BINS].sum()), int(of_shared.sum())),
     }
 
 
@@ -102,7 +102,7 @@ def _shared_files(view: JobView) -> np.ndarray:
     inverse = inverse.reshape(-1)
     rows = counters.lowest
     users = np.zeros(len(files), np.int64)
-    (used, _), _ = distinct(inverse[rows], counters.rank[rows])
+    (used, _), _ = find_distinct_rows(inverse[rows], counters.rank[rows])
     np.add.at(users, used, 1)
     reduced = np.zeros(len(files), bool)
     reduced[inverse[rows & counters.shared]] = True
@@ -114,10 +114,18 @@ def _common_size(view: JobView, d: str) -> int | None:
     only for files with one direction; an operation trace tells them apart by bins alone."""
     counters = view.counters
     mine, other = ("reads", "writes") if d == "read" else ("writes", "reads")
-    rows = counters.lowest & (counters.ints(mine) > 0) & (counters.ints(other) == 0) & counters.known("access_sizes")
+    rows = (
+        counters.lowest
+        & (counters.read_ints(mine) > 0)
+        & (counters.read_ints(other) == 0)
+        & counters.mark_known("access_sizes")
+    )
     if not rows.any():
-        rows = counters.lowest & (counters.ints(mine) > 0) & counters.known("access_sizes")
-    sizes, counts = counters.lists("access_sizes", 4)[rows].ravel(), counters.lists("access_counts", 4)[rows].ravel()
+        rows = counters.lowest & (counters.read_ints(mine) > 0) & counters.mark_known("access_sizes")
+    sizes, counts = (
+        counters.read_lists("access_sizes", 4)[rows].ravel(),
+        counters.read_lists("access_counts", 4)[rows].ravel(),
+    )
     if not counts.sum():
         return None
     values, inverse = np.unique(sizes, return_inverse=True)
@@ -128,20 +136,20 @@ def _order(view: JobView, d: str, ops_name: str) -> dict[str, Value]:
     """Order of offsets. Operations tell it exactly; counters know forward and consecutive, and the common strides."""
     names = [f"{d}_{w}_share" for w in ("consecutive", "sequential", "strided", "random")]
     counters = view.counters
-    rows = counters.of("POSIX") if counters.of("POSIX").any() else counters.lowest
-    ops = int(counters.ints(ops_name)[rows].sum())
+    rows = counters.select_rows("POSIX") if counters.select_rows("POSIX").any() else counters.lowest
+    ops = int(counters.read_ints(ops_name)[rows].sum())
     traced = view.operations.get("POSIX")
     kind = 0 if d == "read" else 1
     if traced is not None and _complete(view, "POSIX"):
         placed = int(traced.pattern.placed[kind])
         parts = [int(getattr(traced.pattern, w)[kind]) for w in ("consecutive", "sequential", "strided", "random")]
-        shares = [share(p, placed) for p in parts]
+        shares = [compute_share(p, placed) for p in parts]
         random_ops: int | None = parts[3] if placed else 0 if ops == 0 else None
-    elif counters.known(f"seq_{ops_name}")[rows].any() and ops:
+    elif counters.mark_known(f"seq_{ops_name}")[rows].any() and ops:
         # The first operation of each file and process has no predecessor and counts as neither.
         placed = max(ops - _first_operations(view, rows, ops_name), 1)
-        consecutive = min(int(counters.ints(f"consec_{ops_name}")[rows].sum()), placed)
-        sequential = min(int(counters.ints(f"seq_{ops_name}")[rows].sum()), placed)
+        consecutive = min(int(counters.read_ints(f"consec_{ops_name}")[rows].sum()), placed)
+        sequential = min(int(counters.read_ints(f"seq_{ops_name}")[rows].sum()), placed)
         backwards = placed - sequential
         stepped = min(_stepped(view, rows, d), placed - consecutive)
         shares = [consecutive / placed, sequential / placed, stepped / placed, backwards / placed]
@@ -165,17 +173,17 @@ def _pattern(shares: list[float | None]) -> str | None:
 
 def _first_operations(view: JobView, rows: np.ndarray, ops_name: str) -> int:
     counters = view.counters
-    used = rows & (counters.ints(ops_name) > 0)
+    used = rows & (counters.read_ints(ops_name) > 0)
     return int((used & ~counters.shared).sum()) + view.processes * int((used & counters.shared).sum())
 
 
 def _stepped(view: JobView, rows: np.ndarray, d: str) -> int:
     """Operations at one of the file's four common non-zero strides, for files used in this direction only."""
     counters = view.counters
-    other = counters.ints("writes" if d == "read" else "reads")
-    mine = rows & counters.known("strides")
-    total = counters.ints("reads") + counters.ints("writes")
-    strides, counts = counters.lists("strides", 4), counters.lists("stride_counts", 4)
+    other = counters.read_ints("writes" if d == "read" else "reads")
+    mine = rows & counters.mark_known("strides")
+    total = counters.read_ints("reads") + counters.read_ints("writes")
+    strides, counts = counters.read_lists("strides", 4), counters.read_lists("stride_counts", 4)
     stepped = np.where(strides != 0, counts, 0).sum(axis=1)
     part = np.where(total > 0, (total - other) / np.maximum(total, 1), 0.0)
     return int((stepped * part)[mine].sum())
@@ -185,25 +193,25 @@ def _complete(view: JobView, interface: str) -> bool:
     traced = view.operations.get(interface)
     if traced is None:
         return False
-    counted = counted_bytes(view, (interface,))
+    counted = count_bytes(view, (interface,))
     return counted > 0 and float(traced.rank_bytes.sum()) >= COMPLETE * counted
 
 
 def _repeats(view: JobView, d: str, bytes_name: str) -> dict[str, Value]:
     counters = view.counters
     kind = 0 if d == "read" else 1
-    total = int(counters.ints(bytes_name)[counters.lowest].sum())
+    total = int(counters.read_ints(bytes_name)[counters.lowest].sum())
     traced = view.operations.get("POSIX")
     same: float | None = None
     again: int | None
     if traced is not None and traced.repeats is not None and _complete(view, "POSIX"):
         again = int(traced.repeats.any_rank[kind])
-        same = share(int(traced.repeats.same_rank[kind]), total)
+        same = compute_share(int(traced.repeats.same_rank[kind]), total)
     else:
         again = _beyond_the_end(view, d, bytes_name)
     return {
         f"{d}_repeated_bytes": again,
-        f"{d}_repeated_share": share(again, total),
+        f"{d}_repeated_share": compute_share(again, total),
         f"{d}_repeated_same_rank_share": same,
     }
 
@@ -212,32 +220,32 @@ def _beyond_the_end(view: JobView, d: str, bytes_name: str) -> int | None:
     """A lower bound from counters: bytes of a file beyond the highest offset touched were moved more than once."""
     counters = view.counters
     top_name = "max_byte_read" if d == "read" else "max_byte_written"
-    rows = counters.lowest & (counters.ints(bytes_name) > 0)
+    rows = counters.lowest & (counters.read_ints(bytes_name) > 0)
     if not rows.any():
         return 0
-    if not counters.known(top_name)[rows].all():
+    if not counters.mark_known(top_name)[rows].all():
         return None
     _, inverse = np.unique(counters.file_id[rows], return_inverse=True)
     inverse = inverse.reshape(-1)
-    moved = np.bincount(inverse, counters.ints(bytes_name)[rows])
+    moved = np.bincount(inverse, counters.read_ints(bytes_name)[rows])
     top = np.zeros(len(moved))
-    np.maximum.at(top, inverse, counters.ints(top_name)[rows] + 1.0)
+    np.maximum.at(top, inverse, counters.read_ints(top_name)[rows] + 1.0)
     return int(np.maximum(moved - top, 0).sum())
 
 
 def _alignment(view: JobView) -> dict[str, Value]:
     counters = view.counters
-    rows = counters.of("POSIX") & counters.known("file_not_aligned")
-    ops = int((counters.ints("reads") + counters.ints("writes"))[rows].sum())
-    misaligned = int(counters.ints("file_not_aligned")[rows].sum())
-    used = rows & ((counters.ints("reads") + counters.ints("writes")) > 0)
-    blocks = counters.ints("file_alignment")[used & (counters.ints("file_alignment") > 1)]
+    rows = counters.select_rows("POSIX") & counters.mark_known("file_not_aligned")
+    ops = int((counters.read_ints("reads") + counters.read_ints("writes"))[rows].sum())
+    misaligned = int(counters.read_ints("file_not_aligned")[rows].sum())
+    used = rows & ((counters.read_ints("reads") + counters.read_ints("writes")) > 0)
+    blocks = counters.read_ints("file_alignment")[used & (counters.read_ints("file_alignment") > 1)]
     return {
-        "mem_misaligned_share": share(int(counters.ints("mem_not_aligned")[rows].sum()), ops),
-        "file_misaligned_share": share(misaligned, ops),
+        "mem_misaligned_share": compute_share(int(counters.read_ints("mem_not_aligned")[rows].sum()), ops),
+        "file_misaligned_share": compute_share(misaligned, ops),
         "file_misaligned_ops": misaligned if rows.any() else None,
         "file_alignment_bytes": int(np.bincount(blocks).argmax()) if blocks.size and blocks.max() < 1 << 26 else None,
-        "rw_switches": int(counters.ints("rw_switches")[rows].sum()) if rows.any() else None,
+        "rw_switches": int(counters.read_ints("rw_switches")[rows].sum()) if rows.any() else None,
     }
 
 
@@ -249,5 +257,5 @@ def _modify(view: JobView, out: dict[str, Value]) -> dict[str, Value]:
     return {
         "modify_reads": traced.modify_reads,
         "modify_read_bytes": traced.modify_read_bytes,
-        "modify_share": share(traced.modify_reads, out["write_ops"]),
+        "modify_share": compute_share(traced.modify_reads, out["write_ops"]),
     }

@@ -1,4 +1,4 @@
-"""Bytes per time bin from operations: `spread` for a known range, `AdaptiveSeries` for a stream whose end is unknown.
+"""Bytes per time bin from operations: `spread_bytes` for a known range, `AdaptiveSeries` for a stream of unknown end.
 
 Not here: what a series means (`phases`, `period`), nor which operations to count.
 """
@@ -23,7 +23,7 @@ _PIECE = 1 << 16
 """Operations spread at a time: their temporary columns stay in the cache."""
 
 
-def spread(
+def spread_bytes(
     start_ns: ArrayLike,
     end_ns: ArrayLike,
     nbytes: ArrayLike,
@@ -207,7 +207,7 @@ class AdaptiveSeries:
     def push(
         self, kind: ArrayLike, group: ArrayLike, start_ns: ArrayLike, end_ns: ArrayLike, nbytes: ArrayLike
     ) -> None:
-        """Add operations: columns of n rows (see `spread`); `kind` (below `kinds`) and `group` ≥ 0 may be one number.
+        """Add operations: columns of n rows (see `spread_bytes`); `kind` (below `kinds`) and `group` may be one number.
 
         Raises ValueError for columns of unequal length, negative bytes, and kinds or groups out of range.
         """
@@ -222,7 +222,7 @@ class AdaptiveSeries:
         columns = _columns(start, end, nbytes, kinds * self._room + groups)
         self._cells.add(columns, self._first << self._shift, self.bin_ns, self._bins)
 
-    def result(self) -> ByteSeries:
+    def build_series(self) -> ByteSeries:
         """What was pushed so far, from the first bin to the last that any operation touched."""
         self._cells.settle()
         return ByteSeries(self._first << self._shift, self.bin_ns, self._held().copy())

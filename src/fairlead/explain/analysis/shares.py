@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fairlead.explain.analysis.correlate import Intervals, attributed
+from fairlead.explain.analysis.correlate import Intervals, attribute_traffic
 from fairlead.store import rollup_cells as rc
 
 I64 = NDArray[np.int64]
@@ -40,12 +40,12 @@ SPLIT = pa.schema(
 """What jobs had of a component. `job_id` null: what no job is known for. Null amounts are unknown."""
 
 
-def behind(nodes: pa.Table, placed: pa.Table, routes: Intervals) -> pa.Table:
+def sum_traffic_behind(nodes: pa.Table, placed: pa.Table, routes: Intervals) -> pa.Table:
     """Traffic of nodes by component and job (schema TRAFFIC). `nodes`: rows of equal intervals with `ts_ns` (their
     beginning), `interval_ns`, `node`, `job_id`, VALUES. A route counts that holds in the middle of the interval."""
     middle = nodes["ts_ns"].to_numpy() + np.maximum(pc.fill_null(nodes["interval_ns"], 0).to_numpy(), 0) // 2
-    component = routes.at(nodes["node"], middle)
-    found = attributed(nodes, placed)
+    component = routes.look_up(nodes["node"], middle)
+    found = attribute_traffic(nodes, placed)
     row = pa.array(found.row)
     amounts = [pc.fill_null(nodes[name], 0).to_numpy()[found.row] * found.part for name in VALUES]
     unclear = np.where(found.how == "shared", sum(amounts), 0.0)
@@ -57,7 +57,7 @@ def behind(nodes: pa.Table, placed: pa.Table, routes: Intervals) -> pa.Table:
     return summed.select(TRAFFIC.names).cast(TRAFFIC)
 
 
-def split(whole: pa.Table, traffic: pa.Table, counted: pa.Table | None = None) -> pa.Table:
+def split_by_job(whole: pa.Table, traffic: pa.Table, counted: pa.Table | None = None) -> pa.Table:
     """`whole` by job (schema SPLIT). `whole`: `ts_ns`, `component`, VALUES, one row an interval and component.
     `counted`: the same with `job_id`, for components that count by job: what is counted there is taken, and only what
     is left of the whole is split among the jobs that were not counted.

@@ -52,7 +52,7 @@ class SlowTarget(msgspec.Struct, frozen=True, kw_only=True):
     """By job: extra seconds its requests spent there, summed over requests."""
 
 
-def slow_targets(flows: Sequence[Flow], limits: SlowLimits | None = None) -> list[SlowTarget]:
+def find_slow_targets(flows: Sequence[Flow], limits: SlowLimits | None = None) -> list[SlowTarget]:
     """Targets with evidence of being slow, the worst first. `flows` share one axis."""
     limits = limits or SlowLimits()
     if len(flows) < limits.peers + 1:
@@ -101,7 +101,7 @@ def _ratios(flows: Sequence[Flow], limits: SlowLimits) -> _Ratios:
 
 def _of_job(flows: Sequence[Flow], job: str, name: str) -> Floats:
     nothing = np.zeros(flows[0].axis.count)
-    rows = [(flow, flow.row(job)) for flow in flows]
+    rows = [(flow, flow.find_row(job)) for flow in flows]
     return np.stack([getattr(flow, name)[row] if row is not None else nothing for flow, row in rows])
 
 
@@ -128,7 +128,7 @@ def _against_peers(values: Floats, least: int) -> Floats:
     return _divided(values, usual, usual > 0)
 
 
-def stretches(marked: Bools, against: Bools, gap: int) -> list[Ints]:
+def find_stretches(marked: Bools, against: Bools, gap: int) -> list[Ints]:
     """Groups of marked windows with at most `gap` windows that are not marked between two of them. A window
     `against` counts double: silence is not a denial."""
     groups: list[list[int]] = []
@@ -150,7 +150,7 @@ def _judged(flows: Sequence[Flow], index: int, ratios: _Ratios, limits: SlowLimi
     slow = (ratio >= limits.window_ratio) & (ratios.excess_s[index] >= limits.excess_s)
     fine = np.isfinite(ratio) & ~slow
     best: SlowTarget | None = None
-    for windows in stretches(slow, fine, limits.gap):
+    for windows in find_stretches(slow, fine, limits.gap):
         one = _stretch(flows, index, windows, ratios, fine, limits)
         if one is not None and (best is None or one.windows > best.windows):
             best = one

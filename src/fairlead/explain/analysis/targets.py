@@ -9,7 +9,7 @@ import numpy as np
 
 from fairlead.explain.analysis.counters import FloatArray, IntArray
 from fairlead.explain.analysis.job_view import JobView
-from fairlead.explain.analysis.metric import Metrics, Value, documented
+from fairlead.explain.analysis.metric import Metrics, Value, check_documented
 
 SLOW_SHARE = 0.3
 """Beacon calls a component abnormal below 30 % of what its peers reach (TOS 2023, section 4)."""
@@ -25,10 +25,10 @@ DOCS: Metrics = {
 }
 
 
-def target_metrics(view: JobView) -> dict[str, Value]:
+def compute_target_metrics(view: JobView) -> dict[str, Value]:
     """All metrics of `DOCS`, None where fewer than four targets can be compared."""
     out: dict[str, Value] = dict.fromkeys(DOCS)
-    ids, rates = target_rates(view)
+    ids, rates = compute_target_rates(view)
     if len(ids) >= _ENOUGH_TARGETS:
         relative = rates / np.median(rates)
         slowest = int(np.argmin(relative))
@@ -38,17 +38,17 @@ def target_metrics(view: JobView) -> dict[str, Value]:
             "slowest_target": int(ids[slowest]),
             "slowest_target_rate_share": float(relative[slowest]),
         }
-    return documented(out, DOCS, "target_metrics")
+    return check_documented(out, DOCS, "target_metrics")
 
 
-def target_rates(view: JobView) -> tuple[IntArray, FloatArray]:
+def compute_target_rates(view: JobView) -> tuple[IntArray, FloatArray]:
     """Targets and the bytes per second one process got from each, both (n,); only targets with at least two files
     and 16 MiB."""
     nothing = np.zeros(0, np.int64), np.zeros(0)
     counters = view.counters
-    rows = counters.of("POSIX") & ~counters.shared
-    moved = (counters.ints("bytes_read") + counters.ints("bytes_written")).astype(float)
-    spent = np.maximum(counters.floats("read_time_s"), 0) + np.maximum(counters.floats("write_time_s"), 0)
+    rows = counters.select_rows("POSIX") & ~counters.shared
+    moved = (counters.read_ints("bytes_read") + counters.read_ints("bytes_written")).astype(float)
+    spent = np.maximum(counters.read_floats("read_time_s"), 0) + np.maximum(counters.read_floats("write_time_s"), 0)
     rows = rows & (moved > 0) & (spent > 0)
     target_of = _single_targets(view)
     if not rows.any() or not target_of:

@@ -15,7 +15,7 @@ from fairlead.core.model.missing import Missing
 from fairlead.explain.analysis.counters import LOWEST, FloatArray, IntArray
 from fairlead.explain.analysis.job_view import JobView
 from fairlead.explain.analysis.operations import OperationTotals
-from fairlead.explain.analysis.series import spread
+from fairlead.explain.analysis.series import spread_bytes
 
 COMPLETE = 0.999
 MAX_BINS = 4096
@@ -50,22 +50,22 @@ class Timeline:
         return self.fine_read, self.fine_write
 
 
-def counted_bytes(view: JobView, interfaces: tuple[str, ...], *, streams: bool = False) -> int:
+def count_bytes(view: JobView, interfaces: tuple[str, ...], *, streams: bool = False) -> int:
     """Bytes the counters of these interfaces hold; with `streams` those of the standard streams, too (heat maps hold
     them, operation traces do not)."""
-    rows = view.counters.named(*interfaces) if streams else view.counters.of(*interfaces)
-    return int((view.counters.ints("bytes_read") + view.counters.ints("bytes_written"))[rows].sum())
+    rows = view.counters.select_rows_with_streams(*interfaces) if streams else view.counters.select_rows(*interfaces)
+    return int((view.counters.read_ints("bytes_read") + view.counters.read_ints("bytes_written"))[rows].sum())
 
 
 def _coverage(held: float, counted: int) -> float:
     return 1.0 if counted == 0 else held / counted
 
 
-def bytes_by_rank(view: JobView, interfaces: tuple[str, ...] = LOWEST) -> FloatArray | None:
+def sum_bytes_by_rank(view: JobView, interfaces: tuple[str, ...] = LOWEST) -> FloatArray | None:
     """Read and write bytes per rank, shape (2, ranks), or None when no complete source knows the ranks."""
     total = np.zeros((2, view.processes))
     for interface in interfaces:
-        counted = counted_bytes(view, (interface,))
+        counted = count_bytes(view, (interface,))
         if counted == 0:
             continue
         held = _rank_bytes(view, interface, counted)
@@ -77,12 +77,16 @@ def bytes_by_rank(view: JobView, interfaces: tuple[str, ...] = LOWEST) -> FloatA
 
 def _rank_bytes(view: JobView, interface: str, counted: int) -> FloatArray | None:
     counters = view.counters
-    rows = counters.of(interface)
-    if not (rows & counters.shared & ((counters.ints("bytes_read") + counters.ints("bytes_written")) > 0)).any():
+    rows = counters.select_rows(interface)
+    if not (
+        rows & counters.shared & ((counters.read_ints("bytes_read") + counters.read_ints("bytes_written")) > 0)
+    ).any():
         out = np.zeros((2, view.processes))
         own = rows & ~counters.shared
         for place, name in enumerate(("bytes_read", "bytes_written")):
-            out[place] = np.bincount(counters.rank[own], counters.ints(name)[own], view.processes)[: view.processes]
+            out[place] = np.bincount(counters.rank[own], counters.read_ints(name)[own], view.processes)[
+                : view.processes
+            ]
         return out
     traced = view.operations.get(interface)
     if traced is not None and _coverage(float(traced.rank_bytes.sum()), counted) >= COMPLETE:
@@ -97,7 +101,7 @@ def _rank_bytes(view: JobView, interface: str, counted: int) -> FloatArray | Non
                 for name in ("read_bytes", "write_bytes")
             ]
         )
-        if _coverage(float(out.sum()), counted_bytes(view, (interface,), streams=True)) >= COMPLETE:
+        if _coverage(float(out.sum()), count_bytes(view, (interface,), streams=True)) >= COMPLETE:
             return out
     return None
 
@@ -109,20 +113,20 @@ def _heatmap_of(heatmap: pa.Table, *interfaces: str) -> pa.Table:
     return heatmap.filter(pa.array(np.isin(words.astype(str), interfaces)))
 
 
-def build(view: JobView) -> tuple[Timeline | None, list[Missing]]:
+def build_timeline(view: JobView) -> tuple[Timeline | None, list[Missing]]:
     """The timeline of the lowest interface, and what is missing from it.
 
     Each interface is taken from its operations if they are complete, else from its heat map; both may be needed (DXT
     knows no STDIO). Without a complete source for nearly all bytes there is no timeline.
     """
-    counted = counted_bytes(view, LOWEST)
+    counted = count_bytes(view, LOWEST)
     if counted == 0:
         return None, []
     cells: list[_Cells] = []
     missing: list[Missing] = []
     held = 0
     for interface in LOWEST:
-        nbytes = counted_bytes(view, (interface,))
+        nbytes = count_bytes(view, (interface,))
         part = _best(view, interface, nbytes, missing) if nbytes else None
         if part is not None:
             cells.append(part)
@@ -173,7 +177,7 @@ def _best(view: JobView, interface: str, counted: int, missing: list[Missing]) -
     part = _of_heatmap(heat)
     held = sum(float(c[2].sum()) for c in part.ranks)
     # Bytes of standard streams stand in the heat map beside the files': what is too much is as wrong as too little.
-    coverage = _coverage(held, counted_bytes(view, (interface,), streams=True))
+    coverage = _coverage(held, count_bytes(view, (interface,), streams=True))
     if coverage >= COMPLETE:
         return _without_streams(view, interface, part)
     missing.append(
@@ -190,10 +194,10 @@ def _best(view: JobView, interface: str, counted: int, missing: list[Missing]) -
 def _without_streams(view: JobView, interface: str, part: _Cells) -> _Cells:
     """A direction in which only standard streams moved bytes is no file I/O. (Where files did, too, the heat map cannot
     tell them apart and the streams' bytes stay in.)"""
-    rows = view.counters.of(interface)
+    rows = view.counters.select_rows(interface)
     ranks, fine = list(part.ranks), list(part.fine)
     for kind, name in enumerate(("bytes_read", "bytes_written")):
-        if not view.counters.ints(name)[rows].any():
+        if not view.counters.read_ints(name)[rows].any():
             nothing = np.zeros(0, np.int64)
             ranks[kind], fine[kind] = (nothing, nothing, np.zeros(0)), (nothing, np.zeros(0))
     return replace(part, ranks=ranks, fine=fine)
@@ -237,9 +241,11 @@ def _combined(view: JobView, parts: list[_Cells], coverage: float) -> Timeline |
     for part in parts:
         for kind in (0, 1):
             rank, at, nbytes = part.ranks[kind]
-            both[kind] += spread(at, at + part.bin_ns, _whole(nbytes), first, bin_ns, bins, rank // together, rows)
+            both[kind] += spread_bytes(
+                at, at + part.bin_ns, _whole(nbytes), first, bin_ns, bins, rank // together, rows
+            )
             at, nbytes = part.fine[kind]
-            fine[kind] += spread(at, at + part.fine_bin_ns, _whole(nbytes), first, fine_ns, fine_bins)[0]
+            fine[kind] += spread_bytes(at, at + part.fine_bin_ns, _whole(nbytes), first, fine_ns, fine_bins)[0]
     source: Literal["operations", "heatmap"] = (
         "operations" if any(p.source == "operations" for p in parts) else "heatmap"
     )
@@ -251,7 +257,7 @@ def _whole(nbytes: FloatArray) -> FloatArray:
     return np.diff(np.rint(np.cumsum(nbytes)), prepend=0.0)
 
 
-def coarser(series: FloatArray, factor: int) -> FloatArray:
+def sum_groups(series: FloatArray, factor: int) -> FloatArray:
     """Sum groups of `factor` bins along the last axis (the last group may be short)."""
     pad = -series.shape[-1] % factor
     padded = np.pad(series, [(0, 0)] * (series.ndim - 1) + [(0, pad)])

@@ -9,7 +9,7 @@ import msgspec
 from fairlead.core.model.finding import Finding
 from fairlead.core.model.missing import Missing
 from fairlead.core.model.phase import Phase
-from fairlead.explain.analysis.grade import grade, headline
+from fairlead.explain.analysis.grade import format_headline, grade_job
 from fairlead.explain.analysis.metric import Value
 from fairlead.explain.analysis.modes import DirectionMode
 from fairlead.explain.analysis.profile import JobProfile
@@ -90,7 +90,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     metrics: dict[str, Value]
 
 
-def verdict(
+def build_verdict(
     profile: JobProfile,
     findings: Sequence[Finding],
     undecided: Sequence[UndecidedRule],
@@ -104,7 +104,7 @@ def verdict(
     from fairlead.explain.analysis import ANALYSIS_VERSION
 
     job, metrics = profile.view.job, profile.metrics
-    result = grade(profile, findings, causes)
+    result = grade_job(profile, findings, causes)
     above = profile.modes_mpiio
     differs = metrics["mpiio_used"] and any(above[d].mode != profile.modes[d].mode for d in above)
     return Verdict(
@@ -136,7 +136,7 @@ def verdict(
         grade=result.letter,
         grade_reason=result.reason,
         lost_s=result.lost_s,
-        headline=headline(profile, findings, result),
+        headline=format_headline(profile, findings, result),
         summary=_summary(profile),
         phases=profile.phases,
         findings=list(findings),

@@ -16,7 +16,7 @@ import msgspec
 import pyarrow as pa
 
 import fairlead
-from fairlead.explain.analysis.job_summary import ANALYSIS_VERSION, SERIES, Row, summary_table
+from fairlead.explain.analysis.job_summary import ANALYSIS_VERSION, SERIES, Row, build_summary_table
 from fairlead.explain.batch.pieces import lake_at, pieces
 from fairlead.explain.batch.workers import Workers
 from fairlead.explain.diagnosing.analysis_loop import LAG_NS, summaries_of
@@ -133,7 +133,7 @@ def made_again(stretch: Span, *, root: str, memory: str | None, now_ns: int) -> 
     before = {_key(row): row for row in told}
     rows = summaries_of(lake, jobs, now_ns)
     good = [row for row in rows if not tells_less(row, before.get(_key(row)))]
-    return Made(summary_table(good), len(rows) - len(good))
+    return Made(build_summary_table(good), len(rows) - len(good))
 
 
 def _key(row: Mapping[str, Any]) -> tuple[object, ...]:

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 from fairlead.core import clock
 from fairlead.core.errors import InputError, LakeError
 from fairlead.core.model.units import NS_PER_S
-from fairlead.explain.analysis.job_summary import ANALYSIS_VERSION, JobData, Row, summarised, summary_table
+from fairlead.explain.analysis.job_summary import ANALYSIS_VERSION, JobData, Row, build_summary_table, summarise_job
 from fairlead.explain.diagnosing.diagnosis_step import Diagnosed, diagnosed_jobs
 from fairlead.explain.diagnosing.ended_jobs import STAND_IN, arrived
 from fairlead.explain.diagnosing.program_profiles import profiles_with
@@ -145,16 +145,16 @@ def step(
     if not quick:
         jobs += due(lake, now_ns, lag_ns=lag_ns, most=most - len(jobs)) if len(jobs) < most else []
     looked = looked_up(lake, jobs)
-    rows = [summarised(data, now_ns) for data in looked]
+    rows = [summarise_job(data, now_ns) for data in looked]
     running = [] if quick else running_summaries(lake, running_due(lake, now_ns, every_ns=running_ns), now_ns)
     found = _diagnosed(lake, jobs, looked, now_ns, diagnosis, peaks)
     if rows or running:
         batch = writer.batch(f"job_summary/{now_ns}/{_digest(rows)}", source="analysis")
-        batch.add(summary_table([*rows, *running]))
+        batch.add(build_summary_table([*rows, *running]))
         for table in found.rows if found is not None else ():
             batch.add(table)
         if found is not None:
-            batch.add(profiles_with(lake, summary_table(rows), found.phases, _again(jobs), now_ns))
+            batch.add(profiles_with(lake, build_summary_table(rows), found.phases, _again(jobs), now_ns))
         batch.commit()
     return Step(len(rows), len(jobs) == most, len(running), len(found.told) if found is not None else 0)
 
@@ -185,7 +185,7 @@ def _again(jobs: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 def summaries_of(lake: Tables, jobs: Sequence[Mapping[str, Any]], now_ns: int) -> list[Row]:
     """Summaries of rows of `jobs` as of `now_ns`, in their order. Raises LakeError."""
-    return [summarised(data, now_ns) for data in looked_up(lake, jobs)]
+    return [summarise_job(data, now_ns) for data in looked_up(lake, jobs)]
 
 
 _AMOUNT = """coalesce(read_bytes, 0)::HUGEINT + coalesce(write_bytes, 0) + coalesce(read_ops, 0)

@@ -16,11 +16,11 @@ import pyarrow as pa
 
 from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION, Told, finding_rows, told_of
 from fairlead.core.model.tables import JOBS, PHASE
-from fairlead.explain.analysis.anomalies.detector_output import Judged
-from fairlead.explain.analysis.anomalies.expectation import CANDIDATES, judged
-from fairlead.explain.analysis.diagnosis import Advise, diagnosed
-from fairlead.explain.analysis.history.usual_figures import usual_figures
-from fairlead.explain.analysis.interference.attribution import attributed
+from fairlead.explain.analysis.anomalies.detector_output import PhaseJudgement
+from fairlead.explain.analysis.anomalies.expectation import CANDIDATES, judge_phases
+from fairlead.explain.analysis.diagnosis import Advise, build_job_findings
+from fairlead.explain.analysis.history.usual_figures import compute_usual_figures
+from fairlead.explain.analysis.interference.attribution import attribute_phase
 from fairlead.explain.analysis.interference.scene import Attribution
 from fairlead.explain.analysis.job_summary import JobData
 from fairlead.explain.diagnosing.job_advice import Advising
@@ -94,14 +94,14 @@ def diagnosed_phases(
     return Diagnosed(phases=phases, told=told, withdrawn=withdrawn, rows=rows)
 
 
-def judged_by_job(history: History) -> Judged:
+def judged_by_job(history: History) -> PhaseJudgement:
     """What is to be said of the phases a history was made for: of each job by itself, against what began before it."""
-    parts = [judged(mine, history.before(mine), CANDIDATES) for mine in history.jobs()]
-    names = Judged.__dataclass_fields__
-    return Judged(**{name: np.concatenate([getattr(one, name) for one in parts]) for name in names})
+    parts = [judge_phases(mine, history.before(mine), CANDIDATES) for mine in history.jobs()]
+    names = PhaseJudgement.__dataclass_fields__
+    return PhaseJudgement(**{name: np.concatenate([getattr(one, name) for one in parts]) for name in names})
 
 
-def with_judgement(phases: pa.Table, said: Judged) -> pa.Table:
+def with_judgement(phases: pa.Table, said: PhaseJudgement) -> pa.Table:
     """Rows of PHASE with what a detector says of them; null where it knows nothing."""
     columns = {"expected_s": said.expected_s, "lost_s": said.lost_s, "abnormal": said.confidence}
     made = {name: pa.array(values, pa.float64(), mask=np.isnan(values)) for name, values in columns.items()}
@@ -110,7 +110,7 @@ def with_judgement(phases: pa.Table, said: Judged) -> pa.Table:
     return conform_table(phases, PHASE, strict=True)
 
 
-def worth_telling(said: Judged, limits: Limits) -> list[int]:
+def worth_telling(said: PhaseJudgement, limits: Limits) -> list[int]:
     """Rows that are abnormal, surely enough, and lost enough time for it to matter to a person."""
     lost, expected = np.nan_to_num(said.lost_s), np.nan_to_num(said.expected_s)
     enough = (lost >= limits.least_lost_s) & (lost >= limits.least_lost_share * expected)
@@ -121,7 +121,7 @@ def worth_telling(said: Judged, limits: Limits) -> list[int]:
 def _told(
     lake: Tables,
     phases: pa.Table,
-    said: Judged,
+    said: PhaseJudgement,
     jobs: Sequence[Mapping[str, Any]],
     limits: Limits,
     peaks: Mapping[str, float],
@@ -131,14 +131,14 @@ def _told(
     rows = worth_telling(said, limits)
     if not rows:
         return []
-    usual = [usual_figures(phases, row, history.before(phases.slice(row, 1))) for row in rows]
+    usual = [compute_usual_figures(phases, row, history.before(phases.slice(row, 1))) for row in rows]
     found: dict[int, Attribution] = {}
     for at, scene in scenes_of(lake, victims_of(phases, rows, usual), own=phases, peaks=peaks):
-        cause = attributed(scene)
+        cause = attribute_phase(scene)
         if cause.verdict != "unknown" or said.confidence[rows[at]] >= LEAST_UNEXPLAINED:
             found[rows[at]] = cause
     ran = pa.table({name: [job.get(name) for job in jobs] for name in ("cluster", "job_id", "start_ns", "end_ns")})
-    told = diagnosed(phases, said, found, jobs=conform_table(ran, JOBS, strict=True), advise=advise)
+    told = build_job_findings(phases, said, found, jobs=conform_table(ran, JOBS, strict=True), advise=advise)
     return sorted(told, key=lambda one: one.finding.id)
 
 

@@ -18,10 +18,10 @@ from fairlead.core.model.finding import Advice
 from fairlead.core.model.incident import Incident
 from fairlead.core.model.tables import JOBS
 from fairlead.core.model.units import NS_PER_S
-from fairlead.explain.analysis.advice import advised
-from fairlead.explain.analysis.health.assess import Health, watched
+from fairlead.explain.analysis.advice import build_advice
+from fairlead.explain.analysis.health.assess import Health, assess_health
 from fairlead.explain.analysis.health.class_norms import Peak
-from fairlead.explain.analysis.health.health_findings import told as health_told
+from fairlead.explain.analysis.health.health_findings import build_health_findings as health_told
 from fairlead.explain.analysis.health.limits import HealthLimits
 from fairlead.explain.diagnosing.component_peaks import past_peaks
 from fairlead.explain.diagnosing.served_by import Tables
@@ -81,7 +81,7 @@ def health_round(
     told_peaks = {(kind, ""): value for kind, value in (peaks or {}).items()}
     known = known_incidents(lake, span.from_ns, end)
     given = component_loads(lake, span)
-    health = watched(
+    health = assess_health(
         given.loads,
         given.interval_ns,
         {**{at: one for at, one in past.items() if (at[0], "") not in told_peaks}, **told_peaks},
@@ -117,7 +117,7 @@ def known_incidents(lake: Tables, begin: int, end: int) -> list[Incident]:
 
 
 def _advise(rule: str, verdict: str, facts: Mapping[str, object], layer: str | None) -> list[Advice]:
-    return advised(load_advice(), rule, verdict, facts, layer=layer)
+    return build_advice(load_advice(), rule, verdict, facts, layer=layer)
 
 
 def write(writer: Any, now_ns: int, health: Health, known: Sequence[Incident], told: Mapping[str, Told]) -> int:

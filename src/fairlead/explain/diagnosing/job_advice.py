@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from fairlead.core.model.finding import Advice
 from fairlead.core.model.tables import PHASE, batch_of
-from fairlead.explain.analysis.advice import FACTS, AdviceSet, Gain, advised, entries_for
-from fairlead.explain.analysis.gains import gains_of, usual
+from fairlead.explain.analysis.advice import FACTS, AdviceSet, Gain, build_advice, select_entries
+from fairlead.explain.analysis.gains import estimate_gains, estimate_usual_gain
 from fairlead.explain.diagnosing.served_by import Tables
 from fairlead.explain.questions.past_phases import History
 
@@ -37,10 +37,10 @@ class Advising:
 
     def __call__(self, rule: str, verdict: str, facts: Mapping[str, object], layer: str | None) -> list[Advice]:
         """What to do about a finding of `rule` and `verdict`."""
-        wanted = {one.gain for one in entries_for(self._advice, rule, verdict, layer) if one.gain}
+        wanted = {one.gain for one in select_entries(self._advice, rule, verdict, layer) if one.gain}
         known = {name: value for name, value in facts.items() if name in FACTS}
         gains = self._gains(rule, verdict, facts, wanted) if wanted else []
-        return advised(self._advice, rule, verdict, known, layer=layer, gains=gains)
+        return build_advice(self._advice, rule, verdict, known, layer=layer, gains=gains)
 
     def _gains(self, rule: str, verdict: str, facts: Mapping[str, object], wanted: set[str]) -> list[Gain]:
         mine = self._phases.filter(pc.equal(self._phases["job_id"], str(facts.get("job"))))
@@ -50,12 +50,12 @@ class Advising:
         at_ns = int(worst["start_ns"])
         found: list[Gain] = []
         if "quiet" in wanted:
-            own = usual(self._before(self._history, mine, at_ns), worst)
+            own = estimate_usual_gain(self._before(self._history, mine, at_ns), worst)
             found += [own] if own is not None else []
         if rule == "job.interference":
             found += self._culprits(verdict, facts, worst, at_ns, wanted)
         elif wanted - {"quiet"}:
-            found += gains_of(self._before(self._history, mine, at_ns), worst, wanted)
+            found += estimate_gains(self._before(self._history, mine, at_ns), worst, wanted)
         return found
 
     def _culprits(
@@ -103,7 +103,7 @@ class Advising:
         )
         others = pc.and_(beside, pc.not_equal(self._phases["job_id"], str(name)))
         both = pa.concat_tables([like, self._phases.filter(others)]).unify_dictionaries()
-        return gains_of(self._before(History(self._lake, both), like, at_ns), row, wanted)
+        return estimate_gains(self._before(History(self._lake, both), like, at_ns), row, wanted)
 
     def _before(self, history: History, like: pa.Table, at_ns: int) -> pa.Table:
         """Phases of the users and programs of `like` that were over at `at_ns`, none of a job of `like`."""

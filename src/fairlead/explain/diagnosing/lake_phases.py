@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from fairlead.core.model.tables import PHASE, empty
 from fairlead.core.model.units import NS_PER_S
-from fairlead.explain.analysis.history.phase_rows import phase_rows
+from fairlead.explain.analysis.history.phase_rows import build_phase_rows
 from fairlead.explain.analysis.job_summary import JobData
 from fairlead.explain.diagnosing.recorded_io import ASKED, asked_for, by_number
 from fairlead.explain.diagnosing.served_by import Tables, in_days
@@ -32,7 +32,7 @@ def phases_of(lake: Tables, looked: Sequence[JobData], now_ns: int) -> pa.Table:
         return empty(PHASE)
     edges, servers = _edges(lake, known), _servers(lake, known)
     made = [
-        phase_rows(data, now_ns, edges=edges.get(number), mds=servers.get(number), fs=None)
+        build_phase_rows(data, now_ns, edges=edges.get(number), mds=servers.get(number), fs=None)
         for number, data in enumerate(known)
     ]
     return pa.concat_tables(made).unify_dictionaries()

@@ -16,12 +16,12 @@ from fairlead.core.model.tables import JOB_SUMMARY, PHASE, empty
 from fairlead.explain.analysis.history.profiles import (
     Key,
     Profile,
-    key_of,
-    merged,
-    profile_of,
-    profile_rows,
-    profiles_of,
-    without,
+    build_profile_rows,
+    build_profiles,
+    get_profile_key,
+    merge_profiles,
+    read_profiles,
+    subtract_profile,
 )
 from fairlead.explain.diagnosing.served_by import DAY_NS, Tables, in_days
 from fairlead.explain.questions.past_phases import LATEST
@@ -36,19 +36,19 @@ def profiles_with(
 ) -> pa.RecordBatch:
     """Rows of PROFILE of the categories of these runs (rows of JOB_SUMMARY and PHASE that the lake need not hold yet).
     `again`: rows of `jobs` of those that may have been counted before. Raises LakeError."""
-    new = {key_of(one): one for one in profile_of(summaries, phases)}
-    old = {key_of(one): one for one in profile_of(*_counted(lake, again))}
+    new = {get_profile_key(one): one for one in build_profiles(summaries, phases)}
+    old = {get_profile_key(one): one for one in build_profiles(*_counted(lake, again))}
     stored, told_ns = _stored(lake, [*new, *old], now_ns)
     made = []
     for key in sorted({*new, *(key for key in old if key in stored)}, key=repr):
         one = stored.get(key)
         if one is not None and key in old:
-            one = without(one, old[key])
+            one = subtract_profile(one, old[key])
         if key in new:
-            one = new[key] if one is None or not one.runs else merged(one, new[key])
+            one = new[key] if one is None or not one.runs else merge_profiles(one, new[key])
         if one is not None:
             made.append(one)
-    return profile_rows(made, max(now_ns, told_ns + 1))
+    return build_profile_rows(made, max(now_ns, told_ns + 1))
 
 
 def _counted(lake: Tables, jobs: Sequence[Mapping[str, Any]]) -> tuple[pa.Table, pa.Table]:
@@ -82,6 +82,6 @@ def _stored(lake: Tables, keys: Sequence[Key], now_ns: int) -> tuple[dict[Key, P
     )
     wanted = set(keys)
     return (
-        {key_of(one): one for one in profiles_of(found) if key_of(one) in wanted},
+        {get_profile_key(one): one for one in read_profiles(found) if get_profile_key(one) in wanted},
         max(found["made_ns"].to_pylist(), default=0),
     )

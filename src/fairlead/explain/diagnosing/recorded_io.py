@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from fairlead.core.errors import FairleadError, LakeError
 from fairlead.core.model.tables import JOBS
 from fairlead.core.model.units import NS_PER_S
-from fairlead.explain.analysis.correlate import attributed, placements
+from fairlead.explain.analysis.correlate import attribute_traffic, build_placements
 from fairlead.explain.analysis.job_summary import SERIES, JobData
 from fairlead.explain.diagnosing.served_by import DAY_NS, Tables, counted_by, in_days, mapped_forwarders, placed_targets
 from fairlead.store.rollups import CLIENT, MOUNT, MOUNT_INTERFACES, NO_METADATA, UPPER_INTERFACES
@@ -233,7 +233,7 @@ def _nodes_traffic(lake: Tables, job: Mapping[str, Any], nodes: Sequence[str], i
         " AND list_has_any(nodes, $nodes)",
         {"from": begin, "to": end, "nodes": list(nodes)},
     )
-    found = attributed(moved, placements(beside.select(JOBS.schema.names)))
+    found = attribute_traffic(moved, build_placements(beside.select(JOBS.schema.names)))
     mine = pc.equal(found.job_id, str(job["job_id"])).fill_null(False).to_numpy(zero_copy_only=False)
     rows = pa.array(found.row[mine])
     columns = {"ts_ns": moved["ts_ns"].take(rows), "layer": pa.array(["pfs_client"] * len(rows), pa.string())}

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairlead.core.model.units import NS_PER_S
-from fairlead.explain.analysis.job_summary import ESTIMATE, SERIES, JobData, Row, so_far
+from fairlead.explain.analysis.job_summary import ESTIMATE, SERIES, JobData, Row, summarise_running_job
 from fairlead.explain.diagnosing.served_by import DAY_NS, Tables, in_days
 from fairlead.explain.questions.node_estimates import BY_JOB, by_node
 from fairlead.explain.questions.scheduler_jobs import LONGEST_RUN_NS, is_running
@@ -83,7 +83,7 @@ def running_summaries(lake: Tables, jobs: Sequence[Mapping[str, Any]], now_ns: i
         mine = series.get(name, counted.slice(0, 0))
         mine = mine.filter(pc.greater(mine["ts_ns"], int(job["start_ns"]) - _HOUR_NS))
         rows.append(
-            so_far(
+            summarise_running_job(
                 JobData(
                     job=job,
                     series=mine,

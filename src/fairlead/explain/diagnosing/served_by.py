@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from fairlead.core.model.tables import MAPPING
 from fairlead.core.model.units import NS_PER_S
-from fairlead.explain.analysis.correlate import intervals_of
-from fairlead.explain.analysis.correlate_targets import endings, placed_by_name
+from fairlead.explain.analysis.correlate import build_intervals
+from fairlead.explain.analysis.correlate_targets import find_placed_targets, list_path_suffixes
 
 DAY_NS = 86_400 * NS_PER_S
 _HOUR_NS = 3600 * NS_PER_S
@@ -64,7 +64,7 @@ def mapped_forwarders(lake: Tables, nodes: Sequence[str], begin: int, end: int) 
         " AND from_ns < $to AND (to_ns IS NULL OR to_ns > $from) AND a IN (SELECT unnest($nodes))",
         {"from": begin, "to": end, "nodes": list(nodes)},
     )
-    routes = intervals_of(mapping.select(MAPPING.schema.names))
+    routes = build_intervals(mapping.select(MAPPING.schema.names))
     held = (routes.from_ns < end) & (routes.to_ns > begin)
     return sorted(set(routes.b.filter(pa.array(held)).to_pylist())) or None
 
@@ -82,7 +82,7 @@ def placed_targets(lake: Tables, span: Mapping[str, Any], begin: int, end: int) 
     )
     if not files.num_rows or files.num_rows > MOST_FILES:
         return None
-    by_file = placed_by_name(files, _placed(lake, files, end))
+    by_file = find_placed_targets(files, _placed(lake, files, end))
     placed = {name for names in by_file.values() for name in names}
     rest = [number for number in files["file_id"].to_pylist() if number not in by_file]
     striped = _striped(lake, rest)
@@ -91,7 +91,7 @@ def placed_targets(lake: Tables, span: Mapping[str, Any], begin: int, end: int) 
 
 def _placed(lake: Tables, files: pa.Table, end_ns: int) -> pa.Table:
     """The last placement before a time of every name one of `files` may have in a tree: `a`, `targets`."""
-    names = {end for path in files["path"].to_pylist() for end in endings(path)}
+    names = {end for path in files["path"].to_pylist() for end in list_path_suffixes(path)}
     return lake.query(
         "SELECT a, list(b) AS targets FROM (SELECT a, b, from_ns, max(from_ns) OVER (PARTITION BY a) AS latest"
         " FROM mapping WHERE kind = 'file_targets' AND from_ns < $to AND CASE WHEN contains(a, ':/')"

@@ -26,10 +26,10 @@ def site_facts(file: str) -> SiteFacts | None:
 def site_of(file: str) -> SystemSite:
     """What a look at the whole system wants to know of the site file; nothing is told where none is set. Raises
     ConfigError, InputError."""
-    from fairlead.explain.analysis.system.site import SystemSite, system_site
+    from fairlead.explain.analysis.system.site import SystemSite, build_system_site
     from fairlead.see.sources.slurm.hostlist import expand_hostlist
 
-    return system_site(_site(file), expand_hostlist) if file else SystemSite()
+    return build_system_site(_site(file), expand_hostlist) if file else SystemSite()
 
 
 def _site(file: str) -> Site:

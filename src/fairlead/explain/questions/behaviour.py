@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from fairlead.core.model.tables import FINDING
 from fairlead.explain.analysis.overview import jobs as overview
-from fairlead.explain.analysis.overview.abnormal import OF_JOBS, abnormal_jobs
-from fairlead.explain.analysis.overview.load import metadata_load
-from fairlead.explain.analysis.overview.requests import bandwidth_and_iops, shares_below
+from fairlead.explain.analysis.overview.abnormal import OF_JOBS, count_abnormal_jobs
+from fairlead.explain.analysis.overview.load import compute_metadata_load
+from fairlead.explain.analysis.overview.requests import compute_bandwidth_and_iops, compute_shares_below
 from fairlead.explain.questions import answers_behaviour as lines
 from fairlead.explain.questions.answers import Answer
 from fairlead.explain.questions.distributions import Kept, cdf, heatmap
@@ -75,7 +75,7 @@ def behaviour(
     jobs = every.filter(pa.array(start >= span.from_ns))
     if chosen and not jobs.num_rows:
         _unknown(lake, span, chosen)
-    points = bandwidth_and_iops(jobs)
+    points = compute_bandwidth_and_iops(jobs)
     causes, missing = _causes(lake, span, jobs)
     if not jobs.num_rows:
         missing.insert(0, "summaries: of no job that began in this time")
@@ -85,13 +85,13 @@ def behaviour(
         user=user or None,
         program=program or None,
         project=project or None,
-        **records(overview.population(jobs))[0],
-        modes=_lines(overview.modes(jobs), lines.ModeLine),
-        core_hours=_lines(overview.core_hours(jobs), lines.ClassLine),
-        requests=_lines(shares_below(jobs), lines.RequestLine),
-        n_to_one=_lines(overview.n_to_one(jobs), lines.SharedLine),
-        users=_lines(overview.ranking(every, "user", span.from_ns, span.to_ns, limit), lines.RankLine),
-        programs=_lines(overview.ranking(every, "program", span.from_ns, span.to_ns, limit), lines.RankLine),
+        **records(overview.summarise_population(jobs))[0],
+        modes=_lines(overview.count_modes(jobs), lines.ModeLine),
+        core_hours=_lines(overview.count_by_core_hours(jobs), lines.ClassLine),
+        requests=_lines(compute_shares_below(jobs), lines.RequestLine),
+        n_to_one=_lines(overview.summarise_n_to_one(jobs), lines.SharedLine),
+        users=_lines(overview.rank_by_volume(every, "user", span.from_ns, span.to_ns, limit), lines.RankLine),
+        programs=_lines(overview.rank_by_volume(every, "program", span.from_ns, span.to_ns, limit), lines.RankLine),
         points=_lines(_thinned(points), lines.RatePoint),
         points_of=points.num_rows,
         causes=_lines(causes, lines.CauseLine),
@@ -123,7 +123,7 @@ def _summaries(lake: Tables, span: Span, chosen: Mapping[str, str]) -> pa.Table:
         within=wide,
         began=wide,
     )
-    return overview.latest(found)
+    return overview.select_latest(found)
 
 
 def _names(columns: tuple[str, ...]) -> str:
@@ -173,7 +173,7 @@ def _runs(jobs: pa.Table, limit: int) -> list[lines.RunLine]:
 
 def _causes(lake: Tables, span: Span, jobs: pa.Table) -> tuple[pa.Table, list[str]]:
     """Abnormal jobs by cause; nothing, and why, where no phase of these jobs was judged."""
-    nothing = abnormal_jobs(FINDING.schema.empty_table(), jobs).slice(0, 0)
+    nothing = count_abnormal_jobs(FINDING.schema.empty_table(), jobs).slice(0, 0)
     judged = select(
         lake,
         f"SELECT DISTINCT job_id FROM phase WHERE start_ns >= {span.from_ns} AND start_ns < {span.to_ns}"
@@ -192,7 +192,7 @@ def _causes(lake: Tables, span: Span, jobs: pa.Table) -> tuple[pa.Table, list[st
         within=span,
         began=span,
     )
-    return abnormal_jobs(found, jobs), []
+    return count_abnormal_jobs(found, jobs), []
 
 
 def _machine(
@@ -226,5 +226,5 @@ def _metadata(lake: Tables, span: Span, peak: float) -> float | None:
         {"kind": "mds", "layer": "metadata"},
         within=span,
     )
-    share: float | None = metadata_load(rows, peak, edges=(0.75,))["share_above"][0].as_py()
+    share: float | None = compute_metadata_load(rows, peak, edges=(0.75,))["share_above"][0].as_py()
     return share

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fairlead.explain.analysis.overview.classes import LEVELS, level_of
+from fairlead.explain.analysis.overview.classes import LEVELS, classify_level
 from fairlead.explain.questions.answers import Cdf, HeatMap, HeatRow
 from fairlead.explain.questions.component_hosts import hosts_of
 from fairlead.explain.questions.lake_queries import Tables, days, floats, integers, records, select
@@ -119,7 +119,7 @@ def _heat_row(name: str, line: NDArray[np.float64], highest: float | None) -> He
         shares: list[float | None] = [0.0 if value == 0 else None for value in line.tolist()]
     else:
         shares = [None if value != value else round(value / highest, 4) for value in line.tolist()]
-    return HeatRow(id=name, peak_share=shares, level=[level_of(share) for share in shares])
+    return HeatRow(id=name, peak_share=shares, level=[classify_level(share) for share in shares])
 
 
 def _hours(lake: Tables, span: Span, kept: Kept, now_ns: int, kind: str) -> list[_Hour]:

@@ -12,9 +12,9 @@ from typing import Any
 
 from fairlead.core.model.diagnosis import incidents_of
 from fairlead.core.model.incident import DURATIONS_H, Incident
-from fairlead.explain.analysis.health.assess import watched
+from fairlead.explain.analysis.health.assess import assess_health
 from fairlead.explain.analysis.health.class_norms import Peak
-from fairlead.explain.analysis.health.durations import durations
+from fairlead.explain.analysis.health.durations import count_durations
 from fairlead.explain.analysis.health.limits import HealthLimits
 from fairlead.explain.questions.answers_diagnosis import ComponentHealth, ComponentState, Course, Durations, LayerHealth
 from fairlead.explain.questions.component_loads import component_loads
@@ -57,7 +57,7 @@ def component_health(
         if one.peak and (one.layer, "") not in known:
             known[str(one.layer), one.component] = one.peak
     given = component_loads(lake, Span(end - STATES_NS, end))
-    seen = watched(
+    seen = assess_health(
         given.loads,
         given.interval_ns,
         known,
@@ -162,7 +162,8 @@ def _layers(states: Sequence[ComponentState]) -> list[LayerHealth]:
 def _durations(incidents: Sequence[Incident], now_ns: int) -> list[Durations]:
     classes = [f"{low:g}-{high:g} h" if high != float("inf") else f"{low:g} h and more" for low, high in DURATIONS_H]
     return [
-        Durations(layer=row.layer, classes=classes, counts=list(row.counts)) for row in durations(incidents, now_ns)
+        Durations(layer=row.layer, classes=classes, counts=list(row.counts))
+        for row in count_durations(incidents, now_ns)
     ]
 
 

@@ -13,8 +13,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairlead.core.model.tables import JOBS, MAPPING, PORT
-from fairlead.explain.analysis.correlate import placements
-from fairlead.explain.analysis.network import LINKED, devices_by_hour, imbalance, job_ports, links_seen
+from fairlead.explain.analysis.correlate import build_placements
+from fairlead.explain.analysis.network import (
+    LINKED,
+    average_devices_by_hour,
+    compute_port_imbalance,
+    list_seen_links,
+    sum_job_ports,
+)
 from fairlead.explain.questions.answers import PortImbalance, PortVolume
 from fairlead.explain.questions.answers_site import DeviceHour, Devices, Ports
 from fairlead.explain.questions.lake_queries import Sight, Tables, days, records, select
@@ -40,7 +46,7 @@ def ports(
     missing = [] if moved.num_rows else ["ports: no counter of a port in this time"]
     if moved.num_rows and not links.num_rows:
         missing.append("links: nothing says which node is behind which port")
-    uneven = imbalance(job_ports(moved, links, _placed(lake, span, None))) if links.num_rows else None
+    uneven = compute_port_imbalance(sum_job_ports(moved, links, _placed(lake, span, None))) if links.num_rows else None
     return Ports(
         from_ns=span.from_ns,
         to_ns=span.to_ns,
@@ -65,7 +71,7 @@ def ports_of(
     moved = _moved(lake, span, sorted(set(links["b"].to_pylist())))
     if not moved.num_rows:
         return [], None
-    volumes = job_ports(moved, links, _placed(lake, span, nodes))
+    volumes = sum_job_ports(moved, links, _placed(lake, span, nodes))
     mine = volumes.filter(pc.equal(volumes["job_id"], job_id))
     found = [
         PortVolume(
@@ -79,7 +85,7 @@ def ports_of(
         for row in records(mine)
     ]
     found.sort(key=lambda one: (-(one.received_bytes + one.sent_bytes), one.port))
-    uneven = [_uneven(row) for row in records(imbalance(mine))]
+    uneven = [_uneven(row) for row in records(compute_port_imbalance(mine))]
     return found, uneven[0] if uneven else None
 
 
@@ -101,7 +107,7 @@ def device_hours(lake: Tables, span: Span, node: str = "", *, limit: int = 50) -
         load[row["id"]] = load.get(row["id"], 0) + (row["read_bytes"] or 0) + (row["write_bytes"] or 0)
     chosen = sorted(load, key=lambda name: (-load[name], name))[:limit]
     place = {name: k for k, name in enumerate(chosen)}
-    rows = [DeviceHour(**row) for row in records(devices_by_hour(found)) if row["id"] in place]
+    rows = [DeviceHour(**row) for row in records(average_devices_by_hour(found)) if row["id"] in place]
     rows.sort(key=lambda row: (place[row.id], row.hour))
     return Devices(from_ns=hours.from_ns, to_ns=hours.to_ns, node=node or None, total=len(load), devices=rows)
 
@@ -154,7 +160,7 @@ def _links(lake: Tables, span: Span, nodes: Sequence[str] | None, moved: pa.Tabl
         f" AND {days(seen)} AND peer IS NOT NULL",
         within=seen,
     )
-    shown = links_seen(raw)
+    shown = list_seen_links(raw)
     if nodes is not None:
         shown = shown.filter(pc.is_in(shown["a"], value_set=pa.array(list(nodes), pa.string())))
     if shown.num_rows:
@@ -188,7 +194,7 @@ def _placed(lake: Tables, span: Span, nodes: Sequence[str] | None) -> pa.Table:
         {} if nodes is None else {"nodes": list(nodes)},
         began=begun_in(span),
     )
-    return placements(found.select(JOBS.schema.names))
+    return build_placements(found.select(JOBS.schema.names))
 
 
 def _volume(row: Mapping[str, object], node: str | None, span: Span, rates: Mapping[str, float]) -> PortVolume:

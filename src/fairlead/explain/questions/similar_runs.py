@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from fairlead.core.model.tables import JOB_SUMMARY
 from fairlead.explain.analysis.history.category import scale_of
-from fairlead.explain.analysis.history.profiles import KINDS, KindProfile, Profile, profiles_of, quantile
-from fairlead.explain.analysis.history.similar import similar
+from fairlead.explain.analysis.history.profiles import KINDS, KindProfile, Profile, estimate_quantile, read_profiles
+from fairlead.explain.analysis.history.similar import find_similar_runs
 from fairlead.explain.questions.answers_diagnosis import AlikeRun, KindUsually, RunsOfProgram
 from fairlead.explain.questions.lake_queries import Sight, Tables, days, select
 from fairlead.explain.questions.scheduler_jobs import visible
@@ -45,7 +45,7 @@ def runs_of_program(lake: Tables, account: Mapping[str, Any], program: str | Non
         f" $cluster AND scale = {scale} AND runs > 0",
         {"program": program, "user": account["user"], "cluster": account["cluster"]},
     )
-    told = profiles_of(found)
+    told = read_profiles(found)
     return _told(told[0]) if told else None
 
 
@@ -55,7 +55,7 @@ def _told(one: Profile) -> RunsOfProgram:
         scale=one.scale,
         first_ns=one.first_ns,
         last_ns=one.last_ns,
-        seconds_p50=quantile(one.seconds, 0.5),
+        seconds_p50=estimate_quantile(one.seconds, 0.5),
         kinds=[_usually(name, one.kinds[name]) for name in KINDS if name in one.kinds],
     )
 
@@ -73,7 +73,7 @@ def _usually(name: str, kind: KindProfile) -> KindUsually:
         phases=kind.phases,
         runs=kind.runs,
         mode=mode,
-        **{figure: quantile(counts, 0.5) for figure, counts in middle.items()},
+        **{figure: estimate_quantile(counts, 0.5) for figure, counts in middle.items()},
     )
 
 
@@ -95,7 +95,7 @@ def alike_runs(lake: Tables, account: Mapping[str, Any], sight: Sight, most: int
     )
     rows = conform_table(found, JOB_SUMMARY, strict=True)
     place = _place(rows, account)
-    return [] if place is None else [_alike(rows, one, sight) for one in similar(rows, place, most)]
+    return [] if place is None else [_alike(rows, one, sight) for one in find_similar_runs(rows, place, most)]
 
 
 def _place(rows: pa.Table, account: Mapping[str, Any]) -> int | None:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fairlead.explain.analysis.history.category import LADDER, NONE, categories
+from fairlead.explain.analysis.history.category import LADDER, NONE, compute_categories
 from fairlead.explain.questions.answers_diagnosis import RunLike, Usual
 from fairlead.explain.questions.lake_queries import Tables
 from fairlead.explain.questions.past_phases import history_of
@@ -28,7 +28,7 @@ def usual_of(lake: Tables, phases: pa.Table) -> list[Usual]:
         return []
     history = history_of(lake, phases)
     pool = pa.concat_tables([phases, history]).unify_dictionaries()
-    codes = categories(pool)
+    codes = compute_categories(pool)
     made = []
     kinds = phases["kind"].cast(pa.string())
     for kind in sorted(set(kinds.to_pylist())):

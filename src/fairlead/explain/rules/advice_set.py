@@ -24,8 +24,8 @@ from fairlead.explain.analysis.advice import (
     KNOWN,
     AdviceSet,
     Entry,
-    entries_for,
-    placeholders,
+    list_placeholders,
+    select_entries,
 )
 from fairlead.explain.rules.rule_set import file_text, toml_files
 
@@ -129,7 +129,7 @@ def _wrong(found: AdviceFile) -> Iterator[tuple[str, str, str]]:
                 if word not in allowed:
                     yield f"{key}.{name}", f"{word!r} is none of them", "one of " + ", ".join(allowed)
         named = [("text", name) for name in _BRACES.findall(one.text)]
-        named += [("code", "{" + name + "}") for name in placeholders(one.code or "", code=True)]
+        named += [("code", "{" + name + "}") for name in list_placeholders(one.code or "", code=True)]
         for name, braces in named:
             if one.audience == "user" and braces[1:-1] in _OTHERS:
                 yield f"{key}.{name}", f"{braces} tells a user of somebody else", "say it to culprit or site"
@@ -145,5 +145,5 @@ def lacking(advice: AdviceSet) -> list[tuple[str, str, str]]:
         for verdict in verdicts
         for audience in AUDIENCES
         if (audience != "culprit" or (rule == "job.interference" and verdict != "many_neighbours"))
-        and not any(one.audience == audience and not one.needs for one in entries_for(advice, rule, verdict))
+        and not any(one.audience == audience and not one.needs for one in select_entries(advice, rule, verdict))
     ]

@@ -10,7 +10,7 @@ import msgspec
 from fairlead.core.model import units
 from fairlead.core.model.finding import SEVERITIES, Advice, Evidence, Finding, Severity, Subject
 from fairlead.explain.analysis import ANALYSIS_VERSION
-from fairlead.explain.analysis.balance import stragglers
+from fairlead.explain.analysis.balance import find_stragglers
 from fairlead.explain.analysis.costs import COSTS
 from fairlead.explain.analysis.metric import Value
 from fairlead.explain.analysis.profile import METRICS, JobProfile
@@ -212,13 +212,13 @@ def _evidence(template: EvidenceTemplate, metrics: Mapping[str, Value], profile:
     if template.ranks == "slowest" and profile.times.slowest_rank is not None:
         ranks = [profile.times.slowest_rank]
     elif template.ranks == "stragglers" and profile.times.per_rank_s is not None:
-        ranks = [int(r) for r in stragglers(profile.times.per_rank_s)[:10]]
+        ranks = [int(r) for r in find_stragglers(profile.times.per_rank_s)[:10]]
     return Evidence(
         text=fill(template.text, metrics),
         metric=template.metric,
         value=metrics.get(template.metric) if template.metric else None,
         unit=unit_of(template.metric) if template.metric else None,
-        files=profile.files.top(template.files) if template.files else [],
+        files=profile.files.list_top(template.files) if template.files else [],
         ranks=ranks,
     )
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from fairlead.explain.analysis.culprits import judge
-from fairlead.explain.analysis.job_path import paths
-from fairlead.explain.analysis.path_charts import charts
+from fairlead.explain.analysis.culprits import judge_tables
+from fairlead.explain.analysis.job_path import build_job_paths
+from fairlead.explain.analysis.path_charts import build_path_charts
 from fairlead.store.lake import Lake
 
 TABLES = ("forwarder", "target", "ops", "jobs", "mapping")
@@ -23,9 +23,9 @@ def judged(root: Path) -> dict[str, Any]:
     """`judgement`, `paths` and `charts` of everything in a lake, as `web.path.page.render` takes them."""
     lake = Lake.open(root)
     tables = {name: lake.read(name) for name in TABLES}
-    judgement, facts = judge(tables)
-    found = paths(tables, facts)
-    return {"judgement": judgement, "paths": found, "charts": charts(tables, judgement, facts, found)}
+    judgement, facts = judge_tables(tables)
+    found = build_job_paths(tables, facts)
+    return {"judgement": judgement, "paths": found, "charts": build_path_charts(tables, judgement, facts, found)}
 
 
 def main(arguments: list[str] | None = None) -> int:

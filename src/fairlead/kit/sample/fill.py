@@ -150,7 +150,7 @@ def _ready(lake: Any, writer: Any, now_ns: int) -> None:
 def remembered(lake: Any, writer: Any, from_ns: int, to_ns: int) -> int:
     """Summaries and phases of the jobs that ended within (from_ns, to_ns], not judged: later ones are compared with
     them. Returns how many they were."""
-    from fairlead.explain.analysis.job_summary import summarised, summary_table
+    from fairlead.explain.analysis.job_summary import build_summary_table, summarise_job
     from fairlead.explain.diagnosing.analysis_loop import due
     from fairlead.explain.diagnosing.lake_phases import phases_of
     from fairlead.explain.diagnosing.recorded_io import looked_up
@@ -159,7 +159,7 @@ def remembered(lake: Any, writer: Any, from_ns: int, to_ns: int) -> int:
     for first in range(0, len(jobs), MOST_JOBS):
         looked = looked_up(lake, jobs[first : first + MOST_JOBS])
         batch = writer.batch(f"sample/remembered/{to_ns}/{first}", source="analysis")
-        batch.add(summary_table([summarised(data, to_ns) for data in looked]))
+        batch.add(build_summary_table([summarise_job(data, to_ns) for data in looked]))
         batch.add(phases_of(lake, looked, to_ns))
         batch.commit()
     writer.flush()

@@ -14,7 +14,7 @@ import pyarrow as pa
 from fairlead.core.model.diagnosis import Told
 from fairlead.core.model.finding import Advice, Severity
 from fairlead.core.model.incident import Incident
-from fairlead.explain.analysis.advice import AdviceSet, advised
+from fairlead.explain.analysis.advice import AdviceSet, build_advice
 
 LAYERS = {"forwarder", "target", "mds", "port", "device", "client"}
 _MOST_LINES = 6
@@ -141,7 +141,7 @@ def of_incidents(rows: pa.Table, jobs: Mapping[str, JobFacts], advice: AdviceSet
                 jobs=one.jobs,
                 evidence=[line.text for line in one.evidence[:_MOST_LINES]],
                 missing=one.missing[:_MOST_LINES],
-                advice=advised(advice, rule, one.hint, facts, layer=one.layer),
+                advice=build_advice(advice, rule, one.hint, facts, layer=one.layer),
                 withdrawn=withdrawn,
                 made_ns=made_ns,
             )

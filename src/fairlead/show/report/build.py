@@ -20,10 +20,10 @@ from fairlead.core.model.job import Job
 from fairlead.core.model.missing import DAMAGED, Missing
 from fairlead.core.model.platform import Platform
 from fairlead.core.safe_text import encodable_within
-from fairlead.explain.analysis.compare import Comparison, compare
-from fairlead.explain.analysis.job_view import assemble
-from fairlead.explain.analysis.profile import JobProfile, profile
-from fairlead.explain.analysis.verdict import UndecidedRule, Verdict, verdict
+from fairlead.explain.analysis.compare import Comparison, compare_verdicts
+from fairlead.explain.analysis.job_view import assemble_view
+from fairlead.explain.analysis.profile import JobProfile, build_profile
+from fairlead.explain.analysis.verdict import UndecidedRule, Verdict, build_verdict
 from fairlead.explain.rules.engine import evaluate
 from fairlead.explain.rules.rule import Rule
 from fairlead.explain.rules.rule_set import load
@@ -159,7 +159,7 @@ def build(
     """The report of one job, or None when none of its files could be read (they are among the failures then)."""
     failed = len(failures)
     try:
-        view = assemble(_joined(inputs.read_job(job, failures), accounts, watch))
+        view = assemble_view(_joined(inputs.read_job(job, failures), accounts, watch))
     except LookupError as fault:
         if type(fault) is not LookupError:  # a missing key or index is a defect, not an empty input
             raise
@@ -170,9 +170,9 @@ def build(
         if watch is not None:
             watch.job_done()
     failures += _damage(view.missing)
-    derived = profile(view, setup.platform)
+    derived = build_profile(view, setup.platform)
     findings, open_rules = evaluate(setup.rules, derived)
-    result = verdict(
+    result = build_verdict(
         derived,
         findings,
         [UndecidedRule(u.rule, u.title, u.unknown) for u in open_rules],
@@ -233,30 +233,30 @@ def _run_of(job: Job, accounts: dict[str, list[Job]]) -> Job | None:
 
 def page(report: Report, after: Report | None = None) -> str:
     """The single-file page of a report, beside a second one when given."""
-    from fairlead.explain.analysis.charts import charts
+    from fairlead.explain.analysis.charts import build_charts
     from fairlead.show.report.job.page import render
 
     data: dict[str, object] = {
         "verdict": report.verdict,
-        "charts": charts(report.profile, report.verdict),
+        "charts": build_charts(report.profile, report.verdict),
         "compare": None,
     }
     if after is not None:
-        other = {"verdict": after.verdict, "charts": charts(after.profile, after.verdict)}
+        other = {"verdict": after.verdict, "charts": build_charts(after.profile, after.verdict)}
         data["compare"] = msgspec.to_builtins(comparison(report, after)) | {"other": other}
     return render(data)
 
 
 def comparison(before: Report, after: Report) -> Comparison:
     """Two runs side by side."""
-    return compare(before.verdict, after.verdict)
+    return compare_verdicts(before.verdict, after.verdict)
 
 
 def to_json(verdicts: Sequence[Verdict], after: Verdict | None = None) -> bytes:
     """One verdict as it is; several, or a comparison, in an envelope of its own schema."""
     value: msgspec.Struct
     if after is not None:
-        value = ComparedReports(before=verdicts[0], after=after, comparison=compare(verdicts[0], after))
+        value = ComparedReports(before=verdicts[0], after=after, comparison=compare_verdicts(verdicts[0], after))
     elif len(verdicts) == 1:
         value = verdicts[0]
     else:

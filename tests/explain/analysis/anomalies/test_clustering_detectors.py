@@ -16,7 +16,7 @@ from benchmarks._clustering_detectors import (
 )
 from sklearn.cluster import DBSCAN
 
-from fairlead.explain.analysis.history.rate_bins import bin_of
+from fairlead.explain.analysis.history.rate_bins import find_rate_bins
 from phase_building import S, phase, table
 
 
@@ -39,7 +39,7 @@ def population(seed: int = 1, count: int = 200) -> tuple[pa.Table, np.ndarray]:
                 volume / seconds,
                 seconds,
                 mode=mode,
-                rate_bins=bin_of(parts).tolist(),
+                rate_bins=find_rate_bins(parts).tolist(),
                 rate_ns=(share * seconds * S).astype(np.int64).tolist(),
             )
         )

@@ -11,7 +11,7 @@ import pytest
 
 from fairlead.decide.sim.faults import Fault
 from fairlead.decide.sim.steps import Step
-from fairlead.explain.analysis.health.assess import Health, HealthLimits, watched
+from fairlead.explain.analysis.health.assess import Health, HealthLimits, assess_health
 from fairlead.explain.analysis.health.rates import LAYERS
 from fairlead.kit.testing.machine import scenes
 from fairlead.kit.testing.machine.play import ORIGIN_NS, Play
@@ -35,7 +35,7 @@ def look(play: Play, until_s: int | None = None, *, without: tuple[str, ...] = (
         ("mds", ""): machine.mdops,
     }
     loads = rollup.filter(pc.equal(rollup["interval_ns"], NS))
-    return watched(loads, NS, peaks, None, now_ns=play.origin_ns + end * NS, limits=LIMITS)
+    return assess_health(loads, NS, peaks, None, now_ns=play.origin_ns + end * NS, limits=LIMITS)
 
 
 def busy(component: str, faults: tuple[Fault, ...]) -> Play:

@@ -12,11 +12,11 @@ from sklearn.cluster import DBSCAN
 from fairlead.core.model.finding import Evidence
 from fairlead.core.model.incident import Incident
 from fairlead.core.model.tables import JOBS, METADATA, TARGET, batch_of
-from fairlead.explain.analysis.health.cause_hints import Course, hint_of
-from fairlead.explain.analysis.health.durations import class_of, durations, persistence_of
-from fairlead.explain.analysis.health.health_findings import severity_of, told
+from fairlead.explain.analysis.health.cause_hints import Course, find_cause_hint
+from fairlead.explain.analysis.health.durations import classify_duration, count_durations, set_persistence
+from fairlead.explain.analysis.health.health_findings import build_health_findings, grade_severity
 from fairlead.explain.analysis.health.limits import HealthLimits
-from fairlead.explain.analysis.health.peers import NOISE, clustered, slow_side
+from fairlead.explain.analysis.health.peers import NOISE, cluster_values, mark_slow_side
 from health_loads import LIMITS, NS, PEAK, START_NS, look, rows, states_of, target
 
 HOUR = np.arange(3600)
@@ -26,7 +26,7 @@ HOUR = np.arange(3600)
 def test_clusters_on_a_line_are_those_of_dbscan(seed: int) -> None:
     rng = np.random.default_rng(seed)
     values = np.concatenate([rng.normal(at, 0.2, int(rng.integers(1, 12))) for at in rng.uniform(-3, 3, 4)])
-    ours = clustered(values, 0.3, 3)
+    ours = cluster_values(values, 0.3, 3)
     theirs = DBSCAN(eps=0.3, min_samples=3).fit(values[:, None])
     assert ((ours == NOISE) == (theirs.labels_ == NOISE)).all()
     core = theirs.core_sample_indices_
@@ -37,9 +37,9 @@ def test_clusters_on_a_line_are_those_of_dbscan(seed: int) -> None:
 
 def test_only_the_slow_side_is_evidence() -> None:
     rates = np.array([100.0, 105.0, 98.0, 101.0, 20.0, 500.0, np.nan])
-    assert slow_side(rates, 0.5, 3).tolist() == [False, False, False, False, True, False, False]
-    assert not slow_side(np.array([1.0, 10.0, 100.0, 1000.0]), 0.5, 3).any(), "all differ: nobody is the outlier"
-    assert slow_side(np.array([5.0, 5.0, 5.0, 0.0]), 0.5, 3).tolist() == [False, False, False, True]
+    assert mark_slow_side(rates, 0.5, 3).tolist() == [False, False, False, False, True, False, False]
+    assert not mark_slow_side(np.array([1.0, 10.0, 100.0, 1000.0]), 0.5, 3).any(), "all differ: nobody is the outlier"
+    assert mark_slow_side(np.array([5.0, 5.0, 5.0, 0.0]), 0.5, 3).tolist() == [False, False, False, True]
 
 
 def without_devices(slow_share: float, *, same_time: bool) -> list[pa.Table]:
@@ -152,16 +152,16 @@ def test_a_canary_is_a_peak_where_none_is_known() -> None:
 def test_shapes_and_events_hint_at_causes() -> None:
     flat = np.full(12, 0.1)
     healing = np.concatenate([np.full(8, 0.1), [0.13, 0.17, 0.21, 0.25]])
-    assert hint_of(Course(share=flat, over=True))[0] == "unknown"
-    assert hint_of(Course(share=healing, over=True))[0] == "rebuild"
-    assert hint_of(Course(share=healing, over=False))[0] == "unknown", "not before it has ended"
-    assert hint_of(Course(share=healing[::-1], over=False))[0] == "fail_slow"
-    assert hint_of(Course(share=flat, over=False, events=frozenset({"raid_rebuild"})))[0] == "rebuild"
-    assert hint_of(Course(share=flat, over=False, used=0.97))[0] == "full_target"
-    assert hint_of(Course(share=flat, over=False, siblings=1.0))[0] == "network"
-    assert hint_of(Course(share=flat, over=False, missed=0.9, missed_before=0.2))[0] == "cache_thrashing"
-    assert hint_of(Course(share=flat, over=False, job_share=0.99))[0] == "one_client"
-    assert hint_of(Course(share=flat, over=False, used=0.99, dead=True))[0] == "dead"
+    assert find_cause_hint(Course(share=flat, over=True))[0] == "unknown"
+    assert find_cause_hint(Course(share=healing, over=True))[0] == "rebuild"
+    assert find_cause_hint(Course(share=healing, over=False))[0] == "unknown", "not before it has ended"
+    assert find_cause_hint(Course(share=healing[::-1], over=False))[0] == "fail_slow"
+    assert find_cause_hint(Course(share=flat, over=False, events=frozenset({"raid_rebuild"})))[0] == "rebuild"
+    assert find_cause_hint(Course(share=flat, over=False, used=0.97))[0] == "full_target"
+    assert find_cause_hint(Course(share=flat, over=False, siblings=1.0))[0] == "network"
+    assert find_cause_hint(Course(share=flat, over=False, missed=0.9, missed_before=0.2))[0] == "cache_thrashing"
+    assert find_cause_hint(Course(share=flat, over=False, job_share=0.99))[0] == "one_client"
+    assert find_cause_hint(Course(share=flat, over=False, used=0.99, dead=True))[0] == "dead"
 
 
 def incident(hours: float | None, *, name: str = "t1", **more: object) -> Incident:
@@ -178,27 +178,37 @@ def incident(hours: float | None, *, name: str = "t1", **more: object) -> Incide
 
 
 def test_durations_are_counted_in_the_classes_of_the_paper() -> None:
-    assert [class_of(hours * 3600) for hours in (0, 0.99, 1, 4, 11.9, 12, 95, 96, 1e5)] == [0, 0, 1, 2, 2, 3, 3, 4, 4]
+    assert [classify_duration(hours * 3600) for hours in (0, 0.99, 1, 4, 11.9, 12, 95, 96, 1e5)] == [
+        0,
+        0,
+        1,
+        2,
+        2,
+        3,
+        3,
+        4,
+        4,
+    ]
     now = START_NS + 200 * 3600 * NS
-    (row,) = durations([incident(0.5), incident(2), incident(2), incident(None)], now)
+    (row,) = count_durations([incident(0.5), incident(2), incident(2), incident(None)], now)
     assert (row.layer, row.counts, row.open) == ("target", (1, 2, 0, 0, 1), 1)
-    assert persistence_of(incident(0.5), 0, now).persistence == "transient"
-    assert persistence_of(incident(0.5), 1, now).persistence == "recurrent"
-    assert persistence_of(incident(None), 0, now).persistence == "persistent"
+    assert set_persistence(incident(0.5), 0, now).persistence == "transient"
+    assert set_persistence(incident(0.5), 1, now).persistence == "recurrent"
+    assert set_persistence(incident(None), 0, now).persistence == "persistent"
 
 
 def test_urgency_grows_with_time_and_with_the_size_of_who_is_hit() -> None:
     limits = HealthLimits()
     now = START_NS + 5 * 3600 * NS
     later = START_NS + 97 * 3600 * NS
-    assert severity_of(incident(None), now, 10, limits) == "warning"
-    assert severity_of(incident(None), later, 10, limits) == "high"
-    assert severity_of(incident(None), now, 2000, limits) == "high", "at once for a large job"
-    assert severity_of(incident(None), later, 2000, limits) == "critical"
-    assert severity_of(incident(None, kind="dead"), now, 0, limits) == "critical"
-    assert severity_of(incident(0.5), now, 0, limits) == "info"
+    assert grade_severity(incident(None), now, 10, limits) == "warning"
+    assert grade_severity(incident(None), later, 10, limits) == "high"
+    assert grade_severity(incident(None), now, 2000, limits) == "high", "at once for a large job"
+    assert grade_severity(incident(None), later, 2000, limits) == "critical"
+    assert grade_severity(incident(None, kind="dead"), now, 0, limits) == "critical"
+    assert grade_severity(incident(0.5), now, 0, limits) == "info"
     planned = incident(None, evidence=[Evidence(text="planned", metric="maintenance", value="maintenance")])
-    assert severity_of(planned, later, 2000, limits) == "info", "work that was announced is no alarm"
+    assert grade_severity(planned, later, 2000, limits) == "info", "work that was announced is no alarm"
 
 
 def test_findings_name_the_component_its_jobs_and_what_to_do() -> None:
@@ -210,15 +220,17 @@ def test_findings_name_the_component_its_jobs_and_what_to_do() -> None:
         return []
 
     one = incident(None, jobs=["7\x1b[31m"], share_of_peak=0.2, hint="network")
-    (large,) = told([incident(None, jobs=["7"], share_of_peak=0.2)], START_NS, jobs=jobs)
-    (found,) = told([one], START_NS, cluster="c", jobs=jobs, advise=advise)  # type: ignore[arg-type]
+    (large,) = build_health_findings([incident(None, jobs=["7"], share_of_peak=0.2)], START_NS, jobs=jobs)
+    (found,) = build_health_findings([one], START_NS, cluster="c", jobs=jobs, advise=advise)  # type: ignore[arg-type]
     assert large.finding.severity == "high"
     assert found.finding.rule == "component.degraded"
     assert (found.finding.subject.kind, found.finding.subject.id) == ("target", "t1")
     assert found.finding.category == "network"
     assert asked == [("component.degraded", "network", {"component": "t1", "share_of_peak": 0.2}, "target")]
     assert "\x1b" not in "".join(fact.text for fact in found.finding.evidence)
-    assert found.finding.id == told([one], START_NS + 10**15, cluster="c")[0].finding.id, "no clock in it"
-    dead = told([incident(None, kind="dead")], START_NS)[0]
+    assert found.finding.id == build_health_findings([one], START_NS + 10**15, cluster="c")[0].finding.id, (
+        "no clock in it"
+    )
+    dead = build_health_findings([incident(None, kind="dead")], START_NS)[0]
     assert dead.finding.rule == "component.dead"
     assert LIMITS.minimum_s == 120

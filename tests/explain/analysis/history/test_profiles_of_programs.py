@@ -8,18 +8,18 @@ import pyarrow as pa
 import pytest
 
 from fairlead.core.model.tables import JOB_SUMMARY
-from fairlead.explain.analysis.history.expected_gain import expected_gain, shift
+from fairlead.explain.analysis.history.expected_gain import estimate_expected_gain, estimate_shift
 from fairlead.explain.analysis.history.profiles import (
     PROFILE_SCHEMA,
     Profile,
-    merged,
-    profile_of,
-    profile_rows,
-    profiles_of,
-    quantile,
-    without,
+    build_profile_rows,
+    build_profiles,
+    estimate_quantile,
+    merge_profiles,
+    read_profiles,
+    subtract_profile,
 )
-from fairlead.explain.analysis.history.similar import similar
+from fairlead.explain.analysis.history.similar import find_similar_runs
 from phase_building import HOUR, S, phase, runs, table
 
 RNG = np.random.default_rng(5)
@@ -76,13 +76,13 @@ def site(count: int) -> tuple[pa.Table, pa.Table]:
 
 def test_profiles_of_parts_merged_in_any_order_are_that_of_the_whole() -> None:
     told, phases = site(60)
-    whole = {(one.program, one.scale): one for one in profile_of(told, phases)}
+    whole = {(one.program, one.scale): one for one in build_profiles(told, phases)}
     assert set(whole) == {("flow", 16), ("flow", 64), ("drift", 16), ("drift", 64)}
     step: dict[tuple[str | None, int | None], Profile] = {}
     for row in RNG.permutation(60).tolist():
-        (one,) = profile_of(told.slice(row, 1), phases)
+        (one,) = build_profiles(told.slice(row, 1), phases)
         key = (one.program, one.scale)
-        step[key] = merged(step[key], one) if key in step else one
+        step[key] = merge_profiles(step[key], one) if key in step else one
     assert step == whole
     assert [msgspec.json.encode(step[key]) for key in whole] == [msgspec.json.encode(one) for one in whole.values()]
 
@@ -94,30 +94,30 @@ def test_a_profile_holds_what_the_runs_did() -> None:
         for job in range(2)
         for number in range(3)
     ]
-    (one,) = profile_of(summaries(rows), table(phases))
+    (one,) = build_profiles(summaries(rows), table(phases))
     assert one.schema == PROFILE_SCHEMA
     assert (one.runs, one.scale) == (3, 16)
     write = one.kinds["write"]
     assert (write.phases, write.runs) == (6, 2)
     assert write.modes == {"N-N": 6}
-    assert quantile(write.rates, 0.5) == pytest.approx(1e9, rel=0.05)
-    assert quantile(write.periods, 0.5) == pytest.approx(600, rel=0.05)
+    assert estimate_quantile(write.rates, 0.5) == pytest.approx(1e9, rel=0.05)
+    assert estimate_quantile(write.periods, 0.5) == pytest.approx(600, rel=0.05)
     assert sum(write.periods.values()) == 4
-    assert quantile(one.seconds, 0.5) == pytest.approx(1800, rel=0.05)
-    assert quantile({}, 0.5) is None
+    assert estimate_quantile(one.seconds, 0.5) == pytest.approx(1800, rel=0.05)
+    assert estimate_quantile({}, 0.5) is None
 
 
 def test_the_latest_telling_counts_and_strangers_do_not() -> None:
     rows = [summary(0), summary(0, made_ns=2, metadata_ops=8), summary(1, program=None), summary(2, end_ns=None)]
     phases = [phase(0), phase(0, made_ns=2, mode="N-1"), phase(9), phase(1, program=None)]
-    (one,) = profile_of(summaries(rows), table(phases))
+    (one,) = build_profiles(summaries(rows), table(phases))
     assert one.runs == 1
     assert one.kinds["write"].modes == {"N-1": 1}
-    assert quantile(one.metadata_ops, 1.0) == pytest.approx(8, rel=0.1)
+    assert estimate_quantile(one.metadata_ops, 1.0) == pytest.approx(8, rel=0.1)
 
 
 def test_what_is_not_known_is_not_counted_as_nothing() -> None:
-    (one,) = profile_of(
+    (one,) = build_profiles(
         summaries([summary(0, metadata_ops=None, nodes_count=None)]),
         table([phase(0, bytes=None, rate_per_s=None, request_bytes=None, mode=None)]),
     )
@@ -125,21 +125,21 @@ def test_what_is_not_known_is_not_counted_as_nothing() -> None:
     assert one.metadata_ops == {}
     assert one.kinds["write"].rates == {}
     assert one.kinds["write"].modes == {}
-    assert profile_of(summaries([]), table([])) == []
+    assert build_profiles(summaries([]), table([])) == []
 
 
 def test_profiles_of_two_categories_are_not_merged() -> None:
     told, phases = site(8)
-    a, b, *_ = profile_of(told, phases)
+    a, b, *_ = build_profiles(told, phases)
     with pytest.raises(ValueError, match="two categories"):
-        merged(a, b)
+        merge_profiles(a, b)
 
 
 def test_profiles_are_rows_and_back() -> None:
     told, phases = site(20)
-    found = profile_of(told, phases)
-    rows = pa.Table.from_batches([profile_rows(found, 5)])
-    assert profiles_of(rows) == found
+    found = build_profiles(told, phases)
+    rows = pa.Table.from_batches([build_profile_rows(found, 5)])
+    assert read_profiles(rows) == found
     assert rows["runs"].to_pylist() == [one.runs for one in found]
 
 
@@ -155,15 +155,15 @@ def test_runs_alike_come_first_and_say_why() -> None:
             summary(5, write_bytes=None, write_ops=None),
         ]
     )
-    found = similar(told, 0)
+    found = find_similar_runs(told, 0)
     assert [one.job_id for one in found] == ["1", "5", "2", "3", "4"]
     assert found[0].distance == 0
     assert found[0].text == "alike in all that is known of both"
     assert found[2].differs["write_bytes"] == pytest.approx(1.585, abs=0.01)
     assert "3.0x more write" in found[2].text
     assert "write mode N-1" in found[3].text
-    assert len(similar(told, 0, 2)) == 2
-    assert similar(told.slice(0, 1), 0) == []
+    assert len(find_similar_runs(told, 0, 2)) == 2
+    assert find_similar_runs(told.slice(0, 1), 0) == []
 
 
 def both_ways(slow: int, fast: int) -> pa.Table:
@@ -173,7 +173,7 @@ def both_ways(slow: int, fast: int) -> pa.Table:
 
 
 def test_the_gain_of_another_mode_is_what_it_gave_here() -> None:
-    gain = expected_gain(both_ways(10, 10), phase(500, mode="N-1"), "mode", "N-1", "N-N")
+    gain = estimate_expected_gain(both_ways(10, 10), phase(500, mode="N-1"), "mode", "N-1", "N-N")
     assert gain is not None
     assert gain.ratio == pytest.approx(4.0, rel=0.02)
     assert gain.low < 4.0 < gain.high
@@ -183,12 +183,12 @@ def test_the_gain_of_another_mode_is_what_it_gave_here() -> None:
 
 @pytest.mark.parametrize(("slow", "fast"), [(2, 10), (10, 2), (0, 0)])
 def test_too_few_runs_promise_nothing(slow: int, fast: int) -> None:
-    assert expected_gain(both_ways(slow, fast), phase(500), "mode", "N-1", "N-N") is None
+    assert estimate_expected_gain(both_ways(slow, fast), phase(500), "mode", "N-1", "N-N") is None
 
 
 def test_a_run_of_many_phases_is_one_run() -> None:
     rows = [phase(0, mode="N-1", number=i) for i in range(9)] + [phase(i, mode="N-N") for i in range(1, 9)]
-    assert expected_gain(table(rows), phase(500), "mode", "N-1", "N-N") is None
+    assert estimate_expected_gain(table(rows), phase(500), "mode", "N-1", "N-N") is None
 
 
 def test_gains_of_request_sizes_and_targets() -> None:
@@ -196,41 +196,41 @@ def test_gains_of_request_sizes_and_targets() -> None:
     rows += [phase(10 + i, 8e8, 12.5, request_bytes=float(1 << 20), targets=list("abcd")) for i in range(4)]
     history = table(rows)
     asked = phase(500)
-    gain = expected_gain(history, asked, "request_bytes", (0, 65536), (1 << 19, 1 << 30))
+    gain = estimate_expected_gain(history, asked, "request_bytes", (0, 65536), (1 << 19, 1 << 30))
     assert gain is not None
     assert gain.ratio == pytest.approx(8)
-    wide = expected_gain(history, asked, "targets", (1, 2), (4, 100))
+    wide = estimate_expected_gain(history, asked, "targets", (1, 2), (4, 100))
     assert wide is not None
     assert wide.ratio == pytest.approx(8)
-    assert expected_gain(history, asked | {"bytes": 10**15}, "targets", (1, 2), (4, 100)) is None
-    assert expected_gain(runs([]), asked, "mode", "N-1", "N-N") is None
+    assert estimate_expected_gain(history, asked | {"bytes": 10**15}, "targets", (1, 2), (4, 100)) is None
+    assert estimate_expected_gain(runs([]), asked, "mode", "N-1", "N-N") is None
     with pytest.raises(ValueError, match="no gain"):
-        expected_gain(history, asked, "colour", "red", "blue")
+        estimate_expected_gain(history, asked, "colour", "red", "blue")
 
 
 def test_other_users_runs_at_this_scale_serve_where_own_are_missing() -> None:
-    gain = expected_gain(both_ways(5, 5), phase(500, user="bob", program="drift"), "mode", "N-1", "N-N")
+    gain = estimate_expected_gain(both_ways(5, 5), phase(500, user="bob", program="drift"), "mode", "N-1", "N-N")
     assert gain is not None
     assert gain.among == ("scale",)
 
 
 def test_no_difference_is_no_sure_gain() -> None:
     same = RNG.normal(0, 1, 30)
-    ratio, low, high = shift(same, same + 0.0)
+    ratio, low, high = estimate_shift(same, same + 0.0)
     assert ratio == 0
     assert low < 0 < high
 
 
 def test_a_run_taken_out_again_leaves_the_profile_of_the_others() -> None:
     told, phases = site(40)
-    both, rest = profile_of(told, phases), profile_of(told.slice(1), phases)
-    (one,) = profile_of(told.slice(0, 1), phases)
+    both, rest = build_profiles(told, phases), build_profiles(told.slice(1), phases)
+    (one,) = build_profiles(told.slice(0, 1), phases)
     [whole] = [p for p in both if (p.program, p.scale) == (one.program, one.scale)]
     [others] = [p for p in rest if (p.program, p.scale) == (one.program, one.scale)]
-    left = without(whole, one)
+    left = subtract_profile(whole, one)
     assert msgspec.structs.replace(left, first_ns=0, last_ns=0) == msgspec.structs.replace(
         others, first_ns=0, last_ns=0
     )
-    assert msgspec.structs.replace(merged(left, one), first_ns=0) == msgspec.structs.replace(whole, first_ns=0)
+    assert msgspec.structs.replace(merge_profiles(left, one), first_ns=0) == msgspec.structs.replace(whole, first_ns=0)
     with pytest.raises(ValueError, match="two categories"):
-        without(whole, next(p for p in both if p.program != one.program))
+        subtract_profile(whole, next(p for p in both if p.program != one.program))

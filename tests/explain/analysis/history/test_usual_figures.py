@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from fairlead.core.model.tables import PHASE, batch_of
-from fairlead.explain.analysis.history.usual_figures import UsualFigures, usual_figures
+from fairlead.explain.analysis.history.usual_figures import UsualFigures, compute_usual_figures
 
 S = 10**9
 Row = dict[str, object]
@@ -41,7 +41,7 @@ def table(rows: list[Row]) -> pa.Table:
 
 def usual(rows: list[Row], **other: object) -> UsualFigures:
     mine = table([phase(50, request_bytes=4096.0, mode="N-1", metadata_ops=5000, **other)])
-    return usual_figures(mine, 0, pa.concat_tables([table(rows), mine]))
+    return compute_usual_figures(mine, 0, pa.concat_tables([table(rows), mine]))
 
 
 def test_medians_of_earlier_runs_tell_what_is_usual() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from fairlead.core.model.incident import Incident
 from fairlead.core.model.tables import JOB_SUMMARY, PHASE, ROLLUP, batch_of
-from fairlead.explain.analysis.interference.attribution import attributed
+from fairlead.explain.analysis.interference.attribution import attribute_phase
 from fairlead.explain.analysis.interference.scene import Scene, Victim
 from fairlead.kit.testing.machine.play import Play
 from fairlead.kit.testing.machine.scenes import co_run, slow_target
@@ -38,7 +38,7 @@ def culprit_of(scene: Scene) -> str:
 
 def test_the_n_to_1_job_is_named_with_its_evidence() -> None:
     scene = beside()
-    said = attributed(scene)
+    said = attribute_phase(scene)
     assert said.accused
     assert said.verdict == "n_to_1"
     first = said.culprits[0]
@@ -56,7 +56,7 @@ def test_a_slow_phase_with_nobody_about_accuses_nobody() -> None:
     phases = phases_of(play)
     mine = phases[0]
     took = float(mine["end"]) - float(mine["begin"])
-    said = attributed(scene_of(play, mine, took / 2, rolled(play), phases))
+    said = attribute_phase(scene_of(play, mine, took / 2, rolled(play), phases))
     assert (said.verdict, said.accused) == ("unknown", False)
     assert not any(one.who.kind == "job" for one in said.culprits)
 
@@ -81,7 +81,7 @@ def test_a_sick_target_is_named() -> None:
     lengths = [float(one["end"]) - float(one["begin"]) for one in phases]
     worst = int(np.argmax(lengths))
     scene = scene_of(play, phases[worst], float(np.min(lengths)), rows, phases, incidents=[faulty(play)])
-    said = attributed(scene)
+    said = attribute_phase(scene)
     assert (said.verdict, said.accused) == ("component", True)
     assert said.culprits[0].who.id == play.machine.target_name(3)
     assert "known peak" in said.evidence[0].text
@@ -158,7 +158,7 @@ CROWDED = {"v": (150.0, 50.0), "a": (0.0, 500.0), "idle": (5.0, 5.0)}
 
 
 def test_a_job_that_fills_the_target_is_named_without_any_forwarder_record() -> None:
-    said = attributed(made(at_target(CROWDED), {"a": "N-N", "idle": "N-1"}))
+    said = attribute_phase(made(at_target(CROWDED), {"a": "N-N", "idle": "N-1"}))
     assert said.accused
     assert (said.verdict, said.culprits[0].who.id) == ("high_bandwidth", "a")
 
@@ -166,31 +166,31 @@ def test_a_job_that_fills_the_target_is_named_without_any_forwarder_record() -> 
 def test_an_innocent_whose_load_comes_and_goes_with_the_loss_is_not_named() -> None:
     """It is active in the same seconds, and N-1 at that, but has hardly anything of the component."""
     rates = {**CROWDED, "looks": (0.0, 8.0)}
-    said = attributed(made(at_target(rates), {"a": "N-N", "looks": "N-1"}))
+    said = attribute_phase(made(at_target(rates), {"a": "N-N", "looks": "N-1"}))
     assert said.culprits[0].who.id == "a"
     assert all(one.score < 0.5 for one in said.culprits if one.who.id == "looks")
 
 
 def test_an_idle_target_accuses_nobody() -> None:
-    said = attributed(made(at_target({"v": (150.0, 50.0), "a": (5.0, 20.0)}), {"a": "N-1"}))
+    said = attribute_phase(made(at_target({"v": (150.0, 50.0), "a": (5.0, 20.0)}), {"a": "N-1"}))
     assert (said.verdict, said.accused) == ("unknown", False)
 
 
 def test_of_two_equal_neighbours_none_is_the_first_by_far() -> None:
     rates = {"v": (150.0, 50.0), "a": (0.0, 250.0), "b": (0.0, 250.0)}
-    said = attributed(made(at_target(rates), {"a": "N-N", "b": "N-N"}))
+    said = attribute_phase(made(at_target(rates), {"a": "N-N", "b": "N-N"}))
     scores = {one.who.id: one.score for one in said.culprits}
     assert scores["a"] == pytest.approx(scores["b"])
     costs = [one.cost_s for one in said.culprits]
     assert costs[0] == pytest.approx(costs[1])
-    alone = attributed(made(at_target(CROWDED), {"a": "N-N"}))
+    alone = attribute_phase(made(at_target(CROWDED), {"a": "N-N"}))
     assert said.confidence < alone.confidence
 
 
 def test_many_small_parts_are_many_neighbours() -> None:
     # It lacks 100 MB/s, and each of them has 25: none alone would give back half.
     rates = {"v": (300.0, 50.0)} | {f"n{k}": (0.0, 25.0) for k in range(22)}
-    said = attributed(made(at_target(rates), {f"n{k}": "1-1" for k in range(22)}))
+    said = attribute_phase(made(at_target(rates), {f"n{k}": "1-1" for k in range(22)}))
     assert said.verdict in ("many_neighbours", "unknown")
     assert not (said.accused and said.verdict not in ("many_neighbours", "unknown"))
 
@@ -198,13 +198,13 @@ def test_many_small_parts_are_many_neighbours() -> None:
 def test_of_many_equal_neighbours_none_is_named_alone() -> None:
     # Each of them, gone alone, would give back half: that does not make one of them the culprit.
     rates = {"v": (300.0, 50.0)} | {f"n{k}": (0.0, 50.0) for k in range(11)}
-    said = attributed(made(at_target(rates), {f"n{k}": "1-1" for k in range(11)}))
+    said = attribute_phase(made(at_target(rates), {f"n{k}": "1-1" for k in range(11)}))
     assert said.verdict in ("many_neighbours", "unknown")
 
 
 def test_without_parts_by_job_shares_are_estimated_and_surety_is_less() -> None:
-    counted = attributed(made(at_target(CROWDED), {"a": "N-N"}))
-    estimated = attributed(made(at_target(CROWDED, by_job=False), {"a": "N-N"}))
+    counted = attribute_phase(made(at_target(CROWDED), {"a": "N-N"}))
+    estimated = attribute_phase(made(at_target(CROWDED, by_job=False), {"a": "N-N"}))
     assert estimated.culprits[0].who.id == "a"
     assert estimated.confidence < counted.confidence
     assert any("estimated" in text for text in estimated.missing)
@@ -214,13 +214,13 @@ def test_without_parts_by_job_shares_are_estimated_and_surety_is_less() -> None:
 def test_a_source_that_tells_the_parts_twice_does_not_double_them() -> None:
     rows = at_target(CROWDED)
     again = [row for row in rows if row["kind"] == "target" and row.get("job_id") is not None]
-    once, twice = (attributed(made(some, {"a": "N-N"})) for some in (rows, rows + again))
+    once, twice = (attribute_phase(made(some, {"a": "N-N"})) for some in (rows, rows + again))
     assert twice.culprits[0].who == once.culprits[0].who
     assert twice.culprits[0].cost_s == pytest.approx(once.culprits[0].cost_s, rel=0.02)
 
 
 def test_an_empty_scene_is_unknown() -> None:
-    said = attributed(made([], {}, missing=("forwarders: no counters",)))
+    said = attribute_phase(made([], {}, missing=("forwarders: no counters",)))
     assert (said.verdict, said.accused, said.confidence) == ("unknown", False, 0.0)
     assert "forwarders: no counters" in said.missing
     assert any("target" in text for text in said.missing)
@@ -229,7 +229,7 @@ def test_an_empty_scene_is_unknown() -> None:
 def test_loads_of_other_intervals_are_not_added() -> None:
     rows = at_target(CROWDED)
     minutes = [{**row, "interval_ns": 60 * S} for row in rows]
-    assert attributed(made(rows + minutes, {"a": "N-N"})) == attributed(made(rows, {"a": "N-N"}))
+    assert attribute_phase(made(rows + minutes, {"a": "N-N"})) == attribute_phase(made(rows, {"a": "N-N"}))
 
 
 def test_unknown_amounts_are_no_zeros() -> None:
@@ -237,7 +237,7 @@ def test_unknown_amounts_are_no_zeros() -> None:
     rows = [
         row if row["kind"] == "job" else {**row, "write_bytes": None, "write_ops": None} for row in at_target(CROWDED)
     ]
-    said = attributed(made(rows, {"a": "N-N"}))
+    said = attribute_phase(made(rows, {"a": "N-N"}))
     assert said.verdict == "unknown"
 
 
@@ -245,13 +245,13 @@ def test_the_same_twice_and_whatever_the_order_of_rows() -> None:
     scene = beside()
     order = np.random.default_rng(1).permutation(scene.loads.num_rows)
     shuffled = replace(scene, loads=scene.loads.take(pa.array(order)))
-    assert attributed(shuffled) == attributed(scene)
+    assert attribute_phase(shuffled) == attribute_phase(scene)
 
 
 def test_own_change_is_told_where_nobody_else_explains_it() -> None:
     scene = made(at_target({"v": (150.0, 50.0)}), {})
     changed = replace(scene.victim, request_bytes=4096.0, usual_request_bytes=float(1 << 20))
-    said = attributed(replace(scene, victim=changed))
+    said = attribute_phase(replace(scene, victim=changed))
     assert (said.verdict, said.accused) == ("own", False)
     assert "4 KiB" in said.evidence[0].text
 
@@ -264,5 +264,5 @@ def test_an_unfinished_neighbour_and_overlapping_phases_are_borne() -> None:
         pc.add(scene.neighbours["end_ns"], 10_000 * S),
     )
     twice = pa.concat_tables([open_end, open_end])
-    said = attributed(replace(scene, neighbours=twice))
+    said = attribute_phase(replace(scene, neighbours=twice))
     assert said.culprits[0].who.id == culprit_of(scene)

@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 
 from fairlead.core.model.tables import ROLLUP, batch_of
-from fairlead.explain.analysis.interference.congestion import last_parts
-from fairlead.explain.analysis.interference.doses import doses
-from fairlead.explain.analysis.interference.loads import Loads, loads_of
+from fairlead.explain.analysis.interference.congestion import find_last_parts
+from fairlead.explain.analysis.interference.doses import estimate_doses
+from fairlead.explain.analysis.interference.loads import Loads, build_loads
 from interference_building import S
 
 
@@ -16,7 +16,7 @@ def loads(rows: list[dict[str, object]], *others: str) -> Loads:
     filled = [{"interval_ns": S, "layer": str(row["kind"]), **row} for row in rows]
     columns: dict[str, object] = {name: [row.get(name) for row in filled] for name in ROLLUP.schema.names}
     table = pa.Table.from_batches([batch_of(ROLLUP, columns, len(rows))], ROLLUP.schema)
-    return loads_of(table, S, "v", others, span_ns=(0, 5 * S))
+    return build_loads(table, S, "v", others, span_ns=(0, 5 * S))
 
 
 def part(second: int, job: str | None, **values: object) -> dict[str, object]:
@@ -68,7 +68,7 @@ def test_a_load_that_moves_against_the_rate_responds_and_another_does_not() -> N
     rate = 10.0 - 6.0 * high + rng.normal(0, 0.2, 100)
     other = rng.random(100)
     still = np.full(100, 0.5)
-    found = doses(np.array([high, other, still]), rate, np.ones(100, bool))
+    found = estimate_doses(np.array([high, other, still]), rate, np.ones(100, bool))
     assert found.response[0] > 0.95
     assert found.by_chance[0] < 0.05
     assert abs(found.response[1]) < 0.4
@@ -77,7 +77,7 @@ def test_a_load_that_moves_against_the_rate_responds_and_another_does_not() -> N
 
 
 def test_too_few_seconds_say_nothing() -> None:
-    assert np.isnan(doses(np.ones((1, 5)), np.arange(5.0), np.ones(5, bool)).response).all()
+    assert np.isnan(estimate_doses(np.ones((1, 5)), np.arange(5.0), np.ones(5, bool)).response).all()
 
 
 def test_the_part_of_a_job_that_ends_last_tells_how_long_it_took() -> None:
@@ -87,7 +87,7 @@ def test_the_part_of_a_job_that_ends_last_tells_how_long_it_took() -> None:
     inside = np.ones(5)
     uneven = loads([*at("f1", range(2)), *at("f2", range(5))])
     assert [one.id for one in uneven.components] == ["f1", "f2"]
-    assert last_parts(uneven, "write", [0, 1], inside) == [1]
+    assert find_last_parts(uneven, "write", [0, 1], inside) == [1]
     even = loads([*at("f1", range(5)), *at("f2", range(5))])
-    assert last_parts(even, "write", [0, 1], inside) == [], "all of them ended together: the job as a whole counts"
-    assert last_parts(uneven, "read", [0, 1], inside) == []
+    assert find_last_parts(even, "write", [0, 1], inside) == [], "all of them ended together: the job as a whole counts"
+    assert find_last_parts(uneven, "read", [0, 1], inside) == []

@@ -9,11 +9,15 @@ import pytest
 from fairlead.core.model.incident import Incident
 from fairlead.core.model.tables import FINDING, JOB_SUMMARY, ROLLUP, batch_of
 from fairlead.decide.sim import platform
-from fairlead.explain.analysis.health.durations import durations
+from fairlead.explain.analysis.health.durations import count_durations
 from fairlead.explain.analysis.overview import jobs as overview
-from fairlead.explain.analysis.overview.abnormal import abnormal_jobs
-from fairlead.explain.analysis.overview.load import metadata_load, utilisation_cdf
-from fairlead.explain.analysis.overview.requests import bandwidth_and_iops, mean_request_bytes, shares_below
+from fairlead.explain.analysis.overview.abnormal import count_abnormal_jobs
+from fairlead.explain.analysis.overview.load import compute_metadata_load
+from fairlead.explain.analysis.overview.requests import (
+    compute_bandwidth_and_iops,
+    compute_mean_request_bytes,
+    compute_shares_below,
+)
 from fairlead.kit.testing.machine import TAIHULIGHT
 from fairlead.kit.testing.machine.population import GB, MEAN_WRITE_GB, MODE_JOBS, MODES, NONTRIVIAL_SHARE, draw
 from system_building import GIB, HOUR, MIB, T0, Row, S, minutes, summary, table
@@ -32,7 +36,7 @@ def test_of_several_summaries_of_a_run_the_last_counts() -> None:
         summary("1", write_bytes=7, made_ns=7, start_ns=T0 + S),
         summary("1", write_bytes=3, cluster="b"),
     )
-    assert sorted(overview.latest(rows)["write_bytes"].to_pylist()) == [2, 3, 7]
+    assert sorted(overview.select_latest(rows)["write_bytes"].to_pylist()) == [2, 3, 7]
 
 
 def test_a_share_is_of_jobs_whose_volume_is_known() -> None:
@@ -42,7 +46,7 @@ def test_a_share_is_of_jobs_whose_volume_is_known() -> None:
         summary("3"),
         summary("4", read_bytes=0),
     )
-    [found] = overview.population(rows).to_pylist()
+    [found] = overview.summarise_population(rows).to_pylist()
     assert found == {
         "jobs": 4,
         "known": 3,
@@ -54,9 +58,9 @@ def test_a_share_is_of_jobs_whose_volume_is_known() -> None:
 
 
 def test_nothing_known_is_not_zero() -> None:
-    [found] = overview.population(jobs(summary("1"))).to_pylist()
+    [found] = overview.summarise_population(jobs(summary("1"))).to_pylist()
     assert (found["nontrivial_share"], found["read_bytes"]) == (None, None)
-    assert overview.population(jobs()).to_pylist()[0]["nontrivial_share"] is None
+    assert overview.summarise_population(jobs()).to_pylist()[0]["nontrivial_share"] is None
 
 
 def test_the_mode_is_that_of_the_way_that_moved_more() -> None:
@@ -67,7 +71,7 @@ def test_the_mode_is_that_of_the_way_that_moved_more() -> None:
         summary("4", write_bytes=GIB),
     )
     assert overview.main_mode(rows).to_pylist() == ["N-N", "N-1", "1-1", None]
-    found = {row["mode"]: row for row in overview.modes(rows).to_pylist()}
+    found = {row["mode"]: row for row in overview.count_modes(rows).to_pylist()}
     assert found["N-N"]["share"] == pytest.approx(1 / 3)
     assert (found[None]["jobs"], found[None]["share"]) == (1, None)
     assert found["N-M"]["mean_read_bytes"] is None
@@ -78,7 +82,7 @@ def test_classes_of_core_hours_include_their_upper_edge() -> None:
         return summary(str(core_hours), cores=int(core_hours), end_ns=T0 + HOUR, write_bytes=int(core_hours))
 
     rows = jobs(ran(1000), ran(1001), ran(2_000_000), summary("x", write_bytes=9), summary("run", end_ns=None))
-    found = {row["core_hours"]: row["jobs"] for row in overview.core_hours(rows).to_pylist()}
+    found = {row["core_hours"]: row["jobs"] for row in overview.count_by_core_hours(rows).to_pylist()}
     assert found == {"(0,1K]": 1, "(1K,10K]": 1, "(10K,100K]": 0, "(100K,1000K]": 0, ">1000K": 1, None: 1}
 
 
@@ -90,7 +94,7 @@ def test_n_to_one_is_told_by_n() -> None:
         ),
         summary("nn", processes=16, write_mode="N-N", write_bandwidth_bytes_per_s=1e9),
     )
-    found = {row["processes"]: row["jobs"] for row in overview.n_to_one(rows).to_pylist()}
+    found = {row["processes"]: row["jobs"] for row in overview.summarise_n_to_one(rows).to_pylist()}
     assert found == {16: 3, 64: 1, 1024: 1}
 
 
@@ -101,13 +105,13 @@ def test_a_ranking_has_its_trend() -> None:
         summary("3", user="ben", write_bytes=100),
         summary("4", user="cho", start_ns=T0),
     )
-    found = overview.ranking(rows, "user", T0, T0 + HOUR).to_pylist()
+    found = overview.rank_by_volume(rows, "user", T0, T0 + HOUR).to_pylist()
     assert [(row["name"], row["bytes"], row["trend"], row["earlier_bytes"]) for row in found] == [
         ("ada", 300, 3.0, 100),
         ("ben", 100, None, 0),
         ("cho", None, None, 0),
     ]
-    alone = overview.ranking(rows.slice(0, 1), "user", T0, T0 + HOUR).to_pylist()
+    alone = overview.rank_by_volume(rows.slice(0, 1), "user", T0, T0 + HOUR).to_pylist()
     assert alone[0]["earlier_bytes"] is None
 
 
@@ -117,10 +121,10 @@ def test_mean_requests_want_bytes_and_operations_of_the_same_way() -> None:
         summary("2", read_bytes=1000, write_ops=10),
         summary("3", write_bytes=0, write_ops=0),
     )
-    np.testing.assert_array_equal(mean_request_bytes(rows), [200.0, np.nan, np.nan])
-    below = {row["below_bytes"]: row for row in shares_below(rows, (200, 201)).to_pylist()}
+    np.testing.assert_array_equal(compute_mean_request_bytes(rows), [200.0, np.nan, np.nan])
+    below = {row["below_bytes"]: row for row in compute_shares_below(rows, (200, 201)).to_pylist()}
     assert [(below[k]["jobs"], below[k]["known"]) for k in (200, 201)] == [(0, 1), (1, 1)]
-    assert shares_below(jobs(summary("9")), (1024,)).to_pylist()[0]["job_share"] is None
+    assert compute_shares_below(jobs(summary("9")), (1024,)).to_pylist()[0]["job_share"] is None
 
 
 def test_a_dot_lies_on_the_line_of_its_request_size() -> None:
@@ -130,7 +134,7 @@ def test_a_dot_lies_on_the_line_of_its_request_size() -> None:
         ),
         summary("2", write_bytes=MIB, write_ops=1, iops=1.0),
     )
-    [dot] = bandwidth_and_iops(rows).to_pylist()
+    [dot] = compute_bandwidth_and_iops(rows).to_pylist()
     assert dot["job_id"] == "1"
     assert dot["bandwidth_bytes_per_s"] == pytest.approx(dot["iops"] * dot["request_bytes"])
 
@@ -138,19 +142,19 @@ def test_a_dot_lies_on_the_line_of_its_request_size() -> None:
 # -- load --------------------------------------------------------------------------------------------------------------
 
 
-def test_utilisation_counts_idle_minutes_only_where_somebody_watched() -> None:
+def test_load_counts_idle_minutes_only_where_somebody_watched() -> None:
     rows = table(
         ROLLUP,
         [
-            *minutes("target", "target", "o1", last=10, write_bytes=60 * GIB),
-            *minutes("target", "target", "o1", first=10, last=20, write_bytes=GIB // 4),
+            *minutes("mds", "metadata", "m0", last=10, metadata_ops=60 * 1000),
+            *minutes("mds", "metadata", "m0", first=10, last=20, metadata_ops=60 * 4),
         ],
     )
-    alone = utilisation_cdf(rows, float(GIB), edges=(0.01, 0.9, 1.0))
-    assert alone["share"].to_pylist() == [0.5, 0.5, 1.0]
-    watched = utilisation_cdf(rows, float(GIB), watched=60, edges=(0.01, 0.9, 1.0))
+    edges = (0.01, 0.9, 1.0)
+    assert compute_metadata_load(rows, 1000.0, edges=edges)["share"].to_pylist() == [0.5, 0.5, 1.0]
+    watched = compute_metadata_load(rows, 1000.0, watched=60, edges=edges)
     assert watched["share"].to_pylist() == pytest.approx([50 / 60, 50 / 60, 1.0])
-    assert utilisation_cdf(rows.slice(0, 0), float(GIB))["share"].null_count == 8
+    assert compute_metadata_load(rows.slice(0, 0), 1000.0)["share"].null_count == 8
 
 
 def test_metadata_load_tells_the_share_above_three_quarters() -> None:
@@ -161,7 +165,7 @@ def test_metadata_load_tells_the_share_above_three_quarters() -> None:
             *minutes("mds", "metadata", "m0", first=15, metadata_ops=60 * 100),
         ],
     )
-    assert metadata_load(rows, 1000.0, edges=(0.75,))["share_above"].to_pylist() == [0.25]
+    assert compute_metadata_load(rows, 1000.0, edges=(0.75,))["share_above"].to_pylist() == [0.25]
 
 
 # -- abnormal jobs -----------------------------------------------------------------------------------------------------
@@ -199,7 +203,7 @@ def test_a_job_counts_once_for_what_cost_it_most() -> None:
         ],
     )
     some = jobs(*(summary(str(k), write_bytes=GIB) for k in range(1, 5)), summary("small", write_bytes=1))
-    found = {row["cause"]: row for row in abnormal_jobs(rows, some).to_pylist()}
+    found = {row["cause"]: row for row in count_abnormal_jobs(rows, some).to_pylist()}
     assert {cause: row["jobs"] for cause, row in found.items()} == {"mdops": 1, "n_to_one": 1, "all": 2}
     assert found["all"]["share"] == 0.5
     assert found["all"]["lost_s"] == 105.0
@@ -208,7 +212,7 @@ def test_a_job_counts_once_for_what_cost_it_most() -> None:
 
 def test_a_finding_made_again_counts_as_it_was_made_last() -> None:
     rows = table(FINDING, [finding("a", "1", "mdops", 9.0), finding("a", "1", "n_to_one", 9.0, analysis_version=2)])
-    found = abnormal_jobs(rows, jobs(summary("1", write_bytes=GIB))).to_pylist()
+    found = count_abnormal_jobs(rows, jobs(summary("1", write_bytes=GIB))).to_pylist()
     assert [row["cause"] for row in found] == ["n_to_one", "all"]
 
 
@@ -217,7 +221,7 @@ def test_durations_are_those_of_the_paper() -> None:
         to = None if hours is None else T0 + int(hours * HOUR)
         return Incident(id=name, layer="target", component="o1", from_ns=T0, to_ns=to, kind="degraded", confidence=1.0)
 
-    (row,) = durations([sick("a", 0.5), sick("b", 4.0), sick("c", None)], T0 + 100 * HOUR)
+    (row,) = count_durations([sick("a", 0.5), sick("b", 4.0), sick("c", None)], T0 + 100 * HOUR)
     assert (row.layer, list(row.counts)) == ("target", [1, 0, 1, 0, 1])
 
 
@@ -243,20 +247,20 @@ def published() -> pa.Table:
 
 def test_the_share_of_non_trivial_jobs_is_the_published_one(published: pa.Table) -> None:
     """16.3 %, to a percentage point: three standard errors of 30,000 drawn jobs are 0.6 points."""
-    [found] = overview.population(published).to_pylist()
+    [found] = overview.summarise_population(published).to_pylist()
     assert found["nontrivial_share"] == pytest.approx(NONTRIVIAL_SHARE, abs=0.01)
 
 
 def test_the_modes_are_the_published_ones(published: pa.Table) -> None:
     """N-N 36.9, N-M 1.1, N-1 7.9, 1-1 54.1 %: to 3 points (storms, 0.69 % of all jobs, are N-N here)."""
-    found = {row["mode"]: row for row in overview.modes(published).to_pylist()}
+    found = {row["mode"]: row for row in overview.count_modes(published).to_pylist()}
     for mode, count in zip(MODES, MODE_JOBS, strict=True):
         assert found[mode]["share"] == pytest.approx(count / sum(MODE_JOBS), abs=0.03), mode
 
 
 def test_mean_volumes_are_of_the_published_size(published: pa.Table) -> None:
     """Volumes are lognormal with a deviation of 1.6, so means of some thousand jobs keep to a factor of 1.5."""
-    found = {row["mode"]: row for row in overview.modes(published).to_pylist()}
+    found = {row["mode"]: row for row in overview.count_modes(published).to_pylist()}
     for mode, gigabytes in zip(MODES, MEAN_WRITE_GB, strict=True):
         if found[mode]["jobs"] > 300:
             assert 1 / 1.5 < found[mode]["mean_write_bytes"] / (gigabytes * GB) < 1.5, mode

@@ -15,11 +15,11 @@ from fairlead.explain.analysis.system.findings import (
     DAILY,
     HOURLY,
     TABLES_READ,
-    kinds_read,
-    system_findings,
-    tables_read,
+    find_system_findings,
+    list_kinds_read,
+    list_tables_read,
 )
-from fairlead.explain.analysis.system.site import SystemSite, system_site, with_mapping
+from fairlead.explain.analysis.system.site import SystemSite, build_system_site, with_mapping
 from fairlead.explain.rules.advice_set import load_advice
 from fairlead.kit.testing.machine import small, two_layer
 from fairlead.see.sources.slurm.hostlist import expand_hostlist as expand
@@ -468,16 +468,16 @@ def test_the_same_tables_give_the_same_findings_in_any_order() -> None:
 
 def test_every_rule_has_its_length_of_window_and_says_what_it_reads() -> None:
     assert sorted([*HOURLY, *DAILY]) == sorted(SYSTEM)
-    assert set(tables_read(SYSTEM)) == set(TABLES_READ)
-    assert "ops" not in tables_read(HOURLY)
-    assert kinds_read(DAILY) == ["device", "forwarder"]
+    assert set(list_tables_read(SYSTEM)) == set(TABLES_READ)
+    assert "ops" not in list_tables_read(HOURLY)
+    assert list_kinds_read(DAILY) == ["device", "forwarder"]
 
 
 @pytest.mark.parametrize("rules", [HOURLY, DAILY])
 def test_rules_that_are_not_asked_for_say_nothing(rules: tuple[str, ...]) -> None:
     given = storms_and_all()
     tables = {"rollup": table(ROLLUP, given["rollup"]), "metadata": given["metadata"]}  # type: ignore[arg-type]
-    found = system_findings(tables, FORWARDERS, T0, T0 + HOUR, only=rules)  # type: ignore[arg-type]
+    found = find_system_findings(tables, FORWARDERS, T0, T0 + HOUR, only=rules)  # type: ignore[arg-type]
     assert words(found) == ({"cache_thrashing", "imbalance", "metadata_storm"} if rules is HOURLY else set())
     assert {text.split(":")[0].removeprefix("system.") for text in found.missing} <= set(rules)
 
@@ -488,11 +488,11 @@ def test_what_is_said_to_be_read_is_enough(rules: tuple[str, ...]) -> None:
     given = storms_and_all()
     rows: list[Row] = given["rollup"]  # type: ignore[assignment]
     tables = {"rollup": table(ROLLUP, rows), "metadata": given["metadata"]}
-    whole = system_findings(tables, FORWARDERS, T0, T0 + HOUR, only=rules)  # type: ignore[arg-type]
-    some = [row for row in rows if row["kind"] in kinds_read(rules)]
+    whole = find_system_findings(tables, FORWARDERS, T0, T0 + HOUR, only=rules)  # type: ignore[arg-type]
+    some = [row for row in rows if row["kind"] in list_kinds_read(rules)]
     kept = {"rollup": table(ROLLUP, some), "metadata": given["metadata"]}
-    kept = {name: kept[name] for name in tables_read(rules) if name in kept}
-    assert system_findings(kept, FORWARDERS, T0, T0 + HOUR, only=rules) == whole  # type: ignore[arg-type]
+    kept = {name: kept[name] for name in list_tables_read(rules) if name in kept}
+    assert find_system_findings(kept, FORWARDERS, T0, T0 + HOUR, only=rules) == whole  # type: ignore[arg-type]
 
 
 def test_findings_are_kept_as_rows() -> None:
@@ -506,13 +506,13 @@ def test_findings_are_kept_as_rows() -> None:
 def test_every_finding_ends_with_what_to_do() -> None:
     given = storms_and_all()
     tables = {"rollup": table(ROLLUP, given["rollup"]), "metadata": given["metadata"]}  # type: ignore[arg-type]
-    found = system_findings(tables, FORWARDERS, T0, T0 + HOUR, advice=load_advice())  # type: ignore[arg-type]
+    found = find_system_findings(tables, FORWARDERS, T0, T0 + HOUR, advice=load_advice())  # type: ignore[arg-type]
     for one in found.told:
         assert {advice.audience for advice in one.finding.advice} >= {"user", "site"}, one.finding.rule
 
 
 def test_an_empty_lake_has_no_findings_and_says_what_is_missing() -> None:
-    found = system_findings({}, SystemSite(), T0, T0 + HOUR)
+    found = find_system_findings({}, SystemSite(), T0, T0 + HOUR)
     assert found.told == []
     assert {text.split(":")[0].removeprefix("system.") for text in found.missing} == set(SYSTEM) - {
         "burst_buffer_unused"  # a site that tells of no burst buffer lacks none
@@ -520,15 +520,15 @@ def test_an_empty_lake_has_no_findings_and_says_what_is_missing() -> None:
 
 
 def test_a_site_without_forwarders_misses_none() -> None:
-    site = system_site(parse_site('[[nodes]]\nkind = "compute"\nnodes = "n[1-4]"\n'), expand)
-    found = system_findings({}, site, T0, T0 + HOUR)
+    site = build_system_site(parse_site('[[nodes]]\nkind = "compute"\nnodes = "n[1-4]"\n'), expand)
+    found = find_system_findings({}, site, T0, T0 + HOUR)
     assert not [text for text in found.missing if "forwarder" in text]
 
 
 def test_the_site_file_tells_peaks_classes_and_devices() -> None:
-    site = system_site(parse_site(SITE), expand)
+    site = build_system_site(parse_site(SITE), expand)
     assert site.peaks == {"forwarder": 1e9, "target": 2e9, "mds": 4e4}
-    assert site.of_class("login") == {"login1", "login2"}
+    assert site.list_class_nodes("login") == {"login1", "login2"}
     assert site.devices == {"n1/nvme0": 10, "n2/nvme0": 10}
     assert site.forwarded is True
 
@@ -570,5 +570,5 @@ def test_a_healthy_machine_at_work_has_no_amplification_and_no_storm(make: objec
         peaks={"forwarder": machine.forwarder_bandwidth, "target": machine.target_bandwidth, "mds": machine.mdops},
         forwarded=machine.forwarders > 0,
     )
-    found = system_findings(tables, site, play.origin_ns, play.origin_ns + HOUR)
+    found = find_system_findings(tables, site, play.origin_ns, play.origin_ns + HOUR)
     assert not words(found) & {"cache_thrashing", "write_amplification", "metadata_storm", "forwarders_under"}

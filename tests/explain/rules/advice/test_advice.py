@@ -10,7 +10,7 @@ import pytest
 
 from fairlead.cli.main import COMMANDS, cli
 from fairlead.core.errors import ConfigError
-from fairlead.explain.analysis.advice import FACTS, KNOWN, Entry, Gain, advised, placeholders
+from fairlead.explain.analysis.advice import FACTS, KNOWN, Entry, Gain, build_advice, list_placeholders
 from fairlead.explain.rules.advice_set import built_in_files, check_advice, lacking, load_advice
 
 ENTRIES = [(name, one) for name, found in built_in_files().items() for one in found.advice]
@@ -37,12 +37,12 @@ def test_every_file_cites_where_it_is_from() -> None:
 
 @pytest.mark.parametrize(("rule", "one"), ENTRIES)
 def test_every_placeholder_is_a_fact_and_filled(rule: str, one: Entry) -> None:
-    assert set(placeholders(one.text)) | set(placeholders(one.code or "", code=True)) <= set(FACTS), rule
+    assert set(list_placeholders(one.text)) | set(list_placeholders(one.code or "", code=True)) <= set(FACTS), rule
     facts = {name: "abc" if fact.kind == "name" else 3.5 for name, fact in FACTS.items()}
     layer = one.layers[0] if one.layers else None
     for filled in (facts, {}):
         for verdict in one.verdicts or KNOWN[rule]:
-            for said in advised({rule: [one]}, rule, verdict, filled | dict.fromkeys(one.needs, 1), layer=layer):
+            for said in build_advice({rule: [one]}, rule, verdict, filled | dict.fromkeys(one.needs, 1), layer=layer):
                 assert "{" not in said.text
 
 
@@ -56,7 +56,9 @@ def test_commands_of_fairlead_exist(line: str) -> None:
 
 
 def test_what_is_not_known_is_not_made_up() -> None:
-    said = advised(load_advice(), "component.degraded", "fail_slow", {"component": "fs-OST0003", "share_of_peak": None})
+    said = build_advice(
+        load_advice(), "component.degraded", "fail_slow", {"component": "fs-OST0003", "share_of_peak": None}
+    )
     site = next(one for one in said if one.audience == "site")
     assert "fs-OST0003 works, but slowly (a part of its peak)" in site.text
     assert "osp.fs-OST0003-osc-MDT" in (site.code or "")
@@ -64,18 +66,20 @@ def test_what_is_not_known_is_not_made_up() -> None:
 
 def test_a_hostile_name_reaches_no_command_and_no_terminal() -> None:
     for name in ("x; rm -rf /", "$(reboot)", "a\nb", "-rf", "`id`", "'", "\x1b[2J"):
-        for said in advised(load_advice(), "job.interference", "high_iops", {"culprit": name, "component": name}):
+        for said in build_advice(load_advice(), "job.interference", "high_iops", {"culprit": name, "component": name}):
             assert name not in (said.code or "")
             assert "\x1b" not in said.text
             assert "\n" not in said.text
-        codes = [one.code for one in advised(load_advice(), "job.interference", "high_iops", {"culprit": name})]
+        codes = [one.code for one in build_advice(load_advice(), "job.interference", "high_iops", {"culprit": name})]
         assert any("rate-job:CULPRIT=2000ops" in (code or "") for code in codes)
 
 
 def test_a_gain_is_promised_only_where_runs_show_it() -> None:
     def told(factor: float, runs: int) -> str:
         gain = Gain(change="mode", factor=factor, runs=runs, basis="N-N runs at this scale")
-        return "\n".join(one.text for one in advised(load_advice(), "job.interference", "n_to_1", {}, gains=[gain]))
+        return "\n".join(
+            one.text for one in build_advice(load_advice(), "job.interference", "n_to_1", {}, gains=[gain])
+        )
 
     assert "Your N-N runs at this scale get 4.1x (7 runs)." in told(4.1, 7)
     assert "get" not in told(4.1, 1).partition("N-N runs")[2]
@@ -83,12 +87,12 @@ def test_a_gain_is_promised_only_where_runs_show_it() -> None:
 
 
 def test_a_verdict_without_entries_of_its_own_gets_the_general_ones_and_layers_go_first() -> None:
-    said = advised(load_advice(), "component.degraded", "unknown", {"component": "c1"}, layer="forwarder")
+    said = build_advice(load_advice(), "component.degraded", "unknown", {"component": "c1"}, layer="forwarder")
     assert [one.audience for one in said] == ["user", "site"]
     assert "fairlead remap" in (said[1].code or "")
-    assert advised(load_advice(), "no.such_rule", "x", {}) == []
+    assert build_advice(load_advice(), "no.such_rule", "x", {}) == []
     with pytest.raises(KeyError, match="no fact 'jobb'"):
-        advised(load_advice(), "job.own_change", "own", {"jobb": 1})
+        build_advice(load_advice(), "job.own_change", "own", {"jobb": 1})
 
 
 def _site(tmp_path: Path, text: str, name: str = "job.own_change") -> Path:
@@ -101,11 +105,11 @@ def _site(tmp_path: Path, text: str, name: str = "job.own_change") -> Path:
 def test_a_site_replaces_what_it_names_or_adds(tmp_path: Path) -> None:
     text = 'rule = "job.own_change"\n[[advice]]\naudience = "user"\ntext = "Call 4711 about job {job}."\n'
     site = _site(tmp_path, text)
-    said = advised(load_advice(site), "job.own_change", "own", {"job": "9"})
+    said = build_advice(load_advice(site), "job.own_change", "own", {"job": "9"})
     assert [one.text for one in said if one.audience == "user"] == ["Call 4711 about job 9."]
     assert any(one.audience == "site" for one in said)
     (site / "advice" / "job.own_change.toml").write_text("add = true\n" + text)
-    users = [one for one in advised(load_advice(site), "job.own_change", "own", {}) if one.audience == "user"]
+    users = [one for one in build_advice(load_advice(site), "job.own_change", "own", {}) if one.audience == "user"]
     assert len(users) == 2
 
 

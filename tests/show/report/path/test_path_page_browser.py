@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from fairlead.explain.analysis.culprits import judge
-from fairlead.explain.analysis.job_path import paths
-from fairlead.explain.analysis.path_charts import charts
+from fairlead.explain.analysis.culprits import judge_tables
+from fairlead.explain.analysis.job_path import build_job_paths
+from fairlead.explain.analysis.path_charts import build_path_charts
 from fairlead.show.report.path.page import render
 from path_simulation import EDGES_NS, MIB, Plane, checkpoints, flood, metadata
 
@@ -26,13 +26,13 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         *flood("102", "f0", 12, seed=9, start=9, end=14),
     ]
     tables = plane.run(jobs, 16)
-    judgement, facts = judge(tables, EDGES_NS)
-    found = paths(tables, facts)
+    judgement, facts = judge_tables(tables, EDGES_NS)
+    found = build_job_paths(tables, facts)
     text = render(
         {
             "judgement": judgement,
             "paths": found,
-            "charts": charts(tables, judgement, facts, found),
+            "charts": build_path_charts(tables, judgement, facts, found),
             "saw": {
                 "101": {
                     "about": "A checkpoint.",

@@ -11,7 +11,7 @@ F64 = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Judged:
+class PhaseJudgement:
     """Arrays of P, the rows of the judged PHASE table in order. NaN: not known (nothing to compare with)."""
 
     abnormal: NDArray[np.bool_]
@@ -27,10 +27,10 @@ class Judged:
     """Which rung of the ladder of categories they were of (`history.category.LADDER`); -1: none."""
 
     @staticmethod
-    def nothing(count: int) -> Judged:
+    def build_unknown(count: int) -> PhaseJudgement:
         """Of `count` phases nothing is known."""
         unknown = np.full(count, np.nan)
-        return Judged(
+        return PhaseJudgement(
             abnormal=np.zeros(count, np.bool_),
             confidence=unknown,
             expected_s=unknown.copy(),

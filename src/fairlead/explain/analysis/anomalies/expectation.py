@@ -18,12 +18,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from fairlead.explain.analysis.anomalies.detector_output import Judged
-from fairlead.explain.analysis.anomalies.phase_arrays import Measured, measured
-from fairlead.explain.analysis.anomalies.spread import priors
-from fairlead.explain.analysis.history.category import LADDER, NONE, categories
-from fairlead.explain.analysis.history.columns import codes as kinds
-from fairlead.explain.analysis.history.columns import combined, integers
+from fairlead.explain.analysis.anomalies.detector_output import PhaseJudgement
+from fairlead.explain.analysis.anomalies.phase_arrays import PhaseFigures, extract_figures
+from fairlead.explain.analysis.anomalies.spread import estimate_priors
+from fairlead.explain.analysis.history.category import LADDER, NONE, compute_categories
+from fairlead.explain.analysis.history.columns import combine_codes, read_integers
+from fairlead.explain.analysis.history.columns import read_codes as kinds
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
@@ -52,7 +52,9 @@ CANDIDATES = ExpectedLimits(lost_share=0.35, probability=0.3, least_lost_s=0.7, 
 looks the same by its rate; evidence of congestion tells them apart."""
 
 
-def judged(phases: pa.Table, history: pa.Table, limits: ExpectedLimits | None = None, *, batch: bool = False) -> Judged:
+def judge_phases(
+    phases: pa.Table, history: pa.Table, limits: ExpectedLimits | None = None, *, batch: bool = False
+) -> PhaseJudgement:
     """What is to be said of each row of `phases` (PHASE), from `history` (PHASE).
 
     Rows of the same job are never compared. Rows of `history` that began when a phase did or later count only with
@@ -61,13 +63,13 @@ def judged(phases: pa.Table, history: pa.Table, limits: ExpectedLimits | None = 
     `confidence` is the probability that it took longer than expected by `lost_share` or more.
     """
     limits = limits or ExpectedLimits()
-    result = Judged.nothing(phases.num_rows)
-    compared = compare(phases, history)
+    result = PhaseJudgement.build_unknown(phases.num_rows)
+    compared = find_comparable(phases, history)
     if compared is None:
         return result
     mine, others = compared.mine, compared.others
-    found = priors(others.rate, compared.theirs, others.job, _blocks(mine, others, batch))
-    low, high = compared.ranges()
+    found = estimate_priors(others.rate, compared.theirs, others.job, _blocks(mine, others, batch))
+    low, high = compared.find_ranges()
     with np.errstate(invalid="ignore", divide="ignore"):
         amount, volume, request = np.log2(mine.amount), np.log2(others.amount), np.log2(others.request)
         still, my_request = others.silent_s / others.active_s, np.log2(mine.request)
@@ -77,9 +79,9 @@ def judged(phases: pa.Table, history: pa.Table, limits: ExpectedLimits | None = 
     least = float(np.log2(1.0 + limits.lost_share))
 
     def part(first: int) -> None:
-        from fairlead.explain.analysis.anomalies.kernel import judge
+        from fairlead.explain.analysis.anomalies.kernel import judge_range
 
-        judge(
+        judge_range(
             first,
             min(first + _CHUNK, phases.num_rows),
             low,
@@ -126,21 +128,21 @@ def judged(phases: pa.Table, history: pa.Table, limits: ExpectedLimits | None = 
         abnormal = (
             (confidence >= limits.probability) & (lost >= limits.lost_share * expected) & (lost >= limits.least_lost_s)
         )
-    return Judged(abnormal, confidence, expected, lost, runs, rung.astype(np.int8))
+    return PhaseJudgement(abnormal, confidence, expected, lost, runs, rung.astype(np.int8))
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparablePhases:
     """Judged rows and those they may be compared with. `theirs` (rungs, H) and `my` (rungs, P) are categories; `order`
     (rungs, H): rows of the history by category, in time order in each."""
 
-    mine: Measured
-    others: Measured
+    mine: PhaseFigures
+    others: PhaseFigures
     my: I64
     theirs: I64
     order: I64
 
-    def ranges(self) -> tuple[I64, I64]:
+    def find_ranges(self) -> tuple[I64, I64]:
         """Where in `order` the category of each judged row begins and ends, (rungs, P); NONE where it has none."""
         low, high = np.full(self.my.shape, NONE, np.int64), np.full(self.my.shape, NONE, np.int64)
         for k in range(len(LADDER)):
@@ -151,19 +153,19 @@ class Compared:
         return low, high
 
 
-def compare(phases: pa.Table, history: pa.Table) -> Compared | None:
+def find_comparable(phases: pa.Table, history: pa.Table) -> ComparablePhases | None:
     """Both tables on one footing; None where either has nothing to offer. Of history rows told more than once (the
     same phase of the same job) the latest made counts; those without a rate are left out."""
     if not phases.num_rows or not history.num_rows:
         return None
     same = phases is history  # a whole history judged by itself is not held twice
     both = phases if same else pa.concat_tables([phases, history]).unify_dictionaries()
-    figures, codes = measured(both), categories(both)
+    figures, codes = extract_figures(both), compute_categories(both)
     asked = np.arange(phases.num_rows)
     given = asked if same else np.arange(history.num_rows) + phases.num_rows
     rate = figures.rate[given]
-    phase = combined([figures.job[given], kinds(history, "kind"), integers(history, "number", -1)])
-    latest = np.lexsort((rate, integers(history, "made_ns"), phase))
+    phase = combine_codes([figures.job[given], kinds(history, "kind"), read_integers(history, "number", -1)])
+    latest = np.lexsort((rate, read_integers(history, "made_ns"), phase))
     last = np.append(phase[latest][1:] != phase[latest][:-1], True)
     kept = latest[last & np.isfinite(rate[latest])]
     if not len(kept):
@@ -172,10 +174,12 @@ def compare(phases: pa.Table, history: pa.Table) -> Compared | None:
     kept = kept[np.lexsort((rate[kept], figures.start_ns[given][kept]))]
     theirs = np.ascontiguousarray(codes[:, given[kept]])
     order = np.stack([np.argsort(row, kind="stable") for row in theirs])
-    return Compared(figures.at(asked), figures.at(given[kept]), np.ascontiguousarray(codes[:, asked]), theirs, order)
+    return ComparablePhases(
+        figures.select(asked), figures.select(given[kept]), np.ascontiguousarray(codes[:, asked]), theirs, order
+    )
 
 
-def _blocks(mine: Measured, others: Measured, batch: bool) -> I64:
+def _blocks(mine: PhaseFigures, others: PhaseFigures, batch: bool) -> I64:
     """How many rows of the history each phase takes its priors from: the largest power of two that lies before it."""
     if batch:
         return np.full(len(mine.start_ns), len(others.start_ns), np.int64)

@@ -152,7 +152,7 @@ def _surely(distance: float, scale: float, least: float, slowed: float, mean: fl
 
 
 @compiled
-def judge(
+def judge_range(
     first: int,
     last: int,
     low: I64,

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fairlead.core.model.units import NS_PER_S
-from fairlead.explain.analysis.history.columns import floats, integers, job_codes
+from fairlead.explain.analysis.history.columns import read_floats, read_integers, read_job_codes
 from fairlead.explain.analysis.history.rate_bins import SILENT
 
 F64 = NDArray[np.float64]
@@ -18,7 +18,7 @@ I64 = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Measured:
+class PhaseFigures:
     """Arrays of (P,): `amount` bytes (of metadata phases: operations), seconds active and silent, request size, when it
     began, `job` codes (the same job has the same, within one call)."""
 
@@ -40,9 +40,9 @@ class Measured:
         """Where there is a rate."""
         return np.isfinite(self.rate)
 
-    def at(self, rows: I64) -> Measured:
+    def select(self, rows: I64) -> PhaseFigures:
         """These rows."""
-        return Measured(
+        return PhaseFigures(
             self.amount[rows],
             self.active_s[rows],
             self.silent_s[rows],
@@ -52,33 +52,33 @@ class Measured:
         )
 
 
-def measured(phases: pa.Table) -> Measured:
+def extract_figures(phases: pa.Table) -> PhaseFigures:
     """Figures of PHASE rows."""
     metadata = pc.equal(phases["kind"].cast(pa.string()), "metadata").fill_null(False).to_numpy(zero_copy_only=False)
-    amount = np.where(metadata, floats(phases, "metadata_ops"), floats(phases, "bytes"))
-    start, end = integers(phases, "start_ns"), integers(phases, "end_ns")
-    active = floats(phases, "active_ns")
+    amount = np.where(metadata, read_floats(phases, "metadata_ops"), read_floats(phases, "bytes"))
+    start, end = read_integers(phases, "start_ns"), read_integers(phases, "end_ns")
+    active = read_floats(phases, "active_ns")
     sound = (end > start) & (active > 0) & (active <= end - start + NS_PER_S)
     active = np.where(sound, active / NS_PER_S, np.nan)
     silent = np.where(sound, np.minimum(_silent_ns(phases), np.maximum(end - start, 0.0)) / NS_PER_S, np.nan)
-    return Measured(
+    return PhaseFigures(
         amount=np.where(amount > 0, amount, np.nan),
         active_s=active,
         silent_s=silent,
-        request=np.where(floats(phases, "request_bytes") > 0, floats(phases, "request_bytes"), np.nan),
-        start_ns=integers(phases, "start_ns"),
-        job=job_codes(phases),
+        request=np.where(read_floats(phases, "request_bytes") > 0, read_floats(phases, "request_bytes"), np.nan),
+        start_ns=read_integers(phases, "start_ns"),
+        job=read_job_codes(phases),
     )
 
 
 def _silent_ns(phases: pa.Table) -> F64:
     """Time without I/O inside each phase; 0 where its distribution is not known."""
-    bins, times, row = rate_cells(phases)
+    bins, times, row = flatten_rate_bins(phases)
     still = bins == SILENT
     return np.asarray(np.bincount(row[still], times[still], phases.num_rows), np.float64)
 
 
-def rate_cells(phases: pa.Table) -> tuple[I64, F64, I64]:
+def flatten_rate_bins(phases: pa.Table) -> tuple[I64, F64, I64]:
     """The distributions of rates laid out flat: bin, nanoseconds and row of each entry. Rows whose two lists differ in
     length, and entries that are null or not above 0, are left out."""
     nothing = np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.int64)

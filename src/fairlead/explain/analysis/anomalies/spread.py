@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairlead.explain.analysis.history.category import NONE
-from fairlead.explain.analysis.history.columns import combined
+from fairlead.explain.analysis.history.columns import combine_codes
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
@@ -39,7 +39,7 @@ class Priors:
     mean: F64
 
 
-def priors(rate: F64, codes: I64, job: I64, rows: I64) -> Priors:
+def estimate_priors(rate: F64, codes: I64, job: I64, rows: I64) -> Priors:
     """Priors of histories of the first `rows` (P,) of `rate` (H,), with categories `codes` (K, H)."""
     lengths, block = np.unique(rows, return_inverse=True)
     empty = len(lengths) > 0 and lengths[0] == 0
@@ -70,7 +70,7 @@ def _prior(rate: F64, codes: I64, job: I64) -> tuple[float, F64, F64, float, flo
         if not len(inside):
             continue
         # One row of a job in each category: phases of one run are more alike than runs.
-        _, one = np.unique(combined([code[inside], job[inside]]), return_index=True)
+        _, one = np.unique(combine_codes([code[inside], job[inside]]), return_index=True)
         row = inside[one]
         size, centre, median = _centres(code[row], rate[row], int(code.max()) + 1)
         groups = np.flatnonzero(size >= 2)

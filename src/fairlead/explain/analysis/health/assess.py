@@ -17,18 +17,18 @@ import pyarrow as pa
 
 from fairlead.core.model.incident import Incident
 from fairlead.explain.analysis.health import demand
-from fairlead.explain.analysis.health.canaries import canary_peaks, canary_windows
+from fairlead.explain.analysis.health.canaries import compute_canary_windows, find_canary_peaks
 from fairlead.explain.analysis.health.class_norms import Peak, Peaks
-from fairlead.explain.analysis.health.durations import persistence_of
-from fairlead.explain.analysis.health.incidents import Around, incident_of, last_seen_ns
+from fairlead.explain.analysis.health.durations import set_persistence
+from fairlead.explain.analysis.health.incidents import IncidentContext, build_incident, get_last_seen_ns
 from fairlead.explain.analysis.health.limits import HealthLimits
-from fairlead.explain.analysis.health.peers import compared
-from fairlead.explain.analysis.health.rates import LAYERS, axis_of, cells_of
-from fairlead.explain.analysis.health.spells import Known, lasting, spells
-from fairlead.explain.analysis.health.states import STATES, Windows, states_table, windows_of
+from fairlead.explain.analysis.health.peers import compare_peers
+from fairlead.explain.analysis.health.rates import LAYERS, build_axis, build_cells
+from fairlead.explain.analysis.health.spells import KnownIncidents, find_spells, is_lasting
+from fairlead.explain.analysis.health.states import STATES, Windows, build_states_table, judge_windows
 from fairlead.explain.analysis.intervals import Axis
 
-__all__ = ["Health", "HealthLimits", "Peak", "watched"]
+__all__ = ["Health", "HealthLimits", "Peak", "assess_health"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ class Health:
         return sorted([*self.begun, *self.continued, *self.ended], key=lambda one: (one.from_ns, one.id))
 
 
-def watched(
+def assess_health(
     loads: pa.Table,
     interval_ns: int,
     peaks: Peaks,
@@ -75,11 +75,11 @@ def watched(
     """
     limits = limits or HealthLimits()
     window_ns = max(round(limits.window_s * 1e9) // interval_ns, 1) * interval_ns
-    axis = axis_of(loads, interval_ns, window_ns, now_ns)
+    axis = build_axis(loads, interval_ns, window_ns, now_ns)
     if axis is None:
         return _unheard(open_incidents, limits, now_ns)
     per = window_ns // interval_ns
-    peaks = {**canary_peaks(canaries or {}), **peaks}
+    peaks = {**find_canary_peaks(canaries or {}), **peaks}
     found: dict[str, Windows] = {}
     missing: list[str] = []
     for kind in LAYERS:
@@ -90,9 +90,9 @@ def watched(
         if not windows.asked.queues_known and kind in ("forwarder", "target", "mds"):
             missing.append(f"queues of {LAYERS[kind]}s: without them only same-job peers and canaries tell of sickness")
     pairs = _without_their_devices(found)
-    around = Around(axis, per, limits, now_ns, events, servers or {}, pairs, nodes or {}, found, loads)
+    around = IncidentContext(axis, per, limits, now_ns, events, servers or {}, pairs, nodes or {}, found, loads)
     health = Health(
-        states=states_table(found, axis, window_ns, LAYERS),
+        states=build_states_table(found, axis, window_ns, LAYERS),
         missing=missing,
         peaks={
             (kind, name): peak
@@ -123,15 +123,15 @@ def _windows(
     nodes: Mapping[str, int] | None,
     canaries: Mapping[str, pa.Table] | None,
 ) -> Windows | None:
-    asked = demand.asked_of(loads, kind, axis, peaks, limits, servers)
+    asked = demand.judge_cells(loads, kind, axis, peaks, limits, servers)
     if asked is None:
         return None
-    parts = None if asked.queues_known else cells_of(loads, kind, axis, parts=True)
+    parts = None if asked.queues_known else build_cells(loads, kind, axis, parts=True)
     peers = None
     if parts is not None:
-        peers = compared(parts.among(asked.cells.names), per, axis.count // per, limits, nodes)
-    canary = canary_windows(canaries or {}, kind, asked.cells.names, axis, per)
-    return windows_of(asked, peers, limits, canary)
+        peers = compare_peers(parts.renumber(asked.cells.names), per, axis.count // per, limits, nodes)
+    canary = compute_canary_windows(canaries or {}, kind, asked.cells.names, axis, per)
+    return judge_windows(asked, peers, limits, canary)
 
 
 def _without_their_devices(found: dict[str, Windows]) -> dict[str, str]:
@@ -155,16 +155,16 @@ def _worth_a_look(windows: Windows, kind: str, known: Sequence[Incident]) -> lis
 
 
 def _of_component(
-    health: Health, around: Around, kind: str, windows: Windows, place: int, known: Sequence[Incident]
+    health: Health, around: IncidentContext, kind: str, windows: Windows, place: int, known: Sequence[Incident]
 ) -> set[str]:
     """Files the incidents of one component into `health`; ids of the known ones that were looked at."""
     name, axis, limits = windows.asked.cells.names[place], around.axis, around.limits
     mine = [one for one in known if one.layer == LAYERS[kind] and one.component == name]
-    earlier = [Known(one.id, one.from_ns, one.to_ns, last_seen_ns(one)) for one in mine]
+    earlier = [KnownIncidents(one.id, one.from_ns, one.to_ns, get_last_seen_ns(one)) for one in mine]
     by_id = {one.id: one for one in mine}
     told: set[str] = set()
     before = len([one for one in mine if one.to_ns is not None and one.to_ns <= axis.start_ns])
-    for spell in spells(windows, place, axis, around.per, limits, around.now_ns, earlier):
+    for spell in find_spells(windows, place, axis, around.per, limits, around.now_ns, earlier):
         old = by_id.get(spell.id) if spell.id is not None else None
         if old is not None:
             told.add(old.id)
@@ -173,12 +173,12 @@ def _of_component(
                 continue
             if old.to_ns is not None and spell.to_ns is not None and spell.to_ns <= old.to_ns:
                 continue  # It is over, and was told when more of it could be seen.
-        elif not lasting(spell, around.per, axis, limits):
+        elif not is_lasting(spell, around.per, axis, limits):
             continue
-        one = incident_of(around, kind, windows, place, spell, old)
+        one = build_incident(around, kind, windows, place, spell, old)
         if one is None:
             continue
-        one = persistence_of(one, before, around.now_ns)
+        one = set_persistence(one, before, around.now_ns)
         before += 1
         (health.begun if old is None else health.continued if one.to_ns is None else health.ended).append(one)
     return told
@@ -190,7 +190,7 @@ def _unheard(known: Sequence[Incident], limits: HealthLimits, now_ns: int) -> He
     for one in known:
         if one.to_ns is not None:
             continue
-        seen = last_seen_ns(one)
+        seen = get_last_seen_ns(one)
         if now_ns - seen > limits.silent_s * 1e9:
             text = "nothing was counted any more: it ends where it was seen last"
             health.ended.append(msgspec.structs.replace(one, to_ns=seen, missing=[*one.missing, text]))

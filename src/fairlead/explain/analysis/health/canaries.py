@@ -25,7 +25,7 @@ _REMEMBERED = ("getattr",)
 """Operations that a client may answer from memory: they tell nothing of the server."""
 
 
-def canary_windows(
+def compute_canary_windows(
     canaries: Mapping[str, pa.Table], kind: str, components: tuple[str, ...], axis: Axis, per: int
 ) -> Floats | None:
     """(components, windows): the rate of a component's canaries over what is usual, the worst of its kinds of
@@ -54,7 +54,7 @@ def canary_windows(
     return out
 
 
-def canary_peaks(canaries: Mapping[str, pa.Table]) -> dict[tuple[str, str], Peak]:
+def find_canary_peaks(canaries: Mapping[str, pa.Table]) -> dict[tuple[str, str], Peak]:
     """The best rate a canary saw at each target: less than its peak under load, but known when nobody else asks."""
     table = _tries(canaries, "target")
     if table is None:

@@ -35,7 +35,7 @@ class Course:
     full: float = 0.95
 
 
-def hint_of(course: Course) -> tuple[str, str]:
+def find_cause_hint(course: Course) -> tuple[str, str]:
     """(hint, what speaks for it). The surest first: what was logged or counted, then the shape of the course."""
     if course.dead:
         return "dead", "It answered nothing that was asked of it."

@@ -40,7 +40,7 @@ Peaks = Mapping[tuple[str, str], "Peak | float"]
 """By (kind, component), or (kind, "") for all of a kind. A plain number is bytes/s, of an MDS operations/s."""
 
 
-def peak_of(peaks: Peaks, kind: str, name: str) -> Peak | None:
+def find_given_peak(peaks: Peaks, kind: str, name: str) -> Peak | None:
     """What is given for a component: its own, else that of its kind."""
     found = peaks.get((kind, name), peaks.get((kind, "")))
     if found is None or isinstance(found, Peak):
@@ -48,7 +48,7 @@ def peak_of(peaks: Peaks, kind: str, name: str) -> Peak | None:
     return Peak(ops_per_s=found) if kind == "mds" else Peak(bytes_per_s=found)
 
 
-def peaks_of(cells: Cells, given: Peaks, busy_s: Floats | None = None) -> list[Peak]:
+def complete_peaks(cells: Cells, given: Peaks, busy_s: Floats | None = None) -> list[Peak]:
     """A peak for each of the components of `cells`: what is given, completed by what is learnt.
 
     Learnt is the 99th percentile of a component's active intervals, or what the best but one of its class reached,
@@ -66,7 +66,7 @@ def peaks_of(cells: Cells, given: Peaks, busy_s: Floats | None = None) -> list[P
     own = {name: _quantiles(cells, values) for name, values in rates.items()}
     best = {name: _best_but_one(values) for name, values in own.items()}
     return [
-        _peak(peak_of(given, cells.kind, who), {n: (own[n][i], best[n]) for n in own}, cells.kind)
+        _peak(find_given_peak(given, cells.kind, who), {n: (own[n][i], best[n]) for n in own}, cells.kind)
         for i, who in enumerate(cells.names)
     ]
 
@@ -113,13 +113,13 @@ def _best_but_one(values: Floats) -> float:
 
 
 @dataclass(frozen=True)
-class Usual:
+class UsualTimes:
     """What a request usually takes, seconds, by the octave of its size; operations on metadata apart."""
 
     by_octave: Floats
     metadata_s: float
 
-    def of(self, cells: Cells) -> Floats:
+    def predict_s(self, cells: Cells) -> Floats:
         """What the requests of each cell would usually take, summed; NaN where that is not known."""
         data = cells.ops - np.nan_to_num(cells.metadata)
         each = self.by_octave[_octaves(cells.bytes, data)]
@@ -127,7 +127,7 @@ class Usual:
         return took + np.where(np.nan_to_num(cells.metadata) > 0, cells.metadata * self.metadata_s, 0.0)
 
 
-def usual(parts: Cells) -> Usual:
+def learn_usual_times(parts: Cells) -> UsualTimes:
     """Learnt from what jobs' requests took at all components of a class: the lower quartile, so that a component or a
     job that is slow for long does not become what is usual; and never longer than larger requests take in proportion,
     so that a size which only one slow job uses does not either."""
@@ -145,7 +145,7 @@ def usual(parts: Cells) -> Usual:
         out[size] = np.fmin(out[size], out[size + 1] / 2 + _PER_REQUEST_S)
     only = known & (data <= 0) & (metadata > 0)
     each = float(np.quantile(parts.busy_s[only] / metadata[only], 0.05)) if int(only.sum()) >= 3 else float("nan")
-    return Usual(out, each)
+    return UsualTimes(out, each)
 
 
 def _octaves(moved: Floats, ops: Floats) -> Ints:
@@ -177,7 +177,7 @@ def _small(cells: Cells) -> Bools:
         return np.asarray((cells.ops > 0) & ((cells.bytes < SMALL * data) | (data <= 0)), np.bool_)
 
 
-def inner(cells: Cells, active: Bools, steady: int) -> Bools:
+def mark_steady_cells(cells: Cells, active: Bools, steady: int) -> Bools:
     """Cells whose neighbours in time, `steady` to either side, are active, too."""
     if not active.any():
         return active
@@ -193,7 +193,7 @@ def inner(cells: Cells, active: Bools, steady: int) -> Bools:
     return np.asarray(whole[cells.component, cells.at])
 
 
-def best_near(cells: Cells, share: Floats, steady: int) -> Floats:
+def find_best_nearby(cells: Cells, share: Floats, steady: int) -> Floats:
     """The largest share within `steady` intervals of each cell: what a component showed a moment before or after it
     could do, it can do. NaN stays."""
     grid = np.full((max(len(cells.names), 1), cells.axis.count), np.nan)

@@ -15,15 +15,15 @@ import pyarrow as pa
 from fairlead.explain.analysis.health.class_norms import (
     Peak,
     Peaks,
-    best_near,
-    inner,
-    peak_of,
-    peaks_of,
+    complete_peaks,
+    find_best_nearby,
+    find_given_peak,
+    learn_usual_times,
+    mark_steady_cells,
     share_of,
-    usual,
 )
 from fairlead.explain.analysis.health.limits import HealthLimits
-from fairlead.explain.analysis.health.rates import Cells, cells_of, job_cells
+from fairlead.explain.analysis.health.rates import Cells, build_cells, build_job_cells
 from fairlead.explain.analysis.intervals import Axis, Bools, Floats, Ints
 
 _LONGER = 1.25
@@ -48,7 +48,7 @@ _EVIDENCE = {
 
 
 @dataclass(frozen=True)
-class Asked:
+class JudgedCells:
     """Cells of one kind with `asked` (requests queue there), `share` (of the known peak; NaN: cannot be told), `full`
     (as fast as what is around it lets it be) and `active` (it did or was asked something). `fair`: of a cell that is
     not asked, the share of its peak it shows to be able to give (NaN: nothing shown)."""
@@ -66,11 +66,11 @@ class Asked:
     """The device of each target that has one."""
 
 
-def asked_of(
+def judge_cells(
     loads: pa.Table, kind: str, axis: Axis, peaks: Peaks, limits: HealthLimits, servers: Mapping[str, str]
-) -> Asked | None:
+) -> JudgedCells | None:
     """Every cell of a kind judged; None where nothing was counted of it."""
-    cells = cells_of(loads, kind, axis)
+    cells = build_cells(loads, kind, axis)
     if cells is None:
         return None
     with np.errstate(invalid="ignore"):
@@ -83,7 +83,7 @@ def asked_of(
         return _forwarder(loads, cells, active, peaks, limits)
     if kind == "device":
         return _device(cells, active, peaks, limits)
-    known = peaks_of(cells, peaks)
+    known = complete_peaks(cells, peaks)
     share = share_of(cells, known)
     queue = np.zeros(len(cells), np.bool_)
     if kind == "port" and np.isfinite(cells.waits).any():
@@ -92,11 +92,11 @@ def asked_of(
         with np.errstate(invalid="ignore"):
             queue = np.nan_to_num(cells.waits) > 10 * np.maximum(np.nan_to_num(cells.ops), axis.window_s)
     steady = _steady(axis, limits)
-    return Asked(
+    return JudgedCells(
         cells,
         known,
         active,
-        queue & inner(cells, active | queue, steady),
+        queue & mark_steady_cells(cells, active | queue, steady),
         share,
         np.zeros(len(cells), bool),
         np.where(share >= limits.share, share, np.nan),
@@ -112,9 +112,9 @@ def _steady(axis: Axis, limits: HealthLimits) -> int:
 # -- forwarders -------------------------------------------------------------------------------------------------------
 
 
-def _forwarder(loads: pa.Table, cells: Cells, active: Bools, peaks: Peaks, limits: HealthLimits) -> Asked:
+def _forwarder(loads: pa.Table, cells: Cells, active: Bools, peaks: Peaks, limits: HealthLimits) -> JudgedCells:
     axis = cells.axis
-    known = peaks_of(cells, peaks)
+    known = complete_peaks(cells, peaks)
     waiting = np.nan_to_num(cells.wait_s) / axis.window_s
     # Who finishes nothing tells no waits: then the length of the queue is what shows.
     stuck = (np.nan_to_num(cells.ops) <= 0) & (np.nan_to_num(cells.queue) >= 1)
@@ -124,17 +124,17 @@ def _forwarder(loads: pa.Table, cells: Cells, active: Bools, peaks: Peaks, limit
     queueing = ((waiting >= limits.queue) & ((waiting >= _LONGER * served) | (served < limits.workers))) | stuck
     # A forwarder that told of its queue and of no request finished none.
     share = np.where(stuck, 0.0, share_of(cells, known))
-    parts = cells_of(loads, "forwarder", axis, parts=True)
+    parts = build_cells(loads, "forwarder", axis, parts=True)
     held = _held(parts, cells, limits) if parts is not None else np.zeros(len(cells))
     share = share + held
-    asked = queueing & inner(cells, queueing, _steady(axis, limits))
-    share = best_near(cells, share, _steady(axis, limits))
+    asked = queueing & mark_steady_cells(cells, queueing, _steady(axis, limits))
+    share = find_best_nearby(cells, share, _steady(axis, limits))
     coarse = axis.window_s > limits.coarse_s
     # Of a long interval only a component that was kept busy throughout can be judged: the queue has to be deep.
     asked &= (waiting >= limits.queue * axis.window_s) | stuck if coarse else asked
     told = bool(np.isfinite(cells.wait_s).any() or np.isfinite(cells.queue).any())
     fair = np.where(active & (share >= limits.share), share, np.nan)
-    return Asked(
+    return JudgedCells(
         cells,
         known,
         active | queueing,
@@ -152,7 +152,7 @@ def _held(parts: Cells, cells: Cells, limits: HealthLimits) -> Floats:
     many write to, a slow target, a metadata server that is behind): the share of their time in the forwarder that is
     service, summed over the jobs whose service takes far longer than usual, over those that do nothing but metadata,
     and over those that fill all workers and do not wait themselves."""
-    usually = usual(parts).of(parts)
+    usually = learn_usual_times(parts).predict_s(parts)
     took = parts.busy_s
     waited = np.nan_to_num(parts.wait_s)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -171,15 +171,15 @@ def _held(parts: Cells, cells: Cells, limits: HealthLimits) -> Floats:
 # -- devices and targets ----------------------------------------------------------------------------------------------
 
 
-def _device(cells: Cells, active: Bools, peaks: Peaks, limits: HealthLimits) -> Asked:
-    known = peaks_of(cells, peaks, cells.busy_s)
+def _device(cells: Cells, active: Bools, peaks: Peaks, limits: HealthLimits) -> JudgedCells:
+    known = complete_peaks(cells, peaks, cells.busy_s)
     busy = np.nan_to_num(cells.busy_s) >= limits.device_busy * cells.axis.window_s
-    share = best_near(cells, share_of(cells, known), _steady(cells.axis, limits))
-    return Asked(
+    share = find_best_nearby(cells, share_of(cells, known), _steady(cells.axis, limits))
+    return JudgedCells(
         cells,
         known,
         active | busy,
-        busy & inner(cells, busy, _steady(cells.axis, limits)),
+        busy & mark_steady_cells(cells, busy, _steady(cells.axis, limits)),
         share,
         np.zeros(len(cells), np.bool_),
         _while_busy(cells, known, limits),
@@ -197,7 +197,7 @@ def _while_busy(cells: Cells, peaks: list[Peak], limits: HealthLimits) -> Floats
     return np.where(enough & (share >= limits.share), np.minimum(share, 1.0), np.nan)
 
 
-def paired(targets: Cells, devices: Cells | None) -> dict[int, int]:
+def pair_targets_with_devices(targets: Cells, devices: Cells | None) -> dict[int, int]:
     """Which device holds which target, both by place: the ones that moved the same bytes in the same intervals.
 
     The most alike first, each once; of several that are just as alike, in the order of their names: then it makes no
@@ -230,10 +230,10 @@ def _grid(cells: Cells) -> Floats:
 
 def _target(
     loads: pa.Table, cells: Cells, active: Bools, peaks: Peaks, limits: HealthLimits, servers: Mapping[str, str]
-) -> Asked:
+) -> JudgedCells:
     axis = cells.axis
-    devices = cells_of(loads, "device", axis)
-    pairs = paired(cells, devices)
+    devices = build_cells(loads, "device", axis)
+    pairs = pair_targets_with_devices(cells, devices)
     named_pairs = {cells.names[place]: devices.names[held] for place, held in pairs.items()} if devices else {}
     busy_s = np.full(len(cells), np.nan)
     if devices is not None and pairs:
@@ -241,17 +241,17 @@ def _target(
         grid[devices.component, devices.at] = devices.busy_s
         held = np.array([pairs.get(place, -1) for place in range(len(cells.names))])[cells.component]
         busy_s = np.where(held >= 0, grid[held, cells.at], np.nan)
-    known = peaks_of(cells, peaks, busy_s if pairs else None)
-    share = best_near(cells, share_of(cells, known), _steady(axis, limits))
+    known = complete_peaks(cells, peaks, busy_s if pairs else None)
+    share = find_best_nearby(cells, share_of(cells, known), _steady(axis, limits))
     busy = np.nan_to_num(busy_s) >= limits.device_busy * axis.window_s
-    asked = busy & inner(cells, busy, _steady(axis, limits))
-    named = servers_of(cells, servers, devices, pairs)
+    asked = busy & mark_steady_cells(cells, busy, _steady(axis, limits))
+    named = find_target_servers(cells, servers, devices, pairs)
     full = np.zeros(len(cells), np.bool_)
     if named is not None:
         share, full = _by_server(cells, share, asked, named, known, peaks, limits)
     with_busy = replace(cells, busy_s=busy_s)
     fair = np.fmax(_while_busy(with_busy, known, limits), np.where(share >= limits.share, share, np.nan))
-    return Asked(
+    return JudgedCells(
         cells,
         known,
         active | busy,
@@ -265,7 +265,7 @@ def _target(
     )
 
 
-def servers_of(
+def find_target_servers(
     cells: Cells, servers: Mapping[str, str], devices: Cells | None = None, pairs: Mapping[int, int] | None = None
 ) -> Ints | None:
     """The server of each target by number, as told or by where its device is; None where neither is known."""
@@ -292,7 +292,7 @@ def _by_server(
     total = np.zeros((count, cells.axis.count))
     np.add.at(total, server, moved)
     alone = max((peak.bytes_per_s or 0.0 for peak in known), default=0.0)
-    told = peak_of(peaks, "server", "")
+    told = find_given_peak(peaks, "server", "")
     reached = np.sort(np.quantile(total, 0.999, axis=1))
     # What all servers together never reached is no limit of theirs: more than its targets' share has to be seen.
     learnt = float(reached[-2] if len(reached) >= 3 else reached[-1])
@@ -308,14 +308,14 @@ def _by_server(
 # -- metadata servers -------------------------------------------------------------------------------------------------
 
 
-def _mds(loads: pa.Table, cells: Cells, active: Bools, peaks: Peaks, limits: HealthLimits) -> Asked:
-    known = peaks_of(cells, peaks)
-    share = best_near(cells, share_of(cells, known), _steady(cells.axis, limits))
+def _mds(loads: pa.Table, cells: Cells, active: Bools, peaks: Peaks, limits: HealthLimits) -> JudgedCells:
+    known = complete_peaks(cells, peaks)
+    share = find_best_nearby(cells, share_of(cells, known), _steady(cells.axis, limits))
     under_way = _under_way(loads, cells)
     asked = under_way >= _UNDER_WAY
-    asked &= inner(cells, asked, _steady(cells.axis, limits))
+    asked &= mark_steady_cells(cells, asked, _steady(cells.axis, limits))
     asked &= cells.axis.window_s <= limits.coarse_s
-    return Asked(
+    return JudgedCells(
         cells,
         known,
         active,
@@ -331,8 +331,8 @@ def _mds(loads: pa.Table, cells: Cells, active: Bools, peaks: Peaks, limits: Hea
 def _under_way(loads: pa.Table, cells: Cells) -> Floats:
     """By cell: operations under way at the metadata server, on average, of jobs that did nothing but metadata there
     and did not wait in front of a forwarder instead. Jobs that use several servers at once are left out."""
-    parts = cells_of(loads, "mds", cells.axis, parts=True)
-    jobs = job_cells(loads, ("forwarder", "mount", "client"), cells.axis)
+    parts = build_cells(loads, "mds", cells.axis, parts=True)
+    jobs = build_job_cells(loads, ("forwarder", "mount", "client"), cells.axis)
     out = np.zeros((len(cells.names), cells.axis.count))
     if parts is None or jobs is None:
         return np.asarray(out[cells.component, cells.at], np.float64)

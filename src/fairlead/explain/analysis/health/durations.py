@@ -24,25 +24,25 @@ class DurationRow:
     open: int
 
 
-def class_of(seconds: float) -> int:
+def classify_duration(seconds: float) -> int:
     """The place of a duration in DURATIONS_H."""
     hours = seconds / _HOUR_S
     return next(place for place, (low, high) in enumerate(DURATIONS_H) if low <= max(hours, 0.0) < high)
 
 
-def durations(incidents: Sequence[Incident], now_ns: int) -> list[DurationRow]:
+def count_durations(incidents: Sequence[Incident], now_ns: int) -> list[DurationRow]:
     """The table, a row a layer that had incidents, in order of name. An open incident counts as long as it lasted."""
     rows = []
     for layer in sorted({one.layer for one in incidents}):
         mine = [one for one in incidents if one.layer == layer]
         counts = [0] * len(DURATIONS_H)
         for one in mine:
-            counts[class_of(one.duration_s(now_ns))] += 1
+            counts[classify_duration(one.duration_s(now_ns))] += 1
         rows.append(DurationRow(layer, tuple(counts), sum(one.to_ns is None for one in mine)))
     return rows
 
 
-def persistence_of(one: Incident, earlier: int, now_ns: int) -> Incident:
+def set_persistence(one: Incident, earlier: int, now_ns: int) -> Incident:
     """The incident with its persistence: recurrent when the component had `earlier` ones, persistent from an hour on,
     else transient."""
     word = "recurrent" if earlier else "persistent" if one.duration_s(now_ns) >= _HOUR_S else "transient"

@@ -17,10 +17,10 @@ from fairlead.core.model.diagnosis import identity
 from fairlead.core.model.finding import Evidence
 from fairlead.core.model.incident import Incident
 from fairlead.core.model.units import format_bandwidth, format_count
-from fairlead.explain.analysis.health.cause_hints import Course, hint_of
+from fairlead.explain.analysis.health.cause_hints import Course, find_cause_hint
 from fairlead.explain.analysis.health.class_norms import CANARY, GIVEN, Peak
 from fairlead.explain.analysis.health.limits import HealthLimits
-from fairlead.explain.analysis.health.rates import LAYERS, Cells, cells_of
+from fairlead.explain.analysis.health.rates import LAYERS, Cells, build_cells
 from fairlead.explain.analysis.health.spells import Spell
 from fairlead.explain.analysis.health.states import OK, PEERS, Windows
 from fairlead.explain.analysis.intervals import Axis, Bools, Floats
@@ -36,7 +36,7 @@ _THROUGHOUT = 0.9
 
 
 @dataclass(frozen=True)
-class Around:
+class IncidentContext:
     """What all incidents of a look are seen in: the time, the limits, events, and which parts belong together.
 
     `pairs`: the device of a target; `found`: the windows by kind."""
@@ -52,32 +52,32 @@ class Around:
     found: Mapping[str, Windows]
     loads: pa.Table
 
-    def names_of(self, component: str) -> set[str]:
+    def list_names(self, component: str) -> set[str]:
         """What events may call a component: itself, its server and its device, the array as logs write it."""
         out = {component}
         device = self.pairs.get(component)
         server = self.servers.get(component) or (device.partition("/")[0] if device else None)
         return out | {name for name in (device, server) if name} | ({device.replace("/", ":")} if device else set())
 
-    def server_of(self, target: str) -> str | None:
+    def find_server(self, target: str) -> str | None:
         """The server of a target, as told or by where its device is."""
         device = self.pairs.get(target)
         return self.servers.get(target) or (device.partition("/")[0] if device else None)
 
 
-def last_seen_ns(one: Incident) -> int:
+def get_last_seen_ns(one: Incident) -> int:
     """Until when an incident was seen."""
     seen = [fact.value for fact in one.evidence if fact.metric == SEEN and isinstance(fact.value, int)]
     return seen[0] if seen else one.to_ns if one.to_ns is not None else one.from_ns
 
 
-def under_maintenance(one: Incident) -> bool:
+def is_under_maintenance(one: Incident) -> bool:
     """Whether somebody had announced work on it for that time."""
     return any(fact.metric == MAINTENANCE for fact in one.evidence)
 
 
-def incident_of(
-    around: Around, kind: str, windows: Windows, place: int, spell: Spell, old: Incident | None
+def build_incident(
+    around: IncidentContext, kind: str, windows: Windows, place: int, spell: Spell, old: Incident | None
 ) -> Incident | None:
     """The incident a spell is. `old`: as an earlier look told it; None when the evidence is not enough."""
     name, limits = windows.asked.cells.names[place], around.limits
@@ -87,7 +87,7 @@ def incident_of(
         return None
     if not spell.sick and old is not None:
         return _gone_on(old, spell)
-    parts = cells_of(around.loads, kind, around.axis, parts=True)
+    parts = build_cells(around.loads, kind, around.axis, parts=True)
     jobs, job_share = _jobs_at(parts, name, spell, around.per)
     share = windows.share[place, spell.sick]
     measured, mean = _median(windows.measured[place, spell.sick]), _median(share)
@@ -107,7 +107,7 @@ def incident_of(
         full=limits.full,
         **_missed(windows, place, spell, around.per),
     )
-    hint, why = hint_of(course)
+    hint, why = find_cause_hint(course)
     evidence = [
         _main_evidence(windows, place, spell, kind, mean, measured, peak, by_peers=by_peers),
         Evidence(text=f"Likely cause: {hint.replace('_', ' ')}. {why}", metric="hint", value=hint),
@@ -220,14 +220,14 @@ def _missed(windows: Windows, place: int, spell: Spell, per: int) -> dict[str, f
     return {name: float(cells.missed[rows].mean()) if rows.any() else float("nan") for name, rows in value.items()}
 
 
-def _siblings(around: Around, name: str, spell: Spell) -> float:
+def _siblings(around: IncidentContext, name: str, spell: Spell) -> float:
     """Share of the windows, of its server's other targets that were asked, in which they were sick, too."""
     windows = around.found.get("target")
-    server = around.server_of(name)
+    server = around.find_server(name)
     if windows is None or server is None:
         return float("nan")
     names = windows.asked.cells.names
-    others = [i for i, other in enumerate(names) if other != name and around.server_of(other) == server]
+    others = [i for i, other in enumerate(names) if other != name and around.find_server(other) == server]
     if not others:
         return float("nan")
     sick = windows.sick[others][:, spell.sick]
@@ -235,7 +235,7 @@ def _siblings(around: Around, name: str, spell: Spell) -> float:
     return float(sick.sum() / told.sum()) if int(told.sum()) >= 2 else float("nan")
 
 
-def _events(around: Around, name: str, spell: Spell) -> list[tuple[str, str, int]]:
+def _events(around: IncidentContext, name: str, spell: Spell) -> list[tuple[str, str, int]]:
     """(kind, text, ts_ns) of what happened to it meanwhile, or up to one window before, in order of time."""
     table = around.events
     if table is None or not table.num_rows:
@@ -243,7 +243,7 @@ def _events(around: Around, name: str, spell: Spell) -> list[tuple[str, str, int
     end = spell.to_ns if spell.to_ns is not None else around.now_ns
     ended = pc.coalesce(table["end_ns"], table["ts_ns"])
     early = spell.from_ns - around.per * around.axis.window_ns
-    names = pa.array(sorted(around.names_of(name)))
+    names = pa.array(sorted(around.list_names(name)))
     rows = table.filter(
         pc.and_(
             pc.is_in(table["component"].cast(pa.string()), names),
@@ -275,7 +275,7 @@ def _confidence(
     return round(min(sure, 0.8) if by_peers else sure, 2)
 
 
-def _missing(spell: Spell, around: Around) -> list[str]:
+def _missing(spell: Spell, around: IncidentContext) -> list[str]:
     out = []
     if spell.lapsed:
         out.append("nothing was heard of it any more: it ends where it was seen last")

@@ -20,7 +20,7 @@ NOISE = -1
 
 
 @dataclass(frozen=True)
-class Compared:
+class PeerComparison:
     """Arrays of (components, windows). `slow`: jobs that found it an outlier on the slow side; `fine`: jobs that found
     it as fast as its peers; `ratio`: its rate over theirs, the best of these jobs (NaN: none compared). `who`: of
     every find of slowness the component, the window and the job, by place."""
@@ -31,7 +31,7 @@ class Compared:
     who: list[tuple[int, int, int]]
 
 
-def clustered(values: Floats, eps: float, least: int) -> Ints:
+def cluster_values(values: Floats, eps: float, least: int) -> Ints:
     """DBSCAN of points on a line: the cluster of each value, `NOISE` for what is in none. O(n log n).
 
     A value is core with at least `least` values, itself one, within `eps`; cores within `eps` of each other are one
@@ -57,12 +57,12 @@ def clustered(values: Floats, eps: float, least: int) -> Ints:
     return out
 
 
-def slow_side(values: Floats, eps: float, least: int) -> Bools:
+def mark_slow_side(values: Floats, eps: float, least: int) -> Bools:
     """Which of these rates (any unit, positive) lie outside the largest cluster, below it. Nobody where no cluster
     holds more than half of them: then they differ among themselves."""
     with np.errstate(divide="ignore", invalid="ignore"):
         line = np.where(values > 0, np.log(values), np.where(values == 0, -50.0, np.nan))
-    found = clustered(line, eps, least)
+    found = cluster_values(line, eps, least)
     inside = found[found >= 0]
     if not len(inside):
         return np.zeros(len(values), np.bool_)
@@ -72,9 +72,9 @@ def slow_side(values: Floats, eps: float, least: int) -> Bools:
     return np.asarray(np.isfinite(line) & (found != main) & (line < line[found == main].min()), np.bool_)
 
 
-def compared(
+def compare_peers(
     parts: Cells, intervals: int, windows: int, limits: HealthLimits, nodes: Mapping[str, int] | None = None
-) -> Compared:
+) -> PeerComparison:
     """Compares, job by job and window by window (`intervals` of the axis each), the components a job used.
 
     `nodes`: of a job; one that is not there counts as large enough. A job that is left with one component only, after
@@ -88,7 +88,7 @@ def compared(
     rows = np.flatnonzero(good)
     rows = rows[np.argsort(parts.job[rows], kind="stable")]
     if not len(rows):
-        return Compared(slow, fine, ratio, who)
+        return PeerComparison(slow, fine, ratio, who)
     jobs, first = np.unique(parts.job[rows], return_index=True)
     for job, mine in zip(jobs.tolist(), np.split(rows, first[1:]), strict=True):
         if nodes is not None and nodes.get(parts.jobs[job], limits.peer_nodes) < limits.peer_nodes:
@@ -96,7 +96,7 @@ def compared(
         if len(np.unique(parts.component[mine])) >= limits.peer_components:
             found = _of_job(parts, mine, window, (slow, fine, ratio), limits)
             who += [(place, span, job) for place, span in found]
-    return Compared(slow, fine, ratio, who)
+    return PeerComparison(slow, fine, ratio, who)
 
 
 def _of_job(
@@ -127,7 +127,7 @@ def _of_job(
         here = rate[:, at] if moments else throughout[:, at]
         known = np.isfinite(here)
         if int(known.sum()) >= limits.peer_components:
-            outside = slow_side(here, limits.cluster_eps, limits.cluster_least)
+            outside = mark_slow_side(here, limits.cluster_eps, limits.cluster_least)
             peers = known & ~outside
             longest = float(np.median(lasting[peers])) if peers.any() else np.nan
             seen = float(np.median(count[peers, at])) if peers.any() else 0.0

@@ -34,7 +34,7 @@ class Spell:
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownIncidents:
     """A spell as an earlier look told it."""
 
     id: str
@@ -43,8 +43,8 @@ class Known:
     last_ns: int
 
 
-def spells(
-    windows: Windows, place: int, axis: Axis, per: int, limits: HealthLimits, now_ns: int, known: list[Known]
+def find_spells(
+    windows: Windows, place: int, axis: Axis, per: int, limits: HealthLimits, now_ns: int, known: list[KnownIncidents]
 ) -> list[Spell]:
     """The spells of one component, in order of time. `per`: intervals of the axis in a window. A spell that goes on
     from a known one has its id and its beginning."""
@@ -107,7 +107,7 @@ def _relieved(windows: Windows, place: int, w: int, now: Spell, limits: HealthLi
     return bool(windows.top[place, w] > max(limits.relief * float(np.nanmedian(while_sick)), 0.02))
 
 
-def lasting(spell: Spell, per: int, axis: Axis, limits: HealthLimits) -> bool:
+def is_lasting(spell: Spell, per: int, axis: Axis, limits: HealthLimits) -> bool:
     """Whether a spell is long enough to be told, and was seen sick for enough of that time: a quarter of the minimum
     at least, in no fewer than two windows, and at no fewer of its windows than it was seen well."""
     window_s = per * axis.window_s

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from fairlead.explain.analysis.health.demand import Asked
+from fairlead.explain.analysis.health.demand import JudgedCells
 from fairlead.explain.analysis.health.limits import HealthLimits
-from fairlead.explain.analysis.health.peers import Compared
+from fairlead.explain.analysis.health.peers import PeerComparison
 from fairlead.explain.analysis.intervals import Axis, Bools, Floats, Ints
 
 OK, SICK, FLAPS, IDLE, UNKNOWN = range(5)
@@ -56,8 +56,8 @@ class Windows:
     """Arrays of (components, windows) of one kind. `share` and `measured` while more was asked, `first` and `last`:
     intervals of the axis in which it was below the limit first and last (-1: never), `top` the largest share shown."""
 
-    asked: Asked
-    compared: Compared | None
+    asked: JudgedCells
+    compared: PeerComparison | None
     state: Ints
     why: Ints
     share: Floats
@@ -78,7 +78,9 @@ class Windows:
         return np.asarray((self.state == SICK) | (self.state == FLAPS), np.bool_)
 
 
-def windows_of(found: Asked, compared: Compared | None, limits: HealthLimits, canary: Floats | None = None) -> Windows:
+def judge_windows(
+    found: JudgedCells, compared: PeerComparison | None, limits: HealthLimits, canary: Floats | None = None
+) -> Windows:
     """States of one kind. `canary`: (components, windows) rate of canaries over what is usual for them, NaN without."""
     cells, axis = found.cells, found.cells.axis
     per = max(round(limits.window_s / axis.window_s), 1)
@@ -127,7 +129,7 @@ def windows_of(found: Asked, compared: Compared | None, limits: HealthLimits, ca
     )
 
 
-def _means(found: Asked, rows: Bools, place: Ints, shape: tuple[int, int]) -> tuple[Floats, Floats]:
+def _means(found: JudgedCells, rows: Bools, place: Ints, shape: tuple[int, int]) -> tuple[Floats, Floats]:
     """Mean share of the peak, and mean bytes (or, where bytes are not counted, operations) a second."""
     cells = found.cells
     work = cells.ops if cells.kind == "mds" else cells.bytes
@@ -141,7 +143,7 @@ def _means(found: Asked, rows: Bools, place: Ints, shape: tuple[int, int]) -> tu
 
 
 def _by_peers(
-    compared: Compared, found: Asked, to: tuple[Ints, Ints, Floats], limits: HealthLimits, top: Floats
+    compared: PeerComparison, found: JudgedCells, to: tuple[Ints, Ints, Floats], limits: HealthLimits, top: Floats
 ) -> Floats:
     """Where a layer tells no queue, jobs that found it slow and none that found it fine are the demand."""
     state, why, share = to
@@ -186,7 +188,7 @@ def _edges(rows: Bools, at: Ints, place: Ints, shape: tuple[int, int]) -> tuple[
     return np.where(last >= 0, first, -1).reshape(shape), last.reshape(shape)
 
 
-def states_table(found: Mapping[str, Windows], axis: Axis, window_ns: int, layers: Mapping[str, str]) -> pa.Table:
+def build_states_table(found: Mapping[str, Windows], axis: Axis, window_ns: int, layers: Mapping[str, str]) -> pa.Table:
     """All windows as rows of STATES, in order of layer, component, time."""
     tables = []
     for kind, windows in sorted(found.items()):

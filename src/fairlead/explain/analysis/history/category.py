@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fairlead.explain.analysis.history.columns import codes, combined, floats
+from fairlead.explain.analysis.history.columns import combine_codes, read_codes, read_floats
 
 I64 = NDArray[np.int64]
 NONE = -1
@@ -23,8 +23,8 @@ NONE = -1
 
 @dataclass(frozen=True)
 class Rung:
-    """A way to sort phases. Two are of one category when all `fields` (see `fields_of`) are the same; what is not known
-    in `needed` belongs to no category, elsewhere being unknown is a value like others."""
+    """A way to group phases. Two are of one category when all `fields` (see `code_fields`) are equal. A phase with an
+    unknown field of `needed` has no category; in other fields unknown is a value like any other."""
 
     name: str
     fields: tuple[str, ...]
@@ -52,43 +52,43 @@ LADDER: tuple[Rung, ...] = (
 `first` whether it is the first phase of its kind in its job; `request`, `volume` and `processes` are classes."""
 
 
-def fields_of(phases: pa.Table) -> dict[str, I64]:
+def code_fields(phases: pa.Table) -> dict[str, I64]:
     """Integer codes of the fields of PHASE rows, each of shape (P,); NONE is null. Codes of names hold within one call
     only: concatenate tables that are to be compared."""
-    kind = codes(phases, "kind")
+    kind = read_codes(phases, "kind")
     words = phases["kind"].cast(pa.string())
     metadata = pc.equal(words, "metadata").fill_null(False).to_numpy(zero_copy_only=False)
-    volume = np.where(metadata, floats(phases, "metadata_ops"), floats(phases, "bytes"))
-    processes = floats(phases, "processes")
-    processes = np.where(np.isnan(processes), floats(phases, "nodes_count"), processes)
-    number = floats(phases, "number")
+    volume = np.where(metadata, read_floats(phases, "metadata_ops"), read_floats(phases, "bytes"))
+    processes = read_floats(phases, "processes")
+    processes = np.where(np.isnan(processes), read_floats(phases, "nodes_count"), processes)
+    number = read_floats(phases, "number")
     return {
-        "place": codes(phases, "cluster") * (1 << 20) + codes(phases, "fs") + 1,
-        "user": codes(phases, "user"),
-        "program": codes(phases, "program"),
-        "scale": scale_of(floats(phases, "nodes_count")),
+        "place": read_codes(phases, "cluster") * (1 << 20) + read_codes(phases, "fs") + 1,
+        "user": read_codes(phases, "user"),
+        "program": read_codes(phases, "program"),
+        "scale": scale_of(read_floats(phases, "nodes_count")),
         "kind": kind,
-        "mode": codes(phases, "mode"),
-        "request": octaves(floats(phases, "request_bytes"), 2.0),
-        "volume": octaves(volume, 3.0),
-        "processes": octaves(processes, 2.0),
+        "mode": read_codes(phases, "mode"),
+        "request": classify_octaves(read_floats(phases, "request_bytes"), 2.0),
+        "volume": classify_octaves(volume, 3.0),
+        "processes": classify_octaves(processes, 2.0),
         "first": np.where(number > 0, 1, 0).astype(np.int64),
     }
 
 
-def categories(phases: pa.Table) -> I64:
+def compute_categories(phases: pa.Table) -> I64:
     """The category of every phase on every rung: shape (rungs, P), codes from 0 in each rung, NONE where it has none.
     Codes hold within one call."""
-    fields = fields_of(phases)
+    fields = code_fields(phases)
     found = np.full((len(LADDER), phases.num_rows), NONE, np.int64)
     for index, rung in enumerate(LADDER):
-        found[index] = coded([fields[name] for name in rung.fields], [fields[name] for name in rung.needed])
+        found[index] = combine_fields([fields[name] for name in rung.fields], [fields[name] for name in rung.needed])
     return found
 
 
-def coded(fields: list[I64], needed: list[I64]) -> I64:
+def combine_fields(fields: list[I64], needed: list[I64]) -> I64:
     """One code for each combination of fields, NONE where one of `needed` is."""
-    key = combined(fields)
+    key = combine_codes(fields)
     for field in needed:
         key = np.where(field == NONE, NONE, key)
     return key
@@ -100,7 +100,7 @@ def scale_of(nodes: NDArray[np.float64]) -> I64:
     return np.where(known, np.exp2(np.rint(np.log2(np.where(known, nodes, 1.0)))), NONE).astype(np.int64)
 
 
-def octaves(values: NDArray[np.float64], wide: float) -> I64:
+def classify_octaves(values: NDArray[np.float64], wide: float) -> I64:
     """Classes `wide` doublings wide; NONE where not known or not above 0."""
     known = values > 0
     logs = np.log2(np.where(known & np.isfinite(values), values, 1.0))

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fairlead.explain.analysis.history.category import scale_of
-from fairlead.explain.analysis.history.columns import floats, integers, job_codes
+from fairlead.explain.analysis.history.columns import read_floats, read_integers, read_job_codes
 
 F64 = NDArray[np.float64]
 LEAST_RUNS = 3
@@ -48,7 +48,9 @@ class Gain:
         return self.low > 1.0
 
 
-def expected_gain(history: pa.Table, row: Mapping[str, object], what: str, now: Choice, then: Choice) -> Gain | None:
+def estimate_expected_gain(
+    history: pa.Table, row: Mapping[str, object], what: str, now: Choice, then: Choice
+) -> Gain | None:
     """How much faster phases like `row` (values of PHASE by name) are that do `what` (`mode`, `request_bytes`,
     `targets`: how many) as in `then` than as in `now`.
 
@@ -59,22 +61,22 @@ def expected_gain(history: pa.Table, row: Mapping[str, object], what: str, now: 
         raise ValueError(f"no gain is known from {what}")
     if not history.num_rows:
         return None
-    rate = floats(history, "rate_per_s")
+    rate = read_floats(history, "rate_per_s")
     usable = (rate > 0) & np.isfinite(rate) & _same(history, row, "kind") & _same(history, row, "cluster")
     amount = "metadata_ops" if row.get("kind") == "metadata" else "bytes"
     volume = row.get(amount)
     if isinstance(volume, int | float) and volume > 0:
         with np.errstate(divide="ignore", invalid="ignore"):
-            usable &= np.abs(np.log2(floats(history, amount) / volume)) <= VOLUME_OCTAVES
+            usable &= np.abs(np.log2(read_floats(history, amount) / volume)) <= VOLUME_OCTAVES
     sides = [usable & _chosen(history, what, choice) for choice in (now, then)]
-    job, start = job_codes(history), integers(history, "start_ns")
+    job, start = read_job_codes(history), read_integers(history, "start_ns")
     for among in ALIKE:
         alike = np.ones(history.num_rows, np.bool_)
         for name in among:
             alike &= _same(history, row, name)
         rates = [_runs(rate, job, start, np.flatnonzero(side & alike)) for side in sides]
         if min(len(one) for one in rates) >= LEAST_RUNS:
-            ratio, low, high = shift(rates[0], rates[1])
+            ratio, low, high = estimate_shift(rates[0], rates[1])
             return Gain(2.0**ratio, 2.0**low, 2.0**high, len(rates[0]), len(rates[1]), among)
     return None
 
@@ -85,7 +87,7 @@ def _same(history: pa.Table, row: Mapping[str, object], name: str) -> NDArray[np
         nodes = row.get("nodes_count")
         if not isinstance(nodes, int) or nodes < 1:
             return np.zeros(history.num_rows, np.bool_)
-        return np.asarray(scale_of(floats(history, "nodes_count")) == scale_of(np.array([float(nodes)]))[0])
+        return np.asarray(scale_of(read_floats(history, "nodes_count")) == scale_of(np.array([float(nodes)]))[0])
     value = row.get(name)
     column = history[name].cast(pa.string())
     if value is None:
@@ -100,7 +102,7 @@ def _chosen(history: pa.Table, what: str, choice: Choice) -> NDArray[np.bool_]:
         lengths = pc.list_value_length(history["targets"])
         values = np.asarray(lengths.cast(pa.float64()).fill_null(np.nan).to_numpy(), np.float64)
     else:
-        values = floats(history, what)
+        values = read_floats(history, what)
     return np.asarray((values >= choice[0]) & (values < choice[1]))
 
 
@@ -115,7 +117,7 @@ def _runs(rate: F64, job: NDArray[np.int64], start: NDArray[np.int64], rows: NDA
     return np.array([float(np.median(np.log2(rate[rows[at == one]]))) for one in kept.tolist()])
 
 
-def shift(now: F64, then: F64) -> tuple[float, float, float]:
+def estimate_shift(now: F64, then: F64) -> tuple[float, float, float]:
     """How far `then` lies above `now` (Hodges and Lehmann, 1963) and the interval the rank test leaves at 95 %."""
     apart = np.sort((then[:, None] - now[None, :]).reshape(-1))
     n, m = len(now), len(then)

@@ -19,9 +19,17 @@ from numpy.typing import NDArray
 from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION
 from fairlead.core.model.tables import PHASE
 from fairlead.core.model.units import NS_PER_S
-from fairlead.explain.analysis.bursts import runs
-from fairlead.explain.analysis.history.rate_bins import SILENT, bin_of
-from fairlead.explain.analysis.job_summary import ESTIMATE, MOST_BINS, SERIES, JobData, basis_of, by_interval, doing
+from fairlead.explain.analysis.bursts import find_runs
+from fairlead.explain.analysis.history.rate_bins import SILENT, find_rate_bins
+from fairlead.explain.analysis.job_summary import (
+    ESTIMATE,
+    MOST_BINS,
+    SERIES,
+    JobData,
+    select_basis,
+    sum_by_interval,
+    summarise_operations,
+)
 from fairlead.explain.analysis.phases import split_phases
 
 F64 = NDArray[np.float64]
@@ -42,7 +50,7 @@ INTERIOR = 3
 """From so many intervals on, the first and last are held against those between."""
 
 
-def phase_rows(
+def build_phase_rows(
     data: JobData,
     made_ns: int,
     *,
@@ -59,11 +67,13 @@ def phase_rows(
     `edges` (the phase is shorter than the intervals can tell: its rate is a lower bound), `mode`, `forwarders`,
     `targets`, `mds`, `traffic` (split by share, not counted), `operations`.
     """
-    basis, series = basis_of(data)
+    basis, series = select_basis(data)
     if basis is None or not series.num_rows:
         return PHASE.schema.empty_table()
     job = _job(data, made_ns, mds, fs)
-    known = dict(doing(data)) | {f"{kind}_mode": mode for kind, mode in (modes or {}).items() if mode is not None}
+    known = dict(summarise_operations(data)) | {
+        f"{kind}_mode": mode for kind, mode in (modes or {}).items() if mode is not None
+    }
     rows: list[dict[str, object]] = []
     for counted, kinds, rows_of in _sources(data, basis, series):
         rows += _rows_of(rows_of, data.interval_ns, kinds, job | {"basis": counted}, known, edges)
@@ -112,7 +122,7 @@ def _rows_of(
     known: Mapping[str, object],
     edges: pa.Table | None,
 ) -> list[dict[str, object]]:
-    first, bins, by = by_interval(series, interval_ns)
+    first, bins, by = sum_by_interval(series, interval_ns)
     if bins > MOST_BINS:
         return []
     told = {name: series[name].null_count < series.num_rows for name in SERIES}
@@ -254,7 +264,7 @@ def _guessed(values: F64) -> F64:
     """How full each interval is, in [0, 1]: where a stretch without a pause has enough of them, its first and last are
     held against the nearest between; in a shorter one they are full at the highest rate seen."""
     full = (values > 0).astype(np.float64)
-    for first, last in zip(*(edge.tolist() for edge in runs(values > 0)), strict=True):
+    for first, last in zip(*(edge.tolist() for edge in find_runs(values > 0)), strict=True):
         if last - first >= INTERIOR:
             inside = values[first + 1 : last - 1]
             # The nearest few: a rate may change in the course of a phase.
@@ -291,7 +301,7 @@ def _distribution(values: F64, full: F64, width: int) -> tuple[list[int], list[i
     """Time at each rate, see PHASE: bins and nanoseconds."""
     active = (values > 0) & (full > 0)
     rates = values[active] / full[active] * NS_PER_S / width
-    bins = np.concatenate([bin_of(rates), [SILENT]])
+    bins = np.concatenate([find_rate_bins(rates), [SILENT]])
     times = np.concatenate([full[active] * width, [float(((values <= 0) | (full <= 0)).sum()) * width]])
     found, at = np.unique(bins, return_inverse=True)
     sums = np.rint(np.bincount(at, times, len(found))).astype(np.int64)

@@ -10,7 +10,7 @@ SILENT = -1
 """The bin of no I/O."""
 
 
-def bin_of(rates: ArrayLike) -> NDArray[np.int64]:
+def find_rate_bins(rates: ArrayLike) -> NDArray[np.int64]:
     """The bin of each rate (a second): those below 1 are in bin 0, those of 0 or less or NaN are SILENT."""
     values = np.asarray(rates, np.float64)
     moving = values > 0
@@ -18,7 +18,7 @@ def bin_of(rates: ArrayLike) -> NDArray[np.int64]:
     return np.where(moving, np.floor(np.maximum(logs, 0.0) * PER_DOUBLING), SILENT).astype(np.int64)
 
 
-def middle_of(bins: ArrayLike) -> NDArray[np.float64]:
+def compute_bin_rates(bins: ArrayLike) -> NDArray[np.float64]:
     """The rate in the (geometric) middle of each bin; 0 of SILENT."""
     values = np.asarray(bins, np.float64)
     return np.where(values < 0, 0.0, np.exp2((np.maximum(values, 0.0) + 0.5) / PER_DOUBLING))

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fairlead.explain.analysis.history.columns import floats, integers
+from fairlead.explain.analysis.history.columns import read_floats, read_integers
 
 F64 = NDArray[np.float64]
 RATIOS = (
@@ -34,7 +34,7 @@ LEAST_SHARED = 3
 
 
 @dataclass(frozen=True)
-class Alike:
+class SimilarRun:
     """A run like the one asked for. `row` in the table; `distance`: root mean square over what is known of both, in
     doublings; `differs`: by figure how many doublings it has more (a mode: the word), largest first; `shared` figures
     were compared."""
@@ -66,7 +66,7 @@ def _told(name: str, value: float | str) -> str:
     return f"{2.0 ** abs(value):.1f}x {'more' if value > 0 else 'less'} {plain}"
 
 
-def similar(summaries: pa.Table, row: int, most: int = 20) -> list[Alike]:
+def find_similar_runs(summaries: pa.Table, row: int, most: int = 20) -> list[SimilarRun]:
     """The `most` runs of `summaries` (JOB_SUMMARY) nearest to that in `row`, other than itself, nearest first. Where
     little is known of both, the distance is larger than it looks: half a doubling is added for each unknown share."""
     total, shared = np.zeros(summaries.num_rows), np.zeros(summaries.num_rows)
@@ -110,14 +110,14 @@ def _of_run(summaries: pa.Table, row: int) -> NDArray[np.bool_]:
 def _figure(summaries: pa.Table, name: str) -> F64:
     """log2 of a figure, NaN where not known. None moved is 1, as far below one byte as it can be told."""
     if name == "seconds":
-        start, end = integers(summaries, "start_ns", -1), integers(summaries, "end_ns", -1)
+        start, end = read_integers(summaries, "start_ns", -1), read_integers(summaries, "end_ns", -1)
         values = np.where((start >= 0) & (end > start), (end - start) / 1e9, np.nan)
     elif name.endswith("request_bytes"):
         way = name.partition("_")[0]
-        moved, operations = floats(summaries, f"{way}_bytes"), floats(summaries, f"{way}_ops")
+        moved, operations = read_floats(summaries, f"{way}_bytes"), read_floats(summaries, f"{way}_ops")
         values = np.where(operations > 0, moved / np.maximum(operations, 1.0), np.nan)
     else:
-        values = floats(summaries, name)
+        values = read_floats(summaries, name)
     return np.asarray(np.log2(np.maximum(values, 1.0)))
 
 
@@ -129,12 +129,12 @@ def _nearest(summaries: pa.Table, distance: F64, most: int) -> list[int]:
     bound = np.partition(distance, count - 1)[count - 1]
     near = np.flatnonzero(distance <= bound)
     ids = summaries["job_id"].take(pa.array(near)).to_pylist()
-    starts = integers(summaries.take(pa.array(near)), "start_ns", -1)
+    starts = read_integers(summaries.take(pa.array(near)), "start_ns", -1)
     order = sorted(range(len(near)), key=lambda i: (distance[near[i]], -int(starts[i]), str(ids[i])))
     return [int(near[i]) for i in order[:count]]
 
 
-def _alike(summaries: pa.Table, at: int, distance: F64, shared: F64, apart: dict[str, F64], row: int) -> Alike:
+def _alike(summaries: pa.Table, at: int, distance: F64, shared: F64, apart: dict[str, F64], row: int) -> SimilarRun:
     differs: dict[str, float | str] = {
         name: float(values[at]) for name, values in apart.items() if not np.isnan(values[at])
     }
@@ -145,4 +145,4 @@ def _alike(summaries: pa.Table, at: int, distance: F64, shared: F64, apart: dict
             ordered[name] = str(got)
     ordered |= dict(sorted(differs.items(), key=lambda item: (-abs(float(item[1])), item[0])))
     one = {name: summaries[name][at].as_py() for name in ("job_id", "start_ns", "user", "program")}
-    return Alike(row=at, distance=float(distance[at]), shared=int(shared[at]), differs=ordered, **one)
+    return SimilarRun(row=at, distance=float(distance[at]), shared=int(shared[at]), differs=ordered, **one)

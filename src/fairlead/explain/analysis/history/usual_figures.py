@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from fairlead.explain.analysis.history.category import LADDER, NONE, coded, fields_of
-from fairlead.explain.analysis.history.columns import floats
+from fairlead.explain.analysis.history.category import LADDER, NONE, code_fields, combine_fields
+from fairlead.explain.analysis.history.columns import read_floats
 
 LEAST_RUNS = 3
 """Of fewer earlier runs nothing is called usual."""
@@ -32,13 +32,13 @@ class UsualFigures:
     mode: str | None = None
 
 
-def usual_figures(phases: pa.Table, row: int, history: pa.Table) -> UsualFigures:
+def compute_usual_figures(phases: pa.Table, row: int, history: pa.Table) -> UsualFigures:
     """What phases of `history` like that in `row` of `phases` asked for: those of other runs that began before it, each
     run counted once."""
     one = phases.slice(row, 1)
     both = pa.concat_tables([one, history]).unify_dictionaries()
-    fields = fields_of(both)
-    code = coded([fields[name] for name in _RUNG.fields], [fields[name] for name in _RUNG.needed])
+    fields = code_fields(both)
+    code = combine_fields([fields[name] for name in _RUNG.fields], [fields[name] for name in _RUNG.needed])
     if code[0] == NONE:
         return UsualFigures()
     alike = np.flatnonzero(code == code[0])
@@ -52,7 +52,7 @@ def usual_figures(phases: pa.Table, row: int, history: pa.Table) -> UsualFigures
     if len(by_run) < LEAST_RUNS:
         return UsualFigures()
     groups = list(by_run.values())
-    figures = {name: _middle(floats(both, name), groups) for name in ("request_bytes", "metadata_ops")}
+    figures = {name: _middle(read_floats(both, name), groups) for name in ("request_bytes", "metadata_ops")}
     modes = both["mode"].cast(pa.string())
     told = [word for group in groups for at in group if (word := modes[at].as_py()) is not None]
     word, count = Counter(sorted(told)).most_common(1)[0] if told else (None, 0)

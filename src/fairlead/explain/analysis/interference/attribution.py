@@ -17,14 +17,14 @@ from fairlead.core.model.incident import Incident
 from fairlead.core.model.units import format_bytes, format_count, format_duration, format_percent
 from fairlead.core.safe_text import inert
 from fairlead.explain.analysis.interference import score
-from fairlead.explain.analysis.interference.blame import blamed, worst_first
-from fairlead.explain.analysis.interference.congestion import Congestion, congestion, path_of
-from fairlead.explain.analysis.interference.doses import doses
+from fairlead.explain.analysis.interference.blame import assign_blame, order_worst_first
+from fairlead.explain.analysis.interference.congestion import Congestion, find_congestion, find_path
+from fairlead.explain.analysis.interference.doses import estimate_doses
 from fairlead.explain.analysis.interference.estimates import with_estimates
-from fairlead.explain.analysis.interference.features import FeatureLimits, features_of
-from fairlead.explain.analysis.interference.loads import F64, Loads, loads_of
+from fairlead.explain.analysis.interference.features import FeatureLimits, compute_features
+from fairlead.explain.analysis.interference.loads import F64, Loads, build_loads
 from fairlead.explain.analysis.interference.scene import Attribution, Culprit, Scene, Victim
-from fairlead.explain.analysis.interference.verdict import PLAIN, Case, against, category, use_of
+from fairlead.explain.analysis.interference.verdict import PLAIN, Case, classify_load, list_counter_evidence, use_of
 
 MOST_TOLD = 10
 """Candidates that are told of."""
@@ -69,11 +69,11 @@ class _Candidate:
     confidence: float
 
 
-def attributed(scene: Scene, limits: Limits | None = None) -> Attribution:
+def attribute_phase(scene: Scene, limits: Limits | None = None) -> Attribution:
     """Who or what took the time of the scene's victim. Nothing known gives `unknown`; it never raises for what is
     missing."""
     limits = limits or Limits()
-    case, missing, trust = case_of(scene, limits)
+    case, missing, trust = build_case(scene, limits)
     lost = float(case.found.lost.sum())
     if lost <= 0 or not case.found.held:
         own = _own_change(scene.victim, limits)
@@ -120,21 +120,21 @@ def attributed(scene: Scene, limits: Limits | None = None) -> Attribution:
     )
 
 
-def case_of(scene: Scene, limits: Limits) -> tuple[Case, list[str], float]:
+def build_case(scene: Scene, limits: Limits) -> tuple[Case, list[str], float]:
     """All evidence of a scene; what was missing; how far confidence is to be trusted for that, in [0, 1]."""
     victim = scene.victim
     others = (
         [str(job) for job in pc.unique(scene.neighbours["job_id"]).to_pylist()] if scene.neighbours.num_rows else []
     )
-    loads = loads_of(scene.loads, scene.interval_ns, victim.job_id, others, span_ns=(victim.start_ns, victim.end_ns))
+    loads = build_loads(scene.loads, scene.interval_ns, victim.job_id, others, span_ns=(victim.start_ns, victim.end_ns))
     loads, estimated = with_estimates(loads, victim, scene.neighbours)
-    path = path_of(loads, victim)
-    found = congestion(
+    path = find_path(loads, victim)
+    found = find_congestion(
         loads, victim, path, incidents=scene.incidents, peaks=scene.peaks, usual_wait_s=scene.usual_wait_s
     )
-    blame = blamed(loads, found)
-    moves = doses(blame.load, found.rate, (found.inside > 0) | (np.nan_to_num(found.rate) > 0))
-    features = features_of(loads, found.inside, victim.start_ns, victim.end_ns, scene.neighbours, path)
+    blame = assign_blame(loads, found)
+    moves = estimate_doses(blame.load, found.rate, (found.inside > 0) | (np.nan_to_num(found.rate) > 0))
+    features = compute_features(loads, found.inside, victim.start_ns, victim.end_ns, scene.neighbours, path)
     seen = {loads.components[place].kind for place in path}
     wanted = ["mds"] if victim.kind == "metadata" else ["target"]
     lacking = [f"{PLAIN[kind]}s: no counters" for kind in wanted if kind not in seen]
@@ -148,36 +148,36 @@ def _neighbours(case: Case, limits: Limits, trust: float) -> list[_Candidate]:
     blame, loads = case.blame, case.loads
     if len(loads.jobs) < 2:
         return []
-    likely = trust * score.scores(inputs_of(case))
+    likely = trust * score.compute_scores(build_score_inputs(case))
     lost = float(case.found.lost.sum())
     some = [job for job in range(1, len(loads.jobs)) if blame.jobs[job] > LEAST_TOLD * lost]
     made = []
     for job in sorted(some, key=lambda k: (-float(likely[k - 1]), -float(blame.jobs[k]), k))[:MOST_TOLD]:
         cost = float(blame.jobs[job])
-        at = [row for row in worst_first(blame.where[:, job]) if blame.where[row, job] > 0.02 * cost]
+        at = [row for row in order_worst_first(blame.where[:, job]) if blame.where[row, job] > 0.02 * cost]
         culprit = Culprit(
             who=Subject("job", loads.jobs[job]),
-            verdict=category(case, job, limits.mixed_part),
+            verdict=classify_load(case, job, limits.mixed_part),
             score=round(float(likely[job - 1]), 4),
             cost_s=round(cost, 3),
             at=[_subject(loads, case.found, row) for row in at],
-            evidence=against(case, job),
-            facts=case.features[job - 1].facts(),
+            evidence=list_counter_evidence(case, job),
+            facts=case.features[job - 1].list_facts(),
         )
         made.append(_Candidate(culprit, cost, max(cost, float(blame.alone[job])), float(likely[job - 1])))
     return made
 
 
-def inputs_of(case: Case) -> score.Inputs:
+def build_score_inputs(case: Case) -> score.Inputs:
     """What the score is made of, by neighbour."""
     lost = max(float(case.found.lost.sum()), 1e-9)
     costs = case.blame.jobs[1:]
     rivals = np.append(costs, case.blame.faults.max(initial=0.0))
-    shown = np.array([bool(one.conspicuous(case.limits)) for one in case.features], float)
+    shown = np.array([bool(one.list_conspicuous(case.limits)) for one in case.features], float)
     return score.Inputs(
         share=np.minimum(costs / lost, 1.0),
         alone=np.minimum(case.blame.alone[1:] / lost, 1.0),
-        lead=score.leads(rivals)[:-1],
+        lead=score.compute_leads(rivals)[:-1],
         response=case.doses.response[1:],
         by_chance=case.doses.by_chance[1:],
         conspicuous=shown,
@@ -253,7 +253,7 @@ def _many(case: Case, limits: Limits, trust: float) -> tuple[float, list[Evidenc
     costs: F64 = case.blame.jobs
     total, lost = float(costs.sum()), float(case.found.lost.sum())
     least = min(limits.partaker * total, float(costs.max()) / 2)
-    parts = [job for job in worst_first(costs) if costs[job] >= least and costs[job] > 0]
+    parts = [job for job in order_worst_first(costs) if costs[job] >= least and costs[job] > 0]
     if len(parts) < 3 or costs[parts[0]] >= limits.alone * total or total < 2 * limits.least_share * lost:
         return None
     alone = float(case.blame.alone.max())
@@ -273,18 +273,20 @@ def _many(case: Case, limits: Limits, trust: float) -> tuple[float, list[Evidenc
     ]
     culprits = []
     for job in parts:
-        at = [row for row in worst_first(case.blame.where[:, job]) if case.blame.where[row, job] > 0.02 * costs[job]]
-        told = against(case, job)
+        at = [
+            row for row in order_worst_first(case.blame.where[:, job]) if case.blame.where[row, job] > 0.02 * costs[job]
+        ]
+        told = list_counter_evidence(case, job)
         evidence += told[1:2]
         culprits.append(
             Culprit(
                 who=Subject("job", case.loads.jobs[job]),
-                verdict=category(case, job, limits.mixed_part),
+                verdict=classify_load(case, job, limits.mixed_part),
                 score=round(sure * float(costs[job]) / total, 4),
                 cost_s=round(float(costs[job]), 3),
                 at=[_subject(case.loads, case.found, row) for row in at],
                 evidence=told,
-                facts=case.features[job - 1].facts(),
+                facts=case.features[job - 1].list_facts(),
             )
         )
     return sure, evidence, tuple(culprits)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairlead.explain.analysis.interference.congestion import Congestion, Held, cost_of
+from fairlead.explain.analysis.interference.congestion import Congestion, Held, compute_use
 from fairlead.explain.analysis.interference.loads import F64, Component, Loads
 
 
@@ -34,7 +34,7 @@ class Blame:
     unexplained_s: float
 
 
-def blamed(loads: Loads, found: Congestion) -> Blame:
+def assign_blame(loads: Loads, found: Congestion) -> Blame:
     """The seconds lost, shared out."""
     jobs, count = len(loads.jobs), loads.axis.count
     where, faults = np.zeros((len(found.held), jobs)), np.zeros(len(found.held))
@@ -46,7 +46,7 @@ def blamed(loads: Loads, found: Congestion) -> Blame:
     loss = np.minimum(found.loss, min(mean, found.lost_share))
     shares = []
     for row, held in enumerate(found.held):
-        share = held_by(loads.components[held.place], held)
+        share = compute_held_shares(loads.components[held.place], held)
         shares.append(share)
         others = share.sum(axis=0) - share[0]
         fault = _fault_share(held, share[0], others)
@@ -75,9 +75,9 @@ def blamed(loads: Loads, found: Congestion) -> Blame:
     )
 
 
-def held_by(one: Component, held: Held) -> F64:
+def compute_held_shares(one: Component, held: Held) -> F64:
     """How much of what was had of a component each job had, by interval (J, T); columns add up to 1 or are 0."""
-    by_cost = _shares(np.nan_to_num(cost_of(one.parts, one.kind)))
+    by_cost = _shares(np.nan_to_num(compute_use(one.parts, one.kind)))
     busy = np.nan_to_num(one.parts.busy_s)
     if one.kind != "forwarder" or not busy.any():
         return by_cost
@@ -109,6 +109,6 @@ def _worth(mine: F64, others: F64, loss: F64) -> F64:
     return worth
 
 
-def worst_first(values: Sequence[float] | F64) -> list[int]:
+def order_worst_first(values: Sequence[float] | F64) -> list[int]:
     """Places of the values, largest first; those equal in their order."""
     return sorted(range(len(values)), key=lambda k: (-float(values[k]), k))

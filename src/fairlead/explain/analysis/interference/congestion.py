@@ -66,14 +66,14 @@ class Congestion:
     missing: list[str] = field(default_factory=list)
 
 
-def amounts(measures: Measures, kind: str) -> F64:
+def select_amounts(measures: Measures, kind: str) -> F64:
     """What a phase of this kind is measured by: bytes read or written, or metadata operations."""
     names = {"read": "read_bytes", "write": "write_bytes", "metadata": "metadata_ops"}
     values: F64 = getattr(measures, names[kind]) if kind in names else measures.moved
     return values
 
 
-def cost_of(measures: Measures, kind: str) -> F64:
+def compute_use(measures: Measures, kind: str) -> F64:
     """Use of a component of this kind as one figure: bytes with requests as bytes; of an MDS operations."""
     if kind == "mds":
         return measures.metadata_ops
@@ -82,22 +82,22 @@ def cost_of(measures: Measures, kind: str) -> F64:
     return np.where(np.isnan(moved) & (requests == 0), np.nan, np.nan_to_num(moved) + requests * OP_BYTES)
 
 
-def path_of(loads: Loads, victim: Victim) -> list[int]:
+def find_path(loads: Loads, victim: Victim) -> list[int]:
     """Places of the components the victim used: named by its phase, or counted there while it ran."""
     named = {("forwarder", n) for n in victim.forwarders} | {("target", n) for n in victim.targets}
     named |= {("mds", n) for n in victim.mds}
-    inside = loads.axis.inside(victim.start_ns, victim.end_ns) > 0
+    inside = loads.axis.measure_overlap_s(victim.start_ns, victim.end_ns) > 0
     path = []
     for place, one in enumerate(loads.components):
         if one.kind == ("target" if victim.kind == "metadata" else "mds"):
             continue
-        used = float(np.nansum(cost_of(one.parts.at(0), one.kind)[inside])) > 0
+        used = float(np.nansum(compute_use(one.parts.select_job(0), one.kind)[inside])) > 0
         if used or (one.kind, one.id) in named:
             path.append(place)
     return path
 
 
-def congestion(
+def find_congestion(
     loads: Loads,
     victim: Victim,
     path: Sequence[int],
@@ -108,8 +108,8 @@ def congestion(
 ) -> Congestion:
     """What was lost when, and where."""
     peaks, usual_wait_s = peaks or {}, usual_wait_s or {}
-    inside = loads.axis.inside(victim.start_ns, victim.end_ns)
-    last = last_parts(loads, victim.kind, path, inside)
+    inside = loads.axis.measure_overlap_s(victim.start_ns, victim.end_ns)
+    last = find_last_parts(loads, victim.kind, path, inside)
     rate = _rate(loads, victim, path, last)
     lost, loss, missing = _lost(inside, rate, victim)
     share = float(np.clip(victim.lost_s / max(victim.expected_s + victim.lost_s, 1e-9), 0.0, 1.0))
@@ -123,7 +123,7 @@ def congestion(
     return Congestion(inside, lost, rate, loss, share, held, missing)
 
 
-def last_parts(loads: Loads, kind: str, path: Sequence[int], inside: F64) -> list[int]:
+def find_last_parts(loads: Loads, kind: str, path: Sequence[int], inside: F64) -> list[int]:
     """Places of the forwarders whose part of the victim was at work last; empty where all were, or nothing tells.
 
     A process has one forwarder. When its part of the job is done it waits for the others, so that how long the phase
@@ -132,7 +132,7 @@ def last_parts(loads: Loads, kind: str, path: Sequence[int], inside: F64) -> lis
     here = np.flatnonzero(inside > 0)
     ends: dict[int, int] = {}
     for place in places:
-        amount = np.nan_to_num(amounts(loads.components[place].parts.at(0), kind))[here]
+        amount = np.nan_to_num(select_amounts(loads.components[place].parts.select_job(0), kind))[here]
         total = float(amount.sum())
         if total > 0:
             ends[place] = int(np.searchsorted(np.cumsum(amount), LAST_OF * total))
@@ -146,15 +146,15 @@ def last_parts(loads: Loads, kind: str, path: Sequence[int], inside: F64) -> lis
 def _rate(loads: Loads, victim: Victim, path: Sequence[int], last: Sequence[int]) -> F64:
     if last:
         return np.asarray(
-            np.nansum([amounts(loads.components[p].parts.at(0), victim.kind) for p in last], axis=0)
+            np.nansum([select_amounts(loads.components[p].parts.select_job(0), victim.kind) for p in last], axis=0)
             / loads.axis.interval_s
         )
-    own = amounts(loads.own.at(0), victim.kind)
+    own = select_amounts(loads.own.select_job(0), victim.kind)
     if np.isnan(own).all():
         best = own
         for kind in ("forwarder", "target", "mds"):
             rows = [
-                amounts(loads.components[p].parts.at(0), victim.kind)
+                select_amounts(loads.components[p].parts.select_job(0), victim.kind)
                 for p in path
                 if loads.components[p].kind == kind and loads.components[p].counted
             ]
@@ -219,10 +219,10 @@ def _signs(
         # so long ones show congestion only where enough was asked to fill the component.
         strength = np.maximum(strength, 0.8 * _ramp(np.nan_to_num(slower, nan=1.0), *SLOWER) * loaded)
     strength = np.maximum(strength, np.where(faulty > 0, 0.8, 0.0))
-    mine = one.parts.at(0)
+    mine = one.parts.select_job(0)
     waited, wait, usual, own = _waits(one, mine, inside, usual_wait_s.get(key))
     time = np.nan_to_num(mine.busy_s) + np.nan_to_num(mine.wait_s)
-    weight = time if time[here].sum() > 0 else np.nan_to_num(cost_of(mine, one.kind))
+    weight = time if time[here].sum() > 0 else np.nan_to_num(compute_use(mine, one.kind))
     if weight[here].sum() <= 0:
         weight = here.astype(float)
     held = Held(
@@ -247,7 +247,7 @@ def _faults(loads: Loads, one: Component, incidents: Sequence[Incident]) -> tupl
         if incident.component != one.id or incident.layer not in (one.kind, "device"):
             continue
         end = incident.to_ns if incident.to_ns is not None else np.iinfo(np.int64).max
-        cover = loads.axis.inside(incident.from_ns, end) / loads.axis.interval_s
+        cover = loads.axis.measure_overlap_s(incident.from_ns, end) / loads.axis.interval_s
         left = 0.02 if incident.kind == "dead" else incident.share_of_peak
         depth = 1.0 - (0.4 if left is None else float(np.clip(left, 0.02, 1.0)))
         lacking = np.maximum(lacking, (cover >= 0.5) * depth)
@@ -263,7 +263,7 @@ def _use(one: Component, interval_s: float, peak: float | None, left: F64) -> tu
     if np.isnan(moved).all():
         return moved, np.zeros(len(moved)), np.zeros(len(moved))
     rate = moved / interval_s
-    loaded = np.nan_to_num(cost_of(one.whole, one.kind)) / interval_s
+    loaded = np.nan_to_num(compute_use(one.whole, one.kind)) / interval_s
     if peak:
         util = rate / (peak * left)
         return util, _ramp(np.nan_to_num(util), *UTIL), _ramp(loaded / (peak * left), *UTIL)

@@ -29,7 +29,7 @@ class Doses:
     low_rate: F64
 
 
-def doses(load: F64, rate: F64, active: np.ndarray) -> Doses:
+def estimate_doses(load: F64, rate: F64, active: np.ndarray) -> Doses:
     """`load` (J, T) of the neighbours, `rate` (T,) of the victim, `active` (T,) where it asked for something."""
     jobs = len(load)
     nothing = np.full(jobs, np.nan)

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from fairlead.explain.analysis.interference.loads import Component, Loads, Measures, capped
+from fairlead.explain.analysis.interference.loads import Component, Loads, Measures, cap_parts
 from fairlead.explain.analysis.interference.scene import Victim
 
 _LISTS = {"forwarder": "forwarders", "target": "targets", "mds": "mds"}
@@ -61,4 +61,4 @@ def _spread(loads: Loads, one: Component, users: Mapping[str, Mapping[str, set[i
         name: blank if name in _NOT_SPREAD else np.nan_to_num(getattr(loads.own, name)) * share[:, None]
         for name in Measures.__dataclass_fields__
     }
-    return capped(Measures(**parts), one.whole)
+    return cap_parts(Measures(**parts), one.whole)

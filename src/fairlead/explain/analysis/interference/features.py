@@ -48,7 +48,7 @@ class Features:
     processes: int | None = None
     user: str | None = None
 
-    def facts(self) -> dict[str, object]:
+    def list_facts(self) -> dict[str, object]:
         """What is known of it, by the names of `analysis.advice.FACTS`."""
         found = {
             "culprit": self.job_id,
@@ -62,7 +62,7 @@ class Features:
         }
         return {name: value for name, value in found.items() if value is not None}
 
-    def conspicuous(self, limits: FeatureLimits) -> tuple[str, ...]:
+    def list_conspicuous(self, limits: FeatureLimits) -> tuple[str, ...]:
         """Which of `n_to_1`, `high_mdops`, `high_bandwidth`, `high_iops` it shows."""
         small = self.request_bytes is not None and self.request_bytes <= limits.small_request_bytes
         many = (self.iops or 0.0) >= limits.small_requests_per_s
@@ -75,7 +75,7 @@ class Features:
         return tuple(name for name, there in shown.items() if there)
 
 
-def features_of(
+def compute_features(
     loads: Loads, inside: F64, start_ns: int, end_ns: int, neighbours: pa.Table, path: Sequence[int]
 ) -> list[Features]:
     """Of every job but the victim. `inside`: seconds of each interval (T,) that lie in the phase [start_ns, end_ns);

@@ -43,7 +43,7 @@ class Axis:
         """Length of one, seconds."""
         return self.interval_ns / NS_PER_S
 
-    def inside(self, from_ns: int, to_ns: int) -> F64:
+    def measure_overlap_s(self, from_ns: int, to_ns: int) -> F64:
         """Seconds of each interval that lie in [from_ns, to_ns)."""
         low = self.start_ns + np.arange(self.count, dtype=np.int64) * self.interval_ns
         cover = np.minimum(low + self.interval_ns, to_ns) - np.maximum(low, from_ns)
@@ -76,7 +76,7 @@ class Measures:
         """Reads and writes."""
         return _both(self.read_ops, self.write_ops)
 
-    def at(self, job: int) -> Measures:
+    def select_job(self, job: int) -> Measures:
         """Of one job."""
         return Measures(*(getattr(self, name)[job] for name in Measures.__dataclass_fields__))
 
@@ -104,7 +104,7 @@ class Loads:
     layer: tuple[str | None, ...]
 
 
-def loads_of(
+def build_loads(
     rows: pa.Table, interval_ns: int, victim: str, others: Sequence[str] = (), *, span_ns: tuple[int, int]
 ) -> Loads:
     """The rows of `interval_ns` (schema ROLLUP; other intervals tell the same again) that lie near `span_ns`.
@@ -143,9 +143,11 @@ def loads_of(
         for code in sorted(np.unique(codes).tolist(), key=lambda c: words[c]):
             mine = here[codes == code]
             part = part_of[mine]
-            whole = _dense(values, mine[part < 0], at, np.zeros(int((part < 0).sum()), np.int64), 1, count).at(0)
+            whole = _dense(values, mine[part < 0], at, np.zeros(int((part < 0).sum()), np.int64), 1, count).select_job(
+                0
+            )
             parts = _dense(values, mine[part >= 0], at, part[part >= 0], len(jobs), count)
-            components.append(Component(sort, words[code], whole, capped(parts, whole), bool((part >= 0).any())))
+            components.append(Component(sort, words[code], whole, cap_parts(parts, whole), bool((part >= 0).any())))
     own, chosen = _own(values, at, is_job, ident, layer, layers, words, place, count)
     return Loads(axis, jobs, tuple(components), own, chosen)
 
@@ -201,7 +203,7 @@ def _dense(
     return Measures(*arrays)
 
 
-def capped(parts: Measures, whole: Measures) -> Measures:
+def cap_parts(parts: Measures, whole: Measures) -> Measures:
     """Parts that add up to more than the whole, scaled down to it."""
     made = []
     for name in Measures.__dataclass_fields__:

@@ -38,7 +38,7 @@ class Inputs:
     by_chance: F64
     conspicuous: F64
 
-    def columns(self) -> F64:
+    def stack_columns(self) -> F64:
         """(J, 7) in order of COEFFICIENTS."""
         response = np.maximum(np.nan_to_num(self.response, nan=0.0), 0.0)
         chance = np.nan_to_num(self.by_chance, nan=0.5)
@@ -47,14 +47,14 @@ class Inputs:
         )
 
 
-def scores(inputs: Inputs) -> F64:
+def compute_scores(inputs: Inputs) -> F64:
     """Probability for each neighbour."""
-    total = inputs.columns() @ np.array(list(COEFFICIENTS.values()))
+    total = inputs.stack_columns() @ np.array(list(COEFFICIENTS.values()))
     made: F64 = 1.0 / (1.0 + np.exp(-total))
     return made
 
 
-def leads(costs: F64) -> F64:
+def compute_leads(costs: F64) -> F64:
     """Each one's part of its own and the best other's cost; 0 where both are nothing."""
     if not len(costs):
         return costs

@@ -13,7 +13,7 @@ import numpy as np
 from fairlead.core.model.finding import Evidence
 from fairlead.core.model.units import format_bandwidth, format_bytes, format_count, format_duration, format_percent
 from fairlead.core.safe_text import inert
-from fairlead.explain.analysis.interference.blame import Blame, worst_first
+from fairlead.explain.analysis.interference.blame import Blame, order_worst_first
 from fairlead.explain.analysis.interference.congestion import OP_BYTES, Congestion
 from fairlead.explain.analysis.interference.doses import Doses
 from fairlead.explain.analysis.interference.features import FeatureLimits, Features
@@ -41,24 +41,24 @@ class Case:
     kind: str
 
 
-def category(case: Case, job: int, part: float) -> str:
+def classify_load(case: Case, job: int, part: float) -> str:
     """The category of what a neighbour (by place) did where it cost the victim time. `mixed`: two or more kinds of load
     make up `part` of it each."""
-    weights = categories(case, job)
+    weights = sum_by_category(case, job)
     total = sum(weights.values())
     if total <= 0:
-        shown = case.features[job - 1].conspicuous(case.limits)
+        shown = case.features[job - 1].list_conspicuous(case.limits)
         return shown[0] if len(shown) == 1 else "mixed" if shown else "high_bandwidth"
     counting = [name for name, weight in weights.items() if weight >= part * total]
     return counting[0] if len(counting) == 1 else "mixed"
 
 
-def categories(case: Case, job: int) -> dict[str, float]:
+def sum_by_category(case: Case, job: int) -> dict[str, float]:
     """Seconds of the victim by category of load: second by second, what the neighbour did then."""
     loads, found = case.loads, case.found
     weights = dict.fromkeys(("n_to_1", "high_mdops", "high_bandwidth", "high_iops"), 0.0)
     told = case.features[job - 1].n_to_1
-    n_to_1 = looks_shared(case, job) if told is None else told
+    n_to_1 = is_likely_shared(case, job) if told is None else told
     for row, held in enumerate(found.held):
         one = loads.components[held.place]
         if case.blame.where[row, job] <= 0:
@@ -67,7 +67,7 @@ def categories(case: Case, job: int) -> dict[str, float]:
         if one.kind == "mds":
             weights["high_mdops"] += float(when.sum())
             continue
-        mine = one.parts.at(job)
+        mine = one.parts.select_job(job)
         moved, requests = np.nan_to_num(mine.moved), np.nan_to_num(mine.data_ops) * OP_BYTES
         names = np.nan_to_num(mine.metadata_ops) * OP_BYTES * (one.kind == "forwarder")
         total = moved + requests + names
@@ -85,7 +85,7 @@ def categories(case: Case, job: int) -> dict[str, float]:
     return weights
 
 
-def looks_shared(case: Case, job: int) -> bool:
+def is_likely_shared(case: Case, job: int) -> bool:
     """Whether a job whose mode nobody recorded looks like many processes in one file: at a forwarder far from its peak,
     a byte of it keeps workers many times as long as a byte of the others, for they wait for the file's lock."""
     for held in case.found.held:
@@ -101,7 +101,7 @@ def looks_shared(case: Case, job: int) -> bool:
     return False
 
 
-def against(case: Case, job: int) -> list[Evidence]:
+def list_counter_evidence(case: Case, job: int) -> list[Evidence]:
     """What speaks against a neighbour, strongest first."""
     loads, found, blame = case.loads, case.found, case.blame
     name = inert(loads.jobs[job])
@@ -116,7 +116,7 @@ def against(case: Case, job: int) -> list[Evidence]:
             unit="s",
         )
     ]
-    worst = worst_first(blame.where[:, job])[:3]
+    worst = order_worst_first(blame.where[:, job])[:3]
     told += [_at(case, row, job) for row in worst if blame.where[row, job] >= 0.05 * max(lost, 1e-9)]
     response = float(case.doses.response[job])
     if np.isfinite(response) and response > 0.3:

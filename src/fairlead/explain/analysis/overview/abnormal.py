@@ -9,27 +9,27 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fairlead.explain.analysis.overview.columns import last_of_runs
-from fairlead.explain.analysis.overview.jobs import latest, nontrivial
+from fairlead.explain.analysis.overview.columns import select_last_of_runs
+from fairlead.explain.analysis.overview.jobs import mark_nontrivial, select_latest
 
 OF_JOBS = ("job.interference", "job.slow_component", "job.slow_unexplained", "job.own_change")
 
 
-def counting(rows: pa.Table) -> pa.Table:
+def select_current_rows(rows: pa.Table) -> pa.Table:
     """Rows of FINDING or INCIDENT that count: of each id the highest version, then the latest, if not withdrawn."""
     order = [("id", "ascending"), ("analysis_version", "ascending"), ("made_ns", "ascending")]
     rows = rows.sort_by(order)
-    kept = last_of_runs(rows, ("id",))
+    kept = select_last_of_runs(rows, ("id",))
     return kept.filter(pc.invert(pc.fill_null(kept["withdrawn"], False)))
 
 
-def abnormal_jobs(findings: pa.Table, jobs: pa.Table) -> pa.Table:
+def count_abnormal_jobs(findings: pa.Table, jobs: pa.Table) -> pa.Table:
     """By `cause` (a verdict's word, most first, then the sum as `all`): `jobs`, `share` of non-trivial jobs,
     `of_abnormal` and `lost_s`. A job with several findings counts for the one that cost it most. Shares are null
     without any non-trivial job."""
-    some = latest(jobs)
-    some = some.filter(pa.array(nontrivial(some)))
-    rows = counting(findings)
+    some = select_latest(jobs)
+    some = some.filter(pa.array(mark_nontrivial(some)))
+    rows = select_current_rows(findings)
     rows = rows.filter(pc.is_in(rows["rule"].cast(pa.string()), pa.array(OF_JOBS)))
     rows = rows.filter(pc.is_in(rows["job_id"], some["job_id"].combine_chunks()))
     by_job: dict[str, tuple[float, str]] = {}

@@ -9,18 +9,18 @@ from numpy.typing import NDArray
 F64 = NDArray[np.float64]
 
 
-def floats(table: pa.Table, name: str) -> F64:
+def read_floats(table: pa.Table, name: str) -> F64:
     """A column of numbers, NaN where it is not known. Beyond 2**53 the last digits go, as sums of bytes can spare."""
     return np.asarray(table[name].cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), np.float64)
 
 
-def moved(table: pa.Table) -> F64:
+def sum_moved_bytes(table: pa.Table) -> F64:
     """Bytes read and written (`read_bytes`, `write_bytes`), NaN where neither is known."""
-    read, write = floats(table, "read_bytes"), floats(table, "write_bytes")
+    read, write = read_floats(table, "read_bytes"), read_floats(table, "write_bytes")
     return np.where(np.isnan(read) & np.isnan(write), np.nan, np.nan_to_num(read) + np.nan_to_num(write))
 
 
-def last_of_runs(table: pa.Table, keys: tuple[str, ...]) -> pa.Table:
+def select_last_of_runs(table: pa.Table, keys: tuple[str, ...]) -> pa.Table:
     """Of a sorted table the last row of each run of rows that are alike in the columns `keys`."""
     if not table.num_rows:
         return table

@@ -12,12 +12,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fairlead.explain.analysis.overview.classes import CORE_HOURS, LARGEST, MODES, NONTRIVIAL_BYTES
-from fairlead.explain.analysis.overview.columns import F64, floats, moved
+from fairlead.explain.analysis.overview.columns import F64, read_floats, sum_moved_bytes
 
 Flags = NDArray[np.bool_]
 
 
-def latest(jobs: pa.Table) -> pa.Table:
+def select_latest(jobs: pa.Table) -> pa.Table:
     """Of each run (cluster, job and start) the row made last, by start and job."""
     keys = pa.table(
         {
@@ -33,16 +33,16 @@ def latest(jobs: pa.Table) -> pa.Table:
     return jobs.take(kept.sort_by(order)["row_last"])
 
 
-def nontrivial(jobs: pa.Table) -> Flags:
+def mark_nontrivial(jobs: pa.Table) -> Flags:
     """Jobs known to have moved more than 200 MB."""
-    return np.nan_to_num(moved(jobs)) > NONTRIVIAL_BYTES
+    return np.nan_to_num(sum_moved_bytes(jobs)) > NONTRIVIAL_BYTES
 
 
-def population(jobs: pa.Table) -> pa.Table:
+def summarise_population(jobs: pa.Table) -> pa.Table:
     """One row: `jobs`, `known` (with a volume), `nontrivial`, `nontrivial_share` (of those known; null without any),
     `read_bytes`, `write_bytes` (null: not known of any job)."""
-    known = int((~np.isnan(moved(jobs))).sum())
-    many = int(nontrivial(jobs).sum())
+    known = int((~np.isnan(sum_moved_bytes(jobs))).sum())
+    many = int(mark_nontrivial(jobs).sum())
     return pa.table(
         {
             "jobs": pa.array([jobs.num_rows], pa.int64()),
@@ -59,11 +59,11 @@ def _total(jobs: pa.Table, name: str) -> pa.Array:
     return pa.array([pc.sum(jobs[name]).as_py()], pa.int64())
 
 
-def modes(jobs: pa.Table) -> pa.Table:
+def count_modes(jobs: pa.Table) -> pa.Table:
     """Non-trivial jobs by I/O mode: `mode` (of the way that moved more; null: not known), `jobs`, `share` of those
     whose mode is known, `mean_read_bytes`, `mean_write_bytes` (over jobs that know them)."""
-    some = jobs.filter(pa.array(nontrivial(jobs)))
-    read, write = floats(some, "read_bytes"), floats(some, "write_bytes")
+    some = jobs.filter(pa.array(mark_nontrivial(jobs)))
+    read, write = read_floats(some, "read_bytes"), read_floats(some, "write_bytes")
     words = main_mode(some)
     known = len(words) - words.null_count
     rows = []
@@ -86,7 +86,7 @@ def modes(jobs: pa.Table) -> pa.Table:
 
 def main_mode(jobs: pa.Table) -> pa.ChunkedArray:
     """The mode of the way a job moved more bytes; of the other where that one has none. Null where neither has."""
-    read, write = (np.nan_to_num(floats(jobs, f"{way}_bytes")) for way in ("read", "write"))
+    read, write = (np.nan_to_num(read_floats(jobs, f"{way}_bytes")) for way in ("read", "write"))
     of_read, of_write = jobs["read_mode"], jobs["write_mode"]
     wrote = pa.chunked_array([pa.array(write >= read, pa.bool_())])
     return pc.if_else(wrote, pc.coalesce(of_write, of_read), pc.coalesce(of_read, of_write))
@@ -108,15 +108,15 @@ def _mean(values: F64) -> float | None:
     return float(known.mean()) if len(known) else None
 
 
-def core_hours(jobs: pa.Table) -> pa.Table:
+def count_by_core_hours(jobs: pa.Table) -> pa.Table:
     """Jobs that have ended by class of core-hours, smallest first: `core_hours` (null: cores not known), `jobs`,
     `mean_read_bytes`, `mean_write_bytes`, `max_read_bytes`, `max_write_bytes`."""
     ended = jobs.filter(pc.and_kleene(pc.is_valid(jobs["end_ns"]), pc.is_valid(jobs["start_ns"])))
-    hours = floats(ended, "cores") * (floats(ended, "end_ns") - floats(ended, "start_ns")) / 3600e9
+    hours = read_floats(ended, "cores") * (read_floats(ended, "end_ns") - read_floats(ended, "start_ns")) / 3600e9
     place = np.searchsorted([edge for edge, _ in CORE_HOURS], np.nan_to_num(hours), side="left")
     names = [*(name for _, name in CORE_HOURS), LARGEST, None]
     place = np.where(np.isnan(hours), len(names) - 1, place)
-    read, write = floats(ended, "read_bytes"), floats(ended, "write_bytes")
+    read, write = read_floats(ended, "read_bytes"), read_floats(ended, "write_bytes")
     rows = [
         {
             "core_hours": name,
@@ -149,13 +149,13 @@ def _most(values: F64) -> float | None:
     return float(known.max()) if len(known) else None
 
 
-def n_to_one(jobs: pa.Table) -> pa.Table:
+def summarise_n_to_one(jobs: pa.Table) -> pa.Table:
     """Bandwidth of N-1 jobs by N: `processes` (lower edge of a class, powers of 4), `way`, `jobs`,
     `median_bytes_per_s`, `highest_bytes_per_s`. At the published site none passed 250 MB/s, however many wrote."""
     rows = []
-    processes = floats(jobs, "processes")
+    processes = read_floats(jobs, "processes")
     for way in ("read", "write"):
-        rate = floats(jobs, f"{way}_bandwidth_bytes_per_s")
+        rate = read_floats(jobs, f"{way}_bandwidth_bytes_per_s")
         shared = pc.fill_null(pc.equal(jobs[f"{way}_mode"], "N-1"), False).to_numpy(zero_copy_only=False)
         mine = shared & (rate > 0) & (processes >= 1)
         step = np.floor(np.log2(np.where(mine, processes, 1)) / 2).astype(int)
@@ -184,11 +184,11 @@ _N_TO_ONE = pa.schema(
 )
 
 
-def ranking(jobs: pa.Table, by: str, from_ns: int, to_ns: int, most: int = 20) -> pa.Table:
+def rank_by_volume(jobs: pa.Table, by: str, from_ns: int, to_ns: int, most: int = 20) -> pa.Table:
     """Users, programs or projects (`by`) by volume of their jobs that began in the window, and the trend: `name`,
     `jobs`, `bytes`, `share`, `metadata_ops`, `core_hours`, `earlier_bytes` of the equally long time before (null: no
     job of anyone is known then) and `trend` (bytes over earlier bytes; null without any earlier)."""
-    start = floats(jobs, "start_ns")
+    start = read_floats(jobs, "start_ns")
     now = jobs.filter(pa.array((start >= from_ns) & (start < to_ns)))
     before = jobs.filter(pa.array((start >= 2 * from_ns - to_ns) & (start < from_ns)))
     then = dict(zip(*_summed(before, by), strict=True))
@@ -224,11 +224,11 @@ _RANKING = pa.schema(
 
 
 def _summed(jobs: pa.Table, by: str) -> tuple[list[str | None], list[dict[str, float | None]]]:
-    hours = floats(jobs, "cores") * (floats(jobs, "end_ns") - floats(jobs, "start_ns")) / 3600e9
+    hours = read_floats(jobs, "cores") * (read_floats(jobs, "end_ns") - read_floats(jobs, "start_ns")) / 3600e9
     flat = pa.table(
         {
             "name": jobs[by],
-            "bytes": pa.array(moved(jobs), from_pandas=True),
+            "bytes": pa.array(sum_moved_bytes(jobs), from_pandas=True),
             "metadata_ops": jobs["metadata_ops"],
             "core_hours": pa.array(hours, from_pandas=True),
         }

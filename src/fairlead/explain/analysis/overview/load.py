@@ -1,7 +1,6 @@
-"""How busy components are: the distributions of target utilisation and metadata load.
+"""How busy metadata servers are, as a distribution (Beacon: Yang et al., ACM TOS 2023, section 7).
 
-Rollup rows in, small tables out (Beacon: Yang et al., ACM TOS 2023, section 7). Minutes without rows are not known; who
-knows that a component was watched and idle says so with `watched`. Not here: jobs (`jobs`), reading a lake.
+Rollup rows in, a small table out. Not here: jobs (`jobs`), reading a lake.
 """
 
 from __future__ import annotations
@@ -13,14 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairlead.core.model.units import NS_PER_S
-from fairlead.explain.analysis.overview.columns import floats, moved
+from fairlead.explain.analysis.overview.columns import read_floats
 
 MINUTE_NS = 60 * NS_PER_S
 EDGES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 _VALUES = ("read_bytes", "write_bytes", "metadata_ops")
 
 
-def minutes(rollup: pa.Table, kind: str, layer: str) -> pa.Table:
+def sum_minutes(rollup: pa.Table, kind: str, layer: str) -> pa.Table:
     """`id`, `ts_ns` and sums of components of a kind, of the whole (not of parts by job)."""
     chosen = (
         (pc.field("interval_ns") == MINUTE_NS)
@@ -34,39 +33,16 @@ def minutes(rollup: pa.Table, kind: str, layer: str) -> pa.Table:
     return found.rename_columns(["id", "ts_ns", *_VALUES]).sort_by([("id", "ascending"), ("ts_ns", "ascending")])
 
 
-def utilisation_cdf(
-    rollup: pa.Table,
-    peak_bytes_per_s: float,
-    *,
-    kind: str = "target",
-    watched: int | None = None,
-    edges: Sequence[float] = EDGES,
-) -> pa.Table:
-    """Share of component-minutes at or below each utilisation: `utilisation`, `share` (null without any), `minutes`.
-
-    `watched`: component-minutes in which somebody watched; those without rows among them were idle. None: only minutes
-    with rows count, which makes components look busier than they are.
-    """
-    share = moved(minutes(rollup, kind, kind)) / (MINUTE_NS / NS_PER_S) / peak_bytes_per_s
-    share = share[~np.isnan(share)]
-    idle = max(0, (watched or 0) - len(share))
-    known = len(share) + idle
-    below = [float(((share <= edge).sum() + idle) / known) if known else None for edge in edges]
-    return pa.table(
-        {
-            "utilisation": pa.array(list(edges), pa.float64()),
-            "share": pa.array(below, pa.float64()),
-            "minutes": pa.array([known] * len(edges), pa.int64()),
-        }
-    )
-
-
-def metadata_load(
+def compute_metadata_load(
     rollup: pa.Table, peak_ops_per_s: float, *, watched: int | None = None, edges: Sequence[float] = EDGES
 ) -> pa.Table:
-    """As `utilisation_cdf`, of metadata servers: at the published site they stood above 75 % of their peak 26.8 % of
-    the time. `share_above` is the rest."""
-    rate = floats(minutes(rollup, "mds", "metadata"), "metadata_ops") / (MINUTE_NS / NS_PER_S) / peak_ops_per_s
+    """Share of server-minutes at or below each share of the peak (`edges`): `utilisation`, `share`, `share_above` (the
+    rest; both null without any minute), `minutes`. At the published site, 26.8 % of the minutes were above 75 %.
+
+    `watched`: server-minutes that were monitored; those without rows count as idle. None: only minutes with rows count,
+    which makes servers look busier than they are.
+    """
+    rate = read_floats(sum_minutes(rollup, "mds", "metadata"), "metadata_ops") / (MINUTE_NS / NS_PER_S) / peak_ops_per_s
     rate = rate[~np.isnan(rate)]
     idle = max(0, (watched or 0) - len(rate))
     known = len(rate) + idle

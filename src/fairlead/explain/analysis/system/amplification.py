@@ -15,8 +15,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairlead.core.model.units import GIB, format_bytes
-from fairlead.explain.analysis.overview.columns import floats
-from fairlead.explain.analysis.system.scope import Scope, SystemFindings, figure, graded, nothing, subjects
+from fairlead.explain.analysis.overview.columns import read_floats
+from fairlead.explain.analysis.system.scope import (
+    Scope,
+    SystemFindings,
+    build_empty_findings,
+    build_evidence,
+    build_subjects,
+    grade_severity,
+)
 
 Way = Literal["read", "write"]
 _PAST = {"read": "read", "write": "written"}
@@ -45,7 +52,7 @@ class _Pair:
     sure: bool
 
 
-def cache_thrashing(scope: Scope, limits: AmplificationLimits) -> SystemFindings:
+def find_cache_thrashing(scope: Scope, limits: AmplificationLimits) -> SystemFindings:
     """Reads from the file system beside the reads that were asked of the forwarder (or node) that made them."""
     return _amplified(scope, limits, "read", "cache_thrashing", limits.read_ratio)
 
@@ -58,16 +65,16 @@ def write_amplification(scope: Scope, limits: AmplificationLimits) -> SystemFind
 def _amplified(scope: Scope, limits: AmplificationLimits, way: Way, word: str, ratio: float) -> SystemFindings:
     pair = _pair(scope, way)
     if pair is None:
-        return nothing(f"system.{word}: no two layers whose {way}s can be held against each other")
-    asked, done = (float(np.nansum(floats(pair.rows, name))) for name in ("asked", "done"))
+        return build_empty_findings(f"system.{word}: no two layers whose {way}s can be held against each other")
+    asked, done = (float(np.nansum(read_floats(pair.rows, name))) for name in ("asked", "done"))
     if not asked or done < ratio * asked or done - asked < limits.extra_bytes_per_hour * scope.hours:
-        return nothing()
+        return build_empty_findings()
     factor = done / asked
     worst = _extra(pair.rows, "id")
     components = [name for name, extra in worst if extra >= limits.named_share * (done - asked)]
     jobs = _jobs(scope, way, ratio, limits.named_share)
     evidence = [
-        figure(
+        build_evidence(
             "amplification",
             round(factor, 3),
             None,
@@ -75,25 +82,27 @@ def _amplified(scope: Scope, limits: AmplificationLimits, way: Way, word: str, r
             f"minutes: {factor:.1f}x",
         ),
         *(
-            figure("extra_bytes", round(extra), "bytes", f"{pair.kind} {name}: {format_bytes(extra)} too many")
+            build_evidence("extra_bytes", round(extra), "bytes", f"{pair.kind} {name}: {format_bytes(extra)} too many")
             for name, extra in worst[:3]
         ),
         *(
-            figure("amplification", round(above, 3), None, f"{scope.named(name)}: {above:.1f}x at the targets")
+            build_evidence(
+                "amplification", round(above, 3), None, f"{scope.format_job(name)}: {above:.1f}x at the targets"
+            )
             for name, above in jobs[:3]
         ),
     ]
     missing = [] if pair.sure else ["counters of the file system's clients on the forwarders (osc)"]
     missing += [] if jobs else ["job ids at the storage targets (job_stats): which jobs make it"]
     more = "read-ahead fetches what is thrown away before it is used" if way == "read" else "small or unaligned writes"
-    return scope.told(
+    return scope.build_finding(
         word,
         title=f"{factor:.1f} bytes {_PAST[way]} below for each byte asked above: {more}",
-        severity=graded(factor, ratio, limits.high_ratio),
+        severity=grade_severity(factor, ratio, limits.high_ratio),
         confidence=0.9 if pair.sure else 0.6,
         evidence=evidence,
-        components=[] if pair.kind == "layer" else subjects(pair.kind, components),
-        culprits=subjects("job", [name for name, _ in jobs]),
+        components=[] if pair.kind == "layer" else build_subjects(pair.kind, components),
+        culprits=build_subjects("job", [name for name, _ in jobs]),
         missing=missing,
         facts={"amplification": factor, "job": jobs[0][0] if jobs else None},
     )
@@ -102,20 +111,20 @@ def _amplified(scope: Scope, limits: AmplificationLimits, way: Way, word: str, r
 def _pair(scope: Scope, way: Way) -> _Pair | None:
     """The two layers between which caches lie: on a forwarder, else on a node; else forwarders and targets."""
     column = f"{way}_bytes"
-    forwarders = scope.sums("forwarder", ("forwarder",))
+    forwarders = scope.sum_rollups("forwarder", ("forwarder",))
     served = pc.unique(forwarders["id"])
-    osc = scope.sums("node", ("osc",))
+    osc = scope.sum_rollups("node", ("osc",))
     for layer in ("osc", "pfs_client"):
-        below = osc if layer == "osc" else scope.sums("node", ("pfs_client",))
+        below = osc if layer == "osc" else scope.sum_rollups("node", ("pfs_client",))
         rows = _together(forwarders, below.filter(pc.is_in(below["id"], served)), column, ("id", "ts_ns"))
         if rows.num_rows:
             return _Pair("forwarder", rows, True)
     if not forwarders.num_rows and osc.num_rows:
-        rows = _together(scope.sums("node", ("pfs_client",)), osc, column, ("id", "ts_ns"))
+        rows = _together(scope.sum_rollups("node", ("pfs_client",)), osc, column, ("id", "ts_ns"))
         if rows.num_rows:
             return _Pair("node", rows, True)
-    whole = scope.sums("forwarder", ("forwarder",), by=("ts_ns",))
-    rows = _together(whole, scope.sums("target", ("target",), by=("ts_ns",)), column, ("ts_ns",))
+    whole = scope.sum_rollups("forwarder", ("forwarder",), by=("ts_ns",))
+    rows = _together(whole, scope.sum_rollups("target", ("target",), by=("ts_ns",)), column, ("ts_ns",))
     if not rows.num_rows:
         return None
     return _Pair("layer", rows.append_column("id", pa.array(["all"] * rows.num_rows)), False)
@@ -132,7 +141,7 @@ def _together(above: pa.Table, below: pa.Table, column: str, by: tuple[str, ...]
 def _extra(rows: pa.Table, key: str) -> list[tuple[str, float]]:
     """Who moved how many bytes too many, most first."""
     found = rows.group_by(key).aggregate([("asked", "sum"), ("done", "sum")])
-    extra = floats(found, "done_sum") - floats(found, "asked_sum")
+    extra = read_floats(found, "done_sum") - read_floats(found, "asked_sum")
     names = found[key].to_pylist()
     return sorted(((name, float(more)) for name, more in zip(names, extra, strict=True)), key=lambda x: (-x[1], x[0]))
 
@@ -140,9 +149,9 @@ def _extra(rows: pa.Table, key: str) -> list[tuple[str, float]]:
 def _jobs(scope: Scope, way: Way, ratio: float, share: float) -> list[tuple[str, float]]:
     """Jobs of which targets moved more than forwarders (or clients) were asked, with how many times as much."""
     column = f"{way}_bytes"
-    below = scope.sums("job", ("target",), by=("id",))
+    below = scope.sum_rollups("job", ("target",), by=("id",))
     for layers in (("forwarder",), ("mount",), ("client",)):
-        rows = _together(scope.sums("job", layers, by=("id",)), below, column, ("id",))
+        rows = _together(scope.sum_rollups("job", layers, by=("id",)), below, column, ("id",))
         if rows.num_rows:
             break
     else:

@@ -12,8 +12,14 @@ import numpy as np
 import pyarrow.compute as pc
 
 from fairlead.core.model.units import GIB, format_bytes, format_percent
-from fairlead.explain.analysis.overview.columns import floats
-from fairlead.explain.analysis.system.scope import Scope, SystemFindings, figure, nothing, subjects
+from fairlead.explain.analysis.overview.columns import read_floats
+from fairlead.explain.analysis.system.scope import (
+    Scope,
+    SystemFindings,
+    build_empty_findings,
+    build_evidence,
+    build_subjects,
+)
 
 
 @dataclass(frozen=True)
@@ -27,65 +33,79 @@ class BurstBufferLimits:
     phases: int = 2
 
 
-def burst_buffer_unused(scope: Scope, limits: BurstBufferLimits) -> SystemFindings:
+def find_unused_burst_buffer(scope: Scope, limits: BurstBufferLimits) -> SystemFindings:
     """At most one finding. A site without a burst buffer lacks nothing."""
     if not scope.site.devices:
-        return nothing()
-    rows = scope.sums("device", ("device",), by=("id",))
+        return build_empty_findings()
+    rows = scope.sum_rollups("device", ("device",), by=("id",))
     rows = rows.filter(pc.is_in(rows["id"], pc.cast(list(scope.site.devices), "string")))
     if not rows.num_rows or rows["write_bytes"].null_count == rows.num_rows:
-        return nothing("system.burst_buffer_unused: counters of the burst buffer's devices")
+        return build_empty_findings("system.burst_buffer_unused: counters of the burst buffer's devices")
     jobs = scope.jobs
     if not jobs.num_rows:
-        return nothing("system.burst_buffer_unused: no summaries of jobs")
-    written = float(np.nansum(floats(rows, "write_bytes")))
-    held = _held(scope, floats(rows, "used_bytes_max"), floats(rows, "capacity_bytes"), rows["id"].to_pylist())
+        return build_empty_findings("system.burst_buffer_unused: no summaries of jobs")
+    written = float(np.nansum(read_floats(rows, "write_bytes")))
+    held = _held(
+        scope, read_floats(rows, "used_bytes_max"), read_floats(rows, "capacity_bytes"), rows["id"].to_pylist()
+    )
     room = [float(size) for size in scope.site.devices.values() if size]
-    room += [float(size) for size in floats(rows, "capacity_bytes") if size == size]
+    room += [float(size) for size in read_floats(rows, "capacity_bytes") if size == size]
     largest = max(room, default=np.inf)
-    wrote, nodes = floats(jobs, "write_bytes"), np.maximum(np.nan_to_num(floats(jobs, "nodes_count"), nan=1.0), 1.0)
-    phases = np.nan_to_num(floats(jobs, "phases"))
+    wrote, nodes = (
+        read_floats(jobs, "write_bytes"),
+        np.maximum(np.nan_to_num(read_floats(jobs, "nodes_count"), nan=1.0), 1.0),
+    )
+    phases = np.nan_to_num(read_floats(jobs, "phases"))
     burst = wrote / nodes / np.maximum(phases, 1.0)
     private = pc.is_in(jobs["write_mode"], pc.cast(["N-N", "N-M"], "string")).to_numpy(zero_copy_only=False)
     fitting = private & (phases >= limits.phases) & (wrote > 0) & (burst <= largest)
     total = float(wrote[fitting].sum())
     if total < limits.fitting_bytes_per_hour * scope.hours:
-        return nothing()
+        return build_empty_findings()
     if written >= limits.used_share * total or (held is not None and held >= limits.held_share):
-        return nothing()
+        return build_empty_findings()
     order = np.flatnonzero(fitting)[np.argsort(-wrote[fitting], kind="stable")][:8]
     ids = jobs["job_id"].take(order).to_pylist()
     devices = len(scope.site.devices)
     unwatched = devices - rows.num_rows
     evidence = [
-        figure(
+        build_evidence(
             "written_share",
             round(written / total, 4),
             None,
             f"devices took {format_bytes(written)}; jobs that would fit wrote {format_bytes(total)} to the file system",
         ),
         *(
-            [figure("held_share", round(held, 4), None, f"at most {format_percent(held)} of their room was used")]
+            [
+                build_evidence(
+                    "held_share", round(held, 4), None, f"at most {format_percent(held)} of their room was used"
+                )
+            ]
             if held is not None
             else []
         ),
-        figure("fitting_jobs", int(fitting.sum()), "jobs", f"{int(fitting.sum())} jobs fit: bursts of own files"),
+        build_evidence(
+            "fitting_jobs", int(fitting.sum()), "jobs", f"{int(fitting.sum())} jobs fit: bursts of own files"
+        ),
         *(
-            figure(
-                "write_bytes", round(float(wrote[k])), "bytes", f"{scope.named(name)}: {format_bytes(float(wrote[k]))}"
+            build_evidence(
+                "write_bytes",
+                round(float(wrote[k])),
+                "bytes",
+                f"{scope.format_job(name)}: {format_bytes(float(wrote[k]))}",
             )
             for name, k in zip(ids[:3], order[:3].tolist(), strict=True)
         ),
     ]
     missing = [f"counters of {unwatched} of {devices} devices"] if unwatched else []
     missing += [] if held is not None else ["room and use of the devices"]
-    return scope.told(
+    return scope.build_finding(
         "burst_buffer_unused",
         title=f"{devices} burst-buffer devices stand idle while jobs that fit write elsewhere",
         severity="info",
         confidence=0.5 if unwatched else 0.8,
         evidence=evidence,
-        culprits=subjects("job", ids),
+        culprits=build_subjects("job", ids),
         missing=missing,
         facts={"job": ids[0]},
     )

@@ -12,15 +12,23 @@ import pyarrow as pa
 
 from fairlead.core.model.finding import SEVERITIES
 from fairlead.explain.analysis.advice import AdviceSet, Gain
-from fairlead.explain.analysis.system.amplification import AmplificationLimits, cache_thrashing, write_amplification
-from fairlead.explain.analysis.system.burst_buffer import BurstBufferLimits, burst_buffer_unused
-from fairlead.explain.analysis.system.imbalance import ImbalanceLimits, imbalance
-from fairlead.explain.analysis.system.login_misuse import LoginLimits, login_misuse
-from fairlead.explain.analysis.system.metadata_storm import StormLimits, metadata_storm
-from fairlead.explain.analysis.system.provision import ForwarderLimits, forwarders_over, forwarders_under
+from fairlead.explain.analysis.system.amplification import (
+    AmplificationLimits,
+    find_cache_thrashing,
+    write_amplification,
+)
+from fairlead.explain.analysis.system.burst_buffer import BurstBufferLimits, find_unused_burst_buffer
+from fairlead.explain.analysis.system.imbalance import ImbalanceLimits, find_imbalance
+from fairlead.explain.analysis.system.login_misuse import LoginLimits, find_login_misuse
+from fairlead.explain.analysis.system.metadata_storm import StormLimits, find_metadata_storms
+from fairlead.explain.analysis.system.provision import (
+    ForwarderLimits,
+    find_overloaded_forwarders,
+    find_surplus_forwarders,
+)
 from fairlead.explain.analysis.system.scope import Scope, SystemFindings
 from fairlead.explain.analysis.system.site import SystemSite, with_mapping
-from fairlead.explain.analysis.system.small_requests import RequestLimits, small_requests
+from fairlead.explain.analysis.system.small_requests import RequestLimits, find_small_requests
 from fairlead.explain.analysis.system.stripe_misuse import StripeLimits, stripe_misuse
 
 TABLES_READ = ("rollup", "job_summary", "mapping", "layouts", "file_counters", "ops", "metadata", "health")
@@ -52,15 +60,15 @@ _BESIDE = {
 }
 
 
-def kinds_read(words: Collection[str]) -> list[str]:
+def list_kinds_read(words: Collection[str]) -> list[str]:
     """Kinds of rollup rows that these rules look at: rows of others need not be read, nor parts of nodes by job."""
     return sorted({kind for word in words for kind in _KINDS.get(word, ())})
 
 
-def tables_read(words: Collection[str]) -> list[str]:
+def list_tables_read(words: Collection[str]) -> list[str]:
     """Tables of `TABLES_READ` that these rules look at."""
     wanted = {"job_summary", "mapping"} | {name for word in words for name in _BESIDE.get(word, ())}
-    wanted |= {"rollup"} if kinds_read(words) else set()
+    wanted |= {"rollup"} if list_kinds_read(words) else set()
     return [name for name in TABLES_READ if name in wanted]
 
 
@@ -78,7 +86,7 @@ class SystemLimits:
     burst_buffer: BurstBufferLimits = field(default_factory=BurstBufferLimits)
 
 
-def system_findings(
+def find_system_findings(
     tables: Mapping[str, pa.Table],
     site: SystemSite,
     from_ns: int,
@@ -99,16 +107,16 @@ def system_findings(
     scope = Scope(tables, known, from_ns, to_ns, cluster, advice or {}, gains)
     at = limits or SystemLimits()
     looks: dict[str, Callable[[], SystemFindings]] = {
-        "cache_thrashing": lambda: cache_thrashing(scope, at.amplification),
+        "cache_thrashing": lambda: find_cache_thrashing(scope, at.amplification),
         "write_amplification": lambda: write_amplification(scope, at.amplification),
-        "forwarders_over": lambda: forwarders_over(scope, at.forwarders),
-        "forwarders_under": lambda: forwarders_under(scope, at.forwarders),
-        "imbalance": lambda: imbalance(scope, at.imbalance),
-        "metadata_storm": lambda: metadata_storm(scope, at.storm),
-        "login_misuse": lambda: login_misuse(scope, at.login),
-        "small_requests": lambda: small_requests(scope, at.requests),
+        "forwarders_over": lambda: find_surplus_forwarders(scope, at.forwarders),
+        "forwarders_under": lambda: find_overloaded_forwarders(scope, at.forwarders),
+        "imbalance": lambda: find_imbalance(scope, at.imbalance),
+        "metadata_storm": lambda: find_metadata_storms(scope, at.storm),
+        "login_misuse": lambda: find_login_misuse(scope, at.login),
+        "small_requests": lambda: find_small_requests(scope, at.requests),
         "stripe_misuse": lambda: stripe_misuse(scope, at.stripes),
-        "burst_buffer_unused": lambda: burst_buffer_unused(scope, at.burst_buffer),
+        "burst_buffer_unused": lambda: find_unused_burst_buffer(scope, at.burst_buffer),
     }
     found = SystemFindings()
     for word, look in looks.items():

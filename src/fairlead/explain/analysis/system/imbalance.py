@@ -12,8 +12,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.core.model.units import format_bytes, format_percent
-from fairlead.explain.analysis.system.loads import grid_of, jain, jobs_on
-from fairlead.explain.analysis.system.scope import MINUTE_NS, Scope, SystemFindings, figure, graded, nothing, subjects
+from fairlead.explain.analysis.system.loads import build_grid, compute_jain_index, list_jobs_on
+from fairlead.explain.analysis.system.scope import (
+    MINUTE_NS,
+    Scope,
+    SystemFindings,
+    build_empty_findings,
+    build_evidence,
+    build_subjects,
+    grade_severity,
+)
 
 
 @dataclass(frozen=True)
@@ -32,60 +40,62 @@ class ImbalanceLimits:
     """A job that makes this share of the traffic is alone there and crowds nobody: worth knowing, no more."""
 
 
-def imbalance(scope: Scope, limits: ImbalanceLimits) -> SystemFindings:
+def find_imbalance(scope: Scope, limits: ImbalanceLimits) -> SystemFindings:
     """One finding for forwarders and one for targets, where their load is uneven."""
     return _uneven(scope, limits, "forwarder") + _uneven(scope, limits, "target")
 
 
 def _uneven(scope: Scope, limits: ImbalanceLimits, kind: str) -> SystemFindings:
-    grid = grid_of(scope, kind)
+    grid = build_grid(scope, kind)
     if grid is None:
         if kind == "forwarder" and scope.site.forwarded is False:
-            return nothing()
-        return nothing(f"system.imbalance: nothing tells of {kind}s")
+            return build_empty_findings()
+        return build_empty_findings(f"system.imbalance: nothing tells of {kind}s")
     if len(grid.ids) < limits.fewest:
-        return nothing()
+        return build_empty_findings()
     loads = np.nan_to_num(grid.bytes)
     known = scope.site.peaks.get(kind)
     peak = known * MINUTE_NS / 1e9 if known else float(loads.max())
     busy = loads.max(axis=0) >= limits.busy * peak if peak else np.zeros(loads.shape[1], np.bool_)
     if int(busy.sum()) < limits.busy_minutes:
-        return nothing()
+        return build_empty_findings()
     total = loads[:, busy].sum(axis=1)
-    highest, fairness = float(total.max() / total.mean()), jain(total)
+    highest, fairness = float(total.max() / total.mean()), compute_jain_index(total)
     if highest < limits.highest_over_mean or fairness >= limits.fairness:
-        return nothing()
+        return build_empty_findings()
     order = np.argsort(-total, kind="stable")
     names = [grid.ids[k] for k in order if total[k] >= limits.highest_over_mean * total.mean()]
-    jobs = jobs_on(scope, kind, names)
+    jobs = list_jobs_on(scope, kind, names)
     spread = float(total.std() / total.mean())
     evidence = [
-        figure(
+        build_evidence(
             "highest_over_mean",
             round(highest, 3),
             None,
             f"{kind} {names[0]} moved {format_bytes(float(total[order[0]]))}, {highest:.1f}x the mean of "
             f"{len(grid.ids)}",
         ),
-        figure("fairness", round(fairness, 4), None, f"Jain's index {fairness:.2f} (1 is even)"),
-        figure("deviation", round(spread, 3), None, f"standard deviation {spread:.1f}x the mean"),
-        figure("busy_minutes", int(busy.sum()), "minutes", f"over {int(busy.sum())} busy minutes"),
+        build_evidence("fairness", round(fairness, 4), None, f"Jain's index {fairness:.2f} (1 is even)"),
+        build_evidence("deviation", round(spread, 3), None, f"standard deviation {spread:.1f}x the mean"),
+        build_evidence("busy_minutes", int(busy.sum()), "minutes", f"over {int(busy.sum())} busy minutes"),
         *(
-            figure("share", round(part, 4), None, f"{scope.named(job)}: {format_percent(part)} of their traffic")
+            build_evidence(
+                "share", round(part, 4), None, f"{scope.format_job(job)}: {format_percent(part)} of their traffic"
+            )
             for job, part in jobs[:3]
         ),
     ]
     alone = bool(jobs) and jobs[0][1] >= limits.alone
     missing = [] if known else [f"the peak of a {kind} (site file)"]
     missing += [] if jobs else [f"job ids at {kind}s: which jobs make it"]
-    return scope.told(
+    return scope.build_finding(
         "imbalance",
         title=f"{kind.capitalize()} {names[0]} carries {highest:.1f}x the mean of all {len(grid.ids)}",
-        severity="info" if alone else graded(highest, limits.highest_over_mean, limits.high_ratio),
+        severity="info" if alone else grade_severity(highest, limits.highest_over_mean, limits.high_ratio),
         confidence=0.9 if known else 0.7,
         evidence=evidence,
-        components=subjects(kind, names),
-        culprits=subjects("job", [job for job, _ in jobs]),
+        components=build_subjects(kind, names),
+        culprits=build_subjects("job", [job for job, _ in jobs]),
         missing=missing,
         part=kind,
         layer=kind,

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from fairlead.core.model.site import FORWARDED, SERVED
-from fairlead.explain.analysis.overview.columns import F64, floats, moved
+from fairlead.explain.analysis.overview.columns import F64, read_floats, sum_moved_bytes
 from fairlead.explain.analysis.system.scope import MINUTE_NS, Scope
 
 
@@ -28,14 +28,14 @@ class Grid:
     waits: tuple[F64, F64]
     """Time waited (ns) and how many requests waited, 0 where not told."""
 
-    def watched(self) -> int:
+    def count_watched_minutes(self) -> int:
         """Minutes of which anything is known of any component."""
         return int((~np.isnan(self.bytes)).any(axis=0).sum())
 
 
-def grid_of(scope: Scope, kind: str) -> Grid | None:
+def build_grid(scope: Scope, kind: str) -> Grid | None:
     """The grid of a kind that counts as its own layer (forwarder, target); None where nothing tells of any."""
-    rows = scope.sums(kind, (kind,))
+    rows = scope.sum_rollups(kind, (kind,))
     if not rows.num_rows:
         return None
     ids = rows["id"].to_numpy(zero_copy_only=False)
@@ -45,20 +45,20 @@ def grid_of(scope: Scope, kind: str) -> Grid | None:
     shape = (len(names), scope.minutes)
     grid = np.full(shape, np.nan)
     grid[~np.isin(names, ids.astype(str))] = 0.0
-    grid[place, minute] = moved(rows)
+    grid[place, minute] = sum_moved_bytes(rows)
     wait, waits = np.zeros(shape), np.zeros(shape)
-    wait[place, minute] = np.nan_to_num(floats(rows, "wait_ns"))
-    waits[place, minute] = np.nan_to_num(floats(rows, "waits"))
+    wait[place, minute] = np.nan_to_num(read_floats(rows, "wait_ns"))
+    waits[place, minute] = np.nan_to_num(read_floats(rows, "waits"))
     return Grid(names.tolist(), grid, (wait, waits))
 
 
 def _idle(scope: Scope, kind: str) -> set[str]:
     """Components that are told of (who serves whom) and whose host's agent was well in the window."""
-    health = scope.table("health")
+    health = scope.get_table("health")
     inside = (pc.field("ts_ns") >= scope.from_ns) & (pc.field("ts_ns") < scope.to_ns)
     well = health.filter(inside & (pc.field("probe") == "agent") & (pc.field("state") == "ok"))
     nodes = set(well["node"].cast(pa.string()).unique().to_pylist())
-    mapping = scope.table("mapping")
+    mapping = scope.get_table("mapping")
     if not nodes or not mapping.num_rows:
         return set()
     now = (pc.field("from_ns") < scope.to_ns) & (pc.field("to_ns").is_null() | (pc.field("to_ns") > scope.from_ns))
@@ -69,22 +69,22 @@ def _idle(scope: Scope, kind: str) -> set[str]:
     return {target for target, host in zip(rows["a"].to_pylist(), rows["b"].to_pylist(), strict=True) if host in nodes}
 
 
-def jobs_on(scope: Scope, kind: str, ids: Sequence[str], most: int = 8) -> list[tuple[str, float]]:
+def list_jobs_on(scope: Scope, kind: str, ids: Sequence[str], most: int = 8) -> list[tuple[str, float]]:
     """Jobs by their share of the traffic of these components, largest first; empty where jobs are not told apart. Parts
     of no known job count, so that shares are of the whole."""
-    parts = scope.sums(kind, (kind,), by=("id", "job_id"), jobs=True)
-    whole = scope.sums(kind, (kind,), by=("id",))
+    parts = scope.sum_rollups(kind, (kind,), by=("id", "job_id"), jobs=True)
+    whole = scope.sum_rollups(kind, (kind,), by=("id",))
     wanted = pa.array(list(ids), pa.string())
     parts = parts.filter(pc.is_in(parts["id"], wanted))
-    total = float(np.nansum(moved(whole.filter(pc.is_in(whole["id"], wanted)))))
+    total = float(np.nansum(sum_moved_bytes(whole.filter(pc.is_in(whole["id"], wanted)))))
     if not parts.num_rows or not total:
         return []
     names, place = np.unique(parts["job_id"].to_numpy(zero_copy_only=False).astype(str), return_inverse=True)
-    sums = np.bincount(place, np.nan_to_num(moved(parts)), len(names)) / total
+    sums = np.bincount(place, np.nan_to_num(sum_moved_bytes(parts)), len(names)) / total
     order = np.argsort(-sums, kind="stable")[:most]
     return [(str(names[k]), float(min(1.0, sums[k]))) for k in order if sums[k] > 0]
 
 
-def jain(loads: NDArray[np.float64]) -> float:
+def compute_jain_index(loads: NDArray[np.float64]) -> float:
     """Jain's index of fairness: 1 where all are alike, 1/n where one has it all."""
     return float(loads.sum() ** 2 / (len(loads) * (loads**2).sum())) if loads.any() else 1.0

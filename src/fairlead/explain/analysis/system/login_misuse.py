@@ -13,8 +13,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairlead.core.model.units import GIB, format_bandwidth, format_bytes, format_count
-from fairlead.explain.analysis.overview.columns import floats, moved
-from fairlead.explain.analysis.system.scope import MINUTE_NS, Scope, SystemFindings, figure, graded, nothing, subjects
+from fairlead.explain.analysis.overview.columns import read_floats, sum_moved_bytes
+from fairlead.explain.analysis.system.scope import (
+    MINUTE_NS,
+    Scope,
+    SystemFindings,
+    build_empty_findings,
+    build_evidence,
+    build_subjects,
+    grade_severity,
+)
 
 LAYERS = ("pfs_client", "osc", "mount", "client")
 """Layers of a node, best first; never added, as they tell of the same bytes."""
@@ -31,16 +39,16 @@ class LoginLimits:
     high_factor: float = 4.0
 
 
-def login_misuse(scope: Scope, limits: LoginLimits) -> SystemFindings:
+def find_login_misuse(scope: Scope, limits: LoginLimits) -> SystemFindings:
     """One finding a login node. Needs to know which nodes are login nodes (site file)."""
-    logins = scope.site.of_class("login")
+    logins = scope.site.list_class_nodes("login")
     if not logins:
-        return nothing("system.login_misuse: which nodes are login nodes (site file)")
+        return build_empty_findings("system.login_misuse: which nodes are login nodes (site file)")
     names = pa.array(sorted(logins))
     told = {layer: _of(scope, layer, names) for layer in LAYERS}
     clients = _by_client(scope, names)
     if not any(rows.num_rows for rows in told.values()) and not clients:
-        return nothing("system.login_misuse: counters of login nodes, or operations by client (exports)")
+        return build_empty_findings("system.login_misuse: counters of login nodes, or operations by client (exports)")
     found = SystemFindings()
     seen = sorted({name for rows in told.values() for name in rows["id"].to_pylist()} | clients.keys())
     for node in seen:
@@ -49,7 +57,7 @@ def login_misuse(scope: Scope, limits: LoginLimits) -> SystemFindings:
 
 
 def _of(scope: Scope, layer: str, names: pa.Array) -> pa.Table:
-    rows = scope.sums("node", (layer,))
+    rows = scope.sum_rollups("node", (layer,))
     return rows.filter(pc.is_in(rows["id"], names))
 
 
@@ -59,41 +67,41 @@ def _node(
     volume = rate = None
     for layer in LAYERS:
         rows = told[layer].filter(pc.equal(told[layer]["id"], node))
-        if volume is None and rows.num_rows and not np.isnan(moved(rows)).all():
-            volume = float(np.nansum(moved(rows)))
+        if volume is None and rows.num_rows and not np.isnan(sum_moved_bytes(rows)).all():
+            volume = float(np.nansum(sum_moved_bytes(rows)))
         if ops is None and rows.num_rows and rows["metadata_ops"].null_count < rows.num_rows:
-            counted = np.nan_to_num(floats(rows, "metadata_ops"))
+            counted = np.nan_to_num(read_floats(rows, "metadata_ops"))
             ops = dict(zip(rows["ts_ns"].to_pylist(), counted.tolist(), strict=True))
     busy = [count / 60 for count in (ops or {}).values() if count / 60 > limits.mdops_per_s]
     if len(busy) >= limits.minutes:
         rate = float(np.mean(busy))
     much = volume is not None and volume > limits.bytes_per_hour * max(scope.hours, 1.0)
     if not much and rate is None:
-        return nothing()
+        return build_empty_findings()
     evidence = []
     excess = 0.0
     if much and volume is not None:
         speed = format_bandwidth(volume / (scope.hours * 3600))
         excess = volume / (limits.bytes_per_hour * max(scope.hours, 1.0))
         text = f"{node} moved {format_bytes(volume)}, {speed} all the time"
-        evidence.append(figure("bytes", round(volume), "bytes", text))
+        evidence.append(build_evidence("bytes", round(volume), "bytes", text))
     if rate is not None:
         excess = max(excess, rate / limits.mdops_per_s)
         text = f"{node} made {format_count(rate)} metadata operations a second for {len(busy)} minutes"
-        evidence.append(figure("mdops_per_s", round(rate, 1), "1/s", text))
+        evidence.append(build_evidence("mdops_per_s", round(rate, 1), "1/s", text))
     what = " and ".join([*(["bulk I/O"] if much else []), *(["many metadata operations"] if rate is not None else [])])
     missing = [
         *([] if volume is not None else ["bytes of the login node's client"]),
         *([] if ops is not None else ["metadata operations of the login node"]),
     ]
-    return scope.told(
+    return scope.build_finding(
         "login_misuse",
         title=f"Login node {node}: {what}",
-        severity=graded(excess, 1.0, limits.high_factor),
+        severity=grade_severity(excess, 1.0, limits.high_factor),
         confidence=0.9,
         evidence=evidence,
-        components=subjects("node", [node]),
-        culprits=subjects("node", [node]),
+        components=build_subjects("node", [node]),
+        culprits=build_subjects("node", [node]),
         missing=missing,
         part=node,
         facts={"node": node, "mdops_per_s": rate, "component": node},
@@ -102,7 +110,7 @@ def _node(
 
 def _by_client(scope: Scope, names: pa.Array) -> dict[str, dict[int, float]]:
     """Metadata operations of login nodes by minute, as metadata servers count them by client."""
-    rows = scope.table("metadata")
+    rows = scope.get_table("metadata")
     source = pc.fill_null(rows["source"].cast(pa.string()), "exports")
     client = rows["client"].cast(pa.string())
     inside = pc.and_(pc.greater(rows["ts_ns"], scope.from_ns), pc.less_equal(rows["ts_ns"], scope.to_ns))

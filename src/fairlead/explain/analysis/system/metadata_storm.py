@@ -14,9 +14,17 @@ import pyarrow.compute as pc
 
 from fairlead.core.model.finding import Subject
 from fairlead.core.model.units import format_count, format_percent
-from fairlead.explain.analysis.network import UNKNOWN_CLASS, metadata_sources
-from fairlead.explain.analysis.overview.columns import floats
-from fairlead.explain.analysis.system.scope import MINUTE_NS, Scope, SystemFindings, figure, graded, nothing, subjects
+from fairlead.explain.analysis.network import UNKNOWN_CLASS, count_metadata_sources
+from fairlead.explain.analysis.overview.columns import read_floats
+from fairlead.explain.analysis.system.scope import (
+    MINUTE_NS,
+    Scope,
+    SystemFindings,
+    build_empty_findings,
+    build_evidence,
+    build_subjects,
+    grade_severity,
+)
 
 OWN_JOB = "job"
 
@@ -33,15 +41,15 @@ class StormLimits:
     named_share: float = 0.05
 
 
-def metadata_storm(scope: Scope, limits: StormLimits) -> SystemFindings:
+def find_metadata_storms(scope: Scope, limits: StormLimits) -> SystemFindings:
     """One finding a server that had a storm."""
-    rows = scope.sums("mds", ("metadata",))
+    rows = scope.sum_rollups("mds", ("metadata",))
     if not rows.num_rows:
-        return nothing("system.metadata_storm: nothing tells of metadata servers")
+        return build_empty_findings("system.metadata_storm: nothing tells of metadata servers")
     peak = scope.site.peaks.get("mds")
     if peak is None:
-        return nothing("system.metadata_storm: the peak of a metadata server (site file: mdops)")
-    rate = floats(rows, "metadata_ops") / (MINUTE_NS / 1e9)
+        return build_empty_findings("system.metadata_storm: the peak of a metadata server (site file: mdops)")
+    rate = read_floats(rows, "metadata_ops") / (MINUTE_NS / 1e9)
     stormy = rows.filter(pa.array(np.nan_to_num(rate) >= limits.share_of_peak * peak))
     found = SystemFindings()
     for server in sorted(set(stormy["id"].to_pylist())):
@@ -53,46 +61,46 @@ def metadata_storm(scope: Scope, limits: StormLimits) -> SystemFindings:
 
 def _storm(scope: Scope, limits: StormLimits, server: str, rows: pa.Table, peak: float) -> SystemFindings:
     minutes = rows["ts_ns"]
-    counted = floats(rows, "metadata_ops")
+    counted = read_floats(rows, "metadata_ops")
     total = float(counted.sum())
     mean, highest = total / (len(counted) * 60), float(counted.max()) / 60
     jobs = _jobs(scope, server, minutes, total)
     classes, ops = _classes(scope, server, minutes)
     source, share = _source(jobs, classes, limits)
     evidence = [
-        figure(
+        build_evidence(
             "share_of_peak",
             round(highest / peak, 4),
             None,
             f"{server} above {format_percent(limits.share_of_peak)} of its peak of {format_count(peak)}/s for "
             f"{rows.num_rows} minutes, {format_count(highest)}/s at most",
         ),
-        figure("source_class", source or "unknown", None, _told(source, share)),
+        build_evidence("source_class", source or "unknown", None, _told(source, share)),
         *(
-            figure("class_share", round(part, 4), None, f"clients of class {name}: {format_percent(part)}")
+            build_evidence("class_share", round(part, 4), None, f"clients of class {name}: {format_percent(part)}")
             for name, part in classes[:4]
         ),
         *(
-            figure("share", round(part, 4), None, f"{scope.named(job)}: {format_percent(part)}")
+            build_evidence("share", round(part, 4), None, f"{scope.format_job(job)}: {format_percent(part)}")
             for job, part in jobs[:3]
             if part >= limits.named_share
         ),
         *(
-            figure("op_share", round(part, 4), None, f"{name}: {format_percent(part)} of the operations")
+            build_evidence("op_share", round(part, 4), None, f"{name}: {format_percent(part)} of the operations")
             for name, part in ops[:3]
         ),
     ]
     missing = [] if jobs else ["job ids at the metadata server (job_stats)"]
     missing += [] if classes else ["operations by client (exports), or the classes of clients"]
     culprits = [job for job, part in jobs if part >= limits.source_share]
-    return scope.told(
+    return scope.build_finding(
         "metadata_storm",
         title=f"{server} near its peak for {rows.num_rows} minutes" + (f", from {source}" if source else ""),
-        severity=graded(highest / peak, limits.share_of_peak, limits.high_share),
+        severity=grade_severity(highest / peak, limits.share_of_peak, limits.high_share),
         confidence=0.9 if source else 0.7,
         evidence=evidence,
-        components=subjects("mds", [server]),
-        culprits=subjects("job", culprits) or _nodes(scope, server, minutes, source),
+        components=build_subjects("mds", [server]),
+        culprits=build_subjects("job", culprits) or _nodes(scope, server, minutes, source),
         missing=missing,
         part=server,
         facts={"mdops_per_s": mean, "share_of_peak": highest / peak, "node": source, "component": server},
@@ -100,17 +108,17 @@ def _storm(scope: Scope, limits: StormLimits, server: str, rows: pa.Table, peak:
 
 
 def _jobs(scope: Scope, server: str, minutes: pa.ChunkedArray, total: float) -> list[tuple[str, float]]:
-    parts = scope.sums("mds", ("metadata",), by=("id", "job_id", "ts_ns"), jobs=True)
+    parts = scope.sum_rollups("mds", ("metadata",), by=("id", "job_id", "ts_ns"), jobs=True)
     here = pc.and_(pc.equal(parts["id"], server), pc.is_in(parts["ts_ns"], minutes.combine_chunks()))
     by_job = parts.filter(here).group_by("job_id").aggregate([("metadata_ops", "sum")])
-    shares = floats(by_job, "metadata_ops_sum") / total
+    shares = read_floats(by_job, "metadata_ops_sum") / total
     told = zip(by_job["job_id"].to_pylist(), np.minimum(shares, 1.0).tolist(), strict=True)
     return sorted(((name, part) for name, part in told if part > 0), key=lambda one: (-one[1], one[0]))[:8]
 
 
 def _rows(scope: Scope, server: str, minutes: pa.ChunkedArray) -> pa.Table:
     """Raw rows of the stormy minutes that name clients (a row is of the interval before its time)."""
-    rows = scope.table("metadata")
+    rows = scope.get_table("metadata")
     source = pc.fill_null(rows["source"].cast(pa.string()), "exports")
     place = pc.coalesce(rows["target"].cast(pa.string()), rows["server"].cast(pa.string()))
     minute = pa.array((rows["ts_ns"].to_numpy() - 1) // MINUTE_NS * MINUTE_NS)
@@ -125,14 +133,14 @@ def _classes(
     rows = _rows(scope, server, minutes)
     if not rows.num_rows:
         return [], []
-    sums = metadata_sources(rows, scope.site.classes)
+    sums = count_metadata_sources(rows, scope.site.classes)
     classes = _shares(sums, "client_class")
     return ([] if [name for name, _ in classes] == [UNKNOWN_CLASS] else classes), _shares(sums, "op")
 
 
 def _shares(sums: pa.Table, by: str) -> list[tuple[str, float]]:
     found = sums.group_by(by).aggregate([("count", "sum")])
-    values = floats(found, "count_sum")
+    values = read_floats(found, "count_sum")
     told = zip(found[by].to_pylist(), (values / max(values.sum(), 1.0)).tolist(), strict=True)
     return sorted(told, key=lambda one: (-one[1], one[0]))
 
@@ -153,12 +161,14 @@ def _nodes(scope: Scope, server: str, minutes: pa.ChunkedArray, source: str | No
     if source is None or source == OWN_JOB:
         return []
     rows = _rows(scope, server, minutes)
-    rows = rows.filter(pc.is_in(rows["client"].cast(pa.string()), pa.array(sorted(scope.site.of_class(source)))))
+    rows = rows.filter(
+        pc.is_in(rows["client"].cast(pa.string()), pa.array(sorted(scope.site.list_class_nodes(source))))
+    )
     found = rows.group_by("client").aggregate([("count", "sum")])
     order = sorted(
         zip(found["client"].to_pylist(), found["count_sum"].to_pylist(), strict=True), key=lambda x: (-x[1], x[0])
     )
-    return subjects("node", [name for name, _ in order[:3]])
+    return build_subjects("node", [name for name, _ in order[:3]])
 
 
 def _told(source: str | None, share: float) -> str:

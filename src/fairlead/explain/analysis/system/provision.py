@@ -15,8 +15,16 @@ from numpy.typing import NDArray
 
 from fairlead.core.model.finding import Evidence
 from fairlead.core.model.units import format_bandwidth, format_percent
-from fairlead.explain.analysis.system.loads import Grid, grid_of, jobs_on
-from fairlead.explain.analysis.system.scope import MINUTE_NS, Scope, SystemFindings, figure, graded, nothing, subjects
+from fairlead.explain.analysis.system.loads import Grid, build_grid, list_jobs_on
+from fairlead.explain.analysis.system.scope import (
+    MINUTE_NS,
+    Scope,
+    SystemFindings,
+    build_empty_findings,
+    build_evidence,
+    build_subjects,
+    grade_severity,
+)
 
 
 @dataclass(frozen=True)
@@ -35,47 +43,47 @@ class ForwarderLimits:
     """Share of forwarders that are high at once from which there are too few of them; below, nodes are dealt badly."""
 
 
-def forwarders_over(scope: Scope, limits: ForwarderLimits) -> SystemFindings:
+def find_surplus_forwarders(scope: Scope, limits: ForwarderLimits) -> SystemFindings:
     """Even in the busiest minute together, forwarders carry less than idle ones may."""
-    grid = grid_of(scope, "forwarder")
+    grid = build_grid(scope, "forwarder")
     lacking = _lacking(scope, grid, "forwarders_over")
     if grid is None or lacking:
-        return nothing(*lacking)
+        return build_empty_findings(*lacking)
     if scope.hours < limits.over_hours or len(grid.ids) < limits.fewest:
-        return nothing()
-    if grid.watched() < limits.watched_share * scope.minutes:
-        return nothing("system.forwarders_over: forwarders were not watched all the time")
+        return build_empty_findings()
+    if grid.count_watched_minutes() < limits.watched_share * scope.minutes:
+        return build_empty_findings("system.forwarders_over: forwarders were not watched all the time")
     peak = scope.site.peaks["forwarder"]
     busiest = float(np.nansum(grid.bytes, axis=0).max()) / (MINUTE_NS / 1e9)
     share = busiest / (peak * len(grid.ids))
     needed = max(1, math.ceil(busiest / (limits.target * peak)))
     if share >= limits.idle or needed * 2 > len(grid.ids):
-        return nothing()
-    return scope.told(
+        return build_empty_findings()
+    return scope.build_finding(
         "forwarders_over",
         title=f"{len(grid.ids)} forwarders, and {needed} would have carried the busiest minute",
         severity="info",
         confidence=min(0.9, 0.5 + scope.hours / (24 * 14)),
         evidence=[
-            figure(
+            build_evidence(
                 "share_of_peak",
                 round(share, 4),
                 None,
                 f"the busiest minute of all together: {format_bandwidth(busiest)}, {format_percent(share)} of their "
                 "peak",
             ),
-            figure("forwarders", len(grid.ids), None, f"{len(grid.ids)} forwarders had traffic"),
+            build_evidence("forwarders", len(grid.ids), None, f"{len(grid.ids)} forwarders had traffic"),
         ],
         facts={"forwarders": len(grid.ids), "forwarders_needed": needed, "share_of_peak": share},
     )
 
 
-def forwarders_under(scope: Scope, limits: ForwarderLimits) -> SystemFindings:
+def find_overloaded_forwarders(scope: Scope, limits: ForwarderLimits) -> SystemFindings:
     """Forwarders run at their peak for minutes on end: most of them (too few), or some while others idle."""
-    grid = grid_of(scope, "forwarder")
+    grid = build_grid(scope, "forwarder")
     lacking = _lacking(scope, grid, "forwarders_under")
     if grid is None or lacking:
-        return nothing(*lacking)
+        return build_empty_findings(*lacking)
     peak = scope.site.peaks["forwarder"] * MINUTE_NS / 1e9
     share = grid.bytes / peak
     with np.errstate(invalid="ignore"):
@@ -83,27 +91,29 @@ def forwarders_under(scope: Scope, limits: ForwarderLimits) -> SystemFindings:
         quiet = ~(share >= limits.idle)
     busy = np.flatnonzero(high.any(axis=0))
     if len(busy) < limits.busy_minutes:
-        return nothing()
+        return build_empty_findings()
     many = float(high[:, busy].mean())
     idle = float(quiet[:, busy].mean())
     full = np.flatnonzero(high.sum(axis=1) >= limits.busy_minutes)
     if not len(full):
-        return nothing()
+        return build_empty_findings()
     names = [grid.ids[k] for k in full[np.argsort(-high[full].sum(axis=1), kind="stable")]]
     demand = float(np.nansum(grid.bytes[:, busy], axis=0).max()) / (MINUTE_NS / 1e9)
     needed = math.ceil(demand / (limits.target * scope.site.peaks["forwarder"]))
-    jobs = jobs_on(scope, "forwarder", names)
+    jobs = list_jobs_on(scope, "forwarder", names)
     waits = _waits(grid, high)
     few = many >= limits.many_share
     evidence = [
-        figure(
+        build_evidence(
             "busy_minutes",
             len(busy),
             "minutes",
             f"in {len(busy)} minutes forwarders ran at {format_percent(limits.high)} of their peak or more",
         ),
-        figure("forwarders_high", len(names), None, f"of {len(grid.ids)} forwarders {len(names)}: {_some(names)}"),
-        figure(
+        build_evidence(
+            "forwarders_high", len(names), None, f"of {len(grid.ids)} forwarders {len(names)}: {_some(names)}"
+        ),
+        build_evidence(
             "idle_share",
             round(idle, 4),
             None,
@@ -111,7 +121,9 @@ def forwarders_under(scope: Scope, limits: ForwarderLimits) -> SystemFindings:
         ),
         *waits,
         *(
-            figure("share", round(part, 4), None, f"{scope.named(job)}: {format_percent(part)} of their traffic")
+            build_evidence(
+                "share", round(part, 4), None, f"{scope.format_job(job)}: {format_percent(part)} of their traffic"
+            )
             for job, part in jobs[:3]
         ),
     ]
@@ -120,14 +132,14 @@ def forwarders_under(scope: Scope, limits: ForwarderLimits) -> SystemFindings:
         if few
         else f"{len(names)} of {len(grid.ids)} forwarders at their peak while {format_percent(idle)} of them idle"
     )
-    return scope.told(
+    return scope.build_finding(
         "forwarders_under",
         title=title,
-        severity=graded(len(busy) / limits.busy_minutes, 1.0, 6.0),
+        severity=grade_severity(len(busy) / limits.busy_minutes, 1.0, 6.0),
         confidence=0.9 if waits else 0.7,
         evidence=evidence,
-        components=subjects("forwarder", names),
-        culprits=subjects("job", [job for job, _ in jobs]),
+        components=build_subjects("forwarder", names),
+        culprits=build_subjects("job", [job for job, _ in jobs]),
         missing=[] if waits else ["times requests waited at forwarders"],
         facts={"forwarders": len(grid.ids), "forwarders_needed": needed if needed > len(grid.ids) else None},
     )
@@ -150,7 +162,7 @@ def _waits(grid: Grid, high: NDArray[np.bool_]) -> list[Evidence]:
     if not rest or full <= rest:
         return []
     return [
-        figure(
+        build_evidence(
             "wait_ratio",
             round(full / rest, 2),
             None,

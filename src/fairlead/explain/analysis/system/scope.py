@@ -18,8 +18,8 @@ from fairlead.core.model.diagnosis import DIAGNOSIS_VERSION, Told, identity
 from fairlead.core.model.finding import Evidence, Finding, Severity, Subject
 from fairlead.core.model.tables import ROLLUP, TABLES
 from fairlead.core.model.units import NS_PER_S
-from fairlead.explain.analysis.advice import AdviceSet, Gain, advised
-from fairlead.explain.analysis.overview.jobs import latest
+from fairlead.explain.analysis.advice import AdviceSet, Gain, build_advice
+from fairlead.explain.analysis.overview.jobs import select_latest
 from fairlead.explain.analysis.system.site import SystemSite
 
 MINUTE_NS = 60 * NS_PER_S
@@ -41,7 +41,7 @@ class SystemFindings:
         return SystemFindings([*self.told, *other.told], list(dict.fromkeys([*self.missing, *other.missing])))
 
 
-def nothing(*missing: str) -> SystemFindings:
+def build_empty_findings(*missing: str) -> SystemFindings:
     """No finding; what was missing to look at all."""
     return SystemFindings([], list(missing))
 
@@ -69,7 +69,7 @@ class Scope:
         """Minutes of the window, those begun counted."""
         return -(-(self.to_ns - self.from_ns) // MINUTE_NS)
 
-    def table(self, name: str) -> pa.Table:
+    def get_table(self, name: str) -> pa.Table:
         """A table, without rows where it was not given."""
         found = self.tables.get(name)
         return TABLES[name].schema.empty_table() if found is None else found
@@ -77,7 +77,7 @@ class Scope:
     @cached_property
     def minute_rows(self) -> pa.Table:
         """Rows of the rollup by the minute, in the window."""
-        rows = self.table("rollup")
+        rows = self.get_table("rollup")
         inside = (
             (pc.field("interval_ns") == MINUTE_NS)
             & (pc.field("ts_ns") >= self.from_ns)
@@ -86,7 +86,7 @@ class Scope:
         rows = rows.filter(inside)
         return pa.table({name: _plain(rows[name]) for name in ROLLUP.schema.names})
 
-    def sums(
+    def sum_rollups(
         self, kind: str, layers: Sequence[str], by: Sequence[str] = ("id", "ts_ns"), *, jobs: bool = False
     ) -> pa.Table:
         """Sums by the columns `by` of components of a kind as these layers counted them: of the whole, or (`jobs`) of
@@ -103,26 +103,26 @@ class Scope:
     @cached_property
     def jobs(self) -> pa.Table:
         """Summaries of jobs that ran in the window, of each run the latest, by job and start."""
-        rows = self.table("job_summary")
+        rows = self.get_table("job_summary")
         inside = (pc.field("start_ns") < self.to_ns) & (
             pc.field("end_ns").is_null() | (pc.field("end_ns") >= self.from_ns)
         )
-        return latest(rows.filter(inside))
+        return select_latest(rows.filter(inside))
 
-    def who(self, job_ids: Iterable[str]) -> dict[str, dict[str, Any]]:
+    def describe_jobs(self, job_ids: Iterable[str]) -> dict[str, dict[str, Any]]:
         """User, program and nodes of jobs, as far as summaries tell."""
         wanted = list(job_ids)
         rows = self.jobs.filter(pc.is_in(self.jobs["job_id"], pa.array(wanted, pa.string())))
         names = ("job_id", "user", "program", "nodes_count", "processes")
         return {row["job_id"]: row for row in rows.select(list(names)).to_pylist()}
 
-    def named(self, job_id: str) -> str:
+    def format_job(self, job_id: str) -> str:
         """A job in words: number, user, program."""
-        row = self.who([job_id]).get(job_id) or {}
+        row = self.describe_jobs([job_id]).get(job_id) or {}
         told = ", ".join(str(row[name]) for name in ("user", "program") if row.get(name))
         return f"job {job_id} ({told})" if told else f"job {job_id}"
 
-    def told(
+    def build_finding(
         self,
         word: str,
         *,
@@ -155,7 +155,7 @@ class Scope:
             culprits=list(culprits[:MOST_NAMED]),
             evidence=list(evidence),
             missing=list(missing),
-            advice=advised(self.advice, rule, word, known, layer=layer, gains=self.gains),
+            advice=build_advice(self.advice, rule, word, known, layer=layer, gains=self.gains),
             analysis_version=str(DIAGNOSIS_VERSION),
         )
         one = Told(finding=finding, cluster=self.cluster, components=list(components[:MOST_NAMED]))
@@ -166,16 +166,16 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
 
 
-def subjects(kind: str, ids: Iterable[str]) -> list[Subject]:
+def build_subjects(kind: str, ids: Iterable[str]) -> list[Subject]:
     """Components or jobs of one kind."""
     return [Subject(kind, one) for one in ids]
 
 
-def figure(metric: str, value: float | int | str, unit: str | None, text: str) -> Evidence:
+def build_evidence(metric: str, value: float | int | str, unit: str | None, text: str) -> Evidence:
     """One measured fact."""
     return Evidence(text=text, metric=metric, value=value, unit=unit)
 
 
-def graded(value: float, warning: float, high: float) -> Severity:
+def grade_severity(value: float, warning: float, high: float) -> Severity:
     """info below `warning`, high from `high` on."""
     return "high" if value >= high else "warning" if value >= warning else "info"

@@ -28,12 +28,12 @@ class SystemSite:
     forwarded: bool | None = None
     """Whether clients reach file systems through forwarders; None: not told."""
 
-    def of_class(self, word: str) -> set[str]:
+    def list_class_nodes(self, word: str) -> set[str]:
         """Nodes and addresses of a class."""
         return {name for name, kind in self.classes.items() if kind == word}
 
 
-def system_site(site: Site, expand: Expand) -> SystemSite:
+def build_system_site(site: Site, expand: Expand) -> SystemSite:
     """The facts of a site file. Raises ConfigError for broken lists."""
     facts = facts_of(site, expand)
     devices: dict[str, int | None] = {}

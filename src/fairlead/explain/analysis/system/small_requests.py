@@ -11,9 +11,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.core.model.units import KIB, format_bytes, format_count, format_percent
-from fairlead.explain.analysis.overview.columns import floats
-from fairlead.explain.analysis.overview.requests import mean_request_bytes
-from fairlead.explain.analysis.system.scope import Scope, SystemFindings, figure, graded, nothing, subjects
+from fairlead.explain.analysis.overview.columns import read_floats
+from fairlead.explain.analysis.overview.requests import compute_mean_request_bytes
+from fairlead.explain.analysis.system.scope import (
+    Scope,
+    SystemFindings,
+    build_empty_findings,
+    build_evidence,
+    build_subjects,
+    grade_severity,
+)
 
 
 @dataclass(frozen=True)
@@ -29,63 +36,63 @@ class RequestLimits:
     high_share: float = 0.8
 
 
-def small_requests(scope: Scope, limits: RequestLimits) -> SystemFindings:
+def find_small_requests(scope: Scope, limits: RequestLimits) -> SystemFindings:
     """At most one finding: the share, and the jobs that make most small requests."""
     jobs = scope.jobs
-    size = mean_request_bytes(jobs)
-    ops = np.nan_to_num(floats(jobs, "read_ops")) + np.nan_to_num(floats(jobs, "write_ops"))
+    size = compute_mean_request_bytes(jobs)
+    ops = np.nan_to_num(read_floats(jobs, "read_ops")) + np.nan_to_num(read_floats(jobs, "write_ops"))
     counted = ~np.isnan(size) & (ops >= limits.fewest_ops)
     if not jobs.num_rows:
-        return nothing("system.small_requests: no summaries of jobs")
+        return build_empty_findings("system.small_requests: no summaries of jobs")
     if np.isnan(size).all():
-        return nothing("system.small_requests: no job's requests are counted")
+        return build_empty_findings("system.small_requests: no job's requests are counted")
     if int(counted.sum()) < limits.fewest_jobs:
-        return nothing()
+        return build_empty_findings()
     total = float(ops[counted].sum())
     small, tiny = counted & (size < limits.small_bytes), counted & (size < limits.tiny_bytes)
     share = float(ops[small].sum()) / total
     if share < limits.ops_share:
-        return nothing()
+        return build_empty_findings()
     order = np.flatnonzero(small)[np.argsort(-ops[small], kind="stable")]
     ids = jobs["job_id"].take(order[:8]).to_pylist()
     evidence = [
-        figure(
+        build_evidence(
             "ops_share",
             round(share, 4),
             None,
             f"{format_percent(share)} of {format_count(total)} reads and writes come from jobs whose mean request "
             f"is below {format_bytes(limits.small_bytes)}",
         ),
-        figure(
+        build_evidence(
             "jobs_below_64K",
             round(float(small.sum() / counted.sum()), 4),
             None,
             f"{int(small.sum())} of {int(counted.sum())} jobs",
         ),
-        figure(
+        build_evidence(
             "jobs_below_1K",
             round(float(tiny.sum() / counted.sum()), 4),
             None,
             f"{int(tiny.sum())} of them below {format_bytes(limits.tiny_bytes)}",
         ),
         *(
-            figure(
+            build_evidence(
                 "request_bytes",
                 round(float(size[k]), 1),
                 "bytes",
-                f"{scope.named(name)}: {format_count(float(ops[k]))} of {format_bytes(float(size[k]))}",
+                f"{scope.format_job(name)}: {format_count(float(ops[k]))} of {format_bytes(float(size[k]))}",
             )
             for name, k in zip(ids[:3], order[:3].tolist(), strict=True)
         ),
     ]
     unknown = int(np.isnan(size).sum())
-    return scope.told(
+    return scope.build_finding(
         "small_requests",
         title=f"{format_percent(share)} of all requests come from jobs that ask in small pieces",
-        severity=graded(share, limits.ops_share, limits.high_share),
+        severity=grade_severity(share, limits.ops_share, limits.high_share),
         confidence=0.9,
         evidence=evidence,
-        culprits=subjects("job", ids),
+        culprits=build_subjects("job", ids),
         missing=[f"requests of {unknown} of {jobs.num_rows} jobs are not counted"] if unknown else [],
         facts={"small_share": share, "request_bytes": float(size[order[0]]), "job": ids[0]},
     )

@@ -14,7 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairlead.core.model.units import GIB, MIB, format_bytes, format_count
-from fairlead.explain.analysis.system.scope import Scope, SystemFindings, figure, graded, nothing, subjects
+from fairlead.explain.analysis.system.scope import (
+    Scope,
+    SystemFindings,
+    build_empty_findings,
+    build_evidence,
+    build_subjects,
+    grade_severity,
+)
 
 
 @dataclass(frozen=True)
@@ -32,12 +39,12 @@ class StripeLimits:
 
 def stripe_misuse(scope: Scope, limits: StripeLimits) -> SystemFindings:
     """At most one finding for each of the two."""
-    layouts = scope.table("layouts")
+    layouts = scope.get_table("layouts")
     if not layouts.num_rows:
-        return nothing("system.stripe_misuse: how files are striped (layouts)")
-    sizes = file_sizes(scope)
+        return build_empty_findings("system.stripe_misuse: how files are striped (layouts)")
+    sizes = measure_file_sizes(scope)
     if sizes is None:
-        return nothing("system.stripe_misuse: sizes of files (operations or counters of jobs)")
+        return build_empty_findings("system.stripe_misuse: sizes of files (operations or counters of jobs)")
     plain = layouts.group_by("file_id").aggregate([("stripe_count", "max"), ("component", "count")])
     # Of a file with several layout components nobody can say by its size alone which of them holds how much.
     plain = plain.filter(pc.and_(pc.equal(plain["component_count"], 1), pc.is_valid(plain["stripe_count_max"])))
@@ -58,21 +65,24 @@ def stripe_misuse(scope: Scope, limits: StripeLimits) -> SystemFindings:
 def _small(scope: Scope, limits: StripeLimits, files: pa.Table, missing: list[str]) -> SystemFindings:
     number, jobs = files.num_rows, _jobs(files)
     mean, stripes = float(pc.mean(files["size"]).as_py()), float(pc.mean(files["stripe_count_max"]).as_py())
-    return scope.told(
+    return scope.build_finding(
         "stripe_misuse",
         title=f"{format_count(number)} small files are spread over {stripes:.0f} targets each",
-        severity=graded(number / limits.small_files, 1.0, 100.0),
+        severity=grade_severity(number / limits.small_files, 1.0, 100.0),
         confidence=0.9,
         evidence=[
-            figure(
+            build_evidence(
                 "small_files",
                 number,
                 "files",
                 f"{format_count(number)} files of {format_bytes(mean)} on average over {stripes:.1f} targets",
             ),
-            *(figure("files", n, "files", f"{scope.named(job)}: {format_count(n)} of them") for job, n in jobs[:3]),
+            *(
+                build_evidence("files", n, "files", f"{scope.format_job(job)}: {format_count(n)} of them")
+                for job, n in jobs[:3]
+            ),
         ],
-        culprits=subjects("job", [job for job, _ in jobs]),
+        culprits=build_subjects("job", [job for job, _ in jobs]),
         missing=missing,
         part="small",
         facts={"stripe_count": stripes, "job": jobs[0][0] if jobs else None},
@@ -82,22 +92,25 @@ def _small(scope: Scope, limits: StripeLimits, files: pa.Table, missing: list[st
 def _huge(scope: Scope, limits: StripeLimits, files: pa.Table, missing: list[str]) -> SystemFindings:
     number, jobs = files.num_rows, _jobs(files)
     largest = int(pc.max(files["size"]).as_py())
-    return scope.told(
+    return scope.build_finding(
         "stripe_misuse",
         title=f"{format_count(number)} huge shared files lie on a single target each",
-        severity=graded(number / limits.huge_files, 1.0, 10.0),
+        severity=grade_severity(number / limits.huge_files, 1.0, 10.0),
         confidence=0.8,
         evidence=[
-            figure(
+            build_evidence(
                 "huge_files",
                 number,
                 "files",
                 f"{format_count(number)} files of up to {format_bytes(largest)}, each shared by {limits.sharing} "
                 "processes or more, with one stripe",
             ),
-            *(figure("files", n, "files", f"{scope.named(job)}: {format_count(n)} of them") for job, n in jobs[:3]),
+            *(
+                build_evidence("files", n, "files", f"{scope.format_job(job)}: {format_count(n)} of them")
+                for job, n in jobs[:3]
+            ),
         ],
-        culprits=subjects("job", [job for job, _ in jobs]),
+        culprits=build_subjects("job", [job for job, _ in jobs]),
         missing=missing,
         part="huge",
         facts={"stripe_count": 1, "job": jobs[0][0] if jobs else None},
@@ -110,7 +123,7 @@ def _jobs(files: pa.Table) -> list[tuple[str, int]]:
     return sorted(told, key=lambda one: (-one[1], one[0]))[:8]
 
 
-def file_sizes(scope: Scope) -> pa.Table | None:
+def measure_file_sizes(scope: Scope) -> pa.Table | None:
     """`file_id`, `size` (the furthest byte any process reached), `sharing` (processes), `job_id` (one of them), from
     `ops` and `file_counters`; None where neither tells."""
     parts = [part for part in (_of_ops(scope), _of_counters(scope)) if part is not None]
@@ -123,7 +136,7 @@ def file_sizes(scope: Scope) -> pa.Table | None:
 
 
 def _of_ops(scope: Scope) -> pa.Table | None:
-    rows = scope.table("ops")
+    rows = scope.get_table("ops")
     inside = (pc.field("start_ns") >= scope.from_ns) & (pc.field("start_ns") < scope.to_ns)
     known = pc.field("file_id").is_valid() & pc.field("offset").is_valid() & pc.field("size").is_valid()
     rows = rows.filter(inside & known)
@@ -142,7 +155,7 @@ def _of_ops(scope: Scope) -> pa.Table | None:
 
 
 def _of_counters(scope: Scope) -> pa.Table | None:
-    rows = scope.table("file_counters")
+    rows = scope.get_table("file_counters")
     jobs = scope.jobs
     processes = dict(zip(jobs["job_id"].to_pylist(), jobs["processes"].to_pylist(), strict=True))
     rows = rows.filter(pc.is_in(rows["job_id"].cast(pa.string()), pa.array(list(processes), pa.string())))

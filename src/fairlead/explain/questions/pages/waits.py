@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fairlead.core.model.histogram_bins import OCTAVES_NS
 from fairlead.core.model.tables import PART_SOURCES
 from fairlead.core.model.units import format_duration
-from fairlead.explain.analysis.intervals import quantile_s
+from fairlead.explain.analysis.intervals import estimate_quantile_s
 from fairlead.explain.questions.answers_pages import WaitClass, Waits
 from fairlead.explain.questions.components import names_of
 from fairlead.explain.questions.lake_queries import Sight, Tables, UnknownNameError, days, near, records, select
@@ -180,7 +180,7 @@ def _told(way: str, histogram: Ints) -> dict[str, Any]:
     values = histogram.astype(np.float64)
     shares = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
     quantiles = {
-        f"{way}_{name}_ns": round(float(quantile_s(values, OCTAVES_NS, share)) * 1e9, 1)
+        f"{way}_{name}_ns": round(float(estimate_quantile_s(values, OCTAVES_NS, share)) * 1e9, 1)
         for name, share in shares.items()
     }
     return {way: histogram.tolist(), **quantiles}

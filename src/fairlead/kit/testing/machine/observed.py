@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from fairlead.core.model.tables import PHASE, ROLLUP
 from fairlead.core.model.units import NS_PER_S
-from fairlead.explain.analysis.history.phase_rows import phase_rows
+from fairlead.explain.analysis.history.phase_rows import build_phase_rows
 from fairlead.explain.analysis.job_summary import SERIES, JobData
 from fairlead.kit.testing.machine.play import Play
 from fairlead.kit.testing.machine.views import FULL, View, io_of, seen
@@ -116,7 +116,7 @@ class _Known:
             targets=served["target"],
         )
         edges = None if self.edges is None else self.edges.of(name)
-        return phase_rows(data, made_ns, edges=edges, mds=served["mds"], fs=None)
+        return build_phase_rows(data, made_ns, edges=edges, mds=served["mds"], fs=None)
 
 
 class _ByJob:
