@@ -149,7 +149,7 @@ def long_faults(seed: int, number: int, hours: int, season: Season) -> list[Faul
     """One fault every two hours, of 72 to 120 minutes."""
     rng = np.random.default_rng([seed, 41, number])
     machine = season.machine
-    layers = {"target": machine.targets, "forwarder": machine.forwarders, "mds": machine.mds}
+    layers = {"target": len(machine.targets), "forwarder": len(machine.forwarders), "mds": len(machine.mds)}
     faults = []
     for begin in np.arange(0.3, hours - 1.5, 2.0):
         layer = str(rng.choice(["target", "target", "target", "forwarder", "mds"]))

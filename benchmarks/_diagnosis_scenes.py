@@ -136,9 +136,9 @@ def known_peaks(season: Season) -> Known:
     """Known peaks of every component: what a site's description says counts over what was seen."""
     machine, given = season.machine, described(season)
     names = {
-        "target": (machine.target_name, machine.targets),
-        "mds": (machine.mdt_name, machine.mds),
-        "forwarder": (machine.forwarder_name, machine.forwarders),
+        "target": (machine.target_name, len(machine.targets)),
+        "mds": (machine.mdt_name, len(machine.mds)),
+        "forwarder": (machine.forwarder_name, len(machine.forwarders)),
     }
     return {(kind, name(n)): given[kind, ""] for kind, (name, many) in names.items() if many for n in range(many)}
 
@@ -146,12 +146,12 @@ def known_peaks(season: Season) -> Known:
 def described(season: Season) -> Known:
     """Known peaks as a site's description has them."""
     machine = season.machine
-    known = {("target", ""): machine.target_bandwidth, ("mds", ""): machine.mdops}
-    return known | ({("forwarder", ""): machine.forwarder_bandwidth} if machine.forwarders else {})
+    known = {("target", ""): float(machine.targets.bandwidth[0]), ("mds", ""): float(machine.mds.mdops[0])}
+    return known | ({("forwarder", ""): float(machine.forwarders.bandwidth[0])} if len(machine.forwarders) else {})
 
 
 def servers_of(season: Season) -> dict[str, str]:
     """The server of each target."""
     machine = season.machine
     each = machine.targets_per_server
-    return {machine.target_name(n): machine.server_name(n // each) for n in range(machine.targets)}
+    return {machine.targets.names[n]: machine.servers.names[n // each] for n in range(len(machine.targets))}

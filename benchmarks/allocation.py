@@ -26,8 +26,9 @@ from pathlib import Path
 
 import numpy as np
 
+from fairlead.core.model.site import Layer
 from fairlead.decide import registry
-from fairlead.decide.policies.allocation.contract import NONE, Applications, Decision, Policy, Pool, Running
+from fairlead.decide.policies.allocation.contract import NONE, Applications, Decision, Policy, Running, build_pool
 from fairlead.decide.policies.allocation.joint import Joint, Tuning
 from fairlead.decide.sim.cycles.measures import measure
 from fairlead.decide.sim.cycles.model import Window, run
@@ -146,7 +147,7 @@ def simulated(drawn: Drawn, decision: Decision) -> list[float]:
     return [got.mean, got.idle, got.percentile(90), float(got.unfinished)]
 
 
-def one_by_one(policy: Policy, applications: Applications, pool: Pool, rng: np.random.Generator) -> Decision:
+def one_by_one(policy: Policy, applications: Applications, pool: Layer, rng: np.random.Generator) -> Decision:
     """Each arrives beside those before it, and stays where it is."""
     running = Running(len(pool), applications.counts, len(applications))
     choice = np.zeros(len(applications), np.int64)
@@ -162,7 +163,7 @@ def one_by_one(policy: Policy, applications: Applications, pool: Pool, rng: np.r
 def done(task: Task) -> dict[str, object]:
     """All policies on one set."""
     drawn = draw(profiles(task.variant), task.theta, task.applications, (task.seed, task.applications))
-    known, pool = told(task.variant, drawn), Pool.of(drawn.resources, drawn.cores)
+    known, pool = told(task.variant, drawn), build_pool(drawn.resources, drawn.cores)
     figures: dict[str, list[float]] = {}
     for name in published() if task.everyone else task.pairs:
         decision = registry.policy(name).decide(known, pool, np.random.default_rng([task.seed, 1]))

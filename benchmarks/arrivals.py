@@ -16,7 +16,8 @@ from _history import append
 from rich.console import Console
 from rich.table import Table
 
-from fairlead.decide.policies.allocation.contract import Pool, Running
+from fairlead.core.model.site import Layer
+from fairlead.decide.policies.allocation.contract import Running, build_pool
 from fairlead.decide.policies.allocation.mckp import MckpDirect
 from fairlead.decide.registry import ALLOCATIONS, JOINT_POLICIES, PLACINGS, policy
 from fairlead.decide.sim.workloads.profiles import forge
@@ -26,7 +27,7 @@ RUNNING, RESOURCES, CORES, LOAD = 10_000, 1_000, 24_000.0, 0.8
 PUBLISHED_MS, OURS_MS, KNAPSACK_MS, KNAPSACK_PUBLISHED_MS = 10.0, 100.0, 10.0, 2700.0
 
 
-def running(drawn: Drawn, pool: Pool) -> Running:
+def running(drawn: Drawn, pool: Layer) -> Running:
     """All of the set granted one after the other by TCPU with greedy-clairvoyant placement."""
     out = Running(RESOURCES, drawn.applications.counts, room=RUNNING + 1)
     pair, rng = policy("tcpu+greedy-clairvoyant"), np.random.default_rng(0)
@@ -36,7 +37,7 @@ def running(drawn: Drawn, pool: Pool) -> Running:
     return out
 
 
-def times_ms(name: str, state: Running, pool: Pool, arrivals: Drawn) -> np.ndarray:
+def times_ms(name: str, state: Running, pool: Layer, arrivals: Drawn) -> np.ndarray:
     """Milliseconds a grant, the first three left out."""
     asked, rng = policy(name), np.random.default_rng(1)
     out = np.empty(len(arrivals.applications))
@@ -50,7 +51,7 @@ def times_ms(name: str, state: Running, pool: Pool, arrivals: Drawn) -> np.ndarr
 
 def knapsack_ms(times: int) -> tuple[float, float]:
     """Median and slowest milliseconds of MCKP for 512 jobs on 256 nodes: straight access and backtracking included."""
-    applications, pool = draw(forge(), 0.4, 512, 3, resources=256).applications, Pool.of(256, 480.0)
+    applications, pool = draw(forge(), 0.4, 512, 3, resources=256).applications, build_pool(256, 480.0)
     took = []
     for _ in range(times + 1):
         begin = time.perf_counter()
@@ -65,7 +66,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="50 arrivals a policy instead of 500; nothing is appended")
     arguments = parser.parse_args()
     each = 50 if arguments.quick else 500
-    pool = Pool.of(RESOURCES, CORES)
+    pool = build_pool(RESOURCES, CORES)
     state = running(draw(forge(), LOAD, RUNNING, 1, resources=RESOURCES, cores=CORES), pool)
     arrivals = draw(forge(), LOAD, each + 3, 2, resources=RESOURCES // 20)
     shown = Table(

@@ -16,7 +16,8 @@ from _history import append
 from rich.console import Console
 from rich.table import Table
 
-from fairlead.decide.policies.paths.contract import Components, Expected, Landscape
+from fairlead.core.model.site import Layer, Site, build_layer
+from fairlead.decide.policies.paths.contract import Expected
 from fairlead.decide.registry import path_policy
 
 COMPONENTS = 1000
@@ -25,9 +26,9 @@ TARGET_MS = {"joint": 100.0}
 POLICIES = ("static-map", "dfra", "aiot", "best-bandwidth+greedy-clairvoyant", "tcpu+greedy-clairvoyant", "joint")
 
 
-def layer(kind: str, bandwidth: float, rng: np.random.Generator) -> Components:
+def layer(kind: str, bandwidth: float, rng: np.random.Generator) -> Layer:
     """A layer in use: a tenth is sick, loads and jobs are drawn."""
-    made = Components.idle(kind, tuple(f"{kind}{place}" for place in range(COMPONENTS)), bandwidth, mdops=20_000.0)
+    made = build_layer(kind, tuple(f"{kind}{place}" for place in range(COMPONENTS)), bandwidth, mdops=20_000.0)
     return replace(
         made,
         load=rng.uniform(0, 1, COMPONENTS),
@@ -43,11 +44,11 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="few questions; nothing is added to the history")
     quick = parser.parse_args().quick
     rng = np.random.default_rng(30)
-    land = Landscape(
+    land = Site(
         forwarders=layer("fwd", 2.5e9, rng),
         targets=layer("ost", 1e9, rng),
         cores=1e6,
-        servers=Components.idle("oss", tuple(f"oss{place}" for place in range(COMPONENTS // 4)), 4e9),
+        servers=build_layer("oss", tuple(f"oss{place}" for place in range(COMPONENTS // 4)), 4e9),
         server_of=np.arange(COMPONENTS) // 4,
         default_forwarder=np.arange(COMPONENTS * 40) // 40,
     )

@@ -62,7 +62,10 @@ def layered(flows: int, seed: int) -> Phases:
     machine = taihulight()
     phases = np.arange(flows)
     crosses = np.stack(
-        [rng.integers(0, machine.forwarders, flows), machine.forwarders + rng.integers(0, machine.targets, flows)],
+        [
+            rng.integers(0, len(machine.forwarders), flows),
+            len(machine.forwarders) + rng.integers(0, len(machine.targets), flows),
+        ],
         axis=1,
     )
     return Phases(
@@ -166,9 +169,7 @@ def main() -> None:
     took, out = seconds(lambda: run(cycles, rows, work, 20, Window(until_s=horizon / 3), sharing=queues), times)
     line("cycles, K=100, N=20, four weighted queues", out.events, took)
     machine = taihulight()
-    capacity = np.concatenate(
-        [np.full(machine.forwarders, machine.forwarder_bandwidth), np.full(machine.targets, machine.target_bandwidth)]
-    )
+    capacity = np.concatenate([machine.forwarders.bandwidth, machine.targets.bandwidth])
 
     def layers(work_of: Phases) -> Engine:
         engine = Engine(capacity)

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from fairlead.cli.main import Commands
 from fairlead.cli.site import site as command
 from fairlead.core.errors import ConfigError, UsageError
-from fairlead.core.model.site import check_site, parse_site, site_mapping
+from fairlead.core.model.site_file import check_site, parse_site, site_mapping
 from fairlead.kit.testing.machine import small
 from fairlead.run.site_discovery import discover
 from fairlead.run.site_text import site_text

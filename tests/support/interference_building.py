@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fairlead.core.model.incident import Incident
+from fairlead.core.model.site import Site
 from fairlead.core.model.tables import JOB_SUMMARY, PHASE, batch_of
-from fairlead.decide.sim.platform import Machine
 from fairlead.explain.analysis.interference.scene import Scene, Victim
 from fairlead.kit.testing.machine.course import OPS, Course
 from fairlead.kit.testing.machine.files import job_id
@@ -83,7 +83,7 @@ def _flows(course: Course, place: int, op: str, begin: float) -> np.ndarray:
     return np.flatnonzero(here)
 
 
-def mdt_name(machine: Machine) -> Callable[[int], str]:
+def mdt_name(machine: Site) -> Callable[[int], str]:
     """What rollups call a metadata server: by its target."""
     return lambda number: f"{machine.file_system}-MDT{number:04x}"
 
@@ -160,8 +160,13 @@ def scene_of(
     )
 
 
-def peaks_of(machine: Machine) -> dict[tuple[str, str], float]:
+def peaks_of(machine: Site) -> dict[tuple[str, str], float]:
     """The known peaks of a machine's components."""
-    peaks = {("forwarder", machine.forwarder_name(n)): machine.forwarder_bandwidth for n in range(machine.forwarders)}
-    peaks |= {("target", machine.target_name(n)): machine.target_bandwidth for n in range(machine.targets)}
-    return peaks | {("mds", mdt_name(machine)(n)): machine.mdops for n in range(machine.mds)}
+    peaks = {
+        ("forwarder", machine.forwarders.names[n]): float(machine.forwarders.bandwidth[0])
+        for n in range(len(machine.forwarders))
+    }
+    peaks |= {
+        ("target", machine.targets.names[n]): float(machine.targets.bandwidth[0]) for n in range(len(machine.targets))
+    }
+    return peaks | {("mds", mdt_name(machine)(n)): float(machine.mds.mdops[0]) for n in range(len(machine.mds))}

@@ -8,15 +8,15 @@ import numpy as np
 from msgspec.structs import replace as changed
 
 from fairlead.core.model.plan import Expectation, Plan, PlannedJob, PlanReason
+from fairlead.core.model.site import Layer, Site, build_layer
 from fairlead.decide.policies.paths.checker import Ground, Kept
-from fairlead.decide.policies.paths.contract import Components, Landscape
 
 NOW = 1_728_036_600 * 10**9
 FORWARDERS = tuple(f"fwd{k}" for k in range(1, 7))
 TARGETS = tuple(f"lfs-OST{k:04x}" for k in range(8))
 
 
-def marked(layer: Components, field: str, *names: str) -> Components:
+def marked(layer: Layer, field: str, *names: str) -> Layer:
     """A layer with a mark (sick, reserved) or a job on some of its components."""
     column = getattr(layer, field).copy()
     for name in names:
@@ -27,10 +27,10 @@ def marked(layer: Components, field: str, *names: str) -> Components:
 def ground() -> Ground:
     """fwd5 and OST0007 are sick, fwd4 is kept for job 77, fwd6 and the pool `vis` are barred to all but ops; fwd3
     serves a job. Nodes n1 and n2 go by fwd1, n3 by fwd2 and n4 by fwd3."""
-    forwarders = Components.idle("forwarder", FORWARDERS, 2.5e9, mdops=20_000.0)
+    forwarders = build_layer("forwarder", FORWARDERS, 2.5e9, mdops=20_000.0)
     forwarders = marked(marked(marked(forwarders, "sick", "fwd5"), "reserved", "fwd4"), "jobs", "fwd3")
-    targets = marked(Components.idle("target", TARGETS, 1e9), "sick", "lfs-OST0007")
-    landscape = Landscape(
+    targets = marked(build_layer("target", TARGETS, 1e9), "sick", "lfs-OST0007")
+    site = Site(
         forwarders=forwarders,
         targets=targets,
         default_forwarder=np.array([0, 0, 1, 2], np.int64),
@@ -45,7 +45,7 @@ def ground() -> Ground:
         concerns=lambda user, _: user != "ops",
     )
     return Ground(
-        landscape=landscape,
+        site=site,
         now_ns=NOW,
         barred=(barred,),
         reserved_for={"fwd4": "77"},

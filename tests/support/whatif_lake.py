@@ -22,9 +22,9 @@ from fairlead.store.lake import Lake
 S = 1_000_000_000
 ORIGIN_NS = 1_717_200_000 * S
 SPAN = ("--since", "2024-06-01", "--until", "2024-06-02")
-BLOCKS = replace(platform.small(), forwarder_bandwidth=400e6)
+BLOCKS = platform.small(forwarder_bandwidth=400e6)
 """16 nodes in a row behind each of 4 forwarders, which are what jobs meet at."""
-DEALT = replace(BLOCKS, nodes_per_forwarder=1)
+DEALT = platform.small(forwarder_bandwidth=400e6, nodes_per_forwarder=1)
 """The same machine with neighbours behind different forwarders."""
 MIX = replace(SMALL_SEASON, arrivals_per_s=0.09)
 
@@ -62,8 +62,8 @@ def rows(course: Course, origin_ns: int) -> dict[str, list[dict[str, object]]]:
         }
         end = origin_ns + round(job.end_s * S)
         served = {
-            "forwarders": [machine.forwarder_name(int(f)) for f in np.unique(course.forwarder[flows])],
-            "targets": [machine.target_name(int(t)) for t in np.unique(course.target[data])],
+            "forwarders": [machine.forwarders.names[int(f)] for f in np.unique(course.forwarder[flows])],
+            "targets": [machine.targets.names[int(t)] for t in np.unique(course.target[data])],
         }
         of_job = who | {"start_ns": start, "end_ns": end, "cores": who["processes"]}
         found["jobs"].append(of_job | {"nodes": [machine.node_name(int(n)) for n in job.nodes], "state": "COMPLETED"})

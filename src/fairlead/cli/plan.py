@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from fairlead.core.model.plan import Plan, Plans
-    from fairlead.core.model.site import Site
+    from fairlead.core.model.site_file import SiteFile
     from fairlead.decide.planning.expectations import Arriving
     from fairlead.store.lake import Lake
 
@@ -183,7 +183,7 @@ def check(file: Path, root: Path | None, site_file: Path | None, at: str, file_s
     from fairlead.core import clock
     from fairlead.core.model.plan import read_plans
     from fairlead.core.safe_text import inert
-    from fairlead.decide.planning.landscape import live
+    from fairlead.decide.planning.live_site import live
     from fairlead.decide.planning.plan_jobs import ground_of, refusal
     from fairlead.decide.policies.paths.checker import check as checked
     from fairlead.explain.questions.span import moment_ns
@@ -351,7 +351,7 @@ def _lake(root: Path | None) -> Lake:
     return Lake.open(root or find_default_lake())
 
 
-def _site(file: Path | None) -> Site | None:
+def _site(file: Path | None) -> SiteFile | None:
     if file is None:
         return None
     from fairlead.decide.planning.components import site_from

@@ -70,7 +70,7 @@ def init(lake_dir: Path | None, output: Path | None, force: bool, root: Path) ->
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def check(file: Path, as_json: bool) -> None:
     """Check a site file: keys, host lists, and whether its parts fit together."""
-    from fairlead.core.model.site import check_site, parse_site, site_mapping
+    from fairlead.core.model.site_file import check_site, parse_site, site_mapping
     from fairlead.see.sources.slurm.hostlist import expand_hostlist
 
     try:

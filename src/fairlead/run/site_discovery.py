@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol
 import pyarrow as pa
 
 from fairlead.core.model.node_names import folded
-from fairlead.core.model.site import (
+from fairlead.core.model.site_file import (
     Addresses,
     BurstBuffer,
     FileSystem,
@@ -25,7 +25,7 @@ from fairlead.core.model.site import (
     NodeClass,
     Route,
     Server,
-    Site,
+    SiteFile,
 )
 from fairlead.see.probes.base import AbsentError
 from fairlead.see.probes.commands import read_output
@@ -57,7 +57,7 @@ class Tables(Protocol):
 class Found:
     """What was found, and by part of the file what could not be and why."""
 
-    site: Site
+    site: SiteFile
     remarks: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
 
 
@@ -81,7 +81,7 @@ def run_command(argv: list[str]) -> str:
 
 def discover(root: Path = Path("/"), run: Run = run_command, lake: Tables | None = None) -> Found:
     """A site from what `root`, the commands and a lake tell. Raises LakeError."""
-    found = Found(Site())
+    found = Found(SiteFile())
     seen = _from_lake(lake) if lake is not None else _Seen()
     if lake is None:
         found.remarks["forwarders"].append("no lake was asked (--lake): forwarders and routes that were seen are in it")
@@ -98,7 +98,7 @@ def discover(root: Path = Path("/"), run: Run = run_command, lake: Tables | None
     if not links:
         found.remarks["links"].append("no port with a known peer was seen (agent probe `switches`: ibnetdiscover)")
     buffers = [BurstBuffer(nodes=folded(names), device=device) for device, names in sorted(seen.devices.items())]
-    found.site = Site(
+    found.site = SiteFile(
         name=nodes.cluster or "unnamed",
         nodes=nodes.classes,
         forwarders=forwarders,

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from fairlead.core.model.site import Site
+from fairlead.core.model.site_file import SiteFile
 from fairlead.core.safe_text import inert
 
 _PARTS = {
@@ -23,7 +23,7 @@ _PARTS = {
 }
 
 
-def site_text(site: Site, remarks: Mapping[str, Sequence[str]]) -> str:
+def site_text(site: SiteFile, remarks: Mapping[str, Sequence[str]]) -> str:
     """TOML that `model.site.parse_site` reads back as `site`; remarks stand as comments at their part."""
     lines = [
         "# The site as fairlead found it. `fairlead site check` says what does not fit together.",

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fairlead.core.errors import ConfigError
 from fairlead.core.model.node_names import folded
-from fairlead.core.model.site import check_site, parse_site, site_mapping
+from fairlead.core.model.site_file import check_site, parse_site, site_mapping
 from fairlead.core.model.tables import MAPPING
 from fairlead.see.sources.slurm.hostlist import expand_hostlist
 

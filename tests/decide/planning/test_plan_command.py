@@ -18,7 +18,7 @@ from fairlead.core.model.incident import Incident
 from fairlead.core.model.tables import MAPPING, batch_of
 from fairlead.decide.planning import plan_jobs as planning
 from fairlead.decide.planning.components import site_from
-from fairlead.decide.planning.landscape import live
+from fairlead.decide.planning.live_site import live
 from fairlead.decide.policies.paths.contract import Grant
 from fairlead.store.lake import Lake
 from planning_lake import FORWARDERS, RATES, SITE, TARGETS, build, incidents, site_file
@@ -329,9 +329,9 @@ def test_incidents_of_the_past_bar_nothing(tmp_path: Path) -> None:
     site = site_from(site_file(tmp_path, SITE))
     over = [msgspec.structs.replace(one, to_ns=NOW - DAY // 2) for one in incidents()]
     put(lake, incident_rows(over, NOW), stream="past")
-    assert not live(lake, site, NOW, NOW).landscape.forwarders.sick.any()
+    assert not live(lake, site, NOW, NOW).site.forwarders.sick.any()
     put(lake, incident_rows(incidents(), NOW + 1), stream="open")
-    seen = live(lake, site, NOW, NOW).landscape
+    seen = live(lake, site, NOW, NOW).site
     assert [name for name, sick in zip(seen.forwarders.names, seen.forwarders.sick, strict=True) if sick] == ["fwd05"]
     assert [name for name, sick in zip(seen.targets.names, seen.targets.sick, strict=True) if sick] == [
         "scratch-OST0007"
@@ -343,10 +343,10 @@ def test_the_live_state_is_what_was_counted(tmp_path: Path) -> None:
     lake = build(tmp_path / "lake", seconds=360)
     site = site_from(site_file(tmp_path))
     seen = live(lake, site, NOW, NOW)
-    forwarders = dict(zip(seen.landscape.forwarders.names, seen.landscape.forwarders.load.tolist(), strict=True))
+    forwarders = dict(zip(seen.site.forwarders.names, seen.site.forwarders.load.tolist(), strict=True))
     for name in FORWARDERS:
         assert forwarders[name] == pytest.approx(RATES.get(name, 0.0) / 2.5e9, abs=0.01)
-    assert dict(zip(FORWARDERS, seen.landscape.forwarders.jobs.tolist(), strict=True)) == {
+    assert dict(zip(FORWARDERS, seen.site.forwarders.jobs.tolist(), strict=True)) == {
         name: int(name in ("fwd03", "fwd04")) for name in FORWARDERS
     }
     assert {job.job_id: [FORWARDERS[at] for at in job.forwarders] for job in seen.running} == {
@@ -354,10 +354,10 @@ def test_the_live_state_is_what_was_counted(tmp_path: Path) -> None:
         "501": ["fwd04"],
     }
     assert seen.file_system == "scratch"
-    assert seen.landscape.servers is not None
-    assert seen.landscape.servers.names == ("oss1", "oss2")
+    assert seen.site.servers is not None
+    assert seen.site.servers.names == ("oss1", "oss2")
     later = live(lake, site, NOW + DAY // 24, NOW + DAY // 24)
-    assert np.isnan(later.landscape.forwarders.load).all()
+    assert np.isnan(later.site.forwarders.load).all()
     assert any(text.startswith("load: nothing was heard") for text in later.missing)
 
 

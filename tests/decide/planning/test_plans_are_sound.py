@@ -15,28 +15,26 @@ from hypothesis import strategies as st
 
 from fairlead.core.errors import FairleadError
 from fairlead.core.model.plan import Plan, Plans, read_plans
-from fairlead.core.model.site_planning import SitePlanning
-from fairlead.decide.planning.components import Described
+from fairlead.core.model.site import Layer, Site, build_layer
 from fairlead.decide.planning.expectations import Arriving
-from fairlead.decide.planning.landscape import Live, RunningJob
+from fairlead.decide.planning.live_site import Live, RunningJob
 from fairlead.decide.planning.plan_jobs import plans_on
 from fairlead.decide.planning.render import FORMS, rendered
 from fairlead.decide.policies.next_run.expectation import Past
 from fairlead.decide.policies.paths.checker import Kept, check
-from fairlead.decide.policies.paths.contract import Components, Landscape
 from plan_building import FORWARDERS, NOW, TARGETS, ground, plan
 
 POLICIES = ("aiot", "dfra", "static-map", "tcpu+greedy-clairvoyant", "best-bandwidth+random", "mckp-direct+straw")
 S = 10**9
 
 
-def layer(draw: st.DrawFn, kind: str, names: list[str]) -> Components:
+def layer(draw: st.DrawFn, kind: str, names: list[str]) -> Layer:
     n = len(names)
 
     def column(*values: float) -> np.ndarray:
         return np.array(draw(st.lists(st.sampled_from(values), min_size=n, max_size=n)), np.float64)
 
-    made = Components.idle(kind, tuple(names), 1.0)
+    made = build_layer(kind, tuple(names), 1.0)
     return replace(
         made,
         bandwidth=column(1e9, 2.5e9, 1e6, np.nan),
@@ -55,7 +53,7 @@ def machines(draw: st.DrawFn) -> Live:
     nodes = [f"n{k}" for k in range(8)]
     default = np.array([draw(st.integers(-1, len(forwarders) - 1)) for _ in nodes], np.int64)
     counts = st.lists(st.integers(1, 9), min_size=1, max_size=4, unique=True)
-    landscape = Landscape(
+    site = Site(
         forwarders=forwarders,
         targets=targets,
         default_forwarder=default,
@@ -63,31 +61,19 @@ def machines(draw: st.DrawFn) -> Live:
         stripe_counts=tuple(sorted(draw(counts))),
         pools={"one": (0, 1)} if len(targets) > 1 else {},
     )
-    machine = Described(
-        forwarders={},
-        targets={},
-        server_of={},
-        system_of={},
-        forwarder_of={},
-        nodes=tuple(nodes),
-        reserved={
-            name: "77"
-            for name, kept in zip(
-                (*forwarders.names, *targets.names), (*forwarders.reserved, *targets.reserved), strict=True
-            )
-            if kept
-        },
-        mounts={},
-        pools={},
-        planning=SitePlanning(),
-        cores=0.0,
-        barred=(
-            Kept(
-                components=frozenset(draw(st.lists(st.sampled_from(["f0", "f1", "lfs-OST0000"]), max_size=2))),
-                pools=frozenset(draw(st.lists(st.just("one"), max_size=1))),
-                why="so",
-                concerns=lambda user, _: user != "ops",
-            ),
+    reserved = {
+        name: "77"
+        for name, kept in zip(
+            (*forwarders.names, *targets.names), (*forwarders.reserved, *targets.reserved), strict=True
+        )
+        if kept
+    }
+    barred = (
+        Kept(
+            components=frozenset(draw(st.lists(st.sampled_from(["f0", "f1", "lfs-OST0000"]), max_size=2))),
+            pools=frozenset(draw(st.lists(st.just("one"), max_size=1))),
+            why="so",
+            concerns=lambda user, _: user != "ops",
         ),
     )
     running = tuple(
@@ -107,10 +93,11 @@ def machines(draw: st.DrawFn) -> Live:
         jobs = np.zeros(len(parts), np.int64)
         for job in running:
             jobs[list(getattr(job, name))] += 1
-        landscape = replace(landscape, **{name: replace(parts, jobs=jobs)})
+        site = replace(site, **{name: replace(parts, jobs=jobs)})
     return Live(
-        landscape=landscape,
-        machine=machine,
+        site=site,
+        barred=barred,
+        reserved_for=reserved,
         file_system="lfs",
         nodes={n: k for k, n in enumerate(nodes)},
         running=running,

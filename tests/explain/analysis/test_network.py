@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from fairlead.core.model.site import parse_site, site_mapping
+from fairlead.core.model.site_file import parse_site, site_mapping
 from fairlead.core.model.tables import DEVICE, JOBS, METADATA, PORT
 from fairlead.explain.analysis.correlate import build_placements
 from fairlead.explain.analysis.network import (

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from fairlead.cli.main import cli
-from fairlead.core.model.site import parse_site, site_mapping
 from fairlead.core.model.site_facts import SiteFacts, facts_of
+from fairlead.core.model.site_file import parse_site, site_mapping
 from fairlead.core.model.tables import DEVICE, HEALTH, PORT, USAGE, batch_of
 from fairlead.explain.questions.catalog import Asking, ask, asked_of
 from fairlead.explain.questions.lake_queries import Sight, UnknownNameError

@@ -1,261 +1,281 @@
-"""A site in one TOML file: nodes, forwarders, file systems, links, devices, and how they hang together.
+"""A site: layers of components with their peaks and present state, and the map of who uses what.
 
-Pure: text in, structs and `mapping` rows out. Names of many are host lists (`n[001-512]`); whoever wants single names
-passes the function that expands one. Not here: discovering a site (`fairlead site init`), rates of a platform that is
-only reported on (`platform`).
+One description for everybody: planning fills it from the site file and the lake, what-if from a site's own past, the
+simulator and the labelled machine from a few figures (`build_site`); policies and the engine read the same columns.
+Not here: the file a site is written in (`site_file`), answers by name (`site_facts`), who runs on a layer (the
+`Running` of `decide.policies.allocation`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
-from typing import Annotated, Literal
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
-import msgspec
-import pyarrow as pa
+import numpy as np
+from numpy.typing import NDArray
 
-from fairlead.core.errors import ConfigError
-from fairlead.core.model.site_planning import SitePlanning
-from fairlead.core.model.tables import MAPPING, batch_of
-
-Expand = Callable[[str], list[str]]
-"""Host list → names. Raises ValueError for what is none."""
-FORWARDED = "node_forwarder"
-SERVED = "target→server"
-LINKED = "node→port"
-ADDRESSED = "nid→node"
-OF_CLASS = "node→class"
-"""Kinds of `mapping` rows."""
-ALWAYS_NS = 0
-"""`from_ns` of a mapping without a beginning."""
-
-_Rate = Annotated[float, msgspec.Meta(gt=0)]
-_Count = Annotated[int, msgspec.Meta(gt=0)]
-_Text = Annotated[str, msgspec.Meta(min_length=1)]
+F64 = NDArray[np.float64]
+I32 = NDArray[np.int32]
+I64 = NDArray[np.int64]
 
 
-class NodeClass(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Nodes of one class of clients. `cluster` is the scheduler's name of the machine they belong to."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Layer:
+    """The N components of one layer, by columns. `kind`: forwarder, server, target, mds, or a study's own word.
 
-    kind: Literal["compute", "login", "auxiliary"]
-    nodes: _Text
-    cluster: str | None = None
-    cores: _Count | None = None
+    Peaks (N,): `bandwidth` bytes/s, `iops`, `mdops` (NaN: not known); `basis`: told (by the site), seen (counted) or
+    assumed. State (N,): `load` 0 to 1 used at present, NaN where nothing is known; `sick` never granted; `jobs` served
+    now; `occupancy` share of time those are expected to keep it busy; `reserved` kept for one job alone. `cores` of the
+    machine behind it, where a policy counts them. `running`: rows of who runs here, where the caller keeps them.
+    State changes in place while a replay runs; `usable` and `performance` are of the moment they are first read.
+    """
 
+    kind: str
+    names: tuple[str, ...]
+    bandwidth: F64
+    iops: F64
+    mdops: F64
+    load: F64
+    sick: NDArray[np.bool_]
+    jobs: I64
+    occupancy: F64
+    reserved: NDArray[np.bool_]
+    basis: str = "told"
+    cores: float = 0.0
+    running: object | None = None
 
-class Forwarders(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Forwarding nodes (fairlead's, LWFS, DVS, IOFWD, Lustre routers, ...) alike, with what one of them can do."""
+    def __len__(self) -> int:
+        """N."""
+        return len(self.names)
 
-    nodes: _Text
-    bandwidth_bytes_per_s: _Rate | None = None
-    iops: _Rate | None = None
-    mdops: _Rate | None = None
+    def copy(self) -> Layer:
+        """Return the layer with its own state, that may change in place."""
+        state = ("load", "sick", "jobs", "occupancy", "reserved")
+        return replace(self, **{name: getattr(self, name).copy() for name in state})
 
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """Place of each component by name."""
+        return {name: place for place, name in enumerate(self.names)}
 
-class Route(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Who is forwarded by whom, and when. `deal`: how nodes fall to several forwarders, in the order of both lists:
-    `blocks` (the first n/m nodes to the first) or `cyclic` (one after the other)."""
+    @cached_property
+    def usable(self) -> I64:
+        """Places of components that may be granted: neither sick nor reserved. Rising."""
+        return np.flatnonzero(~(self.sick | self.reserved)).astype(np.int64)
 
-    nodes: _Text
-    forwarders: _Text
-    deal: Literal["blocks", "cyclic"] = "blocks"
-    since: datetime | None = None
-    until: datetime | None = None
-
-
-class Server(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A server of a file system, its targets and the peaks of one target. `kind`: OSS and MDS of Lustre; `nsd` of GPFS,
-    `brick` of GlusterFS, `target` of fairlead's striped trees."""
-
-    kind: Literal["oss", "mds", "nsd", "brick", "target"]
-    node: _Text
-    targets: str | None = None
-    read_bandwidth_bytes_per_s: _Rate | None = None
-    write_bandwidth_bytes_per_s: _Rate | None = None
-    iops: _Rate | None = None
-    mdops: _Rate | None = None
-
-
-class FileSystem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A file system. `forwarded`: whether its clients are the forwarders; false for the two-layer shape, in which
-    compute nodes mount it themselves. None: as the site has forwarders."""
-
-    name: _Text
-    kind: Literal["lustre", "gluster", "gpfs", "fairlead", "nfs", "other"]
-    mount: str | None = None
-    forwarded: bool | None = None
-    servers: list[Server] = []
-
-
-class Addresses(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Network addresses of nodes (Lustre NIDs, `10.1.0.[1-4]@o2ib`), in the same order."""
-
-    nodes: _Text
-    nids: _Text
+    @cached_property
+    def performance(self) -> F64:
+        """(N,): peak bandwidth in parts of the median one; what is not known counts as the median."""
+        known = np.isfinite(self.bandwidth)
+        usual = self.bandwidth[known & (self.bandwidth > 0)]
+        if not len(usual):
+            return np.where(known, self.bandwidth, 1.0) if known.any() else np.ones(len(self))
+        median = float(np.median(usual))
+        return np.asarray(np.where(known, self.bandwidth, median) / median)
 
 
-class Links(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Ports of a switch and the nodes at their other ends, in the same order."""
+def build_layer(
+    kind: str,
+    names: tuple[str, ...],
+    bandwidth: float | F64 = np.nan,
+    *,
+    iops: float | F64 = np.nan,
+    mdops: float | F64 = np.nan,
+    basis: str = "told",
+) -> Layer:
+    """Return a layer of sound components that nobody uses: `build_layer("target", ("ost0", "ost1"), 1e9)`."""
+    n = len(names)
 
-    switch: _Text
-    ports: _Text
-    nodes: _Text
-    bandwidth_bytes_per_s: _Rate | None = None
+    def column(values: float | F64) -> F64:
+        return np.array(np.broadcast_to(np.asarray(values, np.float64), n))
+
+    return Layer(
+        kind=kind,
+        names=names,
+        bandwidth=column(bandwidth),
+        iops=column(iops),
+        mdops=column(mdops),
+        load=np.zeros(n),
+        sick=np.zeros(n, np.bool_),
+        jobs=np.zeros(n, np.int64),
+        occupancy=np.zeros(n),
+        reserved=np.zeros(n, np.bool_),
+        basis=basis,
+    )
 
 
-class BurstBuffer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Devices nodes write to before the file system: node-local or of burst-buffer nodes."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Site:
+    """A machine and its storage. Rates in bytes/s.
 
-    nodes: _Text
-    device: _Text
-    capacity_bytes: _Count | None = None
-    bandwidth_bytes_per_s: _Rate | None = None
+    Who uses what: `default_forwarder` (nodes,) is the site's own map, -1 none; `server_of` (targets,) the place of each
+    target's server, empty where not known; `pools`: name → targets. What may be granted: `forwarder_counts`,
+    `stripe_counts`; a file has `default_stripes`. `client_bandwidth`: what one client reaches, a node's one client
+    (`client` "node") or that of each process ("process"); `process_bandwidth`: one process at most. `cores` of all
+    nodes.
 
+    What requests cost: one of a forwarder's `workers` moves `worker_bandwidth`, a request takes it `request_s` besides;
+    `shared_file_bandwidth` is the most a file reaches that processes write interleaved, however many (lock contention;
+    Beacon, TOS 2023: 250 MB/s); `metadata_rtt_s`: a metadata operation on an idle machine.
+    """
 
-class Site(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A site. Everything may be left out; what is not told is not assumed."""
-
-    name: str = "unnamed"
-    nodes: list[NodeClass] = []
-    forwarders: list[Forwarders] = []
-    routes: list[Route] = []
-    file_systems: list[FileSystem] = []
-    addresses: list[Addresses] = []
-    links: list[Links] = []
-    burst_buffers: list[BurstBuffer] = []
-    planning: SitePlanning | None = None
+    forwarders: Layer = field(default_factory=lambda: build_layer("forwarder", ()))
+    targets: Layer = field(default_factory=lambda: build_layer("target", ()))
+    servers: Layer = field(default_factory=lambda: build_layer("server", ()))
+    mds: Layer = field(default_factory=lambda: build_layer("mds", ()))
+    default_forwarder: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
+    server_of: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
+    pools: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    forwarder_counts: tuple[int, ...] = (1, 2, 4, 8)
+    stripe_counts: tuple[int, ...] = (1, 2, 4, 8)
+    default_stripes: int = 1
+    client: str = "process"
+    client_bandwidth: float = 90e6
+    process_bandwidth: float = 90e6
+    cores: float = 0.0
+    cores_per_node: int = 4
+    forwarder_buffer_bytes: float = 256e6
+    workers: int = 16
+    worker_bandwidth: float = 400e6
+    request_s: float = 100e-6
+    metadata_rtt_s: float = 500e-6
+    shared_file_bandwidth: float = 250e6
+    target_bytes: int = 40 << 40
+    name: str = "site"
+    file_system: str = "scratch"
 
     @property
-    def layers(self) -> tuple[str, ...]:
-        """The path of a request: with forwarders, or from the clients to the targets."""
-        return ("client", "forwarder", "target") if self.forwarders else ("client", "target")
+    def nodes(self) -> int:
+        """Compute nodes."""
+        return len(self.default_forwarder)
 
+    @property
+    def targets_per_server(self) -> int:
+        """Targets of each storage server, which have as many."""
+        return len(self.targets) // max(len(self.servers), 1)
 
-def parse_site(text: str | bytes, where: str = "site.toml") -> Site:
-    """A site from TOML. Raises ConfigError naming the key."""
-    try:
-        return msgspec.toml.decode(text, type=Site, strict=True)
-    except RecursionError as fault:
-        raise ConfigError("nested too deeply", where=where, remedy="see the reference page of the site file") from fault
-    except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError) as fault:
-        raise ConfigError(str(fault), where=where, remedy="see the reference page of the site file") from fault
+    @cached_property
+    def at(self) -> Resources:
+        """Where each layer's resources begin."""
+        return Resources(self)
 
+    @cached_property
+    def whole(self) -> F64:
+        """`capacity()`, computed once. Read-only."""
+        capacity = self.capacity()
+        capacity.flags.writeable = False
+        return capacity
 
-def site_mapping(site: Site, expand: Expand) -> pa.RecordBatch:
-    """`mapping` rows of a site: node_forwarder, target→server, node→port (`switch/port`), nid→node, node→class. Where
-    two routes hold for a node at once, the one that begins later wins (`analysis.correlate`). Raises ConfigError."""
-    found = [*_routes(site, expand), *_served(site, expand), *_pairs(site, expand), *_classes(site, expand)]
-    names = ("from_ns", "to_ns", "kind", "a", "b")
-    columns = zip(*found, strict=True) if found else ([] for _ in names)
-    return batch_of(MAPPING, {name: list(values) for name, values in zip(names, columns, strict=True)}, rows=0)
-
-
-_Row = tuple[int, int | None, str, str, str]
-
-
-def _routes(site: Site, expand: Expand) -> Iterator[_Row]:
-    for at, route in enumerate(site.routes):
-        key = f"routes[{at}]"
-        nodes, forwarders = (
-            listed(route.nodes, f"{key}.nodes", expand),
-            listed(route.forwarders, f"{key}.forwarders", expand),
+    def capacity(self, locks: int = 0) -> F64:
+        """Return the capacity of every resource, then of `locks` files that are written interleaved."""
+        parts = (
+            self.forwarders.bandwidth,
+            np.full(len(self.forwarders), float(self.workers)),
+            self.servers.bandwidth,
+            self.targets.bandwidth,
+            self.targets.iops,
+            self.mds.mdops,
+            np.full(locks, self.shared_file_bandwidth),
         )
-        since, until = _ns(route.since), _ns(route.until)
-        for nth, node in enumerate(nodes):
-            to = nth * len(forwarders) // len(nodes) if route.deal == "blocks" else nth % len(forwarders)
-            yield ALWAYS_NS if since is None else since, until, FORWARDED, node, forwarders[to]
+        return np.concatenate(parts)
+
+    def node_name(self, number: int) -> str:
+        """`cn00012`."""
+        return f"cn{number:05d}"
+
+    def mdt_name(self, number: int) -> str:
+        """`scratch-MDT0000`, as records name what a metadata server serves."""
+        return f"{self.file_system}-MDT{number:04x}"
 
 
-def _served(site: Site, expand: Expand) -> Iterator[_Row]:
-    for at, system in enumerate(site.file_systems):
-        for nth, server in enumerate(system.servers):
-            if server.targets:
-                for target in listed(server.targets, f"file_systems[{at}].servers[{nth}].targets", expand):
-                    yield ALWAYS_NS, None, SERVED, target, server.node
+class Resources:
+    """First number of each layer's resources, as the engine of the simulator counts them."""
+
+    def __init__(self, site: Site) -> None:
+        self.forwarder = 0
+        self.workers = len(site.forwarders)
+        self.server = 2 * len(site.forwarders)
+        self.target = self.server + len(site.servers)
+        self.target_iops = self.target + len(site.targets)
+        self.mds = self.target_iops + len(site.targets)
+        self.lock = self.mds + len(site.mds)
+
+    def of(self, component: str, number: int) -> tuple[int, ...]:
+        """Resources of a component: `forwarder`, `server`, `target`, `mds`. KeyError for another word."""
+        return {
+            "forwarder": (self.forwarder + number, self.workers + number),
+            "server": (self.server + number,),
+            "target": (self.target + number, self.target_iops + number),
+            "mds": (self.mds + number,),
+        }[component]
 
 
-def _pairs(site: Site, expand: Expand) -> Iterator[_Row]:
-    for at, some in enumerate(site.addresses):
-        for nid, node in _in_step(some.nids, some.nodes, f"addresses[{at}]", expand):
-            yield ALWAYS_NS, None, ADDRESSED, nid, node
-    for at, links in enumerate(site.links):
-        for port, node in _in_step(links.ports, links.nodes, f"links[{at}]", expand):
-            yield ALWAYS_NS, None, LINKED, node, f"{links.switch}/{port}"
+def build_site(
+    *,
+    nodes: int,
+    nodes_per_forwarder: int = 512,
+    forwarders: int = 0,
+    servers: int = 1,
+    targets_per_server: int = 1,
+    mds: int = 1,
+    cores_per_node: int = 4,
+    node_bandwidth: float = 90e6,
+    process_bandwidth: float = 90e6,
+    forwarder_bandwidth: float = 2.5e9,
+    server_bandwidth: float = 3e9,
+    target_bandwidth: float = 1e9,
+    target_iops: float = 20_000.0,
+    mdops: float = 40_000.0,
+    workers: int = 16,
+    worker_bandwidth: float = 400e6,
+    request_s: float = 100e-6,
+    metadata_rtt_s: float = 500e-6,
+    shared_file_bandwidth: float = 250e6,
+    target_bytes: int = 40 << 40,
+    name: str = "site",
+    file_system: str = "scratch",
+) -> Site:
+    """Return a site of equal components. Rates in bytes/s of one of each.
+
+    `forwarders` 0: nodes reach the storage servers themselves. Else the static map: blocks of `nodes_per_forwarder`,
+    the forwarders in turn. Grants are of 1, 2, 4, ... up to all of a layer.
+    """
+    targets = servers * targets_per_server
+    static = np.arange(nodes) // nodes_per_forwarder % forwarders if forwarders else np.full(nodes, -1)
+    return Site(
+        forwarders=build_layer(
+            "forwarder",
+            tuple(f"fwd{number:03d}" for number in range(forwarders)),
+            forwarder_bandwidth,
+            mdops=workers * 2 / metadata_rtt_s,
+        ),
+        servers=build_layer("server", tuple(f"oss{number:03d}" for number in range(servers)), server_bandwidth),
+        targets=build_layer(
+            "target",
+            tuple(f"{file_system}-OST{number:04x}" for number in range(targets)),
+            target_bandwidth,
+            iops=target_iops,
+        ),
+        mds=build_layer("mds", tuple(f"mds{number}" for number in range(mds)), mdops=mdops),
+        default_forwarder=static.astype(np.int64),
+        server_of=np.arange(targets) // targets_per_server,
+        forwarder_counts=_powers(forwarders),
+        stripe_counts=_powers(targets),
+        client="node",
+        client_bandwidth=node_bandwidth,
+        process_bandwidth=process_bandwidth,
+        cores=float(nodes * cores_per_node),
+        cores_per_node=cores_per_node,
+        workers=workers,
+        worker_bandwidth=worker_bandwidth,
+        request_s=request_s,
+        metadata_rtt_s=metadata_rtt_s,
+        shared_file_bandwidth=shared_file_bandwidth,
+        target_bytes=target_bytes,
+        name=name,
+        file_system=file_system,
+    )
 
 
-def _classes(site: Site, expand: Expand) -> Iterator[_Row]:
-    for at, some in enumerate(site.nodes):
-        for node in listed(some.nodes, f"nodes[{at}].nodes", expand):
-            yield ALWAYS_NS, None, OF_CLASS, node, some.kind
-    for at, group in enumerate(site.forwarders):
-        for node in listed(group.nodes, f"forwarders[{at}].nodes", expand):
-            yield ALWAYS_NS, None, OF_CLASS, node, "forwarder"
-
-
-def _in_step(left: str, right: str, where: str, expand: Expand) -> Iterator[tuple[str, str]]:
-    first, second = listed(left, where, expand), listed(right, where, expand)
-    if len(first) != len(second):
-        raise ConfigError(
-            f"{len(first)} on one side, {len(second)} on the other", where=where, remedy="name as many nodes as ends"
-        )
-    return zip(first, second, strict=True)
-
-
-def listed(text: str, where: str, expand: Expand) -> list[str]:
-    """Names of a host list. Raises ConfigError."""
-    try:
-        return expand(text)
-    except ValueError as fault:
-        raise ConfigError(str(fault), where=where, remedy="write it as n[001-512] or a,b,c") from fault
-
-
-def _ns(moment: datetime | None) -> int | None:
-    """A moment without a zone is UTC."""
-    if moment is None:
-        return None
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    past = moment - datetime(1970, 1, 1, tzinfo=UTC)
-    return ((past.days * 86_400 + past.seconds) * 1_000_000 + past.microseconds) * 1000
-
-
-def check_site(site: Site, expand: Expand) -> list[str]:
-    """What does not fit together: one sentence each, none for a sound site. Raises ConfigError for broken lists."""
-    nodes: dict[str, str] = {}
-    found = []
-    for at, some in enumerate(site.nodes):
-        for name in listed(some.nodes, f"nodes[{at}].nodes", expand):
-            if name in nodes:
-                found.append(f"nodes[{at}]: {name} is {nodes[name]} already")
-            nodes[name] = some.kind
-    forwarders = {
-        name
-        for at, some in enumerate(site.forwarders)
-        for name in listed(some.nodes, f"forwarders[{at}].nodes", expand)
-    }
-    found += [f"{name} is a node of class {nodes[name]} and a forwarder" for name in sorted(forwarders & nodes.keys())]
-    rows = site_mapping(site, expand).to_pylist()
-    routed = {row["a"] for row in rows if row["kind"] == FORWARDED}
-    lacking = sorted({row["b"] for row in rows if row["kind"] == FORWARDED} - forwarders)
-    if lacking:
-        found.append(f"routes lead to what is no forwarder: {_some(lacking)}")
-    if site.forwarders:
-        unrouted = sorted(name for name, kind in nodes.items() if kind == "compute" and name not in routed)
-        if unrouted:
-            found.append(f"compute nodes without a route: {_some(unrouted)}")
-    if nodes and (strange := sorted(routed - nodes.keys())):
-        found.append(f"routes of nodes that are not described: {_some(strange)}")
-    served: dict[str, str] = {}
-    for row in rows:
-        if row["kind"] == SERVED and served.setdefault(row["a"], row["b"]) != row["b"]:
-            found.append(f"target {row['a']} is on {served[row['a']]} and on {row['b']}")
-    names = [system.name for system in site.file_systems]
-    found += [f"two file systems are named {name}" for name in sorted({n for n in names if names.count(n) > 1})]
-    for system in site.file_systems:
-        if system.forwarded and not site.forwarders:
-            found.append(f"file system {system.name} is forwarded, but no forwarders are described")
-    return found
-
-
-def _some(names: list[str]) -> str:
-    shown = ", ".join(names[:3])
-    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
+def _powers(most: int) -> tuple[int, ...]:
+    return tuple(1 << k for k in range(max(most, 1).bit_length()) if 1 << k <= max(most, 1))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from fairlead.core.model.site import Expand, Site, listed
+from fairlead.core.model.site_file import Expand, SiteFile, listed
 
 FORWARDER = "forwarder"
 
@@ -33,7 +33,7 @@ class SiteFacts:
         return found
 
 
-def facts_of(site: Site, expand: Expand) -> SiteFacts:
+def facts_of(site: SiteFile, expand: Expand) -> SiteFacts:
     """The facts of a site. Raises ConfigError for broken lists."""
     classes: dict[str, str] = {}
     for at, some in enumerate(site.nodes):

@@ -1,6 +1,6 @@
 """The machine as the next job finds it: what running jobs and those granted just before keep busy.
 
-Pure in time: one value after the other, nothing is changed. Not here: who runs (`landscape`), the policy.
+Pure in time: one value after the other, nothing is changed. Not here: who runs (`site`), the policy.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fairlead.core.model.site import Layer, Site
 from fairlead.decide.planning.expectations import Arriving, expected_of
-from fairlead.decide.planning.landscape import Live
+from fairlead.decide.planning.live_site import Live
 from fairlead.decide.policies.allocation.contract import Running
 from fairlead.decide.policies.next_run.expectation import Past
-from fairlead.decide.policies.paths.contract import Components, Expected, Grant, Landscape
+from fairlead.decide.policies.paths.contract import Expected, Grant
 from fairlead.decide.policies.paths.from_allocation import FORWARDERS, TARGETS, counts_of, entering
 
 MOST_ENTERED = 2000
@@ -26,15 +27,15 @@ MOST_ENTERED = 2000
 class Course:
     """The machine between two grants."""
 
-    landscape: Landscape
+    site: Site
 
 
 def standing(state: Live, runs: Past, at_ns: int) -> tuple[Course, list[str]]:
     """The machine with what its running jobs are expected to keep busy, and what is not known of them."""
-    landscape = state.landscape
+    site = state.site
     rows = {
-        layer: Running(len(parts), counts_of(landscape, layer))
-        for layer, parts in ((FORWARDERS, landscape.forwarders), (TARGETS, landscape.targets))
+        layer: Running(len(parts), counts_of(site, layer))
+        for layer, parts in ((FORWARDERS, site.forwarders), (TARGETS, site.targets))
     }
     unknown = 0
     for job in state.running[-MOST_ENTERED:]:
@@ -48,7 +49,7 @@ def standing(state: Live, runs: Past, at_ns: int) -> tuple[Course, list[str]]:
         )
         expected = expected_of(arriving, runs, (), at_ns)
         unknown += not expected.runs_known
-        _enter(rows, landscape, expected, {FORWARDERS: job.forwarders, TARGETS: job.targets})
+        _enter(rows, site, expected, {FORWARDERS: job.forwarders, TARGETS: job.targets})
     told = []
     if unknown:
         told.append(
@@ -56,31 +57,20 @@ def standing(state: Live, runs: Past, at_ns: int) -> tuple[Course, list[str]]:
         )
     if len(state.running) > MOST_ENTERED:
         told.append(f"running jobs: only the latest {MOST_ENTERED} of {len(state.running)} are told of one by one")
-    return Course(
-        replace(
-            landscape,
-            forwarders=_busy(landscape.forwarders, rows[FORWARDERS]),
-            targets=_busy(landscape.targets, rows[TARGETS]),
-            forwarders_running=rows[FORWARDERS],
-            targets_running=rows[TARGETS],
-        )
-    ), told
+    forwarders, targets = (_busy(getattr(site, layer), rows[layer]) for layer in (FORWARDERS, TARGETS))
+    return Course(replace(site, forwarders=forwarders, targets=targets)), told
 
 
 def settled(course: Course, expected: Expected, grant: Grant) -> Course:
     """The machine once a job has what it was granted: one job more on each component, its rate and its share of time;
     forwarders granted to it alone are kept. A job without forwarders goes by the site's map."""
-    before = course.landscape
-    rows = {
-        FORWARDERS: deepcopy(before.forwarders_running),
-        TARGETS: deepcopy(before.targets_running),
-    }
+    before = course.site
+    rows = {FORWARDERS: deepcopy(before.forwarders.running), TARGETS: deepcopy(before.targets.running)}
     forwarders = grant.forwarders or _mapped(before, expected)
     _enter(rows, before, expected, {FORWARDERS: forwarders, TARGETS: grant.targets})
-    after = replace(before, forwarders_running=rows[FORWARDERS], targets_running=rows[TARGETS])
     return Course(
         replace(
-            after,
+            before,
             forwarders=_taken(before.forwarders, forwarders, expected, rows[FORWARDERS], kept=grant.isolated),
             targets=_taken(before.targets, grant.targets, expected, rows[TARGETS], kept=False),
         )
@@ -89,36 +79,32 @@ def settled(course: Course, expected: Expected, grant: Grant) -> Course:
 
 def alone(course: Course, forwarders: Sequence[int]) -> Course:
     """The machine with these forwarders kept for one job."""
-    layer = course.landscape.forwarders
+    layer = course.site.forwarders
     reserved = layer.reserved.copy()
     reserved[list(forwarders)] = True
-    return Course(replace(course.landscape, forwarders=replace(layer, reserved=reserved)))
+    return Course(replace(course.site, forwarders=replace(layer, reserved=reserved)))
 
 
-def _enter(
-    rows: Mapping[str, Running | None], landscape: Landscape, expected: Expected, places: Mapping[str, tuple[int, ...]]
-) -> None:
+def _enter(rows: Mapping[str, object], site: Site, expected: Expected, places: Mapping[str, tuple[int, ...]]) -> None:
     for layer, running in rows.items():
-        if running is not None and places[layer]:
-            entry = entering(expected, landscape, layer, places[layer])
+        if isinstance(running, Running) and places[layer]:
+            entry = entering(expected, site, layer, places[layer])
             if entry is not None:
                 running.enter(*entry)
 
 
-def _busy(layer: Components, running: Running) -> Components:
-    return replace(layer, occupancy=np.array(running.occupancy))
+def _busy(layer: Layer, running: Running) -> Layer:
+    return replace(layer, occupancy=np.array(running.occupancy), running=running)
 
 
-def _mapped(landscape: Landscape, expected: Expected) -> tuple[int, ...]:
-    found = landscape.default_forwarder[list(expected.node_ids)]
+def _mapped(site: Site, expected: Expected) -> tuple[int, ...]:
+    found = site.default_forwarder[list(expected.node_ids)]
     return tuple(int(at) for at in np.unique(found[found >= 0]))
 
 
-def _taken(
-    layer: Components, places: tuple[int, ...], expected: Expected, running: Running | None, *, kept: bool
-) -> Components:
+def _taken(layer: Layer, places: tuple[int, ...], expected: Expected, running: object, *, kept: bool) -> Layer:
     if not places:
-        return layer
+        return replace(layer, running=running)
     at = list(places)
     jobs, load, reserved = layer.jobs.copy(), layer.load.copy(), layer.reserved.copy()
     jobs[at] += 1
@@ -133,5 +119,6 @@ def _taken(
         jobs=jobs,
         load=load,
         reserved=reserved,
-        occupancy=layer.occupancy if running is None else np.array(running.occupancy),
+        occupancy=np.array(running.occupancy) if isinstance(running, Running) else layer.occupancy,
+        running=running,
     )

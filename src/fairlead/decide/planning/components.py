@@ -1,18 +1,21 @@
 """Which components there are and how they hang together: of the site file and of what the lake has seen of them.
 
-Not here: how they are just now (`landscape`).
+Not here: how they are just now (`live_site`).
 """
 # ruff: noqa: S608  (conditions are numbers of ours; what others say goes in as parameters)
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from fairlead.core.errors import InputError, UsageError
-from fairlead.core.model.site import Site, listed, parse_site, site_mapping
+from fairlead.core.model.site import Layer, Site, build_layer
+from fairlead.core.model.site_file import SiteFile, listed, parse_site, site_mapping
 from fairlead.core.model.site_planning import Barred, SitePlanning
 from fairlead.decide.policies.paths.checker import Kept
 from fairlead.explain.analysis.correlate import FORWARDED
@@ -26,44 +29,13 @@ SEEN_NS = 7 * DAY_NS
 """Components that counted something in so long before are there."""
 _SYSTEM = re.compile(r"(.+)-(?:OST|MDT)[0-9a-fA-F]{4}")
 _MDT = re.compile(r".+-MDT[0-9a-fA-F]{4}")
+NO_FILE = SiteFile(name="")
+"""Stands for a site that has no file."""
+_Peaks = tuple[float | None, float | None, float | None]
+_UNKNOWN: _Peaks = (None, None, None)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rates:
-    """What one component can do at most; None: not known."""
-
-    bandwidth: float | None = None
-    iops: float | None = None
-    mdops: float | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Described:
-    """The machine without its load. `forwarders`, `targets` in order; `server_of` a target, `system_of` a target,
-    `forwarder_of` a node, `reserved` component → job, `mounts` of file systems. `missing`: what nobody told."""
-
-    forwarders: Mapping[str, Rates]
-    targets: Mapping[str, Rates]
-    server_of: Mapping[str, str]
-    system_of: Mapping[str, str]
-    forwarder_of: Mapping[str, str]
-    nodes: tuple[str, ...]
-    reserved: Mapping[str, str]
-    mounts: Mapping[str, str]
-    pools: Mapping[str, tuple[str, ...]]
-    barred: tuple[Kept, ...]
-    planning: SitePlanning
-    cores: float
-    missing: list[str] = field(default_factory=list)
-
-    @property
-    def systems(self) -> list[str]:
-        """File systems that have targets, the one of most targets first."""
-        names = list(self.system_of.values())
-        return sorted(set(names), key=lambda name: (-names.count(name), name))
-
-
-def site_from(file: Path) -> Site:
+def site_from(file: Path) -> SiteFile:
     """The site of a file. Raises InputError, ConfigError. Whether its parts fit together says `fairlead site check`."""
     try:
         content = file.read_bytes()
@@ -72,12 +44,16 @@ def site_from(file: Path) -> Site:
     return parse_site(content, str(file))
 
 
-def described(lake: Tables, site: Site | None, at_ns: int) -> Described:
-    """The machine at a time, of the site file (if there is one) and the lake. Raises LakeError, ConfigError."""
-    told = site or Site()
+def described(
+    lake: Tables, told: SiteFile, at_ns: int, file_system: str, missing: list[str]
+) -> tuple[Site, Mapping[str, int], Mapping[str, str]]:
+    """The site at a time, without its load, of its file and the lake; places of nodes in its map; component → job it is
+    kept for. Targets are those of one file system, the name of the site's: the one named, else the one of most
+    targets. What nobody told goes into `missing`. Raises LakeError, ConfigError, UsageError for a file system that is
+    not there."""
     maps = _mappings(lake, told, at_ns)
     seen = _seen(lake, at_ns)
-    forwarders, targets, mounts = _site_rates(told)
+    forwarders, targets = _site_rates(told)
     served: dict[str, str] = {}
     for kind in SERVED_BY:
         served |= {a: b for a, b in maps.get(kind, {}).items() if not _MDT.fullmatch(a)}
@@ -85,14 +61,15 @@ def described(lake: Tables, site: Site | None, at_ns: int) -> Described:
     for kind in FORWARDED:
         routed |= maps.get(kind, {})
     for name in sorted({*seen.get("forwarder", ()), *routed.values()}):
-        forwarders.setdefault(name, Rates())
+        forwarders.setdefault(name, _UNKNOWN)
     for name in sorted({*seen.get("target", ()), *served} - _metadata_targets(told)):
-        targets.setdefault(name, Rates())
-    planning = told.planning or SitePlanning()
-    pools = {
-        one.name: tuple(_expanded(one.targets, f"planning.pools[{at}].targets"))
-        for at, one in enumerate(planning.pools)
-    }
+        targets.setdefault(name, _UNKNOWN)
+    missing += _untold(told, forwarders, targets)
+    systems = _systems(targets, told)
+    system = _system_named(systems, file_system, missing)
+    reserved = maps.get(RESERVED, {})
+    above = _layer("forwarder", forwarders, reserved)
+    below = _layer("target", {name: can for name, can in targets.items() if systems[name] == (system or "")}, reserved)
     nodes = {
         name: None
         for at, some in enumerate(told.nodes)
@@ -100,27 +77,54 @@ def described(lake: Tables, site: Site | None, at_ns: int) -> Described:
         for name in _expanded(some.nodes, f"nodes[{at}].nodes")
     }
     nodes |= dict.fromkeys(sorted(routed))
-    return Described(
-        forwarders=forwarders,
-        targets=targets,
-        server_of=served,
-        system_of=_systems(targets, told),
-        forwarder_of=routed,
-        nodes=tuple(nodes),
-        reserved=maps.get(RESERVED, {}),
-        mounts=mounts,
-        pools=pools,
-        barred=_kept(planning.barred),
-        planning=planning,
+    servers = sorted({served[name] for name in below.names if name in served})
+    known = all(name in served for name in below.names)
+    planning = told.planning or SitePlanning()
+    usual = Site()
+    site = Site(
+        name=told.name,
+        file_system=system or "",
+        forwarders=above,
+        targets=below,
+        servers=build_layer("server", tuple(servers if known else ())),
+        server_of=np.array([servers.index(served[name]) for name in below.names] if known else [], np.int64),
+        default_forwarder=np.array([above.places.get(routed.get(name, ""), -1) for name in nodes], np.int64),
+        forwarder_counts=tuple(sorted(set(planning.forwarder_counts))),
+        stripe_counts=tuple(sorted(set(planning.stripe_counts))),
+        default_stripes=planning.default_stripes,
+        pools=_pools(planning, below.places),
+        client_bandwidth=planning.client_bandwidth_bytes_per_s or usual.client_bandwidth,
+        forwarder_buffer_bytes=planning.forwarder_buffer_bytes or usual.forwarder_buffer_bytes,
         cores=_cores(told),
-        missing=_untold(told, forwarders, targets, site is not None),
     )
+    return site, {name: at for at, name in enumerate(nodes)}, reserved
 
 
-def system_named(machine: Described, wanted: str, missing: list[str]) -> str | None:
+def _layer(kind: str, peaks: Mapping[str, _Peaks], reserved: Mapping[str, str]) -> Layer:
+    columns = np.array(list(peaks.values()), np.float64).reshape(-1, 3)
+    layer = build_layer(kind, tuple(peaks), columns[:, 0], iops=columns[:, 1], mdops=columns[:, 2])
+    return replace(layer, reserved=np.array([name in reserved for name in peaks], np.bool_))
+
+
+def _pools(planning: SitePlanning, places: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
+    """The site's pools of this file system."""
+    named = {
+        pool.name: _expanded(pool.targets, f"planning.pools[{i}].targets") for i, pool in enumerate(planning.pools)
+    }
+    pools = {name: tuple(places[target] for target in held if target in places) for name, held in named.items()}
+    return {name: held for name, held in pools.items() if held}
+
+
+def mounts_of(told: SiteFile) -> dict[str, str]:
+    """Where file systems are mounted, by name."""
+    return {system.name: system.mount for system in told.file_systems if system.mount}
+
+
+def _system_named(system_of: Mapping[str, str], wanted: str, missing: list[str]) -> str | None:
     """The file system planned for: the one named, else the one of most targets (said, where there are several); None
     where no targets are known. Raises UsageError for one that is not there."""
-    names = machine.systems
+    every = list(system_of.values())
+    names = sorted(set(every), key=lambda name: (-every.count(name), name))
     if wanted:
         if wanted not in names:
             raise UsageError(
@@ -134,7 +138,7 @@ def system_named(machine: Described, wanted: str, missing: list[str]) -> str | N
     return names[0] if names else None
 
 
-def _mappings(lake: Tables, site: Site, at_ns: int) -> dict[str, dict[str, str]]:
+def _mappings(lake: Tables, site: SiteFile, at_ns: int) -> dict[str, dict[str, str]]:
     """Kind → a → b in force at a time. Of several the one that began last counts."""
     from fairlead.see.sources.slurm.hostlist import expand_hostlist
 
@@ -178,28 +182,25 @@ def _seen(lake: Tables, at_ns: int) -> dict[str, list[str]]:
     return seen
 
 
-def _site_rates(site: Site) -> tuple[dict[str, Rates], dict[str, Rates], dict[str, str]]:
-    """Forwarders and targets of the site file with what they can do, and where file systems are mounted."""
-    forwarders: dict[str, Rates] = {}
+def _site_rates(site: SiteFile) -> tuple[dict[str, _Peaks], dict[str, _Peaks]]:
+    """Forwarders and targets of the site file with what they can do: bandwidth, IOPS, MDOPS."""
+    forwarders: dict[str, _Peaks] = {}
     for at, group in enumerate(site.forwarders):
-        can = Rates(bandwidth=group.bandwidth_bytes_per_s, iops=group.iops, mdops=group.mdops)
+        can = group.bandwidth_bytes_per_s, group.iops, group.mdops
         forwarders |= dict.fromkeys(_expanded(group.nodes, f"forwarders[{at}].nodes"), can)
-    targets: dict[str, Rates] = {}
-    mounts: dict[str, str] = {}
+    targets: dict[str, _Peaks] = {}
     for at, system in enumerate(site.file_systems):
-        if system.mount:
-            mounts[system.name] = system.mount
         for nth, server in enumerate(system.servers):
             if server.kind == "mds" or not server.targets:
                 continue
             rates = [r for r in (server.write_bandwidth_bytes_per_s, server.read_bandwidth_bytes_per_s) if r]
-            can = Rates(bandwidth=min(rates, default=None), iops=server.iops, mdops=server.mdops)
+            can = min(rates, default=None), server.iops, server.mdops
             names = _expanded(server.targets, f"file_systems[{at}].servers[{nth}].targets")
             targets |= dict.fromkeys(names, can)
-    return forwarders, targets, mounts
+    return forwarders, targets
 
 
-def _metadata_targets(site: Site) -> set[str]:
+def _metadata_targets(site: SiteFile) -> set[str]:
     return {
         name
         for system in site.file_systems
@@ -209,7 +210,7 @@ def _metadata_targets(site: Site) -> set[str]:
     }
 
 
-def _systems(targets: Iterable[str], site: Site) -> dict[str, str]:
+def _systems(targets: Iterable[str], site: SiteFile) -> dict[str, str]:
     """The file system of each target: as the site file says, else as Lustre names targets, else one without a name."""
     known: dict[str, str] = {}
     for at, system in enumerate(site.file_systems):
@@ -227,7 +228,7 @@ def _expanded(text: str, where: str) -> list[str]:
     return listed(text, where, expand_hostlist)
 
 
-def _kept(barred: Iterable[Barred]) -> tuple[Kept, ...]:
+def kept_from(barred: Iterable[Barred]) -> tuple[Kept, ...]:
     return tuple(
         Kept(
             components=frozenset(_expanded(one.components, f"planning.barred[{at}].components"))
@@ -241,7 +242,7 @@ def _kept(barred: Iterable[Barred]) -> tuple[Kept, ...]:
     )
 
 
-def _cores(site: Site) -> float:
+def _cores(site: SiteFile) -> float:
     return float(
         sum(
             (some.cores or 0) * len(_expanded(some.nodes, f"nodes[{at}].nodes"))
@@ -251,12 +252,14 @@ def _cores(site: Site) -> float:
     )
 
 
-def _untold(site: Site, forwarders: Mapping[str, Rates], targets: Mapping[str, Rates], told: bool) -> list[str]:
-    missing = [] if told else ["site file: none was given (--site): pools, bars and peaks are not known"]
+def _untold(site: SiteFile, forwarders: Collection[str], targets: Collection[str]) -> list[str]:
+    missing = []
+    if site is NO_FILE:
+        missing.append("site file: none was given (--site): pools, bars and peaks are not known")
     if not forwarders:
         missing.append("forwarders: none is known; the plan leaves the way to the file system as it is")
     if not targets:
         missing.append("targets: none is known; the plan leaves placement as it is")
-    if told and (site.planning is None or site.planning.client_bandwidth_bytes_per_s is None):
+    if site is not NO_FILE and (site.planning is None or site.planning.client_bandwidth_bytes_per_s is None):
         missing.append("client bandwidth: the site file does not say planning.client_bandwidth_bytes_per_s")
     return missing

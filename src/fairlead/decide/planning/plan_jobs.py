@@ -1,6 +1,6 @@
 """Plans of arriving jobs: the policy is asked job by job, each seeing what those before it got; then all are checked.
 
-Not here: the live state (`landscape`), what is expected (`expected`), what makes a plan sound
+Not here: the live state (`site`), what is expected (`expected`), what makes a plan sound
 (`policies.paths.checker`), commands (`rendered`).
 """
 
@@ -16,13 +16,14 @@ import numpy as np
 from fairlead.core.errors import UnsoundPlanError, UsageError
 from fairlead.core.model.plan import Expectation, Plan, PlannedJob, PlanReason, Plans
 from fairlead.core.model.site import Site
+from fairlead.core.model.site_file import SiteFile
 from fairlead.decide import registry
 from fairlead.decide.planning.commitments import Course, alone, settled, standing
 from fairlead.decide.planning.expectations import Arriving, earlier_runs, expected_of
-from fairlead.decide.planning.landscape import Live, in_force, live
+from fairlead.decide.planning.live_site import Live, in_force, live
 from fairlead.decide.policies.next_run.expectation import Past
 from fairlead.decide.policies.paths.checker import POOL_NAME_LENGTH, Ground, Violation, check
-from fairlead.decide.policies.paths.contract import Expected, Grant, Landscape, PathPolicy
+from fairlead.decide.policies.paths.contract import Expected, Grant, PathPolicy
 from fairlead.explain.questions.lake_queries import Tables
 
 _UNFIT = re.compile(r"[^A-Za-z0-9_-]")
@@ -52,7 +53,7 @@ def policy_named(name: str) -> PathPolicy:
 
 def planned(
     lake: Tables,
-    site: Site | None,
+    site: SiteFile | None,
     jobs: Sequence[Arriving],
     *,
     policy: str,
@@ -95,7 +96,7 @@ def plans_on(
     asked = policy_named(policy)
     course, untold = standing(state, runs, at_ns)
     course = _with_granted(course, state, granted, {job.job_id for job in jobs})
-    ground = replace(ground_of(state, now_ns, granted), landscape=course.landscape)
+    ground = replace(ground_of(state, now_ns, granted), site=course.site)
     rng = np.random.default_rng(seed)
     plans = []
     for job in jobs:
@@ -125,11 +126,9 @@ def refusal(violations: Sequence[Violation], where: str) -> UnsoundPlanError:
 
 def ground_of(state: Live, now_ns: int, granted: Sequence[Plan] = ()) -> Ground:
     """What plans are checked against: the machine now, what the site bars, what is kept for whom."""
-    kept = dict(state.machine.reserved)
+    kept = dict(state.reserved_for)
     kept |= {name: plan.job.job_id for plan in granted if plan.isolated for name in plan.forwarders}
-    return Ground(
-        landscape=state.landscape, now_ns=now_ns, barred=state.machine.barred, reserved_for=kept, nodes=state.nodes
-    )
+    return Ground(site=state.site, now_ns=now_ns, barred=state.barred, reserved_for=kept, nodes=state.nodes)
 
 
 def _with_granted(course: Course, state: Live, granted: Sequence[Plan], arriving: set[str]) -> Course:
@@ -138,7 +137,7 @@ def _with_granted(course: Course, state: Live, granted: Sequence[Plan], arriving
     seen = {job.job_id for job in state.running}
     places = {
         kind: {name: at for at, name in enumerate(layer.names)}
-        for kind, layer in (("f", state.landscape.forwarders), ("t", state.landscape.targets))
+        for kind, layer in (("f", state.site.forwarders), ("t", state.site.targets))
     }
     for plan in granted:
         if plan.job.job_id in arriving:
@@ -194,12 +193,12 @@ def _plan(
     expected = expected_of(job, runs, ids, at_ns)
     if not expected.runs_known:
         missing.append(f"history: {'no program was named' if not job.program else 'no earlier run of it is known'}")
-    sight = _as_seen(course.landscape, job, ground)
+    sight = _as_seen(course.site, job, ground)
     grant = asked.grant(expected, sight, rng)
     return _named(job, policy, state, sight, expected, grant, missing), settled(course, expected, grant)
 
 
-def _as_seen(landscape: Landscape, job: Arriving, ground: Ground) -> Landscape:
+def _as_seen(site: Site, job: Arriving, ground: Ground) -> Site:
     """The machine in the eyes of the policy for this job: what it may not use is reserved."""
 
     def kept(names: Sequence[str], already: np.ndarray) -> np.ndarray:
@@ -213,31 +212,31 @@ def _as_seen(landscape: Landscape, job: Arriving, ground: Ground) -> Landscape:
         )
         return np.asarray((already & ~own) | barred)
 
-    forwarders, targets = landscape.forwarders, landscape.targets
+    forwarders, targets = site.forwarders, site.targets
     return replace(
-        landscape,
+        site,
         forwarders=replace(forwarders, reserved=kept(forwarders.names, forwarders.reserved)),
         targets=replace(targets, reserved=kept(targets.names, targets.reserved)),
         pools={
             name: held
-            for name, held in landscape.pools.items()
+            for name, held in site.pools.items()
             if not any(name in rule.pools and rule.concerns(job.user, job.program) for rule in ground.barred)
         },
     )
 
 
 def _named(
-    job: Arriving, policy: str, state: Live, landscape: Landscape, expected: Expected, grant: Grant, missing: list[str]
+    job: Arriving, policy: str, state: Live, site: Site, expected: Expected, grant: Grant, missing: list[str]
 ) -> Plan:
     """The grant by names."""
-    forwarders = [landscape.forwarders.names[at] for at in grant.forwarders]
-    targets = [landscape.targets.names[at] for at in grant.targets]
+    forwarders = [site.forwarders.names[at] for at in grant.forwarders]
+    targets = [site.targets.names[at] for at in grant.targets]
     system = state.file_system or None
-    default = landscape.default_forwarder[list(expected.node_ids)]
-    defaults = [landscape.forwarders.names[int(at)] for at in np.unique(default[default >= 0])]
-    pool, exists = _pool(job.job_id, grant.targets, landscape, state.landscape)
-    crossing = landscape.forwarders.reserved | landscape.forwarders.sick
-    trouble = [name for at, name in enumerate(landscape.forwarders.names) if crossing[at] and name in set(defaults)]
+    default = site.default_forwarder[list(expected.node_ids)]
+    defaults = [site.forwarders.names[int(at)] for at in np.unique(default[default >= 0])]
+    pool, exists = _pool(job.job_id, grant.targets, site, state.site)
+    crossing = site.forwarders.reserved | site.forwarders.sick
+    trouble = [name for at, name in enumerate(site.forwarders.names) if crossing[at] and name in set(defaults)]
     if trouble and not forwarders:
         missing.append(
             f"way: its default forwarders {', '.join(trouble)} are sick or kept for others, and none is granted"
@@ -258,7 +257,7 @@ def _named(
         isolated=grant.isolated,
         default_forwarders=defaults,
         file_system=system,
-        mount=state.machine.mounts.get(system) if system else None,
+        mount=state.mounts.get(system) if system else None,
         targets=targets,
         pool=pool,
         pool_exists=exists,
@@ -266,7 +265,7 @@ def _named(
         stripe_bytes=grant.stripe_bytes,
         prefetch_bytes=grant.prefetch_bytes,
         metadata_share=grant.metadata_share,
-        metadata_ops_per_s=_rate(grant, landscape),
+        metadata_ops_per_s=_rate(grant, site),
         dom_bytes=grant.dom_bytes,
         hints=_hints(expected, grant),
         expected=Expectation(
@@ -286,7 +285,7 @@ def _named(
     )
 
 
-def _pool(job_id: str, places: Sequence[int], seen: Landscape, whole: Landscape) -> tuple[str | None, bool]:
+def _pool(job_id: str, places: Sequence[int], seen: Site, whole: Site) -> tuple[str | None, bool]:
     """The pool of these targets: one the site has, else a new one's name; None where no pool is needed."""
     if not places or len(set(places)) == len(whole.targets):
         return None, False
@@ -300,11 +299,11 @@ def _pool(job_id: str, places: Sequence[int], seen: Landscape, whole: Landscape)
     return name, False
 
 
-def _rate(grant: Grant, landscape: Landscape) -> float | None:
+def _rate(grant: Grant, site: Site) -> float | None:
     """What a share of metadata comes to on the granted forwarders; None where their peaks are not known."""
     if grant.metadata_share is None or not grant.forwarders:
         return None
-    able = float(landscape.forwarders.mdops[list(grant.forwarders)].sum())
+    able = float(site.forwarders.mdops[list(grant.forwarders)].sum())
     rate = grant.metadata_share * able
     return rate if np.isfinite(rate) and rate > 0 else None
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.core.errors import UsageError
+from fairlead.core.model.site import F64, Site
 from fairlead.decide.sim.engine import Changes
-from fairlead.decide.sim.platform import F64, Machine
 
 KINDS = ("degraded", "fail_slow", "flapping", "dead", "rebuild")
 FOR_EVER = ("degraded", "dead")
@@ -58,14 +58,14 @@ class Fault:
         return [*steps, (self.to_s, 1.0)]
 
 
-def changes(machine: Machine, faults: Sequence[Fault], capacity: F64) -> Changes:
+def changes(machine: Site, faults: Sequence[Fault], capacity: F64) -> Changes:
     """The faults as capacity changes. Faults of one component multiply where they overlap. Raises UsageError."""
     for fault in faults:
         layer = {
-            "forwarder": machine.forwarders,
-            "server": machine.servers,
-            "target": machine.targets,
-            "mds": machine.mds,
+            "forwarder": len(machine.forwarders),
+            "server": len(machine.servers),
+            "target": len(machine.targets),
+            "mds": len(machine.mds),
         }
         if not 0 <= fault.number < layer.get(fault.component, 0) or not fault.from_s < fault.to_s:
             raise UsageError(

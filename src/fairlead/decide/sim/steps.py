@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fairlead.decide.sim.platform import F64, I32, Machine
+from fairlead.core.model.site import F64, I32, Site
 
 I64 = NDArray[np.int64]
 Op = Literal["read", "write"]
@@ -75,7 +75,7 @@ class Laid:
     stride: I64
 
 
-def lay_out(machine: Machine, step: Step, nodes: I32, forwarder_of: I32, targets: I32, lock: int) -> Laid:
+def lay_out(machine: Site, step: Step, nodes: I32, forwarder_of: I32, targets: I32, lock: int) -> Laid:
     """Flows and lanes of a step of a job on `nodes` (one process a core, in order). `forwarder_of`: by node of the
     machine. `targets`: (files, stripes) of a data step, (1, 1) the MDS of a metadata step. `lock`: the resource for a
     contested file."""
@@ -104,10 +104,10 @@ def lay_out(machine: Machine, step: Step, nodes: I32, forwarder_of: I32, targets
         stride = np.full(writers, group * size if step.contested else size)
     target = targets[file[lane], stripe]
     limit = np.minimum(
-        machine.process_bandwidth / (len(lane) / writers), machine.node_bandwidth / _shared_by(node[lane])
+        machine.process_bandwidth / (len(lane) / writers), machine.client_bandwidth / _shared_by(node[lane])
     )
     forwarder = forwarder_of[node[lane]]
-    flow, first, order = _grouped(forwarder.astype(np.int64) * machine.targets + target)
+    flow, first, order = _grouped(forwarder.astype(np.int64) * len(machine.targets) + target)
     streams = np.bincount(flow).astype(np.float64)
     cap = np.bincount(flow, limit).astype(np.float64)
     fwd, tgt = forwarder[first].astype(np.int32), target[first].astype(np.int32)
@@ -115,11 +115,11 @@ def lay_out(machine: Machine, step: Step, nodes: I32, forwarder_of: I32, targets
     server = tgt // machine.targets_per_server
     hold = 1.0 / machine.worker_bandwidth + machine.request_s / size
     columns: list[tuple[NDArray[np.int_] | I32, F64 | float]] = []
-    if machine.forwarders:
+    if len(machine.forwarders):
         held: F64 | float = hold
         if step.contested and step.files == 1:
             # Requests that wait for the file's lock hold a worker: so many that the lock, alone, is what limits.
-            beside = np.bincount(fwd, streams, machine.forwarders)[fwd]
+            beside = np.bincount(fwd, streams, len(machine.forwarders))[fwd]
             held = np.maximum(
                 np.minimum(beside, machine.workers) * writers / (machine.shared_file_bandwidth * beside), hold
             )
@@ -161,16 +161,16 @@ def at_share(laid: Laid, share: float) -> Laid:
     return replace(laid, cap=laid.cap * share, cost=laid.cost / share, alone=laid.alone * share)
 
 
-def _metadata(machine: Machine, step: Step, rank: I64, node: I32, forwarder: I32, mds: int) -> Laid:
+def _metadata(machine: Site, step: Step, rank: I64, node: I32, forwarder: I32, mds: int) -> Laid:
     flow, first, lanes = _grouped(forwarder.astype(np.int64))
     streams = np.bincount(flow).astype(np.float64)
     fwd = forwarder[first].astype(np.int32)
     at = machine.at
     columns: list[tuple[NDArray[np.int_] | I32, F64 | float]] = []
-    if machine.forwarders:
+    if len(machine.forwarders):
         # Operations that wait for a metadata server that is behind hold a worker, as those that wait for a lock.
-        behind = np.minimum(streams, machine.workers) * len(rank) / (machine.mdops * streams)
-        storm = len(rank) / machine.metadata_rtt_s > machine.mdops
+        behind = np.minimum(streams, machine.workers) * len(rank) / (float(machine.mds.mdops[0]) * streams)
+        storm = len(rank) / machine.metadata_rtt_s > float(machine.mds.mdops[0])
         columns.append(
             (at.workers + fwd, np.maximum(behind, machine.metadata_rtt_s / 2) if storm else machine.metadata_rtt_s / 2)
         )

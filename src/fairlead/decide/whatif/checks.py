@@ -76,9 +76,9 @@ def held_out(
             f"the change of the map at {format_time(at_ns)} was not foreseen: {len(before)} jobs before it and"
             f" {len(after)} after it, {LEAST_JOBS} are needed on either side"
         )
-    known = known_of(lake, Span(span.from_ns, at_ns), past, peaks)
+    known, defaults = known_of(lake, Span(span.from_ns, at_ns), past, peaks)
     runs, phases = _part(fit, before)
-    curves = learn(runs, phases, known.defaults)
+    curves = learn(runs, phases, defaults)
     then, later = _part(fit, after)
     history = _unseen(then, later, curves)
     rows = fit.row[after]
@@ -87,15 +87,15 @@ def held_out(
         played(
             AS_IT_WAS,
             AS_IT_WAS,
-            recorded(past, rows, setting, targets=False, mapped_at=when),
+            recorded(past, rows, site, targets=False, mapped_at=when),
             past,
             rows,
             then,
             history,
-            setting,
+            site,
             seed=seed,
         )
-        for setting, when in ((new, at_ns), (old, at_ns - 1))
+        for site, when in ((new, at_ns), (old, at_ns - 1))
     )
     return HeldOut(
         at_ns=at_ns,

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairlead.core.errors import UsageError
+from fairlead.core.model.site import Site
 from fairlead.core.model.units import NS_PER_S, format_percent
 from fairlead.decide import registry
 from fairlead.decide.policies.paths.contract import PathPolicy
@@ -22,7 +23,7 @@ from fairlead.decide.sim.workloads.history_curves import Curves, learn
 from fairlead.decide.whatif.checks import check, held_out, largest_change
 from fairlead.decide.whatif.history import Past, past_of
 from fairlead.decide.whatif.replays import AS_IT_WAS, Figures, OnLayer, Played, figures, played, recorded
-from fairlead.decide.whatif.site import Known, Setting, known_of, setting_of
+from fairlead.decide.whatif.site import known_of, setting_of
 from fairlead.explain.questions.answers_whatif import (
     BasisLine,
     Check,
@@ -100,13 +101,13 @@ def whatif(
     follow(Stage(step="reading", text="reading the past", share=0.0))
     past = past_of(lake, span)
     fit = sound(past.runs, past.bursts)
-    known = known_of(lake, span, past, peaks or {})
+    known, defaults = known_of(lake, span, past, peaks or {})
     follow(Stage(step="learning", text="learning how fast programs are", share=_READ, jobs=len(fit.runs)))
     phases = phases_of(fit.runs, fit.bursts)
-    curves = learn(fit.runs, phases, known.defaults)
+    curves = learn(fit.runs, phases, defaults)
     history = jobs_of(fit.runs, phases, curves)
     now = setting_of(known, past, curves)
-    if asked.forwarders is not None and not now.machine.forwarders:
+    if asked.forwarders is not None and not len(now.forwarders):
         raise UsageError("no forwarder is known of this site", where="--forwarders", remedy="leave it out")
     other = asked.forwarders is not None or asked.targets is not None
     if not other and largest_change(past, span) is not None and all(name != STATIC for name, _ in policies):
@@ -117,10 +118,10 @@ def whatif(
         *_wanted(asked, policies, known, past, fit, curves, now),
     ]
     runs: list[Played] = []
-    for number, (shown, name, policy, setting) in enumerate(wanted):
+    for number, (shown, name, policy, site) in enumerate(wanted):
         tell(shown)
         hear = _heard(follow, shown, number, len(wanted), len(fit.runs))
-        runs.append(_play(name, shown, policy, past, fit, history, setting, asked, hear))
+        runs.append(_play(name, shown, policy, past, fit, history, site, asked, hear))
     base = runs[0]
     tell("checking")
     follow(Stage(step="checking", text="checking against what was measured", share=_REPLAYED, jobs=len(fit.runs)))
@@ -147,7 +148,7 @@ def whatif(
         checks=checks,
         held_out=foreseen,
         dropped=[DroppedLine(why=one.why, count=one.count, of=one.of) for one in fit.dropped],
-        layers=_layers(known, now),
+        layers=_layers(now),
         missing=_missing(known, history, checks[0], why),
         hidden=not sight.everything,
     )
@@ -188,28 +189,28 @@ def policies_of(asked: Asked) -> list[tuple[str, PathPolicy | None]]:
 def _wanted(
     asked: Asked,
     policies: Sequence[tuple[str, PathPolicy | None]],
-    known: Known,
+    known: Site,
     past: Past,
     fit: Sound,
     curves: Curves,
-    now: Setting,
-) -> list[tuple[str, str, PathPolicy, Setting]]:
+    now: Site,
+) -> list[tuple[str, str, PathPolicy, Site]]:
     """The replays to make besides that of what was: label, policy, machine."""
     other = asked.forwarders is not None or asked.targets is not None
-    setting = setting_of(known, past, curves, forwarders=asked.forwarders, targets=asked.targets) if other else now
+    site = setting_of(known, past, curves, forwarders=asked.forwarders, targets=asked.targets) if other else now
     counts = (asked.forwarders, "forwarder"), (asked.targets, "OST")
     parts = [f"{count:,} {word}{'' if count == 1 else 's'}" for count, word in counts if count]
     with_ = f" with {' and '.join(parts)}" if other else ""
-    rest = recorded(past, fit.row, setting, forwarders=asked.forwarders is None, targets=asked.targets is None)
-    layer = asked.layer or ("forwarders" if now.machine.forwarders else "targets")
-    made: list[tuple[str, str, PathPolicy, Setting]] = []
+    rest = recorded(past, fit.row, site, forwarders=asked.forwarders is None, targets=asked.targets is None)
+    layer = asked.layer or ("forwarders" if len(now.forwarders) else "targets")
+    made: list[tuple[str, str, PathPolicy, Site]] = []
     for name, policy in policies:
         if policy is None:
             if other:
-                made.append((f"the present map{with_}", name, rest, setting))
+                made.append((f"the present map{with_}", name, rest, site))
         else:
             own = policy if layer == "both" else OnLayer(policy, rest, layer)
-            made.append((f"{label(name)}{with_}", name, own, setting))
+            made.append((f"{label(name)}{with_}", name, own, site))
     return made
 
 
@@ -229,11 +230,11 @@ def _play(
     past: Past,
     fit: Sound,
     history: History,
-    setting: Setting,
+    site: Site,
     asked: Asked,
     progress: Progress,
 ) -> Played:
-    return played(name, shown, policy, past, fit.row, fit.runs, history, setting, seed=asked.seed, progress=progress)
+    return played(name, shown, policy, past, fit.row, fit.runs, history, site, seed=asked.seed, progress=progress)
 
 
 def _scenario(
@@ -247,8 +248,8 @@ def _scenario(
     return Scenario(
         name=one.name,
         policy=one.policy,
-        forwarders=one.setting.machine.forwarders,
-        targets=one.setting.machine.targets,
+        forwarders=len(one.site.forwarders),
+        targets=len(one.site.targets),
         io_core_hours=now,
         avoidable_core_hours=max(float(np.nansum(mine.io_core_hours - mine.alone_core_hours)), 0.0),
         mean_slowdown=float(slow.mean()) if len(slow) else None,
@@ -389,28 +390,19 @@ def _confidence(history: History) -> list[BasisLine]:
     ]
 
 
-def _layers(known: Known, now: Setting) -> list[LayerLine]:
-    machine = now.machine
+def _layers(site: Site) -> list[LayerLine]:
+    forwarders, targets, mds = site.forwarders, site.targets, site.mds
+    peak = float(forwarders.bandwidth[0]) if len(forwarders) else None
     return [
+        LayerLine(kind="forwarder", count=len(forwarders), basis=forwarders.basis, unit="bytes/s", peak=peak),
         LayerLine(
-            kind="forwarder",
-            count=machine.forwarders,
-            basis=known.forwarders.basis,
-            unit="bytes/s",
-            peak=machine.forwarder_bandwidth if machine.forwarders else None,
+            kind="target", count=len(targets), peak=float(targets.bandwidth[0]), basis=targets.basis, unit="bytes/s"
         ),
-        LayerLine(
-            kind="target",
-            count=machine.targets,
-            peak=machine.target_bandwidth,
-            basis=known.targets.basis,
-            unit="bytes/s",
-        ),
-        LayerLine(kind="mds", count=machine.mds, peak=machine.mdops, basis=known.mds.basis, unit="operations/s"),
+        LayerLine(kind="mds", count=len(mds), peak=float(mds.mdops[0]), basis=mds.basis, unit="operations/s"),
     ]
 
 
-def _missing(known: Known, history: History, checked: Check, why: str) -> list[str]:
+def _missing(known: Site, history: History, checked: Check, why: str) -> list[str]:
     """What the answer rests on that is not known."""
     said = [why] if why else []
     for layer, word in ((known.forwarders, "forwarder"), (known.targets, "target")):

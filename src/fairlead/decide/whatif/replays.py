@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fairlead.decide.policies.paths.contract import Expected, Grant, Landscape, PathPolicy
+from fairlead.core.model.site import Site
+from fairlead.decide.policies.paths.contract import Expected, Grant, PathPolicy
 from fairlead.decide.sim.replay.jobs import Jobs, Progress, Replayed
 from fairlead.decide.sim.replay.perfect_prediction import true_figures
 from fairlead.decide.sim.replay.replay import replay
 from fairlead.decide.sim.workloads.history import MODES, History, Runs
 from fairlead.decide.whatif.history import Names, Past
-from fairlead.decide.whatif.site import Setting
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
@@ -28,7 +28,7 @@ class Recorded:
 
     grants: Sequence[Grant]
 
-    def grant(self, expected: Expected, landscape: Landscape, rng: np.random.Generator) -> Grant:  # noqa: ARG002
+    def grant(self, expected: Expected, site: Site, rng: np.random.Generator) -> Grant:  # noqa: ARG002
         """See `PathPolicy`."""
         return self.grants[int(expected.job_id)]
 
@@ -41,9 +41,9 @@ class OnLayer:
     rest: Recorded
     layer: str
 
-    def grant(self, expected: Expected, landscape: Landscape, rng: np.random.Generator) -> Grant:
+    def grant(self, expected: Expected, site: Site, rng: np.random.Generator) -> Grant:
         """See `PathPolicy`."""
-        mine, was = self.policy.grant(expected, landscape, rng), self.rest.grant(expected, landscape, rng)
+        mine, was = self.policy.grant(expected, site, rng), self.rest.grant(expected, site, rng)
         if self.layer == "forwarders":
             return replace(mine, targets=was.targets, stripe_count=None)
         return replace(mine, forwarders=was.forwarders, isolated=False)
@@ -52,7 +52,7 @@ class OnLayer:
 def recorded(
     past: Past,
     rows: I64,
-    setting: Setting,
+    site: Site,
     *,
     forwarders: bool = True,
     targets: bool = True,
@@ -69,8 +69,8 @@ def recorded(
     return Recorded(
         [
             Grant(
-                forwarders=_places(names or by_map.get(row, ()), setting.forwarder_at),
-                targets=_places(past.targets[row] if targets else (), setting.target_at),
+                forwarders=_places(names or by_map.get(row, ()), site.forwarders.places),
+                targets=_places(past.targets[row] if targets else (), site.targets.places),
             )
             for row, names in zip(rows.tolist(), counted, strict=True)
         ]
@@ -87,7 +87,7 @@ class Played:
 
     name: str
     policy: str
-    setting: Setting
+    site: Site
     replayed: Replayed
 
 
@@ -99,29 +99,29 @@ def played(
     rows: I64,
     runs: Runs,
     history: History,
-    setting: Setting,
+    site: Site,
     *,
     seed: int,
     progress: Progress | None = None,
 ) -> Played:
     """The jobs replayed. What a policy is told of a job are its figures of that run: perfect prediction."""
-    jobs = fitting(history.jobs, setting)
-    told = _told(past, rows, runs, jobs, setting)
-    found = replay(jobs, setting.machine, policy, seed=seed, site=setting.running, expected_of=told, progress=progress)
-    return Played(name=label, policy=name, setting=setting, replayed=found)
+    jobs = fitting(history.jobs, site)
+    told = _told(past, rows, runs, jobs, site)
+    found = replay(jobs, site, policy, seed=seed, expected_of=told, progress=progress)
+    return Played(name=label, policy=name, site=site, replayed=found)
 
 
-def fitting(jobs: Jobs, setting: Setting) -> Jobs:
+def fitting(jobs: Jobs, site: Site) -> Jobs:
     """The jobs on this machine: nodes that are not in a row on it are not known."""
-    most = setting.machine.nodes
+    most = site.nodes
     first = np.where(jobs.first_node + jobs.nodes > most, -1, jobs.first_node)
     return replace(jobs, first_node=first)
 
 
-def _told(past: Past, rows: I64, runs: Runs, jobs: Jobs, setting: Setting) -> Callable[[int], Expected]:
+def _told(past: Past, rows: I64, runs: Runs, jobs: Jobs, site: Site) -> Callable[[int], Expected]:
     drawn = np.random.default_rng([0, 0]).random(len(jobs))
-    place = np.floor(drawn * (setting.machine.nodes - jobs.nodes + 1)).astype(np.int64)
-    known = true_figures(jobs, setting.machine, np.where(jobs.first_node >= 0, jobs.first_node, place))
+    place = np.floor(drawn * (site.nodes - jobs.nodes + 1)).astype(np.int64)
+    known = true_figures(jobs, site, np.where(jobs.first_node >= 0, jobs.first_node, place))
 
     def expected(j: int) -> Expected:
         row = int(rows[j])

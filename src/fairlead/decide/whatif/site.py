@@ -7,13 +7,12 @@ Not here: the past itself (`past`), what jobs reach on it (`sim.workloads.histor
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 
-from fairlead.core.model.site import SERVED
-from fairlead.decide.sim.platform import Machine
-from fairlead.decide.sim.replay.landscape import Site as Running
+from fairlead.core.model.site import Layer, Site, build_layer, build_site
+from fairlead.core.model.site_file import SERVED
 from fairlead.decide.sim.workloads.history import METADATA, MOST_NODES
 from fairlead.decide.sim.workloads.history_curves import LEAST_IO_S, Curves, Defaults
 from fairlead.decide.sim.workloads.history_peaks import highest
@@ -27,35 +26,10 @@ above it are late counts."""
 _MDOPS = 40_000.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Layer:
-    """Components of a kind by name, and what one of them can do. `basis`: told, seen (counted) or assumed (jobs' phases
-    added up)."""
-
-    names: tuple[str, ...]
-    peak: float
-    basis: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Known:
-    """What is known of the machine before a replay."""
-
-    forwarders: Layer
-    targets: Layer
-    mds: Layer
-    targets_per_server: int
-    cores_per_node: int
-
-    @property
-    def defaults(self) -> Defaults:
-        """What the curves are learnt with."""
-        return Defaults(forwarder_peak=self.forwarders.peak, target_peak=self.targets.peak, mdops=self.mds.peak)
-
-
-def known_of(lake: Tables, span: Span, past: Past, peaks: Mapping[str, float]) -> Known:
+def known_of(lake: Tables, span: Span, past: Past, peaks: Mapping[str, float]) -> tuple[Site, Defaults]:
     """Components that served the past and what they can do; `peaks` are told by the site's description (bytes/s by
-    kind, `mds` operations/s), and count over what was seen. Raises LakeError."""
+    kind, `mds` operations/s), and count over what was seen. The peaks are told apart too: a layer nobody saw has one
+    all the same. Raises LakeError."""
     seen, names = _seen(lake, span)
     added = {kind: _added_up(past, kind) for kind in ("forwarder", "target") if kind not in seen}
     forwarders = {*(n for some in past.forwarders for n in some), *past.routes.b.unique().to_pylist()}
@@ -64,23 +38,28 @@ def known_of(lake: Tables, span: Span, past: Past, peaks: Mapping[str, float]) -
     with np.errstate(invalid="ignore", divide="ignore"):
         per_node = runs.cores / runs.nodes
     usual = float(np.nanmedian(per_node)) if np.isfinite(per_node).any() else 1.0
-    return Known(
-        forwarders=_layer(forwarders | names.get("forwarder", set()), "forwarder", peaks, seen, added),
-        targets=_layer(targets, "target", peaks, seen, added),
-        mds=_layer(names.get("mds", set()) or {"mds"}, "mds", peaks, seen, {}),
-        targets_per_server=_per_server(lake, len(targets)),
+
+    def layer(kind: str, here: set[str]) -> tuple[Layer, float]:
+        basis = "told" if kind in peaks else "seen" if kind in seen else "assumed"
+        peak = float(peaks.get(kind, seen.get(kind, added.get(kind, np.nan))))
+        every = tuple(sorted(here))
+        if kind == "mds":
+            return build_layer(kind, every, mdops=peak, basis=basis), peak
+        return build_layer(kind, every, peak, basis=basis), peak
+
+    above, forwarder_peak = layer("forwarder", forwarders | names.get("forwarder", set()))
+    below, target_peak = layer("target", targets)
+    beside, mdops = layer("mds", names.get("mds", set()) or {"mds"})
+    each = _per_server(lake, len(targets))
+    site = Site(
+        forwarders=above,
+        targets=below,
+        mds=beside,
+        servers=build_layer("server", tuple(map(str, range(len(below) // each)))),
+        server_of=np.arange(len(below)) // each,
         cores_per_node=max(round(usual), 1),
     )
-
-
-def _layer(
-    names: set[str], kind: str, peaks: Mapping[str, float], seen: Mapping[str, float], added: Mapping[str, float]
-) -> Layer:
-    if kind in peaks:
-        return Layer(names=tuple(sorted(names)), peak=float(peaks[kind]), basis="told")
-    if kind in seen:
-        return Layer(names=tuple(sorted(names)), peak=seen[kind], basis="seen")
-    return Layer(names=tuple(sorted(names)), peak=added.get(kind, np.nan), basis="assumed")
+    return site, Defaults(forwarder_peak=forwarder_peak, target_peak=target_peak, mdops=mdops)
 
 
 def _added_up(past: Past, kind: str) -> float:
@@ -130,71 +109,64 @@ def _per_server(lake: Tables, targets: int) -> int:
     return int(each) if targets and targets % each == 0 else 1
 
 
-@dataclass(frozen=True, kw_only=True)
-class Setting:
-    """A machine, how it is run, and the places of its components by name."""
-
-    machine: Machine
-    running: Running
-    forwarder_at: Mapping[str, int]
-    target_at: Mapping[str, int]
-
-
 def setting_of(
-    known: Known,
+    known: Site,
     past: Past,
     curves: Curves,
     *,
     forwarders: int | None = None,
     targets: int | None = None,
     at_ns: int | None = None,
-) -> Setting:
+) -> Site:
     """The machine as it was, with the map of then (`at_ns`; None: the last one), or with other numbers of forwarders or
     targets: then nodes fall to forwarders in equal blocks, the usual static map."""
     sane = past.runs.nodes[past.runs.nodes <= MOST_NODES]
     nodes = max(len(past.node_names), int(sane.max(initial=1.0)))
-    has = forwarders if forwarders is not None else len(known.forwarders.names)
-    stores = targets if targets is not None else max(len(known.targets.names), 1)
-    per_server = known.targets_per_server if targets is None else 1
-    machine = Machine(
-        name="site",
+    has = forwarders if forwarders is not None else len(known.forwarders)
+    stores = targets if targets is not None else max(len(known.targets), 1)
+    per_server = max(known.targets_per_server, 1) if targets is None else 1
+    mdops = float(known.mds.mdops[0])
+    site = build_site(
         nodes=nodes,
         forwarders=has,
         nodes_per_forwarder=max(-(-nodes // has), 1) if has else nodes,
         servers=stores // per_server,
         targets_per_server=per_server,
-        mds=max(len(known.mds.names), 1),
+        mds=len(known.mds),
         cores_per_node=known.cores_per_node,
         node_bandwidth=curves.node_rate,
         process_bandwidth=curves.node_rate,
         forwarder_bandwidth=1.0 / curves.forwarder_cost,
         target_bandwidth=1.0 / curves.target_cost,
         server_bandwidth=per_server / curves.target_cost,
-        mdops=known.mds.peak if np.isfinite(known.mds.peak) else max(_MDOPS, curves.metadata_rate),
+        mdops=mdops if np.isfinite(mdops) else max(_MDOPS, curves.metadata_rate),
     )
-    forwarder_at = {name: i for i, name in enumerate(known.forwarders.names[:has])}
-    default = None
-    if forwarders is None and has:
-        default = _map(past, forwarder_at, machine, at_ns)
-    return Setting(
-        machine=machine,
-        running=Running(default_forwarder=default),
-        forwarder_at=forwarder_at,
-        target_at={name: i for i, name in enumerate(known.targets.names[:stores])},
+    site = replace(
+        site,
+        forwarders=_named(site.forwarders, known.forwarders),
+        targets=_named(site.targets, known.targets),
+        mds=_named(site.mds, known.mds),
     )
+    return _mapped(site, past, at_ns) if forwarders is None and has else site
 
 
-def _map(past: Past, forwarder_at: Mapping[str, int], machine: Machine, at_ns: int | None) -> np.ndarray | None:
-    """(nodes,) places; nodes the map does not tell fall in equal blocks. None where it tells of none."""
+def _named(layer: Layer, known: Layer) -> Layer:
+    """The layer with the names of known components; more than there were are called `+8`, `+9`, ..."""
+    more = tuple(f"+{number}" for number in range(len(known), len(layer)))
+    return replace(layer, names=known.names[: len(layer)] + more, basis=known.basis)
+
+
+def _mapped(site: Site, past: Past, at_ns: int | None) -> Site:
+    """The site with the map of a time; nodes it does not tell fall in equal blocks."""
     import pyarrow as pa
 
     if not len(past.routes.a) or not past.node_names:
-        return None
+        return site
     last = past.origin_ns + round(float(np.nanmax(past.runs.start_s)) * 1e9)
     when = np.full(len(past.node_names), last if at_ns is None else at_ns, np.int64)
     found = past.routes.look_up(pa.array(past.node_names), when).to_pylist()
-    default = machine.static_map().astype(np.int64)
+    default = site.default_forwarder.copy()
     for i, name in enumerate(found):
-        if name is not None and name in forwarder_at:
-            default[i] = forwarder_at[name]
-    return default
+        if name is not None and name in site.forwarders.places:
+            default[i] = site.forwarders.places[name]
+    return replace(site, default_forwarder=default)

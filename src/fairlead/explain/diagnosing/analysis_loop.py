@@ -111,7 +111,7 @@ def take_site(writer: Output, file: str) -> bool:
     no file is set. Raises ConfigError, InputError."""
     if not file:
         return False
-    from fairlead.core.model.site import parse_site, site_mapping
+    from fairlead.core.model.site_file import parse_site, site_mapping
     from fairlead.see.sources.slurm.hostlist import expand_hostlist
 
     try:

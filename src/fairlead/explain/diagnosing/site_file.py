@@ -9,7 +9,7 @@ from fairlead.core.errors import InputError
 from fairlead.core.model.site_facts import SiteFacts
 
 if TYPE_CHECKING:
-    from fairlead.core.model.site import Site
+    from fairlead.core.model.site_file import SiteFile
     from fairlead.explain.analysis.system.site import SystemSite
 
 
@@ -32,8 +32,8 @@ def site_of(file: str) -> SystemSite:
     return build_system_site(_site(file), expand_hostlist) if file else SystemSite()
 
 
-def _site(file: str) -> Site:
-    from fairlead.core.model.site import parse_site
+def _site(file: str) -> SiteFile:
+    from fairlead.core.model.site_file import parse_site
 
     try:
         content = Path(file).read_bytes()

@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from fairlead.core.model.site import ADDRESSED, OF_CLASS
 from fairlead.core.model.site_facts import SiteFacts
+from fairlead.core.model.site_file import ADDRESSED, OF_CLASS
 from fairlead.core.model.tables import PART_SOURCES
 from fairlead.explain.questions.answers import Mds, OpCount
 from fairlead.explain.questions.components import SERVED_BY, SERVED_WITHIN_NS, names_of

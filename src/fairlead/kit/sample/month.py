@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fairlead.decide.sim.platform import F64, I32, Machine, small
+from fairlead.core.model.site import F64, I32, Site
+from fairlead.decide.sim.platform import small
 from fairlead.kit.sample.people import MIX, bounded, programs_of_site
 from fairlead.kit.sample.story import CULPRIT, DAY_S, RESERVED_NODES, RESERVED_S, VICTIM, Fixed, faults, story
 from fairlead.kit.testing.machine.noise import RunNoise
@@ -47,10 +48,9 @@ class Month:
     culprit: int = CULPRIT
 
 
-def machine() -> Machine:
+def machine() -> Site:
     """64 nodes, 4 forwarders, 4 storage servers of 2 targets, 2 metadata servers."""
-    return replace(
-        small(),
+    return small(
         name="sample",
         mds=2,
         cores_per_node=2,
@@ -98,7 +98,7 @@ def month(
     )
     quiet = (
         Quiet(made.node_name(42), month_s - 5.2 * 3600, None),
-        Quiet(made.forwarder_name(3), month_s - 1.3 * DAY_S, month_s - 1.3 * DAY_S + 2700),
+        Quiet(made.forwarders.names[3], month_s - 1.3 * DAY_S, month_s - 1.3 * DAY_S + 2700),
     )
     return Month(play, int(month_s), quiet)
 
@@ -114,7 +114,7 @@ def _submitted(span_s: float, jobs_a_day: float, rng: np.random.Generator) -> F6
 
 
 def _placed(
-    machine: Machine, jobs: Sequence[Drawn], fixed: Sequence[Fixed], month_s: float
+    machine: Site, jobs: Sequence[Drawn], fixed: Sequence[Fixed], month_s: float
 ) -> dict[int, tuple[float, I32]]:
     """When and on which nodes each job begins: first come first served, by how long it is thought to take; what is put
     by hand goes first where it has a place."""

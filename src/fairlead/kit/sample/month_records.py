@@ -151,14 +151,14 @@ def event_rows(month: Month, from_s: int, to_s: int) -> pa.RecordBatch:
     play, machine = month.play, month.play.machine
     told = [
         *(
-            (at, None, machine.server_name(fault.number // machine.targets_per_server), kind, f"md0: recovery {word}")
+            (at, None, machine.servers.names[fault.number // machine.targets_per_server], kind, f"md0: recovery {word}")
             for fault in play.faults
             if fault.kind == "rebuild"
             for at, kind, word in ((fault.from_s, "raid_rebuild", "begins"), (fault.to_s, "raid_rebuilt", "done"))
         ),
-        (12.2 * DAY_S, 12.2 * DAY_S + 5400, machine.mds_name(0), "maintenance", "planned: new firmware"),
-        (19.7 * DAY_S, None, machine.node_name(31), "eviction", f"{machine.target_name(1)}: client evicted"),
-        (27.1 * DAY_S, None, machine.node_name(31), "reconnect", f"{machine.target_name(1)}: connection restored"),
+        (12.2 * DAY_S, 12.2 * DAY_S + 5400, machine.mds.names[0], "maintenance", "planned: new firmware"),
+        (19.7 * DAY_S, None, machine.node_name(31), "eviction", f"{machine.targets.names[1]}: client evicted"),
+        (27.1 * DAY_S, None, machine.node_name(31), "reconnect", f"{machine.targets.names[1]}: connection restored"),
     ]
     rows = [row for row in told if from_s <= row[0] < to_s]
     return batch_of(

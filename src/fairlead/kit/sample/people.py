@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fairlead.decide.sim.platform import Machine
+from fairlead.core.model.site import Site
 from fairlead.kit.testing.machine.population import Drawn, Mix, Program, programs
 from fairlead.kit.testing.machine.season import SMALL_SEASON
 
@@ -51,7 +51,7 @@ def users() -> list[tuple[str, str]]:
     return [(user, project) for project, members in PROJECTS.items() for user in members]
 
 
-def programs_of_site(machine: Machine, seed: int, mix: Mix = MIX) -> dict[str, list[Program]]:
+def programs_of_site(machine: Site, seed: int, mix: Mix = MIX) -> dict[str, list[Program]]:
     """The programs of the site, by mode, each of one of its users."""
     drawn = programs(machine, mix, np.random.default_rng([seed, 21]))
     who = users()

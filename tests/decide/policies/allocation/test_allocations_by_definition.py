@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -9,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlead.decide.policies.allocation.contract import Applications, Decision, Pool, Running
+from fairlead.core.model.site import Layer
+from fairlead.decide.policies.allocation.contract import Applications, Decision, Running, build_pool
 from fairlead.decide.policies.allocation.mckp import Mckp, MckpDirect, knapsack
 from fairlead.decide.policies.allocation.tcpu import Tcpu
 from fairlead.decide.policies.placement.applications import GreedyClairvoyant, GreedyNonClairvoyant, RoundRobinPlacing
@@ -41,20 +43,20 @@ def sets(draw: st.DrawFn, most: int = 12) -> Applications:
 
 
 @st.composite
-def pools(draw: st.DrawFn) -> Pool:
+def pools(draw: st.DrawFn) -> Layer:
     n = draw(st.integers(1, 12))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     broken = draw(st.sampled_from((0.0, 0.4, 1.0)))
-    return Pool(cores=100.0, performance=rng.integers(0, 5, n).astype(float), available=rng.random(n) >= broken)
+    return replace(build_pool(n, 100.0), bandwidth=rng.integers(0, 5, n).astype(float), sick=rng.random(n) < broken)
 
 
-def usable_columns(applications: Applications, pool: Pool, i: int) -> list[int]:
+def usable_columns(applications: Applications, pool: Layer, i: int) -> list[int]:
     """Counts of one application that the pool can give, the smallest it knows where there is none."""
     known = [c for c in range(len(applications.counts)) if not np.isnan(applications.bandwidth[i, c])]
     return [c for c in known if applications.counts[c] <= len(pool.usable)] or known[:1]
 
 
-def tcpu_by_definition(a: Applications, pool: Pool, already: float = 0.0) -> list[int]:
+def tcpu_by_definition(a: Applications, pool: Layer, already: float = 0.0) -> list[int]:
     columns = [usable_columns(a, pool, i) for i in range(len(a))]
     at = [min(c, key=lambda x, i=i: (a.stress[i, x], x)) for i, c in enumerate(columns)]
     top = [max(c, key=lambda x, i=i: (a.bandwidth[i, x], -x)) for i, c in enumerate(columns)]
@@ -76,7 +78,7 @@ def tcpu_by_definition(a: Applications, pool: Pool, already: float = 0.0) -> lis
 
 @given(sets(), pools())
 @settings(max_examples=150, deadline=None)
-def test_tcpu_is_its_definition(applications: Applications, pool: Pool) -> None:
+def test_tcpu_is_its_definition(applications: Applications, pool: Layer) -> None:
     chosen = Tcpu().choose(applications, pool, RNG).tolist()
     if not len(pool.usable):
         assert chosen == [-1] * len(applications)
@@ -90,7 +92,7 @@ def test_tcpu_is_its_definition(applications: Applications, pool: Pool) -> None:
 
 @given(sets(), pools())
 @settings(max_examples=60, deadline=None)
-def test_one_more_climbs_beside_what_runs(applications: Applications, pool: Pool) -> None:
+def test_one_more_climbs_beside_what_runs(applications: Applications, pool: Layer) -> None:
     running = Running(len(pool), applications.counts)
     pair = policy("tcpu+greedy-clairvoyant")
     for i in range(len(applications)):
@@ -103,9 +105,9 @@ def test_one_more_climbs_beside_what_runs(applications: Applications, pool: Pool
 @given(sets(most=5), st.integers(0, 12), st.booleans())
 @settings(max_examples=150, deadline=None)
 def test_mckp_is_the_best_of_all_choices(applications: Applications, n: int, direct: bool) -> None:
-    pool = Pool.of(max(n, 1), 100)
+    pool = build_pool(max(n, 1), 100)
     if n == 0:
-        pool = Pool(cores=100.0, performance=np.ones(1), available=np.zeros(1, np.bool_))
+        pool = replace(build_pool(1, 100.0), sick=np.ones(1, np.bool_))
     items = []
     for i in range(len(applications)):
         mine = [(0, -1, applications.direct[i])] if direct and not np.isnan(applications.direct[i]) else []
@@ -141,7 +143,7 @@ def test_a_larger_knapsack_holds_no_less(seed: int, capacity: int) -> None:
 
 @given(sets(), pools(), st.integers(0, 100))
 @settings(max_examples=100, deadline=None)
-def test_greedy_placements_are_their_definitions(applications: Applications, pool: Pool, seed: int) -> None:
+def test_greedy_placements_are_their_definitions(applications: Applications, pool: Layer, seed: int) -> None:
     choice = np.random.default_rng(seed).integers(-1, len(applications.counts), len(applications))
     number = [0 if c < 0 else min(int(applications.counts[c]), len(pool.usable)) for c in choice]
     turn, expected = 0, [set() for _ in number]
@@ -168,7 +170,7 @@ def test_greedy_placements_are_their_definitions(applications: Applications, poo
     assert [set(row[row >= 0].tolist()) for row in placed] == expected
 
 
-def arrived(placing: object, applications: Applications, order: list[int], column: list[int], pool: Pool) -> list[set]:
+def arrived(placing: object, applications: Applications, order: list[int], column: list[int], pool: Layer) -> list[set]:
     running = Running(len(pool), applications.counts)
     out: list[set] = [set() for _ in order]
     for i in order:
@@ -181,7 +183,7 @@ def arrived(placing: object, applications: Applications, order: list[int], colum
 @given(sets(), st.integers(1, 12), st.integers(0, 100))
 @settings(max_examples=60, deadline=None)
 def test_one_by_one_on_an_empty_machine_is_all_at_once(applications: Applications, n: int, seed: int) -> None:
-    pool = Pool.of(n, 100)
+    pool = build_pool(n, 100)
     rng = np.random.default_rng(seed)
     column = np.array([rng.choice(np.flatnonzero(~np.isnan(row))) for row in applications.bandwidth])
     number = np.minimum(applications.counts[column], n)
@@ -195,7 +197,7 @@ def test_one_by_one_on_an_empty_machine_is_all_at_once(applications: Application
 @pytest.mark.parametrize("name", [f"{a}+{p}" for a, p in zip(ALLOCATIONS, [*PLACINGS, *PLACINGS], strict=False)])
 @given(sets(most=6), pools(), st.integers(0, 1000))
 @settings(max_examples=25, deadline=None)
-def test_grants_are_what_the_contract_says(name: str, applications: Applications, pool: Pool, seed: int) -> None:
+def test_grants_are_what_the_contract_says(name: str, applications: Applications, pool: Layer, seed: int) -> None:
     pair = policy(name)
     decided = pair.decide(applications, pool, np.random.default_rng(seed))
     again = pair.decide(applications, pool, np.random.default_rng(seed))
@@ -216,7 +218,7 @@ def test_grants_are_what_the_contract_says(name: str, applications: Applications
         assert len(resources) == applications.counts.max()
         assert (resources[len(mine) :] == -1).all()
         assert len(set(mine.tolist())) == len(mine)
-        assert pool.available[mine].all()
+        assert np.isin(mine, pool.usable).all()
         if column < 0:
             assert not len(mine)
         else:

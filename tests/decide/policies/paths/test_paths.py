@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fairlead.decide.policies.allocation.contract import NONE, Applications, Decision, Pool, Running
+from fairlead.core.model.site import Layer, Site, build_layer
+from fairlead.decide.policies.allocation.contract import NONE, Applications, Decision, Running
 from fairlead.decide.policies.paths import tunings
 from fairlead.decide.policies.paths.aiot import Aiot
-from fairlead.decide.policies.paths.contract import Components, Expected, Grant, Landscape
+from fairlead.decide.policies.paths.contract import Expected, Grant
 from fairlead.decide.policies.paths.dfra import Dfra
 from fairlead.decide.policies.paths.flow import bucket
 from fairlead.decide.policies.paths.from_allocation import (
@@ -28,10 +29,10 @@ RNG = np.random.default_rng(0)
 GB = 1e9
 
 
-def land(forwarders: int = 4, targets: int = 8) -> Landscape:
-    return Landscape(
-        forwarders=Components.idle("forwarder", tuple(f"fwd{i}" for i in range(forwarders)), 2 * GB),
-        targets=Components.idle("target", tuple(f"ost{i}" for i in range(targets)), 1 * GB),
+def land(forwarders: int = 4, targets: int = 8) -> Site:
+    return Site(
+        forwarders=build_layer("forwarder", tuple(f"fwd{i}" for i in range(forwarders)), 2 * GB),
+        targets=build_layer("target", tuple(f"ost{i}" for i in range(targets)), 1 * GB),
         default_forwarder=np.repeat(np.arange(forwarders), 16),
         cores=1024.0,
     )
@@ -62,12 +63,12 @@ class Widest:
     """As many of the first available as the highest bandwidth asks for; keeps what it was asked."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[Applications, Running, Pool]] = []
+        self.asked: list[tuple[Applications, Running, Layer]] = []
 
-    def decide(self, applications: Applications, pool: Pool, rng: np.random.Generator) -> Decision:
+    def decide(self, applications: Applications, pool: Layer, rng: np.random.Generator) -> Decision:
         raise NotImplementedError
 
-    def arrive(self, application: Applications, running: Running, pool: Pool, rng: np.random.Generator) -> Decision:  # noqa: ARG002
+    def arrive(self, application: Applications, running: Running, pool: Layer, rng: np.random.Generator) -> Decision:  # noqa: ARG002
         self.asked.append((application, running, pool))
         column = int(application.best[0])
         count = int(application.counts[column])
@@ -170,7 +171,7 @@ def test_a_caller_that_keeps_rows_is_given_them_back() -> None:
     policy = Widest()
     here = land()
     running = Running(4, counts_of(here, FORWARDERS))
-    here = replace(here, forwarders_running=running)
+    here = replace(here, forwarders=replace(here.forwarders, running=running))
     entered = entering(job(), here, FORWARDERS, (1, 3))
     assert entered is not None
     row = running.enter(*entered)
@@ -186,8 +187,10 @@ def test_a_caller_that_keeps_rows_is_given_them_back() -> None:
 
 def test_a_policy_that_grants_a_sick_component_does_not_pass() -> None:
     class Careless(Widest):
-        def arrive(self, application: Applications, running: Running, pool: Pool, rng: np.random.Generator) -> Decision:
-            return super().arrive(application, running, replace(pool, available=np.ones(len(pool), np.bool_)), rng)
+        def arrive(
+            self, application: Applications, running: Running, pool: Layer, rng: np.random.Generator
+        ) -> Decision:
+            return super().arrive(application, running, replace(pool, sick=np.zeros(len(pool), np.bool_)), rng)
 
     here = land()
     here.forwarders.sick[0] = True
@@ -221,7 +224,7 @@ def test_six_buckets_of_load() -> None:
 
 
 def test_aiot_uses_no_target_below_a_sick_server() -> None:
-    servers = Components.idle("server", ("a", "b"), 4 * GB)
+    servers = build_layer("server", ("a", "b"), 4 * GB)
     servers.sick[0] = True
     here = replace(land(), servers=servers, server_of=np.arange(8) // 4)
     grant = Aiot().grant(job(), here, RNG)

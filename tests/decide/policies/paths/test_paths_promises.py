@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairlead.core.model.site import Layer, Site, build_layer
 from fairlead.decide.policies.paths.aiot import Aiot
-from fairlead.decide.policies.paths.contract import Components, Expected, Landscape, PathPolicy
+from fairlead.decide.policies.paths.contract import Expected, PathPolicy
 from fairlead.decide.policies.paths.dfra import Dfra
 from fairlead.decide.policies.paths.flow import Weights, capacity, flow
 from fairlead.decide.policies.paths.static_map import StaticMap
@@ -19,9 +20,9 @@ from fairlead.decide.registry import path_policy
 POLICIES: tuple[PathPolicy, ...] = (StaticMap(), Dfra(), Aiot(), path_policy("best-bandwidth+greedy-clairvoyant"))
 
 
-def components(rng: np.random.Generator, kind: str, count: int) -> Components:
+def components(rng: np.random.Generator, kind: str, count: int) -> Layer:
     """Any state; loads differ, so that no choice hangs on the order of names."""
-    made = Components.idle(kind, tuple(f"{kind}{place}" for place in range(count)), 1.0)
+    made = build_layer(kind, tuple(f"{kind}{place}" for place in range(count)), 1.0)
     return replace(
         made,
         bandwidth=rng.uniform(0.2e9, 4e9, count),
@@ -34,15 +35,15 @@ def components(rng: np.random.Generator, kind: str, count: int) -> Components:
     )
 
 
-def landscape(rng: np.random.Generator) -> Landscape:
+def site(rng: np.random.Generator) -> Site:
     forwarders, servers = int(rng.integers(0, 12)), int(rng.integers(1, 5))
     targets = int(rng.integers(0, 16))
     known = rng.random() < 0.6
-    return Landscape(
+    return Site(
         forwarders=components(rng, "fwd", forwarders),
         targets=components(rng, "ost", targets),
-        servers=components(rng, "oss", servers) if known else None,
-        server_of=rng.integers(0, servers, targets) if known else None,
+        servers=components(rng, "oss", servers if known else 0),
+        server_of=rng.integers(0, servers, targets) if known else np.zeros(0, np.int64),
         default_forwarder=rng.integers(-1, forwarders, 64) if forwarders else np.zeros(0, np.int64),
         forwarder_counts=(1, 2, 4, 8),
         cores=1000.0,
@@ -78,7 +79,7 @@ def expected(rng: np.random.Generator) -> Expected:
 @given(seed=st.integers(0, 2**32 - 1))
 def test_nothing_sick_or_reserved_is_granted_and_nothing_twice(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    here, job = landscape(rng), expected(rng)
+    here, job = site(rng), expected(rng)
     for policy in POLICIES:
         grant = policy.grant(job, here, np.random.default_rng(seed))
         for places, layer in ((grant.forwarders, here.forwarders), (grant.targets, here.targets)):
@@ -92,7 +93,7 @@ def test_nothing_sick_or_reserved_is_granted_and_nothing_twice(seed: int) -> Non
         assert grant == policy.grant(job, here, np.random.default_rng(seed))
 
 
-def shuffled(layer: Components, order: np.ndarray) -> Components:
+def shuffled(layer: Layer, order: np.ndarray) -> Layer:
     columns = ("bandwidth", "iops", "mdops", "load", "sick", "jobs", "occupancy", "reserved")
     return replace(
         layer, names=tuple(layer.names[i] for i in order), **{name: getattr(layer, name)[order] for name in columns}
@@ -103,9 +104,9 @@ def shuffled(layer: Components, order: np.ndarray) -> Components:
 @given(seed=st.integers(0, 2**32 - 1))
 def test_the_order_of_components_does_not_matter(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    here, job = landscape(rng), expected(rng)
+    here, job = site(rng), expected(rng)
     # Every load is known, and no two jobs counts tie inside a bucket of load.
-    here = replace(here, servers=None, server_of=None)
+    here = replace(here, servers=build_layer("oss", ()), server_of=np.zeros(0, np.int64))
     for layer in (here.forwarders, here.targets):
         layer.load[:] = rng.permutation(len(layer)) / max(len(layer), 1)
         layer.jobs[:] = 1 + rng.permutation(len(layer))
@@ -129,7 +130,7 @@ def test_the_order_of_components_does_not_matter(seed: int) -> None:
 @given(seed=st.integers(0, 2**32 - 1), asked=st.floats(0.05, 30.0))
 def test_the_flow_carries_no_more_than_capacities_and_all_it_can(seed: int, asked: float) -> None:
     rng = np.random.default_rng(seed)
-    here = landscape(rng)
+    here = site(rng)
     weights = Weights.of((asked * 1e9, 0.0, 0.0), (1e9, None, None))
     found = flow(here.forwarders, here.targets, weights, servers=here.servers, server_of=here.server_of)
     carried = found.met * weights.demand
@@ -139,7 +140,7 @@ def test_the_flow_carries_no_more_than_capacities_and_all_it_can(seed: int, aske
             room = capacity(layer, weights)
             assert carried <= room[list(taken)].sum() + 1e-6 if taken else carried == pytest.approx(0)
             rooms.append(np.where(layer.sick | layer.reserved, 0.0, room))
-    if here.servers is None or here.server_of is None:
+    if not len(here.servers):
         # One path after another is the most there is where every forwarder reaches every target.
         most = min([weights.demand, *(room.sum() for room in rooms)])
         assert carried == pytest.approx(most, rel=1e-6, abs=1e-6)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from fairlead.core.model.plan import Plan
+from fairlead.core.model.site import build_layer
 from fairlead.decide.policies.paths.checker import RULES, TOGETHER, Kept, check
-from fairlead.decide.policies.paths.contract import Components
 from plan_building import NOW, TARGETS, ground, of_job, plan
 
 T4, T5, T6, T7 = TARGETS[4:]
@@ -111,9 +111,9 @@ def test_a_job_is_planned_once() -> None:
 
 
 def test_isolated_jobs_leave_a_forwarder_to_the_others() -> None:
-    two = Components.idle("forwarder", ("fwd1", "fwd2"), 2.5e9)
+    two = build_layer("forwarder", ("fwd1", "fwd2"), 2.5e9)
     here = ground()
-    here = replace(here, barred=(), reserved_for={}, landscape=replace(here.landscape, forwarders=two))
+    here = replace(here, barred=(), reserved_for={}, site=replace(here.site, forwarders=two))
     found = check([plan(isolated=True)], here)
     assert [(one.rule, one.field) for one in found] == [("room left", "isolated")]
     left = {name: one for name, one in TOGETHER.items() if name != "room left"}
@@ -133,11 +133,11 @@ def test_counts_beside_the_allowed_ones_that_are_sound_all_the_same() -> None:
     many = plan(job=of_job(node_count=4, nodes=["n1", "n2", "n3", "n4"]).job, forwarders=["fwd1", "fwd2", "fwd3"])
     assert check([many], ground()) == []
     here = ground()
-    few = replace(here, landscape=replace(here.landscape, forwarder_counts=(4, 8)))
+    few = replace(here, site=replace(here.site, forwarder_counts=(4, 8)))
     assert check([plan()], few), "three could be granted to it"
     assert check([plan(forwarders=["fwd1", "fwd2", "fwd3"])], few) == []
-    five = replace(few.landscape.forwarders, sick=np.array([False, False, True, False, True, True]))
-    few = replace(few, landscape=replace(few.landscape, forwarders=five))
+    five = replace(few.site.forwarders, sick=np.array([False, False, True, False, True, True]))
+    few = replace(few, site=replace(few.site, forwarders=five))
     assert check([plan()], few) == []
 
 
@@ -148,21 +148,21 @@ def test_what_is_kept_for_nobody_named_is_nobodys() -> None:
 
 def test_targets_are_of_one_file_system_though_none_is_named() -> None:
     here = ground()
-    two = Components.idle("target", (*TARGETS, "xfs-OST0000"), 1e9)
-    here = replace(here, landscape=replace(here.landscape, targets=two))
+    two = build_layer("target", (*TARGETS, "xfs-OST0000"), 1e9)
+    here = replace(here, site=replace(here.site, targets=two))
     [found] = check([plan(file_system=None, targets=[T4, "xfs-OST0000"])], here)
     assert (found.rule, found.component) == ("file system", "lfs, xfs")
 
 
 def test_more_than_exist_is_said() -> None:
     here = ground()
-    none = Components.idle("forwarder", (), 1.0)
-    empty = replace(here, landscape=replace(here.landscape, forwarders=none))
+    none = build_layer("forwarder", (), 1.0)
+    empty = replace(here, site=replace(here.site, forwarders=none))
     reasons = {one.reason for one in check([plan()], empty)}
     assert "2 are granted, 0 exist" in reasons
     assert "no such component is known" in reasons
-    no_targets = Components.idle("target", (), 1.0)
-    bare = replace(here, landscape=replace(here.landscape, targets=no_targets, pools={}))
+    no_targets = build_layer("target", (), 1.0)
+    bare = replace(here, site=replace(here.site, targets=no_targets, pools={}))
     assert any(one.rule == "capacity" and one.field == "targets" for one in check([plan()], bare))
 
 

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from fairlead.core.errors import ConfigError, UsageError
-from fairlead.decide.policies.allocation.contract import NONE, Applications, Decision, Pool
+from fairlead.core.model.site import Layer
+from fairlead.decide.policies.allocation.contract import NONE, Applications, Decision
 from fairlead.decide.sim.experiments import (
     conclusions,
     papers,
@@ -184,7 +185,7 @@ def test_written_down_applications_run_and_disturbances_slow_them() -> None:
 
 def test_who_is_granted_nothing_does_no_io_for_free() -> None:
     class Nothing:
-        def decide(self, applications: Applications, pool: Pool, rng: np.random.Generator) -> Decision:  # noqa: ARG002
+        def decide(self, applications: Applications, pool: Layer, rng: np.random.Generator) -> Decision:  # noqa: ARG002
             k = len(applications)
             return Decision(np.full(k, NONE), np.full((k, 1), NONE))
 

@@ -10,13 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlead.core.errors import UsageError
-from fairlead.decide.policies.paths.contract import Expected, Grant, Landscape
+from fairlead.core.model.site import Site, build_site
+from fairlead.decide.policies.paths.contract import Expected, Grant
 from fairlead.decide.sim.cycles.model import Cycles, Window, run
 from fairlead.decide.sim.engine import Changes, Engine
 from fairlead.decide.sim.faults import Fault
-from fairlead.decide.sim.platform import Machine, small
+from fairlead.decide.sim.platform import small
+from fairlead.decide.sim.replay.disturbances import sickness
 from fairlead.decide.sim.replay.jobs import Jobs, Replayed
-from fairlead.decide.sim.replay.landscape import Site, sickness
 from fairlead.decide.sim.replay.noise import background
 from fairlead.decide.sim.replay.replay import replay
 
@@ -31,9 +32,9 @@ class Given:
     def __init__(self, grants: dict[int, Grant] | None = None) -> None:
         self.grants, self.seen = grants or {}, []
 
-    def grant(self, expected: Expected, landscape: Landscape, rng: np.random.Generator) -> Grant:  # noqa: ARG002
+    def grant(self, expected: Expected, site: Site, rng: np.random.Generator) -> Grant:  # noqa: ARG002
         """By `job_id`."""
-        fwd, tgt = landscape.forwarders, landscape.targets
+        fwd, tgt = site.forwarders, site.targets
         self.seen.append(
             {
                 "jobs": fwd.jobs.copy(),
@@ -199,7 +200,7 @@ def test_operations_share_the_metadata_server() -> None:
 
 def test_operations_hold_the_forwarder_against_data() -> None:
     """16 workers, half of 0.5 ms an operation: 64,000/s; with no slower server a storm takes half of the forwarder."""
-    machine = replace(MACHINE, mdops=1e9)
+    machine = small(mdops=1e9)
     jobs = made([0.0, 0.0], [[0.0], [100.0]], operations=[320_000.0, 0.0], nodes=[16, 1])
     grants = {0: Grant(forwarders=(0,)), 1: Grant(forwarders=(0,))}
     beside = replay(jobs, machine, Given(grants))
@@ -208,17 +209,17 @@ def test_operations_hold_the_forwarder_against_data() -> None:
 
 
 def test_servers_limit_their_targets_when_asked_to() -> None:
-    machine = replace(MACHINE, server_bandwidth=10.0)
+    machine = small(server_bandwidth=10.0)
     jobs, grants = made([0.0], [[40.0]], most_targets=[2]), {0: Grant(targets=(0, 1))}
     assert replay(jobs, machine, Given(grants)).io_s == pytest.approx([0.4])
-    assert replay(jobs, machine, Given(grants), site=Site(servers=True)).io_s == pytest.approx([4.0])
+    assert replay(jobs, machine, Given(grants), servers=True).io_s == pytest.approx([4.0])
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_one_layer_is_the_one_layer_simulator(seed: int) -> None:
     """Without forwarders and without limits of their own, jobs do what `sim.cycles` says (rates share equally)."""
     rng = np.random.default_rng(seed)
-    machine = replace(MACHINE, forwarders=0)
+    machine = small(forwarders=0)
     k, phases = 12, rng.integers(1, 6, 12)
     start, cost, volume = np.sort(rng.uniform(0, 30, k)), rng.uniform(0.01, 0.1, k), rng.uniform(50, 500, k)
     compute, granted = rng.uniform(5, 40, k), rng.integers(1, 9, k)
@@ -334,9 +335,9 @@ def test_names_of_components_do_not_matter(seed: int) -> None:
         for j, g in grants.items()
     }
     # The node's own forwarders are granted in parts of its nodes: keep clear of them by an even map.
-    even = Site(default_forwarder=np.zeros(64, np.int64))
+    even = replace(MACHINE, default_forwarder=np.zeros(64, np.int64))
     jobs = replace(jobs, nodes=np.full(60, 16))
-    one, two = (replay(jobs, MACHINE, Given(g), site=even) for g in (grants, other))
+    one, two = (replay(jobs, even, Given(g)) for g in (grants, other))
     np.testing.assert_allclose(one.end_s, two.end_s, **TIGHT)
     np.testing.assert_allclose(one.forwarder_busy, two.forwarder_busy[fwd], **TIGHT)
 
@@ -401,7 +402,7 @@ def test_a_fault_is_known_when_it_is_known() -> None:
     jobs = made([0.0, 2.0, 3.5, 5.0], [[1.0]] * 4)
     for known, sick in ((0.0, [False, True, True, False]), (2.0, [False, False, True, False]), (np.inf, [False] * 4)):
         policy = Given()
-        replay(jobs, MACHINE, policy, faults=[slow], site=Site(known_after_s=known))
+        replay(jobs, MACHINE, policy, faults=[slow], known_after_s=known)
         assert [bool(seen["sick"][2]) for seen in policy.seen] == sick
 
 
@@ -460,7 +461,7 @@ def test_the_policy_hears_what_is_expected_not_what_is_true() -> None:
 def test_jobs_without_a_grant_take_the_next_targets_in_turn() -> None:
     jobs = made([0.0, 0.1, 0.2], [[10.0]] * 3, most_targets=[3, 8, 1], tail_s=[9.0] * 3)
     policy = Given()
-    out = replay(jobs, MACHINE, policy, site=Site(default_targets=3))
+    out = replay(jobs, MACHINE, policy, default_targets=3)
     assert out.targets.tolist() == [3, 3, 1]
     assert policy.seen[2]["targets"].tolist() == [1, 1, 1, 1, 1, 1, 0, 0]
 
@@ -478,13 +479,13 @@ def test_an_unfit_job_or_grant_is_refused_by_name() -> None:
     with pytest.raises(UsageError, match="forwarder twice or one of 4 there is not"):
         replay(jobs, MACHINE, Given({0: Grant(forwarders=(4,))}))
     with pytest.raises(UsageError, match="map of nodes"):
-        replay(jobs, MACHINE, Given(), site=Site(default_forwarder=np.zeros(3, np.int64)))
+        replay(jobs, replace(MACHINE, default_forwarder=np.full(64, 9)), Given())
     with pytest.raises(UsageError, match="background noise"):
         replay(jobs, MACHINE, Given(), noise=Changes(np.zeros(1), np.full(1, 999, np.int32), np.ones(1)))
 
 
 def test_nobody_and_nothing() -> None:
-    nobody = replay(made([], []), Machine(name="none", nodes=1), Given())
+    nobody = replay(made([], []), build_site(name="none", nodes=1), Given())
     assert len(nobody.end_s) == 0
     assert nobody.events == 0
     still = replay(made([3.0], [[0.0]], compute_s=[4.0]), MACHINE, Given())
@@ -497,8 +498,8 @@ def test_background_load_takes_its_share_of_every_target() -> None:
     jobs = made([0.0], [[500.0]], forwarder_cost=[0.0], target_cost=[1.0])
     out = replay(jobs, MACHINE, Given({0: Grant(targets=(5,))}), noise=noise)
     assert out.io_s[0] == pytest.approx(500.0 / 0.8, rel=0.03)
-    fewer = background(replace(MACHINE, servers=1), 1000.0, share=0.2, every_s=1.0, seed=3)
-    here, there = replace(MACHINE, servers=1).at.target, MACHINE.at.target
+    fewer = background(small(servers=1), 1000.0, share=0.2, every_s=1.0, seed=3)
+    here, there = small(servers=1).at.target, MACHINE.at.target
     np.testing.assert_array_equal(fewer.capacity[fewer.resource == here], noise.capacity[noise.resource == there])
     for wrong in ({"share": 0.6}, {"share": 0.1, "component": "cable"}, {"share": 0.1, "every_s": 0.0}):
         with pytest.raises(UsageError):

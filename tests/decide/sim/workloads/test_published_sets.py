@@ -9,7 +9,7 @@ import pytest
 
 from fairlead.core.errors import UsageError
 from fairlead.decide import registry
-from fairlead.decide.policies.allocation.contract import Pool
+from fairlead.decide.policies.allocation.contract import build_pool
 from fairlead.decide.sim.cycles.measures import measure
 from fairlead.decide.sim.cycles.model import Window, run
 from fairlead.decide.sim.workloads.profiles import forge
@@ -101,7 +101,7 @@ def test_published_policies_come_out_as_another_program_has_them(band: tuple[flo
         found = []
         for number, drawn in enumerate(sets):
             a = drawn.applications
-            decision = policy.decide(a, Pool.of(20, drawn.cores), np.random.default_rng((5, number)))
+            decision = policy.decide(a, build_pool(20, drawn.cores), np.random.default_rng((5, number)))
             work = a.time_s[np.arange(30), decision.choice]
             out = run(drawn.cycles, decision.resources, work, 20, window)
             told = measure(out, a.time_s.min(axis=1), work, a.compute_s, a.cores, drawn.cores)
@@ -114,7 +114,7 @@ def test_the_study_s_own_window_is_measured_where_there_is_one() -> None:
     drawn = draw(forge(), 0.2, 30, (1, 3))
     a = drawn.applications
     decision = registry.policy("best-bandwidth+greedy-non-clairvoyant").decide(
-        a, Pool.of(20, drawn.cores), np.random.default_rng(1)
+        a, build_pool(20, drawn.cores), np.random.default_rng(1)
     )
     work = a.time_s[np.arange(30), decision.choice]
     cycles = replace(drawn.cycles, repeat=False)

@@ -30,9 +30,9 @@ def look(play: Play, until_s: int | None = None, *, without: tuple[str, ...] = (
     tables = {name: table for name, table in play.tables(0, end).items() if name not in without}
     rollup = derive_rollups(tables)["rollup"]
     peaks = {
-        ("forwarder", ""): machine.forwarder_bandwidth,
-        ("target", ""): machine.target_bandwidth,
-        ("mds", ""): machine.mdops,
+        ("forwarder", ""): float(machine.forwarders.bandwidth[0]),
+        ("target", ""): float(machine.targets.bandwidth[0]),
+        ("mds", ""): float(machine.mds.mdops[0]),
     }
     loads = rollup.filter(pc.equal(rollup["interval_ns"], NS))
     return assess_health(loads, NS, peaks, None, now_ns=play.origin_ns + end * NS, limits=LIMITS)

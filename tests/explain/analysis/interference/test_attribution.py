@@ -66,7 +66,7 @@ def faulty(play: Play, kind: str = "degraded") -> Incident:
     return Incident(
         id="i1",
         layer="target",
-        component=play.machine.target_name(fault.number),
+        component=play.machine.targets.names[fault.number],
         from_ns=play.origin_ns + int(fault.from_s * S),
         to_ns=play.origin_ns + int(fault.to_s * S),
         kind="dead" if kind == "dead" else "degraded",
@@ -83,7 +83,7 @@ def test_a_sick_target_is_named() -> None:
     scene = scene_of(play, phases[worst], float(np.min(lengths)), rows, phases, incidents=[faulty(play)])
     said = attribute_phase(scene)
     assert (said.verdict, said.accused) == ("component", True)
-    assert said.culprits[0].who.id == play.machine.target_name(3)
+    assert said.culprits[0].who.id == play.machine.targets.names[3]
     assert "known peak" in said.evidence[0].text
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from fairlead.core.model.diagnosis import finding_rows, told_of
 from fairlead.core.model.finding import Subject
-from fairlead.core.model.site import parse_site
+from fairlead.core.model.site_file import parse_site
 from fairlead.core.model.tables import FILE_COUNTERS, HEALTH, LAYOUTS, MAPPING, METADATA, OPS, ROLLUP
 from fairlead.explain.analysis.advice import SYSTEM
 from fairlead.explain.analysis.system.findings import (
@@ -567,8 +567,12 @@ def test_a_healthy_machine_at_work_has_no_amplification_and_no_storm(make: objec
     tables |= derive_rollups(tables)
     machine = play.machine
     site = SystemSite(
-        peaks={"forwarder": machine.forwarder_bandwidth, "target": machine.target_bandwidth, "mds": machine.mdops},
-        forwarded=machine.forwarders > 0,
+        peaks={
+            "forwarder": float(machine.forwarders.bandwidth[0]),
+            "target": float(machine.targets.bandwidth[0]),
+            "mds": float(machine.mds.mdops[0]),
+        },
+        forwarded=len(machine.forwarders) > 0,
     )
     found = find_system_findings(tables, site, play.origin_ns, play.origin_ns + HOUR)
     assert not words(found) & {"cache_thrashing", "write_amplification", "metadata_storm", "forwarders_under"}

@@ -121,7 +121,7 @@ def test_faults_of_one_component_multiply() -> None:
     machine = small()
     two = [Fault(component="mds", number=0, from_s=f, to_s=f + 20, factor=0.5) for f in (0.0, 10.0)]
     made = changes(machine, two, machine.capacity())
-    assert (made.capacity / machine.mdops).tolist() == [0.5, 0.25, 0.5, 1.0]
+    assert (made.capacity / float(machine.mds.mdops[0])).tolist() == [0.5, 0.25, 0.5, 1.0]
 
 
 def test_the_population_is_the_published_one() -> None:

@@ -48,7 +48,7 @@ def total(table: pa.Table, source: str, name: str) -> int:
 
 def test_probes_read_on_servers_what_the_records_say(play: Play, tree: lustre_tree.MachineTree) -> None:
     tables = play.tables()
-    servers = [play.machine.server_name(n) for n in range(play.machine.servers)]
+    servers = [play.machine.servers.names[n] for n in range(len(play.machine.servers))]
     for probe, source in ((OstProbe, "obdfilter"), (OstJobsProbe, "job_stats"), (OstExportsProbe, "obdfilter")):
         for name in ("read_bytes", "write_bytes", "read_rpcs", "write_rpcs"):
             seen = sum(column(probe(str(tree.roots[host]), host).read(0), name) for host in servers)
@@ -70,7 +70,7 @@ def test_probes_read_on_metadata_servers_what_the_records_say(play: Play, tree: 
 
 
 def test_probes_read_on_clients_what_the_records_say(play: Play, tree: lustre_tree.MachineTree) -> None:
-    clients = [play.machine.forwarder_name(n) for n in range(play.machine.forwarders)]
+    clients = [play.machine.forwarders.names[n] for n in range(len(play.machine.forwarders))]
     rows = play.tables()["pfs_client"]
     for probe in (LliteProbe, OscProbe):
         seen = 0
@@ -82,7 +82,7 @@ def test_probes_read_on_clients_what_the_records_say(play: Play, tree: lustre_tr
 
 def test_counters_only_grow(play: Play, tmp_path: Path) -> None:
     tree = lustre_tree.MachineTree(play, tmp_path)
-    host = play.machine.server_name(0)
+    host = play.machine.servers.names[0]
     seen = []
     for second in (0, 20, 60, 60, 119):
         tree.tick(second)

@@ -8,12 +8,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fairlead.decide.policies.allocation.contract import I64, NONE, Applications, Pool
+from fairlead.core.model.site import Layer
+from fairlead.decide.policies.allocation.contract import I64, NONE, Applications
 
 BOOL = NDArray[np.bool_]
 
 
-def allowed(applications: Applications, pool: Pool, *, dividing: bool = False) -> BOOL:
+def allowed(applications: Applications, pool: Layer, *, dividing: bool = False) -> BOOL:
     """(K, C): the application has a bandwidth on that many, and that many are available. `dividing`: the count divides
     its number of nodes as well, where that is known.
 

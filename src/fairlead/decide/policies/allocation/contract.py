@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairlead.core.errors import UsageError
+from fairlead.core.model.site import Layer, build_layer
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
@@ -162,34 +163,16 @@ def _no_counts() -> UsageError:
     return UsageError("counts are not whole numbers from 1 on that rise", where="counts", remedy="as [1, 2, 4, 8]")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Pool:
-    """The resources of one layer (forwarders, targets). `performance` (N,) relative to one another, `available` (N,):
-    those that are not are never granted. `cores` of the machine (Q_cpu)."""
-
-    cores: float
-    performance: F64
-    available: NDArray[np.bool_]
-
-    @staticmethod
-    def of(count: int, cores: float) -> Pool:
-        """`count` equal, sound resources. Raises UsageError where there can be no such machine."""
-        if count < 0 or not 0 < cores < np.inf:
-            raise UsageError(
-                f"no machine has {count} resources and {cores:g} cores",
-                where="cores" if count >= 0 else "count",
-                remedy="0 resources or more, cores above 0",
-            )
-        return Pool(cores=float(cores), performance=np.ones(count), available=np.ones(count, np.bool_))
-
-    def __len__(self) -> int:
-        """N, the unavailable ones included."""
-        return len(self.performance)
-
-    @cached_property
-    def usable(self) -> I64:
-        """Resources that may be granted, rising."""
-        return np.flatnonzero(self.available).astype(np.int64)
+def build_pool(count: int, cores: float) -> Layer:
+    """Return `count` equal, sound resources of a machine of `cores` (Q_cpu). Raises UsageError where there can be no
+    such machine."""
+    if count < 0 or not 0 < cores < np.inf:
+        raise UsageError(
+            f"no machine has {count} resources and {cores:g} cores",
+            where="cores" if count >= 0 else "count",
+            remedy="0 resources or more, cores above 0",
+        )
+    return replace(build_layer("resource", tuple(map(str, range(count))), 1.0), cores=float(cores))
 
 
 @dataclass(frozen=True)
@@ -311,12 +294,12 @@ class Running:
 class Policy(Protocol):
     """A policy of allocation and placement. Holds no state between calls but what its docstring names."""
 
-    def decide(self, applications: Applications, pool: Pool, rng: np.random.Generator) -> Decision:
+    def decide(self, applications: Applications, pool: Layer, rng: np.random.Generator) -> Decision:
         """Grants for all of them, none running before. Resources of an application differ from one another and are
         available ones; where fewer are available than the smallest count, that many."""
         ...
 
-    def arrive(self, application: Applications, running: Running, pool: Pool, rng: np.random.Generator) -> Decision:
+    def arrive(self, application: Applications, running: Running, pool: Layer, rng: np.random.Generator) -> Decision:
         """The grant of one more (K = 1) beside those that run and stay where they are. `running` is not changed."""
         ...
 
@@ -324,11 +307,11 @@ class Policy(Protocol):
 class Allocation(Protocol):
     """How many: the half of a published pair that chooses counts."""
 
-    def choose(self, applications: Applications, pool: Pool, rng: np.random.Generator) -> I64:
+    def choose(self, applications: Applications, pool: Layer, rng: np.random.Generator) -> I64:
         """(K,) columns of `counts` (-1: none), for all of them together."""
         ...
 
-    def choose_one(self, application: Applications, running: Running, pool: Pool, rng: np.random.Generator) -> int:
+    def choose_one(self, application: Applications, running: Running, pool: Layer, rng: np.random.Generator) -> int:
         """The column for one more beside those that run."""
         ...
 
@@ -336,12 +319,12 @@ class Allocation(Protocol):
 class Placing(Protocol):
     """Which: the half of a published pair that chooses resources."""
 
-    def place(self, applications: Applications, choice: I64, pool: Pool, rng: np.random.Generator) -> I64:
+    def place(self, applications: Applications, choice: I64, pool: Layer, rng: np.random.Generator) -> I64:
         """(K, W) resources as `Decision.resources`."""
         ...
 
     def place_one(
-        self, application: Applications, choice: int, running: Running, pool: Pool, rng: np.random.Generator
+        self, application: Applications, choice: int, running: Running, pool: Layer, rng: np.random.Generator
     ) -> I64:
         """(W,) resources for one more beside those that run."""
         ...
@@ -354,12 +337,12 @@ class Pair:
     allocation: Allocation
     placing: Placing
 
-    def decide(self, applications: Applications, pool: Pool, rng: np.random.Generator) -> Decision:
+    def decide(self, applications: Applications, pool: Layer, rng: np.random.Generator) -> Decision:
         """See `Policy`."""
         choice = self.allocation.choose(applications, pool, rng)
         return Decision(choice, self.placing.place(applications, choice, pool, rng))
 
-    def arrive(self, application: Applications, running: Running, pool: Pool, rng: np.random.Generator) -> Decision:
+    def arrive(self, application: Applications, running: Running, pool: Layer, rng: np.random.Generator) -> Decision:
         """See `Policy`."""
         column = self.allocation.choose_one(application, running, pool, rng)
         resources = self.placing.place_one(application, column, running, pool, rng)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from fairlead.decide.policies.allocation.contract import NONE, Applications, Decision, Pool, Running
+from fairlead.core.model.site import Layer
+from fairlead.decide.policies.allocation.contract import NONE, Applications, Decision, Running
 
 if TYPE_CHECKING:
     from fairlead.decide.policies.allocation.kernel import Facts
@@ -50,7 +51,7 @@ class Joint:
     def __init__(self, tuning: Tuning | None = None) -> None:
         self.tuning = tuning or Tuning()
 
-    def decide(self, applications: Applications, pool: Pool, rng: np.random.Generator) -> Decision:
+    def decide(self, applications: Applications, pool: Layer, rng: np.random.Generator) -> Decision:
         """See `Policy`. O(trials x K x W) for K up to `TOGETHER`, linear in K above."""
         return _decide(applications, pool, rng, self.tuning)
 
@@ -58,7 +59,7 @@ class Joint:
         self,
         application: Applications,
         running: Running,
-        pool: Pool,
+        pool: Layer,
         rng: np.random.Generator,  # noqa: ARG002
     ) -> Decision:
         """See `Policy`. O(R x W + N log N) with R rows of `running`; nothing is random."""
@@ -74,7 +75,7 @@ class JointLight:
         self.tuning = tuning or Tuning(idle=0.0, trials=120, least_trials=8_000)
         self.share = share
 
-    def decide(self, applications: Applications, pool: Pool, rng: np.random.Generator) -> Decision:
+    def decide(self, applications: Applications, pool: Layer, rng: np.random.Generator) -> Decision:
         """See `Policy`."""
         return _decide(self._assumed(applications), pool, rng, self.tuning)
 
@@ -82,7 +83,7 @@ class JointLight:
         self,
         application: Applications,
         running: Running,
-        pool: Pool,
+        pool: Layer,
         rng: np.random.Generator,  # noqa: ARG002
     ) -> Decision:
         """See `Policy`. Of those that run only their counts and places are used."""
@@ -98,7 +99,7 @@ class JointLight:
         )
 
 
-def _speed(pool: Pool) -> F64:
+def _speed(pool: Layer) -> F64:
     top = float(pool.performance[pool.usable].max()) if len(pool.usable) else 1.0
     return np.maximum(pool.performance / (top if top > 0 else 1.0), 1e-3)
 
@@ -110,7 +111,7 @@ def _far(width: int) -> F64:
     return np.asarray(np.interp(np.arange(width + 1), known_n, known))
 
 
-def _decide(applications: Applications, pool: Pool, rng: np.random.Generator, tuning: Tuning) -> Decision:
+def _decide(applications: Applications, pool: Layer, rng: np.random.Generator, tuning: Tuning) -> Decision:
     k, usable = len(applications), pool.usable
     width = int(applications.counts.max())
     resources = np.full((k, width), NONE, np.int64)
@@ -135,7 +136,7 @@ def _decide(applications: Applications, pool: Pool, rng: np.random.Generator, tu
     return Decision(choice, resources)
 
 
-def _usable(applications: Applications, pool: Pool) -> Applications:
+def _usable(applications: Applications, pool: Layer) -> Applications:
     """An application of which no count is left, since too few resources are available, is taken to be as fast on the
     smallest count as on its first."""
     known = ~np.isnan(applications.bandwidth)
@@ -168,7 +169,7 @@ def _add(base: F64, applications: Applications, choice: I64, resources: I64, slo
     np.add.at(base, resources[there], np.broadcast_to(share[:, None], resources.shape)[there])
 
 
-def estimated(applications: Applications, decision: Decision, pool: Pool, tuning: Tuning | None = None) -> F64:
+def estimated(applications: Applications, decision: Decision, pool: Layer, tuning: Tuning | None = None) -> F64:
     """(K,): the slowdown each application of a decision is expected to have: I/O time over V / b(n_perf)."""
     from fairlead.decide.policies.allocation import kernel
 
@@ -181,7 +182,7 @@ def estimated(applications: Applications, decision: Decision, pool: Pool, tuning
     return np.asarray(slow * np.where(best > 0, granted / np.where(best > 0, best, 1.0), 1.0))
 
 
-def _facts(applications: Applications, pool: Pool, base: F64, tuning: Tuning) -> Facts:
+def _facts(applications: Applications, pool: Layer, base: F64, tuning: Tuning) -> Facts:
     from fairlead.decide.policies.allocation.kernel import Facts
 
     best = applications.time_s.min(axis=1)
@@ -209,7 +210,7 @@ def _idle_share(applications: Applications, choice: I64, slow: F64) -> float:
     return float((applications.cores * share).sum() / max(float(applications.cores.sum()), 1e-9))
 
 
-def _search(applications: Applications, pool: Pool, base: F64, seed: int, tuning: Tuning) -> tuple[I64, I64, F64]:
+def _search(applications: Applications, pool: Layer, base: F64, seed: int, tuning: Tuning) -> tuple[I64, I64, F64]:
     from fairlead.decide.policies.allocation import kernel
 
     k = len(applications)
@@ -236,7 +237,7 @@ def _search(applications: Applications, pool: Pool, base: F64, seed: int, tuning
     return top[1:]
 
 
-def _starts(applications: Applications, pool: Pool, base: F64) -> list[tuple[I64, I64]]:
+def _starts(applications: Applications, pool: Layer, base: F64) -> list[tuple[I64, I64]]:
     """Published decisions to start from: n_perf and n_sys, and between them what a load of 1 allows, each spread by
     decreasing count and by occupancy (Bandet, Boito and Pallez 2024)."""
     k = len(applications)
@@ -269,7 +270,7 @@ def _between(applications: Applications, stress: F64, least: I64, fastest: I64, 
     return choice
 
 
-def _spread(counts: I64, choice: I64, share: F64, pool: Pool, base: F64, clairvoyant: bool) -> I64:
+def _spread(counts: I64, choice: I64, share: F64, pool: Layer, base: F64, clairvoyant: bool) -> I64:
     """By decreasing count round-robin, or by decreasing share of time to the least occupied."""
     usable = pool.usable
     out = np.full((len(choice), int(counts.max())), NONE, np.int64)
@@ -287,7 +288,7 @@ def _spread(counts: I64, choice: I64, share: F64, pool: Pool, base: F64, clairvo
 
 
 def _arrive(
-    application: Applications, running: Running, pool: Pool, time: F64, best: F64, compute: F64, tuning: Tuning
+    application: Applications, running: Running, pool: Layer, time: F64, best: F64, compute: F64, tuning: Tuning
 ) -> Decision:
     from fairlead.decide.policies.allocation import kernel
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fairlead.core.model.site import Layer
 from fairlead.decide.policies.allocation.allowed_counts import BOOL, allowed
-from fairlead.decide.policies.allocation.contract import F64, I64, NONE, Applications, Pool, Running
+from fairlead.decide.policies.allocation.contract import F64, I64, NONE, Applications, Running
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Mckp:
     dividing: bool = False
     default: int = 1
 
-    def choose(self, applications: Applications, pool: Pool, rng: np.random.Generator) -> I64:  # noqa: ARG002
+    def choose(self, applications: Applications, pool: Layer, rng: np.random.Generator) -> I64:  # noqa: ARG002
         """See `Allocation`."""
         fits = allowed(applications, pool, dividing=self.dividing)
         weight, value = self._items(applications, fits, pool)
@@ -38,7 +39,7 @@ class Mckp:
             return self._without(applications, fits, value)
         return np.asarray(chosen - 1, np.int64)  # item 0 is straight to the file system
 
-    def choose_one(self, application: Applications, running: Running, pool: Pool, rng: np.random.Generator) -> int:  # noqa: ARG002
+    def choose_one(self, application: Applications, running: Running, pool: Layer, rng: np.random.Generator) -> int:  # noqa: ARG002
         """See `Allocation`: the best that resources without a user allow; those that run keep theirs."""
         fits = allowed(application, pool, dividing=self.dividing)
         weight, value = self._items(application, fits, pool)
@@ -47,7 +48,7 @@ class Mckp:
             return int(self._without(application, fits, value)[0])
         return int(chosen[0]) - 1
 
-    def _items(self, applications: Applications, fits: BOOL, pool: Pool) -> tuple[I64, F64]:
+    def _items(self, applications: Applications, fits: BOOL, pool: Layer) -> tuple[I64, F64]:
         """Weights (C + 1,) and values (K, C + 1), -inf: no such item. No item weighs more than there is."""
         direct = applications.direct if self.direct else np.full(len(applications), np.nan)
         value = np.column_stack([direct, np.where(fits, applications.bandwidth, np.nan)])

@@ -9,8 +9,9 @@ from heapq import heappop, heappush
 
 import numpy as np
 
+from fairlead.core.model.site import Layer
 from fairlead.decide.policies.allocation.allowed_counts import BOOL, allowed, best, least
-from fairlead.decide.policies.allocation.contract import I64, Applications, Pool, Running
+from fairlead.decide.policies.allocation.contract import I64, Applications, Running
 
 
 class Tcpu:
@@ -18,7 +19,7 @@ class Tcpu:
     first count that keeps load <= 1 and does not lower its CPU load; the application that gains most CPU load takes its
     step (of equals the first); until none can. O(K C log K) but for loads that fall again and again."""
 
-    def choose(self, applications: Applications, pool: Pool, rng: np.random.Generator) -> I64:  # noqa: ARG002
+    def choose(self, applications: Applications, pool: Layer, rng: np.random.Generator) -> I64:  # noqa: ARG002
         """See `Allocation`."""
         fits = allowed(applications, pool)
         start = least(applications, fits)
@@ -26,7 +27,7 @@ class Tcpu:
             return start
         return _Climb(applications, fits, start, len(pool.usable)).climb()
 
-    def choose_one(self, application: Applications, running: Running, pool: Pool, rng: np.random.Generator) -> int:  # noqa: ARG002
+    def choose_one(self, application: Applications, running: Running, pool: Layer, rng: np.random.Generator) -> int:  # noqa: ARG002
         """See `Allocation`: those that run stay at what they have, their stress counts."""
         fits = allowed(application, pool)
         start = least(application, fits)

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fairlead.core.model.site import Layer, Site, build_layer
 from fairlead.decide.policies.paths import tunings
-from fairlead.decide.policies.paths.contract import Components, Expected, Grant, Landscape, Reason
+from fairlead.decide.policies.paths.contract import Expected, Grant, Reason
 from fairlead.decide.policies.paths.flow import Flow, Weights, flow, queue
 from fairlead.decide.policies.paths.layer_state import allowed, named, passed_over, size, sound, typical, used
 
@@ -24,40 +25,40 @@ class Aiot:
     tuned: bool = True
     equal_weights: bool = False
 
-    def grant(self, expected: Expected, landscape: Landscape, rng: np.random.Generator) -> Grant:  # noqa: ARG002
+    def grant(self, expected: Expected, site: Site, rng: np.random.Generator) -> Grant:  # noqa: ARG002
         """See `PathPolicy`. O(components) beside sorting them."""
         wanted = _wanted(expected)
-        weights = (Weights.equal if self.equal_weights else Weights.of)(wanted, _units(landscape))
+        weights = (Weights.equal if self.equal_weights else Weights.of)(wanted, _units(site))
         if weights.demand <= 0:
             why = (
                 "nothing is known of what it asks for a second" if max(wanted) <= 0 else "no peak of any layer is known"
             )
             return Grant(reasons=(Reason(what="forwarders", why=f"{why}: left to the site's default"),))
         found = flow(
-            landscape.forwarders,
-            landscape.targets,
+            site.forwarders,
+            site.targets,
             weights,
-            servers=landscape.servers,
-            server_of=landscape.server_of,
-            most_forwarders=max(landscape.forwarder_counts),
-            most_targets=max(landscape.stripe_counts),
+            servers=site.servers,
+            server_of=site.server_of,
+            most_forwarders=max(site.forwarder_counts),
+            most_targets=max(site.stripe_counts),
         )
         if not found.forwarders or not found.targets:
             # Where one layer has no room at all, the other still carries the whole.
-            nothing = Components.idle("", (), 0.0)
-            above = flow(landscape.forwarders, nothing, weights, most_forwarders=max(landscape.forwarder_counts))
+            nothing = build_layer("", (), 0.0)
+            above = flow(site.forwarders, nothing, weights, most_forwarders=max(site.forwarder_counts))
             beneath = flow(
                 nothing,
-                landscape.targets,
+                site.targets,
                 weights,
-                servers=landscape.servers,
-                server_of=landscape.server_of,
-                most_targets=max(landscape.stripe_counts),
+                servers=site.servers,
+                server_of=site.server_of,
+                most_targets=max(site.stripe_counts),
             )
             found = replace(found, forwarders=above.forwarders, targets=beneath.targets)
-        forwarders, told = _layer(landscape.forwarders, found.forwarders, landscape.forwarder_counts, "forwarders")
-        sound_targets = _below_sound(landscape)
-        targets, below = _layer(sound_targets, found.targets, landscape.stripe_counts, "targets")
+        forwarders, told = _layer(site.forwarders, found.forwarders, site.forwarder_counts, "forwarders")
+        sound_targets = _below_sound(site)
+        targets, below = _layer(sound_targets, found.targets, site.stripe_counts, "targets")
         reasons = [
             Reason(what="forwarders", why=f"{told}; {_asked(wanted, weights, found)}"),
             Reason(what="targets", why=below),
@@ -69,9 +70,9 @@ class Aiot:
                 reasons=tuple(reasons),
                 stripe_count=len(targets) or None,
             )
-        ahead, why_ahead = tunings.prefetch(expected, landscape, forwarders)
-        share, why_share = tunings.metadata_share(expected, landscape, forwarders)
-        count, stripe, why_stripes = tunings.stripes(expected, landscape, len(sound(sound_targets)))
+        ahead, why_ahead = tunings.prefetch(expected, site, forwarders)
+        share, why_share = tunings.metadata_share(expected, site, forwarders)
+        count, stripe, why_stripes = tunings.stripes(expected, site, len(sound(sound_targets)))
         dom, why_dom = tunings.data_on_metadata(expected)
         if count is not None and expected.mode == "N-1" and count != len(targets):
             # The shared file needs as many targets as stripes: the next of the queue, or fewer of those found.
@@ -95,26 +96,26 @@ def _wanted(expected: Expected) -> tuple[float, float, float]:
     return expected.bandwidth_bytes_per_s or 0.0, expected.iops or 0.0, expected.mdops or 0.0
 
 
-def _units(landscape: Landscape) -> tuple[float | None, float | None, float | None]:
+def _units(site: Site) -> tuple[float | None, float | None, float | None]:
     """What one usual forwarder gives of each measure; of one they have no peak of, a usual target."""
     units = []
     for name in ("bandwidth", "iops", "mdops"):
-        unit = typical(getattr(landscape.forwarders, name))
-        units.append(typical(getattr(landscape.targets, name)) if unit is None else unit)
+        unit = typical(getattr(site.forwarders, name))
+        units.append(typical(getattr(site.targets, name)) if unit is None else unit)
     return units[0], units[1], units[2]
 
 
-def _below_sound(landscape: Landscape) -> Components:
+def _below_sound(site: Site) -> Layer:
     """The targets, those below a sick or reserved server taken for sick."""
-    servers, owner = landscape.servers, landscape.server_of
-    if servers is None or owner is None or len(owner) != len(landscape.targets):
-        return landscape.targets
+    servers, owner = site.servers, site.server_of
+    if not len(servers) or len(owner) != len(site.targets):
+        return site.targets
     barred = (servers.sick | servers.reserved)[owner]
-    return replace(landscape.targets, sick=landscape.targets.sick | barred)
+    return replace(site.targets, sick=site.targets.sick | barred)
 
 
 def _layer(
-    components: Components, found: tuple[int, ...], counts: tuple[int, ...], layer: str
+    components: Layer, found: tuple[int, ...], counts: tuple[int, ...], layer: str
 ) -> tuple[tuple[int, ...], str]:
     """What is granted of a layer, in the order it was taken: what the flow found, and the next of the queue up to a
     count that may be granted."""

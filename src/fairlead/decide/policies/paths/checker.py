@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from fairlead.core.model.plan import Plan
-from fairlead.decide.policies.paths.contract import Components, Landscape
+from fairlead.core.model.site import Layer, Site
 
 STRIPE_UNIT = 64 << 10
 """Lustre: a stripe is a multiple of 64 KiB ..."""
@@ -46,10 +46,10 @@ class Kept:
 
 @dataclass(frozen=True, kw_only=True)
 class Ground:
-    """What plans are checked against. `landscape` as it is, without what a policy was told besides. `reserved_for`:
-    component → the job it is kept for. `nodes`: place of a node in `landscape.default_forwarder`."""
+    """What plans are checked against. `site` as it is, without what a policy was told besides. `reserved_for`:
+    component → the job it is kept for. `nodes`: place of a node in `site.default_forwarder`."""
 
-    landscape: Landscape
+    site: Site
     now_ns: int
     barred: tuple[Kept, ...] = ()
     reserved_for: Mapping[str, str] = field(default_factory=dict)
@@ -60,14 +60,14 @@ class Ground:
     @cached_property
     def forwarders(self) -> dict[str, int]:
         """Place of each forwarder."""
-        return {name: at for at, name in enumerate(self.landscape.forwarders.names)}
+        return {name: at for at, name in enumerate(self.site.forwarders.names)}
 
     @cached_property
     def targets(self) -> dict[str, int]:
         """Place of each target."""
-        return {name: at for at, name in enumerate(self.landscape.targets.names)}
+        return {name: at for at, name in enumerate(self.site.targets.names)}
 
-    def usable(self, layer: Components, plan: Plan) -> int:
+    def usable(self, layer: Layer, plan: Plan) -> int:
         """How many components of a layer could be granted to the job of a plan."""
         job = plan.job
         kept = {
@@ -83,8 +83,8 @@ class Ground:
 
     def default_of(self, nodes: Sequence[str]) -> set[str]:
         """Forwarders the site's own map gives these nodes."""
-        places = {int(self.landscape.default_forwarder[self.nodes[node]]) for node in nodes if node in self.nodes}
-        return {self.landscape.forwarders.names[at] for at in places if at >= 0}
+        places = {int(self.site.default_forwarder[self.nodes[node]]) for node in nodes if node in self.nodes}
+        return {self.site.forwarders.names[at] for at in places if at >= 0}
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -141,11 +141,11 @@ def _granted(plan: Plan) -> Iterator[tuple[str, str]]:
     yield from (("targets", name) for name in plan.targets)
 
 
-def _known(plan: Plan, ground: Ground) -> Iterator[tuple[str, str, Components, int]]:
+def _known(plan: Plan, ground: Ground) -> Iterator[tuple[str, str, Layer, int]]:
     """Granted components that exist: field, name, the layer and the place in it."""
     for where, places, layer in (
-        ("forwarders", ground.forwarders, ground.landscape.forwarders),
-        ("targets", ground.targets, ground.landscape.targets),
+        ("forwarders", ground.forwarders, ground.site.forwarders),
+        ("targets", ground.targets, ground.site.targets),
     ):
         for name in dict.fromkeys(getattr(plan, where)):
             if name in places:
@@ -207,20 +207,20 @@ def _barred(plan: Plan, ground: Ground) -> Found:
 
 def _beyond(plan: Plan, ground: Ground) -> Found:
     """Never more than exist, and counts that may be granted."""
-    most, count = len(ground.landscape.forwarders), len(plan.forwarders)
+    most, count = len(ground.site.forwarders), len(plan.forwarders)
     if count > most:
         yield "forwarders", "", f"{count} are granted, {most} exist"
-    elif count and count not in ground.landscape.forwarder_counts:
-        least, usable = min(ground.landscape.forwarder_counts), ground.usable(ground.landscape.forwarders, plan)
+    elif count and count not in ground.site.forwarder_counts:
+        least, usable = min(ground.site.forwarder_counts), ground.usable(ground.site.forwarders, plan)
         default = ground.default_of(plan.job.nodes)
         # As many as its own nodes' map gives, or what is sound of those, is no more than it has without a plan.
         own = count == len(default) or set(plan.forwarders) <= default or count == usable < len(default)
         # Fewer than the least count, where no more are left; for a job that is to be alone, where no more are unused.
         few = count < least and (plan.isolated or count == usable)
         if not own and not few:
-            allowed = ", ".join(map(str, ground.landscape.forwarder_counts))
+            allowed = ", ".join(map(str, ground.site.forwarder_counts))
             yield "forwarders", "", f"{count} are granted, a job may have {allowed}"
-    exist = len(ground.landscape.targets)
+    exist = len(ground.site.targets)
     if len(plan.targets) > exist:
         yield "targets", "", f"{len(plan.targets)} are granted, {exist} exist"
 
@@ -232,12 +232,12 @@ def _stripes(plan: Plan, ground: Ground) -> Found:
     if count < 1 or count > MOST_STRIPES:
         yield "stripe_count", "", f"{count} is not 1 to {MOST_STRIPES}"
         return
-    allowed = {*ground.landscape.stripe_counts, ground.landscape.default_stripes}
-    least = min(ground.landscape.stripe_counts)
-    few = count < least and count == ground.usable(ground.landscape.targets, plan)
+    allowed = {*ground.site.stripe_counts, ground.site.default_stripes}
+    least = min(ground.site.stripe_counts)
+    few = count < least and count == ground.usable(ground.site.targets, plan)
     if count not in allowed and not few:
         yield "stripe_count", "", f"{count} is granted, a job may have {', '.join(map(str, sorted(allowed)))}"
-    room = len(set(plan.targets)) or len(ground.landscape.targets)
+    room = len(set(plan.targets)) or len(ground.site.targets)
     if room and count > room:  # where no targets are known, neither is how many there are
         yield "stripe_count", "", f"{count} stripes on {room} target{'' if room == 1 else 's'}"
 
@@ -258,11 +258,11 @@ def _pool(plan: Plan, ground: Ground) -> Found:
         yield "pool", repr(name[:60]), f"no pool name: letters, digits, _ and - , at most {POOL_NAME_LENGTH}"
     if not plan.targets:
         yield "pool", name, "a pool without targets"
-    held = ground.landscape.pools.get(name)
+    held = ground.site.pools.get(name)
     if held is None and plan.pool_exists:
         yield "pool", name, "no such pool is known"
     if held is not None:
-        known = {ground.landscape.targets.names[at] for at in held}
+        known = {ground.site.targets.names[at] for at in held}
         if known != set(plan.targets):
             yield "pool", name, "the site has a pool of this name with other targets"
 
@@ -286,7 +286,7 @@ def _isolated(plan: Plan, ground: Ground) -> Found:
 
 
 def _prefetch(plan: Plan, ground: Ground) -> Found:
-    size, room = plan.prefetch_bytes, ground.landscape.forwarder_buffer_bytes * max(len(plan.forwarders), 1)
+    size, room = plan.prefetch_bytes, ground.site.forwarder_buffer_bytes * max(len(plan.forwarders), 1)
     if size is not None and (size <= 0 or size > room):
         yield "prefetch_bytes", "", f"{size} is not above 0 and at most what its forwarders can buffer, {room:.0f}"
 
@@ -366,7 +366,7 @@ def _alone(plans: Sequence[Plan], _: Ground) -> Iterator[tuple[str, str, str, st
 
 def _room_left(plans: Sequence[Plan], ground: Ground) -> Iterator[tuple[str, str, str, str]]:
     """Isolated jobs together leave a sound forwarder to everybody else."""
-    layer = ground.landscape.forwarders
+    layer = ground.site.forwarders
     sound = {name for at, name in enumerate(layer.names) if not layer.sick[at] and name not in ground.reserved_for}
     alone = {name for plan in plans if plan.isolated for name in plan.forwarders}
     if alone and not sound - alone:

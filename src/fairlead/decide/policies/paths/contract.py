@@ -6,14 +6,13 @@ policy. `sim.replay`, `whatif` and `plan` ask the same objects. Not here: predic
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from fairlead.decide.policies.allocation.contract import Running
+from fairlead.core.model.site import Site
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
@@ -61,73 +60,6 @@ class Expected:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Components:
-    """The N components of one layer now. Peaks (N,): `bandwidth` bytes/s, `iops`, `mdops` (NaN: not known). `load` (N,)
-    0..1 used at present, NaN where nothing is known. `sick` (N,) never granted. `jobs` (N,) jobs it serves now;
-    `occupancy` (N,) share of time those are expected to keep it busy. `reserved` (N,): kept for one job alone."""
-
-    kind: str
-    names: tuple[str, ...]
-    bandwidth: F64
-    iops: F64
-    mdops: F64
-    load: F64
-    sick: NDArray[np.bool_]
-    jobs: I64
-    occupancy: F64
-    reserved: NDArray[np.bool_]
-
-    @staticmethod
-    def idle(
-        kind: str, names: tuple[str, ...], bandwidth: float, *, iops: float = np.nan, mdops: float = np.nan
-    ) -> Components:
-        """Equal components that nobody uses."""
-        n = len(names)
-        return Components(
-            kind=kind,
-            names=names,
-            bandwidth=np.full(n, float(bandwidth)),
-            iops=np.full(n, iops),
-            mdops=np.full(n, mdops),
-            load=np.zeros(n),
-            sick=np.zeros(n, np.bool_),
-            jobs=np.zeros(n, np.int64),
-            occupancy=np.zeros(n),
-            reserved=np.zeros(n, np.bool_),
-        )
-
-    def __len__(self) -> int:
-        """N."""
-        return len(self.names)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Landscape:
-    """The machine as a path policy sees it. `server_of` (targets,): place of each target's server, where they are
-    known. `default_forwarder` (nodes,): what the site's own map gives, -1 none. `forwarder_counts`,
-    `stripe_counts`: what may be granted. `pools`: name → targets. `client_bandwidth` bytes/s of one client; `client`:
-    whether each process doing I/O is one ("process") or a node has one for all of its own ("node").
-    `forwarders_running`, `targets_running`: who runs, where the caller keeps it (see `studied`); policies only read it.
-    """
-
-    forwarders: Components
-    targets: Components
-    servers: Components | None = None
-    server_of: I64 | None = None
-    default_forwarder: I64 = field(default_factory=lambda: np.zeros(0, np.int64))
-    forwarder_counts: tuple[int, ...] = (1, 2, 4, 8)
-    stripe_counts: tuple[int, ...] = (1, 2, 4, 8)
-    default_stripes: int = 1
-    pools: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    client_bandwidth: float = 90e6
-    forwarder_buffer_bytes: float = 256e6
-    cores: float = 0.0
-    client: str = "process"
-    forwarders_running: Running | None = None
-    targets_running: Running | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class Reason:
     """Why: `what` was decided ("forwarders", "stripe_count") and `why`, a sentence with its figures."""
 
@@ -137,7 +69,7 @@ class Reason:
 
 @dataclass(frozen=True, kw_only=True)
 class Grant:
-    """What a job gets. Places in `Landscape.forwarders` and `.targets`; empty: the site's default. None: not touched.
+    """What a job gets. Places in `Site.forwarders` and `.targets`; empty: the site's default. None: not touched.
 
     `isolated`: nobody else is to be put on its forwarders. `metadata_share`: P of P:(1-P) on them. `dom_bytes`: the
     first bytes of its files on the metadata target.
@@ -157,7 +89,7 @@ class Grant:
 class PathPolicy(Protocol):
     """A policy of paths. Pure: the same question and random stream give the same grant."""
 
-    def grant(self, expected: Expected, landscape: Landscape, rng: np.random.Generator) -> Grant:
+    def grant(self, expected: Expected, site: Site, rng: np.random.Generator) -> Grant:
         """What the arriving job gets. Sick and reserved components are never granted; where nothing sound is left it
         grants nothing (the site's default) and says so in its reasons."""
         ...

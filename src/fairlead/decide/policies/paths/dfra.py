@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fairlead.decide.policies.paths.contract import I64, Expected, Grant, Landscape, Reason
+from fairlead.core.model.site import Site
+from fairlead.decide.policies.paths.contract import I64, Expected, Grant, Reason
 from fairlead.decide.policies.paths.layer_state import (
     allowed,
     least_used,
@@ -30,7 +31,7 @@ class Dfra:
     I/O. It gets ceil(N_io b_client / B_fwd) forwarders where that is more than its map gives
     (capacity). A job of `least_mdops` metadata operations a second or more gets unused forwarders for itself
     (isolation), as does an eligible one whose own map suffices but whose forwarders others keep busy above
-    `busy_share`: the paper isolates from disturbing neighbours; a landscape knows their load, not who they are.
+    `busy_share`: the paper isolates from disturbing neighbours; a site knows their load, not who they are.
     """
 
     modes: tuple[str, ...] = ("N-N", "N-1")
@@ -39,38 +40,38 @@ class Dfra:
     least_mdops: float = 300.0
     busy_share: float = 0.5
 
-    def grant(self, expected: Expected, landscape: Landscape, rng: np.random.Generator) -> Grant:  # noqa: ARG002
+    def grant(self, expected: Expected, site: Site, rng: np.random.Generator) -> Grant:  # noqa: ARG002
         """See `PathPolicy`."""
-        layer = landscape.forwarders
+        layer = site.forwarders
         if not len(layer):
             return Grant(reasons=(Reason(what="forwarders", why="the site has no forwarders"),))
         fit = sound(layer)
         if not len(fit):
             why = f"none of {len(layer)} forwarders is sound{passed_over(layer)}: left to the site's default"
             return Grant(reasons=(Reason(what="forwarders", why=why),))
-        default = mapped(expected, landscape)
+        default = mapped(expected, site)
         if expected.mdops is not None and expected.mdops >= self.least_mdops:
-            count = max(len(default), self._needed(expected, landscape) if not self._unfit(expected) else 1, 1)
+            count = max(len(default), self._needed(expected, site) if not self._unfit(expected) else 1, 1)
             why = (
                 f"metadata-heavy: {expected.mdops:.0f} operations/s in the last run, {self.least_mdops:.0f} or more are"
             )
-            return self._isolated(landscape, fit, default, count, why)
+            return self._isolated(site, fit, default, count, why)
         unfit = self._unfit(expected)
         if unfit:
-            return self._default(landscape, fit, default, f"not eligible: {unfit}")
-        needed = self._needed(expected, landscape)
+            return self._default(site, fit, default, f"not eligible: {unfit}")
+        needed = self._needed(expected, site)
         if needed <= 0:
-            return self._default(landscape, fit, default, "no forwarder's bandwidth is known")
-        told = self._told(expected, landscape, needed)
+            return self._default(site, fit, default, "no forwarder's bandwidth is known")
+        told = self._told(expected, site, needed)
         if needed > max(len(default), 1) or not len(default):
-            return self._capacity(landscape, fit, default, needed, told)
+            return self._capacity(site, fit, default, needed, told)
         busy = used(layer)[default]
         crowded = default[(layer.jobs[default] > 0) & (busy > self.busy_share)]
         if len(crowded):
             others = f"others keep {named(layer, crowded)} busy to {busy.max():.0%}"
             why = f"{told}: its own {len(default)} suffice, but {others}"
-            return self._isolated(landscape, fit, default, max(needed, 1), why)
-        return self._default(landscape, fit, default, f"{told}: the {len(default)} of the site's map suffice")
+            return self._isolated(site, fit, default, max(needed, 1), why)
+        return self._default(site, fit, default, f"{told}: the {len(default)} of the site's map suffice")
 
     def _unfit(self, expected: Expected) -> str:
         """Why a job is not eligible; empty where it is."""
@@ -87,54 +88,54 @@ class Dfra:
             return f"{doing} processes do I/O, {self.least_processes} are asked for"
         return ""
 
-    def _clients(self, expected: Expected, landscape: Landscape) -> int:
+    def _clients(self, expected: Expected, site: Site) -> int:
         """N_io: clients that do I/O, processes or, where a node has one client for all of its own, nodes."""
         doing = expected.io_processes or 0
-        return min(doing, expected.node_count) if landscape.client == "node" else doing
+        return min(doing, expected.node_count) if site.client == "node" else doing
 
-    def _needed(self, expected: Expected, landscape: Landscape) -> int:
+    def _needed(self, expected: Expected, site: Site) -> int:
         """N_fwd = ceil(N_io b_client / B_fwd); 0 where B_fwd is not known."""
-        bandwidth = typical(landscape.forwarders.bandwidth)
+        bandwidth = typical(site.forwarders.bandwidth)
         if bandwidth is None:
             return 0
-        return math.ceil(self._clients(expected, landscape) * landscape.client_bandwidth / bandwidth - 1e-9)
+        return math.ceil(self._clients(expected, site) * site.client_bandwidth / bandwidth - 1e-9)
 
-    def _told(self, expected: Expected, landscape: Landscape, needed: int) -> str:
-        bandwidth = typical(landscape.forwarders.bandwidth) or 0.0
+    def _told(self, expected: Expected, site: Site, needed: int) -> str:
+        bandwidth = typical(site.forwarders.bandwidth) or 0.0
         return (
-            f"{self._clients(expected, landscape)} I/O clients x {size(landscape.client_bandwidth)}B/s / "
+            f"{self._clients(expected, site)} I/O clients x {size(site.client_bandwidth)}B/s / "
             f"{size(bandwidth)}B/s a forwarder ask for {needed}"
         )
 
-    def _capacity(self, landscape: Landscape, fit: I64, default: I64, needed: int, told: str) -> Grant:
+    def _capacity(self, site: Site, fit: I64, default: I64, needed: int, told: str) -> Grant:
         """The least used sound forwarders, as many as are needed or may be granted."""
-        layer = landscape.forwarders
-        count = allowed(needed, landscape.forwarder_counts, len(fit))
+        layer = site.forwarders
+        count = allowed(needed, site.forwarder_counts, len(fit))
         if count <= len(default) and not (layer.sick | layer.reserved)[default].any():
-            return self._default(landscape, fit, default, f"{told}, but no more than {count} can be granted")
+            return self._default(site, fit, default, f"{told}, but no more than {count} can be granted")
         places = least_used(layer, fit)[:count]
         short = "" if count >= needed else f", {count} can be granted"
         why = f"{told}{short}; the least used are {named(layer, places)}{passed_over(layer)}"
         return Grant(forwarders=tuple(sorted(places.tolist())), reasons=(Reason(what="forwarders", why=why),))
 
-    def _isolated(self, landscape: Landscape, fit: I64, default: I64, count: int, why: str) -> Grant:
+    def _isolated(self, site: Site, fit: I64, default: I64, count: int, why: str) -> Grant:
         """Forwarders nobody uses, for this job alone; where there are none, the site's map."""
-        layer = landscape.forwarders
+        layer = site.forwarders
         unused = fit[(layer.jobs[fit] == 0)]
         if not len(unused):
-            return self._default(landscape, fit, default, f"{why}; no sound forwarder is unused, so it shares")
+            return self._default(site, fit, default, f"{why}; no sound forwarder is unused, so it shares")
         spare = min(len(unused), len(fit) - 1)  # everybody else needs one, too
         if not spare:
-            return self._default(landscape, fit, default, f"{why}; no other sound forwarder is left, so it shares")
-        count = allowed(count, landscape.forwarder_counts, spare)
+            return self._default(site, fit, default, f"{why}; no other sound forwarder is left, so it shares")
+        count = allowed(count, site.forwarder_counts, spare)
         places = least_used(layer, unused)[:count]
         told = Reason(what="forwarders", why=f"{why}; {named(layer, places)} serve nobody{passed_over(layer)}")
         alone = Reason(what="isolated", why="nobody else is to be put on them while it runs")
         return Grant(forwarders=tuple(sorted(places.tolist())), isolated=True, reasons=(told, alone))
 
-    def _default(self, landscape: Landscape, fit: I64, default: I64, why: str) -> Grant:
+    def _default(self, site: Site, fit: I64, default: I64, why: str) -> Grant:
         """Nothing, which is the site's map; where that leads to a sick or reserved forwarder, sound ones instead."""
-        layer = landscape.forwarders
+        layer = site.forwarders
         barred = (layer.sick | layer.reserved)[default]
         if not barred.any():
             return Grant(reasons=(Reason(what="forwarders", why=f"left to the site's map: {why}"),))

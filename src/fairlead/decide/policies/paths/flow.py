@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fairlead.decide.policies.paths.contract import F64, I64, Components
+from fairlead.core.model.site import Layer
+from fairlead.decide.policies.paths.contract import F64, I64
 from fairlead.decide.policies.paths.layer_state import sound, used
 
 BUCKETS = 6
@@ -61,13 +62,13 @@ class Weights:
         return Weights(x, share, sum(weight * want for weight, want in zip(x, wanted, strict=True)))
 
 
-def capacity(components: Components, weights: Weights) -> F64:
+def capacity(components: Layer, weights: Weights) -> F64:
     """(N,) c = (x1 Y1 + x2 Y2 + x3 Y3)(1 - U). A measure that a component has no figure for is left out and the others
     stand for it (targets serve no metadata); with no figure at all it takes what is asked."""
     return np.asarray(idle_capacity(components, weights) * (1.0 - used(components)))
 
 
-def idle_capacity(components: Components, weights: Weights) -> F64:
+def idle_capacity(components: Layer, weights: Weights) -> F64:
     """`capacity` if nobody used them."""
     whole, told = np.zeros(len(components)), np.zeros(len(components))
     peaks = (components.bandwidth, components.iops, components.mdops)
@@ -84,7 +85,7 @@ def bucket(load: F64) -> I64:
     return np.ceil(np.round(load * (BUCKETS - 1), 9)).astype(np.int64)
 
 
-def queue(components: Components, places: I64) -> list[int]:
+def queue(components: Layer, places: I64) -> list[int]:
     """`places` bucket by bucket; inside one, who has waited longest comes first, told by how few jobs it serves."""
     load = used(components)[places]
     found: list[int] = places[np.lexsort((places, components.jobs[places], bucket(load)))].tolist()
@@ -92,11 +93,11 @@ def queue(components: Components, places: I64) -> list[int]:
 
 
 def flow(
-    forwarders: Components,
-    targets: Components,
+    forwarders: Layer,
+    targets: Layer,
     weights: Weights,
     *,
-    servers: Components | None = None,
+    servers: Layer | None = None,
     server_of: I64 | None = None,
     most_forwarders: int | None = None,
     most_targets: int | None = None,
@@ -131,7 +132,7 @@ class _Layer:
         self.taken: list[int] = []
 
     @staticmethod
-    def of(components: Components, weights: Weights, most: int | None) -> _Layer | None:
+    def of(components: Layer, weights: Weights, most: int | None) -> _Layer | None:
         if not len(components):
             return None
         return _Layer(queue(components, sound(components)), capacity(components, weights).tolist(), most)
@@ -159,7 +160,7 @@ class _Leaves:
     something goes to the end of its bucket, so that a job's targets are on different servers where they can be."""
 
     def __init__(
-        self, targets: Components, weights: Weights, servers: Components | None, server_of: I64 | None, most: int | None
+        self, targets: Layer, weights: Weights, servers: Layer | None, server_of: I64 | None, most: int | None
     ) -> None:
         self.any = len(targets) > 0
         self.room: list[float] = capacity(targets, weights).tolist()

@@ -1,7 +1,7 @@
 """Any allocation policy as a policy of paths: asked once for forwarders and once for targets of an arriving job.
 
-Who runs is state of the caller: it keeps a `Running` a layer in the landscape (`entering` makes what it enters), or the
-policy sees only the sums of `Components`. Not here: the policies (`policies.allocation`).
+Who runs is state of the caller: it keeps a `Running` a layer in the site (`entering` makes what it enters), or the
+policy sees only the sums of `Layer`. Not here: the policies (`policies.allocation`).
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from fairlead.decide.policies.allocation.contract import I64, NONE, Applications, Decision, Policy, Pool, Running
-from fairlead.decide.policies.paths.contract import Components, Expected, Grant, Landscape, Reason
+from fairlead.core.model.site import Layer, Site
+from fairlead.decide.policies.allocation.contract import I64, NONE, Applications, Decision, Policy, Running
+from fairlead.decide.policies.paths.contract import Expected, Grant, Reason
 from fairlead.decide.policies.paths.layer_state import named, passed_over, size, sound, typical
 
 FORWARDERS, TARGETS = "forwarders", "targets"
@@ -26,11 +27,11 @@ class Studied:
     """Whoever asks it should keep rows of who runs (`entering`): with sums alone it cannot tell jobs apart."""
     policy: Policy
 
-    def grant(self, expected: Expected, landscape: Landscape, rng: np.random.Generator) -> Grant:
+    def grant(self, expected: Expected, site: Site, rng: np.random.Generator) -> Grant:
         """See `PathPolicy`. One question a layer, the forwarders' first; both draw from `rng`."""
         grant = Grant()
         for layer in (FORWARDERS, TARGETS):
-            places, why = self._layer(expected, landscape, layer, rng)
+            places, why = self._layer(expected, site, layer, rng)
             reasons = (*grant.reasons, Reason(what=layer, why=why))
             if layer == FORWARDERS:
                 grant = replace(grant, forwarders=places, reasons=reasons)
@@ -40,9 +41,9 @@ class Studied:
         return grant
 
     def _layer(
-        self, expected: Expected, landscape: Landscape, layer: str, rng: np.random.Generator
+        self, expected: Expected, site: Site, layer: str, rng: np.random.Generator
     ) -> tuple[tuple[int, ...], str]:
-        components = _components(landscape, layer)
+        components = _components(site, layer)
         if not len(components):
             return (), f"the site has no {layer}"
         free = sound(components)
@@ -51,11 +52,11 @@ class Studied:
                 (),
                 f"none of {len(components)} {layer} is sound{passed_over(components)}: left to the site's default",
             )
-        application, told = application_of(expected, landscape, layer)
+        application, told = application_of(expected, site, layer)
         if application is None:
             return (), f"{told}: left to the site's default"
-        running = running_of(landscape, layer, application.counts)
-        decision = self.policy.arrive(application, running, pool_of(expected, landscape, layer), rng)
+        running = running_of(site, layer, application.counts)
+        decision = self.policy.arrive(application, running, pool_of(expected, site, layer), rng)
         places = np.unique(decision.resources[0][decision.resources[0] >= 0])
         if np.isin(places, free, invert=True).any():
             raise ValueError(f"{type(self.policy).__name__} granted a sick or reserved component of the {layer}")
@@ -75,41 +76,31 @@ def _own_files(expected: Expected, targets: int) -> bool:
     return expected.mode in ("N-N", "N-M") and files is not None and files >= targets
 
 
-def _components(landscape: Landscape, layer: str) -> Components:
-    return landscape.forwarders if layer == FORWARDERS else landscape.targets
+def _components(site: Site, layer: str) -> Layer:
+    return site.forwarders if layer == FORWARDERS else site.targets
 
 
-def pool_of(expected: Expected, landscape: Landscape, layer: str) -> Pool:
-    """A layer as allocation policies see it: performance by peak bandwidth (what is not known counts as the median)."""
-    components = _components(landscape, layer)
-    usual = typical(components.bandwidth)
-    if usual is None:
-        performance = np.ones(len(components))
-    else:
-        known = np.isfinite(components.bandwidth) & (components.bandwidth > 0)
-        performance = np.where(known, components.bandwidth, usual) / usual
-    cores = landscape.cores or max(expected.cores, float(expected.node_count), 1.0)
-    return Pool(
-        cores=float(cores), performance=performance, available=np.asarray(~(components.sick | components.reserved))
-    )
+def pool_of(expected: Expected, site: Site, layer: str) -> Layer:
+    """A layer as it is now, with the cores of the machine, for allocation policies."""
+    cores = site.cores or max(expected.cores, float(expected.node_count), 1.0)
+    return replace(_components(site, layer), cores=float(cores))
 
 
-def running_of(landscape: Landscape, layer: str, counts: I64) -> Running:
+def running_of(site: Site, layer: str, counts: I64) -> Running:
     """Who runs on a layer: what the caller keeps, else the sums of its components."""
-    kept = landscape.forwarders_running if layer == FORWARDERS else landscape.targets_running
-    if kept is not None:
-        return kept
-    components = _components(landscape, layer)
+    components = _components(site, layer)
+    if isinstance(components.running, Running):
+        return components.running
     return Running.from_sums(components.occupancy, components.jobs, counts)
 
 
-def counts_of(landscape: Landscape, layer: str) -> I64:
+def counts_of(site: Site, layer: str) -> I64:
     """What a layer may grant, rising: the `counts` of a `Running` that a caller keeps for it."""
-    counts = landscape.forwarder_counts if layer == FORWARDERS else landscape.stripe_counts
+    counts = site.forwarder_counts if layer == FORWARDERS else site.stripe_counts
     return np.array(sorted({int(count) for count in counts}), np.int64)
 
 
-def application_of(expected: Expected, landscape: Landscape, layer: str) -> tuple[Applications | None, str]:
+def application_of(expected: Expected, site: Site, layer: str) -> tuple[Applications | None, str]:
     """An expected job as an application (K = 1) of one layer, and in words where its curve is from; None where it is
     not known what it moves.
 
@@ -119,8 +110,8 @@ def application_of(expected: Expected, landscape: Landscape, layer: str) -> tupl
     volume = expected.volume_bytes
     if volume is None or volume <= 0:
         return None, "not known what it moves" if volume is None else "it moves nothing"
-    counts = counts_of(landscape, layer)
-    components = _components(landscape, layer)
+    counts = counts_of(site, layer)
+    components = _components(site, layer)
     seen = expected.forwarder_curve if layer == FORWARDERS else expected.target_curve
     curve = sorted((count, rate) for count, rate in seen if count >= 1 and rate > 0)
     if curve:
@@ -130,7 +121,7 @@ def application_of(expected: Expected, landscape: Landscape, layer: str) -> tupl
         peak = typical(components.bandwidth)
         if peak is None:
             return None, f"no curve of it and no peak of the {layer} is known"
-        alone, basis = _alone(expected, landscape)
+        alone, basis = _alone(expected, site)
         bandwidth = np.minimum(alone, counts * peak)
         told = f"no curve seen: at most {basis}, {size(peak)}B/s of one {components.kind}"
     short = counts > len(sound(components))
@@ -159,25 +150,25 @@ def application_of(expected: Expected, landscape: Landscape, layer: str) -> tupl
     return application, f"{told}; {size(volume)}B"
 
 
-def _alone(expected: Expected, landscape: Landscape) -> tuple[float, str]:
+def _alone(expected: Expected, site: Site) -> tuple[float, str]:
     """Bytes/s a job reaches alone on enough resources, and in words what of."""
     if expected.bandwidth_bytes_per_s:
         return expected.bandwidth_bytes_per_s, f"{size(expected.bandwidth_bytes_per_s)}B/s, as it reached"
     if expected.io_processes:
         clients = expected.io_processes
-        if landscape.client == "node":
+        if site.client == "node":
             clients = min(clients, expected.node_count)
-        rate = clients * landscape.client_bandwidth
+        rate = clients * site.client_bandwidth
         return rate, f"{size(rate)}B/s of {clients} clients"
     return np.inf, "any rate (its own is not known)"
 
 
 def entering(
-    expected: Expected, landscape: Landscape, layer: str, places: tuple[int, ...]
+    expected: Expected, site: Site, layer: str, places: tuple[int, ...]
 ) -> tuple[Applications, Decision] | None:
     """What a caller that keeps a `Running` of a layer enters for a job granted `places` there; None where nothing is
     known of it, or it was granted nothing there. A number of places that is no count is entered as the next lower."""
-    application, _ = application_of(expected, landscape, layer)
+    application, _ = application_of(expected, site, layer)
     if application is None or not places:
         return None
     column = max(int(np.searchsorted(application.counts, len(places), side="right")) - 1, 0)

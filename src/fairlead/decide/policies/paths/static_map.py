@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fairlead.decide.policies.paths.contract import Expected, Grant, Landscape, Reason
+from fairlead.core.model.site import Site
+from fairlead.decide.policies.paths.contract import Expected, Grant, Reason
 from fairlead.decide.policies.paths.layer_state import mapped, named
 
 
@@ -15,10 +16,10 @@ class StaticMap:
     """A path policy that grants nothing: an empty grant is the site's default, and its reasons say what that is. A job
     whose map leads to a sick or reserved forwarder stays on it, as it would without a policy."""
 
-    def grant(self, expected: Expected, landscape: Landscape, rng: np.random.Generator) -> Grant:  # noqa: ARG002
+    def grant(self, expected: Expected, site: Site, rng: np.random.Generator) -> Grant:  # noqa: ARG002
         """See `PathPolicy`."""
-        layer = landscape.forwarders
-        places = mapped(expected, landscape)
+        layer = site.forwarders
+        places = mapped(expected, site)
         barred = places[layer.sick[places] | layer.reserved[places]]
         if not len(layer):
             why = "the site has no forwarders"
@@ -27,5 +28,5 @@ class StaticMap:
         else:
             why = f"the site's map gives its {len(expected.node_ids)} nodes {named(layer, places)}"
             why += f", though {named(layer, barred)} is sick or reserved" if len(barred) else ""
-        stripes = Reason(what="stripe_count", why=f"the site's default of {landscape.default_stripes}")
+        stripes = Reason(what="stripe_count", why=f"the site's default of {site.default_stripes}")
         return Grant(reasons=(Reason(what="forwarders", why=why), stripes))

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fairlead.decide.policies.paths.contract import Expected, Landscape, Reason
+from fairlead.core.model.site import Site
+from fairlead.decide.policies.paths.contract import Expected, Reason
 from fairlead.decide.policies.paths.layer_state import allowed, size, sound, typical, used
 
 KI64 = 64 << 10
@@ -27,7 +28,7 @@ MANY_FILES = 100
 """... where a job has so many of them or more."""
 
 
-def prefetch(expected: Expected, landscape: Landscape, forwarders: tuple[int, ...]) -> tuple[int | None, Reason]:
+def prefetch(expected: Expected, site: Site, forwarders: tuple[int, ...]) -> tuple[int | None, Reason]:
     """Read-ahead of a file: chunk = buffer x forwarders / files, where requests are smaller and the forwarders lightly
     loaded. Many files open with a long read-ahead each would throw each other out of the buffer."""
     what = "prefetch_bytes"
@@ -35,9 +36,9 @@ def prefetch(expected: Expected, landscape: Landscape, forwarders: tuple[int, ..
         return None, Reason(what=what, why="left alone: its forwarders are the site's default")
     if not expected.files or expected.request_bytes is None or not expected.read_bytes:
         return None, Reason(what=what, why="left alone: not known what files it reads in what requests")
-    load = float(used(landscape.forwarders)[list(forwarders)].max())
-    chunk = int(landscape.forwarder_buffer_bytes * len(forwarders) / expected.files)
-    sizes = f"{size(landscape.forwarder_buffer_bytes)}B x {len(forwarders)} / {expected.files} files = {size(chunk)}B"
+    load = float(used(site.forwarders)[list(forwarders)].max())
+    chunk = int(site.forwarder_buffer_bytes * len(forwarders) / expected.files)
+    sizes = f"{size(site.forwarder_buffer_bytes)}B x {len(forwarders)} / {expected.files} files = {size(chunk)}B"
     if load > LIGHTLY:
         return None, Reason(what=what, why=f"left alone: a forwarder of it is {load:.0%} used")
     if expected.request_bytes >= chunk:
@@ -45,15 +46,13 @@ def prefetch(expected: Expected, landscape: Landscape, forwarders: tuple[int, ..
     return chunk, Reason(what=what, why=f"{sizes}, requests are {size(expected.request_bytes)}B")
 
 
-def metadata_share(
-    expected: Expected, landscape: Landscape, forwarders: tuple[int, ...]
-) -> tuple[float | None, Reason]:
+def metadata_share(expected: Expected, site: Site, forwarders: tuple[int, ...]) -> tuple[float | None, Reason]:
     """P of P:(1-P) for a metadata-heavy job whose forwarders serve others as well."""
     what = "metadata_share"
     if expected.mdops is None or expected.mdops < HEAVY_MDOPS:
         rate = "not known" if expected.mdops is None else f"{expected.mdops:.0f} operations/s"
         return None, Reason(what=what, why=f"left alone: metadata {rate}, heavy is {HEAVY_MDOPS:.0f} and more")
-    jobs = int(landscape.forwarders.jobs[list(forwarders)].max()) if forwarders else 0
+    jobs = int(site.forwarders.jobs[list(forwarders)].max()) if forwarders else 0
     if not jobs:
         return None, Reason(what=what, why="left alone: it shares no forwarder that was chosen")
     return METADATA_SHARE, Reason(
@@ -62,7 +61,7 @@ def metadata_share(
     )
 
 
-def stripes(expected: Expected, landscape: Landscape, most: int | None = None) -> tuple[int | None, int | None, Reason]:
+def stripes(expected: Expected, site: Site, most: int | None = None) -> tuple[int | None, int | None, Reason]:
     """Stripe count and size of the files it makes. A file shared by all: count = process_bw x io_parallelism / ost_bw,
     size = offset_difference / io_parallelism in whole 64 KiB. A file a process: one stripe. `most`: targets it has."""
     what = "stripe_count"
@@ -70,14 +69,14 @@ def stripes(expected: Expected, landscape: Landscape, most: int | None = None) -
         return 1, None, Reason(what=what, why=f"{expected.files} files that are not shared: none is cut in stripes")
     if expected.mode != "N-1":
         return None, None, Reason(what=what, why="left alone: not known to write one file together")
-    available = len(sound(landscape.targets)) if most is None else most
-    peak, parallel = typical(landscape.targets.bandwidth), expected.io_processes
+    available = len(sound(site.targets)) if most is None else most
+    peak, parallel = typical(site.targets.bandwidth), expected.io_processes
     if peak is None or not parallel or not available:
         return None, None, Reason(what=what, why="left alone: processes doing I/O or a target's bandwidth not known")
     total = expected.bandwidth_bytes_per_s
-    each = total / parallel if total else landscape.client_bandwidth
+    each = total / parallel if total else site.client_bandwidth
     wanted = each * parallel / peak
-    count = allowed(max(wanted, 1.0), landscape.stripe_counts, available)
+    count = allowed(max(wanted, 1.0), site.stripe_counts, available)
     why = f"one file: {size(each)}B/s x {parallel} processes / {size(peak)}B/s a target = {wanted:.1f}"
     span = expected.offset_difference_bytes
     if not span:

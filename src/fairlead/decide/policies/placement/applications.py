@@ -9,12 +9,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fairlead.decide.policies.allocation.contract import F64, I64, NONE, Applications, Pool, Running
+from fairlead.core.model.site import Layer
+from fairlead.decide.policies.allocation.contract import F64, I64, NONE, Applications, Running
 
 U64 = np.uint64
 
 
-def _numbers(applications: Applications, choice: I64, pool: Pool) -> I64:
+def _numbers(applications: Applications, choice: I64, pool: Layer) -> I64:
     """(K,): how many each gets: as chosen, or all there are."""
     wanted = np.where(choice < 0, 0, applications.counts[choice])
     return np.asarray(np.minimum(wanted, len(pool.usable)), np.int64)
@@ -24,7 +25,7 @@ def _blank(applications: Applications, rows: int) -> I64:
     return np.full((rows, int(applications.counts.max())), NONE, np.int64)
 
 
-def _in_turn(applications: Applications, numbers: I64, order: I64, first: int, pool: Pool) -> I64:
+def _in_turn(applications: Applications, numbers: I64, order: I64, first: int, pool: Layer) -> I64:
     """Round robin over the available resources, applications in `order`."""
     out = _blank(applications, len(numbers))
     sorted_numbers = numbers[order]
@@ -36,21 +37,21 @@ def _in_turn(applications: Applications, numbers: I64, order: I64, first: int, p
     return out
 
 
-def _lowest(key: F64, number: int, applications: Applications, pool: Pool) -> I64:
+def _lowest(key: F64, number: int, applications: Applications, pool: Layer) -> I64:
     """(W,): the `number` available resources of the lowest key (of `pool.usable`), of equals the first."""
     out = _blank(applications, 1)[0]
     out[:number] = pool.usable[np.argsort(key, kind="stable")[:number]]
     return np.asarray(out)
 
 
-def _one_number(application: Applications, choice: int, pool: Pool) -> int:
+def _one_number(application: Applications, choice: int, pool: Layer) -> int:
     return int(_numbers(application, np.array([choice], np.int64), pool)[0])
 
 
 class RandomPlacing:
     """Different resources, each as likely as the others."""
 
-    def place(self, applications: Applications, choice: I64, pool: Pool, rng: np.random.Generator) -> I64:
+    def place(self, applications: Applications, choice: I64, pool: Layer, rng: np.random.Generator) -> I64:
         """See `Placing`."""
         out = _blank(applications, len(choice))
         for i, number in enumerate(_numbers(applications, choice, pool)):
@@ -62,7 +63,7 @@ class RandomPlacing:
         application: Applications,
         choice: int,
         running: Running,  # noqa: ARG002
-        pool: Pool,
+        pool: Layer,
         rng: np.random.Generator,
     ) -> I64:
         """See `Placing`."""
@@ -73,7 +74,7 @@ class GreedyNonClairvoyant:
     """By decreasing n, round robin over the resources. One more goes to those with the fewest users, which from an
     empty machine is the same."""
 
-    def place(self, applications: Applications, choice: I64, pool: Pool, rng: np.random.Generator) -> I64:  # noqa: ARG002
+    def place(self, applications: Applications, choice: I64, pool: Layer, rng: np.random.Generator) -> I64:  # noqa: ARG002
         """See `Placing`. Of equal n the first application first."""
         numbers = _numbers(applications, choice, pool)
         return _in_turn(applications, numbers, np.argsort(-numbers, kind="stable"), 0, pool)
@@ -83,7 +84,7 @@ class GreedyNonClairvoyant:
         application: Applications,
         choice: int,
         running: Running,
-        pool: Pool,
+        pool: Layer,
         rng: np.random.Generator,  # noqa: ARG002
     ) -> I64:
         """See `Placing`."""
@@ -94,7 +95,7 @@ class GreedyNonClairvoyant:
 class GreedyClairvoyant:
     """By decreasing share of time in I/O, t / (T + t): each to the resources of the lowest occupancy so far."""
 
-    def place(self, applications: Applications, choice: I64, pool: Pool, rng: np.random.Generator) -> I64:  # noqa: ARG002
+    def place(self, applications: Applications, choice: I64, pool: Layer, rng: np.random.Generator) -> I64:  # noqa: ARG002
         """See `Placing`. Of equals the first."""
         numbers = _numbers(applications, choice, pool)
         busy = self._busy(applications, choice)
@@ -117,7 +118,7 @@ class GreedyClairvoyant:
         application: Applications,
         choice: int,
         running: Running,
-        pool: Pool,
+        pool: Layer,
         rng: np.random.Generator,  # noqa: ARG002
     ) -> I64:
         """See `Placing`."""
@@ -128,7 +129,7 @@ class Pools:
     """Sunway's rule for objects, by applications: the resources of the largest performance / (users + 1), applications
     in the order they come (Chen et al., JCST 2020)."""
 
-    def place(self, applications: Applications, choice: I64, pool: Pool, rng: np.random.Generator) -> I64:  # noqa: ARG002
+    def place(self, applications: Applications, choice: I64, pool: Layer, rng: np.random.Generator) -> I64:  # noqa: ARG002
         """See `Placing`. Of equals the first."""
         users = np.zeros(len(pool.usable))
         performance = pool.performance[pool.usable]
@@ -144,7 +145,7 @@ class Pools:
         application: Applications,
         choice: int,
         running: Running,
-        pool: Pool,
+        pool: Layer,
         rng: np.random.Generator,  # noqa: ARG002
     ) -> I64:
         """See `Placing`."""
@@ -156,7 +157,7 @@ class RoundRobinPlacing:
     """One resource after the other, applications in the order they come. One more begins behind as many turns as those
     that run have taken."""
 
-    def place(self, applications: Applications, choice: I64, pool: Pool, rng: np.random.Generator) -> I64:  # noqa: ARG002
+    def place(self, applications: Applications, choice: I64, pool: Layer, rng: np.random.Generator) -> I64:  # noqa: ARG002
         """See `Placing`."""
         return _in_turn(applications, _numbers(applications, choice, pool), np.arange(len(choice)), 0, pool)
 
@@ -165,7 +166,7 @@ class RoundRobinPlacing:
         application: Applications,
         choice: int,
         running: Running,
-        pool: Pool,
+        pool: Layer,
         rng: np.random.Generator,  # noqa: ARG002
     ) -> I64:
         """See `Placing`."""
@@ -176,7 +177,7 @@ class RoundRobinPlacing:
 class WeightedRandomPlacing:
     """Different resources drawn by their performance, without putting back (Efraimidis and Spirakis, IPL 2006)."""
 
-    def place(self, applications: Applications, choice: I64, pool: Pool, rng: np.random.Generator) -> I64:
+    def place(self, applications: Applications, choice: I64, pool: Layer, rng: np.random.Generator) -> I64:
         """See `Placing`. A resource of performance 0 only where no other is left."""
         return _by_straws(applications, choice, pool, rng.random((len(choice), len(pool.usable))))
 
@@ -185,7 +186,7 @@ class WeightedRandomPlacing:
         application: Applications,
         choice: int,
         running: Running,  # noqa: ARG002
-        pool: Pool,
+        pool: Layer,
         rng: np.random.Generator,
     ) -> I64:
         """See `Placing`."""
@@ -197,7 +198,7 @@ class Straw:
     its own number, as long as its performance lets it; the longest are taken. With the same seed only the applications
     that used a resource move when it goes."""
 
-    def place(self, applications: Applications, choice: I64, pool: Pool, rng: np.random.Generator) -> I64:
+    def place(self, applications: Applications, choice: I64, pool: Layer, rng: np.random.Generator) -> I64:
         """See `Placing`. An application's name for the hash is drawn from `rng`."""
         names = rng.integers(0, 2**63, len(choice), dtype=np.uint64)
         drawn = _mixed(names[:, None] ^ _mixed(pool.usable.astype(np.uint64))[None, :])
@@ -209,14 +210,14 @@ class Straw:
         application: Applications,
         choice: int,
         running: Running,  # noqa: ARG002
-        pool: Pool,
+        pool: Layer,
         rng: np.random.Generator,
     ) -> I64:
         """See `Placing`."""
         return np.asarray(self.place(application, np.array([choice], np.int64), pool, rng)[0])
 
 
-def _by_straws(applications: Applications, choice: I64, pool: Pool, uniform: F64) -> I64:
+def _by_straws(applications: Applications, choice: I64, pool: Layer, uniform: F64) -> I64:
     """`uniform` (K, usable) in [0, 1): the lowest of -log(1 - u) / performance."""
     performance = np.maximum(pool.performance[pool.usable], 0.0)
     with np.errstate(divide="ignore"):

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairlead.core.errors import UsageError
-from fairlead.decide.policies.allocation.contract import Applications, Decision, Policy, Pool
+from fairlead.core.model.site import Layer
+from fairlead.decide.policies.allocation.contract import Applications, Decision, Policy, build_pool
 from fairlead.decide.policies.requests.fluid_limits import Streams
 from fairlead.decide.policies.requests.fluid_limits import sharing as fluid_limit
 from fairlead.decide.sim.cycles.measures import Measures, measure
@@ -144,7 +145,7 @@ class Prepared:
     known: dict[str, Applications]
     true: Applications
     cycles: Cycles
-    pool: Pool
+    pool: Layer
     load: float
 
 
@@ -175,7 +176,7 @@ def prepared(case: Case, applications: int, load: float | None, number: int) -> 
         known={"exact": drawn.applications, "class-mean": means},
         true=drawn.applications,
         cycles=cycles,
-        pool=Pool.of(machine.resources, machine.cores),
+        pool=build_pool(machine.resources, machine.cores),
         load=drawn.load,
     )
 
@@ -200,7 +201,7 @@ def _listed(case: Case, workload: Listed, number: int) -> Prepared:
         known={"exact": applications},
         true=applications,
         cycles=cycles,
-        pool=Pool.of(case.machine.resources, case.machine.cores),
+        pool=build_pool(case.machine.resources, case.machine.cores),
         load=float(least.sum() / case.machine.resources),
     )
 

@@ -11,15 +11,15 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from fairlead.core.model.site import Site
 from fairlead.decide.policies.paths.contract import Expected
 from fairlead.decide.policies.paths.dfra import Dfra
 from fairlead.decide.registry import path_policy
 from fairlead.decide.sim.experiments.papers import Line, Told
 from fairlead.decide.sim.faults import Fault
-from fairlead.decide.sim.platform import Machine, taihulight
+from fairlead.decide.sim.platform import taihulight
 from fairlead.decide.sim.replay.jobs import Jobs, Progress, Replayed
 from fairlead.decide.sim.replay.kernel_arguments import F64, I64
-from fairlead.decide.sim.replay.landscape import Site
 from fairlead.decide.sim.replay.measures import HOUR_S, change, compute_s, summary
 from fairlead.decide.sim.replay.perfect_prediction import true_figures
 from fairlead.decide.sim.replay.replay import replay
@@ -34,12 +34,11 @@ FORWARDERS = 240
 Mask = NDArray[np.bool_]
 _SICK, _SICK_PART = (7, 41), (0.2, 0.45)
 _LEAST_RUNS = 3
-_SITE = Site(forwarder_counts=tuple(range(1, FORWARDERS + 1)))
 
 
-def machine() -> Machine:
-    """TaihuLight with 240 forwarders: its map leads to the first 80."""
-    return replace(taihulight(), forwarders=FORWARDERS)
+def machine() -> Site:
+    """TaihuLight with 240 forwarders: its map leads to the first 80. Any number of them may be granted."""
+    return replace(taihulight(forwarders=FORWARDERS), forwarder_counts=tuple(range(1, FORWARDERS + 1)))
 
 
 def last_runs(drawn: Season) -> I64:
@@ -123,16 +122,14 @@ def alone_on_one_forwarder(seed: int) -> float:
         nodes=np.array([512]),
         cores=one * 512 * 260,
         first_node=np.zeros(1, np.int64),
-        client_rate=one * 512 * sunway.node_bandwidth,
-        forwarder_cost=one / sunway.forwarder_bandwidth,
-        target_cost=one / sunway.target_bandwidth,
+        client_rate=one * 512 * sunway.client_bandwidth,
+        forwarder_cost=one / sunway.forwarders.bandwidth[0],
+        target_cost=one / sunway.targets.bandwidth[0],
         most_targets=np.array([512]),
         behaviour=np.array([-1]),
         basis=np.zeros(1, np.int64),
     )
-    static, dynamic = (
-        replay(job, sunway, path_policy(name), seed=seed, site=_SITE).io_s[0] for name in ("static-map", "dfra")
-    )
+    static, dynamic = (replay(job, sunway, path_policy(name), seed=seed).io_s[0] for name in ("static-map", "dfra"))
     return float(static / dynamic)
 
 
@@ -156,7 +153,6 @@ def compared(*, seed: int, quick: bool, tell: Callable[[int, int], None]) -> Tol
             drawn.machine,
             path_policy(name),
             seed=seed,
-            site=_SITE,
             faults=sick,
             expected_of=expected_of,
             progress=_part(tell, number, len(settings)),
@@ -270,7 +266,7 @@ def _of_modes(drawn: Season, static: Replayed, dynamic: Replayed) -> list[Line]:
 
 
 def _of_forwarders(drawn: Season, sound: tuple[Replayed, Replayed], sick: tuple[Replayed, Replayed]) -> list[Line]:
-    mapped = machine().nodes // machine().nodes_per_forwarder
+    mapped = len(np.unique(machine().default_forwarder))
     where, both = "forwarders", [change(drawn.jobs, *pair).saved_core_hours for pair in (sound, sick)]
     return [
         Line(where, "busy, mapped ones, static", float(sound[0].forwarder_busy[:mapped].mean())),

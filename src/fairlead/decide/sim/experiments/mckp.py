@@ -11,8 +11,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from fairlead.core.model.site import Layer
 from fairlead.decide.policies.allocation.allowed_counts import allowed, nearest
-from fairlead.decide.policies.allocation.contract import NONE, Applications, Pool
+from fairlead.decide.policies.allocation.contract import NONE, Applications, build_pool
 from fairlead.decide.policies.allocation.mckp import Mckp, MckpDirect
 from fairlead.decide.policies.allocation.published import Oracle, Process, Size
 from fairlead.decide.sim.experiments.papers import Line, Told
@@ -20,7 +21,7 @@ from fairlead.decide.sim.workloads.profiles import MIB, Profiles, best_counts, f
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
-Chooses = Callable[[Applications, Pool, np.random.Generator], I64]
+Chooses = Callable[[Applications, Layer, np.random.Generator], I64]
 TOGETHER = 16
 """Applications of a set."""
 POOLS = (16, 24, 32, 48, 56, 64, 96, 128)
@@ -38,15 +39,15 @@ OVER_STATIC = {24: (1.03, 5.11, 15.06), 56: (1.0408, 3.1138, 8.3922)}
 """Least, median and most of MCKP over STATIC, by forwarders (section 3.2)."""
 
 
-def _one(applications: Applications, pool: Pool, rng: np.random.Generator) -> I64:  # noqa: ARG001
+def _one(applications: Applications, pool: Layer, rng: np.random.Generator) -> I64:  # noqa: ARG001
     return np.zeros(len(applications), np.int64)
 
 
-def _zero(applications: Applications, pool: Pool, rng: np.random.Generator) -> I64:  # noqa: ARG001
+def _zero(applications: Applications, pool: Layer, rng: np.random.Generator) -> I64:  # noqa: ARG001
     return np.full(len(applications), NONE, np.int64)
 
 
-def _static(applications: Applications, pool: Pool, rng: np.random.Generator) -> I64:  # noqa: ARG001
+def _static(applications: Applications, pool: Layer, rng: np.random.Generator) -> I64:  # noqa: ARG001
     """The paper's own: a forwarder for every R nodes begun, R = nodes of the machine / forwarders."""
     wanted = np.ceil(applications.nodes * len(pool) / MACHINE_NODES - 1e-9)
     return nearest(applications, wanted, allowed(applications, pool))
@@ -92,7 +93,7 @@ def bandwidths(profiles: Profiles, seed: int, sets: int, tell: Callable[[int, in
     """(POOLS, sets) bytes/s of each policy; the same sets for all."""
     compared = policies()
     out = {name: np.zeros((len(POOLS), sets)) for name in compared}
-    pools = [Pool.of(forwarders, MACHINE_NODES) for forwarders in POOLS]
+    pools = [build_pool(forwarders, MACHINE_NODES) for forwarders in POOLS]
     for i in range(sets):
         rng = np.random.default_rng((seed, i))
         applications = together(profiles, rng)

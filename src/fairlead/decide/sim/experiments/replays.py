@@ -6,19 +6,19 @@ What a measure means of jobs that come and go stands at `row`. Not here: reading
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 
+from fairlead.core.model.site import Site
 from fairlead.decide.policies.paths.contract import PathPolicy
 from fairlead.decide.sim import platform
 from fairlead.decide.sim.cycles.measures import jain
 from fairlead.decide.sim.experiments.cases import Case, Row, value_of
 from fairlead.decide.sim.experiments.dfra import true_in
 from fairlead.decide.sim.experiments.replay_spec import Swf, Table
-from fairlead.decide.sim.platform import Machine
 from fairlead.decide.sim.replay.jobs import Jobs, Replayed
 from fairlead.decide.sim.replay.measures import granted_part, slowdown, stretch, waiting_core_hours
 from fairlead.decide.sim.replay.replay import replay
@@ -34,7 +34,7 @@ class Source:
     from the seed. `content`: digest of it all; `told`: what was dropped and what is assumed, in words."""
 
     jobs: Jobs
-    machine: Machine
+    machine: Site
     play: Callable[[str, int], Replayed]
     content: str
     told: tuple[str, ...]
@@ -42,9 +42,8 @@ class Source:
 
 def traced(workload: Swf | Table, data: bytes, seed: tuple[int, ...], where: str) -> Source:
     """Jobs of a trace's bytes. `seed`: what I/O a trace of SWF is given comes from it. Raises InputError."""
-    machine = platform.MACHINES[workload.machine]()
-    if workload.forwarders is not None:
-        machine = replace(machine, forwarders=workload.forwarders)
+    changes = {} if workload.forwarders is None else {"forwarders": workload.forwarders}
+    machine = platform.MACHINES[workload.machine](**changes)
     taken = (
         swf.read(data, seed, machine=machine, where=where)
         if isinstance(workload, Swf)
@@ -85,7 +84,7 @@ def first(jobs: Jobs, until_s: float) -> Jobs:
     return Jobs(**columns)
 
 
-def row(case: Case, number: int, policy: str, jobs: Jobs, machine: Machine, found: Replayed) -> Row:
+def row(case: Case, number: int, policy: str, jobs: Jobs, machine: Site, found: Replayed) -> Row:
     """A replay as a row. The window is the whole of it, from the first job's start to the last one's end.
 
     Slowdown (also its parts, percentiles and fairness) is of jobs that ended and have I/O; `idle` is the share of the
@@ -99,7 +98,7 @@ def row(case: Case, number: int, policy: str, jobs: Jobs, machine: Machine, foun
     span_s = float(found.end_s[ended].max() - jobs.start_s[0]) if ended.any() else 0.0
     waits_s = float((found.io_s * jobs.nodes)[ended].sum())
     layer, counts = (
-        (found.forwarder_busy, found.forwarders) if machine.forwarders else (found.target_busy, found.targets)
+        (found.forwarder_busy, found.forwarders) if len(machine.forwarders) else (found.target_busy, found.targets)
     )
     behaviour = jobs.behaviour[busy]
     return Row(

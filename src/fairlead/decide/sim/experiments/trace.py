@@ -7,7 +7,6 @@ What a trace does not hold is assumed by stated rules, which are told. Not here:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
 
@@ -48,9 +47,7 @@ def compared_on(
                 where="--policy",
                 remedy=f"perhaps {', '.join(near)}" if near else f"one of {', '.join(path_policy_names())}",
             )
-    machine = taihulight()
-    if forwarders is not None:
-        machine = replace(machine, forwarders=forwarders)
+    machine = taihulight() if forwarders is None else taihulight(forwarders=forwarders)
     taken = (
         tables.read(data, machine, where=where)
         if _is_table(data)
@@ -82,7 +79,8 @@ def compared_on(
             Line(name, "cores waiting in I/O", _known(found.waiting_core_hours), unit="core-hours"),
             Line(name, "of these beyond I/O alone", _known(found.lost_core_hours), unit="core-hours"),
         ]
-    notes = (f"{taken.told}; seed {seed}; {machine.forwarders} forwarders, {machine.targets} targets", *taken.assumed)
+    counts = f"{len(machine.forwarders)} forwarders, {len(machine.targets)} targets"
+    notes = (f"{taken.told}; seed {seed}; {counts}", *taken.assumed)
     return Told(paper=f"jobs of {where}", source="a trace, replayed", lines=tuple(lines), notes=notes)
 
 

@@ -7,14 +7,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fairlead.decide.sim.platform import Machine
+from fairlead.core.model.site import Site
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]
 
 
 class Layers(NamedTuple):
-    """First resource of each layer, as `Machine.at` numbers them."""
+    """First resource of each layer, as `Site.at` numbers them."""
 
     forwarder: int
     server: int
@@ -40,12 +40,12 @@ class Ask(NamedTuple):
     mds: int
 
 
-def layers(machine: Machine) -> Layers:
+def layers(machine: Site) -> Layers:
     """Where the machine's layers begin."""
     at = machine.at
     return Layers(at.forwarder, at.server, at.target, at.mds, machine.targets_per_server)
 
 
-def forwarder_operation_s(machine: Machine) -> float:
+def forwarder_operation_s(machine: Site) -> float:
     """Seconds a forwarder is held by a metadata operation: half its time on an idle machine, in one of its workers."""
     return machine.metadata_rtt_s / 2 / machine.workers

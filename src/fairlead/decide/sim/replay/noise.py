@@ -8,12 +8,12 @@ from __future__ import annotations
 import numpy as np
 
 from fairlead.core.errors import UsageError
+from fairlead.core.model.site import Site
 from fairlead.decide.sim.engine import Changes
-from fairlead.decide.sim.platform import Machine
 
 
 def background(
-    machine: Machine, until_s: float, *, share: float, every_s: float = 600.0, component: str = "target", seed: int = 0
+    machine: Site, until_s: float, *, share: float, every_s: float = 600.0, component: str = "target", seed: int = 0
 ) -> Changes:
     """Every component of the kind (`forwarder`, `server`, `target` or `mds`) loses a part of its capacity drawn anew
     every `every_s`, evenly between 0 and twice `share`, until `until_s`. Each has a stream of its own: more components
@@ -22,7 +22,12 @@ def background(
         raise UsageError(f"share is {share:g}", where="share", remedy="0 to 0.5: twice as much is taken at most")
     if not every_s > 0 or not np.isfinite(until_s):
         raise UsageError("noise changes at no times", where="every_s", remedy="seconds above 0, and an end")
-    counts = {"forwarder": machine.forwarders, "server": machine.servers, "target": machine.targets, "mds": machine.mds}
+    counts = {
+        "forwarder": len(machine.forwarders),
+        "server": len(machine.servers),
+        "target": len(machine.targets),
+        "mds": len(machine.mds),
+    }
     if component not in counts:
         raise UsageError(f"no component {component!r}", where="component", remedy=f"one of {', '.join(counts)}")
     starts = np.arange(0.0, until_s, every_s)

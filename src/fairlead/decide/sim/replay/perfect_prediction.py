@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from fairlead.core.model.site import Site
 from fairlead.decide.policies.paths.contract import Expected
-from fairlead.decide.sim.platform import Machine
 from fairlead.decide.sim.replay.jobs import Jobs
 from fairlead.decide.sim.replay.kernel_arguments import I64
 from fairlead.decide.sim.replay.solo_time import best_rates, by_job
@@ -18,7 +18,7 @@ from fairlead.decide.sim.replay.solo_time import best_rates, by_job
 _COUNTS = (1, 2, 4, 8, 16, 32, 64)
 
 
-def true_figures(jobs: Jobs, machine: Machine, first_node: I64 | None = None) -> Callable[[int], Expected]:
+def true_figures(jobs: Jobs, machine: Site, first_node: I64 | None = None) -> Callable[[int], Expected]:
     """Asks for a job by its place, answers from its own columns. `job_id` is the place, as text.
 
     What columns do not hold follows from what they do: mode N-N where files go to several targets, N-1 where one
@@ -48,7 +48,7 @@ def true_figures(jobs: Jobs, machine: Machine, first_node: I64 | None = None) ->
             mdops=float(operation_rate[j]) if operations[j] else 0.0,
             bandwidth_bytes_per_s=float(data_rate[j]),
             forwarder_curve=tuple((k, _rate(rate, k, forwarder_cost)) for k in _COUNTS if k <= n)
-            if machine.forwarders
+            if len(machine.forwarders)
             else (),
             target_curve=tuple((k, _rate(rate, k, target_cost)) for k in _COUNTS if k <= most),
             runs_known=1,

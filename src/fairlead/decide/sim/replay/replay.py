@@ -6,22 +6,21 @@ Not here: contention (`sim.engine`), who gets what (`policies.paths`), what a re
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from dataclasses import replace as dataclass_replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from fairlead.core.errors import UsageError
+from fairlead.core.model.site import Site
 from fairlead.decide.policies.allocation.contract import Running
-from fairlead.decide.policies.paths.contract import Expected, Grant, Landscape, PathPolicy
-from fairlead.decide.policies.paths.from_allocation import FORWARDERS, TARGETS, entering
+from fairlead.decide.policies.paths.contract import Expected, Grant, PathPolicy
+from fairlead.decide.policies.paths.from_allocation import FORWARDERS, TARGETS, counts_of, entering
 from fairlead.decide.sim.engine import Changes, Engine
 from fairlead.decide.sim.faults import Fault
-from fairlead.decide.sim.platform import Machine
+from fairlead.decide.sim.replay.disturbances import Sickness, courses, sickness
 from fairlead.decide.sim.replay.jobs import Jobs, Progress, Replayed
 from fairlead.decide.sim.replay.kernel_arguments import F64, I64, Ask, forwarder_operation_s, layers
-from fairlead.decide.sim.replay.landscape import Sickness, Site, courses, landscape_of, sickness
 from fairlead.decide.sim.replay.perfect_prediction import true_figures
 from fairlead.decide.sim.replay.solo_time import best_alone
 
@@ -30,11 +29,14 @@ _TOLD_EVERY = 1024
 
 def replay(
     jobs: Jobs,
-    machine: Machine,
+    site: Site,
     policy: PathPolicy,
     *,
     seed: int = 0,
-    site: Site | None = None,
+    default_targets: int = 0,
+    servers: bool = False,
+    known_after_s: float = 0.0,
+    keep_rows: bool | None = None,
     faults: Sequence[Fault] = (),
     noise: Changes | None = None,
     expected_of: Callable[[int], Expected] | None = None,
@@ -48,24 +50,29 @@ def replay(
     lane, crosses one of both and shares them max-min fairly (`sim.engine`): of the layer that costs it most, each lane
     the same time, whatever a byte costs there, or a job's lanes together its `weight`. An empty grant is the site's
     default: the forwarders of the job's own nodes, as much through each as nodes are behind it, and the next targets
-    in turn. Operations cross the forwarders and the metadata server of the job (its place modulo servers). Exact,
-    deterministic: the same arguments give the same bits; nodes not known, and what a policy draws, come from `seed`.
+    in turn (`default_targets`; 0: as many as the job can use). Operations cross the forwarders and the metadata server
+    of the job (its place modulo servers). Exact, deterministic: the same arguments give the same bits; nodes not known,
+    and what a policy draws, come from `seed`.
+
+    `servers`: whether storage servers limit what their targets move. `known_after_s`: a fault is known to the policy so
+    long after it began (inf: never). `keep_rows`: keep who runs as rows on the layers too (None: where the policy has
+    `asks_running`, as allocation policies do). `site` itself is not changed.
     """
     jobs.check()
     if not until_s >= 0:
         raise UsageError(f"until_s is {until_s}", where="until_s", remedy="seconds from the origin, 0 or more, or inf")
-    site = site or Site()
-    if site.running is None:
-        site = dataclass_replace(site, running=bool(getattr(policy, "asks_running", False)))
-    _fits(jobs, machine)
-    running = _Running(jobs, machine, site, seed, faults, noise)
-    ask, rng = expected_of or true_figures(jobs, machine, running.first_node), np.random.default_rng([seed, 1])
+    if keep_rows is None:
+        keep_rows = bool(getattr(policy, "asks_running", False))
+    _fits(jobs, site)
+    running = _Running(jobs, _begin(site, keep_rows), seed, default_targets, servers)
+    running.disturb(faults, noise, known_after_s)
+    ask, rng = expected_of or true_figures(jobs, site, running.first_node), np.random.default_rng([seed, 1])
     for j in range(len(jobs)):
         if jobs.start_s[j] > until_s:
             break
         running.until(float(jobs.start_s[j]))
         expected = ask(j)
-        running.admit(j, expected, policy.grant(expected, running.landscape, rng))
+        running.admit(j, expected, policy.grant(expected, running.site, rng))
         if progress is not None and j % _TOLD_EVERY == 0:
             progress(j, len(jobs))
     running.finish(until_s)
@@ -74,7 +81,7 @@ def replay(
     return running.replayed(until_s)
 
 
-def _fits(jobs: Jobs, machine: Machine) -> None:
+def _fits(jobs: Jobs, machine: Site) -> None:
     for name, wrong in (
         ("nodes", (jobs.nodes < 1) | (jobs.nodes > machine.nodes)),
         ("first_node", (jobs.first_node >= 0) & (jobs.first_node + jobs.nodes > machine.nodes)),
@@ -91,7 +98,7 @@ def _fits(jobs: Jobs, machine: Machine) -> None:
 
 @dataclass(frozen=True)
 class _Granted:
-    """What a running job holds, and what the landscape was told of it."""
+    """What a running job holds, and what the site was told of it."""
 
     forwarders: I64
     forwarder_share: F64
@@ -101,47 +108,66 @@ class _Granted:
     rows: tuple[tuple[Running, int], ...]
 
 
-class _Running:
-    """The jobs that run now, where their phases are in the engine, and what the landscape was told of them."""
+def _begin(site: Site, keep_rows: bool) -> Site:
+    """A copy of the site with nobody on it, whose state the replay keeps up in place."""
+    forwarders, default = len(site.forwarders), site.default_forwarder
+    if forwarders and (int(default.min()) < 0 or int(default.max()) >= forwarders):
+        raise UsageError(
+            f"the map of nodes to forwarders does not fit {site.nodes} nodes and {forwarders} forwarders",
+            where="default_forwarder",
+            remedy="one forwarder a node, 0 to forwarders - 1",
+        )
+    layers = {name: getattr(site, name).copy() for name in (FORWARDERS, TARGETS, "servers")}
+    if keep_rows:
+        for name in (FORWARDERS, TARGETS):
+            if len(layers[name]):
+                layers[name] = replace(layers[name], running=Running(len(layers[name]), counts_of(site, name)))
+    return replace(site, **layers)
 
-    def __init__(
-        self, jobs: Jobs, machine: Machine, site: Site, seed: int, faults: Sequence[Fault], noise: Changes | None
-    ) -> None:
+
+class _Running:
+    """The jobs that run now, where their phases are in the engine, and what the site was told of them."""
+
+    def __init__(self, jobs: Jobs, site: Site, seed: int, default_targets: int, servers: bool) -> None:
         from fairlead.decide.sim.replay import kernel
 
         self.kernel = kernel
         j = len(jobs)
-        self.jobs, self.machine, self.site = jobs, machine, site
-        self.landscape: Landscape = landscape_of(machine, site)
-        self.engine = Engine(np.ones(len(machine.capacity())), courses(machine, faults, noise))
-        self.sickness: Sickness = sickness(machine, faults, site.known_after_s)
-        self.told = 0
+        self.jobs, self.site, self.default_targets, self.servers = jobs, site, default_targets, servers
+        self.server_cost = 1.0 / float(site.servers.bandwidth[0]) if servers else 0.0
+        self.mds_cost = 1.0 / float(site.mds.mdops[0])
         if j and jobs.start_s[0] < 0:
             raise UsageError("a job starts before time 0", where="start_s", remedy="seconds from the first job's start")
         drawn = np.random.default_rng([seed, 0]).random(j)
-        place = np.floor(drawn * (machine.nodes - jobs.nodes + 1)).astype(np.int64)
+        place = np.floor(drawn * (site.nodes - jobs.nodes + 1)).astype(np.int64)
         self.first_node: I64 = np.where(jobs.first_node >= 0, jobs.first_node, place)
-        self.at, self.turn = layers(machine), 0
+        self.at, self.turn = layers(site), 0
         self.end_s, self.io_s, self.granted_s = np.full(j, np.nan), np.zeros(j), np.full(j, np.nan)
         self.forwarders, self.targets = np.zeros(j, np.int64), np.zeros(j, np.int64)
-        self.busy_s, self.scratch = np.zeros(len(machine.capacity())), np.zeros(len(machine.capacity()))
+        self.busy_s, self.scratch = np.zeros(len(site.whole)), np.zeros(len(site.whole))
         self.live = np.zeros((3, 64), np.int64)
         self.gone, self.count = np.zeros(64, np.int64), 0
         self.granted: dict[int, _Granted] = {}
-        self.found = np.zeros((2, max(machine.forwarders, 1)), np.int64)
+        self.found = np.zeros((2, max(len(site.forwarders), 1)), np.int64)
         unlimited = np.full(len(jobs.compute_s), np.inf)
         self.rate: F64 = unlimited if jobs.phase_rate is None else np.asarray(jobs.phase_rate, np.float64)
-        self.operation_s = forwarder_operation_s(machine)
+        self.operation_s = forwarder_operation_s(site)
+
+    def disturb(self, faults: Sequence[Fault], noise: Changes | None, known_after_s: float) -> None:
+        """Set up the engine with what goes wrong, and when the policy comes to know of it."""
+        self.engine = Engine(np.ones(len(self.site.whole)), courses(self.site, faults, noise))
+        self.sickness: Sickness = sickness(self.site, faults, known_after_s)
+        self.told = 0
 
     def until(self, now_s: float) -> None:
-        """Lets the engine run to then; whoever has ended by then is gone from the landscape."""
+        """Lets the engine run to then; whoever has ended by then is gone from the site."""
         self.engine.advance(now_s)
         self._settle()
-        s, scape = self.engine.state, self.landscape
-        self.kernel.in_use(s, self.at.forwarder, scape.forwarders.load)
-        self.kernel.in_use(s, self.at.target, scape.targets.load)
+        s, site = self.engine.state, self.site
+        self.kernel.in_use(s, self.at.forwarder, site.forwarders.load)
+        self.kernel.in_use(s, self.at.target, site.targets.load)
         while self.told < len(self.sickness.time_s) and self.sickness.time_s[self.told] <= now_s:
-            layer = {"forwarder": scape.forwarders, "target": scape.targets, "server": scape.servers}.get(
+            layer = {"forwarder": site.forwarders, "target": site.targets, "server": site.servers}.get(
                 self.sickness.layer[self.told]
             )
             if layer is not None:
@@ -154,8 +180,8 @@ class _Running:
             self.engine.state, job, first, last, self.count, self.end_s, self.io_s, self.gone
         )
         for j in self.gone[:gone].tolist():
-            had, scape = self.granted.pop(j), self.landscape
-            forwarders, targets = scape.forwarders, scape.targets
+            had, site = self.granted.pop(j), self.site
+            forwarders, targets = site.forwarders, site.targets
             self.kernel.occupy(forwarders.jobs, forwarders.occupancy, had.forwarders, had.forwarder_share, -1)
             self.kernel.occupy(targets.jobs, targets.occupancy, had.targets, had.target_share, -1)
             if had.isolated:
@@ -209,7 +235,7 @@ class _Running:
         parts: I64,
         targets: I64,
     ) -> None:
-        """Tells the landscape what is expected of the job: nothing, where nothing is known of it."""
+        """Tells the site what is expected of the job: nothing, where nothing is known of it."""
         byte_rate = operation_rate = 0.0
         if expected.compute_s is not None:
             volume = expected.volume_bytes or 0.0
@@ -226,67 +252,67 @@ class _Running:
             bool(grant.isolated and grant.forwarders),
             self._enter(expected, forwarders, targets),
         )
-        scape = self.landscape
-        self.kernel.occupy(scape.forwarders.jobs, scape.forwarders.occupancy, forwarders, has.forwarder_share, 1)
-        self.kernel.occupy(scape.targets.jobs, scape.targets.occupancy, targets, has.target_share, 1)
+        site = self.site
+        self.kernel.occupy(site.forwarders.jobs, site.forwarders.occupancy, forwarders, has.forwarder_share, 1)
+        self.kernel.occupy(site.targets.jobs, site.targets.occupancy, targets, has.target_share, 1)
         if has.isolated:
-            scape.forwarders.reserved[forwarders] = True
+            site.forwarders.reserved[forwarders] = True
         self.granted[j] = has
 
     def _enter(self, expected: Expected, forwarders: I64, targets: I64) -> tuple[tuple[Running, int], ...]:
         """Enters the job among those that run, on layers where rows are kept."""
-        scape, rows = self.landscape, []
+        site, rows = self.site, []
         for layer, running, places in (
-            (FORWARDERS, scape.forwarders_running, forwarders),
-            (TARGETS, scape.targets_running, targets),
+            (FORWARDERS, site.forwarders.running, forwarders),
+            (TARGETS, site.targets.running, targets),
         ):
-            found = None if running is None else entering(expected, scape, layer, tuple(places.tolist()))
-            if running is not None and found is not None:
+            if not isinstance(running, Running):
+                continue
+            found = entering(expected, site, layer, tuple(places.tolist()))
+            if found is not None:
                 rows.append((running, running.enter(*found)))
         return tuple(rows)
 
     def _ask(self, j: int) -> Ask:
-        jobs, machine = self.jobs, self.machine
+        jobs, site = self.jobs, self.site
         return Ask(
             float(jobs.start_s[j]),
             float(jobs.tail_s[j]),
             float(jobs.client_rate[j]),
-            float(jobs.nodes[j] * machine.cores_per_node / machine.metadata_rtt_s),
+            float(jobs.nodes[j] * site.cores_per_node / site.metadata_rtt_s),
             float(jobs.forwarder_cost[j]),
             float(jobs.target_cost[j]),
-            1.0 / machine.server_bandwidth if self.site.servers else 0.0,
+            self.server_cost,
             self.operation_s,
-            1.0 / machine.mdops,
+            self.mds_cost,
             0.0 if jobs.weight is None else float(jobs.weight[j]),
-            self.at.mds + j % machine.mds,
+            self.at.mds + j % len(site.mds),
         )
 
     def _forwarders(self, j: int, grant: Grant) -> tuple[I64, I64]:
         """Places of the forwarders, and what goes through each in parts of the sum."""
         jobs = self.jobs
-        if not self.machine.forwarders:
+        if not len(self.site.forwarders):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
         most = int(jobs.nodes[j])
         if jobs.most_forwarders is not None:
             most = max(min(most, int(jobs.most_forwarders[j])), 1)
         places, counts = self.found
-        n = self.kernel.behind(
-            self.landscape.default_forwarder, int(self.first_node[j]), int(jobs.nodes[j]), places, counts
-        )
+        n = self.kernel.behind(self.site.default_forwarder, int(self.first_node[j]), int(jobs.nodes[j]), places, counts)
         own = places[:n].tolist()
         if grant.forwarders and sorted(grant.forwarders) != sorted(own):
-            chosen = _places(grant.forwarders, self.machine.forwarders, "forwarder")[:most]
+            chosen = _places(grant.forwarders, len(self.site.forwarders), "forwarder")[:most]
             return chosen, np.ones(len(chosen), np.int64)
         return places[: min(n, most)].copy(), counts[: min(n, most)].copy()
 
     def _targets(self, j: int, grant: Grant) -> I64:
-        most = min(max(int(self.jobs.most_targets[j]), grant.stripe_count or 0), self.machine.targets)
+        most = min(max(int(self.jobs.most_targets[j]), grant.stripe_count or 0), len(self.site.targets))
         if grant.targets:
-            return _places(grant.targets, self.machine.targets, "target")[:most]
-        if self.site.default_targets:
-            most = min(most, max(self.site.default_targets, grant.stripe_count or 0))
-        chosen = (self.turn + np.arange(most)) % self.machine.targets
-        self.turn = int(self.turn + most) % self.machine.targets
+            return _places(grant.targets, len(self.site.targets), "target")[:most]
+        if self.default_targets:
+            most = min(most, max(self.default_targets, grant.stripe_count or 0))
+        chosen = (self.turn + np.arange(most)) % len(self.site.targets)
+        self.turn = int(self.turn + most) % len(self.site.targets)
         return chosen
 
     def _make_room(self, phases: int, flows: int) -> None:
@@ -313,7 +339,7 @@ class _Running:
 
     def replayed(self, until_s: float) -> Replayed:
         """What came of it."""
-        jobs, at, machine = self.jobs, self.at, self.machine
+        jobs, at, site = self.jobs, self.at, self.site
         self.kernel.not_done(self.engine.state, self.engine.size[1], self.busy_s)
         ended = ~np.isnan(self.end_s)
         last = until_s if not np.isinf(until_s) else float(self.end_s[ended].max(initial=0.0))
@@ -325,11 +351,11 @@ class _Running:
             end_s=self.end_s,
             io_s=np.where(ended, self.io_s, nan),
             granted_s=np.where(ended, self.granted_s, nan),
-            alone_s=np.where(ended, best_alone(jobs, machine, servers=self.site.servers), nan),
+            alone_s=np.where(ended, best_alone(jobs, site, servers=self.servers), nan),
             forwarders=self.forwarders,
             targets=self.targets,
-            forwarder_busy=share[at.forwarder : at.forwarder + machine.forwarders],
-            target_busy=share[at.target : at.target + machine.targets],
+            forwarder_busy=share[at.forwarder : at.forwarder + len(site.forwarders)],
+            target_busy=share[at.target : at.target + len(site.targets)],
             events=self.engine.events,
         )
 

@@ -4,30 +4,30 @@ from __future__ import annotations
 
 import numpy as np
 
-from fairlead.decide.sim.platform import Machine
+from fairlead.core.model.site import Site
 from fairlead.decide.sim.replay.jobs import Jobs
 from fairlead.decide.sim.replay.kernel_arguments import F64, forwarder_operation_s
 
 
-def best_rates(jobs: Jobs, machine: Machine, *, servers: bool = False) -> tuple[F64, F64]:
+def best_rates(jobs: Jobs, machine: Site, *, servers: bool = False) -> tuple[F64, F64]:
     """Bytes/s and operations/s of each job (J,) alone: over every forwarder its nodes can use and every target its
     files can be on; of a layer the job does not hold (cost 0) there is enough."""
     nodes = jobs.nodes.astype(np.float64)
-    targets = np.minimum(jobs.most_targets, machine.targets).astype(np.float64)
+    targets = np.minimum(jobs.most_targets, len(machine.targets)).astype(np.float64)
     with np.errstate(divide="ignore"):
         data = np.minimum(jobs.client_rate, targets / jobs.target_cost)
         if servers:
-            data = np.minimum(data, np.minimum(targets, machine.servers) * machine.server_bandwidth)
-        operations = np.minimum(nodes * machine.cores_per_node / machine.metadata_rtt_s, machine.mdops)
-        if machine.forwarders:
+            data = np.minimum(data, np.minimum(targets, len(machine.servers)) * float(machine.servers.bandwidth[0]))
+        operations = np.minimum(nodes * machine.cores_per_node / machine.metadata_rtt_s, float(machine.mds.mdops[0]))
+        if len(machine.forwarders):
             most = nodes if jobs.most_forwarders is None else np.minimum(nodes, np.maximum(jobs.most_forwarders, 1))
-            forwarders = np.minimum(most, machine.forwarders)
+            forwarders = np.minimum(most, len(machine.forwarders))
             data = np.minimum(data, forwarders / jobs.forwarder_cost)
             operations = np.minimum(operations, forwarders / forwarder_operation_s(machine))
     return data, operations
 
 
-def best_alone(jobs: Jobs, machine: Machine, *, servers: bool = False) -> F64:
+def best_alone(jobs: Jobs, machine: Site, *, servers: bool = False) -> F64:
     """Seconds of I/O of each job (J,) alone with the best grant: the measure of slowdown."""
     data, operations = best_rates(jobs, machine, servers=servers)
     count = np.diff(jobs.first_phase)

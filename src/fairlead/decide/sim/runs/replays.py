@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from fairlead.core.errors import ConfigError, FairleadError
+from fairlead.core.model.site import Site
 from fairlead.decide.sim.experiments.cases import Row
 from fairlead.decide.sim.experiments.pieces import Piece
 from fairlead.decide.sim.experiments.replay_spec import AS_IT_WAS, OwnPast, Replay, Swf, Table, moment_ns
@@ -101,13 +102,13 @@ def _past(workload: OwnPast) -> Source:
     peaks = {} if facts is None else dict(facts.peaks)
     past = past_of(lake, span)
     fit = sound(past.runs, past.bursts)
-    known = known_of(lake, span, past, peaks)
+    known, defaults = known_of(lake, span, past, peaks)
     phases = phases_of(fit.runs, fit.bursts)
-    curves = learn(fit.runs, phases, known.defaults)
+    curves = learn(fit.runs, phases, defaults)
     history = jobs_of(fit.runs, phases, curves)
-    setting = setting_of(known, past, curves, forwarders=workload.forwarders, targets=workload.targets)
-    rest = recorded(past, fit.row, setting, forwarders=workload.forwarders is None, targets=workload.targets is None)
-    layer = workload.layer or ("forwarders" if setting.machine.forwarders else "targets")
+    site = setting_of(known, past, curves, forwarders=workload.forwarders, targets=workload.targets)
+    rest = recorded(past, fit.row, site, forwarders=workload.forwarders is None, targets=workload.targets is None)
+    layer = workload.layer or ("forwarders" if len(site.forwarders) else "targets")
 
     def play(name: str, seed: int) -> Replayed:
         from fairlead.decide.registry import path_policy
@@ -115,13 +116,18 @@ def _past(workload: OwnPast) -> Source:
         policy = rest if name == AS_IT_WAS else path_policy(name)
         if name != AS_IT_WAS and layer != "both":
             policy = OnLayer(policy, rest, layer)
-        return played(name, name, policy, past, fit.row, fit.runs, history, setting, seed=seed).replayed
+        return played(name, name, policy, past, fit.row, fit.runs, history, site, seed=seed).replayed
 
     dropped = [f"{one.count:,} {one.of} dropped: {one.why}" for one in fit.dropped]
     quiet = [f"{fit.quiet:,} jobs without I/O left out"] if fit.quiet else []
-    content = _digest(history.jobs, [repr(setting.machine), repr(rest.grants)])
+    content = _digest(history.jobs, [_described(site), repr(rest.grants)])
     told = (f"{len(history.jobs):,} jobs of {workload.since} to {workload.until}", *dropped, *quiet)
-    return Source(jobs=history.jobs, machine=setting.machine, play=play, content=content, told=told)
+    return Source(jobs=history.jobs, machine=site, play=play, content=content, told=told)
+
+
+def _described(site: Site) -> str:
+    """The figures of a site that a replay takes, as text."""
+    return repr((site.nodes, site.cores_per_node, site.targets_per_server, site.client_bandwidth, site.whole.tolist()))
 
 
 def _digest(jobs: Jobs, more: list[str]) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fairlead.decide.sim.platform import Machine
+from fairlead.core.model.site import Site
 from fairlead.decide.sim.replay.jobs import Jobs
 from fairlead.decide.sim.workloads import sunway
 from fairlead.decide.sim.workloads.profiles import BEHAVIOURS
@@ -51,7 +51,7 @@ class Season:
     `written` bytes, `core_hours` at 260 cores a node. `machine`: what its costs were made for."""
 
     jobs: Jobs
-    machine: Machine
+    machine: Site
     span_s: float
     mode: I64
     program: I64
@@ -89,7 +89,7 @@ def given_io(
     start_s: F64,
     run_s: F64,
     first_node: I64,
-    machine: Machine,
+    machine: Site,
     *,
     span_s: float,
     volume_scale: float = 1.0,
@@ -101,7 +101,7 @@ def given_io(
     processes = nodes * machine.cores_per_node
     writers = np.select([(mode == 3) | (mode == TRIVIAL), mode == 1], [1, np.minimum(nodes, MOST_WRITERS)], processes)
     io_nodes = np.minimum(writers, nodes)
-    rate = np.minimum(io_nodes * machine.node_bandwidth, writers * machine.process_bandwidth)
+    rate = np.minimum(io_nodes * machine.client_bandwidth, writers * machine.process_bandwidth)
     rate = np.where(mode == 2, np.minimum(rate, machine.shared_file_bandwidth), rate)
     forwarder_cost, target_cost = _costs(machine, site, program, processes)
     io_s = (read + written) / np.minimum(rate, 1.0 / np.maximum(forwarder_cost, target_cost))
@@ -159,17 +159,17 @@ def _volumes(rng: np.random.Generator, site: Programs, program: I64, scale: floa
     return both[0], both[1]
 
 
-def _costs(machine: Machine, site: Programs, program: I64, processes: I64) -> tuple[F64, F64]:
+def _costs(machine: Site, site: Programs, program: I64, processes: I64) -> tuple[F64, F64]:
     """Seconds a forwarder and a target are held by a byte."""
     mode, request = site.mode[program], site.request[program].astype(np.float64)
     workers = request / (request / machine.worker_bandwidth + machine.request_s) * machine.workers
-    forwarder = np.maximum(1.0 / machine.forwarder_bandwidth, 1.0 / workers)
+    forwarder = np.maximum(1.0 / float(machine.forwarders.bandwidth[0]), 1.0 / workers)
     # Who waits for the lock of a shared file keeps a worker.
     waiting = np.minimum(processes, machine.workers) / machine.workers / machine.shared_file_bandwidth
     forwarder = np.where(mode == 2, np.maximum(forwarder, waiting), forwarder)
     at_random = (mode == 0) & (site.pattern[program] == PATTERNS["N-N"].index("training"))
-    seeks = 1.0 / (machine.target_iops * np.minimum(request, RANDOM_BYTES))
-    target = np.full(len(program), 1.0 / machine.target_bandwidth)
+    seeks = 1.0 / (float(machine.targets.iops[0]) * np.minimum(request, RANDOM_BYTES))
+    target = np.full(len(program), 1.0 / float(machine.targets.bandwidth[0]))
     return forwarder, np.where(at_random, np.maximum(target, seeks), target)
 
 

@@ -9,7 +9,8 @@ from collections import Counter
 
 import numpy as np
 
-from fairlead.decide.sim.platform import Machine, taihulight
+from fairlead.core.model.site import Site
+from fairlead.decide.sim.platform import taihulight
 from fairlead.decide.sim.workloads import sunway
 from fairlead.decide.sim.workloads.import_result import LONGEST_RUN_S, MOST_NUMBER, Taken, nothing_left, unpacked
 from fairlead.decide.sim.workloads.io_rules import (
@@ -31,7 +32,7 @@ def read(
     data: bytes,
     seed: int | tuple[int, ...],
     *,
-    machine: Machine | None = None,
+    machine: Site | None = None,
     processors_per_node: int = 1,
     volume_scale: float = 1.0,
     where: str = "swf",

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairlead.core.errors import InputError
-from fairlead.decide.sim.platform import Machine
+from fairlead.core.model.site import Site
 from fairlead.decide.sim.replay.jobs import Jobs
 from fairlead.decide.sim.workloads import sunway
 from fairlead.decide.sim.workloads.import_result import LONGEST_RUN_S, MOST_NUMBER, Taken, nothing_left, unpacked
@@ -58,7 +58,7 @@ class _Row:
 
 def read(
     data: bytes,
-    machine: Machine,
+    machine: Site,
     *,
     processes_per_node: int = 42,
     write_phases: int = WRITE_PHASES,
@@ -183,19 +183,19 @@ def _column(rows: list[_Row], name: str) -> F64:
     return np.array([getattr(row, name) for row in rows])
 
 
-def _season(rows: list[_Row], nodes: I64, machine: Machine, write_phases: int) -> Season:
+def _season(rows: list[_Row], nodes: I64, machine: Site, write_phases: int) -> Season:
     j = len(rows)
     read_bytes, written = _column(rows, "read"), _column(rows, "written")
     volume, processes, run_s = read_bytes + written, _column(rows, "processes").astype(np.int64), _column(rows, "run")
     requests, io_s, start = _column(rows, "requests"), _column(rows, "io_s"), _column(rows, "start")
-    most = np.minimum(nodes * machine.node_bandwidth, processes * machine.process_bandwidth)
+    most = np.minimum(nodes * machine.client_bandwidth, processes * machine.process_bandwidth)
     with np.errstate(divide="ignore", invalid="ignore"):
         rate = np.where((io_s > 0) & (volume > 0), np.minimum(volume / io_s, most), most)
         request = np.where(requests > 0, volume / requests, float(USUAL_REQUEST))
     request = np.clip(request, 1.0, 1 << 30)
     workers = request / (request / machine.worker_bandwidth + machine.request_s) * machine.workers
-    forwarder = np.maximum(1.0 / machine.forwarder_bandwidth, 1.0 / workers)
-    target = np.full(j, 1.0 / machine.target_bandwidth)
+    forwarder = np.maximum(1.0 / float(machine.forwarders.bandwidth[0]), 1.0 / workers)
+    target = np.full(j, 1.0 / float(machine.targets.bandwidth[0]))
     # Metadata, reading, then writing in parts; what is nothing of a kind is no phase.
     kinds = np.stack([_column(rows, "names"), read_bytes, *([written / write_phases] * write_phases)], axis=1)
     is_phase = kinds > 0

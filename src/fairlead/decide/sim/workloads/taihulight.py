@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from fairlead.core.errors import UsageError
-from fairlead.decide.sim.platform import Machine, taihulight
+from fairlead.core.model.site import Site
+from fairlead.decide.sim.platform import taihulight
 from fairlead.decide.sim.workloads import sunway
 from fairlead.decide.sim.workloads.io_rules import I64, PATTERN_COUNTS, PROGRAM_SIGMA, STORM, Programs, Season, given_io
 
@@ -27,7 +28,7 @@ def season(
     jobs_per_year: float = 310_000.0,
     programs: int = 4000,
     volume_scale: float = 1.0,
-    machine: Machine | None = None,
+    machine: Site | None = None,
 ) -> Season:
     """The jobs with non-trivial I/O that begin within `span_s`. The same seed gives the same.
 
@@ -53,7 +54,7 @@ def season(
     )
 
 
-def _programs(rng: np.random.Generator, count: int, machine: Machine) -> Programs:
+def _programs(rng: np.random.Generator, count: int, machine: Site) -> Programs:
     """Each mode has its part of the programs, at least one a pattern, and its published part of the jobs."""
     storm = sunway.HIGH_MDOPS_SHARE / sunway.NONTRIVIAL_SHARE
     shares = np.array([*(np.array(sunway.MODE_JOBS) / sum(sunway.MODE_JOBS) * (1.0 - storm)), storm])

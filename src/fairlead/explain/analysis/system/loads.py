@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from fairlead.core.model.site import FORWARDED, SERVED
+from fairlead.core.model.site_file import FORWARDED, SERVED
 from fairlead.explain.analysis.overview.columns import F64, read_floats, sum_moved_bytes
 from fairlead.explain.analysis.system.scope import MINUTE_NS, Scope
 

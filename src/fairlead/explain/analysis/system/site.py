@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fairlead.core.model.site import ADDRESSED, OF_CLASS, Expand, Site, listed
 from fairlead.core.model.site_facts import facts_of
+from fairlead.core.model.site_file import ADDRESSED, OF_CLASS, Expand, SiteFile, listed
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class SystemSite:
         return {name for name, kind in self.classes.items() if kind == word}
 
 
-def build_system_site(site: Site, expand: Expand) -> SystemSite:
+def build_system_site(site: SiteFile, expand: Expand) -> SystemSite:
     """The facts of a site file. Raises ConfigError for broken lists."""
     facts = facts_of(site, expand)
     devices: dict[str, int | None] = {}

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fairlead.decide.sim.platform import Machine
+from fairlead.core.model.site import Site
 from fairlead.kit.testing.machine.course import DATA, OPS, Course
 
 LARGE_SHARE = 0.3
@@ -87,7 +87,7 @@ def _features(course: Course, flow: int, resource: int, used: float, together: s
     return ["n_to_1"] if locked or small or used < LARGE_SHARE else ["n_to_1", "high_bandwidth"]
 
 
-def by_requests(machine: Machine, resource: int, size: int) -> bool:
+def by_requests(machine: Site, resource: int, size: int) -> bool:
     """Whether requests of that many bytes cost the resource more by their number than by their bytes."""
     at = machine.at
     if at.workers <= resource < at.server:

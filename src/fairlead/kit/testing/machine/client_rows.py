@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from fairlead.core.model.site import F64, I32
 from fairlead.core.model.tables import OPS, batch_of, word_column
-from fairlead.decide.sim.platform import F64, I32
 from fairlead.decide.sim.steps import I64
 from fairlead.kit.testing.machine.course import DATA, INTERFACES, Course
 from fairlead.kit.testing.machine.course import OPS as WORDS

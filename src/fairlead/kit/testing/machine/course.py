@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fairlead.core.model.site import F64, I32, Site
 from fairlead.decide.sim.engine import Engine, Phases, Segments, joined, together
 from fairlead.decide.sim.faults import Fault, changes
-from fairlead.decide.sim.platform import F64, I32, Machine
 from fairlead.decide.sim.steps import I64, Laid, Step, at_share, lay_out
 from fairlead.kit.testing.machine.files import Files
 from fairlead.kit.testing.machine.population import Drawn
@@ -39,7 +39,7 @@ class Placed:
     io_phases: tuple[int, ...]
 
 
-Choose = Callable[[Drawn, I32, Machine], I32]
+Choose = Callable[[Drawn, I32, Site], I32]
 """The forwarder of every node of the machine, as a job on some nodes finds it: what a policy decides."""
 Noise = Callable[[int, int, Step], float]
 """The share of its usual rate that a step reaches in this run, of the job's number, the step's place in it and the
@@ -54,7 +54,7 @@ class Course:
     of them, each of `requests[f]` requests of `size[f]` bytes. `phases`: what the engine was given, by its numbers.
     """
 
-    machine: Machine
+    machine: Site
     jobs: list[Placed]
     files: Files
     to_s: float
@@ -84,12 +84,12 @@ class Course:
     phases: Phases
 
 
-class Site:
+class MachineRun:
     """The machine while it works: a queue, free nodes, the engine. First come first served; who does not fit waits."""
 
     def __init__(
         self,
-        machine: Machine,
+        machine: Site,
         jobs: Sequence[Drawn],
         seed: int,
         *,
@@ -117,7 +117,7 @@ class Site:
         self._running: set[int] = set()
         self._laid: list[tuple[int, Step, Laid, I32]] = []
         self._files = Files(machine)
-        self._static = machine.static_map()
+        self._static = machine.default_forwarder.astype(np.int32)
 
     def run(self, until_s: float) -> Course:
         """Everything that happens before `until_s`."""
@@ -196,7 +196,7 @@ class Site:
         machine = self.machine
         rng = np.random.default_rng([self._seed, 3, job.number, number])
         files = self._files.of_step(place, job, step, number, rng, now)
-        server = int(rng.integers(machine.mds))
+        server = int(rng.integers(len(machine.mds)))
         mds = np.full((1, 1), server, np.int32)
         parts = [step]
         if step.moves_data:

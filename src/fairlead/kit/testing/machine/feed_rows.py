@@ -52,15 +52,15 @@ def mapping_rows(course: Course, origin_ns: int, from_s: int, to_s: int) -> pa.R
     b: list[str] = []
     kind: list[str] = []
     when: list[int] = []
-    if from_s <= 0 and machine.forwarders:
+    if from_s <= 0 and len(machine.forwarders):
         a += [machine.node_name(n) for n in range(machine.nodes)]
-        b += [machine.forwarder_name(int(f)) for f in machine.static_map()]
+        b += [machine.forwarders.names[int(f)] for f in machine.default_forwarder.astype(np.int32)]
         kind += ["node_forwarder"] * machine.nodes
         when += [origin_ns] * machine.nodes
     for i in _seen(course, from_s, to_s):
         for target in files.targets[i]:
             a.append(files.paths[i])
-            b.append(machine.target_name(int(target)))
+            b.append(machine.targets.names[int(target)])
             kind.append("file_targets")
             when.append(origin_ns + int(files.seen_s[i] * NS))
     return batch_of(MAPPING, {"from_ns": when, "kind": kind, "a": a, "b": b}, 0)
@@ -106,9 +106,8 @@ def _seen(course: Course, from_s: int, to_s: int) -> np.ndarray:
 def health_rows(course: Course, origin_ns: int, from_s: int, to_s: int) -> pa.RecordBatch:
     """Each minute, the agent of every node, forwarder and server says it is well; they spread over the minute."""
     machine = course.machine
-    counts = (machine.nodes, machine.forwarders, machine.servers, machine.mds)
-    namers = (machine.node_name, machine.forwarder_name, machine.server_name, machine.mds_name)
-    names = [namer(k) for namer, count in zip(namers, counts, strict=True) for k in range(count)]
+    layers = (machine.forwarders, machine.servers, machine.mds)
+    names = [*map(machine.node_name, range(machine.nodes)), *(name for layer in layers for name in layer.names)]
     nodes = np.arange(len(names))
     minutes = np.arange(from_s // HEALTH_S, -(-to_s // HEALTH_S))
     when = (minutes[:, None] * HEALTH_S + nodes[None, :] % HEALTH_S).ravel()

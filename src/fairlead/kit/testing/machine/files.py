@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fairlead.core.model.identity import file_ids
-from fairlead.decide.sim.platform import I32, Machine
+from fairlead.core.model.site import I32, Site
 from fairlead.decide.sim.steps import I64, Step
 from fairlead.kit.testing.machine.population import Drawn
 
@@ -21,7 +21,7 @@ def job_id(job: Drawn) -> str:
 class Files:
     """Every file by number: path, id, job (place), when it was first seen, its targets and stripe size."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Site) -> None:
         self.fs = f"/{machine.file_system}"
         self.paths: list[str] = []
         self.seen_s: list[float] = []
@@ -46,8 +46,8 @@ class Files:
         if not step.fresh and key in self._last:
             return self._last[key]
         machine, stripes = self._machine, step.stripes
-        start = int(rng.integers(machine.targets))
-        chosen = (start + np.arange(step.files * stripes) % min(machine.targets, POOL)) % machine.targets
+        start = int(rng.integers(len(machine.targets)))
+        chosen = (start + np.arange(step.files * stripes) % min(len(machine.targets), POOL)) % len(machine.targets)
         program = job.program
         folder = f"{self.fs}/{program.project}/{program.user}/{program.name}/{job_id(job)}"
         first = len(self.paths)

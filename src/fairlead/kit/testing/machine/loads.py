@@ -9,7 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from fairlead.decide.sim.platform import MACHINES, Machine
+from fairlead.core.model.site import Site
+from fairlead.decide.sim.platform import MACHINES
 from fairlead.decide.sim.steps import Step
 from fairlead.decide.sim.workloads.sunway import NODES
 from fairlead.kit.testing.machine import client_rows
@@ -56,7 +57,7 @@ def random_share(play: Play) -> float:
 
 
 def _play(
-    machine: Machine, seed: int, rows_per_s: int, seconds: int, random: float, scale: float, scattered: float
+    machine: Site, seed: int, rows_per_s: int, seconds: int, random: float, scale: float, scattered: float
 ) -> Play:
     rng = np.random.default_rng([seed, 9])
     processes = machine.nodes * machine.cores_per_node

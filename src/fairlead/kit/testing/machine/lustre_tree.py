@@ -34,12 +34,12 @@ class MachineTree:
         machine = play.machine
         self.play = play
         self.now_s = 0
-        named = machine.forwarder_name if machine.forwarders else machine.node_name
-        everyone = [named(n) for n in range(machine.forwarders or machine.nodes)]
-        chosen = everyone[: machine.forwarders or 4] if clients is None else clients
+        named = machine.forwarders.names.__getitem__ if len(machine.forwarders) else machine.node_name
+        everyone = [named(n) for n in range(len(machine.forwarders) or machine.nodes)]
+        chosen = everyone[: len(machine.forwarders) or 4] if clients is None else clients
         self._clients = {everyone.index(name): name for name in chosen}
-        hosts = [machine.server_name(n) for n in range(machine.servers)]
-        hosts += [machine.mds_name(n) for n in range(machine.mds)]
+        hosts = [machine.servers.names[n] for n in range(len(machine.servers))]
+        hosts += [machine.mds.names[n] for n in range(len(machine.mds))]
         self.roots = {host: folder / host for host in (*hosts, *chosen)}
         self._data: dict[tuple[int, ...], np.ndarray] = {}
         self._meta: dict[tuple[int, ...], int] = {}
@@ -55,7 +55,7 @@ class MachineTree:
         a = account(course, t)
         self._count_data(a)
         self._count_metadata(a.target, a.op, a.job, a.forwarder, a.requests)
-        if not self.play.machine.forwarders:
+        if not len(self.play.machine.forwarders):
             runs = client_runs(course, t, self.play.seed)
             flow = t.flow[runs.row]
             node, count = course.node[runs.lane].astype(np.int64), runs.count
@@ -120,9 +120,9 @@ class MachineTree:
     def _write_all(self) -> None:
         machine = self.play.machine
         used = self.play.used_bytes(self.now_s)
-        for target in range(machine.targets):
+        for target in range(len(machine.targets)):
             self._write_target(target, int(used[target]))
-        for mds in range(machine.mds):
+        for mds in range(len(machine.mds)):
             self._write_mdt(mds)
         for number, name in self._clients.items():
             self._write_client(number, name)
@@ -144,8 +144,8 @@ class MachineTree:
 
     def _write_target(self, target: int, used: int) -> None:
         machine = self.play.machine
-        name = machine.target_name(target)
-        root = self.roots[machine.server_name(target // machine.targets_per_server)] / PROC
+        name = machine.targets.names[target]
+        root = self.roots[machine.servers.names[target // machine.targets_per_server]] / PROC
         own = root / "obdfilter" / name
         _put(own / "stats", self._stamp + self._stats((0, target)))
         _put(own / "job_stats", self._job_stats(target))
@@ -189,7 +189,7 @@ class MachineTree:
 
     def _write_mdt(self, mds: int) -> None:
         machine = self.play.machine
-        own = self.roots[machine.mds_name(mds)] / PROC / "mdt" / f"{machine.file_system}-MDT{mds:04x}"
+        own = self.roots[machine.mds.names[mds]] / PROC / "mdt" / f"{machine.file_system}-MDT{mds:04x}"
         counted = [(key[2], key, value) for key, value in sorted(self._meta.items()) if key[1] == mds and key[0] < 3]
         _put(own / "md_stats", self._stamp + _ops([(op, value) for op, key, value in counted if key[0] == 0]))
         text = "job_stats:\n"
@@ -200,7 +200,7 @@ class MachineTree:
                 value = self._meta.get((1, mds, op, job), 0)
                 text += f"  {MDT_WORDS[OPS[op]] + ':':<16} {{ samples: {value:>11}, unit:  reqs }}\n"
         _put(own / "job_stats", text)
-        if machine.forwarders:
+        if len(machine.forwarders):
             for client in sorted({key[3] for _, key, _ in counted if key[0] == 2}):
                 lines = _ops([(op, value) for op, key, value in counted if key[0] == 2 and key[3] == client])
                 _put(own / "exports" / _nid(client) / "stats", self._stamp + lines)
@@ -213,10 +213,10 @@ class MachineTree:
         _put(root / "llite" / mount / "stats", self._stamp + self._stats((3, number)) + _ops(counted, "regs"))
         for target in sorted({key[3] for key in self._data if key[:2] == (4, number)}):
             lines = self._stats((4, number, target))
-            server = machine.server_name(target // machine.targets_per_server)
-            own = self.roots[server] / PROC / "obdfilter" / machine.target_name(target)
+            server = machine.servers.names[target // machine.targets_per_server]
+            own = self.roots[server] / PROC / "obdfilter" / machine.targets.names[target]
             _put(own / "exports" / _nid(number) / "stats", self._stamp + lines)
-            folder = f"{machine.target_name(target)}-osc-ffff88105db5{number:04x}"
+            folder = f"{machine.targets.names[target]}-osc-ffff88105db5{number:04x}"
             _put(root / "osc" / folder / "stats", self._stamp + lines)
 
 

@@ -26,7 +26,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fairlead.decide.sim.platform import F64
+from fairlead.core.model.site import F64
 from fairlead.decide.sim.steps import Step
 
 FILE = Path(__file__).with_name("run_noise.csv")

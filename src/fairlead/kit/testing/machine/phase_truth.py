@@ -14,9 +14,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from fairlead.core.model.site import F64
 from fairlead.decide.sim.engine import Engine, Phases
 from fairlead.decide.sim.faults import Fault, changes
-from fairlead.decide.sim.platform import F64
 from fairlead.decide.sim.steps import I64
 from fairlead.kit.testing.machine.cause_words import cause_features, word_of
 from fairlead.kit.testing.machine.course import DATA, LOCKS, OPS, Course, Placed

@@ -12,12 +12,12 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
+from fairlead.core.model.site import F64, Site
 from fairlead.core.model.tables import TABLES
 from fairlead.decide.sim.engine import Segments
 from fairlead.decide.sim.faults import Fault
-from fairlead.decide.sim.platform import F64, Machine
 from fairlead.kit.testing.machine import client_rows, feed_rows, server_rows
-from fairlead.kit.testing.machine.course import Choose, Course, Noise, Site
+from fairlead.kit.testing.machine.course import Choose, Course, MachineRun, Noise
 from fairlead.kit.testing.machine.population import Drawn, Mix, draw
 from fairlead.kit.testing.machine.traffic import Traffic, traffic
 
@@ -29,7 +29,7 @@ ORIGIN_NS = 1_717_200_000_000_000_000
 class Play:
     """One run of a made machine. `seconds` long; the same arguments give the same records, in any process."""
 
-    machine: Machine
+    machine: Site
     mix: Mix
     seed: int
     seconds: int
@@ -55,7 +55,7 @@ class Play:
     @cached_property
     def course(self) -> Course:
         """What happened."""
-        site = Site(
+        run = MachineRun(
             self.machine,
             self.drawn,
             self.seed,
@@ -64,7 +64,7 @@ class Play:
             placed=self.placed,
             noise=self.noise,
         )
-        return site.run(float(self.seconds))
+        return run.run(float(self.seconds))
 
     def tables(self, from_s: int = 0, to_s: int | None = None) -> dict[str, pa.Table]:
         """Rows of [from_s, to_s) by table."""
@@ -110,11 +110,11 @@ class Play:
         """Bytes used on each target: what was there in the beginning and what was written since."""
         machine, course = self.machine, self.course
         rng = np.random.default_rng([self.seed, 2])
-        base = np.floor(machine.target_bytes * rng.uniform(0.35, 0.75, machine.targets))
+        base = np.floor(machine.target_bytes * rng.uniform(0.35, 0.75, len(machine.targets)))
         s = course.segments
         written = (course.op[s.flow] == 1) & (s.begin_s < at_s)
         carried = s.rate[written] * (np.minimum(s.end_s[written], at_s) - s.begin_s[written])
-        return np.floor(base + np.bincount(course.target[s.flow[written]], carried, machine.targets))
+        return np.floor(base + np.bincount(course.target[s.flow[written]], carried, len(machine.targets)))
 
     def without(self, *, faults: Sequence[Fault] | None = None, jobs: Sequence[int] = ()) -> Play:
         """The same play with other faults (None: the same), or without some jobs (by number); all others begin when

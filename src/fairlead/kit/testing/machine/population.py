@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fairlead.decide.sim.platform import Machine
+from fairlead.core.model.site import Site
 from fairlead.decide.sim.steps import Step
 from fairlead.decide.sim.workloads.sunway import (
     GB,
@@ -135,7 +135,7 @@ class Mix:
     run_sigma: float = VOLUME_SIGMA
 
 
-def programs(machine: Machine, mix: Mix, rng: np.random.Generator) -> dict[str, list[Program]]:
+def programs(machine: Site, mix: Mix, rng: np.random.Generator) -> dict[str, list[Program]]:
     """The programs of a site, by mode; under `trivial` and `storm` those that move next to nothing or many names."""
     made: dict[str, list[Program]] = {}
     for mode, patterns in PATTERNS.items():
@@ -156,7 +156,7 @@ def programs(machine: Machine, mix: Mix, rng: np.random.Generator) -> dict[str, 
 
 
 def _program(
-    machine: Machine, mix: Mix, rng: np.random.Generator, mode: str, pattern: str, gigabytes: tuple[float, float]
+    machine: Site, mix: Mix, rng: np.random.Generator, mode: str, pattern: str, gigabytes: tuple[float, float]
 ) -> Program:
     # The largest jobs of a machine leave room for others, or nothing would ever interfere.
     most = max(int(machine.nodes * mix.largest_share), 1)
@@ -189,7 +189,7 @@ def _program(
 
 
 def draw(
-    machine: Machine,
+    machine: Site,
     mix: Mix,
     jobs: int,
     rng: np.random.Generator,
@@ -220,9 +220,7 @@ def draw(
     return out
 
 
-def _run_of(
-    machine: Machine, mix: Mix, number: int, program: Program, submit_s: float, rng: np.random.Generator
-) -> Drawn:
+def _run_of(machine: Site, mix: Mix, number: int, program: Program, submit_s: float, rng: np.random.Generator) -> Drawn:
     # Runs of a program differ; a lognormal of mean 1 keeps the mean of the mode.
     spread = rng.lognormal(-(mix.run_sigma**2) / 2, mix.run_sigma)
     read, write = (int(max(v * spread * mix.volume_scale, 1 << 20)) for v in (program.mean_read, program.mean_write))
@@ -239,7 +237,7 @@ def _run_of(
 
 
 def steps_of(
-    machine: Machine,
+    machine: Site,
     program: Program,
     read: int,
     write: int,
@@ -249,7 +247,7 @@ def steps_of(
     """What a run does, by its program's pattern."""
     processes = program.nodes * machine.cores_per_node
     n, size = program.steps, program.request
-    wide = int(min(machine.targets, 4))
+    wide = int(min(len(machine.targets), 4))
 
     def io(op: str, volume: float, **more: object) -> Step:
         return Step(op=op, volume=int(volume), **({"request": size, "writers": processes, "files": processes} | more))  # type: ignore[arg-type]

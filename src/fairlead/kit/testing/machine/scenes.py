@@ -10,8 +10,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from fairlead.core.model.site import Site
 from fairlead.decide.sim.faults import Fault
-from fairlead.decide.sim.platform import Machine, small
+from fairlead.decide.sim.platform import small
 from fairlead.decide.sim.steps import Step
 from fairlead.kit.testing.machine.play import Play
 from fairlead.kit.testing.machine.population import Drawn, Mix, Program
@@ -49,7 +50,7 @@ def play(
     jobs: Sequence[tuple[Drawn, float, int]],
     seconds: int,
     *,
-    machine: Machine | None = None,
+    machine: Site | None = None,
     seed: int = 7,
     faults: Sequence[Fault] = (),
 ) -> Play:

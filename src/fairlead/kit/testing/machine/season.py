@@ -13,9 +13,9 @@ from functools import cached_property
 
 import numpy as np
 
+from fairlead.core.model.site import Site
 from fairlead.decide.sim import platform
 from fairlead.decide.sim.faults import Fault
-from fairlead.decide.sim.platform import Machine
 from fairlead.kit.testing.machine.noise import RunNoise
 from fairlead.kit.testing.machine.play import ORIGIN_NS, Play
 from fairlead.kit.testing.machine.population import Drawn, Mix, Program, draw, programs
@@ -58,7 +58,7 @@ class Season:
     """`plays` plays of `seconds` each. `fault_share`: of plays with a fault in them; `noise` multiplies the logarithm
     of run-to-run noise, of kind `noise_name`. The same arguments give the same season."""
 
-    machine: Machine
+    machine: Site
     mix: Mix
     seed: int
     plays: int = 30
@@ -99,7 +99,11 @@ class Season:
         rng = np.random.default_rng([self.seed, 23, number])
         if rng.random() >= self.fault_share:
             return []
-        layers = {"target": self.machine.targets, "forwarder": self.machine.forwarders, "mds": self.machine.mds}
+        layers = {
+            "target": len(self.machine.targets),
+            "forwarder": len(self.machine.forwarders),
+            "mds": len(self.machine.mds),
+        }
         kinds = [(layer, kind) for layer, kind in FAULT_KINDS if layers[layer]]
         layer, kind = kinds[int(rng.integers(len(kinds)))]
         begin = float(rng.uniform(0.05, 0.6)) * self.seconds
@@ -123,5 +127,5 @@ def small_season(seed: int, plays: int = 30, seconds: int = 3600, **more: float)
 
 def ordinary_season(seed: int, plays: int = 30, seconds: int = 3600, **more: float) -> Season:
     """A season of the ordinary site: no forwarders, and links so narrow that a job alone does not fill its storage."""
-    machine = replace(platform.two_layer(), node_bandwidth=600e6, process_bandwidth=250e6)
+    machine = platform.two_layer(node_bandwidth=600e6, process_bandwidth=250e6)
     return Season(machine, TWO_LAYER_SEASON, seed, plays, seconds, **more)  # type: ignore[arg-type]

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from fairlead.core.model.site import F64
 from fairlead.core.model.tables import DEVICE, FORWARDER, METADATA, PFS_CLIENT, PORT, TARGET, batch_of, word_column
-from fairlead.decide.sim.platform import F64
 from fairlead.decide.sim.steps import I64
 from fairlead.kit.testing.machine.client_rows import NS, ClientRuns, words
 from fairlead.kit.testing.machine.course import DATA, Course
@@ -98,7 +98,7 @@ def forwarder_rows(course: Course, a: Account, origin_ns: int) -> pa.RecordBatch
         {
             "ts_ns": origin_ns + (np.concatenate([second, at]) + 1) * NS,
             "interval_ns": np.full(n + m, NS),
-            "node": words(np.concatenate([fwd, queued]), course.machine.forwarder_name),
+            "node": words(np.concatenate([fwd, queued]), course.machine.forwarders.names.__getitem__),
             "job_id": _jobs(course, np.concatenate([job, np.zeros(m, np.int64)]), whole),
             "op_class": words(np.concatenate([op_class, np.full(m, 3)]), (*CLASSES, "all").__getitem__),
             "requests": pa.array(_ints(requests, m), mask=whole),
@@ -126,16 +126,16 @@ def target_rows(
     values = [x[data] for x in (read * a.requests, ~read * a.requests, read * a.bytes, ~read * a.bytes)]
     keys = [a.second[data], a.target[data]]
     (second, target), totals = sums(keys, [*values, (a.busy_s - a.wait_s)[data]])
-    grid = (to_s - from_s) * machine.targets
-    place = (second - from_s) * machine.targets + target
+    grid = (to_s - from_s) * len(machine.targets)
+    place = (second - from_s) * len(machine.targets) + target
     whole = [np.bincount(place, column, grid) for column in totals]
     (at, on, job), parts = sums([*keys, a.job[data]], values)
     some = (parts[0] + parts[1]) > 0
     at, on, job, parts = at[some], on[some], job[some], [p[some] for p in parts]
     m = len(at)
-    seconds = np.repeat(np.arange(from_s, to_s), machine.targets)
-    targets = np.tile(np.arange(machine.targets), to_s - from_s)
-    filled = (used + np.cumsum(whole[3].reshape(-1, machine.targets), axis=0)).ravel()
+    seconds = np.repeat(np.arange(from_s, to_s), len(machine.targets))
+    targets = np.tile(np.arange(len(machine.targets)), to_s - from_s)
+    filled = (used + np.cumsum(whole[3].reshape(-1, len(machine.targets)), axis=0)).ravel()
     if idle_s > 1:
         told = (whole[0] + whole[1] > 0) | (seconds % idle_s == 0)
         seconds, targets, filled, whole = seconds[told], targets[told], filled[told], [w[told] for w in whole]
@@ -152,8 +152,8 @@ def target_rows(
         {
             "ts_ns": origin_ns + (np.concatenate([seconds, at]) + 1) * NS,
             "interval_ns": np.full(grid + m, NS),
-            "server": words(every // machine.targets_per_server, machine.server_name),
-            "target": words(every, machine.target_name),
+            "server": words(every // machine.targets_per_server, machine.servers.names.__getitem__),
+            "target": words(every, machine.targets.names.__getitem__),
             "job_id": _jobs(course, np.concatenate([np.zeros(grid, np.int64), job]), ~is_part),
             **columns,
             "service_ns_histogram": _lists(lognormal(requests, whole[4] / np.maximum(requests, 1)), m),
@@ -183,13 +183,13 @@ def device_rows(course: Course, a: Account, origin_ns: int) -> pa.RecordBatch:
             )
         ],
     )
-    share = np.clip(np.maximum((rb + wb) / machine.target_bandwidth, np.minimum(held, 1.0)), 0.0, 1.0)
+    share = np.clip(np.maximum((rb + wb) / float(machine.targets.bandwidth[0]), np.minimum(held, 1.0)), 0.0, 1.0)
     return batch_of(
         DEVICE,
         {
             "ts_ns": origin_ns + (second + 1) * NS,
             "interval_ns": np.full(len(second), NS),
-            "node": words(target // machine.targets_per_server, machine.server_name),
+            "node": words(target // machine.targets_per_server, machine.servers.names.__getitem__),
             "device": words(target % machine.targets_per_server, lambda n: f"md{n}"),
             "read_bytes": _ints(rb),
             "write_bytes": _ints(wb),
@@ -211,7 +211,7 @@ def metadata_rows(course: Course, a: Account, t: Traffic, runs: ClientRuns, orig
     count = a.requests[meta]
     (s0, m0, o0), (c0,) = sums([second, mds, op], [count])
     (s1, m1, o1, j1), (c1,) = sums([second, mds, op, job], [count])
-    if machine.forwarders:
+    if len(machine.forwarders):
         (s2, m2, o2, f2), (c2,) = sums([second, mds, op, fwd], [count])
     else:
         flow = t.flow[runs.row]
@@ -221,14 +221,14 @@ def metadata_rows(course: Course, a: Account, t: Traffic, runs: ClientRuns, orig
         (s2, m2, o2, f2), (c2,) = sums(keys, [runs.count[here]])
     source = np.repeat([0, 1, 2], [len(s0), len(s1), len(s2)])
     nobody, nothing = np.zeros(len(s0), np.int64), np.zeros(len(s2), np.int64)
-    name = machine.forwarder_name if machine.forwarders else machine.node_name
+    name = machine.forwarders.names.__getitem__ if len(machine.forwarders) else machine.node_name
     client = words(np.concatenate([nobody, np.zeros(len(s1), np.int64), f2]), name)
     return batch_of(
         METADATA,
         {
             "ts_ns": origin_ns + (np.concatenate([s0, s1, s2]) + 1) * NS,
             "interval_ns": np.full(len(source), NS),
-            "server": words(np.concatenate([m0, m1, m2]), machine.mds_name),
+            "server": words(np.concatenate([m0, m1, m2]), machine.mds.names.__getitem__),
             "client": _masked(client, source != 2),
             "job_id": _jobs(course, np.concatenate([nobody, j1, nothing]), source != 1),
             "op": words(np.concatenate([o0, o1, o2]), WORDS.__getitem__),
@@ -243,7 +243,7 @@ def pfs_client_rows(course: Course, a: Account, t: Traffic, runs: ClientRuns, or
     """Per second, client of the file system and target: what it asked for (`osc`). The clients are the forwarders, or
     where there are none the nodes."""
     machine = course.machine
-    if machine.forwarders:
+    if len(machine.forwarders):
         mine = a.op < DATA
         second, client, target, op, requests, moved = (
             x[mine] for x in (a.second, a.forwarder, a.target, a.op, a.requests, a.bytes)
@@ -266,8 +266,10 @@ def pfs_client_rows(course: Course, a: Account, t: Traffic, runs: ClientRuns, or
         {
             "ts_ns": origin_ns + (second[some] + 1) * NS,
             "interval_ns": np.full(n, NS),
-            "node": words(client[some], machine.forwarder_name if machine.forwarders else machine.node_name),
-            "target": words(target[some], machine.target_name),
+            "node": words(
+                client[some], machine.forwarders.names.__getitem__ if len(machine.forwarders) else machine.node_name
+            ),
+            "target": words(target[some], machine.targets.names.__getitem__),
             "read_rpcs": _ints(rr[some]),
             "write_rpcs": _ints(wr[some]),
             "read_bytes": _ints(rb[some]),
@@ -289,11 +291,11 @@ def port_rows(course: Course, a: Account, origin_ns: int) -> pa.RecordBatch:
     fwd = a.forwarder[data]
     there = fwd >= 0
     (s1, p1), (rx1, tx1) = sums([second[there], fwd[there]], [(read * moved)[there], (~read * moved)[there]])
-    port = np.concatenate([p0, p1 + machine.servers])
+    port = np.concatenate([p0, p1 + len(machine.servers)])
 
     def peer(number: int) -> str:
-        inside = number < machine.servers
-        return machine.server_name(number) if inside else machine.forwarder_name(number - machine.servers)
+        inside = number < len(machine.servers)
+        return machine.servers.names[number] if inside else machine.forwarders.names[number - len(machine.servers)]
 
     return batch_of(
         PORT,

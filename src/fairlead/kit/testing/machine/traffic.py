@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fairlead.core.model.site import F64
 from fairlead.decide.sim.engine import Segments
-from fairlead.decide.sim.platform import F64
 from fairlead.decide.sim.steps import I64
 from fairlead.kit.testing.machine.course import Course
 

@@ -91,13 +91,10 @@ def _of_fault(play: Play, whole: Play, had: Times, number: int) -> Label:
 def component_name(play: Play, fault: Fault) -> str:
     """The name of a fault's component in the records."""
     machine = play.machine
-    names = {
-        "forwarder": machine.forwarder_name,
-        "server": machine.server_name,
-        "target": machine.target_name,
-        "mds": machine.mdt_name,
-    }
-    return names[fault.component](fault.number)
+    if fault.component == "mds":
+        return machine.mdt_name(fault.number)
+    layers = {"forwarder": machine.forwarders, "server": machine.servers, "target": machine.targets}
+    return layers[fault.component].names[fault.number]
 
 
 def _of_job(play: Play, whole: Play, had: Times, number: int) -> Label:

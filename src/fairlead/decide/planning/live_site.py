@@ -8,15 +8,16 @@ Of the lake and the site file; what nobody tells is NaN or false, and said. Not 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from fairlead.core.model.plan import Plan
-from fairlead.core.model.site import Site
-from fairlead.decide.planning.components import Described, Rates, described, system_named
-from fairlead.decide.policies.paths.contract import F64, Components, Landscape
+from fairlead.core.model.site import F64, Layer, Site
+from fairlead.core.model.site_file import SiteFile
+from fairlead.decide.planning.components import NO_FILE, described, kept_from, mounts_of
+from fairlead.decide.policies.paths.checker import Kept
 from fairlead.explain.diagnosing.component_peaks import past_peaks
 from fairlead.explain.questions.freshness import shifted
 from fairlead.explain.questions.health import component_health
@@ -28,8 +29,6 @@ LOOK_NS = 5 * MINUTE_NS
 """Load is that of the last so many minutes."""
 SERVED_NS = 2 * HOUR_NS
 """A running job uses what counted it in so long before."""
-DEFAULT_CLIENT = 90e6
-"""Bytes/s of one client where the site does not say: the middle of what Sunway's reached (Chen et al., JCST 2020)."""
 _LAYERS = ("component", "forwarder", "target")
 _SHOWN = 5
 
@@ -50,66 +49,45 @@ class RunningJob:
 
 @dataclass(frozen=True, kw_only=True)
 class Live:
-    """What is known now. `landscape` without what is kept for one job only in its policy's eyes; `nodes`: place of a
-    node in `landscape.default_forwarder`. `state_ns`: loads are those up to then. `missing`: what nobody told."""
+    """What is known now. `site` without what is kept for one job only in its policy's eyes; `nodes`: place of a node in
+    `site.default_forwarder`; `reserved_for`: component → job; `barred`: what some jobs may not use; `mounts` of file
+    systems by name. `state_ns`: loads are those up to then. `missing`: what nobody told."""
 
-    landscape: Landscape
-    machine: Described
+    site: Site
     file_system: str | None
     nodes: Mapping[str, int]
     running: tuple[RunningJob, ...]
     state_ns: int
     missing: tuple[str, ...]
+    barred: tuple[Kept, ...] = ()
+    reserved_for: Mapping[str, str] = field(default_factory=dict)
+    mounts: Mapping[str, str] = field(default_factory=dict)
 
 
-def live(lake: Tables, site: Site | None, at_ns: int, now_ns: int, *, file_system: str = "") -> Live:
+def live(lake: Tables, file: SiteFile | None, at_ns: int, now_ns: int, *, file_system: str = "") -> Live:
     """The machine at `at_ns`. Raises LakeError, ConfigError, UsageError for a file system that is not there."""
-    machine = described(lake, site, at_ns)
-    missing = list(machine.missing)
-    system = system_named(machine, file_system, missing)
-    target_names = tuple(name for name in machine.targets if machine.system_of[name] == (system or ""))
-    names = {"forwarder": tuple(machine.forwarders), "target": target_names}
+    told, missing = file or NO_FILE, list[str]()
+    site, nodes, reserved = described(lake, told, at_ns, file_system, missing)
     span = shifted(lake, Span(at_ns - LOOK_NS, at_ns, live=at_ns >= now_ns), now_ns)
     moved = _moved(lake, span)
-    rates = {"forwarder": machine.forwarders, "target": machine.targets}
-    peaks = _peaks(lake, at_ns, names, rates, missing)
+    forwarders, targets = _peaks(lake, at_ns, (site.forwarders, site.targets), missing)
     sick = _sick(lake, at_ns, missing)
-    layers = {kind: _layer(kind, names[kind], peaks[kind], moved, sick, machine, missing) for kind in names}
-    nodes = {name: at for at, name in enumerate(machine.nodes)}
-    places = {kind: {name: at for at, name in enumerate(names[kind])} for kind in names}
-    default = np.array(
-        [places["forwarder"].get(machine.forwarder_of.get(name, ""), -1) for name in machine.nodes], np.int64
-    )
-    running = _running(lake, machine, places, at_ns, missing)
-    for kind, layer in layers.items():
-        counted = np.zeros(len(layer), np.int64)
-        for job in running:
-            counted[list(job.forwarders if kind == "forwarder" else job.targets)] += 1
-        layers[kind] = replace(layer, jobs=counted)
-    planning = machine.planning
-    servers, server_of = _servers(target_names, machine, layers["target"])
-    usual = Landscape(forwarders=layers["forwarder"], targets=layers["target"])
-    landscape = replace(
-        usual,
-        servers=servers,
-        server_of=server_of,
-        default_forwarder=default,
-        forwarder_counts=tuple(sorted(set(planning.forwarder_counts))),
-        stripe_counts=tuple(sorted(set(planning.stripe_counts))),
-        default_stripes=planning.default_stripes,
-        pools=_pools(machine, places["target"]),
-        client_bandwidth=planning.client_bandwidth_bytes_per_s or DEFAULT_CLIENT,
-        forwarder_buffer_bytes=planning.forwarder_buffer_bytes or usual.forwarder_buffer_bytes,
-        cores=machine.cores,
-    )
+    forwarders, targets = (_state(layer, moved, sick, missing) for layer in (forwarders, targets))
+    site = replace(site, forwarders=forwarders, targets=targets)
+    running = _running(lake, site, nodes, at_ns, missing)
+    for job in running:
+        forwarders.jobs[list(job.forwarders)] += 1
+        targets.jobs[list(job.targets)] += 1
     return Live(
-        landscape=landscape,
-        machine=machine,
-        file_system=system,
+        site=replace(site, servers=_servers(site)),
+        file_system=site.file_system if len(targets) else None,
         nodes=nodes,
         running=running,
         state_ns=min(span.to_ns, at_ns),
         missing=tuple(missing),
+        barred=kept_from(told.planning.barred) if told.planning else (),
+        reserved_for=reserved,
+        mounts=mounts_of(told),
     )
 
 
@@ -150,33 +128,29 @@ def _moved(lake: Tables, span: Span) -> dict[tuple[str, str], Mapping[str, float
     }
 
 
-def _peaks(
-    lake: Tables,
-    at_ns: int,
-    names: Mapping[str, Sequence[str]],
-    told: Mapping[str, Mapping[str, Rates]],
-    missing: list[str],
-) -> dict[str, list[Rates]]:
-    """What each can do: as the site file says, else the best of the week before; what is not known is said."""
-    lacking = any(told[kind][name].bandwidth is None for kind in names for name in names[kind])
+def _peaks(lake: Tables, at_ns: int, layers: Sequence[Layer], missing: list[str]) -> list[Layer]:
+    """The layers with what each can do: as the site file says, else the best of the week before; what is not known is
+    said."""
+    lacking = any(np.isnan(layer.bandwidth).any() for layer in layers)
     learnt = past_peaks(lake, at_ns) if lacking else {}
-    peaks: dict[str, list[Rates]] = {}
-    for kind, listed in names.items():
+    known = []
+    for layer in layers:
+        bandwidth = layer.bandwidth.copy()
         unknown = []
-        peaks[kind] = []
-        for name in listed:
-            can = told[kind][name]
-            if can.bandwidth is None:
-                seen = learnt.get((kind, name))
-                can = replace(can, bandwidth=seen.bytes_per_s if seen is not None else None)
-            if can.bandwidth is None:
-                unknown.append(name)
-            peaks[kind].append(can)
+        for at in np.flatnonzero(np.isnan(bandwidth)).tolist():
+            seen = learnt.get((layer.kind, layer.names[at]))
+            if seen is None:
+                unknown.append(layer.names[at])
+            else:
+                bandwidth[at] = seen.bytes_per_s or np.nan
         if unknown:
-            missing.append(f"peak bandwidth: not known of {_some(unknown, kind)}")
-        elif listed and any(told[kind][name].bandwidth is None for name in listed):
-            missing.append(f"peak bandwidth of {kind}s: the site does not tell; the best of the week before is taken")
-    return peaks
+            missing.append(f"peak bandwidth: not known of {_some(unknown, layer.kind)}")
+        elif np.isnan(layer.bandwidth).any():
+            missing.append(
+                f"peak bandwidth of {layer.kind}s: the site does not tell; the best of the week before is taken"
+            )
+        known.append(replace(layer, bandwidth=bandwidth))
+    return known
 
 
 def _sick(lake: Tables, at_ns: int, missing: list[str]) -> set[tuple[str, str]]:
@@ -189,46 +163,32 @@ def _sick(lake: Tables, at_ns: int, missing: list[str]) -> set[tuple[str, str]]:
     return {(one.layer, one.component) for one in answer.components if one.state in ("sick", "dead")}
 
 
-def _layer(
-    kind: str,
-    names: tuple[str, ...],
-    peaks: Sequence[Rates],
+def _state(
+    layer: Layer,
     moved: Mapping[tuple[str, str], Mapping[str, float]],
     sick: set[tuple[str, str]],
-    machine: Described,
     missing: list[str],
-) -> Components:
-    def column(name: str) -> F64:
-        return np.array([getattr(one, name) or np.nan for one in peaks], np.float64)
-
-    can = {name: column(name) for name in ("bandwidth", "iops", "mdops")}
+) -> Layer:
+    """The layer with its load and what is sick."""
+    kind, names = layer.kind, layer.names
     shares = np.full((3, len(names)), np.nan)
-    for row, (done, of) in enumerate((("moved", "bandwidth"), ("ops", "iops"), ("metadata_ops", "mdops"))):
+    for row, (done, peak) in enumerate(
+        (("moved", layer.bandwidth), ("ops", layer.iops), ("metadata_ops", layer.mdops))
+    ):
         rate = np.array([moved.get((kind, name), {}).get(done, np.nan) for name in names], np.float64)
-        shares[row] = rate / can[of]
+        shares[row] = rate / peak
     # A share nobody can tell counts as nothing beside one that is known; where none is known, neither is the load.
     known = ~np.isnan(shares).all(axis=0)
     load = np.where(known, np.nan_to_num(shares, nan=0.0).max(axis=0, initial=0.0), np.nan)
     silent = [name for name in names if (kind, name) not in moved]
     if silent:
         missing.append(f"load: nothing was heard in the last {LOOK_NS // MINUTE_NS} minutes of {_some(silent, kind)}")
-    n = len(names)
-    return Components(
-        kind=kind,
-        names=names,
-        bandwidth=can["bandwidth"],
-        iops=can["iops"],
-        mdops=can["mdops"],
-        load=np.minimum(load, 1.0),
-        sick=np.array([(kind, name) in sick for name in names], np.bool_),
-        jobs=np.zeros(n, np.int64),
-        occupancy=np.zeros(n),
-        reserved=np.array([name in machine.reserved for name in names], np.bool_),
-    )
+    ill = np.array([(kind, name) in sick for name in names], np.bool_)
+    return replace(layer, load=np.minimum(load, 1.0), sick=ill)
 
 
 def _running(
-    lake: Tables, machine: Described, places: Mapping[str, Mapping[str, int]], at_ns: int, missing: list[str]
+    lake: Tables, site: Site, nodes: Mapping[str, int], at_ns: int, missing: list[str]
 ) -> tuple[RunningJob, ...]:
     begun = Span(at_ns - LONGEST_RUN_NS, at_ns + 1)
     found = select(
@@ -245,20 +205,24 @@ def _running(
             missing.append("running jobs: no job of the last month is known")
         return ()
     served = _served(lake, [str(row["job_id"]) for row in accounts], at_ns)
-    return tuple(_job(row, served, machine, places) for row in accounts)
+    return tuple(_job(row, served, site, nodes) for row in accounts)
 
 
 def _job(
     row: Mapping[str, Any],
     served: Mapping[tuple[str, str], list[str]],
-    machine: Described,
-    places: Mapping[str, Mapping[str, int]],
+    site: Site,
+    places: Mapping[str, int],
 ) -> RunningJob:
     job = str(row["job_id"])
     nodes = row["nodes"] or []
-    mapped = {machine.forwarder_of[name] for name in nodes if name in machine.forwarder_of}
-    used = {"forwarder": set(served.get((job, "forwarder"), ())) or mapped, "target": served.get((job, "target"), ())}
-    at = {kind: tuple(sorted(places[kind][name] for name in set(used[kind]) if name in places[kind])) for kind in used}
+    forwarders, targets = (
+        {layer.places[name] for name in served.get((job, layer.kind), ()) if name in layer.places}
+        for layer in (site.forwarders, site.targets)
+    )
+    if not served.get((job, "forwarder")):
+        own = site.default_forwarder[[places[name] for name in nodes if name in places]]
+        forwarders = set(own[own >= 0].tolist())
     return RunningJob(
         job_id=job,
         user=row["user"] or "",
@@ -266,8 +230,8 @@ def _job(
         node_count=int(row["nodes_count"] or len(nodes) or 1),
         cores=float(row["cores"] or 0),
         processes=row["processes"],
-        forwarders=at["forwarder"],
-        targets=at["target"],
+        forwarders=tuple(sorted(forwarders)),
+        targets=tuple(sorted(targets)),
     )
 
 
@@ -288,27 +252,22 @@ def _served(lake: Tables, jobs: Sequence[str], at_ns: int) -> dict[tuple[str, st
     return served
 
 
-def _servers(names: Sequence[str], machine: Described, targets: Components) -> tuple[Components | None, Any]:
+def _servers(site: Site) -> Layer:
     """Storage servers, where those of all targets are known: sums of peaks, means of loads."""
-    of = [machine.server_of.get(name) for name in names]
-    if not names or any(server is None for server in of):
-        return None, None
-    servers = sorted({str(server) for server in of})
-    place = {name: at for at, name in enumerate(servers)}
-    at = np.array([place[str(server)] for server in of], np.int64)
-    n = len(servers)
+    targets, at, n = site.targets, site.server_of, len(site.servers)
     each = np.bincount(at, minlength=n)
 
     def added(values: F64) -> F64:
         return np.asarray(np.bincount(at, weights=values, minlength=n), np.float64)
 
+    if not n:
+        return site.servers
     known = ~np.isnan(targets.load)
     heard = np.bincount(at, weights=known, minlength=n)
     with np.errstate(invalid="ignore", divide="ignore"):
         load = added(np.where(known, targets.load, 0.0)) / np.where(heard > 0, heard, np.nan)
-    return Components(
-        kind="server",
-        names=tuple(servers),
+    return replace(
+        site.servers,
         bandwidth=added(targets.bandwidth),
         iops=added(targets.iops),
         mdops=added(targets.mdops),
@@ -316,14 +275,7 @@ def _servers(names: Sequence[str], machine: Described, targets: Components) -> t
         sick=np.asarray(added(targets.sick.astype(float)) >= each),
         jobs=np.asarray(added(targets.jobs.astype(float)), np.int64),
         occupancy=added(targets.occupancy) / each,
-        reserved=np.zeros(n, np.bool_),
-    ), at
-
-
-def _pools(machine: Described, places: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
-    """The site's pools of this file system."""
-    pools = {name: tuple(places[one] for one in held if one in places) for name, held in machine.pools.items()}
-    return {name: held for name, held in pools.items() if held}
+    )
 
 
 def _some(names: Sequence[str], kind: str) -> str:
