@@ -136,11 +136,11 @@ def known_peaks(season: Season) -> Known:
     """Known peaks of every component: what a site's description says counts over what was seen."""
     machine, given = season.machine, described(season)
     names = {
-        "target": (machine.target_name, len(machine.targets)),
-        "mds": (machine.mdt_name, len(machine.mds)),
-        "forwarder": (machine.forwarder_name, len(machine.forwarders)),
+        "target": machine.targets.names,
+        "mds": tuple(map(machine.mdt_name, range(len(machine.mds)))),
+        "forwarder": machine.forwarders.names,
     }
-    return {(kind, name(n)): given[kind, ""] for kind, (name, many) in names.items() if many for n in range(many)}
+    return {(kind, name): given[kind, ""] for kind, every in names.items() for name in every}
 
 
 def described(season: Season) -> Known:

@@ -30,7 +30,7 @@ def look(play: Play, until_s: int | None = None, *, without: tuple[str, ...] = (
     tables = {name: table for name, table in play.tables(0, end).items() if name not in without}
     rollup = derive_rollups(tables)["rollup"]
     peaks = {
-        ("forwarder", ""): float(machine.forwarders.bandwidth[0]),
+        ("forwarder", ""): float(machine.forwarders.bandwidth.max(initial=1.0)),
         ("target", ""): float(machine.targets.bandwidth[0]),
         ("mds", ""): float(machine.mds.mdops[0]),
     }

@@ -568,7 +568,7 @@ def test_a_healthy_machine_at_work_has_no_amplification_and_no_storm(make: objec
     machine = play.machine
     site = SystemSite(
         peaks={
-            "forwarder": float(machine.forwarders.bandwidth[0]),
+            "forwarder": float(machine.forwarders.bandwidth.max(initial=1.0)),
             "target": float(machine.targets.bandwidth[0]),
             "mds": float(machine.mds.mdops[0]),
         },

@@ -163,7 +163,7 @@ def _costs(machine: Site, site: Programs, program: I64, processes: I64) -> tuple
     """Seconds a forwarder and a target are held by a byte."""
     mode, request = site.mode[program], site.request[program].astype(np.float64)
     workers = request / (request / machine.worker_bandwidth + machine.request_s) * machine.workers
-    forwarder = np.maximum(1.0 / float(machine.forwarders.bandwidth[0]), 1.0 / workers)
+    forwarder = np.maximum(np.max(1.0 / machine.forwarders.bandwidth, initial=0.0), 1.0 / workers)
     # Who waits for the lock of a shared file keeps a worker.
     waiting = np.minimum(processes, machine.workers) / machine.workers / machine.shared_file_bandwidth
     forwarder = np.where(mode == 2, np.maximum(forwarder, waiting), forwarder)

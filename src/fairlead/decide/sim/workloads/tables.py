@@ -194,7 +194,7 @@ def _season(rows: list[_Row], nodes: I64, machine: Site, write_phases: int) -> S
         request = np.where(requests > 0, volume / requests, float(USUAL_REQUEST))
     request = np.clip(request, 1.0, 1 << 30)
     workers = request / (request / machine.worker_bandwidth + machine.request_s) * machine.workers
-    forwarder = np.maximum(1.0 / float(machine.forwarders.bandwidth[0]), 1.0 / workers)
+    forwarder = np.maximum(np.max(1.0 / machine.forwarders.bandwidth, initial=0.0), 1.0 / workers)
     target = np.full(j, 1.0 / float(machine.targets.bandwidth[0]))
     # Metadata, reading, then writing in parts; what is nothing of a kind is no phase.
     kinds = np.stack([_column(rows, "names"), read_bytes, *([written / write_phases] * write_phases)], axis=1)
