@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -35,17 +36,17 @@ class Guarded:
     def ask(self, op: Op, body: bytes, *, handle: int = 0) -> bytes | int:
         """A request about a name in the root."""
         self._number += 1
-        return self.guard.execute(
-            self.guard.get_session(SESSION),
-            self._number,
-            False,
-            self.handles,
-            int(op),
-            ROOT,
-            handle,
-            memoryview(body),
-            memoryview(b""),
+        request = SimpleNamespace(
+            session=SimpleNamespace(handles=self.handles),
+            number=self._number,
+            op=int(op),
+            node=ROOT,
+            handle=handle,
+            flags=0,
+            body=memoryview(body),
+            data=None,
         )
+        return self.guard.execute(self.guard.get_session(SESSION), request)  # type: ignore[arg-type]
 
     def create(self, name: bytes, handle: int) -> None:
         """An exclusive CREATE."""

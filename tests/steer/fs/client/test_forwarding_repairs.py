@@ -187,8 +187,18 @@ def test_a_request_about_a_node_that_has_moved_is_not_on_record(tmp_path: Path) 
         (tmp_path / "f").rename(tmp_path / "g")
         intents = guard.get_session("0" * 32)
         body = memoryview(abi.LINK_IN.pack(node) + b"h\0")
+        request = SimpleNamespace(
+            session=SimpleNamespace(handles=handles),
+            number=1,
+            op=int(Op.LINK),
+            node=ROOT,
+            handle=0,
+            flags=0,
+            body=body,
+            data=None,
+        )
         with pytest.raises(OSError) as failed:
-            guard.execute(intents, 1, False, handles, int(Op.LINK), ROOT, 0, body, memoryview(b""))
+            guard.execute(intents, request)  # type: ignore[arg-type]
         assert failed.value.errno == errno.ESTALE
         assert intents.find(1) is None
     finally:

@@ -9,7 +9,7 @@ import select
 from collections import deque
 from collections.abc import Callable
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 from fairlead.steer.forwarding.forwarder.buffers import BufferPool
@@ -34,8 +34,20 @@ _SLOT = int(Flag.SLOT)
 _DESCRIPTOR = int(Flag.DESCRIPTOR)
 _LARGE = RECEIVE_BYTES // 2
 
-Frame = tuple[int, int, int, int, int, int, memoryview, bytearray | None]
-"""flags, job, number, handle, slot, CRC-32, message, buffer to give back."""
+
+class Frame(NamedTuple):
+    """A frame of a client that has come in whole."""
+
+    flags: int
+    job: int
+    number: int
+    handle: int
+    slot: int
+    crc: int
+    """CRC-32, with `Flag.CHECKSUM`."""
+    message: memoryview
+    buffer: bytearray | None = None
+    """What holds the message, to be given back; None if nothing has to be."""
 
 
 class Malformed(Exception):  # noqa: N818  a fault of the other side, not of ours
@@ -138,7 +150,7 @@ class Connection:
             end = start + length
             if end <= self._filled:
                 self._place = end
-                return (flags, job, number, handle, slot, crc, memoryview(bytes(view[start:end])), None)
+                return Frame(flags, job, number, handle, slot, crc, memoryview(bytes(view[start:end])))
             if self._begins_large():
                 return None
         if place:
@@ -168,7 +180,7 @@ class Connection:
         self._large_prefix = prefix
 
     def _finish_large(self) -> Frame:
-        frame = (*self._large_prefix, self._large_view[: self._large_need], self._large)
+        frame = Frame(*self._large_prefix, self._large_view[: self._large_need], self._large)
         self._large = None
         self._large_view = self._view
         return frame

@@ -1,6 +1,16 @@
 """Carries out requests that must not happen twice: an intent before, its outcome after, and the judgement of a request
-that a client sends again. Not here: the records themselves (`intents`), the answers kept for a client that only lost
-its connection (`clients`).
+that a client sends again. Not here: the records themselves (`intent_log`), the answers kept for a client that only lost
+its connection (`client_sessions`).
+
+    first time:   begun ──► executed ──► done(outcome) ──► answered
+                    └─ ESTALE, or a defect: dropped, as if never begun
+
+    sent again:   done ──────────────────────────────────► answered with the outcome
+    (RETRY)       begun ──► judged by the tree ─ was done ─► answered
+                               │                 not done ─► first time
+                  no record ──────────────────────────────► first time
+
+Invariant: the intent is on record before the tree changes, its outcome before the client has an answer.
 """
 
 from __future__ import annotations
@@ -27,12 +37,13 @@ from fairlead.steer.fs.fuse import abi
 from fairlead.steer.fs.fuse import messages as bodies
 from fairlead.steer.fs.fuse.abi import Op
 from fairlead.steer.fs.trees.identity import forwarder_identity
+from fairlead.steer.fs.wire.frames import Flag
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from fairlead.steer.forwarding.forwarder.request import Request
     from fairlead.steer.fs.operations.dispatch import Operations
-    from fairlead.steer.fs.sessions import Handles
     from fairlead.steer.fs.trees.base import OpenFile, Stat
 
 log = logging.getLogger("fairlead.forwarder")
@@ -69,6 +80,9 @@ _NAME_AT = {
 _ENTRIES = frozenset((int(Op.MKDIR), int(Op.MKNOD), int(Op.SYMLINK), int(Op.LINK)))
 _ATTRIBUTES = {int(Op.REMOVEXATTR): errno.ENODATA, int(Op.SETXATTR): errno.EEXIST}
 _FLAGS = Struct("<I")
+_RETRY = int(Flag.RETRY)
+_CREATING = os.O_EXCL | os.O_CREAT | os.O_TRUNC
+_NOTHING = memoryview(b"")
 _LOCKS = 64
 _CHECK_NS = 1_000_000_000
 _KNOWN_NS = 100_000_000
@@ -230,64 +244,48 @@ class Guard:
                     if os.stat(name, dir_fd=self._folder, follow_symlinks=False).st_mtime_ns < oldest:
                         os.unlink(name, dir_fd=self._folder)
 
-    def execute(
-        self,
-        intents: SessionIntents,
-        number: int,
-        retry: bool,
-        handles: Handles,
-        op: int,
-        node: int,
-        handle: int,
-        body: memoryview,
-        data: memoryview,
-    ) -> bytes | int:
-        """As `Operations.execute`, for the opcodes of `GUARDED`; `retry`: it may have been carried out before."""
-        plain = self._operations.execute
+    def execute(self, intents: SessionIntents, request: Request) -> bytes | int:
+        """As `Operations.execute`, for a request of an opcode in `GUARDED`. With `Flag.RETRY` it may have been carried
+        out before, here or by another forwarder."""
+        op, body = request.op, request.body
         if op == Op.WRITE:
-            file = handles.files.get(abi.WRITE_IN.unpack_from(body)[0])
+            file = request.session.handles.files.get(abi.WRITE_IN.unpack_from(body)[0])
             if file is None or not file.flags & os.O_APPEND:
-                return plain(handles, op, node, handle, body, data)
-            with self._appends[node % _LOCKS]:
-                return self._append(intents, number, retry, handles, file, node, handle, body, data)
+                return self._carry_out(request)
+            with self._appends[request.node % _LOCKS]:
+                return self._append(intents, request, file)
         if op in _ATTRIBUTES:
-            return self._attribute(retry, handles, op, node, handle, body, data)
+            return self._set_attribute(request)
         if op == Op.CREATE and not _FLAGS.unpack_from(body)[0] & os.O_EXCL:
-            return plain(handles, op, node, handle, body, data)
-        if retry:
-            known = intents.find(number)
+            return self._carry_out(request)
+        if request.flags & _RETRY:
+            known = intents.find(request.number)
             if known is not None:
-                reply = self._resolved(known, handles, op, handle, body)
+                reply = self._resolve(known, request)
                 if reply is not None:
                     return reply
         if op == Op.CREATE and self._temporary:
-            return self._create(intents, number, handles, node, handle, body, data)
-        intent = self._intent(number, op, node, body)
-        return self._recorded(intents, intent, handles, op, node, handle, body, data)
+            return self._create(intents, request)
+        return self._record(intents, request)
 
     # -- carrying out ------------------------------------------------------------------------------------------
 
-    def _recorded(
-        self,
-        intents: SessionIntents,
-        intent: Intent,
-        handles: Handles,
-        op: int,
-        node: int,
-        handle: int,
-        body: memoryview,
-        data: memoryview,
-    ) -> bytes | int:
+    def _carry_out(self, request: Request) -> bytes | int:
+        data = request.data if request.data is not None else _NOTHING
+        handles = request.session.handles
+        return self._operations.execute(handles, request.op, request.node, request.handle, request.body, data)
+
+    def _record(self, intents: SessionIntents, request: Request) -> bytes | int:
         file = intents.get_file()
-        place = file.begin(intent)
-        with _Recording(file, place) as recording:
-            reply = self._operations.execute(handles, op, node, handle, body, data)
+        with _Recording(file, file.begin(self._build_intent(request))) as recording:
+            reply = self._carry_out(request)
             if isinstance(reply, bytes) and len(reply) >= 8:
                 recording.outcome = abi.FORGET_IN.unpack_from(reply)[0] - 1
         return reply
 
-    def _intent(self, number: int, op: int, node: int, body: memoryview) -> Intent:
+    def _build_intent(self, request: Request) -> Intent:
         """What is about to be done, and what is there now."""
+        number, op, node, body = request.number, request.op, request.node, request.body
         if op in (Op.RENAME, Op.RENAME2):
             fixed = abi.RENAME2_IN.size if op == Op.RENAME2 else abi.RENAME_IN.size
             flags = abi.RENAME2_IN.unpack_from(body)[1] if op == Op.RENAME2 else 0
@@ -312,39 +310,26 @@ class Guard:
             return Found(0, 0)
         return Found(node - 1, st.st_ctime_ns)
 
-    def _create(
-        self,
-        intents: SessionIntents,
-        number: int,
-        handles: Handles,
-        node: int,
-        handle: int,
-        body: memoryview,
-        data: memoryview,
-    ) -> bytes | int:
+    def _create(self, intents: SessionIntents, request: Request) -> bytes | int:
         """An exclusive creation whose inode is known before its name exists: made without a name, then linked."""
-        tree, operations = self._tree, self._operations
+        tree, operations, body, node = self._tree, self._operations, request.body, request.node
         flags, mode, umask, _ = abi.CREATE_IN.unpack_from(body)
         name = bodies.read_name(body, abi.CREATE_IN.size)
-        opened: OpenFile | None = None
-        writable = flags & os.O_ACCMODE != os.O_RDONLY  # O_TMPFILE wants that
-        if writable:
-            try:
-                made, st, opened = tree.create_temporary(
-                    node, flags & ~(os.O_EXCL | os.O_CREAT | os.O_TRUNC), mode & 0o7777 & ~umask
-                )
-            except OSError as error:
-                if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOSYS, errno.EINVAL):
-                    raise
-                self._temporary = False
-        if opened is None:
-            intent = self._intent(number, int(Op.CREATE), node, body)
-            return self._recorded(intents, intent, handles, int(Op.CREATE), node, handle, body, data)
-        intent = Intent(number, int(Op.CREATE), node, name, expected=made - 1, mark=st.st_mtime_ns, when_ns=now_ns())
+        if flags & os.O_ACCMODE == os.O_RDONLY:  # O_TMPFILE must be writable
+            return self._record(intents, request)
+        try:
+            made, st, opened = tree.create_temporary(node, flags & ~_CREATING, mode & 0o7777 & ~umask)
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOSYS, errno.EINVAL):
+                raise
+            self._temporary = False
+            return self._record(intents, request)
+        intent = Intent(
+            request.number, request.op, node, name, expected=made - 1, mark=st.st_mtime_ns, when_ns=now_ns()
+        )
         try:
             file = intents.get_file()
-            place = file.begin(intent)
-            with _Recording(file, place) as recording:
+            with _Recording(file, file.begin(intent)) as recording:
                 if self._name_temporary is not None:
                     made, st = self._name_temporary(opened, node, name)
                 else:
@@ -353,43 +338,33 @@ class Guard:
         except BaseException:
             opened.close()
             raise
-        operations.replace(handles, handle, opened)
-        return operations.enter_node(handles, made, st, made=True) + bodies.pack_open(handle, operations.open_flags)
+        handles = request.session.handles
+        operations.replace(handles, request.handle, opened)
+        entry = operations.enter_node(handles, made, st, made=True)
+        return entry + bodies.pack_open(request.handle, operations.open_flags)
 
-    def _append(
-        self,
-        intents: SessionIntents,
-        number: int,
-        retry: bool,
-        handles: Handles,
-        opened: OpenFile,
-        node: int,
-        handle: int,
-        body: memoryview,
-        data: memoryview,
-    ) -> bytes | int:
+    def _append(self, intents: SessionIntents, request: Request, opened: OpenFile) -> bytes | int:
         size = opened.stat().st_size
-        if retry:
-            known = intents.find(number)
-            if known is not None and known.done:
-                if known.outcome < 0:
-                    raise OSError(-known.outcome, os.strerror(-known.outcome))
-                return abi.WRITE_OUT.pack(known.outcome, 0)
-            if known is not None:
-                since = self._since(node, known.expected, min(size, known.expected + _MOST_COMPARED))
-                there, sure = find_append(data, since)
-                if not sure:
-                    log.warning("an append sent again to node %d: %s", node, "found" if there else "not found")
-                if there == len(data):
-                    return abi.WRITE_OUT.pack(there, 0)
-                if there and size == known.expected + there:
-                    rest = opened.write_from(data[there:], size)  # the forwarder died in the middle of it
-                    return abi.WRITE_OUT.pack(there + rest, 0)
-        intent = Intent(number, int(Op.WRITE), node, b"", node, b"", size, 0, len(data), 0, now_ns())
+        node, data = request.node, request.data if request.data is not None else _NOTHING
+        known = intents.find(request.number) if request.flags & _RETRY else None
+        if known is not None and known.done:
+            if known.outcome < 0:
+                raise OSError(-known.outcome, os.strerror(-known.outcome))
+            return abi.WRITE_OUT.pack(known.outcome, 0)
+        if known is not None:
+            since = self._since(node, known.expected, min(size, known.expected + _MOST_COMPARED))
+            there, sure = find_append(data, since)
+            if not sure:
+                log.warning("an append sent again to node %d: %s", node, "found" if there else "not found")
+            if there == len(data):
+                return abi.WRITE_OUT.pack(there, 0)
+            if there and size == known.expected + there:
+                rest = opened.write_from(data[there:], size)  # the forwarder died in the middle of it
+                return abi.WRITE_OUT.pack(there + rest, 0)
+        intent = Intent(request.number, request.op, node, b"", node, b"", size, 0, len(data), 0, now_ns())
         file = intents.get_file()
-        place = file.begin(intent)
-        with _Recording(file, place) as recording:
-            reply = self._operations.execute(handles, int(Op.WRITE), node, handle, body, data)
+        with _Recording(file, file.begin(intent)) as recording:
+            reply = self._carry_out(request)
             assert isinstance(reply, bytes)
             recording.outcome = abi.WRITE_OUT.unpack_from(reply)[0]
         return reply
@@ -407,21 +382,22 @@ class Guard:
                 file.close()
         return bytes(buffer[:count])
 
-    def _attribute(
-        self, retry: bool, handles: Handles, op: int, node: int, handle: int, body: memoryview, data: memoryview
-    ) -> bytes | int:
+    def _set_attribute(self, request: Request) -> bytes | int:
         try:
-            return self._operations.execute(handles, op, node, handle, body, data)
+            return self._carry_out(request)
         except OSError as error:
-            if retry and error.errno == _ATTRIBUTES[op]:
-                log.warning("an attribute of node %d was set or removed twice, or by another client meanwhile", node)
+            if request.flags & _RETRY and error.errno == _ATTRIBUTES[request.op]:
+                log.warning(
+                    "an attribute of node %d was set or removed twice, or by another client meanwhile", request.node
+                )
                 return b""
             raise
 
     # -- judging a request that is sent again ------------------------------------------------------------------
 
-    def _resolved(self, intent: Intent, handles: Handles, op: int, handle: int, body: memoryview) -> bytes | None:
+    def _resolve(self, intent: Intent, request: Request) -> bytes | None:
         """The answer, or None when it is to be carried out (again)."""
+        op, handles, handle, body = request.op, request.session.handles, request.handle, request.body
         if intent.done:
             if intent.outcome < 0:
                 raise OSError(-intent.outcome, os.strerror(-intent.outcome))
@@ -438,7 +414,7 @@ class Guard:
             raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))  # made, and replaced by another client since
         if op == Op.CREATE:
             with forwarder_identity:
-                opened = self._tree.reopen(node, _FLAGS.unpack_from(body)[0] & ~(os.O_EXCL | os.O_CREAT | os.O_TRUNC))
+                opened = self._tree.reopen(node, _FLAGS.unpack_from(body)[0] & ~_CREATING)
             self._operations.replace(handles, handle, opened)
             entry = self._operations.enter_node(handles, node, st, made=True)
             return entry + bodies.pack_open(handle, self._operations.open_flags)

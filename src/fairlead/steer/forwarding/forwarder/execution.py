@@ -1,11 +1,19 @@
-"""Carries out one request on the tree and answers it: what a worker does. Not here: whose turn it is (`crew`)."""
+"""Carries out one request on the tree and answers it: what a worker does. Not here: whose turn it is (`workers`).
+
+A worker takes a request through these states; `running` is `Session.running`, `answers` what `Session.finish` keeps:
+
+    queued ──► running ──► executed ──► remembered ──► answered
+                  │  │                  (not REPEATABLE)
+                  │  └─ SETLKW, lock held ─► parked ─► queued again (lock released, delay over)
+                  └─ connection dead ─► given up, or answered on the connection the client came back on
+"""
 
 from __future__ import annotations
 
 import logging
 import os
 from errno import EINTR, EINVAL, EIO, ENOLCK, ESTALE
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from fairlead.core.clock import monotonic_ns
 from fairlead.steer.forwarding.forwarder import confinement
@@ -36,7 +44,7 @@ _PLACE, _REOPEN, _OWN = int(Own.PLACE), int(Own.REOPEN), int(Own.JOB)
 _UNKNOWN_NODE, _UNKNOWN_HANDLE = int(Refusal.UNKNOWN_NODE), int(Refusal.UNKNOWN_HANDLE)
 _NOTHING = memoryview(b"")
 _write_out = WRITE_OUT.pack
-_RETRY, _PARENT = int(Flag.RETRY), int(Flag.PARENT)
+_PARENT = int(Flag.PARENT)
 _MOST_STEPS = 4096
 
 
@@ -51,20 +59,35 @@ class Records(Protocol):
 
     def look(self, queue_len: int, done: int) -> None:
         """The queue's length after so many requests, every 16th time."""
-        ...
 
     def record_connect(self, client: str, session: str) -> None:
         """A session of a client's node has begun or goes on."""
-        ...
 
     def record_disconnect(self, session: str) -> None:
         """A session has ended."""
-        ...
+
+
+class Outcome(NamedTuple):
+    """What carrying out a request gave."""
+
+    error: int = 0
+    """0, -errno, or a `Refusal` (above 0)."""
+    body: bytes | memoryview = b""
+    moved: int = 0
+    """Bytes read or written."""
+    in_slot: memoryview | None = None
+    """READ: the data, where it is in the request's slot."""
+    buffer: bytearray | None = None
+    """READ without a slot: the buffer that holds `body`."""
 
 
 class Execution:
     """The workers' part of a forwarder. `again` queues requests that were parked; `listen` hears a client again that
-    had asked too much."""
+    had asked too much.
+
+    What a request needs is decided once, here: `_actions` has the method of each opcode, and `_carry_out` is the
+    counting variant only where there are records.
+    """
 
     def __init__(
         self,
@@ -83,19 +106,29 @@ class Execution:
     ) -> None:
         self.operations = operations
         self._execute = operations.execute
-        self._opens_for: Callable[[str], None] | None = getattr(operations.tree, "set_job", None)
         self._buffers = buffers
         self._parked = parked
-        self._work_for = acting.set_job if hasattr(operations.tree, "take_by_job") else None
-        self._records = records
         self._lending = lending
-        self._done = 0
         self._guard = guard
         self._aggregation = aggregation
         self._again = again
         self._listen = listen
         self._wait_less = wait_less
         self._queue_length = queue_length
+        self._done = 0
+        tree = operations.tree
+        self._open_for: Callable[[str], None] | None = getattr(tree, "set_job", None)
+        self._work_for = acting.set_job if hasattr(tree, "take_by_job") else None
+        self._actions: dict[int, Callable[[Request], Outcome]] = {
+            _READ: self._read,
+            _WRITE: self._write,
+            _PLACE: self._place,
+            _REOPEN: self._reopen,
+        }
+        self._carry_out: Callable[[Request, int], object] = self._run
+        if records is not None:
+            self._records = records
+            self._carry_out = self._run_counted
 
     def carry_out(self, request: Request) -> None:
         """Carries it out and answers, with those that go along; never raises."""
@@ -103,7 +136,7 @@ class Execution:
             self._carry_out_together([request, *request.along])
             request.along = ()
             return
-        self._carry_out(request)
+        self._carry_out(request, 0)
 
     def _carry_out_together(self, requests: Sequence[Request]) -> None:
         began_ns = monotonic_ns()
@@ -121,170 +154,169 @@ class Execution:
         for request in requests:
             self._carry_out(request, began_ns)
 
-    def _carry_out(self, request: Request, began_ns: int = 0) -> None:
-        op = request.op
+    def _run_counted(self, request: Request, began_ns: int) -> None:
+        """As `_run`, and counts the request unless it was given up or parked."""
         records = self._records
-        if records is not None and not records.on:
-            records = None
-        started_ns = 0
-        if records is not None:
-            started_ns = began_ns or monotonic_ns()
-        opens_for = self._opens_for
-        session = request.session
-        once = op not in REPEATABLE
-        if once and not request.connection.dead:  # else its place may be that of the one sent again
-            session.running[request.number] = request
-        if request.connection.dead and self._abandoned(request):
+        if not records.on:
+            self._run(request, began_ns)
             return
-        error = moved = 0
-        body: bytes | memoryview = b""
-        in_slot: memoryview | None = None
-        buffer: bytearray | None = None
+        started_ns = began_ns or monotonic_ns()
+        outcome = self._run(request, began_ns)
+        if outcome is None:
+            return
+        wait_ns = started_ns - request.arrived_ns
+        service_ns = monotonic_ns() - started_ns
+        job, node = request.job, request.session.node
+        records.executed((request.op_class, request.op, job, wait_ns, service_ns, outcome.moved, node, outcome.error))
+        self._done = done = self._done + 1
+        if not done & 15:
+            records.look(self._queue_length(), done)
+
+    def _run(self, request: Request, _began_ns: int) -> Outcome | None:
+        """Carries out one request and answers it; None when its client is gone or it waits for a lock."""
+        op, session, lending = request.op, request.session, self._lending
+        # Invariant "one at a time": entered before `dead` is read. The leader, which sets `dead` first, then finds
+        # here what the client sends again on its next connection.
+        if op not in REPEATABLE and not request.connection.dead:
+            session.running[request.number] = request
+        if request.connection.dead and self._abandon(request):
+            return None
         begun: Begun | None = None
         try:
-            uid, gid = request.uid, request.gid
-            if session.authority.uid < 0:
-                acting.switch_user(uid, gid)
-            else:
-                acting.switch_user(uid, session.group(gid))
-                confinement.confine_request(request)
-            if self._work_for is not None:
-                self._work_for(_name(request.job))
-            if opens_for is not None and op in OPENING:
-                opens_for(_name(request.job))
-            if self._lending is not None and op not in SILENT:
-                begun = self._lending.begin(request)
-            if op == _READ:
-                data = request.data
-                if data is None:
-                    buffer = self._buffers.take(request.size)
-                    data = memoryview(buffer)[: request.size]
-                count = self._execute(session.handles, op, request.node, request.handle, request.body, data)
-                assert isinstance(count, int)
-                moved = count
-                if request.data is None:
-                    body = data[:count]
-                else:
-                    in_slot = data[:count]
-            elif request.written:
-                body = _write_out(request.size, 0)
-                moved = request.size
-            elif op < _OWN:
-                data = request.data if request.data is not None else _NOTHING
-                intents = session.intents
-                if intents is None or op not in GUARDED:
-                    reply = self._execute(session.handles, op, request.node, request.handle, request.body, data)
-                else:
-                    assert self._guard is not None
-                    retry = request.flags & _RETRY != 0
-                    reply = self._guard.execute(
-                        intents,
-                        request.number,
-                        retry,
-                        session.handles,
-                        op,
-                        request.node,
-                        request.handle,
-                        request.body,
-                        data,
-                    )
-                assert not isinstance(reply, int)
-                body = reply
-                if op == _WRITE:
-                    moved = request.size
-            else:
-                self._own(request)
+            self._become_user(request)
+            if lending is not None and op not in SILENT:
+                begun = lending.begin(request)
+            outcome = self._actions.get(op, self._execute_body)(request)
         except BlockingIOError as held:
-            if op == _SETLKW:
-                if once:
-                    session.running.pop(request.number, None)
-                if self._park(request):
-                    return
-                error = -EINTR if request.interrupted else -ENOLCK
+            if op != _SETLKW:
+                outcome = Outcome(get_errno(held))
             else:
-                error = get_errno(held)
+                # Invariant "parked is not running": the leader may queue it again at once.
+                session.running.pop(request.number, None)
+                if self._park(request):
+                    return None
+                outcome = Outcome(-EINTR if request.interrupted else -ENOLCK)
         except OSError as failed:
             error = get_errno(failed)
-            if error == -ESTALE and op in NAMED:
-                # It is not where it was seen here last. Its client may have moved it through another forwarder.
-                error = _UNKNOWN_NODE
+            # ESTALE: it is not where it was seen here last. Its client may have moved it through another forwarder.
+            outcome = Outcome(_UNKNOWN_NODE if error == -ESTALE and op in NAMED else error)
         except UnknownNode:
-            error = _UNKNOWN_NODE
+            outcome = Outcome(_UNKNOWN_NODE)
         except UnknownHandle:
-            error = _UNKNOWN_HANDLE
+            outcome = Outcome(_UNKNOWN_HANDLE)
         except Exception:  # one request's defect must not end the service of all others
             log.exception("request %d (opcode %d) failed: a defect of fairlead", request.number, op)
-            error = -EIO
-        if op not in SILENT:
-            if begun is None:
-                self._answer(request, error, body, in_slot, buffer)
-            else:
-                assert self._lending is not None
-                self._lending.end(
-                    begun, request, error, body, lambda body: self._answer(request, error, body, in_slot, buffer)
-                )
+            outcome = Outcome(-EIO)
+        if begun is not None and lending is not None:
+            lending.end(begun, request, outcome.error, outcome.body, lambda body: self._answer(request, outcome, body))
+        elif op not in SILENT:
+            self._answer(request, outcome, outcome.body)
         if op in UNLOCKING and len(self._parked):
             ready = self._parked.take_unlocked(request.node)
             if ready:
                 self._again(ready)
-        if records is not None:
-            records.executed(
-                (
-                    request.op_class,
-                    op,
-                    request.job,
-                    started_ns - request.arrived_ns,
-                    monotonic_ns() - started_ns,
-                    moved,
-                    session.node,
-                    error,
-                )
-            )
-            self._done = done = self._done + 1
-            if not done & 15:
-                records.look(self._queue_length(), done)
+        return outcome
 
-    def _answer(
-        self,
-        request: Request,
-        error: int,
-        body: bytes | memoryview,
-        in_slot: memoryview | None,
-        buffer: bytearray | None,
-    ) -> None:
-        """Answers what was carried out, and gives back what it held."""
-        op = request.op
+    def _become_user(self, request: Request) -> None:
+        """This thread acts as the request's user and job, and only on nodes its session may name."""
+        session = request.session
+        if session.authority.uid < 0:
+            acting.switch_user(request.uid, request.gid)
+        else:
+            acting.switch_user(request.uid, session.group(request.gid))
+            confinement.confine_request(request)
+        if self._work_for is not None:
+            self._work_for(_name(request.job))
+        if self._open_for is not None and request.op in OPENING:
+            self._open_for(_name(request.job))
+
+    # -- what the opcodes do ---------------------------------------------------------------------------------------
+
+    def _read(self, request: Request) -> Outcome:
+        data, buffer = request.data, None
+        if data is None:
+            buffer = self._buffers.take(request.size)
+            data = memoryview(buffer)[: request.size]
+        try:
+            count = self._execute(request.session.handles, _READ, request.node, request.handle, request.body, data)
+        except BaseException:
+            if buffer is not None:
+                self._buffers.give(buffer)
+            raise
+        assert isinstance(count, int)
+        if buffer is None:
+            return Outcome(0, b"", count, data[:count])
+        return Outcome(0, data[:count], count, None, buffer)
+
+    def _write(self, request: Request) -> Outcome:
+        if request.written:
+            return Outcome(0, _write_out(request.size, 0), request.size)
+        return Outcome(0, self._execute_body(request).body, request.size)
+
+    def _execute_body(self, request: Request) -> Outcome:
+        """Any request of the kernel but READ."""
+        op, session = request.op, request.session
+        if op >= _OWN:
+            return Outcome()
+        if session.intents is not None and op in GUARDED and self._guard is not None:
+            reply = self._guard.execute(session.intents, request)
+        else:
+            data = request.data if request.data is not None else _NOTHING
+            reply = self._execute(session.handles, op, request.node, request.handle, request.body, data)
+        assert not isinstance(reply, int)
+        return Outcome(0, reply)
+
+    def _place(self, request: Request) -> Outcome:
+        steps = _parse_steps(request.body)
+        if request.session.authority.uid >= 0:
+            confinement.place_node(self.operations, request.session.handles, request.node, steps)
+        else:
+            with acting.forwarder_identity:
+                self.operations.tree.place(request.node, steps)
+        return Outcome()
+
+    def _reopen(self, request: Request) -> Outcome:
+        if len(request.body) < REOPEN_IN.size:
+            raise OSError(EINVAL, "a REOPEN that is too short")
+        flags, folder, _ = REOPEN_IN.unpack_from(request.body)
+        handles, node, handle = request.session.handles, request.node, request.handle
+        if request.session.authority.uid >= 0:
+            confinement.reopen_handle(self.operations, handles, node, handle, flags, folder=bool(folder))
+        else:
+            self.operations.reopen(handles, node, handle, flags, folder=bool(folder))
+        return Outcome()
+
+    # -- answers ---------------------------------------------------------------------------------------------------
+
+    def _answer(self, request: Request, outcome: Outcome, body: bytes | memoryview) -> None:
+        """Answers what was carried out with `body`, and gives back what the request held."""
+        op, error = request.op, outcome.error
         if op not in REPEATABLE:
+            # Invariant "exactly once": remembered before it is sent, so a client that asks again finds the answer.
             request.session.finish(request, error, body)
         connection = request.connection
         connection.pending.pop(request.number, None)
-        flags = 0
+        hands = connection.descriptors and op in HANDED
         if error:
-            body = b""
-            in_slot = None
-        elif (
-            request.flags & _PARENT
-            and op in NAMING
-            and not connection.leases
-            and not (connection.descriptors and op in HANDED)
-        ):
-            after = self._directory_after(request.node)
-            body = bytes(body) + after
-            flags = _PARENT if after else 0
-        if connection.descriptors and op in HANDED and not error and self._handed_over(request, body):
+            connection.answer(request.number, error, b"", along=op == _RELEASE)
+        elif hands and self._send_descriptor(request, body):
             pass
-        elif in_slot is not None:
-            connection.answer(request.number, error, b"", slot=request.slot, in_slot=in_slot)
+        elif outcome.in_slot is not None:
+            connection.answer(request.number, 0, b"", slot=request.slot, in_slot=outcome.in_slot)
         else:
-            keep = buffer if buffer is not None and request.size > SMALL else None
-            along = op == _RELEASE
-            connection.answer(request.number, error, body, buffer=keep, flags=flags, along=along)
+            flags = 0
+            if request.flags & _PARENT and op in NAMING and not connection.leases and not hands:
+                after = self._stat_directory(request.node)
+                body = bytes(body) + after
+                flags = _PARENT if after else 0
+            keep = outcome.buffer if request.size > SMALL else None
+            connection.answer(request.number, 0, body, buffer=keep, flags=flags, along=op == _RELEASE)
         if request.holds or request.buffer is not None:
             self._give_back(request)
         if not connection.listening:
             self._listen(request)
 
-    def _directory_after(self, node: int) -> bytes:
+    def _stat_directory(self, node: int) -> bytes:
         """What GETATTR of a directory would answer now; its client's kernel is about to ask. Empty when it fails."""
         operations = self.operations
         try:
@@ -292,7 +324,7 @@ class Execution:
         except (OSError, UnknownNode):
             return b""
 
-    def _handed_over(self, request: Request, body: bytes | memoryview) -> bool:
+    def _send_descriptor(self, request: Request, body: bytes | memoryview) -> bool:
         """Answers with the descriptor of the file that was opened, where it has one that is worth having."""
         file = request.session.handles.files.get(request.handle)
         # Every append is recorded before it is done, so that it is not done twice: it has to come through here.
@@ -301,7 +333,7 @@ class Execution:
         file.handed_over = file.flags & os.O_ACCMODE != os.O_RDONLY
         return request.connection.answer_with_descriptor(request.number, bytes(body), file.descriptor)
 
-    def _abandoned(self, request: Request) -> bool:
+    def _abandon(self, request: Request) -> bool:
         """True when its client is gone; it may have come back and asked for the answer on another connection."""
         with request.session.lock:
             if not request.connection.dead:
@@ -332,32 +364,13 @@ class Execution:
             request.body = _NOTHING
             self._buffers.give(buffer)
 
-    def _own(self, request: Request) -> None:
-        body, handles = request.body, request.session.handles
-        confined = request.session.authority.uid >= 0
-        if request.op == _PLACE and confined:
-            confinement.place_node(self.operations, handles, request.node, _steps(body))
-        elif request.op == _PLACE:
-            with acting.forwarder_identity:
-                self.operations.tree.place(request.node, _steps(body))
-        elif request.op == _REOPEN:
-            if len(body) < REOPEN_IN.size:
-                raise OSError(EINVAL, "a REOPEN that is too short")
-            flags, folder, _ = REOPEN_IN.unpack_from(body)
-            if confined:
-                confinement.reopen_handle(
-                    self.operations, handles, request.node, request.handle, flags, folder=bool(folder)
-                )
-            else:
-                self.operations.reopen(handles, request.node, request.handle, flags, folder=bool(folder))
-
 
 def _name(job: str | int) -> str:
     """A job's id; empty for the number that stands for a client without jobs."""
     return job if isinstance(job, str) else ""
 
 
-def _steps(body: memoryview) -> list[tuple[int, bytes]]:
+def _parse_steps(body: memoryview) -> list[tuple[int, bytes]]:
     steps: list[tuple[int, bytes]] = []
     place = 0
     while place < len(body):

@@ -1,6 +1,12 @@
-"""A frame becomes a request, or is answered at once, or shows that the client is not to be trusted (`Malformed`).
+"""A frame becomes a request, or is answered at once, or ends the connection (`Malformed`).
 
-The leader does this for every frame. Nothing a client sends is believed before it has been checked here.
+The leader does this for every frame. Nothing a client sends is used before it has been checked here:
+
+    frame ──► lengths, slot, checksum, number ── invalid ─► Malformed
+          ──► opcode, size, job, user ── refused ─────────► answered with an error
+          ──► INTERRUPT, Own.*, DESTROY ──────────────────► carried out here
+          ──► RETRY of a request that is running or done ─► answered by that one
+          ──► request, in `Connection.pending` ───────────► queued
 """
 
 from __future__ import annotations
@@ -34,6 +40,8 @@ _size_of = Struct("<16xI").unpack_from
 """Size field in the body of READ and WRITE."""
 _offset_of = Struct("<8xQ").unpack_from
 """Offset in the body of READ and WRITE."""
+_length_of = Struct("<I").unpack_from
+"""Length field of a message's header."""
 _SLOT, _CHECKSUM, _RETRY = int(Flag.SLOT), int(Flag.CHECKSUM), int(Flag.RETRY)
 _READ, _WRITE, _INTERRUPT, _DESTROY = int(Op.READ), int(Op.WRITE), int(Op.INTERRUPT), int(Op.DESTROY)
 _LISTED = frozenset({int(Op.READDIR), int(Op.READDIRPLUS)})
@@ -42,12 +50,14 @@ _REFUSED = frozenset(
 )
 _RELEASE = int(Op.RELEASE)
 _JOB, _PING, _RELEASE_LEASE = int(Own.JOB), int(Own.PING), int(Own.RELEASE_LEASE)
-_NOTHING = memoryview(b"")
+_MOVING = frozenset({_READ, _WRITE})
+_AT_ONCE = frozenset({_JOB, _PING, _RELEASE_LEASE, _DESTROY})
+"""Requests the leader answers itself."""
 
 
 class Intake:
-    """Checks frames. `interrupt` is told of a request that is to be given up; `target_of(node, offset)` names the
-    storage target of some data, in trees that have targets; `released` hears which revocation a client is done with."""
+    """Checks frames. `interrupt(request)` gives a request up; `target_of(node, offset)` returns the storage target of
+    some data, in trees that have targets; `released(connection, number)`: the client is done with a revocation."""
 
     def __init__(
         self,
@@ -61,83 +71,54 @@ class Intake:
         self._buffers = buffers
         self._interrupt = interrupt
 
-    def take(self, connection: Connection, frame: Frame, now_ns: int) -> Request | None:
-        """The request of a frame to be queued; None when it needs no queue. Malformed ends the connection."""
-        flags, job, number, handle, slot, crc, message, buffer = frame
-        length, op, _, node, uid, gid, _, _, _ = _header(message)
-        data: memoryview | None = None
-        size = 0
-        body = message[_HEADER:]
-        slotted = flags & _SLOT
-        if op in (_READ, _WRITE):
-            if len(message) < HEAD_BYTES:
-                raise Malformed("a READ or WRITE that is too short")
-            (size,) = _size_of(body)
-            if slotted:
-                data = self._slot(connection, slot, size, len(message))
-            if op == _WRITE and not slotted:
-                data = message[HEAD_BYTES:]
-                if len(data) != size:
-                    raise Malformed("a WRITE whose data is not as long as it says")
-            whole = HEAD_BYTES + size if op == _WRITE else HEAD_BYTES
-            body = message[_HEADER:HEAD_BYTES]
-        elif slotted:
-            raise Malformed("a slot with a request that has no data")
-        else:
-            whole = len(message)
-            if op in _LISTED and len(body) >= 20:
-                (size,) = _size_of(body)
-        if length != whole:
-            raise Malformed("a message whose length is not that of its frame")
-        if flags & _CHECKSUM or connection.checksum:
-            found = crc32(message)
-            if op == _WRITE and slotted and data is not None:
-                found = crc32(data, found)
-            if not flags & _CHECKSUM or found != crc:
-                raise Malformed("a frame whose checksum is wrong or missing")
+    def accept_frame(self, connection: Connection, frame: Frame, now_ns: int) -> Request | None:
+        """Return the request of a frame to be queued; None when it needs no queue. Malformed ends the connection."""
+        flags, job, number, handle, slot, _, message, buffer = frame
+        _, op, _, node, uid, gid, _, _, _ = _header(message)
+        body, data, size = self._check_message(connection, frame, op)
         if op in SILENT:
             if op == _INTERRUPT:
-                self._interrupted(connection, body)
+                self._interrupt_request(connection, body)
                 return None
         elif number == 0 or number in connection.pending or number in connection.parked:
+            # Invariant: a number has at most one request, so every answer finds the one it belongs to.
             raise Malformed(f"request {number} is under way already")
-        if size > MAX_WRITE or op not in KNOWN or op in _REFUSED:
-            self._no(connection, number, op, -EINVAL if size > MAX_WRITE else -ENOSYS, buffer)
-            return None
-        name = connection.jobs.get(job)
-        if name is None:
-            self._no(connection, number, op, int(Refusal.UNKNOWN_JOB), buffer)
-            return None
         session = connection.session
         only = session.authority.uid
-        if only >= 0:
-            # uid 0 is also what the kernel puts into requests that are nobody's; it gains nothing here.
-            if uid not in (only, 0):
-                self._no(connection, number, op, -EACCES, buffer)
-                return None
-            uid = only
-        if op >= _JOB and op in (_JOB, _PING, _RELEASE_LEASE):
-            self._own(connection, op, number, body)
+        name = connection.jobs.get(job)
+        error = 0
+        if size > MAX_WRITE:
+            error = -EINVAL
+        elif op not in KNOWN or op in _REFUSED:
+            error = -ENOSYS
+        elif name is None:
+            error = int(Refusal.UNKNOWN_JOB)
+        elif only >= 0 and uid not in (only, 0):
+            # Invariant: a session of one user acts as that user. uid 0 is also what the kernel puts into requests
+            # that are nobody's; it gains nothing here.
+            error = -EACCES
+        if error or name is None:
+            self._refuse(connection, number, op, error, buffer)
             return None
-        if op == _DESTROY:
-            connection.farewell = True
-            connection.answer(number, 0, b"")
+        if op in _AT_ONCE:
+            self._answer_at_once(connection, op, number, body)
             return None
-        if flags & _RETRY and self._done_before(connection, number):
+        if flags & _RETRY and self._answer_again(connection, number):
             if buffer is not None:
                 self._buffers.give(buffer)
             return None
-        if op not in CLASS_OF:
-            size = 0
         if op == _RELEASE and len(body) >= RELEASE_IN.size:
             self._unlock(session.handles, body)
+        if only >= 0:
+            uid = only
+        cost = size if op in CLASS_OF else 0
         request = Request(
-            connection, session, op, number, node, handle, uid, gid, flags, slot, name, size, body, data, now_ns
+            connection, session, op, number, node, handle, uid, gid, flags, slot, name, cost, body, data, now_ns
         )
-        if self._target_of is not None and op in (_READ, _WRITE):
-            request.target = self._target_of(node, _offset_of(body)[0])
         request.buffer = buffer
-        holds = len(buffer) if buffer is not None else size if op == _READ and not slotted else 0
+        if op in _MOVING and self._target_of is not None:
+            request.target = self._target_of(node, _offset_of(body)[0])
+        holds = len(buffer) if buffer is not None else size if op == _READ and not flags & _SLOT else 0
         if holds:
             request.holds = holds
             with connection.lock:
@@ -145,6 +126,42 @@ class Intake:
         if op not in SILENT:
             connection.pending[number] = request
         return request
+
+    def _check_message(
+        self, connection: Connection, frame: Frame, op: int
+    ) -> tuple[memoryview, memoryview | None, int]:
+        """The body, the data of READ and WRITE, and the size they ask for; Malformed if the parts do not fit."""
+        flags, message = frame.flags, frame.message
+        slotted = flags & _SLOT
+        length = whole = len(message)
+        body = message[_HEADER:]
+        data: memoryview | None = None
+        size = 0
+        if op in _MOVING:
+            if length < HEAD_BYTES:
+                raise Malformed("a READ or WRITE that is too short")
+            (size,) = _size_of(body)
+            body = message[_HEADER:HEAD_BYTES]
+            whole = HEAD_BYTES + size if op == _WRITE else HEAD_BYTES
+            if slotted:
+                data = self._find_slot(connection, frame.slot, size, length)
+            elif op == _WRITE:
+                data = message[HEAD_BYTES:]
+                if len(data) != size:
+                    raise Malformed("a WRITE whose data is not as long as it says")
+        elif slotted:
+            raise Malformed("a slot with a request that has no data")
+        elif op in _LISTED and len(body) >= 20:
+            (size,) = _size_of(body)
+        if _length_of(message)[0] != whole:
+            raise Malformed("a message whose length is not that of its frame")
+        if flags & _CHECKSUM or connection.checksum:
+            found = crc32(message)
+            if op == _WRITE and slotted and data is not None:
+                found = crc32(data, found)
+            if not flags & _CHECKSUM or found != frame.crc:
+                raise Malformed("a frame whose checksum is wrong or missing")
+        return body, data, size
 
     def _unlock(self, handles: Handles, body: memoryview) -> None:
         """Gives the flock of a file that is closed back at once: the kernel waits for no RELEASE, and what its program
@@ -155,7 +172,7 @@ class Intake:
             with suppress(OSError):  # the RELEASE itself tries again
                 file.flock(F_UNLCK)
 
-    def _slot(self, connection: Connection, slot: int, size: int, length: int) -> memoryview:
+    def _find_slot(self, connection: Connection, slot: int, size: int, length: int) -> memoryview:
         slots = connection.slots
         if slots is None or slot >= slots.count:
             raise Malformed(f"slot {slot} is not there")
@@ -163,13 +180,13 @@ class Intake:
             raise Malformed("data both in a slot and in the frame")
         return slots.data[slot][: min(size, MAX_WRITE)]
 
-    def _no(self, connection: Connection, number: int, op: int, error: int, buffer: bytearray | None) -> None:
+    def _refuse(self, connection: Connection, number: int, op: int, error: int, buffer: bytearray | None) -> None:
         if buffer is not None:
             self._buffers.give(buffer)
         if op not in SILENT:
             connection.answer(number, error, b"")
 
-    def _interrupted(self, connection: Connection, body: memoryview) -> None:
+    def _interrupt_request(self, connection: Connection, body: memoryview) -> None:
         if len(body) < INTERRUPT_IN.size:
             raise Malformed("an INTERRUPT that is too short")
         (number,) = INTERRUPT_IN.unpack_from(body)
@@ -177,13 +194,15 @@ class Intake:
         if request is not None:
             self._interrupt(request)
 
-    def _own(self, connection: Connection, op: int, number: int, body: memoryview) -> None:
+    def _answer_at_once(self, connection: Connection, op: int, number: int, body: memoryview) -> None:
         error = 0
         if op == _JOB:
             if len(body) < JOB_IN.size:
                 raise Malformed("an announcement that is too short")
             index, _ = JOB_IN.unpack_from(body)
             error = self._announce(connection, index, body[JOB_IN.size :])
+        elif op == _DESTROY:
+            connection.farewell = True
         elif op == _RELEASE_LEASE and self._released is not None and len(body) >= REVOKE.size:
             self._released(connection, REVOKE.unpack_from(body)[0])
         connection.answer(number, error, b"")
@@ -201,9 +220,10 @@ class Intake:
         connection.jobs[index] = identity.job_id
         return 0
 
-    def _done_before(self, connection: Connection, number: int) -> bool:
-        """A request sent again that this forwarder has carried out, or is at: its answer goes to this connection."""
+    def _answer_again(self, connection: Connection, number: int) -> bool:
+        """True if this forwarder has carried the request out, or is at it: the answer goes to this connection."""
         session = connection.session
+        # Invariant "exactly once": under the lock a request is in `running`, or its answer is kept, or it is new here.
         with session.lock:
             running = session.running.get(number)
             if running is not None:

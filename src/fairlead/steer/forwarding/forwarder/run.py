@@ -153,7 +153,7 @@ def _records(options: Options, name: str, exported: FileTree, tree: FileTree) ->
     from fairlead.steer.forwarding.forwarder.records import build_records
 
     cache = getattr(tree, "cache", None) if tree is not exported else None
-    return build_records(exported, options.spool, name, None if cache is None else cache.counters)
+    return build_records(exported, options.spool, name, None if cache is None else cache.read_counters)
 
 
 def _intents_folder(options: Options, exported: FileTree) -> int | None:

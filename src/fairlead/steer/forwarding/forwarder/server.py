@@ -260,19 +260,19 @@ class Server:
         for _ in range(_LAST_READS):
             more = connection.receive()
             while (frame := connection.take_frame()) is not None:
-                self._intake.take(connection, frame, 0)
+                self._intake.accept_frame(connection, frame, 0)
             if not more:
                 return
 
     def _take_in(self, connection: Connection, requests: list[Request]) -> None:
         """Makes requests of what has come in, until the client has asked enough for now."""
-        take, next_frame = self._intake.take, connection.take_frame
+        accept, take_frame = self._intake.accept_frame, connection.take_frame
         now = monotonic_ns()
         while not connection.is_crowded():
-            frame = next_frame()
+            frame = take_frame()
             if frame is None:
                 return
-            request = take(connection, frame, now)
+            request = accept(connection, frame, now)
             if request is not None:
                 requests.append(request)
         with connection.lock:

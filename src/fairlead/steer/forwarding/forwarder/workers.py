@@ -1,7 +1,17 @@
 """Leader and followers: the leader waits for requests and carries the next one out itself; no request is handed over.
 
 Waking another thread costs more than a small request. So the leader hands its post over only before a request that is
-expected to be long, and a watchdog takes it away when a request turns out to be.
+expected to be long, and a watchdog takes it away when a request turns out to be. A worker's states:
+
+    idle          woken by the leader or the watchdog ──► leading
+    leading       nothing to carry out ──► `gather` ──► leading
+                  a short request ──► carrying out, still the leader ──► leading
+                  a long request ──► the post goes to an idle worker; carrying out
+    carrying out  done: no leader ──► leading; a request waits ──► carrying out; else idle
+    watchdog      a leader inside one request for STUCK_NS loses its post to an idle worker
+
+Invariants: there is at most one leader; `gather` is called by the leader alone; at most `size` requests are carried out
+at once, by `size + 1` threads, so that one is always left to lead.
 """
 
 from __future__ import annotations
@@ -38,13 +48,10 @@ class Gathering(Protocol):
     """Where requests come from."""
 
     def gather(self, timeout_ns: int | None) -> list[Request]:
-        """Waits for events for so long (None: until there are some), deals with them, returns requests to be queued.
-        Only the leader calls it."""
-        ...
+        """Wait for events (at most `timeout_ns`; None: no limit), handle them and return the requests to be queued."""
 
     def wake(self) -> None:
-        """Makes a `gather` that waits return; any thread."""
-        ...
+        """Make a waiting `gather` return; any thread."""
 
 
 class _Worker:
@@ -131,88 +138,96 @@ class WorkerPool:
             self._gathering.wake()
 
     def _work(self, me: _Worker) -> None:
-        lock, queued, running, gathering = self._lock, self.queued, self.running, self._gathering
-        carry_out, size, mean_ns, aggregation = self._carry_out, self._size, self._mean_ns, self._aggregation
+        carry_out, gathering, mean_ns = self._carry_out, self._gathering, self._mean_ns
         done: Request | None = None
         arrived: list[Request] = []
         looked_ns = began_ns = 0
         acting.limit_powers()
         while True:
-            request: Request | None = None
-            timeout_ns: int | None = 0
-            with lock:
+            with self._lock:
                 now = monotonic_ns()
                 if done is not None:
-                    running.ended(done)
-                    queued.done(done, now)
+                    self.running.ended(done)
+                    self.queued.done(done, now)
                     kind = done.op_class + 3 if done.size >> _LARGE_SHIFT else done.op_class
                     mean_ns[kind] += (now - began_ns - mean_ns[kind]) >> 3
                     done = None
-                for one in arrived:
-                    queued.add(one, now)
+                for request in arrived:
+                    self.queued.add(request, now)
                 if self._stopping:
                     return
-                leader = self._leader
-                if leader is None:
-                    self._leader = leader = me
-                leading = leader is me
-                waiting = len(queued)
-                if waiting and running.total < size and not (leading and now - looked_ns > _LOOK_NS):
-                    request = queued.take(now, running)  # type: ignore[assignment]  # what was added was a Request
-                if request is not None:
-                    running.started(request)
-                    if (
-                        waiting > 1
-                        and aggregation is not None
-                        and request.op_class == WRITE
-                        and mean_ns[WRITE] > _DEAR_NS
-                    ):
-                        request.along = aggregation.take_adjacent(queued, request, now)
-                    if leading:
-                        if waiting > 1 and self._idle and self._expects_long(request):
-                            self._leader = None
-                            self._idle.pop().wake.release()
-                        else:
-                            self._busy_since = now
-                            if not self._watching:
-                                self._watching = True
-                                self._watch.release()
-                elif leading:
-                    self._busy_since = 0
-                    if not waiting:
-                        timeout_ns = None
-                    elif now - looked_ns > _LOOK_NS:
-                        timeout_ns = 0
-                    else:
-                        wake = queued.wake_ns(now) if running.total < size else None
-                        timeout_ns = None if wake is None else max(0, wake - now)
-                    self._sleeps_until = None if timeout_ns is None else now + timeout_ns
-                else:
-                    if waiting and running.total < size:
-                        wake = queued.wake_ns(now)
-                        if wake is not None:
-                            self.wait_less(wake)
-                    self._idle.append(me)
-            if request is not None:
-                arrived = []
+                if self._leader is None:
+                    self._leader = me
+                leading = self._leader is me
+                chosen = self._choose(now, leading, looked_ns)
+                timeout_ns = None
+                if chosen is None:
+                    timeout_ns = self._rest(me, now, leading, looked_ns)
+            arrived = []
+            if chosen is not None:
                 began_ns = now
                 try:
-                    carry_out(request)
+                    carry_out(chosen)
                 except Exception:  # a worker that ended would be missed for ever
                     log.exception("a defect of fairlead")
-                done = request
+                done = chosen
             elif leading:
                 try:
                     arrived = gathering.gather(timeout_ns)
                 except Exception:  # a leader that ended would end the service of all
                     log.exception("a defect of fairlead")
-                    arrived = []
                     sleep_s(_WATCH_S)
                 self._sleeps_until = 0
                 looked_ns = monotonic_ns()
             else:
-                arrived = []
                 me.wake.acquire()
+
+    def _choose(self, now: int, leading: bool, looked_ns: int) -> Request | None:
+        """The request to carry out now, entered as running; None when there is none, or the leader should look for new
+        ones first. The lock is held."""
+        queued, running = self.queued, self.running
+        waiting = len(queued)
+        # Invariant "at most `size`": checked and entered under one lock.
+        if not waiting or running.total >= self._size or (leading and now - looked_ns > _LOOK_NS):
+            return None
+        request: Request | None = queued.take(now, running)  # type: ignore[assignment]  # what was added was a Request
+        if request is None:
+            return None
+        running.started(request)
+        aggregation = self._aggregation
+        if waiting > 1 and aggregation is not None and request.op_class == WRITE and self._mean_ns[WRITE] > _DEAR_NS:
+            request.along = aggregation.take_adjacent(queued, request, now)
+        if leading:
+            if waiting > 1 and self._idle and self._expects_long(request):
+                # Invariant "one leader": the post is free before the worker that takes it is woken.
+                self._leader = None
+                self._idle.pop().wake.release()
+            else:
+                self._busy_since = now
+                if not self._watching:
+                    self._watching = True
+                    self._watch.release()
+        return request
+
+    def _rest(self, me: _Worker, now: int, leading: bool, looked_ns: int) -> int | None:
+        """How long the leader waits in `gather` (ns; None: until something comes); any other worker becomes idle. The
+        lock is held."""
+        waiting, free = len(self.queued), self.running.total < self._size
+        if not leading:
+            wake = self.queued.wake_ns(now) if waiting and free else None
+            if wake is not None:
+                self.wait_less(wake)
+            self._idle.append(me)
+            return None
+        self._busy_since = 0
+        timeout_ns: int | None = None
+        if waiting and now - looked_ns > _LOOK_NS:
+            timeout_ns = 0
+        elif waiting:
+            wake = self.queued.wake_ns(now) if free else None
+            timeout_ns = None if wake is None else max(0, wake - now)
+        self._sleeps_until = None if timeout_ns is None else now + timeout_ns
+        return timeout_ns
 
     def _expects_long(self, request: Request) -> bool:
         kind = request.op_class + 3 if request.size >> _LARGE_SHIFT else request.op_class
@@ -228,6 +243,7 @@ class WorkerPool:
                 with self._lock:
                     if self._stopping:
                         return
+                    # Invariant "one leader": `busy_since` is unchanged, so the leader is still inside that request.
                     if self._busy_since == busy_since and self._leader is not None and self._idle:
                         self._leader = None
                         self._busy_since = 0
