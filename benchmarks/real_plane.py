@@ -4,7 +4,7 @@ writes one file with many processes, one that makes a storm of metadata, and not
 `python benchmarks/real_plane.py [--quick] [--groups 10] [--first 101] [--beside 2] [--no-fuse] [--json]`. Forwarders,
 mounts, jobs and records are real; behind them are devices of a stated rate (slept, shared by all forwarders), so that
 jobs contend for targets and workers and not for this machine's cores. A group is a plane, a quiet history and the four
-scenes in drawn order. See `fairlead.kit.testing.real_plane` for what counts as right.
+scenes in drawn order. See `tests/support/rated_plane.py` for what counts as right.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from statistics import median
 
 import msgspec
@@ -22,8 +23,10 @@ from _history import append
 from rich.console import Console
 from rich.table import Table
 
-from fairlead.kit.testing import real_plane
-from fairlead.kit.testing.real_plane import SCENES, Performance, Verdict
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "support"))
+
+import rated_plane
+from rated_plane import SCENES, Performance, Verdict
 
 QUIET = 4
 GROUP_S = 900
@@ -31,8 +34,8 @@ GROUP_S = 900
 
 def group(seed: int, fuse: bool) -> Performance:
     """One plane, in this process."""
-    with real_plane.plane(fuse=fuse, seed=seed) as made:
-        return real_plane.perform(made, seed, QUIET, SCENES, say=lambda text: print(text, file=sys.stderr, flush=True))
+    with rated_plane.plane(fuse=fuse, seed=seed) as made:
+        return rated_plane.perform(made, seed, QUIET, SCENES, say=lambda text: print(text, file=sys.stderr, flush=True))
 
 
 def apart(seed: int, fuse: bool) -> Performance:
@@ -117,10 +120,10 @@ def main() -> None:
     with ThreadPoolExecutor(args.beside) as threads:
         groups = list(threads.map(lambda seed: apart(seed, not args.no_fuse), seeds))
     console.print(
-        f"devices of a stated rate: {len(real_plane.TARGETS)} targets of {real_plane.RATE >> 20} MiB/s, slowed to "
-        f"{100 / real_plane.TIMES_SLOWER:.0f} %; {real_plane.CHANGES:.0f} changes of metadata/s; "
+        f"devices of a stated rate: {len(rated_plane.TARGETS)} targets of {rated_plane.RATE >> 20} MiB/s, slowed to "
+        f"{100 / rated_plane.TIMES_SLOWER:.0f} %; {rated_plane.CHANGES:.0f} changes of metadata/s; "
         f"{'client library' if args.no_fuse else 'mounts'}; an incident lasts at least "
-        f"{real_plane.SETTINGS.least_minutes * 60:.0f} s, else the defaults"
+        f"{rated_plane.SETTINGS.least_minutes * 60:.0f} s, else the defaults"
     )
     figures = show(groups, console)
     took = time.monotonic() - begun

@@ -87,6 +87,13 @@ def _fusermount_refuses(folder: str) -> str | None:
     return None
 
 
+@pytest.fixture(scope="session")
+def fuse_for_everybody() -> None:
+    """Skips what mounts as an ordinary user where only root may open /dev/fuse."""
+    if os.geteuid() == 0 and Path("/dev/fuse").stat().st_mode & 0o006 != 0o006:
+        pytest.skip("only root may open /dev/fuse: chmod 666 /dev/fuse")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that need FUSE are skipped where a mount is impossible."""
     mounting = [item for item in items if item.get_closest_marker("fuse") is not None]

@@ -12,21 +12,21 @@ from pathlib import Path
 
 import pytest
 
+import rated_plane
 from fairlead.core.model.finding import Subject
-from fairlead.kit.testing import real_plane
 
 BENCHMARK = Path(__file__).parents[3] / "benchmarks" / "real_plane.py"
 
 
 @pytest.mark.fuse
 def test_a_job_beside_a_shared_file_of_many_writers_is_told_who_it_was(tmp_path: Path) -> None:
-    with real_plane.plane(fuse=True, seed=7, keep=tmp_path, amount=24 << 20, disturbed_s=9.0) as made:
+    with rated_plane.plane(fuse=True, seed=7, keep=tmp_path, amount=24 << 20, disturbed_s=9.0) as made:
         quiet = made.quiet_run()
         run, guilty = made.scene("N-1 neighbour", None)
         made.clear()  # what mounts and forwarders still hold of their records is written as they end
         made.look()
         told = made.told(0)
-        found = real_plane.verdict("N-1 neighbour", None, guilty, run, told, None)
+        found = rated_plane.verdict("N-1 neighbour", None, guilty, run, told, None)
         jobs = made.lake.query("SELECT job_id, user, analysis_version FROM job_summary ORDER BY job_id").to_pylist()
     assert found.right, found
     [mine] = [one for one in told if one.job_id == run.job_id]
@@ -40,8 +40,8 @@ def test_a_job_beside_a_shared_file_of_many_writers_is_told_who_it_was(tmp_path:
 
 
 def test_a_verdict_is_right_when_it_names_the_guilty_and_nobody_else() -> None:
-    run = real_plane.Run(job_id="1", user="alice", program="solver", processes=4, start_ns=0, end_ns=10**10)
-    silent = {scene: real_plane.verdict(scene, "t1", "2", run, [], 6.0) for scene in real_plane.SCENES}
+    run = rated_plane.Run(job_id="1", user="alice", program="solver", processes=4, start_ns=0, end_ns=10**10)
+    silent = {scene: rated_plane.verdict(scene, "t1", "2", run, [], 6.0) for scene in rated_plane.SCENES}
     assert {scene: one.right for scene, one in silent.items()} == {
         "slow target": False,
         "N-1 neighbour": False,

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+import rated_forwarders as rated
 from fairlead.core.clock import monotonic_ns
 from fairlead.explain.diagnosing.health_round import limits_of
 from fairlead.explain.diagnosing.settings import Diagnosis
 from fairlead.kit.demo.device import Pace, write_pace
-from fairlead.kit.testing import rated_forwarders as rated
-from fairlead.kit.testing.rated_forwarders import SharedDevices, make_devices
+from rated_forwarders import SharedDevices, make_devices
 
 
 def test_devices_are_shared_and_slowed_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,6 +70,7 @@ def test_a_mount_does_what_the_table_says(group: str, mounted: dict[str, object]
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or which("fusermount3") is None, reason="becomes another user, needs fusermount3")
+@pytest.mark.usefixtures("fuse_for_everybody")
 @pytest.mark.parametrize("kind", ["local", "unix"])
 def test_an_ordinary_users_mount_does_what_the_table_says(kind: str) -> None:
     with mounted_tree(kind, NOBODY) as tree:

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from fairlead.core.errors import ConfigError
-from fairlead.kit.testing.faults import Faults, faulty
 from fairlead.steer.fs.trees.base import ROOT, Change
 from fairlead.steer.targets.check import check_store
 from fairlead.steer.targets.tree import TargetsTree
+from faults import Faults, faulty
 from targets_building import opened, read_file, write_file, write_targets
 
 

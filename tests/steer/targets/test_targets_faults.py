@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.kit.testing.faults import Faults, faulty
 from fairlead.steer.fs.trees.base import ROOT
+from faults import Faults, faulty
 from targets_building import opened, write_targets
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.kit.testing.file_contract import OpenFileContract
 from fairlead.kit.testing.tree_contract import TreeContract, got, put
 from fairlead.steer.fs.trees.base import ROOT, FileTree
 from fairlead.steer.fs.wire.address import Address
 from fairlead.steer.targets.service import serve_metadata
 from fairlead.steer.targets.tree import open_tree
+from file_contract import OpenFileContract
 
 
 def _targets_file(folder: Path, layout: str, metadata: str = 'store = "metadata"') -> Path:

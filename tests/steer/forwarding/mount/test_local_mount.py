@@ -394,6 +394,7 @@ fcntl.flock(file, fcntl.LOCK_EX)
 
 
 @as_root
+@pytest.mark.usefixtures("fuse_for_everybody")
 def test_an_ordinary_user_mounts_through_fusermount() -> None:
     with open_folder() as place:
         for name in ("source", "mount", "state"):

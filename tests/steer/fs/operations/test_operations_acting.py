@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.kit.testing.request_contract import Client
 from fairlead.steer.fs.fuse import abi
 from fairlead.steer.fs.fuse.abi import Op
 from fairlead.steer.fs.operations.dispatch import Operations
@@ -18,6 +17,7 @@ from fairlead.steer.fs.trees import identity as acting
 from fairlead.steer.fs.trees import syscalls as linux
 from fairlead.steer.fs.trees.base import ROOT
 from fairlead.steer.fs.trees.directory import DirectoryTree
+from request_contract import Client
 
 NOBODY = 65534
 needs_root = pytest.mark.skipif(not acting.enabled, reason="acting as other users needs root")

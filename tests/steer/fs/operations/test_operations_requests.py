@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.kit.testing.request_contract import Client, RequestContract
 from fairlead.kit.testing.tree_contract import fails
 from fairlead.steer.fs import sessions
 from fairlead.steer.fs.fuse import abi
@@ -18,6 +17,7 @@ from fairlead.steer.fs.fuse.abi import Op
 from fairlead.steer.fs.operations.dispatch import Operations, UnknownHandle, UnknownNode
 from fairlead.steer.fs.trees.base import ROOT, FileTree
 from fairlead.steer.fs.trees.directory import DirectoryTree
+from request_contract import Client, RequestContract
 
 
 @pytest.fixture

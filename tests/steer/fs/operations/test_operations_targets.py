@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.kit.testing.request_contract import RequestContract
 from fairlead.steer.fs.trees.base import FileTree
 from fairlead.steer.targets.tree import open_tree
+from request_contract import RequestContract
 
 TARGETS = """
 [metadata]

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from fairlead.kit.testing.file_contract import OpenFileContract
 from fairlead.kit.testing.tree_contract import TreeContract, content, fails, got, names, put
 from fairlead.steer.fs.trees import identity as acting
 from fairlead.steer.fs.trees.base import OWN_FOLDER, ROOT, Change, FileTree
 from fairlead.steer.fs.trees.directory import DirectoryTree
 from fairlead.steer.fs.trees.unlinked_files import LEFT_OVER_NS
+from file_contract import OpenFileContract
 
 KEPT = Path(os.fsdecode(OWN_FOLDER)) / "kept"
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="acting as other users needs root")

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from fairlead.kit.testing.devices import Timing, simulated_device
-from fairlead.kit.testing.file_contract import OpenFileContract
 from fairlead.kit.testing.tree_contract import TreeContract
 from fairlead.steer.forwarding.forwarder.job_settings import Cache, JobPart, JobSettings, SettingsFile
 from fairlead.steer.forwarding.forwarder.read_cache import with_read_cache
 from fairlead.steer.fs.trees.base import FileTree
 from fairlead.steer.fs.trees.directory import DirectoryTree
+from file_contract import OpenFileContract
 
 SETTINGS = JobSettings(SettingsFile(default=JobPart(read_ahead="1M"), cache=Cache("2M")))
 

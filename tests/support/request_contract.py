@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 import pytest
 
-from fairlead.kit.testing.file_contract import END, FREE, READ, WRITE
 from fairlead.kit.testing.tree_contract import SECOND, fails
 from fairlead.steer.fs.fuse import abi
 from fairlead.steer.fs.fuse.abi import Op, Valid
 from fairlead.steer.fs.operations.dispatch import Operations
 from fairlead.steer.fs.sessions import Handles, UnknownHandle
 from fairlead.steer.fs.trees.base import ROOT, FileTree
+from file_contract import END, FREE, READ, WRITE
 
 _NONE = memoryview(b"")
 _SETATTR = (

@@ -2,7 +2,7 @@
 
 A victim's application runs several times undisturbed, then in scenes (`SCENES`) beside innocent jobs; the records that
 mounts and forwarders spooled go into a lake, the loop of analysis looks at it, and `verdict` reads what was found about
-the victim. Devices are rated (`testing.rated`): their speed is what is short, not this machine's. Not here: how many
+the victim. Devices are rated (`rated_forwarders`): their speed is what is short, not this machine's. Not here: how many
 runs make a table (`benchmarks/real_plane.py`).
 """
 
@@ -12,6 +12,7 @@ import os
 import shutil
 import signal
 import socket
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,6 +23,8 @@ from typing import Literal
 
 import msgspec
 
+import rated_forwarders
+import rated_jobs
 from fairlead.core.clock import monotonic_s, now_ns, sleep_s
 from fairlead.core.model.diagnosis import Told, told_of
 from fairlead.core.model.tables import JOBS, batch_of
@@ -33,11 +36,11 @@ from fairlead.explain.diagnosing.site_file import site_of
 from fairlead.kit.demo.child_processes import Child, Children
 from fairlead.kit.demo.device import write_pace
 from fairlead.kit.demo.stage import READY_S, program, take_off
-from fairlead.kit.testing.rated_forwarders import METADATA, make_devices
 from fairlead.see.ingest import find_traces, ingest_jobs
 from fairlead.steer.fs.fuse.mount_table import find_mount
 from fairlead.store.lake import Lake
 from fairlead.store.rollups import derive_rollups
+from rated_forwarders import METADATA, make_devices
 
 Scene = Literal["slow target", "N-1 neighbour", "metadata neighbour", "nothing"]
 SCENES: tuple[Scene, ...] = ("slow target", "N-1 neighbour", "metadata neighbour", "nothing")
@@ -160,7 +163,8 @@ class Plane:
         return self.children.start(
             name,
             [
-                *program("fairlead.kit.testing.rated_forwarders"),
+                sys.executable,
+                rated_forwarders.__file__,
                 "--targets",
                 str(self.root / "targets.toml"),
                 "--listen",
@@ -214,7 +218,8 @@ class Plane:
         place = self.folder(node) + ("/wide" if self.fuse and kind == "shared" else "")
         for rank in range(processes):
             command = [
-                *program("fairlead.kit.testing.rated_jobs"),
+                sys.executable,
+                rated_jobs.__file__,
                 kind,
                 place,
                 f"{kind}.{job}",
@@ -409,7 +414,7 @@ def plane(
     *, fuse: bool, seed: int, keep: Path | None = None, amount: int = AMOUNT, disturbed_s: float = DISTURBED_S
 ) -> Iterator[Plane]:
     """A plane, built; at the end nothing of it runs, is mounted or, unless it is to be kept, is on disk."""
-    memory = Path("/dev/shm")  # noqa: S108 - a folder of our own is made in it
+    memory = Path("/dev/shm")
     within = keep if keep is not None else memory if os.access(memory, os.W_OK) else None
     root = Path(tempfile.mkdtemp(prefix="fairlead-plane-", dir=within))
     made = Plane(root, fuse=fuse, seed=seed, amount=amount, disturbed_s=disturbed_s)

@@ -2,7 +2,7 @@
 
 Each device is one for all forwarders of a plane (they are processes of their own): when it is free next is in a file
 they share. How many times slower a device serves is read from a file as in `demo.device`, so that a target can be
-slowed while it works. The bytes are really written. Run as `python -m fairlead.kit.testing.rated_forwarders`; it
+slowed while it works. The bytes are really written. Run as `python rated_forwarders.py`; it
 takes what `demo.forwarder` takes, and the rates.
 """
 
@@ -85,7 +85,7 @@ class RatedTarget(Target):
 
 def main(arguments: list[str] | None = None) -> int:
     """The program. It says `ready ADDRESS` when clients may come."""
-    parser = argparse.ArgumentParser(prog="fairlead.kit.testing.rated_forwarders")
+    parser = argparse.ArgumentParser(prog="rated_forwarders")
     for name in ("--targets", "--listen", "--name", "--spool", "--pace", "--devices"):
         parser.add_argument(name, required=True)
     parser.add_argument("--bytes-per-s", type=float, required=True, help="of each target")

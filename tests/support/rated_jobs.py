@@ -1,4 +1,4 @@
-"""Programs of jobs on a plane (`real_plane`), one process a rank. Run as `python -m fairlead.kit.testing.rated_jobs`.
+"""Programs of jobs on a plane (`rated_plane`), one process a rank. Run as `python rated_jobs.py`.
 
 `solver` writes a fixed amount, a file a rank; `shared` writes one file with all ranks, in turn; `names` creates, looks
 at and removes empty files. The latter two go on until a time, with pauses as stated, from several threads.
@@ -68,7 +68,7 @@ KINDS: dict[str, Callable[[argparse.Namespace, Files, int], None]] = {
 
 def main(arguments: list[str] | None = None) -> int:
     """The program."""
-    parser = argparse.ArgumentParser(prog="fairlead.kit.testing.rated_jobs")
+    parser = argparse.ArgumentParser(prog="rated_jobs")
     parser.add_argument("kind", choices=sorted(KINDS))
     parser.add_argument("folder")
     parser.add_argument("run", help="what its files are called")
